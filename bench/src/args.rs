@@ -1,0 +1,118 @@
+//! Reads the command line.
+
+use std::path::PathBuf;
+
+use crate::run::Scale;
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Print [`HELP`].
+    Help,
+    /// Name all groups and contestants.
+    List,
+    /// Run groups.
+    Run(Wish),
+}
+
+/// Which groups to run, and how.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Groups whose `group/contestant` names contain one of these; empty means all.
+    pub filters: Vec<String>,
+    /// How often each contestant runs.
+    pub rounds: usize,
+    /// Full or small sizes.
+    pub scale: Scale,
+    /// The directory for the results.
+    pub out: PathBuf,
+}
+
+/// The help text.
+pub const HELP: &str = "\
+Runs benchmarks side by side and prints one table.
+
+Usage: cargo xtask bench [OPTIONS] [FILTER...]
+
+  FILTER         run only the groups whose `group/contestant` names contain one of these words
+  --rounds N     rounds per contestant (default 5); the table shows their median, min and max
+  --quick        small sizes, budgets not judged
+  --list         name the groups and contestants, run nothing
+  --out DIR      write results.md and results.json there (default bench-results)";
+
+/// Turns words into a request, or says what is wrong with them.
+pub fn parse(words: &[String]) -> Result<Request, String> {
+    let mut wish =
+        Wish { filters: Vec::new(), rounds: 5, scale: Scale::Full, out: "bench-results".into() };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
+        match word.as_str() {
+            "-h" | "--help" => return Ok(Request::Help),
+            "--list" => return Ok(Request::List),
+            "--quick" => wish.scale = Scale::Quick,
+            "--rounds" => wish.rounds = rounds(value()?)?,
+            "--out" => wish.out = value()?.into(),
+            option if option.starts_with('-') => {
+                return Err(format!("there is no option `{option}`"));
+            }
+            filter => wish.filters.push(filter.to_owned()),
+        }
+    }
+    Ok(Request::Run(wish))
+}
+
+fn rounds(word: &str) -> Result<usize, String> {
+    let number = word.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("`--rounds` wants a number above 0, not `{word}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Result<Request, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        parse(&words)
+    }
+
+    #[test]
+    fn options_and_filters_mix() {
+        let expected = Wish {
+            filters: vec!["diff".to_owned(), "ledger".to_owned()],
+            rounds: 3,
+            scale: Scale::Quick,
+            out: "/tmp/x".into(),
+        };
+        let line = "diff --rounds 3 --quick --out /tmp/x ledger";
+        assert_eq!(parse_line(line), Ok(Request::Run(expected)));
+    }
+
+    #[test]
+    fn without_words_everything_runs_in_full() {
+        let expected = Wish {
+            filters: Vec::new(),
+            rounds: 5,
+            scale: Scale::Full,
+            out: "bench-results".into(),
+        };
+        assert_eq!(parse_line(""), Ok(Request::Run(expected)));
+    }
+
+    #[test]
+    fn help_and_list_run_nothing() {
+        assert_eq!(parse_line("diff --help"), Ok(Request::Help));
+        assert_eq!(parse_line("--list"), Ok(Request::List));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let check = |line: &str, mistake: &str| {
+            assert_eq!(parse_line(line), Err(mistake.to_owned()), "{line}");
+        };
+        check("--round 3", "there is no option `--round`");
+        check("--rounds", "`--rounds` needs a value");
+        check("--rounds 0", "`--rounds` wants a number above 0, not `0`");
+        check("--rounds many", "`--rounds` wants a number above 0, not `many`");
+    }
+}

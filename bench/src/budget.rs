@@ -1,0 +1,156 @@
+//! What a contestant must reach, and whether it does.
+
+use crate::unit::{Unit, three_digits};
+
+/// One promise about a contestant's median.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Budget {
+    /// No more than this, in the group's unit.
+    AtMost(f64),
+    /// No less than this, in the group's unit.
+    AtLeast(f64),
+    /// Costs no more than this many times what the named contestant costs.
+    Within(f64, &'static str),
+    /// Costs at least this many times less than the named contestant.
+    Faster(f64, &'static str),
+    /// Holds no more than this many bytes for each object.
+    BytesEach(f64),
+}
+
+/// What a budget is judged by.
+#[derive(Debug, Clone, Copy)]
+pub struct Figures<'f> {
+    /// The unit of the group.
+    pub unit: Unit,
+    /// The contestant's median.
+    pub median: f64,
+    /// The bytes that it holds for each object, where it weighed them.
+    pub bytes_each: Option<f64>,
+    /// Names and medians of the whole group.
+    pub group: &'f [(&'static str, f64)],
+}
+
+/// A budget in words, and how it went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// As people write it: `<= 1.50 x floor`.
+    pub budget: String,
+    /// How it went.
+    pub state: State,
+}
+
+/// How a budget went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Kept.
+    Met,
+    /// Not kept.
+    Missed,
+    /// The sizes were not those that the budget speaks of, or there is nothing to compare with.
+    NotJudged,
+}
+
+impl State {
+    /// The word in the table.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Met => "met",
+            State::Missed => "MISSED",
+            State::NotJudged => "not judged",
+        }
+    }
+}
+
+impl Budget {
+    /// Judges the figures.
+    #[must_use]
+    pub fn judge(self, figures: &Figures<'_>) -> Verdict {
+        let kept = match self {
+            Budget::AtMost(most) => Some(figures.median <= most),
+            Budget::AtLeast(least) => Some(figures.median >= least),
+            Budget::Within(times, other) => figures.cost_against(other).map(|cost| cost <= times),
+            Budget::Faster(times, other) => {
+                figures.cost_against(other).map(|cost| cost * times <= 1.0)
+            }
+            Budget::BytesEach(most) => figures.bytes_each.map(|bytes| bytes <= most),
+        };
+        let state = match kept {
+            Some(true) => State::Met,
+            Some(false) => State::Missed,
+            None => State::NotJudged,
+        };
+        Verdict { budget: self.in_words(figures.unit), state }
+    }
+
+    /// The verdict of a run whose sizes the budget does not speak of.
+    #[must_use]
+    pub fn unjudged(self, unit: Unit) -> Verdict {
+        Verdict { budget: self.in_words(unit), state: State::NotJudged }
+    }
+
+    fn in_words(self, unit: Unit) -> String {
+        match self {
+            Budget::AtMost(most) => format!("<= {}", unit.show(most)),
+            Budget::AtLeast(least) => format!(">= {}", unit.show(least)),
+            Budget::Within(times, other) => format!("<= {} x {other}", three_digits(times)),
+            Budget::Faster(times, other) => {
+                format!(">= {} x faster than {other}", three_digits(times))
+            }
+            Budget::BytesEach(most) => format!("<= {} B each", three_digits(most)),
+        }
+    }
+}
+
+impl Figures<'_> {
+    fn cost_against(&self, other: &str) -> Option<f64> {
+        let (_, theirs) = self.group.iter().find(|(name, _)| *name == other)?;
+        Some(self.unit.cost_ratio(self.median, *theirs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(budget: Budget, unit: Unit, median: f64, expected: (&str, State)) {
+        let group = [("floor", 2.0), ("slow", 9.0)];
+        let figures = Figures { unit, median, bytes_each: Some(40.0), group: &group };
+        let verdict = budget.judge(&figures);
+        assert_eq!((verdict.budget.as_str(), verdict.state), expected);
+    }
+
+    #[test]
+    fn absolute_budgets_are_judged_in_the_unit() {
+        check(Budget::AtMost(0.25), Unit::Seconds, 0.25, ("<= 250 ms", State::Met));
+        check(Budget::AtMost(0.25), Unit::Seconds, 0.26, ("<= 250 ms", State::Missed));
+        check(Budget::AtLeast(1e6), Unit::PerSecond, 1e6, (">= 1.00 M/s", State::Met));
+        check(Budget::AtLeast(1e6), Unit::PerSecond, 9e5, (">= 1.00 M/s", State::Missed));
+    }
+
+    #[test]
+    fn relative_budgets_are_judged_by_cost() {
+        let within = Budget::Within(1.5, "floor");
+        check(within, Unit::Seconds, 3.0, ("<= 1.50 x floor", State::Met));
+        check(within, Unit::Seconds, 3.1, ("<= 1.50 x floor", State::Missed));
+        check(within, Unit::PerSecond, 1.5, ("<= 1.50 x floor", State::Met));
+        check(within, Unit::PerSecond, 1.0, ("<= 1.50 x floor", State::Missed));
+        let faster = Budget::Faster(3.0, "slow");
+        check(faster, Unit::Seconds, 3.0, (">= 3.00 x faster than slow", State::Met));
+        check(faster, Unit::Seconds, 3.1, (">= 3.00 x faster than slow", State::Missed));
+        check(faster, Unit::PerSecond, 27.0, (">= 3.00 x faster than slow", State::Met));
+    }
+
+    #[test]
+    fn memory_is_judged_for_each_object() {
+        check(Budget::BytesEach(40.0), Unit::Seconds, 1.0, ("<= 40.0 B each", State::Met));
+        check(Budget::BytesEach(39.0), Unit::Seconds, 1.0, ("<= 39.0 B each", State::Missed));
+    }
+
+    #[test]
+    fn without_something_to_compare_there_is_no_verdict() {
+        let budget = Budget::Within(1.5, "nobody");
+        check(budget, Unit::Seconds, 1.0, ("<= 1.50 x nobody", State::NotJudged));
+    }
+}

@@ -1,0 +1,17 @@
+//! Side-by-side benchmarks: all contestants of a group run interleaved in one process, and one
+//! table tells medians, ratios to the group's first contestant, memory, and whether budgets are met.
+//!
+//! A group is one file under `groups/`, and one line in [`groups::ALL`].
+//! Start at [`contest::Group`]; what a contestant can measure is [`run::Run`].
+
+pub mod args;
+pub mod budget;
+pub mod clock;
+pub mod contest;
+pub mod groups;
+pub mod machine;
+pub mod memory;
+pub mod output;
+pub mod results;
+pub mod run;
+pub mod unit;

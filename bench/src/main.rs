@@ -1,0 +1,71 @@
+//! Runs the chosen benchmark groups, prints one table and writes the same as Markdown and JSON.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use homeostat_bench::args::{self, Request, Wish};
+use homeostat_bench::contest::{self, Group};
+use homeostat_bench::results::Results;
+use homeostat_bench::{groups, machine, output};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let ended = match args::parse(&words) {
+        Ok(Request::Help) => say(args::HELP),
+        Ok(Request::List) => say(&list()),
+        Ok(Request::Run(wish)) => run(&wish),
+        Err(mistake) => {
+            tell(&format!("error: {mistake}\n\n{}", args::HELP));
+            return ExitCode::from(2);
+        }
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(wish: &Wish) -> Result<()> {
+    let chosen: Vec<&Group> =
+        groups::ALL.iter().copied().filter(|group| group.is_named_by(&wish.filters)).collect();
+    if chosen.is_empty() {
+        bail!("no group matches; `--list` names them all");
+    }
+    let mut results = Results {
+        machine: machine::read(),
+        round_count: wish.rounds,
+        scale: wish.scale,
+        rows: Vec::new(),
+    };
+    for group in chosen {
+        tell(&format!("running {} ({} rounds)", group.name, wish.rounds));
+        let rows = contest::hold(group, wish.rounds, wish.scale);
+        results.rows.extend(rows.with_context(|| format!("group `{}`", group.name))?);
+    }
+    let written = output::write(&results, &wish.out)?;
+    say(&output::text(&results))?;
+    tell(&format!("written: {written}"));
+    Ok(())
+}
+
+fn list() -> String {
+    let names = |group: &&Group| -> Vec<String> {
+        group.contestants.iter().map(|one| format!("{}/{}", group.name, one.name)).collect()
+    };
+    groups::ALL.iter().flat_map(names).collect::<Vec<_>>().join("\n")
+}
+
+/// Prints what was asked for.
+fn say(text: &str) -> Result<()> {
+    writeln!(io::stdout().lock(), "{text}").context("cannot write to standard output")
+}
+
+/// Prints for the person who watches; nobody may be there.
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,206 @@
+//! Writes results: one table as aligned text and as Markdown, and all figures as JSON.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::budget::Verdict;
+use crate::results::{Results, Row};
+use crate::run::{Memory, Scale};
+use crate::unit::{Unit, three_digits};
+
+const COLUMNS: [&str; 9] =
+    ["group", "contestant", "median", "min", "max", "x first", "held", "peak", "budget"];
+
+/// The table as aligned text, below a line about the machine.
+#[must_use]
+pub fn text(results: &Results) -> String {
+    let mut lines = vec![COLUMNS.map(str::to_owned)];
+    lines.extend(results.rows.iter().map(cells));
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    let mut page = format!("{}\n\n", title(results));
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let padded = cells.collect::<Vec<_>>().join("  ");
+        page.push_str(padded.trim_end());
+        page.push('\n');
+    }
+    page
+}
+
+/// The table as Markdown.
+#[must_use]
+pub fn markdown(results: &Results) -> String {
+    let row =
+        |cells: [String; 9]| format!("| {} |\n", cells.map(|c| c.replace('|', "\\|")).join(" | "));
+    let mut page = format!("# Benchmarks\n\n{}\n\n", title(results));
+    page.push_str(&row(COLUMNS.map(str::to_owned)));
+    page.push_str(&row(COLUMNS.map(|_| "---".to_owned())));
+    page.extend(results.rows.iter().map(|line| row(cells(line))));
+    page
+}
+
+/// All figures, unrounded.
+#[must_use]
+pub fn json(results: &Results) -> Value {
+    let machine = &results.machine;
+    json!({
+        "machine": {
+            "processor": machine.processor, "cores": machine.cores, "kernel": machine.kernel,
+        },
+        "rounds": results.round_count,
+        "scale": scale(results.scale),
+        "rows": results.rows.iter().map(row_json).collect::<Vec<_>>(),
+    })
+}
+
+/// Writes `results.md` and `results.json` below `directory` and returns their names.
+pub fn write(results: &Results, directory: &Path) -> Result<String> {
+    let files = [
+        (directory.join("results.md"), markdown(results)),
+        (directory.join("results.json"), format!("{:#}\n", json(results))),
+    ];
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
+    for (path, content) in &files {
+        fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(files.map(|(path, _)| path.display().to_string()).join(", "))
+}
+
+fn title(results: &Results) -> String {
+    let machine = &results.machine;
+    format!(
+        "{}, {} cores, Linux {}; {} rounds, {} sizes",
+        machine.processor,
+        machine.cores,
+        machine.kernel,
+        results.round_count,
+        scale(results.scale)
+    )
+}
+
+fn scale(scale: Scale) -> &'static str {
+    match scale {
+        Scale::Full => "full",
+        Scale::Quick => "quick",
+    }
+}
+
+fn cells(row: &Row) -> [String; 9] {
+    let show = |value| row.unit.show(value);
+    let (held, peak) = row.memory.map_or_else(Default::default, memory_cells);
+    let verdicts =
+        row.verdicts.iter().map(|Verdict { budget, state }| format!("{budget}: {}", state.word()));
+    [
+        row.group.to_owned(),
+        row.contestant.to_owned(),
+        show(row.spread.median),
+        show(row.spread.min),
+        show(row.spread.max),
+        three_digits(row.ratio),
+        held,
+        peak,
+        verdicts.collect::<Vec<_>>().join("; "),
+    ]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
+fn memory_cells(memory: Memory) -> (String, String) {
+    let show = |bytes: usize| Unit::Bytes.show(bytes as f64);
+    let mut held = show(memory.weight.held);
+    if let Some(each) = memory.bytes_each() {
+        // Writing to a string cannot fail.
+        let _ = write!(held, " ({} B each)", three_digits(each));
+    }
+    (held, show(memory.weight.peak))
+}
+
+fn row_json(row: &Row) -> Value {
+    let verdicts = row.verdicts.iter();
+    json!({
+        "group": row.group,
+        "contestant": row.contestant,
+        "unit": row.unit.name(),
+        "median": row.spread.median,
+        "min": row.spread.min,
+        "max": row.spread.max,
+        "ratio_to_first": row.ratio,
+        "memory": row.memory.map(|memory| json!({
+            "held_bytes": memory.weight.held,
+            "peak_bytes": memory.weight.peak,
+            "objects": memory.objects,
+        })),
+        "budgets": verdicts
+            .map(|Verdict { budget, state }| json!({ "budget": budget, "verdict": state.word() }))
+            .collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::State;
+    use crate::machine::Machine;
+    use crate::memory::Weight;
+    use crate::results::Spread;
+
+    fn results() -> Results {
+        let machine = Machine { processor: "Fast".to_owned(), cores: 2, kernel: "6.18".to_owned() };
+        let floor = Row {
+            group: "routes",
+            contestant: "floor",
+            unit: Unit::Seconds,
+            spread: Spread { median: 0.25, min: 0.2, max: 0.3 },
+            ratio: 1.0,
+            memory: None,
+            verdicts: Vec::new(),
+        };
+        let ours = Row {
+            contestant: "ours",
+            spread: Spread { median: 0.5, min: 0.5, max: 0.5 },
+            ratio: 2.0,
+            memory: Some(Memory { weight: Weight { held: 2048, peak: 4096 }, objects: 100 }),
+            verdicts: vec![Verdict { budget: "<= 1.50 x floor".to_owned(), state: State::Missed }],
+            ..floor.clone()
+        };
+        Results { machine, round_count: 3, scale: Scale::Full, rows: vec![floor, ours] }
+    }
+
+    #[test]
+    fn the_text_is_aligned() {
+        let expected = "\
+Fast, 2 cores, Linux 6.18; 3 rounds, full sizes
+
+group   contestant  median  min     max     x first  held                    peak      budget
+routes  floor       250 ms  200 ms  300 ms  1.00
+routes  ours        500 ms  500 ms  500 ms  2.00     2.00 KiB (20.5 B each)  4.00 KiB  <= 1.50 x floor: MISSED
+";
+        assert_eq!(text(&results()), expected);
+    }
+
+    #[test]
+    fn the_markdown_is_one_table() {
+        let page = markdown(&results());
+        let row = "| routes | ours | 500 ms | 500 ms | 500 ms | 2.00 | 2.00 KiB (20.5 B each) | 4.00 KiB | <= 1.50 x floor: MISSED |";
+        assert!(page.lines().any(|line| line == row), "{page}");
+        assert_eq!(page.lines().filter(|line| line.starts_with('|')).count(), 4, "{page}");
+    }
+
+    #[test]
+    fn the_json_has_the_figures_unrounded() {
+        let json = json(&results());
+        assert_eq!(json.pointer("/rows/1/median"), Some(&json!(0.5)));
+        assert_eq!(json.pointer("/rows/1/memory/objects"), Some(&json!(100)));
+        assert_eq!(json.pointer("/rows/1/budgets/0/verdict"), Some(&json!("MISSED")));
+        assert_eq!(json.pointer("/rows/0/memory"), Some(&Value::Null));
+        assert_eq!(json.pointer("/machine/cores"), Some(&json!(2)));
+    }
+}

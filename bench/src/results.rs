@@ -1,0 +1,111 @@
+//! The figures of a whole run, ready to be written.
+
+use crate::budget::Verdict;
+use crate::machine::Machine;
+use crate::run::{Memory, Sample, Scale};
+use crate::unit::Unit;
+
+/// Everything that one run of the benchmarks found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Results {
+    /// Where it ran.
+    pub machine: Machine,
+    /// How often each contestant ran.
+    pub round_count: usize,
+    /// How large the inputs were.
+    pub scale: Scale,
+    /// One per contestant, groups together.
+    pub rows: Vec<Row>,
+}
+
+/// One contestant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its group's name.
+    pub group: &'static str,
+    /// Its own name.
+    pub contestant: &'static str,
+    /// What the figures mean.
+    pub unit: Unit,
+    /// Over all rounds.
+    pub spread: Spread,
+    /// Its median divided by that of the group's first contestant.
+    pub ratio: f64,
+    /// Median of what it holds, maximum of its peaks.
+    pub memory: Option<Memory>,
+    /// One per budget.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// The middle and the ends of the rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// Half of the rounds are on either side.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of the values of at least one round.
+    #[must_use]
+    pub fn of(samples: &[Sample]) -> Option<Self> {
+        let mut values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let upper = *values.get(values.len() / 2)?;
+        let lower = *values.get((values.len() - 1) / 2)?;
+        Some(Self { median: f64::midpoint(lower, upper), min, max })
+    }
+}
+
+/// The median of what was held and the maximum of the peaks, where all rounds weighed something.
+#[must_use]
+pub fn typical_memory(samples: &[Sample]) -> Option<Memory> {
+    let mut memories: Vec<Memory> = samples.iter().filter_map(|sample| sample.memory).collect();
+    memories.sort_by_key(|memory| memory.weight.held);
+    let peak = memories.iter().map(|memory| memory.weight.peak).max()?;
+    let mut typical = *memories.get(memories.len() / 2)?;
+    typical.weight.peak = peak;
+    Some(typical)
+}
+
+impl Memory {
+    /// Bytes held for each object.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "bytes and objects stay far below 2^52")]
+    pub fn bytes_each(&self) -> Option<f64> {
+        (self.objects > 0).then(|| self.weight.held as f64 / self.objects as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Weight;
+
+    fn sample(value: f64, held: usize, peak: usize) -> Sample {
+        let memory = Some(Memory { weight: Weight { held, peak }, objects: 4 });
+        Sample { value, memory }
+    }
+
+    #[test]
+    fn the_median_is_the_middle_round_or_the_mean_of_the_two() {
+        let three = [sample(9.0, 0, 0), sample(1.0, 0, 0), sample(2.0, 0, 0)];
+        assert_eq!(Spread::of(&three), Some(Spread { median: 2.0, min: 1.0, max: 9.0 }));
+        let two = [sample(3.0, 0, 0), sample(1.0, 0, 0)];
+        assert_eq!(Spread::of(&two), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn memory_is_the_median_held_and_the_highest_peak() {
+        let samples = [sample(1.0, 30, 90), sample(1.0, 10, 95), sample(1.0, 20, 80)];
+        let memory = typical_memory(&samples).unwrap();
+        assert_eq!(memory.weight, Weight { held: 20, peak: 95 });
+        assert_eq!(memory.bytes_each(), Some(5.0));
+        assert_eq!(typical_memory(&[]), None);
+    }
+}

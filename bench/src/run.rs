@@ -1,0 +1,162 @@
+//! One round of one contestant: what it measures, and how much it is asked to do.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::clock;
+use crate::memory::{self, Weight};
+use crate::unit::Unit;
+
+/// How large the inputs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// The sizes that the budgets speak of.
+    Full,
+    /// Small ones, to see that everything runs.
+    Quick,
+}
+
+/// Handed to a contestant for one round. Only what happens inside its methods is measured.
+#[derive(Debug)]
+pub struct Run {
+    scale: Scale,
+    elapsed: Duration,
+    operations: u64,
+    figure: Option<f64>,
+    memory: Option<Memory>,
+}
+
+/// What a contestant holds for how many objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes held and bytes at most.
+    pub weight: Weight,
+    /// Among how many objects they are shared.
+    pub objects: u64,
+}
+
+/// What one round came to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// In the group's unit.
+    pub value: f64,
+    /// Where the contestant weighed something.
+    pub memory: Option<Memory>,
+}
+
+impl Run {
+    /// A round that has measured nothing.
+    #[must_use]
+    pub fn new(scale: Scale) -> Self {
+        Self { scale, elapsed: Duration::ZERO, operations: 0, figure: None, memory: None }
+    }
+
+    /// The size to work with.
+    #[must_use]
+    pub fn size(&self, full: usize, quick: usize) -> usize {
+        match self.scale {
+            Scale::Full => full,
+            Scale::Quick => quick,
+        }
+    }
+
+    /// Does `work`, which is `operations` operations, and adds its time. May be called repeatedly.
+    pub fn time<T>(&mut self, operations: usize, work: impl FnOnce() -> T) -> T {
+        let (made, elapsed) = clock::time(work);
+        self.elapsed += elapsed;
+        self.operations += operations as u64;
+        made
+    }
+
+    /// Does `work` untimed and notes what it takes from the heap for `objects` objects.
+    pub fn weigh<T>(&mut self, objects: usize, work: impl FnOnce() -> T) -> T {
+        let (made, weight) = memory::weigh(work);
+        self.memory = Some(Memory { weight, objects: objects as u64 });
+        made
+    }
+
+    /// Does `work` once, both timed and weighed: `count` is its operations and its objects.
+    pub fn time_and_weigh<T>(&mut self, count: usize, work: impl FnOnce() -> T) -> T {
+        let ((made, elapsed), weight) = memory::weigh(|| clock::time(work));
+        self.elapsed += elapsed;
+        self.operations += count as u64;
+        self.memory = Some(Memory { weight, objects: count as u64 });
+        made
+    }
+
+    /// Gives this round's figure in the group's unit, where it is neither a time nor a rate of ours:
+    /// a percentile, the size of a file, the memory of another process.
+    pub fn record(&mut self, figure: f64) {
+        self.figure = Some(figure);
+    }
+
+    /// What the round came to, or an error if the contestant forgot to measure.
+    #[expect(clippy::cast_precision_loss, reason = "counts of operations stay far below 2^52")]
+    pub fn finish(self, unit: Unit) -> Result<Sample> {
+        let seconds = self.elapsed.as_secs_f64();
+        let measured = match unit {
+            Unit::Seconds if seconds > 0.0 => Some(seconds),
+            Unit::PerSecond if seconds > 0.0 => Some(self.operations as f64 / seconds),
+            Unit::Bytes => self.memory.map(|memory| memory.weight.held as f64),
+            Unit::Seconds | Unit::PerSecond => None,
+        };
+        match self.figure.or(measured) {
+            Some(value) => Ok(Sample { value, memory: self.memory }),
+            None => bail!("measured nothing in {}", unit.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_asked_for_by_scale_is_done() {
+        assert_eq!(Run::new(Scale::Full).size(1000, 10), 1000);
+        assert_eq!(Run::new(Scale::Quick).size(1000, 10), 10);
+    }
+
+    #[test]
+    fn a_rate_is_operations_by_time() {
+        let mut run = Run::new(Scale::Full);
+        run.elapsed = Duration::from_millis(500);
+        run.operations = 100;
+        assert_eq!(run.finish(Unit::PerSecond).unwrap(), Sample { value: 200.0, memory: None });
+    }
+
+    #[test]
+    fn times_of_several_parts_add_up() {
+        let mut run = Run::new(Scale::Full);
+        run.time(1, || std::hint::black_box(vec![0_u8; 1000]));
+        let first = run.elapsed;
+        run.time(2, || std::hint::black_box(vec![0_u8; 1000]));
+        assert!(run.elapsed > first);
+        assert_eq!(run.operations, 3);
+    }
+
+    #[test]
+    fn a_recorded_figure_wins() {
+        let mut run = Run::new(Scale::Full);
+        run.time(1, || ());
+        run.record(0.25);
+        assert_eq!(run.finish(Unit::Seconds).unwrap().value.to_bits(), 0.25_f64.to_bits());
+    }
+
+    #[test]
+    fn what_was_weighed_is_in_the_sample() {
+        let mut run = Run::new(Scale::Full);
+        let kept = run.time_and_weigh(10, || vec![1_u8; 16 << 20]);
+        let memory = run.finish(Unit::Seconds).unwrap().memory.unwrap();
+        assert_eq!(memory.objects, 10);
+        // Other tests of this process allocate meanwhile, but by far not this much.
+        assert!(memory.weight.held >= kept.len() / 2, "{memory:?}");
+    }
+
+    #[test]
+    fn a_contestant_that_measures_nothing_is_an_error() {
+        let error = Run::new(Scale::Full).finish(Unit::PerSecond).unwrap_err();
+        assert_eq!(error.to_string(), "measured nothing in 1/s");
+    }
+}

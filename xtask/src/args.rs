@@ -1,0 +1,198 @@
+//! Reads the command line and holds the help texts.
+
+use crate::test::{Choice, Extent};
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Print this text.
+    Help(&'static str),
+    /// Run this task.
+    Run(Task),
+}
+
+/// A task with its arguments.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Install what the tests need.
+    Setup,
+    /// Run every check that a change must pass.
+    Test(Choice),
+    /// Run the long form of the tests; the words are test filters.
+    Soak(Vec<String>),
+    /// Run the benchmarks with these arguments.
+    Bench(Vec<String>),
+    /// Check map, sizes and style.
+    Tidy,
+}
+
+/// Turns words into a request, or says what is wrong with them.
+pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
+    let Some((task, rest)) = words.split_first() else {
+        return Err("which task?".to_owned());
+    };
+    let asks_for_help = rest.iter().any(|word| word == "-h" || word == "--help");
+    match help(task) {
+        None => Err(format!("there is no task `{task}`")),
+        Some(text) if asks_for_help || text == OVERVIEW => Ok(Request::Help(text)),
+        Some(_) => match read(task, rest) {
+            Ok(task) => Ok(Request::Run(task)),
+            Err(mistake) => Err(format!("{task}: {mistake}")),
+        },
+    }
+}
+
+fn help(task: &str) -> Option<&'static str> {
+    match task {
+        "help" | "-h" | "--help" => Some(OVERVIEW),
+        "setup" => Some(SETUP),
+        "test" => Some(TEST),
+        "soak" => Some(SOAK),
+        "bench" => Some(BENCH),
+        "tidy" => Some(TIDY),
+        _ => None,
+    }
+}
+
+fn read(task: &str, rest: &[String]) -> Result<Task, String> {
+    match task {
+        "setup" => no_more(rest).map(|()| Task::Setup),
+        "test" => test_choice(rest).map(Task::Test),
+        "soak" => filters(rest).map(Task::Soak),
+        "bench" => Ok(Task::Bench(rest.to_vec())),
+        _ => no_more(rest).map(|()| Task::Tidy),
+    }
+}
+
+fn test_choice(words: &[String]) -> Result<Choice, String> {
+    let (fast, rest): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|word| word == "--fast");
+    let extent = if fast.is_empty() { Extent::Full } else { Extent::Fast };
+    Ok(Choice { extent, filters: filters(&rest)? })
+}
+
+fn filters(words: &[String]) -> Result<Vec<String>, String> {
+    match words.iter().find(|word| word.starts_with('-')) {
+        Some(unknown) => Err(format!("there is no option `{unknown}`")),
+        None => Ok(words.to_vec()),
+    }
+}
+
+fn no_more(words: &[String]) -> Result<(), String> {
+    words.first().map_or(Ok(()), |word| Err(format!("takes no argument, but got `{word}`")))
+}
+
+/// The help text without a task.
+pub(crate) const OVERVIEW: &str = "\
+The workspace's own tasks.
+
+Usage: cargo xtask <TASK> [ARGUMENTS]
+
+Tasks:
+  setup   install what the tests need (root, Debian or a relative of it)
+  test    set up, then run every check that a change must pass
+  soak    run the long form of the tests, in release mode
+  bench   run the benchmarks side by side and print one table
+  tidy    check architecture map, sizes, words, layers, links and licences
+
+`cargo xtask <TASK> --help` tells more about one task.";
+
+const SETUP: &str = "\
+Installs the programs that the tests use and that are missing. Silent when there are none.
+
+Usage: cargo xtask setup
+
+Needs root and apt-get; without them it prints what to install and fails.";
+
+const TEST: &str = "\
+Runs every check that a change must pass and stops at the first that fails:
+setup, fmt, clippy, doc, test, tidy.
+
+Usage: cargo xtask test [--fast] [FILTER...]
+
+  FILTER   run only the tests whose name contains one of these words (other steps are unchanged)
+  --fast   leave out clippy and doc
+
+From nothing it takes a few minutes on 2 cores: clippy, doc and test share one download, while
+clippy and test compile the dependencies once each. After a small change it takes seconds.
+CARGO_TERM_COLOR and CARGO_TARGET_DIR are obeyed.";
+
+const SOAK: &str = "\
+Runs what takes longer than a test run should: all tests in release mode with HOMEOSTAT_SOAK=1,
+by which bounded tests raise their number of cases.
+
+Usage: cargo xtask soak [FILTER...]
+
+  FILTER   run only the tests whose name contains one of these words";
+
+const BENCH: &str = "\
+Builds the benchmarks in release mode, runs them and prints one table; also writes
+bench-results/results.md and bench-results/results.json.
+
+Usage: cargo xtask bench [ARGUMENTS...]
+
+  FILTER         run only the groups whose `group/contestant` names contain one of these words
+  --rounds N     rounds per contestant (default 5); the table shows their median, min and max
+  --quick        small sizes, budgets not judged
+  --list         name the groups and contestants, run nothing
+  --out DIR      write the results there instead of bench-results";
+
+const TIDY: &str = "\
+Checks what compilers do not: the architecture map names what exists, files stay small, words are
+the vocabulary's, layers keep their direction, decisions are numbered, links lead somewhere,
+licences are permissive. Shows all problems together.
+
+Usage: cargo xtask tidy";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Result<Request, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        parse(&words)
+    }
+
+    fn check(line: &str, task: Task) {
+        assert_eq!(parse_line(line), Ok(Request::Run(task)), "{line}");
+    }
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_task_is_read_with_its_arguments() {
+        check("setup", Task::Setup);
+        check("tidy", Task::Tidy);
+        check("soak", Task::Soak(vec![]));
+        check("soak ledger", Task::Soak(words("ledger")));
+        check("bench --quick diff", Task::Bench(words("--quick diff")));
+        check("test", Task::Test(Choice { extent: Extent::Full, filters: vec![] }));
+        let choice = Choice { extent: Extent::Fast, filters: words("pacing diff") };
+        check("test pacing --fast diff", Task::Test(choice));
+    }
+
+    #[test]
+    fn every_task_has_its_own_help() {
+        for task in ["setup", "test", "soak", "bench", "tidy"] {
+            let Ok(Request::Help(text)) = parse_line(&format!("{task} --help")) else {
+                panic!("{task} has no help");
+            };
+            assert!(text.contains(&format!("cargo xtask {task}")), "{text}");
+            assert!(OVERVIEW.contains(&format!("\n  {task} ")), "{task}");
+        }
+        assert_eq!(parse_line("--help"), Ok(Request::Help(OVERVIEW)));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let check = |line: &str, mistake: &str| {
+            assert_eq!(parse_line(line), Err(mistake.to_owned()), "{line}");
+        };
+        check("", "which task?");
+        check("tets", "there is no task `tets`");
+        check("tidy now", "tidy: takes no argument, but got `now`");
+        check("test --fats", "test: there is no option `--fats`");
+        check("soak --long", "soak: there is no option `--long`");
+    }
+}

@@ -1,0 +1,26 @@
+//! `cargo xtask bench`: builds and runs the benchmark crate, which prints and writes the results.
+
+use anyhow::Result;
+
+use crate::run::Program;
+
+/// Runs the benchmarks with `arguments`.
+pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    program(arguments).run()
+}
+
+fn program(arguments: &[String]) -> Program {
+    Program::cargo(&["run", "--release", "--locked", "--package", "homeostat-bench"])
+        .arguments_after("--", arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_reach_the_benchmarks() {
+        let typed = "cargo run --release --locked --package homeostat-bench -- --quick diff";
+        assert_eq!(program(&["--quick".to_owned(), "diff".to_owned()]).to_string(), typed);
+    }
+}

@@ -1,0 +1,55 @@
+//! The workspace's own tasks: `cargo xtask <setup|test|soak|bench|tidy>`.
+//!
+//! Start at [`start`]: each task is one module.
+
+mod args;
+mod bench;
+mod clock;
+mod console;
+mod run;
+mod setup;
+mod soak;
+mod steps;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use args::{Request, Task};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match args::parse(&words) {
+        Ok(Request::Help(text)) => {
+            console::data(text);
+            ExitCode::SUCCESS
+        }
+        Ok(Request::Run(task)) => exit_code(&start(task)),
+        Err(mistake) => {
+            console::note(&format!("error: {mistake}\n\n{}", args::OVERVIEW));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn start(task: Task) -> Result<()> {
+    match task {
+        Task::Setup => setup::setup(),
+        Task::Test(choice) => test::test(&choice),
+        Task::Soak(filters) => soak::soak(&filters),
+        Task::Bench(arguments) => bench::bench(&arguments),
+        Task::Tidy => tidy::tidy(),
+    }
+}
+
+fn exit_code(ended: &Result<()>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            console::note(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Starts other programs. Nothing else in xtask does.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// A program with its arguments and extra environment, not yet started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    name: String,
+    arguments: Vec<String>,
+    environment: Vec<(&'static str, &'static str)>,
+}
+
+impl Program {
+    /// The program `name` with `arguments`, to be run in the workspace's root.
+    pub(crate) fn new(name: &str, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(ToString::to_string).collect();
+        Self { name: name.to_owned(), arguments, environment: Vec::new() }
+    }
+
+    /// A cargo command.
+    pub(crate) fn cargo(arguments: &[&str]) -> Self {
+        Self::new("cargo", arguments)
+    }
+
+    /// The same with one more environment variable.
+    pub(crate) fn env(mut self, variable: &'static str, value: &'static str) -> Self {
+        self.environment.push((variable, value));
+        self
+    }
+
+    /// The same with more arguments behind `separator`; with none of them the separator is left out.
+    pub(crate) fn arguments_after(mut self, separator: &str, more: &[String]) -> Self {
+        if !more.is_empty() {
+            self.arguments.push(separator.to_owned());
+            self.arguments.extend_from_slice(more);
+        }
+        self
+    }
+
+    /// Runs to the end; output goes where xtask's own goes, input is empty.
+    pub(crate) fn run(&self) -> Result<()> {
+        let status = self.command().status().with_context(|| format!("cannot start `{self}`"))?;
+        if !status.success() {
+            bail!("`{self}` ended with {status}");
+        }
+        Ok(())
+    }
+
+    /// Runs to the end and returns what it wrote to its standard output.
+    pub(crate) fn read(&self) -> Result<String> {
+        let mut command = self.command();
+        let output = command.stderr(Stdio::inherit()).output();
+        let output = output.with_context(|| format!("cannot start `{self}`"))?;
+        if !output.status.success() {
+            bail!("`{self}` ended with {}", output.status);
+        }
+        String::from_utf8(output.stdout).with_context(|| format!("`{self}` wrote no UTF-8"))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the module that starts programs")]
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.name);
+        command.args(&self.arguments).current_dir(root()).stdin(Stdio::null());
+        command.envs(self.environment.iter().copied());
+        command
+    }
+}
+
+/// As one would type it in a shell.
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (variable, value) in &self.environment {
+            write!(f, "{variable}={} ", quoted(value))?;
+        }
+        write!(f, "{}", self.name)?;
+        self.arguments.iter().try_for_each(|argument| write!(f, " {}", quoted(argument)))
+    }
+}
+
+/// The workspace's root directory.
+pub(crate) fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_path_buf()
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=./:,+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_shown_as_one_would_type_it() {
+        let program = Program::cargo(&["test", "--workspace"])
+            .env("RUSTDOCFLAGS", "-D warnings")
+            .arguments_after("--", &["it's".to_owned()]);
+        let typed = r"RUSTDOCFLAGS='-D warnings' cargo test --workspace -- 'it'\''s'";
+        assert_eq!(program.to_string(), typed);
+    }
+
+    #[test]
+    fn without_more_arguments_there_is_no_separator() {
+        let program = Program::cargo(&["test"]).arguments_after("--", &[]);
+        assert_eq!(program.to_string(), "cargo test");
+    }
+
+    #[test]
+    fn what_a_program_writes_can_be_read() {
+        assert_eq!(Program::new("echo", &["hello"]).read().unwrap(), "hello\n");
+    }
+
+    #[test]
+    fn a_failing_program_is_named_with_its_status() {
+        let error = Program::new("false", &[]).run().unwrap_err().to_string();
+        assert!(error.starts_with("`false` ended with exit status"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_named() {
+        let error = Program::new("no-such-program", &["x"]).run().unwrap_err().to_string();
+        assert_eq!(error, "cannot start `no-such-program x`");
+    }
+}

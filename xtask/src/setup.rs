@@ -1,0 +1,141 @@
+//! `cargo xtask setup`: installs the programs that the tests use. Silent when none is missing.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use crate::console;
+use crate::run::Program;
+
+/// A program that tests start, and where it comes from.
+#[derive(Debug, PartialEq, Eq)]
+struct Need {
+    binary: &'static str,
+    package: &'static str,
+    why: &'static str,
+}
+
+/// Everything that the tests need beyond the Rust toolchain: a new one is one more line.
+const NEEDS: &[Need] = &[Need {
+    binary: "ip",
+    package: "iproute2",
+    why: "kernel tests judge links, addresses and namespaces with it",
+}];
+
+/// Installs what is missing, or says how to.
+pub(crate) fn setup() -> Result<()> {
+    let places = places(std::env::var_os("PATH").as_deref());
+    let exists = |binary: &str| places.iter().any(|place| place.join(binary).is_file());
+    let missing = missing(NEEDS, exists);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for need in &missing {
+        let Need { binary, package, why } = need;
+        console::note(&format!("missing: `{binary}` (package {package}): {why}"));
+    }
+    match way(user(), exists) {
+        Way::Install => install(&missing),
+        Way::Ask => bail!("only root can install packages\nhelp: {}", typed(&missing)),
+        Way::Unknown => bail!("there is no apt-get here\nhelp: install the packages named above"),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum User {
+    Root,
+    Other,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    Install,
+    Ask,
+    Unknown,
+}
+
+fn way(user: User, exists: impl Fn(&str) -> bool) -> Way {
+    match user {
+        _ if !exists("apt-get") => Way::Unknown,
+        User::Root => Way::Install,
+        User::Other => Way::Ask,
+    }
+}
+
+fn missing(needs: &[Need], exists: impl Fn(&str) -> bool) -> Vec<&Need> {
+    needs.iter().filter(|need| !exists(need.binary)).collect()
+}
+
+/// Where programs are looked for. Debian's users often have no `sbin` in their path.
+fn places(path: Option<&OsStr>) -> Vec<PathBuf> {
+    let own = path.map(|path| std::env::split_paths(path).collect::<Vec<_>>());
+    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    own.unwrap_or_default().into_iter().chain(system).collect()
+}
+
+/// A process directory belongs to the effective user.
+fn user() -> User {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if root { User::Root } else { User::Other }
+}
+
+fn install(missing: &[&Need]) -> Result<()> {
+    update().run()?;
+    install_program(missing).run()
+}
+
+fn update() -> Program {
+    Program::new("apt-get", &["update", "-q"])
+}
+
+fn install_program(missing: &[&Need]) -> Program {
+    let packages: Vec<String> = missing.iter().map(|need| need.package.to_owned()).collect();
+    Program::new("apt-get", &["install", "-q", "-y"])
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .arguments_after("--no-install-recommends", &packages)
+}
+
+fn typed(missing: &[&Need]) -> String {
+    format!("run: sudo sh -c '{} && {}'", update(), install_program(missing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &[Need] = &[
+        Need { binary: "ip", package: "iproute2", why: "links" },
+        Need { binary: "nft", package: "nftables", why: "rules" },
+    ];
+
+    #[test]
+    fn only_absent_programs_are_missing() {
+        assert_eq!(missing(TWO, |_| true), Vec::<&Need>::new());
+        assert_eq!(missing(TWO, |binary| binary == "ip"), TWO.iter().skip(1).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn only_root_with_apt_get_installs() {
+        assert_eq!(way(User::Root, |_| true), Way::Install);
+        assert_eq!(way(User::Other, |_| true), Way::Ask);
+        assert_eq!(way(User::Root, |_| false), Way::Unknown);
+    }
+
+    #[test]
+    fn others_are_told_the_exact_command() {
+        let all: Vec<&Need> = TWO.iter().collect();
+        let expected = "run: sudo sh -c 'apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+                        apt-get install -q -y --no-install-recommends iproute2 nftables'";
+        assert_eq!(typed(&all), expected);
+    }
+
+    #[test]
+    fn programs_are_looked_for_in_the_path_and_then_in_sbin() {
+        let found = places(Some(OsStr::new("/opt/bin:/usr/bin")));
+        assert_eq!(found.first(), Some(&PathBuf::from("/opt/bin")));
+        assert!(found.contains(&PathBuf::from("/usr/sbin")));
+        assert!(places(None).contains(&PathBuf::from("/sbin")));
+    }
+}

@@ -1,0 +1,33 @@
+//! `cargo xtask soak`: what takes longer than a test run should.
+
+use anyhow::Result;
+
+use crate::run::Program;
+use crate::steps::{Step, run_all};
+
+/// Runs every soak step; `filters` choose tests by name.
+pub(crate) fn soak(filters: &[String]) -> Result<()> {
+    run_all(&steps(filters))
+}
+
+/// All soak steps: a new one is one more entry.
+fn steps(filters: &[String]) -> Vec<Step> {
+    // Tests whose number of cases is bounded raise the bound when the variable is set.
+    let tests = Program::cargo(&["test", "--workspace", "--release", "--locked"])
+        .env("HOMEOSTAT_SOAK", "1")
+        .arguments_after("--", filters);
+    vec![Step::Setup, Step::Program("soak tests", tests)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tests_run_in_release_mode_with_the_soak_variable() {
+        let steps = steps(&["ledger".to_owned()]);
+        let Some(Step::Program(_, program)) = steps.last() else { panic!("{steps:?}") };
+        let typed = "HOMEOSTAT_SOAK=1 cargo test --workspace --release --locked -- ledger";
+        assert_eq!(program.to_string(), typed);
+    }
+}

@@ -1,0 +1,99 @@
+//! Runs named steps one after the other and stops at the first that fails.
+
+use anyhow::{Result, anyhow};
+
+use crate::run::Program;
+use crate::{clock, console, setup, tidy};
+
+/// One step of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Install what the tests need.
+    Setup,
+    /// A program, under the name that headings and failures use.
+    Program(&'static str, Program),
+    /// Check map, sizes and style.
+    Tidy,
+}
+
+impl Step {
+    fn name(&self) -> &'static str {
+        match self {
+            Step::Setup => "setup",
+            Step::Program(name, _) => name,
+            Step::Tidy => "tidy",
+        }
+    }
+
+    /// The command that runs this step and nothing else.
+    fn alone(&self) -> String {
+        match self {
+            Step::Program(_, program) => program.to_string(),
+            Step::Setup | Step::Tidy => format!("cargo xtask {}", self.name()),
+        }
+    }
+
+    fn run(&self) -> Result<()> {
+        match self {
+            Step::Setup => setup::setup(),
+            Step::Program(_, program) => program.run(),
+            Step::Tidy => tidy::tidy(),
+        }
+    }
+}
+
+/// Runs all steps; the error names the step that failed and how to run it alone.
+pub(crate) fn run_all(steps: &[Step]) -> Result<()> {
+    run_telling(steps, &mut console::note)
+}
+
+fn run_telling(steps: &[Step], tell: &mut dyn FnMut(&str)) -> Result<()> {
+    let start = clock::now();
+    for step in steps {
+        run_one(step, tell)?;
+    }
+    tell(&format!("== {} steps passed in {:.1} s", steps.len(), start.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+fn run_one(step: &Step, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    let start = clock::now();
+    tell(&format!("== {}: {}", step.name(), step.alone()));
+    let ended = step.run();
+    tell(&format!("== {} took {:.1} s", step.name(), start.elapsed().as_secs_f64()));
+    ended.map_err(|error| {
+        tell(&format!("{error:#}"));
+        anyhow!("step `{}` failed; run it alone with: {}", step.name(), step.alone())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failing_step_is_named_with_the_way_to_run_it_alone() {
+        let steps = [
+            Step::Program("good", Program::new("true", &[])),
+            Step::Program("bad", Program::new("false", &["--now"])),
+            Step::Program("never reached", Program::new("no-such-program", &[])),
+        ];
+        let mut told = Vec::new();
+        let error = run_telling(&steps, &mut |line| told.push(line.to_owned())).unwrap_err();
+        assert_eq!(error.to_string(), "step `bad` failed; run it alone with: false --now");
+        assert_eq!(
+            told.last().map(String::as_str),
+            Some("`false --now` ended with exit status: 1")
+        );
+    }
+
+    #[test]
+    fn each_step_has_a_heading_and_its_time() {
+        let step = Step::Program("good", Program::new("true", &["x"]));
+        let mut told = Vec::new();
+        run_telling(&[step], &mut |line| told.push(line.to_owned())).unwrap();
+        let starts = ["== good: true x", "== good took ", "== 1 steps passed in "];
+        assert!(told.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{told:?}");
+        assert_eq!(told.len(), starts.len());
+    }
+}

@@ -1,0 +1,88 @@
+//! `cargo xtask test`: every check that a change must pass.
+
+use anyhow::Result;
+
+use crate::run::Program;
+use crate::steps::{Step, run_all};
+
+/// What of the checks to run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// All steps, or the quick ones.
+    pub(crate) extent: Extent,
+    /// Run only the tests whose name contains one of these; empty means all.
+    pub(crate) filters: Vec<String>,
+}
+
+/// How many of the steps to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All steps.
+    Full,
+    /// Without clippy and doc.
+    Fast,
+}
+
+/// Runs the chosen checks.
+pub(crate) fn test(choice: &Choice) -> Result<()> {
+    run_all(&steps(choice))
+}
+
+fn steps(choice: &Choice) -> Vec<Step> {
+    let fmt = Program::cargo(&["fmt", "--all", "--check"]);
+    let test = Program::cargo(&["test", "--workspace", "--locked"]);
+    let mut steps = vec![Step::Setup, Step::Program("fmt", fmt)];
+    if choice.extent == Extent::Full {
+        steps.extend([Step::Program("clippy", clippy()), Step::Program("doc", doc())]);
+    }
+    steps.push(Step::Program("test", test.arguments_after("--", &choice.filters)));
+    steps.push(Step::Tidy);
+    steps
+}
+
+fn clippy() -> Program {
+    Program::cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-Dwarnings"])
+}
+
+fn doc() -> Program {
+    Program::cargo(&["doc", "--workspace", "--no-deps", "--locked"])
+        .env("RUSTDOCFLAGS", "-Dwarnings")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(extent: Extent, filters: &[&str]) -> Vec<String> {
+        let filters = filters.iter().map(ToString::to_string).collect();
+        let shown = |step: &Step| match step {
+            Step::Program(_, program) => program.to_string(),
+            other => format!("{other:?}"),
+        };
+        steps(&Choice { extent, filters }).iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_full_run_has_all_steps_in_order() {
+        let expected = [
+            "Setup",
+            "cargo fmt --all --check",
+            "cargo clippy --workspace --all-targets --locked -- -Dwarnings",
+            "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked",
+            "cargo test --workspace --locked",
+            "Tidy",
+        ];
+        assert_eq!(commands(Extent::Full, &[]), expected);
+    }
+
+    #[test]
+    fn a_fast_run_leaves_out_clippy_and_doc_and_a_filter_reaches_the_tests_only() {
+        let expected = [
+            "Setup",
+            "cargo fmt --all --check",
+            "cargo test --workspace --locked -- pacing",
+            "Tidy",
+        ];
+        assert_eq!(commands(Extent::Fast, &["pacing"]), expected);
+    }
+}

@@ -1,0 +1,86 @@
+//! `cargo xtask tidy`: the rules that no compiler checks. Start at [`CHECKS`].
+//!
+//! Each check is a pure function over the [`Workspace`], so that its test can show that it bites.
+
+mod architecture;
+mod decisions;
+mod documents;
+mod forbidden;
+mod layers;
+mod lex;
+mod licences;
+mod manifests;
+mod markdown;
+mod opening;
+mod packages;
+mod problem;
+mod purity;
+mod size;
+mod spdx;
+mod vocabulary;
+mod workspace;
+
+use anyhow::{Result, bail};
+
+use crate::console;
+use crate::run::root;
+use problem::Problem;
+use workspace::Workspace;
+
+/// One rule over the whole tree.
+type Check = fn(&Workspace) -> Vec<Problem>;
+
+/// All rules: a new one is one module and one line.
+const CHECKS: &[Check] = &[
+    architecture::check,
+    decisions::check,
+    documents::check,
+    forbidden::check,
+    layers::check,
+    licences::check,
+    manifests::check,
+    opening::check,
+    purity::check,
+    size::check,
+    vocabulary::check,
+];
+
+/// Checks the workspace and shows all problems together.
+pub(crate) fn tidy() -> Result<()> {
+    let workspace = Workspace::read(&root(), packages::read()?)?;
+    for note in size::notes(&workspace) {
+        console::note(&format!("note: {note}"));
+    }
+    let problems = problems(&workspace);
+    for problem in &problems {
+        console::note(&format!("error: {problem}"));
+    }
+    if !problems.is_empty() {
+        bail!("the tree is not tidy: {} problem(s)", problems.len());
+    }
+    Ok(())
+}
+
+fn problems(workspace: &Workspace) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = CHECKS.iter().flat_map(|check| check(workspace)).collect();
+    problems.sort();
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_problems_of_all_checks_come_together_sorted_by_place() {
+        let workspace = Workspace::of(&[
+            ("crates/x/src/b.rs", "fn get_it() {}\n"),
+            ("docs/a.md", "[x](no.md)"),
+        ]);
+        let found: Vec<String> = problems(&workspace).iter().map(ToString::to_string).collect();
+        assert!(found.is_sorted(), "{found:?}");
+        for place in ["README.md: ", "crates/x/src/b.rs:1: ", "docs/a.md:1: "] {
+            assert!(found.iter().any(|problem| problem.starts_with(place)), "{place} {found:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The architecture map is short, names only what exists, and names every crate.
+
+use super::markdown;
+use super::problem::Problem;
+use super::workspace::Workspace;
+
+const MAP: &str = "ARCHITECTURE.md";
+const MOST_LINES: usize = 150;
+
+/// Checks the map; that it exists at all is for the list of required documents to check.
+pub(crate) fn check(workspace: &Workspace) -> Vec<Problem> {
+    let Some(map) = workspace.file(MAP) else { return Vec::new() };
+    let mut problems = Vec::new();
+    let lines = map.text.lines().count();
+    if lines > MOST_LINES {
+        problems.push(Problem::of(MAP, format!("{lines} lines; a map has at most {MOST_LINES}")));
+    }
+    for (index, span) in markdown::code_spans(&map.text) {
+        if looks_like_path(workspace, span) && !is_somewhere(workspace, span) {
+            problems.push(Problem::at(MAP, index, format!("`{span}` does not exist")));
+        }
+    }
+    let unnamed = workspace.members().filter(|member| !names(&map.text, &member.name));
+    problems.extend(
+        unnamed.map(|member| {
+            Problem::of(MAP, format!("the crate `{}` is not on the map", member.name))
+        }),
+    );
+    problems
+}
+
+/// A path ends like a file of ours or with `/`, or begins with a top-level directory. Anything
+/// else with a slash may be a kernel's key or a pair of words.
+fn looks_like_path(workspace: &Workspace, span: &str) -> bool {
+    let written = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
+    if span.is_empty() || span.starts_with(['/', '.', '-']) || !span.chars().all(written) {
+        return false;
+    }
+    let ends = [".rs", ".md", ".toml", "/"].iter().any(|end| span.ends_with(end));
+    let first = span.split_once('/').map(|(first, _)| first);
+    ends || first.is_some_and(|first| workspace.exists(first))
+}
+
+/// Whether it is a path, or the last parts of one: `src/diff.rs`, `homeostat-core/`.
+fn is_somewhere(workspace: &Workspace, span: &str) -> bool {
+    let wanted = span.trim_end_matches('/');
+    let (inside, at_end) = (format!("/{wanted}/"), format!("/{wanted}"));
+    workspace.files.iter().any(|file| {
+        let rooted = format!("/{}", file.path);
+        rooted.contains(&inside) || rooted.ends_with(&at_end)
+    })
+}
+
+/// Whether `text` has the crate's name standing for itself: `homeostat-core` does not name `homeostat`.
+fn names(text: &str, name: &str) -> bool {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '-';
+    text.split(|letter| !is_part(letter)).any(|word| word == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packages::member;
+    use super::super::problem::assert_problems;
+    use super::*;
+
+    #[track_caller]
+    fn check_map(map: &str, expected: &[&str]) {
+        let files = [(MAP, map), ("crates/homeostat-core/src/diff.rs", "")];
+        let members = vec![member("homeostat", &[]), member("homeostat-core", &[])];
+        assert_problems(&check(&Workspace::of(&files).with(members)), expected);
+    }
+
+    #[test]
+    fn a_true_map_passes() {
+        let map = "`homeostat` stands on `crates/homeostat-core`: `homeostat-core/src/`, `src/diff.rs`, \
+                   `diff.rs`; it writes `net/ipv4/ip_forward` and `/var/lib/homeostat/`.\n";
+        check_map(map, &[]);
+    }
+
+    #[test]
+    fn a_vanished_path_is_found() {
+        let expected = [
+            "ARCHITECTURE.md:2: `src/gone.rs` does not exist",
+            "ARCHITECTURE.md:2: `crates/gone` does not exist",
+            "ARCHITECTURE.md:2: `gone/` does not exist",
+        ];
+        check_map("homeostat homeostat-core\n`src/gone.rs` `crates/gone` `gone/`\n", &expected);
+    }
+
+    #[test]
+    fn a_crate_that_is_not_named_is_found() {
+        let expected = ["ARCHITECTURE.md: the crate `homeostat` is not on the map"];
+        check_map("only homeostat-core\n", &expected);
+    }
+
+    #[test]
+    fn a_long_map_is_found() {
+        let map = "homeostat homeostat-core\n".repeat(151);
+        check_map(&map, &["ARCHITECTURE.md: 151 lines; a map has at most 150"]);
+    }
+}
