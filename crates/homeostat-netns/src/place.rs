@@ -1,0 +1,104 @@
+//! How a person points at a namespace on the command line: by name, by path or by process.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::{Error, Name, Result};
+
+/// A process id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pid(u32);
+
+impl From<u32> for Pid {
+    fn from(pid: u32) -> Self {
+        Self(pid)
+    }
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where a network namespace is to be found. Parsing opens nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// An entry of `/run/netns`.
+    Named(Name),
+    /// A file that is a network namespace.
+    At(PathBuf),
+    /// The namespace of a process.
+    OfPid(Pid),
+}
+
+impl Place {
+    /// The file to open.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Self::Named(name) => name.path(),
+            Self::At(path) => path.clone(),
+            Self::OfPid(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = Error;
+
+    /// A slash makes it a path, digits alone a pid, anything else is a name.
+    fn from_str(text: &str) -> Result<Self> {
+        if text.contains('/') {
+            return Ok(Self::At(text.into()));
+        }
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Name::new(text).map(Self::Named);
+        }
+        text.parse().map(|pid| Self::OfPid(Pid(pid))).map_err(|_| Error::BadPid(text.into()))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => name.fmt(f),
+            Self::At(path) => path.display().fmt(f),
+            Self::OfPid(pid) => pid.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, path: &str) {
+        let place: Place = text.parse().unwrap();
+        assert_eq!(place.path().to_str(), Some(path));
+        assert_eq!(place.to_string(), text, "it is shown as it was given");
+    }
+
+    #[test]
+    fn a_slash_means_a_path_digits_a_pid_and_the_rest_a_name() {
+        check("blue", "/run/netns/blue");
+        check("12a", "/run/netns/12a");
+        check("12", "/proc/12/ns/net");
+        check("/run/netns/12", "/run/netns/12");
+        check("./blue", "./blue");
+    }
+
+    #[test]
+    fn digits_that_no_pid_has_are_refused_and_help_says_how_to_give_such_a_name() {
+        let error = "99999999999".parse::<Place>().unwrap_err();
+        assert!(matches!(error, Error::BadPid(_)));
+        assert!(error.help().unwrap().contains("/run/netns/99999999999"));
+    }
+
+    #[test]
+    fn an_empty_text_is_a_bad_name() {
+        assert!(matches!("".parse::<Place>(), Err(Error::BadName { .. })));
+    }
+}

@@ -1,0 +1,88 @@
+//! Named namespaces, shared with `ip netns` in both directions.
+
+use std::fs;
+
+use homeostat_netns::{Error, Netns, create, names, remove};
+
+use crate::program::ip;
+use crate::setting::{limit, name, ordinary_user, sandbox, user_namespace};
+
+pub(crate) fn a_created_name_is_one_for_ip_and_starts_with_lo_down() {
+    sandbox();
+    let blue = create(&name("blue")).unwrap();
+    assert_eq!(ip(&["netns", "list"]).trim(), "blue");
+    let seen_by_ip = ip(&["netns", "exec", "blue", "readlink", "/proc/self/ns/net"]);
+    let seen_by_us = blue.run(|| fs::read_link("/proc/thread-self/ns/net").unwrap()).unwrap();
+    assert_eq!(seen_by_ip.trim(), seen_by_us.to_str().unwrap());
+    let links = ip(&["-n", "blue", "-o", "link"]);
+    assert!(links.contains("<LOOPBACK>") && links.lines().count() == 1, "{links}");
+    ip(&["netns", "delete", "blue"]);
+    assert!(!remove(&name("blue")).unwrap(), "what `ip` removed is missing, and that is no error");
+}
+
+pub(crate) fn a_name_made_by_ip_is_entered_and_removed_by_us() {
+    sandbox();
+    ip(&["netns", "add", "blue"]);
+    ip(&["-n", "blue", "link", "set", "lo", "up"]);
+    let blue = Netns::named(&name("blue")).unwrap();
+    let links = blue.run(|| ip(&["-o", "link"])).unwrap();
+    assert!(links.contains("<LOOPBACK,UP,LOWER_UP>"), "{links}");
+    assert_eq!(names().unwrap(), [name("blue")]);
+    assert!(remove(&name("blue")).unwrap());
+    assert_eq!(ip(&["netns", "list"]), "");
+    assert!(!name("blue").path().exists());
+}
+
+pub(crate) fn a_taken_name_is_an_error_of_its_own() {
+    sandbox();
+    let first = create(&name("blue")).unwrap();
+    let error = create(&name("blue")).unwrap_err();
+    assert!(matches!(&error, Error::AlreadyExists { name } if name.as_str() == "blue"), "{error}");
+    assert!(first.same_as(&Netns::named(&name("blue")).unwrap()).unwrap(), "the first one stays");
+}
+
+pub(crate) fn a_missing_name_is_answered_with_those_that_exist() {
+    sandbox();
+    create(&name("red")).unwrap();
+    create(&name("green")).unwrap();
+    let error = Netns::named(&name("blue")).unwrap_err();
+    assert_eq!(error.to_string(), "there is no network namespace named \"blue\"");
+    let help = "there is \"green\", \"red\"; make it with `ip netns add blue`";
+    assert_eq!(error.help().unwrap(), help);
+}
+
+pub(crate) fn a_leftover_file_is_no_namespace_and_can_be_removed() {
+    sandbox();
+    fs::write(name("blue").path(), "").unwrap();
+    let error = Netns::named(&name("blue")).unwrap_err();
+    assert!(matches!(error, Error::NotNetns { .. }), "{error}");
+    assert!(error.help().unwrap().contains("ip netns delete blue"));
+    assert!(remove(&name("blue")).unwrap());
+    assert!(names().unwrap().is_empty());
+}
+
+pub(crate) fn a_failed_create_leaves_no_name_behind() {
+    ordinary_user();
+    user_namespace();
+    // Room for the sandbox's own namespace and no other.
+    limit("max_net_namespaces", 1);
+    sandbox();
+    let error = create(&name("blue")).unwrap_err();
+    assert!(matches!(error, Error::Detach { .. }), "{error:?}");
+    assert!(error.help().unwrap().contains("user.max_net_namespaces"), "{:?}", error.help());
+    assert!(names().unwrap().is_empty());
+}
+
+pub(crate) fn the_directory_is_mounted_once_however_many_names_are_made() {
+    sandbox();
+    create(&name("blue")).unwrap();
+    ip(&["netns", "add", "red"]);
+    create(&name("green")).unwrap();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let at =
+        |path: &str| mounts.lines().filter(|line| line.split(' ').nth(4) == Some(path)).count();
+    assert_eq!(at("/run/netns"), 1, "{mounts}");
+    for path in ["/run/netns/blue", "/run/netns/red", "/run/netns/green"] {
+        assert_eq!(at(path), 1, "{path}\n{mounts}");
+    }
+}
