@@ -1,0 +1,123 @@
+//! The differences between wish and target, and everything else that a diff found.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::desired::Slot;
+use crate::seen::Owner;
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<K, O> {
+    /// Wished and absent.
+    Create {
+        /// The wish.
+        slot: Slot,
+    },
+    /// There, but not as wished.
+    Update {
+        /// The wish.
+        slot: Slot,
+        /// What is there.
+        before: O,
+        /// Whose it was, if it is taken over by leave of the wish.
+        adopts: Option<Owner>,
+    },
+    /// Ours, and no longer wished.
+    Delete {
+        /// The key.
+        key: K,
+        /// What is there.
+        before: O,
+    },
+    /// A claimed value that is no longer wished: it stays, or goes back to its original.
+    Release {
+        /// The key.
+        key: K,
+        /// What is there.
+        before: O,
+        /// What to put back, if that was asked for and the value still is what we wrote.
+        restore: Option<O>,
+    },
+}
+
+/// A key that we want and may not write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict<K> {
+    /// The key.
+    pub key: K,
+    /// Whose object sits there.
+    pub owner: Owner,
+    /// Why it is in the way.
+    pub reason: Reason,
+}
+
+/// Why a conflict is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A foreign object sits on the key.
+    Foreign,
+    /// The target has two objects with this key.
+    Twin,
+    /// It was ours; somebody took our mark off.
+    LostMark,
+    /// Another wish of the same document undoes this one.
+    Fights {
+        /// The other wish, as text.
+        with: String,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Foreign => f.write_str("belongs to somebody else"),
+            Reason::Twin => f.write_str("the target holds this key twice"),
+            Reason::LostMark => f.write_str("our mark was taken off"),
+            Reason::Fights { with } => write!(f, "fights with `{with}`, which undoes it"),
+        }
+    }
+}
+
+/// Everything that a diff found, in key order.
+#[derive(Clone, Debug)]
+pub struct Changes<K, O> {
+    /// What has to be written.
+    pub list: Vec<Change<K, O>>,
+    /// Values that are as wished and become ours, so that their original is known.
+    pub claims: Vec<Slot>,
+    /// What stood there before we claimed or took it.
+    pub originals: BTreeMap<K, O>,
+    /// Wanted keys that may not be written.
+    pub conflicts: Vec<Conflict<K>>,
+    /// As wished, and somebody else's: left as they are.
+    pub matched: Vec<(K, Owner)>,
+    /// Not as wished, but the target's settled answer to the wish.
+    pub settled: Vec<(Slot, O)>,
+    /// What could not be read, and why.
+    pub unknown: Vec<(K, String)>,
+    /// Records of keys that are neither wished nor there.
+    pub pruned: Vec<K>,
+    /// Records that a crash left as intents, and that the target now confirms.
+    pub confirmed: Vec<K>,
+    /// How many objects in focus are ours.
+    pub owned: usize,
+}
+
+impl<K, O> Default for Changes<K, O> {
+    fn default() -> Self {
+        Changes {
+            list: Vec::new(),
+            claims: Vec::new(),
+            originals: BTreeMap::new(),
+            conflicts: Vec::new(),
+            matched: Vec::new(),
+            settled: Vec::new(),
+            unknown: Vec::new(),
+            pruned: Vec::new(),
+            confirmed: Vec::new(),
+            owned: 0,
+        }
+    }
+}

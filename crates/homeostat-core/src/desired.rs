@@ -1,0 +1,166 @@
+//! The wish, in whatever layout its source likes, addressed by slots in key order.
+
+use crate::source::{Key, Object};
+use crate::wish::Fingerprint;
+
+/// The place of one wish in its sorted list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// The slot as an index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The slot for an index; wishes are limited to four billion.
+    #[must_use]
+    pub fn at(index: usize) -> Self {
+        Slot(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+}
+
+/// How an observed object stands to its wish. Only declared attributes count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// Every declared attribute is as wished.
+    Agrees,
+    /// At least one declared attribute is not.
+    Differs,
+    /// Some declared attributes could not be read: those are never written.
+    Unsure {
+        /// Whether any of the attributes that could be read is not as wished.
+        differs: bool,
+        /// What could not be read, for people.
+        why: String,
+    },
+}
+
+impl Agreement {
+    /// `Agrees` or `Differs`.
+    #[must_use]
+    pub fn when(agrees: bool) -> Self {
+        if agrees { Agreement::Agrees } else { Agreement::Differs }
+    }
+}
+
+/// What should exist, normalized.
+///
+/// Laws: keys are unique and sorted by slot; `slot(&key(s), _) == Some(s)` whatever `near` says;
+/// `compare(s, &object(s))` agrees.
+pub trait Desired: Send + Sync + 'static {
+    /// Identity as the target sees it.
+    type Key: Key;
+    /// The managed part of one object.
+    type Object: Object;
+
+    /// How many wishes there are.
+    fn len(&self) -> usize;
+
+    /// Whether nothing is wished.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The slot of `key`. `near` is the slot of the last answer, so that a stream in key order
+    /// costs one comparison a lookup.
+    fn slot(&self, key: &Self::Key, near: Option<Slot>) -> Option<Slot>;
+
+    /// The key in `slot`.
+    fn key(&self, slot: Slot) -> Self::Key;
+
+    /// The object wished in `slot`.
+    fn object(&self, slot: Slot) -> Self::Object;
+
+    /// Compares declared attributes only.
+    fn compare(&self, slot: Slot, seen: &Self::Object) -> Agreement;
+
+    /// Whether the wish has standing leave to take this key from anybody.
+    fn may_adopt(&self, slot: Slot) -> bool {
+        let _ = slot;
+        false
+    }
+
+    /// A short digest of the wish in `slot`, stable across versions of the program. Sources with
+    /// very many wishes override it with something cheaper.
+    fn fingerprint(&self, slot: Slot) -> Fingerprint {
+        Fingerprint::of(&self.key(slot), &self.object(slot))
+    }
+}
+
+/// Two wishes with one key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{key}` is wished twice")]
+pub struct DuplicateKey {
+    /// The key, as text.
+    pub key: String,
+}
+
+/// The ready-made wish: a sorted list of keys and objects that are compared whole.
+#[derive(Clone, Debug)]
+pub struct Table<K, O> {
+    wishes: Vec<(K, O)>,
+}
+
+impl<K: Key, O: Object> Table<K, O> {
+    /// Sorts the wishes; refuses a key that stands there twice.
+    pub fn new(wishes: impl IntoIterator<Item = (K, O)>) -> Result<Self, DuplicateKey> {
+        let mut wishes: Vec<_> = wishes.into_iter().collect();
+        wishes.sort_by(|a, b| a.0.cmp(&b.0));
+        match wishes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => Err(DuplicateKey { key: pair[0].0.to_string() }),
+            None => Ok(Table { wishes }),
+        }
+    }
+
+    /// The wishes in key order.
+    pub fn iter(&self) -> impl Iterator<Item = &(K, O)> {
+        self.wishes.iter()
+    }
+}
+
+impl<K, O> Default for Table<K, O> {
+    fn default() -> Self {
+        Table { wishes: Vec::new() }
+    }
+}
+
+impl<K: Key, O: Object> Desired for Table<K, O> {
+    type Key = K;
+    type Object = O;
+
+    fn len(&self) -> usize {
+        self.wishes.len()
+    }
+
+    fn slot(&self, key: &K, near: Option<Slot>) -> Option<Slot> {
+        find_near(&self.wishes, near, |wish| wish.0.cmp(key))
+    }
+
+    fn key(&self, slot: Slot) -> K {
+        self.wishes[slot.index()].0.clone()
+    }
+
+    fn object(&self, slot: Slot) -> O {
+        self.wishes[slot.index()].1.clone()
+    }
+
+    fn compare(&self, slot: Slot, seen: &O) -> Agreement {
+        Agreement::when(self.wishes[slot.index()].1 == *seen)
+    }
+}
+
+/// Looks a key up in a sorted slice, first right behind the last answer, then by binary search.
+/// For sources that bring their own layout of [`Desired`].
+pub fn find_near<T>(
+    sorted: &[T],
+    near: Option<Slot>,
+    compare: impl Fn(&T) -> std::cmp::Ordering,
+) -> Option<Slot> {
+    let next = near.map_or(0, |slot| slot.index() + 1);
+    if sorted.get(next).is_some_and(|entry| compare(entry).is_eq()) {
+        return Some(Slot::at(next));
+    }
+    sorted.binary_search_by(compare).ok().map(Slot::at)
+}

@@ -1,0 +1,371 @@
+//! Compares the wish with what is observed: one streaming mark-and-sweep for all sources.
+//!
+//! One bit a wish, nothing kept for what agrees. Pure: it never sees the target.
+//! Start at [`Diff::see`].
+
+use std::collections::BTreeSet;
+
+use crate::change::{Change, Changes, Conflict, Reason};
+use crate::desired::{Agreement, Desired, Slot};
+use crate::ownership::{Original, Ownership, Records, Stage};
+use crate::seen::{Focus, Owner, Seen};
+
+/// What becomes of a claimed value that is no longer wished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnRelease {
+    /// It stays as it is.
+    #[default]
+    Leave,
+    /// It goes back to its original, if it still is what we wrote.
+    Restore,
+}
+
+/// What the caller holds and allows.
+pub struct Rights<'a, K, O> {
+    /// How our objects are told from others'.
+    pub ownership: &'a Ownership,
+    /// What the ledger says is ours.
+    pub records: &'a Records<K, O>,
+    /// Keys that may be taken once from whoever has them.
+    pub adopt: &'a BTreeSet<K>,
+    /// What becomes of released values.
+    pub on_release: OnRelease,
+}
+
+/// A diff under way.
+pub struct Diff<'a, D: Desired> {
+    wish: &'a D,
+    focus: &'a Focus<D::Key>,
+    rights: Rights<'a, D::Key, D::Object>,
+    marks: Marks,
+    near: Option<Slot>,
+    twins: BTreeSet<Slot>,
+    recorded: BTreeSet<D::Key>,
+    found: Changes<D::Key, D::Object>,
+}
+
+/// Whether we may write an object that we saw.
+enum Standing {
+    Ours,
+    Free,
+    LostMark,
+    Foreign,
+}
+
+impl<'a, D: Desired> Diff<'a, D> {
+    /// Starts a diff of `wish` against what will be seen in `focus`.
+    pub fn new(
+        wish: &'a D,
+        focus: &'a Focus<D::Key>,
+        rights: Rights<'a, D::Key, D::Object>,
+    ) -> Self {
+        Diff {
+            wish,
+            focus,
+            rights,
+            marks: Marks::new(wish.len()),
+            near: None,
+            twins: BTreeSet::new(),
+            recorded: BTreeSet::new(),
+            found: Changes::default(),
+        }
+    }
+
+    /// Takes one thing that the target said. What is out of focus is ignored.
+    pub fn see(&mut self, seen: Seen<D::Key, D::Object>) {
+        match seen {
+            Seen::Unknown { key, why } if self.focus.covers(&key) => self.see_unknown(key, why),
+            Seen::Present { key, object, owner } if self.focus.covers(&key) => {
+                self.see_present(key, object, owner);
+            }
+            _ => {}
+        }
+    }
+
+    fn see_unknown(&mut self, key: D::Key, why: String) {
+        if let Some(slot) = self.wish.slot(&key, self.near) {
+            self.marks.set(slot);
+            self.near = Some(slot);
+        }
+        self.note_recorded(&key);
+        self.found.unknown.push((key, why));
+    }
+
+    fn see_present(&mut self, key: D::Key, object: D::Object, owner: Owner) {
+        self.note_recorded(&key);
+        let standing = self.standing(&key, &object, &owner);
+        self.found.owned += usize::from(matches!(standing, Standing::Ours));
+        match self.wish.slot(&key, self.near) {
+            Some(slot) => {
+                self.near = Some(slot);
+                if self.marks.set(slot) {
+                    self.twins.insert(slot);
+                    return;
+                }
+                self.see_wished(slot, Present { key, object, owner }, &standing);
+            }
+            None => self.see_unwished(Present { key, object, owner }, &standing),
+        }
+    }
+
+    fn note_recorded(&mut self, key: &D::Key) {
+        if self.rights.records.contains_key(key) {
+            self.recorded.insert(key.clone());
+        }
+    }
+
+    fn standing(&self, key: &D::Key, object: &D::Object, owner: &Owner) -> Standing {
+        let record = self.rights.records.get(key);
+        let is_exclusive = matches!(self.rights.ownership, Ownership::Exclusive(_));
+        let is_ours = match owner {
+            Owner::Ours => true,
+            Owner::Nobody => record.is_some(),
+            Owner::Kernel => false,
+            Owner::Foreign(_) => is_exclusive,
+            Owner::Unmarked => self.strategy_says_ours(key, object),
+        };
+        match owner {
+            _ if is_ours => Standing::Ours,
+            Owner::Nobody => Standing::Free,
+            Owner::Foreign(_) if record.is_some() => Standing::LostMark,
+            _ => Standing::Foreign,
+        }
+    }
+
+    fn strategy_says_ours(&self, key: &D::Key, object: &D::Object) -> bool {
+        match self.rights.ownership {
+            Ownership::Exclusive(_) => true,
+            Ownership::Prefix(prefix) => prefix.matches(key),
+            Ownership::Marked | Ownership::Checkpoint => {
+                self.rights.records.get(key).is_some_and(|record| record.proves(object))
+            }
+        }
+    }
+
+    fn see_wished(&mut self, slot: Slot, seen: Present<D::Key, D::Object>, standing: &Standing) {
+        let differs = match self.wish.compare(slot, &seen.object) {
+            Agreement::Agrees => false,
+            Agreement::Differs => true,
+            Agreement::Unsure { differs, why } => {
+                self.found.unknown.push((seen.key.clone(), why));
+                differs
+            }
+        };
+        match standing {
+            Standing::Ours => self.see_ours(slot, seen, differs),
+            Standing::Free => {
+                if differs {
+                    self.update(slot, seen.object.clone(), None);
+                } else {
+                    self.found.claims.push(slot);
+                }
+                self.found.originals.insert(seen.key, seen.object);
+            }
+            Standing::Foreign | Standing::LostMark if self.may_adopt(slot, &seen.key) => {
+                self.update(slot, seen.object.clone(), Some(seen.owner));
+                self.found.originals.insert(seen.key, seen.object);
+            }
+            Standing::Foreign if !differs => self.found.matched.push((seen.key, seen.owner)),
+            Standing::Foreign => self.conflict(seen.key, seen.owner, Reason::Foreign),
+            Standing::LostMark => self.conflict(seen.key, seen.owner, Reason::LostMark),
+        }
+    }
+
+    fn see_ours(&mut self, slot: Slot, seen: Present<D::Key, D::Object>, differs: bool) {
+        if !differs {
+            self.confirm(slot, seen.key);
+        } else if self.is_settled(slot, &seen) {
+            self.found.settled.push((slot, seen.object));
+        } else {
+            self.update(slot, seen.object, None);
+        }
+    }
+
+    /// A record that is an intent, or that holds another text than the wish, is brought up to date
+    /// although the target needs no write.
+    fn confirm(&mut self, slot: Slot, key: D::Key) {
+        let Some(record) = self.rights.records.get(&key) else { return };
+        let settled = record.settled.is_some();
+        if record.stage == Stage::Intent || settled || record.wrote != self.wish.object(slot) {
+            self.found.confirmed.push(key);
+        }
+    }
+
+    fn is_settled(&self, slot: Slot, seen: &Present<D::Key, D::Object>) -> bool {
+        let record = self.rights.records.get(&seen.key);
+        record.is_some_and(|record| record.is_settled(&self.wish.object(slot), &seen.object))
+    }
+
+    fn may_adopt(&self, slot: Slot, key: &D::Key) -> bool {
+        self.wish.may_adopt(slot) || self.rights.adopt.contains(key)
+    }
+
+    fn update(&mut self, slot: Slot, before: D::Object, adopts: Option<Owner>) {
+        self.found.list.push(Change::Update { slot, before, adopts });
+    }
+
+    fn conflict(&mut self, key: D::Key, owner: Owner, reason: Reason) {
+        self.found.conflicts.push(Conflict { key, owner, reason });
+    }
+
+    fn see_unwished(&mut self, seen: Present<D::Key, D::Object>, standing: &Standing) {
+        let Present { key, object: before, owner } = seen;
+        match (standing, &owner) {
+            (Standing::Ours, Owner::Nobody) => {
+                let restore = self.restorable(&key, &before);
+                self.found.list.push(Change::Release { key, before, restore });
+            }
+            (Standing::Ours, _) => self.found.list.push(Change::Delete { key, before }),
+            (Standing::LostMark, _) => self.conflict(key, owner, Reason::LostMark),
+            (Standing::Free | Standing::Foreign, _) => {}
+        }
+    }
+
+    fn restorable(&self, key: &D::Key, seen: &D::Object) -> Option<D::Object> {
+        let record = self.rights.records.get(key)?;
+        let asked = self.rights.on_release == OnRelease::Restore;
+        match &record.original {
+            Original::Was(original) if asked && record.still_holds(seen) => {
+                (original != seen).then(|| original.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends the observation: what was wished and not named is absent.
+    #[must_use]
+    pub fn finish(mut self) -> Changes<D::Key, D::Object> {
+        self.sweep();
+        self.prune();
+        self.drop_twins();
+        self.found.sort();
+        self.found
+    }
+
+    fn sweep(&mut self) {
+        match self.focus {
+            Focus::All => {
+                let absent = self.marks.unset().map(|slot| Change::Create { slot });
+                self.found.list.extend(absent);
+            }
+            Focus::Keys(keys) => {
+                for slot in keys.iter().filter_map(|key| self.wish.slot(key, None)) {
+                    if !self.marks.get(slot) {
+                        self.found.list.push(Change::Create { slot });
+                    }
+                }
+            }
+        }
+    }
+
+    fn prune(&mut self) {
+        let gone = self.rights.records.keys().filter(|key| {
+            self.focus.covers(key)
+                && !self.recorded.contains(key)
+                && self.wish.slot(key, None).is_none()
+        });
+        self.found.pruned = gone.cloned().collect();
+    }
+
+    /// A key that was seen twice is written by nobody: a replace could hit the other one.
+    fn drop_twins(&mut self) {
+        let found = &mut self.found;
+        let mut deleted = BTreeSet::new();
+        let mut twins: BTreeSet<D::Key> = self.twins.iter().map(|s| self.wish.key(*s)).collect();
+        for change in &found.list {
+            if let Change::Delete { key, .. } | Change::Release { key, .. } = change
+                && !deleted.insert(key)
+            {
+                twins.insert(key.clone());
+            }
+        }
+        if twins.is_empty() {
+            return;
+        }
+        found.list.retain(|change| !twins.contains(&change.key(self.wish)));
+        found.claims.retain(|slot| !self.twins.contains(slot));
+        found.settled.retain(|(slot, _)| !self.twins.contains(slot));
+        found.matched.retain(|(key, _)| !twins.contains(key));
+        found.conflicts.retain(|conflict| !twins.contains(&conflict.key));
+        found.conflicts.extend(twins.into_iter().map(|key| Conflict {
+            key,
+            owner: Owner::Unmarked,
+            reason: Reason::Twin,
+        }));
+    }
+}
+
+struct Present<K, O> {
+    key: K,
+    object: O,
+    owner: Owner,
+}
+
+impl<K: Clone, O> Change<K, O> {
+    /// The key that the change is about.
+    pub fn key<D: Desired<Key = K, Object = O>>(&self, wish: &D) -> K {
+        match self {
+            Change::Create { slot } | Change::Update { slot, .. } => wish.key(*slot),
+            Change::Delete { key, .. } | Change::Release { key, .. } => key.clone(),
+        }
+    }
+}
+
+impl<K: Ord, O> Changes<K, O> {
+    /// The order of the findings does not depend on the order in which the target told them.
+    fn sort(&mut self) {
+        self.list.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        self.claims.sort_unstable();
+        self.settled.sort_by_key(|(slot, _)| *slot);
+        self.matched.sort_by(|a, b| a.0.cmp(&b.0));
+        self.conflicts.sort_by(|a, b| a.key.cmp(&b.key));
+        self.unknown.sort();
+        self.confirmed.sort();
+    }
+}
+
+/// Slots are in key order, so wished changes need no key to be sorted.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Rank<'a, K> {
+    Wished(Slot),
+    Unwished(&'a K),
+}
+
+impl<K: Ord, O> Change<K, O> {
+    fn rank(&self) -> Rank<'_, K> {
+        match self {
+            Change::Create { slot } | Change::Update { slot, .. } => Rank::Wished(*slot),
+            Change::Delete { key, .. } | Change::Release { key, .. } => Rank::Unwished(key),
+        }
+    }
+}
+
+/// One bit a wish: was it seen?
+struct Marks {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Marks {
+    fn new(len: usize) -> Self {
+        Marks { words: vec![0; len.div_ceil(64)], len }
+    }
+
+    /// Sets the mark and tells whether it was set before.
+    fn set(&mut self, slot: Slot) -> bool {
+        let bit = 1u64 << (slot.index() % 64);
+        let Some(word) = self.words.get_mut(slot.index() / 64) else { return false };
+        let before = *word & bit != 0;
+        *word |= bit;
+        before
+    }
+
+    fn get(&self, slot: Slot) -> bool {
+        let word = self.words.get(slot.index() / 64).copied().unwrap_or(0);
+        word & (1 << (slot.index() % 64)) != 0
+    }
+
+    fn unset(&self) -> impl Iterator<Item = Slot> {
+        (0..self.len).map(Slot::at).filter(|slot| !self.get(*slot))
+    }
+}

@@ -1,0 +1,61 @@
+//! The contract between homeostat and everything it keeps converged, and the pure steps of a pass.
+//!
+//! Nothing here reads a clock, opens a file, starts a task or writes a log line. A *source* is one
+//! subsystem in one scope: it can be observed, planned for, applied to, and it may send hints. The
+//! difference between the wish and what was observed is computed here, once, for all sources.
+//!
+//! # The laws
+//! 1. `observe` never writes. It names everything in its focus, each object present or *unknown*
+//!    (single fields may be unknown too), or it fails; what was not named is absent. Unknown never
+//!    causes a write to that object or field, least of all a delete.
+//! 2. Objects are normalized, and normalizing is idempotent; what was written reads back equal, or
+//!    is recorded as settled.
+//! 3. `diff` and `plan` are pure. Same input, same plan, same order. A key seen twice in the target
+//!    is a conflict.
+//! 4. `apply` is the only writer, and a writer is opened only with the scope's lock. It touches what
+//!    its steps name, never a foreign object, and answers for every step. What the target will take
+//!    along is named in the plan, and such a step is held when that is foreign.
+//! 5. Nothing is deleted unless it is owned and was seen in this pass. No write before the first
+//!    full observe.
+//! 6. A pass after a converged pass writes nothing: not to the target, not to the disk.
+//! 7. Hints may be lost, duplicated, reordered or wrong: the end state is the same.
+//! 8. Where the target cannot hold a mark, the intent is durable before the write.
+//! 9. A source says how its steps fail ([`Fails`]); strict mode stops at the first failure.
+//! 10. Observe and hint are one reader: the subscription stands before the first observe begins. A
+//!     source says how much its hints cover ([`Coverage`]).
+//!
+//! # The flow
+//! [`Diff`] takes the wish and what the reader saw, and ends in [`Changes`]; [`Plan::new`] asks the
+//! source for its steps; [`Schedule`] says which steps may run; [`Report`] tells what became of
+//! them. Start at [`Source`].
+
+pub mod change;
+pub mod desired;
+pub mod diff;
+pub mod explain;
+pub mod outcome;
+pub mod ownership;
+pub mod pacing;
+pub mod plan;
+pub mod report;
+pub mod schedule;
+pub mod seen;
+pub mod source;
+pub mod wish;
+
+pub use change::{Change, Changes, Conflict, Reason};
+pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
+pub use diff::{Diff, OnRelease, Rights};
+pub use explain::{Action, Cause, Entry, Explain, Kind, Line, Summary};
+pub use outcome::{Failure, Outcome, Outcomes, Retry};
+pub use ownership::{
+    Exclusive, NamePrefix, Original, Ownership, PrefixRefused, Prefixes, Record, Records, Stage,
+};
+pub use plan::{Draft, Held, Holdings, Pending, Plan, Refused, Step, Taken};
+pub use report::{Report, Tally};
+pub use schedule::{Schedule, Strictness, Turn};
+pub use seen::{Focus, Hint, Owner, See, Seen};
+pub use source::{
+    Coverage, Excludes, Fails, Key, Object, Reader, ScopeLock, Source, View, Work, Writer,
+};
+pub use wish::{Fingerprint, LastWish};

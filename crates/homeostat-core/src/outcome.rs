@@ -1,0 +1,130 @@
+//! What became of a step.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+
+use crate::seen::Owner;
+
+/// When a refused step is worth another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// After a backoff.
+    Soon,
+    /// When the wish or the target differs.
+    OnChange,
+    /// Not before a new wish.
+    Never,
+}
+
+/// Why something could not be done: the target's words, the way out, and when to try again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What failed, with its causes joined.
+    pub error: String,
+    /// The way out, if there is one.
+    pub help: Option<String>,
+    /// When another try makes sense.
+    pub retry: Retry,
+}
+
+impl Failure {
+    /// A failure in plain words.
+    pub fn new(error: impl Into<String>, retry: Retry) -> Self {
+        Failure { error: error.into(), help: None, retry }
+    }
+
+    /// A failure from an error and the chain of its sources.
+    pub fn from_error(error: &(dyn Error + 'static), retry: Retry) -> Self {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        Failure::new(text, retry)
+    }
+
+    /// Adds the way out.
+    #[must_use]
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.error)
+    }
+}
+
+impl Error for Failure {}
+
+/// What became of one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<O> {
+    /// Done. `now` is the target's own answer about the object, where it gives one; without it the
+    /// engine takes a second look.
+    Applied {
+        /// What the target says that it holds.
+        now: Option<O>,
+    },
+    /// Done, and the target keeps another value for it, twice in a row.
+    Settled {
+        /// That value.
+        held: O,
+    },
+    /// A foreign object turned out to sit on the key; nothing was written.
+    Conflict {
+        /// Whose it is.
+        owner: Owner,
+    },
+    /// Refused; nothing was written.
+    Failed(Failure),
+    /// The answer was lost: written or not, nobody knows before the next look.
+    Unknown {
+        /// How it was lost.
+        why: String,
+    },
+    /// Not tried.
+    Pending {
+        /// What it waits on.
+        on: String,
+    },
+    /// Accepted by the target, which works on it.
+    Waiting {
+        /// The target's name for the work.
+        task: String,
+    },
+}
+
+impl<O> Outcome<O> {
+    /// Whether what depends on the step may go on.
+    pub fn is_good(&self) -> bool {
+        matches!(self, Outcome::Applied { .. } | Outcome::Settled { .. })
+    }
+}
+
+/// A future that somebody else drives.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where a writer answers for its steps, as it happens. Progress, journal and events hang on it.
+pub trait Outcomes<O>: Send + Sync {
+    /// The outcome of these steps of the plan; a range keeps a million of them cheap.
+    fn put(&self, steps: Range<usize>, outcome: Outcome<O>);
+
+    /// Durable when it returns. Called before a write whose second dispatch would hurt.
+    fn intent(&self, step: usize) -> Later<'_, Result<(), Failure>> {
+        let _ = step;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Durable when it returns: the target's name for the work that it accepted.
+    fn dispatched<'a>(&'a self, step: usize, task: &'a str) -> Later<'a, Result<(), Failure>> {
+        let _ = (step, task);
+        Box::pin(async { Ok(()) })
+    }
+}

@@ -1,0 +1,208 @@
+//! Who owns what: the strategy that a caller must choose, and the records of the ledger.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use serde::{Deserialize, Serialize};
+
+/// How a source tells its own objects from others'. There is no default: a caller says it.
+#[derive(Clone, Debug)]
+pub enum Ownership {
+    /// The target holds a mark; records exist only where it cannot, or as a second witness.
+    Marked,
+    /// Names that begin with this prefix are ours.
+    Prefix(NamePrefix),
+    /// The ledger says what is ours; the intent is durable before the object is made.
+    Checkpoint,
+    /// Everything in the scope is ours, and was said to be so.
+    Exclusive(Exclusive),
+}
+
+/// A name prefix that overlaps no other of its registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePrefix(String);
+
+impl NamePrefix {
+    /// Whether the one-line text of `key` begins with the prefix. Allocates nothing.
+    pub fn matches(&self, key: &impl fmt::Display) -> bool {
+        let mut rest = Rest(self.0.as_bytes());
+        let _ = write!(rest, "{key}");
+        rest.0.is_empty()
+    }
+}
+
+struct Rest<'a>(&'a [u8]);
+
+impl fmt::Write for Rest<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let common = self.0.len().min(text.len());
+        let (head, tail) = self.0.split_at(common);
+        // An error ends the writing early: the answer is known, either way.
+        if head != &text.as_bytes()[..common] || tail.is_empty() {
+            self.0 = if head == &text.as_bytes()[..common] { tail } else { b"!" };
+            return Err(fmt::Error);
+        }
+        self.0 = tail;
+        Ok(())
+    }
+}
+
+/// Why a prefix was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrefixRefused {
+    /// Every name begins with the empty prefix.
+    #[error("an empty name prefix would own everything")]
+    Empty,
+    /// One of two prefixes begins with the other.
+    #[error("the name prefix `{wanted}` overlaps `{taken}`")]
+    Overlaps {
+        /// The refused prefix.
+        wanted: String,
+        /// The one that was there before.
+        taken: String,
+    },
+}
+
+/// The prefixes in use in one target; the only way to get one, so that overlaps cannot go unseen.
+#[derive(Debug, Default)]
+pub struct Prefixes {
+    taken: Vec<String>,
+}
+
+impl Prefixes {
+    /// Takes a prefix, unless it is empty or overlaps one that is taken.
+    pub fn claim(&mut self, prefix: &str) -> Result<NamePrefix, PrefixRefused> {
+        if prefix.is_empty() {
+            return Err(PrefixRefused::Empty);
+        }
+        let overlapping =
+            self.taken.iter().find(|taken| taken.starts_with(prefix) || prefix.starts_with(*taken));
+        if let Some(taken) = overlapping {
+            let (wanted, taken) = (prefix.to_owned(), taken.clone());
+            return Err(PrefixRefused::Overlaps { wanted, taken });
+        }
+        self.taken.push(prefix.to_owned());
+        Ok(NamePrefix(prefix.to_owned()))
+    }
+}
+
+/// The statement that nobody else has objects in the scope.
+#[derive(Clone, Copy, Debug)]
+pub struct Exclusive(());
+
+impl Exclusive {
+    /// Says it aloud: whatever is found in the scope and not wished will be deleted.
+    #[must_use]
+    pub fn everything_in_this_scope_is_mine() -> Self {
+        Exclusive(())
+    }
+}
+
+/// What the ledger knows of one owned key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "O: Deserialize<'de>"))]
+pub struct Record<O> {
+    /// What we wrote last, or were about to write.
+    pub wrote: O,
+    /// What was there before our first write; captured once.
+    pub original: Original<O>,
+    /// What the target holds instead of `wrote`, if it rewrites that value every time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<O>,
+    /// Whether the write is known to have happened.
+    pub stage: Stage,
+}
+
+/// What was there before our first write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Original<O> {
+    /// Nothing: we made it.
+    Absent,
+    /// This.
+    Was(O),
+}
+
+/// How far a recorded write has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Recorded before the write; a crash may have come between.
+    Intent,
+    /// The target confirmed it.
+    Done,
+}
+
+impl<O: PartialEq> Record<O> {
+    /// Whether `seen` is what our last write left in the target.
+    pub fn still_holds(&self, seen: &O) -> bool {
+        self.wrote == *seen || self.settled.as_ref() == Some(seen)
+    }
+
+    /// Whether `seen` is the settled answer of the target to the wish `wanted`.
+    pub fn is_settled(&self, wanted: &O, seen: &O) -> bool {
+        self.wrote == *wanted && self.settled.as_ref() == Some(seen)
+    }
+
+    /// Whether the record proves that `seen` is ours. An intent to create, followed by a crash,
+    /// proves it only if what is there is what we were about to make: anybody may have come first.
+    pub fn proves(&self, seen: &O) -> bool {
+        let made_by_us = matches!(self.original, Original::Absent);
+        !(made_by_us && self.stage == Stage::Intent) || self.wrote == *seen
+    }
+}
+
+/// The records of one source in one scope.
+pub type Records<K, O> = BTreeMap<K, Record<O>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_prefix_is_refused() {
+        assert_eq!(Prefixes::default().claim(""), Err(PrefixRefused::Empty));
+    }
+
+    #[test]
+    fn overlapping_prefixes_are_refused_both_ways() {
+        let mut taken = Prefixes::default();
+        taken.claim("web-").unwrap();
+        assert!(matches!(taken.claim("web-blue-"), Err(PrefixRefused::Overlaps { .. })));
+        assert!(matches!(taken.claim("we"), Err(PrefixRefused::Overlaps { .. })));
+        assert!(matches!(taken.claim("web-"), Err(PrefixRefused::Overlaps { .. })));
+        assert!(taken.claim("db-").is_ok());
+    }
+
+    #[test]
+    fn a_prefix_matches_the_beginning_of_the_text_only() {
+        let prefix = Prefixes::default().claim("web-").unwrap();
+        for (key, expected) in
+            [("web-1", true), ("web-", true), ("web", false), ("a web-1", false), ("", false)]
+        {
+            assert_eq!(prefix.matches(&key), expected, "{key:?}");
+            // The same text written in pieces.
+            let pieces = Pieces(key);
+            assert_eq!(prefix.matches(&pieces), expected, "{key:?} in pieces");
+        }
+    }
+
+    struct Pieces<'a>(&'a str);
+
+    impl fmt::Display for Pieces<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.chars().try_for_each(|c| f.write_char(c))
+        }
+    }
+
+    #[test]
+    fn an_intent_to_create_proves_nothing_about_another_object() {
+        let mut record =
+            Record { wrote: 1, original: Original::Absent, settled: None, stage: Stage::Intent };
+        assert!(record.proves(&1));
+        assert!(!record.proves(&2));
+        record.stage = Stage::Done;
+        assert!(record.proves(&2));
+    }
+}

@@ -1,0 +1,295 @@
+//! Steps in order, with everything that will not be done and why.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::change::{Changes, Conflict};
+use crate::desired::Desired;
+use crate::explain::{Action, Cause, Entry, Explain, Kind, Line, Summary};
+use crate::outcome::Failure;
+use crate::ownership::Records;
+use crate::seen::Owner;
+use crate::source::{Fails, Source};
+use crate::wish::LastWish;
+
+/// One write.
+pub trait Step<D: Desired>: Send + Sync + 'static {
+    /// The key that it writes.
+    fn key(&self, wish: &D) -> D::Key;
+
+    /// What it does to that key.
+    fn action(&self) -> Action;
+
+    /// Its place in the order; lower phases run first. A step runs in a later phase than every
+    /// step that it needs.
+    fn phase(&self) -> u8 {
+        0
+    }
+
+    /// Names the keys whose failed steps block this one.
+    fn needs(&self, wish: &D, need: &mut dyn FnMut(D::Key)) {
+        let _ = (wish, need);
+    }
+
+    /// What belongs together: a delete waits when a create of its group failed. Asked only after a
+    /// failure.
+    fn group(&self, wish: &D) -> Option<String> {
+        let _ = wish;
+        None
+    }
+
+    /// What the target will take along.
+    fn takes(&self) -> &[Taken] {
+        &[]
+    }
+
+    /// Names other wished keys that the target may change along with this one. They are looked at
+    /// again after the step.
+    fn disturbs(&self, wish: &D, disturb: &mut dyn FnMut(D::Key)) {
+        let _ = (wish, disturb);
+    }
+
+    /// Whether the ledger must hold a record, because the target cannot hold the mark or anybody
+    /// could take it off.
+    fn is_recorded(&self) -> bool {
+        false
+    }
+
+    /// Says what it does, in one line or more.
+    fn explain(&self, wish: &D, tell: &mut dyn FnMut(Line));
+}
+
+/// Something that the target removes by itself when a step runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The key, as text.
+    pub key: String,
+    /// Whose it is.
+    pub owner: Owner,
+}
+
+/// A wish that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending<K> {
+    /// The key.
+    pub key: K,
+    /// What it waits on.
+    pub on: String,
+}
+
+/// A wish that cannot be fulfilled as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused<K> {
+    /// The key.
+    pub key: K,
+    /// Why, and the way out.
+    pub failure: Failure,
+}
+
+/// A step held back by a guard.
+#[derive(Debug)]
+pub struct Held<T> {
+    /// The step.
+    pub step: T,
+    /// Which guard, and how to lift it.
+    pub why: String,
+}
+
+/// What a source answers to changes.
+pub struct Draft<S: Source> {
+    /// The steps, in any order; equal phases keep the order given here.
+    pub steps: Vec<S::Step>,
+    /// Wishes that wait.
+    pub pending: Vec<Pending<S::Key>>,
+    /// Wishes that cannot be.
+    pub refused: Vec<Refused<S::Key>>,
+    /// Wishes that are in each other's way.
+    pub conflicts: Vec<Conflict<S::Key>>,
+}
+
+impl<S: Source> Default for Draft<S> {
+    fn default() -> Self {
+        Draft { steps: vec![], pending: vec![], refused: vec![], conflicts: vec![] }
+    }
+}
+
+/// What will be done, in order, and what will not, and why.
+pub struct Plan<S: Source> {
+    /// The wish that it serves.
+    pub wish: Arc<S::Desired>,
+    /// What the observe learned beside the objects.
+    pub moment: S::Moment,
+    /// The steps, in order.
+    pub steps: Vec<S::Step>,
+    /// Steps held back by a guard.
+    pub held: Vec<Held<S::Step>>,
+    /// Wishes that wait.
+    pub pending: Vec<Pending<S::Key>>,
+    /// Wishes that cannot be.
+    pub refused: Vec<Refused<S::Key>>,
+    /// Everything else that the diff found; its list of changes has become the steps.
+    pub found: Changes<S::Key, S::Object>,
+    last: LastWish,
+}
+
+impl<S: Source> fmt::Debug for Plan<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("source", &S::NAME).field("summary", &self.summary()).finish()
+    }
+}
+
+/// What the caller knows from earlier passes.
+pub struct Holdings<K, O> {
+    /// What the ledger says is ours.
+    pub records: Records<K, O>,
+    /// The wish that was last applied.
+    pub last: LastWish,
+}
+
+impl<K, O> Default for Holdings<K, O> {
+    fn default() -> Self {
+        Holdings { records: Records::new(), last: LastWish::default() }
+    }
+}
+
+impl<K, O> Clone for Holdings<K, O>
+where
+    K: Clone,
+    O: Clone,
+{
+    fn clone(&self) -> Self {
+        Holdings { records: self.records.clone(), last: self.last.clone() }
+    }
+}
+
+impl<S: Source> Plan<S> {
+    /// Asks the source for its steps and puts them in order: by phase, or by key where lanes run.
+    pub fn new(
+        source: &S,
+        wish: Arc<S::Desired>,
+        moment: S::Moment,
+        mut found: Changes<S::Key, S::Object>,
+    ) -> Self {
+        let changes = std::mem::take(&mut found.list);
+        let draft = source.plan(&wish, &moment, changes);
+        let mut steps = draft.steps;
+        match S::FAILS {
+            Fails::Lanes => {
+                steps.sort_by(|a, b| {
+                    a.key(&wish).cmp(&b.key(&wish)).then(a.phase().cmp(&b.phase()))
+                });
+            }
+            _ => steps.sort_by_key(Step::phase),
+        }
+        found.conflicts.extend(draft.conflicts);
+        found.conflicts.sort_by(|a, b| a.key.cmp(&b.key));
+        let (pending, refused) = (draft.pending, draft.refused);
+        let (held, last) = (Vec::new(), LastWish::default());
+        Plan { wish, moment, steps, held, pending, refused, found, last }
+    }
+
+    /// Lets the plan tell "config changed" from "drifted".
+    #[must_use]
+    pub fn since(mut self, last: LastWish) -> Self {
+        self.last = last;
+        self
+    }
+
+    /// Why the key of a step has to be written.
+    pub fn cause(&self, key: &S::Key) -> Cause {
+        match self.wish.slot(key, None) {
+            Some(slot) => self.last.cause_of(&*self.wish, slot),
+            None => self.last.cause_of_removal(key),
+        }
+    }
+
+    /// Tells the lines of one step with their cause.
+    pub fn explain_step(&self, step: &S::Step, tell: &mut dyn FnMut(Line, Cause)) {
+        let cause = self.cause(&step.key(&self.wish));
+        step.explain(&self.wish, &mut |line| tell(line, cause));
+    }
+
+    /// Holds back the steps for which `why` has an answer.
+    pub fn hold(&mut self, why: impl Fn(&S::Step) -> Option<String>) {
+        let mut kept = Vec::with_capacity(self.steps.len());
+        for step in self.steps.drain(..) {
+            match why(&step) {
+                Some(why) => self.held.push(Held { step, why }),
+                None => kept.push(step),
+            }
+        }
+        self.steps = kept;
+    }
+
+    /// Tells findings that plans and reports have in common.
+    pub(crate) fn explain_found(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        match kind {
+            Kind::Failed => self.refused.iter().for_each(|refused| {
+                let (key, failure) = (refused.key.to_string(), refused.failure.clone());
+                tell(Entry::Failed { action: None, key, failure });
+            }),
+            Kind::Pending => self.pending.iter().for_each(|pending| {
+                tell(Entry::Pending { key: pending.key.to_string(), on: pending.on.clone() });
+            }),
+            Kind::Conflict => self.found.conflicts.iter().for_each(|conflict| {
+                let (key, owner) = (conflict.key.to_string(), conflict.owner.clone());
+                tell(Entry::Conflict { key, owner, reason: conflict.reason.clone() });
+            }),
+            Kind::Settled => self.explain_settled(tell),
+            Kind::Matched => self.found.matched.iter().for_each(|(key, owner)| {
+                tell(Entry::Matched { key: key.to_string(), owner: owner.clone() });
+            }),
+            Kind::Unknown => self.found.unknown.iter().for_each(|(key, why)| {
+                tell(Entry::Unknown { key: key.to_string(), why: why.clone() });
+            }),
+            Kind::Held => self.explain_held(tell),
+            Kind::Change | Kind::Applied => {}
+        }
+    }
+
+    fn explain_settled(&self, tell: &mut dyn FnMut(Entry)) {
+        for (slot, held) in &self.found.settled {
+            tell(Entry::Settled {
+                key: self.wish.key(*slot).to_string(),
+                wanted: serde_json::to_value(self.wish.object(*slot)).unwrap_or_default(),
+                held: serde_json::to_value(held).unwrap_or_default(),
+            });
+        }
+    }
+
+    fn explain_held(&self, tell: &mut dyn FnMut(Entry)) {
+        for held in &self.held {
+            let (action, key) = (held.step.action(), held.step.key(&self.wish).to_string());
+            tell(Entry::Held { action, key, why: held.why.clone() });
+        }
+    }
+}
+
+impl<S: Source> Explain for Plan<S> {
+    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        if kind == Kind::Change {
+            for step in &self.steps {
+                self.explain_step(step, &mut |line, cause| tell(Entry::Change(line, cause)));
+            }
+        } else {
+            self.explain_found(kind, tell);
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        for step in &self.steps {
+            step.explain(&self.wish, &mut |line| summary.count(line.action));
+        }
+        summary
+    }
+
+    fn is_converged(&self) -> bool {
+        self.steps.is_empty()
+            && self.held.is_empty()
+            && self.pending.is_empty()
+            && self.refused.is_empty()
+            && self.found.conflicts.is_empty()
+            && self.found.unknown.is_empty()
+    }
+}

@@ -1,0 +1,208 @@
+//! What became of a plan.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde_json::Value;
+
+use crate::change::Reason;
+use crate::desired::Desired as _;
+use crate::explain::{Entry, Explain, Kind, Summary};
+use crate::outcome::Outcome;
+use crate::plan::{Plan, Step};
+use crate::source::Source;
+
+/// The outcomes of a plan's steps; a million good ones cost a bit each.
+#[derive(Debug)]
+pub struct Tally<O> {
+    good: Vec<u64>,
+    other: BTreeMap<usize, Outcome<O>>,
+}
+
+impl<O: Clone> Tally<O> {
+    /// Room for the outcomes of `steps` steps.
+    #[must_use]
+    pub fn new(steps: usize) -> Self {
+        Tally { good: vec![0; steps.div_ceil(64)], other: BTreeMap::new() }
+    }
+
+    /// Records the outcome of some steps. The first word on a step stands, but for a later verdict
+    /// by [`Tally::revise`].
+    pub fn put(&mut self, steps: Range<usize>, outcome: &Outcome<O>) {
+        for step in steps {
+            if self.is_open(step) {
+                self.revise(step, outcome.clone());
+            }
+        }
+    }
+
+    /// Replaces the outcome of a step: a second look knows better.
+    pub fn revise(&mut self, step: usize, outcome: Outcome<O>) {
+        let Some(word) = self.good.get_mut(step / 64) else { return };
+        if let Outcome::Applied { .. } = outcome {
+            *word |= 1 << (step % 64);
+            self.other.remove(&step);
+        } else {
+            *word &= !(1 << (step % 64));
+            self.other.insert(step, outcome);
+        }
+    }
+
+    /// Whether nobody answered for the step.
+    #[must_use]
+    pub fn is_open(&self, step: usize) -> bool {
+        !self.is_applied(step) && !self.other.contains_key(&step)
+    }
+
+    /// Whether the step was applied.
+    #[must_use]
+    pub fn is_applied(&self, step: usize) -> bool {
+        self.good.get(step / 64).is_some_and(|word| word & (1 << (step % 64)) != 0)
+    }
+
+    /// Whether the step changed the target, settled ones included.
+    #[must_use]
+    pub fn is_good(&self, step: usize) -> bool {
+        self.is_applied(step) || self.other.get(&step).is_some_and(Outcome::is_good)
+    }
+
+    /// The outcome of a step that was not simply applied.
+    #[must_use]
+    pub fn other(&self, step: usize) -> Option<&Outcome<O>> {
+        self.other.get(&step)
+    }
+
+    /// All outcomes that are not simply "applied", by step.
+    pub fn others(&self) -> impl Iterator<Item = (usize, &Outcome<O>)> {
+        self.other.iter().map(|(step, outcome)| (*step, outcome))
+    }
+}
+
+/// A plan and what became of it.
+pub struct Report<S: Source> {
+    plan: Plan<S>,
+    tally: Tally<S::Object>,
+}
+
+impl<S: Source> Report<S> {
+    /// Joins a plan with its outcomes. A step that nobody answered for is unknown: law 4 was broken.
+    #[must_use]
+    pub fn new(plan: Plan<S>, mut tally: Tally<S::Object>) -> Self {
+        for step in 0..plan.steps.len() {
+            if tally.is_open(step) {
+                let why = format!("the `{}` source gave no answer for this step", S::NAME);
+                tally.revise(step, Outcome::Unknown { why });
+            }
+        }
+        Report { plan, tally }
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &Plan<S> {
+        &self.plan
+    }
+
+    /// The outcomes.
+    #[must_use]
+    pub fn tally(&self) -> &Tally<S::Object> {
+        &self.tally
+    }
+
+    fn explain_applied(&self, tell: &mut dyn FnMut(Entry)) {
+        for (at, step) in self.plan.steps.iter().enumerate() {
+            if self.tally.is_good(at) {
+                self.plan.explain_step(step, &mut |line, cause| tell(Entry::Applied(line, cause)));
+            }
+        }
+    }
+
+    fn explain_others(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        for (at, outcome) in self.tally.others() {
+            let Some(step) = self.plan.steps.get(at) else { continue };
+            if let Some(entry) = self.entry(step, outcome)
+                && entry.kind() == kind
+            {
+                tell(entry);
+            }
+        }
+    }
+
+    fn entry(&self, step: &S::Step, outcome: &Outcome<S::Object>) -> Option<Entry> {
+        let wish = &*self.plan.wish;
+        let key = step.key(wish).to_string();
+        Some(match outcome {
+            Outcome::Applied { .. } => return None,
+            Outcome::Settled { held } => {
+                let slot = wish.slot(&step.key(wish), None)?;
+                let wanted = wish.object(slot);
+                Entry::Settled { key, wanted: value(&wanted), held: value(held) }
+            }
+            Outcome::Conflict { owner } => {
+                let reason = Reason::Foreign;
+                Entry::Conflict { key, owner: owner.clone(), reason }
+            }
+            Outcome::Failed(failure) => {
+                let action = Some(step.action());
+                Entry::Failed { action, key, failure: failure.clone() }
+            }
+            Outcome::Unknown { why } => Entry::Unknown { key, why: why.clone() },
+            Outcome::Pending { on } => Entry::Pending { key, on: on.clone() },
+            Outcome::Waiting { task } => Entry::Pending { key, on: format!("task {task}") },
+        })
+    }
+}
+
+fn value(object: &impl serde::Serialize) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+impl Entry {
+    /// The kind of the entry.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Entry::Change(..) => Kind::Change,
+            Entry::Applied(..) => Kind::Applied,
+            Entry::Failed { .. } => Kind::Failed,
+            Entry::Pending { .. } => Kind::Pending,
+            Entry::Conflict { .. } => Kind::Conflict,
+            Entry::Settled { .. } => Kind::Settled,
+            Entry::Matched { .. } => Kind::Matched,
+            Entry::Unknown { .. } => Kind::Unknown,
+            Entry::Held { .. } => Kind::Held,
+        }
+    }
+}
+
+impl<S: Source> Explain for Report<S> {
+    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        match kind {
+            Kind::Change => {}
+            Kind::Applied => self.explain_applied(tell),
+            _ => {
+                self.plan.explain_found(kind, tell);
+                self.explain_others(kind, tell);
+            }
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        self.explain_applied(&mut |entry| {
+            if let Entry::Applied(line, _) = entry {
+                summary.count(line.action);
+            }
+        });
+        summary
+    }
+
+    fn is_converged(&self) -> bool {
+        self.plan.held.is_empty()
+            && self.plan.pending.is_empty()
+            && self.plan.refused.is_empty()
+            && self.plan.found.conflicts.is_empty()
+            && self.plan.found.unknown.is_empty()
+            && self.tally.others().all(|(_, outcome)| outcome.is_good())
+    }
+}

@@ -1,0 +1,93 @@
+//! What a reader tells of the target: objects, their owners, and hints.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Which keys a pass looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Focus<K> {
+    /// Everything in the scope: the truth.
+    All,
+    /// These keys only: latency.
+    Keys(BTreeSet<K>),
+}
+
+impl<K: Ord> Focus<K> {
+    /// Whether `key` is looked at.
+    pub fn covers(&self, key: &K) -> bool {
+        match self {
+            Focus::All => true,
+            Focus::Keys(keys) => keys.contains(key),
+        }
+    }
+}
+
+/// Who put an object there, as far as the target itself can say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The target holds our mark on it.
+    Ours,
+    /// Somebody else's; the text says whose, for people ("protocol bird").
+    Foreign(Cow<'static, str>),
+    /// The target made it by itself (a connected route).
+    Kernel,
+    /// The target cannot hold a mark: the ownership strategy decides.
+    Unmarked,
+    /// A value that always exists and belongs to whoever writes it (a sysctl): the first apply
+    /// claims it and records the original.
+    Nobody,
+}
+
+impl Owner {
+    /// A foreign owner with a constant description.
+    #[must_use]
+    pub const fn foreign(who: &'static str) -> Self {
+        Owner::Foreign(Cow::Borrowed(who))
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Owner::Ours => "ours",
+            Owner::Foreign(who) => who,
+            Owner::Kernel => "kernel",
+            Owner::Unmarked => "unmarked",
+            Owner::Nobody => "nobody",
+        })
+    }
+}
+
+/// One thing that the target said. What is in focus and was not named is absent.
+#[derive(Clone, Debug)]
+pub enum Seen<K, O> {
+    /// The object is there.
+    Present {
+        /// Its identity as the target sees it.
+        key: K,
+        /// Its normalized, managed part.
+        object: O,
+        /// Who put it there.
+        owner: Owner,
+    },
+    /// The target could not tell: neither present nor absent.
+    Unknown {
+        /// The key in question.
+        key: K,
+        /// Why it could not be read, for people.
+        why: String,
+    },
+}
+
+/// Where a reader hands over what it sees, one object at a time, so that nothing has to be kept.
+pub type See<'a, K, O> = dyn FnMut(Seen<K, O>) + Send + 'a;
+
+/// A lossy notice from the target; it carries keys, never state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint<K> {
+    /// These keys, and what depends on them, may have changed.
+    Keys(Vec<K>),
+    /// Notices were lost: look at everything again.
+    Lost,
+}

@@ -1,0 +1,168 @@
+//! The contract: what a subsystem must offer to be kept converged.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::str::FromStr;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::change::Change;
+use crate::desired::Desired;
+use crate::outcome::{Failure, Outcomes};
+use crate::ownership::Records;
+use crate::plan::{Draft, Step};
+use crate::seen::{Focus, Hint, See};
+
+/// Identity as the target sees it. Its text is one line, the same in plans, logs and arguments, and
+/// reads back as the same key.
+pub trait Key:
+    Ord + Hash + Clone + fmt::Debug + fmt::Display + FromStr + Send + Sync + 'static
+{
+}
+impl<T> Key for T where
+    T: Ord + Hash + Clone + fmt::Debug + fmt::Display + FromStr + Send + Sync + 'static
+{
+}
+
+/// The managed part of an object, normalized. Serialized only where it is shown or recorded.
+pub trait Object: Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static {}
+impl<T: Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static> Object for T {}
+
+/// How the steps of a source fail (law 9). The engine cuts the plan into turns by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fails {
+    /// By phases: a failed step blocks what needs it, and deletes wait for failed creates of their
+    /// group.
+    Ordered,
+    /// Each on its own: best effort.
+    Independent,
+    /// All together: one transaction.
+    Atomic,
+    /// Serial per key, parallel across keys; a failed step stops the rest of its key.
+    Lanes,
+}
+
+/// How much of what a source manages its hints cover (law 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// Every change is announced, unless the announcement is lost.
+    All,
+    /// Some changes are not announced at all.
+    Some,
+    /// There are no hints.
+    None,
+}
+
+/// One subsystem in one scope. It starts nothing by itself.
+pub trait Source: Send + Sync + Sized + 'static {
+    /// The name in plans, logs and settings.
+    const NAME: &'static str;
+    /// How steps fail.
+    const FAILS: Fails;
+    /// How much the hints cover.
+    const COVERAGE: Coverage;
+
+    /// Identity as the target sees it.
+    type Key: Key;
+    /// The managed part of an object.
+    type Object: Object;
+    /// The wish.
+    type Desired: Desired<Key = Self::Key, Object = Self::Object>;
+    /// One write.
+    type Step: Step<Self::Desired>;
+    /// What one observe learned beside the objects (a generation, the indexes of links, digests).
+    /// The plan may depend on it, and the writer may use it as a precondition.
+    type Moment: Send + Sync;
+    /// Observes and subscribes.
+    type Reader: Reader<Self>;
+    /// Applies.
+    type Writer: Writer<Self>;
+
+    /// Opens a reader. It cannot write.
+    fn reader(&self) -> Result<Self::Reader, Failure>;
+
+    /// Opens a writer. Who only plans has no lock, and so no writer.
+    fn writer(&self, lock: &ScopeLock) -> Result<Self::Writer, Failure>;
+
+    /// Turns changes into steps. Pure; one change may become many steps, or none and a reason.
+    fn plan(
+        &self,
+        wish: &Self::Desired,
+        moment: &Self::Moment,
+        changes: Vec<Change<Self::Key, Self::Object>>,
+    ) -> Draft<Self>;
+}
+
+/// What an observe is about. A reader whose target cannot list looks at the wished and the recorded
+/// keys.
+pub struct View<'a, S: Source> {
+    /// Which keys.
+    pub focus: &'a Focus<S::Key>,
+    /// What is wished.
+    pub wish: &'a S::Desired,
+    /// What the ledger says is ours.
+    pub records: &'a Records<S::Key, S::Object>,
+}
+
+/// The eyes of a source.
+pub trait Reader<S: Source>: Send {
+    /// Hands over everything in focus, or fails (law 1). It may keep a shadow from its own hints for
+    /// focused looks, if every write has a precondition in the target.
+    fn observe(
+        &mut self,
+        view: &View<'_, S>,
+        see: &mut See<'_, S::Key, S::Object>,
+    ) -> impl Future<Output = Result<S::Moment, Failure>> + Send;
+
+    /// The next hint. Cancel-safe. An error means that the subscription is dead and that the reader
+    /// must be opened again. The default never answers: this subsystem offers no hints.
+    fn hint(&mut self) -> impl Future<Output = Result<Hint<S::Key>, Failure>> + Send {
+        std::future::pending()
+    }
+}
+
+/// The steps that may run now: a phase, a lane, or the whole transaction.
+pub struct Work<'a, S: Source> {
+    /// The wish, since a step may be as small as a slot in it.
+    pub wish: &'a S::Desired,
+    /// What the observe learned.
+    pub moment: &'a S::Moment,
+    /// The number of the first step in the plan.
+    pub first: usize,
+    /// The steps.
+    pub steps: &'a [S::Step],
+}
+
+impl<'a, S: Source> Work<'a, S> {
+    /// The steps with their numbers in the plan, by which outcomes are put.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &'a S::Step)> + use<'a, S> {
+        (self.first..).zip(self.steps)
+    }
+}
+
+/// The hands of a source, and the only ones.
+pub trait Writer<S: Source>: Send + Sync {
+    /// Runs the steps and answers for each of them through `out`.
+    fn apply(
+        &self,
+        work: Work<'_, S>,
+        out: &dyn Outcomes<S::Object>,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// Something that keeps every other writer of a scope and mark out for as long as it lives.
+pub trait Excludes: Send + Sync + 'static {}
+
+/// Proof that this process alone writes in the scope.
+pub struct ScopeLock {
+    _held: Box<dyn Excludes>,
+}
+
+impl ScopeLock {
+    /// Wraps the thing that keeps others out; it is let go when the lock is dropped.
+    pub fn holding(guard: impl Excludes) -> Self {
+        ScopeLock { _held: Box::new(guard) }
+    }
+}

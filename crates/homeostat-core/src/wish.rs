@@ -1,0 +1,185 @@
+//! The last applied wish in compact form: it tells "config changed" from "drifted".
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+use std::io;
+
+use serde::Serialize;
+
+use crate::desired::{Desired, Slot};
+use crate::explain::Cause;
+
+/// A digest of one wish: 40 bits of its key, 24 bits of its object.
+///
+/// It only labels causes, so a rare collision costs a wrong word in a plan, nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fingerprint(u64);
+
+const OBJECT_BITS: u32 = 24;
+
+impl Fingerprint {
+    /// Digests the one-line text of the key and the serialized object.
+    pub fn of(key: &impl fmt::Display, object: &impl Serialize) -> Self {
+        let mut hash = Fnv::default();
+        // An object that cannot be serialized digests as its readable part: see above.
+        let _ = serde_json::to_writer(&mut hash, object);
+        Self::from_parts(Self::key_part(key), hash.0)
+    }
+
+    /// Joins digests that a source computed in a cheaper way.
+    #[must_use]
+    pub fn from_parts(key: u64, object: u64) -> Self {
+        Fingerprint((key << OBJECT_BITS) | (object ^ (object >> 32)) & ((1 << OBJECT_BITS) - 1))
+    }
+
+    /// The digest of a key alone.
+    pub fn key_part(key: &impl fmt::Display) -> u64 {
+        let mut hash = Fnv::default();
+        let _ = write!(hash, "{key}");
+        hash.0
+    }
+
+    fn same_key(self, key: u64) -> std::cmp::Ordering {
+        (self.0 >> OBJECT_BITS).cmp(&((key << OBJECT_BITS) >> OBJECT_BITS))
+    }
+}
+
+/// The fingerprints of the wish that was last applied, sorted: eight bytes a wish.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastWish {
+    prints: Vec<Fingerprint>,
+}
+
+impl LastWish {
+    /// Takes the fingerprints of a wish.
+    pub fn of<D: Desired>(wish: &D) -> Self {
+        let mut prints: Vec<_> =
+            (0..wish.len()).map(|index| wish.fingerprint(Slot::at(index))).collect();
+        prints.sort_unstable();
+        LastWish { prints }
+    }
+
+    /// Why the object in `slot` has to be written: the wish is new, or the target drifted from it.
+    pub fn cause_of<D: Desired>(&self, wish: &D, slot: Slot) -> Cause {
+        match self.prints.binary_search(&wish.fingerprint(slot)) {
+            Ok(_) => Cause::Drift,
+            Err(_) => Cause::Config,
+        }
+    }
+
+    /// Why an owned object that nobody wishes is there: the wish for it was dropped, or it came by
+    /// itself.
+    pub fn cause_of_removal(&self, key: &impl fmt::Display) -> Cause {
+        let part = Fingerprint::key_part(key);
+        match self.prints.binary_search_by(|print| print.same_key(part)) {
+            Ok(_) => Cause::Config,
+            Err(_) => Cause::Drift,
+        }
+    }
+
+    /// The fingerprints after `wish` was applied, but for some keys: of those the former ones stay.
+    #[must_use]
+    pub fn advanced<D: Desired>(&self, wish: &D, but_for: &BTreeSet<D::Key>) -> Self {
+        let mut last = Self::of(wish);
+        for key in but_for {
+            let part = Fingerprint::key_part(key);
+            last.prints.retain(|print| print.same_key(part).is_ne());
+            let former = self.prints.iter().filter(|print| print.same_key(part).is_eq());
+            last.prints.extend(former);
+        }
+        last.prints.sort_unstable();
+        last
+    }
+
+    /// The stored form.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.prints.iter().flat_map(|print| print.0.to_le_bytes()).collect()
+    }
+
+    /// Reads the stored form; `None` when the length cannot be right.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let mut prints: Vec<_> =
+            words.iter().map(|word| Fingerprint(u64::from_le_bytes(*word))).collect();
+        prints.sort_unstable();
+        rest.is_empty().then_some(LastWish { prints })
+    }
+}
+
+/// FNV-1a: tiny, and the same on every machine and in every version, as a stored digest must be.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn eat(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+impl fmt::Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.eat(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl io::Write for Fnv {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.eat(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::Table;
+
+    fn wish(pairs: &[(&str, u32)]) -> Table<String, u32> {
+        Table::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), *value))).unwrap()
+    }
+
+    #[test]
+    fn an_unchanged_wish_is_drift_and_a_changed_one_is_config() {
+        let last = LastWish::of(&wish(&[("a", 1), ("b", 2)]));
+        let new = wish(&[("a", 1), ("b", 3), ("c", 4)]);
+        assert_eq!(last.cause_of(&new, Slot(0)), Cause::Drift);
+        assert_eq!(last.cause_of(&new, Slot(1)), Cause::Config);
+        assert_eq!(last.cause_of(&new, Slot(2)), Cause::Config);
+    }
+
+    #[test]
+    fn a_dropped_wish_is_config_and_an_unasked_object_is_drift() {
+        let last = LastWish::of(&wish(&[("a", 1), ("b", 2)]));
+        assert_eq!(last.cause_of_removal(&"b"), Cause::Config);
+        assert_eq!(last.cause_of_removal(&"z"), Cause::Drift);
+    }
+
+    #[test]
+    fn the_stored_form_round_trips_and_a_torn_one_is_refused() {
+        let last = LastWish::of(&wish(&[("a", 1), ("b", 2), ("c", 9)]));
+        let bytes = last.to_bytes();
+        assert_eq!(bytes.len(), 24);
+        assert_eq!(LastWish::from_bytes(&bytes), Some(last));
+        assert_eq!(LastWish::from_bytes(&bytes[..23]), None);
+    }
+
+    #[test]
+    fn the_digest_of_a_wish_never_changes_between_versions() {
+        let print = Fingerprint::of(&"sysctl net.ipv4.ip_forward", &"1");
+        assert_eq!(format!("{:016x}", print.0), "07e05c17dc6f8e08");
+    }
+}
