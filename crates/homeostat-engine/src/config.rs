@@ -1,0 +1,57 @@
+//! What a caller decides about a pass.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use homeostat_core::{Focus, OnRelease, Ownership, Source, Strictness};
+
+use crate::guard::Guards;
+
+/// How a pass behaves.
+#[derive(Clone, Debug)]
+pub struct Config<K> {
+    /// What is held back.
+    pub guards: Guards,
+    /// What a failure stops.
+    pub strictness: Strictness,
+    /// What becomes of released values.
+    pub on_release: OnRelease,
+    /// Keys that may be taken once from whoever has them.
+    pub adopt: BTreeSet<K>,
+    /// How many lanes run side by side.
+    pub lanes: usize,
+}
+
+impl<K> Default for Config<K> {
+    fn default() -> Self {
+        Config {
+            guards: Guards::default(),
+            strictness: Strictness::default(),
+            on_release: OnRelease::default(),
+            adopt: BTreeSet::new(),
+            lanes: 16,
+        }
+    }
+}
+
+/// What is to be done: a wish for a source, how its objects are told from others', and how.
+pub struct Order<'a, S: Source> {
+    /// The source.
+    pub source: &'a S,
+    /// The wish.
+    pub wish: Arc<S::Desired>,
+    /// How our objects are told from others'.
+    pub ownership: &'a Ownership,
+    /// Which keys to look at.
+    pub focus: Focus<S::Key>,
+    /// How.
+    pub config: &'a Config<S::Key>,
+}
+
+impl<'a, S: Source> Order<'a, S> {
+    /// The same order about other keys.
+    pub(crate) fn about(&self, focus: Focus<S::Key>) -> Order<'a, S> {
+        let (source, ownership, config) = (self.source, self.ownership, self.config);
+        Order { source, wish: Arc::clone(&self.wish), ownership, focus, config }
+    }
+}

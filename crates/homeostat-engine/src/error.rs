@@ -1,0 +1,128 @@
+//! What can go wrong in a pass beside its steps.
+
+use std::path::PathBuf;
+
+use homeostat_core::{Failure, Retry};
+
+/// Why a pass, the ledger or the lock failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The source could not be opened or observed.
+    #[error("cannot observe `{name}` in `{scope}`: {failure}")]
+    Observe {
+        /// The source.
+        name: &'static str,
+        /// The scope.
+        scope: String,
+        /// The source's words.
+        failure: Failure,
+    },
+    /// A writer could not be opened.
+    #[error("cannot open a writer for `{name}` in `{scope}`: {failure}")]
+    Writer {
+        /// The source.
+        name: &'static str,
+        /// The scope.
+        scope: String,
+        /// The source's words.
+        failure: Failure,
+    },
+    /// A focused pass came before the first full one.
+    #[error("a focused pass needs a full one before it")]
+    NotSynced,
+    /// The ledger could not be opened.
+    #[error("cannot open the ledger {path}")]
+    OpenLedger {
+        /// Its file.
+        path: PathBuf,
+        /// The store's words.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The ledger was written by a newer version.
+    #[error("the ledger {path} has format {found}, and this version knows formats up to {known}")]
+    NewerLedger {
+        /// Its file.
+        path: PathBuf,
+        /// The format in the file.
+        found: i64,
+        /// The newest known format.
+        known: i64,
+    },
+    /// The ledger's file is damaged, or is something else.
+    #[error("the ledger {path} is damaged: {reason}")]
+    DamagedLedger {
+        /// Its file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// A record could not be understood.
+    #[error("the ledger's record of `{key}` cannot be read: {reason}")]
+    BadRecord {
+        /// The key, as stored.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The ledger could not be read.
+    #[error("cannot read the ledger")]
+    ReadLedger(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The ledger could not be written; nothing that needs a record was written to the target.
+    #[error("cannot write the ledger")]
+    WriteLedger(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Somebody else writes in this scope.
+    #[error("the scope is locked by {holder}")]
+    Locked {
+        /// Who: process, program and user.
+        holder: String,
+    },
+    /// The lock could not be taken for another reason.
+    #[error("cannot take the lock of the scope")]
+    Lock(#[source] std::io::Error),
+}
+
+impl Error {
+    /// The way out, for people.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Error::Observe { failure, .. } | Error::Writer { failure, .. } => failure.help.clone(),
+            Error::OpenLedger { .. } => Some(
+                "run as the user who owns the state directory, or name another with --state-dir"
+                    .into(),
+            ),
+            Error::NewerLedger { .. } => {
+                Some("use the version that wrote it, or name another --state-dir".into())
+            }
+            Error::DamagedLedger { path, .. } => Some(format!(
+                "move {} away to start afresh: marks in the kernel stay, but originals of knobs and \
+                 the records of what carries no mark are lost; restore a backup if there is one",
+                path.display()
+            )),
+            Error::BadRecord { key, .. } => Some(format!("`homeostat forget '{key}'` drops it")),
+            Error::WriteLedger(_) => Some(
+                "make room on the disk of the state directory, or check its permissions; \
+                 what needs a record was not written to the target"
+                    .into(),
+            ),
+            Error::Locked { .. } => {
+                Some("stop that process, hand the document to it, or use another owner".into())
+            }
+            Error::NotSynced | Error::ReadLedger(_) | Error::Lock(_) => None,
+        }
+    }
+
+    /// When another try makes sense.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        match self {
+            Error::Observe { failure, .. } | Error::Writer { failure, .. } => failure.retry,
+            Error::NewerLedger { .. } | Error::DamagedLedger { .. } | Error::BadRecord { .. } => {
+                Retry::Never
+            }
+            _ => Retry::Soon,
+        }
+    }
+}

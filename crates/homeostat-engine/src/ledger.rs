@@ -1,0 +1,62 @@
+//! What the ledger stores, and who may read or write it.
+
+use crate::error::Error;
+
+/// One source in one scope, as the ledger files it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Whose wish.
+    pub owner: String,
+    /// The source's name.
+    pub source: String,
+    /// The scope's name.
+    pub scope: String,
+    /// What tells this scope from a former one of the same name (boot id, namespace cookie). What
+    /// was recorded under another identity is void.
+    pub identity: String,
+}
+
+/// What the ledger holds for one place, as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Keys and records.
+    pub records: Vec<(String, String)>,
+    /// The last applied wish, in compact form.
+    pub wish: Option<Vec<u8>>,
+    /// Keys whose records belong to a former scope of this name.
+    pub void: Vec<String>,
+}
+
+/// One change of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// Record this.
+    Put {
+        /// The key.
+        key: String,
+        /// Its record.
+        record: String,
+    },
+    /// Forget this key.
+    Drop {
+        /// The key.
+        key: String,
+    },
+    /// The wish that is applied now.
+    Wish(Vec<u8>),
+}
+
+/// The readable side of a ledger. Who only plans has no other.
+pub trait Pages: Send + Sync {
+    /// What is recorded for a place.
+    fn page(&self, place: &Place) -> Result<Page, Error>;
+
+    /// The places in which an owner has records.
+    fn places(&self, owner: &str) -> Result<Vec<Place>, Error>;
+}
+
+/// A ledger that can be written.
+pub trait Ledger: Pages {
+    /// Makes all edits or none; they are durable when it returns.
+    fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error>;
+}

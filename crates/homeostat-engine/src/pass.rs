@@ -1,0 +1,59 @@
+//! The single pass, as plain functions.
+
+use std::sync::Arc;
+
+use homeostat_core::{Holdings, Plan, Report, Source};
+
+use crate::book::Book;
+use crate::config::Order;
+use crate::error::Error;
+use crate::observer::Observer;
+use crate::run::run;
+use crate::verify::doubts;
+
+/// Observes, diffs and plans. It has no writer, so it cannot write.
+pub async fn plan<S: Source>(
+    order: &Order<'_, S>,
+    observer: &mut Observer<S>,
+    holdings: &Holdings<S::Key, S::Object>,
+) -> Result<Plan<S>, Error> {
+    let (moment, changes) = observer.diff(order, holdings).await?;
+    let mut plan = Plan::new(order.source, Arc::clone(&order.wish), moment, changes)
+        .since(holdings.last.clone());
+    order.config.guards.apply(&mut plan, &order.focus);
+    Ok(plan)
+}
+
+/// Applies a plan, verifies it and records what is ours now.
+pub async fn apply<S: Source>(
+    order: &Order<'_, S>,
+    observer: &mut Observer<S>,
+    writer: &S::Writer,
+    (book, mut plan): (&mut Book<S>, Plan<S>),
+) -> Result<Report<S>, Error> {
+    let prior = book.begin(&plan, order.ownership)?;
+    let mut ran = run(&plan, writer, order.config).await;
+    book.absorb(&plan, &ran.tally, prior)?;
+    if let Some(doubts) = doubts(&plan, &ran) {
+        // A look that fails leaves the intents and the doubts to the next pass.
+        let (_, left) = observer.diff(&doubts.order(order), book.holdings()).await?;
+        doubts.settle(&mut plan, &mut ran.tally, &left);
+    }
+    if order.focus == homeostat_core::Focus::All {
+        book.advance(&plan, &ran.tally);
+    }
+    book.commit()?;
+    Ok(Report::new(plan, ran.tally))
+}
+
+/// One pass: [`plan()`], then [`apply`]. The report tells what became of it, and `book` holds the
+/// new ownership.
+pub async fn pass<S: Source>(
+    order: &Order<'_, S>,
+    observer: &mut Observer<S>,
+    writer: &S::Writer,
+    book: &mut Book<S>,
+) -> Result<Report<S>, Error> {
+    let plan = plan(order, observer, book.holdings()).await?;
+    apply(order, observer, writer, (book, plan)).await
+}

@@ -1,0 +1,135 @@
+//! Runs the steps of a plan, turn by turn, and gathers their outcomes.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt as _;
+use homeostat_core::{
+    Action, Agreement, Desired, Outcome, Outcomes, Plan, Schedule, Source, Step, Tally, Turn, Work,
+    Writer,
+};
+
+use crate::config::Config;
+
+/// What running a plan left behind.
+pub(crate) struct Ran<O> {
+    pub(crate) tally: Tally<O>,
+    /// Applied steps whose effect the target has not told by itself.
+    pub(crate) unverified: Vec<Range<usize>>,
+}
+
+/// Runs every step that may run.
+pub(crate) async fn run<S: Source>(
+    plan: &Plan<S>,
+    writer: &S::Writer,
+    config: &Config<S::Key>,
+) -> Ran<S::Object> {
+    let sink = Sink::new(plan);
+    let mut schedule = Schedule::<S>::new(config.strictness);
+    while let Some(turn) = schedule.next(plan) {
+        match turn {
+            Turn::Wait { steps, on } => sink.put(steps, Outcome::Pending { on }),
+            Turn::Run(steps) => writer.apply(work(plan, steps), &sink).await,
+            Turn::Lanes(lanes) => {
+                let lanes = futures_util::stream::iter(lanes);
+                let sink = &sink;
+                lanes
+                    .for_each_concurrent(config.lanes, |lane| run_lane(plan, writer, lane, sink))
+                    .await;
+            }
+        }
+        for step in sink.take_bad() {
+            schedule.went_bad(plan, step);
+        }
+    }
+    let state = sink.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ran { tally: state.tally, unverified: state.unverified }
+}
+
+/// One key's steps, one after the other; a bad one stops the rest.
+async fn run_lane<S: Source>(
+    plan: &Plan<S>,
+    writer: &S::Writer,
+    lane: Range<usize>,
+    sink: &Sink<'_, S>,
+) {
+    for at in lane.clone() {
+        writer.apply(work(plan, at..at + 1), sink).await;
+        if !sink.state().tally.is_good(at) && at + 1 < lane.end {
+            let key = plan.steps.get(at).map(|step| step.key(&plan.wish).to_string());
+            let on = format!("an earlier step of `{}`", key.unwrap_or_default());
+            sink.put(at + 1..lane.end, Outcome::Pending { on });
+            return;
+        }
+    }
+}
+
+fn work<S: Source>(plan: &Plan<S>, steps: Range<usize>) -> Work<'_, S> {
+    let first = steps.start;
+    let steps = plan.steps.get(steps).unwrap_or_default();
+    Work { wish: &plan.wish, moment: &plan.moment, first, steps }
+}
+
+/// Takes outcomes as they happen.
+struct Sink<'a, S: Source> {
+    plan: &'a Plan<S>,
+    state: Mutex<State<S::Object>>,
+}
+
+struct State<O> {
+    tally: Tally<O>,
+    unverified: Vec<Range<usize>>,
+    bad: Vec<usize>,
+}
+
+impl<'a, S: Source> Sink<'a, S> {
+    fn new(plan: &'a Plan<S>) -> Self {
+        let tally = Tally::new(plan.steps.len());
+        Sink { plan, state: Mutex::new(State { tally, unverified: vec![], bad: vec![] }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<S::Object>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_bad(&self) -> Vec<usize> {
+        std::mem::take(&mut self.state().bad)
+    }
+
+    /// Whether the target's own answer already shows that the wish is fulfilled.
+    fn is_verified(&self, at: usize, now: Option<&S::Object>) -> bool {
+        let Some(step) = self.plan.steps.get(at) else { return false };
+        let wish = &*self.plan.wish;
+        match (now, step.action()) {
+            (Some(now), Action::Create | Action::Update | Action::Replace) => wish
+                .slot(&step.key(wish), None)
+                .is_some_and(|slot| wish.compare(slot, now) == Agreement::Agrees),
+            _ => false,
+        }
+    }
+}
+
+impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
+    fn put(&self, steps: Range<usize>, outcome: Outcome<S::Object>) {
+        let mut state = self.state();
+        match &outcome {
+            Outcome::Applied { now } => {
+                let verified = steps.len() == 1 && self.is_verified(steps.start, now.as_ref());
+                if !verified {
+                    push_joined(&mut state.unverified, steps.clone());
+                }
+            }
+            Outcome::Settled { .. } => {}
+            _ => state.bad.extend(steps.clone()),
+        }
+        state.tally.put(steps, &outcome);
+    }
+}
+
+/// Neighbouring ranges become one, so that a million single answers stay one range.
+fn push_joined(ranges: &mut Vec<Range<usize>>, range: Range<usize>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}
