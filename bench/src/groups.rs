@@ -1,8 +1,18 @@
 //! All benchmark groups: a new one is one file here and one line in [`ALL`].
 
+pub mod diff;
+pub mod ledger;
 pub mod lookup;
+pub mod pacing;
 
 use crate::contest::Group;
 
 /// Every group, in the order in which they run.
-pub const ALL: &[&Group] = &[&lookup::GROUP];
+pub const ALL: &[&Group] = &[
+    &lookup::GROUP,
+    &diff::CONVERGED,
+    &diff::COLD,
+    &diff::FOCUSED,
+    &pacing::GROUP,
+    &ledger::GROUP,
+];

@@ -1,0 +1,76 @@
+//! How fast records become durable.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+
+use anyhow::Result;
+use homeostat_engine::{Edit, Ledger as _, Pages as _, Place, SqliteLedger};
+
+use crate::contest::{Contestant, Group};
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// Records of 200 bytes, each durable before the next; and in groups, as a pass writes them.
+pub const GROUP: Group = Group {
+    name: "ledger: durable records",
+    unit: Unit::PerSecond,
+    contestants: &[
+        Contestant { name: "append and fdatasync", run: append, budgets: &[] },
+        Contestant { name: "homeostat, one a commit", run: |run| commits(run, 1), budgets: &[] },
+        Contestant { name: "homeostat, 16 a commit", run: |run| commits(run, 16), budgets: &[] },
+        Contestant {
+            name: "homeostat, 1000 a commit",
+            run: |run| commits(run, 1000),
+            budgets: &[],
+        },
+        Contestant { name: "homeostat, read back", run: read, budgets: &[] },
+    ],
+};
+
+fn record(number: usize) -> Edit {
+    Edit::Put { key: format!("sysctl net.test.{number}"), record: "x".repeat(200) }
+}
+
+fn place() -> Place {
+    Place {
+        owner: "default".into(),
+        source: "knobs".into(),
+        scope: "host".into(),
+        identity: "boot 1, netns 1".into(),
+    }
+}
+
+fn append(run: &mut Run) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("log");
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    let count = run.size(500, 50);
+    run.time(count, || -> Result<()> {
+        for number in 0..count {
+            let line = format!("{:?}\n", record(number));
+            file.write_all(line.as_bytes())?;
+            file.sync_data()?;
+        }
+        Ok(())
+    })
+}
+
+fn commits(run: &mut Run, group: usize) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let ledger = SqliteLedger::open(directory.path())?;
+    let count = run.size(500, 50).max(group);
+    let edits: Vec<Edit> = (0..count).map(record).collect();
+    run.time(count, || edits.chunks(group).try_for_each(|edits| ledger.write(&place(), edits)))?;
+    Ok(())
+}
+
+fn read(run: &mut Run) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let ledger = SqliteLedger::open(directory.path())?;
+    let count = run.size(10_000, 1000);
+    let edits: Vec<Edit> = (0..count).map(record).collect();
+    ledger.write(&place(), &edits)?;
+    let page = run.time(count, || ledger.page(&place()))?;
+    anyhow::ensure!(page.records.len() == count, "lost records");
+    Ok(())
+}

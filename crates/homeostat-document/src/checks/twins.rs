@@ -1,0 +1,112 @@
+//! The same key twice in one scope.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::attributes::Table;
+use crate::checker::Checker;
+use crate::diagnostic::Diagnostic;
+use crate::document::Scope;
+use crate::links::Link;
+use crate::net::{Family, Prefix};
+use crate::routes::{Route, RouteEntry};
+use crate::rules::{Rule, RuleType};
+use crate::span::{Span, Spanned};
+
+/// Where each key was seen first.
+pub(crate) struct Twins<K> {
+    places: HashMap<K, Span>,
+}
+
+impl<K: Hash + Eq> Twins<K> {
+    pub(crate) fn new() -> Self {
+        Self { places: HashMap::new() }
+    }
+
+    /// Remembers a key, or reports that it is there already.
+    pub(crate) fn see(
+        &mut self,
+        key: K,
+        span: Span,
+        checker: &mut Checker,
+        what: impl Fn() -> String,
+    ) {
+        match self.places.get(&key) {
+            Some(first) => {
+                let again = Diagnostic::new(span, format!("{} is declared twice", what()));
+                checker.report(again.also(*first, "first declared here"));
+            }
+            None => drop(self.places.insert(key, span)),
+        }
+    }
+}
+
+pub(super) fn check(scope: &Scope, checker: &mut Checker) {
+    scope.links.iter().flatten().for_each(|link| check_addresses(link, checker));
+    check_routes(scope, checker);
+    check_rules(scope, checker);
+    let mut neighbours = Twins::new();
+    for one in scope.neighbours.iter().flatten() {
+        let key = (&one.dev.value, one.to.value, one.proxy);
+        neighbours.see(key, one.span, checker, || {
+            format!("the neighbour {} on `{}`", one.to.value, one.dev.value)
+        });
+    }
+    let mut nexthops = Twins::new();
+    for one in scope.nexthops.iter().flatten() {
+        let id = one.id.value;
+        nexthops.see(id, one.id.span, checker, || format!("the nexthop {id}"));
+    }
+}
+
+/// IPv4 takes one address with several lengths, IPv6 does not.
+fn check_addresses(link: &Link, checker: &mut Checker) {
+    let mut twins = Twins::new();
+    for address in link.addresses.iter().flatten() {
+        let ip = address.ip.value;
+        let length = (ip.family() == Family::V4).then_some((ip.len(), address.peer));
+        twins.see((ip.addr(), length), address.span, checker, || {
+            format!("the address {ip} of `{}`", link.name.value)
+        });
+    }
+}
+
+fn check_routes(scope: &Scope, checker: &mut Checker) {
+    let mut twins = Twins::new();
+    for entry in scope.routes.iter().flatten() {
+        if let RouteEntry::One(route) = &entry.value {
+            let to = route.to.masked();
+            let table = route.table.map_or(Table::MAIN, |table| table.value);
+            let key = (table, to, metric(route), route.tos.map_or(0, |tos| tos.get()));
+            twins.see(key, route.to.span, checker, || {
+                format!("the route to {to} in table {table} with metric {}", metric(route))
+            });
+        }
+    }
+}
+
+/// The metric that the kernel gives to a route that has none: 1024 for IPv6, 0 for IPv4.
+fn metric(route: &Route) -> u32 {
+    let metric = route.metric.map_or(0, |metric| metric.get());
+    match route.to.family() {
+        Family::V6 if metric == 0 => 1024,
+        _ => metric,
+    }
+}
+
+/// Two rules are the same if nothing that the kernel sees differs.
+fn check_rules(scope: &Scope, checker: &mut Checker) {
+    let mut twins = Twins::new();
+    for rule in scope.rules.iter().flatten() {
+        twins.see(normalized(rule), rule.span, checker, || "the same rule".to_owned());
+    }
+}
+
+fn normalized(rule: &Rule) -> Rule {
+    let mask = |prefix: Option<Spanned<Prefix>>| {
+        let masked = prefix.map(|prefix| prefix.map(Prefix::masked));
+        masked.filter(|prefix| prefix.len() > 0)
+    };
+    let kind = rule.kind.filter(|kind| kind.value != RuleType::Lookup);
+    Rule { from: mask(rule.from), to: mask(rule.to), kind, adopt: false, ..rule.clone() }
+}

@@ -1,0 +1,170 @@
+//! What is wrong with a document: one [`Diagnostic`] a mistake, all of them in [`Diagnostics`].
+
+use std::fmt;
+
+use crate::files::{Files, Location};
+use crate::render;
+use crate::span::Span;
+
+/// One mistake, with its place and the way out where there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct Diagnostic {
+    pub(crate) place: Place,
+    pub(crate) message: String,
+    pub(crate) also: Option<(Span, String)>,
+    pub(crate) help: Option<String>,
+}
+
+/// Where a mistake is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// In a text that could be read.
+    Span(Span),
+    /// A file or directory as a whole, by name.
+    Path(String),
+}
+
+/// More than anybody reads at once.
+const MOST_DRAWN: usize = 500;
+
+/// Every mistake of a document, sorted by place. Never empty when it is an error.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnostics {
+    files: Files,
+    found: Vec<Diagnostic>,
+}
+
+/// A mistake as plain fields, for machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Name of the file or directory.
+    pub file: String,
+    /// Line from 1; nothing if the file as a whole is meant.
+    pub line: Option<usize>,
+    /// Column in characters from 1; nothing if the file as a whole is meant.
+    pub column: Option<usize>,
+    /// What is wrong.
+    pub message: String,
+    /// The other place that it has to do with, and what is there.
+    pub also: Option<(Location, String)>,
+    /// The way out, if one is known.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    pub(crate) fn new(span: Span, message: impl Into<String>) -> Self {
+        Self { place: Place::Span(span), message: message.into(), also: None, help: None }
+    }
+
+    pub(crate) fn about_path(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { place: Place::Path(path.into()), message: message.into(), also: None, help: None }
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub(crate) fn maybe_help(mut self, help: Option<String>) -> Self {
+        self.help = help.or(self.help);
+        self
+    }
+
+    pub(crate) fn also(mut self, span: Span, label: impl Into<String>) -> Self {
+        self.also = Some((span, label.into()));
+        self
+    }
+
+    fn order(&self) -> (u8, Span) {
+        match &self.place {
+            Place::Path(_) => (0, Span::default()),
+            Place::Span(span) => (1, *span),
+        }
+    }
+
+    /// A parser in trouble may say the same of one place many times.
+    fn is_same(&self, other: &Self) -> bool {
+        let spans = matches!((&self.place, &other.place), (Place::Span(_), Place::Span(_)));
+        spans && self.order() == other.order() && self.message == other.message
+    }
+
+    fn finding(&self, files: &Files) -> Finding {
+        let at = match &self.place {
+            Place::Span(span) => Ok(files.locate(*span)),
+            Place::Path(path) => Err(path.clone()),
+        };
+        Finding {
+            line: at.as_ref().ok().map(|at| at.line),
+            column: at.as_ref().ok().map(|at| at.column),
+            file: at.map_or_else(|path| path, |at| at.file),
+            message: self.message.clone(),
+            also: self.also.as_ref().map(|(span, label)| (files.locate(*span), label.clone())),
+            help: self.help.clone(),
+        }
+    }
+}
+
+impl Diagnostics {
+    /// All mistakes found in these files, in the order of their places.
+    pub(crate) fn new(files: Files, mut found: Vec<Diagnostic>) -> Self {
+        found.sort_by_key(Diagnostic::order);
+        found.dedup_by(|again, first| again.is_same(first));
+        Self { files, found }
+    }
+
+    /// The mistakes as plain fields.
+    pub fn iter(&self) -> impl Iterator<Item = Finding> + '_ {
+        self.found.iter().map(|one| one.finding(&self.files))
+    }
+
+    /// How many mistakes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether there is nothing to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// The mistakes for people: the source line, a mark under the value, the way out. Of very many
+    /// the first are drawn and the rest counted.
+    #[must_use]
+    pub fn render(&self, color: bool) -> String {
+        let style = render::Style::from_color(color);
+        let drawn = self.found.iter().take(MOST_DRAWN);
+        let mut text: String = drawn.map(|one| render::render(&self.files, one, style)).collect();
+        if let Some(rest) = self.found.len().checked_sub(MOST_DRAWN).filter(|rest| *rest > 0) {
+            text += &["and ", &rest.to_string(), " more\n"].concat();
+        }
+        text
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, finding) in self.iter().enumerate() {
+            let newline = if position == 0 { "" } else { "\n" };
+            write!(f, "{newline}{finding}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if let (Some(line), Some(column)) = (self.line, self.column) {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.message)?;
+        if let Some((at, label)) = &self.also {
+            write!(f, " ({label}: {at})")?;
+        }
+        self.help.iter().try_for_each(|help| write!(f, "\n  help: {help}"))
+    }
+}

@@ -1,0 +1,147 @@
+//! The texts that a document was read from, and how an offset becomes a line and a column.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::span::{FileId, Span};
+
+/// All files of one document. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    files: Arc<Vec<File>>,
+}
+
+/// A place for people: lines and columns count from 1, columns in characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// The file's name as the user gave it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+}
+
+/// One text with its name.
+#[derive(Debug, Clone)]
+struct File {
+    name: String,
+    directory: PathBuf,
+    text: String,
+    /// Offset of the first byte of each line.
+    lines: Vec<usize>,
+}
+
+/// One line of a file with a span inside it, both valid offsets.
+pub(crate) struct Line<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) number: usize,
+    /// Offset of the line in the file.
+    pub(crate) start: usize,
+    pub(crate) within: Range<usize>,
+}
+
+impl Files {
+    /// Adds a text; relative paths in it are meant relative to `directory`.
+    pub(crate) fn add(&mut self, name: &str, directory: &Path, text: String) -> FileId {
+        let starts = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let lines = std::iter::once(0).chain(starts.map(|(at, _)| at + 1)).collect();
+        let file = File { name: name.to_owned(), directory: directory.to_owned(), text, lines };
+        let files = Arc::make_mut(&mut self.files);
+        files.push(file);
+        FileId(u32::try_from(files.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    /// The text of a file; nothing if the id is not one of these files.
+    #[must_use]
+    pub fn text(&self, id: FileId) -> &str {
+        self.file(id).map_or("", |file| &file.text)
+    }
+
+    /// The name of a file as the user gave it.
+    #[must_use]
+    pub fn name(&self, id: FileId) -> &str {
+        self.file(id).map_or("", |file| &file.name)
+    }
+
+    /// Names of all files in the order in which they were read.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.name.as_str())
+    }
+
+    /// The path that a document meant, seen from its own directory.
+    pub(crate) fn resolve(&self, id: FileId, path: &str) -> PathBuf {
+        self.file(id).map_or_else(|| PathBuf::from(path), |file| file.directory.join(path))
+    }
+
+    /// Line and column of the span's first byte.
+    #[must_use]
+    pub fn locate(&self, span: Span) -> Location {
+        let line = self.line(span);
+        let column = line.text.get(..line.within.start).map_or(0, |before| before.chars().count());
+        Location { file: self.name(span.file).to_owned(), line: line.number, column: column + 1 }
+    }
+
+    /// The line in which a span begins; a span over several lines is cut at the line's end.
+    pub(crate) fn line(&self, span: Span) -> Line<'_> {
+        let Some(file) = self.file(span.file) else {
+            return Line { text: "", number: 1, start: 0, within: 0..0 };
+        };
+        let start = floor(&file.text, span.start as usize);
+        let number = file.lines.partition_point(|line| *line <= start).max(1);
+        let first = file.lines.get(number - 1).copied().unwrap_or(0);
+        let rest = file.text.get(first..).unwrap_or("");
+        let text = rest.split('\n').next().unwrap_or("");
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        let from = (start - first).min(text.len());
+        let end = floor(text, (span.end as usize).saturating_sub(first)).max(from);
+        Line { text, number, start: first, within: from..end }
+    }
+
+    fn file(&self, id: FileId) -> Option<&File> {
+        self.files.get(id.0 as usize)
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// The nearest character boundary at or before `offset`.
+fn floor(text: &str, offset: usize) -> usize {
+    let offset = offset.min(text.len());
+    (0..=offset).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str, start: usize) -> (usize, usize) {
+        let mut files = Files::default();
+        let id = files.add("a.toml", Path::new(""), text.to_owned());
+        let at = files.locate(Span::new(id, start, start + 1));
+        (at.line, at.column)
+    }
+
+    #[test]
+    fn lines_and_columns_count_from_one_in_characters() {
+        let text = "a = 1\n\tüß = 2\r\nlast";
+        assert_eq!(place(text, 0), (1, 1));
+        assert_eq!(place(text, 4), (1, 5));
+        assert_eq!(place(text, 6), (2, 1), "a tab is one column");
+        assert_eq!(place(text, text.rfind('=').unwrap()), (2, 5), "umlauts are one column each");
+        assert_eq!(place(text, text.find("last").unwrap()), (3, 1));
+    }
+
+    #[test]
+    fn a_place_outside_of_the_text_is_clamped() {
+        assert_eq!(place("a", 99), (1, 2));
+        assert_eq!(place("", 0), (1, 1));
+        assert_eq!(place("ü", 1), (1, 1), "inside of a character is its beginning");
+    }
+}

@@ -1,0 +1,191 @@
+//! From paths or text to a checked document. The only file here that reads from the disk.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::checker::Checker;
+use crate::checks;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::document::Document;
+use crate::fields::read_section;
+use crate::files::Files;
+use crate::merge::merge;
+use crate::node::{Node, Value};
+use crate::span::{FileId, Span};
+use crate::{json, toml, yaml};
+
+/// How a text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `.toml`
+    Toml,
+    /// `.yaml`, `.yml`
+    Yaml,
+    /// `.json`
+    Json,
+}
+
+/// The largest file that is read.
+const MAX_BYTES: u64 = 64 << 20;
+
+const EXTENSIONS: &str = "a document ends in .toml, .yaml, .yml or .json";
+
+impl Format {
+    /// The format that a file's name promises.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "toml" => Some(Self::Toml),
+            "yaml" | "yml" => Some(Self::Yaml),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// Reads files and directories as one document. `-` is TOML from the standard input.
+pub fn load(paths: &[PathBuf]) -> Result<Document, Diagnostics> {
+    let mut gathered = Gathered::default();
+    for path in paths {
+        if let Err(error) = gathered.path(path) {
+            gathered.found.push(error);
+        }
+    }
+    gathered.document()
+}
+
+/// Reads a text as a document; `name` is what messages call it.
+pub fn parse(name: &str, format: Format, text: &str) -> Result<Document, Diagnostics> {
+    let mut gathered = Gathered::default();
+    gathered.text(name, Path::new(""), (format, text.to_owned()));
+    gathered.document()
+}
+
+/// The trees of the files so far, and what was wrong with them.
+#[derive(Default)]
+struct Gathered {
+    files: Files,
+    trees: Vec<Node>,
+    found: Vec<Diagnostic>,
+}
+
+impl Gathered {
+    fn path(&mut self, path: &Path) -> Result<(), Diagnostic> {
+        if path == Path::new("-") {
+            let text = decode("standard input", read(io::stdin())).map_err(|error| *error)?;
+            self.text("standard input", Path::new(""), (Format::Toml, text));
+            return Ok(());
+        }
+        let meta = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+        if meta.is_dir() { self.directory(path) } else { self.file(path) }
+    }
+
+    fn directory(&mut self, path: &Path) -> Result<(), Diagnostic> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path).map_err(|error| unreadable(path, &error))? {
+            let entry = entry.map_err(|error| unreadable(path, &error))?;
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            let path = entry.path();
+            if !hidden && Format::of(&path).is_some() && !path.is_dir() {
+                names.push(path);
+            }
+        }
+        names.sort();
+        if names.is_empty() {
+            let message = "there is no document in this directory";
+            return Err(Diagnostic::about_path(shown(path), message).help(EXTENSIONS));
+        }
+        for name in &names {
+            let read = self.file(name);
+            self.found.extend(read.err());
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path) -> Result<(), Diagnostic> {
+        let name = shown(path);
+        let Some(format) = Format::of(path) else {
+            let message = "the name does not say which format this is";
+            return Err(Diagnostic::about_path(name, message).help(EXTENSIONS));
+        };
+        // A pipe would be waited for, and a device may never end.
+        let meta = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+        if !meta.is_file() {
+            return Err(Diagnostic::about_path(name, "this is not a regular file"));
+        }
+        let opened = fs::File::open(path).map_err(|error| unreadable(path, &error))?;
+        let text = decode(&name, read(opened)).map_err(|error| *error)?;
+        self.text(&name, path.parent().unwrap_or(Path::new("")), (format, text));
+        Ok(())
+    }
+
+    fn text(&mut self, name: &str, directory: &Path, (format, text): (Format, String)) {
+        let id = self.files.add(name, directory, text);
+        match parse_tree(id, format, self.files.text(id)) {
+            Ok(tree) => self.trees.push(tree),
+            Err(found) => self.found.extend(found),
+        }
+    }
+
+    fn document(mut self) -> Result<Document, Diagnostics> {
+        let nowhere = Node::new(Value::Table(Vec::new()), Span::default());
+        let mut root = nowhere;
+        for tree in std::mem::take(&mut self.trees) {
+            merge(&mut root, tree, &mut self.found);
+        }
+        let mut checker = Checker::new(self.files.clone());
+        checker.found = self.found;
+        let document = read_section::<Document>(&root, &mut checker);
+        let document = document.map(|document| Document { files: self.files.clone(), ..document });
+        if let Some(document) = &document {
+            checks::check(document, &mut checker);
+        }
+        match document {
+            Some(document) if checker.found.is_empty() => Ok(document),
+            _ => Err(Diagnostics::new(self.files, checker.found)),
+        }
+    }
+}
+
+fn parse_tree(file: FileId, format: Format, text: &str) -> Result<Node, Vec<Diagnostic>> {
+    if text.starts_with('\u{feff}') {
+        let bom = Diagnostic::new(Span::new(file, 0, 3), "the file begins with a byte order mark");
+        return Err(vec![bom.help("save it as UTF-8 without one")]);
+    }
+    match format {
+        Format::Toml => toml::parse(file, text),
+        Format::Yaml => yaml::parse(file, text),
+        Format::Json => json::parse(file, text),
+    }
+}
+
+/// Reads one byte more than allowed, so that a file that grows is noticed, too.
+fn read(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn decode(name: &str, bytes: io::Result<Vec<u8>>) -> Result<String, Box<Diagnostic>> {
+    let refuse = |message: String| Box::new(Diagnostic::about_path(name, message));
+    let bytes = bytes.map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let large = refuse("the file is larger than 64 MiB".to_owned());
+        return Err(Box::new(large.help("put long lists of routes into a file for `from-file`")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let before = error.as_bytes().iter().take(at);
+        let line = before.filter(|byte| **byte == b'\n').count() + 1;
+        refuse(format!("the file is not UTF-8: a wrong byte at offset {at}, in line {line}"))
+    })
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
+    Diagnostic::about_path(shown(path), format!("cannot be read: {error}"))
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,70 @@
+//! The one tree that TOML, YAML and JSON become before anything is checked.
+
+use crate::span::{Span, Spanned};
+
+/// How deep lists and tables may nest; a document needs six levels.
+pub(crate) const MAX_DEPTH: usize = 64;
+
+/// A value with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) value: Value,
+    pub(crate) span: Span,
+}
+
+/// What was written, as far as the format itself says.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Int(i128),
+    /// A number with a fraction or an exponent, as written; no field wants one.
+    Float(String),
+    Text(String),
+    /// A scalar that readers of this format take for different things (`0755`, `no`, a date).
+    Ambiguous(String),
+    List(Vec<Node>),
+    Table(Vec<Entry>),
+}
+
+/// A field of a table, in the order of writing.
+pub(crate) type Entry = (Spanned<String>, Node);
+
+impl Node {
+    pub(crate) const fn new(value: Value, span: Span) -> Self {
+        Self { value, span }
+    }
+
+    /// What stands here, in words for a message.
+    pub(crate) fn describe(&self) -> String {
+        match &self.value {
+            Value::Null => "nothing".to_owned(),
+            Value::Bool(value) => format!("`{value}`"),
+            Value::Int(value) => format!("the number `{value}`"),
+            Value::Float(text) => format!("the number `{}`", shorten(text)),
+            Value::Text(text) => format!("the text \"{}\"", shorten(text)),
+            Value::Ambiguous(text) => format!("`{}`", shorten(text)),
+            Value::List(_) => "a list".to_owned(),
+            Value::Table(_) => "a table".to_owned(),
+        }
+    }
+
+    /// How a scalar was written, for "write it in quotes".
+    pub(crate) fn scalar(&self) -> Option<String> {
+        match &self.value {
+            Value::Bool(value) => Some(value.to_string()),
+            Value::Int(value) => Some(value.to_string()),
+            Value::Float(text) | Value::Ambiguous(text) | Value::Text(text) => Some(text.clone()),
+            Value::Null | Value::List(_) | Value::Table(_) => None,
+        }
+    }
+}
+
+/// A user's value for a message: long ones are cut.
+pub(crate) fn shorten(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((cut, _)) => format!("{}...", text.get(..cut).unwrap_or("")),
+        None => text.to_owned(),
+    }
+}

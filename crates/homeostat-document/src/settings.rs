@@ -1,0 +1,260 @@
+//! `[settings]`: whose document this is, and how each source is run.
+
+use std::str::FromStr;
+
+use serde_json::{Value as Json, json};
+
+use crate::checker::Checker;
+use crate::diagnostic::Diagnostic;
+use crate::error::ValueError;
+use crate::fields::{Fields, Section, section};
+use crate::name::{DEFAULT_OWNER, OwnerName};
+use crate::node::{Node, Value};
+use crate::number::read_number;
+use crate::shape::{Definitions, Shape, check};
+use crate::span::Spanned;
+use crate::time::{Percent, Period};
+use crate::words::words;
+
+/// All optional.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Whose wish this is.
+    pub owner: Option<Spanned<OwnerName>>,
+    /// The owner's mark in the kernel.
+    pub protocol: Option<Spanned<Protocol>>,
+    /// What a daemon does with what it owns when it ends.
+    pub on_stop: Option<Spanned<OnStop>>,
+    /// Links, addresses, routes, rules, neighbours, nexthops.
+    pub rtnl: SourceSettings,
+    /// Nftables.
+    pub nft: SourceSettings,
+    /// Sysctls and control groups.
+    pub knobs: SourceSettings,
+    /// Guests of a hypervisor.
+    pub guests: SourceSettings,
+}
+
+/// How one source is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceSettings {
+    /// Time between two looks at everything.
+    pub resync: Option<Spanned<Period>>,
+    /// Least time between two passes.
+    pub min_interval: Option<Spanned<Period>>,
+    /// Largest share of the owned objects that one pass may delete.
+    pub delete_budget: Option<Spanned<Percent>>,
+    /// Whether drift is healed.
+    pub mode: Option<Spanned<Mode>>,
+}
+
+/// The mark that the kernel stores with each object of ours.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// By number.
+    Number(u8),
+    /// By the name that the machine's `rt_protos` gives it.
+    Name(String),
+}
+
+words! {
+    /// What becomes of the owned objects when a daemon ends.
+    OnStop, "a way to end":
+    /// They stay, and stay owned.
+    Leave = "leave",
+    /// They stay, and are nobody's.
+    Release = "release",
+    /// They are removed, and original values restored.
+    Revert = "revert",
+}
+
+words! {
+    /// What a source does about drift.
+    Mode, "a mode":
+    /// Undo it.
+    Heal = "heal",
+    /// Report it, write nothing.
+    Observe = "observe",
+}
+
+/// The mark of the default owner.
+pub const DEFAULT_PROTOCOL: u8 = 76;
+
+/// Names that every machine gives to numbers that are not ours to use.
+const TAKEN_NAMES: &[&str] = &[
+    "unspec",
+    "redirect",
+    "kernel",
+    "boot",
+    "static",
+    "gated",
+    "ra",
+    "mrt",
+    "zebra",
+    "bird",
+    "dnrouted",
+    "xorp",
+    "ntk",
+    "dhcp",
+    "mrouted",
+    "keepalived",
+    "babel",
+    "openr",
+    "bgp",
+    "isis",
+    "ospf",
+    "rip",
+    "eigrp",
+];
+const TAKEN: &str = "taken by the kernel and by routing daemons: 0-4, 8-18, 42, 80, 99, 186-198";
+
+impl Section for Settings {
+    const NAME: &'static str = "settings";
+    const DOC: &'static str = "Whose document this is, and how each source is run";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let settings = Self {
+            owner: fields.optional("owner", "Whose wish this document is; `default` if left out"),
+            protocol: fields.optional("protocol", "The owner's mark in the kernel; 76 if left out"),
+            on_stop: fields.optional("on-stop", "What a daemon does when it ends"),
+            rtnl: source(fields, "rtnl"),
+            nft: source(fields, "nft"),
+            knobs: source(fields, "knobs"),
+            guests: source(fields, "guests"),
+        };
+        settings.check_owner(fields);
+        Some(settings)
+    }
+}
+
+fn source(fields: &mut Fields<'_>, name: &'static str) -> SourceSettings {
+    fields.optional(name, "How this source is run").unwrap_or_default()
+}
+
+impl Settings {
+    /// Owner and mark are one identity: two owners with one mark would delete each other's objects.
+    fn check_owner(&self, fields: &mut Fields<'_>) {
+        let Some(owner) = self.owner.as_ref().filter(|owner| owner.as_str() != DEFAULT_OWNER)
+        else {
+            return;
+        };
+        let shared = self.protocol.as_ref().map(|protocol| &protocol.value);
+        let help = "add `protocol = 77`, or another free number that only this owner uses";
+        if !fields.has("protocol") {
+            let message = format!("the owner `{}` needs a protocol of its own", owner.value);
+            fields.report(Diagnostic::new(owner.span, message).help(help));
+        } else if shared == Some(&Protocol::Number(DEFAULT_PROTOCOL)) {
+            let message = format!("protocol {DEFAULT_PROTOCOL} belongs to the owner `default`");
+            let at = fields.at("protocol");
+            fields.report(
+                Diagnostic::new(at, message).also(owner.span, "the owner is here").help(help),
+            );
+        }
+    }
+}
+
+impl Section for SourceSettings {
+    const NAME: &'static str = "source-settings";
+    const DOC: &'static str = "How one source is run";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let settings = Self {
+            resync: fields.optional("resync", "Time between two looks at everything"),
+            min_interval: fields.optional("min-interval", "Least time between two passes"),
+            delete_budget: fields.optional(
+                "delete-budget",
+                "Largest share of the owned objects that one pass may delete",
+            ),
+            mode: fields.optional("mode", "Whether drift is healed or only reported"),
+        };
+        if let Some(resync) = settings.resync.filter(|resync| resync.get().is_zero()) {
+            let zero = Diagnostic::new(resync.span, "`resync` cannot be zero");
+            fields.report(zero.help("looking again is what finds lost events; write \"30s\""));
+        }
+        Some(settings)
+    }
+}
+
+section!(Settings, SourceSettings);
+
+impl Shape for Protocol {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        let what = "a protocol: a number from 1 to 255, or a name";
+        let protocol = match &node.value {
+            Value::Int(_) => {
+                let number = read_number("a protocol", &(1..=255), node, checker)?;
+                Self::Number(u8::try_from(number).ok()?)
+            }
+            Value::Text(text) => Self::Name(text.clone()),
+            _ => {
+                checker.expected(what, node, None);
+                return None;
+            }
+        };
+        check(protocol.check(), node, checker)
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json!({ "description": format!("a number or a name; {TAKEN}"),
+            "anyOf": [{ "type": "integer", "minimum": 1, "maximum": 255 }, { "type": "string" }] })
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = ValueError;
+
+    /// As on a command line, where a number is text, too.
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let protocol = match text.parse() {
+            Ok(number) => Self::Number(number),
+            Err(_) if is_number => {
+                return Err(ValueError::is_not(text, "a protocol").help("write 1 to 255"));
+            }
+            Err(_) => Self::Name(text.to_owned()),
+        };
+        protocol.check()
+    }
+}
+
+impl Protocol {
+    fn check(self) -> Result<Self, ValueError> {
+        match &self {
+            Self::Number(0..=4 | 8..=18 | 42 | 80 | 99 | 186..=198) => self.taken(),
+            Self::Name(name) if TAKEN_NAMES.contains(&name.as_str()) => self.taken(),
+            Self::Name(name) if !is_word(name) => {
+                Err(ValueError::is_not(name, "a protocol's name").help("write its number"))
+            }
+            Self::Number(_) | Self::Name(_) => Ok(self),
+        }
+    }
+
+    fn taken(self) -> Result<Self, ValueError> {
+        let what = match self {
+            Self::Number(number) => number.to_string(),
+            Self::Name(name) => name,
+        };
+        Err(ValueError::new(format!("protocol `{what}` is not free")).help(TAKEN))
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    let letter = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.len() <= 32
+        && text.chars().all(letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_protocol_on_the_command_line_is_a_free_number_or_a_name() {
+        assert_eq!("77".parse(), Ok(Protocol::Number(77)));
+        assert_eq!("lab".parse(), Ok(Protocol::Name("lab".to_owned())));
+        for text in ["", "0", "4", "256", "99999", "-1", "bird", "a b"] {
+            assert!(text.parse::<Protocol>().is_err(), "{text}");
+        }
+    }
+}

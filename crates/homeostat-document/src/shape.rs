@@ -1,0 +1,163 @@
+//! How a value of each type is read from a node, and how the JSON Schema describes it: one trait
+//! for both, so that they cannot disagree.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::{Value as Json, json};
+
+use crate::checker::Checker;
+use crate::diagnostic::Diagnostic;
+use crate::error::ValueError;
+use crate::node::{Node, Value, shorten};
+use crate::span::Spanned;
+
+/// Named parts of the JSON Schema.
+pub(crate) type Definitions = BTreeMap<&'static str, Json>;
+
+/// A type that a field can have.
+pub(crate) trait Shape: Sized {
+    /// Reads the node; what is wrong with it goes to the checker.
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self>;
+
+    /// Describes what `read` takes.
+    fn schema(definitions: &mut Definitions) -> Json;
+}
+
+/// A type that is written as text.
+pub(crate) trait Text: Sized {
+    /// What a text is expected to be, for messages and the schema: "an IP address".
+    const WHAT: &'static str;
+
+    /// Reads the text strictly.
+    fn from_text(text: &str) -> Result<Self, ValueError>;
+
+    /// The words it can be, if they can be listed.
+    fn words() -> Vec<&'static str> {
+        Vec::new()
+    }
+}
+
+impl<T: Text> Shape for T {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        if let Value::Text(text) = &node.value {
+            return check(T::from_text(text), node, checker);
+        }
+        let help = node.scalar().and_then(|text| help_quoting::<T>(&text));
+        checker.expected(T::WHAT, node, help);
+        None
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        let words = T::words();
+        if words.is_empty() {
+            return json!({ "type": "string", "description": T::WHAT });
+        }
+        json!({ "enum": words, "description": T::WHAT })
+    }
+}
+
+impl Shape for bool {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        if let Value::Bool(value) = node.value {
+            return Some(value);
+        }
+        let help = match node.scalar().as_deref() {
+            Some("1" | "yes" | "on" | "true") => Some("write `true`, without quotes".to_owned()),
+            Some("0" | "no" | "off" | "false") => Some("write `false`, without quotes".to_owned()),
+            _ => None,
+        };
+        checker.expected("`true` or `false`", node, help);
+        None
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json!({ "type": "boolean" })
+    }
+}
+
+impl<T: Shape> Shape for Spanned<T> {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        T::read(node, checker).map(|value| Spanned::new(value, node.span))
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        T::schema(definitions)
+    }
+}
+
+impl<T: Shape> Shape for Vec<T> {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        let items = read_list(node, checker)?;
+        Some(items.iter().filter_map(|item| read_whole(item, checker)).collect())
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        json!({ "type": "array", "items": T::schema(definitions) })
+    }
+}
+
+impl Text for String {
+    const WHAT: &'static str = "text";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Shape for PathBuf {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        let text = String::read(node, checker)?;
+        if text.is_empty() || text.contains('\0') {
+            checker.expected("a path", node, None);
+            return None;
+        }
+        Some(checker.resolve(node.span, &text))
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json!({ "type": "string",
+            "description": "a path, seen from the document's own directory" })
+    }
+}
+
+/// An item without any mistake in it. One that is half read would be taken for the twin of another.
+fn read_whole<T: Shape>(item: &Node, checker: &mut Checker) -> Option<T> {
+    let before = checker.found.len();
+    let value = T::read(item, checker);
+    value.filter(|_| checker.found.len() == before)
+}
+
+/// The items of a list.
+pub(crate) fn read_list<'n>(node: &'n Node, checker: &mut Checker) -> Option<&'n [Node]> {
+    let help = match &node.value {
+        Value::List(items) => return Some(items),
+        Value::Null => Some("write `[]` to say that there are none".to_owned()),
+        _ => Some("write it as a list: `[...]`".to_owned()),
+    };
+    checker.expected("a list", node, help);
+    None
+}
+
+/// What to do about a scalar that is not text: quotes help only if the text would be fine.
+fn help_quoting<T: Text>(text: &str) -> Option<String> {
+    match T::from_text(text) {
+        Ok(_) => Some(format!("quote it: \"{}\"", shorten(text))),
+        Err(error) => error.help,
+    }
+}
+
+/// Turns a refusal into a mistake at the node.
+pub(crate) fn check<T>(
+    result: Result<T, ValueError>,
+    node: &Node,
+    checker: &mut Checker,
+) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) => {
+            checker.report(Diagnostic::new(node.span, error.message).maybe_help(error.help));
+            None
+        }
+    }
+}

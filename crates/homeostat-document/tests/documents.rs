@@ -1,0 +1,133 @@
+//! Good documents are read whole, bad ones are explained: see `good/` and `bad/`.
+//!
+//! `BLESS=1` writes the expected texts anew; look at the difference before you keep it.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use homeostat_document::{Document, Format, KindName, RouteEntry, load, parse, schema};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn good(name: &str) -> Document {
+    load(&[folder("good").join(name)]).unwrap_or_else(|error| panic!("{}", error.render(false)))
+}
+
+#[test]
+fn the_three_formats_give_the_same_document() {
+    let toml = good("design.toml");
+    assert_eq!(toml, good("design.yaml"));
+    assert_eq!(toml, good("design.json"));
+    assert_ne!(toml, good("everything.toml"));
+}
+
+#[test]
+fn everything_that_can_be_written_is_read() {
+    let document = good("everything.toml");
+    assert_eq!(document.host.links.iter().flatten().count(), 16);
+    let kinds = document.host.links.iter().flatten().filter_map(|link| link.kind.as_ref());
+    let mut kinds: Vec<KindName> = kinds.map(|kind| kind.name()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert_eq!(kinds.len(), 13, "every kind is in it: {kinds:?}");
+    let limits = &document.host.cgroups.as_ref().unwrap()[0].limits;
+    assert_eq!(limits[2].value.value, "8:0 rbps=1\n8:16 rbps=2");
+}
+
+#[test]
+fn what_is_empty_is_said_aloud_and_what_is_absent_is_not() {
+    let document = good("everything.toml");
+    assert_eq!(document.host.sysctl, Some(Vec::new()));
+    let (_, empty) = &document.namespaces[0];
+    assert_eq!((&empty.scope.routes, &empty.scope.links, empty.create), (&None, &None, false));
+    let (_, red) = &document.namespaces[1];
+    assert_eq!((&red.scope.routes, &red.scope.links), (&Some(Vec::new()), &Some(Vec::new())));
+    let mut links = document.host.links.iter().flatten();
+    let link = links.find(|link| link.name.as_str() == "veth1").unwrap();
+    assert_eq!(link.addresses, Some(Vec::new()));
+}
+
+#[test]
+fn paths_are_seen_from_the_documents_own_directory() {
+    let document = good("design.toml");
+    let routes = document.host.routes.unwrap();
+    let RouteEntry::File(file) = &routes[1].value else { panic!("the second entry is a file") };
+    assert_eq!(file.path.value, folder("good").join("bgp.routes"));
+}
+
+#[test]
+fn every_value_knows_its_place() {
+    let document = good("design.yaml");
+    let sysctl = document.host.sysctl.as_ref().unwrap();
+    let at = document.locate(sysctl[0].value.span);
+    assert_eq!((at.line, at.column), (53, 24));
+    let drawn = document.render_at(sysctl[0].key.span, "cannot be written", Some("do not"), false);
+    assert!(drawn.contains("design.yaml:53:3"), "{drawn}");
+    assert!(drawn.contains("net.ipv4.ip_forward: 1"), "{drawn}");
+    assert!(drawn.contains("help: do not"), "{drawn}");
+}
+
+#[test]
+fn every_bad_document_is_explained_as_expected() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for path in bad_documents() {
+        count += 1;
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let Err(found) = parse(name, Format::of(&path).unwrap(), &text) else {
+            wrong.push(format!("{name} is accepted"));
+            continue;
+        };
+        assert!(!found.to_string().is_empty());
+        let golden = path.with_file_name(format!("{name}.txt"));
+        let drawn = found.render(false);
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&golden, &drawn).unwrap();
+        }
+        match fs::read_to_string(&golden) {
+            Ok(expected) if expected == drawn => {}
+            Ok(expected) => wrong.push(format!("{name}: expected\n{expected}\nfound\n{drawn}")),
+            Err(_) => wrong.push(format!("{name}: there is no {name}.txt")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count >= 40, "only {count} bad documents");
+}
+
+fn bad_documents() -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder("bad")).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> = entries.filter(|path| Format::of(path).is_some()).collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn the_schema_describes_every_field() {
+    let schema = schema();
+    let mut fields = 0;
+    for (name, definition) in schema["$defs"].as_object().unwrap() {
+        assert_eq!(definition["additionalProperties"], false, "{name}");
+        for (field, shape) in definition["properties"].as_object().unwrap() {
+            let described = |shape: &serde_json::Value| {
+                shape["description"].as_str().is_some_and(|text| !text.is_empty())
+            };
+            let each = shape["anyOf"].as_array().is_some_and(|all| all.iter().all(described));
+            assert!(described(shape) || each, "{name}.{field}");
+            fields += 1;
+        }
+    }
+    assert!(fields > 120, "only {fields} fields");
+    assert_eq!(schema["$ref"], "#/$defs/document");
+}
+
+#[test]
+fn colour_is_only_there_when_asked_for() {
+    let found = parse("a.toml", Format::Toml, "mtu = 1").unwrap_err();
+    assert!(!found.render(false).contains('\u{1b}'));
+    assert!(found.render(true).contains('\u{1b}'));
+}
