@@ -1,0 +1,195 @@
+//! The words of the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use homeostat_document::{OwnerName, Protocol};
+use homeostat_netns::Place;
+
+use crate::output::Form;
+use crate::output::text::Length;
+
+/// Keeps Linux machines the way their owners declared them.
+///
+/// A document says what should exist. `plan` shows what differs, `apply` makes the smallest change,
+/// `verify` tells whether all is as declared. Only what homeostat owns is ever deleted.
+#[derive(Debug, Parser)]
+#[command(name = "homeostat", version, max_term_width = 100)]
+#[command(after_help = "Start with `homeostat show > host.toml`, then `homeostat plan host.toml`.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Parse and check a document; look at nothing else
+    Check(Documents),
+    /// Show what would change; write nothing
+    #[command(
+        after_help = "Exit: 0 nothing or changes, 1 error; with --detailed-exitcode 2 = not converged."
+    )]
+    Plan(PlanArgs),
+    /// Make the machine as declared, with the smallest change
+    #[command(after_help = "Exit: 0 converged, 1 not converged or error.")]
+    Apply(ApplyArgs),
+    /// Tell whether the machine is as declared; write nothing
+    #[command(after_help = "Exit: 0 converged, 2 not converged, 1 error.")]
+    Verify(VerifyArgs),
+    /// Print the observed state as a document, a start for writing one
+    Show(ShowArgs),
+    /// A tour in a sandbox: applies, is sabotaged, heals; touches nothing of the host
+    Demo,
+    /// Print the JSON Schema of the document
+    Schema,
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell to complete for
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Documents {
+    /// Documents (.toml, .yaml, .json) or directories of them, merged in name order; `-` is stdin
+    #[arg(required = true, value_name = "DOC")]
+    pub(crate) documents: Vec<PathBuf>,
+}
+
+/// How plans and reports are printed.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct FormArgs {
+    /// Print JSON: complete, and one document for all sources
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show every line of long lists
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+impl FormArgs {
+    /// The form that the flags ask for.
+    pub(crate) fn form(self) -> Form {
+        match (self.json, self.full) {
+            (true, _) => Form::Json,
+            (false, true) => Form::Text(Length::Full),
+            (false, false) => Form::Text(Length::Cut),
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) documents: Documents,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
+    /// Exit with 2 if the machine is not as declared
+    #[arg(long)]
+    pub(crate) detailed_exitcode: bool,
+    /// Save the plan to a file that `apply` takes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    pub(crate) documents: Documents,
+    /// Do not ask; needed where there is no terminal
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Stop at the first failure and leave the rest pending
+    #[arg(long)]
+    pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
+    /// Roll back unless `homeostat confirm` comes within this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) confirm_within: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) documents: Documents,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
+}
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
+pub(crate) struct ShowArgs {
+    /// Print JSON
+    #[arg(long, conflicts_with = "toml")]
+    pub(crate) json: bool,
+    /// Print TOML, the default
+    #[arg(long)]
+    pub(crate) toml: bool,
+    /// Every knob of the network namespace, not only the common and the owned ones
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
+pub(crate) struct Global {
+    /// Work in this network namespace
+    #[arg(long, global = true, value_name = "NAME|PATH|PID", conflicts_with = "sandbox")]
+    pub(crate) netns: Option<Place>,
+    /// Work in a fresh, rootless sandbox; nothing of the host is touched
+    #[arg(long, global = true)]
+    pub(crate) sandbox: bool,
+    /// Let a pass delete more than the guards allow
+    #[arg(long, global = true)]
+    pub(crate) allow_mass_delete: bool,
+    /// Restore the original of a knob that is no longer declared
+    #[arg(long, global = true)]
+    pub(crate) revert_on_release: bool,
+    /// Where the ledger lives [default: /var/lib/homeostat]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Whose wish this is; overrides the document's settings
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) owner: Option<OwnerName>,
+    /// The owner's mark in the kernel, 1 to 255; overrides the document's settings
+    #[arg(long, global = true, value_name = "NUMBER|NAME")]
+    pub(crate) protocol: Option<Protocol>,
+    /// When to use colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+    /// Say only what is wrong
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say also what is settled or matched
+    #[arg(long, short, global = true)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Prints a usage error or the help that was asked for. Usage errors exit with 1, since 2 means
+/// "not converged".
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    // Help into a closed pipe is no error.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,101 @@
+//! `homeostat apply`: plan, ask, apply, verify, report.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use homeostat_engine::{Ledger, SqliteLedger, Strictness};
+
+use crate::cli::{ApplyArgs, Global};
+use crate::commands::{block_on, load, not_built};
+use crate::context::Context;
+use crate::failure::Helped;
+use crate::machine::{Drivers, Machine};
+use crate::output::text::{Detail, Drawing, Length};
+use crate::output::{Form, Told, is_converged, json, stream, summary, text};
+
+/// Makes the machine as declared.
+pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
+    refuse_later_parts(args)?;
+    let document = load(&args.documents.documents)?;
+    let mut context = Context::enter(global, &document.settings)?;
+    if args.strict {
+        context.strictness = Strictness::Strict;
+    }
+    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
+    let machine = Machine::bind(&context, &document, &*ledger)?;
+    let mut drivers = machine.unlock(&context.owner, &ledger)?;
+    let form = args.form.form();
+    let told = block_on(async {
+        if !args.yes {
+            ask(&context, &mut drivers, form).await?;
+        }
+        drivers.converge().await
+    })??;
+    print(&context, &told, form)?;
+    Ok(if is_converged(&told) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn refuse_later_parts(args: &ApplyArgs) -> Result<()> {
+    if args.confirm_within.is_some() {
+        return Err(not_built("`apply --confirm-within`"));
+    }
+    let is_plan = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "plan");
+    if args.documents.documents.iter().any(is_plan) {
+        return Err(not_built("applying a saved plan"));
+    }
+    Ok(())
+}
+
+/// Shows the plan and waits for a yes. The plan is made again after it: if something moved
+/// meanwhile, that is shown and asked for again.
+async fn ask(context: &Context, drivers: &mut Drivers, form: Form) -> Result<()> {
+    let mut agreed = None;
+    loop {
+        let told = drivers.plan().await?;
+        let mut shown = Vec::new();
+        json::plan(&told, &mut shown)?;
+        if summary(&told).total() == 0 || agreed.as_ref() == Some(&shown) {
+            return Ok(());
+        }
+        if agreed.is_some() {
+            writeln!(stream::stderr(context.color), "The machine moved meanwhile.")?;
+        }
+        confirm(context, &told, form)?;
+        agreed = Some(shown);
+    }
+}
+
+fn confirm(context: &Context, told: &[Told], form: Form) -> Result<()> {
+    if !std::io::stdin().is_terminal() {
+        let help = "look at `homeostat plan`, then add --yes";
+        return Err(Helped::error("there is no terminal to ask on", help));
+    }
+    let length = match form {
+        Form::Text(length) => length,
+        Form::Json => Length::Cut,
+    };
+    let mut stderr = stream::stderr(context.color);
+    text::plan(told, Drawing { detail: Detail::Normal, length }, &mut stderr)?;
+    write!(stderr, "Apply? Only `yes` goes on: ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    match answer.trim() {
+        "yes" => Ok(()),
+        _ => Err(Helped::error("not applied", "nothing was changed")),
+    }
+}
+
+fn print(context: &Context, told: &[Told], form: Form) -> Result<()> {
+    let mut stdout = stream::stdout(context.color);
+    let printed = match form {
+        Form::Json => json::report(told, &mut stdout),
+        Form::Text(length) => {
+            text::report(told, Drawing { detail: context.detail, length }, &mut stdout)
+        }
+    };
+    Ok(stream::ignore_closed_pipe(printed)?)
+}

@@ -1,0 +1,16 @@
+//! `homeostat check`: parse and resolve only.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::{Documents, Global};
+use crate::commands::load;
+use crate::registry;
+
+/// Success is quiet.
+pub(crate) fn run(args: &Documents, _global: &Global) -> Result<ExitCode> {
+    let document = load(&args.documents)?;
+    registry::resolve(&document)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,56 @@
+//! `homeostat plan` and `homeostat verify`: look, compare, tell. Neither has a way to write.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use homeostat_engine::SqlitePages;
+
+use crate::cli::{Global, PlanArgs, VerifyArgs};
+use crate::commands::{block_on, load, not_built};
+use crate::context::Context;
+use crate::machine::Machine;
+use crate::output::text::Drawing;
+use crate::output::{Form, Told, is_converged, json, stream, text};
+
+const NOT_CONVERGED: u8 = 2;
+
+/// Shows what would change.
+pub(crate) fn run(args: &PlanArgs, global: Global) -> Result<ExitCode> {
+    if args.out.is_some() {
+        return Err(not_built("`plan --out`"));
+    }
+    let (context, told) = look(&args.documents.documents, global)?;
+    print(&context, &told, args.form.form())?;
+    let is_told = args.detailed_exitcode && !is_converged(&told);
+    Ok(if is_told { ExitCode::from(NOT_CONVERGED) } else { ExitCode::SUCCESS })
+}
+
+/// Tells whether the machine is as declared.
+pub(crate) fn verify(args: &VerifyArgs, global: Global) -> Result<ExitCode> {
+    let (context, told) = look(&args.documents.documents, global)?;
+    let converged = is_converged(&told);
+    if args.form.json || !converged {
+        print(&context, &told, args.form.form())?;
+    }
+    Ok(if converged { ExitCode::SUCCESS } else { ExitCode::from(NOT_CONVERGED) })
+}
+
+fn look(documents: &[std::path::PathBuf], global: Global) -> Result<(Context, Vec<Told>)> {
+    let document = load(documents)?;
+    let context = Context::enter(global, &document.settings)?;
+    let pages = SqlitePages::open(&context.state_dir)?;
+    let machine = Machine::bind(&context, &document, &pages)?;
+    let told = block_on(machine.plan(&pages))??;
+    Ok((context, told))
+}
+
+fn print(context: &Context, told: &[Told], form: Form) -> Result<()> {
+    let mut stdout = stream::stdout(context.color);
+    let printed = match form {
+        Form::Json => json::plan(told, &mut stdout),
+        Form::Text(length) => {
+            text::plan(told, Drawing { detail: context.detail, length }, &mut stdout)
+        }
+    };
+    Ok(stream::ignore_closed_pipe(printed)?)
+}

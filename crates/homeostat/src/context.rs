@@ -1,0 +1,106 @@
+//! Where and as whom a command works: the global options joined with the document's settings.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use homeostat_document::{DEFAULT_OWNER, DEFAULT_PROTOCOL, OwnerName, Protocol, Settings};
+use homeostat_engine::{Guards, MassDelete, OnRelease, Strictness};
+use homeostat_netns::{Name, Place, Sandbox};
+
+use crate::cli::{Color, Global};
+use crate::failure::Helped;
+use crate::output::text::Detail;
+
+const STATE_DIR: &str = "/var/lib/homeostat";
+/// `/run` is a fresh tmpfs in the sandbox.
+const SANDBOX_STATE_DIR: &str = "/run/homeostat";
+
+/// Which scope the top level of a document speaks of.
+#[derive(Debug)]
+pub(crate) enum Top {
+    /// The namespace that the program was started in, and the whole host.
+    Host,
+    /// One network namespace.
+    Netns(Place),
+    /// A fresh sandbox.
+    Sandbox,
+}
+
+/// Where and as whom.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) owner: String,
+    pub(crate) state_dir: PathBuf,
+    pub(crate) top: Top,
+    pub(crate) guards: Guards,
+    pub(crate) on_release: OnRelease,
+    pub(crate) strictness: Strictness,
+    pub(crate) color: Color,
+    pub(crate) detail: Detail,
+}
+
+impl Context {
+    /// Joins the options with the settings, and moves into the sandbox if that was asked for. Must
+    /// come before any thread exists, and after every file was read that only root may read.
+    pub(crate) fn enter(global: Global, settings: &Settings) -> Result<Self> {
+        let owner = owner(&global, settings)?;
+        let default_state = if global.sandbox { SANDBOX_STATE_DIR } else { STATE_DIR };
+        let mass_delete =
+            if global.allow_mass_delete { MassDelete::Allow } else { MassDelete::Hold };
+        let context = Context {
+            owner,
+            state_dir: global.state_dir.unwrap_or_else(|| default_state.into()),
+            top: top(global.sandbox, global.netns),
+            guards: Guards { mass_delete, ..Guards::default() },
+            on_release: if global.revert_on_release {
+                OnRelease::Restore
+            } else {
+                OnRelease::Leave
+            },
+            strictness: Strictness::Lenient,
+            color: global.color,
+            detail: match (global.quiet, global.verbose) {
+                (true, _) => Detail::Quiet,
+                (_, true) => Detail::Verbose,
+                _ => Detail::Normal,
+            },
+        };
+        if matches!(context.top, Top::Sandbox) {
+            Sandbox::enter()?;
+        }
+        Ok(context)
+    }
+}
+
+/// A path into `/run/netns` is the name that it ends in: one namespace has one name in the ledger.
+fn top(sandbox: bool, netns: Option<Place>) -> Top {
+    match netns {
+        _ if sandbox => Top::Sandbox,
+        None => Top::Host,
+        Some(Place::At(path)) => {
+            let name = path.strip_prefix("/run/netns").ok().and_then(|name| name.to_str());
+            let named = name.and_then(|name| Name::new(name).ok()).map(Place::Named);
+            Top::Netns(named.unwrap_or(Place::At(path)))
+        }
+        Some(place) => Top::Netns(place),
+    }
+}
+
+/// Owner and mark are one identity, so another owner needs another mark.
+fn owner(global: &Global, settings: &Settings) -> Result<String> {
+    let declared = settings.owner.as_ref().map(|owner| owner.as_str());
+    let owner = global.owner.as_ref().map(OwnerName::as_str).or(declared);
+    let owner = owner.unwrap_or(DEFAULT_OWNER).to_owned();
+    let declared = settings.protocol.as_ref().map(|protocol| &protocol.value);
+    let is_default = match global.protocol.as_ref().or(declared) {
+        Some(protocol) => *protocol == Protocol::Number(DEFAULT_PROTOCOL),
+        None => true,
+    };
+    if owner != DEFAULT_OWNER && is_default {
+        return Err(Helped::error(
+            format!("the owner `{owner}` needs a mark of its own in the kernel"),
+            "add --protocol with a free number, such as 77, that only this owner uses",
+        ));
+    }
+    Ok(owner)
+}

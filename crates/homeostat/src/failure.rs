@@ -1,0 +1,113 @@
+//! How an error reaches people: what failed, why, and the way out.
+
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use homeostat_document::{Diagnostics, Document, Span};
+
+use crate::cli::Color;
+use crate::output::stream;
+
+/// An error with the way out.
+#[derive(Debug)]
+pub(crate) struct Helped {
+    message: String,
+    help: String,
+}
+
+impl Helped {
+    /// An error in plain words, and what to do.
+    pub(crate) fn error(message: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
+        anyhow::Error::new(Helped { message: message.into(), help: help.into() })
+    }
+}
+
+impl std::fmt::Display for Helped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Helped {}
+
+/// Mistakes that a source found in its part of a document, with their places.
+pub(crate) struct Misfits<'a> {
+    document: &'a Document,
+    found: Vec<(Span, String)>,
+}
+
+/// The mistakes, drawn.
+#[derive(Debug)]
+pub(crate) struct Misfit {
+    drawn: String,
+    count: usize,
+}
+
+impl<'a> Misfits<'a> {
+    /// No mistakes so far.
+    pub(crate) fn in_document(document: &'a Document) -> Self {
+        Misfits { document, found: Vec::new() }
+    }
+
+    /// One more.
+    pub(crate) fn push(&mut self, span: Span, message: &str, help: Option<&str>) {
+        // Drawn with colour; the stream takes it out where it does not belong.
+        self.found.push((span, self.document.render_at(span, message, help, true)));
+    }
+
+    /// An error, if there were any; all of them together, by place.
+    pub(crate) fn into_result(mut self) -> Result<(), Misfit> {
+        self.found.sort_by_key(|(span, _)| *span);
+        let count = self.found.len();
+        let drawn = self.found.into_iter().map(|(_, drawn)| drawn).collect();
+        if count == 0 { Ok(()) } else { Err(Misfit { drawn, count }) }
+    }
+}
+
+impl std::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.drawn)
+    }
+}
+
+impl std::error::Error for Misfit {}
+
+/// Prints an error to stderr.
+pub(crate) fn report(error: &anyhow::Error, color: Color) -> ExitCode {
+    let mut stderr = stream::stderr(color);
+    let drawn = match (error.downcast_ref::<Diagnostics>(), error.downcast_ref::<Misfit>()) {
+        (Some(diagnostics), _) => Some((diagnostics.render(true), diagnostics.len())),
+        (_, Some(misfit)) => Some((misfit.drawn.clone(), misfit.count)),
+        _ => None,
+    };
+    // There is nobody left to tell if stderr is closed.
+    let _ = match drawn {
+        Some((drawn, count)) => report_drawn(&drawn, count, &mut stderr),
+        None => report_chain(error, &mut stderr),
+    };
+    ExitCode::FAILURE
+}
+
+fn report_drawn(drawn: &str, count: usize, to: &mut dyn std::io::Write) -> std::io::Result<()> {
+    let errors = if count == 1 { "1 error".to_owned() } else { format!("{count} errors") };
+    writeln!(to, "{}\n\n{errors} in the document; nothing was changed", drawn.trim_end())
+}
+
+fn report_chain(error: &anyhow::Error, to: &mut dyn std::io::Write) -> std::io::Result<()> {
+    let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+    let bold = Style::new().bold();
+    writeln!(to, "{red}error{red:#}: {error:#}")?;
+    match help(error) {
+        Some(help) => writeln!(to, "{bold}help{bold:#}: {help}"),
+        None => Ok(()),
+    }
+}
+
+fn help(error: &anyhow::Error) -> Option<String> {
+    error.chain().find_map(|cause| {
+        let helped = cause.downcast_ref::<Helped>().map(|helped| helped.help.clone());
+        helped
+            .or_else(|| cause.downcast_ref::<homeostat_engine::Error>()?.help())
+            .or_else(|| cause.downcast_ref::<homeostat_netns::Error>()?.help())
+    })
+}

@@ -1,0 +1,30 @@
+//! The command line: reads a document, binds it to the machine's sources, plans, applies, verifies.
+//!
+//! Start at [`commands::run`]; [`registry`] is the only list of sources.
+
+mod cli;
+mod commands;
+mod context;
+mod failure;
+mod machine;
+mod output;
+mod registry;
+mod scope;
+mod sources;
+mod unbuilt;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return cli::refuse(&error),
+    };
+    let color = cli.global.color;
+    match commands::run(cli) {
+        Ok(code) => code,
+        Err(error) => failure::report(&error, color),
+    }
+}

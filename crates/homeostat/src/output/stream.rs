@@ -1,0 +1,34 @@
+//! Streams that know about colour and that take a closed pipe for an early end.
+
+use std::io::{self, BufWriter, Write};
+
+use anstream::AutoStream;
+use anstream::ColorChoice;
+
+use crate::cli::Color;
+
+fn choice(color: Color) -> ColorChoice {
+    match color {
+        Color::Auto => ColorChoice::Auto,
+        Color::Always => ColorChoice::Always,
+        Color::Never => ColorChoice::Never,
+    }
+}
+
+/// Standard output, buffered.
+pub(crate) fn stdout(color: Color) -> impl Write {
+    BufWriter::with_capacity(1 << 16, AutoStream::new(io::stdout(), choice(color)))
+}
+
+/// Standard error.
+pub(crate) fn stderr(color: Color) -> impl Write {
+    AutoStream::new(io::stderr(), choice(color))
+}
+
+/// Whoever read us has seen enough: no error.
+pub(crate) fn ignore_closed_pipe(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,261 @@
+//! Plans and reports for people: one line a change, readable without colour.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use homeostat_engine::{Action, Cause, Entry, Kind, Line, Owner, Place, Reason, Summary};
+use serde_json::Value;
+
+use crate::output::{Told, is_converged, summary};
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Only what is wrong.
+    Quiet,
+    /// What is done and what is wrong, long lists cut.
+    Normal,
+    /// Also what is settled and matched.
+    Verbose,
+}
+
+/// What to show of long lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// The beginning, and how many more there are.
+    Cut,
+    /// Everything.
+    Full,
+}
+
+/// How plans and reports are drawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drawing {
+    pub(crate) detail: Detail,
+    pub(crate) length: Length,
+}
+
+/// A list with this many lines more than [`SHOWN`] is still shown whole.
+const SLACK: usize = 5;
+const SHOWN: usize = 20;
+
+const DIM: Style = Style::new().dimmed();
+const BOLD: Style = Style::new().bold();
+const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
+const YELLOW: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
+const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
+
+/// Draws a plan, its last line included.
+pub(crate) fn plan(all: &[Told], drawing: Drawing, to: &mut dyn Write) -> io::Result<()> {
+    for told in all {
+        let mut page = Page::new(&told.place, drawing, to);
+        page.changes(told)?;
+        page.findings(told, "refused")?;
+    }
+    if drawing.detail != Detail::Quiet {
+        writeln!(to, "{}", last_line(all))?;
+    }
+    to.flush()
+}
+
+fn last_line(all: &[Told]) -> String {
+    let Summary { create, update, replace, delete } = summary(all);
+    if create + update + replace + delete > 0 {
+        return format!(
+            "Plan: {create} to create, {update} to update, {replace} to replace, {delete} to delete."
+        );
+    }
+    "No changes.".to_owned()
+}
+
+/// Draws the report of an apply: what was not done, and the sum of what was.
+pub(crate) fn report(all: &[Told], drawing: Drawing, to: &mut dyn Write) -> io::Result<()> {
+    for told in all {
+        let mut page = Page::new(&told.place, drawing, to);
+        page.applied(told)?;
+        page.findings(told, "failed")?;
+    }
+    if drawing.detail == Detail::Quiet {
+        return to.flush();
+    }
+    let Summary { create, update, replace, delete } = summary(all);
+    let sum = format!("{create} created, {update} updated, {replace} replaced, {delete} deleted.");
+    match (summary(all).total(), is_converged(all)) {
+        (0, true) => writeln!(to, "No changes.")?,
+        (_, true) => writeln!(to, "Applied: {sum}")?,
+        (_, false) => writeln!(to, "{RED}Not converged{RED:#}: {sum}")?,
+    }
+    to.flush()
+}
+
+/// One source in one scope; its heading is drawn with its first line.
+struct Page<'a> {
+    place: &'a Place,
+    drawing: Drawing,
+    to: &'a mut dyn Write,
+    has_heading: bool,
+}
+
+impl<'a> Page<'a> {
+    fn new(place: &'a Place, drawing: Drawing, to: &'a mut dyn Write) -> Self {
+        Page { place, drawing, to, has_heading: false }
+    }
+
+    fn heading(&mut self) -> io::Result<()> {
+        if self.has_heading {
+            return Ok(());
+        }
+        self.has_heading = true;
+        writeln!(self.to, "{BOLD}{} in {}{BOLD:#}", self.place.source, self.place.scope)
+    }
+
+    fn changes(&mut self, told: &Told) -> io::Result<()> {
+        if self.drawing.detail == Detail::Quiet {
+            return Ok(());
+        }
+        for (cause, title) in [(Cause::Config, "config changed"), (Cause::Drift, "drifted")] {
+            let mut lines = Lines::new(self.drawing.length);
+            told.what.explain(Kind::Change, &mut |entry| {
+                if let Entry::Change(line, its) = entry
+                    && its == cause
+                {
+                    lines.push(|| change(&line));
+                }
+            });
+            self.section(title, &lines)?;
+        }
+        Ok(())
+    }
+
+    fn applied(&mut self, told: &Told) -> io::Result<()> {
+        if self.drawing.detail == Detail::Quiet {
+            return Ok(());
+        }
+        self.finding(told, Kind::Applied, "applied")
+    }
+
+    fn findings(&mut self, told: &Told, failed: &str) -> io::Result<()> {
+        const ALWAYS: [(Kind, &str); 4] = [
+            (Kind::Conflict, "conflicts"),
+            (Kind::Held, "held back"),
+            (Kind::Unknown, "unknown"),
+            (Kind::Pending, "waiting"),
+        ];
+        const VERBOSE: [(Kind, &str); 2] =
+            [(Kind::Settled, "settled"), (Kind::Matched, "already there, not ours")];
+        self.finding(told, Kind::Failed, failed)?;
+        for (kind, title) in ALWAYS {
+            self.finding(told, kind, title)?;
+        }
+        if self.drawing.detail == Detail::Verbose {
+            for (kind, title) in VERBOSE {
+                self.finding(told, kind, title)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finding(&mut self, told: &Told, kind: Kind, title: &str) -> io::Result<()> {
+        let mut lines = Lines::new(self.drawing.length);
+        told.what.explain(kind, &mut |entry| lines.push(|| finding(&entry)));
+        self.section(title, &lines)
+    }
+
+    fn section(&mut self, title: &str, lines: &Lines) -> io::Result<()> {
+        if lines.shown.is_empty() {
+            return Ok(());
+        }
+        self.heading()?;
+        writeln!(self.to, "  {DIM}{title}:{DIM:#}")?;
+        for line in &lines.shown {
+            writeln!(self.to, "    {line}")?;
+        }
+        match lines.hidden {
+            0 => Ok(()),
+            more => writeln!(self.to, "    ... and {more} more; --full shows them all"),
+        }
+    }
+}
+
+/// The lines of a list, cut where it gets long. What is cut is never drawn.
+struct Lines {
+    length: Length,
+    shown: Vec<String>,
+    hidden: usize,
+}
+
+impl Lines {
+    fn new(length: Length) -> Self {
+        Lines { length, shown: Vec::new(), hidden: 0 }
+    }
+
+    fn push(&mut self, draw: impl FnOnce() -> String) {
+        let is_long = self.length == Length::Cut && self.shown.len() >= SHOWN + SLACK;
+        if self.hidden > 0 || is_long {
+            // Now that the list is known to be long, the slack is hidden, too.
+            self.hidden += 1 + self.shown.len().saturating_sub(SHOWN);
+            self.shown.truncate(SHOWN);
+        } else {
+            self.shown.push(draw());
+        }
+    }
+}
+
+fn change(line: &Line) -> String {
+    let style = match line.action {
+        Action::Create => GREEN,
+        Action::Update | Action::Replace => YELLOW,
+        Action::Delete => RED,
+    };
+    let (sign, key) = (line.action.sign(), &line.key);
+    let values = match (&line.before, &line.after) {
+        (Some(before), Some(after)) => format!("  {} -> {}", value(before), value(after)),
+        (Some(one), None) | (None, Some(one)) => format!("  {}", value(one)),
+        (None, None) => String::new(),
+    };
+    let note = line.note.as_ref().map(|note| format!("  {DIM}({note}){DIM:#}")).unwrap_or_default();
+    format!("{style}{sign}{style:#} {key}{values}{note}")
+}
+
+/// A value as a person would write it: bare text, and the fields of an object.
+fn value(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) => text.replace('\n', "; "),
+        Value::Object(fields) => {
+            let fields =
+                fields.iter().map(|(name, field)| format!("{name} {}", self::value(field)));
+            fields.collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn finding(entry: &Entry) -> String {
+    let bang = |key: &str| format!("{RED}!{RED:#} {key}  ");
+    match entry {
+        Entry::Change(line, _) | Entry::Applied(line, _) => change(line),
+        Entry::Failed { key, failure, .. } => {
+            let help = failure.help.as_ref().map(|help| format!("\n        help: {help}"));
+            format!("{}{}{}", bang(key), failure.error, help.unwrap_or_default())
+        }
+        Entry::Conflict { key, owner, reason } => bang(key) + &conflict(owner, reason),
+        Entry::Held { action, key, why } => {
+            format!("{YELLOW}!{YELLOW:#} {} {key}  {why}", action.word())
+        }
+        Entry::Unknown { key, why } => format!("? {key}  {why}"),
+        Entry::Pending { key, on } => format!(". {key}  waits on {on}"),
+        Entry::Settled { key, wanted, held } => {
+            format!("= {key}  {} is kept as {}", value(wanted), value(held))
+        }
+        Entry::Matched { key, owner } => format!("= {key}  ({owner})"),
+    }
+}
+
+fn conflict(owner: &Owner, reason: &Reason) -> String {
+    match reason {
+        Reason::Foreign => format!("belongs to {owner}; `adopt = true` would take it"),
+        Reason::LostMark => "our mark was taken off; `adopt = true` takes it back".to_owned(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,56 @@
+//! The only list of sources, and what the binary must know of each.
+
+use anyhow::Result;
+use homeostat_document::{Document, Scope as Section};
+use homeostat_engine::{Pages, Place, Planner};
+
+use crate::context::Context;
+use crate::failure::Misfits;
+use crate::scope::Scope;
+use crate::sources::knobs;
+
+/// A bound source, if it has business in the scope.
+pub(crate) type Bind = Result<Option<Box<dyn Planner>>>;
+
+/// What the binary must know of a source. Adding one is one line in [`SOURCES`].
+pub(crate) struct Registered {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Checks the source's part of a document, without looking at the machine.
+    pub(crate) check: fn(&Section, &mut Misfits<'_>),
+    /// Binds the source's part to a scope; nothing if the source has no business there.
+    pub(crate) bind: fn(&Binding<'_>) -> Bind,
+    /// What waits for a namespace that is not there.
+    pub(crate) wait: fn(&Section) -> Vec<String>,
+}
+
+/// Every source, in the order in which they are driven.
+pub(crate) const SOURCES: &[Registered] = &[knobs::REGISTERED];
+
+/// A scope, and what the document says of it.
+pub(crate) struct Binding<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) document: &'a Document,
+    pub(crate) scope: &'a Scope,
+    /// Nothing, if the scope has left the document.
+    pub(crate) section: Option<&'a Section>,
+    pub(crate) pages: &'a dyn Pages,
+}
+
+impl Binding<'_> {
+    /// Where the ledger files a source in this scope.
+    pub(crate) fn place(&self, source: &str) -> Place {
+        self.scope.place(&self.context.owner, source)
+    }
+}
+
+/// Checks every source's part of a document.
+pub(crate) fn resolve(document: &Document) -> Result<()> {
+    let mut misfits = Misfits::in_document(document);
+    for (_, section) in document.scopes() {
+        for source in SOURCES {
+            (source.check)(section, &mut misfits);
+        }
+    }
+    Ok(misfits.into_result()?)
+}

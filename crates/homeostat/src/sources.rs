@@ -1,0 +1,3 @@
+//! How each source reads its part of a document. One file a source.
+
+pub(crate) mod knobs;

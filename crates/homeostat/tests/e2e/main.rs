@@ -1,0 +1,30 @@
+//! The built binary against the running kernel: each test in a network namespace of its own, which
+//! the program takes for the host, with a state directory of its own.
+//!
+//! What the kernel holds is read from `/proc/sys` or asked of `ip`, never of our own reader. The
+//! expected texts stand in the tests; `SNAPSHOTS=overwrite` writes them anew. Start at [`world`].
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "this is test code, but outside of `#[test]` clippy cannot know"
+)]
+
+mod apply;
+mod bad;
+mod colours;
+mod documents;
+mod guards;
+mod kernel;
+mod ledger;
+mod lock;
+mod names;
+mod owners;
+mod plan;
+mod program;
+mod reading;
+mod restart;
+mod sandbox;
+mod show;
+mod terminal;
+mod words;
+mod world;

@@ -1,0 +1,48 @@
+//! What the README shows is what the program does.
+
+use std::path::Path;
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The text of the fenced block that opens with these words.
+fn block(fence: &str) -> String {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, rest) = readme.split_once(fence).expect("the README has this block");
+    let (block, _) = rest.split_once("```").expect("the block ends");
+    block.to_owned()
+}
+
+/// What a knob held before depends on the machine; what it shall hold does not.
+fn without_values_before(text: &str) -> String {
+    let cut = |line: &str| match (line.split_once("  ~ "), line.split_once(" -> ")) {
+        (Some((_, change)), Some((_, after))) => {
+            let key = change.split("  ").next().unwrap_or_default();
+            format!("    ~ {key}  -> {after}")
+        }
+        _ => line.to_owned(),
+    };
+    text.lines().map(cut).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_document_in_the_readme_is_the_example() {
+    let example = std::fs::read_to_string(root().join("examples/router.toml")).unwrap();
+    assert_eq!(block("```toml\n"), example);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test runs the program as a user does")]
+fn the_plan_in_the_readme_is_the_plan_of_the_example() {
+    let shown = block("```text\n$ homeostat --sandbox plan examples/router.toml\n");
+    let output = Command::new(env!("CARGO_BIN_EXE_homeostat"))
+        .args(["--sandbox", "plan", "examples/router.toml"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(without_values_before(&printed), without_values_before(&shown));
+}
