@@ -1,0 +1,9 @@
+//! What an author of a source needs beside the contract, so that keeping some API converged takes
+//! one file.
+//!
+//! [`simple::Api`] is the small form of a source: list, create, update, delete. [`simple::Adapted`]
+//! makes a whole `Source` of it. [`provider`] is where wishes come from. The example `rest` shows
+//! both, against a real HTTP service; the law suite of `homeostat-testkit` judges the result.
+
+pub mod provider;
+pub mod simple;

@@ -1,0 +1,171 @@
+//! A source in a hundred lines: an API that can list, create, update and delete.
+//!
+//! An author implements [`Api`]; [`Adapted`] makes a `Source` of it that runs in lanes: one key
+//! after the other in itself, all keys side by side.
+//!
+//! # The laws of an `Api`
+//! 1. `list` tells everything, or fails. A page that could not be read is a failure of the whole
+//!    list; an object that could not be read is `Seen::Unknown`. There is no "empty for now".
+//! 2. Objects are normalized: what `create` and `update` were given is what `list` tells.
+//! 3. `create` never writes over an object that is there, and sets the mark in the same call.
+//! 4. `update` and `delete` touch an object only if it still is ours.
+//!
+//! # A whole source
+//! ```
+//! use std::collections::BTreeMap;
+//! use std::sync::{Arc, Mutex};
+//!
+//! use homeostat_engine::{Failure, Owner, Seen};
+//! use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Wishes, Written};
+//!
+//! /// Colours by name, each with the name of its owner.
+//! #[derive(Default)]
+//! struct Colours(Mutex<BTreeMap<String, (String, String)>>);
+//!
+//! impl Api for Colours {
+//!     const NAME: &'static str = "colours";
+//!     type Key = String;
+//!     type Object = String;
+//!
+//!     async fn list(&self) -> Result<Listed<Self>, Failure> {
+//!         let colours = self.0.lock().unwrap();
+//!         let owner = |name: &str| match name {
+//!             "me" => Owner::Ours,
+//!             other => Owner::Foreign(other.to_owned().into()),
+//!         };
+//!         let seen = colours.iter().map(|(key, (colour, name))| {
+//!             Seen::Present { key: key.clone(), object: colour.clone(), owner: owner(name) }
+//!         });
+//!         Ok(seen.collect())
+//!     }
+//!
+//!     async fn create(&self, key: &String, wanted: &String) -> Written<Self> {
+//!         let marked = (wanted.clone(), "me".to_owned());
+//!         self.0.lock().unwrap().insert(key.clone(), marked);
+//!         Ok(Some(wanted.clone()))
+//!     }
+//!
+//!     async fn update(&self, key: &String, _: &String, wanted: &String) -> Written<Self> {
+//!         self.create(key, wanted).await
+//!     }
+//!
+//!     async fn delete(&self, key: &String, _: &String) -> Result<(), Refusal> {
+//!         self.0.lock().unwrap().remove(key).map(|_| ()).ok_or(Refusal::Gone)
+//!     }
+//! }
+//!
+//! # use homeostat_engine::*;
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let colours = Arc::new(Colours::default());
+//! let source = Adapted::shared(colours.clone());
+//! let order = Order {
+//!     source: &source,
+//!     wish: Arc::new(Wishes::new([("door".to_owned(), "green".to_owned())])?),
+//!     ownership: &Ownership::Marked,
+//!     focus: Focus::All,
+//!     config: &Config::default(),
+//! };
+//! let mut observer = Observer::open(&source, "house")?;
+//! let writer = source.writer(&Alone::i_am_the_only_writer())?;
+//! # let [owner, name, scope, identity] = ["me", "colours", "house", ""].map(str::to_owned);
+//! # let place = Place { owner, source: name, scope, identity };
+//! let mut book = Book::open(Arc::new(MemoryLedger::default()), place)?;
+//! let report = pass(&order, &mut observer, &writer, &mut book).await?;
+//! assert!(report.is_converged());
+//! assert_eq!(colours.0.lock().unwrap()["door"].0, "green");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+
+mod adapted;
+mod refusal;
+mod watch;
+mod wishes;
+mod write;
+
+use std::collections::BTreeSet;
+use std::future::Future;
+
+use homeostat_engine::{Agreement, Coverage, Failure, Key, Object, Seen};
+
+pub use adapted::{Adapted, Eyes, Hands};
+pub use refusal::Refusal;
+pub use watch::{Silent, Watch};
+pub use wishes::Wishes;
+pub use write::Write;
+
+/// Everything that an API told in one answer.
+pub type Listed<A> = Vec<Seen<<A as Api>::Key, <A as Api>::Object>>;
+
+/// What a write came to: what the target holds afterwards, if it tells.
+pub type Written<A> = Result<Option<<A as Api>::Object>, Refusal>;
+
+/// An API that keeps objects under keys.
+pub trait Api: Send + Sync + 'static {
+    /// The name in plans, logs and settings.
+    const NAME: &'static str;
+    /// How much [`Api::watch`] announces.
+    const COVERAGE: Coverage = Coverage::None;
+
+    /// Identity as the API sees it.
+    type Key: Key;
+    /// The managed part of an object.
+    type Object: Object;
+
+    /// Everything that there is, each with its owner.
+    fn list(&self) -> impl Future<Output = Result<Listed<Self>, Failure>> + Send;
+
+    /// What there is under these keys. An API that reads single objects cheaply does so here; the
+    /// default lists everything.
+    fn look(
+        &self,
+        keys: &BTreeSet<Self::Key>,
+    ) -> impl Future<Output = Result<Listed<Self>, Failure>> + Send {
+        let _ = keys;
+        self.list()
+    }
+
+    /// Makes an object that is absent, with our mark.
+    fn create(
+        &self,
+        key: &Self::Key,
+        wanted: &Self::Object,
+    ) -> impl Future<Output = Written<Self>> + Send;
+
+    /// Changes an object of ours.
+    fn update(
+        &self,
+        key: &Self::Key,
+        before: &Self::Object,
+        wanted: &Self::Object,
+    ) -> impl Future<Output = Written<Self>> + Send;
+
+    /// Takes an object over from whoever has it, by leave of the wish. The default is an update.
+    fn adopt(
+        &self,
+        key: &Self::Key,
+        before: &Self::Object,
+        wanted: &Self::Object,
+    ) -> impl Future<Output = Written<Self>> + Send {
+        self.update(key, before, wanted)
+    }
+
+    /// Removes an object of ours. [`Refusal::Gone`] counts as success.
+    fn delete(
+        &self,
+        key: &Self::Key,
+        before: &Self::Object,
+    ) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Compares declared attributes only. The default compares the whole object; an attribute that
+    /// a wish may leave open needs more.
+    fn compare(wanted: &Self::Object, seen: &Self::Object) -> Agreement {
+        Agreement::when(wanted == seen)
+    }
+
+    /// Subscribes to hints. It is called before the first list, so that nothing is missed between
+    /// the two. The default has none to give.
+    fn watch(&self) -> impl Future<Output = Result<Box<dyn Watch<Self::Key>>, Failure>> + Send {
+        std::future::ready(Ok(Box::new(Silent) as Box<dyn Watch<Self::Key>>))
+    }
+}

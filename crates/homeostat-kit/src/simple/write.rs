@@ -1,0 +1,51 @@
+//! The one step of an adapted API: one change, one call.
+
+use homeostat_engine::{Action, Change, Desired, Line, Object, Slot, Step};
+use serde_json::Value;
+
+/// One call that writes.
+#[derive(Clone, Debug)]
+pub struct Write<K, O>(pub(super) Change<K, O>);
+
+impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
+    fn key(&self, wish: &D) -> D::Key {
+        self.0.key(wish)
+    }
+
+    fn action(&self) -> Action {
+        match self.0 {
+            Change::Create { .. } => Action::Create,
+            Change::Update { .. } => Action::Update,
+            Change::Delete { .. } | Change::Release { .. } => Action::Delete,
+        }
+    }
+
+    fn explain(&self, wish: &D, tell: &mut dyn FnMut(Line)) {
+        let (before, after, note) = match &self.0 {
+            Change::Create { slot } => (None, Some(wanted(wish, *slot)), None),
+            Change::Update { slot, before, adopts } => {
+                let note = adopts.as_ref().map(|owner| format!("taken over from {owner}"));
+                (Some(value(before)), Some(wanted(wish, *slot)), note)
+            }
+            Change::Delete { before, .. } => (Some(value(before)), None, None),
+            Change::Release { before, restore: None, .. } => {
+                (Some(value(before)), None, Some("released, the value stays".to_owned()))
+            }
+            Change::Release { before, restore: Some(original), .. } => {
+                let note = "released, the original returns".to_owned();
+                (Some(value(before)), Some(value(original)), Some(note))
+            }
+        };
+        let (action, key) = (Step::<D>::action(self), self.0.key(wish).to_string());
+        tell(Line { action, key, before, after, note });
+    }
+}
+
+fn wanted<D: Desired>(wish: &D, slot: Slot) -> Value {
+    value(&wish.object(slot))
+}
+
+/// An object that cannot be shown is shown as nothing: a plan is for people.
+fn value(object: &impl Object) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}

@@ -1,0 +1,131 @@
+//! Unknown is not empty: what each provider answers, and what stands afterwards.
+
+use std::fs;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use homeostat_kit::provider::{Answer, Empty, File, Latest, Provider, Standing, Static, channel};
+
+type Words = Vec<String>;
+
+fn words(text: &[&str]) -> Words {
+    text.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn parse(text: &str) -> Result<Words, String> {
+    match text.split_once('?') {
+        Some(_) => Err("a question is no wish".to_owned()),
+        None => Ok(text.split_whitespace().map(str::to_owned).collect()),
+    }
+}
+
+fn fresh(text: &[&str]) -> Standing<Words> {
+    Standing::Fresh(Arc::new(words(text)))
+}
+
+/// Polls once.
+fn is_ready(future: impl Future) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    matches!(pin!(future).poll(&mut context), Poll::Ready(_))
+}
+
+#[tokio::test]
+async fn a_static_provider_always_answers_the_same() {
+    let mut provider = Static::new(words(&["a"]));
+    assert_eq!(provider.answer().await, Answer::Wish(Arc::new(words(&["a"]))));
+    assert_eq!(provider.answer().await, Answer::Wish(Arc::new(words(&["a"]))));
+    assert!(!is_ready(provider.changed()));
+}
+
+#[tokio::test]
+async fn an_empty_provider_says_that_nothing_is_performed() {
+    let mut latest = Latest::new(Empty::<Words>::default());
+    let standing = latest.ask().await;
+    assert_eq!(standing, Standing::Nothing);
+    assert!(standing.wish().is_none(), "there is no wish to run a pass for");
+}
+
+#[tokio::test]
+async fn an_empty_wish_is_a_wish() {
+    let mut latest = Latest::new(Static::new(words(&[])));
+    assert_eq!(latest.ask().await, fresh(&[]));
+}
+
+#[tokio::test]
+async fn a_file_is_read_again_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wish");
+    let mut latest = Latest::new(File::new(&path, parse));
+    fs::write(&path, "a b").unwrap();
+    assert_eq!(latest.ask().await, fresh(&["a", "b"]));
+    fs::write(&path, "c").unwrap();
+    assert_eq!(latest.ask().await, fresh(&["c"]));
+}
+
+#[tokio::test]
+async fn a_broken_or_missing_file_is_unknown_and_the_last_good_wish_stands() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wish");
+    let mut latest = Latest::new(File::new(&path, parse));
+    let Standing::Unknown { why } = latest.ask().await else { panic!("there is no file") };
+    assert!(why.contains("wish`: No such file"), "{why}");
+
+    fs::write(&path, "a").unwrap();
+    assert_eq!(latest.ask().await, fresh(&["a"]));
+    fs::write(&path, "what?").unwrap();
+    let Standing::Stale { wish, why } = latest.ask().await else { panic!("it is broken") };
+    assert_eq!(*wish, words(&["a"]));
+    assert!(why.ends_with("wish`: a question is no wish"), "{why}");
+
+    fs::remove_file(&path).unwrap();
+    assert_eq!(latest.ask().await.wish().map(|wish| wish.len()), Some(1));
+}
+
+#[tokio::test]
+async fn a_channel_knows_nothing_before_the_first_wish() {
+    let (sender, provider) = channel::<Words>();
+    let mut latest = Latest::new(provider);
+    assert!(matches!(latest.ask().await, Standing::Unknown { .. }));
+    sender.put(words(&["a"]));
+    assert_eq!(latest.ask().await, fresh(&["a"]));
+}
+
+#[tokio::test]
+async fn a_channel_tells_of_a_change_once() {
+    let (sender, mut provider) = channel::<Words>();
+    assert!(!is_ready(provider.changed()));
+    sender.put(words(&["a"]));
+    sender.put(words(&["b"]));
+    assert!(is_ready(provider.changed()));
+    assert!(is_ready(provider.changed()), "a dropped wait loses nothing");
+    assert_eq!(provider.answer().await, Answer::Wish(Arc::new(words(&["b"]))));
+    assert!(!is_ready(provider.changed()));
+}
+
+#[tokio::test]
+async fn a_waiting_receiver_is_woken_by_a_wish() {
+    let (sender, mut provider) = channel::<Words>();
+    let waiting = tokio::spawn(async move {
+        provider.changed().await;
+        provider.answer().await
+    });
+    tokio::task::yield_now().await;
+    sender.put(words(&["a"]));
+    assert_eq!(waiting.await.unwrap(), Answer::Wish(Arc::new(words(&["a"]))));
+}
+
+#[tokio::test]
+async fn a_sender_that_fails_or_goes_leaves_the_last_good_wish() {
+    let (sender, provider) = channel::<Words>();
+    let mut latest = Latest::new(provider);
+    sender.put(words(&["a"]));
+    latest.ask().await;
+    sender.unknown("the store is away");
+    let why = "the store is away".to_owned();
+    let wish = Arc::new(words(&["a"]));
+    assert_eq!(latest.ask().await, Standing::Stale { wish: wish.clone(), why });
+    drop(sender);
+    let why = "the sender of the wish is gone".to_owned();
+    assert_eq!(latest.ask().await, Standing::Stale { wish, why });
+}

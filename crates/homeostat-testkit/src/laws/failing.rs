@@ -1,0 +1,84 @@
+//! Law 9: how steps fail.
+
+use homeostat_engine::{Entry, Explain as _, Fails, Kind, Outcome, Report, Source, Step as _};
+
+use super::harness::{Ability, Fault, Harness, Key, Wish};
+use super::scene::{Object, Scene, keys, told};
+use super::verdict::{Broken, Verdict};
+
+/// Law 9.
+pub(super) async fn failures_stay_where_they_belong<H: Harness>(
+    harness: &mut H,
+    verdict: &mut Verdict,
+) -> Result<(), Broken> {
+    harness.reset();
+    for key in keys(&harness.wish(Wish::First)) {
+        let scene = Scene::open(harness, 9)?;
+        if scene.harness.inject(Fault::Refuse(&key)) == Ability::Unable {
+            verdict.skip(9, "a target that refuses a write");
+            return Ok(());
+        }
+        one_step_fails(scene, &key).await?;
+    }
+    the_first_failure_stops_all(Scene::open(harness, 9)?.strict()).await
+}
+
+async fn one_step_fails<H: Harness>(mut scene: Scene<'_, H>, bad: &Key<H>) -> Result<(), Broken> {
+    let wish = scene.wish(Wish::First);
+    let before = scene.harness.snapshot();
+    let report = scene.pass(&wish).await?;
+    let converged = report.is_converged();
+    scene.demand(!converged, || format!("`{bad}` was refused, and the report says converged"))?;
+    let failed = told(&report, &[Kind::Failed]);
+    let named =
+        |entry: &Entry| matches!(entry, Entry::Failed { key, .. } if *key == bad.to_string());
+    scene.demand(failed.iter().any(named), || format!("`{bad}` was refused, and nobody says"))?;
+    for (at, step) in report.plan().steps.iter().enumerate() {
+        if step.key(&wish) != *bad {
+            let fine = may_be_so(H::Source::FAILS, outcome::<H>(&report, at));
+            let key = step.key(&wish);
+            scene.demand(fine, || format!("`{bad}` was refused, and took `{key}` along"))?;
+        }
+    }
+    let rolled_back = H::Source::FAILS != Fails::Atomic || scene.harness.snapshot() == before;
+    scene.demand(rolled_back, || "a refused transaction left something behind".to_owned())?;
+    scene.harness.mend();
+    scene.converge(&wish).await.map(|_| ())
+}
+
+/// `None` is a step that was simply applied.
+fn outcome<H: Harness>(report: &Report<H::Source>, at: usize) -> Option<&Outcome<Object<H>>> {
+    report.tally().other(at)
+}
+
+/// How another step may stand beside a failed one.
+fn may_be_so<O>(fails: Fails, outcome: Option<&Outcome<O>>) -> bool {
+    match (fails, outcome) {
+        (Fails::Atomic, outcome) => outcome.is_some_and(|outcome| !outcome.is_good()),
+        (_, None | Some(Outcome::Settled { .. })) => true,
+        (Fails::Ordered, Some(Outcome::Pending { on })) => !on.is_empty(),
+        _ => false,
+    }
+}
+
+async fn the_first_failure_stops_all<H: Harness>(mut scene: Scene<'_, H>) -> Result<(), Broken> {
+    let wish = scene.wish(Wish::First);
+    let before = scene.harness.snapshot();
+    let first = scene.plan(&wish).await?.steps.first().map(|step| step.key(&wish));
+    let Some(bad) = first else { return Ok(()) };
+    let _ = scene.harness.inject(Fault::Refuse(&bad));
+    let report = scene.pass(&wish).await?;
+    let same = scene.harness.snapshot() == before;
+    scene.demand(same, || format!("strict, `{bad}` was refused first, and others were written"))?;
+    for (at, step) in report.plan().steps.iter().enumerate().skip(1) {
+        let key = step.key(&wish);
+        let waits = match outcome::<H>(&report, at) {
+            Some(Outcome::Pending { on }) => {
+                H::Source::FAILS == Fails::Atomic || on.contains(&bad.to_string())
+            }
+            other => key == bad || H::Source::FAILS == Fails::Atomic && other.is_some(),
+        };
+        scene.demand(waits, || format!("strict, and `{key}` does not wait on `{bad}`"))?;
+    }
+    Ok(())
+}

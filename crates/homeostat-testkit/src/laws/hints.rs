@@ -1,0 +1,118 @@
+//! Laws 7 and 10: hints save time, and nothing depends on them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use homeostat_engine::{Coverage, Desired as _, Focus, Source};
+
+use super::harness::{Ability, Disturbance, Harness, Key, Wish};
+use super::scene::{Scene, keys};
+use super::verdict::{Broken, Verdict};
+
+/// Law 7.
+pub(super) async fn hints_only_save_time<H: Harness>(
+    harness: &mut H,
+    verdict: &mut Verdict,
+) -> Result<(), Broken> {
+    harness.reset();
+    let Some(scripts) = scripts(harness) else { return Ok(()) };
+    let mut end = None;
+    for (what, hints) in scripts {
+        let Some(snapshot) = disturbed_end(Scene::open(harness, 7)?, &hints).await? else {
+            verdict.skip(7, "a target that changes behind our back");
+            return Ok(());
+        };
+        let expected = end.get_or_insert_with(|| snapshot.clone());
+        let same = *expected == snapshot;
+        let scene = Scene::open(harness, 7)?;
+        scene.demand(same, || format!("with hints {what} the target ends otherwise"))?;
+    }
+    wrong_hints_write_nothing(Scene::open(harness, 7)?).await
+}
+
+type Hints<K> = Vec<BTreeSet<K>>;
+type Scripts<K> = Vec<(&'static str, Hints<K>)>;
+
+/// What may happen to the hints about two disturbed keys on their way.
+fn scripts<H: Harness>(harness: &H) -> Option<Scripts<Key<H>>> {
+    let (first, second) = (harness.wish(Wish::First), harness.wish(Wish::Second));
+    let all = keys(&first);
+    let (one, two) = (all.first()?.clone(), all.last()?.clone());
+    let absent = keys(&second).into_iter().filter(|key| first.slot(key, None).is_none());
+    let one = || BTreeSet::from([one.clone()]);
+    let two = || BTreeSet::from([two.clone()]);
+    let wrong: BTreeSet<_> = absent.collect();
+    let everything = all.iter().cloned().chain(wrong.clone()).collect();
+    Some(vec![
+        ("lost", vec![]),
+        ("whole", vec![one(), two()]),
+        ("in another order", vec![two(), one()]),
+        ("duplicated", vec![one(), one(), two(), two()]),
+        ("half lost", vec![two()]),
+        ("wrong", vec![wrong.clone(), wrong]),
+        ("about everything", vec![everything]),
+    ])
+}
+
+/// Disturbs a converged target, hands over hints, and resyncs; tells how the target ends.
+async fn disturbed_end<H: Harness>(
+    mut scene: Scene<'_, H>,
+    hints: &Hints<Key<H>>,
+) -> Result<Option<BTreeMap<String, String>>, Broken> {
+    let wish = scene.wish(Wish::First);
+    scene.converge(&wish).await?;
+    let all = keys(&*wish);
+    let (Some(one), Some(two)) = (all.first(), all.last()) else { return Ok(None) };
+    let altered = scene.harness.disturb(Disturbance::Alter(one));
+    let removed = scene.harness.disturb(Disturbance::Remove(two));
+    if [altered, removed] == [Ability::Unable; 2] {
+        return Ok(None);
+    }
+    for keys in hints {
+        let pass = scene.try_pass(&wish, Focus::Keys(keys.clone())).await;
+        pass.map_err(|error| scene.broken(&format!("a focused pass failed: {error}")))?;
+    }
+    scene.converge(&wish).await?;
+    Ok(Some(scene.harness.snapshot()))
+}
+
+async fn wrong_hints_write_nothing<H: Harness>(mut scene: Scene<'_, H>) -> Result<(), Broken> {
+    let wish = scene.wish(Wish::First);
+    scene.converge(&wish).await?;
+    let writes = (scene.harness.meter())();
+    let focus = Focus::Keys(keys(&*wish).into_iter().collect());
+    let pass = scene.try_pass(&wish, focus).await;
+    pass.map_err(|error| scene.broken(&format!("a focused pass failed: {error}")))?;
+    let same = (scene.harness.meter())() == writes;
+    scene.demand(same, || "hints about nothing made a pass write".to_owned())
+}
+
+/// Law 10.
+pub(super) async fn coverage_is_true<H: Harness>(
+    harness: &mut H,
+    verdict: &mut Verdict,
+) -> Result<(), Broken> {
+    let mut scene = Scene::open(harness, 10)?;
+    let wish = scene.wish(Wish::First);
+    scene.converge(&wish).await?;
+    // The echoes of our own writes; a source that never stops would never get past them.
+    let mut echoes = 0;
+    while echoes < 10_000 && scene.hint_in_time().await?.is_some() {
+        echoes += 1;
+    }
+    let Some(key) = keys(&*wish).into_iter().next() else { return Ok(()) };
+    if scene.harness.disturb(Disturbance::Alter(&key)) == Ability::Unable {
+        verdict.skip(10, "a target that changes behind our back");
+        return Ok(());
+    }
+    let hinted = scene.hint_in_time().await?.is_some();
+    match H::Source::COVERAGE {
+        Coverage::None => {
+            let silent = !hinted && echoes == 0;
+            scene.demand(silent, || "it claims to have no hints, and sends some".to_owned())
+        }
+        Coverage::Some => Ok(()),
+        Coverage::All => {
+            scene.demand(hinted, || format!("all is covered, and no hint came about `{key}`"))
+        }
+    }
+}

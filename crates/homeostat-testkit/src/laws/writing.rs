@@ -1,0 +1,178 @@
+//! Laws 4 and 6: what a pass writes, and that it stops.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use homeostat_engine::{
+    Outcome, Outcomes, Ownership, Plan, Schedule, Source, Step as _, Strictness, Turn, Work,
+    Writer as _,
+};
+
+use super::harness::{Disturbance, Harness, Wish};
+use super::scene::{self, Object, Scene, Snapshot, keys};
+use super::verdict::{Broken, Verdict};
+
+/// Law 4.
+pub(super) async fn steps_touch_what_they_name<H: Harness>(
+    harness: &mut H,
+    verdict: &mut Verdict,
+) -> Result<(), Broken> {
+    among_strangers(Scene::open(harness, 4)?, verdict).await?;
+    let mut scene = Scene::open(harness, 4)?;
+    let [first, second] = [Wish::First, Wish::Second].map(|which| scene.wish(which));
+    scene.pass(&first).await?;
+    apply_and_judge(&mut scene, &second, &Snapshot::new()).await
+}
+
+async fn among_strangers<H: Harness>(
+    mut scene: Scene<'_, H>,
+    verdict: &mut Verdict,
+) -> Result<(), Broken> {
+    let wish = scene.wish(Wish::First);
+    let mut foreign = Snapshot::new();
+    let by_name = matches!(scene.ownership, Ownership::Prefix(_) | Ownership::Exclusive(_));
+    let first = keys(&*wish).into_iter().next().filter(|_| !by_name);
+    match first.and_then(|key| scene.meddle(Disturbance::Occupy(&key))) {
+        Some(occupied) => foreign.extend(occupied),
+        None => verdict.skip(4, "a foreign object on a wished key"),
+    }
+    let shared = !matches!(scene.ownership, Ownership::Exclusive(_));
+    match shared.then(|| scene.meddle(Disturbance::Stranger)).flatten() {
+        Some(stranger) => foreign.extend(stranger),
+        None => verdict.skip(4, "a foreign object beside ours"),
+    }
+    apply_and_judge(&mut scene, &wish, &foreign).await?;
+    // Once more with the engine, which tries again what was refused.
+    let before = scene.harness.snapshot();
+    scene.pass(&wish).await?;
+    judge(&scene, &before, &BTreeSet::new())
+}
+
+/// Applies a plan by hand and looks at what it did.
+async fn apply_and_judge<H: Harness>(
+    scene: &mut Scene<'_, H>,
+    wish: &scene::Desired<H>,
+    foreign: &Snapshot,
+) -> Result<(), Broken> {
+    let before = scene.harness.snapshot();
+    let plan = scene.plan(wish).await?;
+    let open = apply(scene, &plan).await;
+    let unanswered = open.first().and_then(|at| plan.steps.get(*at)).map(|step| step.key(wish));
+    if let Some(key) = unanswered {
+        return Err(scene.broken(&format!("the step for `{key}` got no answer")));
+    }
+    let taken =
+        plan.steps.iter().flat_map(|step| step.takes().iter().map(|taken| taken.key.clone()));
+    let named = plan.steps.iter().map(|step| step.key(wish).to_string());
+    let mine = taken.chain(named).filter(|key| !foreign.contains_key(key)).collect();
+    judge(scene, &before, &mine)
+}
+
+/// Nothing but `named` is other than before.
+fn judge<H: Harness>(
+    scene: &Scene<'_, H>,
+    before: &Snapshot,
+    named: &BTreeSet<String>,
+) -> Result<(), Broken> {
+    let after = scene.harness.snapshot();
+    let changed = before
+        .keys()
+        .chain(after.keys())
+        .find(|key| before.get(*key) != after.get(*key) && !named.contains(*key));
+    let Some(key) = changed else { return Ok(()) };
+    match (before.get(key), after.get(key)) {
+        (Some(was), None) => Err(scene::broken_by::<H>(5, format!("`{key}` ({was}) was deleted"))),
+        (was, is) => Err(scene.broken(&format!(
+            "`{key}` was touched: {was:?} before, {is:?} after, and no step may do that"
+        ))),
+    }
+}
+
+/// Runs a plan turn by turn; tells which steps got no answer.
+async fn apply<H: Harness>(scene: &Scene<'_, H>, plan: &Plan<H::Source>) -> Vec<usize> {
+    let answers = Answers::<Object<H>>::default();
+    let mut schedule = Schedule::<H::Source>::new(Strictness::Lenient);
+    while let Some(turn) = schedule.next(plan) {
+        let runs = match turn {
+            Turn::Run(steps) => vec![steps],
+            Turn::Lanes(lanes) => lanes,
+            Turn::Wait { steps, on } => {
+                answers.put(steps, Outcome::Pending { on });
+                vec![]
+            }
+        };
+        for steps in runs {
+            scene.writer.apply(work(plan, steps), &answers).await;
+        }
+        answers.bad().into_iter().for_each(|step| schedule.went_bad(plan, step));
+    }
+    let given = answers.given();
+    (0..plan.steps.len()).filter(|step| !given.contains_key(step)).collect()
+}
+
+fn work<S: Source>(plan: &Plan<S>, steps: Range<usize>) -> Work<'_, S> {
+    let first = steps.start;
+    let steps = plan.steps.get(steps).unwrap_or_default();
+    Work { wish: &plan.wish, moment: &plan.moment, first, steps }
+}
+
+struct Answers<O> {
+    given: Mutex<BTreeMap<usize, Outcome<O>>>,
+}
+
+impl<O> Default for Answers<O> {
+    fn default() -> Self {
+        Answers { given: Mutex::default() }
+    }
+}
+
+impl<O: Clone> Answers<O> {
+    fn given(&self) -> BTreeMap<usize, Outcome<O>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn bad(&self) -> Vec<usize> {
+        let given = self.given();
+        given.into_iter().filter(|(_, outcome)| !outcome.is_good()).map(|(at, _)| at).collect()
+    }
+}
+
+impl<O: Clone + Send> Outcomes<O> for Answers<O> {
+    fn put(&self, steps: Range<usize>, outcome: Outcome<O>) {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        given.extend(steps.map(|step| (step, outcome.clone())));
+    }
+}
+
+/// Law 6.
+pub(super) async fn a_second_pass_writes_nothing<H: Harness>(
+    harness: &mut H,
+) -> Result<(), Broken> {
+    let mut scene = Scene::open(harness, 6)?;
+    for which in [Wish::First, Wish::Second, Wish::Nothing] {
+        let wish = scene.wish(which);
+        scene.converge(&wish).await?;
+        writes_nothing(&mut scene, &wish).await?;
+        let same_again = scene.wish(which);
+        writes_nothing(&mut scene, &same_again).await?;
+        scene.restart()?;
+        writes_nothing(&mut scene, &same_again).await?;
+    }
+    Ok(())
+}
+
+async fn writes_nothing<H: Harness>(
+    scene: &mut Scene<'_, H>,
+    wish: &scene::Desired<H>,
+) -> Result<(), Broken> {
+    let (before, writes) = (scene.harness.snapshot(), (scene.harness.meter())());
+    let recorded = scene.ledger_writes.writes();
+    scene.pass(wish).await?;
+    let wrote = (scene.harness.meter())() - writes;
+    scene.demand(wrote == 0, || format!("a second pass wrote {wrote} times to the target"))?;
+    let same = scene.harness.snapshot() == before;
+    scene.demand(same, || "a second pass changed the target".to_owned())?;
+    let wrote = scene.ledger_writes.writes() - recorded;
+    scene.demand(wrote == 0, || format!("a second pass wrote {wrote} times to the ledger"))
+}

@@ -1,0 +1,99 @@
+//! Ledgers that watch, or that die: for tests of what is durable when.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use homeostat_engine::{Edit, Error, Ledger, Page, Pages, Place};
+
+/// Called at a write with its number, counted from one, and its edits.
+type Tap = Box<dyn Fn(u64, &[Edit]) + Send + Sync>;
+
+/// A ledger that calls somebody before and after each write.
+pub struct Tapped<L> {
+    ledger: L,
+    writes: Arc<AtomicU64>,
+    before: Tap,
+    after: Tap,
+}
+
+impl<L> Tapped<L> {
+    /// Calls nobody yet.
+    pub fn new(ledger: L) -> Self {
+        let (before, after): (Tap, Tap) = (Box::new(|_, _| {}), Box::new(|_, _| {}));
+        Tapped { ledger, writes: Arc::default(), before, after }
+    }
+
+    /// Calls `tap` before each write.
+    #[must_use]
+    pub fn before(mut self, tap: impl Fn(u64, &[Edit]) + Send + Sync + 'static) -> Self {
+        self.before = Box::new(tap);
+        self
+    }
+
+    /// Calls `tap` after each write, when it is durable.
+    #[must_use]
+    pub fn after(mut self, tap: impl Fn(u64, &[Edit]) + Send + Sync + 'static) -> Self {
+        self.after = Box::new(tap);
+        self
+    }
+
+    /// A handle that tells how many writes there were.
+    #[must_use]
+    pub fn count(&self) -> Count {
+        Count(self.writes.clone())
+    }
+}
+
+/// How many writes a tapped ledger has seen.
+#[derive(Clone, Debug)]
+pub struct Count(Arc<AtomicU64>);
+
+impl Count {
+    /// The number until now.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl<L: Pages> Pages for Tapped<L> {
+    fn page(&self, place: &Place) -> Result<Page, Error> {
+        self.ledger.page(place)
+    }
+
+    fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
+        self.ledger.places(owner)
+    }
+}
+
+impl<L: Ledger> Ledger for Tapped<L> {
+    fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error> {
+        let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        (self.before)(number, edits);
+        self.ledger.write(place, edits)?;
+        (self.after)(number, edits);
+        Ok(())
+    }
+}
+
+/// Where a process dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Before the write with this number, counted from one.
+    Before(u64),
+    /// After it.
+    After(u64),
+}
+
+/// A ledger that aborts the process at one of its writes, as a power cut would. For tests that
+/// start themselves again as a child.
+pub fn aborting<L: Ledger>(ledger: L, cut: Cut) -> Tapped<L> {
+    let at = move |here: Cut| {
+        if here == cut {
+            std::process::abort();
+        }
+    };
+    Tapped::new(ledger)
+        .before(move |number, _| at(Cut::Before(number)))
+        .after(move |number, _| at(Cut::After(number)))
+}

@@ -1,0 +1,11 @@
+//! What tests of sources are made of.
+//!
+//! [`laws::check`] runs the laws of the contract over anybody's source and names the one that is
+//! broken. [`memory`] is a source over a target in memory that can be told to misbehave. [`ledger`]
+//! wraps a ledger to count its writes, or to die at one of them. [`namespace`] gives a kernel test
+//! a network of its own.
+
+pub mod laws;
+pub mod ledger;
+pub mod memory;
+pub mod namespace;

@@ -1,0 +1,81 @@
+//! One write to the target in memory.
+
+use homeostat_engine::{Action, Change, Desired, Line, Step, Table};
+
+/// What the target can say about owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marks {
+    /// It holds marks.
+    Held,
+    /// It cannot.
+    None,
+    /// Its values belong to nobody.
+    Nobody,
+}
+
+/// One change, written as it is.
+#[derive(Clone, Debug)]
+pub struct Put {
+    pub(super) change: Change<String, String>,
+    depth: u8,
+}
+
+impl Put {
+    pub(super) fn new(wish: &Table<String, String>, change: Change<String, String>) -> Self {
+        let depth = change.key(wish).matches('/').count();
+        Put { change, depth: u8::try_from(depth).unwrap_or(DEEPEST).min(DEEPEST) }
+    }
+}
+
+/// Nobody nests deeper than this in a test.
+const DEEPEST: u8 = 100;
+
+/// The part before the last slash: what must exist first.
+fn parent(key: &str) -> Option<&str> {
+    key.rsplit_once('/').map(|(parent, _)| parent)
+}
+
+impl Step<Table<String, String>> for Put {
+    fn key(&self, wish: &Table<String, String>) -> String {
+        self.change.key(wish)
+    }
+
+    fn action(&self) -> Action {
+        match self.change {
+            Change::Create { .. } => Action::Create,
+            Change::Update { .. } => Action::Update,
+            Change::Delete { .. } | Change::Release { .. } => Action::Delete,
+        }
+    }
+
+    /// Parents are made before their children and go after them; deletes come last.
+    fn phase(&self) -> u8 {
+        match self.action() {
+            Action::Delete => 2 * DEEPEST + 1 - self.depth,
+            _ => self.depth,
+        }
+    }
+
+    fn needs(&self, wish: &Table<String, String>, need: &mut dyn FnMut(String)) {
+        if self.action() != Action::Delete
+            && let Some(parent) = parent(&self.key(wish))
+        {
+            need(parent.to_owned());
+        }
+    }
+
+    fn group(&self, wish: &Table<String, String>) -> Option<String> {
+        parent(&self.key(wish)).map(str::to_owned)
+    }
+
+    fn explain(&self, wish: &Table<String, String>, tell: &mut dyn FnMut(Line)) {
+        let (before, after) = match &self.change {
+            Change::Create { slot } => (None, Some(wish.object(*slot))),
+            Change::Update { slot, before, .. } => (Some(before.clone()), Some(wish.object(*slot))),
+            Change::Delete { before, .. } => (Some(before.clone()), None),
+            Change::Release { before, restore, .. } => (Some(before.clone()), restore.clone()),
+        };
+        let (before, after) = (before.map(Into::into), after.map(Into::into));
+        tell(Line { action: self.action(), key: self.key(wish), before, after, note: None });
+    }
+}

@@ -1,0 +1,154 @@
+//! Writes to the target in memory, with the preconditions that a good target has.
+
+use std::sync::MutexGuard;
+
+use homeostat_engine::{
+    Change, Desired, Fails, Failure, Outcome, Outcomes, Owner, Retry, Step, Table, Work, Writer,
+};
+
+use super::flaw::Flaw;
+use super::source::{Manner, Memory};
+use super::step::{Marks, Put};
+use super::target::{Held, Mark, Target, World};
+
+/// The writer of [`Memory`].
+#[derive(Debug)]
+pub struct Hands {
+    target: Target,
+    marks: Marks,
+    fails: Fails,
+    flaw: Option<Flaw>,
+}
+
+impl Hands {
+    pub(super) fn new(target: Target, marks: Marks, (fails, flaw): (Fails, Option<Flaw>)) -> Self {
+        Hands { target, marks, fails, flaw }
+    }
+
+    fn is_flawed(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    fn answer(&self, at: usize, outcome: Outcome<String>, out: &dyn Outcomes<String>) {
+        if !(self.is_flawed(Flaw::Mute) && at == 0) {
+            out.put(at..at + 1, outcome);
+        }
+    }
+
+    /// Each step by itself.
+    fn apply_each<M: Manner>(&self, work: &Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
+        let mut given_up = false;
+        for (at, step) in work.iter() {
+            let outcome = if given_up {
+                Outcome::Failed(Failure::new("gave up", Retry::Soon))
+            } else {
+                self.write(&mut self.target.world(), work.wish, step)
+            };
+            given_up |= self.is_flawed(Flaw::GivesUp) && !outcome.is_good();
+            self.answer(at, outcome, out);
+        }
+    }
+
+    /// All steps or none.
+    fn apply_all<M: Manner>(&self, work: &Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
+        let mut world = self.target.world();
+        let before = world.objects.clone();
+        let outcomes: Vec<_> =
+            work.iter().map(|(at, step)| (at, self.write(&mut world, work.wish, step))).collect();
+        let bad = outcomes.iter().find(|(_, outcome)| !outcome.is_good()).cloned();
+        if bad.is_some() {
+            world.objects = before;
+        }
+        for (at, outcome) in outcomes {
+            let rolled_back =
+                || Outcome::Pending { on: "the transaction, which was refused".into() };
+            let outcome = if outcome.is_good() && bad.is_some() { rolled_back() } else { outcome };
+            self.answer(at, outcome, out);
+        }
+    }
+
+    fn write(
+        &self,
+        world: &mut MutexGuard<'_, World>,
+        wish: &Table<String, String>,
+        step: &Put,
+    ) -> Outcome<String> {
+        world.writes += 1;
+        let key = step.key(wish);
+        let refused = world.faults.refused.contains(&key);
+        if refused || world.faults.refuse_write == Some(world.writes) {
+            return Outcome::Failed(Failure::new("the target refused", Retry::Soon));
+        }
+        if let Some(owner) = self.in_the_way(world, &key, step) {
+            return Outcome::Conflict { owner };
+        }
+        let outcome = world.put(wish, step);
+        world.notify(&key);
+        if self.is_flawed(Flaw::Sprawls) {
+            let (key, value) = ("sprawl".to_owned(), String::new());
+            world.objects.retain(|held| held.key != key);
+            world.objects.push(Held { key, value, mark: Mark::Foreign });
+        }
+        outcome
+    }
+
+    /// Create if absent, write if ours: as far as the target can tell.
+    fn in_the_way(&self, world: &World, key: &str, step: &Put) -> Option<Owner> {
+        let held = world.objects.iter().find(|held| held.key == key)?;
+        let lies = self.is_flawed(Flaw::Usurps) || self.is_flawed(Flaw::Steals);
+        let blocked = match &step.change {
+            Change::Create { .. } => true,
+            Change::Update { adopts: Some(_), .. } => false,
+            _ => self.marks == Marks::Held && held.mark == Mark::Foreign && !lies,
+        };
+        blocked.then(|| Owner::foreign("a stranger"))
+    }
+}
+
+impl World {
+    fn put(&mut self, wish: &Table<String, String>, step: &Put) -> Outcome<String> {
+        let key = step.key(wish);
+        let wanted = match &step.change {
+            Change::Create { slot } | Change::Update { slot, .. } => wish.object(*slot),
+            Change::Release { restore: Some(original), .. } => original.clone(),
+            Change::Release { before, restore: None, .. } => before.clone(),
+            Change::Delete { .. } => {
+                self.objects.retain(|held| held.key != key);
+                return Outcome::Applied { now: None };
+            }
+        };
+        let value = self.faults.rewrite.map_or_else(|| wanted.clone(), |rewrite| rewrite(&wanted));
+        self.store(&key, &value, &step.change);
+        if self.faults.answer_lost.contains(&key) {
+            return Outcome::Unknown { why: "the answer was lost".to_owned() };
+        }
+        match self.faults.no_read_back {
+            true => Outcome::Applied { now: None },
+            false if value != wanted => Outcome::Settled { held: value },
+            false => Outcome::Applied { now: Some(value) },
+        }
+    }
+
+    fn store(&mut self, key: &str, value: &str, change: &Change<String, String>) {
+        let found = self.objects.iter_mut().find(|held| held.key == key);
+        let (key, value) = (key.to_owned(), value.to_owned());
+        match found {
+            Some(held) => {
+                held.value = value;
+                if let Change::Update { adopts: Some(_), .. } = change {
+                    held.mark = Mark::Ours;
+                }
+            }
+            None => self.objects.push(Held { key, value, mark: Mark::Ours }),
+        }
+    }
+}
+
+impl<M: Manner> Writer<Memory<M>> for Hands {
+    async fn apply(&self, work: Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
+        match self.fails {
+            Fails::Atomic => self.apply_all(&work, out),
+            _ => self.apply_each(&work, out),
+        }
+    }
+}

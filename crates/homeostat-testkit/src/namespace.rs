@@ -1,0 +1,87 @@
+//! A network of its own for a kernel test, and `ip` as the independent judge of it.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one module of the testkit that starts programs"
+)]
+
+use std::fmt;
+use std::io;
+use std::process::{Command, Output};
+
+use homeostat_netns::Netns;
+use serde_json::Value;
+
+/// Why a kernel test could not go on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// No network namespace could be made or entered.
+    Enter(homeostat_netns::Error),
+    /// `ip` could not be started.
+    Start(io::Error),
+    /// `ip` refused; its own words.
+    Refused(String),
+    /// `ip` printed something that is no JSON.
+    NotJson(serde_json::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Enter(error) => write!(
+                f,
+                "no network namespace for this test ({error}): run it as root, or inside \
+                 `unshare --user --map-root-user --net`"
+            ),
+            Error::Start(error) => write!(f, "`ip` cannot be started ({error}): install iproute2"),
+            Error::Refused(words) => write!(f, "`ip` refused: {words}"),
+            Error::NotJson(error) => write!(f, "`ip` printed no JSON: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A fresh, unnamed network namespace that the calling thread is in.
+#[derive(Debug)]
+pub struct Namespace {
+    netns: Netns,
+}
+
+impl Namespace {
+    /// Makes a namespace and moves the calling thread into it, for good: a test has a thread of its
+    /// own. The namespace goes with the thread.
+    pub fn enter() -> Result<Self, Error> {
+        let netns = Netns::anonymous().map_err(Error::Enter)?;
+        netns.enter().map_err(Error::Enter)?;
+        Ok(Namespace { netns })
+    }
+
+    /// The namespace, for code under test that wants it by handle.
+    #[must_use]
+    pub fn netns(&self) -> &Netns {
+        &self.netns
+    }
+
+    /// Runs `ip` on the thread that entered, so in the namespace. It is a method because having one
+    /// proves that the thread is not in the host's network.
+    pub fn ip(&self, args: &[&str]) -> Result<(), Error> {
+        ip(args).map(|_| ())
+    }
+
+    /// Runs `ip -j` in the namespace and reads what it prints.
+    pub fn ip_json(&self, args: &[&str]) -> Result<Value, Error> {
+        let args: Vec<&str> = [&["-j"], args].concat();
+        serde_json::from_slice(&ip(&args)?).map_err(Error::NotJson)
+    }
+}
+
+fn ip(args: &[&str]) -> Result<Vec<u8>, Error> {
+    let Output { status, stdout, stderr } =
+        Command::new("ip").args(args).output().map_err(Error::Start)?;
+    if status.success() {
+        return Ok(stdout);
+    }
+    let words = String::from_utf8_lossy(&stderr);
+    Err(Error::Refused(format!("ip {}: {}", args.join(" "), words.trim_end())))
+}

@@ -1,0 +1,146 @@
+//! The law suite passes good sources and names the law that a bad one breaks.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use homeostat_engine::{Exclusive, Ownership, Prefixes, Table};
+use homeostat_testkit::laws::{self, Ability, Broken, Disturbance, Harness, Meter, Verdict, Wish};
+use homeostat_testkit::memory::{Atomic, Bench, Flaw, Independent, Lanes, Manner, Ordered, Quiet};
+
+async fn check<M: Manner>(ownership: Ownership) -> Verdict {
+    laws::check(&mut Bench::<M>::new(ownership)).await.unwrap()
+}
+
+async fn passes_all<M: Manner>() {
+    for ownership in [Ownership::Marked, Ownership::Checkpoint] {
+        assert_eq!(check::<M>(ownership.clone()).await, Verdict::default(), "{ownership:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_ordered_source_passes() {
+    passes_all::<Ordered>().await;
+}
+
+#[tokio::test]
+async fn an_independent_source_passes() {
+    passes_all::<Independent>().await;
+}
+
+#[tokio::test]
+async fn an_atomic_source_passes() {
+    passes_all::<Atomic>().await;
+}
+
+#[tokio::test]
+async fn a_source_with_lanes_passes() {
+    passes_all::<Lanes>().await;
+}
+
+#[tokio::test]
+async fn a_source_without_hints_passes() {
+    passes_all::<Quiet>().await;
+}
+
+#[tokio::test]
+async fn a_name_prefix_passes_and_the_verdict_says_what_has_no_meaning_there() {
+    let prefix = Prefixes::default().claim("web").unwrap();
+    let verdict = check::<Independent>(Ownership::Prefix(prefix)).await;
+    assert_eq!(verdict.unchecked, [(4, "a foreign object on a wished key")]);
+}
+
+#[tokio::test]
+async fn an_exclusive_scope_passes_and_the_verdict_says_that_there_are_no_strangers() {
+    let mine = Exclusive::everything_in_this_scope_is_mine();
+    let verdict = check::<Independent>(Ownership::Exclusive(mine)).await;
+    let laws: Vec<u8> = verdict.unchecked.iter().map(|(law, _)| *law).collect();
+    assert_eq!(laws, [4, 4, 5]);
+}
+
+#[tokio::test]
+async fn values_that_belong_to_nobody_pass_and_the_verdict_says_that_they_cannot_vanish() {
+    let verdict = laws::check(&mut Bench::<Independent>::of_values()).await.unwrap();
+    let expected =
+        [(4, "a foreign object on a wished key"), (5, "an object of ours that vanished")];
+    assert_eq!(verdict.unchecked, expected);
+}
+
+#[tokio::test]
+async fn each_flaw_is_found_and_its_law_is_named() {
+    let flaws = [
+        (Flaw::LooksWrite, 1),
+        (Flaw::BlindIsEmpty, 1),
+        (Flaw::UnreadableIsAbsent, 1),
+        (Flaw::NotNormalized, 2),
+        (Flaw::Fickle, 3),
+        (Flaw::Sprawls, 4),
+        (Flaw::Mute, 4),
+        (Flaw::Usurps, 4),
+        (Flaw::Steals, 5),
+        (Flaw::Restless, 6),
+        (Flaw::Credulous, 7),
+        (Flaw::Unmarked, 8),
+        (Flaw::GivesUp, 9),
+        (Flaw::Deaf, 10),
+    ];
+    for (flaw, law) in flaws {
+        check_named::<Independent>(flaw, law).await;
+    }
+    check_named::<Quiet>(Flaw::Chatty, 10).await;
+}
+
+async fn check_named<M: Manner>(flaw: Flaw, law: u8) {
+    let verdict = laws::check(&mut Bench::<M>::flawed(flaw)).await;
+    let named = verdict.as_ref().err().and_then(Broken::number);
+    assert_eq!(named, Some(law), "{flaw:?}: {verdict:?}");
+}
+
+#[tokio::test]
+async fn a_breach_names_law_source_and_key() {
+    let broken = laws::check(&mut Bench::<Independent>::flawed(Flaw::Mute)).await.unwrap_err();
+    let expected = "law 4 is broken by source `memory-independent`: the step for `web/a` got no \
+        answer (the law: a writer touches what its steps name, nothing foreign, and answers for \
+        every step)";
+    assert_eq!(broken.to_string(), expected);
+}
+
+/// A harness whose wishes could not fail any source.
+struct Poor(Bench<Independent>);
+
+impl Harness for Poor {
+    type Source = <Bench<Independent> as Harness>::Source;
+
+    fn reset(&mut self) {
+        self.0.reset();
+    }
+
+    fn source(&self) -> Self::Source {
+        self.0.source()
+    }
+
+    fn ownership(&self) -> Ownership {
+        self.0.ownership()
+    }
+
+    fn wish(&self, _: Wish) -> Table<String, String> {
+        self.0.wish(Wish::First)
+    }
+
+    fn snapshot(&self) -> BTreeMap<String, String> {
+        self.0.snapshot()
+    }
+
+    fn meter(&self) -> Meter {
+        self.0.meter()
+    }
+
+    fn disturb(&mut self, _: Disturbance<'_, String>) -> Ability {
+        Ability::Unable
+    }
+}
+
+#[tokio::test]
+async fn a_harness_that_could_fail_nobody_is_refused() {
+    let verdict = laws::check(&mut Poor(Bench::new(Ownership::Marked))).await;
+    assert!(matches!(verdict, Err(Broken::Harness { .. })), "{verdict:?}");
+}
