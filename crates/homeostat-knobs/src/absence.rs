@@ -1,0 +1,179 @@
+//! Why a wished knob cannot be written at all, and whether it is worth waiting for. Pure.
+
+use homeostat_core::{Failure, Retry};
+
+use crate::key::Key;
+use crate::suggest::nearest;
+use crate::tree::Missing;
+
+/// Why a knob is not there, or cannot be one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Absence {
+    /// Its link does not exist, or not yet.
+    NoLink {
+        /// The link's name.
+        link: String,
+    },
+    /// Its control group does not exist, or not yet.
+    NoGroup {
+        /// The group below the root of the hierarchy.
+        group: String,
+    },
+    /// The kernel has no such knob.
+    NoKnob {
+        /// What may have been meant.
+        similar: Option<String>,
+    },
+    /// It is something else than a file with a value.
+    NotAKnob {
+        /// What it is.
+        what: &'static str,
+    },
+    /// It can be written, but never read: nobody could tell whether it is as wished.
+    WriteOnly,
+    /// It belongs to the whole host, and the scope does not.
+    HostWide {
+        /// Why that matters here.
+        why: String,
+    },
+    /// There is no cgroup v2 hierarchy.
+    NoHierarchy,
+}
+
+impl Absence {
+    /// What the end of the path tells.
+    pub(crate) fn of(key: &Key, missing: &Missing) -> Self {
+        match key {
+            Key::Sysctl(_) if missing.depth == LINK_DEPTH && key.link().is_some() => {
+                Absence::NoLink { link: key.link().unwrap_or_default().to_owned() }
+            }
+            Key::Cgroup(file) if missing.depth < file.group().split('/').count() => {
+                Absence::NoGroup { group: file.group().to_owned() }
+            }
+            _ => Absence::NoKnob { similar: similar(key, missing) },
+        }
+    }
+
+    /// What it waits on, if it may come by itself.
+    #[must_use]
+    pub fn waits_on(&self) -> Option<String> {
+        match self {
+            Absence::NoLink { link } => Some(format!("link {link}")),
+            Absence::NoGroup { group } => Some(format!("cgroup {group}")),
+            _ => None,
+        }
+    }
+
+    /// The refusal in words.
+    #[must_use]
+    pub fn failure(&self, key: &Key) -> Failure {
+        let (error, help) = match self {
+            Absence::NoLink { link } => (format!("there is no link `{link}`"), None),
+            Absence::NoGroup { group } => (format!("there is no cgroup `{group}`"), None),
+            Absence::NoKnob { similar } => {
+                ("the kernel has no such knob".to_owned(), no_knob_help(key, similar.as_deref()))
+            }
+            Absence::NotAKnob { what } => (format!("it is {what}, not a knob"), None),
+            Absence::WriteOnly => (
+                "it can be written, but not read, so nobody can tell whether it is as wished"
+                    .to_owned(),
+                Some("it is a command: run it from a script or a timer".to_owned()),
+            ),
+            Absence::HostWide { why } => (
+                format!("it belongs to the whole host: {why}"),
+                Some("declare it in the document of the host".to_owned()),
+            ),
+            Absence::NoHierarchy => (
+                "there is no cgroup v2 hierarchy".to_owned(),
+                Some("mount it at /sys/fs/cgroup".to_owned()),
+            ),
+        };
+        let failure = Failure::new(error, Retry::OnChange);
+        match help {
+            Some(help) => failure.with_help(help),
+            None => failure,
+        }
+    }
+}
+
+/// `net/ipv4/conf/LINK/...`: three parts stand before the link.
+const LINK_DEPTH: usize = 3;
+
+/// The same key with its first wrong part put right.
+fn similar(key: &Key, missing: &Missing) -> Option<String> {
+    let path = key.path();
+    let wrong = path.split('/').nth(missing.depth)?;
+    let near = nearest(wrong, &missing.siblings)?;
+    let parts = path.split('/').enumerate();
+    let right: Vec<&str> =
+        parts.map(|(depth, part)| if depth == missing.depth { near } else { part }).collect();
+    let right = match key {
+        Key::Sysctl(_) => Key::sysctl(&right.join("/")),
+        Key::Cgroup(file) => Key::cgroup(file.group(), near),
+    };
+    right.ok().map(|key| key.to_string())
+}
+
+/// Knobs that come with a module.
+const MODULES: [(&str, &str); 5] = [
+    ("net/bridge/", "br_netfilter"),
+    ("net/mpls/", "mpls_router"),
+    ("net/netfilter/", "nf_conntrack"),
+    ("net/nf_conntrack_max", "nf_conntrack"),
+    ("net/sctp/", "sctp"),
+];
+
+fn no_knob_help(key: &Key, similar: Option<&str>) -> Option<String> {
+    if let Some(similar) = similar {
+        return Some(format!("did you mean `{similar}`?"));
+    }
+    let Key::Sysctl(path) = key else {
+        return Some("enable its controller in `cgroup.subtree_control` of the parent".to_owned());
+    };
+    let module = MODULES.iter().find(|(prefix, _)| path.as_str().starts_with(prefix));
+    module.map(|(_, module)| format!("a module may be missing: `modprobe {module}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn absence(key: &Key, depth: usize, siblings: &[&str]) -> Absence {
+        let siblings = siblings.iter().map(|name| (*name).to_owned()).collect();
+        Absence::of(key, &Missing { depth, siblings })
+    }
+
+    #[test]
+    fn links_and_groups_are_waited_for_and_nothing_else() {
+        let rp_filter = Key::sysctl("net.ipv4.conf.eth0.rp_filter").unwrap();
+        assert_eq!(absence(&rp_filter, 3, &[]).waits_on().as_deref(), Some("link eth0"));
+        assert_eq!(absence(&rp_filter, 1, &[]).waits_on(), None, "without IPv4 no link helps");
+        assert_eq!(absence(&rp_filter, 4, &[]).waits_on(), None);
+        let limit = Key::cgroup("machine/web", "memory.max").unwrap();
+        assert_eq!(absence(&limit, 0, &[]).waits_on().as_deref(), Some("cgroup machine/web"));
+        assert_eq!(absence(&limit, 1, &[]).waits_on().as_deref(), Some("cgroup machine/web"));
+        assert_eq!(absence(&limit, 2, &[]).waits_on(), None);
+    }
+
+    #[test]
+    fn a_misspelt_knob_is_answered_with_the_nearest_one() {
+        let key = Key::sysctl("net.ipv4.ip_forwrd").unwrap();
+        let failure = absence(&key, 2, &["ip_forward", "tcp_rmem"]).failure(&key);
+        let help = "did you mean `sysctl net.ipv4.ip_forward`?";
+        assert_eq!(failure.help.as_deref(), Some(help));
+        let key = Key::cgroup("web", "memory.maxx").unwrap();
+        let failure = absence(&key, 1, &["memory.max"]).failure(&key);
+        assert_eq!(failure.help.as_deref(), Some("did you mean `cgroup web memory.max`?"));
+    }
+
+    #[test]
+    fn a_knob_of_a_module_is_answered_with_the_module() {
+        let key = Key::sysctl("net.bridge.bridge-nf-call-iptables").unwrap();
+        let help = absence(&key, 1, &["ipv4"]).failure(&key).help.unwrap();
+        assert!(help.contains("modprobe br_netfilter"), "{help}");
+        let key = Key::cgroup("web", "memory.max").unwrap();
+        let help = absence(&key, 1, &[]).failure(&key).help.unwrap();
+        assert!(help.contains("cgroup.subtree_control"), "{help}");
+    }
+}

@@ -1,0 +1,227 @@
+//! The only writer: writes, reads back in the same step, and says what became of it.
+
+use std::io;
+
+use homeostat_core::{Failure, Outcome, Outcomes, Retry, Work};
+use rustix::io::Errno;
+
+use crate::absence::Absence;
+use crate::coupling::rewrites;
+use crate::key::Key;
+use crate::model::{Value, Wish};
+use crate::observe::Look;
+use crate::source::Knobs;
+use crate::step::Step;
+use crate::tree::{Found, Spot, find};
+
+/// The hands of the source.
+#[derive(Debug)]
+pub struct Writer {
+    knobs: Knobs,
+}
+
+impl Writer {
+    pub(crate) fn new(knobs: Knobs) -> Self {
+        Writer { knobs }
+    }
+
+    /// Runs all steps, then looks once more at each: a later step may have undone an earlier one.
+    fn run(&self, work: &Work<'_, Knobs>) -> Vec<Outcome<Value>> {
+        let steps = work.steps.iter();
+        let outcomes: Vec<_> = steps.map(|step| self.step(work.wish, step)).collect();
+        let again = work.steps.iter().zip(outcomes);
+        again.map(|(step, outcome)| self.look_again(work.wish, step, outcome)).collect()
+    }
+
+    fn step(&self, wish: &Wish, step: &Step) -> Outcome<Value> {
+        match step {
+            Step::Set { slot, .. } => {
+                let (key, wanted) = wish.at(*slot);
+                self.write_until_settled(wish, key, &wanted.value)
+            }
+            Step::Release { key, before, .. } => match step.restores() {
+                Some(value) => self.write_until_settled(wish, key, &value),
+                // Nothing is written: it keeps what it holds, whatever its original was.
+                None => Outcome::Settled { held: before.clone() },
+            },
+        }
+    }
+
+    fn write_until_settled(&self, wish: &Wish, key: &Key, value: &Value) -> Outcome<Value> {
+        let first = match self.write_and_read(key, value) {
+            Ok(held) if value.agrees(key, &held) => return Outcome::Applied { now: Some(held) },
+            Ok(held) => held,
+            Err(outcome) => return outcome,
+        };
+        match self.write_and_read(key, value) {
+            Ok(second) => judge(key, value, Held { first, second, coupled: is_coupled(wish, key) }),
+            // The first write went through: the record of it must stand.
+            Err(Outcome::Failed(failure)) => Outcome::Unknown { why: failure.error },
+            Err(outcome) => outcome,
+        }
+    }
+
+    fn write_and_read(&self, key: &Key, value: &Value) -> Result<Value, Outcome<Value>> {
+        let spot = self.find(key)?;
+        for (at, line) in value.writes(key).into_iter().enumerate() {
+            spot.write(line).map_err(|error| match self.refusal(key, line, &error) {
+                Outcome::Failed(failure) if at > 0 => {
+                    Outcome::Unknown { why: format!("written in part: {failure}") }
+                }
+                outcome => outcome,
+            })?;
+        }
+        match self.knobs.look(key) {
+            Look::Holds { value, .. } => Ok(value),
+            Look::Absent(absence) => Err(gone(key, &absence)),
+            Look::Unknown(why) => Err(Outcome::Unknown { why }),
+        }
+    }
+
+    fn find(&self, key: &Key) -> Result<Spot, Outcome<Value>> {
+        let root = self.knobs.root(key).map_err(|absence| gone(key, &absence))?;
+        match find(root, &key.path()) {
+            Ok(Found::File(spot)) => Ok(spot),
+            Ok(Found::Other(what)) => Err(gone(key, &Absence::NotAKnob { what })),
+            Ok(Found::Missing(missing)) => Err(gone(key, &Absence::of(key, &missing))),
+            Err(error) => {
+                let error = format!("it could not be opened: {error}");
+                Err(Outcome::Failed(Failure::new(error, Retry::Soon)))
+            }
+        }
+    }
+
+    /// What a failed write means. A knob may have gone with its link or group since it was found.
+    fn refusal(&self, key: &Key, value: &str, error: &io::Error) -> Outcome<Value> {
+        match (errno(error), self.find(key)) {
+            (Some(Errno::NOENT | Errno::NODEV), Err(gone)) => gone,
+            _ => Outcome::Failed(refused(key, value, error)),
+        }
+    }
+
+    fn look_again(&self, wish: &Wish, step: &Step, outcome: Outcome<Value>) -> Outcome<Value> {
+        let (Step::Set { slot, .. }, true) = (step, outcome.is_good()) else { return outcome };
+        let Look::Holds { value: now, .. } = self.knobs.look(wish.at(*slot).0) else {
+            return outcome;
+        };
+        match outcome {
+            Outcome::Settled { held } if held == now => Outcome::Settled { held },
+            _ => Outcome::Applied { now: Some(now) },
+        }
+    }
+}
+
+impl homeostat_core::Writer<Knobs> for Writer {
+    async fn apply(&self, work: Work<'_, Knobs>, out: &dyn Outcomes<Value>) {
+        match self.knobs.place.run(|| self.run(&work)) {
+            Ok(outcomes) => {
+                for (at, outcome) in (work.first..).zip(outcomes) {
+                    out.put(at..at + 1, outcome);
+                }
+            }
+            Err(failure) => {
+                out.put(work.first..work.first + work.steps.len(), Outcome::Failed(failure));
+            }
+        }
+    }
+}
+
+fn gone(key: &Key, absence: &Absence) -> Outcome<Value> {
+    match absence.waits_on() {
+        Some(on) => Outcome::Pending { on },
+        None => Outcome::Failed(absence.failure(key)),
+    }
+}
+
+/// What a knob held after each of two equal writes.
+struct Held {
+    first: Value,
+    second: Value,
+    coupled: bool,
+}
+
+/// The same other value twice is the kernel's answer to the wish, unless another wished knob may be
+/// behind it. Anything else goes to the engine, which looks again and says what holds it.
+fn judge(key: &Key, value: &Value, held: Held) -> Outcome<Value> {
+    let Held { first, second, coupled } = held;
+    if !value.agrees(key, &second) && first == second && !coupled {
+        return Outcome::Settled { held: second };
+    }
+    Outcome::Applied { now: Some(second) }
+}
+
+/// Whether another wished knob may be what keeps this one from its value.
+fn is_coupled(wish: &Wish, key: &Key) -> bool {
+    wish.iter().any(|(other, _)| rewrites(other, key) || rewrites(key, other))
+}
+
+fn errno(error: &io::Error) -> Option<Errno> {
+    error.raw_os_error().map(Errno::from_raw_os_error)
+}
+
+/// The kernel's refusal in words, with the way out.
+fn refused(key: &Key, value: &str, error: &io::Error) -> Failure {
+    let text = |what: &str| format!("{what}: {error}");
+    match errno(error) {
+        Some(Errno::ACCESS | Errno::PERM) => {
+            Failure::new(text("the kernel refused the write"), Retry::Never)
+                .with_help(permission_help(key))
+        }
+        Some(Errno::ROFS) => Failure::new(text("the kernel refused the write"), Retry::Never)
+            .with_help("it is mounted read-only here, as in most containers"),
+        Some(Errno::INVAL | Errno::RANGE | Errno::DOM | Errno::NOENT | Errno::OPNOTSUPP) => {
+            Failure::new(text(&format!("the kernel refused the value `{value}`")), Retry::OnChange)
+        }
+        _ => Failure::new(text(&format!("`{value}` could not be written")), Retry::Soon),
+    }
+}
+
+fn permission_help(key: &Key) -> &'static str {
+    if key.is_host_wide() {
+        "run it as root"
+    } else {
+        "run it as root or with CAP_NET_ADMIN, or try it with --sandbox"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forward() -> Key {
+        Key::sysctl("net.ipv4.ip_forward").unwrap()
+    }
+
+    #[test]
+    fn only_the_same_other_value_twice_is_settled() {
+        let key = forward();
+        let value = |text: &str| Value::of(&key, text);
+        let judged = |first: &str, second: &str, coupled: bool| {
+            let held = Held { first: value(first), second: value(second), coupled };
+            judge(&key, &value("7"), held)
+        };
+        assert_eq!(judged("8", "8", false), Outcome::Settled { held: value("8") });
+        assert_eq!(judged("8", "9", false), Outcome::Applied { now: Some(value("9")) });
+        assert_eq!(judged("8", "7", false), Outcome::Applied { now: Some(value("7")) });
+        assert_eq!(judged("8", "8", true), Outcome::Applied { now: Some(value("8")) });
+    }
+
+    #[test]
+    fn a_refusal_says_when_another_try_makes_sense() {
+        for (errno, retry, has_help) in [
+            (Errno::ACCESS, Retry::Never, true),
+            (Errno::PERM, Retry::Never, true),
+            (Errno::ROFS, Retry::Never, true),
+            (Errno::INVAL, Retry::OnChange, false),
+            (Errno::NOENT, Retry::OnChange, false),
+            (Errno::BUSY, Retry::Soon, false),
+            (Errno::NOMEM, Retry::Soon, false),
+        ] {
+            let failure = refused(&forward(), "300", &errno.into());
+            assert_eq!((failure.retry, failure.help.is_some()), (retry, has_help), "{errno:?}");
+        }
+        let host = Key::sysctl("vm.swappiness").unwrap();
+        let help = refused(&host, "1", &Errno::ACCESS.into()).help.unwrap();
+        assert!(!help.contains("--sandbox"), "a sandbox has no host-wide knobs");
+    }
+}

@@ -1,0 +1,145 @@
+//! What the files of a control group mean, and where the hierarchy is.
+//!
+//! Limits only: no group is ever made or removed, no controller enabled, no process moved.
+
+use std::path::{Path, PathBuf};
+
+use crate::normalize::{Form, unsigned};
+
+/// Where version 2 of the hierarchy is mounted, beside version 1 or alone.
+#[must_use]
+pub fn root() -> Option<PathBuf> {
+    root_below(Path::new("/sys/fs/cgroup"))
+}
+
+fn root_below(mount: &Path) -> Option<PathBuf> {
+    let candidates = [mount.to_owned(), mount.join("unified")];
+    candidates.into_iter().find(|root| root.join("cgroup.controllers").is_file())
+}
+
+/// The form of a group's file.
+pub(crate) fn form(file: &str) -> Form {
+    match file {
+        "memory.min" | "memory.low" | "memory.high" | "memory.max" | "memory.swap.high"
+        | "memory.swap.max" | "memory.zswap.max" => Form::Size { grain: page_size() },
+        "cpu.max" => Form::Quota,
+        "cpuset.cpus" | "cpuset.mems" | "cpuset.cpus.exclusive" => Form::Ranges,
+        "io.max" | "io.low" | "io.latency" | "io.weight" | "io.bfq.weight" | "io.cost.qos"
+        | "io.cost.model" | "rdma.max" | "misc.max" | "dmem.min" | "dmem.low" | "dmem.max" => {
+            Form::Lines
+        }
+        _ => huge_page(file).map_or(Form::Tokens, |grain| Form::Size { grain }),
+    }
+}
+
+/// The page size in `hugetlb.2MB.max` and `hugetlb.2MB.rsvd.max`.
+fn huge_page(file: &str) -> Option<u64> {
+    let rest = file.strip_prefix("hugetlb.")?;
+    let size = rest.strip_suffix(".rsvd.max").or_else(|| rest.strip_suffix(".max"))?;
+    bytes(size.strip_suffix('B')?)
+}
+
+fn page_size() -> u64 {
+    u64::try_from(rustix::param::page_size()).unwrap_or(4096)
+}
+
+/// A limit in bytes or `max`. Quirk `page-rounding` (cgroup v2): the kernel counts in pages, rounds
+/// down, and takes what is too large to count for `max`.
+pub(crate) fn size(text: &str, grain: u64) -> Option<String> {
+    let text = text.trim();
+    if text == "max" {
+        return Some(text.to_owned());
+    }
+    let bytes = bytes(text)?;
+    let countable = i64::MAX.cast_unsigned() / page_size();
+    if bytes / page_size() >= countable {
+        return Some("max".to_owned());
+    }
+    let rounded = bytes.checked_rem(grain).map_or(bytes, |odd| bytes - odd);
+    Some(rounded.to_string())
+}
+
+/// A number of bytes with an optional suffix, in powers of 1024.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    let power = |c: char| "kmgtpe".find(c.to_ascii_lowercase());
+    match text.chars().last().and_then(|last| Some((last, power(last)?))) {
+        // `0x1e` ends in a digit, not in a suffix.
+        Some((last, power)) if unsigned(text).is_none() => {
+            let digits = text.strip_suffix(last)?;
+            let shift = 10 * (u32::try_from(power).ok()? + 1);
+            unsigned(digits)?.checked_mul(1_u64.checked_shl(shift)?)
+        }
+        _ => unsigned(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("4K", Some(4096)),
+            ("4k", Some(4096)),
+            ("256M", Some(268_435_456)),
+            ("1G", Some(1 << 30)),
+            ("2T", Some(2 << 40)),
+            ("0x10", Some(16)),
+            ("0x1e", Some(30)),
+            ("1E", Some(1 << 60)),
+            ("16E", None),
+            ("256MB", None),
+            ("M", None),
+            ("-1", None),
+            ("1.5G", None),
+            ("max", None),
+            ("", None),
+        ] {
+            assert_eq!(bytes(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn limits_are_rounded_down_to_pages_and_too_much_is_max() {
+        for (text, grain, expected) in [
+            ("256M", 4096, Some("268435456")),
+            ("4097", 4096, Some("4096")),
+            ("4095\n", 4096, Some("0")),
+            ("3M", 2 << 20, Some("2097152")),
+            ("max\n", 4096, Some("max")),
+            ("9223372036854775807", 4096, Some("max")),
+            ("15E", 4096, Some("max")),
+            ("7P", 4096, Some("7881299347898368")),
+            ("lots", 4096, None),
+        ] {
+            assert_eq!(size(text, grain).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn files_have_the_form_that_the_kernel_gives_them() {
+        assert_eq!(form("memory.max"), Form::Size { grain: page_size() });
+        assert_eq!(form("memory.oom.group"), Form::Tokens);
+        assert_eq!(form("hugetlb.2MB.max"), Form::Size { grain: 2 << 20 });
+        assert_eq!(form("hugetlb.1GB.rsvd.max"), Form::Size { grain: 1 << 30 });
+        assert_eq!(form("hugetlb.2MB.current"), Form::Tokens);
+        assert_eq!(form("cpu.max"), Form::Quota);
+        assert_eq!(form("cpu.max.burst"), Form::Tokens);
+        assert_eq!(form("cpuset.cpus"), Form::Ranges);
+        assert_eq!(form("io.max"), Form::Lines);
+        assert_eq!(form("pids.max"), Form::Tokens);
+    }
+
+    #[test]
+    fn the_hierarchy_is_found_alone_and_beside_version_one() {
+        let mount = tempfile::tempdir().unwrap();
+        assert_eq!(root_below(mount.path()), None);
+        std::fs::create_dir(mount.path().join("unified")).unwrap();
+        std::fs::write(mount.path().join("unified/cgroup.controllers"), "").unwrap();
+        assert_eq!(root_below(mount.path()), Some(mount.path().join("unified")));
+        std::fs::write(mount.path().join("cgroup.controllers"), "").unwrap();
+        assert_eq!(root_below(mount.path()), Some(mount.path().to_owned()));
+    }
+}

@@ -1,0 +1,396 @@
+//! The identity of a knob: which file it is, and how that is written on one line.
+//!
+//! A key never leaves its root: empty parts, `.`, `..` and control characters are refused when it
+//! is made. Start at [`Key::sysctl`].
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One knob.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A kernel parameter.
+    Sysctl(SysctlPath),
+    /// A file of a control group.
+    Cgroup(CgroupFile),
+}
+
+/// The path of a kernel parameter below `/proc/sys`, such as `net/ipv4/ip_forward`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SysctlPath(String);
+
+/// A file of a control group: the group below the root of the hierarchy, and the file's name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CgroupFile {
+    group: String,
+    file: String,
+}
+
+/// Why a text is no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Nothing, or nothing between two separators, or a separator at an end.
+    #[error("the key `{0}` has an empty part")]
+    EmptyPart(String),
+    /// A part that would leave the directory.
+    #[error("the key `{0}` leaves its directory")]
+    Traversal(String),
+    /// A NUL byte, a newline, another control character or a blank.
+    #[error("the key {0:?} has a control character or a blank in it")]
+    Control(String),
+    /// One part only: that is a directory, never a knob.
+    #[error("the key `{0}` names a directory, not a knob")]
+    NoSeparator(String),
+    /// A link's knob that is not `FAMILY/KNOB`.
+    #[error("the key `{0}` is not a knob of a link")]
+    NotOfLink(String),
+    /// A name that no link has.
+    #[error("`{0}` is not the name of a link")]
+    NotALink(String),
+    /// A name that no file of a control group has.
+    #[error("`{0}` is not a file of a control group")]
+    NotAFile(String),
+    /// A line that begins with neither `sysctl` nor `cgroup`.
+    #[error("`{0}` is not the key of a knob")]
+    NoKind(String),
+}
+
+impl KeyError {
+    /// The way out, where there is one.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            KeyError::EmptyPart(_) => Some("no separator at the beginning, at the end or twice"),
+            KeyError::NoSeparator(_) => Some("write the whole key: `net.ipv4.ip_forward`"),
+            KeyError::NotOfLink(_) => {
+                Some("write it as `ipv4/rp_filter`: ipv4, ipv6 or mpls, then the name of the knob")
+            }
+            KeyError::NotAFile(_) => Some("write the name of a file, such as `memory.max`"),
+            KeyError::NoKind(_) => {
+                Some("write `sysctl net.ipv4.ip_forward` or `cgroup machine/web memory.max`")
+            }
+            KeyError::Traversal(_) | KeyError::Control(_) | KeyError::NotALink(_) => None,
+        }
+    }
+}
+
+/// The longest name of a link, in bytes.
+const LINK_NAME_MAX: usize = 15;
+
+impl Key {
+    /// A kernel parameter. The first separator decides: if it is `/`, the text is the path itself;
+    /// if it is `.`, dots separate and slashes stand for dots.
+    ///
+    /// ```
+    /// use homeostat_knobs::Key;
+    /// let key = Key::sysctl("net.ipv4.conf.enp3s0/200.forwarding")?;
+    /// assert_eq!(key, Key::sysctl("net/ipv4/conf/enp3s0.200/forwarding")?);
+    /// # Ok::<(), homeostat_knobs::KeyError>(())
+    /// ```
+    pub fn sysctl(text: &str) -> Result<Self, KeyError> {
+        let parts = split(text)?;
+        Ok(Key::Sysctl(SysctlPath(parts.join("/"))))
+    }
+
+    /// A parameter of one link: `ipv4/rp_filter` of `eth0` is `net/ipv4/conf/eth0/rp_filter`, and
+    /// `ipv4/neigh/gc_stale_time` is `net/ipv4/neigh/eth0/gc_stale_time`.
+    pub fn link_sysctl(link: &str, text: &str) -> Result<Self, KeyError> {
+        if !is_link_name(link) {
+            return Err(KeyError::NotALink(link.to_owned()));
+        }
+        let parts = split(text)?;
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let path = match parts.as_slice() {
+            [family @ ("ipv4" | "ipv6"), group @ ("conf" | "neigh"), knob] => {
+                ["net", family, group, link, knob]
+            }
+            [family @ ("ipv4" | "ipv6" | "mpls"), knob] => ["net", family, "conf", link, knob],
+            _ => return Err(KeyError::NotOfLink(text.to_owned())),
+        };
+        Ok(Key::Sysctl(SysctlPath(path.join("/"))))
+    }
+
+    /// A file of a control group that exists, such as `memory.max` of `machine/web`.
+    pub fn cgroup(group: &str, file: &str) -> Result<Self, KeyError> {
+        let parts: Vec<&str> = group.split('/').collect();
+        check_parts(group, &parts)?;
+        if file.contains(char::is_whitespace) || file.contains(char::is_control) {
+            return Err(KeyError::Control(file.to_owned()));
+        }
+        let is_name = file.split('.').count() > 1 && file.split('.').all(|part| !part.is_empty());
+        if !is_name || file.contains('/') {
+            return Err(KeyError::NotAFile(file.to_owned()));
+        }
+        Ok(Key::Cgroup(CgroupFile { group: group.to_owned(), file: file.to_owned() }))
+    }
+
+    /// Whether the knob belongs to the whole host, so that a network namespace has no own one.
+    #[must_use]
+    pub fn is_host_wide(&self) -> bool {
+        match self {
+            Key::Sysctl(path) => !path.0.starts_with("net/"),
+            Key::Cgroup(_) => true,
+        }
+    }
+
+    /// The link without which the knob does not exist.
+    #[must_use]
+    pub fn link(&self) -> Option<&str> {
+        let Key::Sysctl(path) = self else { return None };
+        let mut parts = path.parts();
+        let (net, _family, group) = (parts.next()?, parts.next()?, parts.next()?);
+        let link = parts.next().filter(|link| !matches!(*link, "all" | "default"))?;
+        parts.next()?;
+        (net == "net" && matches!(group, "conf" | "neigh")).then_some(link)
+    }
+
+    /// The path of the file below the root of its kind.
+    #[must_use]
+    pub fn path(&self) -> String {
+        match self {
+            Key::Sysctl(path) => path.0.clone(),
+            Key::Cgroup(CgroupFile { group, file }) => format!("{group}/{file}"),
+        }
+    }
+}
+
+impl SysctlPath {
+    /// The whole path, with slashes.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The parts of the path.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/')
+    }
+
+    /// The last part.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+impl CgroupFile {
+    /// The group below the root of the hierarchy.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The name of the file in the group.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+}
+
+fn split(text: &str) -> Result<Vec<String>, KeyError> {
+    let parts: Vec<String> = match text.find(['.', '/']) {
+        None if text.is_empty() => return Err(KeyError::EmptyPart(String::new())),
+        None => return Err(KeyError::NoSeparator(text.to_owned())),
+        Some(at) if text[at..].starts_with('/') => text.split('/').map(str::to_owned).collect(),
+        Some(_) => text.split('.').map(|part| part.replace('/', ".")).collect(),
+    };
+    if text.contains(' ') {
+        return Err(KeyError::Control(text.to_owned()));
+    }
+    check_parts(text, &parts).map(|()| parts)
+}
+
+fn check_parts(text: &str, parts: &[impl AsRef<str>]) -> Result<(), KeyError> {
+    if text.contains(char::is_control) {
+        return Err(KeyError::Control(text.to_owned()));
+    }
+    if parts.iter().any(|part| part.as_ref().is_empty()) {
+        return Err(KeyError::EmptyPart(text.to_owned()));
+    }
+    if parts.iter().any(|part| matches!(part.as_ref(), "." | "..")) {
+        return Err(KeyError::Traversal(text.to_owned()));
+    }
+    Ok(())
+}
+
+/// As the kernel judges names of links; `all` and `default` are directories of the kernel's own.
+fn is_link_name(name: &str) -> bool {
+    let reserved = matches!(name, "" | "." | ".." | "all" | "default");
+    let odd = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+    !reserved && name.len() <= LINK_NAME_MAX && !name.contains(odd)
+}
+
+impl fmt::Display for SysctlPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The dotted form is what people type, but it cannot hold a name with a dot in it.
+        if self.0.contains('.') {
+            return f.write_str(&self.0);
+        }
+        f.write_str(&self.0.replace('/', "."))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Sysctl(path) => write!(f, "sysctl {path}"),
+            Key::Cgroup(CgroupFile { group, file }) => write!(f, "cgroup {group} {file}"),
+        }
+    }
+}
+
+impl FromStr for Key {
+    type Err = KeyError;
+
+    fn from_str(line: &str) -> Result<Self, KeyError> {
+        if let Some(text) = line.strip_prefix("sysctl ") {
+            return Key::sysctl(text);
+        }
+        let file = line.strip_prefix("cgroup ").and_then(|rest| rest.rsplit_once(' '));
+        let Some((group, file)) = file else { return Err(KeyError::NoKind(line.to_owned())) };
+        Key::cgroup(group, file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_first_separator_decides() {
+        for (text, path, shown) in [
+            ("net.ipv4.ip_forward", "net/ipv4/ip_forward", "sysctl net.ipv4.ip_forward"),
+            ("net/ipv4/ip_forward", "net/ipv4/ip_forward", "sysctl net.ipv4.ip_forward"),
+            (
+                "net.ipv4.conf.enp3s0/200.forwarding",
+                "net/ipv4/conf/enp3s0.200/forwarding",
+                "sysctl net/ipv4/conf/enp3s0.200/forwarding",
+            ),
+            (
+                "net/ipv4/conf/enp3s0.200/forwarding",
+                "net/ipv4/conf/enp3s0.200/forwarding",
+                "sysctl net/ipv4/conf/enp3s0.200/forwarding",
+            ),
+            ("kernel.hostname", "kernel/hostname", "sysctl kernel.hostname"),
+        ] {
+            let key = Key::sysctl(text).unwrap();
+            assert_eq!(key.path(), path, "{text}");
+            assert_eq!(key.to_string(), shown, "{text}");
+            assert_eq!(shown.parse(), Ok(key), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_name_no_knob_are_refused() {
+        let refused = |text: &str| Key::sysctl(text).unwrap_err();
+        for text in ["", ".", "/", "net.", ".net", "/net/ipv4", "net/ipv4/", "net..x", "net//x"] {
+            assert_eq!(refused(text), KeyError::EmptyPart(text.to_owned()));
+        }
+        for text in ["net/../kernel/hostname", "net/./x", "net.//.x", "net./.x", "../x"] {
+            assert!(
+                matches!(refused(text), KeyError::Traversal(_) | KeyError::EmptyPart(_)),
+                "{text}"
+            );
+        }
+        for text in ["net.ipv4\0.x", "net.ipv4\n.x", "net/\u{7f}", "net.ipv4.a b"] {
+            assert_eq!(refused(text), KeyError::Control(text.to_owned()));
+        }
+        assert_eq!(refused("net"), KeyError::NoSeparator("net".to_owned()));
+    }
+
+    #[test]
+    fn a_key_of_a_link_is_taken_structurally() {
+        let path = |text: &str| Key::link_sysctl("a.b", text).map(|key| key.path());
+        assert_eq!(path("ipv4/rp_filter").unwrap(), "net/ipv4/conf/a.b/rp_filter");
+        assert_eq!(path("ipv6.disable_ipv6").unwrap(), "net/ipv6/conf/a.b/disable_ipv6");
+        assert_eq!(path("ipv4/neigh/app_solicit").unwrap(), "net/ipv4/neigh/a.b/app_solicit");
+        assert_eq!(path("mpls/input").unwrap(), "net/mpls/conf/a.b/input");
+        for text in ["rp_filter", "net/ipv4/x", "ipv4/conf/eth0/rp_filter", "core/x", "../x/y"] {
+            assert!(path(text).is_err(), "{text}");
+        }
+        for link in ["", "..", "all", "default", "a/b", "a b", "sixteen-bytes-xx"] {
+            let error = Key::link_sysctl(link, "ipv4/rp_filter").unwrap_err();
+            assert_eq!(error, KeyError::NotALink(link.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_key_tells_the_link_that_it_needs() {
+        for (text, link) in [
+            ("net/ipv4/conf/enp3s0.200/forwarding", Some("enp3s0.200")),
+            ("net/ipv6/neigh/eth0/gc_stale_time", Some("eth0")),
+            ("net/mpls/conf/eth0/input", Some("eth0")),
+            ("net/ipv4/conf/all/forwarding", None),
+            ("net/ipv6/conf/default/forwarding", None),
+            ("net/ipv4/conf/eth0", None),
+            ("net/ipv4/route/eth0/flush", None),
+            ("dev/ipv4/conf/eth0/x", None),
+        ] {
+            assert_eq!(Key::sysctl(text).unwrap().link(), link, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_keys_below_net_belong_to_a_network_namespace() {
+        assert!(!Key::sysctl("net.ipv4.ip_forward").unwrap().is_host_wide());
+        assert!(Key::sysctl("netx.ipv4").unwrap().is_host_wide());
+        assert!(Key::sysctl("vm.swappiness").unwrap().is_host_wide());
+        assert!(Key::cgroup("machine", "memory.max").unwrap().is_host_wide());
+    }
+
+    #[test]
+    fn a_cgroup_key_is_a_group_and_a_file() {
+        let key = Key::cgroup("machine/web 1", "memory.max").unwrap();
+        assert_eq!(key.to_string(), "cgroup machine/web 1 memory.max");
+        assert_eq!("cgroup machine/web 1 memory.max".parse(), Ok(key));
+        for (group, file) in [
+            ("", "memory.max"),
+            ("/machine", "memory.max"),
+            ("machine/", "memory.max"),
+            ("a//b", "memory.max"),
+            ("a/../b", "memory.max"),
+            ("a\nb", "memory.max"),
+            ("a", ""),
+            ("a", "tasks"),
+            ("a", ".max"),
+            ("a", ".."),
+            ("a", "b/c.max"),
+            ("a", "memory.max "),
+        ] {
+            assert!(Key::cgroup(group, file).is_err(), "{group:?} {file:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_a_kind_is_no_key() {
+        for line in ["", "net.ipv4.ip_forward", "cgroup memory.max", "route 10.0.0.0/8"] {
+            assert_eq!(line.parse::<Key>(), Err(KeyError::NoKind(line.to_owned())));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_of_a_key_reads_back_as_the_same_key(text in "[a-z._/ 0-9-]{1,24}", file in "[a-z.]{1,9}") {
+            if let Ok(key) = Key::sysctl(&text) {
+                prop_assert_eq!(key.to_string().parse(), Ok(key));
+            }
+            if let Ok(key) = Key::cgroup(&text, &file) {
+                prop_assert_eq!(key.to_string().parse(), Ok(key));
+            }
+            if let Ok(key) = Key::link_sysctl(&text, "ipv4/rp_filter") {
+                prop_assert_eq!(key.link(), Some(text.as_str()));
+                prop_assert_eq!(key.to_string().parse(), Ok(key));
+            }
+        }
+
+        #[test]
+        fn a_key_never_leaves_its_root(text in "[a./]{1,12}") {
+            if let Ok(key) = Key::sysctl(&text) {
+                prop_assert!(key.path().split('/').all(|part| !matches!(part, "" | "." | "..")));
+            }
+        }
+    }
+}

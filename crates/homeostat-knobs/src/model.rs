@@ -1,0 +1,131 @@
+//! What is managed: the value of a knob, and the wish for many of them.
+
+use homeostat_core::desired::find_near;
+use homeostat_core::{Agreement, Desired, Slot};
+use serde::{Deserialize, Serialize};
+
+use crate::builder::Builder;
+use crate::key::Key;
+use crate::lines;
+use crate::normalize::Form;
+
+/// What a knob's file holds, in normal form. Empty means that it was never set.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Value(String);
+
+impl Value {
+    /// The normal form of a text, as the knob's file understands it.
+    #[must_use]
+    pub fn of(key: &Key, text: &str) -> Self {
+        Value(Form::of(key).normalize(text))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the knob holds nothing.
+    #[must_use]
+    pub fn is_unset(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether `seen` is as declared here; what is not declared agrees with anything.
+    #[must_use]
+    pub fn agrees(&self, key: &Key, seen: &Value) -> bool {
+        Form::of(key).agrees(&self.0, &seen.0)
+    }
+
+    /// What has to be written so that this value is back where `wrote` stands.
+    pub(crate) fn restoring(&self, key: &Key, wrote: &Value) -> Value {
+        match Form::of(key) {
+            Form::Lines => Value(lines::restoring(&self.0, &wrote.0)),
+            _ => self.clone(),
+        }
+    }
+
+    /// What goes into the file with one write each: the kernel takes keyed lines one by one.
+    pub(crate) fn writes(&self, key: &Key) -> Vec<&str> {
+        match Form::of(key) {
+            Form::Lines => self.0.lines().collect(),
+            _ => vec![&self.0],
+        }
+    }
+}
+
+/// What one knob shall hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The value, in normal form.
+    pub value: Value,
+    /// Whether the knob may be taken from whoever manages it.
+    pub adopt: bool,
+}
+
+/// The knobs that shall hold something, sorted by key.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    wishes: Vec<(Key, Wanted)>,
+}
+
+impl Wish {
+    /// Starts a wish; see [`Builder`].
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Takes wishes that are sorted and unique.
+    pub(crate) fn from_sorted(wishes: Vec<(Key, Wanted)>) -> Self {
+        Wish { wishes }
+    }
+
+    /// The wishes in key order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Wanted)> {
+        self.wishes.iter().map(|(key, wanted)| (key, wanted))
+    }
+
+    /// The wish in a slot, without a copy.
+    pub(crate) fn at(&self, slot: Slot) -> (&Key, &Wanted) {
+        let (key, wanted) = &self.wishes[slot.index()];
+        (key, wanted)
+    }
+
+    /// The wish for a key, without a copy.
+    pub(crate) fn wanted(&self, key: &Key) -> Option<&Wanted> {
+        self.slot(key, None).map(|slot| self.at(slot).1)
+    }
+}
+
+impl Desired for Wish {
+    type Key = Key;
+    type Object = Value;
+
+    fn len(&self) -> usize {
+        self.wishes.len()
+    }
+
+    fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
+        find_near(&self.wishes, near, |wish| wish.0.cmp(key))
+    }
+
+    fn key(&self, slot: Slot) -> Key {
+        self.at(slot).0.clone()
+    }
+
+    fn object(&self, slot: Slot) -> Value {
+        self.at(slot).1.value.clone()
+    }
+
+    fn compare(&self, slot: Slot, seen: &Value) -> Agreement {
+        let (key, wanted) = self.at(slot);
+        Agreement::when(wanted.value.agrees(key, seen))
+    }
+
+    fn may_adopt(&self, slot: Slot) -> bool {
+        self.at(slot).1.adopt
+    }
+}

@@ -1,0 +1,197 @@
+//! Reads the wished and the recorded knobs. It never writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+
+use homeostat_core::{Failure, Hint, Original, Owner, Record, Retry, See, Seen, View};
+use rustix::io::Errno;
+
+use crate::absence::Absence;
+use crate::coupling::{is_general, rewrites};
+use crate::hints::Hints;
+use crate::key::Key;
+use crate::model::Value;
+use crate::source::Knobs;
+use crate::systemd;
+use crate::tree::{Found, find, open_root};
+
+/// What one observe learned beside the values.
+#[derive(Clone, Debug, Default)]
+pub struct Moment {
+    /// Why wished knobs are not there.
+    pub absent: BTreeMap<Key, Absence>,
+    /// Knobs that nobody can write.
+    pub read_only: BTreeSet<Key>,
+    /// What wished knobs hold that a step for another knob would rewrite.
+    pub rewritten: BTreeMap<Key, Value>,
+}
+
+/// What is in one file.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// This.
+    Holds { value: Value, writable: bool },
+    /// Nothing: there is no such file, or none that could be managed.
+    Absent(Absence),
+    /// It could not be read.
+    Unknown(String),
+}
+
+/// The eyes of the source.
+#[derive(Debug)]
+pub struct Reader {
+    knobs: Knobs,
+    hints: Hints,
+}
+
+impl Reader {
+    pub(crate) fn new(knobs: Knobs) -> Self {
+        Reader { knobs, hints: Hints::open() }
+    }
+}
+
+impl homeostat_core::Reader<Knobs> for Reader {
+    async fn observe(
+        &mut self,
+        view: &View<'_, Knobs>,
+        see: &mut See<'_, Key, Value>,
+    ) -> Result<Moment, Failure> {
+        let keys = keys(view);
+        let (knobs, hints) = (&self.knobs, &mut self.hints);
+        let looks = knobs.place.run(|| {
+            // Who subscribes after reading misses what happens in between (law 10).
+            hints.watch(knobs, &keys, view.focus);
+            let look = |key| (knobs.look(key), knobs.owner(key));
+            knobs.check_roots(&keys)?;
+            Ok(keys.iter().map(look).collect::<Vec<_>>())
+        })??;
+        let mut moment = Moment::default();
+        for (key, (look, owner)) in keys.into_iter().zip(looks) {
+            moment.take(view, see, Looked { key, look, owner });
+        }
+        Ok(moment)
+    }
+
+    async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
+        self.hints.next().await
+    }
+}
+
+/// The wished and the recorded knobs in focus, and the wished ones that a step for them would
+/// rewrite.
+fn keys(view: &View<'_, Knobs>) -> BTreeSet<Key> {
+    let wished = view.wish.iter().map(|(key, _)| key);
+    let known = wished.chain(view.records.keys());
+    let mut keys: BTreeSet<Key> = known.filter(|key| view.focus.covers(key)).cloned().collect();
+    let generals: Vec<Key> = keys.iter().filter(|key| is_general(key)).cloned().collect();
+    for (key, _) in view.wish.iter() {
+        if generals.iter().any(|general| rewrites(general, key)) {
+            keys.insert(key.clone());
+        }
+    }
+    keys
+}
+
+struct Looked {
+    key: Key,
+    look: Look,
+    owner: Option<String>,
+}
+
+impl Moment {
+    /// Hands one knob over and keeps what the plan will ask for.
+    fn take(&mut self, view: &View<'_, Knobs>, see: &mut See<'_, Key, Value>, looked: Looked) {
+        let Looked { key, look, owner } = looked;
+        match look {
+            Look::Absent(absence) => {
+                self.absent.insert(key, absence);
+            }
+            Look::Unknown(why) => see(Seen::Unknown { key, why }),
+            Look::Holds { value, writable } => {
+                if !writable {
+                    self.read_only.insert(key.clone());
+                }
+                let record = view.records.get(&key);
+                if view.focus.covers(&key) || record.is_some() {
+                    self.rewritten.insert(key.clone(), value.clone());
+                }
+                // A recorded knob is ours, whoever else manages its group: it was adopted.
+                let owner = match owner {
+                    Some(unit) if record.is_none() => foreign(&unit),
+                    _ => Owner::Nobody,
+                };
+                let object = match record.filter(|_| view.wish.wanted(&key).is_none()) {
+                    Some(record) => as_written(&key, record, value),
+                    None => value,
+                };
+                see(Seen::Present { key, object, owner });
+            }
+        }
+    }
+}
+
+/// What we wrote may be less than what is there (a quota without its period). If it still stands, it
+/// is shown as we wrote it, so that a release knows it again; an original is shown as it is.
+fn as_written(key: &Key, record: &Record<Value>, seen: Value) -> Value {
+    let is_original = matches!(&record.original, Original::Was(original) if *original == seen);
+    if !is_original && record.wrote.agrees(key, &seen) { record.wrote.clone() } else { seen }
+}
+
+fn foreign(unit: &str) -> Owner {
+    Owner::Foreign(format!("systemd ({unit})").into())
+}
+
+impl Knobs {
+    /// The unit that manages a knob's group, if systemd does.
+    fn owner(&self, key: &Key) -> Option<String> {
+        let (Key::Cgroup(file), Some(root), true) = (key, &self.roots.cgroup, self.roots.systemd)
+        else {
+            return None;
+        };
+        systemd::manager(root, file.group()).map(str::to_owned)
+    }
+
+    /// Without its root, nothing can be said of a knob: that is no reason to call it absent.
+    fn check_roots(&self, keys: &BTreeSet<Key>) -> Result<(), Failure> {
+        let roots: BTreeSet<&Path> = keys.iter().filter_map(|key| self.root(key).ok()).collect();
+        for root in roots {
+            open_root(root).map_err(|error| {
+                let error = format!("{} cannot be opened: {error}", root.display());
+                Failure::new(error, Retry::Soon)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Reads one file.
+    pub(crate) fn look(&self, key: &Key) -> Look {
+        let root = match self.root(key) {
+            Ok(root) => root,
+            Err(absence) => return Look::Absent(absence),
+        };
+        let spot = match find(root, &key.path()) {
+            Ok(Found::File(spot)) => spot,
+            Ok(Found::Other(what)) => return Look::Absent(Absence::NotAKnob { what }),
+            Ok(Found::Missing(missing)) => return Look::Absent(Absence::of(key, &missing)),
+            Err(error) => return Look::Unknown(error.to_string()),
+        };
+        if spot.is_writable() && !spot.is_readable() {
+            return Look::Absent(Absence::WriteOnly);
+        }
+        match spot.read() {
+            Ok(text) => Look::Holds { value: Value::of(key, &text), writable: spot.is_writable() },
+            Err(error) if is_unset(key, &error) => {
+                Look::Holds { value: Value::of(key, ""), writable: spot.is_writable() }
+            }
+            Err(error) => Look::Unknown(error.to_string()),
+        }
+    }
+}
+
+/// Quirk `stable-secret-unset` (Linux 6.18): `cat net/ipv6/conf/lo/stable_secret` fails with EIO as
+/// long as no secret was set.
+fn is_unset(key: &Key, error: &io::Error) -> bool {
+    let is_secret = matches!(key, Key::Sysctl(path) if path.name() == "stable_secret");
+    is_secret && error.raw_os_error() == Some(Errno::IO.raw_os_error())
+}

@@ -1,0 +1,285 @@
+//! Turns changes into writes, in the order that the kernel's couplings ask for. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use homeostat_core::{
+    Change, Conflict, Desired as _, Draft, Failure, Owner, Pending, Reason, Refused, Retry, Slot,
+};
+
+use crate::coupling::{fights, is_general, phase, rewrites};
+use crate::key::Key;
+use crate::model::{Value, Wish};
+use crate::observe::Moment;
+use crate::source::Knobs;
+use crate::step::{Step, Why};
+
+/// Turns changes into steps, and says what cannot be one.
+pub(crate) fn draft(
+    wish: &Wish,
+    moment: &Moment,
+    changes: Vec<Change<Key, Value>>,
+) -> Draft<Knobs> {
+    let fights = fights(wish);
+    let fighting: BTreeSet<Key> = fights.iter().map(|(key, _)| key.clone()).collect();
+    let mut drafting = Drafting { wish, moment, fighting, draft: Draft::default() };
+    for change in changes {
+        drafting.take(change);
+    }
+    drafting.write_again();
+    drafting.draft.conflicts = fights.into_iter().map(conflict).collect();
+    drafting.draft
+}
+
+fn conflict((key, other): (Key, Key)) -> Conflict<Key> {
+    let reason = Reason::Fights { with: other.to_string() };
+    Conflict { key, owner: Owner::Nobody, reason }
+}
+
+struct Drafting<'a> {
+    wish: &'a Wish,
+    moment: &'a Moment,
+    fighting: BTreeSet<Key>,
+    draft: Draft<Knobs>,
+}
+
+impl Drafting<'_> {
+    fn take(&mut self, change: Change<Key, Value>) {
+        match change {
+            Change::Create { slot } => self.cannot(self.wish.key(slot)),
+            Change::Update { slot, before, adopts } => {
+                self.set(slot, before, adopts.map_or(Why::Differs, Why::Adopts));
+            }
+            Change::Release { key, before, restore } => {
+                let restore = restore.filter(|_| !self.would_undo(&key));
+                self.draft.steps.push(Step::Release { key, before, restore });
+            }
+            // A knob cannot be deleted; who owns everything in the scope gives it up.
+            Change::Delete { key, before } => {
+                self.draft.steps.push(Step::Release { key, before, restore: None });
+            }
+        }
+    }
+
+    /// Whether writing a knob that is given up would undo a wished one: it may be but another name.
+    fn would_undo(&self, released: &Key) -> bool {
+        let mut wished = self.wish.iter().map(|(key, _)| key);
+        wished.any(|key| rewrites(released, key) && phase(key) <= phase(released))
+    }
+
+    /// A knob that is not there is never made: it is waited for, or refused.
+    fn cannot(&mut self, key: Key) {
+        if self.fighting.contains(&key) {
+            return;
+        }
+        let Some(absence) = self.moment.absent.get(&key) else {
+            let on = "a look at it".to_owned();
+            self.draft.pending.push(Pending { key, on });
+            return;
+        };
+        if let Some(on) = absence.waits_on() {
+            self.draft.pending.push(Pending { key, on });
+        } else {
+            let failure = absence.failure(&key);
+            self.draft.refused.push(Refused { key, failure });
+        }
+    }
+
+    fn set(&mut self, slot: Slot, before: Value, why: Why) {
+        let key = self.wish.key(slot);
+        if self.fighting.contains(&key) {
+            return;
+        }
+        if self.moment.read_only.contains(&key) {
+            let failure = Failure::new("the kernel lets nobody write it here", Retry::OnChange);
+            let failure = failure.with_help("some knobs are writable on the host only, or never");
+            self.draft.refused.push(Refused { key, failure });
+            return;
+        }
+        let phase = phase(&key);
+        self.draft.steps.push(Step::Set { slot, before, why, phase });
+    }
+
+    /// Wished knobs that a step will rewrite are written again after it, so that one pass is enough.
+    fn write_again(&mut self) {
+        let planned: BTreeSet<Key> =
+            self.draft.steps.iter().map(|step| step.key_in(self.wish).clone()).collect();
+        let writes = self.draft.steps.iter().filter(|step| step.writes());
+        let generals: Vec<Key> = writes
+            .map(|step| step.key_in(self.wish))
+            .filter(|key| is_general(key))
+            .cloned()
+            .collect();
+        let mut again = BTreeMap::new();
+        for (key, value) in self.moment.rewritten.iter().filter(|(key, _)| !planned.contains(key)) {
+            let by = generals
+                .iter()
+                .find(|general| rewrites(general, key) && phase(general) < phase(key));
+            if let (Some(by), Some(slot)) = (by, self.wish.slot(key, None)) {
+                again.insert(slot, (value.clone(), by.clone()));
+            }
+        }
+        for (slot, (before, by)) in again {
+            self.set(slot, before, Why::Rewritten { by });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::Step as _;
+
+    use super::*;
+    use crate::absence::Absence;
+
+    fn wish(pairs: &[(&str, &str)]) -> Wish {
+        let builder = pairs
+            .iter()
+            .fold(Wish::builder(), |wish, (key, value)| wish.sysctl(key, value).unwrap());
+        builder.build().unwrap()
+    }
+
+    fn key(text: &str) -> Key {
+        Key::sysctl(text).unwrap()
+    }
+
+    fn value(text: &str) -> Value {
+        Value::of(&key("net.ipv4.ip_forward"), text)
+    }
+
+    fn update(wish: &Wish, text: &str, before: &str) -> Change<Key, Value> {
+        let slot = wish.slot(&key(text), None).unwrap();
+        Change::Update { slot, before: value(before), adopts: None }
+    }
+
+    fn lines(wish: &Wish, mut draft: Draft<Knobs>) -> Vec<String> {
+        let mut lines = Vec::new();
+        draft.steps.sort_by_key(homeostat_core::Step::phase);
+        for step in &draft.steps {
+            step.explain(wish, &mut |line| {
+                let json = |value: Option<serde_json::Value>| value.unwrap_or_default().to_string();
+                let (sign, key) = (line.action.sign(), line.key);
+                let (before, after) = (json(line.before), json(line.after));
+                let note = line.note.unwrap_or_default();
+                lines.push(format!("{sign} {key} {before} {after} {note}").trim_end().to_owned());
+            });
+        }
+        lines
+    }
+
+    #[test]
+    fn knobs_that_a_step_rewrites_are_written_again_after_it() {
+        let wish = wish(&[
+            ("net.ipv4.conf.lo.forwarding", "0"),
+            ("net.ipv4.conf.all.accept_redirects", "1"),
+            ("net.ipv4.ip_forward", "1"),
+            ("net.ipv6.conf.lo.forwarding", "0"),
+        ]);
+        let mut moment = Moment::default();
+        for (knob, _) in wish.iter() {
+            moment.rewritten.insert(knob.clone(), wish.wanted(knob).unwrap().value.clone());
+        }
+        let draft = draft(&wish, &moment, vec![update(&wish, "net.ipv4.ip_forward", "0")]);
+        let again = "written again, since `sysctl net.ipv4.ip_forward` rewrites it";
+        assert_eq!(
+            lines(&wish, draft),
+            [
+                "~ sysctl net.ipv4.ip_forward \"0\" \"1\"".to_owned(),
+                format!("~ sysctl net.ipv4.conf.all.accept_redirects \"1\" \"1\" {again}"),
+                format!("~ sysctl net.ipv4.conf.lo.forwarding \"0\" \"0\" {again}"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_step_names_the_wished_knobs_that_change_along_with_it() {
+        let wish = wish(&[
+            ("net.ipv4.conf.all.forwarding", "1"),
+            ("net.ipv4.conf.lo.forwarding", "0"),
+            ("net.ipv4.ip_forward", "1"),
+            ("net.ipv4.tcp_rmem", "1"),
+        ]);
+        let disturbed = |step: Step| {
+            let mut keys = Vec::new();
+            step.disturbs(&wish, &mut |key| keys.push(key.path()));
+            keys
+        };
+        let (key, before) = (key("net.ipv4.ip_forward"), value("0"));
+        let slot = wish.slot(&key, None).unwrap();
+        let set = Step::Set { slot, before: before.clone(), why: Why::Differs, phase: 0 };
+        let others = ["net/ipv4/conf/all/forwarding", "net/ipv4/conf/lo/forwarding"];
+        assert_eq!(disturbed(set), others);
+        let idle = Step::Release { key, before, restore: None };
+        assert!(disturbed(idle).is_empty(), "who writes nothing disturbs nobody");
+    }
+
+    #[test]
+    fn wishes_that_fight_are_reported_and_not_written() {
+        let wish = wish(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.forwarding", "0")]);
+        let changes = vec![update(&wish, "net.ipv4.ip_forward", "0")];
+        let draft = draft(&wish, &Moment::default(), changes);
+        assert!(draft.steps.is_empty());
+        let told: Vec<_> =
+            draft.conflicts.iter().map(|found| format!("{} {}", found.key, found.reason)).collect();
+        assert_eq!(
+            told,
+            [
+                "sysctl net.ipv4.conf.all.forwarding fights with `sysctl net.ipv4.ip_forward`, \
+                 which undoes it",
+                "sysctl net.ipv4.ip_forward fights with `sysctl net.ipv4.conf.all.forwarding`, \
+                 which undoes it",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_absent_knob_is_waited_for_or_refused_and_never_made() {
+        let wish = wish(&[("net.ipv4.conf.eth9.rp_filter", "1"), ("net.ipv4.nosuch", "1")]);
+        let absent = [
+            ("net.ipv4.conf.eth9.rp_filter", Absence::NoLink { link: "eth9".to_owned() }),
+            ("net.ipv4.nosuch", Absence::NoKnob { similar: None }),
+        ];
+        let absent = absent.map(|(text, absence)| (key(text), absence)).into();
+        let moment = Moment { absent, ..Moment::default() };
+        let changes = (0..2).map(|slot| Change::Create { slot: Slot(slot) }).collect();
+        let draft = draft(&wish, &moment, changes);
+        assert!(draft.steps.is_empty());
+        assert_eq!(draft.pending[0].on, "link eth9");
+        assert_eq!(draft.refused[0].failure.error, "the kernel has no such knob");
+    }
+
+    #[test]
+    fn a_knob_that_nobody_can_write_is_refused() {
+        let wish = wish(&[("net.ipv4.ip_forward", "1")]);
+        let read_only = [key("net.ipv4.ip_forward")].into();
+        let moment = Moment { read_only, ..Moment::default() };
+        let draft = draft(&wish, &moment, vec![update(&wish, "net.ipv4.ip_forward", "0")]);
+        assert!(draft.steps.is_empty());
+        assert_eq!(draft.refused.len(), 1);
+    }
+
+    #[test]
+    fn a_release_says_what_becomes_of_the_value() {
+        let wish = wish(&[]);
+        let release = |text: &str, restore: Option<&str>| Change::Release {
+            key: key(text),
+            before: value("1"),
+            restore: restore.map(value),
+        };
+        let changes = vec![
+            release("net.ipv4.ip_forward", None),
+            release("net.ipv4.tcp_rmem", Some("0")),
+            release("net.ipv6.conf.lo.stable_secret", Some("")),
+            release("net.ipv4.ip_local_reserved_ports", Some("")),
+        ];
+        assert_eq!(
+            lines(&wish, draft(&wish, &Moment::default(), changes)),
+            [
+                "- sysctl net.ipv4.ip_forward \"1\" null released, the value stays",
+                "- sysctl net.ipv4.tcp_rmem \"1\" \"0\" released, original restored",
+                "- sysctl net.ipv4.ip_local_reserved_ports \"1\" \"\" released, original restored",
+                "- sysctl net.ipv6.conf.lo.stable_secret \"1\" null released, the value stays: it \
+                 cannot be unset",
+            ]
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! The source: where the files are, and what ties its parts to the contract.
+
+use std::path::{Path, PathBuf};
+
+use homeostat_core::{Change, Coverage, Draft, Fails, Failure, ScopeLock, Source};
+
+use crate::absence::Absence;
+use crate::apply::Writer;
+use crate::cgroup;
+use crate::key::Key;
+use crate::model::{Value, Wish};
+use crate::observe::{Moment, Reader};
+use crate::place::Place;
+use crate::plan;
+use crate::step::Step;
+
+/// The directories below which all knobs are.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    /// Where kernel parameters are.
+    pub sysctl: PathBuf,
+    /// Where version 2 of the cgroup hierarchy is, if there is one.
+    pub cgroup: Option<PathBuf>,
+    /// Whether systemd manages the hierarchy.
+    pub systemd: bool,
+}
+
+impl Roots {
+    /// Those of the running system.
+    #[must_use]
+    pub fn of_the_system() -> Self {
+        Roots {
+            sysctl: PathBuf::from("/proc/sys"),
+            cgroup: cgroup::root(),
+            // The directory that systemd itself makes to say that it is running.
+            systemd: Path::new("/run/systemd/system").is_dir(),
+        }
+    }
+}
+
+/// Whether knobs may be touched that belong to the whole host.
+#[derive(Clone, Debug, Default)]
+pub enum HostWide {
+    /// They may.
+    #[default]
+    Allowed,
+    /// They may not, in this scope.
+    Refused {
+        /// Why, for people ("a sandbox has no host-wide knobs").
+        why: String,
+    },
+}
+
+/// The knobs of one scope.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    pub(crate) roots: Roots,
+    pub(crate) place: Place,
+    pub(crate) host_wide: HostWide,
+}
+
+impl Knobs {
+    /// The knobs below `roots`, as seen from `place`.
+    #[must_use]
+    pub fn new(roots: Roots, place: Place) -> Self {
+        Knobs { roots, place, host_wide: HostWide::Allowed }
+    }
+
+    /// Says whether host-wide knobs may be touched.
+    #[must_use]
+    pub fn with_host_wide(mut self, host_wide: HostWide) -> Self {
+        self.host_wide = host_wide;
+        self
+    }
+
+    /// The root below which a knob is, or why there is none.
+    pub(crate) fn root(&self, key: &Key) -> Result<&Path, Absence> {
+        if let (HostWide::Refused { why }, true) = (&self.host_wide, key.is_host_wide()) {
+            return Err(Absence::HostWide { why: why.clone() });
+        }
+        match key {
+            Key::Sysctl(_) => Ok(&self.roots.sysctl),
+            Key::Cgroup(_) => self.roots.cgroup.as_deref().ok_or(Absence::NoHierarchy),
+        }
+    }
+}
+
+impl Source for Knobs {
+    const NAME: &'static str = "knobs";
+    const FAILS: Fails = Fails::Independent;
+    // Quirk `coupled-changes-are-silent`: see `hints`.
+    const COVERAGE: Coverage = Coverage::Some;
+
+    type Key = Key;
+    type Object = Value;
+    type Desired = Wish;
+    type Step = Step;
+    type Moment = Moment;
+    type Reader = Reader;
+    type Writer = Writer;
+
+    fn reader(&self) -> Result<Reader, Failure> {
+        Ok(Reader::new(self.clone()))
+    }
+
+    fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
+        Ok(Writer::new(self.clone()))
+    }
+
+    fn plan(&self, wish: &Wish, moment: &Moment, changes: Vec<Change<Key, Value>>) -> Draft<Self> {
+        plan::draft(wish, moment, changes)
+    }
+}

@@ -1,0 +1,165 @@
+//! What the tests share: a source with a ledger that survives "restarts", and a network of its own.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use homeostat_engine::{
+    Alone, Book, Config, Entry, Error, Explain, Focus, Kind, MemoryLedger, Observer, OnRelease,
+    Order, Ownership, Place as Filed, Plan, Report, Source, book, pass, plan,
+};
+use homeostat_knobs::{Key, Knobs, Place, Roots, Wish};
+use homeostat_testkit::namespace::Namespace;
+
+pub(crate) struct Bench {
+    pub(crate) source: Knobs,
+    pub(crate) config: Config<Key>,
+    ledger: Arc<MemoryLedger>,
+}
+
+const OWNERSHIP: Ownership = Ownership::Checkpoint;
+
+impl Bench {
+    pub(crate) fn new(source: Knobs) -> Self {
+        Bench { source, config: Config::default(), ledger: Arc::default() }
+    }
+
+    /// The kernel's own knobs, as the calling thread sees them.
+    pub(crate) fn of_the_kernel() -> Self {
+        Bench::new(Knobs::new(Roots::of_the_system(), Place::Here))
+    }
+
+    pub(crate) fn restoring(mut self) -> Self {
+        self.config.on_release = OnRelease::Restore;
+        self
+    }
+
+    pub(crate) fn order<'a>(&'a self, wish: &Wish, focus: Focus<Key>) -> Order<'a, Knobs> {
+        let (source, wish, config) = (&self.source, Arc::new(wish.clone()), &self.config);
+        Order { source, wish, ownership: &OWNERSHIP, focus, config }
+    }
+
+    pub(crate) fn book(&self) -> Book<Knobs> {
+        Book::open(self.ledger.clone(), filed()).unwrap()
+    }
+
+    pub(crate) fn observer(&self) -> Observer<Knobs> {
+        Observer::open(&self.source, "test").unwrap()
+    }
+
+    pub(crate) fn writer(&self) -> <Knobs as Source>::Writer {
+        self.source.writer(&Alone::i_am_the_only_writer()).unwrap()
+    }
+
+    pub(crate) fn try_plan(&self, wish: &Wish) -> Result<Plan<Knobs>, Error> {
+        let held = book::holdings::<Knobs>(&*self.ledger, &filed()).unwrap();
+        let order = self.order(wish, Focus::All);
+        block_on(async { plan(&order, &mut self.observer(), &held).await })
+    }
+
+    pub(crate) fn plan(&self, wish: &Wish) -> Plan<Knobs> {
+        self.try_plan(wish).unwrap()
+    }
+
+    /// One full pass of a fresh process: only the ledger is left of the ones before.
+    pub(crate) fn pass(&self, wish: &Wish) -> Report<Knobs> {
+        let order = self.order(wish, Focus::All);
+        let (mut observer, mut book) = (self.observer(), self.book());
+        block_on(async { pass(&order, &mut observer, &self.writer(), &mut book).await.unwrap() })
+    }
+
+    /// Expects that a pass has nothing to do (law 6).
+    pub(crate) fn assert_quiet(&self, wish: &Wish) {
+        let report = self.pass(wish);
+        assert!(report.is_converged(), "{:#?}", told(&report));
+        assert!(report.plan().steps.is_empty(), "{:#?}", told(&report));
+    }
+}
+
+fn filed() -> Filed {
+    let text = str::to_owned;
+    Filed { owner: text("test"), source: text("knobs"), scope: text("test"), identity: text("1") }
+}
+
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+pub(crate) fn wish(pairs: &[(&str, &str)]) -> Wish {
+    let builder =
+        pairs.iter().fold(Wish::builder(), |wish, (key, value)| wish.sysctl(key, value).unwrap());
+    builder.build().unwrap()
+}
+
+/// Everything that a plan or a report has to tell, one short line each.
+pub(crate) fn told(explain: &dyn Explain) -> Vec<String> {
+    let kinds = [
+        Kind::Change,
+        Kind::Applied,
+        Kind::Failed,
+        Kind::Pending,
+        Kind::Conflict,
+        Kind::Settled,
+        Kind::Matched,
+        Kind::Unknown,
+        Kind::Held,
+    ];
+    let mut lines = Vec::new();
+    for kind in kinds {
+        explain.explain(kind, &mut |entry| lines.push(line(entry)));
+    }
+    lines
+}
+
+fn line(entry: Entry) -> String {
+    let text = |value: serde_json::Value| value.as_str().unwrap_or("nothing").to_owned();
+    match entry {
+        Entry::Change(line, _) | Entry::Applied(line, _) => {
+            let before = text(line.before.unwrap_or_default());
+            let after = text(line.after.unwrap_or_default());
+            format!("{} {}: {before} -> {after}", line.action.sign(), line.key)
+        }
+        Entry::Failed { key, failure, .. } => format!("failed {key}: {failure}"),
+        Entry::Pending { key, on } => format!("pending {key} on {on}"),
+        Entry::Conflict { key, owner, reason } => format!("conflict {key} with {owner}: {reason}"),
+        Entry::Settled { key, wanted, held } => {
+            format!("settled {key}: {} for {}", text(held), text(wanted))
+        }
+        Entry::Matched { key, owner } => format!("matched {key} of {owner}"),
+        Entry::Unknown { key, why } => format!("unknown {key}: {why}"),
+        Entry::Held { key, why, .. } => format!("held {key}: {why}"),
+    }
+}
+
+/// The test's own network.
+pub(crate) struct Network(Namespace);
+
+/// Moves the test's own thread into a fresh network namespace.
+pub(crate) fn fresh_network() -> Network {
+    Network(Namespace::enter().unwrap_or_else(|error| panic!("{error}")))
+}
+
+impl Network {
+    pub(crate) fn ip(&self, line: &str) {
+        let args: Vec<&str> = line.split_whitespace().collect();
+        self.0.ip(&args).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// What the kernel itself says, not read by the source under test.
+pub(crate) fn kernel(path: &str) -> String {
+    let text = fs::read_to_string(Path::new("/proc/sys/net").join(path)).unwrap();
+    text.trim_end().to_owned()
+}
+
+/// What somebody else does to a knob.
+pub(crate) fn meddle(path: &str, value: &str) {
+    assert_own_network();
+    fs::write(Path::new("/proc/sys/net").join(path), value).unwrap();
+}
+
+/// No test may change the host's network.
+fn assert_own_network() {
+    let of = |task: &str| fs::read_link(format!("/proc/{task}/ns/net")).unwrap();
+    assert_ne!(of("thread-self"), of("self"), "call fresh_network() first");
+}

@@ -1,0 +1,96 @@
+//! The core files of a real control group, in a group of the test's own.
+
+use std::fs;
+use std::path::PathBuf;
+
+use homeostat_engine::Explain as _;
+use homeostat_knobs::{Wish, cgroup};
+
+use crate::bench::{Bench, told, wish};
+
+/// A group that goes with the test.
+struct Group {
+    path: PathBuf,
+    name: String,
+}
+
+impl Group {
+    /// Names a group that does not exist yet.
+    fn named(test: &str) -> Self {
+        let root = cgroup::root().expect("this test needs a cgroup v2 hierarchy in /sys/fs/cgroup");
+        let name = format!("homeostat-test-{test}-{}", std::process::id());
+        Group { path: root.join(&name), name }
+    }
+
+    fn make(&self) {
+        fs::create_dir(&self.path).expect("this test makes a control group; run it as root");
+    }
+
+    fn wish(&self, pairs: &[(&str, &str)]) -> Wish {
+        let builder = pairs.iter().fold(Wish::builder(), |wish, (file, value)| {
+            wish.cgroup(&self.name, file, value).unwrap()
+        });
+        builder.build().unwrap()
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.path.join(file)).unwrap().trim_end().to_owned()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+#[test]
+fn core_files_are_kept_and_restored() {
+    let group = Group::named("core");
+    group.make();
+    let bench = Bench::of_the_kernel().restoring();
+    let wish_of = |depth| {
+        group.wish(&[
+            ("cgroup.max.depth", depth),
+            ("cgroup.max.descendants", "max"),
+            ("cgroup.freeze", "1"),
+        ])
+    };
+    let report = bench.pass(&wish_of("0x3"));
+    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert_eq!(group.read("cgroup.max.depth"), "3");
+    assert_eq!(group.read("cgroup.freeze"), "1");
+    bench.assert_quiet(&wish_of("3"));
+
+    fs::write(group.path.join("cgroup.max.depth"), "7").unwrap();
+    assert!(bench.pass(&wish_of("3")).is_converged());
+    assert_eq!(group.read("cgroup.max.depth"), "3");
+
+    assert!(bench.pass(&wish(&[])).is_converged());
+    assert_eq!(group.read("cgroup.max.depth"), "max");
+    assert_eq!(group.read("cgroup.freeze"), "0");
+}
+
+#[test]
+fn a_real_group_is_waited_for_and_its_loss_is_no_failure() {
+    let group = Group::named("wait");
+    let (bench, wish) = (Bench::of_the_kernel(), group.wish(&[("cgroup.max.depth", "3")]));
+    let pending = format!("pending cgroup {0} cgroup.max.depth on cgroup {0}", group.name);
+    assert_eq!(told(&bench.pass(&wish)), std::slice::from_ref(&pending));
+    group.make();
+    assert!(bench.pass(&wish).is_converged());
+    assert_eq!(group.read("cgroup.max.depth"), "3");
+    fs::remove_dir(&group.path).unwrap();
+    assert_eq!(told(&bench.pass(&wish)), [pending]);
+}
+
+#[test]
+fn a_value_that_the_kernel_refuses_starves_no_other_limit() {
+    let group = Group::named("refused");
+    group.make();
+    let wish = group.wish(&[("cgroup.max.depth", "lots"), ("cgroup.freeze", "1")]);
+    let report = Bench::of_the_kernel().pass(&wish);
+    let failed = told(&report).into_iter().find(|line| line.starts_with("failed")).unwrap();
+    assert!(failed.contains("the kernel refused the value `lots`"), "{failed}");
+    assert_eq!(group.read("cgroup.freeze"), "1");
+}

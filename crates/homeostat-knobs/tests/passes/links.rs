@@ -1,0 +1,54 @@
+//! Knobs of links that come and go.
+
+use homeostat_engine::{Explain as _, Focus, apply};
+use homeostat_knobs::Wish;
+
+use crate::bench::{Bench, block_on, fresh_network, kernel, told, wish};
+
+#[test]
+fn a_knob_of_a_link_is_pending_until_the_link_appears() {
+    let network = fresh_network();
+    let bench = Bench::of_the_kernel();
+    let wish = wish(&[("net.ipv4.conf.v0.rp_filter", "2"), ("net.ipv4.tcp_retries2", "9")]);
+    let report = bench.pass(&wish);
+    assert!(!report.is_converged());
+    let pending = "pending sysctl net.ipv4.conf.v0.rp_filter on link v0";
+    assert!(told(&report).contains(&pending.to_owned()), "{:#?}", told(&report));
+    assert_eq!(kernel("ipv4/tcp_retries2"), "9", "the rest goes on");
+
+    network.ip("link add v0 type veth peer name v1");
+    assert!(bench.pass(&wish).is_converged());
+    assert_eq!(kernel("ipv4/conf/v0/rp_filter"), "2");
+    bench.assert_quiet(&wish);
+
+    network.ip("link del v0");
+    assert_eq!(told(&bench.pass(&wish)), [pending]);
+}
+
+#[test]
+fn a_link_with_a_dot_in_its_name_is_reached() {
+    let network = fresh_network();
+    network.ip("link add v0.200 type veth peer name v1");
+    let bench = Bench::of_the_kernel();
+    let builder = Wish::builder().link_sysctl("v0.200", "ipv4/rp_filter", "1").unwrap();
+    let wish = builder.build().unwrap();
+    let report = bench.pass(&wish);
+    assert_eq!(told(&report), ["~ sysctl net/ipv4/conf/v0.200/rp_filter: 0 -> 1"]);
+    assert_eq!(kernel("ipv4/conf/v0.200/rp_filter"), "1");
+}
+
+#[test]
+fn a_link_that_goes_between_plan_and_apply_leaves_its_knob_pending() {
+    let network = fresh_network();
+    network.ip("link add v0 type veth peer name v1");
+    let bench = Bench::of_the_kernel();
+    let wish = wish(&[("net.ipv4.conf.v0.rp_filter", "2")]);
+    let (order, plan) = (bench.order(&wish, Focus::All), bench.plan(&wish));
+    network.ip("link del v0");
+    let (mut observer, mut book) = (bench.observer(), bench.book());
+    let report = block_on(async {
+        apply(&order, &mut observer, &bench.writer(), (&mut book, plan)).await.unwrap()
+    });
+    assert_eq!(told(&report), ["pending sysctl net.ipv4.conf.v0.rp_filter on link v0"]);
+    assert!(book.holdings().records.is_empty(), "nothing was written, nothing is ours");
+}
