@@ -40,7 +40,7 @@ pub const COLD: Group = Group {
         Contestant {
             name: "homeostat",
             run: |run| streamed(run, Target::Empty),
-            budgets: &[Budget::Faster(3.0, "two trees"), Budget::BytesEach(64.0)],
+            budgets: &[Budget::Within(1.0, "two trees"), Budget::BytesEach(48.0)],
         },
     ],
 };

@@ -29,6 +29,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Parse and check a document; look at nothing else
+    #[command(after_help = "Exit: 0 nothing wrong, 1 mistakes or error.")]
     Check(Documents),
     /// Show what would change; write nothing
     #[command(

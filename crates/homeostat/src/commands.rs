@@ -7,11 +7,14 @@ mod man;
 mod plan;
 mod show;
 
+use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::CommandFactory as _;
+use clap::error::{ContextKind, ContextValue};
 use homeostat_document::Document;
 
 use crate::cli::{Cli, Command};
@@ -35,33 +38,47 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Show(args) => show::run(&args, global),
         Command::Demo => demo::run(global),
         Command::Schema => print_schema(),
-        Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "homeostat",
-                &mut std::io::stdout(),
-            );
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Completions { shell } => print_completions(shell),
         Command::Man => man::run(),
         Command::Other(words) => Err(unknown(&words)),
     }
 }
 
 fn print_schema() -> Result<ExitCode> {
-    use std::io::Write as _;
     let schema = serde_json::to_string_pretty(&homeostat_document::schema())?;
     stream::ignore_closed_pipe(writeln!(std::io::stdout(), "{schema}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn unknown(words: &[std::ffi::OsString]) -> anyhow::Error {
+fn print_completions(shell: clap_complete::Shell) -> Result<ExitCode> {
+    // Gathered first: the generator panics when its reader stops early.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "homeostat", &mut script);
+    stream::ignore_closed_pipe(std::io::stdout().write_all(&script))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unknown(words: &[OsString]) -> anyhow::Error {
     let word = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     if LATER.contains(&word.as_str()) {
         return not_built(&format!("`homeostat {word}`"));
     }
-    Helped::error(format!("there is no command `{word}`"), "`homeostat --help` lists the commands")
+    let help = match similar(&word) {
+        Some(command) => format!("did you mean `{command}`?"),
+        None => "`homeostat --help` lists the commands".to_owned(),
+    };
+    Helped::error(format!("there is no command `{word}`"), help)
+}
+
+/// The command that was probably meant.
+fn similar(word: &str) -> Option<String> {
+    // Our own set of words takes any command, for the sake of those that come later.
+    let known = clap::Command::new("homeostat").subcommands(Cli::command().get_subcommands());
+    let error = known.try_get_matches_from(["homeostat", word]).err()?;
+    match error.get(ContextKind::SuggestedSubcommand)? {
+        ContextValue::Strings(commands) => commands.last().cloned(),
+        _ => None,
+    }
 }
 
 /// The answer to what the design has and this version has not.

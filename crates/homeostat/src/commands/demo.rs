@@ -30,8 +30,10 @@ pub(crate) fn run(mut global: Global) -> Result<ExitCode> {
     let document = homeostat_document::parse("demo.toml", Format::Toml, DOCUMENT)?;
     let context = Context::enter(global, &document.settings)?;
     let mut stdout = stream::stdout(context.color);
-    let toured = block_on(tour(&context, &document, &mut stdout))?;
-    toured.map(|()| ExitCode::SUCCESS)
+    match block_on(tour(&context, &document, &mut stdout))? {
+        Err(error) if !stream::is_closed_pipe(&error) => Err(error),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 async fn tour(context: &Context, document: &Document, to: &mut dyn Write) -> Result<()> {

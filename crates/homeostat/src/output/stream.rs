@@ -32,3 +32,9 @@ pub(crate) fn ignore_closed_pipe(result: io::Result<()>) -> io::Result<()> {
         other => other,
     }
 }
+
+/// The same, where printing is mixed with what may fail for other reasons.
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

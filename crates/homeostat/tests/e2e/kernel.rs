@@ -11,6 +11,10 @@ fn file(key: &str) -> PathBuf {
     Path::new("/proc/sys").join(key)
 }
 
+#[expect(
+    clippy::unused_self,
+    reason = "having a world proves that the thread is not in the host's"
+)]
 impl World {
     /// A knob's value, as the kernel writes it.
     #[track_caller]

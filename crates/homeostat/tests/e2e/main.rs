@@ -8,6 +8,10 @@
     clippy::panic,
     reason = "this is test code, but outside of `#[test]` clippy cannot know"
 )]
+#![expect(
+    clippy::needless_raw_string_hashes,
+    reason = "expected texts are written by the snapshot tool, which always puts them"
+)]
 
 mod apply;
 mod bad;

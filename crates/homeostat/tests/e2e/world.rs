@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use homeostat_testkit::Namespace;
+use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
 use snapbox::{Assert, IntoData};
 use tempfile::TempDir;
@@ -13,6 +13,15 @@ use crate::program::{self, HOMEOSTAT, Holder};
 
 /// The document that most tests speak of.
 pub(crate) const DOCUMENT: &str = "host.toml";
+
+/// What a fresh namespace takes over from the host, brought to the kernel's own defaults.
+const INHERITED: [(&str, &str); 5] = [
+    ("net/ipv4/ip_forward", "0"),
+    ("net/ipv4/conf/all/rp_filter", "0"),
+    ("net/ipv4/conf/default/rp_filter", "0"),
+    ("net/ipv4/conf/lo/rp_filter", "0"),
+    ("net/ipv4/conf/all/accept_redirects", "1"),
+];
 
 /// Where a test lives. Its thread is in the namespace as long as it lasts.
 pub(crate) struct World {
@@ -32,7 +41,11 @@ impl World {
         );
         let namespace = Namespace::enter().unwrap_or_else(|error| panic!("{error}"));
         let directory = tempfile::Builder::new().prefix("homeostat-e2e-").tempdir().unwrap();
-        World { namespace, directory, names: None }
+        let world = World { namespace, directory, names: None };
+        for (key, value) in INHERITED {
+            world.meddle(key, value);
+        }
+        world
     }
 
     /// One with [`DOCUMENT`] in it.

@@ -1,0 +1,169 @@
+//! The ledger on disk: damage, another format, a busy or closed directory.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use rusqlite::Connection;
+use snapbox::str;
+
+use crate::world::{Ran, World};
+
+const WISH: &str = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
+
+/// A world that owns `ip_forward`, which somebody has turned since.
+fn drifted() -> World {
+    let world = World::new();
+    world.apply(WISH);
+    world.meddle("net/ipv4/ip_forward", "0");
+    world
+}
+
+#[track_caller]
+fn refused_everywhere(world: &World, words: &[&str]) {
+    let before = fs::read(world.ledger()).unwrap();
+    for command in ["plan host.toml", "verify host.toml", "apply --yes host.toml", "show"] {
+        let ran = world.run(command).exits(1);
+        for word in words {
+            assert!(ran.stderr.contains(word), "{command}: {word:?} is not in: {}", ran.stderr);
+        }
+        assert_eq!(ran.stdout, "", "{command}");
+    }
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+    assert!(fs::read(world.ledger()).unwrap() == before, "the file was touched");
+}
+
+#[test]
+fn a_file_that_is_no_ledger_is_refused_with_a_way_out() {
+    for junk in [&b"not a database, but long enough to be one"[..], &[0xff; 9000]] {
+        let world = drifted();
+        fs::write(world.ledger(), junk).unwrap();
+        refused_everywhere(&world, &["@DIR/state/ledger.db is damaged", "help: move "]);
+    }
+}
+
+#[test]
+fn a_damaged_ledger_is_refused_and_another_directory_is_the_way_out() {
+    let world = drifted();
+    let mut bytes = fs::read(world.ledger()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[4096..middle].fill(0xa5);
+    fs::write(world.ledger(), bytes).unwrap();
+    let ran = world.run("apply --yes host.toml").exits(1);
+    assert!(ran.stderr.contains("is damaged"), "{}", ran.stderr);
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+    fs::rename(world.state(), world.path().join("aside")).unwrap();
+    world.run("apply --yes host.toml").exits(0);
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "1");
+}
+
+#[test]
+fn a_ledger_of_a_newer_version_is_refused() {
+    let world = drifted();
+    let ledger = Connection::open(world.ledger()).unwrap();
+    ledger.pragma_update(None, "user_version", 99).unwrap();
+    drop(ledger);
+    refused_everywhere(&world, &["has format 99", "help: use the version that wrote it"]);
+}
+
+#[test]
+fn the_database_of_another_program_is_refused() {
+    let world = World::with(WISH);
+    fs::create_dir(world.state()).unwrap();
+    let other = Connection::open(world.ledger()).unwrap();
+    other
+        .execute_batch("CREATE TABLE things (thing TEXT); INSERT INTO things VALUES ('x')")
+        .unwrap();
+    drop(other);
+    refused_everywhere(&world, &["it is the database of another program"]);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_refused_by_its_key() {
+    let world = drifted();
+    let ledger = Connection::open(world.ledger()).unwrap();
+    ledger.execute("UPDATE record SET record = '{}'", []).unwrap();
+    drop(ledger);
+    refused_everywhere(&world, &["record of `sysctl net.ipv4.ip_forward` cannot be read"]);
+}
+
+#[test]
+fn a_plan_goes_on_while_another_process_writes_the_ledger() {
+    let world = drifted();
+    let mut ledger = Connection::open(world.ledger()).unwrap();
+    let writing =
+        ledger.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+    writing.execute("DELETE FROM record", []).unwrap();
+    let plan = world.plan();
+    assert_eq!(plan["changes"][0]["cause"], "drift", "what is not committed is not seen");
+    writing.rollback().unwrap();
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_made_is_an_error_before_any_write() {
+    let world = World::with(WISH);
+    world.write("state", "a file");
+    world.run("apply --yes host.toml").fails(str![[r#"
+error: cannot open the ledger @DIR/state/ledger.db: File exists (os error 17)
+help: run as the user who owns the state directory, or name another with --state-dir
+
+"#]]);
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_written_is_an_error_before_any_write() {
+    let world = drifted();
+    world.write(
+        "host.toml",
+        "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.tcp_retries1\" = 7\n",
+    );
+    let mut mount = world.command("unshare");
+    let script = format!(
+        "mount --bind state state && mount -o remount,ro,bind state && exec {} apply --yes \
+         host.toml --state-dir state",
+        crate::program::HOMEOSTAT
+    );
+    mount.args(["--mount", "sh", "-ec", &script]);
+    let ran = world.finish(mount).exits(1);
+    assert!(ran.stderr.starts_with("error: cannot "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("\nhelp: "), "{}", ran.stderr);
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+}
+
+/// Applies once, fills the disk but for `left` KiB, applies another wish.
+fn on_a_full_disk(left: usize) -> (World, Ran) {
+    let world = World::with(WISH);
+    world.write("more.toml", format!("{WISH}\"net.ipv4.tcp_retries1\" = 7\n"));
+    let script = format!(
+        "mkdir state\nmount -t tmpfs -o size=256k full state\n\
+         {0} apply --yes -q host.toml --state-dir state\n\
+         room=$(df --output=avail -k state | tail -1)\n\
+         head -c $(( (room - {left}) * 1024 )) /dev/zero > state/rest\n\
+         exec {0} apply --yes more.toml --state-dir state",
+        crate::program::HOMEOSTAT
+    );
+    let mut command = world.command("unshare");
+    command.args(["--mount", "sh", "-ec", &script]);
+    let ran = world.finish(command).exits(1);
+    (world, ran)
+}
+
+#[test]
+fn a_full_disk_is_an_error_before_the_write_that_needs_a_record() {
+    // Room for nothing, and room to open the ledger but not to write a record.
+    for left in [0, 36] {
+        let (world, ran) = on_a_full_disk(left);
+        assert!(ran.stderr.starts_with("error: cannot "), "{left}: {}", ran.stderr);
+        assert!(ran.stderr.contains("\nhelp: "), "{left}: {}", ran.stderr);
+        assert_eq!(world.knob("net/ipv4/ip_forward"), "1", "the first apply had room");
+        assert_eq!(world.knob("net/ipv4/tcp_retries1"), "3", "the second had none");
+    }
+}
+
+#[test]
+fn only_the_owner_may_look_into_a_state_directory_that_we_made() {
+    let world = World::new();
+    world.apply(WISH);
+    let mode = fs::metadata(world.state()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "{mode:o}");
+}

@@ -1,0 +1,36 @@
+//! One writer per namespace and owner; readers are not kept out.
+
+use homeostat_engine::NetnsLock;
+
+use crate::world::World;
+
+#[test]
+fn while_somebody_writes_an_apply_names_who_and_changes_nothing() {
+    let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    let held = NetnsLock::take("default").unwrap();
+    let ran = world.run("apply --yes host.toml").exits(1);
+    let program = std::fs::read_to_string("/proc/self/comm").unwrap();
+    let pid = std::process::id();
+    let holder = format!("the scope is locked by process {pid} ({}) of user 0", program.trim_end());
+    assert!(
+        ran.stderr.starts_with("error: cannot write in `host` as `default`: "),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains(&holder), "{}", ran.stderr);
+    assert!(ran.stderr.contains("\nhelp: stop that process"), "{}", ran.stderr);
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+    drop(held);
+    world.run("apply --yes host.toml").exits(0);
+}
+
+#[test]
+fn while_somebody_writes_others_may_look_and_other_owners_may_write() {
+    let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    let _held = NetnsLock::take("default").unwrap();
+    world.run("plan host.toml").exits(0);
+    world.run("verify host.toml").exits(2);
+    world.run("show").exits(0);
+    world.run("apply --yes --owner other --protocol 77 host.toml").exits(0);
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "1");
+}

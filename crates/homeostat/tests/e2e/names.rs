@@ -1,0 +1,233 @@
+//! Other namespaces: by `--netns`, and by name in the document.
+
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use homeostat_netns::Netns;
+use snapbox::str;
+
+use crate::program::{Holder, output};
+use crate::world::World;
+
+// Unlike forwarding, it is the same in every fresh namespace, whatever the host has.
+const KEY: &str = "net/ipv4/tcp_retries1";
+const DEFAULT: &str = "3";
+const WISH: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+const BLUE: &str = "[namespaces.blue.sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+
+impl World {
+    fn ip(&self, args: &str) -> String {
+        let mut command = self.command("ip");
+        command.args(args.split_whitespace());
+        output(command)
+    }
+
+    fn knob_in(&self, name: &str, key: &str) -> String {
+        self.ip(&format!("netns exec {name} cat /proc/sys/{key}")).trim().to_owned()
+    }
+}
+
+#[test]
+fn a_namespace_is_reached_by_path_and_the_host_is_left_alone() {
+    let world = World::with(WISH);
+    let blue = Netns::anonymous().unwrap();
+    let place = format!("/proc/{}/fd/{}", std::process::id(), blue.as_fd().as_raw_fd());
+    let ran = world.run(&format!("apply --yes --netns {place} host.toml")).exits(0);
+    assert!(ran.stdout.starts_with(&format!("knobs in {place}\n")), "{}", ran.stdout);
+    assert_eq!(blue.run(|| world.knob(KEY)).unwrap(), "5");
+    assert_eq!(world.knob(KEY), DEFAULT);
+    world.run(&format!("verify --netns {place} host.toml")).says(0, "");
+    world.run("verify -q host.toml").exits(2);
+}
+
+#[test]
+fn a_namespace_is_reached_by_process() {
+    let world = World::with(WISH);
+    let holder = Holder::start("--net", "");
+    world.run(&format!("apply --yes --netns {} host.toml", holder.pid())).exits(0);
+    let blue = Netns::of_pid(holder.pid().into()).unwrap();
+    assert_eq!(blue.run(|| world.knob(KEY)).unwrap(), "5");
+    assert_eq!(world.knob(KEY), DEFAULT);
+}
+
+#[test]
+fn a_namespace_has_one_ledger_whether_reached_by_name_or_by_its_file() {
+    let world = World::with(WISH).with_own_names();
+    world.ip("netns add blue");
+    world.run("apply --yes --netns blue host.toml").says(
+        0,
+        str![[r#"
+knobs in blue
+  applied:
+    ~ sysctl net.ipv4.tcp_retries1  3 -> 5
+Applied: 0 created, 1 updated, 0 replaced, 0 deleted.
+
+"#]],
+    );
+    assert_eq!(world.knob_in("blue", KEY), "5");
+    assert_eq!(world.knob(KEY), DEFAULT);
+    world.run("plan --netns /run/netns/blue host.toml").says(0, "No changes.\n");
+    world.write("host.toml", "[sysctl]\n");
+    world.run("apply --yes --revert-on-release --netns /run/netns/blue host.toml").exits(0);
+    assert_eq!(world.knob_in("blue", KEY), DEFAULT);
+}
+
+#[test]
+fn a_namespace_that_is_not_there_is_an_error_that_lists_the_others() {
+    let world = World::with(WISH).with_own_names();
+    world.ip("netns add blue");
+    world.run("plan --netns bleu host.toml").fails(str![[r#"
+error: there is no network namespace named "bleu"
+help: there is "blue"; make it with `ip netns add bleu`
+
+"#]]);
+    world.run("plan --netns /nosuch/ns host.toml").fails(str![[r#"
+error: there is no network namespace at "/nosuch/ns"
+help: give a file such as /run/netns/NAME or /proc/PID/ns/net
+
+"#]]);
+    world.run("plan --netns /dev/null host.toml").fails(str![[r#"
+error: "/dev/null" is not a network namespace
+help: give a file such as /run/netns/NAME or /proc/PID/ns/net
+
+"#]]);
+}
+
+#[test]
+fn knobs_of_a_namespace_that_is_not_there_wait_for_it() {
+    let world = World::with(BLUE).with_own_names();
+    world.run("plan host.toml").says(
+        0,
+        str![[r#"
+knobs in blue
+  waiting:
+    . sysctl net.ipv4.tcp_retries1  waits on namespace blue
+No changes.
+
+"#]],
+    );
+    world.run("plan --json host.toml").says(0, str![[r#"
+{"format_version":"1.0","changes":[],"conflicts":[],"pending":[
+  {"key":"sysctl net.ipv4.tcp_retries1","on":"namespace blue","scope":"blue","source":"knobs"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+
+"#]]);
+    world.run("verify -q host.toml").exits(2);
+    world.run("apply --yes host.toml").says(
+        1,
+        str![[r#"
+knobs in blue
+  waiting:
+    . sysctl net.ipv4.tcp_retries1  waits on namespace blue
+Not converged: 0 created, 0 updated, 0 replaced, 0 deleted.
+
+"#]],
+    );
+    assert_eq!(world.knob(KEY), DEFAULT, "the host was touched");
+}
+
+#[test]
+fn knobs_of_a_namespace_are_applied_there_and_not_on_the_host() {
+    let world = World::with(BLUE).with_own_names();
+    world.ip("netns add blue");
+    world.run("apply --yes host.toml").says(
+        0,
+        str![[r#"
+knobs in blue
+  applied:
+    ~ sysctl net.ipv4.tcp_retries1  3 -> 5
+Applied: 0 created, 1 updated, 0 replaced, 0 deleted.
+
+"#]],
+    );
+    assert_eq!(world.knob_in("blue", KEY), "5");
+    assert_eq!(world.knob(KEY), DEFAULT);
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+}
+
+#[test]
+fn a_namespace_that_left_the_document_is_held_not_leaked() {
+    let world = World::with(BLUE).with_own_names();
+    world.ip("netns add blue");
+    world.run("apply --yes host.toml").exits(0);
+    world.write("host.toml", "[sysctl]\n");
+    world.run("plan host.toml").says(0, str![[r#"
+knobs in blue
+  held back:
+    ! delete sysctl net.ipv4.tcp_retries1  the document has no section for `knobs` here; write an empty one, or use --allow-mass-delete
+No changes.
+
+"#]]);
+    world.run("apply --yes --revert-on-release host.toml").exits(1);
+    assert_eq!(world.knob_in("blue", KEY), "5");
+    world.run("apply --yes --revert-on-release --allow-mass-delete host.toml").says(
+        0,
+        str![[r#"
+knobs in blue
+  applied:
+    - sysctl net.ipv4.tcp_retries1  5 -> 3  (released, original restored)
+Applied: 0 created, 0 updated, 0 replaced, 1 deleted.
+
+"#]],
+    );
+    assert_eq!(world.knob_in("blue", KEY), DEFAULT);
+    world.run("plan host.toml").says(0, "No changes.\n");
+}
+
+#[test]
+fn a_namespace_that_left_the_document_and_the_machine_is_nothing() {
+    let world = World::with(BLUE).with_own_names();
+    world.ip("netns add blue");
+    world.run("apply --yes host.toml").exits(0);
+    world.ip("netns del blue");
+    world.write("host.toml", "[sysctl]\n");
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+    world.ip("netns add blue");
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+}
+
+#[test]
+fn a_namespace_made_again_gets_its_knobs_again() {
+    let world = World::with(BLUE).with_own_names();
+    world.ip("netns add blue");
+    world.run("apply --yes host.toml").exits(0);
+    world.ip("netns del blue");
+    world.run("verify -q host.toml").exits(2);
+    world.ip("netns add blue");
+    assert_eq!(world.knob_in("blue", KEY), DEFAULT);
+    world.run("apply --yes host.toml").exits(0);
+    assert_eq!(world.knob_in("blue", KEY), "5");
+}
+
+#[test]
+fn a_knob_of_the_whole_host_is_refused_in_a_namespace() {
+    let world = World::with("[sysctl]\n\"vm.swappiness\" = 60\n\"net.ipv4.tcp_retries1\" = 5\n");
+    let blue = Netns::anonymous().unwrap();
+    let place = format!("/proc/{}/fd/{}", std::process::id(), blue.as_fd().as_raw_fd());
+    world.run(&format!("plan --netns {place} host.toml")).fails(str![[r#"
+error: `sysctl vm.swappiness` belongs to the whole host, not to a network namespace
+ --> host.toml:2:1
+  |
+2 | "vm.swappiness" = 60
+  | ^^^^^^^^^^^^^^^
+  |
+  = help: only knobs under `net` exist once per namespace
+
+1 error in the document; nothing was changed
+
+"#]]);
+    let ran = world.run(&format!("apply --yes --netns {place} host.toml")).exits(1);
+    assert!(ran.stderr.contains("belongs to the whole host"), "{}", ran.stderr);
+    assert_eq!(blue.run(|| world.knob(KEY)).unwrap(), DEFAULT);
+    world.write("host.toml", "[namespaces.blue.sysctl]\n\"vm.swappiness\" = 60\n");
+    world.run("check host.toml").fails(str![[r#"
+error: `vm.swappiness` is host-wide, not a knob of a namespace
+ --> host.toml:2:1
+  |
+2 | "vm.swappiness" = 60
+  | ^^^^^^^^^^^^^^^
+  |
+  = help: move it to the `sysctl` section at the top level of the document
+
+1 error in the document; nothing was changed
+
+"#]]);
+}

@@ -1,0 +1,283 @@
+//! `plan` and `verify`: what they say, in text and in JSON, and how they end.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use serde_json::json;
+use snapbox::str;
+
+use crate::world::World;
+
+const MIXED: &str = r#"[sysctl]
+"net.ipv4.ip_forward" = 1
+"net.ipv4.conf.all.rp_filter" = 2
+"net.ipv4.tcp_sack" = 1
+"net.ipv4.nosuch" = 1
+
+[links.eth9]
+sysctl = { "ipv4/rp_filter" = 1 }
+"#;
+
+#[test]
+fn a_plan_shows_changes_what_is_refused_and_what_waits() {
+    World::with(MIXED).run("plan host.toml").says(
+        0,
+        str![[r#"
+knobs in host
+  config changed:
+    ~ sysctl net.ipv4.ip_forward  0 -> 1
+    ~ sysctl net.ipv4.conf.all.rp_filter  0 -> 2
+  refused:
+    ! sysctl net.ipv4.nosuch  the kernel has no such knob
+  waiting:
+    . sysctl net.ipv4.conf.eth9.rp_filter  waits on link eth9
+Plan: 0 to create, 2 to update, 0 to replace, 0 to delete.
+
+"#]],
+    );
+}
+
+#[test]
+fn a_plan_in_json_holds_every_list() {
+    World::with(MIXED).run("plan --json host.toml").says(0, str![[r#"
+{"format_version":"1.0","changes":[
+  {"action":"update","after":"1","before":"0","cause":"config","key":"sysctl net.ipv4.ip_forward","note":null,"scope":"host","source":"knobs"},
+  {"action":"update","after":"2","before":"0","cause":"config","key":"sysctl net.ipv4.conf.all.rp_filter","note":null,"scope":"host","source":"knobs"}],"conflicts":[],"pending":[
+  {"key":"sysctl net.ipv4.conf.eth9.rp_filter","on":"link eth9","scope":"host","source":"knobs"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[
+  {"action":null,"error":"the kernel has no such knob","help":null,"key":"sysctl net.ipv4.nosuch","scope":"host","source":"knobs"}],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
+
+"#]]);
+}
+
+#[test]
+fn each_list_of_a_plan_in_json_is_there_even_if_empty() {
+    let world = World::with("[sysctl]\n");
+    let empty = json!({
+        "format_version": "1.0", "changes": [], "conflicts": [], "pending": [], "matched": [],
+        "settled": [], "unknown": [], "held": [], "refused": [],
+        "summary": { "create": 0, "update": 0, "replace": 0, "delete": 0 },
+    });
+    assert_eq!(world.plan(), empty);
+}
+
+#[test]
+fn nothing_to_do_is_said_in_two_words() {
+    World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 0\n")
+        .run("plan host.toml")
+        .says(0, "No changes.\n");
+    World::with("").run("plan host.toml").says(0, "No changes.\n");
+}
+
+#[test]
+fn a_changed_document_is_told_from_drift() {
+    let world = World::new();
+    world.apply("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.tcp_retries1\" = 4\n");
+    world.meddle("net/ipv4/ip_forward", "0");
+    let changed = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.tcp_retries1\" = 5\n";
+    world.write("host.toml", changed);
+    world.run("plan host.toml").says(
+        0,
+        str![[r#"
+knobs in host
+  config changed:
+    ~ sysctl net.ipv4.tcp_retries1  4 -> 5
+  drifted:
+    ~ sysctl net.ipv4.ip_forward  0 -> 1
+Plan: 0 to create, 2 to update, 0 to replace, 0 to delete.
+
+"#]],
+    );
+    let causes: Vec<_> = world.plan()["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| (change["key"].clone(), change["cause"].clone()))
+        .collect();
+    let expected = [("ip_forward", "drift"), ("tcp_retries1", "config")]
+        .map(|(name, cause)| (json!(format!("sysctl net.ipv4.{name}")), json!(cause)));
+    assert_eq!(causes, expected);
+}
+
+#[test]
+fn a_released_knob_keeps_its_value_unless_asked_otherwise() {
+    let world = World::new();
+    world.apply("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.tcp_retries1\" = 4\n");
+    world.meddle("net/ipv4/tcp_retries1", "6");
+    world.write("host.toml", "[sysctl]\n");
+    world.run("plan host.toml").says(
+        0,
+        str![[r#"
+knobs in host
+  config changed:
+    - sysctl net.ipv4.ip_forward  1  (released, the value stays)
+    - sysctl net.ipv4.tcp_retries1  6  (released, the value stays)
+Plan: 0 to create, 0 to update, 0 to replace, 2 to delete.
+
+"#]],
+    );
+    world.run("plan --revert-on-release host.toml").says(
+        0,
+        str![[r#"
+knobs in host
+  config changed:
+    - sysctl net.ipv4.ip_forward  1 -> 0  (released, original restored)
+    - sysctl net.ipv4.tcp_retries1  6  (released, the value stays)
+Plan: 0 to create, 0 to update, 0 to replace, 2 to delete.
+
+"#]],
+    );
+    world.run("plan --revert-on-release --json host.toml").says(0, str![[r#"
+{"format_version":"1.0","changes":[
+  {"action":"delete","after":"0","before":"1","cause":"config","key":"sysctl net.ipv4.ip_forward","note":"released, original restored","scope":"host","source":"knobs"},
+  {"action":"delete","after":null,"before":"6","cause":"config","key":"sysctl net.ipv4.tcp_retries1","note":"released, the value stays","scope":"host","source":"knobs"}],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":2}}
+
+"#]]);
+}
+
+#[test]
+fn quiet_says_only_what_is_wrong() {
+    let world = World::with(MIXED);
+    world.run("plan -q host.toml").says(
+        0,
+        str![[r#"
+knobs in host
+  refused:
+    ! sysctl net.ipv4.nosuch  the kernel has no such knob
+  waiting:
+    . sysctl net.ipv4.conf.eth9.rp_filter  waits on link eth9
+
+"#]],
+    );
+    world.write("good.toml", "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    world.run("plan -q good.toml").says(0, "");
+}
+
+#[test]
+fn verbose_also_says_what_is_settled() {
+    let world = World::new();
+    world.apply("[sysctl]\n\"net.ipv4.neigh.lo.retrans_time_ms\" = 1234\n");
+    world.run("plan host.toml").says(0, "No changes.\n");
+    world.run("plan -v host.toml").says(
+        0,
+        str![[r#"
+knobs in host
+  settled:
+    = sysctl net.ipv4.neigh.lo.retrans_time_ms  1234 is kept as [..]
+No changes.
+
+"#]],
+    );
+    world.run("plan --json host.toml").says(0, str![[r#"
+{"format_version":"1.0","changes":[],"conflicts":[],"pending":[],"matched":[],"settled":[
+  {"held":"[..]","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","scope":"host","source":"knobs","wanted":"1234"}],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+
+"#]]);
+    world.run("verify host.toml").says(0, "");
+}
+
+/// Every knob of `lo` that can be written, set to one more than it is.
+fn long_document() -> (String, usize) {
+    let mut document = "[links.lo.sysctl]\n".to_owned();
+    let mut count = 0;
+    for entry in fs::read_dir("/proc/sys/net/ipv4/conf/lo").unwrap() {
+        let path = entry.unwrap().path();
+        let value: i64 = fs::read_to_string(&path).unwrap().trim().parse().unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if name == "mc_forwarding" {
+            // Only multicast routing daemons can set it.
+            continue;
+        }
+        writeln!(document, "\"ipv4/{name}\" = {}", value + 1).unwrap();
+        count += 1;
+    }
+    (document, count)
+}
+
+#[test]
+fn a_long_list_is_cut_unless_all_of_it_is_asked_for() {
+    let world = World::new();
+    let (document, count) = long_document();
+    assert!(count > 25, "{count}");
+    world.write("host.toml", document);
+    let cut = world.run("plan host.toml").exits(0);
+    let lines: Vec<&str> = cut.stdout.lines().collect();
+    assert_eq!(lines.len(), 2 + 20 + 2, "{}", cut.stdout);
+    assert_eq!(lines[22], format!("    ... and {} more; --full shows them all", count - 20));
+    let sum = format!("Plan: 0 to create, {count} to update, 0 to replace, 0 to delete.");
+    assert_eq!(cut.last_line(), sum);
+    let full = world.run("plan --full host.toml").exits(0);
+    assert_eq!(full.stdout.lines().count(), 2 + count + 1, "{}", full.stdout);
+    assert_eq!(full.last_line(), sum);
+    assert_eq!(world.plan()["changes"].as_array().unwrap().len(), count, "JSON is complete");
+}
+
+#[test]
+fn a_plan_ends_with_2_only_if_that_was_asked_for_and_something_differs() {
+    let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    world.run("plan host.toml").exits(0);
+    world.run("plan --detailed-exitcode host.toml").exits(2);
+    world.run("plan --detailed-exitcode --json host.toml").exits(2);
+    world.run("apply --yes host.toml").exits(0);
+    world.run("plan --detailed-exitcode host.toml").exits(0);
+    world.write("waits.toml", "[links.eth9.sysctl]\n\"ipv4/rp_filter\" = 1\n");
+    world.run("plan --detailed-exitcode waits.toml").exits(2);
+    world.write("broken.toml", "[sysctls]\n");
+    world.run("plan --detailed-exitcode broken.toml").exits(1);
+}
+
+#[test]
+fn verify_ends_with_0_if_all_is_as_declared_2_if_not_1_on_errors() {
+    let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    world.run("verify host.toml").says(
+        2,
+        str![[r#"
+knobs in host
+  config changed:
+    ~ sysctl net.ipv4.ip_forward  0 -> 1
+Plan: 0 to create, 1 to update, 0 to replace, 0 to delete.
+
+"#]],
+    );
+    world.run("apply --yes host.toml").exits(0);
+    world.run("verify host.toml").says(0, "");
+    let report = world.run("verify --json host.toml").json(0);
+    assert_eq!(report["changes"], json!([]));
+    world.write("broken.toml", "[sysctls]\n");
+    world.run("verify broken.toml").exits(1);
+    world.run("verify missing.toml").exits(1);
+}
+
+#[test]
+fn wishes_that_fight_are_conflicts() {
+    let fighting = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.conf.all.forwarding\" = 0\n";
+    let world = World::with(fighting);
+    world.run("plan host.toml").says(
+        0,
+        str![[r#"
+knobs in host
+  conflicts:
+    ! sysctl net.ipv4.conf.all.forwarding  fights with `sysctl net.ipv4.ip_forward`, which undoes it
+    ! sysctl net.ipv4.ip_forward  fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it
+No changes.
+
+"#]],
+    );
+    world.run("plan --json host.toml").says(0, str![[r#"
+{"format_version":"1.0","changes":[],"conflicts":[
+  {"key":"sysctl net.ipv4.conf.all.forwarding","owner":"nobody","reason":"fights with `sysctl net.ipv4.ip_forward`, which undoes it","scope":"host","source":"knobs"},
+  {"key":"sysctl net.ipv4.ip_forward","owner":"nobody","reason":"fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it","scope":"host","source":"knobs"}],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+
+"#]]);
+    world.run("verify -q host.toml").exits(2);
+}
+
+#[test]
+fn no_look_at_the_machine_is_needed_to_check_a_document() {
+    let world = World::with(MIXED);
+    world.run("check host.toml").says(0, "");
+    world.write(
+        "broken.toml",
+        "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.ip_forward\" = 1\n",
+    );
+    world.run("check broken.toml").exits(1);
+}

@@ -1,0 +1,186 @@
+//! `--sandbox` and `demo`: work without privileges, and nothing of the host is in reach.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use snapbox::str;
+
+use crate::program::HOMEOSTAT;
+use crate::world::World;
+
+const WISH: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+
+#[test]
+fn a_sandbox_has_knobs_of_its_own() {
+    let world = World::with(WISH);
+    let before = world.knobs();
+    world.finish(world.bare("--sandbox plan host.toml")).says(
+        0,
+        str![[r#"
+knobs in sandbox
+  config changed:
+    ~ sysctl net.ipv4.tcp_retries1  3 -> 5
+Plan: 0 to create, 1 to update, 0 to replace, 0 to delete.
+
+"#]],
+    );
+    world.finish(world.bare("--sandbox apply --yes host.toml")).says(
+        0,
+        str![[r#"
+knobs in sandbox
+  applied:
+    ~ sysctl net.ipv4.tcp_retries1  3 -> 5
+Applied: 0 created, 1 updated, 0 replaced, 0 deleted.
+
+"#]],
+    );
+    world.finish(world.bare("--sandbox verify -q host.toml")).exits(2);
+    assert!(world.knobs() == before, "a knob outside was turned");
+}
+
+#[test]
+fn a_knob_of_the_whole_host_is_refused_in_a_sandbox() {
+    let world = World::with("[sysctl]\n\"vm.swappiness\" = 1\n\"kernel.panic\" = 77\n");
+    let host = ["vm/swappiness", "kernel/panic"].map(|key| format!("/proc/sys/{key}"));
+    let before = host.each_ref().map(|path| fs::read_to_string(path).unwrap());
+    world.finish(world.bare("--sandbox plan host.toml")).fails(str![[r#"
+error: `sysctl vm.swappiness` belongs to the whole host, not to the sandbox
+ --> host.toml:2:1
+  |
+2 | "vm.swappiness" = 1
+  | ^^^^^^^^^^^^^^^
+  |
+  = help: only knobs under `net` exist once per namespace
+
+error: `sysctl kernel.panic` belongs to the whole host, not to the sandbox
+ --> host.toml:3:1
+  |
+3 | "kernel.panic" = 77
+  | ^^^^^^^^^^^^^^
+  |
+  = help: only knobs under `net` exist once per namespace
+
+2 errors in the document; nothing was changed
+
+"#]]);
+    let ran = world.finish(world.bare("--sandbox apply --yes host.toml")).exits(1);
+    assert!(ran.stderr.contains("not to the sandbox"), "{}", ran.stderr);
+    assert_eq!(host.each_ref().map(|path| fs::read_to_string(path).unwrap()), before);
+}
+
+#[test]
+fn documents_that_only_root_may_read_are_read_before_the_sandbox_is_entered() {
+    let world = World::with(WISH);
+    let document = world.path().join("host.toml");
+    fs::set_permissions(document, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(world.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    world.finish(world.bare("--sandbox apply --yes host.toml")).exits(0);
+    world.finish(world.bare("--sandbox check host.toml")).says(0, "");
+}
+
+#[test]
+fn a_state_directory_that_only_root_may_use_is_a_clear_error_in_a_sandbox() {
+    let world = World::with(WISH);
+    fs::set_permissions(world.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    for command in ["plan", "apply --yes"] {
+        let ran = world.run(&format!("--sandbox {command} host.toml")).exits(1);
+        assert!(ran.stderr.starts_with("error: cannot open the ledger @DIR"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("\nhelp: "), "{}", ran.stderr);
+    }
+    assert!(!world.state().exists());
+}
+
+#[test]
+fn a_state_directory_that_the_sandbox_may_use_is_used() {
+    let world = World::with(WISH);
+    fs::set_permissions(world.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    world.run("--sandbox apply --yes host.toml").exits(0);
+    assert!(world.ledger().exists());
+}
+
+#[test]
+fn nobody_in_particular_can_use_a_sandbox() {
+    let world = World::with(WISH);
+    fs::set_permissions(world.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // The build directory may be closed to others.
+    let program = world.path().join("homeostat");
+    fs::copy(HOMEOSTAT, &program).unwrap();
+    for args in ["--sandbox apply --yes host.toml", "demo"] {
+        let mut command = world.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+        command.arg(&program).args(args.split_whitespace());
+        let ran = world.finish(command).exits(0);
+        assert!(ran.stdout.contains("\n    ~ sysctl net.ipv4."), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn without_privileges_the_host_is_refused_and_the_way_out_is_said() {
+    let world = World::with(WISH);
+    fs::set_permissions(world.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = world.path().join("homeostat");
+    fs::copy(HOMEOSTAT, &program).unwrap();
+    let mut command = world.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+    command.arg(&program).args(["apply", "--yes", "host.toml", "--state-dir", "state"]);
+    let ran = world.finish(command).exits(1);
+    assert!(ran.stdout.contains("--sandbox"), "{ran:#?}");
+    assert_eq!(world.knob("net/ipv4/tcp_retries1"), "3");
+}
+
+#[test]
+fn the_demo_tours_a_sandbox_and_leaves_the_host_alone() {
+    let world = World::new();
+    let before = world.knobs();
+    world.finish(world.bare("demo")).says(
+        0,
+        str![[r#"
+
+# A sandbox: our own network namespace, no privileges. The document:
+[sysctl]
+"net.ipv4.ip_forward" = 1
+"net.ipv4.conf.all.rp_filter" = 2
+"net.ipv4.tcp_rmem" = "4096 87380 16777216"
+
+# homeostat plan demo.toml
+knobs in sandbox
+  config changed:
+...
+    ~ sysctl net.ipv4.tcp_rmem  [..] -> 4096 87380 16777216
+Plan: 0 to create, [..] to update, 0 to replace, 0 to delete.
+
+# homeostat apply demo.toml
+knobs in sandbox
+  applied:
+...
+    ~ sysctl net.ipv4.tcp_rmem  [..] -> 4096 87380 16777216
+Applied: 0 created, [..] updated, 0 replaced, 0 deleted.
+
+# homeostat plan demo.toml     (a second pass writes nothing)
+No changes.
+
+# echo 0 > /proc/sys/net/ipv4/ip_forward     (somebody meddles)
+
+# homeostat apply demo.toml     (drift is told from a changed document)
+knobs in sandbox
+  drifted:
+    ~ sysctl net.ipv4.ip_forward  0 -> 1
+Plan: 0 to create, 1 to update, 0 to replace, 0 to delete.
+knobs in sandbox
+  applied:
+    ~ sysctl net.ipv4.ip_forward  0 -> 1
+Applied: 0 created, 1 updated, 0 replaced, 0 deleted.
+
+# Nothing of the host was touched, and the sandbox is gone with this process.
+
+"#]],
+    );
+    assert!(world.knobs() == before, "a knob outside was turned");
+}
+
+#[test]
+fn a_sandbox_and_a_namespace_exclude_each_other() {
+    let world = World::with(WISH);
+    let ran = world.finish(world.bare("--sandbox --netns blue plan host.toml")).exits(1);
+    assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
+}

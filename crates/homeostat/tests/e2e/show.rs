@@ -1,0 +1,65 @@
+//! `show`: what it prints is a document that plans without changes.
+
+use crate::world::World;
+
+#[track_caller]
+fn round_trip(world: &World, args: &str, name: &str) -> String {
+    let shown = world.run(args).exits(0);
+    assert_eq!(shown.stderr, "", "{args}");
+    world.write(name, &shown.stdout);
+    let ran = world.run(&format!("plan --detailed-exitcode {name}"));
+    ran.says(0, "No changes.\n");
+    shown.stdout
+}
+
+#[test]
+fn what_is_shown_plans_without_changes() {
+    let world = World::new();
+    let toml = round_trip(&world, "show", "shown.toml");
+    assert!(toml.contains("\"net.ipv4.ip_forward\" = 0\n"), "{toml}");
+    assert_eq!(round_trip(&world, "show --toml", "again.toml"), toml);
+    let json = round_trip(&world, "show --json", "shown.json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["sysctl"]["net.ipv4.ip_forward"], 0);
+}
+
+#[test]
+fn all_that_can_be_shown_plans_without_changes() {
+    let world = World::new();
+    world.add_pair("lan.10", "peer0");
+    world.meddle("net/ipv4/ip_local_reserved_ports", "80,90-92");
+    let toml = round_trip(&world, "show --full", "full.toml");
+    assert!(toml.contains("\"net/ipv4/conf/lan.10/rp_filter\" = 0\n"), "{toml}");
+    assert!(toml.contains("\"net.ipv4.ip_local_reserved_ports\" = \"80,90-92\"\n"), "{toml}");
+    round_trip(&world, "show --full --json", "full.json");
+}
+
+#[test]
+fn all_that_is_shown_can_be_applied_and_given_up_again() {
+    let world = World::new();
+    let before = world.knobs();
+    world.write("host.toml", world.run("show --full").exits(0).stdout);
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+    world.write("host.toml", "[sysctl]\n");
+    world.run("apply --yes --allow-mass-delete --revert-on-release host.toml").exits(0);
+    assert!(world.knobs() == before, "a knob was turned");
+    world.run("plan host.toml").says(0, "No changes.\n");
+}
+
+#[test]
+fn owned_knobs_are_shown_beside_the_common_ones() {
+    let world = World::new();
+    let line = "\"net.ipv4.tcp_retries1\" = 5\n";
+    assert!(!world.run("show").exits(0).stdout.contains("tcp_retries1"));
+    world.apply("[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
+    let shown = round_trip(&world, "show", "shown.toml");
+    assert!(shown.contains(line), "{shown}");
+}
+
+#[test]
+fn a_sandbox_can_be_shown() {
+    let world = World::new();
+    world.meddle("net/ipv4/tcp_retries1", "5");
+    let ran = world.finish(world.bare("--sandbox show --full")).exits(0);
+    assert!(ran.stdout.contains("\"net.ipv4.tcp_retries1\" = 3\n"), "{}", ran.stdout);
+}
