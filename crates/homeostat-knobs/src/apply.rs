@@ -28,33 +28,38 @@ impl Writer {
     /// Runs all steps, then looks once more at each: a later step may have undone an earlier one.
     fn run(&self, work: &Work<'_, Knobs>) -> Vec<Outcome<Value>> {
         let steps = work.steps.iter();
-        let outcomes: Vec<_> = steps.map(|step| self.step(work.wish, step)).collect();
+        let outcomes: Vec<_> = steps.map(|step| self.step(work, step)).collect();
         let again = work.steps.iter().zip(outcomes);
         again.map(|(step, outcome)| self.look_again(work.wish, step, outcome)).collect()
     }
 
-    fn step(&self, wish: &Wish, step: &Step) -> Outcome<Value> {
+    fn step(&self, work: &Work<'_, Knobs>, step: &Step) -> Outcome<Value> {
         match step {
             Step::Set { slot, .. } => {
-                let (key, wanted) = wish.at(*slot);
-                self.write_until_settled(wish, key, &wanted.value)
+                let (key, wanted) = work.wish.at(*slot);
+                self.write_until_settled(work, key, &wanted.value)
             }
             Step::Release { key, before, .. } => match step.restores() {
-                Some(value) => self.write_until_settled(wish, key, &value),
+                Some(value) => self.write_until_settled(work, key, &value),
                 // Nothing is written: it keeps what it holds, whatever its original was.
                 None => Outcome::Settled { held: before.clone() },
             },
         }
     }
 
-    fn write_until_settled(&self, wish: &Wish, key: &Key, value: &Value) -> Outcome<Value> {
+    fn write_until_settled(
+        &self,
+        work: &Work<'_, Knobs>,
+        key: &Key,
+        value: &Value,
+    ) -> Outcome<Value> {
         let first = match self.write_and_read(key, value) {
             Ok(held) if value.agrees(key, &held) => return Outcome::Applied { now: Some(held) },
             Ok(held) => held,
             Err(outcome) => return outcome,
         };
         match self.write_and_read(key, value) {
-            Ok(second) => judge(key, value, Held { first, second, coupled: is_coupled(wish, key) }),
+            Ok(second) => judge(key, value, Held { first, second, coupled: is_coupled(work, key) }),
             // The first write went through: the record of it must stand.
             Err(Outcome::Failed(failure)) => Outcome::Unknown { why: failure.error },
             Err(outcome) => outcome,
@@ -150,9 +155,11 @@ fn judge(key: &Key, value: &Value, held: Held) -> Outcome<Value> {
     Outcome::Applied { now: Some(second) }
 }
 
-/// Whether another wished knob may be what keeps this one from its value.
-fn is_coupled(wish: &Wish, key: &Key) -> bool {
-    wish.iter().any(|(other, _)| rewrites(other, key) || rewrites(key, other))
+/// Whether another wished knob may be what keeps this one from its value. One that is not there
+/// cannot.
+fn is_coupled(work: &Work<'_, Knobs>, key: &Key) -> bool {
+    let there = work.wish.iter().filter(|(other, _)| !work.moment.absent.contains_key(other));
+    there.map(|(other, _)| other).any(|other| rewrites(other, key) || rewrites(key, other))
 }
 
 fn errno(error: &io::Error) -> Option<Errno> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use homeostat_document::{Document, Scope as Section};
 use homeostat_engine::{
-    Driver, Entry, Explain, Kind, Ledger, Pages, Place, Planner, ScopeLock, Summary,
+    Driver, Entry, Error, Explain, Failure, Kind, Ledger, Pages, Place, Planner, ScopeLock, Summary,
 };
 
 use crate::context::{Context, Top};
@@ -145,13 +145,13 @@ impl Drivers {
     }
 
     /// Runs passes until all is as declared, or nothing moves any more.
-    pub(crate) async fn converge(&mut self) -> Result<Vec<Told>> {
-        let mut all = self.pass().await?;
+    pub(crate) async fn converge(&mut self) -> Vec<Told> {
+        let mut all = self.pass().await;
         for _ in 1..MOST_PASSES {
             if is_converged(&all) || summary(&all).total() == 0 {
                 break;
             }
-            let again = self.pass().await?;
+            let again = self.pass().await;
             let moved = summary(&again).total() > 0;
             let pairs = all.into_iter().zip(again);
             all = pairs.map(|(before, now)| now.after(before)).collect();
@@ -160,25 +160,18 @@ impl Drivers {
             }
         }
         all.extend(self.waiting.iter().map(told));
-        Ok(all)
+        all
     }
 
-    /// One pass over every source. One that fails does not keep the others from theirs.
-    async fn pass(&mut self) -> Result<Vec<Told>> {
-        let (mut all, mut first_error) = (Vec::new(), None);
+    /// One pass over every source. One that fails keeps no other from its pass or its report.
+    async fn pass(&mut self) -> Vec<Told> {
+        let mut all = Vec::new();
         for driver in &mut self.bound {
             let place = driver.place().clone();
-            match driver.pass().await {
-                Ok(what) => all.push(Told { place, what }),
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                }
-            }
+            let what = driver.pass().await.unwrap_or_else(|error| Box::new(Broken::by(&error)));
+            all.push(Told { place, what });
         }
-        match first_error {
-            Some(error) => Err(error.into()),
-            None => Ok(all),
-        }
+        all
     }
 }
 
@@ -208,5 +201,35 @@ impl Explain for Waiting {
 
     fn is_converged(&self) -> bool {
         self.keys.is_empty()
+    }
+}
+
+/// A source whose pass ended early.
+struct Broken {
+    failure: Failure,
+}
+
+impl Broken {
+    fn by(error: &Error) -> Self {
+        let mut failure = Failure::from_error(error, error.retry());
+        failure.help = error.help();
+        Broken { failure }
+    }
+}
+
+impl Explain for Broken {
+    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        if kind == Kind::Failed {
+            let (action, key) = (None, "the pass".to_owned());
+            tell(Entry::Failed { action, key, failure: self.failure.clone() });
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        Summary::default()
+    }
+
+    fn is_converged(&self) -> bool {
+        false
     }
 }

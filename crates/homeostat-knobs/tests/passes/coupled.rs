@@ -172,3 +172,20 @@ fn restoring_a_general_knob_spares_the_wished_special_one() {
     assert_eq!(kernel("ipv4/ip_forward"), "0");
     assert_eq!(kernel("ipv4/conf/lo/forwarding"), "1");
 }
+
+#[test]
+fn a_knob_that_is_not_there_keeps_no_other_from_settling() {
+    let network = fresh_network();
+    network.ip("link add v0 type veth peer name v1");
+    // What this kernel's tick makes of 1234 ms, tried on another link: 1236 at 250 Hz.
+    meddle("ipv4/neigh/v1/retrans_time_ms", "1234");
+    let rounded = kernel("ipv4/neigh/v1/retrans_time_ms");
+    let bench = Bench::of_the_kernel();
+    let (general, special) =
+        ("net.ipv4.neigh.default.retrans_time_ms", "net.ipv4.neigh.v0.retrans_time_ms");
+    let report = bench.pass(&wish(&[(general, "1000"), (special, "1234")]));
+    let told = told(&report);
+    assert!(told.iter().any(|line| line.contains(general)), "{told:#?}");
+    let settled = format!("settled sysctl {special}: {rounded} for 1234");
+    assert_eq!(told.contains(&settled), rounded != "1234", "{told:#?}");
+}

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use homeostat_engine::{Ledger, SqliteLedger, Strictness};
+use homeostat_document::Document;
+use homeostat_engine::{Ledger, SqliteLedger, SqlitePages, Strictness};
 
 use crate::cli::{ApplyArgs, Global};
 use crate::commands::{block_on, load, not_built};
@@ -24,6 +25,9 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     if args.strict {
         context.strictness = Strictness::Strict;
     }
+    if !args.yes && !std::io::stdin().is_terminal() {
+        refuse_changes(&context, &document)?;
+    }
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let machine = Machine::bind(&context, &document, &*ledger)?;
     let mut drivers = machine.unlock(&context.owner, &ledger)?;
@@ -32,7 +36,7 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
         if !args.yes {
             ask(&context, &mut drivers, form).await?;
         }
-        drivers.converge().await
+        anyhow::Ok(drivers.converge().await)
     })??;
     print(&context, &told, form)?;
     Ok(if is_converged(&told) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -68,11 +72,19 @@ async fn ask(context: &Context, drivers: &mut Drivers, form: Form) -> Result<()>
     }
 }
 
-fn confirm(context: &Context, told: &[Told], form: Form) -> Result<()> {
-    if !std::io::stdin().is_terminal() {
-        let help = "look at `homeostat plan`, then add --yes";
-        return Err(Helped::error("there is no terminal to ask on", help));
+/// Where nobody can be asked, changes are refused before anything is opened for writing.
+fn refuse_changes(context: &Context, document: &Document) -> Result<()> {
+    let pages = SqlitePages::open(&context.state_dir)?;
+    let machine = Machine::bind(context, document, &pages)?;
+    let told = block_on(machine.plan(&pages))??;
+    if summary(&told).total() == 0 {
+        return Ok(());
     }
+    let help = "look at `homeostat plan`, then add --yes";
+    Err(Helped::error("there is no terminal to ask on", help))
+}
+
+fn confirm(context: &Context, told: &[Told], form: Form) -> Result<()> {
     let length = match form {
         Form::Text(length) => length,
         Form::Json => Length::Cut,

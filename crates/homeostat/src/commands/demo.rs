@@ -46,7 +46,7 @@ async fn tour(context: &Context, document: &Document, to: &mut dyn Write) -> Res
     step(to, "homeostat plan demo.toml")?;
     text::plan(&drivers.plan().await?, drawing, to)?;
     step(to, "homeostat apply demo.toml")?;
-    text::report(&drivers.converge().await?, drawing, to)?;
+    text::report(&drivers.converge().await, drawing, to)?;
     step(to, "homeostat plan demo.toml     (a second pass writes nothing)")?;
     text::plan(&drivers.plan().await?, drawing, to)?;
     sabotage(to)?;
@@ -61,7 +61,7 @@ fn sabotage(to: &mut dyn Write) -> Result<()> {
 async fn heal(drivers: &mut Drivers, drawing: Drawing, to: &mut dyn Write) -> Result<()> {
     step(to, "homeostat apply demo.toml     (drift is told from a changed document)")?;
     text::plan(&drivers.plan().await?, drawing, to)?;
-    text::report(&drivers.converge().await?, drawing, to)?;
+    text::report(&drivers.converge().await, drawing, to)?;
     step(to, "Nothing of the host was touched, and the sandbox is gone with this process.")?;
     Ok(to.flush()?)
 }
