@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 
 use crate::change::{Change, Changes, Conflict, Reason};
 use crate::desired::{Agreement, Desired, Slot};
-use crate::ownership::{Original, Ownership, Records, Stage};
+use crate::marks::{Barred, Marks};
+use crate::ownership::{Original, Ownership, Record, Records, Stage};
 use crate::seen::{Focus, Owner, Seen};
 
 /// What becomes of a claimed value that is no longer wished.
@@ -39,7 +40,12 @@ pub struct Diff<'a, D: Desired> {
     rights: Rights<'a, D::Key, D::Object>,
     marks: Marks,
     near: Option<Slot>,
+    /// Wished keys that were seen more than once.
     twins: BTreeSet<Slot>,
+    /// Keys that the target could not tell about, whatever else it said of them.
+    untold: Barred<D::Key>,
+    /// What could not be read of objects that are there.
+    unsure: Vec<(Slot, String)>,
     recorded: BTreeSet<D::Key>,
     found: Changes<D::Key, D::Object>,
 }
@@ -66,6 +72,8 @@ impl<'a, D: Desired> Diff<'a, D> {
             marks: Marks::new(wish.len()),
             near: None,
             twins: BTreeSet::new(),
+            untold: Barred::default(),
+            unsure: Vec::new(),
             recorded: BTreeSet::new(),
             found: Changes::default(),
         }
@@ -86,6 +94,9 @@ impl<'a, D: Desired> Diff<'a, D> {
         if let Some(slot) = self.wish.slot(&key, self.near) {
             self.marks.set(slot);
             self.near = Some(slot);
+            self.untold.slots.insert(slot);
+        } else {
+            self.untold.keys.insert(key.clone());
         }
         self.note_recorded(&key);
         self.found.unknown.push((key, why));
@@ -127,7 +138,9 @@ impl<'a, D: Desired> Diff<'a, D> {
         match owner {
             _ if is_ours => Standing::Ours,
             Owner::Nobody => Standing::Free,
-            Owner::Foreign(_) if record.is_some() => Standing::LostMark,
+            Owner::Foreign(_) if record.is_some_and(|record| record.proves(object)) => {
+                Standing::LostMark
+            }
             _ => Standing::Foreign,
         }
     }
@@ -137,9 +150,20 @@ impl<'a, D: Desired> Diff<'a, D> {
             Ownership::Exclusive(_) => true,
             Ownership::Prefix(prefix) => prefix.matches(key),
             Ownership::Marked | Ownership::Checkpoint => {
-                self.rights.records.get(key).is_some_and(|record| record.proves(object))
+                let record = self.rights.records.get(key);
+                record.is_some_and(|record| {
+                    record.proves(object) || self.is_as_intended(key, record, object)
+                })
             }
         }
+    }
+
+    /// What we were about to make may carry more than we declared: a default of the target.
+    fn is_as_intended(&self, key: &D::Key, record: &Record<D::Object>, object: &D::Object) -> bool {
+        self.wish.slot(key, self.near).is_some_and(|slot| {
+            record.wrote == self.wish.object(slot)
+                && self.wish.compare(slot, object) == Agreement::Agrees
+        })
     }
 
     fn see_wished(&mut self, slot: Slot, seen: Present<D::Key, D::Object>, standing: &Standing) {
@@ -147,7 +171,11 @@ impl<'a, D: Desired> Diff<'a, D> {
             Agreement::Agrees => false,
             Agreement::Differs => true,
             Agreement::Unsure { differs, why } => {
-                self.found.unknown.push((seen.key.clone(), why));
+                self.unsure.push((slot, why));
+                // What may be as wished is left alone until it can be read.
+                if !differs && !matches!(standing, Standing::LostMark) {
+                    return;
+                }
                 differs
             }
         };
@@ -237,7 +265,7 @@ impl<'a, D: Desired> Diff<'a, D> {
     pub fn finish(mut self) -> Changes<D::Key, D::Object> {
         self.sweep();
         self.prune();
-        self.drop_twins();
+        self.take_back();
         self.found.sort();
         self.found
     }
@@ -267,31 +295,33 @@ impl<'a, D: Desired> Diff<'a, D> {
         self.found.pruned = gone.cloned().collect();
     }
 
-    /// A key that was seen twice is written by nobody: a replace could hit the other one.
-    fn drop_twins(&mut self) {
-        let found = &mut self.found;
-        let mut deleted = BTreeSet::new();
-        let mut twins: BTreeSet<D::Key> = self.twins.iter().map(|s| self.wish.key(*s)).collect();
-        for change in &found.list {
-            if let Change::Delete { key, .. } | Change::Release { key, .. } = change
-                && !deleted.insert(key)
-            {
-                twins.insert(key.clone());
-            }
-        }
-        if twins.is_empty() {
-            return;
-        }
-        found.list.retain(|change| !twins.contains(&change.key(self.wish)));
-        found.claims.retain(|slot| !self.twins.contains(slot));
-        found.settled.retain(|(slot, _)| !self.twins.contains(slot));
-        found.matched.retain(|(key, _)| !twins.contains(key));
-        found.conflicts.retain(|conflict| !twins.contains(&conflict.key));
-        found.conflicts.extend(twins.into_iter().map(|key| Conflict {
-            key,
-            owner: Owner::Unmarked,
-            reason: Reason::Twin,
-        }));
+    /// A key that was seen twice is written by nobody, since a replace could hit the other one; and
+    /// one that could not be read is written by nobody either.
+    fn take_back(&mut self) {
+        let untold = std::mem::take(&mut self.untold);
+        let twins = Barred { slots: std::mem::take(&mut self.twins), keys: self.unwished_twins() };
+        let is_barred = |slot: &Slot| twins.slots.contains(slot) || untold.slots.contains(slot);
+        let unsure = self.unsure.drain(..).filter(|(slot, _)| !is_barred(slot));
+        self.found.unknown.extend(unsure.map(|(slot, why)| (self.wish.key(slot), why)));
+        let wished = twins.slots.difference(&untold.slots).map(|slot| self.wish.key(*slot));
+        let keys = wished.chain(twins.keys.difference(&untold.keys).cloned());
+        let (owner, reason) = (Owner::Unmarked, Reason::Twin);
+        let conflicts: Vec<_> = keys
+            .map(|key| Conflict { key, owner: owner.clone(), reason: reason.clone() })
+            .collect();
+        twins.clear(self.wish, &mut self.found);
+        untold.clear(self.wish, &mut self.found);
+        self.found.conflicts.extend(conflicts);
+    }
+
+    fn unwished_twins(&self) -> BTreeSet<D::Key> {
+        let removed = self.found.list.iter().filter_map(|change| match change {
+            Change::Delete { key, .. } | Change::Release { key, .. } => Some(key),
+            Change::Create { .. } | Change::Update { .. } => None,
+        });
+        let in_conflict = self.found.conflicts.iter().map(|conflict| &conflict.key);
+        let mut met = BTreeSet::new();
+        removed.chain(in_conflict).filter(|key| !met.insert(*key)).cloned().collect()
     }
 }
 
@@ -337,35 +367,5 @@ impl<K: Ord, O> Change<K, O> {
             Change::Create { slot } | Change::Update { slot, .. } => Rank::Wished(*slot),
             Change::Delete { key, .. } | Change::Release { key, .. } => Rank::Unwished(key),
         }
-    }
-}
-
-/// One bit a wish: was it seen?
-struct Marks {
-    words: Vec<u64>,
-    len: usize,
-}
-
-impl Marks {
-    fn new(len: usize) -> Self {
-        Marks { words: vec![0; len.div_ceil(64)], len }
-    }
-
-    /// Sets the mark and tells whether it was set before.
-    fn set(&mut self, slot: Slot) -> bool {
-        let bit = 1u64 << (slot.index() % 64);
-        let Some(word) = self.words.get_mut(slot.index() / 64) else { return false };
-        let before = *word & bit != 0;
-        *word |= bit;
-        before
-    }
-
-    fn get(&self, slot: Slot) -> bool {
-        let word = self.words.get(slot.index() / 64).copied().unwrap_or(0);
-        word & (1 << (slot.index() % 64)) != 0
-    }
-
-    fn unset(&self) -> impl Iterator<Item = Slot> {
-        (0..self.len).map(Slot::at).filter(|slot| !self.get(*slot))
     }
 }

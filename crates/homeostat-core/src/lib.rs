@@ -33,6 +33,7 @@ pub mod change;
 pub mod desired;
 pub mod diff;
 pub mod explain;
+mod marks;
 pub mod outcome;
 pub mod ownership;
 pub mod pacing;

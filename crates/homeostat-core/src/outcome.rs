@@ -102,6 +102,12 @@ pub enum Outcome<O> {
 }
 
 impl<O> Outcome<O> {
+    /// The outcome of a step that its writer never answered for: law 4 was broken.
+    #[must_use]
+    pub fn unanswered(source: &str) -> Self {
+        Outcome::Unknown { why: format!("the `{source}` source gave no answer for this step") }
+    }
+
     /// Whether what depends on the step may go on.
     pub fn is_good(&self) -> bool {
         matches!(self, Outcome::Applied { .. } | Outcome::Settled { .. })

@@ -107,7 +107,8 @@ pub struct Record<O> {
     pub wrote: O,
     /// What was there before our first write; captured once.
     pub original: Original<O>,
-    /// What the target holds instead of `wrote`, if it rewrites that value every time.
+    /// What the target holds instead of `wrote`: its own rewriting of that value or, under an intent
+    /// to update, what our former write left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<O>,
     /// Whether the write is known to have happened.
@@ -142,14 +143,16 @@ impl<O: PartialEq> Record<O> {
 
     /// Whether `seen` is the settled answer of the target to the wish `wanted`.
     pub fn is_settled(&self, wanted: &O, seen: &O) -> bool {
-        self.wrote == *wanted && self.settled.as_ref() == Some(seen)
+        let is_answer = self.stage == Stage::Done && self.wrote == *wanted;
+        is_answer && self.settled.as_ref() == Some(seen)
     }
 
     /// Whether the record proves that `seen` is ours. An intent to create, followed by a crash,
     /// proves it only if what is there is what we were about to make: anybody may have come first.
     pub fn proves(&self, seen: &O) -> bool {
         let made_by_us = matches!(self.original, Original::Absent);
-        !(made_by_us && self.stage == Stage::Intent) || self.wrote == *seen
+        let is_update = self.stage == Stage::Done || self.settled.is_some();
+        !made_by_us || is_update || self.wrote == *seen
     }
 }
 
@@ -204,5 +207,15 @@ mod tests {
         assert!(!record.proves(&2));
         record.stage = Stage::Done;
         assert!(record.proves(&2));
+    }
+
+    #[test]
+    fn an_intent_to_update_keeps_what_was_proven_before() {
+        let wrote =
+            Record { wrote: 1, original: Original::Absent, settled: None, stage: Stage::Done };
+        let intent = Record { wrote: 2, settled: Some(1), stage: Stage::Intent, ..wrote };
+        assert!(intent.proves(&1) && intent.proves(&2) && intent.proves(&3));
+        assert!(intent.still_holds(&1) && intent.still_holds(&2) && !intent.still_holds(&3));
+        assert!(!intent.is_settled(&2, &1), "the update is still to be made");
     }
 }

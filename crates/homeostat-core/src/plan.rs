@@ -55,6 +55,11 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
         false
     }
 
+    /// Counts the lines that [`Step::explain`] tells; override it where that is not one.
+    fn count(&self, summary: &mut Summary) {
+        summary.count(self.action());
+    }
+
     /// Says what it does, in one line or more.
     fn explain(&self, wish: &D, tell: &mut dyn FnMut(Line));
 }
@@ -279,7 +284,7 @@ impl<S: Source> Explain for Plan<S> {
     fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         for step in &self.steps {
-            step.explain(&self.wish, &mut |line| summary.count(line.action));
+            step.count(&mut summary);
         }
         summary
     }

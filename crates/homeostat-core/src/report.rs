@@ -29,7 +29,8 @@ impl<O: Clone> Tally<O> {
     /// Records the outcome of some steps. The first word on a step stands, but for a later verdict
     /// by [`Tally::revise`].
     pub fn put(&mut self, steps: Range<usize>, outcome: &Outcome<O>) {
-        for step in steps {
+        let end = steps.end.min(self.good.len() * 64);
+        for step in steps.start..end {
             if self.is_open(step) {
                 self.revise(step, outcome.clone());
             }
@@ -90,8 +91,7 @@ impl<S: Source> Report<S> {
     pub fn new(plan: Plan<S>, mut tally: Tally<S::Object>) -> Self {
         for step in 0..plan.steps.len() {
             if tally.is_open(step) {
-                let why = format!("the `{}` source gave no answer for this step", S::NAME);
-                tally.revise(step, Outcome::Unknown { why });
+                tally.revise(step, Outcome::unanswered(S::NAME));
             }
         }
         Report { plan, tally }
@@ -189,11 +189,11 @@ impl<S: Source> Explain for Report<S> {
 
     fn summary(&self) -> Summary {
         let mut summary = Summary::default();
-        self.explain_applied(&mut |entry| {
-            if let Entry::Applied(line, _) = entry {
-                summary.count(line.action);
+        for (at, step) in self.plan.steps.iter().enumerate() {
+            if self.tally.is_good(at) {
+                step.count(&mut summary);
             }
-        });
+        }
         summary
     }
 

@@ -97,18 +97,17 @@ impl<S: Source> Schedule<S> {
         }
     }
 
-    /// The longest run of steps of one phase that nothing blocks, or one that must wait.
+    /// The longest run of steps of one phase that nothing blocks, or one that must wait. Looks at
+    /// no step that it leaves to a later turn but the first, so that all turns are one sweep.
     fn in_phase(&self, plan: &Plan<S>, from: usize) -> Turn {
         let phase = plan.steps.get(from).map(Step::phase);
-        let same_phase = plan.steps[from..].iter().take_while(|step| Some(step.phase()) == phase);
-        let end = from + same_phase.count();
-        if self.bad_keys.is_empty() {
-            return Turn::Run(from..end);
-        }
-        match (from..end).find(|at| self.blocker(plan, *at).is_some()) {
-            Some(at) if at == from => self.one(plan, from),
-            Some(at) => Turn::Run(from..at),
-            None => Turn::Run(from..end),
+        let rest = plan.steps.iter().enumerate().skip(from + 1);
+        let more = rest.take_while(|(at, step)| {
+            Some(step.phase()) == phase && self.blocker(plan, *at).is_none()
+        });
+        match self.one(plan, from) {
+            Turn::Run(first) => Turn::Run(from..first.end + more.count()),
+            wait => wait,
         }
     }
 

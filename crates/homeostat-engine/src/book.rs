@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use homeostat_core::{
-    Action, Desired, Holdings, LastWish, Original, Outcome, Ownership, Plan, Record, Slot, Source,
-    Stage, Step, Tally,
+    Action, Desired, Holdings, LastWish, Original, Ownership, Plan, Record, Slot, Source, Stage,
+    Step, Tally,
 };
 
 use crate::error::Error;
+use crate::fate::{Fate, Prior, fates};
 use crate::ledger::{Edit, Ledger, Page, Pages, Place};
 
 /// The ownership that a caller holds for one source in one scope.
@@ -99,22 +100,41 @@ impl<S: Source> Book<S> {
             let record = self.record(plan, *slot, Stage::Done);
             self.put(plan.wish.key(*slot), record)?;
         }
-        let mut prior = Prior::<S>::new();
-        for (at, step) in plan.steps.iter().enumerate() {
-            if let Some(slot) = self.needs_intent(plan, ownership, step) {
-                let key = plan.wish.key(slot);
-                prior.push((at, self.holdings.records.get(&key).cloned()));
-                self.intend(plan, slot, key)?;
-            }
+        let facts = self.edits.len();
+        let prior = self.announce(plan, ownership)?;
+        if let Err(error) = self.commit() {
+            self.take_back(prior, facts);
+            return Err(error);
         }
-        self.commit()?;
         Ok(prior)
     }
 
-    fn needs_intent(&self, plan: &Plan<S>, ownership: &Ownership, step: &S::Step) -> Option<Slot> {
-        if step.action() == Action::Delete {
-            return None;
+    fn announce(&mut self, plan: &Plan<S>, ownership: &Ownership) -> Result<Prior<S>, Error> {
+        let mut prior = Prior::<S>::new();
+        for step in &plan.steps {
+            let Some(slot) = self.needs_intent(plan, ownership, step) else { continue };
+            let key = plan.wish.key(slot);
+            // The first step of a key announces for all of them.
+            if !prior.contains_key(&key) {
+                prior.insert(key.clone(), self.holdings.records.get(&key).cloned());
+                self.intend(plan, slot, step.action())?;
+            }
         }
+        Ok(prior)
+    }
+
+    /// Intents that never became durable are none: nothing is written under them.
+    fn take_back(&mut self, prior: Prior<S>, facts: usize) {
+        self.edits.truncate(facts);
+        for (key, before) in prior {
+            match before {
+                Some(record) => self.holdings.records.insert(key, record),
+                None => self.holdings.records.remove(&key),
+            };
+        }
+    }
+
+    fn needs_intent(&self, plan: &Plan<S>, ownership: &Ownership, step: &S::Step) -> Option<Slot> {
         let keeps_records = matches!(ownership, Ownership::Checkpoint) || step.is_recorded();
         if !keeps_records && plan.found.originals.is_empty() && self.holdings.records.is_empty() {
             return None;
@@ -126,12 +146,19 @@ impl<S: Source> Book<S> {
     }
 
     /// A record that already says all this stays as it is: healing drift costs no disk write.
-    fn intend(&mut self, plan: &Plan<S>, slot: Slot, key: S::Key) -> Result<(), Error> {
-        let record = self.record(plan, slot, Stage::Intent);
-        match self.holdings.records.get(&key) {
-            Some(known) if known.wrote == record.wrote && known.stage == Stage::Done => Ok(()),
-            _ => self.put(key, record),
+    fn intend(&mut self, plan: &Plan<S>, slot: Slot, action: Action) -> Result<(), Error> {
+        let key = plan.wish.key(slot);
+        let mut record = self.record(plan, slot, Stage::Intent);
+        if let Some(known) = self.holdings.records.get(&key) {
+            if known.wrote == record.wrote && known.stage == Stage::Done {
+                return Ok(());
+            }
+            // What a crash leaves untouched is still what our former write left.
+            if action != Action::Create {
+                record.settled = Some(left_by(known, &record.wrote).clone());
+            }
         }
+        self.put(key, record)
     }
 
     fn record(&self, plan: &Plan<S>, slot: Slot, stage: Stage) -> Record<S::Object> {
@@ -158,26 +185,35 @@ impl<S: Source> Book<S> {
         tally: &Tally<S::Object>,
         prior: Prior<S>,
     ) -> Result<(), Error> {
-        for (at, before) in prior {
-            let Some(step) = plan.steps.get(at) else { continue };
-            let key = step.key(&plan.wish);
-            match tally.other(at) {
-                None if tally.is_applied(at) => self.done(key, None)?,
-                Some(Outcome::Settled { held }) => self.done(key, Some(held.clone()))?,
+        let fates = fates(plan, tally, &prior);
+        for (key, before) in prior {
+            match (fates.get(&key), before) {
+                (Some(Fate::Written { settled }), _) => self.done(key, settled.clone())?,
+                (Some(Fate::Removed), _) | (Some(Fate::Untouched), None) => self.drop(&key),
+                (Some(Fate::Untouched), Some(record)) => self.put(key, record)?,
                 // Nobody knows whether it was written: the intent stands.
-                None | Some(Outcome::Unknown { .. } | Outcome::Waiting { .. }) => {}
-                Some(_) => match before {
-                    Some(record) => self.put(key, record)?,
-                    None => self.drop(&key),
-                },
-            }
-        }
-        for (at, step) in plan.steps.iter().enumerate() {
-            if step.action() == Action::Delete && tally.is_good(at) {
-                self.drop(&step.key(&plan.wish));
+                (Some(Fate::Open) | None, _) => {}
             }
         }
         Ok(())
+    }
+
+    /// Drops the records of what is gone. Only after the second look: what is still there must stay
+    /// ours, or nobody would ever remove it.
+    pub(crate) fn forget(&mut self, plan: &Plan<S>, tally: &Tally<S::Object>) {
+        if self.holdings.records.is_empty() {
+            return;
+        }
+        for (at, step) in plan.steps.iter().enumerate() {
+            if step.action() != Action::Delete || !tally.is_good(at) {
+                continue;
+            }
+            let key = step.key(&plan.wish);
+            // A wished key that lost a part, or was made again, is still ours.
+            if plan.wish.slot(&key, None).is_none() {
+                self.drop(&key);
+            }
+        }
     }
 
     fn done(&mut self, key: S::Key, settled: Option<S::Object>) -> Result<(), Error> {
@@ -200,8 +236,16 @@ impl<S: Source> Book<S> {
         self.recorded = open.is_empty().then(|| Arc::clone(&plan.wish));
     }
 
+    /// Makes the outcomes durable.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        self.commit().map_err(|error| match error {
+            Error::WriteLedger(source) => Error::RecordOutcomes(source),
+            other => other,
+        })
+    }
+
     /// Makes the edits durable; without any, the disk is left alone (law 6).
-    pub(crate) fn commit(&mut self) -> Result<(), Error> {
+    fn commit(&mut self) -> Result<(), Error> {
         if self.edits.is_empty() {
             return Ok(());
         }
@@ -211,8 +255,11 @@ impl<S: Source> Book<S> {
     }
 }
 
-/// The records that stood before a step announced its intent, by the step's number.
-pub(crate) type Prior<S> = Vec<(usize, Option<Record<<S as Source>::Object>>)>;
+/// What our writes left in the target before one of `next` was announced.
+fn left_by<'a, O: PartialEq>(known: &'a Record<O>, next: &O) -> &'a O {
+    let is_repeated = known.stage == Stage::Done || known.wrote == *next;
+    known.settled.as_ref().filter(|_| is_repeated).unwrap_or(&known.wrote)
+}
 
 /// Keys whose wish, or whose removal, has not been carried out.
 struct Unapplied<K> {

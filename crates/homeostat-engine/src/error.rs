@@ -72,6 +72,9 @@ pub enum Error {
     /// The ledger could not be written; nothing that needs a record was written to the target.
     #[error("cannot write the ledger")]
     WriteLedger(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The steps ran, but the ledger could not take their outcomes: the intents stand in it.
+    #[error("cannot record the outcomes in the ledger")]
+    RecordOutcomes(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Somebody else writes in this scope.
     #[error("the scope is locked by {holder}")]
     Locked {
@@ -105,6 +108,11 @@ impl Error {
             Error::WriteLedger(_) => Some(
                 "make room on the disk of the state directory, or check its permissions; \
                  what needs a record was not written to the target"
+                    .into(),
+            ),
+            Error::RecordOutcomes(_) => Some(
+                "make room on the disk of the state directory, or check its permissions, and run \
+                 again: the target was written, and the next pass records it"
                     .into(),
             ),
             Error::Locked { .. } => {

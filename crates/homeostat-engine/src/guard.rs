@@ -96,7 +96,9 @@ impl Guards {
     }
 }
 
+/// What the target made by itself goes and comes with what it hangs on; nobody loses anything.
 fn takes_foreign<D: homeostat_core::Desired>(step: &impl Step<D>) -> Option<String> {
-    let foreign = step.takes().iter().find(|taken| taken.owner != Owner::Ours)?;
+    let foreign =
+        step.takes().iter().find(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel))?;
     Some(format!("it would take `{}` along, which belongs to {}", foreign.key, foreign.owner))
 }

@@ -16,6 +16,7 @@ pub mod book;
 pub mod bound;
 pub mod config;
 pub mod error;
+mod fate;
 pub mod guard;
 pub mod ledger;
 pub mod lock;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Holdings, Plan, Report, Source};
+use homeostat_core::{Focus, Holdings, Outcome, Plan, Report, Source};
 
 use crate::book::Book;
 use crate::config::Order;
 use crate::error::Error;
 use crate::observer::Observer;
-use crate::run::run;
+use crate::run::{Ran, run};
 use crate::verify::doubts;
 
 /// Observes, diffs and plans. It has no writer, so it cannot write.
@@ -34,16 +34,33 @@ pub async fn apply<S: Source>(
     let prior = book.begin(&plan, order.ownership)?;
     let mut ran = run(&plan, writer, order.config).await;
     book.absorb(&plan, &ran.tally, prior)?;
-    if let Some(doubts) = doubts(&plan, &ran) {
-        // A look that fails leaves the intents and the doubts to the next pass.
-        let (_, left) = observer.diff(&doubts.order(order), book.holdings()).await?;
-        doubts.settle(&mut plan, &mut ran.tally, &left);
-    }
-    if order.focus == homeostat_core::Focus::All {
+    look_again(order, observer, book.holdings(), (&mut plan, &mut ran)).await;
+    book.forget(&plan, &ran.tally);
+    if order.focus == Focus::All {
         book.advance(&plan, &ran.tally);
     }
-    book.commit()?;
+    book.close()?;
     Ok(Report::new(plan, ran.tally))
+}
+
+/// Puts right what the steps claimed. A look that fails leaves their outcome unknown: what was
+/// written is still recorded and reported.
+async fn look_again<S: Source>(
+    order: &Order<'_, S>,
+    observer: &mut Observer<S>,
+    holdings: &Holdings<S::Key, S::Object>,
+    (plan, ran): (&mut Plan<S>, &mut Ran<S::Object>),
+) {
+    let Some(doubts) = doubts(plan, ran) else { return };
+    match observer.diff(&order.about(doubts.focus.clone()), holdings).await {
+        Ok((_, left)) => doubts.settle(plan, ran, &left),
+        Err(error) => {
+            let why = format!("written, but it could not be looked at again: {error}");
+            for at in ran.unverified.iter().cloned().flatten() {
+                ran.tally.revise(at, Outcome::Unknown { why: why.clone() });
+            }
+        }
+    }
 }
 
 /// One pass: [`plan()`], then [`apply`]. The report tells what became of it, and `book` holds the

@@ -18,6 +18,17 @@ pub(crate) struct Ran<O> {
     pub(crate) unverified: Vec<Range<usize>>,
 }
 
+impl<O> Ran<O> {
+    /// The keys of the applied steps that need a second look, with the steps' numbers.
+    pub(crate) fn keys<S: Source<Object = O>>(
+        &self,
+        plan: &Plan<S>,
+    ) -> impl Iterator<Item = (S::Key, usize)> {
+        let steps = self.unverified.iter().cloned().flatten();
+        steps.filter_map(|at| Some((plan.steps.get(at)?.key(&plan.wish), at)))
+    }
+}
+
 /// Runs every step that may run.
 pub(crate) async fn run<S: Source>(
     plan: &Plan<S>,
@@ -29,7 +40,10 @@ pub(crate) async fn run<S: Source>(
     while let Some(turn) = schedule.next(plan) {
         match turn {
             Turn::Wait { steps, on } => sink.put(steps, Outcome::Pending { on }),
-            Turn::Run(steps) => writer.apply(work(plan, steps), &sink).await,
+            Turn::Run(steps) => {
+                writer.apply(work(plan, steps.clone()), &sink).await;
+                sink.close(steps);
+            }
             Turn::Lanes(lanes) => {
                 let lanes = futures_util::stream::iter(lanes);
                 let sink = &sink;
@@ -94,6 +108,16 @@ impl<'a, S: Source> Sink<'a, S> {
 
     fn take_bad(&self) -> Vec<usize> {
         std::mem::take(&mut self.state().bad)
+    }
+
+    /// A step that nobody answered for blocks what needs it, as any other unknown one.
+    fn close(&self, steps: Range<usize>) {
+        let state = self.state();
+        let open: Vec<_> = steps.filter(|step| state.tally.is_open(*step)).collect();
+        drop(state);
+        for step in open {
+            self.put(step..step + 1, Outcome::unanswered(S::NAME));
+        }
     }
 
     /// Whether the target's own answer already shows that the wish is fulfilled.

@@ -13,6 +13,8 @@ const FILE: &str = "ledger.db";
 const FORMAT: i64 = 1;
 /// "hmst" in the header, so that another program's database is not taken for ours.
 const APPLICATION: i64 = 0x686d_7374;
+/// A database is whole pages of this many bytes.
+const PAGE: u64 = 4096;
 /// Writers hold the file for microseconds; a reader that waits longer has a stuck neighbour.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -32,11 +34,13 @@ const SCHEMA: &str = "
 /// A ledger that can be read and written.
 pub struct SqliteLedger {
     connection: Mutex<Connection>,
+    path: PathBuf,
 }
 
 /// A ledger that can only be read; a missing file is an empty ledger, and is not created.
 pub struct SqlitePages {
     connection: Option<Mutex<Connection>>,
+    path: PathBuf,
 }
 
 impl SqliteLedger {
@@ -44,9 +48,11 @@ impl SqliteLedger {
     pub fn open(directory: &Path) -> Result<Self, Error> {
         let path = directory.join(FILE);
         make_directory(directory).map_err(|error| open_error(&path, error))?;
+        let _turn = take_turn(directory).map_err(|error| open_error(&path, error))?;
+        check_length(&path)?;
         let mut connection = Connection::open(&path).map_err(|error| sql_error(&path, error))?;
         prepare(&mut connection, &path)?;
-        Ok(SqliteLedger { connection: Mutex::new(connection) })
+        Ok(SqliteLedger { connection: Mutex::new(connection), path })
     }
 }
 
@@ -56,20 +62,30 @@ impl SqlitePages {
         let path = directory.join(FILE);
         let exists = path.try_exists().map_err(|error| open_error(&path, error))?;
         if !exists {
-            return Ok(SqlitePages { connection: None });
+            return Ok(SqlitePages { connection: None, path });
         }
+        check_length(&path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(&path, flags).map_err(|error| sql_error(&path, error))?;
-        let check = || -> Result<i64, rusqlite::Error> {
-            connection.busy_timeout(BUSY)?;
-            format_of(&connection)
-        };
-        let format = check().map_err(|error| sql_error(&path, error))?;
-        check_format(&connection, &path, format)?;
-        let connection = (format != 0).then(|| Mutex::new(connection));
-        Ok(SqlitePages { connection })
+        let header = Header::read(&connection).map_err(|error| sql_error(&path, error))?;
+        header.check(&path)?;
+        let connection = (header.format != 0).then(|| Mutex::new(connection));
+        Ok(SqlitePages { connection, path })
     }
+}
+
+/// The store itself takes a file that lost a part of a page, or all but its log, for a whole one.
+/// With a log beside it, a torn page may be what a power cut left, and the store mends it.
+fn check_length(path: &Path) -> Result<(), Error> {
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    let has_log = length(&path.with_extension("db-wal")) > 0;
+    let reason = match length(path) {
+        0 if has_log => "it is empty, but its log is not",
+        length if length % PAGE != 0 && !has_log => "it is cut off",
+        _ => return Ok(()),
+    };
+    Err(Error::DamagedLedger { path: path.to_owned(), reason: reason.to_owned() })
 }
 
 fn make_directory(directory: &Path) -> std::io::Result<()> {
@@ -77,23 +93,29 @@ fn make_directory(directory: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
+/// The store does not wait for a neighbour that makes the same file, so we do.
+fn take_turn(directory: &Path) -> std::io::Result<std::fs::File> {
+    let turn = std::fs::File::open(directory)?;
+    rustix::fs::flock(&turn, rustix::fs::FlockOperation::LockExclusive)?;
+    Ok(turn)
+}
+
 fn prepare(connection: &mut Connection, path: &Path) -> Result<(), Error> {
-    let format = settings(connection).map_err(|error| sql_error(path, error))?;
-    check_format(connection, path, format)?;
+    let header = Header::read(connection).map_err(|error| sql_error(path, error))?;
+    header.check(path)?;
     check_health(connection, path)?;
-    if format == 0 {
+    settings(connection).map_err(|error| sql_error(path, error))?;
+    if header.format == 0 {
         create(connection).map_err(|error| sql_error(path, error))?;
     }
     Ok(())
 }
 
-fn settings(connection: &Connection) -> Result<i64, rusqlite::Error> {
-    connection.busy_timeout(BUSY)?;
-    let format = format_of(connection)?;
+/// Only for a file that is known to be ours: the journal mode is kept in its header.
+fn settings(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // FULL: a commit is on the disk when it returns, as law 8 wants.
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    Ok(format)
+    connection.pragma_update(None, "synchronous", "FULL")
 }
 
 fn create(connection: &mut Connection) -> Result<(), rusqlite::Error> {
@@ -112,23 +134,38 @@ fn format_of(connection: &Connection) -> Result<i64, rusqlite::Error> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-fn check_format(connection: &Connection, path: &Path, format: i64) -> Result<(), Error> {
-    let application: i64 = connection
-        .pragma_query_value(None, "application_id", |row| row.get(0))
-        .map_err(|error| sql_error(path, error))?;
-    let tables: i64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(|error| sql_error(path, error))?;
-    let is_fresh = format == 0 && application == 0 && tables == 0;
-    if application != APPLICATION && !is_fresh {
-        let reason = "it is the database of another program".to_owned();
-        return Err(Error::DamagedLedger { path: path.to_owned(), reason });
+/// What tells our file from others.
+struct Header {
+    format: i64,
+    application: i64,
+    tables: i64,
+}
+
+impl Header {
+    /// Reads all of it at one moment: another process may be making the file.
+    fn read(connection: &Connection) -> Result<Self, rusqlite::Error> {
+        connection.busy_timeout(BUSY)?;
+        let moment = connection.unchecked_transaction()?;
+        let count = "SELECT count(*) FROM sqlite_schema";
+        Ok(Header {
+            format: format_of(&moment)?,
+            application: moment.pragma_query_value(None, "application_id", |row| row.get(0))?,
+            tables: moment.query_row(count, [], |row| row.get(0))?,
+        })
     }
-    if format > FORMAT {
-        let path = path.to_owned();
-        return Err(Error::NewerLedger { path, found: format, known: FORMAT });
+
+    fn check(&self, path: &Path) -> Result<(), Error> {
+        let is_fresh = self.format == 0 && self.application == 0 && self.tables == 0;
+        if self.application != APPLICATION && !is_fresh {
+            let reason = "it is the database of another program".to_owned();
+            return Err(Error::DamagedLedger { path: path.to_owned(), reason });
+        }
+        if self.format > FORMAT {
+            let (path, found) = (path.to_owned(), self.format);
+            return Err(Error::NewerLedger { path, found, known: FORMAT });
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn check_health(connection: &Connection, path: &Path) -> Result<(), Error> {
@@ -152,6 +189,13 @@ fn sql_error(path: &Path, error: rusqlite::Error) -> Error {
             Error::DamagedLedger { path, reason: error.to_string() }
         }
         _ => Error::OpenLedger { path, source: Box::new(error) },
+    }
+}
+
+fn read_error(path: &Path, error: rusqlite::Error) -> Error {
+    match sql_error(path, error) {
+        Error::OpenLedger { source, .. } => Error::ReadLedger(source),
+        damaged => damaged,
     }
 }
 
@@ -229,13 +273,11 @@ fn write_edit(connection: &Connection, at: &Place, edit: &Edit) -> Result<(), ru
 
 impl Pages for SqliteLedger {
     fn page(&self, place: &Place) -> Result<Page, Error> {
-        read_page(&locked(&self.connection), place)
-            .map_err(|error| Error::ReadLedger(Box::new(error)))
+        read_page(&locked(&self.connection), place).map_err(|error| read_error(&self.path, error))
     }
 
     fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
-        read_places(&locked(&self.connection), owner)
-            .map_err(|error| Error::ReadLedger(Box::new(error)))
+        read_places(&locked(&self.connection), owner).map_err(|error| read_error(&self.path, error))
     }
 }
 
@@ -249,11 +291,28 @@ impl Ledger for SqliteLedger {
 impl Pages for SqlitePages {
     fn page(&self, place: &Place) -> Result<Page, Error> {
         let Some(connection) = &self.connection else { return Ok(Page::default()) };
-        read_page(&locked(connection), place).map_err(|error| Error::ReadLedger(Box::new(error)))
+        read_page(&locked(connection), place).map_err(|error| read_error(&self.path, error))
     }
 
     fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
         let Some(connection) = &self.connection else { return Ok(Vec::new()) };
-        read_places(&locked(connection), owner).map_err(|error| Error::ReadLedger(Box::new(error)))
+        read_places(&locked(connection), owner).map_err(|error| read_error(&self.path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_on_the_disk_when_it_returns_and_readers_do_not_wait() {
+        let directory = tempfile::tempdir().unwrap();
+        let ledger = SqliteLedger::open(directory.path()).unwrap();
+        let connection = locked(&ledger.connection);
+        let full: i64 =
+            connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+        let mode: String =
+            connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+        assert_eq!((full, mode.as_str()), (2, "wal"));
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{
-    Change, Changes, Desired, Failure, Focus, Outcome, Pending, Plan, Retry, Source, Step, Tally,
+    Action, Change, Changes, Desired, Failure, Focus, Outcome, Pending, Plan, Retry, Source, Step,
+    Tally,
 };
 
-use crate::config::Order;
 use crate::run::Ran;
 
 /// Beyond this many keys one full look is cheaper than many single ones.
@@ -16,8 +16,6 @@ const SINGLE_LOOKS: usize = 1000;
 pub(crate) struct Doubts<K> {
     /// Where to look.
     pub(crate) focus: Focus<K>,
-    /// Applied steps, by key.
-    steps: BTreeMap<K, usize>,
     /// Keys that the target may have changed along with our steps.
     disturbed: BTreeSet<K>,
 }
@@ -29,15 +27,12 @@ pub(crate) fn doubts<S: Source>(plan: &Plan<S>, ran: &Ran<S::Object>) -> Option<
     if count == 0 && disturbed.is_empty() {
         return None;
     }
-    let mut steps = BTreeMap::new();
-    for at in ran.unverified.iter().cloned().flatten() {
-        if let Some(step) = plan.steps.get(at) {
-            steps.insert(step.key(&plan.wish), at);
-        }
-    }
-    let keys = steps.keys().chain(&disturbed).cloned().collect();
-    let focus = if count > SINGLE_LOOKS { Focus::All } else { Focus::Keys(keys) };
-    Some(Doubts { focus, steps, disturbed })
+    let focus = if count > SINGLE_LOOKS {
+        Focus::All
+    } else {
+        Focus::Keys(ran.keys(plan).map(|(key, _)| key).chain(disturbed.iter().cloned()).collect())
+    };
+    Some(Doubts { focus, disturbed })
 }
 
 fn disturbed<S: Source>(plan: &Plan<S>, tally: &Tally<S::Object>) -> BTreeSet<S::Key> {
@@ -52,42 +47,75 @@ fn disturbed<S: Source>(plan: &Plan<S>, tally: &Tally<S::Object>) -> BTreeSet<S:
     keys
 }
 
-impl<K: Ord + Clone + std::fmt::Display> Doubts<K> {
-    /// The order for the second look.
-    pub(crate) fn order<'a, S: Source<Key = K>>(&self, order: &Order<'a, S>) -> Order<'a, S> {
-        order.about(self.focus.clone())
-    }
-
+impl<K: Ord + Clone> Doubts<K> {
     /// Compares the second look with what the steps claimed, and puts the claims right.
     pub(crate) fn settle<S: Source<Key = K>>(
         self,
         plan: &mut Plan<S>,
-        tally: &mut Tally<S::Object>,
+        ran: &mut Ran<S::Object>,
         left: &Changes<K, S::Object>,
     ) {
-        for change in &left.list {
-            let key = change.key(&*plan.wish);
-            if let Some(at) = self.steps.get(&key) {
-                tally.revise(*at, Outcome::Failed(not_kept(&*plan.wish, change)));
-            } else if self.disturbed.contains(&key) {
-                let on = "the next pass: it changed along with another step".to_owned();
-                plan.pending.push(Pending { key, on });
+        let mut objections = objections(&*plan.wish, left);
+        drop_explained(plan, &ran.tally, &mut objections);
+        if objections.is_empty() {
+            return;
+        }
+        // Only now, and only for the few keys that matter, are steps looked up by key.
+        let mut steps: BTreeMap<K, usize> = BTreeMap::new();
+        for (key, at) in ran.keys(plan).filter(|(key, _)| objections.contains_key(key)) {
+            steps.insert(key, at);
+        }
+        for (key, at) in steps {
+            let removes = plan.steps.get(at).is_some_and(|step| step.action() == Action::Delete);
+            match objections.remove(&key) {
+                // Ours is gone, and somebody else was quick to take its place.
+                Some(Outcome::Conflict { .. }) if removes => {}
+                Some(outcome) => ran.tally.revise(at, outcome),
+                None => {}
             }
         }
-        for conflict in &left.conflicts {
-            if let Some(at) = self.steps.get(&conflict.key) {
-                tally.revise(*at, Outcome::Conflict { owner: conflict.owner.clone() });
-            }
-        }
-        for (key, why) in &left.unknown {
-            if let Some(at) = self.steps.get(key) {
-                tally.revise(*at, Outcome::Unknown { why: why.clone() });
-            }
+        for key in objections.into_keys().filter(|key| self.disturbed.contains(key)) {
+            let on = "the next pass: it changed along with another step".to_owned();
+            plan.pending.push(Pending { key, on });
         }
     }
 }
 
-fn not_kept<D: Desired>(wish: &D, change: &Change<D::Key, D::Object>) -> Failure {
+fn objections<D: Desired>(
+    wish: &D,
+    left: &Changes<D::Key, D::Object>,
+) -> BTreeMap<D::Key, Outcome<D::Object>> {
+    let mut all = BTreeMap::new();
+    for change in &left.list {
+        if let Some(failure) = not_kept(wish, change) {
+            all.insert(change.key(wish), Outcome::Failed(failure));
+        }
+    }
+    for conflict in &left.conflicts {
+        all.insert(conflict.key.clone(), Outcome::Conflict { owner: conflict.owner.clone() });
+    }
+    for (key, why) in &left.unknown {
+        all.insert(key.clone(), Outcome::Unknown { why: why.clone() });
+    }
+    all
+}
+
+/// Where a step went bad, its own words tell why the key is not as wished.
+fn drop_explained<S: Source>(
+    plan: &Plan<S>,
+    tally: &Tally<S::Object>,
+    objections: &mut BTreeMap<S::Key, Outcome<S::Object>>,
+) {
+    if objections.is_empty() {
+        return;
+    }
+    let bad = tally.others().filter(|(_, outcome)| !outcome.is_good());
+    for step in bad.filter_map(|(at, _)| plan.steps.get(at)) {
+        objections.remove(&step.key(&plan.wish));
+    }
+}
+
+fn not_kept<D: Desired>(wish: &D, change: &Change<D::Key, D::Object>) -> Option<Failure> {
     let text = |object: &D::Object| serde_json::to_string(object).unwrap_or_default();
     let error = match change {
         Change::Create { .. } => "the write was accepted, but the object is not there".to_owned(),
@@ -96,9 +124,12 @@ fn not_kept<D: Desired>(wish: &D, change: &Change<D::Key, D::Object>) -> Failure
             text(before),
             text(&wish.object(*slot))
         ),
-        Change::Delete { .. } | Change::Release { .. } => {
-            "the removal was accepted, but the object is still there".to_owned()
+        Change::Delete { .. } => "the removal was accepted, but the object is still there".into(),
+        Change::Release { restore: Some(_), .. } => {
+            "the write was accepted, but the original is not back".to_owned()
         }
+        // Its record goes only after this look: that it is still there is what release means.
+        Change::Release { restore: None, .. } => return None,
     };
-    Failure::new(error, Retry::Soon)
+    Some(Failure::new(error, Retry::Soon))
 }

@@ -1,0 +1,72 @@
+//! What a diff remembers of the wishes that it met: a bit each, and the few that nobody may write.
+
+use std::collections::BTreeSet;
+
+use crate::change::{Change, Changes};
+use crate::desired::{Desired, Slot};
+
+/// One bit a wish: was it seen?
+pub(crate) struct Marks {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Marks {
+    pub(crate) fn new(len: usize) -> Self {
+        Marks { words: vec![0; len.div_ceil(64)], len }
+    }
+
+    /// Sets the mark and tells whether it was set before.
+    pub(crate) fn set(&mut self, slot: Slot) -> bool {
+        let bit = 1u64 << (slot.index() % 64);
+        let Some(word) = self.words.get_mut(slot.index() / 64) else { return false };
+        let before = *word & bit != 0;
+        *word |= bit;
+        before
+    }
+
+    pub(crate) fn get(&self, slot: Slot) -> bool {
+        let word = self.words.get(slot.index() / 64).copied().unwrap_or(0);
+        word & (1 << (slot.index() % 64)) != 0
+    }
+
+    pub(crate) fn unset(&self) -> impl Iterator<Item = Slot> {
+        (0..self.len).map(Slot::at).filter(|slot| !self.get(*slot))
+    }
+}
+
+/// Keys that nobody may write in this pass, wished ones by slot.
+pub(crate) struct Barred<K> {
+    pub(crate) slots: BTreeSet<Slot>,
+    pub(crate) keys: BTreeSet<K>,
+}
+
+impl<K> Default for Barred<K> {
+    fn default() -> Self {
+        Barred { slots: BTreeSet::new(), keys: BTreeSet::new() }
+    }
+}
+
+impl<K: Ord + Clone> Barred<K> {
+    /// Takes every finding about the barred keys back.
+    pub(crate) fn clear<D: Desired<Key = K>>(
+        mut self,
+        wish: &D,
+        found: &mut Changes<K, D::Object>,
+    ) {
+        if self.slots.is_empty() && self.keys.is_empty() {
+            return;
+        }
+        found.list.retain(|change| match change {
+            Change::Create { slot } | Change::Update { slot, .. } => !self.slots.contains(slot),
+            Change::Delete { key, .. } | Change::Release { key, .. } => !self.keys.contains(key),
+        });
+        found.claims.retain(|slot| !self.slots.contains(slot));
+        found.settled.retain(|(slot, _)| !self.slots.contains(slot));
+        self.keys.extend(self.slots.iter().map(|slot| wish.key(*slot)));
+        found.originals.retain(|key, _| !self.keys.contains(key));
+        found.conflicts.retain(|conflict| !self.keys.contains(&conflict.key));
+        found.matched.retain(|(key, _)| !self.keys.contains(key));
+        found.confirmed.retain(|key| !self.keys.contains(key));
+    }
+}

@@ -1,0 +1,272 @@
+//! Outcomes of steps, the report that they become, and when a pass counts as converged.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a wish that cannot be made fails the test")]
+
+#[path = "common/scripted.rs"]
+#[allow(dead_code, reason = "the schedule is tested elsewhere")]
+mod scripted;
+
+use homeostat_core::{
+    Action, Cause, Changes, Conflict, Entry, Explain, Failure, Held, Kind, LastWish, Outcome,
+    Owner, Pending, Plan, Reason, Refused, Report, Retry, Slot, Summary, Table, Tally,
+};
+use scripted::{Independent, Keys, Scripted, plan, plan_for, steps};
+
+type Made = Plan<Scripted<Independent>>;
+
+const APPLIED: Outcome<u32> = Outcome::Applied { now: None };
+
+fn failed() -> Outcome<u32> {
+    Outcome::Failed(Failure::new("no", Retry::Soon))
+}
+
+fn pending() -> Outcome<u32> {
+    Outcome::Pending { on: "x".to_owned() }
+}
+
+fn wish(rows: &[(&str, u32)]) -> Keys {
+    Table::new(rows.iter().map(|(key, value)| ((*key).to_owned(), *value))).unwrap()
+}
+
+#[test]
+fn bits_at_the_edges_of_words_are_apart() {
+    for len in [1, 63, 64, 65, 128, 200] {
+        for step in [0, 62, 63, 64, 65, 127, 128, 199].into_iter().filter(|step| *step < len) {
+            let mut tally = Tally::<u32>::new(len);
+            tally.put(step..step + 1, &APPLIED);
+            let applied: Vec<_> = (0..len).filter(|at| tally.is_applied(*at)).collect();
+            let open: Vec<_> = (0..len).filter(|at| tally.is_open(*at)).collect();
+            assert_eq!((applied, open.len()), (vec![step], len - 1), "{step} of {len}");
+        }
+    }
+}
+
+#[test]
+fn a_range_over_several_words_answers_for_every_step_in_it() {
+    let mut tally = Tally::<u32>::new(200);
+    tally.put(10..190, &APPLIED);
+    assert!((10..190).all(|step| tally.is_good(step)));
+    assert!((0..10).chain(190..200).all(|step| tally.is_open(step)));
+    assert_eq!(tally.others().count(), 0, "good outcomes cost a bit each");
+}
+
+#[test]
+fn the_first_word_on_a_step_stands() {
+    let mut tally = Tally::new(3);
+    tally.put(0..1, &APPLIED);
+    tally.put(1..2, &failed());
+    tally.put(0..3, &pending());
+    assert!(tally.is_applied(0));
+    assert_eq!(tally.other(1), Some(&failed()));
+    assert_eq!(tally.other(2), Some(&pending()));
+}
+
+#[test]
+fn a_second_look_knows_better() {
+    let mut tally = Tally::new(2);
+    tally.put(0..1, &APPLIED);
+    tally.revise(0, failed());
+    assert!(!tally.is_good(0) && !tally.is_applied(0));
+    assert_eq!(tally.other(0), Some(&failed()));
+    tally.revise(0, APPLIED);
+    assert!(tally.is_applied(0) && tally.other(0).is_none());
+    tally.revise(1, Outcome::Settled { held: 4 });
+    assert!(tally.is_good(1) && !tally.is_applied(1));
+}
+
+#[test]
+fn answers_for_steps_that_do_not_exist_are_dropped_at_once() {
+    let mut tally = Tally::new(3);
+    tally.put(0..usize::MAX, &failed());
+    tally.put(usize::MAX - 1..usize::MAX, &APPLIED);
+    tally.revise(64, APPLIED);
+    assert!(tally.is_open(64) && !tally.is_applied(usize::MAX));
+    let mut empty = Tally::new(0);
+    empty.put(0..5, &failed());
+    assert_eq!(empty.others().count(), 0);
+}
+
+#[test]
+fn good_outcomes_are_those_that_changed_the_target() {
+    let rows = [
+        (APPLIED, true),
+        (Outcome::Settled { held: 1 }, true),
+        (Outcome::Conflict { owner: Owner::foreign("bird") }, false),
+        (failed(), false),
+        (Outcome::Unknown { why: String::new() }, false),
+        (pending(), false),
+        (Outcome::Waiting { task: "7".to_owned() }, false),
+    ];
+    for (outcome, good) in rows {
+        let mut tally = Tally::new(1);
+        tally.put(0..1, &outcome);
+        assert_eq!((outcome.is_good(), tally.is_good(0)), (good, good), "{outcome:?}");
+        let report = Report::new(plan::<Independent>(steps("+a")), tally);
+        assert_eq!(report.is_converged(), good, "{outcome:?}");
+        assert_eq!(report.summary().total(), usize::from(good), "{outcome:?}");
+    }
+}
+
+fn entries(told: &dyn Explain, kind: Kind) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    told.explain(kind, &mut |entry| entries.push(entry));
+    entries
+}
+
+#[test]
+fn a_step_that_nobody_answered_for_is_unknown() {
+    let mut tally = Tally::new(2);
+    tally.put(0..1, &APPLIED);
+    let report = Report::new(plan::<Independent>(steps("+a +b")), tally);
+    let why = "the `scripted` source gave no answer for this step".to_owned();
+    assert_eq!(entries(&report, Kind::Unknown), [Entry::Unknown { key: "b".into(), why }]);
+    assert!(!report.is_converged());
+    assert_eq!(report.summary(), Summary { create: 1, ..Summary::default() });
+}
+
+#[test]
+fn every_outcome_has_its_place_in_the_report() {
+    let made = plan_for::<Independent>(
+        steps("+a ~b +c -d +e +f %g"),
+        wish(&[("b", 2)]),
+        Changes::default(),
+    );
+    let mut tally = Tally::new(7);
+    let outcomes = [
+        APPLIED,
+        Outcome::Settled { held: 3 },
+        Outcome::Conflict { owner: Owner::foreign("bird") },
+        failed(),
+        Outcome::Unknown { why: "lost".to_owned() },
+        pending(),
+        Outcome::Waiting { task: "7".to_owned() },
+    ];
+    for (at, outcome) in outcomes.iter().enumerate() {
+        tally.put(at..at + 1, outcome);
+    }
+    let report = Report::new(made, tally);
+    let key = str::to_owned;
+    let applied = entries(&report, Kind::Applied);
+    assert_eq!(applied.len(), 2, "settled steps wrote, too: {applied:?}");
+    let (wanted, held) = (2.into(), 3.into());
+    assert_eq!(entries(&report, Kind::Settled), [Entry::Settled { key: key("b"), wanted, held }]);
+    let (owner, reason) = (Owner::foreign("bird"), Reason::Foreign);
+    assert_eq!(
+        entries(&report, Kind::Conflict),
+        [Entry::Conflict { key: key("c"), owner, reason }]
+    );
+    let (action, failure) = (Some(Action::Delete), Failure::new("no", Retry::Soon));
+    assert_eq!(entries(&report, Kind::Failed), [Entry::Failed { action, key: key("d"), failure }]);
+    assert_eq!(
+        entries(&report, Kind::Unknown),
+        [Entry::Unknown { key: key("e"), why: key("lost") }]
+    );
+    let waits = [
+        Entry::Pending { key: key("f"), on: key("x") },
+        Entry::Pending { key: key("g"), on: key("task 7") },
+    ];
+    assert_eq!(entries(&report, Kind::Pending), waits);
+    assert_eq!(entries(&report, Kind::Change), []);
+    assert_eq!(entries(&report, Kind::Held), []);
+    assert_eq!(report.summary(), Summary { create: 1, update: 1, ..Summary::default() });
+}
+
+/// A name, what it does to an empty plan, and whether that plan still counts as converged.
+type Row = (&'static str, fn(&mut Made), bool);
+
+#[test]
+fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
+    let rows: [Row; 10] = [
+        ("nothing", |_| {}, true),
+        ("matched", |plan| plan.found.matched.push(("a".into(), Owner::Kernel)), true),
+        ("settled", |plan| plan.found.settled.push((Slot(0), 3)), true),
+        ("claimed", |plan| plan.found.claims.push(Slot(0)), true),
+        ("pruned", |plan| plan.found.pruned.push("z".into()), true),
+        ("unknown", |plan| plan.found.unknown.push(("a".into(), "why".into())), false),
+        (
+            "conflict",
+            |plan| {
+                let (key, owner, reason) = ("a".into(), Owner::Kernel, Reason::Foreign);
+                plan.found.conflicts.push(Conflict { key, owner, reason });
+            },
+            false,
+        ),
+        ("pending", |plan| plan.pending.push(Pending { key: "a".into(), on: "x".into() }), false),
+        (
+            "refused",
+            |plan| {
+                let failure = Failure::new("no", Retry::Never);
+                plan.refused.push(Refused { key: "a".into(), failure });
+            },
+            false,
+        ),
+        (
+            "held",
+            |plan| {
+                let step = steps("-a").remove(0);
+                plan.held.push(Held { step, why: "guard".into() });
+            },
+            false,
+        ),
+    ];
+    for (name, spoil, converged) in rows {
+        let made = || {
+            let mut made: Made = plan_for(vec![], wish(&[("a", 2)]), Changes::default());
+            spoil(&mut made);
+            made
+        };
+        assert_eq!(made().is_converged(), converged, "the plan, {name}");
+        let report = Report::new(made(), Tally::new(0));
+        assert_eq!(report.is_converged(), converged, "the report, {name}");
+    }
+    assert!(!plan::<Independent>(steps("+a")).is_converged(), "a step is left to be done");
+}
+
+#[test]
+fn held_steps_leave_the_plan_in_order_and_are_told() {
+    let mut made = plan::<Independent>(steps("+a -b +c -d"));
+    made.hold(|step| (step.action == Action::Delete).then(|| format!("not {}", step.key)));
+    let kept: Vec<_> = made.steps.iter().map(|step| step.key.as_str()).collect();
+    assert_eq!(kept, ["a", "c"]);
+    let held = |key: &str| {
+        let why = format!("not {key}");
+        Entry::Held { action: Action::Delete, key: key.to_owned(), why }
+    };
+    assert_eq!(entries(&made, Kind::Held), [held("b"), held("d")]);
+    assert_eq!(made.summary(), Summary { create: 2, ..Summary::default() });
+}
+
+#[test]
+fn a_plan_tells_config_from_drift_by_the_last_applied_wish() {
+    let last = LastWish::of(&wish(&[("changed", 1), ("dropped", 1), ("same", 1)]));
+    let now = wish(&[("changed", 2), ("fresh", 1), ("same", 1)]);
+    let rows = "~changed +fresh ~same -dropped -stray";
+    let made: Made = plan_for(steps(rows), now, Changes::default()).since(last);
+    let causes: Vec<_> = entries(&made, Kind::Change)
+        .into_iter()
+        .map(|entry| match entry {
+            Entry::Change(line, cause) => (line.key, cause),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let (config, drift) = (Cause::Config, Cause::Drift);
+    let expected = [
+        ("changed", config),
+        ("fresh", config),
+        ("same", drift),
+        ("dropped", config),
+        ("stray", drift),
+    ];
+    assert_eq!(causes, expected.map(|(key, cause)| (key.to_owned(), cause)));
+}
+
+#[test]
+fn a_failure_joins_the_chain_of_its_causes() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer")]
+    struct Outer(#[source] std::num::ParseIntError);
+    let error = Outer("x".parse::<u8>().unwrap_err());
+    let failure = Failure::from_error(&error, Retry::Soon).with_help("write a number");
+    assert_eq!(failure.to_string(), "outer: invalid digit found in string");
+    assert_eq!(failure.help.as_deref(), Some("write a number"));
+}

@@ -1,0 +1,101 @@
+//! What the five have in common: a counter of writes, and a typed scene for what is special to one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use homeostat_engine::{
+    Alone, Book, Bound, Config, Entry, Error, Explain as _, Focus, Kind, MemoryLedger, Observer,
+    Order, Ownership, Place, Plan, Report, Source, apply, pass, plan,
+};
+
+/// How many writes the targets were asked for.
+#[derive(Clone, Default)]
+pub(crate) struct Writes(Arc<AtomicU64>);
+
+impl Writes {
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// The count, which begins again.
+    pub(crate) fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::SeqCst)
+    }
+}
+
+pub(crate) fn bind<S: Source>(source: S, wish: S::Desired, ownership: Ownership) -> Bound<S> {
+    let [owner, scope, identity] = ["five", "memory", ""].map(str::to_owned);
+    let place = Place { owner, source: S::NAME.to_owned(), scope, identity };
+    Bound { source, wish: Arc::new(wish), ownership, config: Config::default(), place }
+}
+
+/// A source in action, with its types.
+pub(crate) struct Scene<S: Source> {
+    pub(crate) bound: Bound<S>,
+    pub(crate) book: Book<S>,
+    observer: Observer<S>,
+    writer: S::Writer,
+}
+
+impl<S: Source> Scene<S> {
+    pub(crate) fn open(bound: Bound<S>) -> Self {
+        let book = Book::open(Arc::new(MemoryLedger::default()), bound.place.clone()).unwrap();
+        let observer = Observer::open(&bound.source, "memory").unwrap();
+        let writer = bound.source.writer(&Alone::i_am_the_only_writer()).unwrap();
+        Scene { bound, book, observer, writer }
+    }
+
+    pub(crate) async fn plan(&mut self) -> Result<Plan<S>, Error> {
+        let order = order(&self.bound, Focus::All);
+        plan(&order, &mut self.observer, self.book.holdings()).await
+    }
+
+    pub(crate) async fn apply(&mut self, plan: Plan<S>) -> Report<S> {
+        let order = order(&self.bound, Focus::All);
+        let planned = (&mut self.book, plan);
+        apply(&order, &mut self.observer, &self.writer, planned).await.unwrap()
+    }
+
+    pub(crate) async fn pass(&mut self) -> Report<S> {
+        self.pass_on(Focus::All).await
+    }
+
+    pub(crate) async fn heal(&mut self, keys: impl IntoIterator<Item = S::Key>) -> Report<S> {
+        self.pass_on(Focus::Keys(keys.into_iter().collect::<BTreeSet<_>>())).await
+    }
+
+    async fn pass_on(&mut self, focus: Focus<S::Key>) -> Report<S> {
+        let order = order(&self.bound, focus);
+        pass(&order, &mut self.observer, &self.writer, &mut self.book).await.unwrap()
+    }
+}
+
+fn order<S: Source>(bound: &Bound<S>, focus: Focus<S::Key>) -> Order<'_, S> {
+    let Bound { source, wish, ownership, config, .. } = bound;
+    Order { source, wish: wish.clone(), ownership, focus, config }
+}
+
+/// The keys of all entries of one kind.
+pub(crate) fn keys<S: Source>(report: &Report<S>, kind: Kind) -> Vec<String> {
+    let mut found = Vec::new();
+    report.explain(kind, &mut |entry| found.push(key(entry)));
+    found
+}
+
+fn key(entry: Entry) -> String {
+    match entry {
+        Entry::Change(line, _) | Entry::Applied(line, _) => line.key,
+        Entry::Failed { key, .. }
+        | Entry::Pending { key, .. }
+        | Entry::Conflict { key, .. }
+        | Entry::Settled { key, .. }
+        | Entry::Matched { key, .. }
+        | Entry::Unknown { key, .. }
+        | Entry::Held { key, .. } => key,
+    }
+}

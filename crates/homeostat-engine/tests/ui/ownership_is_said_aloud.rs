@@ -1,0 +1,13 @@
+//! There is no default for what is ours.
+
+use std::sync::Arc;
+
+use homeostat_engine::{Config, Focus, Order, Ownership, Source};
+
+fn leave_it_out<'a, S: Source>(source: &'a S, wish: Arc<S::Desired>, config: &'a Config<S::Key>) {
+    let _ = Order { source, wish, focus: Focus::All, config };
+}
+
+fn main() {
+    let _ = Ownership::default();
+}
