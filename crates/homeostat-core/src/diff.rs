@@ -69,7 +69,7 @@ impl<'a, D: Desired> Diff<'a, D> {
             wish,
             focus,
             rights,
-            marks: Marks::new(wish.len()),
+            marks: Marks::new(focus, wish.len()),
             near: None,
             twins: BTreeSet::new(),
             untold: Barred::default(),
@@ -287,12 +287,20 @@ impl<'a, D: Desired> Diff<'a, D> {
     }
 
     fn prune(&mut self) {
-        let gone = self.rights.records.keys().filter(|key| {
-            self.focus.covers(key)
-                && !self.recorded.contains(key)
-                && self.wish.slot(key, None).is_none()
-        });
-        self.found.pruned = gone.cloned().collect();
+        let records = self.rights.records;
+        self.found.pruned = match self.focus {
+            Focus::All => records.keys().filter(|key| self.is_void(key)).cloned().collect(),
+            Focus::Keys(keys) => keys.iter().filter(|key| self.is_void(key)).cloned().collect(),
+        };
+    }
+
+    /// Whether the record of a key speaks of something that is gone. What was there before us went
+    /// with it: if the key comes back (a link is made again), that is another original.
+    fn is_void(&self, key: &D::Key) -> bool {
+        let Some(record) = self.rights.records.get(key) else { return false };
+        let is_gone = !self.recorded.contains(key);
+        let had_original = matches!(record.original, Original::Was(_));
+        is_gone && (had_original || self.wish.slot(key, None).is_none())
     }
 
     /// A key that was seen twice is written by nobody, since a replace could hit the other one; and

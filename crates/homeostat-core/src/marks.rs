@@ -4,34 +4,53 @@ use std::collections::BTreeSet;
 
 use crate::change::{Change, Changes};
 use crate::desired::{Desired, Slot};
+use crate::seen::Focus;
 
-/// One bit a wish: was it seen?
-pub(crate) struct Marks {
-    words: Vec<u64>,
-    len: usize,
+/// Which wishes were seen: one bit each, or the few that a focused look is about.
+pub(crate) enum Marks {
+    All { words: Vec<u64>, len: usize },
+    Few(BTreeSet<Slot>),
 }
 
 impl Marks {
-    pub(crate) fn new(len: usize) -> Self {
-        Marks { words: vec![0; len.div_ceil(64)], len }
+    /// A focused look must cost the same however many wishes there are.
+    pub(crate) fn new<K>(focus: &Focus<K>, len: usize) -> Self {
+        match focus {
+            Focus::All => Marks::All { words: vec![0; len.div_ceil(64)], len },
+            Focus::Keys(_) => Marks::Few(BTreeSet::new()),
+        }
     }
 
     /// Sets the mark and tells whether it was set before.
     pub(crate) fn set(&mut self, slot: Slot) -> bool {
+        let words = match self {
+            Marks::All { words, .. } => words,
+            Marks::Few(seen) => return !seen.insert(slot),
+        };
         let bit = 1u64 << (slot.index() % 64);
-        let Some(word) = self.words.get_mut(slot.index() / 64) else { return false };
+        let Some(word) = words.get_mut(slot.index() / 64) else { return false };
         let before = *word & bit != 0;
         *word |= bit;
         before
     }
 
     pub(crate) fn get(&self, slot: Slot) -> bool {
-        let word = self.words.get(slot.index() / 64).copied().unwrap_or(0);
-        word & (1 << (slot.index() % 64)) != 0
+        match self {
+            Marks::All { words, .. } => {
+                let word = words.get(slot.index() / 64).copied().unwrap_or(0);
+                word & (1 << (slot.index() % 64)) != 0
+            }
+            Marks::Few(seen) => seen.contains(&slot),
+        }
     }
 
+    /// The wishes that a look at everything did not meet.
     pub(crate) fn unset(&self) -> impl Iterator<Item = Slot> {
-        (0..self.len).map(Slot::at).filter(|slot| !self.get(*slot))
+        let len = match self {
+            Marks::All { len, .. } => *len,
+            Marks::Few(_) => 0,
+        };
+        (0..len).map(Slot::at).filter(|slot| !self.get(*slot))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Steps in order, with everything that will not be done and why.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::change::{Changes, Conflict};
+use crate::change::{Change, Changes, Conflict};
 use crate::desired::Desired;
 use crate::explain::{Action, Cause, Entry, Explain, Kind, Line, Summary};
 use crate::outcome::Failure;
@@ -135,6 +136,8 @@ pub struct Plan<S: Source> {
     /// Everything else that the diff found; its list of changes has become the steps.
     pub found: Changes<S::Key, S::Object>,
     last: LastWish,
+    /// Keys that are given up: only a changed wish does that.
+    released: BTreeSet<S::Key>,
 }
 
 impl<S: Source> fmt::Debug for Plan<S> {
@@ -176,6 +179,11 @@ impl<S: Source> Plan<S> {
         mut found: Changes<S::Key, S::Object>,
     ) -> Self {
         let changes = std::mem::take(&mut found.list);
+        let released = changes.iter().filter_map(|change| match change {
+            Change::Release { key, .. } => Some(key.clone()),
+            _ => None,
+        });
+        let released = released.collect();
         let draft = source.plan(&wish, &moment, changes);
         let mut steps = draft.steps;
         match S::FAILS {
@@ -190,7 +198,7 @@ impl<S: Source> Plan<S> {
         found.conflicts.sort_by(|a, b| a.key.cmp(&b.key));
         let (pending, refused) = (draft.pending, draft.refused);
         let (held, last) = (Vec::new(), LastWish::default());
-        Plan { wish, moment, steps, held, pending, refused, found, last }
+        Plan { wish, moment, steps, held, pending, refused, found, last, released }
     }
 
     /// Lets the plan tell "config changed" from "drifted".
@@ -204,6 +212,7 @@ impl<S: Source> Plan<S> {
     pub fn cause(&self, key: &S::Key) -> Cause {
         match self.wish.slot(key, None) {
             Some(slot) => self.last.cause_of(&*self.wish, slot),
+            None if self.released.contains(key) => Cause::Config,
             None => self.last.cause_of_removal(key),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::io;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -50,10 +51,10 @@ impl Fingerprint {
     }
 }
 
-/// The fingerprints of the wish that was last applied, sorted: eight bytes a wish.
+/// The fingerprints of the wish that was last applied, sorted: eight bytes a wish. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastWish {
-    prints: Vec<Fingerprint>,
+    prints: Arc<Vec<Fingerprint>>,
 }
 
 impl LastWish {
@@ -62,7 +63,7 @@ impl LastWish {
         let mut prints: Vec<_> =
             (0..wish.len()).map(|index| wish.fingerprint(Slot::at(index))).collect();
         prints.sort_unstable();
-        LastWish { prints }
+        LastWish { prints: Arc::new(prints) }
     }
 
     /// Why the object in `slot` has to be written: the wish is new, or the target drifted from it.
@@ -86,13 +87,17 @@ impl LastWish {
     /// The fingerprints after `wish` was applied, but for some keys: of those the former ones stay.
     #[must_use]
     pub fn advanced<D: Desired>(&self, wish: &D, but_for: &BTreeSet<D::Key>) -> Self {
-        let mut last = Self::of(wish);
+        let last = Self::of(wish);
+        if but_for.is_empty() {
+            return last;
+        }
         let kept: BTreeSet<_> = but_for.iter().map(Fingerprint::bare).collect();
-        last.prints.retain(|print| !kept.contains(&print.without_object()));
-        let former = self.prints.iter().filter(|print| kept.contains(&print.without_object()));
-        last.prints.extend(former);
-        last.prints.sort_unstable();
-        last
+        let is_kept = |print: &&Fingerprint| kept.contains(&print.without_object());
+        let new = last.prints.iter().filter(|print| !is_kept(print));
+        let former = self.prints.iter().filter(is_kept);
+        let mut prints: Vec<_> = new.chain(former).copied().collect();
+        prints.sort_unstable();
+        LastWish { prints: Arc::new(prints) }
     }
 
     /// The stored form.
@@ -108,7 +113,7 @@ impl LastWish {
         let mut prints: Vec<_> =
             words.iter().map(|word| Fingerprint(u64::from_le_bytes(*word))).collect();
         prints.sort_unstable();
-        rest.is_empty().then_some(LastWish { prints })
+        rest.is_empty().then(|| LastWish { prints: Arc::new(prints) })
     }
 }
 

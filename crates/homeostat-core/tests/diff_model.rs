@@ -95,7 +95,13 @@ impl Model<'_> {
             return;
         }
         match (known.wished, known.there.as_slice()) {
-            (Some(_), []) => self.say(WISHED, format!("create {key}")),
+            (Some(_), []) => {
+                self.say(WISHED, format!("create {key}"));
+                // What was there before us is gone, too.
+                if known.record.is_some_and(|record| record.original != Original::Absent) {
+                    self.say(PRUNE, format!("prune {key}"));
+                }
+            }
             (Some(wished), [one]) => self.decide_wished(wished, known, one),
             (Some(_), _) => self.say(CONFLICT, format!("conflict {key} twin unmarked")),
             (None, []) => self.say(PRUNE, format!("prune {key}")),

@@ -10,6 +10,7 @@ use homeostat_core::{
 use crate::error::Error;
 use crate::fate::{Fate, Prior, fates};
 use crate::ledger::{Edit, Ledger, Page, Pages, Place};
+use crate::verify::Shown;
 
 /// The ownership that a caller holds for one source in one scope.
 pub struct Book<S: Source> {
@@ -193,6 +194,21 @@ impl<S: Source> Book<S> {
                 (Some(Fate::Untouched), Some(record)) => self.put(key, record)?,
                 // Nobody knows whether it was written: the intent stands.
                 (Some(Fate::Open) | None, _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what the second look showed. What was written and is not there may still come: its
+    /// record proves no more than an intent.
+    pub(crate) fn learn(&mut self, shown: Shown<S::Key>) -> Result<(), Error> {
+        for key in shown.through {
+            self.done(key, None)?;
+        }
+        for key in shown.absent {
+            if let Some(record) = self.holdings.records.get(&key) {
+                let record = Record { stage: Stage::Intent, settled: None, ..record.clone() };
+                self.put(key, record)?;
             }
         }
         Ok(())

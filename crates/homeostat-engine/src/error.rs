@@ -93,7 +93,8 @@ impl Error {
         match self {
             Error::Observe { failure, .. } | Error::Writer { failure, .. } => failure.help.clone(),
             Error::OpenLedger { .. } => Some(
-                "run as the user who owns the state directory, or name another with --state-dir"
+                "the state directory must be a directory with room on its disk, and this user must \
+                 own it; name another with --state-dir"
                     .into(),
             ),
             Error::NewerLedger { .. } => {

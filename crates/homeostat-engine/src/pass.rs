@@ -9,7 +9,7 @@ use crate::config::Order;
 use crate::error::Error;
 use crate::observer::Observer;
 use crate::run::{Ran, run};
-use crate::verify::doubts;
+use crate::verify::{Shown, doubts};
 
 /// Observes, diffs and plans. It has no writer, so it cannot write.
 pub async fn plan<S: Source>(
@@ -34,7 +34,8 @@ pub async fn apply<S: Source>(
     let prior = book.begin(&plan, order.ownership)?;
     let mut ran = run(&plan, writer, order.config).await;
     book.absorb(&plan, &ran.tally, prior)?;
-    look_again(order, observer, book.holdings(), (&mut plan, &mut ran)).await;
+    let shown = look_again(order, observer, book.holdings(), (&mut plan, &mut ran)).await;
+    book.learn(shown)?;
     book.forget(&plan, &ran.tally);
     if order.focus == Focus::All {
         book.advance(&plan, &ran.tally);
@@ -43,22 +44,25 @@ pub async fn apply<S: Source>(
     Ok(Report::new(plan, ran.tally))
 }
 
-/// Puts right what the steps claimed. A look that fails leaves their outcome unknown: what was
-/// written is still recorded and reported.
+/// Puts right what the steps claimed. A look that fails leaves outcomes unknown: what was written is
+/// still recorded and reported.
 async fn look_again<S: Source>(
     order: &Order<'_, S>,
     observer: &mut Observer<S>,
     holdings: &Holdings<S::Key, S::Object>,
     (plan, ran): (&mut Plan<S>, &mut Ran<S::Object>),
-) {
-    let Some(doubts) = doubts(plan, ran) else { return };
+) -> Shown<S::Key> {
+    let Some(doubts) = doubts(plan, ran) else { return Shown::default() };
     match observer.diff(&order.about(doubts.focus.clone()), holdings).await {
         Ok((_, left)) => doubts.settle(plan, ran, &left),
         Err(error) => {
             let why = format!("written, but it could not be looked at again: {error}");
             for at in ran.unverified.iter().cloned().flatten() {
-                ran.tally.revise(at, Outcome::Unknown { why: why.clone() });
+                if ran.tally.is_applied(at) {
+                    ran.tally.revise(at, Outcome::Unknown { why: why.clone() });
+                }
             }
+            Shown::default()
         }
     }
 }

@@ -144,6 +144,11 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
                 }
             }
             Outcome::Settled { .. } => {}
+            // Written or not: the second look may tell.
+            Outcome::Unknown { .. } => {
+                push_joined(&mut state.unverified, steps.clone());
+                state.bad.extend(steps.clone());
+            }
             _ => state.bad.extend(steps.clone()),
         }
         state.tally.put(steps, &outcome);

@@ -65,13 +65,24 @@ impl SqlitePages {
             return Ok(SqlitePages { connection: None, path });
         }
         check_length(&path)?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection =
-            Connection::open_with_flags(&path, flags).map_err(|error| sql_error(&path, error))?;
+        let connection = open_for_reading(&path).map_err(|error| sql_error(&path, error))?;
         let header = Header::read(&connection).map_err(|error| sql_error(&path, error))?;
         header.check(&path)?;
         let connection = (header.format != 0).then(|| Mutex::new(connection));
         Ok(SqlitePages { connection, path })
+    }
+}
+
+/// Who may write the file opens it so, although nothing is written: only then does the store take its
+/// log away again when the last reader goes.
+fn open_for_reading(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let open = |flags| Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+    match open(OpenFlags::SQLITE_OPEN_READ_WRITE) {
+        Ok(connection) if !connection.is_readonly("main")? => {
+            connection.pragma_update(None, "query_only", true)?;
+            Ok(connection)
+        }
+        _ => open(OpenFlags::SQLITE_OPEN_READ_ONLY),
     }
 }
 

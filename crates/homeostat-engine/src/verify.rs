@@ -20,6 +20,20 @@ pub(crate) struct Doubts<K> {
     disturbed: BTreeSet<K>,
 }
 
+/// What the second look showed beside the outcomes.
+pub(crate) struct Shown<K> {
+    /// Keys that were written and are not there.
+    pub(crate) absent: Vec<K>,
+    /// Keys whose answer was lost and that are as wished.
+    pub(crate) through: Vec<K>,
+}
+
+impl<K> Default for Shown<K> {
+    fn default() -> Self {
+        Shown { absent: Vec::new(), through: Vec::new() }
+    }
+}
+
 /// Which keys need a second look, if any.
 pub(crate) fn doubts<S: Source>(plan: &Plan<S>, ran: &Ran<S::Object>) -> Option<Doubts<S::Key>> {
     let disturbed = disturbed(plan, &ran.tally);
@@ -54,17 +68,21 @@ impl<K: Ord + Clone> Doubts<K> {
         plan: &mut Plan<S>,
         ran: &mut Ran<S::Object>,
         left: &Changes<K, S::Object>,
-    ) {
+    ) -> Shown<K> {
         let mut objections = objections(&*plan.wish, left);
+        let through = believe_the_lost(plan, ran, &objections);
         drop_explained(plan, &ran.tally, &mut objections);
         if objections.is_empty() {
-            return;
+            return Shown { through, ..Shown::default() };
         }
         // Only now, and only for the few keys that matter, are steps looked up by key.
         let mut steps: BTreeMap<K, usize> = BTreeMap::new();
         for (key, at) in ran.keys(plan).filter(|(key, _)| objections.contains_key(key)) {
             steps.insert(key, at);
         }
+        let absent = left.list.iter().filter(|change| matches!(change, Change::Create { .. }));
+        let absent = absent.map(|change| change.key(&*plan.wish));
+        let absent = absent.filter(|key| steps.contains_key(key)).collect();
         for (key, at) in steps {
             let removes = plan.steps.get(at).is_some_and(|step| step.action() == Action::Delete);
             match objections.remove(&key) {
@@ -78,7 +96,23 @@ impl<K: Ord + Clone> Doubts<K> {
             let on = "the next pass: it changed along with another step".to_owned();
             plan.pending.push(Pending { key, on });
         }
+        Shown { absent, through }
     }
+}
+
+/// A step whose answer was lost, and whose key is as wished, went through.
+fn believe_the_lost<S: Source>(
+    plan: &Plan<S>,
+    ran: &mut Ran<S::Object>,
+    objections: &BTreeMap<S::Key, Outcome<S::Object>>,
+) -> Vec<S::Key> {
+    let lost = ran.tally.others().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown { .. }));
+    let lost = lost.filter_map(|(at, _)| Some((at, plan.steps.get(at)?.key(&plan.wish))));
+    let through: Vec<_> = lost.filter(|(_, key)| !objections.contains_key(key)).collect();
+    for (at, _) in &through {
+        ran.tally.revise(*at, Outcome::Applied { now: None });
+    }
+    through.into_iter().map(|(_, key)| key).collect()
 }
 
 fn objections<D: Desired>(
@@ -100,7 +134,8 @@ fn objections<D: Desired>(
     all
 }
 
-/// Where a step went bad, its own words tell why the key is not as wished.
+/// Where a step went bad, its own words tell why the key is not as wished; and what could not be
+/// read before is no news.
 fn drop_explained<S: Source>(
     plan: &Plan<S>,
     tally: &Tally<S::Object>,
@@ -112,6 +147,11 @@ fn drop_explained<S: Source>(
     let bad = tally.others().filter(|(_, outcome)| !outcome.is_good());
     for step in bad.filter_map(|(at, _)| plan.steps.get(at)) {
         objections.remove(&step.key(&plan.wish));
+    }
+    for (key, _) in &plan.found.unknown {
+        if matches!(objections.get(key), Some(Outcome::Unknown { .. })) {
+            objections.remove(key);
+        }
     }
 }
 

@@ -70,15 +70,15 @@ async fn a_key_that_is_there_twice_is_a_conflict_and_untouched() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_unknown_and_the_next_pass_finds_it_done() {
+async fn a_lost_answer_is_found_by_the_second_look() {
     let target = Target::default();
     target.faults(|faults| _ = faults.answer_lost.insert("a".to_owned()));
     let mut scene = marked(&target);
-    let report = scene.pass(&[("a", "1")]).await.unwrap();
-    assert!(matches!(entries(&report, Kind::Unknown)[..], [Entry::Unknown { .. }]));
-    let report = scene.pass(&[("a", "1")]).await.unwrap();
-    assert!(report.is_converged());
-    assert_eq!(target.writes(), 1);
+    for _ in 0..2 {
+        let report = scene.pass(&[("a", "1")]).await.unwrap();
+        assert!(report.is_converged());
+        assert_eq!(target.writes(), 1);
+    }
 }
 
 #[tokio::test]

@@ -298,7 +298,7 @@ async fn a_field_that_the_server_does_not_tell_is_never_written() {
     server.machines.lock().unwrap().get_mut(&Id(100)).unwrap().guest.cores = None;
     let mut scene = Scene::open(bound(server.clone(), &[(100, true, 2)]));
     let report = scene.pass().await;
-    assert!(keys(&report, Kind::Unknown).contains(&"guest 100".to_owned()));
+    assert_eq!(keys(&report, Kind::Unknown), ["guest 100"]);
     assert_eq!(writes.count(), 1, "the run state was told, and is written");
     let machines = server.machines.lock().unwrap();
     assert_eq!(machines[&Id(100)].guest, Guest { running: Some(true), cores: None });

@@ -3,7 +3,7 @@
 use homeostat_engine::{Explain as _, Focus, apply};
 use homeostat_knobs::Wish;
 
-use crate::bench::{Bench, block_on, fresh_network, kernel, told, wish};
+use crate::bench::{Bench, block_on, fresh_network, kernel, meddle, told, wish};
 
 #[test]
 fn a_knob_of_a_link_is_pending_until_the_link_appears() {
@@ -51,4 +51,22 @@ fn a_link_that_goes_between_plan_and_apply_leaves_its_knob_pending() {
     });
     assert_eq!(told(&report), ["pending sysctl net.ipv4.conf.v0.rp_filter on link v0"]);
     assert!(book.holdings().records.is_empty(), "nothing was written, nothing is ours");
+}
+
+#[test]
+fn a_link_that_is_made_again_has_another_original() {
+    let network = fresh_network();
+    let bench = Bench::of_the_kernel().restoring();
+    let wished = wish(&[("net.ipv4.conf.v0.rp_filter", "2")]);
+    network.ip("link add v0 type veth peer name v1");
+    meddle("ipv4/conf/v0/rp_filter", "1");
+    assert!(bench.pass(&wished).is_converged());
+    network.ip("link del v0");
+    assert!(!bench.pass(&wished).is_converged());
+
+    network.ip("link add v0 type veth peer name v1");
+    assert_eq!(kernel("ipv4/conf/v0/rp_filter"), "0");
+    assert!(bench.pass(&wished).is_converged());
+    assert!(bench.pass(&wish(&[])).is_converged());
+    assert_eq!(kernel("ipv4/conf/v0/rp_filter"), "0", "not the 1 of the former link");
 }
