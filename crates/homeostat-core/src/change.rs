@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::desired::Slot;
+use crate::desired::{Desired, Slot};
 use crate::seen::Owner;
 
 /// One difference.
@@ -118,6 +118,45 @@ impl<K, O> Default for Changes<K, O> {
             pruned: Vec::new(),
             confirmed: Vec::new(),
             owned: 0,
+        }
+    }
+}
+
+impl<K: Clone, O> Change<K, O> {
+    /// The key that the change is about.
+    pub fn key<D: Desired<Key = K, Object = O>>(&self, wish: &D) -> K {
+        match self {
+            Change::Create { slot } | Change::Update { slot, .. } => wish.key(*slot),
+            Change::Delete { key, .. } | Change::Release { key, .. } => key.clone(),
+        }
+    }
+}
+
+impl<K: Ord, O> Changes<K, O> {
+    /// The order of the findings does not depend on the order in which the target told them.
+    pub(crate) fn sort(&mut self) {
+        self.list.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        self.claims.sort_unstable();
+        self.settled.sort_by_key(|(slot, _)| *slot);
+        self.matched.sort_by(|a, b| a.0.cmp(&b.0));
+        self.conflicts.sort_by(|a, b| a.key.cmp(&b.key));
+        self.unknown.sort();
+        self.confirmed.sort();
+    }
+}
+
+/// Slots are in key order, so wished changes need no key to be sorted.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Rank<'a, K> {
+    Wished(Slot),
+    Unwished(&'a K),
+}
+
+impl<K: Ord, O> Change<K, O> {
+    fn rank(&self) -> Rank<'_, K> {
+        match self {
+            Change::Create { slot } | Change::Update { slot, .. } => Rank::Wished(*slot),
+            Change::Delete { key, .. } | Change::Release { key, .. } => Rank::Unwished(key),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The wish, in whatever layout its source likes, addressed by slots in key order.
 
+use crate::last_wish::Fingerprint;
+use std::cmp::Ordering;
+
 use crate::source::{Key, Object};
-use crate::wish::Fingerprint;
 
 /// The place of one wish in its sorted list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,10 +84,15 @@ pub trait Desired: Send + Sync + 'static {
         false
     }
 
-    /// A short digest of the wish in `slot`, stable across versions of the program. Sources with
-    /// very many wishes override it with something cheaper.
-    fn fingerprint(&self, slot: Slot) -> Fingerprint {
-        Fingerprint::of(&self.key(slot), &self.object(slot))
+    /// A digest of a key, stable across versions of the program. Sources with very many wishes
+    /// override it with something cheaper than the digest of its text.
+    fn key_print(&self, key: &Self::Key) -> u64 {
+        Fingerprint::of_text(key)
+    }
+
+    /// A digest of the object wished in `slot`, as stable; overridden likewise.
+    fn object_print(&self, slot: Slot) -> u64 {
+        Fingerprint::of_object(&self.object(slot))
     }
 }
 
@@ -151,16 +158,29 @@ impl<K: Key, O: Object> Desired for Table<K, O> {
     }
 }
 
-/// Looks a key up in a sorted slice, first right behind the last answer, then by binary search.
-/// For sources that bring their own layout of [`Desired`].
+/// Looks a key up in a sorted slice. The search widens from the last answer, so that a sorted stream
+/// costs a comparison or two an object, also for keys that nobody wishes. For sources that bring
+/// their own layout of [`Desired`].
 pub fn find_near<T>(
     sorted: &[T],
     near: Option<Slot>,
-    compare: impl Fn(&T) -> std::cmp::Ordering,
+    compare: impl Fn(&T) -> Ordering,
 ) -> Option<Slot> {
     let next = near.map_or(0, |slot| slot.index() + 1);
     if sorted.get(next).is_some_and(|entry| compare(entry).is_eq()) {
         return Some(Slot::at(next));
     }
-    sorted.binary_search_by(compare).ok().map(Slot::at)
+    let from = near.map_or(0, Slot::index).min(sorted.len());
+    let is_before = |at: usize| sorted.get(at).is_some_and(|entry| compare(entry).is_lt());
+    let (mut low, mut high) = (0, from);
+    if near.is_none() || is_before(from) {
+        let mut reach = 1;
+        (low, high) = (from, from + reach);
+        while is_before(high) {
+            reach *= 2;
+            (low, high) = (high, high + reach);
+        }
+    }
+    let window = sorted.get(low..(high + 1).min(sorted.len()))?;
+    window.binary_search_by(compare).ok().map(|at| Slot::at(low + at))
 }

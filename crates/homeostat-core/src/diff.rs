@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::change::{Change, Changes, Conflict, Reason};
 use crate::desired::{Agreement, Desired, Slot};
-use crate::marks::{Barred, Marks};
+use crate::met::{Barred, Met};
 use crate::ownership::{Original, Ownership, Record, Records, Stage};
 use crate::seen::{Focus, Owner, Seen};
 
@@ -38,7 +38,7 @@ pub struct Diff<'a, D: Desired> {
     wish: &'a D,
     focus: &'a Focus<D::Key>,
     rights: Rights<'a, D::Key, D::Object>,
-    marks: Marks,
+    met: Met,
     near: Option<Slot>,
     /// Wished keys that were seen more than once.
     twins: BTreeSet<Slot>,
@@ -69,7 +69,7 @@ impl<'a, D: Desired> Diff<'a, D> {
             wish,
             focus,
             rights,
-            marks: Marks::new(focus, wish.len()),
+            met: Met::new(focus, wish.len()),
             near: None,
             twins: BTreeSet::new(),
             untold: Barred::default(),
@@ -92,7 +92,7 @@ impl<'a, D: Desired> Diff<'a, D> {
 
     fn see_unknown(&mut self, key: D::Key, why: String) {
         if let Some(slot) = self.wish.slot(&key, self.near) {
-            self.marks.set(slot);
+            self.met.set(slot);
             self.near = Some(slot);
             self.untold.slots.insert(slot);
         } else {
@@ -109,7 +109,7 @@ impl<'a, D: Desired> Diff<'a, D> {
         match self.wish.slot(&key, self.near) {
             Some(slot) => {
                 self.near = Some(slot);
-                if self.marks.set(slot) {
+                if self.met.set(slot) {
                     self.twins.insert(slot);
                     return;
                 }
@@ -265,6 +265,7 @@ impl<'a, D: Desired> Diff<'a, D> {
     pub fn finish(mut self) -> Changes<D::Key, D::Object> {
         self.sweep();
         self.prune();
+        self.found.sort();
         self.take_back();
         self.found.sort();
         self.found
@@ -273,12 +274,12 @@ impl<'a, D: Desired> Diff<'a, D> {
     fn sweep(&mut self) {
         match self.focus {
             Focus::All => {
-                let absent = self.marks.unset().map(|slot| Change::Create { slot });
+                let absent = self.met.unset().map(|slot| Change::Create { slot });
                 self.found.list.extend(absent);
             }
             Focus::Keys(keys) => {
                 for slot in keys.iter().filter_map(|key| self.wish.slot(key, None)) {
-                    if !self.marks.get(slot) {
+                    if !self.met.get(slot) {
                         self.found.list.push(Change::Create { slot });
                     }
                 }
@@ -322,58 +323,29 @@ impl<'a, D: Desired> Diff<'a, D> {
         self.found.conflicts.extend(conflicts);
     }
 
+    /// Keys of which more than one is to go, or is in the way; the findings are in key order.
     fn unwished_twins(&self) -> BTreeSet<D::Key> {
         let removed = self.found.list.iter().filter_map(|change| match change {
             Change::Delete { key, .. } | Change::Release { key, .. } => Some(key),
             Change::Create { .. } | Change::Update { .. } => None,
         });
-        let in_conflict = self.found.conflicts.iter().map(|conflict| &conflict.key);
-        let mut met = BTreeSet::new();
-        removed.chain(in_conflict).filter(|key| !met.insert(*key)).cloned().collect()
+        let in_the_way = || self.found.conflicts.iter().map(|conflict| &conflict.key);
+        let contested: BTreeSet<&D::Key> = in_the_way().collect();
+        let both = removed.clone().filter(|key| contested.contains(key));
+        repeated(removed).chain(repeated(in_the_way())).chain(both).cloned().collect()
     }
+}
+
+/// What stands next to its equal in a sorted stream.
+fn repeated<'k, K: PartialEq + 'k>(
+    sorted: impl Iterator<Item = &'k K>,
+) -> impl Iterator<Item = &'k K> {
+    let mut last = None;
+    sorted.filter(move |key| last.replace(*key) == Some(*key))
 }
 
 struct Present<K, O> {
     key: K,
     object: O,
     owner: Owner,
-}
-
-impl<K: Clone, O> Change<K, O> {
-    /// The key that the change is about.
-    pub fn key<D: Desired<Key = K, Object = O>>(&self, wish: &D) -> K {
-        match self {
-            Change::Create { slot } | Change::Update { slot, .. } => wish.key(*slot),
-            Change::Delete { key, .. } | Change::Release { key, .. } => key.clone(),
-        }
-    }
-}
-
-impl<K: Ord, O> Changes<K, O> {
-    /// The order of the findings does not depend on the order in which the target told them.
-    fn sort(&mut self) {
-        self.list.sort_by(|a, b| a.rank().cmp(&b.rank()));
-        self.claims.sort_unstable();
-        self.settled.sort_by_key(|(slot, _)| *slot);
-        self.matched.sort_by(|a, b| a.0.cmp(&b.0));
-        self.conflicts.sort_by(|a, b| a.key.cmp(&b.key));
-        self.unknown.sort();
-        self.confirmed.sort();
-    }
-}
-
-/// Slots are in key order, so wished changes need no key to be sorted.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Rank<'a, K> {
-    Wished(Slot),
-    Unwished(&'a K),
-}
-
-impl<K: Ord, O> Change<K, O> {
-    fn rank(&self) -> Rank<'_, K> {
-        match self {
-            Change::Create { slot } | Change::Update { slot, .. } => Rank::Wished(*slot),
-            Change::Delete { key, .. } | Change::Release { key, .. } => Rank::Unwished(key),
-        }
-    }
 }

@@ -136,6 +136,24 @@ pub enum Entry {
     },
 }
 
+impl Entry {
+    /// The kind of the entry.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Entry::Change(..) => Kind::Change,
+            Entry::Applied(..) => Kind::Applied,
+            Entry::Failed { .. } => Kind::Failed,
+            Entry::Pending { .. } => Kind::Pending,
+            Entry::Conflict { .. } => Kind::Conflict,
+            Entry::Settled { .. } => Kind::Settled,
+            Entry::Matched { .. } => Kind::Matched,
+            Entry::Unknown { .. } => Kind::Unknown,
+            Entry::Held { .. } => Kind::Held,
+        }
+    }
+}
+
 /// The kinds of entries, in the order in which people read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

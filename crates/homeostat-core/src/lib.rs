@@ -33,7 +33,8 @@ pub mod change;
 pub mod desired;
 pub mod diff;
 pub mod explain;
-mod marks;
+pub mod last_wish;
+mod met;
 pub mod outcome;
 pub mod ownership;
 pub mod pacing;
@@ -42,21 +43,21 @@ pub mod report;
 pub mod schedule;
 pub mod seen;
 pub mod source;
-pub mod wish;
 
 pub use change::{Change, Changes, Conflict, Reason};
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Cause, Entry, Explain, Kind, Line, Summary};
+pub use last_wish::{Fingerprint, LastWish};
 pub use outcome::{Failure, Outcome, Outcomes, Retry};
 pub use ownership::{
-    Exclusive, NamePrefix, Original, Ownership, PrefixRefused, Prefixes, Record, Records, Stage,
+    Exclusive, Holdings, NamePrefix, Original, Ownership, PrefixRefused, Prefixes, Record, Records,
+    Stage,
 };
-pub use plan::{Draft, Held, Holdings, Pending, Plan, Refused, Step, Taken};
+pub use plan::{Draft, Held, Pending, Plan, Refused, Step, Taken};
 pub use report::{Report, Tally};
 pub use schedule::{Schedule, Strictness, Turn};
 pub use seen::{Focus, Hint, Owner, See, Seen};
 pub use source::{
     Coverage, Excludes, Fails, Key, Object, Reader, ScopeLock, Source, View, Work, Writer,
 };
-pub use wish::{Fingerprint, LastWish};

@@ -11,6 +11,8 @@ use crate::seen::Owner;
 /// When a refused step is worth another try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
+    /// At once, after another look: the target moved under the plan, and nothing was written.
+    Now,
     /// After a backoff.
     Soon,
     /// When the wish or the target differs.
@@ -122,15 +124,10 @@ pub trait Outcomes<O>: Send + Sync {
     /// The outcome of these steps of the plan; a range keeps a million of them cheap.
     fn put(&self, steps: Range<usize>, outcome: Outcome<O>);
 
-    /// Durable when it returns. Called before a write whose second dispatch would hurt.
-    fn intent(&self, step: usize) -> Later<'_, Result<(), Failure>> {
-        let _ = step;
-        Box::pin(async { Ok(()) })
-    }
+    /// Asks for leave before a write whose second dispatch would hurt: the intent is durable when
+    /// it is given. Where no journal is kept, it is refused.
+    fn intent(&self, step: usize) -> Later<'_, Result<(), Failure>>;
 
-    /// Durable when it returns: the target's name for the work that it accepted.
-    fn dispatched<'a>(&'a self, step: usize, task: &'a str) -> Later<'a, Result<(), Failure>> {
-        let _ = (step, task);
-        Box::pin(async { Ok(()) })
-    }
+    /// Tells the target's name for the work that it accepted; durable when it returns.
+    fn dispatched<'a>(&'a self, step: usize, task: &'a str) -> Later<'a, Result<(), Failure>>;
 }

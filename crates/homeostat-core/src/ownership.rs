@@ -5,6 +5,8 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
+use crate::last_wish::LastWish;
+
 /// How a source tells its own objects from others'. There is no default: a caller says it.
 #[derive(Clone, Debug)]
 pub enum Ownership {
@@ -158,6 +160,30 @@ impl<O: PartialEq> Record<O> {
 
 /// The records of one source in one scope.
 pub type Records<K, O> = BTreeMap<K, Record<O>>;
+
+/// What the caller knows from earlier passes.
+pub struct Holdings<K, O> {
+    /// What the ledger says is ours.
+    pub records: Records<K, O>,
+    /// The wish that was last applied.
+    pub last: LastWish,
+}
+
+impl<K, O> Default for Holdings<K, O> {
+    fn default() -> Self {
+        Holdings { records: Records::new(), last: LastWish::default() }
+    }
+}
+
+impl<K, O> Clone for Holdings<K, O>
+where
+    K: Clone,
+    O: Clone,
+{
+    fn clone(&self) -> Self {
+        Holdings { records: self.records.clone(), last: self.last.clone() }
+    }
+}
 
 #[cfg(test)]
 mod tests {

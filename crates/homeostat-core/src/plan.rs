@@ -5,18 +5,22 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::change::{Change, Changes, Conflict};
-use crate::desired::Desired;
+use crate::desired::{Desired, Slot};
 use crate::explain::{Action, Cause, Entry, Explain, Kind, Line, Summary};
+use crate::last_wish::LastWish;
 use crate::outcome::Failure;
-use crate::ownership::Records;
 use crate::seen::Owner;
 use crate::source::{Fails, Source};
-use crate::wish::LastWish;
 
 /// One write.
 pub trait Step<D: Desired>: Send + Sync + 'static {
     /// The key that it writes.
     fn key(&self, wish: &D) -> D::Key;
+
+    /// The wish that it fulfils, if it knows; saves looking the key up.
+    fn slot(&self) -> Option<Slot> {
+        None
+    }
 
     /// What it does to that key.
     fn action(&self) -> Action;
@@ -135,6 +139,8 @@ pub struct Plan<S: Source> {
     pub refused: Vec<Refused<S::Key>>,
     /// Everything else that the diff found; its list of changes has become the steps.
     pub found: Changes<S::Key, S::Object>,
+    /// How many objects of ours nobody wishes any more, those that a guard holds included.
+    pub removals: usize,
     last: LastWish,
     /// Keys that are given up: only a changed wish does that.
     released: BTreeSet<S::Key>,
@@ -143,30 +149,6 @@ pub struct Plan<S: Source> {
 impl<S: Source> fmt::Debug for Plan<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan").field("source", &S::NAME).field("summary", &self.summary()).finish()
-    }
-}
-
-/// What the caller knows from earlier passes.
-pub struct Holdings<K, O> {
-    /// What the ledger says is ours.
-    pub records: Records<K, O>,
-    /// The wish that was last applied.
-    pub last: LastWish,
-}
-
-impl<K, O> Default for Holdings<K, O> {
-    fn default() -> Self {
-        Holdings { records: Records::new(), last: LastWish::default() }
-    }
-}
-
-impl<K, O> Clone for Holdings<K, O>
-where
-    K: Clone,
-    O: Clone,
-{
-    fn clone(&self) -> Self {
-        Holdings { records: self.records.clone(), last: self.last.clone() }
     }
 }
 
@@ -179,6 +161,9 @@ impl<S: Source> Plan<S> {
         mut found: Changes<S::Key, S::Object>,
     ) -> Self {
         let changes = std::mem::take(&mut found.list);
+        let is_removal =
+            |change: &&_| matches!(change, Change::Delete { .. } | Change::Release { .. });
+        let removals = changes.iter().filter(is_removal).count();
         let released = changes.iter().filter_map(|change| match change {
             Change::Release { key, .. } => Some(key.clone()),
             _ => None,
@@ -188,9 +173,7 @@ impl<S: Source> Plan<S> {
         let mut steps = draft.steps;
         match S::FAILS {
             Fails::Lanes => {
-                steps.sort_by(|a, b| {
-                    a.key(&wish).cmp(&b.key(&wish)).then(a.phase().cmp(&b.phase()))
-                });
+                steps.sort_by_cached_key(|step| (step.key(&wish), step.phase()));
             }
             _ => steps.sort_by_key(Step::phase),
         }
@@ -198,7 +181,7 @@ impl<S: Source> Plan<S> {
         found.conflicts.sort_by(|a, b| a.key.cmp(&b.key));
         let (pending, refused) = (draft.pending, draft.refused);
         let (held, last) = (Vec::new(), LastWish::default());
-        Plan { wish, moment, steps, held, pending, refused, found, last, released }
+        Plan { wish, moment, steps, held, pending, refused, found, removals, last, released }
     }
 
     /// Lets the plan tell "config changed" from "drifted".
@@ -208,26 +191,35 @@ impl<S: Source> Plan<S> {
         self
     }
 
-    /// Why the key of a step has to be written.
-    pub fn cause(&self, key: &S::Key) -> Cause {
-        match self.wish.slot(key, None) {
-            Some(slot) => self.last.cause_of(&*self.wish, slot),
-            None if self.released.contains(key) => Cause::Config,
-            None => self.last.cause_of_removal(key),
+    /// The wish that a step fulfils; none, if nobody wishes its key.
+    pub fn slot_of(&self, step: &S::Step) -> Option<Slot> {
+        step.slot().or_else(|| self.wish.slot(&step.key(&self.wish), None))
+    }
+
+    /// Why a step has to be taken.
+    pub fn cause(&self, step: &S::Step) -> Cause {
+        if let Some(slot) = self.slot_of(step) {
+            return self.last.cause_of(&*self.wish, slot);
         }
+        let key = step.key(&self.wish);
+        if self.released.contains(&key) {
+            return Cause::Config;
+        }
+        self.last.cause_of_removal(&*self.wish, &key)
     }
 
     /// Tells the lines of one step with their cause.
     pub fn explain_step(&self, step: &S::Step, tell: &mut dyn FnMut(Line, Cause)) {
-        let cause = self.cause(&step.key(&self.wish));
+        let cause = self.cause(step);
         step.explain(&self.wish, &mut |line| tell(line, cause));
     }
 
     /// Holds back the steps for which `why` has an answer.
-    pub fn hold(&mut self, why: impl Fn(&S::Step) -> Option<String>) {
-        let mut kept = Vec::with_capacity(self.steps.len());
-        for step in self.steps.drain(..) {
-            match why(&step) {
+    pub fn hold(&mut self, why: impl Fn(&Self, &S::Step) -> Option<String>) {
+        let steps = std::mem::take(&mut self.steps);
+        let mut kept = Vec::with_capacity(steps.len());
+        for step in steps {
+            match why(self, &step) {
                 Some(why) => self.held.push(Held { step, why }),
                 None => kept.push(step),
             }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::change::Reason;
 use crate::desired::Desired as _;
 use crate::explain::{Entry, Explain, Kind, Summary};
-use crate::outcome::Outcome;
+use crate::outcome::{Failure, Outcome};
 use crate::plan::{Plan, Step};
 use crate::source::Source;
 
@@ -83,6 +83,7 @@ impl<O: Clone> Tally<O> {
 pub struct Report<S: Source> {
     plan: Plan<S>,
     tally: Tally<S::Object>,
+    unrecorded: Option<Failure>,
 }
 
 impl<S: Source> Report<S> {
@@ -94,7 +95,14 @@ impl<S: Source> Report<S> {
                 tally.revise(step, Outcome::unanswered(S::NAME));
             }
         }
-        Report { plan, tally }
+        Report { plan, tally, unrecorded: None }
+    }
+
+    /// Adds that the outcomes could not be recorded: the target was written all the same.
+    #[must_use]
+    pub fn unrecorded(mut self, failure: Failure) -> Self {
+        self.unrecorded = Some(failure);
+        self
     }
 
     /// The plan.
@@ -134,7 +142,7 @@ impl<S: Source> Report<S> {
         Some(match outcome {
             Outcome::Applied { .. } => return None,
             Outcome::Settled { held } => {
-                let slot = wish.slot(&step.key(wish), None)?;
+                let slot = self.plan.slot_of(step)?;
                 let wanted = wish.object(slot);
                 Entry::Settled { key, wanted: value(&wanted), held: value(held) }
             }
@@ -157,24 +165,6 @@ fn value(object: &impl serde::Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-impl Entry {
-    /// The kind of the entry.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        match self {
-            Entry::Change(..) => Kind::Change,
-            Entry::Applied(..) => Kind::Applied,
-            Entry::Failed { .. } => Kind::Failed,
-            Entry::Pending { .. } => Kind::Pending,
-            Entry::Conflict { .. } => Kind::Conflict,
-            Entry::Settled { .. } => Kind::Settled,
-            Entry::Matched { .. } => Kind::Matched,
-            Entry::Unknown { .. } => Kind::Unknown,
-            Entry::Held { .. } => Kind::Held,
-        }
-    }
-}
-
 impl<S: Source> Explain for Report<S> {
     fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
         match kind {
@@ -183,6 +173,9 @@ impl<S: Source> Explain for Report<S> {
             _ => {
                 self.plan.explain_found(kind, tell);
                 self.explain_others(kind, tell);
+                if let Some(failure) = self.unrecorded.clone().filter(|_| kind == Kind::Failed) {
+                    tell(Entry::Failed { action: None, key: "ledger".to_owned(), failure });
+                }
             }
         }
     }
@@ -198,7 +191,8 @@ impl<S: Source> Explain for Report<S> {
     }
 
     fn is_converged(&self) -> bool {
-        self.plan.held.is_empty()
+        self.unrecorded.is_none()
+            && self.plan.held.is_empty()
             && self.plan.pending.is_empty()
             && self.plan.refused.is_empty()
             && self.plan.found.conflicts.is_empty()

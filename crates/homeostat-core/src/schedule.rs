@@ -69,6 +69,12 @@ impl<S: Source> Schedule<S> {
         self.bad_keys.insert(key);
     }
 
+    /// Whether every step had its turn, so that nothing can be blocked any more.
+    #[must_use]
+    pub fn is_over(&self, plan: &Plan<S>) -> bool {
+        self.next >= plan.steps.len()
+    }
+
     /// The next turn, until every step had one.
     pub fn next(&mut self, plan: &Plan<S>) -> Option<Turn> {
         let from = self.next;

@@ -225,7 +225,7 @@ fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
 #[test]
 fn held_steps_leave_the_plan_in_order_and_are_told() {
     let mut made = plan::<Independent>(steps("+a -b +c -d"));
-    made.hold(|step| (step.action == Action::Delete).then(|| format!("not {}", step.key)));
+    made.hold(|_, step| (step.action == Action::Delete).then(|| format!("not {}", step.key)));
     let kept: Vec<_> = made.steps.iter().map(|step| step.key.as_str()).collect();
     assert_eq!(kept, ["a", "c"]);
     let held = |key: &str| {

@@ -1,5 +1,6 @@
 //! One page of the ledger, typed, with the edits that a pass makes to it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::{
@@ -18,8 +19,7 @@ pub struct Book<S: Source> {
     place: Place,
     holdings: Holdings<S::Key, S::Object>,
     edits: Vec<Edit>,
-    /// The wish whose fingerprints are recorded, so that they are not taken again at every pass.
-    recorded: Option<Arc<S::Desired>>,
+    advanced: Option<Advanced<S>>,
 }
 
 /// Reads what is held at a place.
@@ -52,19 +52,13 @@ impl<S: Source> Book<S> {
         let page = ledger.page(&place)?;
         let holdings = parse::<S>(&page)?;
         let edits = page.void.into_iter().map(|key| Edit::Drop { key }).collect();
-        Ok(Book { ledger, place, holdings, edits, recorded: None })
+        Ok(Book { ledger, place, holdings, edits, advanced: None })
     }
 
     /// What is held.
     #[must_use]
     pub fn holdings(&self) -> &Holdings<S::Key, S::Object> {
         &self.holdings
-    }
-
-    /// Where the page belongs.
-    #[must_use]
-    pub fn place(&self) -> &Place {
-        &self.place
     }
 
     fn put(&mut self, key: S::Key, record: Record<S::Object>) -> Result<(), Error> {
@@ -102,16 +96,21 @@ impl<S: Source> Book<S> {
             self.put(plan.wish.key(*slot), record)?;
         }
         let facts = self.edits.len();
-        let prior = self.announce(plan, ownership)?;
-        if let Err(error) = self.commit() {
+        let mut prior = Prior::<S>::new();
+        let announced = self.announce(plan, ownership, &mut prior).and_then(|()| self.commit());
+        if let Err(error) = announced {
             self.take_back(prior, facts);
             return Err(error);
         }
         Ok(prior)
     }
 
-    fn announce(&mut self, plan: &Plan<S>, ownership: &Ownership) -> Result<Prior<S>, Error> {
-        let mut prior = Prior::<S>::new();
+    fn announce(
+        &mut self,
+        plan: &Plan<S>,
+        ownership: &Ownership,
+        prior: &mut Prior<S>,
+    ) -> Result<(), Error> {
         for step in &plan.steps {
             let Some(slot) = self.needs_intent(plan, ownership, step) else { continue };
             let key = plan.wish.key(slot);
@@ -121,7 +120,7 @@ impl<S: Source> Book<S> {
                 self.intend(plan, slot, step.action())?;
             }
         }
-        Ok(prior)
+        Ok(())
     }
 
     /// Intents that never became durable are none: nothing is written under them.
@@ -238,18 +237,25 @@ impl<S: Source> Book<S> {
         self.put(key, record)
     }
 
-    /// Remembers which wish is applied, but for the parts that are not.
+    /// Remembers which wish is applied, but for the parts that are not. The fingerprints of a wish
+    /// are taken once, and nothing is done while the same parts are open.
     pub(crate) fn advance(&mut self, plan: &Plan<S>, tally: &Tally<S::Object>) {
-        let open = Unapplied::of(plan, tally);
-        if open.is_empty() && self.recorded.as_ref().is_some_and(|w| Arc::ptr_eq(w, &plan.wish)) {
-            return;
-        }
-        let last = self.holdings.last.advanced(&*plan.wish, &open.keys);
+        let open = unapplied(plan, tally);
+        let known = self.advanced.take().filter(|known| Arc::ptr_eq(&known.wish, &plan.wish));
+        let prints = match known {
+            Some(known) if known.open == open => {
+                self.advanced = Some(known);
+                return;
+            }
+            Some(known) => known.prints,
+            None => LastWish::of(&*plan.wish),
+        };
+        let last = self.holdings.last.advanced(&*plan.wish, prints.clone(), &open);
         if last != self.holdings.last {
             self.edits.push(Edit::Wish(last.to_bytes()));
             self.holdings.last = last;
         }
-        self.recorded = open.is_empty().then(|| Arc::clone(&plan.wish));
+        self.advanced = Some(Advanced { wish: Arc::clone(&plan.wish), prints, open });
     }
 
     /// Makes the outcomes durable.
@@ -277,27 +283,22 @@ fn left_by<'a, O: PartialEq>(known: &'a Record<O>, next: &O) -> &'a O {
     known.settled.as_ref().filter(|_| is_repeated).unwrap_or(&known.wrote)
 }
 
-/// Keys whose wish, or whose removal, has not been carried out.
-struct Unapplied<K> {
-    keys: std::collections::BTreeSet<K>,
+/// The wish that a pass last advanced to.
+struct Advanced<S: Source> {
+    wish: Arc<S::Desired>,
+    prints: LastWish,
+    open: BTreeSet<S::Key>,
 }
 
-impl<K: Ord + Clone> Unapplied<K> {
-    fn of<S: Source<Key = K>>(plan: &Plan<S>, tally: &Tally<S::Object>) -> Self {
-        let steps = tally.others().filter(|(_, outcome)| !outcome.is_good());
-        let mut keys: std::collections::BTreeSet<K> = steps
-            .filter_map(|(at, _)| plan.steps.get(at))
-            .chain(plan.held.iter().map(|held| &held.step))
-            .map(|step| step.key(&plan.wish))
-            .collect();
-        keys.extend(plan.pending.iter().map(|pending| pending.key.clone()));
-        keys.extend(plan.refused.iter().map(|refused| refused.key.clone()));
-        keys.extend(plan.found.conflicts.iter().map(|conflict| conflict.key.clone()));
-        keys.extend(plan.found.unknown.iter().map(|(key, _)| key.clone()));
-        Unapplied { keys }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
+/// Keys whose wish, or whose removal, has not been carried out.
+fn unapplied<S: Source>(plan: &Plan<S>, tally: &Tally<S::Object>) -> BTreeSet<S::Key> {
+    let steps = tally.others().filter(|(_, outcome)| !outcome.is_good());
+    let steps = steps.filter_map(|(at, _)| plan.steps.get(at));
+    let steps = steps.chain(plan.held.iter().map(|held| &held.step));
+    let mut keys: BTreeSet<_> = steps.map(|step| step.key(&plan.wish)).collect();
+    keys.extend(plan.pending.iter().map(|pending| pending.key.clone()));
+    keys.extend(plan.refused.iter().map(|refused| refused.key.clone()));
+    keys.extend(plan.found.conflicts.iter().map(|conflict| conflict.key.clone()));
+    keys.extend(plan.found.unknown.iter().map(|(key, _)| key.clone()));
+    keys
 }

@@ -20,6 +20,18 @@ pub struct Config<K> {
     pub adopt: BTreeSet<K>,
     /// How many lanes run side by side.
     pub lanes: usize,
+    /// What is kept of writes that must not be sent twice.
+    pub journal: Journal,
+}
+
+/// What is kept of writes that must not be sent twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Journal {
+    /// Nothing: such writes are refused.
+    #[default]
+    Absent,
+    /// Nothing, and the caller says that a second dispatch after a crash would do no harm.
+    Volatile,
 }
 
 impl<K> Default for Config<K> {
@@ -30,6 +42,7 @@ impl<K> Default for Config<K> {
             on_release: OnRelease::default(),
             adopt: BTreeSet::new(),
             lanes: 16,
+            journal: Journal::default(),
         }
     }
 }

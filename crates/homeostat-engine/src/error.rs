@@ -105,7 +105,11 @@ impl Error {
                  the records of what carries no mark are lost; restore a backup if there is one",
                 path.display()
             )),
-            Error::BadRecord { key, .. } => Some(format!("`homeostat forget '{key}'` drops it")),
+            Error::BadRecord { .. } => Some(
+                "use the version that wrote it, or delete its row from `record` in ledger.db: it \
+                 is no longer known to be ours then"
+                    .into(),
+            ),
             Error::WriteLedger(_) => Some(
                 "make room on the disk of the state directory, or check its permissions; \
                  what needs a record was not written to the target"
@@ -117,10 +121,16 @@ impl Error {
                     .into(),
             ),
             Error::Locked { .. } => {
-                Some("stop that process, hand the document to it, or use another owner".into())
+                Some("stop that process, or use another owner".into())
             }
             Error::NotSynced | Error::ReadLedger(_) | Error::Lock(_) => None,
         }
+    }
+
+    /// The error as a part of a report.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        Failure { help: self.help(), ..Failure::from_error(self, self.retry()) }
     }
 
     /// When another try makes sense.

@@ -62,18 +62,22 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// Holds back what the guards do not let through. Creates and updates go on.
-    pub fn apply<S: Source>(self, plan: &mut Plan<S>, focus: &Focus<S::Key>) {
+    /// Holds back what the guards do not let through. Creates and updates go on, and so does what a
+    /// source removes only to make it again.
+    pub fn hold<S: Source>(self, plan: &mut Plan<S>, focus: &Focus<S::Key>) {
         if let Some(why) = self.held_deletes(plan, focus) {
-            plan.hold(|step| (step.action() == Action::Delete).then(|| why.clone()));
+            plan.hold(|plan, step| {
+                let removes = step.action() == Action::Delete && plan.slot_of(step).is_none();
+                removes.then(|| why.clone())
+            });
         }
         if self.cascades == Cascades::Hold {
-            plan.hold(takes_foreign);
+            plan.hold(|_, step| takes_foreign(step));
         }
     }
 
     fn held_deletes<S: Source>(self, plan: &Plan<S>, focus: &Focus<S::Key>) -> Option<String> {
-        let deletes = plan.steps.iter().filter(|step| step.action() == Action::Delete).count();
+        let deletes = plan.removals;
         if self.mass_delete == MassDelete::Allow || deletes == 0 {
             return None;
         }
@@ -100,5 +104,8 @@ impl Guards {
 fn takes_foreign<D: homeostat_core::Desired>(step: &impl Step<D>) -> Option<String> {
     let foreign =
         step.takes().iter().find(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel))?;
-    Some(format!("it would take `{}` along, which belongs to {}", foreign.key, foreign.owner))
+    Some(format!(
+        "it would take `{}` along, which belongs to {}; remove that first",
+        foreign.key, foreign.owner
+    ))
 }

@@ -29,7 +29,7 @@ mod verify;
 
 pub use book::Book;
 pub use bound::{Bound, Driver, Planner};
-pub use config::{Config, Order};
+pub use config::{Config, Journal, Order};
 pub use error::Error;
 pub use guard::{Budget, Cascades, Guards, MassDelete, Section};
 pub use ledger::{Edit, Ledger, Page, Pages, Place};

@@ -1,46 +1,72 @@
 //! Ways to be the only writer of a scope. Each lock dies with its holder and names it to others.
 
 use std::io;
-use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use homeostat_core::{Excludes, ScopeLock};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, bind, connect, listen,
+    socket_with,
+};
 
 use crate::error::Error;
 
-/// The lock of a network namespace: an abstract unix socket, whose names are per namespace and
+/// How many may ask for the holder's name in its life: nobody ever takes them out of the queue.
+const QUEUE: i32 = 4096;
+
+/// The lock of a network namespace: abstract unix sockets, whose names are per namespace and
 /// vanish with the process.
 pub struct NetnsLock {
-    _socket: UnixListener,
+    _sockets: Vec<OwnedFd>,
 }
 
 impl Excludes for NetnsLock {}
 
 impl NetnsLock {
-    /// Takes the lock of `mark` in the calling thread's network namespace.
-    pub fn take(mark: &str) -> Result<ScopeLock, Error> {
-        let name =
-            SocketAddr::from_abstract_name(format!("homeostat/{mark}")).map_err(Error::Lock)?;
-        match UnixListener::bind_addr(&name) {
-            Ok(socket) => Ok(ScopeLock::holding(NetnsLock { _socket: socket })),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                Err(Error::Locked { holder: listener_of(&name) })
-            }
-            Err(error) => Err(Error::Lock(error)),
-        }
+    /// Takes all of these names in the calling thread's network namespace, or none: whoever shares
+    /// one of them is kept out.
+    pub fn take(names: &[impl AsRef<str>]) -> Result<ScopeLock, Error> {
+        let sockets: Result<_, Error> = names.iter().map(|name| hold(name.as_ref())).collect();
+        Ok(ScopeLock::holding(NetnsLock { _sockets: sockets? }))
     }
 }
 
-/// Asks the kernel who listens: connecting needs no answer from the other side.
-fn listener_of(name: &SocketAddr) -> String {
-    let holder = UnixStream::connect_addr(name)
-        .and_then(|stream| Ok(socket_peercred(stream.as_fd())?))
-        .map(|cred| describe(cred.pid.as_raw_nonzero().get(), cred.uid.as_raw()));
-    holder.unwrap_or_else(|_| "a process that cannot be named".to_owned())
+fn hold(name: &str) -> Result<OwnedFd, Error> {
+    let failed = |error: Errno| Error::Lock(error.into());
+    let name = address(name).map_err(failed)?;
+    let socket = open(SocketFlags::CLOEXEC).map_err(failed)?;
+    match bind(&socket, &name).and_then(|()| listen(&socket, QUEUE)) {
+        Ok(()) => Ok(socket),
+        Err(Errno::ADDRINUSE) => Err(Error::Locked { holder: holder_of(&name) }),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn address(name: &str) -> rustix::io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new_abstract_name(format!("homeostat/{name}").as_bytes())
+}
+
+fn open(flags: SocketFlags) -> rustix::io::Result<OwnedFd> {
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+fn holder_of(name: &SocketAddrUnix) -> String {
+    match listener_of(name) {
+        Ok(cred) => describe(cred.pid.as_raw_nonzero().get(), cred.uid.as_raw()),
+        Err(_) => "a process that cannot be named".to_owned(),
+    }
+}
+
+/// Asks the kernel who listens: connecting needs no answer from the other side. It must not wait,
+/// since a queue that is full of those who asked before never empties.
+fn listener_of(name: &SocketAddrUnix) -> io::Result<UCred> {
+    let socket = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    connect(&socket, name)?;
+    Ok(socket_peercred(&socket)?)
 }
 
 fn describe(pid: i32, uid: u32) -> String {
@@ -110,14 +136,45 @@ mod tests {
         assert!(FileLock::take(&path).is_ok());
     }
 
+    fn name(of: &str) -> String {
+        format!("test-{}/{of}", std::process::id())
+    }
+
     #[test]
     fn a_second_holder_of_a_namespace_lock_is_refused_and_told_who_holds_it() {
-        let mark = format!("test-{}", std::process::id());
-        let held = NetnsLock::take(&mark).unwrap();
-        let Err(Error::Locked { holder }) = NetnsLock::take(&mark) else { panic!("not refused") };
+        let (mine, other) = (name("second"), name("other"));
+        let held = NetnsLock::take(&[&mine]).unwrap();
+        let Err(Error::Locked { holder }) = NetnsLock::take(&[&mine]) else {
+            panic!("not refused")
+        };
         assert!(holder.contains(&format!("process {}", std::process::id())), "{holder}");
-        assert!(NetnsLock::take(&format!("{mark}-other")).is_ok());
+        assert!(NetnsLock::take(&[&other]).is_ok());
         drop(held);
-        assert!(NetnsLock::take(&mark).is_ok());
+        assert!(NetnsLock::take(&[&mine]).is_ok());
+    }
+
+    #[test]
+    fn of_several_names_all_are_held_or_none() {
+        let [one, two, three] = ["one", "two", "three"].map(name);
+        let held = NetnsLock::take(&[&one, &two]).unwrap();
+        assert!(NetnsLock::take(&[&one]).is_err());
+        assert!(matches!(NetnsLock::take(&[&three, &two]), Err(Error::Locked { .. })));
+        assert!(NetnsLock::take(&[&three]).is_ok(), "a refused try held on to its first name");
+        drop(held);
+        assert!(NetnsLock::take(&[&one, &two, &three]).is_ok());
+    }
+
+    #[test]
+    fn a_holder_whose_queue_is_full_of_askers_is_not_waited_for() {
+        let mine = name("full");
+        let holder = open(SocketFlags::CLOEXEC).unwrap();
+        bind(&holder, &address(&mine).unwrap()).unwrap();
+        listen(&holder, 0).unwrap();
+        let ask = || match NetnsLock::take(&[&mine]) {
+            Err(Error::Locked { holder }) => holder,
+            other => panic!("not refused: {:?}", other.err()),
+        };
+        assert!(ask().starts_with("process "), "a queue of no length takes one");
+        assert_eq!(ask(), "a process that cannot be named");
     }
 }

@@ -9,17 +9,26 @@ use crate::ledger::{Edit, Ledger, Page, Pages, Place};
 /// Forgets everything with the process.
 #[derive(Debug, Default)]
 pub struct MemoryLedger {
-    pages: Mutex<BTreeMap<Place, Stored>>,
+    pages: Mutex<BTreeMap<Title, Stored>>,
 }
 
+/// Owner, source and scope: a place without its identity, since a scope that is made again finds
+/// the records of the former one void.
+type Title = (String, String, String);
+
+fn title(place: &Place) -> Title {
+    (place.owner.clone(), place.source.clone(), place.scope.clone())
+}
+
+/// Each entry beside the identity under which it was written.
 #[derive(Debug, Default)]
 struct Stored {
-    records: BTreeMap<String, String>,
-    wish: Option<Vec<u8>>,
+    records: BTreeMap<String, (String, String)>,
+    wish: Option<(String, Vec<u8>)>,
 }
 
 impl MemoryLedger {
-    fn pages(&self) -> MutexGuard<'_, BTreeMap<Place, Stored>> {
+    fn pages(&self) -> MutexGuard<'_, BTreeMap<Title, Stored>> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -27,33 +36,51 @@ impl MemoryLedger {
 impl Pages for MemoryLedger {
     fn page(&self, place: &Place) -> Result<Page, Error> {
         let pages = self.pages();
-        let Some(stored) = pages.get(place) else { return Ok(Page::default()) };
-        let records = stored.records.iter().map(|(k, r)| (k.clone(), r.clone())).collect();
-        Ok(Page { records, wish: stored.wish.clone(), void: Vec::new() })
+        let Some(stored) = pages.get(&title(place)) else { return Ok(Page::default()) };
+        let mut page = Page::default();
+        for (key, (identity, record)) in &stored.records {
+            if *identity == place.identity {
+                page.records.push((key.clone(), record.clone()));
+            } else {
+                page.void.push(key.clone());
+            }
+        }
+        let wish = stored.wish.as_ref().filter(|(identity, _)| *identity == place.identity);
+        page.wish = wish.map(|(_, wish)| wish.clone());
+        Ok(page)
     }
 
     fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
         let pages = self.pages();
-        let filled = pages
-            .iter()
-            .filter(|(place, stored)| place.owner == owner && !stored.records.is_empty());
-        Ok(filled.map(|(place, _)| place.clone()).collect())
+        let mut places: Vec<Place> = Vec::new();
+        for ((_, source, scope), stored) in pages.iter().filter(|((whose, ..), _)| whose == owner) {
+            places.extend(stored.records.values().map(|(identity, _)| Place {
+                owner: owner.to_owned(),
+                source: source.clone(),
+                scope: scope.clone(),
+                identity: identity.clone(),
+            }));
+        }
+        places.sort();
+        places.dedup();
+        Ok(places)
     }
 }
 
 impl Ledger for MemoryLedger {
     fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error> {
         let mut pages = self.pages();
-        let stored = pages.entry(place.clone()).or_default();
+        let stored = pages.entry(title(place)).or_default();
+        let identity = || place.identity.clone();
         for edit in edits {
             match edit {
                 Edit::Put { key, record } => {
-                    stored.records.insert(key.clone(), record.clone());
+                    stored.records.insert(key.clone(), (identity(), record.clone()));
                 }
                 Edit::Drop { key } => {
                     stored.records.remove(key);
                 }
-                Edit::Wish(wish) => stored.wish = Some(wish.clone()),
+                Edit::Wish(wish) => stored.wish = Some((identity(), wish.clone())),
             }
         }
         Ok(())

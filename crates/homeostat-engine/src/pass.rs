@@ -20,7 +20,7 @@ pub async fn plan<S: Source>(
     let (moment, changes) = observer.diff(order, holdings).await?;
     let mut plan = Plan::new(order.source, Arc::clone(&order.wish), moment, changes)
         .since(holdings.last.clone());
-    order.config.guards.apply(&mut plan, &order.focus);
+    order.config.guards.hold(&mut plan, &order.focus);
     Ok(plan)
 }
 
@@ -40,8 +40,12 @@ pub async fn apply<S: Source>(
     if order.focus == Focus::All {
         book.advance(&plan, &ran.tally);
     }
-    book.close()?;
-    Ok(Report::new(plan, ran.tally))
+    let recorded = book.close();
+    let report = Report::new(plan, ran.tally);
+    Ok(match recorded {
+        Ok(()) => report,
+        Err(error) => report.unrecorded(error.failure()),
+    })
 }
 
 /// Puts right what the steps claimed. A look that fails leaves outcomes unknown: what was written is
@@ -54,9 +58,12 @@ async fn look_again<S: Source>(
 ) -> Shown<S::Key> {
     let Some(doubts) = doubts(plan, ran) else { return Shown::default() };
     match observer.diff(&order.about(doubts.focus.clone()), holdings).await {
-        Ok((_, left)) => doubts.settle(plan, ran, &left),
+        Ok((_, left)) => doubts.put_right(plan, ran, &left),
         Err(error) => {
             let why = format!("written, but it could not be looked at again: {error}");
+            for key in doubts.into_disturbed() {
+                plan.found.unknown.push((key, why.clone()));
+            }
             for at in ran.unverified.iter().cloned().flatten() {
                 if ran.tally.is_applied(at) {
                     ran.tally.revise(at, Outcome::Unknown { why: why.clone() });

@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
+use homeostat_core::outcome::Later;
 use homeostat_core::{
-    Action, Agreement, Desired, Outcome, Outcomes, Plan, Schedule, Source, Step, Tally, Turn, Work,
-    Writer,
+    Action, Agreement, Desired, Failure, Outcome, Outcomes, Plan, Retry, Schedule, Source, Step,
+    Tally, Turn, Work, Writer,
 };
 
-use crate::config::Config;
+use crate::config::{Config, Journal};
 
 /// What running a plan left behind.
 pub(crate) struct Ran<O> {
@@ -35,7 +36,7 @@ pub(crate) async fn run<S: Source>(
     writer: &S::Writer,
     config: &Config<S::Key>,
 ) -> Ran<S::Object> {
-    let sink = Sink::new(plan);
+    let sink = Sink::new(plan, config.journal);
     let mut schedule = Schedule::<S>::new(config.strictness);
     while let Some(turn) = schedule.next(plan) {
         match turn {
@@ -52,8 +53,11 @@ pub(crate) async fn run<S: Source>(
                     .await;
             }
         }
+        // After the last turn nothing is left to block.
         for step in sink.take_bad() {
-            schedule.went_bad(plan, step);
+            if !schedule.is_over(plan) {
+                schedule.went_bad(plan, step);
+            }
         }
     }
     let state = sink.state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -69,6 +73,7 @@ async fn run_lane<S: Source>(
 ) {
     for at in lane.clone() {
         writer.apply(work(plan, at..at + 1), sink).await;
+        sink.close(at..at + 1);
         if !sink.state().tally.is_good(at) && at + 1 < lane.end {
             let key = plan.steps.get(at).map(|step| step.key(&plan.wish).to_string());
             let on = format!("an earlier step of `{}`", key.unwrap_or_default());
@@ -87,6 +92,7 @@ fn work<S: Source>(plan: &Plan<S>, steps: Range<usize>) -> Work<'_, S> {
 /// Takes outcomes as they happen.
 struct Sink<'a, S: Source> {
     plan: &'a Plan<S>,
+    journal: Journal,
     state: Mutex<State<S::Object>>,
 }
 
@@ -97,13 +103,24 @@ struct State<O> {
 }
 
 impl<'a, S: Source> Sink<'a, S> {
-    fn new(plan: &'a Plan<S>) -> Self {
+    fn new(plan: &'a Plan<S>, journal: Journal) -> Self {
         let tally = Tally::new(plan.steps.len());
-        Sink { plan, state: Mutex::new(State { tally, unverified: vec![], bad: vec![] }) }
+        Sink { plan, journal, state: Mutex::new(State { tally, unverified: vec![], bad: vec![] }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State<S::Object>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A write that must not be sent twice is not sent without a journal, unless that was said.
+    fn leave(&self) -> Result<(), Failure> {
+        match self.journal {
+            Journal::Volatile => Ok(()),
+            Journal::Absent => {
+                let error = "no journal is kept, and this write must not be sent twice";
+                Err(Failure::new(error, Retry::Never))
+            }
+        }
     }
 
     fn take_bad(&self) -> Vec<usize> {
@@ -123,11 +140,11 @@ impl<'a, S: Source> Sink<'a, S> {
     /// Whether the target's own answer already shows that the wish is fulfilled.
     fn is_verified(&self, at: usize, now: Option<&S::Object>) -> bool {
         let Some(step) = self.plan.steps.get(at) else { return false };
-        let wish = &*self.plan.wish;
         match (now, step.action()) {
-            (Some(now), Action::Create | Action::Update | Action::Replace) => wish
-                .slot(&step.key(wish), None)
-                .is_some_and(|slot| wish.compare(slot, now) == Agreement::Agrees),
+            (Some(now), Action::Create | Action::Update | Action::Replace) => {
+                let slot = self.plan.slot_of(step);
+                slot.is_some_and(|slot| self.plan.wish.compare(slot, now) == Agreement::Agrees)
+            }
             _ => false,
         }
     }
@@ -152,6 +169,14 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
             _ => state.bad.extend(steps.clone()),
         }
         state.tally.put(steps, &outcome);
+    }
+
+    fn intent(&self, _step: usize) -> Later<'_, Result<(), Failure>> {
+        Box::pin(std::future::ready(self.leave()))
+    }
+
+    fn dispatched<'a>(&'a self, _step: usize, _task: &'a str) -> Later<'a, Result<(), Failure>> {
+        Box::pin(std::future::ready(self.leave()))
     }
 }
 

@@ -1,10 +1,11 @@
 //! A second look at what was written: never a return code alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use homeostat_core::{
-    Action, Change, Changes, Desired, Failure, Focus, Outcome, Pending, Plan, Retry, Source, Step,
-    Tally,
+    Action, Change, Changes, Desired, Failure, Focus, Outcome, Owner, Pending, Plan, Retry, Source,
+    Step, Tally,
 };
 
 use crate::run::Ran;
@@ -62,14 +63,20 @@ fn disturbed<S: Source>(plan: &Plan<S>, tally: &Tally<S::Object>) -> BTreeSet<S:
 }
 
 impl<K: Ord + Clone> Doubts<K> {
+    /// The keys that the target may have changed along with our steps.
+    pub(crate) fn into_disturbed(self) -> BTreeSet<K> {
+        self.disturbed
+    }
+
     /// Compares the second look with what the steps claimed, and puts the claims right.
-    pub(crate) fn settle<S: Source<Key = K>>(
+    pub(crate) fn put_right<S: Source<Key = K>>(
         self,
         plan: &mut Plan<S>,
         ran: &mut Ran<S::Object>,
         left: &Changes<K, S::Object>,
     ) -> Shown<K> {
         let mut objections = objections(&*plan.wish, left);
+        let wish = Arc::clone(&plan.wish);
         let through = believe_the_lost(plan, ran, &objections);
         drop_explained(plan, &ran.tally, &mut objections);
         if objections.is_empty() {
@@ -87,8 +94,8 @@ impl<K: Ord + Clone> Doubts<K> {
             let removes = plan.steps.get(at).is_some_and(|step| step.action() == Action::Delete);
             match objections.remove(&key) {
                 // Ours is gone, and somebody else was quick to take its place.
-                Some(Outcome::Conflict { .. }) if removes => {}
-                Some(outcome) => ran.tally.revise(at, outcome),
+                Some(Objection::Conflict(_)) if removes => {}
+                Some(objection) => ran.tally.revise(at, objection.outcome(&*wish)),
                 None => {}
             }
         }
@@ -104,7 +111,7 @@ impl<K: Ord + Clone> Doubts<K> {
 fn believe_the_lost<S: Source>(
     plan: &Plan<S>,
     ran: &mut Ran<S::Object>,
-    objections: &BTreeMap<S::Key, Outcome<S::Object>>,
+    objections: &Objections<'_, S::Key, S::Object>,
 ) -> Vec<S::Key> {
     let lost = ran.tally.others().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown { .. }));
     let lost = lost.filter_map(|(at, _)| Some((at, plan.steps.get(at)?.key(&plan.wish))));
@@ -115,23 +122,35 @@ fn believe_the_lost<S: Source>(
     through.into_iter().map(|(_, key)| key).collect()
 }
 
-fn objections<D: Desired>(
-    wish: &D,
-    left: &Changes<D::Key, D::Object>,
-) -> BTreeMap<D::Key, Outcome<D::Object>> {
-    let mut all = BTreeMap::new();
-    for change in &left.list {
-        if let Some(failure) = not_kept(wish, change) {
-            all.insert(change.key(wish), Outcome::Failed(failure));
+/// What the second look has against a key. Put into words only for the keys that we wrote.
+enum Objection<'a, K, O> {
+    Change(&'a Change<K, O>),
+    Conflict(&'a Owner),
+    Unknown(&'a str),
+}
+
+type Objections<'a, K, O> = BTreeMap<K, Objection<'a, K, O>>;
+
+impl<K, O> Objection<'_, K, O> {
+    fn outcome<D: Desired<Key = K, Object = O>>(&self, wish: &D) -> Outcome<O> {
+        match self {
+            Objection::Change(change) => Outcome::Failed(not_kept(wish, change)),
+            Objection::Conflict(owner) => Outcome::Conflict { owner: (*owner).clone() },
+            Objection::Unknown(why) => Outcome::Unknown { why: (*why).to_owned() },
         }
     }
-    for conflict in &left.conflicts {
-        all.insert(conflict.key.clone(), Outcome::Conflict { owner: conflict.owner.clone() });
-    }
-    for (key, why) in &left.unknown {
-        all.insert(key.clone(), Outcome::Unknown { why: why.clone() });
-    }
-    all
+}
+
+fn objections<'a, D: Desired>(
+    wish: &D,
+    left: &'a Changes<D::Key, D::Object>,
+) -> Objections<'a, D::Key, D::Object> {
+    // The record of a release goes only after this look: that it is still there is what it means.
+    let changes = left.list.iter().filter(|c| !matches!(c, Change::Release { restore: None, .. }));
+    let changes = changes.map(|change| (change.key(wish), Objection::Change(change)));
+    let conflicts = left.conflicts.iter().map(|c| (c.key.clone(), Objection::Conflict(&c.owner)));
+    let unknown = left.unknown.iter().map(|(key, why)| (key.clone(), Objection::Unknown(why)));
+    changes.chain(conflicts).chain(unknown).collect()
 }
 
 /// Where a step went bad, its own words tell why the key is not as wished; and what could not be
@@ -139,7 +158,7 @@ fn objections<D: Desired>(
 fn drop_explained<S: Source>(
     plan: &Plan<S>,
     tally: &Tally<S::Object>,
-    objections: &mut BTreeMap<S::Key, Outcome<S::Object>>,
+    objections: &mut Objections<'_, S::Key, S::Object>,
 ) {
     if objections.is_empty() {
         return;
@@ -149,13 +168,13 @@ fn drop_explained<S: Source>(
         objections.remove(&step.key(&plan.wish));
     }
     for (key, _) in &plan.found.unknown {
-        if matches!(objections.get(key), Some(Outcome::Unknown { .. })) {
+        if matches!(objections.get(key), Some(Objection::Unknown(_))) {
             objections.remove(key);
         }
     }
 }
 
-fn not_kept<D: Desired>(wish: &D, change: &Change<D::Key, D::Object>) -> Option<Failure> {
+fn not_kept<D: Desired>(wish: &D, change: &Change<D::Key, D::Object>) -> Failure {
     let text = |object: &D::Object| serde_json::to_string(object).unwrap_or_default();
     let error = match change {
         Change::Create { .. } => "the write was accepted, but the object is not there".to_owned(),
@@ -165,11 +184,7 @@ fn not_kept<D: Desired>(wish: &D, change: &Change<D::Key, D::Object>) -> Option<
             text(&wish.object(*slot))
         ),
         Change::Delete { .. } => "the removal was accepted, but the object is still there".into(),
-        Change::Release { restore: Some(_), .. } => {
-            "the write was accepted, but the original is not back".to_owned()
-        }
-        // Its record goes only after this look: that it is still there is what release means.
-        Change::Release { restore: None, .. } => return None,
+        Change::Release { .. } => "the write was accepted, but the original is not back".into(),
     };
-    Some(Failure::new(error, Retry::Soon))
+    Failure::new(error, Retry::Soon)
 }

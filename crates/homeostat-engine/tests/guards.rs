@@ -5,7 +5,7 @@
 mod common;
 
 use common::rig::{Rig, told};
-use common::toy::Independent;
+use common::toy::{Independent, Ordered};
 use homeostat_engine::{Budget, Cascades, Guards, MassDelete, Owner, Section, Taken};
 
 /// Rows `k00=1 k01=1 ...` from one number to another.
@@ -139,7 +139,10 @@ fn a_step_that_takes_foreign_objects_along_is_held_unless_confirmed() {
     let mut rig = cascading(Owner::foreign("bird"));
     let plan = rig.plan("");
     assert_eq!(told(&plan), ["held link", "not converged"]);
-    assert_eq!(plan.held[0].why, "it would take `route` along, which belongs to bird");
+    assert_eq!(
+        plan.held[0].why,
+        "it would take `route` along, which belongs to bird; remove that first"
+    );
     rig.config.guards.cascades = Cascades::Allow;
     assert_eq!(rig.pass(""), ["delete link", "converged"]);
 }
@@ -154,4 +157,16 @@ fn what_is_ours_or_the_targets_own_may_be_taken_along() {
     for owner in [Owner::Ours, Owner::Kernel] {
         assert_eq!(cascading(owner).pass(""), ["delete link", "converged"]);
     }
+}
+
+#[test]
+fn what_is_removed_only_to_be_made_again_is_no_delete() {
+    let keys: Vec<String> = (0..20).map(|nth| format!("k{nth:02}")).collect();
+    let rows = |number: u32| keys.iter().map(|k| format!("{k}={number} ")).collect::<String>();
+    let mut rig = Rig::<Ordered>::checkpoint("");
+    rig.pass(&rows(1));
+    rig.rescript(|script| script.remade.extend(keys.iter().cloned()));
+    let report = rig.pass(&rows(2));
+    assert_eq!(report.last().unwrap(), "converged", "{report:?}");
+    assert!(rig.world.text().contains("k19=2"), "{}", rig.world.text());
 }

@@ -7,7 +7,7 @@ mod common;
 use common::rig::{Rig, told};
 use common::toy::{Independent, Script};
 use common::world::Fault;
-use homeostat_engine::{Error, OnRelease, Ownership, Strictness};
+use homeostat_engine::{Entry, Error, Explain as _, Kind, OnRelease, Ownership, Strictness};
 
 type Toys = Rig<Independent>;
 
@@ -461,9 +461,18 @@ fn intents_that_were_never_durable_are_forgotten() {
 fn a_ledger_that_cannot_take_the_outcomes_says_so_and_the_next_pass_confirms() {
     let mut rig = Toys::checkpoint("k=0@nobody");
     rig.ledger.fails_at(1);
-    let error = rig.try_pass("a=1 k=1", None).map(|_| ()).unwrap_err();
-    let help = error.help().unwrap();
+    let report = rig.try_pass("a=1 k=1", None).unwrap();
+    let mut help = None;
+    report.explain(Kind::Failed, &mut |entry| {
+        if let Entry::Failed { key, failure, .. } = entry {
+            help = failure.help.filter(|_| key == "ledger");
+        }
+    });
+    let help = help.unwrap();
     assert!(!help.contains("was not written to the target"), "{help}");
+    let told = told(&report);
+    assert_eq!(told[..2], ["create a", "update k"], "what was done is told all the same");
+    assert_eq!(told.last().unwrap(), "not converged");
     assert_eq!(rig.world.text(), "a=1@unmarked k=1@nobody");
     assert_eq!(rig.records(), "a=1,absent,intent k=1,0,intent");
     // In the same process, and after a restart.
@@ -477,10 +486,24 @@ fn a_ledger_that_cannot_take_the_outcomes_says_so_and_the_next_pass_confirms() {
 fn outcomes_that_the_ledger_refused_are_written_by_the_next_pass_of_the_same_process() {
     let mut rig = Toys::checkpoint("k=0@nobody");
     rig.ledger.fails_at(1);
-    assert!(rig.try_pass("a=1 k=1", None).is_err());
+    assert_eq!(rig.pass("a=1 k=1").last().unwrap(), "not converged");
     assert_eq!(rig.pass("a=1 k=1"), ["converged"]);
     assert_eq!(rig.records(), "a=1,absent,done k=1,0,done");
     rig.assert_quiet("a=1 k=1");
+}
+
+#[test]
+fn a_disturbed_key_that_cannot_be_looked_at_again_is_unknown() {
+    let mut rig = Toys::marked("a=1@ours b=5@ours");
+    rig.rescript(|script| {
+        script.disturbs.insert("a".to_owned(), "b".to_owned());
+        script.echoes = true;
+    });
+    rig.world.state().couplings.insert("a".to_owned(), ("b".to_owned(), 0));
+    rig.world.state().looks_left = Some(1);
+    let report = rig.pass("a=2 b=5");
+    assert!(report.iter().any(|line| line.starts_with("unknown b")), "{report:?}");
+    assert_eq!(report.last().unwrap(), "not converged");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod common;
 use common::rig::Rig;
 use common::toy::{Atomic, Lanes, Mode, Ordered};
 use common::world::Fault;
+use homeostat_engine::Cause;
 
 fn split<M: Mode>(rows: &str) -> Rig<M> {
     let mut rig = Rig::checkpoint(rows);
@@ -49,6 +50,15 @@ fn lanes_stop_at_the_first_bad_step_of_their_key_only() {
         assert_eq!(applied, ["create b", "update b"], "{fault:?}");
         assert!(report.contains(&"pending a: an earlier step of `a`".to_owned()), "{report:?}");
     }
+}
+
+#[test]
+fn a_lane_that_nobody_answered_for_is_looked_at_again_and_not_counted_as_applied() {
+    let mut rig = Rig::<Lanes>::marked("");
+    rig.world.breaks("a", Fault::Ignore);
+    let why = "unknown a: the `toy` source gave no answer for this step";
+    assert_eq!(rig.pass("a=1"), [why, "not converged"]);
+    assert_eq!(rig.plan("a=1").cause(&rig.plan("a=1").steps[0]), Cause::Config);
 }
 
 #[test]

@@ -7,25 +7,25 @@ use crate::desired::{Desired, Slot};
 use crate::seen::Focus;
 
 /// Which wishes were seen: one bit each, or the few that a focused look is about.
-pub(crate) enum Marks {
+pub(crate) enum Met {
     All { words: Vec<u64>, len: usize },
     Few(BTreeSet<Slot>),
 }
 
-impl Marks {
+impl Met {
     /// A focused look must cost the same however many wishes there are.
     pub(crate) fn new<K>(focus: &Focus<K>, len: usize) -> Self {
         match focus {
-            Focus::All => Marks::All { words: vec![0; len.div_ceil(64)], len },
-            Focus::Keys(_) => Marks::Few(BTreeSet::new()),
+            Focus::All => Met::All { words: vec![0; len.div_ceil(64)], len },
+            Focus::Keys(_) => Met::Few(BTreeSet::new()),
         }
     }
 
-    /// Sets the mark and tells whether it was set before.
+    /// Notes that a wish was met, and tells whether it was before.
     pub(crate) fn set(&mut self, slot: Slot) -> bool {
         let words = match self {
-            Marks::All { words, .. } => words,
-            Marks::Few(seen) => return !seen.insert(slot),
+            Met::All { words, .. } => words,
+            Met::Few(seen) => return !seen.insert(slot),
         };
         let bit = 1u64 << (slot.index() % 64);
         let Some(word) = words.get_mut(slot.index() / 64) else { return false };
@@ -36,19 +36,19 @@ impl Marks {
 
     pub(crate) fn get(&self, slot: Slot) -> bool {
         match self {
-            Marks::All { words, .. } => {
+            Met::All { words, .. } => {
                 let word = words.get(slot.index() / 64).copied().unwrap_or(0);
                 word & (1 << (slot.index() % 64)) != 0
             }
-            Marks::Few(seen) => seen.contains(&slot),
+            Met::Few(seen) => seen.contains(&slot),
         }
     }
 
     /// The wishes that a look at everything did not meet.
     pub(crate) fn unset(&self) -> impl Iterator<Item = Slot> {
         let len = match self {
-            Marks::All { len, .. } => *len,
-            Marks::Few(_) => 0,
+            Met::All { len, .. } => *len,
+            Met::Few(_) => 0,
         };
         (0..len).map(Slot::at).filter(|slot| !self.get(*slot))
     }

@@ -19,31 +19,32 @@ pub struct Fingerprint(u64);
 const OBJECT_BITS: u32 = 24;
 
 impl Fingerprint {
-    /// Digests the one-line text of the key and the serialized object.
-    pub fn of(key: &impl fmt::Display, object: &impl Serialize) -> Self {
-        let mut hash = Fnv::default();
-        // An object that cannot be serialized digests as its readable part: see above.
-        let _ = serde_json::to_writer(&mut hash, object);
-        Self::from_parts(Self::key_part(key), hash.0)
+    fn of<D: Desired>(wish: &D, slot: Slot) -> Self {
+        Self::from_parts(wish.key_print(&wish.key(slot)), wish.object_print(slot))
     }
 
-    /// Joins the [`Fingerprint::key_part`] of a key with a digest of the object that a source
-    /// computed in a cheaper way.
-    #[must_use]
-    pub fn from_parts(key: u64, object: u64) -> Self {
+    fn from_parts(key: u64, object: u64) -> Self {
         Fingerprint((key << OBJECT_BITS) | (object ^ (object >> 32)) & ((1 << OBJECT_BITS) - 1))
     }
 
-    /// The digest of a key alone.
-    pub fn key_part(key: &impl fmt::Display) -> u64 {
+    /// The digest of a one-line text.
+    pub fn of_text(text: &impl fmt::Display) -> u64 {
         let mut hash = Fnv::default();
-        let _ = write!(hash, "{key}");
+        let _ = write!(hash, "{text}");
+        hash.0
+    }
+
+    /// The digest of a serialized object. One that cannot be serialized digests as its readable
+    /// part: a collision costs a wrong word.
+    pub fn of_object(object: &impl Serialize) -> u64 {
+        let mut hash = Fnv::default();
+        let _ = serde_json::to_writer(&mut hash, object);
         hash.0
     }
 
     /// The key's bits alone, by which a print is found whatever its object was.
-    fn bare(key: &impl fmt::Display) -> Self {
-        Self::from_parts(Self::key_part(key), 0)
+    fn bare<D: Desired>(wish: &D, key: &D::Key) -> Self {
+        Self::from_parts(wish.key_print(key), 0)
     }
 
     fn without_object(self) -> Self {
@@ -61,14 +62,14 @@ impl LastWish {
     /// Takes the fingerprints of a wish.
     pub fn of<D: Desired>(wish: &D) -> Self {
         let mut prints: Vec<_> =
-            (0..wish.len()).map(|index| wish.fingerprint(Slot::at(index))).collect();
+            (0..wish.len()).map(|index| Fingerprint::of(wish, Slot::at(index))).collect();
         prints.sort_unstable();
         LastWish { prints: Arc::new(prints) }
     }
 
     /// Why the object in `slot` has to be written: the wish is new, or the target drifted from it.
     pub fn cause_of<D: Desired>(&self, wish: &D, slot: Slot) -> Cause {
-        match self.prints.binary_search(&wish.fingerprint(slot)) {
+        match self.prints.binary_search(&Fingerprint::of(wish, slot)) {
             Ok(_) => Cause::Drift,
             Err(_) => Cause::Config,
         }
@@ -76,8 +77,8 @@ impl LastWish {
 
     /// Why an owned object that nobody wishes is there: the wish for it was dropped, or it came by
     /// itself.
-    pub fn cause_of_removal(&self, key: &impl fmt::Display) -> Cause {
-        let bare = Fingerprint::bare(key);
+    pub fn cause_of_removal<D: Desired>(&self, wish: &D, key: &D::Key) -> Cause {
+        let bare = Fingerprint::bare(wish, key);
         match self.prints.binary_search_by_key(&bare, |print| print.without_object()) {
             Ok(_) => Cause::Config,
             Err(_) => Cause::Drift,
@@ -85,13 +86,13 @@ impl LastWish {
     }
 
     /// The fingerprints after `wish` was applied, but for some keys: of those the former ones stay.
+    /// `last` is what [`LastWish::of`] gives for `wish`.
     #[must_use]
-    pub fn advanced<D: Desired>(&self, wish: &D, but_for: &BTreeSet<D::Key>) -> Self {
-        let last = Self::of(wish);
+    pub fn advanced<D: Desired>(&self, wish: &D, last: Self, but_for: &BTreeSet<D::Key>) -> Self {
         if but_for.is_empty() {
             return last;
         }
-        let kept: BTreeSet<_> = but_for.iter().map(Fingerprint::bare).collect();
+        let kept: BTreeSet<_> = but_for.iter().map(|key| Fingerprint::bare(wish, key)).collect();
         let is_kept = |print: &&Fingerprint| kept.contains(&print.without_object());
         let new = last.prints.iter().filter(|print| !is_kept(print));
         let former = self.prints.iter().filter(is_kept);
@@ -173,8 +174,8 @@ mod tests {
     #[test]
     fn a_dropped_wish_is_config_and_an_unasked_object_is_drift() {
         let last = LastWish::of(&wish(&[("a", 1), ("b", 2)]));
-        assert_eq!(last.cause_of_removal(&"b"), Cause::Config);
-        assert_eq!(last.cause_of_removal(&"z"), Cause::Drift);
+        assert_eq!(last.cause_of_removal(&wish(&[]), &"b".to_owned()), Cause::Config);
+        assert_eq!(last.cause_of_removal(&wish(&[]), &"z".to_owned()), Cause::Drift);
     }
 
     #[test]
@@ -182,22 +183,25 @@ mod tests {
         let last = LastWish::of(&wish(&[("changed", 1), ("dropped", 1), ("same", 1)]));
         let new = wish(&[("changed", 2), ("fresh", 1), ("same", 1)]);
         let open = ["changed", "dropped", "fresh"].map(str::to_owned).into();
-        let advanced = last.advanced(&new, &open);
+        let advanced = last.advanced(&new, LastWish::of(&new), &open);
         assert_eq!(advanced, last, "nothing came through");
         assert_eq!(advanced.cause_of(&new, Slot(0)), Cause::Config);
         assert_eq!(advanced.cause_of(&new, Slot(1)), Cause::Config);
         assert_eq!(advanced.cause_of(&new, Slot(2)), Cause::Drift);
-        assert_eq!(advanced.cause_of_removal(&"dropped"), Cause::Config);
+        assert_eq!(advanced.cause_of_removal(&new, &"dropped".to_owned()), Cause::Config);
     }
 
     #[test]
     fn what_was_applied_advances_beside_what_was_not() {
         let last = LastWish::of(&wish(&[("a", 1), ("b", 1)]));
         let new = wish(&[("a", 2), ("b", 2)]);
-        let advanced = last.advanced(&new, &["b".to_owned()].into());
+        let advanced = last.advanced(&new, LastWish::of(&new), &["b".to_owned()].into());
         assert_eq!(advanced.cause_of(&new, Slot(0)), Cause::Drift);
         assert_eq!(advanced.cause_of(&new, Slot(1)), Cause::Config);
-        assert_eq!(advanced.advanced(&new, &BTreeSet::new()), LastWish::of(&new));
+        assert_eq!(
+            advanced.advanced(&new, LastWish::of(&new), &BTreeSet::new()),
+            LastWish::of(&new)
+        );
     }
 
     #[test]
@@ -205,7 +209,7 @@ mod tests {
         let keys = (0..100_000u32).map(|nth| (nth.to_string(), nth));
         let many: Table<String, u32> = Table::new(keys).unwrap();
         let open: BTreeSet<String> = many.iter().map(|(key, _)| key.clone()).collect();
-        let advanced = LastWish::default().advanced(&many, &open);
+        let advanced = LastWish::default().advanced(&many, LastWish::of(&many), &open);
         assert_eq!(advanced, LastWish::default());
     }
 
@@ -220,7 +224,8 @@ mod tests {
 
     #[test]
     fn the_digest_of_a_wish_never_changes_between_versions() {
-        let print = Fingerprint::of(&"sysctl net.ipv4.ip_forward", &"1");
+        let key = Fingerprint::of_text(&"sysctl net.ipv4.ip_forward");
+        let print = Fingerprint::from_parts(key, Fingerprint::of_object(&"1"));
         assert_eq!(format!("{:016x}", print.0), "54cae02cee98caed");
     }
 }
