@@ -4,6 +4,8 @@ pub mod diff;
 pub mod ledger;
 pub mod lookup;
 pub mod pacing;
+pub mod pass;
+mod routes;
 
 use crate::contest::Group;
 
@@ -13,6 +15,9 @@ pub const ALL: &[&Group] = &[
     &diff::CONVERGED,
     &diff::COLD,
     &diff::FOCUSED,
+    &pass::COLD,
+    &pass::CONVERGED,
+    &pass::HEAL,
     &pacing::GROUP,
     &ledger::GROUP,
 ];

@@ -47,7 +47,7 @@ pub const COLD: Group = Group {
 
 /// One key among all: the cost must not grow with the wish.
 pub const FOCUSED: Group = Group {
-    name: "diff: one key in focus",
+    name: "diff: one key in focus, 1000 times",
     unit: Unit::Seconds,
     contestants: &[
         Contestant { name: "of 100", run: |run| focused(run, 100), budgets: &[] },

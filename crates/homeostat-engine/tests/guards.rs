@@ -162,7 +162,8 @@ fn what_is_ours_or_the_targets_own_may_be_taken_along() {
 #[test]
 fn what_is_removed_only_to_be_made_again_is_no_delete() {
     let keys: Vec<String> = (0..20).map(|nth| format!("k{nth:02}")).collect();
-    let rows = |number: u32| keys.iter().map(|k| format!("{k}={number} ")).collect::<String>();
+    let rows = |number: u32| keys.iter().map(|k| format!("{k}={number}")).collect::<Vec<_>>();
+    let rows = |number: u32| rows(number).join(" ");
     let mut rig = Rig::<Ordered>::checkpoint("");
     rig.pass(&rows(1));
     rig.rescript(|script| script.remade.extend(keys.iter().cloned()));

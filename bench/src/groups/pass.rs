@@ -1,0 +1,149 @@
+//! Whole passes over a million routes in memory: observe, diff, plan, apply, second look, record.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use anyhow::{Result, bail, ensure};
+use homeostat_engine::{
+    Alone, Book, Config, Explain as _, Focus, MemoryLedger, Observer, Order, Ownership, Place,
+    Report, Source as _, Summary, pass,
+};
+
+use super::routes::{Key, Routes, Table, Wish};
+use crate::budget::Budget;
+use crate::contest::{Contestant, Group};
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// From nothing to everything. The floor writes and reads the same table without an engine.
+pub const COLD: Group = Group {
+    name: "pass: 1M cold",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "write and read back", run: floor, budgets: &[] },
+        Contestant { name: "homeostat", run: cold, budgets: &[Budget::AtMost(0.3)] },
+    ],
+};
+
+/// Everything is as wished.
+pub const CONVERGED: Group = Group {
+    name: "pass: 1M converged",
+    unit: Unit::Seconds,
+    contestants: &[Contestant {
+        name: "homeostat",
+        run: converged,
+        budgets: &[Budget::AtMost(0.05), Budget::BytesEach(1.0)],
+    }],
+};
+
+/// One route was removed behind our back, another one each time.
+pub const HEAL: Group = Group {
+    name: "pass: heal one, 1000 times",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "of 100", run: |run| heal(run, 100), budgets: &[] },
+        Contestant {
+            name: "of 1M",
+            run: |run| heal(run, 1_000_000),
+            budgets: &[Budget::Within(1.5, "of 100")],
+        },
+    ],
+};
+
+/// A bound source with all that a pass needs.
+struct Scene {
+    source: Routes,
+    wish: Arc<Wish>,
+    observer: Observer<Routes>,
+    writer: Table,
+    book: Book<Routes>,
+}
+
+impl Scene {
+    fn new(size: usize) -> Result<Self> {
+        let source = Routes(Table::new(size));
+        let [owner, name, scope, identity] = ["default", "routes", "host", ""].map(str::to_owned);
+        let place = Place { owner, source: name, scope, identity };
+        Ok(Scene {
+            wish: Arc::new(Wish::new(size)),
+            observer: Observer::open(&source, "host")?,
+            writer: source.writer(&Alone::i_am_the_only_writer())?,
+            book: Book::open(Arc::new(MemoryLedger::default()), place)?,
+            source,
+        })
+    }
+
+    fn pass(&mut self, focus: Focus<Key>) -> Result<Report<Routes>> {
+        let order = Order {
+            source: &self.source,
+            wish: Arc::clone(&self.wish),
+            ownership: &Ownership::Marked,
+            focus,
+            config: &Config::default(),
+        };
+        let pass = pass(&order, &mut self.observer, &self.writer, &mut self.book);
+        Ok(at_once(pass)??)
+    }
+}
+
+/// Nothing here waits, so the first poll is the last.
+fn at_once<T>(future: impl Future<Output = T>) -> Result<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => Ok(done),
+        Poll::Pending => bail!("the pass waits for something"),
+    }
+}
+
+fn floor(run: &mut Run) -> Result<()> {
+    let size = run.size(1_000_000, 10_000);
+    let table = Table::new(size);
+    let kept = run.time(size, || {
+        let mut routes = table.routes();
+        routes.iter_mut().for_each(|route| *route = Some(1));
+        routes.iter().flatten().count()
+    });
+    ensure!(kept == size, "kept {kept} routes");
+    Ok(())
+}
+
+fn cold(run: &mut Run) -> Result<()> {
+    let size = run.size(1_000_000, 10_000);
+    let mut scene = Scene::new(size)?;
+    let report = run.time_and_weigh(size, || scene.pass(Focus::All))?;
+    ensure!(report.is_converged(), "not converged");
+    ensure!(report.summary() == Summary { create: size, ..Summary::default() }, "other changes");
+    Ok(())
+}
+
+fn converged(run: &mut Run) -> Result<()> {
+    let size = run.size(1_000_000, 10_000);
+    let mut scene = Scene::new(size)?;
+    scene.pass(Focus::All)?;
+    let report = run.time_and_weigh(size, || scene.pass(Focus::All))?;
+    ensure!(report.is_converged() && report.summary().total() == 0, "wrote something");
+    Ok(())
+}
+
+fn heal(run: &mut Run, size: usize) -> Result<()> {
+    const HEALS: u32 = 1000;
+    let size = run.size(size, size.min(10_000));
+    let mut scene = Scene::new(size)?;
+    scene.pass(Focus::All)?;
+    let stride = u32::try_from(size)? / 100;
+    let healed = run.time(HEALS as usize, || -> Result<u32> {
+        let mut healed = 0;
+        for nth in 0..HEALS {
+            let key = Key(nth % 100 * stride);
+            if let Some(route) = scene.source.0.routes().get_mut(key.0 as usize) {
+                *route = None;
+            }
+            let report = scene.pass(Focus::Keys([key].into()))?;
+            healed += u32::from(report.is_converged() && report.summary().create == 1);
+        }
+        Ok(healed)
+    })?;
+    ensure!(healed == HEALS, "healed {healed} of {HEALS}");
+    Ok(())
+}
