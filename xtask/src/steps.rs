@@ -1,9 +1,14 @@
 //! Runs named steps one after the other and stops at the first that fails.
 
+use std::time::Duration;
+
 use anyhow::{Result, anyhow};
 
 use crate::run::Program;
 use crate::{clock, console, setup, tidy};
+
+/// All tests together have this long on two cores; what is slower belongs to `cargo xtask soak`.
+const TEST_BUDGET: Duration = Duration::from_mins(8);
 
 /// One step of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,16 +65,40 @@ fn run_one(step: &Step, tell: &mut dyn FnMut(&str)) -> Result<()> {
     let start = clock::now();
     tell(&format!("== {}: {}", step.name(), step.alone()));
     let ended = step.run();
-    tell(&format!("== {} took {:.1} s", step.name(), start.elapsed().as_secs_f64()));
+    let took = start.elapsed();
+    tell(&format!("== {} took {:.1} s", step.name(), took.as_secs_f64()));
+    if let Some(warning) = slowness(step, took) {
+        tell(&warning);
+    }
     ended.map_err(|error| {
         tell(&format!("{error:#}"));
         anyhow!("step `{}` failed; run it alone with: {}", step.name(), step.alone())
     })
 }
 
+/// What to say of a step that took longer than it may.
+fn slowness(step: &Step, took: Duration) -> Option<String> {
+    (step.name() == "test" && took > TEST_BUDGET).then(|| {
+        let budget = TEST_BUDGET.as_secs();
+        format!(
+            "warning: the tests took more than {budget} s: move slow ones to `cargo xtask soak`"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_that_take_too_long_are_warned_of_and_other_steps_are_not() {
+        let step = |name| Step::Program(name, Program::new("true", &[]));
+        let slow = TEST_BUDGET + Duration::from_millis(1);
+        assert_eq!(slowness(&step("test"), TEST_BUDGET), None);
+        assert_eq!(slowness(&step("clippy"), slow), None);
+        let warning = slowness(&step("test"), slow).unwrap();
+        assert!(warning.starts_with("warning: the tests took more than 480 s"), "{warning}");
+    }
 
     #[test]
     fn the_first_failing_step_is_named_with_the_way_to_run_it_alone() {

@@ -10,8 +10,8 @@ pub enum KeyError {
     /// A part that would leave the directory.
     #[error("the key `{0}` leaves its directory")]
     Traversal(String),
-    /// A NUL byte, a newline or another control character.
-    #[error("the key `{0}` has a control character in it")]
+    /// A blank, a NUL byte, a newline or another control character.
+    #[error("the key `{0}` has a blank or a control character in it")]
     Control(String),
     /// One part only: that is a directory, never a knob.
     #[error("the key `{0}` names a directory, not a knob")]
@@ -36,6 +36,10 @@ pub fn knob_path(key: &str) -> Result<Vec<String>, KeyError> {
         Some('/') => key.split('/').map(str::to_owned).collect(),
         Some(_) => key.split('.').map(|part| part.replace('/', ".")).collect(),
     };
+    // No file below the root has a blank in its name, and no interface either.
+    if key.contains(char::is_whitespace) {
+        return Err(KeyError::Control(key.to_owned()));
+    }
     check_parts(key, &parts).map(|()| parts)
 }
 
@@ -99,7 +103,7 @@ mod tests {
         for key in ["net/../kernel/hostname", "net/./x", "net.//.x", "net./.x"] {
             assert_eq!(refused(key), KeyError::Traversal(key.to_owned()));
         }
-        for key in ["net.ipv4\0.x", "net.ipv4\n.x", "net/\u{7f}"] {
+        for key in ["net.ipv4\0.x", "net.ipv4\n.x", "net/\u{7f}", "net.ipv4.a b", "net.\u{a0}.x"] {
             assert_eq!(refused(key), KeyError::Control(key.to_owned()));
         }
         assert_eq!(refused("net"), KeyError::NoSeparator("net".to_owned()));

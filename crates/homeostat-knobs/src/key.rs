@@ -195,7 +195,7 @@ fn split(text: &str) -> Result<Vec<String>, KeyError> {
         Some(at) if text[at..].starts_with('/') => text.split('/').map(str::to_owned).collect(),
         Some(_) => text.split('.').map(|part| part.replace('/', ".")).collect(),
     };
-    if text.contains(' ') {
+    if text.contains(char::is_whitespace) {
         return Err(KeyError::Control(text.to_owned()));
     }
     check_parts(text, &parts).map(|()| parts)
@@ -295,7 +295,7 @@ mod tests {
                 "{text}"
             );
         }
-        for text in ["net.ipv4\0.x", "net.ipv4\n.x", "net/\u{7f}", "net.ipv4.a b"] {
+        for text in ["net.ipv4\0.x", "net.ipv4\n.x", "net/\u{7f}", "net.ipv4.a b", "net.\u{a0}.x"] {
             assert_eq!(refused(text), KeyError::Control(text.to_owned()));
         }
         assert_eq!(refused("net"), KeyError::NoSeparator("net".to_owned()));

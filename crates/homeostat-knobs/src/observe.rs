@@ -149,7 +149,7 @@ impl Knobs {
         else {
             return None;
         };
-        systemd::manager(root, file.group()).map(str::to_owned)
+        systemd::unit_of(root, file.group()).map(str::to_owned)
     }
 
     /// Without its root, nothing can be said of a knob: that is no reason to call it absent.

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::getxattr;
 
-/// The unit that manages `group`, if one does.
-pub(crate) fn manager<'a>(root: &Path, group: &'a str) -> Option<&'a str> {
+/// The unit to which `group` belongs, if it belongs to one.
+pub(crate) fn unit_of<'a>(root: &Path, group: &'a str) -> Option<&'a str> {
     let (unit, path) = nearest_unit(group)?;
     (path == group || !is_delegated(&root.join(path))).then_some(unit)
 }
@@ -53,8 +53,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let service = root.path().join("machine.slice/web.service");
         std::fs::create_dir_all(service.join("payload")).unwrap();
-        let check = |group, manager_expected: Option<&str>| {
-            assert_eq!(manager(root.path(), group), manager_expected, "{group}");
+        let check = |group, expected: Option<&str>| {
+            assert_eq!(unit_of(root.path(), group), expected, "{group}");
         };
         check("machine.slice", Some("machine.slice"));
         check("machine.slice/web.service", Some("web.service"));

@@ -97,7 +97,7 @@ pub(crate) struct PlanArgs {
     /// Exit with 2 if the machine is not as declared
     #[arg(long)]
     pub(crate) detailed_exitcode: bool,
-    /// Save the plan to a file that `apply` takes
+    /// Save the plan for `apply`; not built in yet
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -114,7 +114,7 @@ pub(crate) struct ApplyArgs {
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) form: FormArgs,
-    /// Roll back unless `homeostat confirm` comes within this time
+    /// Roll back unless confirmed in time; not built in yet
     #[arg(long, value_name = "TIME")]
     pub(crate) confirm_within: Option<String>,
 }

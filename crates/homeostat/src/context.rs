@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use homeostat_document::{DEFAULT_OWNER, DEFAULT_PROTOCOL, OwnerName, Protocol, Settings};
+use homeostat_document::{DEFAULT_OWNER, OwnerName, Settings};
 use homeostat_engine::{Guards, MassDelete, OnRelease, Strictness};
 use homeostat_netns::{Name, Place, Sandbox};
 
 use crate::cli::{Color, Global};
 use crate::failure::Helped;
+use crate::mark::Mark;
 use crate::output::text::Detail;
 
 const STATE_DIR: &str = "/var/lib/homeostat";
@@ -30,6 +31,8 @@ pub(crate) enum Top {
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) owner: String,
+    /// The other half of the owner's identity.
+    pub(crate) mark: Mark,
     pub(crate) state_dir: PathBuf,
     pub(crate) top: Top,
     pub(crate) guards: Guards,
@@ -43,12 +46,13 @@ impl Context {
     /// Joins the options with the settings, and moves into the sandbox if that was asked for. Must
     /// come before any thread exists, and after every file was read that only root may read.
     pub(crate) fn enter(global: Global, settings: &Settings) -> Result<Self> {
-        let owner = owner(&global, settings)?;
+        let (owner, mark) = owner(&global, settings)?;
         let default_state = if global.sandbox { SANDBOX_STATE_DIR } else { STATE_DIR };
         let mass_delete =
             if global.allow_mass_delete { MassDelete::Allow } else { MassDelete::Hold };
         let context = Context {
             owner,
+            mark,
             state_dir: global.state_dir.unwrap_or_else(|| default_state.into()),
             top: top(global.sandbox, global.netns),
             guards: Guards { mass_delete, ..Guards::default() },
@@ -87,20 +91,18 @@ fn top(sandbox: bool, netns: Option<Place>) -> Top {
 }
 
 /// Owner and mark are one identity, so another owner needs another mark.
-fn owner(global: &Global, settings: &Settings) -> Result<String> {
+fn owner(global: &Global, settings: &Settings) -> Result<(String, Mark)> {
     let declared = settings.owner.as_ref().map(|owner| owner.as_str());
     let owner = global.owner.as_ref().map(OwnerName::as_str).or(declared);
     let owner = owner.unwrap_or(DEFAULT_OWNER).to_owned();
     let declared = settings.protocol.as_ref().map(|protocol| &protocol.value);
-    let is_default = match global.protocol.as_ref().or(declared) {
-        Some(protocol) => *protocol == Protocol::Number(DEFAULT_PROTOCOL),
-        None => true,
-    };
-    if owner != DEFAULT_OWNER && is_default {
+    let mark = global.protocol.as_ref().or(declared).map(Mark::resolve).transpose()?;
+    let mark = mark.unwrap_or(Mark::DEFAULT);
+    if owner != DEFAULT_OWNER && mark == Mark::DEFAULT {
         return Err(Helped::error(
             format!("the owner `{owner}` needs a mark of its own in the kernel"),
             "add --protocol with a free number, such as 77, that only this owner uses",
         ));
     }
-    Ok(owner)
+    Ok((owner, mark))
 }

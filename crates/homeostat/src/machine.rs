@@ -2,28 +2,39 @@
 //!
 //! A [`Machine`] can only be planned for. With the locks of its scopes it becomes [`Drivers`].
 
-use std::collections::BTreeSet;
+mod broken;
+mod drivers;
+mod unapplied;
+mod waiting;
+
 use std::sync::Arc;
 
 use anyhow::Result;
-use homeostat_document::{Document, Scope as Section};
-use homeostat_engine::{
-    Driver, Entry, Error, Explain, Failure, Kind, Ledger, Pages, Place, Planner, ScopeLock, Summary,
-};
+use homeostat_document::{Document, Mode, NamespaceName, Scope as Section};
+use homeostat_engine::{Error, Explain, Ledger, Pages, Place, Planner};
 
 use crate::context::{Context, Top};
-use crate::output::{Told, is_converged, summary};
+use crate::output::Told;
 use crate::registry::{Binding, SOURCES, resolve};
-use crate::scope::Scope;
+use crate::scope::{Scope, name_of};
 use crate::unbuilt;
-
-/// A pass can bring to light what only the next one can mend (a knob that another one rewrote).
-const MOST_PASSES: usize = 3;
+use drivers::Driven;
+pub(crate) use drivers::Drivers;
+use unapplied::Unapplied;
+use waiting::Waiting;
 
 /// What can be planned.
 pub(crate) struct Machine {
-    scopes: Vec<(Scope, Vec<Box<dyn Planner>>)>,
+    scopes: Vec<(Scope, Vec<Bound>)>,
     waiting: Vec<(Place, Waiting)>,
+    /// Where the ledger has records of scopes that are there no more.
+    gone: Vec<Place>,
+}
+
+/// A source in a scope, and what it does about drift.
+struct Bound {
+    planner: Box<dyn Planner>,
+    mode: Mode,
 }
 
 /// What all scopes are bound with.
@@ -41,12 +52,12 @@ impl Machine {
         resolve(document)?;
         unbuilt::refuse(document)?;
         let with = With { context, document, pages };
-        let mut machine = Machine { scopes: Vec::new(), waiting: Vec::new() };
+        let mut machine = Machine { scopes: vec![], waiting: vec![], gone: vec![] };
         machine.add(Scope::top(context)?, Some(&document.host), with)?;
         for (name, namespace) in &document.namespaces {
-            match Scope::named(name.as_str())? {
+            match Scope::named(name)? {
                 Some(scope) => machine.add(scope, Some(&namespace.scope), with)?,
-                None => machine.wait(&context.owner, name.as_str(), &namespace.scope),
+                None => machine.wait(&context.owner, name, &namespace.scope)?,
             }
         }
         if matches!(context.top, Top::Host) {
@@ -58,41 +69,48 @@ impl Machine {
     fn add(&mut self, scope: Scope, section: Option<&Section>, with: With<'_>) -> Result<()> {
         let With { context, document, pages } = with;
         let binding = Binding { context, document, scope: &scope, section, pages };
-        let mut planners = Vec::new();
+        let mut bound = Vec::new();
         for source in SOURCES {
-            planners.extend((source.bind)(&binding)?);
+            let mode = (source.settings)(&document.settings).mode.as_ref();
+            let mode = mode.map_or(Mode::Heal, |mode| mode.value);
+            let planner = (source.bind)(&binding)?;
+            bound.extend(planner.map(|planner| Bound { planner, mode }));
         }
-        self.scopes.push((scope, planners));
+        self.scopes.push((scope, bound));
         Ok(())
     }
 
-    fn wait(&mut self, owner: &str, name: &str, section: &Section) {
+    fn wait(&mut self, owner: &str, name: &NamespaceName, section: &Section) -> Result<()> {
         for source in SOURCES {
             let place = Place {
                 owner: owner.to_owned(),
                 source: source.name.to_owned(),
-                scope: name.to_owned(),
+                scope: name_of(name)?,
                 identity: String::new(),
             };
             let keys = (source.wait)(section);
             self.waiting.push((place, Waiting { keys, on: format!("namespace {name}") }));
         }
+        Ok(())
     }
 
-    /// Scopes that the document no longer names, and that still are what they were.
+    /// Scopes that the document no longer names, and that still are what they were; of the others
+    /// only records are left.
     fn add_left_behind(&mut self, with: With<'_>) -> Result<()> {
-        let known: BTreeSet<String> = self.scopes.iter().map(|(s, _)| s.name.clone()).collect();
-        let places = with.pages.places(&with.context.owner)?;
-        let left: BTreeSet<(String, String)> = places
-            .into_iter()
-            .filter(|place| !known.contains(&place.scope))
-            .map(|place| (place.scope, place.identity))
-            .collect();
-        for (name, identity) in left {
-            // A name that cannot be opened any more has nothing of ours in it.
-            let Ok(Some(scope)) = Scope::named(&name) else { continue };
-            if scope.identity == identity {
-                self.add(scope, None, with)?;
+        for place in with.pages.places(&with.context.owner)? {
+            let name = &place.scope;
+            if self.waiting.iter().any(|(waiting, _)| waiting.scope == *name) {
+                continue;
+            }
+            if let Some((scope, _)) = self.scopes.iter().find(|(scope, _)| scope.name == *name) {
+                if scope.identity != place.identity {
+                    self.gone.push(place);
+                }
+                continue;
+            }
+            match Scope::recorded(name)? {
+                Some(scope) if scope.identity == place.identity => self.add(scope, None, with)?,
+                _ => self.gone.push(place),
             }
         }
         Ok(())
@@ -101,135 +119,40 @@ impl Machine {
     /// Plans everything.
     pub(crate) async fn plan(&self, pages: &dyn Pages) -> Result<Vec<Told>> {
         let mut all = Vec::new();
-        for planner in self.scopes.iter().flat_map(|(_, planners)| planners) {
-            all.push(Told { place: planner.place().clone(), what: planner.plan(pages).await? });
+        for bound in self.scopes.iter().flat_map(|(_, bound)| bound) {
+            let place = bound.planner.place().clone();
+            all.push(Told { place, what: bound.plan(pages).await? });
         }
-        all.extend(self.waiting.iter().map(told));
+        all.extend(self.waiting.iter().map(waiting::told));
         Ok(all)
     }
 
-    /// Takes the lock of every scope, and becomes able to write.
-    pub(crate) fn unlock(self, owner: &str, ledger: &Arc<dyn Ledger>) -> Result<Drivers> {
-        let (mut bound, mut locks) = (Vec::new(), Vec::new());
-        for (scope, planners) in self.scopes {
-            if planners.is_empty() {
-                continue;
+    /// Takes the lock of every scope that has something to heal, and becomes able to write there.
+    pub(crate) fn unlock(self, context: &Context, ledger: &Arc<dyn Ledger>) -> Result<Drivers> {
+        let (mut driven, mut locks) = (Vec::new(), Vec::new());
+        for (scope, all) in self.scopes {
+            let heals = all.iter().any(|bound| bound.mode == Mode::Heal);
+            let lock = heals.then(|| scope.lock(context)).transpose()?;
+            for bound in all {
+                driven.push(match &lock {
+                    Some(lock) if bound.mode == Mode::Heal => {
+                        Driven::Healing(bound.planner.unlock(lock, Arc::clone(ledger))?)
+                    }
+                    _ => Driven::Observing(bound.planner),
+                });
             }
-            let lock = scope.lock(owner)?;
-            for planner in planners {
-                bound.push(planner.unlock(&lock, Arc::clone(ledger))?);
-            }
-            locks.push(lock);
+            locks.extend(lock);
         }
-        Ok(Drivers { bound, _locks: locks, waiting: self.waiting })
+        let (waiting, gone) = (self.waiting, self.gone);
+        Ok(Drivers { driven, _locks: locks, waiting, gone, ledger: Arc::clone(ledger) })
     }
 }
 
-/// What can write, with the locks that allow it.
-pub(crate) struct Drivers {
-    bound: Vec<Box<dyn Driver>>,
-    _locks: Vec<ScopeLock>,
-    waiting: Vec<(Place, Waiting)>,
-}
-
-impl Drivers {
-    /// Plans everything.
-    pub(crate) async fn plan(&mut self) -> Result<Vec<Told>> {
-        let mut all = Vec::new();
-        for driver in &mut self.bound {
-            let place = driver.place().clone();
-            all.push(Told { place, what: driver.plan().await? });
+impl Bound {
+    async fn plan(&self, pages: &dyn Pages) -> Result<Box<dyn Explain>, Error> {
+        match self.mode {
+            Mode::Heal => self.planner.plan(pages).await,
+            Mode::Observe => Unapplied::plan(&*self.planner, pages).await,
         }
-        all.extend(self.waiting.iter().map(told));
-        Ok(all)
-    }
-
-    /// Runs passes until all is as declared, or nothing moves any more.
-    pub(crate) async fn converge(&mut self) -> Vec<Told> {
-        let mut all = self.pass().await;
-        for _ in 1..MOST_PASSES {
-            if is_converged(&all) || summary(&all).total() == 0 {
-                break;
-            }
-            let again = self.pass().await;
-            let moved = summary(&again).total() > 0;
-            let pairs = all.into_iter().zip(again);
-            all = pairs.map(|(before, now)| now.after(before)).collect();
-            if !moved {
-                break;
-            }
-        }
-        all.extend(self.waiting.iter().map(told));
-        all
-    }
-
-    /// One pass over every source. One that fails keeps no other from its pass or its report.
-    async fn pass(&mut self) -> Vec<Told> {
-        let mut all = Vec::new();
-        for driver in &mut self.bound {
-            let place = driver.place().clone();
-            let what = driver.pass().await.unwrap_or_else(|error| Box::new(Broken::by(&error)));
-            all.push(Told { place, what });
-        }
-        all
-    }
-}
-
-fn told((place, waiting): &(Place, Waiting)) -> Told {
-    Told { place: place.clone(), what: Box::new(waiting.clone()) }
-}
-
-/// Wishes in a scope that is not there.
-#[derive(Clone)]
-struct Waiting {
-    keys: Vec<String>,
-    on: String,
-}
-
-impl Explain for Waiting {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-        if kind == Kind::Pending {
-            for key in &self.keys {
-                tell(Entry::Pending { key: key.clone(), on: self.on.clone() });
-            }
-        }
-    }
-
-    fn summary(&self) -> Summary {
-        Summary::default()
-    }
-
-    fn is_converged(&self) -> bool {
-        self.keys.is_empty()
-    }
-}
-
-/// A source whose pass ended early.
-struct Broken {
-    failure: Failure,
-}
-
-impl Broken {
-    fn by(error: &Error) -> Self {
-        let mut failure = Failure::from_error(error, error.retry());
-        failure.help = error.help();
-        Broken { failure }
-    }
-}
-
-impl Explain for Broken {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-        if kind == Kind::Failed {
-            let (action, key) = (None, "the pass".to_owned());
-            tell(Entry::Failed { action, key, failure: self.failure.clone() });
-        }
-    }
-
-    fn summary(&self) -> Summary {
-        Summary::default()
-    }
-
-    fn is_converged(&self) -> bool {
-        false
     }
 }

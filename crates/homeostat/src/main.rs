@@ -7,6 +7,7 @@ mod commands;
 mod context;
 mod failure;
 mod machine;
+mod mark;
 mod output;
 mod registry;
 mod scope;

@@ -1,6 +1,8 @@
 //! Plans and reports as text and as JSON. stdout is data, stderr is for people.
 
+pub(crate) mod digest;
 pub(crate) mod json;
+pub(crate) mod line;
 pub(crate) mod stream;
 pub(crate) mod text;
 

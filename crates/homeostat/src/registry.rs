@@ -1,7 +1,7 @@
 //! The only list of sources, and what the binary must know of each.
 
 use anyhow::Result;
-use homeostat_document::{Document, Scope as Section};
+use homeostat_document::{Document, Scope as Section, Settings, SourceSettings};
 use homeostat_engine::{Pages, Place, Planner};
 
 use crate::context::Context;
@@ -16,6 +16,8 @@ pub(crate) type Bind = Result<Option<Box<dyn Planner>>>;
 pub(crate) struct Registered {
     /// Its name.
     pub(crate) name: &'static str,
+    /// Its settings in a document.
+    pub(crate) settings: fn(&Settings) -> &SourceSettings,
     /// Checks the source's part of a document, without looking at the machine.
     pub(crate) check: fn(&Section, &mut Misfits<'_>),
     /// Binds the source's part to a scope; nothing if the source has no business there.

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
-use homeostat_document::HOST;
+use anyhow::{Context as _, Result, anyhow};
+use homeostat_document::{HOST, NamespaceName};
 use homeostat_engine::{NetnsLock, Place as LedgerPlace, ScopeLock};
-use homeostat_netns::{Error, Identity, Netns, Place};
+use homeostat_netns::{Error, Identity, Name, Netns, Place};
 
 use crate::context::{Context, Top};
+
+/// What the top level speaks of in a sandbox.
+const SANDBOX: &str = "sandbox";
 
 /// A scope that is there.
 #[derive(Debug)]
@@ -38,22 +41,31 @@ impl Scope {
     pub(crate) fn top(context: &Context) -> Result<Self> {
         match &context.top {
             Top::Host => Self::new(HOST, Netns::current()?, Reach::Host),
-            Top::Sandbox => Self::new("sandbox", Netns::current()?, Reach::Sandbox),
-            Top::Netns(place) => {
-                Self::new(&place.to_string(), Netns::open(place)?, Reach::Namespace)
-            }
+            Top::Sandbox => Self::new(SANDBOX, Netns::current()?, Reach::Sandbox),
+            Top::Netns(place) => Self::new(&called(place)?, Netns::open(place)?, Reach::Namespace),
         }
     }
 
-    /// A namespace by name, if it is there.
-    pub(crate) fn named(name: &str) -> Result<Option<Self>> {
-        let place: Place = name.parse()?;
-        match Netns::open(&place) {
+    /// A namespace that the document names, if it is there. A name of digits is a name.
+    pub(crate) fn named(name: &NamespaceName) -> Result<Option<Self>> {
+        let place = named(name)?;
+        let scope = Self::at(&called(&place)?, &place);
+        scope.with_context(|| format!("cannot open the namespace `{name}`"))
+    }
+
+    /// A scope by its name in the ledger, if it is there.
+    pub(crate) fn recorded(name: &str) -> Result<Option<Self>> {
+        let scope = recorded(name).and_then(|place| Self::at(name, &place));
+        scope.with_context(|| format!("cannot look into `{name}`, where we own something"))
+    }
+
+    fn at(name: &str, place: &Place) -> Result<Option<Self>> {
+        match Netns::open(place) {
             Ok(netns) => Self::new(name, netns, Reach::Namespace).map(Some),
             Err(
                 Error::NoSuchName { .. } | Error::NoSuchPath { .. } | Error::NoSuchProcess { .. },
             ) => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("cannot open the namespace `{name}`")),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -72,9 +84,71 @@ impl Scope {
         }
     }
 
-    /// Becomes the only writer of `owner` in this scope.
-    pub(crate) fn lock(&self, owner: &str) -> Result<ScopeLock> {
-        let locked = self.netns.run(|| NetnsLock::take(owner))?;
-        locked.with_context(|| format!("cannot write in `{}` as `{owner}`", self.name))
+    /// Becomes the only writer in this scope that has this owner or its mark.
+    pub(crate) fn lock(&self, context: &Context) -> Result<ScopeLock> {
+        let Context { owner, mark, .. } = context;
+        let names = [format!("owner/{owner}"), format!("protocol/{mark}")];
+        let locked = self.netns.run(|| NetnsLock::take(&names))?;
+        locked.with_context(|| {
+            format!("cannot write in `{}` as `{owner}` with protocol {mark}", self.name)
+        })
+    }
+}
+
+/// The name of a scope that the document names, as plans and the ledger have it.
+pub(crate) fn name_of(name: &NamespaceName) -> Result<String> {
+    called(&named(name)?)
+}
+
+fn named(name: &NamespaceName) -> Result<Place> {
+    Ok(Place::Named(Name::new(name.as_str())?))
+}
+
+/// What a scope is called, so that [`recorded`] finds it again: a name has no slash in it, a path
+/// has. A process is called by its path, for digits are a name; so is a name that means another
+/// scope.
+fn called(place: &Place) -> Result<String> {
+    match place {
+        Place::Named(name) if ![HOST, SANDBOX].contains(&name.as_str()) => Ok(name.to_string()),
+        other => {
+            let path = std::path::absolute(other.path())?.into_os_string();
+            path.into_string().map_err(|path| anyhow!("the path {} is not UTF-8", path.display()))
+        }
+    }
+}
+
+fn recorded(name: &str) -> Result<Place> {
+    Ok(if name.contains('/') { Place::At(name.into()) } else { Place::Named(Name::new(name)?) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_scope_is_called_leads_back_to_it_and_to_nothing_else() {
+        let check = |given: &str, expected: &str| {
+            let place: Place = given.parse().unwrap();
+            let name = called(&place).unwrap();
+            assert_eq!(name, expected, "{given}");
+            let back = recorded(&name).unwrap();
+            assert_eq!(back.path(), std::path::absolute(place.path()).unwrap(), "{given}");
+        };
+        check("blue", "blue");
+        check("pid 12", "pid 12");
+        check("12", "/proc/12/ns/net");
+        check("/proc/12/ns/net", "/proc/12/ns/net");
+        check("host", "/run/netns/host");
+        check("sandbox", "/run/netns/sandbox");
+        let here = std::env::current_dir().unwrap();
+        check("./blue", here.join("blue").to_str().unwrap());
+    }
+
+    #[test]
+    fn a_name_of_digits_in_a_document_is_a_name() {
+        let name: NamespaceName = "12".parse().unwrap();
+        assert_eq!(name_of(&name).unwrap(), "12");
+        assert_eq!(named(&name).unwrap().path().to_str(), Some("/run/netns/12"));
+        assert_eq!(recorded("12").unwrap(), named(&name).unwrap());
     }
 }

@@ -1,4 +1,5 @@
-//! The architecture map is short, names only what exists, and names every crate.
+//! The architecture map is short, names only what exists, and names every crate and every file with
+//! unsafe code.
 
 use super::markdown;
 use super::problem::Problem;
@@ -26,7 +27,22 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Problem> {
             Problem::of(MAP, format!("the crate `{}` is not on the map", member.name))
         }),
     );
+    problems.extend(
+        unsafe_files(workspace).filter(|path| !map.text.contains(path)).map(|path| {
+            Problem::of(MAP, format!("`{path}` has unsafe code and is not on the map"))
+        }),
+    );
     problems
+}
+
+/// Files that lift the ban on unsafe code, by the whole path.
+fn unsafe_files(workspace: &Workspace) -> impl Iterator<Item = &str> {
+    workspace.rust().filter(|(file, _)| !file.is_test()).filter_map(|(file, rust)| {
+        let code: String = rust.lines.iter().map(|line| line.code.trim()).collect();
+        let lifted =
+            ["expect(", "allow("].iter().any(|lift| code.contains(&format!("{lift}unsafe_code")));
+        lifted.then_some(file.path.as_str())
+    })
 }
 
 /// A path ends like a file of ours or with `/`, or begins with a top-level directory. Anything
@@ -91,6 +107,24 @@ mod tests {
     fn a_crate_that_is_not_named_is_found() {
         let expected = ["ARCHITECTURE.md: the crate `homeostat` is not on the map"];
         check_map("only homeostat-core\n", &expected);
+    }
+
+    #[test]
+    fn a_file_with_unsafe_code_that_is_not_named_is_found() {
+        let over_lines = "//! Calls.\n#![expect(\n    unsafe_code,\n    reason = \"x\"\n)]\n";
+        let files = [
+            (MAP, "`crates/a/src/sys.rs` is on the map\n"),
+            ("crates/a/src/sys.rs", "#![expect(unsafe_code, reason = \"x\")]\n"),
+            ("crates/b/src/sys.rs", over_lines),
+            (
+                "crates/c/src/lib.rs",
+                "//! No `expect(unsafe_code)`.\nfn f() { g(\"unsafe_code\") }\n",
+            ),
+            ("crates/c/tests/a.rs", "#![expect(unsafe_code, reason = \"x\")]\n"),
+        ];
+        let expected =
+            ["ARCHITECTURE.md: `crates/b/src/sys.rs` has unsafe code and is not on the map"];
+        assert_problems(&check(&Workspace::of(&files)), &expected);
     }
 
     #[test]

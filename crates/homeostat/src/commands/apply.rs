@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use homeostat_document::Document;
+use homeostat_document::{Document, Format};
 use homeostat_engine::{Ledger, SqliteLedger, SqlitePages, Strictness};
 
 use crate::cli::{ApplyArgs, Global};
@@ -14,6 +14,7 @@ use crate::commands::{block_on, load, not_built};
 use crate::context::Context;
 use crate::failure::Helped;
 use crate::machine::{Drivers, Machine};
+use crate::output::digest::Digest;
 use crate::output::text::{Detail, Drawing, Length};
 use crate::output::{Form, Told, is_converged, json, stream, summary, text};
 
@@ -30,12 +31,13 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     }
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let machine = Machine::bind(&context, &document, &*ledger)?;
-    let mut drivers = machine.unlock(&context.owner, &ledger)?;
+    let mut drivers = machine.unlock(&context, &ledger)?;
     let form = args.form.form();
     let told = block_on(async {
         if !args.yes {
             ask(&context, &mut drivers, form).await?;
         }
+        drivers.prune()?;
         anyhow::Ok(drivers.converge().await)
     })??;
     print(&context, &told, form)?;
@@ -46,11 +48,17 @@ fn refuse_later_parts(args: &ApplyArgs) -> Result<()> {
     if args.confirm_within.is_some() {
         return Err(not_built("`apply --confirm-within`"));
     }
-    let is_plan = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "plan");
-    if args.documents.documents.iter().any(is_plan) {
-        return Err(not_built("applying a saved plan"));
+    let is_other = |path: &&PathBuf| path.is_file() && Format::of(path).is_none();
+    match args.documents.documents.iter().find(is_other) {
+        Some(other) => Err(Helped::error(
+            format!(
+                "`{}` is not a document, and applying a saved plan is not built in yet",
+                other.display()
+            ),
+            "a document ends in .toml, .yaml, .yml or .json",
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Shows the plan and waits for a yes. The plan is made again after it: if something moved
@@ -59,9 +67,10 @@ async fn ask(context: &Context, drivers: &mut Drivers, form: Form) -> Result<()>
     let mut agreed = None;
     loop {
         let told = drivers.plan().await?;
-        let mut shown = Vec::new();
-        json::plan(&told, &mut shown)?;
-        if summary(&told).total() == 0 || agreed.as_ref() == Some(&shown) {
+        let mut digest = Digest::default();
+        json::plan(&told, &mut digest)?;
+        let shown = digest.finish();
+        if summary(&told).total() == 0 || agreed == Some(shown) {
             return Ok(());
         }
         if agreed.is_some() {

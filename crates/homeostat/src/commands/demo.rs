@@ -39,8 +39,7 @@ pub(crate) fn run(mut global: Global) -> Result<ExitCode> {
 async fn tour(context: &Context, document: &Document, to: &mut dyn Write) -> Result<()> {
     let drawing = Drawing { detail: Detail::Normal, length: Length::Full };
     let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::default());
-    let mut drivers =
-        Machine::bind(context, document, &*ledger)?.unlock(&context.owner, &ledger)?;
+    let mut drivers = Machine::bind(context, document, &*ledger)?.unlock(context, &ledger)?;
     step(to, "A sandbox: our own network namespace, no privileges. The document:")?;
     writeln!(to, "{}", DOCUMENT.trim_end())?;
     step(to, "homeostat plan demo.toml")?;

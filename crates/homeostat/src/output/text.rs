@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 
-use anstyle::{AnsiColor, Style};
-use homeostat_engine::{Action, Cause, Entry, Kind, Line, Owner, Place, Reason, Summary};
-use serde_json::Value;
+use homeostat_engine::{Cause, Entry, Kind, Place, Summary};
 
+use crate::output::line::{BOLD, DIM, RED, change, finding};
 use crate::output::{Told, is_converged, summary};
 
 /// How much is shown.
@@ -38,12 +37,6 @@ pub(crate) struct Drawing {
 /// A list with this many lines more than [`SHOWN`] is still shown whole.
 const SLACK: usize = 5;
 const SHOWN: usize = 20;
-
-const DIM: Style = Style::new().dimmed();
-const BOLD: Style = Style::new().bold();
-const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
-const YELLOW: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
-const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
 
 /// Draws a plan, its last line included.
 pub(crate) fn plan(all: &[Told], drawing: Drawing, to: &mut dyn Write) -> io::Result<()> {
@@ -157,7 +150,7 @@ impl<'a> Page<'a> {
 
     fn finding(&mut self, told: &Told, kind: Kind, title: &str) -> io::Result<()> {
         let mut lines = Lines::new(self.drawing.length);
-        told.what.explain(kind, &mut |entry| lines.push(|| finding(&entry)));
+        told.what.explain(kind, &mut |entry| lines.push(|| finding(self.place, &entry)));
         self.section(title, &lines)
     }
 
@@ -198,64 +191,5 @@ impl Lines {
         } else {
             self.shown.push(draw());
         }
-    }
-}
-
-fn change(line: &Line) -> String {
-    let style = match line.action {
-        Action::Create => GREEN,
-        Action::Update | Action::Replace => YELLOW,
-        Action::Delete => RED,
-    };
-    let (sign, key) = (line.action.sign(), &line.key);
-    let values = match (&line.before, &line.after) {
-        (Some(before), Some(after)) => format!("  {} -> {}", value(before), value(after)),
-        (Some(one), None) | (None, Some(one)) => format!("  {}", value(one)),
-        (None, None) => String::new(),
-    };
-    let note = line.note.as_ref().map(|note| format!("  {DIM}({note}){DIM:#}")).unwrap_or_default();
-    format!("{style}{sign}{style:#} {key}{values}{note}")
-}
-
-/// A value as a person would write it: bare text, and the fields of an object.
-fn value(value: &Value) -> String {
-    match value {
-        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
-        Value::String(text) => text.replace('\n', "; "),
-        Value::Object(fields) => {
-            let fields =
-                fields.iter().map(|(name, field)| format!("{name} {}", self::value(field)));
-            fields.collect::<Vec<_>>().join(" ")
-        }
-        other => other.to_string(),
-    }
-}
-
-fn finding(entry: &Entry) -> String {
-    let bang = |key: &str| format!("{RED}!{RED:#} {key}  ");
-    match entry {
-        Entry::Change(line, _) | Entry::Applied(line, _) => change(line),
-        Entry::Failed { key, failure, .. } => {
-            let help = failure.help.as_ref().map(|help| format!("\n        help: {help}"));
-            format!("{}{}{}", bang(key), failure.error, help.unwrap_or_default())
-        }
-        Entry::Conflict { key, owner, reason } => bang(key) + &conflict(owner, reason),
-        Entry::Held { action, key, why } => {
-            format!("{YELLOW}!{YELLOW:#} {} {key}  {why}", action.word())
-        }
-        Entry::Unknown { key, why } => format!("? {key}  {why}"),
-        Entry::Pending { key, on } => format!(". {key}  waits on {on}"),
-        Entry::Settled { key, wanted, held } => {
-            format!("= {key}  {} is kept as {}", value(wanted), value(held))
-        }
-        Entry::Matched { key, owner } => format!("= {key}  ({owner})"),
-    }
-}
-
-fn conflict(owner: &Owner, reason: &Reason) -> String {
-    match reason {
-        Reason::Foreign => format!("belongs to {owner}; `adopt = true` would take it"),
-        Reason::LostMark => "our mark was taken off; `adopt = true` takes it back".to_owned(),
-        other => other.to_string(),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Result;
-use homeostat_document::{Scope as Section, Span};
+use homeostat_document::{Scope as Section, Settings, SourceSettings, Span};
 use homeostat_engine::book::holdings;
 use homeostat_engine::{
     Bound, Budget, Config, Guards, Ownership, Pages, Place as LedgerPlace, Section as Stated,
@@ -17,9 +17,13 @@ use crate::registry::{Bind, Binding, Registered};
 use crate::scope::{Reach, Scope};
 
 /// Knobs in the registry.
-pub(crate) const REGISTERED: Registered = Registered { name: NAME, check, bind, wait };
+pub(crate) const REGISTERED: Registered = Registered { name: NAME, settings, check, bind, wait };
 
 const NAME: &str = <Knobs as homeostat_engine::Source>::NAME;
+
+fn settings(all: &Settings) -> &SourceSettings {
+    &all.knobs
+}
 
 /// One knob of a document.
 struct Declared<'a> {
@@ -132,7 +136,7 @@ pub(crate) fn place(owner: &str, scope: &Scope) -> LedgerPlace {
 }
 
 fn budget(binding: &Binding<'_>) -> Budget {
-    let declared = binding.document.settings.knobs.delete_budget.as_ref();
+    let declared = settings(&binding.document.settings).delete_budget.as_ref();
     declared.map_or_else(Budget::default, |percent| Budget { percent: percent.value.get() })
 }
 

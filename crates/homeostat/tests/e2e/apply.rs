@@ -1,7 +1,9 @@
 //! `apply`: what becomes of the kernel, what is said of it, who is asked before.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt as _;
+use std::process::Stdio;
 
 use snapbox::str;
 
@@ -268,6 +270,37 @@ fn on_a_terminal_anything_but_a_yes_changes_nothing() {
         assert_eq!(ran.stdout, "");
         assert_eq!(world.knob("net/ipv4/ip_forward"), "0", "{answer:?}");
     }
+}
+
+/// Reads a program's stderr up to its next question.
+fn read_question(stderr: &mut impl Read) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(b"goes on: ") {
+        let mut byte = [0];
+        stderr.read_exact(&mut byte).unwrap();
+        text.extend(byte);
+    }
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn a_yes_to_a_plan_that_is_no_longer_true_is_asked_for_again() {
+    let world = World::with("[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
+    let terminal = Terminal::open();
+    let mut command = world.homeostat("apply host.toml");
+    command.stdin(terminal.end()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    assert!(read_question(&mut stderr).contains("tcp_retries1  3 -> 5\n"));
+    world.meddle("net/ipv4/tcp_retries1", "4");
+    terminal.type_in("yes\n");
+    let again = read_question(&mut stderr);
+    assert!(again.starts_with("The machine moved meanwhile.\n"), "{again}");
+    assert!(again.contains("tcp_retries1  4 -> 5\n"), "{again}");
+    assert_eq!(world.knob("net/ipv4/tcp_retries1"), "4");
+    terminal.type_in("yes\n");
+    assert!(child.wait().unwrap().success());
+    assert_eq!(world.knob("net/ipv4/tcp_retries1"), "5");
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn a_full_disk_is_an_error_before_the_write_that_needs_a_record() {
     let (unopened, refused) = (on_a_full_disk(0), on_a_full_disk(36));
     assert!(unopened.1.stderr.starts_with("error: cannot open"), "{}", unopened.1.stderr);
     assert!(unopened.1.stderr.contains("\nhelp: "), "{}", unopened.1.stderr);
-    assert!(refused.1.stdout.contains("! the pass  cannot write"), "{}", refused.1.stdout);
+    assert!(refused.1.stdout.contains("    ! knobs: cannot write"), "{}", refused.1.stdout);
     assert!(refused.1.stdout.contains("help: make room"), "{}", refused.1.stdout);
     for (world, _) in [unopened, refused] {
         assert_eq!(world.knob("net/ipv4/ip_forward"), "1", "the first apply had room");

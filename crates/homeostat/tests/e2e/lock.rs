@@ -1,4 +1,4 @@
-//! One writer per namespace and owner; readers are not kept out.
+//! One writer per namespace, owner and protocol; readers are not kept out.
 
 use homeostat_engine::NetnsLock;
 
@@ -7,13 +7,13 @@ use crate::world::World;
 #[test]
 fn while_somebody_writes_an_apply_names_who_and_changes_nothing() {
     let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
-    let held = NetnsLock::take("default").unwrap();
+    let held = NetnsLock::take(&["owner/default"]).unwrap();
     let ran = world.run("apply --yes host.toml").exits(1);
     let program = std::fs::read_to_string("/proc/self/comm").unwrap();
     let pid = std::process::id();
     let holder = format!("the scope is locked by process {pid} ({}) of user 0", program.trim_end());
     assert!(
-        ran.stderr.starts_with("error: cannot write in `host` as `default`: "),
+        ran.stderr.starts_with("error: cannot write in `host` as `default` with protocol 76: "),
         "{}",
         ran.stderr
     );
@@ -27,10 +27,32 @@ fn while_somebody_writes_an_apply_names_who_and_changes_nothing() {
 #[test]
 fn while_somebody_writes_others_may_look_and_other_owners_may_write() {
     let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
-    let _held = NetnsLock::take("default").unwrap();
+    let _held = NetnsLock::take(&["owner/default"]).unwrap();
     world.run("plan host.toml").exits(0);
     world.run("verify host.toml").exits(2);
     world.run("show").exits(0);
     world.run("apply --yes --owner other --protocol 77 host.toml").exits(0);
     assert_eq!(world.knob("net/ipv4/ip_forward"), "1");
+}
+
+#[test]
+fn two_owners_with_one_protocol_do_not_write_at_once() {
+    let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    let held = NetnsLock::take(&["owner/one", "protocol/77"]).unwrap();
+    let ran = world.run("apply --yes --owner two --protocol 77 host.toml").exits(1);
+    assert!(ran.stderr.contains("as `two` with protocol 77: the scope is locked"), "{ran:#?}");
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+    world.run("apply --yes --owner two --protocol 78 host.toml").exits(0);
+    drop(held);
+    world.run("apply --yes --owner two --protocol 77 host.toml").exits(0);
+}
+
+#[test]
+fn an_apply_holds_the_lock_of_its_owner_and_that_of_its_protocol() {
+    for name in ["owner/two", "protocol/77"] {
+        let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+        let _held = NetnsLock::take(&[name]).unwrap();
+        world.run("apply --yes --owner two --protocol 77 host.toml").exits(1);
+        assert_eq!(world.knob("net/ipv4/ip_forward"), "0", "{name}");
+    }
 }

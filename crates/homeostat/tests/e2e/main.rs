@@ -21,6 +21,7 @@ mod guards;
 mod kernel;
 mod ledger;
 mod lock;
+mod modes;
 mod names;
 mod owners;
 mod plan;

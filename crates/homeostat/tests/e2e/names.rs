@@ -21,6 +21,14 @@ impl World {
         output(command)
     }
 
+    /// The scopes in which the ledger says that we own something.
+    fn recorded(&self) -> Vec<String> {
+        let ledger = rusqlite::Connection::open(self.ledger()).unwrap();
+        let mut scopes = ledger.prepare("SELECT DISTINCT scope FROM record ORDER BY 1").unwrap();
+        let scopes = scopes.query_map([], |row| row.get(0)).unwrap();
+        scopes.map(Result::unwrap).collect()
+    }
+
     fn knob_in(&self, name: &str, key: &str) -> String {
         self.ip(&format!("netns exec {name} cat /proc/sys/{key}")).trim().to_owned()
     }
@@ -46,6 +54,49 @@ fn a_namespace_is_reached_by_process() {
     world.run(&format!("apply --yes --netns {} host.toml", holder.pid())).exits(0);
     let blue = Netns::of_pid(holder.pid().into()).unwrap();
     assert_eq!(blue.run(|| world.knob(KEY)).unwrap(), "5");
+    assert_eq!(world.knob(KEY), DEFAULT);
+}
+
+#[test]
+fn a_name_of_digits_in_the_document_is_never_a_process() {
+    let world = World::new().with_own_names();
+    let holder = Holder::start("--net", "");
+    let (pid, inside) = (holder.pid(), Netns::of_pid(holder.pid().into()).unwrap());
+    let wish = format!("[namespaces.{pid}.sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
+    world.write("host.toml", wish);
+    let ran = world.run("apply --yes host.toml").exits(1);
+    assert!(ran.stdout.contains(&format!("waits on namespace {pid}\n")), "{}", ran.stdout);
+    assert_eq!(inside.run(|| world.knob(KEY)).unwrap(), DEFAULT, "another's was touched");
+    world.ip(&format!("netns add {pid}"));
+    world.run("apply --yes host.toml").exits(0);
+    assert_eq!(world.knob_in(&pid.to_string(), KEY), "5");
+    assert_eq!(inside.run(|| world.knob(KEY)).unwrap(), DEFAULT, "another's was touched");
+}
+
+#[test]
+fn what_was_done_in_a_process_is_never_looked_for_under_a_name() {
+    let world = World::with(WISH).with_own_names();
+    let holder = Holder::start("--net", "");
+    let (pid, inside) = (holder.pid(), Netns::of_pid(holder.pid().into()).unwrap());
+    world.ip(&format!("netns add {pid}"));
+    world.run(&format!("apply --yes --netns {pid} host.toml")).exits(0);
+    world.write("host.toml", "[sysctl]\n");
+    let ran = world.run("apply --yes --revert-on-release --allow-mass-delete host.toml").exits(0);
+    assert!(ran.stdout.starts_with(&format!("knobs in /proc/{pid}/ns/net\n")), "{}", ran.stdout);
+    assert_eq!(inside.run(|| world.knob(KEY)).unwrap(), DEFAULT);
+}
+
+#[test]
+fn a_namespace_that_is_called_host_is_not_the_host() {
+    let world = World::with(WISH).with_own_names();
+    world.ip("netns add host");
+    let ran = world.run("apply --yes --netns host host.toml").exits(0);
+    assert!(ran.stdout.starts_with("knobs in /run/netns/host\n"), "{}", ran.stdout);
+    assert_eq!(world.knob_in("host", KEY), "5");
+    world.write("empty.toml", "[sysctl]\n");
+    world.run("plan --netns host host.toml").says(0, "No changes.\n");
+    let ran = world.run("plan empty.toml").exits(0);
+    assert!(ran.stdout.starts_with("knobs in /run/netns/host\n  held back:\n"), "{}", ran.stdout);
     assert_eq!(world.knob(KEY), DEFAULT);
 }
 
@@ -179,9 +230,46 @@ fn a_namespace_that_left_the_document_and_the_machine_is_nothing() {
     world.run("apply --yes host.toml").exits(0);
     world.ip("netns del blue");
     world.write("host.toml", "[sysctl]\n");
+    world.run("plan host.toml").says(0, "No changes.\n");
+    assert_eq!(world.recorded(), ["blue"], "a plan writes nothing");
     world.run("apply --yes host.toml").says(0, "No changes.\n");
+    assert!(world.recorded().is_empty(), "{:?}", world.recorded());
     world.ip("netns add blue");
     world.run("apply --yes host.toml").says(0, "No changes.\n");
+}
+
+#[test]
+fn the_records_of_a_former_namespace_of_the_same_name_are_dropped() {
+    let world = World::with(BLUE).with_own_names();
+    world.ip("netns add blue");
+    world.run("apply --yes host.toml").exits(0);
+    world.ip("netns del blue");
+    world.ip("netns add blue");
+    world.write("host.toml", "[sysctl]\n[namespaces.blue]\n");
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+    assert!(world.recorded().is_empty(), "{:?}", world.recorded());
+}
+
+#[test]
+fn a_namespace_that_left_the_document_and_cannot_be_opened_is_an_error() {
+    let world = World::with(BLUE).with_own_names();
+    world.ip("netns add blue");
+    world.run("apply --yes host.toml").exits(0);
+    world.ip("netns del blue");
+    output({
+        let mut touch = world.command("touch");
+        touch.arg("/run/netns/blue");
+        touch
+    });
+    world.write("host.toml", "[sysctl]\n");
+    for command in ["plan", "apply --yes"] {
+        world.run(&format!("{command} host.toml")).fails(str![[r#"
+error: cannot look into `blue`, where we own something: "blue" is not a network namespace
+help: nothing is mounted there; remove the leftover with `ip netns delete blue`
+
+"#]]);
+    }
+    assert_eq!(world.recorded(), ["blue"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Owners: two of them in one namespace do not see each other's knobs.
 
+use homeostat_engine::NetnsLock;
 use snapbox::str;
 
 use crate::world::World;
@@ -81,4 +82,32 @@ For more information, try '--help'.
         assert!(ran.stderr.contains("--protocol"), "{protocol:?}: {}", ran.stderr);
     }
     world.run("plan --protocol 77 host.toml").says(0, "No changes.\n");
+}
+
+#[test]
+fn a_protocol_by_name_is_the_number_that_the_machine_gives_it() {
+    let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    world.run("plan --owner two --protocol lab host.toml").fails(str![[r#"
+error: this machine has no protocol named `lab`
+help: give its number, or add a line such as `77 lab` to /etc/iproute2/rt_protos
+
+"#]]);
+    let names = world.write("protos", "77 lab # ours\n76 shared\n12 hawk\n");
+    let in_names = |args: &str| {
+        let mount = format!("mount --bind {} /etc/iproute2/rt_protos", names.display());
+        let mut command = world.command("unshare");
+        let homeostat = crate::program::HOMEOSTAT;
+        let script = format!("{mount}\nexec {homeostat} {args} host.toml --state-dir state");
+        command.args(["--mount", "sh", "-ec", &script]);
+        world.finish(command)
+    };
+    let held = NetnsLock::take(&["protocol/77"]).unwrap();
+    let ran = in_names("apply --yes --owner two --protocol lab").exits(1);
+    assert!(ran.stderr.contains("with protocol 77: "), "{}", ran.stderr);
+    drop(held);
+    in_names("apply --yes --owner two --protocol lab").exits(0);
+    let ran = in_names("plan --owner two --protocol shared").exits(1);
+    assert!(ran.stderr.contains("needs a mark of its own"), "{}", ran.stderr);
+    let ran = in_names("plan --owner two --protocol hawk").exits(1);
+    assert!(ran.stderr.contains("protocol `12` is not free"), "{}", ran.stderr);
 }

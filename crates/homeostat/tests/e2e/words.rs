@@ -14,9 +14,7 @@ help: `check`, `plan`, `apply`, `verify` and `show` work in this version
 
 "#]]);
     assert!(!world.path().join("saved.plan").exists());
-    world.write("saved.plan", "");
     for args in [
-        "apply --yes saved.plan",
         "apply --yes --confirm-within 60s host.toml",
         "run host.toml",
         "run host.toml --listen 127.0.0.1:80",
@@ -40,6 +38,34 @@ help: `check`, `plan`, `apply`, `verify` and `show` work in this version
         assert!(ran.stderr.contains("is not built in yet\nhelp: "), "{args}: {}", ran.stderr);
     }
     assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+}
+
+#[test]
+fn a_file_that_is_neither_a_document_nor_a_plan_names_both_possibilities() {
+    let world = World::with("");
+    for name in ["x.out", "saved.plan", "noext"] {
+        world.write(name, "{}");
+        let ran = world.run(&format!("apply --yes {name}")).exits(1);
+        assert_eq!(
+            ran.stderr,
+            format!(
+                "error: `{name}` is not a document, and applying a saved plan is not built in yet\n\
+                 help: a document ends in .toml, .yaml, .yml or .json\n"
+            )
+        );
+    }
+    let ran = world.run("apply --yes nosuch.out").exits(1);
+    assert!(ran.stderr.contains("No such file"), "{}", ran.stderr);
+}
+
+#[test]
+fn help_says_which_options_come_later() {
+    let world = World::new();
+    for (command, option) in [("plan", "--out"), ("apply", "--confirm-within")] {
+        let help = world.finish(world.bare(&format!("{command} -h"))).exits(0).stdout;
+        let line = help.lines().find(|line| line.contains(option)).unwrap();
+        assert!(line.contains("not built in yet"), "{line}");
+    }
 }
 
 #[test]

@@ -1,0 +1,106 @@
+//! What can write, with the locks that allow it.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use homeostat_engine::{Driver, Edit, Error, Explain, Ledger, Place, Planner, ScopeLock};
+
+use super::broken::Broken;
+use super::unapplied::Unapplied;
+use super::waiting::{self, Waiting};
+use crate::output::{Told, is_converged, summary};
+
+/// A pass can bring to light what only the next one can mend (a knob that another one rewrote).
+const MOST_PASSES: usize = 3;
+
+/// Every source that is bound, each in its mode.
+pub(crate) struct Drivers {
+    pub(super) driven: Vec<Driven>,
+    pub(super) _locks: Vec<ScopeLock>,
+    pub(super) waiting: Vec<(Place, Waiting)>,
+    pub(super) gone: Vec<Place>,
+    pub(super) ledger: Arc<dyn Ledger>,
+}
+
+/// One source in one scope. One that only observes has no way to write.
+pub(super) enum Driven {
+    Healing(Box<dyn Driver>),
+    Observing(Box<dyn Planner>),
+}
+
+impl Drivers {
+    /// Plans everything.
+    pub(crate) async fn plan(&mut self) -> Result<Vec<Told>> {
+        let mut all = Vec::new();
+        for driven in &mut self.driven {
+            let place = driven.place().clone();
+            all.push(Told { place, what: driven.plan(&self.ledger).await? });
+        }
+        all.extend(self.waiting.iter().map(waiting::told));
+        Ok(all)
+    }
+
+    /// Drops the records of scopes that are gone: nothing of ours can be in them.
+    pub(crate) fn prune(&self) -> Result<()> {
+        for place in &self.gone {
+            let records = self.ledger.page(place)?.records;
+            let drop = |(key, _)| Edit::Drop { key };
+            self.ledger.write(place, &records.into_iter().map(drop).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    /// Runs passes until all is as declared, or nothing moves any more.
+    pub(crate) async fn converge(&mut self) -> Vec<Told> {
+        let mut all = self.pass().await;
+        for _ in 1..MOST_PASSES {
+            if is_converged(&all) || summary(&all).total() == 0 {
+                break;
+            }
+            let again = self.pass().await;
+            let moved = summary(&again).total() > 0;
+            let pairs = all.into_iter().zip(again);
+            all = pairs.map(|(before, now)| now.after(before)).collect();
+            if !moved {
+                break;
+            }
+        }
+        all.extend(self.waiting.iter().map(waiting::told));
+        all
+    }
+
+    /// One pass over every source. One that fails keeps no other from its pass or its report.
+    async fn pass(&mut self) -> Vec<Told> {
+        let mut all = Vec::new();
+        for driven in &mut self.driven {
+            let place = driven.place().clone();
+            let what = driven.pass(&self.ledger).await;
+            let what = what.unwrap_or_else(|error| Box::new(Broken::by(&error, &place)));
+            all.push(Told { place, what });
+        }
+        all
+    }
+}
+
+impl Driven {
+    fn place(&self) -> &Place {
+        match self {
+            Driven::Healing(driver) => driver.place(),
+            Driven::Observing(planner) => planner.place(),
+        }
+    }
+
+    async fn plan(&mut self, ledger: &Arc<dyn Ledger>) -> Result<Box<dyn Explain>, Error> {
+        match self {
+            Driven::Healing(driver) => driver.plan().await,
+            Driven::Observing(planner) => Unapplied::plan(&**planner, &**ledger).await,
+        }
+    }
+
+    async fn pass(&mut self, ledger: &Arc<dyn Ledger>) -> Result<Box<dyn Explain>, Error> {
+        match self {
+            Driven::Healing(driver) => driver.pass().await,
+            Driven::Observing(planner) => Unapplied::plan(&**planner, &**ledger).await,
+        }
+    }
+}

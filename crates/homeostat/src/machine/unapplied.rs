@@ -1,0 +1,54 @@
+//! The plan of a source that only observes: what differs is told, and held back.
+
+use homeostat_engine::{Entry, Error, Explain, Kind, Line, Pages, Planner, Summary};
+
+use crate::output::line::values;
+
+/// A plan that nobody applies.
+pub(super) struct Unapplied {
+    plan: Box<dyn Explain>,
+    source: String,
+}
+
+impl Unapplied {
+    /// Plans, and holds everything back.
+    pub(super) async fn plan(
+        planner: &dyn Planner,
+        pages: &dyn Pages,
+    ) -> Result<Box<dyn Explain>, Error> {
+        let source = planner.place().source.clone();
+        Ok(Box::new(Unapplied { plan: planner.plan(pages).await?, source }))
+    }
+
+    fn hold(&self, line: &Line) -> Entry {
+        let why = format!(
+            "{} is only reported: `mode` is \"observe\" in [settings.{}]",
+            values(line).unwrap_or_else(|| "it".to_owned()),
+            self.source
+        );
+        Entry::Held { action: line.action, key: line.key.clone(), why }
+    }
+}
+
+impl Explain for Unapplied {
+    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        if kind == Kind::Held {
+            self.plan.explain(Kind::Change, &mut |entry| {
+                if let Entry::Change(line, _) = entry {
+                    tell(self.hold(&line));
+                }
+            });
+        }
+        if kind != Kind::Change {
+            self.plan.explain(kind, tell);
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        Summary::default()
+    }
+
+    fn is_converged(&self) -> bool {
+        self.plan.is_converged()
+    }
+}

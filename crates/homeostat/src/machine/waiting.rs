@@ -1,0 +1,35 @@
+//! Wishes in a scope that is not there.
+
+use homeostat_engine::{Entry, Explain, Kind, Place, Summary};
+
+use crate::output::Told;
+
+/// Keys, and what they wait on.
+#[derive(Clone)]
+pub(super) struct Waiting {
+    pub(super) keys: Vec<String>,
+    pub(super) on: String,
+}
+
+/// What one source has to tell of a scope that is not there.
+pub(super) fn told((place, waiting): &(Place, Waiting)) -> Told {
+    Told { place: place.clone(), what: Box::new(waiting.clone()) }
+}
+
+impl Explain for Waiting {
+    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        if kind == Kind::Pending {
+            for key in &self.keys {
+                tell(Entry::Pending { key: key.clone(), on: self.on.clone() });
+            }
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        Summary::default()
+    }
+
+    fn is_converged(&self) -> bool {
+        self.keys.is_empty()
+    }
+}

@@ -1,0 +1,83 @@
+//! One line for people: a change, or what was found beside the changes.
+
+use anstyle::{AnsiColor, Style};
+use homeostat_engine::{Action, Entry, Failure, Line, Owner, Place, Reason};
+use serde_json::Value;
+
+pub(super) const DIM: Style = Style::new().dimmed();
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
+const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
+const YELLOW: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
+
+/// A change with its sign.
+pub(super) fn change(line: &Line) -> String {
+    let style = match line.action {
+        Action::Create => GREEN,
+        Action::Update | Action::Replace => YELLOW,
+        Action::Delete => RED,
+    };
+    let (sign, key) = (line.action.sign(), &line.key);
+    let values = values(line).map(|values| format!("  {values}")).unwrap_or_default();
+    let note = line.note.as_ref().map(|note| format!("  {DIM}({note}){DIM:#}")).unwrap_or_default();
+    format!("{style}{sign}{style:#} {key}{values}{note}")
+}
+
+/// What a change turns into what.
+pub(crate) fn values(line: &Line) -> Option<String> {
+    match (&line.before, &line.after) {
+        (Some(before), Some(after)) => Some(format!("{} -> {}", value(before), value(after))),
+        (Some(one), None) | (None, Some(one)) => Some(value(one)),
+        (None, None) => None,
+    }
+}
+
+/// A value as a person would write it: bare text, and the fields of an object.
+fn value(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) => text.replace('\n', "; "),
+        Value::Object(fields) => {
+            let fields =
+                fields.iter().map(|(name, field)| format!("{name} {}", self::value(field)));
+            fields.collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Anything that a source in `place` has to tell.
+pub(super) fn finding(place: &Place, entry: &Entry) -> String {
+    let bang = |key: &str| format!("{RED}!{RED:#} {key}  ");
+    match entry {
+        Entry::Change(line, _) | Entry::Applied(line, _) => change(line),
+        // The source as a whole, not a key of it.
+        Entry::Failed { key, failure, .. } if *key == place.source => {
+            format!("{RED}!{RED:#} {key}: {}", failed(failure))
+        }
+        Entry::Failed { key, failure, .. } => bang(key) + &failed(failure),
+        Entry::Conflict { key, owner, reason } => bang(key) + &conflict(owner, reason),
+        Entry::Held { action, key, why } => {
+            format!("{YELLOW}!{YELLOW:#} {} {key}  {why}", action.word())
+        }
+        Entry::Unknown { key, why } => format!("? {key}  {why}"),
+        Entry::Pending { key, on } => format!(". {key}  waits on {on}"),
+        Entry::Settled { key, wanted, held } => {
+            format!("= {key}  {} is kept as {}", value(wanted), value(held))
+        }
+        Entry::Matched { key, owner } => format!("= {key}  ({owner})"),
+    }
+}
+
+fn failed(failure: &Failure) -> String {
+    let help = failure.help.as_ref().map(|help| format!("\n        help: {help}"));
+    format!("{}{}", failure.error, help.unwrap_or_default())
+}
+
+fn conflict(owner: &Owner, reason: &Reason) -> String {
+    match reason {
+        Reason::Foreign => format!("belongs to {owner}; `adopt = true` would take it"),
+        Reason::LostMark => "our mark was taken off; `adopt = true` takes it back".to_owned(),
+        other => other.to_string(),
+    }
+}
