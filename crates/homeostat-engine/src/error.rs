@@ -121,7 +121,7 @@ impl Error {
                     .into(),
             ),
             Error::Locked { .. } => {
-                Some("stop that process, or use another owner".into())
+                Some("stop that process, or use another owner with a protocol of its own".into())
             }
             Error::NotSynced | Error::ReadLedger(_) | Error::Lock(_) => None,
         }

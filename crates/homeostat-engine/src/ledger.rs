@@ -53,10 +53,24 @@ pub trait Pages: Send + Sync {
 
     /// The places in which an owner has records.
     fn places(&self, owner: &str) -> Result<Vec<Place>, Error>;
+
+    /// What other owners hold at the same place: owner and key. A ledger of one owner has nothing to
+    /// tell.
+    fn others(&self, place: &Place) -> Result<Vec<(String, String)>, Error> {
+        let _ = place;
+        Ok(Vec::new())
+    }
 }
 
 /// A ledger that can be written.
 pub trait Ledger: Pages {
     /// Makes all edits or none; they are durable when it returns.
     fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error>;
+
+    /// Forgets a place that is gone, and no later one of the same name.
+    fn clear(&self, place: &Place) -> Result<(), Error> {
+        let records = self.page(place)?.records;
+        let edits: Vec<_> = records.into_iter().map(|(key, _)| Edit::Drop { key }).collect();
+        self.write(place, &edits)
+    }
 }

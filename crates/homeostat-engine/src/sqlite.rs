@@ -248,6 +248,31 @@ fn read_places(connection: &Connection, owner: &str) -> Result<Vec<Place>, rusql
     places.collect()
 }
 
+fn read_others(
+    connection: &Connection,
+    place: &Place,
+) -> Result<Vec<(String, String)>, rusqlite::Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT owner, key FROM record WHERE owner != ?1 AND source = ?2 AND scope = ?3
+         AND identity = ?4 ORDER BY 1, 2",
+    )?;
+    let at = params![place.owner, place.source, place.scope, place.identity];
+    statement.query_map(at, |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+fn clear_place(connection: &mut Connection, place: &Place) -> Result<(), rusqlite::Error> {
+    let transaction =
+        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    for table in ["record", "wish"] {
+        let sql = format!(
+            "DELETE FROM {table} WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND identity = ?4"
+        );
+        let at = params![place.owner, place.source, place.scope, place.identity];
+        transaction.execute(&sql, at)?;
+    }
+    transaction.commit()
+}
+
 fn write_page(
     connection: &mut Connection,
     place: &Place,
@@ -290,11 +315,20 @@ impl Pages for SqliteLedger {
     fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
         read_places(&locked(&self.connection), owner).map_err(|error| read_error(&self.path, error))
     }
+
+    fn others(&self, place: &Place) -> Result<Vec<(String, String)>, Error> {
+        read_others(&locked(&self.connection), place).map_err(|error| read_error(&self.path, error))
+    }
 }
 
 impl Ledger for SqliteLedger {
     fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error> {
         write_page(&mut locked(&self.connection), place, edits)
+            .map_err(|error| Error::WriteLedger(Box::new(error)))
+    }
+
+    fn clear(&self, place: &Place) -> Result<(), Error> {
+        clear_place(&mut locked(&self.connection), place)
             .map_err(|error| Error::WriteLedger(Box::new(error)))
     }
 }
@@ -308,6 +342,11 @@ impl Pages for SqlitePages {
     fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
         let Some(connection) = &self.connection else { return Ok(Vec::new()) };
         read_places(&locked(connection), owner).map_err(|error| read_error(&self.path, error))
+    }
+
+    fn others(&self, place: &Place) -> Result<Vec<(String, String)>, Error> {
+        let Some(connection) = &self.connection else { return Ok(Vec::new()) };
+        read_others(&locked(connection), place).map_err(|error| read_error(&self.path, error))
     }
 }
 

@@ -93,6 +93,35 @@ fn owners_sources_and_scopes_are_apart() {
 }
 
 #[test]
+fn what_other_owners_hold_at_the_same_place_is_told_to_everybody() {
+    let directory = TempDir::new().unwrap();
+    let ledger = SqliteLedger::open(directory.path()).unwrap();
+    let you = Place { owner: "you".into(), ..place() };
+    let elsewhere = Place { scope: "blue".into(), ..you.clone() };
+    let before = Place { identity: "boot 0".into(), owner: "ghost".into(), ..place() };
+    ledger.write(&place(), &[put("a", "1")]).unwrap();
+    for (at, key) in [(&you, "b"), (&elsewhere, "c"), (&before, "d")] {
+        ledger.write(at, &[put(key, "1")]).unwrap();
+    }
+    let expected = [("you".to_owned(), "b".to_owned())];
+    assert_eq!(ledger.others(&place()).unwrap(), expected);
+    assert_eq!(SqlitePages::open(directory.path()).unwrap().others(&place()).unwrap(), expected);
+}
+
+#[test]
+fn a_place_that_is_gone_is_forgotten_and_no_later_one_of_its_name() {
+    let directory = TempDir::new().unwrap();
+    let ledger = SqliteLedger::open(directory.path()).unwrap();
+    let reborn = Place { identity: "boot 2".into(), ..place() };
+    ledger.write(&place(), &[put("a", "1"), put("b", "1"), Edit::Wish(vec![1])]).unwrap();
+    ledger.write(&reborn, &[put("b", "2")]).unwrap();
+    ledger.clear(&place()).unwrap();
+    assert_eq!(ledger.page(&place()).unwrap().records, []);
+    assert_eq!(ledger.page(&place()).unwrap().wish, None);
+    assert_eq!(records(&ledger.page(&reborn).unwrap()), [("b", "2")]);
+}
+
+#[test]
 fn records_of_a_former_scope_of_the_same_name_are_void() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();

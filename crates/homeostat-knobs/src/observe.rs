@@ -116,9 +116,9 @@ impl Moment {
                 if view.focus.covers(&key) || record.is_some() {
                     self.rewritten.insert(key.clone(), value.clone());
                 }
-                // A recorded knob is ours, whoever else manages its group: it was adopted.
+                // A recorded knob is ours, whoever else manages it: it was adopted.
                 let owner = match owner {
-                    Some(unit) if record.is_none() => foreign(&unit),
+                    Some(other) if record.is_none() => Owner::Foreign(other.into()),
                     _ => Owner::Nobody,
                 };
                 let object = match record.filter(|_| view.wish.wanted(&key).is_none()) {
@@ -138,18 +138,17 @@ fn as_written(key: &Key, record: &Record<Value>, seen: Value) -> Value {
     if !is_original && record.wrote.agrees(key, &seen) { record.wrote.clone() } else { seen }
 }
 
-fn foreign(unit: &str) -> Owner {
-    Owner::Foreign(format!("systemd ({unit})").into())
-}
-
 impl Knobs {
-    /// The unit that manages a knob's group, if systemd does.
+    /// Who else manages a knob: another owner of this machine, or systemd the unit of its group.
     fn owner(&self, key: &Key) -> Option<String> {
+        if let Some(other) = self.others.get(key) {
+            return Some(format!("owner {other}"));
+        }
         let (Key::Cgroup(file), Some(root), true) = (key, &self.roots.cgroup, self.roots.systemd)
         else {
             return None;
         };
-        systemd::unit_of(root, file.group()).map(str::to_owned)
+        systemd::unit_of(root, file.group()).map(|unit| format!("systemd ({unit})"))
     }
 
     /// Without its root, nothing can be said of a knob: that is no reason to call it absent.

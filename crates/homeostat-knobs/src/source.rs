@@ -1,5 +1,6 @@
 //! The source: where the files are, and what ties its parts to the contract.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use homeostat_core::{Change, Coverage, Draft, Fails, Failure, ScopeLock, Source};
@@ -57,19 +58,27 @@ pub struct Knobs {
     pub(crate) roots: Roots,
     pub(crate) place: Place,
     pub(crate) host_wide: HostWide,
+    pub(crate) others: BTreeMap<Key, String>,
 }
 
 impl Knobs {
     /// The knobs below `roots`, as seen from `place`.
     #[must_use]
     pub fn new(roots: Roots, place: Place) -> Self {
-        Knobs { roots, place, host_wide: HostWide::Allowed }
+        Knobs { roots, place, host_wide: HostWide::Allowed, others: BTreeMap::new() }
     }
 
     /// Says whether host-wide knobs may be touched.
     #[must_use]
     pub fn with_host_wide(mut self, host_wide: HostWide) -> Self {
         self.host_wide = host_wide;
+        self
+    }
+
+    /// Says which knobs other owners hold, each with its owner: they are foreign to us.
+    #[must_use]
+    pub fn with_others(mut self, others: BTreeMap<Key, String>) -> Self {
+        self.others = others;
         self
     }
 

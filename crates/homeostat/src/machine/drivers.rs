@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use homeostat_engine::{Driver, Edit, Error, Explain, Ledger, Place, Planner, ScopeLock};
+use homeostat_engine::{
+    Driver, Entry, Error, Explain, Kind, Ledger, Place, Planner, Retry, ScopeLock,
+};
 
 use super::broken::Broken;
 use super::unapplied::Unapplied;
@@ -43,9 +45,7 @@ impl Drivers {
     /// Drops the records of scopes that are gone: nothing of ours can be in them.
     pub(crate) fn prune(&self) -> Result<()> {
         for place in &self.gone {
-            let records = self.ledger.page(place)?.records;
-            let drop = |(key, _)| Edit::Drop { key };
-            self.ledger.write(place, &records.into_iter().map(drop).collect::<Vec<_>>())?;
+            self.ledger.clear(place)?;
         }
         Ok(())
     }
@@ -54,11 +54,12 @@ impl Drivers {
     pub(crate) async fn converge(&mut self) -> Vec<Told> {
         let mut all = self.pass().await;
         for _ in 1..MOST_PASSES {
-            if is_converged(&all) || summary(&all).total() == 0 {
+            let may_move = summary(&all).total() > 0 || has_moved_under_us(&all);
+            if is_converged(&all) || !may_move {
                 break;
             }
             let again = self.pass().await;
-            let moved = summary(&again).total() > 0;
+            let moved = summary(&again).total() > 0 || has_moved_under_us(&again);
             let pairs = all.into_iter().zip(again);
             all = pairs.map(|(before, now)| now.after(before)).collect();
             if !moved {
@@ -103,4 +104,15 @@ impl Driven {
             Driven::Observing(planner) => Unapplied::plan(&**planner, &**ledger).await,
         }
     }
+}
+
+/// Whether a target moved under its plan, so that another look is all that is needed.
+fn has_moved_under_us(all: &[Told]) -> bool {
+    let mut moved = false;
+    for told in all {
+        told.what.explain(Kind::Failed, &mut |entry| {
+            moved |= matches!(&entry, Entry::Failed { failure, .. } if failure.retry == Retry::Now);
+        });
+    }
+    moved
 }

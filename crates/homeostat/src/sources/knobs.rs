@@ -125,9 +125,16 @@ fn bind(binding: &Binding<'_>) -> Bind {
         on_release: context.on_release,
         ..Config::default()
     };
-    let (source, ownership) = (source(binding.scope), Ownership::Checkpoint);
+    let source = source(binding.scope).with_others(others(binding.pages, &place)?);
+    let ownership = Ownership::Checkpoint;
     let bound = Bound { source, wish: Arc::new(wish), ownership, config, place };
     Ok(Some(Box::new(bound)))
+}
+
+/// What other owners of this state directory hold: a knob can be kept by one of them only.
+fn others(pages: &dyn Pages, place: &LedgerPlace) -> Result<BTreeMap<Key, String>> {
+    let others = pages.others(place)?.into_iter();
+    Ok(others.filter_map(|(owner, key)| Some((key.parse().ok()?, owner))).collect())
 }
 
 /// Where the ledger files the knobs of a scope.

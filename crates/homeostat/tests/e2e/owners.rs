@@ -37,6 +37,38 @@ Applied: 0 created, 0 updated, 0 replaced, 1 deleted.
 }
 
 #[test]
+fn a_knob_that_another_owner_keeps_is_a_conflict_until_it_is_released() {
+    let world = World::new();
+    let two = |value: &str| {
+        let settings = "[settings]\nowner = \"two\"\nprotocol = 77\n";
+        world.write(
+            "two.toml",
+            format!("{settings}[sysctl]\n\"net.ipv4.tcp_retries1\" = {value}\n"),
+        );
+    };
+    world.apply("[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
+    two("7");
+    world.run("apply --yes two.toml").says(
+        1,
+        str![[r#"
+knobs in host
+  conflicts:
+    ! sysctl net.ipv4.tcp_retries1  belongs to owner default; `adopt = true` would take it
+Not converged: 0 created, 0 updated, 0 replaced, 0 deleted.
+
+"#]],
+    );
+    assert_eq!(world.knob("net/ipv4/tcp_retries1"), "5");
+    // The same value is left as it is, and not claimed.
+    two("5");
+    world.run("apply --yes two.toml").says(0, "No changes.\n");
+    world.apply("[sysctl]\n");
+    two("7");
+    world.run("apply --yes two.toml").exits(0);
+    assert_eq!(world.knob("net/ipv4/tcp_retries1"), "7");
+}
+
+#[test]
 fn the_command_line_overrides_the_documents_owner() {
     let world = World::new();
     world.apply("[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
