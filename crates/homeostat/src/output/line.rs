@@ -10,17 +10,45 @@ pub(super) const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(An
 const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
 const YELLOW: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
 
+/// A line in three parts, so that the last one stands in a column.
+pub(super) struct Row {
+    sign: String,
+    key: String,
+    rest: String,
+}
+
+impl Row {
+    fn new(sign: impl Into<String>, key: impl Into<String>, rest: impl Into<String>) -> Self {
+        Row { sign: sign.into(), key: key.into(), rest: rest.into() }
+    }
+
+    /// How wide the key is.
+    pub(super) fn width(&self) -> usize {
+        self.key.chars().count()
+    }
+
+    /// The line, with the last part behind a column that is this wide.
+    pub(super) fn draw(&self, width: usize) -> String {
+        let Row { sign, key, rest } = self;
+        if rest.is_empty() {
+            format!("{sign} {key}")
+        } else {
+            format!("{sign} {key:width$}  {rest}")
+        }
+    }
+}
+
 /// A change with its sign.
-pub(super) fn change(line: &Line) -> String {
+pub(super) fn change(line: &Line) -> Row {
     let style = match line.action {
         Action::Create => GREEN,
         Action::Update | Action::Replace => YELLOW,
         Action::Delete => RED,
     };
-    let (sign, key) = (line.action.sign(), &line.key);
-    let values = values(line).map(|values| format!("  {values}")).unwrap_or_default();
-    let note = line.note.as_ref().map(|note| format!("  {DIM}({note}){DIM:#}")).unwrap_or_default();
-    format!("{style}{sign}{style:#} {key}{values}{note}")
+    let sign = format!("{style}{}{style:#}", line.action.sign());
+    let note = line.note.as_ref().map(|note| format!("{DIM}({note}){DIM:#}"));
+    let rest: Vec<_> = values(line).into_iter().chain(note).collect();
+    Row::new(sign, &line.key, rest.join("  "))
 }
 
 /// What a change turns into what.
@@ -47,25 +75,26 @@ fn value(value: &Value) -> String {
 }
 
 /// Anything that a source in `place` has to tell.
-pub(super) fn finding(place: &Place, entry: &Entry) -> String {
-    let bang = |key: &str| format!("{RED}!{RED:#} {key}  ");
+pub(super) fn finding(place: &Place, entry: &Entry) -> Row {
+    let bang = format!("{RED}!{RED:#}");
     match entry {
         Entry::Change(line, _) | Entry::Applied(line, _) => change(line),
         // The source as a whole, not a key of it.
         Entry::Failed { key, failure, .. } if *key == place.source => {
-            format!("{RED}!{RED:#} {key}: {}", failed(failure))
+            Row::new(bang, format!("{key}: {}", failed(failure)), "")
         }
-        Entry::Failed { key, failure, .. } => bang(key) + &failed(failure),
-        Entry::Conflict { key, owner, reason } => bang(key) + &conflict(owner, reason),
+        Entry::Failed { key, failure, .. } => Row::new(bang, key, failed(failure)),
+        Entry::Conflict { key, owner, reason } => Row::new(bang, key, conflict(owner, reason)),
         Entry::Held { action, key, why } => {
-            format!("{YELLOW}!{YELLOW:#} {} {key}  {why}", action.word())
+            let key = format!("{} {key}", action.word());
+            Row::new(format!("{YELLOW}!{YELLOW:#}"), key, why)
         }
-        Entry::Unknown { key, why } => format!("? {key}  {why}"),
-        Entry::Pending { key, on } => format!(". {key}  waits on {on}"),
+        Entry::Unknown { key, why } => Row::new("?", key, why),
+        Entry::Pending { key, on } => Row::new(".", key, format!("waits on {on}")),
         Entry::Settled { key, wanted, held } => {
-            format!("= {key}  {} is kept as {}", value(wanted), value(held))
+            Row::new("=", key, format!("{} is kept as {}", value(wanted), value(held)))
         }
-        Entry::Matched { key, owner } => format!("= {key}  ({owner})"),
+        Entry::Matched { key, owner } => Row::new("=", key, format!("({owner})")),
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use homeostat_engine::{Cause, Entry, Kind, Place, Summary};
 
-use crate::output::line::{BOLD, DIM, RED, change, finding};
+use crate::output::line::{BOLD, DIM, RED, Row, change, finding};
 use crate::output::{Told, is_converged, summary};
 
 /// How much is shown.
@@ -37,6 +37,8 @@ pub(crate) struct Drawing {
 /// A list with this many lines more than [`SHOWN`] is still shown whole.
 const SLACK: usize = 5;
 const SHOWN: usize = 20;
+/// A key that is wider than this has no say in the width of its column.
+const WIDEST: usize = 56;
 
 /// Draws a plan, its last line included.
 pub(crate) fn plan(all: &[Told], drawing: Drawing, to: &mut dyn Write) -> io::Result<()> {
@@ -160,8 +162,9 @@ impl<'a> Page<'a> {
         }
         self.heading()?;
         writeln!(self.to, "  {DIM}{title}:{DIM:#}")?;
-        for line in &lines.shown {
-            writeln!(self.to, "    {line}")?;
+        let width = lines.width();
+        for row in &lines.shown {
+            writeln!(self.to, "    {}", row.draw(width))?;
         }
         match lines.hidden {
             0 => Ok(()),
@@ -173,7 +176,7 @@ impl<'a> Page<'a> {
 /// The lines of a list, cut where it gets long. What is cut is never drawn.
 struct Lines {
     length: Length,
-    shown: Vec<String>,
+    shown: Vec<Row>,
     hidden: usize,
 }
 
@@ -182,7 +185,12 @@ impl Lines {
         Lines { length, shown: Vec::new(), hidden: 0 }
     }
 
-    fn push(&mut self, draw: impl FnOnce() -> String) {
+    /// The width of the column of keys; a few very long ones stick out of it.
+    fn width(&self) -> usize {
+        self.shown.iter().map(Row::width).filter(|width| *width <= WIDEST).max().unwrap_or(0)
+    }
+
+    fn push(&mut self, draw: impl FnOnce() -> Row) {
         let is_long = self.length == Length::Cut && self.shown.len() >= SHOWN + SLACK;
         if self.hidden > 0 || is_long {
             // Now that the list is known to be long, the slack is hidden, too.

@@ -22,7 +22,7 @@ fn what_was_applied_is_there_and_is_said() {
         str![[r#"
 knobs in host
   applied:
-    ~ sysctl net.ipv4.ip_forward  0 -> 1
+    ~ sysctl net.ipv4.ip_forward               0 -> 1
     ~ sysctl net.ipv4.ip_local_reserved_ports  "" -> 80,90-92
     ~ sysctl net.ipv4.tcp_rmem  [..] -> 4096 8192 65536
 Applied: 0 created, 3 updated, 0 replaced, 0 deleted.
@@ -75,10 +75,10 @@ fn one_refused_value_does_not_keep_the_others_from_theirs() {
     world.run("apply --yes host.toml").says(1, str![[r#"
 knobs in host
   applied:
-    ~ sysctl net.ipv4.ip_forward  0 -> 1
+    ~ sysctl net.ipv4.ip_forward    0 -> 1
     ~ sysctl net.ipv4.tcp_retries1  3 -> 4
   failed:
-    ! sysctl net.ipv4.ip_default_ttl  the kernel refused the value `0`: Invalid argument (os error 22)
+    ! sysctl net.ipv4.ip_default_ttl          the kernel refused the value `0`: Invalid argument (os error 22)
     ! sysctl net.ipv4.tcp_congestion_control  the kernel refused the value `nosuch`: No such file or directory (os error 2)
 Not converged: 0 created, 2 updated, 0 replaced, 0 deleted.
 
@@ -176,9 +176,9 @@ fn knobs_that_rewrite_each_other_converge_in_one_apply() {
     world.run("apply --yes host.toml").says(0, str![[r#"
 knobs in host
   applied:
-    ~ sysctl net.ipv4.ip_forward  0 -> 1
+    ~ sysctl net.ipv4.ip_forward                 0 -> 1
     ~ sysctl net.ipv4.conf.all.accept_redirects  1 -> 1  (written again, since `sysctl net.ipv4.ip_forward` rewrites it)
-    ~ sysctl net.ipv4.conf.lan0.forwarding  0 -> 0  (written again, since `sysctl net.ipv4.ip_forward` rewrites it)
+    ~ sysctl net.ipv4.conf.lan0.forwarding       0 -> 0  (written again, since `sysctl net.ipv4.ip_forward` rewrites it)
 Applied: 0 created, 3 updated, 0 replaced, 0 deleted.
 
 "#]]);
@@ -203,7 +203,7 @@ knobs in host
     ~ sysctl net.ipv4.tcp_retries1  3 -> 4
   conflicts:
     ! sysctl net.ipv4.conf.all.forwarding  fights with `sysctl net.ipv4.ip_forward`, which undoes it
-    ! sysctl net.ipv4.ip_forward  fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it
+    ! sysctl net.ipv4.ip_forward           fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it
 Not converged: 0 created, 1 updated, 0 replaced, 0 deleted.
 
 "#]],

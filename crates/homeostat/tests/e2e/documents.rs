@@ -60,7 +60,7 @@ fn a_directory_is_one_document_in_name_order() {
         str![[r#"
 knobs in host
   config changed:
-    ~ sysctl net.ipv4.ip_forward  0 -> 1
+    ~ sysctl net.ipv4.ip_forward    0 -> 1
     ~ sysctl net.ipv4.tcp_retries1  3 -> 4
     ~ sysctl net.ipv4.tcp_retries2  15 -> 9
 Plan: 0 to create, 3 to update, 0 to replace, 0 to delete.

@@ -46,18 +46,18 @@ fn more_than_ten_deletes_and_more_than_half_are_held_unless_allowed() {
     world.run("plan host.toml").says(0, str![[r#"
 knobs in host
   held back:
-    ! delete sysctl net.ipv4.tcp_fin_timeout  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-    ! delete sysctl net.ipv4.tcp_keepalive_intvl  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_fin_timeout       12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_keepalive_intvl   12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
     ! delete sysctl net.ipv4.tcp_keepalive_probes  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-    ! delete sysctl net.ipv4.tcp_keepalive_time  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-    ! delete sysctl net.ipv4.tcp_max_reordering  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-    ! delete sysctl net.ipv4.tcp_max_syn_backlog  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-    ! delete sysctl net.ipv4.tcp_orphan_retries  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-    ! delete sysctl net.ipv4.tcp_reordering  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-    ! delete sysctl net.ipv4.tcp_retries1  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-    ! delete sysctl net.ipv4.tcp_retries2  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-    ! delete sysctl net.ipv4.tcp_syn_retries  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-    ! delete sysctl net.ipv4.tcp_synack_retries  12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_keepalive_time    12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_max_reordering    12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_max_syn_backlog   12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_orphan_retries    12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_reordering        12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_retries1          12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_retries2          12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_syn_retries       12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_synack_retries    12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
 No changes.
 
 "#]]);

@@ -25,7 +25,7 @@ fn a_plan_shows_changes_what_is_refused_and_what_waits() {
         str![[r#"
 knobs in host
   config changed:
-    ~ sysctl net.ipv4.ip_forward  0 -> 1
+    ~ sysctl net.ipv4.ip_forward          0 -> 1
     ~ sysctl net.ipv4.conf.all.rp_filter  0 -> 2
   refused:
     ! sysctl net.ipv4.nosuch  the kernel has no such knob
@@ -109,7 +109,7 @@ fn a_released_knob_keeps_its_value_unless_asked_otherwise() {
         str![[r#"
 knobs in host
   config changed:
-    - sysctl net.ipv4.ip_forward  1  (released, the value stays)
+    - sysctl net.ipv4.ip_forward    1  (released, the value stays)
     - sysctl net.ipv4.tcp_retries1  6  (released, the value stays)
 Plan: 0 to create, 0 to update, 0 to replace, 2 to delete.
 
@@ -120,7 +120,7 @@ Plan: 0 to create, 0 to update, 0 to replace, 2 to delete.
         str![[r#"
 knobs in host
   config changed:
-    - sysctl net.ipv4.ip_forward  1 -> 0  (released, original restored)
+    - sysctl net.ipv4.ip_forward    1 -> 0  (released, original restored)
     - sysctl net.ipv4.tcp_retries1  6  (released, the value stays)
 Plan: 0 to create, 0 to update, 0 to replace, 2 to delete.
 
@@ -257,7 +257,7 @@ fn wishes_that_fight_are_conflicts() {
 knobs in host
   conflicts:
     ! sysctl net.ipv4.conf.all.forwarding  fights with `sysctl net.ipv4.ip_forward`, which undoes it
-    ! sysctl net.ipv4.ip_forward  fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it
+    ! sysctl net.ipv4.ip_forward           fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it
 No changes.
 
 "#]],
