@@ -36,7 +36,8 @@ pub enum Change<K, O> {
         key: K,
         /// What is there.
         before: O,
-        /// What to put back, if that was asked for and the value still is what we wrote.
+        /// What to put back, if that was asked for and the value still is what we wrote. It may be
+        /// what is there: another step may be about to change it.
         restore: Option<O>,
     },
 }

@@ -253,9 +253,7 @@ impl<'a, D: Desired> Diff<'a, D> {
         let record = self.rights.records.get(key)?;
         let asked = self.rights.on_release == OnRelease::Restore;
         match &record.original {
-            Original::Was(original) if asked && record.still_holds(seen) => {
-                (original != seen).then(|| original.clone())
-            }
+            Original::Was(original) if asked && record.still_holds(seen) => Some(original.clone()),
             _ => None,
         }
     }

@@ -79,6 +79,9 @@ impl<O: Clone> Tally<O> {
     }
 }
 
+/// What stands for the key where the outcomes as a whole could not be recorded.
+pub const LEDGER: &str = "ledger";
+
 /// A plan and what became of it.
 pub struct Report<S: Source> {
     plan: Plan<S>,
@@ -174,7 +177,7 @@ impl<S: Source> Explain for Report<S> {
                 self.plan.explain_found(kind, tell);
                 self.explain_others(kind, tell);
                 if let Some(failure) = self.unrecorded.clone().filter(|_| kind == Kind::Failed) {
-                    tell(Entry::Failed { action: None, key: "ledger".to_owned(), failure });
+                    tell(Entry::Failed { action: None, key: LEDGER.to_owned(), failure });
                 }
             }
         }

@@ -242,8 +242,8 @@ fn a_release_restores_only_what_still_is_what_we_left() {
         ("a=5@nobody", "a=1,0,done", &["release a", "owned 1"]),
         ("a=3@nobody", "a=1,0,done,3", &["release a restoring 0", "owned 1"]),
         ("a=5@nobody", "a=1,0,done,3", &["release a", "owned 1"]),
-        // It already is the original.
-        ("a=0@nobody", "a=0,0,done", &["release a", "owned 1"]),
+        // It already is the original; the source knows whether another step will change it.
+        ("a=0@nobody", "a=0,0,done", &["release a restoring 0", "owned 1"]),
         // A crash after the intent, before and after the write.
         ("a=0@nobody", "a=1,0,intent", &["release a", "owned 1"]),
         ("a=1@nobody", "a=1,0,intent", &["release a restoring 0", "owned 1"]),

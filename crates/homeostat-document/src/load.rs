@@ -186,6 +186,15 @@ fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
     Diagnostic::about_path(shown(path), format!("cannot be read: {error}"))
 }
 
+/// A name may hold what a terminal would obey.
 fn shown(path: &Path) -> String {
-    path.display().to_string()
+    let mut shown = String::new();
+    for c in path.display().to_string().chars() {
+        if c.is_control() {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }

@@ -89,6 +89,11 @@ fn open_for_reading(path: &Path) -> Result<Connection, rusqlite::Error> {
 /// The store itself takes a file that lost a part of a page, or all but its log, for a whole one.
 /// With a log beside it, a torn page may be what a power cut left, and the store mends it.
 fn check_length(path: &Path) -> Result<(), Error> {
+    if std::fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+        // Opening a pipe would wait for its other end.
+        let reason = "it is no regular file".to_owned();
+        return Err(Error::DamagedLedger { path: path.to_owned(), reason });
+    }
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     let has_log = length(&path.with_extension("db-wal")) > 0;
     let reason = match length(path) {

@@ -146,7 +146,10 @@ fn objections<'a, D: Desired>(
     left: &'a Changes<D::Key, D::Object>,
 ) -> Objections<'a, D::Key, D::Object> {
     // The record of a release goes only after this look: that it is still there is what it means.
-    let changes = left.list.iter().filter(|c| !matches!(c, Change::Release { restore: None, .. }));
+    let changes = left.list.iter().filter(|change| match change {
+        Change::Release { restore, before, .. } => restore.as_ref().is_some_and(|o| o != before),
+        _ => true,
+    });
     let changes = changes.map(|change| (change.key(wish), Objection::Change(change)));
     let conflicts = left.conflicts.iter().map(|c| (c.key.clone(), Objection::Conflict(&c.owner)));
     let unknown = left.unknown.iter().map(|(key, why)| (key.clone(), Objection::Unknown(why)));

@@ -398,12 +398,26 @@ fn a_file_that_a_crash_left_empty_at_its_making_is_a_fresh_ledger() {
 }
 
 #[test]
-fn a_directory_in_place_of_the_file_is_a_clear_error() {
+fn what_is_no_regular_file_is_a_clear_error_and_never_waited_for() {
     let directory = TempDir::new().unwrap();
+    let refused = || {
+        let written = SqliteLedger::open(directory.path()).map(|_| ());
+        let read = SqlitePages::open(directory.path()).map(|_| ());
+        for error in [written.unwrap_err(), read.unwrap_err()] {
+            assert!(matches!(error, Error::DamagedLedger { .. }), "{error}");
+            assert!(error.help().is_some());
+        }
+        let _ = std::fs::remove_dir(file(directory.path()));
+        let _ = std::fs::remove_file(file(directory.path()));
+    };
     std::fs::create_dir(file(directory.path())).unwrap();
-    let Err(error) = SqliteLedger::open(directory.path()) else { panic!("opened") };
-    assert!(matches!(error, Error::OpenLedger { .. }), "{error}");
-    assert!(error.help().is_some());
+    refused();
+    std::os::unix::fs::symlink("/dev/null", file(directory.path())).unwrap();
+    refused();
+    let fifo = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, file(directory.path()), fifo, mode, 0).unwrap();
+    refused();
 }
 
 #[test]

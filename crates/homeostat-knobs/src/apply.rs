@@ -35,12 +35,12 @@ impl Writer {
 
     fn step(&self, work: &Work<'_, Knobs>, step: &Step) -> Outcome<Value> {
         match step {
-            Step::Set { slot, .. } => {
+            Step::Set { slot, before, .. } => {
                 let (key, wanted) = work.wish.at(*slot);
-                self.write_until_settled(work, key, &wanted.value)
+                self.write_until_settled(work, (key, before), &wanted.value)
             }
             Step::Release { key, before, .. } => match step.restores() {
-                Some(value) => self.write_until_settled(work, key, &value),
+                Some(value) => self.write_until_settled(work, (key, before), &value),
                 // Nothing is written: it keeps what it holds, whatever its original was.
                 None => Outcome::Settled { held: before.clone() },
             },
@@ -50,7 +50,7 @@ impl Writer {
     fn write_until_settled(
         &self,
         work: &Work<'_, Knobs>,
-        key: &Key,
+        (key, before): (&Key, &Value),
         value: &Value,
     ) -> Outcome<Value> {
         let first = match self.write_and_read(key, value) {
@@ -59,7 +59,10 @@ impl Writer {
             Err(outcome) => return outcome,
         };
         match self.write_and_read(key, value) {
-            Ok(second) => judge(key, value, Held { first, second, coupled: is_coupled(work, key) }),
+            Ok(second) => {
+                let doubtful = is_coupled(work, key) || is_rival(before, value, &second);
+                judge(key, value, Held { first, second, doubtful })
+            }
             // The first write went through: the record of it must stand.
             Err(Outcome::Failed(failure)) => Outcome::Unknown { why: failure.error },
             Err(outcome) => outcome,
@@ -142,14 +145,15 @@ fn gone(key: &Key, absence: &Absence) -> Outcome<Value> {
 struct Held {
     first: Value,
     second: Value,
-    coupled: bool,
+    /// Something else than the kernel may be behind it.
+    doubtful: bool,
 }
 
-/// The same other value twice is the kernel's answer to the wish, unless another wished knob may be
-/// behind it. Anything else goes to the engine, which looks again and says what holds it.
+/// The same other value twice is the kernel's answer to the wish, unless something else may be behind
+/// it. Anything else goes to the engine, which looks again and says what holds it.
 fn judge(key: &Key, value: &Value, held: Held) -> Outcome<Value> {
-    let Held { first, second, coupled } = held;
-    if !value.agrees(key, &second) && first == second && !coupled {
+    let Held { first, second, doubtful } = held;
+    if !value.agrees(key, &second) && first == second && !doubtful {
         return Outcome::Settled { held: second };
     }
     Outcome::Applied { now: Some(second) }
@@ -160,6 +164,27 @@ fn judge(key: &Key, value: &Value, held: Held) -> Outcome<Value> {
 fn is_coupled(work: &Work<'_, Knobs>, key: &Key) -> bool {
     let there = work.wish.iter().filter(|(other, _)| !work.moment.absent.contains_key(other));
     there.map(|(other, _)| other).any(|other| rewrites(other, key) || rewrites(key, other))
+}
+
+/// Whether a third writer may have put back what was there. A value that is not even near the wish is
+/// no rounding of it; one that is cut or filled up is.
+fn is_rival(before: &Value, wanted: &Value, held: &Value) -> bool {
+    held == before && !is_rewriting(wanted.as_str(), held.as_str())
+}
+
+fn is_rewriting(wanted: &str, held: &str) -> bool {
+    let (wanted, held): (Vec<_>, Vec<_>) = (wanted.split(' ').collect(), held.split(' ').collect());
+    if wanted.len() != held.len() {
+        return wanted.starts_with(&held) || held.starts_with(&wanted);
+    }
+    wanted.iter().zip(&held).all(|(one, other)| one == other || is_rounding(one, other))
+}
+
+/// Jiffies and pages: ten at least, a twentieth at most. Switches are never rounded.
+fn is_rounding(one: &str, other: &str) -> bool {
+    let (Ok(one), Ok(other)) = (one.parse::<i64>(), other.parse::<i64>()) else { return false };
+    let largest = one.unsigned_abs().max(other.unsigned_abs());
+    largest > 2 && one.abs_diff(other) <= (largest / 20).max(10)
 }
 
 fn errno(error: &io::Error) -> Option<Errno> {
@@ -203,14 +228,32 @@ mod tests {
     fn only_the_same_other_value_twice_is_settled() {
         let key = forward();
         let value = |text: &str| Value::of(&key, text);
-        let judged = |first: &str, second: &str, coupled: bool| {
-            let held = Held { first: value(first), second: value(second), coupled };
+        let judged = |first: &str, second: &str, doubtful: bool| {
+            let held = Held { first: value(first), second: value(second), doubtful };
             judge(&key, &value("7"), held)
         };
         assert_eq!(judged("8", "8", false), Outcome::Settled { held: value("8") });
         assert_eq!(judged("8", "9", false), Outcome::Applied { now: Some(value("9")) });
         assert_eq!(judged("8", "7", false), Outcome::Applied { now: Some(value("7")) });
         assert_eq!(judged("8", "8", true), Outcome::Applied { now: Some(value("8")) });
+    }
+
+    #[test]
+    fn what_was_there_before_is_settled_only_if_it_may_be_the_wish_rewritten() {
+        for (before, wanted, held, is_rivals) in [
+            ("0", "1", "0", true),
+            ("5", "60", "5", true),
+            ("cubic", "reno", "cubic", true),
+            ("8", "7", "8", false),
+            ("1236", "1234", "1236", false),
+            ("1", "1 9 9", "1", false),
+            ("8192 32768 4", "8192 32768", "8192 32768 4", false),
+            ("0", "7", "8", false),
+        ] {
+            let value = |text: &str| Value::of(&forward(), text);
+            let verdict = is_rival(&value(before), &value(wanted), &value(held));
+            assert_eq!(verdict, is_rivals, "{before}: {wanted} -> {held}");
+        }
     }
 
     #[test]

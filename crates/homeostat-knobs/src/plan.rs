@@ -25,6 +25,7 @@ pub(crate) fn draft(
     for change in changes {
         drafting.take(change);
     }
+    drafting.leave_originals();
     drafting.write_again();
     drafting.draft.conflicts = fights.into_iter().map(conflict).collect();
     drafting.draft
@@ -97,6 +98,20 @@ impl Drafting<'_> {
         }
         let phase = phase(&key);
         self.draft.steps.push(Step::Set { slot, before, why, phase });
+    }
+
+    /// A released knob that holds its original is left alone, unless an earlier step rewrites it.
+    fn leave_originals(&mut self) {
+        let changing = self.draft.steps.iter().filter(|step| step.changes());
+        let generals: Vec<Key> = changing.map(|step| step.key_in(self.wish)).cloned().collect();
+        for step in &mut self.draft.steps {
+            let Step::Release { key, before, restore } = step else { continue };
+            let is_rewritten =
+                generals.iter().any(|other| rewrites(other, key) && phase(other) < phase(key));
+            if restore.as_ref() == Some(before) && !is_rewritten {
+                *restore = None;
+            }
+        }
     }
 
     /// Wished knobs that a step will rewrite are written again after it, so that one pass is enough.

@@ -63,6 +63,14 @@ impl Step {
         }
     }
 
+    /// Whether the knob holds something else afterwards.
+    pub(crate) fn changes(&self) -> bool {
+        match self {
+            Step::Set { .. } => true,
+            Step::Release { before, .. } => self.restores().is_some_and(|value| value != *before),
+        }
+    }
+
     /// What a release puts back. What was never set cannot be unset again.
     pub(crate) fn restores(&self) -> Option<Value> {
         match self {

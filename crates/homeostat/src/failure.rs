@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 use homeostat_document::{Diagnostics, Document, Span};
 
 use crate::cli::Color;
+use crate::output::line::plain;
 use crate::output::stream;
 
 /// An error with the way out.
@@ -96,9 +97,10 @@ fn report_drawn(drawn: &str, count: usize, to: &mut dyn std::io::Write) -> std::
 fn report_chain(error: &anyhow::Error, to: &mut dyn std::io::Write) -> std::io::Result<()> {
     let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     let bold = Style::new().bold();
-    writeln!(to, "{red}error{red:#}: {error:#}")?;
+    let message: Vec<_> = format!("{error:#}").lines().map(plain).collect();
+    writeln!(to, "{red}error{red:#}: {}", message.join("\n"))?;
     match help(error) {
-        Some(help) => writeln!(to, "{bold}help{bold:#}: {help}"),
+        Some(help) => writeln!(to, "{bold}help{bold:#}: {}", plain(&help)),
         None => Ok(()),
     }
 }

@@ -14,6 +14,7 @@ use homeostat_document::{Document, Mode, NamespaceName, Scope as Section};
 use homeostat_engine::{Error, Explain, Ledger, Pages, Place, Planner};
 
 use crate::context::{Context, Top};
+use crate::failure::Helped;
 use crate::output::Told;
 use crate::registry::{Binding, SOURCES, resolve};
 use crate::scope::{Scope, name_of};
@@ -68,6 +69,13 @@ impl Machine {
 
     fn add(&mut self, scope: Scope, section: Option<&Section>, with: With<'_>) -> Result<()> {
         let With { context, document, pages } = with;
+        let twin = self.scopes.iter().find(|(known, _)| known.identity == scope.identity);
+        if let Some((twin, _)) = twin {
+            return Err(Helped::error(
+                format!("`{}` is the same network namespace as `{}`", scope.name, twin.name),
+                "the document speaks of it twice: at its top level, or by another name",
+            ));
+        }
         let binding = Binding { context, document, scope: &scope, section, pages };
         let mut bound = Vec::new();
         for source in SOURCES {

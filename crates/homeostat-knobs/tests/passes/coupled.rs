@@ -189,3 +189,17 @@ fn a_knob_that_is_not_there_keeps_no_other_from_settling() {
     let settled = format!("settled sysctl {special}: {rounded} for 1234");
     assert_eq!(told.contains(&settled), rounded != "1234", "{told:#?}");
 }
+
+#[test]
+fn restoring_a_general_knob_brings_the_originals_of_released_special_ones_back() {
+    let network = fresh_network();
+    network.ip("link add v0 type veth peer name v1");
+    meddle("ipv4/conf/v0/forwarding", "1");
+    let bench = Bench::of_the_kernel().restoring();
+    let both = wish(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.v0.forwarding", "1")]);
+    assert!(bench.pass(&both).is_converged());
+    let report = bench.pass(&wish(&[]));
+    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert_eq!(kernel("ipv4/ip_forward"), "0");
+    assert_eq!(kernel("ipv4/conf/v0/forwarding"), "1", "{:#?}", told(&report));
+}

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use homeostat_document::{Document, Format};
 use homeostat_engine::{Ledger, SqliteLedger, SqlitePages, Strictness};
 
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::failure::Helped;
 use crate::machine::{Drivers, Machine};
 use crate::output::digest::Digest;
-use crate::output::text::{Detail, Drawing, Length};
+use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{Form, Told, is_converged, json, stream, summary, text};
 
 /// Makes the machine as declared.
@@ -99,7 +99,7 @@ fn confirm(context: &Context, told: &[Told], form: Form) -> Result<()> {
         Form::Json => Length::Cut,
     };
     let mut stderr = stream::stderr(context.color);
-    text::plan(told, Drawing { detail: Detail::Normal, length }, &mut stderr)?;
+    text::plan(told, Drawing { detail: Detail::Normal, length }, Closing::Plan, &mut stderr)?;
     write!(stderr, "Apply? Only `yes` goes on: ")?;
     stderr.flush()?;
     let mut answer = String::new();
@@ -118,5 +118,6 @@ fn print(context: &Context, told: &[Told], form: Form) -> Result<()> {
             text::report(told, Drawing { detail: context.detail, length }, &mut stdout)
         }
     };
-    Ok(stream::ignore_closed_pipe(printed)?)
+    let message = "the changes were made, but the report cannot be written to standard output";
+    stream::ignore_closed_pipe(printed).context(message)
 }

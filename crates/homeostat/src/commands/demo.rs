@@ -12,7 +12,7 @@ use crate::cli::Global;
 use crate::commands::block_on;
 use crate::context::Context;
 use crate::machine::{Drivers, Machine};
-use crate::output::text::{Detail, Drawing, Length};
+use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{stream, text};
 
 const DOCUMENT: &str = r#"[sysctl]
@@ -43,11 +43,11 @@ async fn tour(context: &Context, document: &Document, to: &mut dyn Write) -> Res
     step(to, "A sandbox: our own network namespace, no privileges. The document:")?;
     writeln!(to, "{}", DOCUMENT.trim_end())?;
     step(to, "homeostat plan demo.toml")?;
-    text::plan(&drivers.plan().await?, drawing, to)?;
+    text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
     step(to, "homeostat apply demo.toml")?;
     text::report(&drivers.converge().await, drawing, to)?;
     step(to, "homeostat plan demo.toml     (a second pass writes nothing)")?;
-    text::plan(&drivers.plan().await?, drawing, to)?;
+    text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
     sabotage(to)?;
     heal(&mut drivers, drawing, to).await
 }
@@ -59,7 +59,7 @@ fn sabotage(to: &mut dyn Write) -> Result<()> {
 
 async fn heal(drivers: &mut Drivers, drawing: Drawing, to: &mut dyn Write) -> Result<()> {
     step(to, "homeostat apply demo.toml     (drift is told from a changed document)")?;
-    text::plan(&drivers.plan().await?, drawing, to)?;
+    text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
     text::report(&drivers.converge().await, drawing, to)?;
     step(to, "Nothing of the host was touched, and the sandbox is gone with this process.")?;
     Ok(to.flush()?)

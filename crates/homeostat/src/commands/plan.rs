@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use homeostat_engine::SqlitePages;
 
 use crate::cli::{Global, PlanArgs, VerifyArgs};
 use crate::commands::{block_on, load, not_built};
 use crate::context::Context;
 use crate::machine::Machine;
-use crate::output::text::Drawing;
+use crate::output::text::{Closing, Detail, Drawing};
 use crate::output::{Form, Told, is_converged, json, stream, text};
 
 const NOT_CONVERGED: u8 = 2;
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &PlanArgs, global: Global) -> Result<ExitCode> {
         return Err(not_built("`plan --out`"));
     }
     let (context, told) = look(&args.documents.documents, global)?;
-    print(&context, &told, args.form.form())?;
+    print(&context, &told, (args.form.form(), Closing::Plan))?;
     let is_told = args.detailed_exitcode && !is_converged(&told);
     Ok(if is_told { ExitCode::from(NOT_CONVERGED) } else { ExitCode::SUCCESS })
 }
@@ -29,8 +29,8 @@ pub(crate) fn run(args: &PlanArgs, global: Global) -> Result<ExitCode> {
 pub(crate) fn verify(args: &VerifyArgs, global: Global) -> Result<ExitCode> {
     let (context, told) = look(&args.documents.documents, global)?;
     let converged = is_converged(&told);
-    if args.form.json || !converged {
-        print(&context, &told, args.form.form())?;
+    if args.form.json || !converged || context.detail == Detail::Verbose {
+        print(&context, &told, (args.form.form(), Closing::Verdict))?;
     }
     Ok(if converged { ExitCode::SUCCESS } else { ExitCode::from(NOT_CONVERGED) })
 }
@@ -44,13 +44,14 @@ fn look(documents: &[std::path::PathBuf], global: Global) -> Result<(Context, Ve
     Ok((context, told))
 }
 
-fn print(context: &Context, told: &[Told], form: Form) -> Result<()> {
+fn print(context: &Context, told: &[Told], (form, closing): (Form, Closing)) -> Result<()> {
     let mut stdout = stream::stdout(context.color);
     let printed = match form {
         Form::Json => json::plan(told, &mut stdout),
         Form::Text(length) => {
-            text::plan(told, Drawing { detail: context.detail, length }, &mut stdout)
+            let drawing = Drawing { detail: context.detail, length };
+            text::plan(told, drawing, closing, &mut stdout)
         }
     };
-    Ok(stream::ignore_closed_pipe(printed)?)
+    stream::ignore_closed_pipe(printed).context("cannot write to standard output")
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use homeostat_engine::report::LEDGER;
 use homeostat_engine::{
-    Driver, Entry, Error, Explain, Kind, Ledger, Place, Planner, Retry, ScopeLock,
+    Driver, Entry, Error, Explain, Failure, Kind, Ledger, Place, Planner, Retry, ScopeLock,
 };
 
 use super::broken::Broken;
@@ -55,7 +56,7 @@ impl Drivers {
         let mut all = self.pass().await;
         for _ in 1..MOST_PASSES {
             let may_move = summary(&all).total() > 0 || has_moved_under_us(&all);
-            if is_converged(&all) || !may_move {
+            if is_converged(&all) || !may_move || is_unrecorded(&all) {
                 break;
             }
             let again = self.pass().await;
@@ -108,11 +109,20 @@ impl Driven {
 
 /// Whether a target moved under its plan, so that another look is all that is needed.
 fn has_moved_under_us(all: &[Told]) -> bool {
-    let mut moved = false;
+    has_failed(all, |_, failure| failure.retry == Retry::Now)
+}
+
+/// Whether outcomes could not be recorded: another pass would only fail at that.
+fn is_unrecorded(all: &[Told]) -> bool {
+    has_failed(all, |key, _| key == LEDGER)
+}
+
+fn has_failed(all: &[Told], so: impl Fn(&str, &Failure) -> bool) -> bool {
+    let mut found = false;
     for told in all {
         told.what.explain(Kind::Failed, &mut |entry| {
-            moved |= matches!(&entry, Entry::Failed { failure, .. } if failure.retry == Retry::Now);
+            found |= matches!(&entry, Entry::Failed { key, failure, .. } if so(key, failure));
         });
     }
-    moved
+    found
 }

@@ -18,8 +18,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn new(sign: impl Into<String>, key: impl Into<String>, rest: impl Into<String>) -> Self {
-        Row { sign: sign.into(), key: key.into(), rest: rest.into() }
+    fn new(sign: impl Into<String>, key: &str, rest: impl Into<String>) -> Self {
+        Row { sign: sign.into(), key: plain(key), rest: rest.into() }
     }
 
     /// How wide the key is.
@@ -64,7 +64,7 @@ pub(crate) fn values(line: &Line) -> Option<String> {
 fn value(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
-        Value::String(text) => text.replace('\n', "; "),
+        Value::String(text) => plain(&text.replace('\n', "; ")),
         Value::Object(fields) => {
             let fields =
                 fields.iter().map(|(name, field)| format!("{name} {}", self::value(field)));
@@ -80,17 +80,19 @@ pub(super) fn finding(place: &Place, entry: &Entry) -> Row {
     match entry {
         Entry::Change(line, _) | Entry::Applied(line, _) => change(line),
         // The source as a whole, not a key of it.
-        Entry::Failed { key, failure, .. } if *key == place.source => {
-            Row::new(bang, format!("{key}: {}", failed(failure)), "")
-        }
+        Entry::Failed { key, failure, .. } if *key == place.source => Row {
+            sign: bang,
+            key: format!("{}: {}", plain(key), failed(failure)),
+            rest: String::new(),
+        },
         Entry::Failed { key, failure, .. } => Row::new(bang, key, failed(failure)),
         Entry::Conflict { key, owner, reason } => Row::new(bang, key, conflict(owner, reason)),
         Entry::Held { action, key, why } => {
             let key = format!("{} {key}", action.word());
-            Row::new(format!("{YELLOW}!{YELLOW:#}"), key, why)
+            Row::new(format!("{YELLOW}!{YELLOW:#}"), &key, plain(why))
         }
-        Entry::Unknown { key, why } => Row::new("?", key, why),
-        Entry::Pending { key, on } => Row::new(".", key, format!("waits on {on}")),
+        Entry::Unknown { key, why } => Row::new("?", key, plain(why)),
+        Entry::Pending { key, on } => Row::new(".", key, plain(&format!("waits on {on}"))),
         Entry::Settled { key, wanted, held } => {
             Row::new("=", key, format!("{} is kept as {}", value(wanted), value(held)))
         }
@@ -99,8 +101,8 @@ pub(super) fn finding(place: &Place, entry: &Entry) -> Row {
 }
 
 fn failed(failure: &Failure) -> String {
-    let help = failure.help.as_ref().map(|help| format!("\n        help: {help}"));
-    format!("{}{}", failure.error, help.unwrap_or_default())
+    let help = failure.help.as_ref().map(|help| format!("\n        help: {}", plain(help)));
+    format!("{}{}", plain(&failure.error), help.unwrap_or_default())
 }
 
 fn conflict(owner: &Owner, reason: &Reason) -> String {
@@ -108,5 +110,31 @@ fn conflict(owner: &Owner, reason: &Reason) -> String {
         Reason::Foreign => format!("belongs to {owner}; `adopt = true` would take it"),
         Reason::LostMark => "our mark was taken off; `adopt = true` takes it back".to_owned(),
         other => other.to_string(),
+    }
+}
+
+/// Text of others without what a terminal would obey: control characters and those that turn the
+/// direction of writing are shown as their numbers.
+pub(crate) fn plain(text: &str) -> String {
+    let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || turns(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_as_its_number() {
+        assert_eq!(plain("1\u{1b}[31m\u{7}\nb\u{202e}"), "1\\u{1b}[31m\\u{7}\\u{a}b\\u{202e}");
+        assert_eq!(plain("grün 4096 -> 8"), "grün 4096 -> 8");
     }
 }

@@ -40,15 +40,34 @@ const SHOWN: usize = 20;
 /// A key that is wider than this has no say in the width of its column.
 const WIDEST: usize = 56;
 
+/// What the last line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// What would change.
+    Plan,
+    /// Whether all is as declared.
+    Verdict,
+}
+
 /// Draws a plan, its last line included.
-pub(crate) fn plan(all: &[Told], drawing: Drawing, to: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn plan(
+    all: &[Told],
+    drawing: Drawing,
+    closing: Closing,
+    to: &mut dyn Write,
+) -> io::Result<()> {
     for told in all {
         let mut page = Page::new(&told.place, drawing, to);
         page.changes(told)?;
         page.findings(told, "refused")?;
     }
     if drawing.detail != Detail::Quiet {
-        writeln!(to, "{}", last_line(all))?;
+        let line = match closing {
+            Closing::Plan => last_line(all),
+            Closing::Verdict if is_converged(all) => "Converged.".to_owned(),
+            Closing::Verdict => format!("{RED}Not converged.{RED:#}"),
+        };
+        writeln!(to, "{line}")?;
     }
     to.flush()
 }
@@ -69,6 +88,10 @@ pub(crate) fn report(all: &[Told], drawing: Drawing, to: &mut dyn Write) -> io::
         let mut page = Page::new(&told.place, drawing, to);
         page.applied(told)?;
         page.findings(told, "failed")?;
+        if drawing.detail == Detail::Normal && told.what.summary().total() > 0 {
+            // What was written, and is kept as something else, is news.
+            page.finding(told, Kind::Settled, "settled")?;
+        }
     }
     if drawing.detail == Detail::Quiet {
         return to.flush();

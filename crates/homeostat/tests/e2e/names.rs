@@ -319,3 +319,16 @@ error: `vm.swappiness` is host-wide, not a knob of a namespace
 
 "#]]);
 }
+
+#[test]
+fn one_namespace_under_two_names_is_an_error_that_says_so() {
+    let world = World::new().with_own_names();
+    world.ip("netns add blue");
+    world.write("host.toml", format!("{WISH}{BLUE}"));
+    world.run("apply --yes --netns blue host.toml").fails(str![[r#"
+error: `blue` is the same network namespace as `blue`
+help: the document speaks of it twice: at its top level, or by another name
+
+"#]]);
+    assert_eq!(world.knob_in("blue", KEY), DEFAULT);
+}

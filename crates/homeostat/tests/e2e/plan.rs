@@ -234,7 +234,7 @@ fn verify_ends_with_0_if_all_is_as_declared_2_if_not_1_on_errors() {
 knobs in host
   config changed:
     ~ sysctl net.ipv4.ip_forward  0 -> 1
-Plan: 0 to create, 1 to update, 0 to replace, 0 to delete.
+Not converged.
 
 "#]],
     );
