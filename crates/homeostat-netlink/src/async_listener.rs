@@ -1,0 +1,31 @@
+//! Waits for a listener's events on a tokio runtime.
+
+use tokio::io::unix::AsyncFd;
+
+use crate::{Error, Event, Listener, Result, sys};
+
+/// A [`Listener`] that a task can wait for.
+#[derive(Debug)]
+pub struct AsyncListener {
+    listener: AsyncFd<Listener>,
+}
+
+impl AsyncListener {
+    /// Registers the listener with the runtime that this is called in.
+    pub fn new(listener: Listener) -> Result<Self> {
+        let listener = sys::watch(listener).map_err(|source| Error::Open { source })?;
+        Ok(Self { listener })
+    }
+
+    /// Hands on the events of one datagram once there is one. Dropped while it waits, it loses nothing.
+    pub async fn receive(&mut self, each: &mut (dyn FnMut(Event<'_>) + Send)) -> Result<()> {
+        loop {
+            let mut ready =
+                self.listener.readable_mut().await.map_err(|source| Error::Receive { source })?;
+            if ready.get_inner_mut().receive(&mut |event| each(event))? {
+                return Ok(());
+            }
+            ready.clear_ready();
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Asks the kernel and reads its answers: many messages per send, one ack per send, dumps that are whole.
+//!
+//! Start at [`Connection::run`] for writes and at [`Connection::dump`] for reads.
+
+mod chunk;
+mod dump;
+mod exchange;
+
+pub use dump::Dumped;
+pub use exchange::Answer;
+
+use std::time::Duration;
+
+use homeostat_netns::Netns;
+
+use crate::inbox::Inbox;
+use crate::{Batch, Error, Family, Message, Options, Refusal, Result, Socket};
+use chunk::{Chunk, Room};
+use exchange::Exchange;
+
+/// How much a connection sends at once and how long it waits.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long the kernel may be silent before an answer counts as missing.
+    pub timeout: Duration,
+    /// The bytes of one send. Beyond 32 KiB more gains nothing.
+    pub send_bytes: usize,
+    /// The room for what one receive brings.
+    pub receive_bytes: usize,
+    /// How far that room may grow.
+    pub most_receive_bytes: usize,
+    /// How often a torn dump is asked for before it is given up.
+    pub dump_tries: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(10),
+            send_bytes: 128 << 10,
+            receive_bytes: 64 << 10,
+            most_receive_bytes: 1 << 20,
+            dump_tries: 10,
+        }
+    }
+}
+
+/// A socket for requests, which numbers them and matches the answers.
+#[derive(Debug)]
+pub struct Connection {
+    socket: Socket,
+    inbox: Inbox,
+    limits: Limits,
+    next_seq: u32,
+    refused: Vec<(usize, Refusal)>,
+    is_dead: bool,
+}
+
+impl Connection {
+    /// Connects to the calling thread's namespace.
+    pub fn open(family: Family) -> Result<Self> {
+        Ok(Self::new(Socket::open(family, &Options::default())?, Limits::default()))
+    }
+
+    /// Connects to another namespace, and keeps it alive as long as the connection lives.
+    pub fn open_in(netns: &Netns, family: Family) -> Result<Self> {
+        Ok(Self::new(Socket::open_in(netns, family, &Options::default())?, Limits::default()))
+    }
+
+    /// Asks through a socket with options of its own. The socket must have joined no group.
+    #[must_use]
+    pub fn new(socket: Socket, limits: Limits) -> Self {
+        let inbox = Inbox::new(limits.receive_bytes, limits.most_receive_bytes);
+        Self { socket, inbox, limits, next_seq: 1, refused: Vec::new(), is_dead: false }
+    }
+
+    /// The socket behind it.
+    #[must_use]
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Runs every message of `batch`, in order, and answers for each by its place in the batch: first what
+    /// the kernel sent back about it (`NLM_F_ECHO`, a get), then exactly one of done, refused or unknown.
+    ///
+    /// Room in the receive buffer is kept for replies to messages with `NLM_F_ECHO` only. Give that flag to
+    /// every message that is answered with an object; the kernel ignores it where it means nothing.
+    ///
+    /// On an error, messages that were not answered for were never sent. The batch can be run again.
+    pub fn run(
+        &mut self,
+        batch: &mut Batch,
+        answers: &mut dyn FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        let (mut start, mut index) = (0, 0);
+        while let Some(chunk) = self.number(batch, start)? {
+            self.exchange(batch, &chunk, &mut |place, answer| answers(index + place, answer))?;
+            start = chunk.end;
+            index += chunk.count;
+        }
+        Ok(())
+    }
+
+    /// Runs the messages of `request` and fails with the first that was not done.
+    pub fn ask(&mut self, request: &mut Batch, replies: &mut dyn FnMut(Message<'_>)) -> Result<()> {
+        let mut failed = None;
+        self.run(request, &mut |_, answer| match answer {
+            Answer::Reply(message) => replies(message),
+            Answer::Done => {}
+            Answer::Refused(refusal) => _ = failed.get_or_insert(Error::Refused(refusal)),
+            Answer::Unknown => _ = failed.get_or_insert(Error::AnswerLost),
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Numbers the messages of the next send and marks its last for an ack.
+    fn number(&mut self, batch: &mut Batch, start: usize) -> Result<Option<Chunk>> {
+        if self.is_dead {
+            return Err(Error::Dead);
+        }
+        let room = Room::new(self.limits.send_bytes, self.socket.receive_buffer());
+        let chunk = Chunk::number(batch.bytes_mut(), start, self.next_seq, room);
+        if let Some(chunk) = &chunk {
+            self.next_seq = chunk.last_seq().wrapping_add(1);
+        }
+        Ok(chunk)
+    }
+
+    /// Sends one chunk and reads until its last message is answered.
+    fn exchange(
+        &mut self,
+        batch: &Batch,
+        chunk: &Chunk,
+        answers: &mut dyn FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        self.socket.send(batch.bytes().get(chunk.start..chunk.end).unwrap_or_default())?;
+        self.refused.clear();
+        let mut exchange = Exchange::new(chunk, self.limits.timeout, &mut self.refused);
+        let mut outcome = Ok(());
+        while outcome.is_ok() && !exchange.is_over() {
+            let incoming = self.inbox.receive(&self.socket, exchange.patience());
+            outcome = incoming.and_then(|incoming| exchange.take(incoming, answers));
+        }
+        self.is_dead |= matches!(outcome, Err(Error::Malformed(_)));
+        exchange.settle(answers);
+        outcome
+    }
+}

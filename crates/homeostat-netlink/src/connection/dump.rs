@@ -1,0 +1,200 @@
+//! Lists everything of a kind. A list is whole or an error: never silently partial.
+
+use std::time::Duration;
+
+use super::Connection;
+use crate::batch::stamp;
+use crate::inbox::{Incoming, Truncated};
+use crate::uapi::{
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_MIN_TYPE, NLMSG_OVERRUN,
+};
+use crate::{Batch, Error, Message, Messages, Refusal, Result};
+
+/// A part of a dump. Nothing counts before [`Connection::dump`] returned well.
+#[derive(Clone, Copy, Debug)]
+pub enum Dumped<'a> {
+    /// One object.
+    Object(Message<'a>),
+    /// What came so far was torn by a change: forget all of it.
+    Restart,
+}
+
+/// Where one try at a dump stands.
+#[derive(Debug, Default)]
+struct Progress {
+    seq: u32,
+    is_over: bool,
+    /// Torn by a change, or something of it was lost: read to the end, then ask again.
+    is_torn: bool,
+    truncated: Option<Truncated>,
+}
+
+impl Connection {
+    /// Asks for everything that the one message in `request` describes and hands on each object.
+    ///
+    /// A dump that was torn by a change, or did not fit the buffer, is read to its end (asking earlier
+    /// gives EBUSY) and asked for again, a limited number of times.
+    pub fn dump(&mut self, request: &mut Batch, each: &mut dyn FnMut(Dumped<'_>)) -> Result<()> {
+        let tries = self.limits.dump_tries.max(1);
+        for attempt in 0..tries {
+            if attempt > 0 {
+                each(Dumped::Restart);
+            }
+            let progress = self.dump_once(request, each)?;
+            match progress.truncated {
+                Some(Truncated { needed, room, has_grown: false }) => {
+                    return Err(Error::Truncated { needed, room });
+                }
+                None if !progress.is_torn => return Ok(()),
+                _ => {}
+            }
+        }
+        Err(Error::Torn { tries })
+    }
+
+    fn dump_once(
+        &mut self,
+        request: &mut Batch,
+        each: &mut dyn FnMut(Dumped<'_>),
+    ) -> Result<Progress> {
+        if self.is_dead {
+            return Err(Error::Dead);
+        }
+        let mut progress = Progress { seq: self.next_seq, ..Progress::default() };
+        self.next_seq = self.next_seq.wrapping_add(1);
+        stamp(request.bytes_mut(), progress.seq, |flags| flags | NLM_F_DUMP);
+        self.socket.send(request.bytes())?;
+        let read = self.read_dump(&mut progress, each);
+        // An unfinished dump would answer the next one with EBUSY, for ever.
+        self.is_dead = !progress.is_over;
+        read.map(|()| progress)
+    }
+
+    fn read_dump(
+        &mut self,
+        progress: &mut Progress,
+        each: &mut dyn FnMut(Dumped<'_>),
+    ) -> Result<()> {
+        while !progress.is_over {
+            let patience = progress.patience(self.limits.timeout);
+            match self.inbox.receive(&self.socket, patience)? {
+                Incoming::Messages(messages) => progress.take(messages, each)?,
+                Incoming::Truncated(truncated) => progress.truncated = Some(truncated),
+                Incoming::Lost => progress.is_torn = true,
+                // The end may have been in what was cut off.
+                Incoming::Nothing if progress.truncated.is_some() => progress.is_over = true,
+                Incoming::Nothing => return Err(Error::Timeout(self.limits.timeout)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Progress {
+    /// Receiving one part makes the kernel queue the next, so after a cut there is nothing to wait for.
+    fn patience(&self, timeout: Duration) -> Duration {
+        if self.truncated.is_some() { Duration::ZERO } else { timeout }
+    }
+
+    fn take(&mut self, messages: Messages<'_>, each: &mut dyn FnMut(Dumped<'_>)) -> Result<()> {
+        for message in messages {
+            let message = message?;
+            if message.seq == self.seq {
+                self.take_message(message, each)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_message(
+        &mut self,
+        message: Message<'_>,
+        each: &mut dyn FnMut(Dumped<'_>),
+    ) -> Result<()> {
+        self.is_torn |= message.flags & NLM_F_DUMP_INTR != 0;
+        match message.kind {
+            NLMSG_DONE => self.end(Refusal::of_done(&message)),
+            NLMSG_ERROR => self.end(Refusal::of_error(&message)?),
+            NLMSG_OVERRUN => {
+                self.is_torn = true;
+                Ok(())
+            }
+            NLMSG_MIN_TYPE.. if !self.is_torn && self.truncated.is_none() => {
+                each(Dumped::Object(message));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&mut self, refusal: Option<Refusal>) -> Result<()> {
+        self.is_over = true;
+        refusal.map_or(Ok(()), |refusal| Err(Error::Refused(refusal)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Port;
+    use crate::uapi::NLMSG_NOOP;
+
+    const SEQ: u32 = 7;
+    const OBJECT: u16 = NLMSG_MIN_TYPE;
+
+    fn message(kind: u16, flags: u16) -> Message<'static> {
+        Message { kind, flags, seq: SEQ, port: Port::KERNEL, payload: &[0; 4] }
+    }
+
+    /// How many objects were handed on, and whether the dump came out torn.
+    fn read(messages: &[Message<'_>]) -> (usize, bool) {
+        let mut progress = Progress { seq: SEQ, ..Progress::default() };
+        let mut objects = 0;
+        for message in messages {
+            assert!(!progress.is_over, "nothing is read after the end");
+            progress.take_message(*message, &mut |_| objects += 1).unwrap();
+        }
+        assert!(progress.is_over);
+        (objects, progress.is_torn)
+    }
+
+    #[test]
+    fn a_dump_ends_with_its_last_message() {
+        let objects = [message(OBJECT, 0), message(NLMSG_NOOP, 0), message(OBJECT, 0)];
+        assert_eq!(read(&[&objects[..], &[message(NLMSG_DONE, 0)]].concat()), (2, false));
+    }
+
+    #[test]
+    fn a_tear_is_seen_on_any_message_and_the_rest_is_read_but_not_handed_on() {
+        let torn = message(OBJECT, NLM_F_DUMP_INTR);
+        assert_eq!(
+            read(&[message(OBJECT, 0), torn, message(OBJECT, 0), message(NLMSG_DONE, 0)]),
+            (1, true)
+        );
+        assert_eq!(read(&[message(OBJECT, 0), message(NLMSG_DONE, NLM_F_DUMP_INTR)]), (1, true));
+    }
+
+    #[test]
+    fn an_overrun_counts_as_torn() {
+        assert_eq!(read(&[message(NLMSG_OVERRUN, 0), message(NLMSG_DONE, 0)]), (0, true));
+    }
+
+    #[test]
+    fn messages_of_another_dump_are_passed_over() {
+        let mut batch = Batch::new();
+        batch.message(OBJECT, 0).finish().unwrap();
+        batch.message(NLMSG_DONE, 0).finish().unwrap();
+        let mut progress = Progress { seq: SEQ, ..Progress::default() };
+        let messages = Messages::new(batch.bytes());
+        progress.take(messages, &mut |_| panic!("not ours")).unwrap();
+        assert!(!progress.is_over);
+    }
+
+    #[test]
+    fn after_a_cut_the_end_is_not_waited_for() {
+        let mut progress = Progress::default();
+        assert_eq!(progress.patience(Duration::MAX), Duration::MAX);
+        progress.truncated = Some(Truncated { needed: 2, room: 1, has_grown: true });
+        assert_eq!(progress.patience(Duration::MAX), Duration::ZERO);
+    }
+}

@@ -1,0 +1,95 @@
+//! Hears of changes. What it says is a hint: events may be lost, and [`Event::Lost`] means "look at everything again".
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+use homeostat_netns::Netns;
+
+use crate::inbox::{Inbox, Incoming};
+use crate::{Error, Family, Group, Message, Options, Result, Socket};
+
+/// Events come one or few at a time; a link with many functions may need more room than this.
+const ROOM: usize = 64 << 10;
+const MOST_ROOM: usize = 1 << 20;
+
+/// Something that was heard.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A change. Its `port` tells whose request caused it, directly or by what the kernel took along.
+    Message(Message<'a>),
+    /// Events were dropped, nobody knows which: resync.
+    Lost,
+}
+
+/// A subscription to multicast groups.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    inbox: Inbox,
+}
+
+impl Listener {
+    /// Subscribes in the calling thread's namespace. From here on nothing is missed without [`Event::Lost`].
+    pub fn open(family: Family, groups: &[Group], options: &Options) -> Result<Self> {
+        Self::subscribe(Socket::open(family, options)?, groups)
+    }
+
+    /// Subscribes in another namespace, and keeps it alive as long as the listener lives.
+    pub fn open_in(
+        netns: &Netns,
+        family: Family,
+        groups: &[Group],
+        options: &Options,
+    ) -> Result<Self> {
+        Self::subscribe(Socket::open_in(netns, family, options)?, groups)
+    }
+
+    fn subscribe(socket: Socket, groups: &[Group]) -> Result<Self> {
+        // The socket has its filter already, so nothing unfiltered can slip in.
+        groups.iter().try_for_each(|group| socket.join(*group))?;
+        Ok(Self { socket, inbox: Inbox::new(ROOM, MOST_ROOM) })
+    }
+
+    /// The socket behind it.
+    #[must_use]
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Hands on the events of one datagram without waiting; false if none was there.
+    pub fn receive(&mut self, each: &mut dyn FnMut(Event<'_>)) -> Result<bool> {
+        self.receive_within(Duration::ZERO, each)
+    }
+
+    /// Hands on the events of one datagram; false if none came in time.
+    pub fn receive_within(
+        &mut self,
+        patience: Duration,
+        each: &mut dyn FnMut(Event<'_>),
+    ) -> Result<bool> {
+        let messages = match self.inbox.receive(&self.socket, patience)? {
+            Incoming::Nothing => return Ok(false),
+            Incoming::Messages(messages) => messages,
+            Incoming::Lost | Incoming::Truncated(_) => {
+                each(Event::Lost);
+                return Ok(true);
+            }
+        };
+        for message in messages {
+            each(Event::Message(message.map_err(Error::Malformed)?));
+        }
+        Ok(true)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}

@@ -1,0 +1,227 @@
+//! One netlink socket: opened in any namespace, used from any thread. Never blocks but in [`Socket::wait`].
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use homeostat_netns::{Cookie, Netns};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::sockopt::{
+    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
+    socket_recv_buffer_size,
+};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, getsockname, recvfrom,
+    send, socket_with,
+};
+
+use crate::uapi::{
+    NETLINK_ADD_MEMBERSHIP, NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK,
+};
+use crate::{Error, Family, Force, Group, Options, Port, Result, Strict, sys};
+
+/// The receive buffer that a socket really got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveBuffer {
+    /// Bytes as the kernel counts them, bookkeeping included.
+    pub bytes: usize,
+    /// Whether it could be set beyond the system's limit.
+    pub is_forced: bool,
+}
+
+/// What one look into the queue brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// So many bytes.
+    Bytes(usize),
+    /// The first bytes of a datagram that needs more room; the rest is gone.
+    Truncated {
+        /// The room that it would have needed.
+        needed: usize,
+    },
+    /// The queue was full and something was dropped.
+    Lost,
+    /// The queue is empty.
+    Nothing,
+}
+
+/// An open netlink socket, bound to a port of its own.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    port: Port,
+    receive_buffer: ReceiveBuffer,
+    is_strict: bool,
+}
+
+impl Socket {
+    /// Opens a socket in the calling thread's namespace.
+    pub fn open(family: Family, options: &Options) -> Result<Self> {
+        let fd = bound(family).map_err(|source| Error::Open { source: source.into() })?;
+        size_send_buffer(fd.as_fd(), options).map_err(refused("SO_SNDBUF"))?;
+        let is_forced = size_receive_buffer(fd.as_fd(), options).map_err(refused("SO_RCVBUF"))?;
+        let bytes = socket_recv_buffer_size(&fd).map_err(refused("SO_RCVBUF"))?;
+        set_netlink(fd.as_fd(), "NETLINK_EXT_ACK", NETLINK_EXT_ACK, 1)?;
+        // Errors come without the request they answer, so that one buffer holds as many as it holds acks.
+        set_netlink(fd.as_fd(), "NETLINK_CAP_ACK", NETLINK_CAP_ACK, 1)?;
+        let is_strict = options.strict == Strict::IfPossible && ask_for_strict(fd.as_fd())?;
+        if let Some(filter) = &options.filter {
+            sys::attach_filter(fd.as_fd(), filter.program())
+                .map_err(|source| Error::Option { option: "SO_ATTACH_FILTER", source })?;
+        }
+        let port = own_port(fd.as_fd()).map_err(|source| Error::Open { source: source.into() })?;
+        Ok(Self { fd, port, receive_buffer: ReceiveBuffer { bytes, is_forced }, is_strict })
+    }
+
+    /// Opens a socket in another namespace, and keeps that namespace alive as long as it is open.
+    pub fn open_in(netns: &Netns, family: Family, options: &Options) -> Result<Self> {
+        netns.run(|| Self::open(family, options)).map_err(Error::Netns)?
+    }
+
+    /// The socket's own port, which events that it caused carry.
+    #[must_use]
+    pub fn port(&self) -> Port {
+        self.port
+    }
+
+    /// The receive buffer that it got.
+    #[must_use]
+    pub fn receive_buffer(&self) -> ReceiveBuffer {
+        self.receive_buffer
+    }
+
+    /// Whether the kernel filters dumps. If not, it ignores filters silently: callers filter for themselves.
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    /// The namespace that it lives in (Linux 5.14).
+    pub fn netns(&self) -> Result<Cookie> {
+        sys::netns_cookie(self.as_fd())
+            .map(Cookie::from)
+            .map_err(|source| Error::Option { option: "SO_NETNS_COOKIE", source })
+    }
+
+    /// Subscribes to a group.
+    pub fn join(&self, group: Group) -> Result<()> {
+        set_netlink(self.as_fd(), "NETLINK_ADD_MEMBERSHIP", NETLINK_ADD_MEMBERSHIP, group.0)
+    }
+
+    /// Sends messages as they are.
+    pub fn send(&self, bytes: &[u8]) -> Result<()> {
+        rustix::io::retry_on_intr(|| send(self, bytes, SendFlags::empty()))
+            .map(|_| ())
+            .map_err(|source| Error::Send { source: source.into() })
+    }
+
+    /// Waits until there is something to receive; false if nothing came in time.
+    pub fn wait(&self, timeout: Duration) -> Result<bool> {
+        let failed = |source: io::Error| Error::Receive { source };
+        let timeout =
+            Timespec::try_from(timeout).map_err(|error| failed(io::Error::other(error)))?;
+        let mut polled = [PollFd::new(self, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| poll(&mut polled, Some(&timeout)))
+            .map(|ready| ready > 0)
+            .map_err(|source| failed(source.into()))
+    }
+
+    /// Takes one datagram of the kernel out of the queue, if there is one.
+    pub(crate) fn receive(&self, room: &mut [u8]) -> Result<Received> {
+        loop {
+            let taken = rustix::io::retry_on_intr(|| recvfrom(self, &mut *room, RecvFlags::TRUNC));
+            let (received, from) = match taken {
+                Ok((len, needed, from)) if needed > len => (Received::Truncated { needed }, from),
+                Ok((len, _, from)) => (Received::Bytes(len), from),
+                Err(Errno::NOBUFS) => return Ok(Received::Lost),
+                Err(Errno::AGAIN) => return Ok(Received::Nothing),
+                Err(source) => return Err(Error::Receive { source: source.into() }),
+            };
+            // Other programs may send to our port too; only the kernel is believed.
+            if from.and_then(sender) == Some(Port::KERNEL) {
+                return Ok(received);
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+fn bound(family: Family) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, family.protocol())?;
+    bind(&fd, &SocketAddrNetlink::new(0, 0))?;
+    Ok(fd)
+}
+
+fn own_port(fd: BorrowedFd<'_>) -> Result<Port, Errno> {
+    sender(getsockname(fd)?).ok_or(Errno::AFNOSUPPORT)
+}
+
+fn sender(addr: rustix::net::SocketAddrAny) -> Option<Port> {
+    SocketAddrNetlink::try_from(addr).ok().map(|addr| Port(addr.pid()))
+}
+
+fn set_netlink(fd: BorrowedFd<'_>, name: &'static str, option: u32, value: u32) -> Result<()> {
+    sys::set_netlink(fd, option, value).map_err(|source| Error::Option { option: name, source })
+}
+
+/// Quirk `no-strict-check` (before Linux 4.20, and odd ones later): the option is unknown. Filters then do
+/// nothing, which must never be read as "nothing there".
+fn ask_for_strict(fd: BorrowedFd<'_>) -> Result<bool> {
+    is_taken(sys::set_netlink(fd, NETLINK_GET_STRICT_CHK, 1))
+        .map_err(|source| Error::Option { option: "NETLINK_GET_STRICT_CHK", source })
+}
+
+fn is_taken(set: io::Result<()>) -> io::Result<bool> {
+    match set {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOPROTOOPT) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// Says whether the size was forced.
+fn size_receive_buffer(fd: BorrowedFd<'_>, options: &Options) -> Result<bool, Errno> {
+    let Some(bytes) = options.receive_buffer else { return Ok(false) };
+    if options.force == Force::IfAllowed {
+        match set_socket_recv_buffer_size_force(fd, bytes) {
+            Err(Errno::PERM) => {}
+            other => return other.map(|()| true),
+        }
+    }
+    set_socket_recv_buffer_size(fd, bytes).map(|()| false)
+}
+
+fn size_send_buffer(fd: BorrowedFd<'_>, options: &Options) -> Result<(), Errno> {
+    let Some(bytes) = options.send_buffer else { return Ok(()) };
+    let is_forced = options.force == Force::IfAllowed && sys::force_send_buffer(fd, bytes).is_ok();
+    if is_forced { Ok(()) } else { set_socket_send_buffer_size(fd, bytes) }
+}
+
+fn refused(option: &'static str) -> impl Fn(Errno) -> Error {
+    move |source| Error::Option { option, source: source.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_strict_checking_is_remembered_and_no_error() {
+        assert!(is_taken(Ok(())).unwrap());
+        assert!(!is_taken(Err(Errno::NOPROTOOPT.into())).unwrap());
+        assert!(is_taken(Err(Errno::PERM.into())).is_err());
+    }
+}

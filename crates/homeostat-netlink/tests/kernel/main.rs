@@ -1,0 +1,12 @@
+//! The transport against the running kernel, each test in a fresh network namespace, judged by `ip`.
+//!
+//! Needs root: inside a user namespace the kernel lets nobody force a buffer, and the tests of that fail.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod batches;
+mod bytes;
+mod dumps;
+mod events;
+mod oracle;
+mod requests;
+mod sockets;
