@@ -3,6 +3,7 @@
 pub mod diff;
 pub mod ledger;
 pub mod lookup;
+pub mod netlink;
 pub mod pacing;
 pub mod pass;
 mod routes;
@@ -18,6 +19,8 @@ pub const ALL: &[&Group] = &[
     &pass::COLD,
     &pass::CONVERGED,
     &pass::HEAL,
+    &netlink::INSERT,
+    &netlink::DUMP,
     &pacing::GROUP,
     &ledger::GROUP,
 ];
