@@ -85,7 +85,7 @@ fn similar(word: &str) -> Option<String> {
 pub(crate) fn not_built(what: &str) -> anyhow::Error {
     Helped::error(
         format!("{what} is not built in yet"),
-        "`check`, `plan`, `apply`, `verify` and `show` work in this version",
+        "`check`, `plan`, `apply`, `verify`, `show` and `demo` work in this version",
     )
 }
 

@@ -40,6 +40,21 @@ fn the_document_in_the_readme_is_the_example() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test runs the program as a user does")]
+fn every_example_is_a_good_document() {
+    let mut examples = 0;
+    for entry in std::fs::read_dir(root().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_homeostat")).arg("check").arg(&path).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", path.display());
+        examples += 1;
+    }
+    assert!(examples >= 2, "the examples are gone");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test runs the program as a user does")]
 fn the_plan_in_the_readme_is_the_plan_of_the_example() {
     let shown = block("```text\n$ homeostat --sandbox plan examples/router.toml\n");
     let output = Command::new(env!("CARGO_BIN_EXE_homeostat"))

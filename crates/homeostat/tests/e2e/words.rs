@@ -10,7 +10,7 @@ fn what_comes_later_is_said_to_be_not_built_in() {
     let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
     world.run("plan --out saved.plan host.toml").fails(str![[r#"
 error: `plan --out` is not built in yet
-help: `check`, `plan`, `apply`, `verify` and `show` work in this version
+help: `check`, `plan`, `apply`, `verify`, `show` and `demo` work in this version
 
 "#]]);
     assert!(!world.path().join("saved.plan").exists());
