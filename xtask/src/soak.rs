@@ -13,7 +13,7 @@ pub(crate) fn soak(filters: &[String]) -> Result<()> {
 /// All soak steps: a new one is one more entry.
 fn steps(filters: &[String]) -> Vec<Step> {
     // Tests whose number of cases is bounded raise the bound when the variable is set.
-    let tests = Program::cargo(&["test", "--workspace", "--release", "--locked"])
+    let tests = Program::cargo(&["test", "--workspace", "--profile", "soak", "--locked"])
         .env("HOMEOSTAT_SOAK", "1")
         .arguments_after("--", filters);
     vec![Step::Setup, Step::Program("soak tests", tests)]
@@ -24,10 +24,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tests_run_in_release_mode_with_the_soak_variable() {
+    fn the_tests_run_as_fast_code_with_the_soak_variable() {
         let steps = steps(&["ledger".to_owned()]);
         let Some(Step::Program(_, program)) = steps.last() else { panic!("{steps:?}") };
-        let typed = "HOMEOSTAT_SOAK=1 cargo test --workspace --release --locked -- ledger";
+        let typed = "HOMEOSTAT_SOAK=1 cargo test --workspace --profile soak --locked -- ledger";
         assert_eq!(program.to_string(), typed);
     }
 }

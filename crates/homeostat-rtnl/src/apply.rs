@@ -1,0 +1,208 @@
+//! The only writer: many requests at once, an answer for each.
+
+use std::sync::{Mutex, PoisonError};
+
+use homeostat_core::{Failure, Outcome, Outcomes, Owner, Retry, Work};
+use homeostat_netlink::{Answer, Batch, Connection, Errno, Error, Refusal};
+
+use crate::encode::Encoder;
+use crate::model::Object;
+use crate::requests::{Aim, Pen, Request};
+use crate::source::Rtnl;
+
+/// How many bytes of requests are written before they are sent: a few sends at once.
+const FULL: usize = 512 << 10;
+
+/// The hands of the source.
+pub struct Writer {
+    source: Rtnl,
+    hands: Mutex<Hands>,
+}
+
+/// What is kept between two turns, for its memory.
+#[derive(Default)]
+struct Hands {
+    connection: Option<Connection>,
+    batch: Batch,
+    requests: Vec<Request>,
+}
+
+impl Writer {
+    pub(crate) fn open(source: Rtnl) -> Result<Self, Failure> {
+        let connection = Some(source.connect()?);
+        Ok(Writer { source, hands: Mutex::new(Hands { connection, ..Hands::default() }) })
+    }
+
+    fn run(&self, work: &Work<'_, Rtnl>, out: &dyn Outcomes<Object>) -> Result<(), Failure> {
+        let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
+        let Hands { connection, batch, requests } = &mut *hands;
+        let mut open = match connection.take() {
+            Some(open) => open,
+            None => self.source.connect()?,
+        };
+        let mut told = Told { out, good: None };
+        let mut steps = work.iter().peekable();
+        while steps.peek().is_some() {
+            batch.clear();
+            requests.clear();
+            while batch.bytes().len() < FULL
+                && let Some((at, step)) = steps.next()
+            {
+                let links = &work.moment.links;
+                let encoder = Encoder { batch, links, protocol: self.source.protocol };
+                let mut pen = Pen { encoder, requests, step: at };
+                if let Err(outcome) = pen.write(work.wish, step) {
+                    told.put(at, outcome);
+                }
+            }
+            send(&mut open, batch, requests, &mut told)?;
+        }
+        *connection = Some(open);
+        Ok(())
+    }
+}
+
+impl homeostat_core::Writer<Rtnl> for Writer {
+    async fn apply(&self, work: Work<'_, Rtnl>, out: &dyn Outcomes<Object>) {
+        if let Err(failure) = self.run(&work, out) {
+            // The first word on a step stands: this is for those that were never sent.
+            out.put(work.first..work.first + work.steps.len(), Outcome::Failed(failure));
+        }
+    }
+}
+
+/// Runs a batch and tells the outcome of every step in it.
+fn send(
+    connection: &mut Connection,
+    batch: &mut Batch,
+    requests: &[Request],
+    told: &mut Told<'_>,
+) -> Result<(), Failure> {
+    let mut failed = None;
+    let ran = connection.run(batch, &mut |place, answer| {
+        let Some(request) = requests.get(place) else { return };
+        let outcome = judge(request.aim, answer);
+        match (request.aim, outcome) {
+            (_, None) | (Aim::Extra, _) => {}
+            (Aim::GoneForNow, Some(Outcome::Applied { .. })) => failed = None,
+            // That it could not go tells more than that it is still there.
+            (Aim::GoneForNow, Some(outcome)) => failed = Some((request.step, outcome)),
+            (_, Some(outcome)) => match failed.take() {
+                Some((step, earlier)) if step == request.step => told.put(step, earlier),
+                _ => told.put(request.step, outcome),
+            },
+        }
+    });
+    told.flush();
+    ran.map_err(|error| failure(&error))
+}
+
+/// What an answer means; an echo means nothing yet.
+fn judge(aim: Aim, answer: Answer<'_>) -> Option<Outcome<Object>> {
+    let refusal = match answer {
+        Answer::Reply(_) => return None,
+        Answer::Done => return Some(Outcome::Applied { now: None }),
+        Answer::Unknown => {
+            return Some(Outcome::Unknown { why: "the kernel's answer was lost".to_owned() });
+        }
+        Answer::Refused(refusal) => refusal,
+    };
+    Some(match (aim, refusal.errno) {
+        (Aim::Gone | Aim::GoneForNow, errno) if is_absence(errno) => Outcome::Applied { now: None },
+        (Aim::There, Errno::EXIST) => {
+            Outcome::Conflict { owner: Owner::foreign("somebody who was quicker") }
+        }
+        _ => Outcome::Failed(refused(&refusal)),
+    })
+}
+
+fn is_absence(errno: Errno) -> bool {
+    matches!(errno, Errno::SRCH | Errno::ADDRNOTAVAIL | Errno::NODEV | Errno::NOENT)
+}
+
+/// The kernel's words, with the way out. What depends on links and addresses may do better later:
+/// even EINVAL, as for the source address of an IPv6 route while that is tentative.
+fn refused(refusal: &Refusal) -> Failure {
+    match refusal.errno {
+        Errno::PERM | Errno::ACCESS => Failure::from_error(refusal, Retry::Never)
+            .with_help("run it as root or with CAP_NET_ADMIN, or try it with --sandbox"),
+        Errno::OPNOTSUPP | Errno::AFNOSUPPORT => Failure::from_error(refusal, Retry::OnChange),
+        _ => Failure::from_error(refusal, Retry::Soon),
+    }
+}
+
+fn failure(error: &Error) -> Failure {
+    match error {
+        Error::Refused(refusal) => refused(refusal),
+        error => Failure::from_error(error, Retry::Soon),
+    }
+}
+
+/// Tells outcomes; good ones that stand together are told as one.
+struct Told<'a> {
+    out: &'a dyn Outcomes<Object>,
+    good: Option<std::ops::Range<usize>>,
+}
+
+impl Told<'_> {
+    fn put(&mut self, step: usize, outcome: Outcome<Object>) {
+        match (&mut self.good, &outcome) {
+            (Some(good), Outcome::Applied { .. }) if good.end == step => good.end += 1,
+            (_, Outcome::Applied { .. }) => {
+                self.flush();
+                self.good = Some(step..step + 1);
+            }
+            _ => self.out.put(step..step + 1, outcome),
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(good) = self.good.take() {
+            self.out.put(good, Outcome::Applied { now: None });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(aim: Aim, errno: Errno) -> String {
+        let refusal = Refusal { errno, text: Some("Words.".into()), offset: None };
+        match judge(aim, Answer::Refused(refusal)).unwrap() {
+            Outcome::Applied { .. } => "applied".to_owned(),
+            Outcome::Conflict { .. } => "conflict".to_owned(),
+            Outcome::Failed(failure) => {
+                assert!(failure.error.starts_with("Words"), "{failure}");
+                format!("{:?}{}", failure.retry, if failure.help.is_some() { " help" } else { "" })
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_refusal_means_what_its_step_was_after() {
+        for (aim, errno, outcome) in [
+            (Aim::There, Errno::EXIST, "conflict"),
+            (Aim::There, Errno::NETUNREACH, "Soon"),
+            (Aim::There, Errno::NETDOWN, "Soon"),
+            (Aim::There, Errno::INVAL, "Soon"),
+            (Aim::There, Errno::NODEV, "Soon"),
+            (Aim::There, Errno::PERM, "Never help"),
+            (Aim::There, Errno::OPNOTSUPP, "OnChange"),
+            (Aim::Gone, Errno::SRCH, "applied"),
+            (Aim::Gone, Errno::ADDRNOTAVAIL, "applied"),
+            (Aim::Gone, Errno::NODEV, "applied"),
+            (Aim::Gone, Errno::NOENT, "applied"),
+            (Aim::Gone, Errno::PERM, "Never help"),
+            (Aim::GoneForNow, Errno::ADDRNOTAVAIL, "applied"),
+        ] {
+            assert_eq!(judged(aim, errno), outcome, "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn a_lost_answer_is_unknown() {
+        assert!(matches!(judge(Aim::There, Answer::Unknown), Some(Outcome::Unknown { .. })));
+    }
+}

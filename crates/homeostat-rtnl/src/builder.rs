@@ -1,0 +1,131 @@
+//! Builds a wish from typed parts.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use homeostat_core::{DuplicateKey, Fingerprint};
+
+use crate::key::{AddressKey, Key, RouteKey};
+use crate::model::{Address, Route};
+use crate::normalize::{self, Impossible};
+use crate::wish::{Row, Shape, Wish, WishedAddress};
+
+/// Why a wish is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WishError {
+    /// One key stands there twice.
+    #[error(transparent)]
+    Twice(#[from] DuplicateKey),
+    /// An object that can never be.
+    #[error("`{key}` cannot be")]
+    Impossible {
+        /// Its key.
+        key: Key,
+        /// Why.
+        #[source]
+        why: Impossible,
+    },
+}
+
+/// A wish in the making.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    wish: Wish,
+    shapes: HashMap<Route, u32>,
+    /// The shape of the last route, which the next one often shares.
+    last: Option<(Route, u32)>,
+    adopt: BTreeSet<Key>,
+}
+
+impl Builder {
+    /// Wishes an address.
+    pub fn address(&mut self, key: AddressKey, address: Address) -> Result<&mut Self, WishError> {
+        let impossible = |why| WishError::Impossible { key: key.into(), why };
+        let address = normalize::address(&key, address).map_err(impossible)?;
+        self.wish.addresses.push(WishedAddress { key, address, may_adopt: false });
+        Ok(self)
+    }
+
+    /// Wishes a route.
+    pub fn route(&mut self, key: RouteKey, route: Route) -> Result<&mut Self, WishError> {
+        let impossible = |why| WishError::Impossible { key: key.into(), why };
+        let route = normalize::route(&key, route).map_err(impossible)?;
+        let shape = self.shape(route);
+        match key.dst().addr() {
+            IpAddr::V4(dst) => self.wish.v4.push(Row::new(&key, dst.to_bits(), shape)),
+            IpAddr::V6(dst) => self.wish.v6.push(Row::new(&key, dst.to_bits(), shape)),
+        }
+        Ok(self)
+    }
+
+    /// Gives standing leave to take a wished key from anybody.
+    pub fn may_adopt(&mut self, key: impl Into<Key>) -> &mut Self {
+        self.adopt.insert(key.into());
+        self
+    }
+
+    /// Sorts the wishes; refuses a key that stands there twice.
+    pub fn build(mut self) -> Result<Wish, WishError> {
+        self.wish.addresses.sort_unstable_by_key(|wish| wish.key);
+        self.wish.v4.sort_unstable_by(Row::compare);
+        self.wish.v6.sort_unstable_by(Row::compare);
+        self.check_unique()?;
+        self.rest_shapes();
+        self.mark_adopted();
+        let Wish { addresses, v4, v6, shapes } = &mut self.wish;
+        addresses.shrink_to_fit();
+        v4.shrink_to_fit();
+        v6.shrink_to_fit();
+        shapes.shrink_to_fit();
+        Ok(self.wish)
+    }
+
+    fn shape(&mut self, route: Route) -> u32 {
+        if let Some((last, shape)) = &self.last
+            && *last == route
+        {
+            return *shape;
+        }
+        let next = u32::try_from(self.wish.shapes.len()).unwrap_or(u32::MAX);
+        let shape = *self.shapes.entry(route.clone()).or_insert(next);
+        if shape == next {
+            let print = Fingerprint::of_object(&route);
+            self.wish.shapes.push(Shape { route: route.clone(), print, rests_on: Vec::new() });
+        }
+        self.last = Some((route, shape));
+        shape
+    }
+
+    fn check_unique(&self) -> Result<(), DuplicateKey> {
+        let Wish { addresses, v4, v6, .. } = &self.wish;
+        let address = addresses.array_windows().find(|[a, b]| a.key == b.key);
+        let v4 = v4.array_windows().find(|[a, b]| a.compare(b).is_eq());
+        let v6 = v6.array_windows().find(|[a, b]| a.compare(b).is_eq());
+        let address = address.map(|[one, _]| Key::from(one.key));
+        let route = v4.map(|[one, _]| one.key()).or_else(|| v6.map(|[one, _]| one.key()));
+        match address.or_else(|| route.map(Key::from)) {
+            Some(key) => Err(DuplicateKey { key: key.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    fn rest_shapes(&mut self) {
+        let Wish { addresses, shapes, .. } = &mut self.wish;
+        for Shape { route, rests_on, .. } in shapes {
+            let keys = addresses.iter().map(|wish| wish.key);
+            *rests_on = keys.filter(|key| normalize::route_rests_on(route, key)).collect();
+        }
+    }
+
+    fn mark_adopted(&mut self) {
+        let (adopt, wish) = (&self.adopt, &mut self.wish);
+        if adopt.is_empty() {
+            return;
+        }
+        let is_adopted = |key: Key| adopt.contains(&key);
+        wish.addresses.iter_mut().for_each(|wish| wish.may_adopt = is_adopted(wish.key.into()));
+        wish.v4.iter_mut().for_each(|row| row.may_adopt = is_adopted(row.key().into()));
+        wish.v6.iter_mut().for_each(|row| row.may_adopt = is_adopted(row.key().into()));
+    }
+}

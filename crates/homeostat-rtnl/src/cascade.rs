@@ -1,0 +1,81 @@
+//! What goes with an address that goes: secondary addresses, and routes. Pure.
+
+use std::collections::BTreeSet;
+
+use homeostat_core::{Desired as _, Owner, Slot, Taken};
+
+use crate::key::{AddressKey, Key};
+use crate::model::Route;
+use crate::moment::{Moment, Standing};
+use crate::wish::Wish;
+
+/// What the kernel takes along with an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cascade {
+    /// What somebody else loses.
+    pub takes: Vec<Taken>,
+    /// Wished addresses that are made again at once.
+    pub again: Vec<Slot>,
+    /// Whether its link is without IPv4 for a moment at least, and so loses all IPv4 routes.
+    pub empties_link: bool,
+}
+
+impl Cascade {
+    /// What goes with `key`, when all of `going` go.
+    pub(crate) fn of(
+        key: &AddressKey,
+        going: &BTreeSet<AddressKey>,
+        (wish, moment): (&Wish, &Moment),
+    ) -> Self {
+        let mut takes: Vec<Taken> =
+            moment.taken_with_source(key.ip()).cloned().into_iter().collect();
+        if key.ip().is_ipv6() {
+            return Cascade { takes, ..Cascade::default() };
+        }
+        let is_ours = |other: &Standing| other.owner == Owner::Ours;
+        let others = moment.secondaries_of(key).filter(|other| !is_ours(other));
+        takes.extend(
+            others.map(|other| Taken { key: other.key.to_string(), owner: other.owner.clone() }),
+        );
+        let empties_link = empties_link(key, going, (wish, moment));
+        if empties_link {
+            takes.extend(moment.taken_with_link(key.link()).cloned());
+        }
+        Cascade { takes, again: again(key, (wish, moment)), empties_link }
+    }
+
+    /// Whether a wished route goes along with `key`.
+    pub(crate) fn includes(&self, key: &AddressKey, route: &Route) -> bool {
+        let mut links = route.links().peekable();
+        let is_here = links.peek().is_none() || links.any(|link| link == key.link());
+        route.src == Some(key.ip()) || self.empties_link && is_here
+    }
+}
+
+/// The wished addresses that are secondary to `key`, or become so by being made before it goes.
+fn again(key: &AddressKey, (wish, moment): (&Wish, &Moment)) -> Vec<Slot> {
+    if !moment.is_primary(key) {
+        return Vec::new();
+    }
+    let near = wish.addresses.iter().map(|wish| &wish.key);
+    let near = near.filter(|other| (other.link(), other.net()) == (key.link(), key.net()));
+    let near = near.filter(|other| *other != key && moment.is_ours_or_absent(other));
+    near.filter_map(|other| wish.slot(&Key::Address(*other), None)).collect()
+}
+
+/// Quirk `last-address-takes-routes` (Linux 6.18): with the last IPv4 address of a link all IPv4
+/// routes of the link go, and secondary addresses go first.
+fn empties_link(
+    key: &AddressKey,
+    going: &BTreeSet<AddressKey>,
+    (wish, moment): (&Wish, &Moment),
+) -> bool {
+    let net = moment.is_primary(key).then(|| key.net());
+    let stays = |other: &AddressKey| {
+        let goes_along = Some(other.net()) == net;
+        other.link() == key.link() && other.ip().is_ipv4() && other != key && !goes_along
+    };
+    let standing = moment.addresses.iter().map(|standing| &standing.key);
+    let wished = wish.addresses.iter().map(|wish| &wish.key);
+    !standing.filter(|other| !going.contains(other)).chain(wished).any(stays)
+}

@@ -1,0 +1,309 @@
+//! Identity as the kernel sees it: what two addresses or two routes cannot share.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use crate::link::LinkName;
+use crate::net::{Net, bits};
+use crate::number::{Metric, Table, Tos};
+
+/// What is kept. Links, rules, neighbours and nexthops will stand beside these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Key {
+    /// An address of a link: `address 192.0.2.1/24 dev eth0`.
+    Address(AddressKey),
+    /// A route: `route 192.0.2.0/24 table 100 metric 20`.
+    Route(RouteKey),
+}
+
+/// A text that is no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no key such as `address 192.0.2.1/24 dev eth0` or `route 192.0.2.0/24 table 100`"
+)]
+pub struct NotAKey(pub String);
+
+/// Which address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressKey {
+    link: LinkName,
+    ip: IpAddr,
+    prefix_len: u8,
+    peer: Option<IpAddr>,
+}
+
+impl AddressKey {
+    /// An address of a link. None, if the address has not so many bits.
+    #[must_use]
+    pub fn new(link: LinkName, ip: IpAddr, prefix_len: u8) -> Option<Self> {
+        (prefix_len <= bits(ip)).then_some(AddressKey { link, ip, prefix_len, peer: None })
+    }
+
+    /// The other end of a link between two. None, if it is of another family.
+    #[must_use]
+    pub fn with_peer(mut self, peer: IpAddr) -> Option<Self> {
+        // An address that is its own peer is one without.
+        self.peer = Some(peer).filter(|peer| *peer != self.ip);
+        (peer.is_ipv4() == self.ip.is_ipv4()).then_some(self)
+    }
+
+    /// The link.
+    #[must_use]
+    pub fn link(&self) -> LinkName {
+        self.link
+    }
+
+    /// The address itself.
+    #[must_use]
+    pub fn ip(&self) -> IpAddr {
+        self.ip
+    }
+
+    /// How many bits of it are the network's.
+    #[must_use]
+    pub fn prefix_len(&self) -> u8 {
+        self.prefix_len
+    }
+
+    /// The other end, if it has one.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
+    /// The network that it is in: its peer's, if it has one.
+    #[must_use]
+    pub fn net(&self) -> Net {
+        Net::masked(self.peer.unwrap_or(self.ip), self.prefix_len)
+    }
+}
+
+/// Which route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RouteKey {
+    dst: Net,
+    table: Table,
+    metric: Metric,
+    tos: Tos,
+}
+
+impl RouteKey {
+    /// The route to a network in the main table, with the metric that the kernel gives by itself.
+    #[must_use]
+    pub fn new(dst: Net) -> Self {
+        let metric = default_metric(dst.addr());
+        RouteKey { dst, table: Table::MAIN, metric, tos: Tos::default() }
+    }
+
+    /// The same in another table.
+    #[must_use]
+    pub fn in_table(mut self, table: Table) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// The same with another metric.
+    ///
+    /// Quirk `v6-metric-1024` (Linux 6.18): an IPv6 route sent with the metric 0, or without one,
+    /// reads back as 1024, so that is what 0 means there.
+    #[must_use]
+    pub fn with_metric(mut self, metric: Metric) -> Self {
+        self.metric = if metric.0 == 0 { default_metric(self.dst.addr()) } else { metric };
+        self
+    }
+
+    /// The same for packets with this type of service.
+    #[must_use]
+    pub fn with_tos(mut self, tos: Tos) -> Self {
+        self.tos = tos;
+        self
+    }
+
+    /// The destination.
+    #[must_use]
+    pub fn dst(&self) -> Net {
+        self.dst
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        self.table
+    }
+
+    /// The metric.
+    #[must_use]
+    pub fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// The type of service.
+    #[must_use]
+    pub fn tos(&self) -> Tos {
+        self.tos
+    }
+
+    pub(crate) fn is_ipv4(&self) -> bool {
+        self.dst.addr().is_ipv4()
+    }
+}
+
+fn default_metric(addr: IpAddr) -> Metric {
+    Metric(if addr.is_ipv4() { 0 } else { 1024 })
+}
+
+impl Ord for RouteKey {
+    /// Close to the order of a dump: families one after the other, then tables.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let place = |key: &Self| (!key.is_ipv4(), key.table, key.dst, key.tos, key.metric);
+        place(self).cmp(&place(other))
+    }
+}
+
+impl PartialOrd for RouteKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Address(key) => key.fmt(f),
+            Key::Route(key) => key.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for AddressKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AddressKey { link, ip, prefix_len, peer } = self;
+        match peer {
+            None => write!(f, "address {ip}/{prefix_len} dev {link}"),
+            Some(peer) => write!(f, "address {ip} peer {peer}/{prefix_len} dev {link}"),
+        }
+    }
+}
+
+impl fmt::Display for RouteKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "route {}", self.dst)?;
+        if self.table != Table::MAIN {
+            write!(f, " table {}", self.table)?;
+        }
+        if self.metric != default_metric(self.dst.addr()) {
+            write!(f, " metric {}", self.metric.0)?;
+        }
+        if self.tos != Tos::default() {
+            write!(f, " tos {}", self.tos.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Key {
+    type Err = NotAKey;
+
+    fn from_str(text: &str) -> Result<Self, NotAKey> {
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        let key = match words.as_slice() {
+            ["address", ip, "peer", peer, "dev", link] => peered(ip, peer, link),
+            ["address", addr, "dev", link] => address(addr, link),
+            ["route", dst, options @ ..] => route(dst, options).map(Key::Route),
+            _ => None,
+        };
+        key.ok_or_else(|| NotAKey(text.to_owned()))
+    }
+}
+
+fn address(addr: &str, link: &str) -> Option<Key> {
+    let (ip, len) = addr.split_once('/')?;
+    let link = link.parse().ok()?;
+    AddressKey::new(link, ip.parse().ok()?, len.parse().ok()?).map(Key::Address)
+}
+
+fn peered(ip: &str, peer: &str, link: &str) -> Option<Key> {
+    let (peer, len) = peer.split_once('/')?;
+    let key = AddressKey::new(link.parse().ok()?, ip.parse().ok()?, len.parse().ok()?)?;
+    key.with_peer(peer.parse().ok()?).map(Key::Address)
+}
+
+fn route(dst: &str, options: &[&str]) -> Option<RouteKey> {
+    let mut key = RouteKey::new(dst.parse().ok()?);
+    for option in options.chunks(2) {
+        key = match option {
+            ["table", table] => key.in_table(table.parse().ok()?),
+            ["metric", metric] => key.with_metric(Metric(metric.parse().ok()?)),
+            ["tos", tos] => key.with_tos(Tos(tos.parse().ok()?)),
+            _ => return None,
+        };
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_reads_back_from_its_own_text() {
+        for (text, shown) in [
+            ("address 10.0.0.1/24 dev eth0", "address 10.0.0.1/24 dev eth0"),
+            (
+                "address 10.0.0.1 peer 10.0.0.2/32 dev eth0",
+                "address 10.0.0.1 peer 10.0.0.2/32 dev eth0",
+            ),
+            ("address 10.0.0.1 peer 10.0.0.1/32 dev eth0", "address 10.0.0.1/32 dev eth0"),
+            ("address 2001:DB8::1/64 dev a.b", "address 2001:db8::1/64 dev a.b"),
+            ("route 10.1.2.3/8 table main metric 0", "route 10.0.0.0/8"),
+            ("route 10.0.0.0/8 metric 5 table 100", "route 10.0.0.0/8 table 100 metric 5"),
+            ("route 0.0.0.0/0 table local tos 16", "route 0.0.0.0/0 table local tos 16"),
+            ("route ::/0 metric 1024", "route ::/0"),
+            ("route ::/0 metric 0", "route ::/0"),
+            ("route 2001:db8::/32 metric 1", "route 2001:db8::/32 metric 1"),
+        ] {
+            let key: Key = text.parse().unwrap();
+            assert_eq!(key.to_string(), shown);
+            assert_eq!(shown.parse::<Key>().unwrap(), key);
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        for text in [
+            "",
+            "route",
+            "route 10.0.0.0",
+            "route 10.0.0.0/8 table",
+            "route 10.0.0.0/8 via 10.0.0.1",
+            "address 10.0.0.1 dev eth0",
+            "address 10.0.0.1/33 dev eth0",
+            "address 10.0.0.1/24 dev a/b",
+            "address 10.0.0.1 peer ::1/128 dev eth0",
+            "link eth0",
+        ] {
+            assert!(text.parse::<Key>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_sort_as_a_dump_comes() {
+        let sorted = [
+            "address 10.0.0.1/24 dev eth0",
+            "route 10.0.0.0/8 table 7",
+            "route 0.0.0.0/0",
+            "route 10.0.0.0/8",
+            "route 10.0.0.0/8 metric 1",
+            "route 10.0.0.0/16",
+            "route ::/0 table 7",
+            "route ::/0",
+        ];
+        let mut keys: Vec<Key> = sorted.iter().rev().map(|text| text.parse().unwrap()).collect();
+        keys.sort();
+        let texts: Vec<String> = keys.iter().map(Key::to_string).collect();
+        assert_eq!(texts, sorted);
+    }
+}

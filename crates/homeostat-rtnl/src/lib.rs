@@ -1,0 +1,55 @@
+//! The rtnl source: addresses and routes on links that exist, owned by marks in the kernel.
+//!
+//! Links are looked up by name, never made or changed: a wish on a link that is not there waits for
+//! it. What is ours carries our protocol number in the kernel itself, so that nothing else has to be
+//! remembered; what carries another is never written.
+//!
+//! Start at [`Rtnl`] for the source, at [`Wish::builder`] for what is wished. The flow is `observe`
+//! (with `decode`), `plan`, `apply` (with `requests` and `encode`); `hints` tells when to look again.
+//!
+//! ```
+//! use homeostat_rtnl::{Address, AddressKey, LinkName, Net, Route, RouteKey, Wish};
+//!
+//! let mut builder = Wish::builder();
+//! let address = AddressKey::new(LinkName::new("eth0")?, "192.0.2.1".parse()?, 24);
+//! builder.address(address.ok_or("no such prefix length")?, Address::default())?;
+//! builder.route(RouteKey::new("0.0.0.0/0".parse::<Net>()?), Route::via("192.0.2.254".parse()?))?;
+//! let wish = builder.build()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod apply;
+mod builder;
+mod cascade;
+mod decode;
+mod encode;
+mod hints;
+mod key;
+mod link;
+mod model;
+mod moment;
+mod net;
+mod normalize;
+mod number;
+mod observe;
+mod plan;
+mod print;
+mod requests;
+mod source;
+mod step;
+mod wish;
+
+pub use apply::Writer;
+pub use builder::{Builder, WishError};
+pub use cascade::Cascade;
+pub use key::{AddressKey, Key, NotAKey, RouteKey};
+pub use link::{IfIndex, LinkName, Links, NotALinkName};
+pub use model::{Address, Hop, Label, Lifetime, Object, Route, RouteKind};
+pub use moment::Moment;
+pub use net::{Net, NotANet};
+pub use normalize::Impossible;
+pub use number::{Metric, Protocol, Scope, Table, Tos, UnknownNumber};
+pub use observe::Reader;
+pub use source::Rtnl;
+pub use step::{Delete, Phase, Step, Update, Way};
+pub use wish::Wish;

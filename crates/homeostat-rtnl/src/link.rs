@@ -1,0 +1,141 @@
+//! Links by name: how a wish speaks of them, and where they are at this moment.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The room that the kernel gives a name, its NUL included.
+const ROOM: usize = 16;
+
+/// The name of a link, in the kernel's own size.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LinkName([u8; ROOM]);
+
+/// A text that cannot be the name of a link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no name for a link: 1 to 15 bytes without blanks, `/` and `:`")]
+pub struct NotALinkName(pub String);
+
+impl LinkName {
+    /// Takes a name that the kernel would take.
+    pub fn new(name: &str) -> Result<Self, NotALinkName> {
+        let is_odd = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
+        if matches!(name, "" | "." | "..") || name.len() >= ROOM || name.contains(is_odd) {
+            return Err(NotALinkName(name.to_owned()));
+        }
+        Ok(Self::padded(name))
+    }
+
+    /// What the kernel reports is a name, whatever it looks like.
+    pub(crate) fn padded(name: &str) -> Self {
+        let mut bytes = [0; ROOM];
+        bytes.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        LinkName(bytes)
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(ROOM);
+        str::from_utf8(self.0.get(..len).unwrap_or_default()).unwrap_or("?")
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; ROOM] {
+        &self.0
+    }
+}
+
+impl fmt::Display for LinkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for LinkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+impl FromStr for LinkName {
+    type Err = NotALinkName;
+
+    fn from_str(text: &str) -> Result<Self, NotALinkName> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for LinkName {
+    type Error = NotALinkName;
+
+    fn try_from(text: String) -> Result<Self, NotALinkName> {
+        Self::new(&text)
+    }
+}
+
+impl From<LinkName> for String {
+    fn from(name: LinkName) -> String {
+        name.as_str().to_owned()
+    }
+}
+
+/// The number under which the kernel knows a link until it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IfIndex(pub u32);
+
+/// The links of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    by_name: BTreeMap<LinkName, IfIndex>,
+    by_index: BTreeMap<IfIndex, LinkName>,
+}
+
+impl Links {
+    pub(crate) fn insert(&mut self, name: LinkName, index: IfIndex) {
+        self.by_name.insert(name, index);
+        self.by_index.insert(index, name);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.by_name.clear();
+        self.by_index.clear();
+    }
+
+    /// The number of a link, if it is there.
+    #[must_use]
+    pub fn index(&self, name: LinkName) -> Option<IfIndex> {
+        self.by_name.get(&name).copied()
+    }
+
+    /// The name of a link. One that came while the others were listed has a stand-in that no wish
+    /// can hold, since it has a colon in it.
+    #[must_use]
+    pub fn name(&self, index: IfIndex) -> LinkName {
+        let known = self.by_index.get(&index).copied();
+        known.unwrap_or_else(|| LinkName::padded(&format!(":{}", index.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_the_kernel_takes() {
+        for name in ["lo", "eth0", "enp3s0.200", "a23456789012345", "ö"] {
+            assert_eq!(LinkName::new(name).unwrap().to_string(), name);
+        }
+        for name in ["", ".", "..", "a/b", "a b", "a:b", "a234567890123456", "\n"] {
+            assert!(LinkName::new(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_unlisted_link_has_a_name_that_no_wish_can_hold() {
+        let name = Links::default().name(IfIndex(7));
+        assert!(LinkName::new(name.as_str()).is_err());
+    }
+}

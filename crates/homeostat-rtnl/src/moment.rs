@@ -1,0 +1,95 @@
+//! What one observe learned beside the objects: links, and what hangs on addresses.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use homeostat_core::{Owner, Taken};
+
+use crate::key::{AddressKey, RouteKey};
+use crate::link::{LinkName, Links};
+use crate::model::Route;
+
+/// What one observe learned beside the objects.
+#[derive(Clone, Debug, Default)]
+pub struct Moment {
+    pub(crate) links: Links,
+    pub(crate) addresses: Vec<Standing>,
+    pub(crate) foreign: Foreign,
+}
+
+/// An address that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) key: AddressKey,
+    pub(crate) owner: Owner,
+    pub(crate) is_secondary: bool,
+}
+
+/// Foreign routes that would go with an address: one for each address and link is enough to hold a
+/// step, however many there are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Foreign {
+    by_src: BTreeMap<IpAddr, Taken>,
+    by_link: BTreeMap<LinkName, Taken>,
+}
+
+impl Foreign {
+    pub(crate) fn note(&mut self, key: &RouteKey, route: &Route, owner: &Owner) {
+        let taken = || Taken { key: key.to_string(), owner: owner.clone() };
+        if let Some(src) = route.src {
+            self.by_src.entry(src).or_insert_with(taken);
+        }
+        if key.is_ipv4() {
+            for link in route.links() {
+                self.by_link.entry(link).or_insert_with(taken);
+            }
+        }
+    }
+}
+
+impl Moment {
+    /// The links that were there.
+    #[must_use]
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// The secondary addresses that go with this one, unless the kernel promotes them.
+    ///
+    /// Quirk `secondaries-go-along` (Linux 6.18): deleting the first IPv4 address of a subnet deletes
+    /// the others in it, with `promote_secondaries` = 0 as is the default.
+    pub(crate) fn secondaries_of(
+        &self,
+        key: &AddressKey,
+    ) -> impl Iterator<Item = &Standing> + use<'_> {
+        let (key, counts) = (*key, self.is_primary(key) && key.ip().is_ipv4());
+        self.addresses.iter().filter(move |other| {
+            let is_near = (other.key.link(), other.key.net()) == (key.link(), key.net());
+            counts && other.is_secondary && is_near && other.key != key
+        })
+    }
+
+    /// Whether an address is there and not secondary to another.
+    pub(crate) fn is_primary(&self, key: &AddressKey) -> bool {
+        self.standing(key).is_some_and(|standing| !standing.is_secondary)
+    }
+
+    /// Whether nobody else has this address.
+    pub(crate) fn is_ours_or_absent(&self, key: &AddressKey) -> bool {
+        self.standing(key).is_none_or(|standing| standing.owner == Owner::Ours)
+    }
+
+    fn standing(&self, key: &AddressKey) -> Option<&Standing> {
+        self.addresses.iter().find(|standing| standing.key == *key)
+    }
+
+    /// A foreign route that goes with its source address.
+    pub(crate) fn taken_with_source(&self, ip: IpAddr) -> Option<&Taken> {
+        self.foreign.by_src.get(&ip)
+    }
+
+    /// A foreign route that goes with the last IPv4 address of a link.
+    pub(crate) fn taken_with_link(&self, link: LinkName) -> Option<&Taken> {
+        self.foreign.by_link.get(&link)
+    }
+}

@@ -1,0 +1,167 @@
+//! The kernel's small numbers as types of their own, with the names that people use for them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use homeostat_netlink::uapi::{
+    RT_SCOPE_HOST, RT_SCOPE_LINK, RT_SCOPE_NOWHERE, RT_SCOPE_SITE, RT_SCOPE_UNIVERSE,
+    RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN, RTPROT_BABEL, RTPROT_BGP, RTPROT_BIRD,
+    RTPROT_BOOT, RTPROT_DHCP, RTPROT_EIGRP, RTPROT_ISIS, RTPROT_KEEPALIVED, RTPROT_OPENR,
+    RTPROT_OSPF, RTPROT_OVN, RTPROT_RA, RTPROT_RIP, RTPROT_STATIC, RTPROT_ZEBRA,
+};
+use serde::{Deserialize, Serialize};
+
+/// A text that is neither a known name nor a number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is neither a number nor a known name")]
+pub struct UnknownNumber(pub String);
+
+/// A routing table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Table(pub u32);
+
+impl Table {
+    /// Where routes go unless something else is said.
+    pub const MAIN: Self = Table(RT_TABLE_MAIN);
+    /// The kernel's own table of local addresses.
+    pub const LOCAL: Self = Table(RT_TABLE_LOCAL);
+}
+
+const TABLES: [(&str, u32); 3] =
+    [("main", RT_TABLE_MAIN), ("local", RT_TABLE_LOCAL), ("default", RT_TABLE_DEFAULT)];
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match TABLES.iter().find(|(_, number)| *number == self.0) {
+            Some((name, _)) => f.write_str(name),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Table {
+    type Err = UnknownNumber;
+
+    fn from_str(text: &str) -> Result<Self, UnknownNumber> {
+        let named = TABLES.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
+        let number = named.or_else(|| text.parse().ok()).filter(|number| *number != 0);
+        number.map(Table).ok_or_else(|| UnknownNumber(text.to_owned()))
+    }
+}
+
+/// Which of several routes to one network is preferred: the lowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Metric(pub u32);
+
+/// Which packets an IPv4 route is for, by their type of service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tos(pub u8);
+
+/// The mark that the kernel keeps with a route or an address: who put it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Protocol(pub(crate) u8);
+
+impl Protocol {
+    /// The mark of this program, unless another is chosen.
+    pub const HOMEOSTAT: Self = Protocol(76);
+
+    /// A mark of another owner. None, if it is one that the kernel and every tool put on things.
+    #[must_use]
+    pub fn new(number: u8) -> Option<Self> {
+        (number > RTPROT_STATIC).then_some(Protocol(number))
+    }
+
+    /// For people: "protocol bird".
+    pub(crate) fn name(self) -> Option<&'static str> {
+        Some(match self.0 {
+            0 => "no protocol",
+            RTPROT_BOOT => "protocol boot",
+            RTPROT_STATIC => "protocol static",
+            RTPROT_RA => "protocol ra",
+            RTPROT_ZEBRA => "protocol zebra",
+            RTPROT_BIRD => "protocol bird",
+            RTPROT_DHCP => "protocol dhcp",
+            RTPROT_KEEPALIVED => "protocol keepalived",
+            RTPROT_BABEL => "protocol babel",
+            RTPROT_OVN => "protocol ovn",
+            RTPROT_OPENR => "protocol openr",
+            RTPROT_BGP => "protocol bgp",
+            RTPROT_ISIS => "protocol isis",
+            RTPROT_OSPF => "protocol ospf",
+            RTPROT_RIP => "protocol rip",
+            RTPROT_EIGRP => "protocol eigrp",
+            _ => return None,
+        })
+    }
+}
+
+/// How far away something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Scope(pub u8);
+
+impl Scope {
+    /// Anywhere.
+    pub const GLOBAL: Self = Scope(RT_SCOPE_UNIVERSE);
+    /// On the link.
+    pub const LINK: Self = Scope(RT_SCOPE_LINK);
+    /// On this host.
+    pub const HOST: Self = Scope(RT_SCOPE_HOST);
+}
+
+const SCOPES: [(&str, u8); 5] = [
+    ("global", RT_SCOPE_UNIVERSE),
+    ("site", RT_SCOPE_SITE),
+    ("link", RT_SCOPE_LINK),
+    ("host", RT_SCOPE_HOST),
+    ("nowhere", RT_SCOPE_NOWHERE),
+];
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match SCOPES.iter().find(|(_, number)| *number == self.0) {
+            Some((name, _)) => f.write_str(name),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = UnknownNumber;
+
+    fn from_str(text: &str) -> Result<Self, UnknownNumber> {
+        let named = SCOPES.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
+        let number = named.or_else(|| text.parse().ok());
+        number.map(Scope).ok_or_else(|| UnknownNumber(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Scope {
+    type Error = UnknownNumber;
+
+    fn try_from(text: String) -> Result<Self, UnknownNumber> {
+        text.parse()
+    }
+}
+
+impl From<Scope> for String {
+    fn from(scope: Scope) -> String {
+        scope.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_and_scopes_read_back_by_name_and_by_number() {
+        for (text, shown) in [("main", "main"), ("254", "main"), ("255", "local"), ("7", "7")] {
+            assert_eq!(text.parse::<Table>().unwrap().to_string(), shown);
+        }
+        assert!("0".parse::<Table>().is_err() && "mian".parse::<Table>().is_err());
+        for (text, shown) in [("link", "link"), ("253", "link"), ("global", "global"), ("9", "9")] {
+            assert_eq!(text.parse::<Scope>().unwrap().to_string(), shown);
+        }
+    }
+}

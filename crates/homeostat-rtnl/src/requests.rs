@@ -1,0 +1,110 @@
+//! The requests that one step is made of. Sends nothing.
+
+use homeostat_core::{Failure, Outcome, Retry, Slot};
+
+use crate::cascade::Cascade;
+use crate::encode::{Encoded, Encoder, NoLink, Put};
+use crate::key::Key;
+use crate::model::Object;
+use crate::step::{Delete, Step, Update, Way};
+use crate::wish::{At, Wish};
+
+/// What one message of a batch is for.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    /// The number of the step.
+    pub(crate) step: usize,
+    /// What it is after.
+    pub(crate) aim: Aim,
+}
+
+/// What makes an answer a good one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// It is there as asked for.
+    There,
+    /// None does: something beside the step itself.
+    Extra,
+    /// It is gone, whoever was quicker.
+    Gone,
+    /// It is gone, and what follows makes it again.
+    GoneForNow,
+}
+
+/// Writes the requests of one step.
+pub(crate) struct Pen<'a> {
+    pub(crate) encoder: Encoder<'a>,
+    pub(crate) requests: &'a mut Vec<Request>,
+    pub(crate) step: usize,
+}
+
+impl Pen<'_> {
+    /// Writes them, or says at once what becomes of the step.
+    pub(crate) fn write(&mut self, wish: &Wish, step: &Step) -> Result<(), Outcome<Object>> {
+        match step {
+            Step::Create { slot, .. } => self.put(wish, *slot, (Put::Create, Aim::There)),
+            Step::Update(update) => self.update(wish, update),
+            Step::Delete(delete) => self.delete(wish, delete),
+        }
+    }
+
+    fn put(
+        &mut self,
+        wish: &Wish,
+        slot: Slot,
+        (put, aim): (Put, Aim),
+    ) -> Result<(), Outcome<Object>> {
+        let encoded = match wish.at(slot) {
+            Some(At::Address(wish)) => self.encoder.put_address(&wish.key, &wish.address, put),
+            Some(At::Route(key, _, shape) | At::Route6(key, _, shape)) => {
+                self.encoder.put_route(&key, &shape.route, put)
+            }
+            None => return Err(Outcome::Failed(Failure::new("it is no wish", Retry::Never))),
+        };
+        self.note(encoded, aim)
+    }
+
+    fn update(&mut self, wish: &Wish, update: &Update) -> Result<(), Outcome<Object>> {
+        if update.way == Way::InPlace {
+            return self.put(wish, update.slot, (Put::Replace, Aim::There));
+        }
+        let Some(address) = wish.address_at(update.slot) else { return Ok(()) };
+        let gone = self.encoder.delete_address(&address.key);
+        self.note(gone, Aim::GoneForNow)?;
+        self.put(wish, update.slot, (Put::Create, Aim::There))?;
+        self.make_again(wish, &update.cascade)
+    }
+
+    /// Whether they are there again is for the second look to say.
+    fn make_again(&mut self, wish: &Wish, cascade: &Cascade) -> Result<(), Outcome<Object>> {
+        let mut again = cascade.again.iter();
+        again.try_for_each(|slot| self.put(wish, *slot, (Put::Create, Aim::Extra)))
+    }
+
+    fn delete(&mut self, wish: &Wish, delete: &Delete) -> Result<(), Outcome<Object>> {
+        let encoded = match (&delete.key, &delete.before) {
+            (Key::Address(key), _) => self.encoder.delete_address(key),
+            (Key::Route(key), Object::Route(before)) => self.encoder.delete_route(key, before),
+            (Key::Route(_), _) => return Ok(()),
+        };
+        match encoded {
+            // What was on the link went with it.
+            Err(NoLink(_)) => Err(Outcome::Applied { now: None }),
+            encoded => {
+                self.note(encoded, Aim::Gone)?;
+                self.make_again(wish, &delete.cascade)
+            }
+        }
+    }
+
+    fn note(&mut self, encoded: Encoded, aim: Aim) -> Result<(), Outcome<Object>> {
+        match encoded {
+            Ok(Ok(())) => {
+                self.requests.push(Request { step: self.step, aim });
+                Ok(())
+            }
+            Ok(Err(error)) => Err(Outcome::Failed(Failure::from_error(&error, Retry::Never))),
+            Err(NoLink(link)) => Err(Outcome::Pending { on: format!("link {link}") }),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The source: whose network it is, under which mark, and what ties its parts to the contract.
+
+use std::sync::Arc;
+
+use homeostat_core::{Change, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Source};
+use homeostat_netlink::{Connection, Family, Filter, Group, Listener, Options};
+use homeostat_netns::Netns;
+
+use crate::apply::Writer;
+use crate::key::Key;
+use crate::model::Object;
+use crate::moment::Moment;
+use crate::number::Protocol;
+use crate::observe::Reader;
+use crate::plan;
+use crate::step::Step;
+use crate::wish::Wish;
+
+/// The addresses and routes of one network namespace.
+#[derive(Clone, Debug)]
+pub struct Rtnl {
+    netns: Option<Arc<Netns>>,
+    pub(crate) protocol: Protocol,
+}
+
+impl Rtnl {
+    /// Those of the calling thread's namespace, under our usual mark.
+    #[must_use]
+    pub fn here() -> Self {
+        Rtnl { netns: None, protocol: Protocol::HOMEOSTAT }
+    }
+
+    /// Those of another namespace, which is kept alive by this.
+    #[must_use]
+    pub fn of(netns: Arc<Netns>) -> Self {
+        Rtnl { netns: Some(netns), ..Self::here() }
+    }
+
+    /// Marks what is ours with another protocol. Two owners need two.
+    #[must_use]
+    pub fn with_protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
+        let opened = match &self.netns {
+            Some(netns) => Connection::open_in(netns, Family::Route),
+            None => Connection::open(Family::Route),
+        };
+        opened.map_err(|error| Failure::from_error(&error, Retry::Soon))
+    }
+
+    pub(crate) fn listen(&self, groups: &[Group], filter: Filter) -> Result<Listener, Failure> {
+        let options = Options { filter: Some(filter), ..Options::for_events() };
+        let opened = match &self.netns {
+            Some(netns) => Listener::open_in(netns, Family::Route, groups, &options),
+            None => Listener::open(Family::Route, groups, &options),
+        };
+        opened.map_err(|error| Failure::from_error(&error, Retry::Soon))
+    }
+}
+
+impl Source for Rtnl {
+    const NAME: &'static str = "rtnl";
+    const FAILS: Fails = Fails::Ordered;
+    const COVERAGE: Coverage = Coverage::All;
+
+    type Key = Key;
+    type Object = Object;
+    type Desired = Wish;
+    type Step = Step;
+    type Moment = Moment;
+    type Reader = Reader;
+    type Writer = Writer;
+
+    fn reader(&self) -> Result<Reader, Failure> {
+        Reader::open(self.clone())
+    }
+
+    fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
+        Writer::open(self.clone())
+    }
+
+    fn plan(&self, wish: &Wish, moment: &Moment, changes: Vec<Change<Key, Object>>) -> Draft<Self> {
+        plan::draft(wish, moment, changes)
+    }
+}

@@ -1,0 +1,198 @@
+//! One write to an address or a route, and how it explains itself. Pure.
+
+use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Taken};
+
+use crate::cascade::Cascade;
+use crate::key::Key;
+use crate::model::Object;
+use crate::wish::Wish;
+
+/// When a step has its turn; the numbers are the phases of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Phase {
+    /// An address goes whose place is wanted with another prefix length.
+    ClearWay,
+    /// Addresses are made and changed.
+    PutAddresses,
+    /// Routes are made and changed.
+    PutRoutes,
+    /// Routes go.
+    DeleteRoutes,
+    /// Addresses go, secondary ones first.
+    DeleteAddresses,
+}
+
+/// One write. As small as a slot where a million of them are usual.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Make what is wished and absent.
+    Create {
+        /// The wish.
+        slot: Slot,
+        /// When.
+        phase: Phase,
+    },
+    /// Make what is there as it is wished.
+    Update(Box<Update>),
+    /// Take away what is ours and not wished.
+    Delete(Box<Delete>),
+}
+
+/// How something is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// In one request.
+    InPlace,
+    /// Taken away and made again, since the kernel keeps the attribute for good.
+    Anew,
+}
+
+/// A change to what is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The wish.
+    pub slot: Slot,
+    /// What is there.
+    pub before: Object,
+    /// Whose it was, if it is taken over.
+    pub adopts: Option<Owner>,
+    /// How.
+    pub way: Way,
+    /// When.
+    pub phase: Phase,
+    /// What goes along.
+    pub cascade: Cascade,
+}
+
+/// A removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delete {
+    /// What goes.
+    pub key: Key,
+    /// What is there.
+    pub before: Object,
+    /// When.
+    pub phase: Phase,
+    /// What goes along.
+    pub cascade: Cascade,
+}
+
+impl Step {
+    fn after(&self, wish: &Wish) -> Option<serde_json::Value> {
+        let object = wish.object(homeostat_core::Step::<Wish>::slot(self)?);
+        Some(serde_json::to_value(object).unwrap_or_default())
+    }
+
+    fn before(&self) -> Option<serde_json::Value> {
+        let before = match self {
+            Step::Create { .. } => return None,
+            Step::Update(update) => &update.before,
+            Step::Delete(delete) => &delete.before,
+        };
+        Some(serde_json::to_value(before).unwrap_or_default())
+    }
+
+    fn note(&self) -> Option<String> {
+        match self {
+            Step::Create { .. } => None,
+            Step::Update(update) if let Some(owner) = &update.adopts => Some(match update.before {
+                Object::Address(_) => format!("taken over from {owner}; it will stay for good"),
+                Object::Route(_) => format!("taken over from {owner}"),
+            }),
+            Step::Update(_) | Step::Delete(_) => self.cascade().and_then(|cascade| {
+                let many = cascade.again.len();
+                (many > 0).then(|| format!("{many} secondary made again at once"))
+            }),
+        }
+    }
+
+    /// What goes along.
+    fn cascade(&self) -> Option<&Cascade> {
+        match self {
+            Step::Create { .. } => None,
+            Step::Update(update) => Some(&update.cascade),
+            Step::Delete(delete) => Some(&delete.cascade),
+        }
+    }
+}
+
+impl homeostat_core::Step<Wish> for Step {
+    fn key(&self, wish: &Wish) -> Key {
+        match self {
+            Step::Create { slot, .. } => wish.key(*slot),
+            Step::Update(update) => wish.key(update.slot),
+            Step::Delete(delete) => delete.key,
+        }
+    }
+
+    fn slot(&self) -> Option<Slot> {
+        match self {
+            Step::Create { slot, .. } => Some(*slot),
+            Step::Update(update) => Some(update.slot),
+            Step::Delete(_) => None,
+        }
+    }
+
+    fn action(&self) -> Action {
+        match self {
+            Step::Create { .. } => Action::Create,
+            Step::Update(update) if update.way == Way::Anew => Action::Replace,
+            Step::Update(_) => Action::Update,
+            Step::Delete(_) => Action::Delete,
+        }
+    }
+
+    fn phase(&self) -> u8 {
+        let phase = match self {
+            Step::Create { phase, .. } => *phase,
+            Step::Update(update) => update.phase,
+            Step::Delete(delete) => delete.phase,
+        };
+        phase as u8
+    }
+
+    fn needs(&self, wish: &Wish, need: &mut dyn FnMut(Key)) {
+        let route = homeostat_core::Step::<Wish>::slot(self).and_then(|slot| wish.route_at(slot));
+        if let Some((_, shape)) = route {
+            shape.rests_on.iter().for_each(|key| need(Key::Address(*key)));
+        }
+    }
+
+    fn group(&self, wish: &Wish) -> Option<String> {
+        if let Step::Delete(delete) = self
+            && delete.phase == Phase::ClearWay
+        {
+            return None;
+        }
+        Some(match self.key(wish) {
+            Key::Address(key) => {
+                let family = if key.ip().is_ipv4() { "IPv4" } else { "IPv6" };
+                format!("{family} addresses of {}", key.link())
+            }
+            Key::Route(key) => format!("routes to {} in table {}", key.dst(), key.table()),
+        })
+    }
+
+    fn takes(&self) -> &[Taken] {
+        self.cascade().map_or(&[], |cascade| &cascade.takes)
+    }
+
+    fn disturbs(&self, wish: &Wish, disturb: &mut dyn FnMut(Key)) {
+        let (Some(cascade), Key::Address(key)) = (self.cascade(), self.key(wish)) else { return };
+        cascade.again.iter().for_each(|slot| disturb(wish.key(*slot)));
+        if self.action() != Action::Update {
+            wish.routes_like(|route| cascade.includes(&key, route), disturb);
+        }
+    }
+
+    fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
+        tell(Line {
+            action: self.action(),
+            key: self.key(wish).to_string(),
+            before: self.before(),
+            after: self.after(wish),
+            note: self.note(),
+        });
+    }
+}

@@ -1,0 +1,261 @@
+//! The wish: sorted, and so compact that a million routes are a normal case.
+//!
+//! Routes are rows of a few numbers; what they have in common (the way, the source) is a *shape*
+//! that is kept once.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use homeostat_core::desired::find_near;
+use homeostat_core::{Agreement, Desired, Slot};
+
+use crate::builder::Builder;
+use crate::key::{AddressKey, Key, RouteKey};
+use crate::model::{Address, Object, Route};
+use crate::net::Net;
+use crate::normalize::{address_agrees, route_agrees};
+use crate::number::{Metric, Table, Tos};
+
+/// What should exist: addresses, then IPv4 routes, then IPv6 routes, each in key order.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    pub(crate) addresses: Vec<WishedAddress>,
+    pub(crate) v4: Vec<Row<u32>>,
+    pub(crate) v6: Vec<Row<u128>>,
+    pub(crate) shapes: Vec<Shape>,
+}
+
+/// A wished address.
+#[derive(Clone, Debug)]
+pub(crate) struct WishedAddress {
+    pub(crate) key: AddressKey,
+    pub(crate) address: Address,
+    pub(crate) may_adopt: bool,
+}
+
+/// A wished route: 20 bytes for IPv4, 32 for IPv6.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<A> {
+    pub(crate) table: u32,
+    pub(crate) dst: A,
+    pub(crate) len: u8,
+    pub(crate) tos: u8,
+    pub(crate) may_adopt: bool,
+    pub(crate) metric: u32,
+    pub(crate) shape: u32,
+}
+
+/// What many routes have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) route: Route,
+    pub(crate) print: u64,
+    /// The wished addresses without which it cannot be.
+    pub(crate) rests_on: Vec<AddressKey>,
+}
+
+/// What stands in a slot.
+pub(crate) enum At<'a> {
+    Address(&'a WishedAddress),
+    Route(RouteKey, &'a Row<u32>, &'a Shape),
+    Route6(RouteKey, &'a Row<u128>, &'a Shape),
+}
+
+impl Wish {
+    /// Starts a wish.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// What stands in a slot; the slots of a wish are those below its length.
+    pub(crate) fn at(&self, slot: Slot) -> Option<At<'_>> {
+        let index = slot.index();
+        if let Some(address) = self.addresses.get(index) {
+            return Some(At::Address(address));
+        }
+        let index = index - self.addresses.len();
+        if let Some(row) = self.v4.get(index) {
+            return Some(At::Route(row.key(), row, self.shape(row.shape)?));
+        }
+        let row = self.v6.get(index - self.v4.len())?;
+        Some(At::Route6(row.key(), row, self.shape(row.shape)?))
+    }
+
+    fn shape(&self, shape: u32) -> Option<&Shape> {
+        self.shapes.get(usize::try_from(shape).ok()?)
+    }
+
+    /// The wished route in a slot.
+    pub(crate) fn route_at(&self, slot: Slot) -> Option<(RouteKey, &Shape)> {
+        match self.at(slot)? {
+            At::Address(_) => None,
+            At::Route(key, _, shape) | At::Route6(key, _, shape) => Some((key, shape)),
+        }
+    }
+
+    /// The number of the shape of the route in a slot.
+    pub(crate) fn shape_of(&self, slot: Slot) -> Option<usize> {
+        let index = slot.index().checked_sub(self.addresses.len())?;
+        let shape = match index.checked_sub(self.v4.len()) {
+            None => self.v4.get(index)?.shape,
+            Some(index) => self.v6.get(index)?.shape,
+        };
+        usize::try_from(shape).ok()
+    }
+
+    /// The wished address in a slot.
+    pub(crate) fn address_at(&self, slot: Slot) -> Option<&WishedAddress> {
+        self.addresses.get(slot.index())
+    }
+
+    /// The keys of all routes whose shape is of interest.
+    pub(crate) fn routes_like(&self, is_like: impl Fn(&Route) -> bool, tell: &mut dyn FnMut(Key)) {
+        let like: Vec<bool> = self.shapes.iter().map(|shape| is_like(&shape.route)).collect();
+        if !like.contains(&true) {
+            return;
+        }
+        let is_like = |shape: u32| like.get(shape as usize).copied().unwrap_or(false);
+        self.v4.iter().filter(|row| is_like(row.shape)).for_each(|row| tell(row.key().into()));
+        self.v6.iter().filter(|row| is_like(row.shape)).for_each(|row| tell(row.key().into()));
+    }
+}
+
+impl From<RouteKey> for Key {
+    fn from(key: RouteKey) -> Key {
+        Key::Route(key)
+    }
+}
+
+impl From<AddressKey> for Key {
+    fn from(key: AddressKey) -> Key {
+        Key::Address(key)
+    }
+}
+
+impl<A: Copy> Row<A> {
+    fn place(&self) -> (u32, A, u8, u8, u32) {
+        (self.table, self.dst, self.len, self.tos, self.metric)
+    }
+
+    fn key_to(&self, dst: IpAddr) -> RouteKey {
+        RouteKey::new(Net::masked(dst, self.len))
+            .in_table(Table(self.table))
+            .with_metric(Metric(self.metric))
+            .with_tos(Tos(self.tos))
+    }
+}
+
+impl Row<u32> {
+    pub(crate) fn key(&self) -> RouteKey {
+        self.key_to(Ipv4Addr::from_bits(self.dst).into())
+    }
+}
+
+impl Row<u128> {
+    pub(crate) fn key(&self) -> RouteKey {
+        self.key_to(Ipv6Addr::from_bits(self.dst).into())
+    }
+}
+
+impl<A: Copy + Ord> Row<A> {
+    pub(crate) fn compare(&self, other: &Self) -> std::cmp::Ordering {
+        self.place().cmp(&other.place())
+    }
+
+    pub(crate) fn new(key: &RouteKey, dst: A, shape: u32) -> Self {
+        Row {
+            table: key.table().0,
+            dst,
+            len: key.dst().prefix_len(),
+            tos: key.tos().0,
+            may_adopt: false,
+            metric: key.metric().0,
+            shape,
+        }
+    }
+}
+
+/// Looks a row up in its part of the wish, which begins at `base`.
+fn find<T>(
+    part: &[T],
+    base: usize,
+    near: Option<Slot>,
+    compare: impl Fn(&T) -> std::cmp::Ordering,
+) -> Option<Slot> {
+    let near = near.and_then(|slot| slot.index().checked_sub(base)).map(Slot::at);
+    find_near(part, near, compare).map(|slot| Slot::at(base + slot.index()))
+}
+
+impl Desired for Wish {
+    type Key = Key;
+    type Object = Object;
+
+    fn len(&self) -> usize {
+        self.addresses.len() + self.v4.len() + self.v6.len()
+    }
+
+    fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
+        match key {
+            Key::Address(key) => find(&self.addresses, 0, near, |wish| wish.key.cmp(key)),
+            Key::Route(key) => match key.dst().addr() {
+                IpAddr::V4(dst) => {
+                    let row = Row::new(key, dst.to_bits(), 0);
+                    find(&self.v4, self.addresses.len(), near, |wish| wish.compare(&row))
+                }
+                IpAddr::V6(dst) => {
+                    let base = self.addresses.len() + self.v4.len();
+                    let row = Row::new(key, dst.to_bits(), 0);
+                    find(&self.v6, base, near, |wish| wish.compare(&row))
+                }
+            },
+        }
+    }
+
+    fn key(&self, slot: Slot) -> Key {
+        match self.at(slot) {
+            Some(At::Address(wish)) => Key::Address(wish.key),
+            Some(At::Route(key, ..) | At::Route6(key, ..)) => Key::Route(key),
+            // No slot of this wish: the contract has no word for it, and nothing has this key.
+            None => Key::Route(RouteKey::new(Net::masked(Ipv4Addr::UNSPECIFIED.into(), 0))),
+        }
+    }
+
+    fn object(&self, slot: Slot) -> Object {
+        match self.at(slot) {
+            Some(At::Address(wish)) => Object::Address(wish.address.clone()),
+            Some(At::Route(_, _, shape) | At::Route6(_, _, shape)) => {
+                Object::Route(shape.route.clone())
+            }
+            None => Object::Route(Route::default()),
+        }
+    }
+
+    fn compare(&self, slot: Slot, seen: &Object) -> Agreement {
+        Agreement::when(match (self.at(slot), seen) {
+            (Some(At::Address(wish)), Object::Address(seen)) => address_agrees(&wish.address, seen),
+            (Some(At::Route(_, _, shape) | At::Route6(_, _, shape)), Object::Route(seen)) => {
+                route_agrees(&shape.route, seen)
+            }
+            _ => false,
+        })
+    }
+
+    fn may_adopt(&self, slot: Slot) -> bool {
+        self.at(slot).is_some_and(|at| match at {
+            At::Address(wish) => wish.may_adopt,
+            At::Route(_, row, _) => row.may_adopt,
+            At::Route6(_, row, _) => row.may_adopt,
+        })
+    }
+
+    fn key_print(&self, key: &Key) -> u64 {
+        crate::print::of_key(key)
+    }
+
+    fn object_print(&self, slot: Slot) -> u64 {
+        match self.at(slot) {
+            Some(At::Route(_, _, shape) | At::Route6(_, _, shape)) => shape.print,
+            _ => homeostat_core::Fingerprint::of_object(&self.object(slot)),
+        }
+    }
+}

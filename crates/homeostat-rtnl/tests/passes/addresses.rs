@@ -1,0 +1,174 @@
+//! Addresses: drift, primary and secondary ones, what the kernel takes along.
+
+use homeostat_engine::Explain as _;
+
+use crate::bench::{Bench, addresses, cable, ip, listed, told, wish};
+
+#[test]
+fn addresses_routes_and_a_default_converge_and_a_second_pass_writes_nothing() {
+    let namespace = cable();
+    let wish = wish(&[
+        ("address 10.0.0.1/24 dev va", ""),
+        ("address 2001:db8::1/64 dev va", ""),
+        ("route 0.0.0.0/0", "via 10.0.0.2"),
+        ("route 10.9.0.0/16", "dev va"),
+        ("route 2001:db8:9::/48", "via 2001:db8::2"),
+    ]);
+    let mut bench = Bench::new();
+    assert_eq!(bench.converge(&wish).len(), 5);
+    assert_eq!(addresses(&namespace), ["10.0.0.1/24", "2001:db8::1/64"]);
+    let default = listed(&namespace, "route show default");
+    assert_eq!(
+        (&default[0]["gateway"], &default[0]["protocol"]),
+        (&"10.0.0.2".into(), &"76".into())
+    );
+    assert_eq!(listed(&namespace, "route show 10.9.0.0/16")[0]["scope"], "link");
+}
+
+#[test]
+fn a_hand_deleted_address_returns_as_exactly_one_create() {
+    let namespace = cable();
+    let wish = wish(&[("address 10.0.0.1/24 dev va", ""), ("address 10.1.0.1/24 dev va", "")]);
+    let mut bench = Bench::new();
+    bench.converge(&wish);
+    ip(&namespace, "address del 10.0.0.1/24 dev va");
+    assert_eq!(bench.converge(&wish), ["+ address 10.0.0.1/24 dev va"]);
+}
+
+#[test]
+fn an_owned_address_dropped_from_the_wish_goes_and_a_foreign_one_stays() {
+    let namespace = cable();
+    let both = [("address 10.0.0.1/24 dev va", ""), ("address 2001:db8::1/64 dev va", "")];
+    let mut bench = Bench::new();
+    bench.converge(&wish(&both));
+    ip(&namespace, "address add 192.0.2.1/24 dev va");
+    ip(&namespace, "address add 2001:db8:1::1/64 dev va");
+    let mut done = bench.converge(&wish(&[]));
+    done.sort();
+    assert_eq!(done, ["- address 10.0.0.1/24 dev va", "- address 2001:db8::1/64 dev va"]);
+    assert_eq!(addresses(&namespace), ["192.0.2.1/24", "2001:db8:1::1/64"]);
+}
+
+#[test]
+fn secondaries_that_also_go_are_deleted_one_by_one() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[
+        ("address 10.0.0.1/24 dev va", ""),
+        ("address 10.0.0.2/24 dev va", ""),
+        ("address 10.0.0.3/24 dev va", ""),
+    ]));
+    assert_eq!(bench.converge(&wish(&[])).len(), 3);
+    assert!(addresses(&namespace).is_empty());
+}
+
+#[test]
+fn a_wished_secondary_is_made_again_when_its_primary_goes() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let both = [("address 10.0.0.1/24 dev va", ""), ("address 10.0.0.2/24 dev va", "")];
+    bench.converge(&wish(&both));
+    assert_eq!(bench.converge(&wish(&both[1..])), ["- address 10.0.0.1/24 dev va"]);
+    assert_eq!(addresses(&namespace), ["10.0.0.2/24"]);
+}
+
+#[test]
+fn an_address_is_exchanged_for_another_of_its_subnet() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[("address 10.0.0.1/24 dev va", "")]));
+    let done = bench.converge(&wish(&[("address 10.0.0.2/24 dev va", "")]));
+    assert_eq!(done, ["+ address 10.0.0.2/24 dev va", "- address 10.0.0.1/24 dev va"]);
+    assert_eq!(addresses(&namespace), ["10.0.0.2/24"]);
+}
+
+#[test]
+fn a_primary_that_would_take_a_foreign_secondary_along_is_held() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[("address 10.0.0.1/24 dev va", "")]));
+    ip(&namespace, "address add 10.0.0.9/24 dev va");
+    let report = bench.pass(&wish(&[]));
+    let [held] = told(&report).try_into().unwrap();
+    assert!(held.starts_with("held address 10.0.0.1/24 dev va"), "{held}");
+    assert!(held.contains("10.0.0.9/24"), "{held}");
+    assert_eq!(addresses(&namespace), ["10.0.0.1/24", "10.0.0.9/24"]);
+}
+
+#[test]
+fn the_last_address_of_a_link_does_not_take_foreign_routes_along() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[("address 10.0.0.1/24 dev va", "")]));
+    ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.2");
+    let report = bench.pass(&wish(&[]));
+    let [held] = told(&report).try_into().unwrap();
+    assert!(held.contains("route 10.5.0.0/16"), "{held}");
+    assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
+}
+
+#[test]
+fn our_routes_that_go_with_an_address_are_back_after_the_next_pass() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let route = ("route 10.5.0.0/16", "via 10.0.0.9");
+    bench.converge(&wish(&[("address 10.0.0.1/24 dev va", ""), route]));
+    let moved = wish(&[("address 10.0.0.2/24 dev va", ""), route]);
+    let report = bench.pass(&moved);
+    assert!(!report.is_converged(), "the route went along: {:#?}", told(&report));
+    bench.converge(&moved);
+    assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
+}
+
+#[test]
+fn another_prefix_length_of_an_ipv6_address_takes_its_place() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[("address 2001:db8::1/64 dev va", "")]));
+    bench.converge(&wish(&[("address 2001:db8::1/80 dev va", "")]));
+    assert_eq!(addresses(&namespace), ["2001:db8::1/80"]);
+}
+
+#[test]
+fn the_same_ipv4_address_with_two_prefix_lengths_coexists() {
+    let namespace = cable();
+    let wish = wish(&[("address 10.0.0.1/24 dev va", ""), ("address 10.0.0.1/16 dev va", "")]);
+    Bench::new().converge(&wish);
+    assert_eq!(addresses(&namespace).len(), 2);
+}
+
+#[test]
+fn what_waits_for_a_link_follows_when_it_appears_and_when_it_is_made_again() {
+    let namespace = cable();
+    let wish = wish(&[
+        ("address 10.7.0.1/24 dev vc", ""),
+        ("route 10.8.0.0/16", "via 10.7.0.2 dev vc"),
+        ("address 10.0.0.1/24 dev va", ""),
+    ]);
+    let mut bench = Bench::new();
+    let pending =
+        ["pending address 10.7.0.1/24 dev vc: link vc", "pending route 10.8.0.0/16: link vc"];
+    let report = bench.pass(&wish);
+    assert_eq!(told(&report)[0], "+ address 10.0.0.1/24 dev va");
+    assert_eq!(told(&report)[1..], pending);
+    for _ in 0..2 {
+        ip(&namespace, "link add vc type veth peer name vd");
+        ip(&namespace, "link set vc up");
+        ip(&namespace, "link set vd up");
+        assert_eq!(bench.converge(&wish).len(), 2);
+        ip(&namespace, "link del vc");
+        assert_eq!(told(&bench.pass(&wish)), pending);
+    }
+}
+
+#[test]
+fn a_leased_address_is_matched_and_left_as_it_is() {
+    let namespace = cable();
+    ip(&namespace, "address add 10.0.0.1/24 dev va valid_lft 600 preferred_lft 300");
+    let wish = wish(&[("address 10.0.0.1/24 dev va", "")]);
+    let mut bench = Bench::new();
+    assert_eq!(bench.converge(&wish), ["matched address 10.0.0.1/24 dev va: no protocol"]);
+    let shown = listed(&namespace, "address show dev va");
+    let valid = shown[0]["addr_info"][0]["valid_life_time"].as_u64().unwrap();
+    assert!(valid <= 600, "{valid}");
+}

@@ -1,0 +1,232 @@
+//! A namespace with two ends of a cable in it, and passes over it.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+
+use homeostat_engine::{
+    Alone, Book, Config, Entry, Explain, Focus, Guards, Kind, MassDelete, MemoryLedger, Observer,
+    Order, Ownership, Place, Plan, Report, Source as _, pass,
+};
+use homeostat_rtnl::{
+    Address, Builder, Hop, Key, Lifetime, Protocol, Route, RouteKind, Rtnl, Wish, WishError, Writer,
+};
+use homeostat_testkit::namespace::Namespace;
+use serde_json::Value;
+
+/// A wished object: its key, and its attributes as `ip` writes them.
+pub(crate) type Wished<'a> = (&'a str, &'a str);
+
+pub(crate) fn wish(entries: &[Wished<'_>]) -> Wish {
+    try_wish(entries).unwrap()
+}
+
+pub(crate) fn try_wish(entries: &[Wished<'_>]) -> Result<Wish, WishError> {
+    let mut builder = Wish::builder();
+    for (key, attrs) in entries {
+        add(&mut builder, key.parse().unwrap(), attrs)?;
+    }
+    builder.build()
+}
+
+fn add(builder: &mut Builder, key: Key, attrs: &str) -> Result<(), WishError> {
+    match key {
+        Key::Address(key) => builder.address(key, address(attrs))?,
+        Key::Route(key) => builder.route(key, route(attrs))?,
+        other => panic!("{other}"),
+    };
+    Ok(())
+}
+
+fn address(attrs: &str) -> Address {
+    let mut address = Address::default();
+    let words: Vec<&str> = attrs.split_whitespace().collect();
+    for pair in words.chunks(2) {
+        let seconds = || Some(Lifetime::Seconds(pair[1].parse().unwrap()));
+        match pair[0] {
+            "scope" => address.scope = Some(pair[1].parse().unwrap()),
+            "label" => address.label = Some(pair[1].to_owned()),
+            "noprefixroute" => address.noprefixroute = Some(pair[1] == "on"),
+            "valid" => address.valid = seconds(),
+            "preferred" => address.preferred = seconds(),
+            other => panic!("{other}"),
+        }
+    }
+    address
+}
+
+fn route(attrs: &str) -> Route {
+    let mut route = Route::default();
+    let words: Vec<&str> = attrs.split_whitespace().collect();
+    for pair in words.chunks(2) {
+        match pair[0] {
+            "via" => route.via = Some(pair[1].parse().unwrap()),
+            "dev" => route.dev = Some(pair[1].parse().unwrap()),
+            "src" => route.src = Some(pair[1].parse().unwrap()),
+            "mtu" => route.mtu = Some(pair[1].parse().unwrap()),
+            "scope" => route.scope = Some(pair[1].parse().unwrap()),
+            "onlink" => route.onlink = Some(pair[1] == "on"),
+            "type" => route.kind = kind(pair[1]),
+            "hop" => route.hops.push(hop(pair[1])),
+            other => panic!("{other}"),
+        }
+    }
+    route
+}
+
+fn kind(word: &str) -> RouteKind {
+    serde_json::from_value(Value::from(word)).unwrap()
+}
+
+/// `GATEWAY*WEIGHT`.
+fn hop(text: &str) -> Hop {
+    let (via, weight) = text.split_once('*').unwrap();
+    let via = Some(via.parse().unwrap());
+    Hop { via, dev: None, weight: weight.parse().unwrap(), onlink: None }
+}
+
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// A fresh namespace with the link `va`, whose other end is `vb`, both up.
+pub(crate) fn cable() -> Namespace {
+    let namespace = Namespace::enter().unwrap();
+    for args in
+        ["link set lo up", "link add va type veth peer name vb", "link set va up", "link set vb up"]
+    {
+        ip(&namespace, args);
+    }
+    namespace
+}
+
+pub(crate) fn ip(namespace: &Namespace, args: &str) {
+    let args: Vec<&str> = args.split_whitespace().collect();
+    namespace.ip(&args).unwrap();
+}
+
+/// What `ip -j` prints, a list. That a link is still coming up is left out.
+pub(crate) fn listed(namespace: &Namespace, args: &str) -> Vec<Value> {
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let Value::Array(mut list) = namespace.ip_json(&args).unwrap() else { panic!("no list") };
+    for flags in list.iter_mut().filter_map(|one| one.get_mut("flags")?.as_array_mut()) {
+        flags.retain(|flag| flag != "linkdown");
+    }
+    list
+}
+
+/// The addresses of `va` as `IP/LEN`, in the kernel's order. Link-local ones come when they like.
+pub(crate) fn addresses(namespace: &Namespace) -> Vec<String> {
+    let links = listed(namespace, "address show dev va");
+    let addresses = links.iter().flat_map(|link| link["addr_info"].as_array().unwrap());
+    let shown = addresses.filter(|a| !a["local"].as_str().unwrap().starts_with("fe80"));
+    shown.map(|a| format!("{}/{}", a["local"].as_str().unwrap(), a["prefixlen"])).collect()
+}
+
+/// The source in the namespace that the thread is in, and everything that a pass needs.
+pub(crate) struct Bench {
+    source: Rtnl,
+    observer: Observer<Rtnl>,
+    writer: Writer,
+    book: Book<Rtnl>,
+    pub(crate) config: Config<Key>,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self::of(Rtnl::here())
+    }
+
+    pub(crate) fn with_protocol(protocol: u8) -> Self {
+        Self::of(Rtnl::here().with_protocol(Protocol::new(protocol).unwrap()))
+    }
+
+    fn of(source: Rtnl) -> Self {
+        let observer = Observer::open(&source, "test").unwrap();
+        let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
+        let text = || "test".to_owned();
+        let place = Place { owner: text(), source: text(), scope: text(), identity: text() };
+        let book = Book::open(Arc::new(MemoryLedger::default()), place).unwrap();
+        let mass_delete = MassDelete::Allow;
+        let guards = Guards { mass_delete, ..Guards::default() };
+        let config = Config { guards, ..Config::default() };
+        Bench { source, observer, writer, book, config }
+    }
+
+    fn order<'a>(&'a self, wish: &Wish, focus: Focus<Key>) -> Order<'a, Rtnl> {
+        let wish = Arc::new(wish.clone());
+        let ownership = &Ownership::Marked;
+        Order { source: &self.source, wish, ownership, focus, config: &self.config }
+    }
+
+    pub(crate) fn pass(&mut self, wish: &Wish) -> Report<Rtnl> {
+        self.pass_over(wish, Focus::All)
+    }
+
+    pub(crate) fn focused(&mut self, wish: &Wish, keys: &[&str]) -> Report<Rtnl> {
+        let keys: BTreeSet<Key> = keys.iter().map(|key| key.parse().unwrap()).collect();
+        self.pass_over(wish, Focus::Keys(keys))
+    }
+
+    fn pass_over(&mut self, wish: &Wish, focus: Focus<Key>) -> Report<Rtnl> {
+        let Bench { source, observer, writer, book, config } = self;
+        let wish = Arc::new(wish.clone());
+        let ownership = &Ownership::Marked;
+        let order = Order { source, wish, ownership, focus, config };
+        block_on(pass::pass(&order, observer, writer, book)).unwrap()
+    }
+
+    pub(crate) fn plan(&self, wish: &Wish) -> Plan<Rtnl> {
+        let mut observer = Observer::open(&self.source, "test").unwrap();
+        let order = self.order(wish, Focus::All);
+        block_on(pass::plan(&order, &mut observer, self.book.holdings())).unwrap()
+    }
+
+    /// One pass converges, and the next writes nothing.
+    pub(crate) fn converge(&mut self, wish: &Wish) -> Vec<String> {
+        let report = self.pass(wish);
+        assert!(report.is_converged(), "{:#?}", told(&report));
+        let done = told(&report);
+        self.assert_quiet(wish);
+        done
+    }
+
+    pub(crate) fn assert_quiet(&mut self, wish: &Wish) {
+        let report = self.pass(wish);
+        assert!(report.is_converged(), "{:#?}", told(&report));
+        assert_eq!(report.plan().steps.len(), 0, "{:#?}", told(&report));
+    }
+}
+
+/// Everything that a plan or a report has to tell, one line each.
+pub(crate) fn told(explain: &dyn Explain) -> Vec<String> {
+    let mut lines = Vec::new();
+    for kind in [
+        Kind::Change,
+        Kind::Applied,
+        Kind::Failed,
+        Kind::Pending,
+        Kind::Conflict,
+        Kind::Settled,
+        Kind::Matched,
+        Kind::Unknown,
+        Kind::Held,
+    ] {
+        explain.explain(kind, &mut |entry| lines.push(line(entry)));
+    }
+    lines
+}
+
+fn line(entry: Entry) -> String {
+    match entry {
+        Entry::Change(line, _) | Entry::Applied(line, _) => {
+            format!("{} {}", line.action.sign(), line.key)
+        }
+        Entry::Failed { key, failure, .. } => format!("failed {key}: {failure}"),
+        Entry::Pending { key, on } => format!("pending {key}: {on}"),
+        Entry::Conflict { key, owner, .. } => format!("conflict {key}: {owner}"),
+        Entry::Matched { key, owner } => format!("matched {key}: {owner}"),
+        Entry::Held { key, why, .. } => format!("held {key}: {why}"),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,16 @@
+//! Whole passes over addresses and routes in fresh network namespaces, judged by `ip`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "this is test code, but outside `#[test]` clippy cannot know"
+)]
+
+mod addresses;
+mod attributes;
+mod bench;
+mod hints;
+mod laws;
+mod owning;
+mod random;
+mod routes;
