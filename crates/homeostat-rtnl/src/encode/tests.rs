@@ -1,3 +1,5 @@
+//! The bytes of requests, against those that `ip` sends.
+
 use homeostat_netlink::{Attrs, Messages};
 
 use super::*;

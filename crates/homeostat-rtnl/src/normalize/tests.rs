@@ -1,3 +1,5 @@
+//! What the kernel makes of an address or a route, as rows.
+
 use super::*;
 use crate::key::Key;
 use crate::model::RouteKind;

@@ -1,3 +1,5 @@
+//! Which steps a change becomes, and in which order.
+
 use homeostat_core::{Action, Step as _};
 
 use super::*;
