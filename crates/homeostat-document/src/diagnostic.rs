@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::document::Document;
 use crate::files::{Files, Location};
 use crate::render;
 use crate::span::Span;
@@ -32,6 +33,7 @@ const MOST_DRAWN: usize = 500;
 pub struct Diagnostics {
     files: Files,
     found: Vec<Diagnostic>,
+    readable: Option<Box<Document>>,
 }
 
 /// A mistake as plain fields, for machines.
@@ -109,7 +111,20 @@ impl Diagnostics {
     pub(crate) fn new(files: Files, mut found: Vec<Diagnostic>) -> Self {
         found.sort_by_key(Diagnostic::order);
         found.dedup_by(|again, first| again.is_same(first));
-        Self { files, found }
+        Self { files, found, readable: None }
+    }
+
+    /// Keeps the part of the document that could be read.
+    pub(crate) fn beside(mut self, readable: Option<Document>) -> Self {
+        self.readable = readable.map(Box::new);
+        self
+    }
+
+    /// The part of the document that could be read, in which later stages may look for more
+    /// mistakes. It is no wish: what is missing from it may only be misspelt.
+    #[must_use]
+    pub fn readable(&self) -> Option<&Document> {
+        self.readable.as_deref()
     }
 
     /// The mistakes as plain fields.

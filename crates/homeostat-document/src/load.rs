@@ -143,7 +143,7 @@ impl Gathered {
         }
         match document {
             Some(document) if checker.found.is_empty() => Ok(document),
-            _ => Err(Diagnostics::new(self.files, checker.found)),
+            readable => Err(Diagnostics::new(self.files, checker.found).beside(readable)),
         }
     }
 }

@@ -18,8 +18,9 @@ use clap::error::{ContextKind, ContextValue};
 use homeostat_document::Document;
 
 use crate::cli::{Cli, Command};
-use crate::failure::Helped;
+use crate::failure::{Helped, Misfit};
 use crate::output::stream;
+use crate::registry;
 
 /// Commands of the design that come with later parts.
 const LATER: [&str; 14] = [
@@ -89,9 +90,13 @@ pub(crate) fn not_built(what: &str) -> anyhow::Error {
     )
 }
 
-/// Reads the documents; every mistake in them is shown at once.
+/// Reads the documents; every mistake in them is shown at once, those that only a source can see
+/// included.
 fn load(paths: &[PathBuf]) -> Result<Document> {
-    Ok(homeostat_document::load(paths)?)
+    homeostat_document::load(paths).map_err(|diagnostics| {
+        let more = diagnostics.readable().and_then(|part| registry::resolve(part).err());
+        Misfit::of(&diagnostics).and_also(more).into()
+    })
 }
 
 /// Drives a pass. Everything runs on this one thread, so that file access follows its namespace.

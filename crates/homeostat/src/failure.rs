@@ -44,6 +44,23 @@ pub(crate) struct Misfit {
     count: usize,
 }
 
+impl Misfit {
+    /// The mistakes that the document itself has.
+    pub(crate) fn of(diagnostics: &Diagnostics) -> Self {
+        // Drawn with colour; the stream takes it out where it does not belong.
+        Misfit { drawn: diagnostics.render(true), count: diagnostics.len() }
+    }
+
+    /// Those, and the ones that a source found.
+    pub(crate) fn and_also(mut self, more: Option<Misfit>) -> Self {
+        if let Some(more) = more {
+            self.drawn += &more.drawn;
+            self.count += more.count;
+        }
+        self
+    }
+}
+
 impl<'a> Misfits<'a> {
     /// No mistakes so far.
     pub(crate) fn in_document(document: &'a Document) -> Self {
@@ -76,14 +93,9 @@ impl std::error::Error for Misfit {}
 /// Prints an error to stderr.
 pub(crate) fn report(error: &anyhow::Error, color: Color) -> ExitCode {
     let mut stderr = stream::stderr(color);
-    let drawn = match (error.downcast_ref::<Diagnostics>(), error.downcast_ref::<Misfit>()) {
-        (Some(diagnostics), _) => Some((diagnostics.render(true), diagnostics.len())),
-        (_, Some(misfit)) => Some((misfit.drawn.clone(), misfit.count)),
-        _ => None,
-    };
     // There is nobody left to tell if stderr is closed.
-    let _ = match drawn {
-        Some((drawn, count)) => report_drawn(&drawn, count, &mut stderr),
+    let _ = match error.downcast_ref::<Misfit>() {
+        Some(misfit) => report_drawn(&misfit.drawn, misfit.count, &mut stderr),
         None => report_chain(error, &mut stderr),
     };
     ExitCode::FAILURE

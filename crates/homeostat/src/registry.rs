@@ -5,7 +5,7 @@ use homeostat_document::{Document, Scope as Section, Settings, SourceSettings};
 use homeostat_engine::{Pages, Place, Planner};
 
 use crate::context::Context;
-use crate::failure::Misfits;
+use crate::failure::{Misfit, Misfits};
 use crate::scope::Scope;
 use crate::sources::knobs;
 
@@ -47,12 +47,12 @@ impl Binding<'_> {
 }
 
 /// Checks every source's part of a document.
-pub(crate) fn resolve(document: &Document) -> Result<()> {
+pub(crate) fn resolve(document: &Document) -> Result<(), Misfit> {
     let mut misfits = Misfits::in_document(document);
     for (_, section) in document.scopes() {
         for source in SOURCES {
             (source.check)(section, &mut misfits);
         }
     }
-    Ok(misfits.into_result()?)
+    misfits.into_result()
 }

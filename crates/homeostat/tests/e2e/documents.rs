@@ -270,3 +270,16 @@ fn a_link_that_only_has_knobs_is_built_in() {
     world.run("apply --yes host.toml").exits(0);
     assert_eq!(world.knob("net/ipv4/conf/lo/rp_filter"), "2");
 }
+
+#[test]
+fn mistakes_that_only_a_source_can_see_are_shown_with_the_others() {
+    let world = World::with(
+        "[sysctl]\n\"net.ipv4.route.flush\" = 1\n\"net.ipv4.ip_forward\" = true\n\
+         [cgroups.\"a/b\"]\n\"memory.max\" = \"256MB\"\n",
+    );
+    let ran = world.run("check host.toml").exits(1);
+    for place in ["host.toml:2:1", "host.toml:3:25", "host.toml:5:1"] {
+        assert!(ran.stderr.contains(place), "{place}\n{}", ran.stderr);
+    }
+    assert!(ran.stderr.contains("3 errors in the document"), "{}", ran.stderr);
+}
