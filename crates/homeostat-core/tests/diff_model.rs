@@ -207,7 +207,7 @@ impl Model<'_> {
             _ => None,
         });
         match original {
-            Some(was) if self.world.on_release == OnRelease::Restore && was != *seen => {
+            Some(was) if self.world.on_release == OnRelease::Restore => {
                 format!("release {key} restoring {}", text(&was))
             }
             _ => format!("release {key}"),
