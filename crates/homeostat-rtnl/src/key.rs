@@ -10,7 +10,7 @@ use crate::net::{Net, bits};
 use crate::number::{Metric, Table, Tos};
 
 /// What is kept. Links, rules, neighbours and nexthops will stand beside these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Key {
     /// An address of a link: `address 192.0.2.1/24 dev eth0`.

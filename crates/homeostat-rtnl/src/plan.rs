@@ -124,7 +124,7 @@ impl<'a> Planner<'a> {
     fn delete(&mut self, key: Key, before: Object) {
         let (phase, cascade) = (Phase::DeleteRoutes, Cascade::default());
         let mut delete = Delete { key, before, phase, cascade };
-        if let Key::Address(key) = key {
+        if let Key::Address(key) = delete.key {
             delete.cascade = self.cascade(&key);
             let is_in_the_way = self.wanted.contains(&(key.link(), key.ip()));
             delete.phase = if is_in_the_way { Phase::ClearWay } else { Phase::DeleteAddresses };

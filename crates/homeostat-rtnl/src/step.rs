@@ -13,14 +13,30 @@ use crate::wish::Wish;
 pub enum Phase {
     /// An address goes whose place is wanted with another prefix length.
     ClearWay,
+    /// Links are made and changed.
+    PutLinks,
     /// Addresses are made and changed.
     PutAddresses,
+    /// Nexthops are made and changed, members before their groups.
+    PutNexthops,
     /// Routes are made and changed.
     PutRoutes,
+    /// Neighbours are made and changed.
+    PutNeighbours,
+    /// Rules are made and changed.
+    PutRules,
+    /// Rules go.
+    DeleteRules,
+    /// Neighbours go.
+    DeleteNeighbours,
     /// Routes go.
     DeleteRoutes,
+    /// Nexthops go, groups before their members.
+    DeleteNexthops,
     /// Addresses go, secondary ones first.
     DeleteAddresses,
+    /// Links go.
+    DeleteLinks,
 }
 
 /// One write. As small as a slot where a million of them are usual.
@@ -122,7 +138,7 @@ impl homeostat_core::Step<Wish> for Step {
         match self {
             Step::Create { slot, .. } => wish.key(*slot),
             Step::Update(update) => wish.key(update.slot),
-            Step::Delete(delete) => delete.key,
+            Step::Delete(delete) => delete.key.clone(),
         }
     }
 
