@@ -23,6 +23,7 @@ mod builder;
 mod cascade;
 mod decode;
 mod encode;
+mod explained;
 mod hints;
 mod key;
 mod link;

@@ -3,6 +3,7 @@
 use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Taken};
 
 use crate::cascade::Cascade;
+use crate::explained::explained;
 use crate::key::Key;
 use crate::model::Object;
 use crate::wish::Wish;
@@ -97,7 +98,7 @@ pub struct Delete {
 impl Step {
     fn after(&self, wish: &Wish) -> Option<serde_json::Value> {
         let object = wish.object(homeostat_core::Step::<Wish>::slot(self)?);
-        Some(serde_json::to_value(object).unwrap_or_default())
+        Some(explained(&object))
     }
 
     fn before(&self) -> Option<serde_json::Value> {
@@ -106,7 +107,7 @@ impl Step {
             Step::Update(update) => &update.before,
             Step::Delete(delete) => &delete.before,
         };
-        Some(serde_json::to_value(before).unwrap_or_default())
+        Some(explained(before))
     }
 
     fn note(&self) -> Option<String> {

@@ -22,6 +22,11 @@ impl Mark {
     /// The mark of the default owner.
     pub(crate) const DEFAULT: Mark = Mark(DEFAULT_PROTOCOL);
 
+    /// The number itself.
+    pub(crate) fn number(self) -> u8 {
+        self.0
+    }
+
     /// The number that a protocol has on this machine.
     pub(crate) fn resolve(protocol: &Protocol) -> Result<Self> {
         match protocol {

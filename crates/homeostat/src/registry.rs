@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use homeostat_document::{Document, Scope as Section, Settings, SourceSettings};
-use homeostat_engine::{Pages, Place, Planner};
+use homeostat_engine::{Budget, Config, Guards, Pages, Place, Planner, Section as Stated};
 
 use crate::context::Context;
 use crate::failure::{Misfit, Misfits};
 use crate::scope::Scope;
-use crate::sources::knobs;
+use crate::sources::{knobs, rtnl};
 
 /// A bound source, if it has business in the scope.
 pub(crate) type Bind = Result<Option<Box<dyn Planner>>>;
@@ -27,7 +27,7 @@ pub(crate) struct Registered {
 }
 
 /// Every source, in the order in which they are driven.
-pub(crate) const SOURCES: &[Registered] = &[knobs::REGISTERED];
+pub(crate) const SOURCES: &[Registered] = &[rtnl::REGISTERED, knobs::REGISTERED];
 
 /// A scope, and what the document says of it.
 pub(crate) struct Binding<'a> {
@@ -43,6 +43,24 @@ impl Binding<'_> {
     /// Where the ledger files a source in this scope.
     pub(crate) fn place(&self, source: &str) -> Place {
         self.scope.place(&self.context.owner, source)
+    }
+
+    /// How passes of a source behave, and whether the document says anything of it.
+    pub(crate) fn config<K>(
+        &self,
+        settings: fn(&Settings) -> &SourceSettings,
+        section: Stated,
+    ) -> Config<K> {
+        let declared = settings(&self.document.settings).delete_budget.as_ref();
+        let percent = declared.map(|percent| percent.value.get());
+        let budget = percent.map_or_else(Budget::default, |percent| Budget { percent });
+        let context = self.context;
+        Config {
+            guards: Guards { section, budget, ..context.guards },
+            strictness: context.strictness,
+            on_release: context.on_release,
+            ..Config::default()
+        }
     }
 }
 

@@ -1,3 +1,4 @@
 //! How each source reads its part of a document. One file a source.
 
 pub(crate) mod knobs;
+pub(crate) mod rtnl;

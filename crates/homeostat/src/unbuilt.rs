@@ -1,6 +1,6 @@
 //! Parts of the document whose sources are not built in yet: a clear error at plan time.
 
-use homeostat_document::{Document, Scope, Span};
+use homeostat_document::{Document, RouteEntry, Scope, Span, Spanned};
 
 use crate::failure::{Misfit, Misfits};
 
@@ -9,7 +9,7 @@ pub(crate) fn refuse(document: &Document) -> Result<(), Misfit> {
     let mut misfits = Misfits::in_document(document);
     for (_, scope) in document.scopes() {
         for (what, span) in unbuilt(scope) {
-            let help = "`sysctl`, `cgroups` and a link's `sysctl` work in this version";
+            let help = "addresses, routes and knobs work in this version";
             misfits.push(span, &format!("{what} are not built in yet"), Some(help));
         }
     }
@@ -18,6 +18,14 @@ pub(crate) fn refuse(document: &Document) -> Result<(), Misfit> {
         misfits.push(name.span, "namespaces of our own are not built in yet", Some(&help));
     }
     misfits.into_result()
+}
+
+/// Where an entry speaks of a list of routes, or of a nexthop object.
+fn list(entry: &Spanned<RouteEntry>) -> Option<Span> {
+    match &entry.value {
+        RouteEntry::File(_) => Some(entry.span),
+        RouteEntry::One(route) => route.nexthop.map(|nexthop| nexthop.span),
+    }
 }
 
 /// What is wished for and not built in, with its place. An empty list wishes for nothing.
@@ -31,14 +39,13 @@ fn unbuilt(scope: &Scope) -> Vec<(&'static str, Span)> {
             || link.master.is_some()
             || link.parent.is_some()
             || link.alias.is_some();
-        let has_addresses = link.addresses.as_ref().is_some_and(|list| !list.is_empty());
-        if link.kind.is_some() || is_configured || has_addresses {
-            found.push(("links and addresses", span));
+        if link.kind.is_some() || is_configured {
+            found.push(("settings of links", span));
         }
     }
     let first = |spans: &mut dyn Iterator<Item = Span>| spans.next();
     let lists = [
-        ("routes", first(&mut scope.routes.iter().flatten().map(|route| route.span))),
+        ("lists of routes", first(&mut scope.routes.iter().flatten().filter_map(list))),
         ("rules", first(&mut scope.rules.iter().flatten().map(|rule| rule.span))),
         ("neighbours", first(&mut scope.neighbours.iter().flatten().map(|entry| entry.span))),
         ("nexthops", first(&mut scope.nexthops.iter().flatten().map(|entry| entry.span))),

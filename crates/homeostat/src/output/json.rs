@@ -76,10 +76,9 @@ fn finish(all: &[Told], to: &mut dyn Write) -> io::Result<()> {
 }
 
 fn object(place: &Place, entry: &Entry) -> Value {
-    let mut object = fields(entry);
-    if let Value::Object(fields) = &mut object {
-        fields.insert("source".into(), place.source.clone().into());
-        fields.insert("scope".into(), place.scope.clone().into());
+    let mut object = json!({ "source": place.source, "scope": place.scope });
+    if let (Value::Object(object), Value::Object(fields)) = (&mut object, fields(entry)) {
+        object.extend(fields);
     }
     object
 }

@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use homeostat_engine::{Action, Entry, Failure, Line, Owner, Place, Reason};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub(super) const DIM: Style = Style::new().dimmed();
 pub(super) const BOLD: Style = Style::new().bold();
@@ -47,17 +47,29 @@ pub(super) fn change(line: &Line) -> Row {
     };
     let sign = format!("{style}{}{style:#}", line.action.sign());
     let note = line.note.as_ref().map(|note| format!("{DIM}({note}){DIM:#}"));
-    let rest: Vec<_> = values(line).into_iter().chain(note).collect();
+    let values = values(line).filter(|values| !values.is_empty());
+    let rest: Vec<_> = values.into_iter().chain(note).collect();
     Row::new(sign, &line.key, rest.join("  "))
 }
 
 /// What a change turns into what.
 pub(crate) fn values(line: &Line) -> Option<String> {
     match (&line.before, &line.after) {
+        (Some(Value::Object(before)), Some(Value::Object(after))) => Some(fields(before, after)),
         (Some(before), Some(after)) => Some(format!("{} -> {}", value(before), value(after))),
         (Some(one), None) | (None, Some(one)) => Some(value(one)),
         (None, None) => None,
     }
+}
+
+/// The declared fields that differ; what is not declared is nobody's business.
+fn fields(before: &Map<String, Value>, after: &Map<String, Value>) -> String {
+    let changed = after.iter().filter(|(name, now)| before.get(*name) != Some(now));
+    let changed = changed.map(|(name, now)| match before.get(name) {
+        Some(was) => format!("{name} {} -> {}", value(was), value(now)),
+        None => format!("{name} {}", value(now)),
+    });
+    changed.collect::<Vec<_>>().join(", ")
 }
 
 /// A value as a person would write it: bare text, and the fields of an object.
@@ -69,6 +81,10 @@ fn value(value: &Value) -> String {
             let fields =
                 fields.iter().map(|(name, field)| format!("{name} {}", self::value(field)));
             fields.collect::<Vec<_>>().join(" ")
+        }
+        Value::Array(all) => {
+            let all: Vec<String> = all.iter().map(self::value).collect();
+            format!("[{}]", all.join(", "))
         }
         other => other.to_string(),
     }

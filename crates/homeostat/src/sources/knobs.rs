@@ -6,9 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use homeostat_document::{Scope as Section, Settings, SourceSettings, Span};
 use homeostat_engine::book::holdings;
-use homeostat_engine::{
-    Bound, Budget, Config, Guards, Ownership, Pages, Place as LedgerPlace, Section as Stated,
-};
+use homeostat_engine::{Bound, Ownership, Pages, Place as LedgerPlace, Section as Stated};
 use homeostat_knobs::{Builder, HostWide, Key, KeyError, Knobs, Place, Roots, Wish, WishError};
 use serde::Serialize;
 
@@ -113,18 +111,8 @@ fn bind(binding: &Binding<'_>) -> Bind {
         refuse_host_wide(binding, section)?;
     }
     let wish = binding.section.map(wish).transpose()?.unwrap_or_default();
-    let context = binding.context;
-    let guards = Guards {
-        section: if stated { Stated::Stated } else { Stated::Missing },
-        budget: budget(binding),
-        ..context.guards
-    };
-    let config = Config {
-        guards,
-        strictness: context.strictness,
-        on_release: context.on_release,
-        ..Config::default()
-    };
+    let section = if stated { Stated::Stated } else { Stated::Missing };
+    let config = binding.config(settings, section);
     let source = source(binding.scope).with_others(others(binding.pages, &place)?);
     let ownership = Ownership::Checkpoint;
     let bound = Bound { source, wish: Arc::new(wish), ownership, config, place };
@@ -140,11 +128,6 @@ fn others(pages: &dyn Pages, place: &LedgerPlace) -> Result<BTreeMap<Key, String
 /// Where the ledger files the knobs of a scope.
 pub(crate) fn place(owner: &str, scope: &Scope) -> LedgerPlace {
     scope.place(owner, NAME)
-}
-
-fn budget(binding: &Binding<'_>) -> Budget {
-    let declared = settings(&binding.document.settings).delete_budget.as_ref();
-    declared.map_or_else(Budget::default, |percent| Budget { percent: percent.value.get() })
 }
 
 /// The knobs of a scope on the real machine.

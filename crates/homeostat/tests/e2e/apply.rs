@@ -57,11 +57,11 @@ fn a_report_in_json_holds_every_list() {
     );
     world.run("apply --yes --json host.toml").says(1, str![[r#"
 {"format_version":"1.0","converged":false,"applied":[
-  {"action":"update","cause":"config","key":"sysctl net.ipv4.ip_forward","scope":"host","source":"knobs"},
-  {"action":"update","cause":"config","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","scope":"host","source":"knobs"}],"failed":[
-  {"action":"update","error":"the kernel refused the value `0`: Invalid argument (os error 22)","help":null,"key":"sysctl net.ipv4.ip_default_ttl","scope":"host","source":"knobs"}],"pending":[
-  {"key":"sysctl net.ipv4.conf.eth9.rp_filter","on":"link eth9","scope":"host","source":"knobs"}],"conflicts":[],"settled":[
-  {"held":"[..]","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","scope":"host","source":"knobs","wanted":"1234"}],"matched":[],"unknown":[],"held":[],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.ip_forward","cause":"config"},
+  {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","cause":"config"}],"failed":[
+  {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.ip_default_ttl","error":"the kernel refused the value `0`: Invalid argument (os error 22)","help":null}],"pending":[
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.conf.eth9.rp_filter","on":"link eth9"}],"conflicts":[],"settled":[
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","wanted":"1234","held":"[..]"}],"matched":[],"unknown":[],"held":[],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
 
 "#]]);
 }

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
+use crate::program::output;
 use crate::world::World;
 
 fn file(key: &str) -> PathBuf {
@@ -39,6 +42,24 @@ impl World {
     /// Makes two links that are one pair.
     pub(crate) fn add_pair(&self, one: &str, other: &str) {
         self.namespace.ip(&["link", "add", one, "type", "veth", "peer", "name", other]).unwrap();
+    }
+}
+
+impl World {
+    /// Runs `ip`, among the names of this world.
+    #[track_caller]
+    pub(crate) fn ip(&self, args: &str) -> String {
+        let mut command = self.command("ip");
+        command.args(args.split_whitespace());
+        output(command)
+    }
+
+    /// What `ip` lists.
+    #[track_caller]
+    pub(crate) fn listed(&self, args: &str) -> Vec<Value> {
+        let text = self.ip(&format!("-j {args}"));
+        let listed: Value = serde_json::from_str(&text).unwrap_or_else(|_| Value::Array(vec![]));
+        listed.as_array().unwrap().clone()
     }
 }
 

@@ -23,6 +23,7 @@ mod ledger;
 mod lock;
 mod modes;
 mod names;
+mod network;
 mod owners;
 mod plan;
 mod program;

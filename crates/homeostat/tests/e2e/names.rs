@@ -15,12 +15,6 @@ const WISH: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
 const BLUE: &str = "[namespaces.blue.sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
 
 impl World {
-    fn ip(&self, args: &str) -> String {
-        let mut command = self.command("ip");
-        command.args(args.split_whitespace());
-        output(command)
-    }
-
     /// The scopes in which the ledger says that we own something.
     fn recorded(&self) -> Vec<String> {
         let ledger = rusqlite::Connection::open(self.ledger()).unwrap();
@@ -158,7 +152,7 @@ No changes.
     );
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[],"pending":[
-  {"key":"sysctl net.ipv4.tcp_retries1","on":"namespace blue","scope":"blue","source":"knobs"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"blue","key":"sysctl net.ipv4.tcp_retries1","on":"namespace blue"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify -q host.toml").exits(2);

@@ -41,10 +41,10 @@ Plan: 0 to create, 2 to update, 0 to replace, 0 to delete.
 fn a_plan_in_json_holds_every_list() {
     World::with(MIXED).run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[
-  {"action":"update","after":"1","before":"0","cause":"config","key":"sysctl net.ipv4.ip_forward","note":null,"scope":"host","source":"knobs"},
-  {"action":"update","after":"2","before":"0","cause":"config","key":"sysctl net.ipv4.conf.all.rp_filter","note":null,"scope":"host","source":"knobs"}],"conflicts":[],"pending":[
-  {"key":"sysctl net.ipv4.conf.eth9.rp_filter","on":"link eth9","scope":"host","source":"knobs"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[
-  {"action":null,"error":"the kernel has no such knob","help":null,"key":"sysctl net.ipv4.nosuch","scope":"host","source":"knobs"}],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.ip_forward","before":"0","after":"1","cause":"config","note":null},
+  {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.conf.all.rp_filter","before":"0","after":"2","cause":"config","note":null}],"conflicts":[],"pending":[
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.conf.eth9.rp_filter","on":"link eth9"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[
+  {"source":"knobs","scope":"host","action":null,"key":"sysctl net.ipv4.nosuch","error":"the kernel has no such knob","help":null}],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
 
 "#]]);
 }
@@ -128,8 +128,8 @@ Plan: 0 to create, 0 to update, 0 to replace, 2 to delete.
     );
     world.run("plan --revert-on-release --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[
-  {"action":"delete","after":"0","before":"1","cause":"config","key":"sysctl net.ipv4.ip_forward","note":"released, original restored","scope":"host","source":"knobs"},
-  {"action":"delete","after":null,"before":"6","cause":"config","key":"sysctl net.ipv4.tcp_retries1","note":"released, the value stays","scope":"host","source":"knobs"}],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":2}}
+  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.ip_forward","before":"1","after":"0","cause":"config","note":"released, original restored"},
+  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_retries1","before":"6","after":null,"cause":"config","note":"released, the value stays"}],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":2}}
 
 "#]]);
 }
@@ -169,7 +169,7 @@ No changes.
     );
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[],"pending":[],"matched":[],"settled":[
-  {"held":"[..]","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","scope":"host","source":"knobs","wanted":"1234"}],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","wanted":"1234","held":"[..]"}],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify host.toml").says(0, "");
@@ -264,8 +264,8 @@ No changes.
     );
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[
-  {"key":"sysctl net.ipv4.conf.all.forwarding","owner":"nobody","reason":"fights with `sysctl net.ipv4.ip_forward`, which undoes it","scope":"host","source":"knobs"},
-  {"key":"sysctl net.ipv4.ip_forward","owner":"nobody","reason":"fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it","scope":"host","source":"knobs"}],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.conf.all.forwarding","owner":"nobody","reason":"fights with `sysctl net.ipv4.ip_forward`, which undoes it"},
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.ip_forward","owner":"nobody","reason":"fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it"}],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify -q host.toml").exits(2);

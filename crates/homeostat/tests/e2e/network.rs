@@ -1,0 +1,256 @@
+//! Addresses and routes from a document to the kernel, judged by `ip`.
+
+use serde_json::Value;
+use snapbox::str;
+
+use crate::world::World;
+
+/// One end of a pair has a network, a default route, and routes of both families.
+const ROUTER: &str = r#"
+[links.va]
+addresses = ["10.0.0.1/24", { ip = "fd00::1/64", noprefixroute = false }]
+[[routes]]
+to = "default"
+via = "10.0.0.254"
+[[routes]]
+to = "10.9.0.77/16"
+via = "10.0.0.253"
+[[routes]]
+to = "fd01::/48"
+via = "fd00::fe"
+[[routes]]
+to = "10.66.0.0/16"
+type = "blackhole"
+"#;
+
+/// A world with a pair of links that are up and need no duplicate address detection.
+fn cabled() -> World {
+    let world = World::new();
+    world.add_pair("va", "vb");
+    for link in ["va", "vb"] {
+        world.meddle(&format!("net/ipv6/conf/{link}/accept_dad"), "0");
+        world.ip(&format!("link set {link} up"));
+    }
+    world
+}
+
+impl World {
+    /// The destinations of routes that somebody put there.
+    #[track_caller]
+    fn routes_of(&self, protocol: &str) -> Vec<String> {
+        let of =
+            |family: &str| self.listed(&format!("{family} route show table all proto {protocol}"));
+        let part = |route: &Value, name: &str| route[name].as_str().unwrap_or("-").to_owned();
+        let text = |route: &Value| format!("{} via {}", part(route, "dst"), part(route, "gateway"));
+        let mut found: Vec<String> =
+            ["-4", "-6"].iter().flat_map(|family| of(family)).map(|route| text(&route)).collect();
+        found.sort();
+        found
+    }
+
+    /// The addresses of a link, but for those that the kernel made.
+    #[track_caller]
+    fn addresses_of(&self, link: &str) -> Vec<String> {
+        let listed = self.listed(&format!("address show dev {link}"));
+        let all = listed[0]["addr_info"].as_array().unwrap().iter();
+        let made = all.filter(|address| address["scope"] != "link");
+        made.map(|one| format!("{}/{}", one["local"].as_str().unwrap(), one["prefixlen"])).collect()
+    }
+
+    /// What the plan would do, as `action key`.
+    #[track_caller]
+    fn planned(&self) -> Vec<String> {
+        let plan = self.plan();
+        let changes = plan["changes"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        changes.map(|one| format!("{} {}", text(&one["action"]), text(&one["key"]))).collect()
+    }
+}
+
+#[test]
+fn addresses_routes_and_a_default_route_converge_and_a_second_apply_does_nothing() {
+    let world = cabled();
+    world.write("host.toml", ROUTER);
+    world.run("apply --yes host.toml").says(
+        0,
+        str![[r#"
+rtnl in host
+  applied:
+    + address 10.0.0.1/24 dev va
+    + address fd00::1/64 dev va
+    + route 0.0.0.0/0             via 10.0.0.254
+    + route 10.9.0.0/16           via 10.0.0.253
+    + route 10.66.0.0/16          type blackhole
+    + route fd01::/48             via fd00::fe
+Applied: 6 created, 0 updated, 0 replaced, 0 deleted.
+
+"#]],
+    );
+    assert_eq!(world.addresses_of("va"), ["10.0.0.1/24", "fd00::1/64"]);
+    assert_eq!(
+        world.routes_of("76"),
+        [
+            "10.66.0.0/16 via -",
+            "10.9.0.0/16 via 10.0.0.253",
+            "default via 10.0.0.254",
+            "fd01::/48 via fd00::fe",
+        ]
+    );
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+    world.run("verify host.toml").says(0, "");
+}
+
+#[test]
+fn an_address_deleted_by_hand_returns_as_exactly_one_create() {
+    let world = cabled();
+    world.apply("[links.va]\naddresses = [\"10.0.0.1/24\", \"10.1.0.1/24\"]\n");
+    world.ip("address del 10.1.0.1/24 dev va");
+    assert_eq!(world.planned(), ["create address 10.1.0.1/24 dev va"]);
+    world.run("apply --yes host.toml").exits(0);
+    assert_eq!(world.addresses_of("va"), ["10.0.0.1/24", "10.1.0.1/24"]);
+}
+
+#[test]
+fn an_address_that_left_the_document_goes_and_a_foreign_one_stays() {
+    let world = cabled();
+    world.ip("address add 10.5.0.1/24 dev va");
+    world.apply("[links.va]\naddresses = [\"10.0.0.1/24\", \"10.1.0.1/24\"]\n");
+    world.apply("[links.va]\naddresses = [\"10.0.0.1/24\"]\n");
+    assert_eq!(world.addresses_of("va"), ["10.5.0.1/24", "10.0.0.1/24"]);
+}
+
+#[test]
+fn another_gateway_is_one_update_in_place() {
+    let world = cabled();
+    world.apply(ROUTER);
+    world.write("host.toml", ROUTER.replace("10.0.0.253", "10.0.0.252"));
+    assert_eq!(world.planned(), ["update route 10.9.0.0/16"]);
+    world.run("apply --yes host.toml").exits(0);
+    assert!(world.routes_of("76").contains(&"10.9.0.0/16 via 10.0.0.252".to_owned()));
+}
+
+#[test]
+fn a_route_of_another_program_survives_an_empty_document() {
+    let world = cabled();
+    world.apply(ROUTER);
+    world.ip("route add 10.200.0.0/16 via 10.0.0.200 proto bird");
+    world.ip("route add 10.201.0.0/16 dev vb");
+    // The foreign route rests on an address of ours, so that one is not taken from under it.
+    world.write("host.toml", "[links.va]\naddresses = [\"10.0.0.1/24\"]\n");
+    let before = (world.routes_of("bird"), world.routes_of("boot"));
+    world.run("apply --yes host.toml").exits(0);
+    assert_eq!((world.routes_of("bird"), world.routes_of("boot")), before);
+    assert_eq!(world.routes_of("76"), Vec::<String>::new());
+}
+
+#[test]
+fn an_address_that_would_take_a_foreign_route_along_is_held() {
+    let world = cabled();
+    world.apply(ROUTER);
+    world.ip("route add 10.200.0.0/16 via 10.0.0.200 proto bird");
+    world.write("host.toml", "routes = []\n[links.va]\naddresses = []\n");
+    let report = world.run("apply --yes --json host.toml").json(1);
+    let held = &report["held"].as_array().unwrap()[0];
+    assert_eq!(held["key"], "address 10.0.0.1/24 dev va");
+    assert!(held["reason"].as_str().unwrap().contains("route 10.200.0.0/16"), "{held}");
+    assert_eq!(world.routes_of("bird"), ["10.200.0.0/16 via 10.0.0.200"]);
+    assert_eq!(world.addresses_of("va"), ["10.0.0.1/24"]);
+}
+
+#[test]
+fn a_gateway_that_cannot_be_reached_fails_alone() {
+    let world = cabled();
+    world.write(
+        "host.toml",
+        format!("{ROUTER}[[routes]]\nto = \"10.7.0.0/16\"\nvia = \"10.99.0.1\"\n"),
+    );
+    let report = world.run("apply --yes --json host.toml").json(1);
+    assert_eq!(report["applied"].as_array().unwrap().len(), 6);
+    let failed = report["failed"].as_array().unwrap();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0]["key"], "route 10.7.0.0/16");
+    assert!(failed[0]["error"].as_str().unwrap().contains("Nexthop has invalid gateway"));
+}
+
+#[test]
+fn a_link_that_is_not_there_is_waited_for_and_then_served_whatever_its_number() {
+    let world = cabled();
+    world.write("host.toml", "[links.late]\naddresses = [\"10.3.0.1/24\"]\n");
+    let report = world.run("apply --yes --json host.toml").json(1);
+    assert_eq!(report["pending"][0]["on"], "link late");
+    for _ in 0..2 {
+        world.add_pair("late", "etal");
+        world.run("apply --yes host.toml").exits(0);
+        assert_eq!(world.addresses_of("late"), ["10.3.0.1/24"]);
+        world.ip("link del late");
+    }
+    world.run("verify host.toml").exits(2);
+}
+
+#[test]
+fn ownership_survives_a_lost_state_directory() {
+    let world = cabled();
+    world.apply(ROUTER);
+    std::fs::remove_dir_all(world.state()).unwrap();
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+    std::fs::remove_dir_all(world.state()).unwrap();
+    world.apply("routes = []\n[links.va]\naddresses = []\n");
+    assert_eq!(world.routes_of("76"), Vec::<String>::new());
+    assert_eq!(world.addresses_of("va"), Vec::<String>::new());
+}
+
+#[test]
+fn two_owners_with_their_own_protocols_do_not_see_each_others_routes() {
+    let world = cabled();
+    world.ip("address add 10.0.0.1/24 dev va");
+    let route = |to: &str| format!("[[routes]]\nto = \"{to}\"\nvia = \"10.0.0.254\"\n");
+    world.write("one.toml", route("10.1.0.0/16"));
+    world.write("two.toml", route("10.2.0.0/16"));
+    world.run("apply --yes one.toml").exits(0);
+    world.run("apply --yes two.toml --owner two --protocol 77").exits(0);
+    world.run("verify one.toml").exits(0);
+    world.write("one.toml", "routes = []\n");
+    world.run("apply --yes one.toml").exits(0);
+    assert_eq!(world.routes_of("77"), ["10.2.0.0/16 via 10.0.0.254"]);
+    assert_eq!(world.routes_of("76"), Vec::<String>::new());
+}
+
+#[test]
+fn a_document_that_no_longer_speaks_of_the_network_takes_nothing_away_unasked() {
+    let world = cabled();
+    world.apply(ROUTER);
+    world.write("host.toml", "[sysctl]\n\"net.ipv4.ip_forward\" = 0\n");
+    let before = world.listed("-4 route show table all");
+    let report = world.run("apply --yes --json host.toml").json(1);
+    assert_eq!(report["held"].as_array().unwrap().len(), 6, "{report}");
+    assert_eq!(world.listed("-4 route show table all"), before);
+    world.run("apply --yes --allow-mass-delete host.toml").exits(0);
+    assert_eq!(world.routes_of("76"), Vec::<String>::new());
+}
+
+#[test]
+fn a_namespace_deleted_and_made_again_at_the_same_path_is_served_anew() {
+    let world = World::new().with_own_names();
+    world.write("host.toml", "[namespaces.blue.links.lo]\naddresses = [\"10.0.0.1/32\"]\n");
+    for _ in 0..2 {
+        world.ip("netns add blue");
+        world.run("apply --yes host.toml").exits(0);
+        let shown = world.ip("-n blue -4 address show dev lo");
+        assert!(shown.contains("10.0.0.1/32"), "{shown}");
+        world.ip("netns del blue");
+    }
+}
+
+#[test]
+fn a_dhcp_like_address_with_a_lifetime_is_matched_and_left() {
+    let world = cabled();
+    world.ip("address add 10.0.0.9/24 dev va valid_lft 3600 preferred_lft 1800");
+    world.write("host.toml", "[links.va]\naddresses = [\"10.0.0.9/24\"]\n");
+    let plan = world.plan();
+    assert_eq!(plan["changes"], Value::Array(vec![]));
+    assert_eq!(plan["matched"][0]["key"], "address 10.0.0.9/24 dev va");
+    world.run("apply --yes host.toml").exits(0);
+    world.write("host.toml", "[links.va]\naddresses = []\n");
+    world.run("apply --yes host.toml").exits(0);
+    assert_eq!(world.addresses_of("va"), ["10.0.0.9/24"]);
+}
