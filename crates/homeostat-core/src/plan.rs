@@ -211,7 +211,12 @@ impl<S: Source> Plan<S> {
     /// Tells the lines of one step with their cause.
     pub fn explain_step(&self, step: &S::Step, tell: &mut dyn FnMut(Line, Cause)) {
         let cause = self.cause(step);
-        step.explain(&self.wish, &mut |line| tell(line, cause));
+        let mut taken = taken_along(step.takes());
+        step.explain(&self.wish, &mut |mut line| {
+            let notes = line.note.take().into_iter().chain(taken.take());
+            line.note = Some(notes.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty());
+            tell(line, cause);
+        });
     }
 
     /// Holds back the steps for which `why` has an answer.
@@ -269,6 +274,18 @@ impl<S: Source> Plan<S> {
             tell(Entry::Held { action, key, why: held.why.clone() });
         }
     }
+}
+
+/// What the target takes along with a step, in words.
+fn taken_along(taken: &[Taken]) -> Option<String> {
+    const NAMED: usize = 3;
+    let named = taken.iter().take(NAMED).map(|one| format!("`{}` of {}", one.key, one.owner));
+    let named: Vec<_> = named.collect();
+    let more = match taken.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!named.is_empty()).then(|| format!("takes along {}{more}", named.join(", ")))
 }
 
 impl<S: Source> Explain for Plan<S> {

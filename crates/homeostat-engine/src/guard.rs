@@ -105,7 +105,8 @@ fn takes_foreign<D: homeostat_core::Desired>(step: &impl Step<D>) -> Option<Stri
     let foreign =
         step.takes().iter().find(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel))?;
     Some(format!(
-        "it would take `{}` along, which belongs to {}; remove that first",
+        "it would take `{}` along, which belongs to {}; remove that first, or use \
+         --allow-cascades",
         foreign.key, foreign.owner
     ))
 }

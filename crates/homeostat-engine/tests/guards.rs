@@ -6,7 +6,9 @@ mod common;
 
 use common::rig::{Rig, told};
 use common::toy::{Independent, Ordered};
-use homeostat_engine::{Budget, Cascades, Guards, MassDelete, Owner, Section, Taken};
+use homeostat_engine::{
+    Budget, Cascades, Entry, Explain as _, Guards, Kind, MassDelete, Owner, Section, Taken,
+};
 
 /// Rows `k00=1 k01=1 ...` from one number to another.
 fn rows(from: usize, to: usize) -> String {
@@ -141,9 +143,18 @@ fn a_step_that_takes_foreign_objects_along_is_held_unless_confirmed() {
     assert_eq!(told(&plan), ["held link", "not converged"]);
     assert_eq!(
         plan.held[0].why,
-        "it would take `route` along, which belongs to bird; remove that first"
+        "it would take `route` along, which belongs to bird; remove that first, or use \
+         --allow-cascades"
     );
     rig.config.guards.cascades = Cascades::Allow;
+    let plan = rig.plan("");
+    let mut notes = Vec::new();
+    plan.explain(Kind::Change, &mut |entry| {
+        if let Entry::Change(line, _) = entry {
+            notes.extend(line.note);
+        }
+    });
+    assert_eq!(notes, ["takes along `route` of bird"]);
     assert_eq!(rig.pass(""), ["delete link", "converged"]);
 }
 

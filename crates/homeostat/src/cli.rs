@@ -154,6 +154,9 @@ pub(crate) struct Global {
     /// Let a pass delete more than the guards allow
     #[arg(long, global = true)]
     pub(crate) allow_mass_delete: bool,
+    /// Let a step go on although the kernel takes objects of others along with it
+    #[arg(long, global = true)]
+    pub(crate) allow_cascades: bool,
     /// Restore the original of a knob that is no longer declared
     #[arg(long, global = true)]
     pub(crate) revert_on_release: bool,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use homeostat_document::{DEFAULT_OWNER, OwnerName, Settings};
-use homeostat_engine::{Guards, MassDelete, OnRelease, Strictness};
+use homeostat_engine::{Cascades, Guards, MassDelete, OnRelease, Strictness};
 use homeostat_netns::{Name, Place, Sandbox};
 
 use crate::cli::{Color, Global};
@@ -50,12 +50,13 @@ impl Context {
         let default_state = if global.sandbox { SANDBOX_STATE_DIR } else { STATE_DIR };
         let mass_delete =
             if global.allow_mass_delete { MassDelete::Allow } else { MassDelete::Hold };
+        let cascades = if global.allow_cascades { Cascades::Allow } else { Cascades::Hold };
         let context = Context {
             owner,
             mark,
             state_dir: global.state_dir.unwrap_or_else(|| default_state.into()),
             top: top(global.sandbox, global.netns),
-            guards: Guards { mass_delete, ..Guards::default() },
+            guards: Guards { mass_delete, cascades, ..Guards::default() },
             on_release: if global.revert_on_release {
                 OnRelease::Restore
             } else {

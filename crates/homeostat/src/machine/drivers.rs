@@ -1,6 +1,7 @@
 //! What can write, with the locks that allow it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_engine::report::LEDGER;
@@ -15,6 +16,9 @@ use crate::output::{Told, is_converged, summary};
 
 /// A pass can bring to light what only the next one can mend (a knob that another one rewrote).
 const MOST_PASSES: usize = 3;
+
+/// Milliseconds that an apply waits for what it has set moving: three seconds in all.
+const PAUSES: [u64; 6] = [50, 100, 200, 400, 800, 1450];
 
 /// Every source that is bound, each in its mode.
 pub(crate) struct Drivers {
@@ -51,8 +55,23 @@ impl Drivers {
         Ok(())
     }
 
-    /// Runs passes until all is as declared, or nothing moves any more.
+    /// Runs passes until all is as declared, or nothing moves any more. What this run has set moving
+    /// gets a little time: an IPv6 address is probed for a second before a route may use it.
     pub(crate) async fn converge(&mut self) -> Vec<Told> {
+        let mut all = self.settle().await;
+        for pause in PAUSES {
+            if is_converged(&all) || summary(&all).total() == 0 || !needs_time(&all) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            all = after(all, self.settle().await);
+        }
+        all.extend(self.waiting.iter().map(waiting::told));
+        all
+    }
+
+    /// Runs passes as long as each brings something.
+    async fn settle(&mut self) -> Vec<Told> {
         let mut all = self.pass().await;
         for _ in 1..MOST_PASSES {
             let may_move = summary(&all).total() > 0 || has_moved_under_us(&all);
@@ -61,13 +80,11 @@ impl Drivers {
             }
             let again = self.pass().await;
             let moved = summary(&again).total() > 0 || has_moved_under_us(&again);
-            let pairs = all.into_iter().zip(again);
-            all = pairs.map(|(before, now)| now.after(before)).collect();
+            all = after(all, again);
             if !moved {
                 break;
             }
         }
-        all.extend(self.waiting.iter().map(waiting::told));
         all
     }
 
@@ -105,6 +122,16 @@ impl Driven {
             Driven::Observing(planner) => Unapplied::plan(&**planner, &**ledger).await,
         }
     }
+}
+
+/// What was told of every source before, and now.
+fn after(before: Vec<Told>, now: Vec<Told>) -> Vec<Told> {
+    before.into_iter().zip(now).map(|(before, now)| now.after(before)).collect()
+}
+
+/// Whether something failed that may work in a moment.
+fn needs_time(all: &[Told]) -> bool {
+    has_failed(all, |_, failure| failure.retry == Retry::Soon)
 }
 
 /// Whether a target moved under its plan, so that another look is all that is needed.

@@ -155,6 +155,10 @@ fn an_address_that_would_take_a_foreign_route_along_is_held() {
     assert!(held["reason"].as_str().unwrap().contains("route 10.200.0.0/16"), "{held}");
     assert_eq!(world.routes_of("bird"), ["10.200.0.0/16 via 10.0.0.200"]);
     assert_eq!(world.addresses_of("va"), ["10.0.0.1/24"]);
+    let plan = world.run("plan --allow-cascades host.toml").exits(0).stdout;
+    assert!(plan.contains("(takes along `route 10.200.0.0/16` of protocol bird)"), "{plan}");
+    world.run("apply --yes --allow-cascades host.toml").exits(0);
+    assert_eq!(world.addresses_of("va"), Vec::<String>::new());
 }
 
 #[test]
@@ -253,4 +257,17 @@ fn a_dhcp_like_address_with_a_lifetime_is_matched_and_left() {
     world.write("host.toml", "[links.va]\naddresses = []\n");
     world.run("apply --yes host.toml").exits(0);
     assert_eq!(world.addresses_of("va"), ["10.0.0.9/24"]);
+}
+
+#[test]
+fn a_route_whose_source_is_still_probed_for_duplicates_converges_by_itself() {
+    let world = World::new();
+    world.add_pair("va", "vb");
+    for link in ["va", "vb"] {
+        world.ip(&format!("link set {link} up"));
+    }
+    let route = "[[routes]]\nto = \"fd01::/48\"\nvia = \"fd00::fe\"\nsrc = \"fd00::1\"\n";
+    world.apply(&format!("[links.va]\naddresses = [\"fd00::1/64\"]\n{route}"));
+    let routes = world.listed("-6 route show proto 76");
+    assert_eq!(routes[0]["prefsrc"], "fd00::1", "{routes:?}");
 }
