@@ -1,20 +1,29 @@
-//! Decides when a pass may start. Pure: `now` is an argument, there is no timer, clock or I/O.
+//! Decides when a pass may start, and what it may try. Pure: `now` is an argument, there is no
+//! timer, clock or I/O.
 //!
 //! A driver passes wakeups in, asks [`Pacer::fire`] whether a full pass starts, and otherwise
 //! sleeps until [`Pacer::deadline`]. [`KeyPacer`] does the same for focused passes, key by key.
 //! A wakeup carries reasons and never state: a pass reads the newest wish and target when it
 //! starts, so merging wakeups loses nothing and their order does not matter.
 //!
+//! [`Backoff`] spaces the tries of what fails.
+//!
 //! Start at [`Pacer`].
 
+mod backoff;
+mod due;
 mod keys;
 mod pacer;
+mod pauses;
 mod policy;
 mod reasons;
+mod steady;
 mod time;
 
+pub use backoff::Backoff;
 pub use keys::KeyPacer;
 pub use pacer::{Fired, Pacer};
+pub use pauses::Pauses;
 pub use policy::{Policy, PolicyError};
 pub use reasons::{Reason, Reasons};
 pub use time::Time;

@@ -1,0 +1,198 @@
+//! Spaces the tries of what fails, key by key; `Backoff<()>` does it for a whole source.
+
+use std::collections::BTreeMap;
+
+use super::due::{Due, Ticket};
+use super::pauses::{Dice, Pauses};
+use super::reasons::{Reason, Reasons};
+use super::time::Time;
+use crate::outcome::Retry;
+
+/// Says when a key that failed is tried again, as its [`Retry`] asks.
+///
+/// 1. `Soon`: after a pause that doubles with each failure. A failure counts only if the pause
+///    before it had elapsed, so neither hints nor other passes inflate a backoff or put it off.
+/// 2. `Now`: at once, but from the fourth in a row on as `Soon`.
+/// 3. `OnChange`: on a hint, at a resync. `Never`: not at all. A new wish *forgets* the key.
+/// 4. A hint makes a key due at once, also one that comes while the key is tried. A hint about a
+///    key without state does nothing.
+/// 5. A key that was taken and that nobody answered for is due again after the longest pause.
+/// 6. Keys come out in the order in which they became due; a key that does not fail has no state.
+/// 7. A clock that jumps back never shortens a pause, and stretches it by the time since the last
+///    call.
+#[derive(Clone, Debug)]
+pub struct Backoff<K> {
+    pauses: Pauses,
+    dice: Dice,
+    failing: BTreeMap<K, Failing>,
+    due: Due<K>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    retry: Retry,
+    stand: Stand,
+    /// How many failures counted.
+    streak: u32,
+    /// How many tries in a row asked for another one at once.
+    at_once: u8,
+    /// The end of the pause that the last counted failure began.
+    until: Time,
+    ticket: Option<Ticket>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    /// Until it is due, or for a hint.
+    Waiting,
+    /// Due because of a hint that no try has seen yet.
+    Hinted,
+    /// Being tried.
+    Taken,
+}
+
+const AT_ONCE: u8 = 3;
+
+impl<K: Ord + Clone> Backoff<K> {
+    /// Nothing fails yet. Each pause is cut by up to a quarter, at random by the seed, so that keys
+    /// that failed together do not stay together.
+    #[must_use]
+    pub fn new(pauses: Pauses, seed: u64) -> Self {
+        Self { pauses, dice: Dice::new(seed), failing: BTreeMap::new(), due: Due::new() }
+    }
+
+    /// A try of the key has failed; tell the end of the try.
+    pub fn failed(&mut self, key: K, retry: Retry, now: Time) {
+        let now = self.due.clock.read(now);
+        let mut failing = self.failing.get(&key).copied().unwrap_or(Failing::NONE);
+        failing.answer(retry);
+        if failing.retry == Retry::Soon && failing.until <= now {
+            failing.streak = failing.streak.saturating_add(1);
+            let pause = self.pauses.nth(failing.streak);
+            failing.until = now.after(pause.saturating_sub(self.dice.share(pause / 4)));
+        }
+        let time = failing.next(now);
+        self.relist(key.clone(), &mut failing, time);
+        self.failing.insert(key, failing);
+    }
+
+    /// Something that the key depends on may have changed: a failing key is due at once, and its
+    /// count stays.
+    pub fn on_hint(&mut self, key: &K, now: Time) {
+        let now = self.due.clock.read(now);
+        let Some(mut failing) = self.failing.get(key).copied() else { return };
+        if failing.retry == Retry::Never {
+            return;
+        }
+        failing.stand = Stand::Hinted;
+        // A key that is due already keeps its place, or a storm of hints would starve it.
+        if failing.ticket.is_none_or(|(time, _)| time > now) {
+            self.relist(key.clone(), &mut failing, Some(now));
+        }
+        self.failing.insert(key.clone(), failing);
+    }
+
+    /// The key is as wished, is gone, or has a new wish.
+    pub fn forget(&mut self, key: &K) {
+        if let Some(ticket) = self.failing.remove(key).and_then(|failing| failing.ticket) {
+            self.due.unlist(ticket);
+        }
+    }
+
+    /// Forgets all keys but these; a full pass knows which still fail.
+    pub fn retain(&mut self, mut still_fails: impl FnMut(&K) -> bool) {
+        let healthy = self.failing.extract_if(.., |key, _| !still_fails(key));
+        healthy
+            .filter_map(|(_, failing)| failing.ticket)
+            .for_each(|ticket| self.due.unlist(ticket));
+    }
+
+    /// When [`take_due`](Self::take_due) has to be called; `None` if no key waits for a moment.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.due.deadline()
+    }
+
+    /// The keys that are tried now; each try ends in [`failed`](Self::failed) or
+    /// [`forget`](Self::forget).
+    #[must_use = "keys that were taken are not named again for long"]
+    pub fn take_due(&mut self, now: Time) -> Vec<K> {
+        let now = self.due.clock.read(now);
+        let mut taken = Vec::new();
+        while let Some(key) = self.due.take(now) {
+            if let Some(failing) = self.failing.get_mut(&key) {
+                failing.stand = Stand::Taken;
+                failing.ticket = Some(self.due.list(key.clone(), now.after(self.pauses.longest())));
+                taken.push(key);
+            }
+        }
+        taken
+    }
+
+    /// Whether a pass with these reasons may try the key. A start, a resync and an operator reach
+    /// all keys but those that wait for a new wish.
+    #[must_use]
+    pub fn may_try(&self, key: &K, reasons: Reasons, now: Time) -> bool {
+        let Some(failing) = self.failing.get(key) else { return true };
+        let is_due = failing.ticket.is_some_and(|(time, _)| time <= self.due.clock.peek(now));
+        let reaches_all = [Reason::Start, Reason::Resync, Reason::Operator];
+        is_due
+            || failing.stand != Stand::Waiting
+            || failing.retry != Retry::Never && reaches_all.iter().any(|r| reasons.contains(*r))
+    }
+
+    /// How many failures of the key counted.
+    #[must_use]
+    pub fn streak(&self, key: &K) -> u32 {
+        self.failing.get(key).map_or(0, |failing| failing.streak)
+    }
+
+    /// When the key is due; `None` if it does not fail, or waits for a change.
+    #[must_use]
+    pub fn due(&self, key: &K) -> Option<Time> {
+        let (time, _) = self.failing.get(key)?.ticket?;
+        Some(self.due.clock.told(time))
+    }
+
+    /// How many keys have state here: those that fail.
+    #[must_use]
+    pub fn tracked(&self) -> usize {
+        self.failing.len()
+    }
+
+    fn relist(&mut self, key: K, failing: &mut Failing, time: Option<Time>) {
+        if let Some(ticket) = failing.ticket.take() {
+            self.due.unlist(ticket);
+        }
+        failing.ticket = time.map(|time| self.due.list(key, time));
+    }
+}
+
+impl Failing {
+    const NONE: Self = Self {
+        retry: Retry::Soon,
+        stand: Stand::Waiting,
+        streak: 0,
+        at_once: 0,
+        until: Time::EPOCH,
+        ticket: None,
+    };
+
+    fn answer(&mut self, retry: Retry) {
+        self.at_once = if retry == Retry::Now { self.at_once.saturating_add(1) } else { 0 };
+        self.retry = if self.at_once > AT_ONCE { Retry::Soon } else { retry };
+        // A hint that came during the try may tell of what the try did not see.
+        if self.stand != Stand::Hinted || retry == Retry::Never {
+            self.stand = Stand::Waiting;
+        }
+    }
+
+    fn next(self, now: Time) -> Option<Time> {
+        match self.retry {
+            _ if self.stand == Stand::Hinted => Some(now),
+            Retry::Now => Some(now),
+            Retry::Soon => Some(self.until),
+            Retry::OnChange | Retry::Never => None,
+        }
+    }
+}
