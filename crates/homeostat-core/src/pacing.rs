@@ -6,11 +6,13 @@
 //! A wakeup carries reasons and never state: a pass reads the newest wish and target when it
 //! starts, so merging wakeups loses nothing and their order does not matter.
 //!
-//! [`Backoff`] spaces the tries of what fails.
+//! [`Backoff`] spaces the tries of what fails, [`Convergence`] those of steps that succeed and
+//! change nothing.
 //!
 //! Start at [`Pacer`].
 
 mod backoff;
+mod convergence;
 mod due;
 mod keys;
 mod pacer;
@@ -21,6 +23,7 @@ mod steady;
 mod time;
 
 pub use backoff::Backoff;
+pub use convergence::{Convergence, NotConverging};
 pub use keys::KeyPacer;
 pub use pacer::{Fired, Pacer};
 pub use pauses::Pauses;
