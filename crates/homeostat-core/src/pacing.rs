@@ -6,27 +6,32 @@
 //! A wakeup carries reasons and never state: a pass reads the newest wish and target when it
 //! starts, so merging wakeups loses nothing and their order does not matter.
 //!
-//! [`Backoff`] spaces the tries of what fails, [`Convergence`] those of steps that succeed and
-//! change nothing.
+//! What does not go well is spaced: [`Backoff`] for steps that fail, [`Convergence`] for steps that
+//! succeed and change nothing. [`Resync`]
+//! looks at everything again, and [`Health`] tells whether all this still moves.
 //!
 //! Start at [`Pacer`].
 
 mod backoff;
 mod convergence;
 mod due;
+mod health;
 mod keys;
 mod pacer;
 mod pauses;
 mod policy;
 mod reasons;
+mod resync;
 mod steady;
 mod time;
 
 pub use backoff::Backoff;
 pub use convergence::{Convergence, NotConverging};
+pub use health::{Bounds, Health, Stall};
 pub use keys::KeyPacer;
 pub use pacer::{Fired, Pacer};
 pub use pauses::Pauses;
 pub use policy::{Policy, PolicyError};
 pub use reasons::{Reason, Reasons};
+pub use resync::{PeriodRefused, Resync};
 pub use time::Time;

@@ -1,0 +1,75 @@
+//! When everything is looked at again, whatever the hints said.
+
+use core::time::Duration;
+
+use super::pauses::Dice;
+use super::steady::Steady;
+use super::time::Time;
+
+/// The timer of full passes. It cannot be switched off, only lengthened.
+///
+/// 1. A full pass is due one period after the *start* of the last one, whatever that one's reason
+///    was and however it ended.
+/// 2. Each period is up to a tenth shorter or longer, at random by the seed, so that many loops do
+///    not stay in step.
+/// 3. A clock that jumps back never shortens a period, and stretches it by the time since the last
+///    call.
+#[derive(Clone, Debug)]
+pub struct Resync {
+    period: Duration,
+    dice: Dice,
+    clock: Steady,
+    due: Time,
+}
+
+/// A period that would be a hot loop, or as good as none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the resync period of {period:?} is not between {:?} and {:?}",
+    Resync::SHORTEST,
+    Resync::LONGEST
+)]
+pub struct PeriodRefused {
+    /// What was asked for.
+    pub period: Duration,
+}
+
+impl Resync {
+    /// The least period.
+    pub const SHORTEST: Duration = Duration::from_millis(100);
+    /// The longest period: a whole day.
+    pub const LONGEST: Duration = Duration::from_hours(24);
+
+    /// The timer of a loop that has not looked at anything yet: it is due at once.
+    pub fn new(period: Duration, seed: u64) -> Result<Self, PeriodRefused> {
+        if !(Self::SHORTEST..=Self::LONGEST).contains(&period) {
+            return Err(PeriodRefused { period });
+        }
+        let (dice, clock) = (Dice::new(seed), Steady::default());
+        Ok(Self { period, dice, clock, due: Time::EPOCH })
+    }
+
+    /// A full pass starts now, for whatever reason.
+    pub fn started(&mut self, now: Time) {
+        let now = self.clock.read(now);
+        let spread = self.dice.share(self.period / 5);
+        self.due = now.after(self.period * 9 / 10).after(spread);
+    }
+
+    /// When the next full pass is due. There always is one.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        self.clock.told(self.due)
+    }
+
+    /// Whether a full pass is due.
+    pub fn is_due(&mut self, now: Time) -> bool {
+        self.due <= self.clock.read(now)
+    }
+
+    /// The period before it is spread.
+    #[must_use]
+    pub const fn period(&self) -> Duration {
+        self.period
+    }
+}
