@@ -7,12 +7,13 @@
 //! starts, so merging wakeups loses nothing and their order does not matter.
 //!
 //! What does not go well is spaced: [`Backoff`] for steps that fail, [`Convergence`] for steps that
-//! succeed and change nothing. [`Resync`]
+//! succeed and change nothing, [`Contention`] for keys that somebody keeps undoing. [`Resync`]
 //! looks at everything again, and [`Health`] tells whether all this still moves.
 //!
 //! Start at [`Pacer`].
 
 mod backoff;
+mod contention;
 mod convergence;
 mod due;
 mod health;
@@ -26,6 +27,7 @@ mod steady;
 mod time;
 
 pub use backoff::Backoff;
+pub use contention::{Contended, Contention, Heal, Threshold};
 pub use convergence::{Convergence, NotConverging};
 pub use health::{Bounds, Health, Stall};
 pub use keys::KeyPacer;

@@ -1,0 +1,203 @@
+//! Slows down the healing of a key that somebody keeps undoing, and names who does it.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::due::{Due, Ticket};
+use super::pauses::Pauses;
+use super::time::Time;
+
+/// Says when a key that somebody else removed or replaced is healed.
+///
+/// Tell it only losses of that very key: what goes with a link, an address, a nexthop or a
+/// namespace is no fight, and counting it would turn a blip into an outage.
+///
+/// 1. A lost key is healed at once, until there were too many losses within a short time.
+/// 2. From then on it is *contended*: each loss is healed after a pause, twice as long as the one
+///    before, up to the longest. It is never given up. Losses within a pause do not stretch it.
+/// 3. It is calm again, and forgotten, when after a heal it was not lost for as long as the last
+///    pause, and at least for the time within which losses are counted.
+/// 4. A key that was not lost lately has no state here.
+/// 5. A clock that jumps back never shortens a pause.
+#[derive(Clone, Debug)]
+pub struct Contention<K> {
+    threshold: Threshold,
+    pauses: Pauses,
+    lost: BTreeMap<K, Lost>,
+    due: Due<K>,
+}
+
+/// How many losses within which time are a fight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// The loss that makes the key contended, counted from one.
+    pub losses: u32,
+    /// The time that they all lie within.
+    pub within: Duration,
+}
+
+/// When a lost key is healed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Heal {
+    /// At once.
+    Now,
+    /// When [`Contention::take_due`] names it, which is then.
+    At(Time),
+}
+
+/// A key that somebody keeps undoing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contended<'a, K> {
+    /// The key.
+    pub key: &'a K,
+    /// How often it was lost since.
+    pub losses: u64,
+    /// When the first of these losses was.
+    pub since: Time,
+    /// The pause before the last heal or the next one.
+    pub pause: Duration,
+    /// Who did it last, as far as the target tells.
+    pub culprit: Option<&'a str>,
+}
+
+#[derive(Clone, Debug)]
+struct Lost {
+    /// The losses that still count; they are no longer needed once the key is contended.
+    recent: Vec<Time>,
+    losses: u64,
+    since: Time,
+    culprit: Option<Arc<str>>,
+    /// How many pauses there were; none before the key is contended.
+    nth: u32,
+    is_paused: bool,
+    /// The end of the pause, or the moment to forget the key.
+    ticket: Ticket,
+}
+
+impl<K: Ord + Clone> Contention<K> {
+    /// Nothing was lost yet.
+    #[must_use]
+    pub fn new(threshold: Threshold, pauses: Pauses) -> Self {
+        Self { threshold, pauses, lost: BTreeMap::new(), due: Due::new() }
+    }
+
+    /// Somebody else removed or replaced this very key.
+    pub fn lost(&mut self, key: K, culprit: Option<Arc<str>>, now: Time) -> Heal {
+        let now = self.due.clock.read(now);
+        self.calm(&key, now);
+        let ticket = (now, 0);
+        let lost = self.lost.entry(key.clone()).or_insert_with(|| Lost::new(now, ticket));
+        lost.culprit = culprit.or(lost.culprit.take());
+        if lost.counts(self.threshold, now) {
+            lost.nth = lost.nth.saturating_add(1);
+            lost.is_paused = true;
+            let end = now.after(self.pauses.nth(lost.nth));
+            relist(&mut self.due, key, lost, end);
+        } else if !lost.is_paused {
+            relist(&mut self.due, key, lost, now.after(self.threshold.within));
+        }
+        if lost.is_paused { Heal::At(self.due.clock.told(lost.ticket.0)) } else { Heal::Now }
+    }
+
+    /// Whether no pass may heal the key yet, whatever the reason of the pass.
+    #[must_use]
+    pub fn holds(&self, key: &K, now: Time) -> bool {
+        let now = self.due.clock.peek(now);
+        self.lost.get(key).is_some_and(|lost| lost.is_paused && lost.ticket.0 > now)
+    }
+
+    /// When [`take_due`](Self::take_due) has to be called: a pause ends, or a key is forgotten.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.due.deadline()
+    }
+
+    /// The keys whose pause has ended and that are healed now. Forgets those that are calm.
+    #[must_use = "keys that were taken are not named again"]
+    pub fn take_due(&mut self, now: Time) -> Vec<K> {
+        let now = self.due.clock.read(now);
+        let mut taken = Vec::new();
+        while let Some(key) = self.due.take(now) {
+            match self.lost.get_mut(&key) {
+                Some(lost) if lost.is_paused => {
+                    lost.is_paused = false;
+                    let calm = now.after(self.pauses.nth(lost.nth).max(self.threshold.within));
+                    lost.ticket = self.due.list(key.clone(), calm);
+                    taken.push(key);
+                }
+                _ => drop(self.lost.remove(&key)),
+            }
+        }
+        taken
+    }
+
+    /// The key is no longer wished, or has a new wish.
+    pub fn forget(&mut self, key: &K) {
+        if let Some(lost) = self.lost.remove(key) {
+            self.due.unlist(lost.ticket);
+        }
+    }
+
+    /// The contended keys, in their order.
+    pub fn report(&self) -> impl Iterator<Item = Contended<'_, K>> {
+        let contended = self.lost.iter().filter(|(_, lost)| lost.nth > 0);
+        contended.map(|(key, lost)| Contended {
+            key,
+            losses: lost.losses,
+            since: self.due.clock.told(lost.since),
+            pause: self.pauses.nth(lost.nth),
+            culprit: lost.culprit.as_deref(),
+        })
+    }
+
+    /// How many keys have state here: those that were lost lately, or are contended.
+    #[must_use]
+    pub fn tracked(&self) -> usize {
+        self.lost.len()
+    }
+
+    // A driver that comes late must not find a fight where there was calm.
+    fn calm(&mut self, key: &K, now: Time) {
+        if self.lost.get(key).is_some_and(|lost| !lost.is_paused && lost.ticket.0 <= now) {
+            self.forget(key);
+        }
+    }
+}
+
+/// Five losses within ten seconds, then pauses from a fifth of a second to half a minute.
+impl<K: Ord + Clone> Default for Contention<K> {
+    fn default() -> Self {
+        Self::new(Threshold { losses: 5, within: Duration::from_secs(10) }, Pauses::CONTENTION)
+    }
+}
+
+impl Lost {
+    fn new(since: Time, ticket: Ticket) -> Self {
+        let (recent, culprit) = (Vec::new(), None);
+        Self { recent, losses: 0, since, culprit, nth: 0, is_paused: false, ticket }
+    }
+
+    // Takes note of a loss, and tells whether it begins a pause.
+    fn counts(&mut self, threshold: Threshold, now: Time) -> bool {
+        self.losses += 1;
+        if self.nth > 0 {
+            return !self.is_paused;
+        }
+        self.recent.retain(|loss| now.since(*loss) < threshold.within);
+        self.recent.push(now);
+        self.since = self.recent.first().copied().unwrap_or(now);
+        self.losses = self.recent.len() as u64;
+        let is_fight = self.losses >= u64::from(threshold.losses);
+        if is_fight {
+            self.recent = Vec::new();
+        }
+        is_fight
+    }
+}
+
+fn relist<K>(due: &mut Due<K>, key: K, lost: &mut Lost, time: Time) {
+    due.unlist(lost.ticket);
+    lost.ticket = due.list(key, time);
+}
