@@ -102,6 +102,8 @@ pub struct Changes<K, O> {
     pub pruned: Vec<K>,
     /// Records that a crash left as intents, and that the target now confirms.
     pub confirmed: Vec<K>,
+    /// What the target calls objects of ours whose records do not know it yet.
+    pub identities: BTreeMap<K, String>,
     /// How many objects in focus are ours.
     pub owned: usize,
 }
@@ -118,6 +120,7 @@ impl<K, O> Default for Changes<K, O> {
             unknown: Vec::new(),
             pruned: Vec::new(),
             confirmed: Vec::new(),
+            identities: BTreeMap::new(),
             owned: 0,
         }
     }

@@ -84,6 +84,14 @@ pub trait Desired: Send + Sync + 'static {
         false
     }
 
+    /// What tells this very object from a later one with the same key, where the target can tell (the
+    /// cookie of a namespace). A record is about one of them only; it learns which by a look, so the
+    /// writer of such an object leaves its answer to the second look.
+    fn identity(&self, seen: &Self::Object) -> Option<String> {
+        let _ = seen;
+        None
+    }
+
     /// A digest of a key, stable across versions of the program. Sources with very many wishes
     /// override it with something cheaper than the digest of its text.
     fn key_print(&self, key: &Self::Key) -> u64 {

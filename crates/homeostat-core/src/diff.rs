@@ -98,12 +98,16 @@ impl<'a, D: Desired> Diff<'a, D> {
         } else {
             self.untold.keys.insert(key.clone());
         }
-        self.note_recorded(&key);
+        if self.rights.records.contains_key(&key) {
+            self.recorded.insert(key.clone());
+        }
         self.found.unknown.push((key, why));
     }
 
     fn see_present(&mut self, key: D::Key, object: D::Object, owner: Owner) {
-        self.note_recorded(&key);
+        if self.record(&key, &object).is_some() {
+            self.recorded.insert(key.clone());
+        }
         let standing = self.standing(&key, &object, &owner);
         self.found.owned += usize::from(matches!(standing, Standing::Ours));
         match self.wish.slot(&key, self.near) {
@@ -119,14 +123,14 @@ impl<'a, D: Desired> Diff<'a, D> {
         }
     }
 
-    fn note_recorded(&mut self, key: &D::Key) {
-        if self.rights.records.contains_key(key) {
-            self.recorded.insert(key.clone());
-        }
+    /// The record of an object. One that is about a former object of the same key says nothing.
+    fn record(&self, key: &D::Key, object: &D::Object) -> Option<&'a Record<D::Object>> {
+        let record = self.rights.records.get(key)?;
+        record.is_about(self.wish.identity(object).as_deref()).then_some(record)
     }
 
     fn standing(&self, key: &D::Key, object: &D::Object, owner: &Owner) -> Standing {
-        let record = self.rights.records.get(key);
+        let record = self.record(key, object);
         let is_exclusive = matches!(self.rights.ownership, Ownership::Exclusive(_));
         let is_ours = match owner {
             Owner::Ours => true,
@@ -150,8 +154,7 @@ impl<'a, D: Desired> Diff<'a, D> {
             Ownership::Exclusive(_) => true,
             Ownership::Prefix(prefix) => prefix.matches(key),
             Ownership::Marked | Ownership::Checkpoint => {
-                let record = self.rights.records.get(key);
-                record.is_some_and(|record| {
+                self.record(key, object).is_some_and(|record| {
                     record.proves(object) || self.is_as_intended(key, record, object)
                 })
             }
@@ -201,7 +204,7 @@ impl<'a, D: Desired> Diff<'a, D> {
 
     fn see_ours(&mut self, slot: Slot, seen: Present<D::Key, D::Object>, differs: bool) {
         if !differs {
-            self.confirm(slot, seen.key);
+            self.confirm(slot, seen);
         } else if self.is_settled(slot, &seen) {
             self.found.settled.push((slot, seen.object));
         } else {
@@ -209,18 +212,20 @@ impl<'a, D: Desired> Diff<'a, D> {
         }
     }
 
-    /// A record that is an intent, or that holds another text than the wish, is brought up to date
-    /// although the target needs no write.
-    fn confirm(&mut self, slot: Slot, key: D::Key) {
-        let Some(record) = self.rights.records.get(&key) else { return };
-        let settled = record.settled.is_some();
-        if record.stage == Stage::Intent || settled || record.wrote != self.wish.object(slot) {
-            self.found.confirmed.push(key);
+    /// A record that is an intent, that holds another text than the wish, or that does not know yet
+    /// which object it is about, is brought up to date although the target needs no write.
+    fn confirm(&mut self, slot: Slot, seen: Present<D::Key, D::Object>) {
+        let Some(record) = self.record(&seen.key, &seen.object) else { return };
+        let (is_intent, settled) = (record.stage == Stage::Intent, record.settled.is_some());
+        let identity = self.wish.identity(&seen.object).filter(|_| record.identity.is_none());
+        if is_intent || settled || identity.is_some() || record.wrote != self.wish.object(slot) {
+            self.found.identities.extend(identity.map(|identity| (seen.key.clone(), identity)));
+            self.found.confirmed.push(seen.key);
         }
     }
 
     fn is_settled(&self, slot: Slot, seen: &Present<D::Key, D::Object>) -> bool {
-        let record = self.rights.records.get(&seen.key);
+        let record = self.record(&seen.key, &seen.object);
         record.is_some_and(|record| record.is_settled(&self.wish.object(slot), &seen.object))
     }
 
@@ -250,7 +255,7 @@ impl<'a, D: Desired> Diff<'a, D> {
     }
 
     fn restorable(&self, key: &D::Key, seen: &D::Object) -> Option<D::Object> {
-        let record = self.rights.records.get(key)?;
+        let record = self.record(key, seen)?;
         let asked = self.rights.on_release == OnRelease::Restore;
         match &record.original {
             Original::Was(original) if asked && record.still_holds(seen) => Some(original.clone()),
@@ -294,12 +299,13 @@ impl<'a, D: Desired> Diff<'a, D> {
     }
 
     /// Whether the record of a key speaks of something that is gone. What was there before us went
-    /// with it: if the key comes back (a link is made again), that is another original.
+    /// with it: if the key comes back (a link is made again), that is another original, or another
+    /// object.
     fn is_void(&self, key: &D::Key) -> bool {
         let Some(record) = self.rights.records.get(key) else { return false };
         let is_gone = !self.recorded.contains(key);
-        let had_original = matches!(record.original, Original::Was(_));
-        is_gone && (had_original || self.wish.slot(key, None).is_none())
+        let is_about_one = matches!(record.original, Original::Was(_)) || record.identity.is_some();
+        is_gone && (is_about_one || self.wish.slot(key, None).is_none())
     }
 
     /// A key that was seen twice is written by nobody, since a replace could hit the other one; and

@@ -87,5 +87,6 @@ impl<K: Ord + Clone> Barred<K> {
         found.conflicts.retain(|conflict| !self.keys.contains(&conflict.key));
         found.matched.retain(|(key, _)| !self.keys.contains(key));
         found.confirmed.retain(|key| !self.keys.contains(key));
+        found.identities.retain(|key, _| !self.keys.contains(key));
     }
 }

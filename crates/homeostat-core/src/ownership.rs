@@ -115,6 +115,9 @@ pub struct Record<O> {
     pub settled: Option<O>,
     /// Whether the write is known to have happened.
     pub stage: Stage,
+    /// Which object of this key it is about, where the target tells them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
 }
 
 /// What was there before our first write.
@@ -135,6 +138,13 @@ pub enum Stage {
     Intent,
     /// The target confirmed it.
     Done,
+}
+
+impl<O> Record<O> {
+    /// Whether the record may be about the object with this identity.
+    pub fn is_about(&self, identity: Option<&str>) -> bool {
+        self.identity.is_none() || self.identity.as_deref() == identity
+    }
 }
 
 impl<O: PartialEq> Record<O> {
@@ -225,10 +235,13 @@ mod tests {
         }
     }
 
+    fn made(wrote: i32, stage: Stage) -> Record<i32> {
+        Record { wrote, original: Original::Absent, settled: None, stage, identity: None }
+    }
+
     #[test]
     fn an_intent_to_create_proves_nothing_about_another_object() {
-        let mut record =
-            Record { wrote: 1, original: Original::Absent, settled: None, stage: Stage::Intent };
+        let mut record = made(1, Stage::Intent);
         assert!(record.proves(&1));
         assert!(!record.proves(&2));
         record.stage = Stage::Done;
@@ -237,8 +250,7 @@ mod tests {
 
     #[test]
     fn an_intent_to_update_keeps_what_was_proven_before() {
-        let wrote =
-            Record { wrote: 1, original: Original::Absent, settled: None, stage: Stage::Done };
+        let wrote = made(1, Stage::Done);
         let intent = Record { wrote: 2, settled: Some(1), stage: Stage::Intent, ..wrote };
         assert!(intent.proves(&1) && intent.proves(&2) && intent.proves(&3));
         assert!(intent.still_holds(&1) && intent.still_holds(&2) && !intent.still_holds(&3));

@@ -262,8 +262,15 @@ fn any_record() -> impl Strategy<Value = Record<Thing>> {
     let original = proptest::option::of(any_thing())
         .prop_map(|was| was.map_or(Original::Absent, Original::Was));
     let stage = select(vec![Stage::Intent, Stage::Done]);
-    (any_thing(), original, proptest::option::of(any_thing()), stage)
-        .prop_map(|(wrote, original, settled, stage)| Record { wrote, original, settled, stage })
+    (any_thing(), original, proptest::option::of(any_thing()), stage).prop_map(
+        |(wrote, original, settled, stage)| Record {
+            wrote,
+            original,
+            settled,
+            stage,
+            identity: None,
+        },
+    )
 }
 
 fn any_focus() -> impl Strategy<Value = Focus<String>> {

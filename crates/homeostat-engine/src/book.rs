@@ -163,13 +163,16 @@ impl<S: Source> Book<S> {
 
     fn record(&self, plan: &Plan<S>, slot: Slot, stage: Stage) -> Record<S::Object> {
         let key = plan.wish.key(slot);
-        let original = match (self.holdings.records.get(&key), plan.found.originals.get(&key)) {
+        let known = self.holdings.records.get(&key);
+        let identity = plan.found.identities.get(&key);
+        let identity = identity.or_else(|| known?.identity.as_ref()).cloned();
+        let original = match (known, plan.found.originals.get(&key)) {
             // The original is captured once; what a crash left as an intent has captured it too.
             (Some(known), _) => known.original.clone(),
             (None, Some(before)) => Original::Was(before.clone()),
             (None, None) => Original::Absent,
         };
-        Record { wrote: plan.wish.object(slot), original, settled: None, stage }
+        Record { wrote: plan.wish.object(slot), original, settled: None, stage, identity }
     }
 
     fn confirm(&mut self, plan: &Plan<S>, key: &S::Key) -> Result<(), Error> {
@@ -201,6 +204,12 @@ impl<S: Source> Book<S> {
     /// Takes over what the second look showed. What was written and is not there may still come: its
     /// record proves no more than an intent.
     pub(crate) fn learn(&mut self, shown: Shown<S::Key>) -> Result<(), Error> {
+        for (key, identity) in shown.identities {
+            if let Some(record) = self.holdings.records.get(&key) {
+                let record = Record { identity: Some(identity), ..record.clone() };
+                self.put(key, record)?;
+            }
+        }
         for key in shown.through {
             self.done(key, None)?;
         }

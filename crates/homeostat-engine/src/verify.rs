@@ -27,11 +27,13 @@ pub(crate) struct Shown<K> {
     pub(crate) absent: Vec<K>,
     /// Keys whose answer was lost and that are as wished.
     pub(crate) through: Vec<K>,
+    /// What the target calls the objects that were made.
+    pub(crate) identities: BTreeMap<K, String>,
 }
 
 impl<K> Default for Shown<K> {
     fn default() -> Self {
-        Shown { absent: Vec::new(), through: Vec::new() }
+        Shown { absent: Vec::new(), through: Vec::new(), identities: BTreeMap::new() }
     }
 }
 
@@ -80,7 +82,7 @@ impl<K: Ord + Clone> Doubts<K> {
         let through = believe_the_lost(plan, ran, &objections);
         drop_explained(plan, &ran.tally, &mut objections);
         if objections.is_empty() {
-            return Shown { through, ..Shown::default() };
+            return Shown { through, identities: left.identities.clone(), ..Shown::default() };
         }
         // Only now, and only for the few keys that matter, are steps looked up by key.
         let mut steps: BTreeMap<K, usize> = BTreeMap::new();
@@ -103,7 +105,7 @@ impl<K: Ord + Clone> Doubts<K> {
             let on = "the next pass: it changed along with another step".to_owned();
             plan.pending.push(Pending { key, on });
         }
-        Shown { absent, through }
+        Shown { absent, through, identities: left.identities.clone() }
     }
 }
 

@@ -146,7 +146,8 @@ fn record(row: &str) -> (String, Record<Thing>) {
     };
     let stage = if parts[2] == "intent" { Stage::Intent } else { Stage::Done };
     let settled = parts.get(3).map(|settled| thing(settled));
-    (key.to_owned(), Record { wrote: thing(parts[0]), original, settled, stage })
+    let wrote = thing(parts[0]);
+    (key.to_owned(), Record { wrote, original, settled, stage, identity: None })
 }
 
 /// `marked`, `checkpoint`, `exclusive`, or a prefix such as `web-*`.
