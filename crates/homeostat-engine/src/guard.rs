@@ -102,11 +102,16 @@ impl Guards {
 
 /// What the target made by itself goes and comes with what it hangs on; nobody loses anything.
 fn takes_foreign<D: homeostat_core::Desired>(step: &impl Step<D>) -> Option<String> {
-    let foreign =
-        step.takes().iter().find(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel))?;
+    let mut foreign =
+        step.takes().iter().filter(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel));
+    let first = foreign.next()?;
+    let more = match foreign.count() {
+        0 => String::new(),
+        more => format!(" (and {more} more like it)"),
+    };
     Some(format!(
-        "it would take `{}` along, which belongs to {}; remove that first, or use \
+        "it would take `{}` along, which belongs to {}{more}; remove that first, or use \
          --allow-cascades",
-        foreign.key, foreign.owner
+        first.key, first.owner
     ))
 }

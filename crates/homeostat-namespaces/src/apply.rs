@@ -1,0 +1,81 @@
+//! The only writer: makes names, and takes them away after another look inside.
+
+use homeostat_core::{Desired as _, Failure, Outcome, Outcomes, Retry, Taken, Work};
+use homeostat_netns::{Error, Identity, Netns, create, remove};
+
+use crate::inside;
+use crate::key::Key;
+use crate::model::Namespace;
+use crate::observe::failure;
+use crate::source::Namespaces;
+use crate::step::{Ground, Step};
+
+/// The hands of the source.
+pub struct Writer {
+    source: Namespaces,
+}
+
+impl Writer {
+    pub(crate) fn new(source: Namespaces) -> Self {
+        Writer { source }
+    }
+
+    /// What nobody has agreed to lose must not go by our hand, so the last look comes right before.
+    fn delete(&self, key: &Key, before: &Namespace, agreed: &[Taken]) -> Result<(), Failure> {
+        let netns = match Netns::named(key.name()) {
+            Err(Error::NoSuchName { .. }) => return Ok(()),
+            opened => opened.map_err(|error| failure(&error))?,
+        };
+        let identity = Identity::of(&netns).map_err(|error| failure(&error))?;
+        if before.identity.is_some_and(|before| before != identity) {
+            let error = "somebody made another namespace of this name meanwhile";
+            return Err(Failure::new(error, Retry::Now));
+        }
+        let foreign = inside::foreign(&netns, &self.source.mark)?;
+        if let Some(taken) = inside::news(&foreign, agreed) {
+            let error = format!("`{}` came into it meanwhile", taken.key);
+            return Err(Failure::new(error, Retry::Now));
+        }
+        remove(key.name()).map(|_| ()).map_err(|error| failure(&error))
+    }
+}
+
+impl homeostat_core::Writer<Namespaces> for Writer {
+    async fn apply(&self, work: Work<'_, Namespaces>, out: &dyn Outcomes<Namespace>) {
+        for (at, step) in work.iter() {
+            let done = match step {
+                Step::Create { slot, ground } => make(&work.wish.key(*slot), *ground),
+                Step::Delete { key, before, takes } => self.delete(key, before, takes),
+            };
+            // The second look tells which namespace it is, so there is no answer of our own.
+            let outcome = match done {
+                Ok(()) => Outcome::Applied { now: None },
+                Err(failure) => Outcome::Failed(failure),
+            };
+            out.put(at..at + 1, outcome);
+        }
+    }
+}
+
+fn make(key: &Key, ground: Ground) -> Result<(), Failure> {
+    if ground == Ground::Leftover {
+        clear(key)?;
+    }
+    match create(key.name()) {
+        Ok(_) => Ok(()),
+        Err(Error::AlreadyExists { .. }) => {
+            Err(Failure::new("somebody made it meanwhile", Retry::Now))
+        }
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+/// Takes the empty file away, unless somebody mounted a namespace on it meanwhile.
+fn clear(key: &Key) -> Result<(), Failure> {
+    match Netns::named(key.name()) {
+        Err(Error::NotNetns { .. }) => {
+            remove(key.name()).map(|_| ()).map_err(|error| failure(&error))
+        }
+        _ => Ok(()),
+    }
+}

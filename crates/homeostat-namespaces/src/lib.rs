@@ -1,0 +1,36 @@
+//! The namespaces source: named network namespaces, made when wished, removed when nobody else is inside.
+//!
+//! A namespace can hold no mark of ours, so the ledger says which ones we made, each with its cookie
+//! and the boot it lived in: one that somebody deleted and made again under the same name is not ours.
+//! What is *inside* a namespace is the business of other sources; this one only looks there before it
+//! removes the name.
+//!
+//! Start at [`Namespaces`] for the source, at [`Wish::new`] for what is wished. The flow is `observe`
+//! (with `inside`), `plan`, `apply`. There are no hints: a resync finds what went.
+//!
+//! ```
+//! use homeostat_namespaces::{Key, Mark, Namespaces, Protocol, Wish};
+//!
+//! let source = Namespaces::new(Mark::new(Protocol(76), "default"));
+//! let wish = Wish::new(["namespace blue".parse::<Key>()?]);
+//! # let _ = (source, wish);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod apply;
+mod inside;
+mod key;
+mod mark;
+mod model;
+mod observe;
+mod plan;
+mod source;
+mod step;
+
+pub use apply::Writer;
+pub use key::{Key, NotAKey};
+pub use mark::{Mark, Protocol};
+pub use model::{Namespace, Wish};
+pub use observe::{Moment, Reader};
+pub use source::Namespaces;
+pub use step::{Ground, Step};

@@ -1,0 +1,99 @@
+//! What a namespace is to us, and the wish: a sorted list of names.
+
+use std::collections::BTreeSet;
+
+use homeostat_core::{Agreement, Desired, Slot};
+use homeostat_netns::Identity;
+use serde::{Deserialize, Serialize};
+
+use crate::key::Key;
+
+/// A namespace. All are alike as far as a wish goes; which one it is, only its identity tells.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Namespace {
+    /// Which one was seen; a wish is for any.
+    #[serde(skip)]
+    pub identity: Option<Identity>,
+}
+
+impl PartialEq for Namespace {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+/// The namespaces that should exist.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    keys: Vec<Key>,
+}
+
+impl Wish {
+    /// A wish for these; one that is named twice is wished once.
+    #[must_use]
+    pub fn new(keys: impl IntoIterator<Item = Key>) -> Self {
+        Wish { keys: keys.into_iter().collect::<BTreeSet<_>>().into_iter().collect() }
+    }
+
+    /// The names, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.keys.iter()
+    }
+
+    /// Whether a namespace is wished.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.slot(key, None).is_some()
+    }
+}
+
+impl Desired for Wish {
+    type Key = Key;
+    type Object = Namespace;
+
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn slot(&self, key: &Key, _near: Option<Slot>) -> Option<Slot> {
+        self.keys.binary_search(key).ok().map(Slot::at)
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "core asks only for slots that this wish gave out")]
+    fn key(&self, slot: Slot) -> Key {
+        self.keys[slot.index()].clone()
+    }
+
+    fn object(&self, _slot: Slot) -> Namespace {
+        Namespace::default()
+    }
+
+    fn compare(&self, _slot: Slot, _seen: &Namespace) -> Agreement {
+        Agreement::Agrees
+    }
+
+    fn identity(&self, seen: &Namespace) -> Option<String> {
+        seen.identity.map(|identity| identity.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_sorted_and_knows_each_name_once() {
+        let key = |text: &str| text.parse::<Key>().unwrap();
+        let wish = Wish::new(["namespace red", "namespace blue", "namespace red"].map(key));
+        assert_eq!(wish.len(), 2);
+        assert_eq!(wish.key(Slot(0)), key("namespace blue"));
+        assert_eq!(wish.slot(&key("namespace red"), None), Some(Slot(1)));
+        assert!(!wish.has(&key("namespace green")));
+    }
+
+    #[test]
+    fn what_a_record_holds_of_a_wished_namespace_reads_back() {
+        let text = serde_json::to_string(&Namespace::default()).unwrap();
+        assert_eq!(text, "{}");
+        assert_eq!(serde_json::from_str::<Namespace>(&text).unwrap(), Namespace::default());
+    }
+}

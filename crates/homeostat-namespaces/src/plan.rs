@@ -1,0 +1,68 @@
+//! Turns changes into steps. Pure: what is inside a namespace stands in the moment.
+
+use homeostat_core::{Change, Desired as _, Draft};
+
+use crate::key::Key;
+use crate::model::{Namespace, Wish};
+use crate::observe::Moment;
+use crate::source::Namespaces;
+use crate::step::{Ground, Step};
+
+/// The steps for all changes.
+pub(crate) fn draft(
+    wish: &Wish,
+    moment: &Moment,
+    changes: Vec<Change<Key, Namespace>>,
+) -> Draft<Namespaces> {
+    let steps = changes.into_iter().filter_map(|change| step(wish, moment, change));
+    Draft { steps: steps.collect(), ..Draft::default() }
+}
+
+fn step(wish: &Wish, moment: &Moment, change: Change<Key, Namespace>) -> Option<Step> {
+    match change {
+        Change::Create { slot } => {
+            let is_leftover = moment.leftovers.contains(&wish.key(slot));
+            let ground = if is_leftover { Ground::Leftover } else { Ground::Free };
+            Some(Step::Create { slot, ground })
+        }
+        Change::Delete { key, before } => {
+            let takes = moment.foreign.get(&key).cloned().unwrap_or_default();
+            Some(Step::Delete { key, before, takes })
+        }
+        // Any namespace agrees with the wish, and none is a value that always exists.
+        Change::Update { .. } | Change::Release { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::{Owner, Slot, Step as _, Taken};
+
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_removal_names_what_is_inside() {
+        let blue = key("namespace blue");
+        let link = Taken { key: "link wan".to_owned(), owner: Owner::foreign("somebody else") };
+        let mut moment = Moment::default();
+        moment.foreign.insert(blue.clone(), vec![link.clone()]);
+        let delete = Change::Delete { key: blue, before: Namespace::default() };
+        let draft = draft(&Wish::default(), &moment, vec![delete]);
+        assert_eq!(draft.steps[0].takes(), [link]);
+    }
+
+    #[test]
+    fn a_leftover_of_ours_is_made_again() {
+        let wish = Wish::new([key("namespace blue"), key("namespace red")]);
+        let mut moment = Moment::default();
+        moment.leftovers.insert(key("namespace blue"));
+        let changes = [Slot(0), Slot(1)].map(|slot| Change::Create { slot });
+        let steps = draft(&wish, &moment, changes.to_vec()).steps;
+        assert_eq!(steps[0], Step::Create { slot: Slot(0), ground: Ground::Leftover });
+        assert_eq!(steps[1], Step::Create { slot: Slot(1), ground: Ground::Free });
+    }
+}

@@ -1,0 +1,85 @@
+//! One write: a name made or taken away, and how it explains itself. Pure.
+
+use homeostat_core::{Action, Desired as _, Line, Slot, Taken};
+
+use crate::key::Key;
+use crate::model::{Namespace, Wish};
+
+/// What stands where a namespace is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// Nothing.
+    Free,
+    /// The empty file that an attempt of ours left when it was interrupted.
+    Leftover,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Make a namespace.
+    Create {
+        /// The wish.
+        slot: Slot,
+        /// What stands there.
+        ground: Ground,
+    },
+    /// Take a namespace away.
+    Delete {
+        /// Its name.
+        key: Key,
+        /// Which one was seen.
+        before: Namespace,
+        /// What is inside and not ours.
+        takes: Vec<Taken>,
+    },
+}
+
+impl homeostat_core::Step<Wish> for Step {
+    fn key(&self, wish: &Wish) -> Key {
+        match self {
+            Step::Create { slot, .. } => wish.key(*slot),
+            Step::Delete { key, .. } => key.clone(),
+        }
+    }
+
+    fn slot(&self) -> Option<Slot> {
+        match self {
+            Step::Create { slot, .. } => Some(*slot),
+            Step::Delete { .. } => None,
+        }
+    }
+
+    fn action(&self) -> Action {
+        match self {
+            Step::Create { .. } => Action::Create,
+            Step::Delete { .. } => Action::Delete,
+        }
+    }
+
+    fn takes(&self) -> &[Taken] {
+        match self {
+            Step::Create { .. } => &[],
+            Step::Delete { takes, .. } => takes,
+        }
+    }
+
+    fn is_recorded(&self) -> bool {
+        true
+    }
+
+    fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
+        let note = match self {
+            Step::Create { ground: Ground::Free, .. } => None,
+            Step::Create { ground: Ground::Leftover, .. } => Some("over an interrupted attempt"),
+            Step::Delete { .. } => Some("with all that is ours inside"),
+        };
+        tell(Line {
+            action: self.action(),
+            key: self.key(wish).to_string(),
+            before: None,
+            after: None,
+            note: note.map(str::to_owned),
+        });
+    }
+}

@@ -1,0 +1,120 @@
+//! Which namespaces are ours, through deletes, recreations and crashes.
+
+use std::fs;
+
+use homeostat_engine::{Edit, Explain as _, Kind};
+
+use crate::world::{World, place, told};
+
+#[test]
+fn a_wished_namespace_is_made_once_with_lo_down_and_goes_when_unwished() {
+    let world = World::new();
+    let report = world.pass("blue");
+    assert_eq!(told(&report, Kind::Applied), ["+ namespace blue"]);
+    assert!(report.is_converged());
+    assert!(world.ip("-n blue -o link show lo").contains("<LOOPBACK>"));
+    assert!(told(&world.pass("blue"), Kind::Applied).is_empty());
+    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+    assert!(world.names().is_empty());
+}
+
+#[test]
+fn a_foreign_namespace_of_a_wished_name_is_matched_and_never_deleted() {
+    let world = World::new();
+    world.ip("netns add blue");
+    let report = world.pass("blue");
+    assert_eq!(told(&report, Kind::Matched), ["namespace blue"]);
+    assert!(report.is_converged() && told(&report, Kind::Applied).is_empty());
+    assert!(told(&world.pass(""), Kind::Applied).is_empty());
+    assert_eq!(world.names(), ["blue"]);
+}
+
+#[test]
+fn what_somebody_deleted_is_made_again_and_is_ours_again() {
+    let world = World::new();
+    world.pass("blue");
+    world.ip("netns delete blue");
+    assert_eq!(told(&world.pass("blue"), Kind::Applied), ["+ namespace blue"]);
+    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+}
+
+#[test]
+fn what_somebody_deleted_and_made_again_is_not_ours() {
+    let world = World::new();
+    world.pass("blue red");
+    for name in ["blue", "red"] {
+        world.ip(&format!("netns delete {name}"));
+        world.ip(&format!("netns add {name}"));
+    }
+    let report = world.pass("blue");
+    assert_eq!(told(&report, Kind::Matched), ["namespace blue"]);
+    assert!(told(&report, Kind::Applied).is_empty());
+    assert!(told(&world.pass(""), Kind::Applied).is_empty());
+    assert_eq!(world.names(), ["blue", "red"]);
+    assert!(
+        world.ledger.page(&place()).unwrap().records.is_empty(),
+        "a record outlived its object"
+    );
+}
+
+/// What a process leaves that dies after it announced its intent to make `blue`.
+fn crashed() -> World {
+    let world = World::new();
+    let record = r#"{"wrote":{},"original":"absent","stage":"intent"}"#.to_owned();
+    let intent = Edit::Put { key: "namespace blue".to_owned(), record };
+    world.ledger.write(&place(), &[intent]).unwrap();
+    world
+}
+
+/// After a crash `blue` is as wished, is ours, and the ledger is at rest.
+#[track_caller]
+fn is_made_good(world: &World, applied: &[&str]) {
+    let report = world.pass("blue");
+    assert!(report.is_converged());
+    assert_eq!(told(&report, Kind::Applied), applied);
+    assert_eq!(world.names(), ["blue"]);
+    let recorded = world.ledger.page(&place()).unwrap();
+    assert!(told(&world.pass("blue"), Kind::Applied).is_empty());
+    assert_eq!(world.ledger.page(&place()).unwrap(), recorded);
+    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+}
+
+#[test]
+fn after_a_crash_between_intent_and_creation_it_is_made() {
+    is_made_good(&crashed(), &["+ namespace blue"]);
+}
+
+#[test]
+fn after_a_crash_in_the_middle_of_the_creation_the_leftover_is_replaced() {
+    let world = crashed();
+    fs::create_dir("/run/netns").unwrap();
+    fs::write("/run/netns/blue", "").unwrap();
+    is_made_good(&world, &["+ namespace blue"]);
+}
+
+#[test]
+fn after_a_crash_between_creation_and_outcome_it_is_ours() {
+    let world = crashed();
+    world.ip("netns add blue");
+    is_made_good(&world, &[]);
+}
+
+#[test]
+fn what_a_crash_left_is_removed_when_nobody_wishes_it_any_more() {
+    let world = crashed();
+    world.ip("netns add blue");
+    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+    assert!(world.names().is_empty());
+}
+
+#[test]
+fn a_leftover_of_somebody_else_is_unknown_and_stays() {
+    let world = World::new();
+    fs::create_dir("/run/netns").unwrap();
+    fs::write("/run/netns/blue", "").unwrap();
+    let report = world.pass("blue");
+    let unknown = told(&report, Kind::Unknown);
+    assert!(unknown[0].contains("remove the leftover with `ip netns delete blue`"), "{unknown:?}");
+    assert!(told(&report, Kind::Applied).is_empty());
+    assert!(fs::exists("/run/netns/blue").unwrap());
+}
