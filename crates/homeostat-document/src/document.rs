@@ -30,6 +30,8 @@ pub struct Document {
     pub host: Scope,
     /// What is wished for in other namespaces, in the order of writing.
     pub namespaces: Vec<(Spanned<NamespaceName>, Namespace)>,
+    /// Whether the document speaks of namespaces at all, if only to say that there are none.
+    pub states_namespaces: bool,
     /// The texts, for messages that point into them.
     pub files: Files,
 }
@@ -105,11 +107,13 @@ impl Section for Document {
         let settings = fields.optional("settings", "Whose document this is, how sources are run");
         let mut host = read_scope(fields);
         host.cgroups = fields.keyed("cgroups", "Limits of control groups by path");
-        let namespaces = fields.keyed("namespaces", "Other network namespaces by name");
+        let namespaces: Option<Vec<_>> =
+            fields.keyed("namespaces", "Other network namespaces by name");
+        let states_namespaces = namespaces.is_some();
         let unpack = |NamedNamespace(name, space)| (name, space);
         let namespaces = namespaces.unwrap_or_default().into_iter().map(unpack).collect();
         let settings = settings.unwrap_or_default();
-        Some(Self { settings, host, namespaces, files: Files::default() })
+        Some(Self { settings, host, namespaces, states_namespaces, files: Files::default() })
     }
 }
 

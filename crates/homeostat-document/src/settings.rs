@@ -25,6 +25,8 @@ pub struct Settings {
     pub protocol: Option<Spanned<Protocol>>,
     /// What a daemon does with what it owns when it ends.
     pub on_stop: Option<Spanned<OnStop>>,
+    /// Network namespaces of our own.
+    pub namespaces: SourceSettings,
     /// Links, addresses, routes, rules, neighbours, nexthops.
     pub rtnl: SourceSettings,
     /// Nftables.
@@ -117,6 +119,7 @@ impl Section for Settings {
             owner: fields.optional("owner", "Whose wish this document is; `default` if left out"),
             protocol: fields.optional("protocol", "The owner's mark in the kernel; 76 if left out"),
             on_stop: fields.optional("on-stop", "What a daemon does when it ends"),
+            namespaces: source(fields, "namespaces"),
             rtnl: source(fields, "rtnl"),
             nft: source(fields, "nft"),
             knobs: source(fields, "knobs"),

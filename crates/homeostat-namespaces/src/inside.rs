@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn only_what_came_after_the_plan_is_news() {
         let link = |name: &str| Taken { key: name.to_owned(), owner: Owner::Unmarked };
-        let (old, new) = (link("old"), link("new"));
-        assert_eq!(news(&[old.clone()], &[old.clone()]), None);
-        assert_eq!(news(&[old.clone(), new.clone()], &[old.clone()]), Some(&new));
-        assert_eq!(news(&[new.clone()], &[]), Some(&new));
-        assert_eq!(news(&[new], &vec![old; ENOUGH]), None);
+        let (old, both) = ([link("old")], [link("old"), link("new")]);
+        assert_eq!(news(&old, &old), None);
+        assert_eq!(news(&both, &old), both.last());
+        assert_eq!(news(&old, &[]), old.first());
+        assert_eq!(news(&both, &vec![link("other"); ENOUGH]), None);
     }
 }

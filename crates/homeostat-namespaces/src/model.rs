@@ -1,6 +1,6 @@
 //! What a namespace is to us, and the wish: a sorted list of names.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use homeostat_core::{Agreement, Desired, Slot};
 use homeostat_netns::Identity;
@@ -25,14 +25,38 @@ impl PartialEq for Namespace {
 /// The namespaces that should exist.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
+    names: BTreeMap<Key, Means>,
     keys: Vec<Key>,
+}
+
+/// How much a name is wished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// It is made when it is not there.
+    Make,
+    /// It stays while it is there.
+    Keep,
 }
 
 impl Wish {
     /// A wish for these; one that is named twice is wished once.
     #[must_use]
     pub fn new(keys: impl IntoIterator<Item = Key>) -> Self {
-        Wish { keys: keys.into_iter().collect::<BTreeSet<_>>().into_iter().collect() }
+        Wish::default().and(keys.into_iter().map(|key| (key, Means::Make)))
+    }
+
+    /// Also wishes that these, if we made them, are not removed.
+    #[must_use]
+    pub fn keeping(self, keys: impl IntoIterator<Item = Key>) -> Self {
+        self.and(keys.into_iter().map(|key| (key, Means::Keep)))
+    }
+
+    fn and(mut self, more: impl Iterator<Item = (Key, Means)>) -> Self {
+        for (key, means) in more {
+            self.names.entry(key).or_insert(means);
+        }
+        self.keys = self.names.keys().cloned().collect();
+        self
     }
 
     /// The names, in order.
@@ -40,9 +64,9 @@ impl Wish {
         self.keys.iter()
     }
 
-    /// Whether a namespace is wished.
-    pub(crate) fn has(&self, key: &Key) -> bool {
-        self.slot(key, None).is_some()
+    /// How much a namespace is wished, if at all.
+    pub(crate) fn means(&self, key: &Key) -> Option<Means> {
+        self.names.get(key).copied()
     }
 }
 
@@ -87,7 +111,11 @@ mod tests {
         assert_eq!(wish.len(), 2);
         assert_eq!(wish.key(Slot(0)), key("namespace blue"));
         assert_eq!(wish.slot(&key("namespace red"), None), Some(Slot(1)));
-        assert!(!wish.has(&key("namespace green")));
+        assert_eq!(wish.means(&key("namespace green")), None);
+        let wish = wish.keeping(["namespace green", "namespace red"].map(key));
+        assert_eq!(wish.means(&key("namespace green")), Some(Means::Keep));
+        assert_eq!(wish.means(&key("namespace red")), Some(Means::Make));
+        assert_eq!(wish.slot(&key("namespace red"), None), Some(Slot(2)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use homeostat_core::{Change, Desired as _, Draft};
 
 use crate::key::Key;
-use crate::model::{Namespace, Wish};
+use crate::model::{Means, Namespace, Wish};
 use crate::observe::Moment;
 use crate::source::Namespaces;
 use crate::step::{Ground, Step};
@@ -21,7 +21,11 @@ pub(crate) fn draft(
 fn step(wish: &Wish, moment: &Moment, change: Change<Key, Namespace>) -> Option<Step> {
     match change {
         Change::Create { slot } => {
-            let is_leftover = moment.leftovers.contains(&wish.key(slot));
+            let key = wish.key(slot);
+            if wish.means(&key) == Some(Means::Keep) {
+                return None;
+            }
+            let is_leftover = moment.leftovers.contains(&key);
             let ground = if is_leftover { Ground::Leftover } else { Ground::Free };
             Some(Step::Create { slot, ground })
         }

@@ -1,23 +1,26 @@
 //! A document bound to this machine: its scopes, their sources, their locks.
 //!
 //! A [`Machine`] can only be planned for. With the locks of its scopes it becomes [`Drivers`].
+//! Namespaces of our own come first: what is inside can be opened only when they are there.
 
 mod broken;
 mod drivers;
 mod unapplied;
 mod waiting;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Result;
 use homeostat_document::{Document, Mode, NamespaceName, Scope as Section};
-use homeostat_engine::{Error, Explain, Ledger, Pages, Place, Planner};
+use homeostat_engine::{Error, Explain, Ledger, Pages, Place, Planner, ScopeLock};
 
 use crate::context::{Context, Top};
 use crate::failure::Helped;
 use crate::output::Told;
-use crate::registry::{Binding, SOURCES, resolve};
+use crate::registry::{Binding, FIRST, Registered, SOURCES, resolve};
 use crate::scope::{Scope, name_of};
+use crate::sources::namespaces;
 use crate::unbuilt;
 use drivers::Driven;
 pub(crate) use drivers::Drivers;
@@ -25,7 +28,11 @@ use unapplied::Unapplied;
 use waiting::Waiting;
 
 /// What can be planned.
-pub(crate) struct Machine {
+pub(crate) struct Machine<'a> {
+    context: &'a Context,
+    document: &'a Document,
+    /// The namespaces of our own, in the first scope, if there are any.
+    spaces: Vec<Bound>,
     scopes: Vec<(Scope, Vec<Bound>)>,
     waiting: Vec<(Place, Waiting)>,
     /// Where the ledger has records of scopes that are there no more.
@@ -46,15 +53,24 @@ struct With<'a> {
     pages: &'a dyn Pages,
 }
 
-impl Machine {
+impl<'a> Machine<'a> {
     /// Binds every source in every scope that the document names, or in which the ledger says that
     /// we own something.
-    pub(crate) fn bind(context: &Context, document: &Document, pages: &dyn Pages) -> Result<Self> {
+    pub(crate) fn bind(
+        context: &'a Context,
+        document: &'a Document,
+        pages: &dyn Pages,
+    ) -> Result<Self> {
         resolve(document)?;
         unbuilt::refuse(document)?;
+        namespaces::refuse(context, document)?;
         let with = With { context, document, pages };
-        let mut machine = Machine { scopes: vec![], waiting: vec![], gone: vec![] };
-        machine.add(Scope::top(context)?, Some(&document.host), with)?;
+        let (top, section) = (Scope::top(context)?, Some(&document.host));
+        let binding = Binding { context, document, scope: &top, section, pages };
+        let spaces = bind(&FIRST, &binding)?.into_iter().collect();
+        let (scopes, waiting, gone) = (vec![], vec![], vec![]);
+        let mut machine = Machine { context, document, spaces, scopes, waiting, gone };
+        machine.add(top, section, with)?;
         for (name, namespace) in &document.namespaces {
             match Scope::named(name)? {
                 Some(scope) => machine.add(scope, Some(&namespace.scope), with)?,
@@ -79,10 +95,7 @@ impl Machine {
         let binding = Binding { context, document, scope: &scope, section, pages };
         let mut bound = Vec::new();
         for source in SOURCES {
-            let mode = (source.settings)(&document.settings).mode.as_ref();
-            let mode = mode.map_or(Mode::Heal, |mode| mode.value);
-            let planner = (source.bind)(&binding)?;
-            bound.extend(planner.map(|planner| Bound { planner, mode }));
+            bound.extend(bind(source, &binding)?);
         }
         self.scopes.push((scope, bound));
         Ok(())
@@ -126,8 +139,14 @@ impl Machine {
 
     /// Plans everything.
     pub(crate) async fn plan(&self, pages: &dyn Pages) -> Result<Vec<Told>> {
-        let mut all = Vec::new();
-        for bound in self.scopes.iter().flat_map(|(_, bound)| bound) {
+        let (mut all, mut going) = (Vec::new(), BTreeSet::new());
+        for bound in &self.spaces {
+            let what = bound.plan(pages).await?;
+            going.extend(namespaces::going(&*what)?);
+            all.push(Told { place: bound.planner.place().clone(), what });
+        }
+        let scopes = self.scopes.iter().filter(|(scope, _)| !going.contains(&scope.name));
+        for bound in scopes.flat_map(|(_, bound)| bound) {
             let place = bound.planner.place().clone();
             all.push(Told { place, what: bound.plan(pages).await? });
         }
@@ -136,24 +155,53 @@ impl Machine {
     }
 
     /// Takes the lock of every scope that has something to heal, and becomes able to write there.
-    pub(crate) fn unlock(self, context: &Context, ledger: &Arc<dyn Ledger>) -> Result<Drivers> {
-        let (mut driven, mut locks) = (Vec::new(), Vec::new());
-        for (scope, all) in self.scopes {
-            let heals = all.iter().any(|bound| bound.mode == Mode::Heal);
-            let lock = heals.then(|| scope.lock(context)).transpose()?;
-            for bound in all {
-                driven.push(match &lock {
-                    Some(lock) if bound.mode == Mode::Heal => {
-                        Driven::Healing(bound.planner.unlock(lock, Arc::clone(ledger))?)
-                    }
-                    _ => Driven::Observing(bound.planner),
-                });
-            }
-            locks.extend(lock);
-        }
-        let (waiting, gone) = (self.waiting, self.gone);
-        Ok(Drivers { driven, _locks: locks, waiting, gone, ledger: Arc::clone(ledger) })
+    pub(crate) fn unlock(self, ledger: &Arc<dyn Ledger>) -> Result<Drivers<'a>> {
+        self.unlock_under(None, ledger)
     }
+
+    /// The same for who has the lock of the first scope already.
+    fn unlock_under(
+        self,
+        mut held: Option<ScopeLock>,
+        ledger: &Arc<dyn Ledger>,
+    ) -> Result<Drivers<'a>> {
+        let Machine { context, document, spaces: mut first, scopes, waiting, gone } = self;
+        let (mut spaces, mut driven, mut locks) = (Vec::new(), Vec::new(), Vec::new());
+        for (scope, all) in scopes {
+            let first = std::mem::take(&mut first);
+            let heals = first.iter().chain(&all).any(|bound| bound.mode == Mode::Heal);
+            let lock = match held.take() {
+                Some(held) => Some(held),
+                None => heals.then(|| scope.lock(context)).transpose()?,
+            };
+            spaces.extend(unlock(first, lock.as_ref(), ledger)?);
+            driven.extend(unlock(all, lock.as_ref(), ledger)?);
+            locks.push(lock);
+        }
+        let ledger = Arc::clone(ledger);
+        Ok(Drivers { context, document, spaces, driven, locks, waiting, gone, ledger })
+    }
+}
+
+fn unlock(
+    all: Vec<Bound>,
+    lock: Option<&ScopeLock>,
+    ledger: &Arc<dyn Ledger>,
+) -> Result<Vec<Driven>> {
+    let unlocked = all.into_iter().map(|Bound { planner, mode }| match lock {
+        Some(lock) if mode == Mode::Heal => {
+            Ok(Driven::Healing(planner.unlock(lock, Arc::clone(ledger))?))
+        }
+        _ => Ok(Driven::Observing(planner)),
+    });
+    unlocked.collect()
+}
+
+fn bind(source: &Registered, binding: &Binding<'_>) -> Result<Option<Bound>> {
+    let mode = (source.settings)(&binding.document.settings).mode.as_ref();
+    let mode = mode.map_or(Mode::Heal, |mode| mode.value);
+    let planner = (source.bind)(binding)?;
+    Ok(planner.map(|planner| Bound { planner, mode }))
 }
 
 impl Bound {

@@ -7,7 +7,7 @@ use homeostat_engine::{Budget, Config, Guards, Pages, Place, Planner, Section as
 use crate::context::Context;
 use crate::failure::{Misfit, Misfits};
 use crate::scope::Scope;
-use crate::sources::{knobs, rtnl};
+use crate::sources::{knobs, namespaces, rtnl};
 
 /// A bound source, if it has business in the scope.
 pub(crate) type Bind = Result<Option<Box<dyn Planner>>>;
@@ -26,7 +26,10 @@ pub(crate) struct Registered {
     pub(crate) wait: fn(&Section) -> Vec<String>,
 }
 
-/// Every source, in the order in which they are driven.
+/// The source of namespaces: driven before the scopes inside them can be opened.
+pub(crate) const FIRST: Registered = namespaces::REGISTERED;
+
+/// Every other source, in the order in which they are driven.
 pub(crate) const SOURCES: &[Registered] = &[rtnl::REGISTERED, knobs::REGISTERED];
 
 /// A scope, and what the document says of it.

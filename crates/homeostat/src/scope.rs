@@ -107,7 +107,7 @@ fn named(name: &NamespaceName) -> Result<Place> {
 /// What a scope is called, so that [`recorded`] finds it again: a name has no slash in it, a path
 /// has. A process is called by its path, for digits are a name; so is a name that means another
 /// scope.
-fn called(place: &Place) -> Result<String> {
+pub(crate) fn called(place: &Place) -> Result<String> {
     match place {
         Place::Named(name) if ![HOST, SANDBOX].contains(&name.as_str()) => Ok(name.to_string()),
         other => {

@@ -1,4 +1,5 @@
 //! How each source reads its part of a document. One file a source.
 
 pub(crate) mod knobs;
+pub(crate) mod namespaces;
 pub(crate) mod rtnl;

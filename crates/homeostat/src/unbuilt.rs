@@ -13,10 +13,6 @@ pub(crate) fn refuse(document: &Document) -> Result<(), Misfit> {
             misfits.push(span, &format!("{what} are not built in yet"), Some(help));
         }
     }
-    for (name, _) in document.namespaces.iter().filter(|(_, namespace)| namespace.create) {
-        let help = format!("make it with `ip netns add {}`, and leave `create` out", name.value);
-        misfits.push(name.span, "namespaces of our own are not built in yet", Some(&help));
-    }
     misfits.into_result()
 }
 

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use homeostat_engine::{Edit, Explain as _, Kind};
+use homeostat_engine::{Cascades, Edit, Explain as _, Kind};
+use homeostat_namespaces::Wish;
 
 use crate::world::{World, place, told};
 
@@ -55,6 +56,20 @@ fn what_somebody_deleted_and_made_again_is_not_ours() {
         world.ledger.page(&place()).unwrap().records.is_empty(),
         "a record outlived its object"
     );
+}
+
+#[test]
+fn what_is_only_kept_stays_and_is_not_made_again() {
+    let world = World::new();
+    world.pass("blue");
+    let kept = || Wish::default().keeping(["namespace blue".parse().unwrap()]);
+    let report = world.pass_for(kept(), Cascades::Hold);
+    assert!(report.is_converged() && told(&report, Kind::Applied).is_empty());
+    assert_eq!(world.names(), ["blue"]);
+    world.ip("netns delete blue");
+    let report = world.pass_for(kept(), Cascades::Hold);
+    assert!(report.is_converged() && told(&report, Kind::Applied).is_empty());
+    assert!(world.names().is_empty());
 }
 
 /// What a process leaves that dies after it announced its intent to make `blue`.

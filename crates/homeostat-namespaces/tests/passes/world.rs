@@ -62,17 +62,17 @@ impl World {
 
     /// One pass of a fresh process over a wish for these names.
     pub(crate) fn pass(&self, names: &str) -> Report<Namespaces> {
-        self.pass_with(names, Cascades::Hold)
+        self.pass_for(wish(names), Cascades::Hold)
     }
 
-    /// The same with the operator's word on what is inside.
-    pub(crate) fn pass_with(&self, names: &str, cascades: Cascades) -> Report<Namespaces> {
+    /// One pass with the operator's word on what is inside.
+    pub(crate) fn pass_for(&self, wish: Wish, cascades: Cascades) -> Report<Namespaces> {
         let source = source();
         let guards = Guards { mass_delete: MassDelete::Allow, cascades, ..Guards::default() };
         let config = Config { guards, ..Config::default() };
         let order = Order {
             source: &source,
-            wish: Arc::new(wish(names)),
+            wish: Arc::new(wish),
             ownership: &Ownership::Checkpoint,
             focus: Focus::All,
             config: &config,

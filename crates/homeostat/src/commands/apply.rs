@@ -31,14 +31,14 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     }
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let machine = Machine::bind(&context, &document, &*ledger)?;
-    let mut drivers = machine.unlock(&context, &ledger)?;
+    let mut drivers = machine.unlock(&ledger)?;
     let form = args.form.form();
     let told = block_on(async {
         if !args.yes {
             ask(&context, &mut drivers, form).await?;
         }
         drivers.prune()?;
-        anyhow::Ok(drivers.converge().await)
+        drivers.converge().await
     })??;
     print(&context, &told, form)?;
     Ok(if is_converged(&told) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -63,7 +63,7 @@ fn refuse_later_parts(args: &ApplyArgs) -> Result<()> {
 
 /// Shows the plan and waits for a yes. The plan is made again after it: if something moved
 /// meanwhile, that is shown and asked for again.
-async fn ask(context: &Context, drivers: &mut Drivers, form: Form) -> Result<()> {
+async fn ask(context: &Context, drivers: &mut Drivers<'_>, form: Form) -> Result<()> {
     let mut agreed = None;
     loop {
         let told = drivers.plan().await?;

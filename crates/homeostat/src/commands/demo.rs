@@ -39,13 +39,13 @@ pub(crate) fn run(mut global: Global) -> Result<ExitCode> {
 async fn tour(context: &Context, document: &Document, to: &mut dyn Write) -> Result<()> {
     let drawing = Drawing { detail: Detail::Normal, length: Length::Full };
     let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::default());
-    let mut drivers = Machine::bind(context, document, &*ledger)?.unlock(context, &ledger)?;
+    let mut drivers = Machine::bind(context, document, &*ledger)?.unlock(&ledger)?;
     step(to, "A sandbox: our own network namespace, no privileges. The document:")?;
     writeln!(to, "{}", DOCUMENT.trim_end())?;
     step(to, "homeostat plan demo.toml")?;
     text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
     step(to, "homeostat apply demo.toml")?;
-    text::report(&drivers.converge().await, drawing, to)?;
+    text::report(&drivers.converge().await?, drawing, to)?;
     step(to, "homeostat plan demo.toml     (a second pass writes nothing)")?;
     text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
     sabotage(to)?;
@@ -57,10 +57,10 @@ fn sabotage(to: &mut dyn Write) -> Result<()> {
     std::fs::write(SABOTAGED, "0\n").with_context(|| format!("cannot write {SABOTAGED}"))
 }
 
-async fn heal(drivers: &mut Drivers, drawing: Drawing, to: &mut dyn Write) -> Result<()> {
+async fn heal(drivers: &mut Drivers<'_>, drawing: Drawing, to: &mut dyn Write) -> Result<()> {
     step(to, "homeostat apply demo.toml     (drift is told from a changed document)")?;
     text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
-    text::report(&drivers.converge().await, drawing, to)?;
+    text::report(&drivers.converge().await?, drawing, to)?;
     step(to, "Nothing of the host was touched, and the sandbox is gone with this process.")?;
     Ok(to.flush()?)
 }

@@ -1,18 +1,23 @@
 //! What can write, with the locks that allow it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use homeostat_document::Document;
 use homeostat_engine::report::LEDGER;
 use homeostat_engine::{
     Driver, Entry, Error, Explain, Failure, Kind, Ledger, Place, Planner, Retry, ScopeLock,
 };
 
+use super::Machine;
 use super::broken::Broken;
 use super::unapplied::Unapplied;
 use super::waiting::{self, Waiting};
+use crate::context::Context;
 use crate::output::{Told, is_converged, summary};
+use crate::sources::namespaces;
 
 /// A pass can bring to light what only the next one can mend (a knob that another one rewrote).
 const MOST_PASSES: usize = 3;
@@ -21,9 +26,14 @@ const MOST_PASSES: usize = 3;
 const PAUSES: [u64; 6] = [50, 100, 200, 400, 800, 1450];
 
 /// Every source that is bound, each in its mode.
-pub(crate) struct Drivers {
+pub(crate) struct Drivers<'a> {
+    pub(super) context: &'a Context,
+    pub(super) document: &'a Document,
+    /// The namespaces of our own, if there are any: driven before all others.
+    pub(super) spaces: Vec<Driven>,
     pub(super) driven: Vec<Driven>,
-    pub(super) _locks: Vec<ScopeLock>,
+    /// Of each scope, in which something can be written.
+    pub(super) locks: Vec<Option<ScopeLock>>,
     pub(super) waiting: Vec<(Place, Waiting)>,
     pub(super) gone: Vec<Place>,
     pub(super) ledger: Arc<dyn Ledger>,
@@ -35,13 +45,20 @@ pub(super) enum Driven {
     Observing(Box<dyn Planner>),
 }
 
-impl Drivers {
+impl Drivers<'_> {
     /// Plans everything.
     pub(crate) async fn plan(&mut self) -> Result<Vec<Told>> {
-        let mut all = Vec::new();
+        let (mut all, mut going) = (Vec::new(), BTreeSet::new());
+        for driven in &mut self.spaces {
+            let (place, what) = (driven.place().clone(), driven.plan(&self.ledger).await?);
+            going.extend(namespaces::going(&*what)?);
+            all.push(Told { place, what });
+        }
         for driven in &mut self.driven {
             let place = driven.place().clone();
-            all.push(Told { place, what: driven.plan(&self.ledger).await? });
+            if !going.contains(&place.scope) {
+                all.push(Told { place, what: driven.plan(&self.ledger).await? });
+            }
         }
         all.extend(self.waiting.iter().map(waiting::told));
         Ok(all)
@@ -57,48 +74,64 @@ impl Drivers {
 
     /// Runs passes until all is as declared, or nothing moves any more. What this run has set moving
     /// gets a little time: an IPv6 address is probed for a second before a route may use it.
-    pub(crate) async fn converge(&mut self) -> Vec<Told> {
-        let mut all = self.settle().await;
+    pub(crate) async fn converge(&mut self) -> Result<Vec<Told>> {
+        let mut told = settle(&mut self.spaces, &self.ledger).await;
+        if summary(&told).total() > 0 {
+            let why = "namespaces were made or removed, but the scopes cannot be opened after it";
+            self.open_anew().context(why)?;
+        }
+        let mut all = settle(&mut self.driven, &self.ledger).await;
         for pause in PAUSES {
             if is_converged(&all) || summary(&all).total() == 0 || !needs_time(&all) {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(pause)).await;
-            all = after(all, self.settle().await);
+            all = after(all, settle(&mut self.driven, &self.ledger).await);
         }
-        all.extend(self.waiting.iter().map(waiting::told));
-        all
+        told.extend(all);
+        told.extend(self.waiting.iter().map(waiting::told));
+        Ok(told)
     }
 
-    /// Runs passes as long as each brings something.
-    async fn settle(&mut self) -> Vec<Told> {
-        let mut all = self.pass().await;
-        for _ in 1..MOST_PASSES {
-            let may_move = summary(&all).total() > 0 || has_moved_under_us(&all);
-            if is_converged(&all) || !may_move || is_unrecorded(&all) {
-                break;
-            }
-            let again = self.pass().await;
-            let moved = summary(&again).total() > 0 || has_moved_under_us(&again);
-            all = after(all, again);
-            if !moved {
-                break;
-            }
-        }
-        all
+    /// Opens the scopes that are there now, and lets go of the others: whoever holds a namespace
+    /// keeps it alive. The first scope stays locked all along.
+    fn open_anew(&mut self) -> Result<()> {
+        let first = self.locks.first_mut().and_then(Option::take);
+        (self.driven, self.locks) = (Vec::new(), Vec::new());
+        let machine = Machine::bind(self.context, self.document, &*self.ledger)?;
+        *self = machine.unlock_under(first, &self.ledger)?;
+        self.prune()
     }
+}
 
-    /// One pass over every source. One that fails keeps no other from its pass or its report.
-    async fn pass(&mut self) -> Vec<Told> {
-        let mut all = Vec::new();
-        for driven in &mut self.driven {
-            let place = driven.place().clone();
-            let what = driven.pass(&self.ledger).await;
-            let what = what.unwrap_or_else(|error| Box::new(Broken::by(&error, &place)));
-            all.push(Told { place, what });
+/// Runs passes as long as each brings something.
+async fn settle(driven: &mut [Driven], ledger: &Arc<dyn Ledger>) -> Vec<Told> {
+    let mut all = pass(driven, ledger).await;
+    for _ in 1..MOST_PASSES {
+        let may_move = summary(&all).total() > 0 || has_moved_under_us(&all);
+        if is_converged(&all) || !may_move || is_unrecorded(&all) {
+            break;
         }
-        all
+        let again = pass(driven, ledger).await;
+        let moved = summary(&again).total() > 0 || has_moved_under_us(&again);
+        all = after(all, again);
+        if !moved {
+            break;
+        }
     }
+    all
+}
+
+/// One pass over every source. One that fails keeps no other from its pass or its report.
+async fn pass(driven: &mut [Driven], ledger: &Arc<dyn Ledger>) -> Vec<Told> {
+    let mut all = Vec::new();
+    for driven in driven {
+        let place = driven.place().clone();
+        let what = driven.pass(ledger).await;
+        let what = what.unwrap_or_else(|error| Box::new(Broken::by(&error, &place)));
+        all.push(Told { place, what });
+    }
+    all
 }
 
 impl Driven {
