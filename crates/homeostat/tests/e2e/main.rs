@@ -31,6 +31,7 @@ mod reading;
 mod restart;
 mod sandbox;
 mod show;
+mod spaces;
 mod terminal;
 mod words;
 mod world;

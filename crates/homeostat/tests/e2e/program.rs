@@ -43,12 +43,18 @@ impl Holder {
     /// Starts it in the namespaces that `flags` ask `unshare` for, and waits until `script` has run.
     pub(crate) fn start(flags: &str, script: &str) -> Self {
         let mut unshare = command("unshare");
+        unshare.args(flags.split_whitespace());
+        Self::in_shell_of(unshare, script)
+    }
+
+    /// Starts it by a command that runs a shell, and waits until `script` has run.
+    pub(crate) fn in_shell_of(mut command: Command, script: &str) -> Self {
         let script = format!("{script}\necho ready\nexec cat");
-        unshare.args(flags.split_whitespace()).args(["sh", "-ec", &script]);
-        let mut child = unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        command.args(["sh", "-ec", &script]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n", "`unshare {flags}` failed: run these tests as root");
+        assert_eq!(line, "ready\n", "{command:?} failed: run these tests as root");
         Holder { child }
     }
 
