@@ -13,7 +13,6 @@ use homeostat_netlink::{Batch, Connection, Dumped, Error, Family, Malformed, Mes
 use homeostat_netns::Netns;
 
 use crate::mark::Mark;
-use crate::observe::failure;
 
 /// More than this is not worth the memory.
 const ENOUGH: usize = 20;
@@ -24,7 +23,7 @@ pub(crate) fn foreign(netns: &Netns, mark: &Mark) -> Result<Vec<Taken>, Failure>
         Connection::open_in(netns, Family::Route).map_err(|error| unseen(&error))?;
     let links = links::links(&mut connection, mark).map_err(|error| unseen(&error))?;
     let mut found = links.foreign();
-    found.extend(tasks::inside(netns).map_err(|error| failure(&error))?);
+    found.extend(tasks::inside(netns)?);
     found.extend(network::foreign(&mut connection, &links, mark).map_err(|error| unseen(&error))?);
     found.extend(tables::tables(netns).map_err(|error| unseen(&error))?);
     found.truncate(ENOUGH);

@@ -2,35 +2,44 @@
 
 use std::borrow::Cow;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use homeostat_core::{Owner, Taken};
-use homeostat_netns::{Error, Netns};
+use homeostat_core::{Failure, Owner, Retry, Taken};
+use homeostat_netns::Netns;
 
-/// Finds them by what `/proc` says of each thread. What cannot be read has ended, or is out of reach
-/// of whoever made the namespace.
-pub(super) fn inside(netns: &Netns) -> Result<Vec<Taken>, Error> {
-    // Within one moment, the text names a namespace: `net:[4026532008]`.
-    let Some(place) = netns.run(|| fs::read_link("/proc/thread-self/ns/net").ok())? else {
-        return Ok(Vec::new());
-    };
+use crate::observe::failure;
+
+/// Finds them by what `/proc` says of each thread. One that cannot be read has ended, or is out of
+/// reach of whoever made the namespace.
+pub(super) fn inside(netns: &Netns) -> Result<Vec<Taken>, Failure> {
+    let place = netns.run(|| fs::read_link("/proc/thread-self/ns/net"));
+    let place = place.map_err(|error| failure(&error))?.map_err(|error| unseen(&error))?;
     let own = std::process::id();
-    let mut pids: Vec<u32> = numbers(Path::new("/proc")).collect();
+    let mut pids: Vec<u32> = numbers("/proc").map_err(|error| unseen(&error))?.collect();
     pids.sort_unstable();
     let others = pids.into_iter().filter(|pid| *pid != own);
     Ok(others.filter(|pid| is_inside(*pid, &place)).map(process).collect())
 }
 
-fn is_inside(pid: u32, place: &PathBuf) -> bool {
-    let tasks = PathBuf::from(format!("/proc/{pid}/task"));
-    let mut links = numbers(&tasks).map(|task| tasks.join(task.to_string()).join("ns/net"));
-    links.any(|link| fs::read_link(link).is_ok_and(|its| its == *place))
+/// Whom nobody can see may be inside.
+fn unseen(error: &io::Error) -> Failure {
+    Failure::new(format!("cannot tell which processes are inside: {error}"), Retry::Soon)
 }
 
-fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+/// Whether a thread of the process is in the namespace that `/proc` calls this: `net:[4026532008]`.
+/// The number belongs to no other namespace while this one is open.
+fn is_inside(pid: u32, place: &Path) -> bool {
+    let tasks = format!("/proc/{pid}/task");
+    let links = numbers(&tasks).into_iter().flatten();
+    let mut links = links.map(|task| format!("{tasks}/{task}/ns/net"));
+    links.any(|link| fs::read_link(link).is_ok_and(|its| its == place))
+}
+
+fn numbers(directory: &str) -> io::Result<impl Iterator<Item = u32> + use<>> {
+    let entries = fs::read_dir(directory)?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
 
 fn process(pid: u32) -> Taken {
