@@ -7,6 +7,7 @@ use serde_json::Value;
 use snapbox::str;
 
 use crate::program::{Holder, output};
+use crate::terminal::Terminal;
 use crate::world::World;
 
 const KEY: &str = "net/ipv4/tcp_retries1";
@@ -273,6 +274,19 @@ fn a_crash_between_intent_and_creation_is_made_good() {
     world.write("host.toml", NONE);
     world.run("apply --yes host.toml").exits(0);
     assert!(world.spaces().is_empty());
+}
+
+#[test]
+fn an_operator_who_says_yes_gets_the_namespace_and_what_is_inside() {
+    let world = world();
+    let terminal = Terminal::open();
+    terminal.type_in("yes\n");
+    let mut command = world.homeostat("apply host.toml");
+    command.stdin(terminal.end());
+    let ran = world.finish(command).exits(0);
+    assert!(ran.stderr.contains("+ namespace blue"), "{}", ran.stderr);
+    assert_eq!(ran.last_line(), "Applied: 1 created, 1 updated, 0 replaced, 0 deleted.");
+    assert_eq!(world.in_blue(&format!("cat /proc/sys/{KEY}")), "5");
 }
 
 #[test]
