@@ -230,6 +230,20 @@ fn a_key_that_is_hinted_all_the_time_does_not_starve_the_others() {
 }
 
 #[test]
+fn a_hint_about_a_key_that_is_due_leaves_it_its_place() {
+    let mut backoff = backoff();
+    backoff.failed("first", Retry::OnChange, at(0));
+    backoff.failed("second", Retry::OnChange, at(0));
+    backoff.on_hint(&"first", at(10));
+    backoff.on_hint(&"second", at(20));
+    backoff.on_hint(&"first", at(30));
+    assert_eq!(
+        (backoff.deadline(), backoff.take_due(at(30))),
+        (Some(at(10)), vec!["first", "second"])
+    );
+}
+
+#[test]
 fn one_failing_key_delays_no_other() {
     let mut backoff = backoff();
     waits(&mut backoff, Retry::Soon, 20);

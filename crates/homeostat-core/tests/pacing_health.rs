@@ -97,6 +97,7 @@ fn ready_work_that_is_not_taken_is_a_stall() {
     health.ready(Some(at(5)));
     health.started_full(at(90_000));
     assert_eq!(health.stalled(at(90_005)), None);
+    health.ready(Some(at(5)));
     assert_eq!(health.stalled(at(90_006)), Some(Stall::Ready(ms(90_001))));
     health.ready(None);
     assert_eq!(health.stalled(at(90_007)), None);
