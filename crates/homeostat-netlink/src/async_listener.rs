@@ -2,7 +2,7 @@
 
 use tokio::io::unix::AsyncFd;
 
-use crate::{Error, Event, Listener, Result, sys};
+use crate::{Error, Event, Group, Listener, Result, sys};
 
 /// A [`Listener`] that a task can wait for.
 #[derive(Debug)]
@@ -15,6 +15,11 @@ impl AsyncListener {
     pub fn new(listener: Listener) -> Result<Self> {
         let listener = sys::watch(listener).map_err(|source| Error::Open { source })?;
         Ok(Self { listener })
+    }
+
+    /// Subscribes to one more group. What happened in it before is not told.
+    pub fn join(&self, group: Group) -> Result<()> {
+        self.listener.get_ref().join(group)
     }
 
     /// Hands on the events of one datagram once there is one. Dropped while it waits, it loses nothing.

@@ -50,6 +50,11 @@ impl Listener {
         Ok(Self { socket, inbox: Inbox::new(ROOM, MOST_ROOM) })
     }
 
+    /// Subscribes to one more group. What happened in it before is not told.
+    pub fn join(&self, group: Group) -> Result<()> {
+        self.socket.join(group)
+    }
+
     /// The socket behind it.
     #[must_use]
     pub fn socket(&self) -> &Socket {

@@ -50,7 +50,7 @@ impl Writer {
             {
                 let links = &work.moment.links;
                 let encoder = Encoder { batch, links, protocol: self.source.protocol };
-                let mut pen = Pen { encoder, requests, step: at };
+                let mut pen = Pen { encoder, requests, step: at, moment: work.moment };
                 if let Err(outcome) = pen.write(work.wish, step) {
                     told.put(at, outcome);
                 }
@@ -109,6 +109,7 @@ fn judge(aim: Aim, answer: Answer<'_>) -> Option<Outcome<Object>> {
     };
     Some(match (aim, refusal.errno) {
         (Aim::Gone | Aim::GoneForNow, errno) if is_absence(errno) => Outcome::Applied { now: None },
+        (Aim::Ours, Errno::EXIST) => Outcome::Applied { now: None },
         (Aim::There, Errno::EXIST) => {
             Outcome::Conflict { owner: Owner::foreign("somebody who was quicker") }
         }
@@ -184,6 +185,7 @@ mod tests {
     fn a_refusal_means_what_its_step_was_after() {
         for (aim, errno, outcome) in [
             (Aim::There, Errno::EXIST, "conflict"),
+            (Aim::Ours, Errno::EXIST, "applied"),
             (Aim::There, Errno::NETUNREACH, "Soon"),
             (Aim::There, Errno::NETDOWN, "Soon"),
             (Aim::There, Errno::INVAL, "Soon"),

@@ -6,9 +6,12 @@ use std::net::IpAddr;
 use homeostat_core::{DuplicateKey, Fingerprint};
 
 use crate::key::{AddressKey, Key, RouteKey};
-use crate::model::{Address, Route};
+use crate::model::{Address, Object, Route};
+use crate::neighbour::{self, Neighbour, NeighbourKey};
+use crate::nexthop::{self, Nexthop, NexthopId};
 use crate::normalize::{self, Impossible};
-use crate::wish::{Row, Shape, Wish, WishedAddress};
+use crate::rule::{self, Rule, RuleKey};
+use crate::wish::{Row, Shape, Wish, Wished, WishedAddress};
 
 /// Why a wish is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +62,40 @@ impl Builder {
         Ok(self)
     }
 
+    /// Wishes a nexthop.
+    pub fn nexthop(&mut self, id: NexthopId, nexthop: Nexthop) -> Result<&mut Self, WishError> {
+        self.other(Key::Nexthop(id), nexthop::normalize(id, nexthop).map(Object::Nexthop))
+    }
+
+    /// Wishes a rule. Without a priority the kernel chooses one.
+    pub fn rule(&mut self, key: RuleKey, rule: Rule) -> Result<&mut Self, WishError> {
+        let rule = rule::normalize(&key, rule).map(Object::Rule);
+        self.other(Key::Rule(Box::new(key)), rule)
+    }
+
+    /// Wishes a permanent neighbour, or a proxy entry.
+    pub fn neighbour(
+        &mut self,
+        key: NeighbourKey,
+        neighbour: Neighbour,
+    ) -> Result<&mut Self, WishError> {
+        let neighbour = neighbour::normalize(&key, neighbour).map(Object::Neighbour);
+        self.other(Key::Neighbour(key), neighbour)
+    }
+
+    fn other(
+        &mut self,
+        key: Key,
+        object: Result<Object, Impossible>,
+    ) -> Result<&mut Self, WishError> {
+        let object = match object {
+            Ok(object) => object,
+            Err(why) => return Err(WishError::Impossible { key, why }),
+        };
+        self.wish.others.push(Wished { key, object, may_adopt: false });
+        Ok(self)
+    }
+
     /// Gives standing leave to take a wished key from anybody.
     pub fn may_adopt(&mut self, key: impl Into<Key>) -> &mut Self {
         self.adopt.insert(key.into());
@@ -70,13 +107,15 @@ impl Builder {
         self.wish.addresses.sort_unstable_by_key(|wish| wish.key);
         self.wish.v4.sort_unstable_by(Row::compare);
         self.wish.v6.sort_unstable_by(Row::compare);
+        self.wish.others.sort_by(|a, b| a.key.cmp(&b.key));
         self.check_unique()?;
         self.rest_shapes();
         self.mark_adopted();
-        let Wish { addresses, v4, v6, shapes } = &mut self.wish;
+        let Wish { addresses, v4, v6, others, shapes } = &mut self.wish;
         addresses.shrink_to_fit();
         v4.shrink_to_fit();
         v6.shrink_to_fit();
+        others.shrink_to_fit();
         shapes.shrink_to_fit();
         Ok(self.wish)
     }
@@ -98,13 +137,15 @@ impl Builder {
     }
 
     fn check_unique(&self) -> Result<(), DuplicateKey> {
-        let Wish { addresses, v4, v6, .. } = &self.wish;
+        let Wish { addresses, v4, v6, others, .. } = &self.wish;
         let address = addresses.array_windows().find(|[a, b]| a.key == b.key);
         let v4 = v4.array_windows().find(|[a, b]| a.compare(b).is_eq());
         let v6 = v6.array_windows().find(|[a, b]| a.compare(b).is_eq());
+        let other = others.array_windows().find(|[a, b]| a.key == b.key);
+        let other = other.map(|[one, _]| one.key.clone());
         let address = address.map(|[one, _]| Key::from(one.key));
         let route = v4.map(|[one, _]| one.key()).or_else(|| v6.map(|[one, _]| one.key()));
-        match address.or_else(|| route.map(Key::from)) {
+        match address.or_else(|| route.map(Key::from)).or(other) {
             Some(key) => Err(DuplicateKey { key: key.to_string() }),
             None => Ok(()),
         }
@@ -127,5 +168,6 @@ impl Builder {
         wish.addresses.iter_mut().for_each(|wish| wish.may_adopt = is_adopted(wish.key.into()));
         wish.v4.iter_mut().for_each(|row| row.may_adopt = is_adopted(row.key().into()));
         wish.v6.iter_mut().for_each(|row| row.may_adopt = is_adopted(row.key().into()));
+        wish.others.iter_mut().for_each(|wish| wish.may_adopt = is_adopted(wish.key.clone()));
     }
 }

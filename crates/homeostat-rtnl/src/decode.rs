@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use homeostat_netlink::uapi::{
     IFA_ADDRESS, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS, IFA_LABEL,
-    IFA_LOCAL, IFA_PROTO, IFLA_IFNAME, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_OIF,
-    RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_F_CLONED, RTNH_F_ONLINK,
+    IFA_LOCAL, IFA_PROTO, IFLA_IFNAME, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID,
+    RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_F_CLONED, RTNH_F_ONLINK,
 };
 use homeostat_netlink::{Attr, Attrs, Malformed, Message};
 
@@ -13,6 +13,7 @@ use crate::key::{AddressKey, RouteKey};
 use crate::link::{IfIndex, LinkName, Links};
 use crate::model::{Address, Hop, Lifetime, Route, RouteKind};
 use crate::net::Net;
+use crate::nexthop::NexthopId;
 use crate::number::{Metric, Protocol, Scope, Table, Tos};
 
 pub(crate) const AF_INET: u8 = 2;
@@ -137,9 +138,21 @@ pub(crate) fn route(
             _ => route_attr(&mut route, &attr, names)?,
         }
     }
+    if route.nexthop.is_some() {
+        forget_way(&mut route);
+    }
     let key = RouteKey::new(Net::masked(dst, dst_len)).in_table(Table(table)).with_tos(Tos(tos));
     let key = key.with_metric(Metric(metric));
     Ok(Some(SeenRoute { key, route, protocol: Protocol(protocol) }))
+}
+
+/// Quirk `nexthop-route-tells-the-way-too` (Linux 6.18): a route through a nexthop object comes with
+/// the object's gateway, link and weights spelled out, and with the type `blackhole` if that is a
+/// hole. They are the nexthop's, not the route's.
+fn forget_way(route: &mut Route) {
+    (route.via, route.dev, route.onlink) = (None, None, None);
+    route.hops.clear();
+    route.kind = RouteKind::Unicast;
 }
 
 fn route_attr(route: &mut Route, attr: &Attr<'_>, names: &mut Names<'_>) -> Result<(), Malformed> {
@@ -152,6 +165,7 @@ fn route_attr(route: &mut Route, attr: &Attr<'_>, names: &mut Names<'_>) -> Resu
             route.mtu = attr.attrs().first(RTAX_MTU)?.map(|mtu| mtu.u32()).transpose()?;
         }
         RTA_MULTIPATH => route.hops = hops(attr, names)?,
+        RTA_NH_ID => route.nexthop = Some(NexthopId(attr.u32()?)),
         _ => {}
     }
     Ok(())
@@ -180,7 +194,7 @@ fn hops(attr: &Attr<'_>, names: &mut Names<'_>) -> Result<Vec<Hop>, Malformed> {
     Ok(hops)
 }
 
-fn ip(attr: &Attr<'_>) -> Result<IpAddr, Malformed> {
+pub(crate) fn ip(attr: &Attr<'_>) -> Result<IpAddr, Malformed> {
     match attr.value.len() {
         4 => Ok(IpAddr::from(attr.array::<4>()?)),
         _ => Ok(IpAddr::from(attr.array::<16>()?)),
@@ -214,6 +228,9 @@ mod tests {
         let _ = link(&message);
         let _ = address(&message, &links);
         let _ = route(&message, &mut Names::new(&links));
+        let _ = crate::nexthop::decode(&message, &links);
+        let _ = crate::rule::decode(&message);
+        let _ = crate::neighbour::event(&message, &links);
     }
 
     proptest! {

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use homeostat_netlink::uapi::{
     IFA_ADDRESS, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_FLAGS, IFA_LABEL, IFA_LOCAL, IFA_PROTO,
     NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RT_SCOPE_NOWHERE, RT_TABLE_COMPAT, RTA_DST,
-    RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE,
-    RTA_VIA, RTAX_MTU, RTM_DELADDR, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWROUTE, RTNH_F_ONLINK,
+    RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY,
+    RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_DELADDR, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWROUTE, RTN_UNSPEC,
+    RTNH_F_ONLINK,
 };
 use homeostat_netlink::{Batch, MessageWriter, Result};
 
@@ -26,7 +27,7 @@ pub(crate) enum Put {
 }
 
 impl Put {
-    fn flags(self) -> u16 {
+    pub(crate) fn flags(self) -> u16 {
         match self {
             Put::Create => NLM_F_CREATE | NLM_F_EXCL,
             Put::Replace => NLM_F_CREATE | NLM_F_REPLACE,
@@ -49,7 +50,7 @@ pub(crate) struct NoLink(pub(crate) LinkName);
 pub(crate) type Encoded = std::result::Result<Result<()>, NoLink>;
 
 impl Encoder<'_> {
-    fn index(&self, link: LinkName) -> std::result::Result<IfIndex, NoLink> {
+    pub(crate) fn index(&self, link: LinkName) -> std::result::Result<IfIndex, NoLink> {
         self.links.index(link).ok_or(NoLink(link))
     }
 
@@ -97,6 +98,9 @@ impl Encoder<'_> {
         if !route.hops.is_empty() {
             multipath(&mut message, key, route.hops.iter().zip(indexes));
         }
+        if let Some(nexthop) = route.nexthop {
+            message.attr_u32(RTA_NH_ID, nexthop.0);
+        }
         if let Some(src) = route.src {
             ip(&mut message, RTA_PREFSRC, src);
         }
@@ -111,10 +115,15 @@ impl Encoder<'_> {
     pub(crate) fn delete_route(&mut self, key: &RouteKey, before: &Route) -> Encoded {
         let dev = before.dev.filter(|_| before.kind.leads_on());
         let dev = dev.map(|dev| self.index(dev)).transpose()?;
-        let head = Head { scope: RT_SCOPE_NOWHERE, kind: before.kind.to_kernel(), flags: 0 };
+        // The type of a route through a nexthop object is the object's, which may have changed.
+        let kind = if before.nexthop.is_some() { RTN_UNSPEC } else { before.kind.to_kernel() };
+        let head = Head { scope: RT_SCOPE_NOWHERE, kind, flags: 0 };
         let mut message = self.batch.message(RTM_DELROUTE, 0);
         route_head(&mut message, key, self.protocol, &head);
         way(&mut message, key, before.via, dev);
+        if let Some(nexthop) = before.nexthop {
+            message.attr_u32(RTA_NH_ID, nexthop.0);
+        }
         Ok(message.finish())
     }
 }
@@ -127,7 +136,8 @@ fn usual_scope(key: &AddressKey) -> Scope {
 /// What is directly on a link is nearer than what is behind a gateway; a gateway is only accepted
 /// if the route to it is nearer than the one that goes through it.
 fn usual_route_scope(key: &RouteKey, route: &Route) -> Scope {
-    let is_direct = route.via.is_none() && route.hops.is_empty() && route.kind.leads_on();
+    let has_way = route.via.is_some() || !route.hops.is_empty() || route.nexthop.is_some();
+    let is_direct = !has_way && route.kind.leads_on();
     if key.is_ipv4() && is_direct { Scope::LINK } else { Scope::GLOBAL }
 }
 
@@ -139,7 +149,7 @@ fn family(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { AF_INET } else { AF_INET6 }
 }
 
-fn ip(message: &mut MessageWriter<'_>, kind: u16, ip: IpAddr) {
+pub(crate) fn ip(message: &mut MessageWriter<'_>, kind: u16, ip: IpAddr) {
     match ip {
         IpAddr::V4(ip) => message.attr(kind, &ip.octets()),
         IpAddr::V6(ip) => message.attr(kind, &ip.octets()),
@@ -225,3 +235,6 @@ fn gateway_len(key: &RouteKey, gateway: IpAddr) -> u16 {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod bytes;

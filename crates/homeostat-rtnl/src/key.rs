@@ -6,10 +6,13 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::link::LinkName;
+use crate::neighbour::NeighbourKey;
 use crate::net::{Net, bits};
+use crate::nexthop::NexthopId;
 use crate::number::{Metric, Table, Tos};
+use crate::rule::RuleKey;
 
-/// What is kept. Links, rules, neighbours and nexthops will stand beside these.
+/// What is kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Key {
@@ -17,6 +20,12 @@ pub enum Key {
     Address(AddressKey),
     /// A route: `route 192.0.2.0/24 table 100 metric 20`.
     Route(RouteKey),
+    /// A nexthop: `nexthop 10`.
+    Nexthop(NexthopId),
+    /// A rule: `rule priority 1000 from 10.0.0.0/8`. Boxed, so that the key of a route stays small.
+    Rule(Box<RuleKey>),
+    /// A neighbour: `neighbour 10.0.0.9 dev br0`.
+    Neighbour(NeighbourKey),
 }
 
 /// A text that is no key.
@@ -174,6 +183,9 @@ impl fmt::Display for Key {
         match self {
             Key::Address(key) => key.fmt(f),
             Key::Route(key) => key.fmt(f),
+            Key::Nexthop(id) => write!(f, "nexthop {id}"),
+            Key::Rule(key) => key.fmt(f),
+            Key::Neighbour(key) => key.fmt(f),
         }
     }
 }
@@ -213,6 +225,9 @@ impl FromStr for Key {
             ["address", ip, "peer", peer, "dev", link] => peered(ip, peer, link),
             ["address", addr, "dev", link] => address(addr, link),
             ["route", dst, options @ ..] => route(dst, options).map(Key::Route),
+            ["nexthop", id] => id.parse().ok().map(Key::Nexthop),
+            ["rule", options @ ..] => RuleKey::read(options).map(|key| Key::Rule(Box::new(key))),
+            ["neighbour", options @ ..] => NeighbourKey::read(options).map(Key::Neighbour),
             _ => None,
         };
         key.ok_or_else(|| NotAKey(text.to_owned()))
@@ -264,6 +279,27 @@ mod tests {
             ("route ::/0 metric 1024", "route ::/0"),
             ("route ::/0 metric 0", "route ::/0"),
             ("route 2001:db8::/32 metric 1", "route 2001:db8::/32 metric 1"),
+            ("nexthop 10", "nexthop 10"),
+            ("rule", "rule"),
+            ("rule from 0.0.0.0/0 fwmark 0/0 ipproto 0", "rule"),
+            ("rule from 10.1.2.3/8 priority 1000", "rule priority 1000 from 10.0.0.0/8"),
+            ("rule to ::/0 priority 5", "rule inet6 priority 5"),
+            (
+                "rule inet6 priority 5 fwmark 1/255 iif eth0",
+                "rule inet6 priority 5 iif eth0 fwmark 0x1/0xff",
+            ),
+            ("rule inet6 from fd00::/8", "rule from fd00::/8"),
+            (
+                "rule to 10.0.0.0/8 oif a.b fwmark 0x7/0xffffffff tos 16",
+                "rule to 10.0.0.0/8 oif a.b fwmark 0x7 tos 16",
+            ),
+            (
+                "rule dport 80-90 sport 5 ipproto 6 priority 0",
+                "rule priority 0 ipproto tcp sport 5 dport 80-90",
+            ),
+            ("rule ipproto 99", "rule ipproto 99"),
+            ("neighbour 10.0.0.9 dev br0", "neighbour 10.0.0.9 dev br0"),
+            ("neighbour FD00::9 dev br0 proxy", "neighbour fd00::9 dev br0 proxy"),
         ] {
             let key: Key = text.parse().unwrap();
             assert_eq!(key.to_string(), shown);
@@ -284,6 +320,17 @@ mod tests {
             "address 10.0.0.1/24 dev a/b",
             "address 10.0.0.1 peer ::1/128 dev eth0",
             "link eth0",
+            "nexthop",
+            "nexthop 0",
+            "nexthop ten",
+            "rule priority",
+            "rule priority x",
+            "rule from 10.0.0.0",
+            "rule table 7",
+            "rule fwmark 0x100/0xff",
+            "rule sport 5-",
+            "neighbour 10.0.0.9",
+            "neighbour 10.0.0.9 dev br0 router",
         ] {
             assert!(text.parse::<Key>().is_err(), "{text}");
         }
@@ -300,6 +347,12 @@ mod tests {
             "route 10.0.0.0/16",
             "route ::/0 table 7",
             "route ::/0",
+            "nexthop 2",
+            "nexthop 10",
+            "rule",
+            "rule priority 5",
+            "rule inet6",
+            "neighbour 10.0.0.9 dev br0",
         ];
         let mut keys: Vec<Key> = sorted.iter().rev().map(|text| text.parse().unwrap()).collect();
         keys.sort();

@@ -1,4 +1,5 @@
-//! The rtnl source: addresses and routes on links that exist, owned by marks in the kernel.
+//! The rtnl source: addresses, routes, nexthops, rules and neighbours on links that exist, owned by
+//! marks in the kernel.
 //!
 //! Links are looked up by name, never made or changed: a wish on a link that is not there waits for
 //! it. What is ours carries our protocol number in the kernel itself, so that nothing else has to be
@@ -6,6 +7,7 @@
 //!
 //! Start at [`Rtnl`] for the source, at [`Wish::builder`] for what is wished. The flow is `observe`
 //! (with `decode`), `plan`, `apply` (with `requests` and `encode`); `hints` tells when to look again.
+//! What is special about `nexthop`, `rule` and `neighbour` is in the module of that name.
 //!
 //! ```
 //! use homeostat_rtnl::{Address, AddressKey, LinkName, Net, Route, RouteKey, Wish};
@@ -24,18 +26,22 @@ mod cascade;
 mod decode;
 mod encode;
 mod explained;
+mod family;
 mod hints;
 mod key;
 mod link;
 mod model;
 mod moment;
+mod neighbour;
 mod net;
+mod nexthop;
 mod normalize;
 mod number;
 mod observe;
 mod plan;
 mod print;
 mod requests;
+mod rule;
 mod source;
 mod step;
 mod wish;
@@ -43,14 +49,18 @@ mod wish;
 pub use apply::Writer;
 pub use builder::{Builder, WishError};
 pub use cascade::Cascade;
+pub use family::Family;
 pub use key::{AddressKey, Key, NotAKey, RouteKey};
 pub use link::{IfIndex, LinkName, Links, NotALinkName};
 pub use model::{Address, Hop, Label, Lifetime, Object, Route, RouteKind};
 pub use moment::Moment;
+pub use neighbour::{Mac, Neighbour, NeighbourKey, NotAMac};
 pub use net::{Net, NotANet};
+pub use nexthop::{Member, Nexthop, NexthopId, Unusual};
 pub use normalize::Impossible;
 pub use number::{Metric, Protocol, Scope, Table, Tos, UnknownNumber};
 pub use observe::Reader;
+pub use rule::{IpProtocol, Mark, Ports, Rule, RuleAction, RuleKey};
 pub use source::Rtnl;
 pub use step::{Delete, Phase, Step, Update, Way};
 pub use wish::Wish;

@@ -1,4 +1,4 @@
-//! The managed part of addresses and routes. In a wish, what is not declared agrees with anything.
+//! The managed part of objects, and of addresses and routes in full. In a wish, what is not declared agrees with anything.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,10 @@ use homeostat_netlink::uapi::{
 use serde::{Deserialize, Serialize};
 
 use crate::link::LinkName;
+use crate::neighbour::Neighbour;
+use crate::nexthop::{Nexthop, NexthopId};
 use crate::number::Scope;
+use crate::rule::Rule;
 
 /// The managed part of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +21,12 @@ use crate::number::Scope;
 pub enum Object {
     /// Of a route; first, since only routes have a type.
     Route(Route),
+    /// Of a nexthop; only these say whether they are a hole.
+    Nexthop(Nexthop),
+    /// Of a rule; only rules have an action.
+    Rule(Rule),
+    /// Of a neighbour; these always tell a hardware address, if only that there is none.
+    Neighbour(Neighbour),
     /// Of an address.
     Address(Address),
 }
@@ -87,6 +96,9 @@ pub struct Route {
     /// The ways, where there are more than one; in place of `via` and `dev`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hops: Vec<Hop>,
+    /// The nexthop object; in place of all of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nexthop: Option<NexthopId>,
     /// The address that our own packets get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub src: Option<IpAddr>,
@@ -187,6 +199,12 @@ impl Route {
         Route { dev: Some(link), ..Route::default() }
     }
 
+    /// A route through a nexthop object.
+    #[must_use]
+    pub fn through(nexthop: NexthopId) -> Self {
+        Route { nexthop: Some(nexthop), ..Route::default() }
+    }
+
     /// A route that leads nowhere.
     #[must_use]
     pub fn of_kind(kind: RouteKind) -> Self {
@@ -207,5 +225,40 @@ impl Route {
     /// The gateways that it names.
     pub(crate) fn gateways(&self) -> impl Iterator<Item = IpAddr> {
         self.via.into_iter().chain(self.hops.iter().filter_map(|hop| hop.via))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::Family;
+    use crate::neighbour::Mac;
+    use crate::nexthop::Member;
+    use crate::number::Table;
+    use crate::rule::RuleAction;
+
+    #[test]
+    fn what_is_recorded_of_an_object_reads_back_as_the_same_kind() {
+        let member = Member { id: NexthopId(7), weight: 256 };
+        let (link, gateway) = (LinkName::new("va").unwrap(), IpAddr::from([10, 0, 0, 2]));
+        let rule = Rule { suppress_prefixlength: Some(0), ..Rule::table(Table(1000)) };
+        for object in [
+            Object::Address(Address::default()),
+            Object::Address(Address { scope: Some(Scope::LINK), ..Address::default() }),
+            Object::Route(Route::default()),
+            Object::Route(Route::through(NexthopId(7))),
+            Object::Nexthop(Nexthop::default()),
+            Object::Nexthop(Nexthop { scope: Some(Scope::LINK), ..Nexthop::via(gateway, link) }),
+            Object::Nexthop(Nexthop::blackhole(Family::V6)),
+            Object::Nexthop(Nexthop::group(vec![member])),
+            Object::Rule(rule),
+            Object::Rule(Rule::of(RuleAction::L3mdev)),
+            Object::Rule(Rule::of(RuleAction::Other(3))),
+            Object::Neighbour(Neighbour::at(Mac([2, 0, 0, 0, 0, 9]))),
+            Object::Neighbour(Neighbour::proxy()),
+        ] {
+            let text = serde_json::to_string(&object).unwrap();
+            assert_eq!(serde_json::from_str::<Object>(&text).unwrap(), object, "{text}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What one observe learned beside the objects: links, and what hangs on addresses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use homeostat_core::{Owner, Taken};
@@ -8,6 +8,9 @@ use homeostat_core::{Owner, Taken};
 use crate::key::{AddressKey, RouteKey};
 use crate::link::{LinkName, Links};
 use crate::model::Route;
+use crate::neighbour::NeighbourKey;
+use crate::nexthop::{self, NexthopId};
+use crate::rule;
 
 /// What one observe learned beside the objects.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +18,9 @@ pub struct Moment {
     pub(crate) links: Links,
     pub(crate) addresses: Vec<Standing>,
     pub(crate) foreign: Foreign,
+    pub(crate) nexthops: Vec<nexthop::Standing>,
+    pub(crate) rules: Vec<rule::Standing>,
+    pub(crate) learned: BTreeSet<NeighbourKey>,
 }
 
 /// An address that is there.
@@ -31,6 +37,7 @@ pub(crate) struct Standing {
 pub(crate) struct Foreign {
     by_src: BTreeMap<IpAddr, Taken>,
     by_link: BTreeMap<LinkName, Taken>,
+    nexthops: BTreeMap<NexthopId, Taken>,
 }
 
 impl Foreign {
@@ -38,6 +45,9 @@ impl Foreign {
         let taken = || Taken { key: key.to_string(), owner: owner.clone() };
         if let Some(src) = route.src {
             self.by_src.entry(src).or_insert_with(taken);
+        }
+        if let Some(nexthop) = route.nexthop {
+            self.nexthops.entry(nexthop).or_insert_with(taken);
         }
         if key.is_ipv4() {
             for link in route.links() {
@@ -91,5 +101,10 @@ impl Moment {
     /// A foreign route that goes with the last IPv4 address of a link.
     pub(crate) fn taken_with_link(&self, link: LinkName) -> Option<&Taken> {
         self.foreign.by_link.get(&link)
+    }
+
+    /// A foreign route that goes with its nexthop.
+    pub(crate) fn taken_with_nexthop(&self, id: NexthopId) -> Option<&Taken> {
+        self.foreign.nexthops.get(&id)
     }
 }

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use crate::key::{AddressKey, RouteKey};
-use crate::model::{Address, Hop, Lifetime, Route};
+use crate::model::{Address, Hop, Lifetime, Object, Route, RouteKind};
+use crate::nexthop;
 
 /// Why a wish can never be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +29,38 @@ pub enum Impossible {
     PreferredBeyondValid,
     #[error("labels are for IPv4 only")]
     LabelOnIpv6,
+    #[error("a nexthop object says where it goes, so nothing else has a place beside it")]
+    NexthopAndWay,
+    #[error("a nexthop is a way, a hole or a group, with a number above zero")]
+    NotANexthop,
+    #[error("a nexthop needs a link, unless it is a hole or a group")]
+    NexthopWithoutLink,
+    #[error("the gateway is of another family")]
+    NexthopFamily,
+    #[error("the kernel derives the scope of a nexthop, and this is another")]
+    NexthopScope,
+    #[error("a hole has no gateway and no link")]
+    HoleWithWay,
+    #[error("a group has members and nothing else")]
+    GroupWithWay,
+    #[error("a group has each member once, and is none of its own")]
+    GroupMember,
+    #[error("`from` and `to` are of one family, the rule's")]
+    RuleFamily,
+    #[error("ports need an IP protocol that has them: tcp, udp, dccp or sctp")]
+    PortsWithoutProtocol,
+    #[error("ports are from 1 to 65534 in a rule, and go upwards")]
+    RulePorts,
+    #[error("the two lowest bits of a type of service are not for rules")]
+    TosOfRule,
+    #[error("only a rule that asks a table can suppress routes")]
+    SuppressWithoutTable,
+    #[error("a prefix of its family is not that long")]
+    SuppressLength,
+    #[error("an action that we do not know cannot be wished")]
+    RuleAction,
+    #[error("a neighbour has a hardware address, and a proxy entry has none")]
+    NeighbourMac,
 }
 
 /// Brings a wished address to the form in which it is compared.
@@ -69,6 +102,11 @@ pub(crate) fn route(key: &RouteKey, mut wish: Route) -> Result<Route, Impossible
 
 fn check_way(wish: &Route) -> Result<(), Impossible> {
     let has_way = wish.via.is_some() || wish.dev.is_some();
+    if wish.nexthop.is_some() {
+        let stands_alone = !has_way && wish.hops.is_empty() && wish.onlink.is_none();
+        let leads_on = wish.kind == RouteKind::Unicast;
+        return (stands_alone && leads_on).then_some(()).ok_or(Impossible::NexthopAndWay);
+    }
     let weighs = |hop: &Hop| (1..=256).contains(&hop.weight);
     match (wish.kind.leads_on(), has_way, !wish.hops.is_empty()) {
         (false, false, false) | (true, true, false) => Ok(()),
@@ -130,9 +168,18 @@ pub(crate) fn route_agrees(wish: &Route, seen: &Route) -> bool {
         && agrees(wish.scope.as_ref(), seen.scope.as_ref())
 }
 
+/// Whether a nexthop, rule or neighbour is as wished.
+pub(crate) fn other_agrees(wish: &Object, seen: &Object) -> bool {
+    match (wish, seen) {
+        (Object::Nexthop(wish), Object::Nexthop(seen)) => nexthop::agrees(wish, seen),
+        (wish, seen) => wish == seen,
+    }
+}
+
 /// A gateway is always declared: a route without one leads somewhere else than a route with one.
 fn way_agrees(wish: &Route, seen: &Route) -> bool {
-    wish.via == seen.via
+    wish.nexthop == seen.nexthop
+        && wish.via == seen.via
         && agrees(wish.dev.as_ref(), seen.dev.as_ref())
         && agrees(wish.onlink.as_ref(), seen.onlink.as_ref())
         && hops_agree(&wish.hops, &seen.hops)

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 pub struct UnknownNumber(pub String);
 
 /// A routing table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Table(pub u32);
 
 impl Table {
@@ -46,6 +47,20 @@ impl FromStr for Table {
         let named = TABLES.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
         let number = named.or_else(|| text.parse().ok()).filter(|number| *number != 0);
         number.map(Table).ok_or_else(|| UnknownNumber(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Table {
+    type Error = UnknownNumber;
+
+    fn try_from(text: String) -> Result<Self, UnknownNumber> {
+        text.parse()
+    }
+}
+
+impl From<Table> for String {
+    fn from(table: Table) -> String {
+        table.to_string()
     }
 }
 

@@ -38,12 +38,16 @@ impl Reader {
         view: &View<'_, Rtnl>,
         see: &mut See<'_, Key, Object>,
     ) -> Result<Moment, Failure> {
+        self.ear.attend(view.wish)?;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.source.connect()?,
         };
         let protocol = self.source.protocol;
         let moment = Look { connection: &mut connection, protocol, view, see }.run();
+        if let Ok(moment) = &moment {
+            self.ear.know(&moment.links);
+        }
         // After a failure the connection may be in the middle of an answer.
         self.connection = moment.is_ok().then_some(connection);
         moment.map_err(|error| failure(&error))
@@ -71,10 +75,10 @@ pub(crate) fn failure(error: &Error) -> Failure {
 }
 
 /// One look under way.
-struct Look<'a, 'v> {
+pub(crate) struct Look<'a, 'v> {
     connection: &'a mut Connection,
-    protocol: Protocol,
-    view: &'a View<'v, Rtnl>,
+    pub(crate) protocol: Protocol,
+    pub(crate) view: &'a View<'v, Rtnl>,
     see: &'a mut See<'v, Key, Object>,
 }
 
@@ -92,8 +96,11 @@ impl Look<'_, '_> {
         match self.view.focus {
             Focus::All => {
                 self.addresses(&mut moment)?;
+                self.nexthops(&mut moment)?;
                 self.routes(&mut moment, Routes::HandOn, (AF_INET, None))?;
                 self.routes(&mut moment, Routes::HandOn, (AF_INET6, None))?;
+                self.rules(&mut moment)?;
+                self.neighbours(&mut moment)?;
             }
             Focus::Keys(keys) => self.some(&mut moment, keys)?,
         }
@@ -106,8 +113,17 @@ impl Look<'_, '_> {
         if addresses().next().is_some() {
             self.addresses(moment)?;
         }
-        // An address that goes may take foreign routes along, wherever they are.
-        if addresses().any(|key| self.view.wish.slot(key, None).is_none()) {
+        let is_any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
+        if is_any(|key| matches!(key, Key::Rule(_))) {
+            self.rules(moment)?;
+        }
+        if is_any(|key| matches!(key, Key::Neighbour(_))) {
+            self.neighbours(moment)?;
+        }
+        let has_nexthop = is_any(|key| matches!(key, Key::Nexthop(_)));
+        let nexthop_goes = has_nexthop && self.nexthops(moment)?;
+        // An address or nexthop that goes may take foreign routes along, wherever they are.
+        if nexthop_goes || addresses().any(|key| self.view.wish.slot(key, None).is_none()) {
             self.routes(moment, Routes::LearnOnly, (AF_INET, None))?;
             self.routes(moment, Routes::LearnOnly, (AF_INET6, None))?;
         }
@@ -188,7 +204,24 @@ impl Look<'_, '_> {
         }
     }
 
-    fn hand_on(&mut self, key: Key, object: Object, owner: Owner) {
+    /// Dumps what is few, and keeps it until the dump is whole.
+    pub(crate) fn collect<T>(
+        &mut self,
+        request: &mut Batch,
+        mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
+    ) -> Result<Vec<T>, Error> {
+        let (mut found, mut bad) = (Vec::new(), None);
+        self.connection.dump(request, &mut |dumped| match dumped {
+            Dumped::Restart => found.clear(),
+            Dumped::Object(message) => match read(&message) {
+                Ok(one) => found.extend(one),
+                Err(error) => bad = Some(error),
+            },
+        })?;
+        whole(bad).map(|()| found)
+    }
+
+    pub(crate) fn hand_on(&mut self, key: Key, object: Object, owner: Owner) {
         if self.view.focus.covers(&key) {
             (self.see)(Seen::Present { key, object, owner });
         }
@@ -201,7 +234,7 @@ fn place(key: &Key) -> Option<(u8, Option<Table>)> {
         Key::Route(key) => {
             Some((if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table())))
         }
-        Key::Address(_) => None,
+        _ => None,
     }
 }
 
@@ -210,7 +243,7 @@ fn is_no_table(refusal: &homeostat_netlink::Refusal, table: Option<Table>) -> bo
     table.is_some() && refusal.errno == Errno::NOENT
 }
 
-fn request_for(
+pub(crate) fn request_for(
     request: &mut Batch,
     kind: u16,
     fixed: &[u8],
@@ -229,7 +262,7 @@ fn whole(bad: Option<Malformed>) -> Result<(), Error> {
     bad.map_or(Ok(()), |bad| Err(Error::Malformed(bad)))
 }
 
-fn route_owner(protocol: Protocol, ours: Protocol) -> Owner {
+pub(crate) fn route_owner(protocol: Protocol, ours: Protocol) -> Owner {
     match protocol {
         protocol if protocol == ours => Owner::Ours,
         Protocol(RTPROT_KERNEL | RTPROT_REDIRECT) => Owner::Kernel,
@@ -246,7 +279,7 @@ fn address_owner(protocol: Protocol, ours: Protocol) -> Owner {
     }
 }
 
-fn foreign(protocol: Protocol) -> Owner {
+pub(crate) fn foreign(protocol: Protocol) -> Owner {
     match protocol.name() {
         Some(name) => Owner::foreign(name),
         None => Owner::Foreign(Cow::Owned(format!("protocol {}", protocol.0))),

@@ -15,6 +15,8 @@ use crate::source::Rtnl;
 use crate::step::{Delete, Phase, Step, Update, Way};
 use crate::wish::Wish;
 
+pub(crate) mod other;
+
 /// The steps for all changes, and the wishes that wait for a link.
 pub(crate) fn draft(
     wish: &Wish,
@@ -42,8 +44,8 @@ struct Planner<'a> {
     going: BTreeSet<AddressKey>,
     /// Where IPv6 addresses are wished and absent: the kernel holds one of a kind for each link.
     wanted: BTreeSet<(LinkName, IpAddr)>,
-    /// For each shape of routes, the link that it waits for.
-    waits: Vec<Option<LinkName>>,
+    /// For each shape of routes, what it waits for.
+    waits: Vec<Option<String>>,
     draft: Draft<Rtnl>,
 }
 
@@ -64,30 +66,32 @@ impl<'a> Planner<'a> {
             moment,
             going: going.collect(),
             wanted: wanted.map(|key| (key.link(), key.ip())).collect(),
-            waits: shapes.map(|shape| missing(moment, &shape.route)).collect(),
+            waits: shapes.map(|shape| missing(wish, moment, &shape.route)).collect(),
             draft: Draft::default(),
         }
     }
 
-    /// The link that a wish waits for.
-    fn waits_for(&self, slot: Slot) -> Option<LinkName> {
+    /// What a wish waits for.
+    fn waits_for(&self, slot: Slot) -> Option<String> {
         if let Some(wish) = self.wish.address_at(slot) {
-            let link = wish.key.link();
-            return self.moment.links.index(link).is_none().then_some(link);
+            return missing_link(self.moment, wish.key.link());
         }
-        self.waits.get(self.wish.shape_of(slot)?).copied().flatten()
+        if let Some(wish) = self.wish.other_at(slot) {
+            return other::waits_for(wish, self.wish, self.moment);
+        }
+        self.waits.get(self.wish.shape_of(slot)?).cloned().flatten()
     }
 
     fn is_pending(&mut self, slot: Slot) -> bool {
-        let Some(link) = self.waits_for(slot) else { return false };
-        let on = format!("link {link}");
+        let Some(on) = self.waits_for(slot) else { return false };
         self.draft.pending.push(Pending { key: self.wish.key(slot), on });
         true
     }
 
     fn phase(&self, slot: Slot) -> Phase {
-        match self.wish.address_at(slot) {
-            Some(_) => Phase::PutAddresses,
+        match self.wish.other_at(slot) {
+            Some(wish) => other::put_phase(&wish.object),
+            None if self.wish.address_at(slot).is_some() => Phase::PutAddresses,
             None => Phase::PutRoutes,
         }
     }
@@ -118,11 +122,19 @@ impl<'a> Planner<'a> {
             update.way = Way::Anew;
             update.cascade = self.cascade(&wish.key);
         }
+        if let Some(wish) = self.wish.other_at(slot)
+            && other::is_anew(wish, &update.before)
+        {
+            update.way = Way::Anew;
+            update.cascade = other::cascade(&wish.key, self.moment);
+        }
+        let rest = other::rest(self.wish.other_at(slot), &update);
         self.draft.steps.push(Step::Update(Box::new(update)));
+        self.draft.steps.extend(rest);
     }
 
     fn delete(&mut self, key: Key, before: Object) {
-        let (phase, cascade) = (Phase::DeleteRoutes, Cascade::default());
+        let (phase, cascade) = (other::delete_phase(&before), other::cascade(&key, self.moment));
         let mut delete = Delete { key, before, phase, cascade };
         if let Key::Address(key) = delete.key {
             delete.cascade = self.cascade(&key);
@@ -142,20 +154,28 @@ impl<'a> Planner<'a> {
         let is_primary = |step: &Step| match step {
             Step::Delete(delete) if delete.phase == Phase::DeleteAddresses => match delete.key {
                 Key::Address(key) => moment.is_primary(&key),
-                Key::Route(_) => false,
+                _ => false,
             },
             _ => false,
         };
         if self.draft.steps.iter().any(is_primary) {
             self.draft.steps.sort_by_key(is_primary);
         }
+        if self.draft.steps.iter().any(|step| other::generality(step) > 0) {
+            self.draft.steps.sort_by_key(other::generality);
+        }
         self.draft
     }
 }
 
-/// A link of the route that is not there.
-fn missing(moment: &Moment, route: &Route) -> Option<LinkName> {
-    route.links().find(|link| moment.links.index(*link).is_none())
+/// A link of the route that is not there, or a nexthop that waits itself.
+fn missing(wish: &Wish, moment: &Moment, route: &Route) -> Option<String> {
+    let link = route.links().find_map(|link| missing_link(moment, link));
+    link.or_else(|| other::waiting_nexthop(route.nexthop?, wish, moment))
+}
+
+fn missing_link(moment: &Moment, link: LinkName) -> Option<String> {
+    moment.links.index(link).is_none().then(|| format!("link {link}"))
 }
 
 #[cfg(test)]

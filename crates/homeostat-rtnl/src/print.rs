@@ -18,6 +18,8 @@ pub(crate) fn of_key(key: &Key) -> u64 {
             print.bytes(&[1, key.dst().prefix_len(), key.tos().0]).ip(key.dst().addr());
             print.bytes(&key.table().0.to_le_bytes()).bytes(&key.metric().0.to_le_bytes());
         }
+        // The others are few.
+        key => _ = print.bytes(&[2]).bytes(key.to_string().as_bytes()),
     }
     print.0
 }
@@ -59,6 +61,11 @@ mod tests {
             "route 10.0.0.0/24 metric 7",
             "route 10.0.0.0/24 tos 8",
             "route ::/0",
+            "nexthop 10",
+            "rule priority 10",
+            "rule inet6 priority 10",
+            "neighbour 10.0.0.9 dev br0",
+            "neighbour 10.0.0.9 dev br0 proxy",
         ];
         let prints: BTreeSet<u64> =
             texts.iter().map(|text| of_key(&text.parse().unwrap())).collect();

@@ -6,8 +6,13 @@ use crate::cascade::Cascade;
 use crate::encode::{Encoded, Encoder, NoLink, Put};
 use crate::key::Key;
 use crate::model::Object;
+use crate::moment::Moment;
 use crate::step::{Delete, Step, Update, Way};
 use crate::wish::{At, Wish};
+
+mod other;
+
+pub(crate) use other::Written;
 
 /// What one message of a batch is for.
 #[derive(Clone, Copy)]
@@ -23,6 +28,8 @@ pub(crate) struct Request {
 pub(crate) enum Aim {
     /// It is there as asked for.
     There,
+    /// It is there as asked for, since only the very same object of ours can be in its way.
+    Ours,
     /// None does: something beside the step itself.
     Extra,
     /// It is gone, whoever was quicker.
@@ -36,6 +43,7 @@ pub(crate) struct Pen<'a> {
     pub(crate) encoder: Encoder<'a>,
     pub(crate) requests: &'a mut Vec<Request>,
     pub(crate) step: usize,
+    pub(crate) moment: &'a Moment,
 }
 
 impl Pen<'_> {
@@ -59,12 +67,16 @@ impl Pen<'_> {
             Some(At::Route(key, _, shape) | At::Route6(key, _, shape)) => {
                 self.encoder.put_route(&key, &shape.route, put)
             }
+            Some(At::Other(wish)) => return self.put_other(wish, (put, aim)),
             None => return Err(Outcome::Failed(Failure::new("it is no wish", Retry::Never))),
         };
         self.note(encoded, aim)
     }
 
     fn update(&mut self, wish: &Wish, update: &Update) -> Result<(), Outcome<Object>> {
+        if let Some(wish) = wish.other_at(update.slot) {
+            return self.update_other(wish, update);
+        }
         if update.way == Way::InPlace {
             return self.put(wish, update.slot, (Put::Replace, Aim::There));
         }
@@ -86,6 +98,7 @@ impl Pen<'_> {
             (Key::Address(key), _) => self.encoder.delete_address(key),
             (Key::Route(key), Object::Route(before)) => self.encoder.delete_route(key, before),
             (Key::Route(_), _) => return Ok(()),
+            (key, _) => return self.delete_other(key),
         };
         match encoded {
             // What was on the link went with it.
@@ -97,7 +110,7 @@ impl Pen<'_> {
         }
     }
 
-    fn note(&mut self, encoded: Encoded, aim: Aim) -> Result<(), Outcome<Object>> {
+    pub(crate) fn note(&mut self, encoded: Encoded, aim: Aim) -> Result<(), Outcome<Object>> {
         match encoded {
             Ok(Ok(())) => {
                 self.requests.push(Request { step: self.step, aim });

@@ -16,7 +16,7 @@ use crate::plan;
 use crate::step::Step;
 use crate::wish::Wish;
 
-/// The addresses and routes of one network namespace.
+/// The addresses, routes, nexthops, rules and neighbours of one network namespace.
 #[derive(Clone, Debug)]
 pub struct Rtnl {
     netns: Option<Arc<Netns>>,
@@ -64,7 +64,8 @@ impl Rtnl {
 impl Source for Rtnl {
     const NAME: &'static str = "rtnl";
     const FAILS: Fails = Fails::Ordered;
-    const COVERAGE: Coverage = Coverage::All;
+    /// All but proxy neighbours.
+    const COVERAGE: Coverage = Coverage::Some;
 
     type Key = Key;
     type Object = Object;

@@ -1,6 +1,6 @@
 //! One write to an address or a route, and how it explains itself. Pure.
 
-use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Taken};
+use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Summary, Taken};
 
 use crate::cascade::Cascade;
 use crate::explained::explained;
@@ -18,21 +18,27 @@ pub enum Phase {
     PutLinks,
     /// Addresses are made and changed.
     PutAddresses,
-    /// Nexthops are made and changed, members before their groups.
+    /// Nexthops are made and changed.
     PutNexthops,
+    /// Groups of nexthops are made and changed.
+    PutGroups,
     /// Routes are made and changed.
     PutRoutes,
     /// Neighbours are made and changed.
     PutNeighbours,
     /// Rules are made and changed.
     PutRules,
+    /// Rules go that others replace.
+    ReplaceRules,
     /// Rules go.
     DeleteRules,
     /// Neighbours go.
     DeleteNeighbours,
     /// Routes go.
     DeleteRoutes,
-    /// Nexthops go, groups before their members.
+    /// Groups of nexthops go.
+    DeleteGroups,
+    /// Nexthops go.
     DeleteNexthops,
     /// Addresses go, secondary ones first.
     DeleteAddresses,
@@ -115,13 +121,18 @@ impl Step {
             Step::Create { .. } => None,
             Step::Update(update) if let Some(owner) = &update.adopts => Some(match update.before {
                 Object::Address(_) => format!("taken over from {owner}; it will stay for good"),
-                Object::Route(_) => format!("taken over from {owner}"),
+                _ => format!("taken over from {owner}"),
             }),
             Step::Update(_) | Step::Delete(_) => self.cascade().and_then(|cascade| {
                 let many = cascade.again.len();
                 (many > 0).then(|| format!("{many} secondary made again at once"))
             }),
         }
+    }
+
+    /// Whether it is the second half of a change.
+    fn is_rest(&self) -> bool {
+        matches!(self, Step::Delete(delete) if delete.phase == Phase::ReplaceRules)
     }
 
     /// What goes along.
@@ -173,6 +184,11 @@ impl homeostat_core::Step<Wish> for Step {
         let route = homeostat_core::Step::<Wish>::slot(self).and_then(|slot| wish.route_at(slot));
         if let Some((_, shape)) = route {
             shape.rests_on.iter().for_each(|key| need(Key::Address(*key)));
+            shape.route.nexthop.into_iter().for_each(|id| need(Key::Nexthop(id)));
+        }
+        let other = homeostat_core::Step::<Wish>::slot(self).and_then(|slot| wish.other_at(slot));
+        if let Some(other) = other {
+            crate::plan::other::needs(other, wish, need);
         }
     }
 
@@ -188,6 +204,9 @@ impl homeostat_core::Step<Wish> for Step {
                 format!("{family} addresses of {}", key.link())
             }
             Key::Route(key) => format!("routes to {} in table {}", key.dst(), key.table()),
+            Key::Nexthop(_) => "nexthops".to_owned(),
+            Key::Rule(key) => format!("{} rules", key.family()),
+            Key::Neighbour(key) => format!("neighbours on {}", key.link()),
         })
     }
 
@@ -196,6 +215,9 @@ impl homeostat_core::Step<Wish> for Step {
     }
 
     fn disturbs(&self, wish: &Wish, disturb: &mut dyn FnMut(Key)) {
+        if self.action() != Action::Create {
+            crate::plan::other::disturbs(self, wish, disturb);
+        }
         let (Some(cascade), Key::Address(key)) = (self.cascade(), self.key(wish)) else { return };
         cascade.again.iter().for_each(|slot| disturb(wish.key(*slot)));
         if self.action() != Action::Update {
@@ -203,7 +225,17 @@ impl homeostat_core::Step<Wish> for Step {
         }
     }
 
+    /// The second half of a change is told with the first.
+    fn count(&self, summary: &mut Summary) {
+        if !self.is_rest() {
+            summary.count(self.action());
+        }
+    }
+
     fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
+        if self.is_rest() {
+            return;
+        }
         tell(Line {
             action: self.action(),
             key: self.key(wish).to_string(),

@@ -12,15 +12,17 @@ use crate::builder::Builder;
 use crate::key::{AddressKey, Key, RouteKey};
 use crate::model::{Address, Object, Route};
 use crate::net::Net;
-use crate::normalize::{address_agrees, route_agrees};
+use crate::normalize::{address_agrees, other_agrees, route_agrees};
 use crate::number::{Metric, Table, Tos};
 
-/// What should exist: addresses, then IPv4 routes, then IPv6 routes, each in key order.
+/// What should exist: addresses, then IPv4 routes, then IPv6 routes, then the others, each in key
+/// order.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     pub(crate) addresses: Vec<WishedAddress>,
     pub(crate) v4: Vec<Row<u32>>,
     pub(crate) v6: Vec<Row<u128>>,
+    pub(crate) others: Vec<Wished>,
     pub(crate) shapes: Vec<Shape>,
 }
 
@@ -29,6 +31,14 @@ pub struct Wish {
 pub(crate) struct WishedAddress {
     pub(crate) key: AddressKey,
     pub(crate) address: Address,
+    pub(crate) may_adopt: bool,
+}
+
+/// A wished nexthop, rule or neighbour: there are few.
+#[derive(Clone, Debug)]
+pub(crate) struct Wished {
+    pub(crate) key: Key,
+    pub(crate) object: Object,
     pub(crate) may_adopt: bool,
 }
 
@@ -58,6 +68,7 @@ pub(crate) enum At<'a> {
     Address(&'a WishedAddress),
     Route(RouteKey, &'a Row<u32>, &'a Shape),
     Route6(RouteKey, &'a Row<u128>, &'a Shape),
+    Other(&'a Wished),
 }
 
 impl Wish {
@@ -77,8 +88,11 @@ impl Wish {
         if let Some(row) = self.v4.get(index) {
             return Some(At::Route(row.key(), row, self.shape(row.shape)?));
         }
-        let row = self.v6.get(index - self.v4.len())?;
-        Some(At::Route6(row.key(), row, self.shape(row.shape)?))
+        let index = index - self.v4.len();
+        if let Some(row) = self.v6.get(index) {
+            return Some(At::Route6(row.key(), row, self.shape(row.shape)?));
+        }
+        self.others.get(index - self.v6.len()).map(At::Other)
     }
 
     fn shape(&self, shape: u32) -> Option<&Shape> {
@@ -88,7 +102,7 @@ impl Wish {
     /// The wished route in a slot.
     pub(crate) fn route_at(&self, slot: Slot) -> Option<(RouteKey, &Shape)> {
         match self.at(slot)? {
-            At::Address(_) => None,
+            At::Address(_) | At::Other(_) => None,
             At::Route(key, _, shape) | At::Route6(key, _, shape) => Some((key, shape)),
         }
     }
@@ -106,6 +120,16 @@ impl Wish {
     /// The wished address in a slot.
     pub(crate) fn address_at(&self, slot: Slot) -> Option<&WishedAddress> {
         self.addresses.get(slot.index())
+    }
+
+    /// The wished nexthop, rule or neighbour in a slot.
+    pub(crate) fn other_at(&self, slot: Slot) -> Option<&Wished> {
+        self.others.get(slot.index().checked_sub(self.others_from())?)
+    }
+
+    /// Where the others begin.
+    fn others_from(&self) -> usize {
+        self.addresses.len() + self.v4.len() + self.v6.len()
     }
 
     /// The keys of all routes whose shape is of interest.
@@ -191,7 +215,7 @@ impl Desired for Wish {
     type Object = Object;
 
     fn len(&self) -> usize {
-        self.addresses.len() + self.v4.len() + self.v6.len()
+        self.others_from() + self.others.len()
     }
 
     fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
@@ -208,6 +232,7 @@ impl Desired for Wish {
                     find(&self.v6, base, near, |wish| wish.compare(&row))
                 }
             },
+            key => find(&self.others, self.others_from(), near, |wish| wish.key.cmp(key)),
         }
     }
 
@@ -215,6 +240,7 @@ impl Desired for Wish {
         match self.at(slot) {
             Some(At::Address(wish)) => Key::Address(wish.key),
             Some(At::Route(key, ..) | At::Route6(key, ..)) => Key::Route(key),
+            Some(At::Other(wish)) => wish.key.clone(),
             // No slot of this wish: the contract has no word for it, and nothing has this key.
             None => Key::Route(RouteKey::new(Net::masked(Ipv4Addr::UNSPECIFIED.into(), 0))),
         }
@@ -226,6 +252,7 @@ impl Desired for Wish {
             Some(At::Route(_, _, shape) | At::Route6(_, _, shape)) => {
                 Object::Route(shape.route.clone())
             }
+            Some(At::Other(wish)) => wish.object.clone(),
             None => Object::Route(Route::default()),
         }
     }
@@ -236,6 +263,7 @@ impl Desired for Wish {
             (Some(At::Route(_, _, shape) | At::Route6(_, _, shape)), Object::Route(seen)) => {
                 route_agrees(&shape.route, seen)
             }
+            (Some(At::Other(wish)), seen) => other_agrees(&wish.object, seen),
             _ => false,
         })
     }
@@ -245,6 +273,7 @@ impl Desired for Wish {
             At::Address(wish) => wish.may_adopt,
             At::Route(_, row, _) => row.may_adopt,
             At::Route6(_, row, _) => row.may_adopt,
+            At::Other(wish) => wish.may_adopt,
         })
     }
 

@@ -14,7 +14,7 @@ fn key(text: &str) -> Key {
 fn address_key(text: &str) -> AddressKey {
     match key(text) {
         Key::Address(key) => key,
-        Key::Route(key) => panic!("{key}"),
+        other => panic!("{other}"),
     }
 }
 

@@ -9,7 +9,8 @@ use homeostat_engine::{
     Order, Ownership, Place, Plan, Report, Source as _, pass,
 };
 use homeostat_rtnl::{
-    Address, Builder, Hop, Key, Lifetime, Protocol, Route, RouteKind, Rtnl, Wish, WishError, Writer,
+    Address, Builder, Family, Hop, Key, Lifetime, Member, Neighbour, Nexthop, Protocol, Route,
+    RouteKind, Rtnl, Rule, RuleAction, Table, Wish, WishError, Writer,
 };
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
@@ -33,6 +34,9 @@ fn add(builder: &mut Builder, key: Key, attrs: &str) -> Result<(), WishError> {
     match key {
         Key::Address(key) => builder.address(key, address(attrs))?,
         Key::Route(key) => builder.route(key, route(attrs))?,
+        Key::Nexthop(id) => builder.nexthop(id, nexthop(attrs))?,
+        Key::Rule(key) => builder.rule(*key, rule(attrs))?,
+        Key::Neighbour(key) => builder.neighbour(key, neighbour(attrs))?,
         other => panic!("{other}"),
     };
     Ok(())
@@ -67,11 +71,55 @@ fn route(attrs: &str) -> Route {
             "scope" => route.scope = Some(pair[1].parse().unwrap()),
             "onlink" => route.onlink = Some(pair[1] == "on"),
             "type" => route.kind = kind(pair[1]),
+            "nhid" => route.nexthop = Some(pair[1].parse().unwrap()),
             "hop" => route.hops.push(hop(pair[1])),
             other => panic!("{other}"),
         }
     }
     route
+}
+
+fn nexthop(attrs: &str) -> Nexthop {
+    let mut nexthop = Nexthop::default();
+    let words: Vec<&str> = attrs.split_whitespace().collect();
+    for pair in words.chunks(2) {
+        match pair[0] {
+            "via" => nexthop.via = Some(pair[1].parse().unwrap()),
+            "dev" => nexthop.dev = Some(pair[1].parse().unwrap()),
+            "family" if pair[1] == "inet6" => nexthop.family = Some(Family::V6),
+            "onlink" => nexthop.onlink = Some(pair[1] == "on"),
+            "scope" => nexthop.scope = Some(pair[1].parse().unwrap()),
+            "blackhole" => nexthop.blackhole = pair[1] == "on",
+            "member" => nexthop.group.push(member(pair[1])),
+            other => panic!("{other}"),
+        }
+    }
+    nexthop
+}
+
+/// `ID*WEIGHT`.
+fn member(text: &str) -> Member {
+    let (id, weight) = text.split_once('*').unwrap();
+    Member { id: id.parse().unwrap(), weight: weight.parse().unwrap() }
+}
+
+fn rule(attrs: &str) -> Rule {
+    let mut rule = Rule::table(Table::MAIN);
+    let words: Vec<&str> = attrs.split_whitespace().collect();
+    for pair in words.chunks(2) {
+        match pair[0] {
+            "table" => rule.action = RuleAction::Table(pair[1].parse().unwrap()),
+            "action" => rule.action = serde_json::from_value(Value::from(pair[1])).unwrap(),
+            "suppress" => rule.suppress_prefixlength = Some(pair[1].parse().unwrap()),
+            other => panic!("{other}"),
+        }
+    }
+    rule
+}
+
+/// A hardware address, or nothing for a proxy entry.
+fn neighbour(attrs: &str) -> Neighbour {
+    Neighbour { mac: (!attrs.is_empty()).then(|| attrs.parse().unwrap()) }
 }
 
 fn kind(word: &str) -> RouteKind {

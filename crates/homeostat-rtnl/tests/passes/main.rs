@@ -1,4 +1,4 @@
-//! Whole passes over addresses and routes in fresh network namespaces, judged by `ip`.
+//! Whole passes over addresses, routes, nexthops, rules and neighbours in fresh network namespaces, judged by `ip`.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,6 +11,10 @@ mod attributes;
 mod bench;
 mod hints;
 mod laws;
+mod mixed;
+mod neighbours;
+mod nexthops;
 mod owning;
 mod random;
 mod routes;
+mod rules;

@@ -1,0 +1,135 @@
+//! How nexthops, rules and neighbours become steps: when, after what, and with which losses. Pure.
+
+use homeostat_core::Desired as _;
+
+use super::missing_link;
+use crate::cascade::Cascade;
+use crate::key::Key;
+use crate::model::Object;
+use crate::moment::Moment;
+use crate::nexthop::{self, NexthopId};
+use crate::step::{Delete, Phase, Step, Update, Way};
+use crate::wish::{Wish, Wished};
+
+/// When something is put there.
+pub(crate) fn put_phase(object: &Object) -> Phase {
+    match object {
+        Object::Nexthop(nexthop) if nexthop.is_group() => Phase::PutGroups,
+        Object::Nexthop(_) => Phase::PutNexthops,
+        Object::Rule(_) => Phase::PutRules,
+        Object::Neighbour(_) => Phase::PutNeighbours,
+        Object::Address(_) => Phase::PutAddresses,
+        Object::Route(_) => Phase::PutRoutes,
+    }
+}
+
+/// When something goes.
+pub(crate) fn delete_phase(object: &Object) -> Phase {
+    match object {
+        Object::Nexthop(nexthop) if nexthop.is_group() => Phase::DeleteGroups,
+        Object::Nexthop(_) => Phase::DeleteNexthops,
+        Object::Rule(_) => Phase::DeleteRules,
+        Object::Neighbour(_) => Phase::DeleteNeighbours,
+        Object::Address(_) => Phase::DeleteAddresses,
+        Object::Route(_) => Phase::DeleteRoutes,
+    }
+}
+
+/// What a wish waits for. A rule waits for no link: the kernel takes any name, and binds it when a
+/// link of that name comes.
+pub(crate) fn waits_for(wished: &Wished, wish: &Wish, moment: &Moment) -> Option<String> {
+    match (&wished.key, &wished.object) {
+        (_, Object::Nexthop(nexthop)) => {
+            let link = nexthop.dev.and_then(|link| missing_link(moment, link));
+            let mut members = nexthop.group.iter();
+            link.or_else(|| members.find_map(|member| waiting_nexthop(member.id, wish, moment)))
+        }
+        (Key::Neighbour(key), _) => missing_link(moment, key.link()),
+        _ => None,
+    }
+}
+
+/// A wished nexthop that waits for its link, as what others wait for.
+pub(crate) fn waiting_nexthop(id: NexthopId, wish: &Wish, moment: &Moment) -> Option<String> {
+    let key = Key::Nexthop(id);
+    let wished = wish.other_at(wish.slot(&key, None)?)?;
+    let Object::Nexthop(nexthop) = &wished.object else { return None };
+    let is_waiting = |id: NexthopId| waiting_link(id, wish, moment).is_some();
+    let waits = waiting_link(id, wish, moment).is_some()
+        || nexthop.group.iter().any(|member| is_waiting(member.id));
+    waits.then(|| key.to_string())
+}
+
+/// The absent link of a wished nexthop that is no group: groups have no groups in them.
+fn waiting_link(id: NexthopId, wish: &Wish, moment: &Moment) -> Option<String> {
+    let wished = wish.other_at(wish.slot(&Key::Nexthop(id), None)?)?;
+    let Object::Nexthop(nexthop) = &wished.object else { return None };
+    missing_link(moment, nexthop.dev?)
+}
+
+/// Whether what is there cannot become as wished but by going first.
+pub(crate) fn is_anew(wished: &Wished, before: &Object) -> bool {
+    match (&wished.object, before) {
+        (Object::Nexthop(wish), Object::Nexthop(seen)) => !nexthop::is_same_kind(wish, seen),
+        _ => false,
+    }
+}
+
+/// The second half of a change: a rule cannot be changed in place, so that the former one goes once
+/// the other one stands.
+pub(crate) fn rest(wished: Option<&Wished>, update: &Update) -> Option<Step> {
+    let key = wished.map(|wished| &wished.key).filter(|key| matches!(key, Key::Rule(_)))?;
+    let (before, phase) = (update.before.clone(), Phase::ReplaceRules);
+    let delete = Delete { key: key.clone(), before, phase, cascade: Cascade::default() };
+    Some(Step::Delete(Box::new(delete)))
+}
+
+/// Rules that go are taken away in this order: a request for one that says less could hit one that
+/// says more.
+pub(crate) fn generality(step: &Step) -> usize {
+    match step {
+        Step::Delete(delete) => match &delete.key {
+            Key::Rule(key) => usize::MAX - key.count(),
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+/// What goes along with something that goes.
+pub(crate) fn cascade(key: &Key, moment: &Moment) -> Cascade {
+    match key {
+        Key::Nexthop(id) => nexthop::of_delete(*id, moment),
+        _ => Cascade::default(),
+    }
+}
+
+/// The keys without which a wish cannot be.
+pub(crate) fn needs(wished: &Wished, wish: &Wish, need: &mut dyn FnMut(Key)) {
+    let Object::Nexthop(nexthop) = &wished.object else { return };
+    nexthop.group.iter().for_each(|member| need(Key::Nexthop(member.id)));
+    let addresses = wish.addresses.iter().map(|wish| wish.key);
+    let below = addresses.filter(|key| nexthop::rests_on(nexthop, key));
+    below.for_each(|key| need(Key::Address(key)));
+}
+
+/// The wished keys that may change along with a step that is no create.
+pub(crate) fn disturbs(step: &Step, wish: &Wish, disturb: &mut dyn FnMut(Key)) {
+    let key = homeostat_core::Step::key(step, wish);
+    let goes = match step {
+        Step::Create { .. } => false,
+        Step::Update(update) => update.way == Way::Anew,
+        Step::Delete(_) => true,
+    };
+    match key {
+        Key::Nexthop(id) if goes => nexthop::dependants(id, wish, disturb),
+        // A rule that goes may have to take others of ours away for a moment.
+        Key::Rule(_) => rules(wish, disturb),
+        _ => {}
+    }
+}
+
+fn rules(wish: &Wish, tell: &mut dyn FnMut(Key)) {
+    let keys = wish.others.iter().map(|wish| &wish.key);
+    keys.filter(|key| matches!(key, Key::Rule(_))).cloned().for_each(tell);
+}

@@ -1,0 +1,110 @@
+//! Reads rules out of the kernel's messages.
+
+use homeostat_netlink::uapi::{
+    FIB_RULE_INVERT, FR_ACT_BLACKHOLE, FR_ACT_PROHIBIT, FR_ACT_TO_TBL, FR_ACT_UNREACHABLE,
+    FRA_DPORT_MASK, FRA_DPORT_RANGE, FRA_DST, FRA_FWMARK, FRA_FWMASK, FRA_IIFNAME, FRA_IP_PROTO,
+    FRA_L3MDEV, FRA_OIFNAME, FRA_PAD, FRA_PRIORITY, FRA_PROTOCOL, FRA_SPORT_MASK, FRA_SPORT_RANGE,
+    FRA_SRC, FRA_SUPPRESS_PREFIXLEN, FRA_TABLE,
+};
+use homeostat_netlink::{Attr, Malformed, Message};
+
+use crate::decode::ip;
+use crate::family::Family;
+use crate::link::LinkName;
+use crate::net::Net;
+use crate::number::{Protocol, Table, Tos};
+use crate::rule::{IpProtocol, Mark, Ports, Rule, RuleAction, RuleKey};
+
+/// A rule as the kernel tells it.
+pub(crate) struct SeenRule {
+    pub(crate) key: RuleKey,
+    pub(crate) rule: Rule,
+    pub(crate) protocol: Protocol,
+}
+
+/// A rule; none, if it asks something of a packet that no wish can say, so that it is on no key of
+/// ours.
+pub(crate) fn rule(message: &Message<'_>) -> Result<Option<SeenRule>, Malformed> {
+    let (fixed, attrs) = message.split::<12>()?;
+    let [family, dst_len, src_len, tos, table, _, _, action, f0, f1, f2, f3] = *fixed;
+    let Some(family) = Family::from_kernel(family) else { return Ok(None) };
+    let is_inverted = u32::from_ne_bytes([f0, f1, f2, f3]) & FIB_RULE_INVERT != 0;
+    let mut read = Read { table: u32::from(table), ..Read::default() };
+    let mut key = RuleKey::new(family).with_priority(0).with_tos(Tos(tos));
+    for attr in attrs {
+        let attr = attr?;
+        key = match attr.kind {
+            FRA_SRC => key.with_from(Net::masked(ip(&attr)?, src_len)),
+            FRA_DST => key.with_to(Net::masked(ip(&attr)?, dst_len)),
+            FRA_PRIORITY => key.with_priority(attr.u32()?),
+            FRA_IIFNAME => key.with_iif(name(&attr)),
+            FRA_OIFNAME => key.with_oif(name(&attr)),
+            FRA_IP_PROTO => key.with_ipproto(IpProtocol(attr.u8()?)),
+            FRA_SPORT_RANGE => key.with_sport(ports(&attr)?),
+            FRA_DPORT_RANGE => key.with_dport(ports(&attr)?),
+            _ => {
+                read.attr(&attr)?;
+                key
+            }
+        };
+    }
+    let Read { mark, mask, protocol, is_odd, .. } = read;
+    if is_inverted || is_odd {
+        return Ok(None);
+    }
+    let key = key.with_fwmark(Mark { value: mark, mask });
+    Ok(Some(SeenRule { key, rule: read.rule(action), protocol: Protocol(protocol) }))
+}
+
+/// What is put together from several attributes.
+#[derive(Default)]
+struct Read {
+    table: u32,
+    is_l3mdev: bool,
+    suppress: Option<u8>,
+    mark: u32,
+    mask: u32,
+    protocol: u8,
+    is_odd: bool,
+}
+
+impl Read {
+    fn attr(&mut self, attr: &Attr<'_>) -> Result<(), Malformed> {
+        match attr.kind {
+            FRA_TABLE => self.table = attr.u32()?,
+            FRA_L3MDEV => self.is_l3mdev = attr.u8()? != 0,
+            FRA_FWMARK => self.mark = attr.u32()?,
+            FRA_FWMASK => self.mask = attr.u32()?,
+            FRA_PROTOCOL => self.protocol = attr.u8()?,
+            // All bits stand for none.
+            FRA_SUPPRESS_PREFIXLEN => self.suppress = u8::try_from(attr.u32()?).ok(),
+            // A single port comes with all bits of its mask (Linux 6.15).
+            FRA_SPORT_MASK | FRA_DPORT_MASK => self.is_odd |= attr.u16()? != u16::MAX,
+            FRA_PAD => {}
+            _ => self.is_odd = true,
+        }
+        Ok(())
+    }
+
+    fn rule(&self, action: u8) -> Rule {
+        let action = match action {
+            FR_ACT_TO_TBL if self.is_l3mdev => RuleAction::L3mdev,
+            FR_ACT_TO_TBL => RuleAction::Table(Table(self.table)),
+            FR_ACT_BLACKHOLE => RuleAction::Blackhole,
+            FR_ACT_UNREACHABLE => RuleAction::Unreachable,
+            FR_ACT_PROHIBIT => RuleAction::Prohibit,
+            other => RuleAction::Other(other),
+        };
+        Rule { action, suppress_prefixlength: self.suppress }
+    }
+}
+
+/// The name of a link that need not be there. One that is no text is one that no wish can hold.
+fn name(attr: &Attr<'_>) -> LinkName {
+    LinkName::padded(attr.str().unwrap_or(":"))
+}
+
+fn ports(attr: &Attr<'_>) -> Result<Ports, Malformed> {
+    let [f0, f1, l0, l1] = attr.array()?;
+    Ok(Ports { first: u16::from_ne_bytes([f0, f1]), last: u16::from_ne_bytes([l0, l1]) })
+}

@@ -1,0 +1,106 @@
+//! The requests of a rule that changes or goes.
+//!
+//! Quirk `rule-delete-takes-the-first-match` (Linux 6.18): a delete removes the first rule that has
+//! all the attributes that it names, also one that has more of them. It honours the protocol, so
+//! that only another rule of ours can be in the way: that one goes too, and is made again at once.
+//!
+//! Quirk `rule-excl-takes-a-narrower-one-for-the-same` (Linux 6.18): with `NLM_F_EXCL` a rule for all
+//! packets is refused where one of the same protocol and table stands for those of a network. So that
+//! flag is left out where we know of such a one; it could only keep off a second one of ours anyway.
+
+use homeostat_core::{Failure, Outcome, Retry};
+use homeostat_netlink::uapi::{NLM_F_CREATE, NLM_F_EXCL};
+
+use crate::key::Key;
+use crate::moment::Moment;
+use crate::number::Tos;
+use crate::requests::{Aim, Pen, Written};
+use crate::rule::observe::{Fate, Standing};
+use crate::rule::{Rule, RuleAction, RuleKey};
+
+impl Pen<'_> {
+    /// Puts the rule there as wished, unless it stands beside the one that has to go.
+    pub(crate) fn update_rule(&mut self, key: &RuleKey, rule: &Rule) -> Written {
+        if on(key, self.moment).any(|one| one.fate == Fate::Stays) {
+            return Err(Outcome::Applied { now: None });
+        }
+        let protocol = self.encoder.protocol;
+        let asked = Standing::wished(key, rule, protocol);
+        let is_broad = self.moment.rules.iter().any(|one| is_hit(one, &asked));
+        let flags = if is_broad { NLM_F_CREATE } else { NLM_F_CREATE | NLM_F_EXCL };
+        let encoded = self.encoder.put_rule((key, rule, protocol), flags);
+        self.note(Ok(encoded), Aim::Ours)
+    }
+
+    /// Takes all rules of ours away that have to leave the key or, if none is ours, the one that was
+    /// taken over.
+    pub(crate) fn delete_rule(&mut self, key: &RuleKey) -> Written {
+        let moment = self.moment;
+        let mut ours = on(key, moment).filter(|one| one.fate != Fate::Foreign).peekable();
+        let going: Vec<&Standing> = match ours.peek() {
+            Some(_) => ours.filter(|one| one.fate == Fate::Goes).collect(),
+            None => on(key, moment).take(1).collect(),
+        };
+        for one in &going {
+            self.delete_one(one)?;
+        }
+        if going.is_empty() { Err(Outcome::Applied { now: None }) } else { Ok(()) }
+    }
+
+    fn delete_one(&mut self, going: &Standing) -> Written {
+        let before = self.moment.rules.iter().take_while(|one| !std::ptr::eq(*one, going));
+        let in_the_way = before.filter(|one| one.fate != Fate::Goes && is_hit(one, going));
+        let in_the_way: Vec<&Standing> = in_the_way.collect();
+        if let Some(other) = in_the_way.iter().find(|one| one.fate == Fate::Foreign) {
+            return Err(Outcome::Failed(mistakable(other)));
+        }
+        for one in &in_the_way {
+            let gone = self.encoder.delete_rule(one.whole());
+            self.note(Ok(gone), Aim::Extra)?;
+        }
+        let gone = self.encoder.delete_rule(going.whole());
+        self.note(Ok(gone), Aim::Gone)?;
+        for one in in_the_way {
+            let again = self.encoder.put_rule(one.whole(), NLM_F_CREATE);
+            self.note(Ok(again), Aim::Extra)?;
+        }
+        Ok(())
+    }
+}
+
+/// The rules that stand on a key.
+fn on<'m>(key: &RuleKey, moment: &'m Moment) -> impl Iterator<Item = &'m Standing> + use<'m> {
+    let key = *key;
+    moment.rules.iter().filter(move |standing| standing.key == key)
+}
+
+/// Whether a request to delete `going` would fit another rule too.
+fn is_hit(other: &Standing, going: &Standing) -> bool {
+    let (one, asked) = (&other.place, &going.place);
+    let place = (one.family(), one.priority()) == (asked.family(), asked.priority());
+    let protocol = going.protocol.0 == 0 || other.protocol == going.protocol;
+    let nets = fits(one.from(), asked.from()) && fits(one.to(), asked.to());
+    let links = fits(one.iif(), asked.iif()) && fits(one.oif(), asked.oif());
+    let ports = fits(one.sport(), asked.sport()) && fits(one.dport(), asked.dport());
+    let mark = fits(one.fwmark(), asked.fwmark()) && fits(one.ipproto(), asked.ipproto());
+    let tos = asked.tos() == Tos::default() || one.tos() == asked.tos();
+    let packets = nets && links && ports && mark && tos;
+    place && protocol && packets && does_alike(&other.rule, &going.rule)
+}
+
+/// A request that does not say fits everything.
+fn fits<T: PartialEq + Copy>(one: Option<T>, asked: Option<T>) -> bool {
+    asked.is_none() || one == asked
+}
+
+fn does_alike(one: &Rule, asked: &Rule) -> bool {
+    let is_table = matches!(one.action, RuleAction::Table(_));
+    let action = one.action == asked.action || asked.action == RuleAction::L3mdev && is_table;
+    action && fits(one.suppress_prefixlength, asked.suppress_prefixlength)
+}
+
+fn mistakable(other: &Standing) -> Failure {
+    let key = Key::from(other.place);
+    let error = format!("the kernel would take `{key}` for it, which belongs to somebody else");
+    Failure::new(error, Retry::OnChange).with_help("remove that rule, or this one, by hand")
+}

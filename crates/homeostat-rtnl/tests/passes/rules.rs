@@ -1,0 +1,284 @@
+//! Rules: every attribute, changes without a gap, and foreign rules beside ours.
+
+use homeostat_engine::Explain as _;
+use homeostat_rtnl::Key;
+
+use crate::bench::{Bench, Wished, cable, ip, listed, told, wish};
+
+const RULE: Wished<'_> = ("rule priority 1000 from 10.0.0.0/8", "table 100");
+
+fn rules(namespace: &homeostat_testkit::namespace::Namespace) -> Vec<serde_json::Value> {
+    [listed(namespace, "-4 -d rule show"), listed(namespace, "-6 -d rule show")].concat()
+}
+
+/// The rules of ours.
+fn ours(namespace: &homeostat_testkit::namespace::Namespace) -> Vec<serde_json::Value> {
+    let is_ours = |rule: &serde_json::Value| rule["protocol"] == "76";
+    rules(namespace).into_iter().filter(is_ours).collect()
+}
+
+fn assert_rule(rule: Wished<'_>, shown: &[(&str, &str)]) {
+    let namespace = cable();
+    let before = rules(&namespace);
+    let mut bench = Bench::new();
+    assert_eq!(bench.converge(&wish(&[rule])), [format!("+ {}", rule.0)]);
+    let seen = ours(&namespace);
+    assert_eq!(seen.len(), 1);
+    for (field, value) in shown {
+        let seen = seen[0].get(field).map(ToString::to_string);
+        assert_eq!(seen, Some((*value).to_owned()), "{field} of {rule:?}");
+    }
+    assert_eq!(bench.converge(&wish(&[])), [format!("- {}", rule.0)]);
+    assert_eq!(rules(&namespace), before);
+}
+
+#[test]
+fn every_attribute_reads_back_as_it_was_written() {
+    assert_rule(RULE, &[("src", "\"10.0.0.0\""), ("srclen", "8"), ("table", "\"100\"")]);
+    assert_rule(("rule priority 7 to fd00::/8", "table 1000"), &[("dst", "\"fd00::\"")]);
+    assert_rule(("rule priority 7 iif va", "table main"), &[("iif", "\"va\"")]);
+    let absent = [("oif", "\"nope\""), ("oif_detached", "null")];
+    assert_rule(("rule inet6 priority 7 oif nope", "table main"), &absent);
+    let mark = [("fwmark", "\"0x1\""), ("fwmask", "\"0xff\"")];
+    assert_rule(("rule priority 7 fwmark 0x1/0xff", "table 7"), &mark);
+    assert_rule(("rule priority 7 fwmark 0x5", "table 7"), &[("fwmark", "\"0x5\"")]);
+    assert_rule(("rule priority 7 fwmark 0x0/0xff", "table 7"), &[]);
+    assert_rule(("rule priority 7 fwmark 0x0", "table 7"), &[]);
+    let ports =
+        [("ipproto", "\"tcp\""), ("sport", "5"), ("dport_start", "80"), ("dport_end", "90")];
+    assert_rule(("rule priority 7 ipproto tcp sport 5 dport 80-90", "table 7"), &ports);
+    assert_rule(("rule priority 7 ipproto icmp", "table 7"), &[("ipproto", "\"icmp\"")]);
+    assert_rule(("rule priority 7 tos 16", "table 7"), &[("tos", "\"0x10\"")]);
+    assert_rule(("rule inet6 priority 7 tos 16", "table 7"), &[("tos", "\"0x10\"")]);
+    let suppress = [("suppress_prefixlen", "0"), ("table", "\"main\"")];
+    assert_rule(("rule priority 7", "table main suppress 0"), &suppress);
+    assert_rule(
+        ("rule inet6 priority 7", "table main suppress 64"),
+        &[("suppress_prefixlen", "64")],
+    );
+    assert_rule(("rule priority 7", "action l3mdev"), &[("l3mdev", "null")]);
+    assert_rule(("rule priority 0 from 10.0.0.0/8", "table 7"), &[("priority", "0")]);
+    for action in ["blackhole", "unreachable", "prohibit"] {
+        let (attrs, shown) = (format!("action {action}"), format!("\"{action}\""));
+        assert_rule(("rule priority 7", &attrs), &[("action", &shown)]);
+        assert_rule(("rule inet6 priority 7", &attrs), &[("action", &shown)]);
+    }
+}
+
+#[test]
+fn a_changed_rule_is_one_update_and_the_former_one_is_gone() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[RULE]));
+    for attrs in ["table 101", "table 101 suppress 0", "table 101", "action prohibit", "table 100"]
+    {
+        let other = wish(&[(RULE.0, attrs)]);
+        assert_eq!(bench.converge(&other), [format!("~ {}", RULE.0)], "{attrs}");
+        assert_eq!(ours(&namespace).len(), 1, "{attrs}");
+    }
+    assert_eq!(bench.plan(&wish(&[(RULE.0, "table 7")])).summary().update, 1);
+    assert_eq!(bench.plan(&wish(&[(RULE.0, "table 7")])).summary().delete, 0);
+}
+
+#[test]
+fn a_hand_deleted_rule_returns_as_exactly_one_create() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let wish = wish(&[RULE, ("rule priority 5 iif va", "table 7")]);
+    bench.converge(&wish);
+    ip(&namespace, "rule del priority 1000");
+    assert_eq!(bench.converge(&wish), [format!("+ {}", RULE.0)]);
+    ip(&namespace, "rule del priority 1000");
+    assert_eq!(told(&bench.focused(&wish, &[RULE.0])), [format!("+ {}", RULE.0)]);
+}
+
+#[test]
+fn rules_coexist() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[RULE]));
+    ip(&namespace, "rule add priority 1000 from 10.0.0.0/8 table 100 protocol bird");
+    ip(&namespace, "rule add priority 1000 from 10.0.0.0/8 table 102");
+    // Ours is there, so that it does not matter who else is.
+    bench.assert_quiet(&wish(&[RULE]));
+    let foreign = |rule: &serde_json::Value| rule["protocol"] != "76";
+    let before: Vec<_> = rules(&namespace).into_iter().filter(foreign).collect();
+    bench.converge(&wish(&[(RULE.0, "table 102")]));
+    bench.converge(&wish(&[]));
+    assert_eq!(rules(&namespace), before, "no delete hits a foreign rule");
+}
+
+#[test]
+fn a_foreign_rule_on_a_wanted_key_is_a_conflict_or_matched() {
+    let namespace = cable();
+    ip(&namespace, "rule add priority 1000 from 10.0.0.0/8 table 7 protocol bird");
+    ip(&namespace, "rule add priority 1001 from 10.0.0.0/8 table 100");
+    let before = rules(&namespace);
+    let mut bench = Bench::new();
+    let report = bench.pass(&wish(&[RULE, ("rule priority 1001 from 10.0.0.0/8", "table 100")]));
+    let expected = [
+        format!("conflict {}: protocol bird", RULE.0),
+        "matched rule priority 1001 from 10.0.0.0/8: no protocol".to_owned(),
+    ];
+    assert_eq!(told(&report), expected);
+    assert_eq!(rules(&namespace), before);
+}
+
+#[test]
+fn standing_leave_takes_a_rule_from_anybody() {
+    for protocol in ["bird", "unspec"] {
+        let namespace = cable();
+        let foreign = format!("rule add priority 1000 from 10.0.0.0/8 table 7 protocol {protocol}");
+        ip(&namespace, &foreign);
+        ip(&namespace, "rule add priority 1001 from 10.0.0.0/8 table 7");
+        let mut bench = Bench::new();
+        bench.config.adopt.insert(RULE.0.parse::<Key>().unwrap());
+        assert!(bench.pass(&wish(&[RULE])).is_converged());
+        bench.config.adopt.clear();
+        bench.assert_quiet(&wish(&[RULE]));
+        let left: Vec<_> = listed(&namespace, "rule show priority 1000");
+        assert_eq!((left.len(), &left[0]["table"]), (1, &"100".into()), "from {protocol}");
+        bench.converge(&wish(&[]));
+        assert_eq!(listed(&namespace, "rule show priority 1001").len(), 1);
+    }
+}
+
+#[test]
+fn a_rule_is_not_taken_over_if_the_kernel_would_take_another_one_for_it() {
+    let namespace = cable();
+    ip(&namespace, "rule add priority 1000 iif va table 7 protocol bird");
+    ip(&namespace, "rule add priority 1000 table 7 protocol bird");
+    let mut bench = Bench::new();
+    let key = "rule priority 1000";
+    bench.config.adopt.insert(key.parse::<Key>().unwrap());
+    let lines = told(&bench.pass(&wish(&[(key, "table 7")])));
+    let failed = lines.iter().find(|line| line.starts_with("failed")).unwrap();
+    assert!(failed.contains("would take `rule priority 1000 iif va` for it"), "{failed}");
+    let foreign = |rule: &&serde_json::Value| rule["protocol"] == "bird";
+    assert_eq!(rules(&namespace).iter().filter(foreign).count(), 2);
+}
+
+#[test]
+fn rule_delete_takes_the_first_match() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let narrow = ("rule priority 1000 from 10.0.0.0/8", "table 7");
+    let narrower = ("rule priority 1000 from 10.0.0.0/8 iif va", "table 7");
+    let broad = ("rule priority 1000", "table 7");
+    // The narrow ones stand first, so that a request for the broad one fits them too.
+    bench.converge(&wish(&[narrow]));
+    bench.converge(&wish(&[narrow, narrower]));
+    bench.converge(&wish(&[narrow, narrower, broad]));
+    assert_eq!(bench.converge(&wish(&[narrow, narrower])), [format!("- {}", broad.0)]);
+    assert_eq!(ours(&namespace).len(), 2);
+    bench.converge(&wish(&[narrow, narrower, broad]));
+    ip(&namespace, "rule del priority 1000 iif va table 7");
+    bench.converge(&wish(&[narrow, narrower, broad]));
+    let gone = bench.converge(&wish(&[narrower]));
+    assert_eq!(gone, [format!("- {}", narrow.0), format!("- {}", broad.0)]);
+    // And the kernel itself, by `ip`.
+    ip(&namespace, "rule add priority 2000 iif va table 7");
+    ip(&namespace, "rule add priority 2000 table 7");
+    ip(&namespace, "rule del priority 2000 table 7");
+    assert_eq!(listed(&namespace, "rule show priority 2000")[0].get("iif"), None);
+}
+
+#[test]
+fn rule_excl_takes_a_narrower_one_for_the_same() {
+    let namespace = cable();
+    ip(&namespace, "rule add priority 2000 from 10.0.0.0/8 table 7");
+    let refused = namespace.ip(&["rule", "add", "priority", "2000", "table", "7"]);
+    assert!(refused.unwrap_err().to_string().contains("File exists"));
+}
+
+#[test]
+fn a_delete_honours_the_protocol() {
+    let namespace = cable();
+    ip(&namespace, "rule add priority 1000 table 7 protocol bird");
+    let refused = namespace.ip(&["rule", "del", "priority", "1000", "protocol", "76"]);
+    assert!(refused.unwrap_err().to_string().contains("No such file"));
+    assert_eq!(listed(&namespace, "rule show priority 1000").len(), 1);
+}
+
+#[test]
+fn what_a_crash_left_between_two_halves_of_a_change_is_cleared() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[RULE]));
+    ip(&namespace, "rule add priority 1000 from 10.0.0.0/8 table 101 protocol 76");
+    assert_eq!(bench.converge(&wish(&[(RULE.0, "table 101")])), [format!("~ {}", RULE.0)]);
+    assert_eq!(ours(&namespace).len(), 1);
+    ip(&namespace, "rule add priority 1000 from 10.0.0.0/8 table 102 protocol 76");
+    assert_eq!(bench.converge(&wish(&[])), [format!("- {}", RULE.0)]);
+    assert!(ours(&namespace).is_empty(), "both went");
+}
+
+#[test]
+fn a_rule_without_a_priority_is_wherever_the_kernel_put_it() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let key = "rule fwmark 0x5";
+    assert_eq!(bench.converge(&wish(&[(key, "table 7")])), [format!("+ {key}")]);
+    assert_eq!(bench.converge(&wish(&[(key, "table 8")])), [format!("~ {key}")]);
+    assert_eq!(ours(&namespace).len(), 1);
+    // One more of ours at another place is one too many.
+    ip(&namespace, "rule add priority 500 fwmark 5 table 8 protocol 76");
+    assert_eq!(bench.converge(&wish(&[(key, "table 8")])).len(), 1);
+    assert_eq!(ours(&namespace).len(), 1);
+    let placed = "rule priority 77 fwmark 0x5";
+    let moved = bench.converge(&wish(&[(placed, "table 8")]));
+    assert_eq!(moved.len(), 2, "{moved:?}");
+    assert_eq!(ours(&namespace)[0]["priority"], 77);
+    assert_eq!(bench.converge(&wish(&[(key, "table 8")])), Vec::<String>::new(), "it fits");
+    bench.converge(&wish(&[]));
+    assert!(ours(&namespace).is_empty());
+}
+
+#[test]
+fn a_rule_without_a_priority_has_room_beside_foreign_ones_and_matches_its_like() {
+    let namespace = cable();
+    ip(&namespace, "rule add priority 500 fwmark 5 table 9");
+    let mut bench = Bench::new();
+    let key = "rule fwmark 0x5";
+    assert_eq!(bench.converge(&wish(&[(key, "table 9")])), [format!("matched {key}: no protocol")]);
+    assert_eq!(bench.converge(&wish(&[(key, "table 8")])), [format!("+ {key}")]);
+    bench.converge(&wish(&[]));
+    assert_eq!(listed(&namespace, "rule show priority 500").len(), 1);
+}
+
+#[test]
+fn the_kernels_own_rules_are_the_kernels() {
+    let namespace = cable();
+    let before = rules(&namespace);
+    let mut bench = Bench::new();
+    let report = bench.pass(&wish(&[
+        ("rule priority 32766", "table 7"),
+        ("rule inet6 priority 32766", "table main"),
+        ("rule priority 32767", "table default"),
+    ]));
+    let expected = [
+        "conflict rule priority 32766: kernel",
+        "matched rule priority 32767: kernel",
+        "matched rule inet6 priority 32766: kernel",
+    ];
+    assert_eq!(told(&report), expected);
+    assert_eq!(rules(&namespace), before);
+}
+
+#[test]
+fn rules_that_no_wish_can_say_are_on_no_key_and_survive() {
+    let namespace = cable();
+    for args in [
+        "not from 10.0.0.0/8 table 7",
+        "uidrange 0-5 table 7",
+        "from all goto 32766",
+        "from all table 7 suppress_ifgroup 3",
+    ] {
+        ip(&namespace, &format!("rule add priority 1000 {args}"));
+    }
+    let before = rules(&namespace);
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[RULE]));
+    bench.converge(&wish(&[]));
+    assert_eq!(rules(&namespace), before);
+}
