@@ -20,7 +20,7 @@ pub(crate) fn explained(object: &Object) -> Value {
 
 fn is_worth_saying((name, value): &(String, Value)) -> bool {
     let usual = USUAL.iter().any(|(usual, text)| usual == name && value.as_str() == Some(text));
-    !usual && *value != Value::Bool(false)
+    !usual && *value != Value::Bool(false) && !value.is_null()
 }
 
 #[cfg(test)]
@@ -36,6 +36,8 @@ mod tests {
         assert_eq!(explained(&Object::Route(seen)), json!({ "via": "10.0.0.1" }));
         let hole = Route::of_kind(RouteKind::Blackhole);
         assert_eq!(explained(&Object::Route(hole)), json!({ "type": "blackhole" }));
+        let proxy = Object::Neighbour(crate::neighbour::Neighbour::proxy());
+        assert_eq!(explained(&proxy), json!({}));
         let address = Address {
             scope: Some(Scope::GLOBAL),
             valid: Some(Lifetime::Forever),

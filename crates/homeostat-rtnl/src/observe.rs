@@ -211,14 +211,19 @@ impl Look<'_, '_> {
         mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
     ) -> Result<Vec<T>, Error> {
         let (mut found, mut bad) = (Vec::new(), None);
-        self.connection.dump(request, &mut |dumped| match dumped {
+        let dumped = self.connection.dump(request, &mut |dumped| match dumped {
             Dumped::Restart => found.clear(),
             Dumped::Object(message) => match read(&message) {
                 Ok(one) => found.extend(one),
                 Err(error) => bad = Some(error),
             },
-        })?;
-        whole(bad).map(|()| found)
+        });
+        match dumped {
+            // A kernel that was built without a kind has none of it.
+            Err(Error::Refused(refusal)) if refusal.errno == Errno::OPNOTSUPP => Ok(Vec::new()),
+            Err(error) => Err(error),
+            Ok(()) => whole(bad).map(|()| found),
+        }
     }
 
     pub(crate) fn hand_on(&mut self, key: Key, object: Object, owner: Owner) {

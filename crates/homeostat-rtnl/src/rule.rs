@@ -8,6 +8,7 @@ mod decode;
 mod encode;
 mod key;
 mod observe;
+mod packet;
 mod requests;
 
 use serde::{Deserialize, Serialize};
@@ -16,8 +17,9 @@ use crate::normalize::Impossible;
 use crate::number::Table;
 
 pub(crate) use decode::rule as decode;
-pub use key::{IpProtocol, Mark, Ports, RuleKey};
+pub use key::RuleKey;
 pub(crate) use observe::Standing;
+pub use packet::{IpProtocol, Mark, Ports};
 
 /// The managed part of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

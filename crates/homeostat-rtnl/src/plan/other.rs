@@ -133,3 +133,49 @@ fn rules(wish: &Wish, tell: &mut dyn FnMut(Key)) {
     let keys = wish.others.iter().map(|wish| &wish.key);
     keys.filter(|key| matches!(key, Key::Rule(_))).cloned().for_each(tell);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::IfIndex;
+    use crate::nexthop::{Member, Nexthop};
+
+    fn wish() -> Wish {
+        let mut builder = Wish::builder();
+        let member = Member { id: NexthopId(10), weight: 1 };
+        let way = Nexthop::via([10, 0, 0, 2].into(), "va".parse().unwrap());
+        builder.nexthop(NexthopId(10), way).unwrap();
+        builder.nexthop(NexthopId(20), Nexthop::group(vec![member])).unwrap();
+        for text in ["address 10.0.0.1/24 dev va", "address 10.1.0.1/24 dev va"] {
+            let Ok(Key::Address(key)) = text.parse() else { panic!("{text}") };
+            builder.address(key, crate::model::Address::default()).unwrap();
+        }
+        builder.build().unwrap()
+    }
+
+    fn at<'w>(wish: &'w Wish, key: &str) -> &'w Wished {
+        wish.other_at(wish.slot(&key.parse().unwrap(), None).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_group_needs_its_members_and_a_nexthop_the_address_that_reaches_its_gateway() {
+        let wish = wish();
+        let needed = |key: &str| {
+            let mut needed = Vec::new();
+            needs(at(&wish, key), &wish, &mut |key| needed.push(key.to_string()));
+            needed
+        };
+        assert_eq!(needed("nexthop 20"), ["nexthop 10"]);
+        assert_eq!(needed("nexthop 10"), ["address 10.0.0.1/24 dev va"]);
+    }
+
+    #[test]
+    fn a_group_waits_for_a_member_that_waits_for_its_link() {
+        let (wish, mut moment) = (wish(), Moment::default());
+        let waits = |key: &str, moment: &Moment| waits_for(at(&wish, key), &wish, moment);
+        assert_eq!(waits("nexthop 10", &moment).unwrap(), "link va");
+        assert_eq!(waits("nexthop 20", &moment).unwrap(), "nexthop 10");
+        moment.links.insert("va".parse().unwrap(), IfIndex(7));
+        assert_eq!(waits("nexthop 20", &moment), None);
+    }
+}

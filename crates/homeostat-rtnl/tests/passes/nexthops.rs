@@ -308,3 +308,15 @@ fn nexthop_scope_is_derived_and_nexthop_delete_asks_for_no_protocol() {
     assert!(ask(RTM_DELNEXTHOP, [0, 0, 76, 0, 0, 0, 0, 0]).contains("Refused"));
     assert_eq!(ask(RTM_DELNEXTHOP, [0; 8]), "Done");
 }
+
+#[test]
+fn a_nexthop_lost_with_its_link_that_went_down_returns_with_its_route() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let wish = wish(&[ADDRESS, TEN, ROUTE]);
+    bench.converge(&wish);
+    ip(&namespace, "link set va down");
+    assert!(listed(&namespace, "nexthop show").is_empty());
+    ip(&namespace, "link set va up");
+    assert_eq!(bench.converge(&wish), ["+ nexthop 10", "+ route 10.5.0.0/16"]);
+}

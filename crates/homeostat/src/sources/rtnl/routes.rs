@@ -6,7 +6,9 @@ use homeostat_document::{
     Hop as DeclaredHop, Name, Route as Declared, RouteEntry, RouteType, Scope,
 };
 use homeostat_rtnl::Scope as Reach;
-use homeostat_rtnl::{Builder, Hop, LinkName, Metric, Net, Route, RouteKey, RouteKind, Table, Tos};
+use homeostat_rtnl::{
+    Builder, Hop, LinkName, Metric, Net, NexthopId, Route, RouteKey, RouteKind, Table, Tos,
+};
 
 use super::Fault;
 use super::addresses::link_name;
@@ -52,6 +54,7 @@ fn route(declared: &Declared) -> Result<Route> {
         dev: dev(declared.dev.as_ref())?,
         onlink: declared.onlink.map(|onlink| onlink.value),
         hops: hops.map(|declared| hop(declared)).collect::<Result<_>>()?,
+        nexthop: declared.nexthop.map(|id| NexthopId(id.get())),
         src: declared.src.map(|src| src.value),
         mtu: declared.mtu.map(|mtu| mtu.get()),
         scope: declared.scope.map(|scope| Reach(scope.get())),
