@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use homeostat_netlink::uapi::{
-    NLM_F_REPLACE, RTM_DELADDR, RTM_DELROUTE, RTM_NEWLINK, RTM_NEWROUTE, RTNLGRP_IPV4_IFADDR,
-    RTNLGRP_IPV4_ROUTE, RTNLGRP_LINK, RTNLGRP_NEXTHOP,
+    NLM_F_REPLACE, RTM_DELADDR, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWLINK, RTM_NEWROUTE,
+    RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_LINK, RTNLGRP_NEXTHOP,
 };
 use homeostat_netlink::{
     AsyncListener, Batch, Connection, Event, Family, Filter, Force, Group, Instruction, Listener,
@@ -227,4 +227,15 @@ fn a_task_waits_for_events_without_a_thread_of_its_own() {
             assert_eq!(kinds, [RTM_NEWROUTE]);
         }
     });
+}
+
+#[test]
+fn a_group_that_is_joined_later_is_heard_from_then_on() {
+    let namespace = wired();
+    let mut listener = listen(&[RTNLGRP_IPV4_ROUTE], &Options::for_events());
+    namespace.ip(&["nexthop", "add", "id", "7", "via", "10.0.0.9", "dev", "v0"]).unwrap();
+    listener.join(Group(RTNLGRP_NEXTHOP)).unwrap();
+    namespace.ip(&["nexthop", "del", "id", "7"]).unwrap();
+    let kinds: Vec<u16> = heard(&mut listener).iter().map(|event| event.unwrap().0).collect();
+    assert_eq!(kinds, [RTM_DELNEXTHOP]);
 }

@@ -11,6 +11,7 @@ mod attributes;
 mod bench;
 mod hints;
 mod laws;
+mod laws_of_others;
 mod mixed;
 mod neighbours;
 mod nexthops;
