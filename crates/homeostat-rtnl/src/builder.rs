@@ -10,6 +10,7 @@ use crate::model::{Address, Object, Route};
 use crate::neighbour::{self, Neighbour, NeighbourKey};
 use crate::nexthop::{self, Nexthop, NexthopId};
 use crate::normalize::{self, Impossible};
+use crate::recent::Recent;
 use crate::rule::{self, Rule, RuleKey};
 use crate::wish::{Row, Shape, Wish, Wished, WishedAddress};
 
@@ -36,8 +37,7 @@ pub enum WishError {
 pub struct Builder {
     wish: Wish,
     shapes: HashMap<Route, u32>,
-    /// The shape of the last route, which the next one often shares.
-    last: Option<(Route, u32)>,
+    recent: Recent,
     adopt: BTreeSet<Key>,
 }
 
@@ -54,12 +54,29 @@ impl Builder {
     pub fn route(&mut self, key: RouteKey, route: Route) -> Result<&mut Self, WishError> {
         let impossible = |why| WishError::Impossible { key: key.into(), why };
         let route = normalize::route(&key, route).map_err(impossible)?;
+        self.push(&key, route, false);
+        Ok(self)
+    }
+
+    /// Wishes a route that may be taken from anybody. For lists: [`may_adopt`](Self::may_adopt)
+    /// remembers key by key.
+    pub fn adopting_route(&mut self, key: RouteKey, route: Route) -> Result<&mut Self, WishError> {
+        let impossible = |why| WishError::Impossible { key: key.into(), why };
+        let route = normalize::route(&key, route).map_err(impossible)?;
+        self.push(&key, route, true);
+        Ok(self)
+    }
+
+    fn push(&mut self, key: &RouteKey, route: Route, may_adopt: bool) {
         let shape = self.shape(route);
         match key.dst().addr() {
-            IpAddr::V4(dst) => self.wish.v4.push(Row::new(&key, dst.to_bits(), shape)),
-            IpAddr::V6(dst) => self.wish.v6.push(Row::new(&key, dst.to_bits(), shape)),
+            IpAddr::V4(dst) => {
+                self.wish.v4.push(Row { may_adopt, ..Row::new(key, dst.to_bits(), shape) });
+            }
+            IpAddr::V6(dst) => {
+                self.wish.v6.push(Row { may_adopt, ..Row::new(key, dst.to_bits(), shape) });
+            }
         }
-        Ok(self)
     }
 
     /// Wishes a nexthop.
@@ -105,8 +122,8 @@ impl Builder {
     /// Sorts the wishes; refuses a key that stands there twice.
     pub fn build(mut self) -> Result<Wish, WishError> {
         self.wish.addresses.sort_unstable_by_key(|wish| wish.key);
-        self.wish.v4.sort_unstable_by(Row::compare);
-        self.wish.v6.sort_unstable_by(Row::compare);
+        self.wish.v4.sort_unstable_by_key(Row::<u32>::packed);
+        self.wish.v6.sort_unstable_by_key(Row::<u128>::packed);
         self.wish.others.sort_by(|a, b| a.key.cmp(&b.key));
         self.check_unique()?;
         self.rest_shapes();
@@ -121,18 +138,21 @@ impl Builder {
     }
 
     fn shape(&mut self, route: Route) -> u32 {
-        if let Some((last, shape)) = &self.last
-            && *last == route
-        {
-            return *shape;
+        let known = &self.wish.shapes;
+        let is_known = |shape: u32| known.get(shape as usize).is_some_and(|s| s.route == route);
+        let mut guess = self.recent.guess(&route);
+        if let Some(shape) = guess.as_deref().copied().filter(|shape| is_known(*shape)) {
+            return shape;
         }
-        let next = u32::try_from(self.wish.shapes.len()).unwrap_or(u32::MAX);
+        let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
         let shape = *self.shapes.entry(route.clone()).or_insert(next);
         if shape == next {
             let print = Fingerprint::of_object(&route);
-            self.wish.shapes.push(Shape { route: route.clone(), print, rests_on: Vec::new() });
+            self.wish.shapes.push(Shape { route, print, rests_on: Vec::new() });
         }
-        self.last = Some((route, shape));
+        if let Some(guess) = &mut guess {
+            **guess = shape;
+        }
         shape
     }
 
@@ -166,8 +186,8 @@ impl Builder {
         }
         let is_adopted = |key: Key| adopt.contains(&key);
         wish.addresses.iter_mut().for_each(|wish| wish.may_adopt = is_adopted(wish.key.into()));
-        wish.v4.iter_mut().for_each(|row| row.may_adopt = is_adopted(row.key().into()));
-        wish.v6.iter_mut().for_each(|row| row.may_adopt = is_adopted(row.key().into()));
+        wish.v4.iter_mut().for_each(|row| row.may_adopt |= is_adopted(row.key().into()));
+        wish.v6.iter_mut().for_each(|row| row.may_adopt |= is_adopted(row.key().into()));
         wish.others.iter_mut().for_each(|wish| wish.may_adopt = is_adopted(wish.key.clone()));
     }
 }

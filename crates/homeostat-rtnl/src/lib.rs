@@ -40,6 +40,7 @@ mod number;
 mod observe;
 mod plan;
 mod print;
+mod recent;
 mod requests;
 mod rule;
 mod source;

@@ -22,6 +22,11 @@ pub struct NotALinkName(pub String);
 impl LinkName {
     /// Takes a name that the kernel would take.
     pub fn new(name: &str) -> Result<Self, NotALinkName> {
+        // As nearly all are: a list of routes asks a million times.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if (1..ROOM).contains(&name.len()) && name.bytes().all(is_plain) {
+            return Ok(Self::padded(name));
+        }
         let is_odd = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
         if matches!(name, "" | "." | "..") || name.len() >= ROOM || name.contains(is_odd) {
             return Err(NotALinkName(name.to_owned()));
