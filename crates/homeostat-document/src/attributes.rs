@@ -118,6 +118,25 @@ macro_rules! named_numbers {
             pub const fn get(self) -> $inner {
                 self.0
             }
+
+            /// The number, if it is one that can be written.
+            #[must_use]
+            pub fn new(number: $inner) -> Option<Self> {
+                ($least..=<$inner>::MAX).contains(&number).then_some(Self(number))
+            }
+
+            /// What a name stands for.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                let known = $names.iter().find(|(known, _)| *known == name);
+                known.map(|(_, number)| Self(*number))
+            }
+
+            /// All names.
+            #[must_use]
+            pub fn names() -> Vec<&'static str> {
+                $names.iter().map(|(name, _)| *name).collect()
+            }
         }
 
         impl fmt::Display for $name {
@@ -140,7 +159,7 @@ macro_rules! named_numbers {
             }
 
             fn schema(_: &mut Definitions) -> Json {
-                let names: Vec<&str> = $names.iter().map(|(name, _)| *name).collect();
+                let names = Self::names();
                 json!({ "description": $what, "anyOf": [
                     { "type": "integer", "minimum": $least, "maximum": <$inner>::MAX },
                     { "enum": names }] })

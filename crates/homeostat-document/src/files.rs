@@ -30,6 +30,8 @@ struct File {
     name: String,
     directory: PathBuf,
     text: String,
+    /// The number of the first line: not 1 where only a part of the file is kept.
+    first: usize,
     /// Offset of the first byte of each line.
     lines: Vec<usize>,
 }
@@ -48,7 +50,18 @@ impl Files {
     pub(crate) fn add(&mut self, name: &str, directory: &Path, text: String) -> FileId {
         let starts = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let lines = std::iter::once(0).chain(starts.map(|(at, _)| at + 1)).collect();
-        let file = File { name: name.to_owned(), directory: directory.to_owned(), text, lines };
+        let (name, directory) = (name.to_owned(), directory.to_owned());
+        self.push(File { name, directory, text, first: 1, lines })
+    }
+
+    /// Adds a single line of a file that is too long to be kept.
+    pub(crate) fn add_line(&mut self, name: &str, number: usize, text: &str) -> FileId {
+        let (name, text) = (name.to_owned(), text.to_owned());
+        let lines = vec![0];
+        self.push(File { name, directory: PathBuf::new(), text, first: number, lines })
+    }
+
+    fn push(&mut self, file: File) -> FileId {
         let files = Arc::make_mut(&mut self.files);
         files.push(file);
         FileId(u32::try_from(files.len() - 1).unwrap_or(u32::MAX))
@@ -90,14 +103,14 @@ impl Files {
             return Line { text: "", number: 1, start: 0, within: 0..0 };
         };
         let start = floor(&file.text, span.start as usize);
-        let number = file.lines.partition_point(|line| *line <= start).max(1);
-        let first = file.lines.get(number - 1).copied().unwrap_or(0);
+        let index = file.lines.partition_point(|line| *line <= start).max(1) - 1;
+        let first = file.lines.get(index).copied().unwrap_or(0);
         let rest = file.text.get(first..).unwrap_or("");
         let text = rest.split('\n').next().unwrap_or("");
         let text = text.strip_suffix('\r').unwrap_or(text);
         let from = (start - first).min(text.len());
         let end = floor(text, (span.end as usize).saturating_sub(first)).max(from);
-        Line { text, number, start: first, within: from..end }
+        Line { text, number: file.first + index, start: first, within: from..end }
     }
 
     fn file(&self, id: FileId) -> Option<&File> {

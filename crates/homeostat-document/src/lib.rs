@@ -30,6 +30,7 @@ mod node;
 mod number;
 mod options;
 mod render;
+mod route_list;
 mod routes;
 mod rules;
 mod scalar;
@@ -67,6 +68,7 @@ pub use options::{
     IpvlanMode, LacpRate, LinkCount, Macvlan, MacvlanMode, Millis, Port, Tap, Ttl, Uid, Veth, Vlan,
     VlanId, VlanProtocol, Vni, Vrf, Vxlan,
 };
+pub use route_list::RouteLine;
 pub use routes::{Hop, Route, RouteEntry, RouteFile};
 pub use rules::{Rule, RuleType};
 pub use schema::schema;

@@ -1,4 +1,5 @@
-//! From paths or text to a checked document. The only file here that reads from the disk.
+//! From paths or text to a checked document. Only this file and `route_list/read.rs` read from the
+//! disk.
 
 use std::fs;
 use std::io::{self, Read};
@@ -187,7 +188,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
 }
 
 /// A name may hold what a terminal would obey.
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     let mut shown = String::new();
     for c in path.display().to_string().chars() {
         if c.is_control() {

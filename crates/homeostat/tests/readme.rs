@@ -44,6 +44,10 @@ fn every_example_is_a_good_document() {
     let mut examples = 0;
     for entry in std::fs::read_dir(root().join("examples")).unwrap() {
         let path = entry.unwrap().path();
+        // A list is read through the document that names it.
+        if path.extension().is_some_and(|extension| extension == "routes") {
+            continue;
+        }
         let output =
             Command::new(env!("CARGO_BIN_EXE_homeostat")).arg("check").arg(&path).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);

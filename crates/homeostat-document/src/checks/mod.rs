@@ -5,6 +5,8 @@ mod knobs;
 mod references;
 mod twins;
 
+pub(crate) use twins::RouteKey;
+
 use crate::checker::Checker;
 use crate::document::{Document, Scope};
 use crate::name::{HOST, NamespaceName};

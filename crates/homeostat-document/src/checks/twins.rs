@@ -1,9 +1,10 @@
 //! The same key twice in one scope.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::Hash;
 
-use crate::attributes::Table;
+use crate::attributes::{Metric, Table, Tos};
 use crate::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::document::Scope;
@@ -75,22 +76,48 @@ fn check_routes(scope: &Scope, checker: &mut Checker) {
     let mut twins = Twins::new();
     for entry in scope.routes.iter().flatten() {
         if let RouteEntry::One(route) = &entry.value {
-            let to = route.to.masked();
-            let table = route.table.map_or(Table::MAIN, |table| table.value);
-            let key = (table, to, metric(route), route.tos.map_or(0, |tos| tos.get()));
-            twins.see(key, route.to.span, checker, || {
-                format!("the route to {to} in table {table} with metric {}", metric(route))
-            });
+            let key = RouteKey::of(route);
+            twins.see(key, route.to.span, checker, || key.to_string());
         }
     }
 }
 
-/// The metric that the kernel gives to a route that has none: 1024 for IPv6, 0 for IPv4.
-fn metric(route: &Route) -> u32 {
-    let metric = route.metric.map_or(0, |metric| metric.get());
-    match route.to.family() {
-        Family::V6 if metric == 0 => 1024,
-        _ => metric,
+/// What two routes cannot share.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct RouteKey {
+    to: Prefix,
+    table: Table,
+    metric: u32,
+    tos: u8,
+}
+
+impl RouteKey {
+    pub(crate) fn of(route: &Route) -> Self {
+        let (table, metric, tos) = (route.table, route.metric, route.tos);
+        let (table, metric) = (table.map(|table| table.value), metric.map(|metric| metric.value));
+        Self::new(route.to.value, table, metric, tos.map(|tos| tos.value))
+    }
+
+    /// The metric that the kernel gives to a route that has none is 1024 for IPv6, 0 for IPv4.
+    pub(crate) fn new(
+        to: Prefix,
+        table: Option<Table>,
+        metric: Option<Metric>,
+        tos: Option<Tos>,
+    ) -> Self {
+        let metric = match metric.map_or(0, Metric::get) {
+            0 if to.family() == Family::V6 => 1024,
+            metric => metric,
+        };
+        let (table, tos) = (table.unwrap_or(Table::MAIN), tos.map_or(0, Tos::get));
+        Self { to: to.masked(), table, metric, tos }
+    }
+}
+
+impl fmt::Display for RouteKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { to, table, metric, .. } = self;
+        write!(f, "the route to {to} in table {table} with metric {metric}")
     }
 }
 
