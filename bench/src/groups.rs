@@ -2,6 +2,7 @@
 
 pub mod diff;
 pub mod ledger;
+pub mod list;
 pub mod lookup;
 pub mod netlink;
 pub mod pacing;
@@ -23,4 +24,6 @@ pub const ALL: &[&Group] = &[
     &netlink::DUMP,
     &pacing::GROUP,
     &ledger::GROUP,
+    &list::IPV4,
+    &list::IPV6,
 ];

@@ -1,0 +1,174 @@
+//! A million lines of `from-file`: read from the disk, parsed, normalized and sorted into a wish.
+
+use std::fmt::Write;
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context, Result, ensure};
+use homeostat_document::{Document, Format, RouteLine, ValueError};
+use homeostat_engine::Desired;
+use homeostat_rtnl::{LinkName, Metric, Net, Route, RouteKey, Table, Wish};
+use tempfile::TempDir;
+
+use crate::budget::Budget;
+use crate::contest::{Contestant, Group};
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// As a full table of the Internet comes: /24 and longer, through a handful of gateways.
+pub const IPV4: Group = Group {
+    name: "list: 1M lines of from-file, IPv4",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "read the file", run: |run| read_only(run, v4), budgets: &[] },
+        Contestant { name: "split into words", run: |run| words_only(run, v4), budgets: &[] },
+        Contestant { name: "parse", run: |run| parse(run, v4), budgets: &[] },
+        Contestant {
+            name: "parse and build",
+            run: |run| build(run, v4),
+            budgets: &[Budget::AtMost(0.25), Budget::BytesEach(24.0)],
+        },
+    ],
+};
+
+/// The same with longer addresses.
+pub const IPV6: Group = Group {
+    name: "list: 1M lines of from-file, IPv6",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "read the file", run: |run| read_only(run, v6), budgets: &[] },
+        Contestant { name: "parse", run: |run| parse(run, v6), budgets: &[] },
+        Contestant {
+            name: "parse and build",
+            run: |run| build(run, v6),
+            budgets: &[Budget::AtMost(0.25), Budget::BytesEach(40.0)],
+        },
+    ],
+};
+
+/// How many gateways the routes are spread over, in no order.
+const GATEWAYS: u32 = 8;
+
+fn v4(number: u32) -> String {
+    let to = Ipv4Addr::from_bits(scattered(number) << 8);
+    let via = Ipv4Addr::from_bits(0x0A00_0001 + number % GATEWAYS);
+    format!("{to}/24 via {via} dev eth0 metric 20\n")
+}
+
+fn v6(number: u32) -> String {
+    let to = Ipv6Addr::from_bits(0x2001 << 112 | u128::from(scattered(number)) << 80);
+    let via = Ipv6Addr::from_bits(0xFE80 << 112 | u128::from(1 + number % GATEWAYS));
+    format!("{to}/48 via {via} dev eth0 metric 20\n")
+}
+
+/// Spreads numbers below 2^24 without collisions: an odd factor can be undone.
+fn scattered(number: u32) -> u32 {
+    number.wrapping_mul(0x9E_3779) & 0xFF_FFFF
+}
+
+/// A document with one list.
+struct Listed {
+    count: usize,
+    document: Document,
+    directory: TempDir,
+}
+
+impl Listed {
+    fn write(run: &Run, line: fn(u32) -> String) -> Result<Self> {
+        let count = run.size(1_000_000, 10_000);
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("bgp.routes");
+        let mut text = String::new();
+        (0..).take(count).for_each(|number| text.push_str(&line(number)));
+        fs::write(&path, text)?;
+        let mut entry = String::new();
+        write!(entry, "[[routes]]\nfrom-file = '{}'", path.display())?;
+        let document = homeostat_document::parse("a.toml", Format::Toml, &entry)?;
+        Ok(Self { count, document, directory })
+    }
+
+    fn text(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.directory.path().join("bgp.routes"))?)
+    }
+
+    fn routes(&self, mut each: impl FnMut(&RouteLine<'_>) -> Result<(), ValueError>) -> Result<()> {
+        let listed = self.document.listed_routes(&self.document.host, |_, line| each(line));
+        listed.map_err(anyhow::Error::from)
+    }
+}
+
+fn read_only(run: &mut Run, line: fn(u32) -> String) -> Result<()> {
+    let listed = Listed::write(run, line)?;
+    let text = run.time(listed.count, || listed.text())?;
+    ensure!(text.lines().count() == listed.count, "lines are missing");
+    Ok(())
+}
+
+fn words_only(run: &mut Run, line: fn(u32) -> String) -> Result<()> {
+    let listed = Listed::write(run, line)?;
+    let words = run.time(listed.count, || {
+        let text = listed.text()?;
+        anyhow::Ok(text.lines().map(|line| line.split_ascii_whitespace().count()).sum::<usize>())
+    })?;
+    ensure!(words == 7 * listed.count, "words are missing");
+    Ok(())
+}
+
+fn parse(run: &mut Run, line: fn(u32) -> String) -> Result<()> {
+    let listed = Listed::write(run, line)?;
+    let mut count = 0;
+    run.time(listed.count, || {
+        listed.routes(|line| {
+            count += usize::from(line.via.is_some());
+            Ok(())
+        })
+    })?;
+    ensure!(count == listed.count, "{count} routes of {}", listed.count);
+    Ok(())
+}
+
+fn build(run: &mut Run, line: fn(u32) -> String) -> Result<()> {
+    let listed = Listed::write(run, line)?;
+    let wish = run.time_and_weigh(listed.count, || wish(&listed))?;
+    ensure!(wish.len() == listed.count, "{} routes of {}", wish.len(), listed.count);
+    Ok(())
+}
+
+fn wish(listed: &Listed) -> Result<Wish> {
+    let mut builder = Wish::builder();
+    listed.routes(|line| {
+        let refuse =
+            |error: &dyn std::error::Error| ValueError { message: error.to_string(), help: None };
+        let (key, route) = converted(line).map_err(|error| refuse(error.as_ref()))?;
+        builder.route(key, route).map_err(|error| refuse(&error))?;
+        Ok(())
+    })?;
+    builder.build().context("the list has twins")
+}
+
+fn converted(line: &RouteLine<'_>) -> Result<(RouteKey, Route)> {
+    let mut key = RouteKey::new(Net::new(line.to.addr(), line.to.len())?);
+    if let Some(table) = line.table {
+        key = key.in_table(Table(table.get()));
+    }
+    if let Some(metric) = line.metric {
+        key = key.with_metric(Metric(metric.get()));
+    }
+    let dev = line.dev.map(LinkName::new).transpose()?;
+    Ok((key, Route { via: line.via, dev, ..Route::default() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contest::hold;
+    use crate::run::Scale;
+
+    #[test]
+    fn every_contestant_sees_all_lines() {
+        for group in [&IPV4, &IPV6] {
+            let rows = hold(group, 1, Scale::Quick).unwrap();
+            assert_eq!(rows.len(), group.contestants.len());
+        }
+    }
+}
