@@ -13,7 +13,8 @@ pub struct ValueError {
 }
 
 impl ValueError {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// A message without help.
+    pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None }
     }
 

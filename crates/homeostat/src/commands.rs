@@ -94,7 +94,9 @@ pub(crate) fn not_built(what: &str) -> anyhow::Error {
 /// included.
 fn load(paths: &[PathBuf]) -> Result<Document> {
     homeostat_document::load(paths).map_err(|diagnostics| {
-        let more = diagnostics.readable().and_then(|part| registry::resolve(part).err());
+        let more = diagnostics
+            .readable()
+            .and_then(|part| registry::resolve(part, registry::Lists::Read).err());
         Misfit::of(&diagnostics).and_also(more).into()
     })
 }

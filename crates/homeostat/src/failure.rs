@@ -33,8 +33,10 @@ impl std::error::Error for Helped {}
 
 /// Mistakes that a source found in its part of a document, with their places.
 pub(crate) struct Misfits<'a> {
-    document: &'a Document,
+    pub(crate) document: &'a Document,
     found: Vec<(Span, String)>,
+    /// Those in files that the document names.
+    beside: Option<Misfit>,
 }
 
 /// The mistakes, drawn.
@@ -64,7 +66,7 @@ impl Misfit {
 impl<'a> Misfits<'a> {
     /// No mistakes so far.
     pub(crate) fn in_document(document: &'a Document) -> Self {
-        Misfits { document, found: Vec::new() }
+        Misfits { document, found: Vec::new(), beside: None }
     }
 
     /// One more.
@@ -73,12 +75,18 @@ impl<'a> Misfits<'a> {
         self.found.push((span, self.document.render_at(span, message, help, true)));
     }
 
+    /// Those in a file that the document names.
+    pub(crate) fn push_all(&mut self, diagnostics: &Diagnostics) {
+        self.beside = Some(Misfit::of(diagnostics).and_also(self.beside.take()));
+    }
+
     /// An error, if there were any; all of them together, by place.
     pub(crate) fn into_result(mut self) -> Result<(), Misfit> {
         self.found.sort_by_key(|(span, _)| *span);
         let count = self.found.len();
         let drawn = self.found.into_iter().map(|(_, drawn)| drawn).collect();
-        if count == 0 { Ok(()) } else { Err(Misfit { drawn, count }) }
+        let misfit = Misfit { drawn, count }.and_also(self.beside);
+        if misfit.count == 0 { Ok(()) } else { Err(misfit) }
     }
 }
 

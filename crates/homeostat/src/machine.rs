@@ -18,7 +18,7 @@ use homeostat_engine::{Error, Explain, Ledger, Pages, Place, Planner, ScopeLock}
 use crate::context::{Context, Top};
 use crate::failure::Helped;
 use crate::output::Told;
-use crate::registry::{Binding, FIRST, Registered, SOURCES, resolve};
+use crate::registry::{Binding, FIRST, Lists, Registered, SOURCES, resolve};
 use crate::scope::{Scope, name_of};
 use crate::sources::namespaces;
 use crate::unbuilt;
@@ -61,7 +61,7 @@ impl<'a> Machine<'a> {
         document: &'a Document,
         pages: &dyn Pages,
     ) -> Result<Self> {
-        resolve(document)?;
+        resolve(document, Lists::Skip)?;
         unbuilt::refuse(document)?;
         namespaces::refuse(context, document)?;
         let with = With { context, document, pages };
@@ -109,7 +109,7 @@ impl<'a> Machine<'a> {
                 scope: name_of(name)?,
                 identity: String::new(),
             };
-            let keys = (source.wait)(section);
+            let keys = (source.wait)(self.document, section);
             self.waiting.push((place, Waiting { keys, on: format!("namespace {name}") }));
         }
         Ok(())

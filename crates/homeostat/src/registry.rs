@@ -19,11 +19,18 @@ pub(crate) struct Registered {
     /// Its settings in a document.
     pub(crate) settings: fn(&Settings) -> &SourceSettings,
     /// Checks the source's part of a document, without looking at the machine.
-    pub(crate) check: fn(&Section, &mut Misfits<'_>),
+    pub(crate) check: fn(&Section, Lists, &mut Misfits<'_>),
     /// Binds the source's part to a scope; nothing if the source has no business there.
     pub(crate) bind: fn(&Binding<'_>) -> Bind,
     /// What waits for a namespace that is not there.
-    pub(crate) wait: fn(&Section) -> Vec<String>,
+    pub(crate) wait: fn(&Document, &Section) -> Vec<String>,
+}
+
+/// Whether long lists beside the document are checked, too: whoever binds it reads them anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lists {
+    Read,
+    Skip,
 }
 
 /// The source of namespaces: driven before the scopes inside them can be opened.
@@ -68,11 +75,11 @@ impl Binding<'_> {
 }
 
 /// Checks every source's part of a document.
-pub(crate) fn resolve(document: &Document) -> Result<(), Misfit> {
+pub(crate) fn resolve(document: &Document, lists: Lists) -> Result<(), Misfit> {
     let mut misfits = Misfits::in_document(document);
     for (_, section) in document.scopes() {
         for source in SOURCES {
-            (source.check)(section, &mut misfits);
+            (source.check)(section, lists, &mut misfits);
         }
     }
     misfits.into_result()

@@ -11,6 +11,6 @@ use crate::registry;
 /// Success is quiet.
 pub(crate) fn run(args: &Documents, _global: &Global) -> Result<ExitCode> {
     let document = load(&args.documents)?;
-    registry::resolve(&document)?;
+    registry::resolve(&document, registry::Lists::Read)?;
     Ok(ExitCode::SUCCESS)
 }

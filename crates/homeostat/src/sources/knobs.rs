@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Result;
-use homeostat_document::{Scope as Section, Settings, SourceSettings, Span};
+use homeostat_document::{Document, Scope as Section, Settings, SourceSettings, Span};
 use homeostat_engine::book::holdings;
 use homeostat_engine::{Bound, Ownership, Pages, Place as LedgerPlace, Section as Stated};
 use homeostat_knobs::{Builder, HostWide, Key, KeyError, Knobs, Place, Roots, Wish, WishError};
 use serde::Serialize;
 
 use crate::failure::{Misfit, Misfits};
-use crate::registry::{Bind, Binding, Registered};
+use crate::registry::{Bind, Binding, Lists, Registered};
 use crate::scope::{Reach, Scope};
 
 /// Knobs in the registry.
@@ -62,7 +62,7 @@ fn add(builder: Builder, knob: &Declared<'_>) -> Result<Builder, WishError> {
     Ok(if knob.adopt { builder.adopting() } else { builder })
 }
 
-fn check(section: &Section, misfits: &mut Misfits<'_>) {
+fn check(section: &Section, _lists: Lists, misfits: &mut Misfits<'_>) {
     for knob in declared(section) {
         if let Err(error) = add(Wish::builder(), &knob) {
             misfits.push(knob.span, &error.to_string(), error.help());
@@ -74,7 +74,7 @@ fn wish(section: &Section) -> Result<Wish, WishError> {
     declared(section).try_fold(Wish::builder(), |builder, knob| add(builder, &knob))?.build()
 }
 
-fn wait(section: &Section) -> Vec<String> {
+fn wait(_document: &Document, section: &Section) -> Vec<String> {
     declared(section).filter_map(|knob| Some(knob.key.ok()?.to_string())).collect()
 }
 

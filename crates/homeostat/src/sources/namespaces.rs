@@ -12,7 +12,7 @@ use homeostat_netns::{Name, Place};
 
 use crate::context::{Context, Top};
 use crate::failure::{Misfit, Misfits};
-use crate::registry::{Bind, Binding, Registered};
+use crate::registry::{Bind, Binding, Lists, Registered};
 use crate::scope::{Reach, called};
 
 /// Namespaces in the registry.
@@ -25,10 +25,10 @@ fn settings(all: &Settings) -> &SourceSettings {
 }
 
 /// A section is about what is inside; that a namespace is wished says only the document.
-fn check(_section: &Section, _misfits: &mut Misfits<'_>) {}
+fn check(_section: &Section, _lists: Lists, _misfits: &mut Misfits<'_>) {}
 
 /// No namespace is inside another.
-fn wait(_section: &Section) -> Vec<String> {
+fn wait(_document: &Document, _section: &Section) -> Vec<String> {
     Vec::new()
 }
 

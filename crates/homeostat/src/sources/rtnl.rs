@@ -1,18 +1,21 @@
 //! The network: `[links]` with their addresses, `[[routes]]`, and what else rtnetlink keeps.
 
 mod addresses;
+mod neighbours;
+mod nexthops;
 mod routes;
+mod rules;
 
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use homeostat_document::{Scope as Section, Settings, SourceSettings, Span};
+use homeostat_document::{Document, Scope as Section, Settings, SourceSettings, Span};
 use homeostat_engine::{Bound, Desired as _, Ownership, Section as Stated, Slot};
-use homeostat_rtnl::{Builder, Protocol, Rtnl, Wish};
+use homeostat_rtnl::{Builder, Protocol, Rtnl, Wish, WishError};
 
 use crate::context::Context;
-use crate::failure::Misfits;
-use crate::registry::{Bind, Binding, Registered};
+use crate::failure::{Misfit, Misfits};
+use crate::registry::{Bind, Binding, Lists, Registered};
 use crate::scope::Scope;
 
 /// The network in the registry.
@@ -30,28 +33,49 @@ type Fault = (Span, anyhow::Error);
 /// Wishes for everything in the section, and tells of every entry that cannot be.
 fn fill(section: &Section, builder: &mut Builder, fault: &mut dyn FnMut(Fault)) {
     addresses::fill(section, builder, fault);
+    nexthops::fill(section, builder, fault);
     routes::fill(section, builder, fault);
+    rules::fill(section, builder, fault);
+    neighbours::fill(section, builder, fault);
 }
 
-fn check(section: &Section, misfits: &mut Misfits<'_>) {
-    fill(section, &mut Wish::builder(), &mut |(span, error)| {
+fn check(section: &Section, lists: Lists, misfits: &mut Misfits<'_>) {
+    let mut builder = Wish::builder();
+    fill(section, &mut builder, &mut |(span, error)| {
         misfits.push(span, &format!("{error:#}"), None);
     });
+    let document = misfits.document;
+    if lists == Lists::Read && section.route_files().next().is_some() {
+        let read = routes::fill_lists(document, section, &mut builder);
+        let built = read.and_then(|()| match builder.build() {
+            Err(WishError::Twice(_)) => document.route_twins(section),
+            _ => Ok(()),
+        });
+        if let Err(diagnostics) = built {
+            misfits.push_all(&diagnostics);
+        }
+    }
 }
 
-fn wish(section: &Section) -> Result<Wish> {
+fn wish(document: &Document, section: &Section) -> Result<Wish> {
     let (mut builder, mut first) = (Wish::builder(), None);
     fill(section, &mut builder, &mut |(_, error)| {
         first.get_or_insert(error);
     });
-    match first {
-        Some(error) => Err(error),
-        None => Ok(builder.build()?),
+    if let Some(error) = first {
+        return Err(error);
     }
+    let misfit = |diagnostics| Misfit::of(&diagnostics);
+    routes::fill_lists(document, section, &mut builder).map_err(misfit)?;
+    let built = builder.build();
+    if let Err(WishError::Twice(_)) = built {
+        document.route_twins(section).map_err(misfit)?;
+    }
+    Ok(built?)
 }
 
-fn wait(section: &Section) -> Vec<String> {
-    let wish = wish(section).unwrap_or_default();
+fn wait(document: &Document, section: &Section) -> Vec<String> {
+    let wish = wish(document, section).unwrap_or_default();
     (0..wish.len()).map(|index| wish.key(Slot::at(index)).to_string()).collect()
 }
 
@@ -69,7 +93,8 @@ fn is_stated(section: &Section) -> bool {
 /// The marks are in the kernel, so there is something to look for in every scope.
 fn bind(binding: &Binding<'_>) -> Bind {
     let stated = binding.section.is_some_and(is_stated);
-    let wish = binding.section.map(wish).transpose()?.unwrap_or_default();
+    let wish = binding.section.map(|section| wish(binding.document, section));
+    let wish = wish.transpose()?.unwrap_or_default();
     let section = if stated { Stated::Stated } else { Stated::Missing };
     let config = binding.config(settings, section);
     let source = source(binding.context, binding.scope)?;

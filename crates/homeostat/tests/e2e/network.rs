@@ -271,3 +271,90 @@ fn a_route_whose_source_is_still_probed_for_duplicates_converges_by_itself() {
     let routes = world.listed("-6 route show proto 76");
     assert_eq!(routes[0]["prefsrc"], "fd00::1", "{routes:?}");
 }
+
+const EVERYTHING: &str = r#"
+[links.va]
+addresses = ["10.0.0.1/24", "fd00::1/64"]
+[[nexthops]]
+id = 10
+via = "10.0.0.9"
+dev = "va"
+[[nexthops]]
+id = 11
+via = "10.0.0.8"
+dev = "va"
+[[nexthops]]
+id = 20
+group = [10, { id = 11, weight = 3 }]
+[[routes]]
+to = "10.9.0.0/16"
+nexthop = 20
+[[routes]]
+from-file = "lists/some.routes"
+[[rules]]
+from = "10.0.0.0/8"
+table = 100
+priority = 1000
+[[rules]]
+fwmark = "0x10/0xff"
+iif = "va"
+type = "prohibit"
+[[neighbours]]
+dev = "va"
+to = "10.0.0.77"
+mac = "02:00:00:00:00:09"
+"#;
+
+const LIST: &str = "# many\n10.20.0.0/16 via 10.0.0.5\n10.21.0.0/16 dev va metric 5 # one\n\
+                    blackhole 10.66.0.0/16\n";
+
+#[test]
+fn nexthops_rules_neighbours_and_lists_of_routes_converge_and_change_in_place() {
+    let world = cabled();
+    world.write("lists/some.routes", LIST);
+    world.apply(EVERYTHING);
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+    assert_eq!(world.listed("nexthop show")[2]["group"][1]["weight"], 3);
+    assert_eq!(world.listed("neigh show nud permanent")[0]["lladdr"], "02:00:00:00:00:09");
+    assert_eq!(world.routes_of("76").len(), 4);
+    let other = EVERYTHING.replace("prohibit", "blackhole").replace("00:09", "00:08");
+    world.write("host.toml", other.replace("weight = 3", "weight = 2"));
+    world.run("plan host.toml").says(
+        0,
+        str![[r#"
+rtnl in host
+  config changed:
+    ~ nexthop 20                    group [id 10 weight 1, id 11 weight 3] -> [id 10 weight 1, id 11 weight 2]
+    ~ neighbour 10.0.0.77 dev va    mac 02:00:00:00:00:09 -> 02:00:00:00:00:08
+    ~ rule iif va fwmark 0x10/0xff  action prohibit -> blackhole
+Plan: 0 to create, 3 to update, 0 to replace, 0 to delete.
+
+"#]],
+    );
+    world.run("apply --yes host.toml").exits(0);
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+    let nothing = "routes = []\nrules = []\nneighbours = []\nnexthops = []\n";
+    world.write("host.toml", nothing);
+    world.run("apply --yes --allow-mass-delete host.toml").exits(0);
+    assert_eq!(world.addresses_of("va"), Vec::<String>::new());
+    assert_eq!(world.listed("nexthop show"), Vec::<Value>::new());
+}
+
+#[test]
+fn bad_lines_and_twins_of_a_list_are_named_with_their_places() {
+    let world = cabled();
+    world.write("lists/some.routes", "10.20.0.0/16 via 10.0.0.5\n10.21.0.0/33 via 10.0.0.5\n");
+    world.write("host.toml", EVERYTHING);
+    for command in ["check", "plan", "apply --yes"] {
+        let ran = world.run(&format!("{command} host.toml")).exits(1);
+        assert!(ran.stderr.contains("lists/some.routes:2"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("`/33` is not a prefix length"), "{}", ran.stderr);
+    }
+    world.write("lists/some.routes", "10.9.0.0/16 via 10.0.0.5\n");
+    for command in ["check", "plan"] {
+        let ran = world.run(&format!("{command} host.toml")).exits(1);
+        assert!(ran.stderr.contains("lists/some.routes:1"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("host.toml:16:6"), "{}", ran.stderr);
+    }
+    assert_eq!(world.routes_of("76"), Vec::<String>::new());
+}

@@ -1,7 +1,7 @@
 //! `[[routes]]`.
 
 use anyhow::Result;
-use homeostat_document::Spanned;
+use homeostat_document::{Diagnostics, Document, RouteLine, Spanned, ValueError};
 use homeostat_document::{
     Hop as DeclaredHop, Name, Route as Declared, RouteEntry, RouteType, Scope,
 };
@@ -21,6 +21,41 @@ pub(super) fn fill(section: &Scope, builder: &mut Builder, fault: &mut dyn FnMut
             fault((entry.span, error));
         }
     }
+}
+
+/// Wishes for the routes of all lists beside the document.
+pub(super) fn fill_lists(
+    document: &Document,
+    section: &Scope,
+    builder: &mut Builder,
+) -> Result<(), Diagnostics> {
+    document.listed_routes(section, |file, line| {
+        let refuse = |error: anyhow::Error| ValueError::new(format!("{error:#}"));
+        let (key, route) = listed(line).map_err(refuse)?;
+        let add = if file.adopt { Builder::adopting_route } else { Builder::route };
+        let added = add(builder, key, route);
+        added.map(|_| ()).map_err(|error| refuse(error.into()))
+    })
+}
+
+fn listed(line: &RouteLine<'_>) -> Result<(RouteKey, Route)> {
+    let key = RouteKey::new(Net::new(line.to.addr(), line.to.len())?);
+    let key = key
+        .in_table(line.table.map_or(Table::MAIN, |table| Table(table.get())))
+        .with_metric(Metric(line.metric.map_or(0, homeostat_document::Metric::get)))
+        .with_tos(Tos(line.tos.map_or(0, homeostat_document::Tos::get)));
+    let route = Route {
+        kind: route_kind(line.kind),
+        via: line.via,
+        dev: line.dev.map(LinkName::new).transpose()?,
+        onlink: line.onlink,
+        hops: Vec::new(),
+        nexthop: line.nexthop.map(|id| NexthopId(id.get())),
+        src: line.src,
+        mtu: line.mtu.map(homeostat_document::Mtu::get),
+        scope: line.scope.map(|scope| Reach(scope.get())),
+    };
+    Ok((key, route))
 }
 
 fn add(declared: &Declared, builder: &mut Builder) -> Result<()> {
