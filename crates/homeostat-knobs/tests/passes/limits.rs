@@ -1,48 +1,11 @@
 //! The core files of a real control group, in a group of the test's own.
 
 use std::fs;
-use std::path::PathBuf;
 
 use homeostat_engine::Explain as _;
-use homeostat_knobs::{Wish, cgroup};
 
 use crate::bench::{Bench, told, wish};
-
-/// A group that goes with the test.
-struct Group {
-    path: PathBuf,
-    name: String,
-}
-
-impl Group {
-    /// Names a group that does not exist yet.
-    fn named(test: &str) -> Self {
-        let root = cgroup::root().expect("this test needs a cgroup v2 hierarchy in /sys/fs/cgroup");
-        let name = format!("homeostat-test-{test}-{}", std::process::id());
-        Group { path: root.join(&name), name }
-    }
-
-    fn make(&self) {
-        fs::create_dir(&self.path).expect("this test makes a control group; run it as root");
-    }
-
-    fn wish(&self, pairs: &[(&str, &str)]) -> Wish {
-        let builder = pairs.iter().fold(Wish::builder(), |wish, (file, value)| {
-            wish.cgroup(&self.name, file, value).unwrap()
-        });
-        builder.build().unwrap()
-    }
-
-    fn read(&self, file: &str) -> String {
-        fs::read_to_string(self.path.join(file)).unwrap().trim_end().to_owned()
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.path);
-    }
-}
+use crate::group::Group;
 
 #[test]
 fn core_files_are_kept_and_restored() {

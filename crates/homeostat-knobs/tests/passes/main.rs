@@ -9,6 +9,7 @@
 
 mod bench;
 mod coupled;
+mod group;
 mod hints;
 mod kernel;
 mod laws;
