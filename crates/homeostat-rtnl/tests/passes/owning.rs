@@ -128,7 +128,8 @@ fn standing_leave_takes_a_key_from_anybody() {
     let wished = wish(&[ADDRESS, ROUTE]);
     let mut bench = Bench::new();
     bench.config.adopt.extend([ADDRESS.0.parse::<Key>().unwrap(), ROUTE.0.parse().unwrap()]);
-    assert!(bench.pass(&wished).is_converged());
+    let report = bench.pass(&wished);
+    assert!(report.is_converged(), "{:#?}", told(&report));
     bench.config.adopt.clear();
     bench.assert_quiet(&wished);
     assert_eq!(listed(&namespace, "route show proto 76").len(), 1);
