@@ -1,6 +1,7 @@
 //! Reads the command line and holds the help texts.
 
 use crate::test::{Choice, Extent};
+use crate::vm::{Chosen, Order, Profile};
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum Task {
     Test(Choice),
     /// Run the long form of the tests; the words are test filters.
     Soak(Vec<String>),
+    /// Run the kernel tests on a second kernel.
+    Vm(Order),
     /// Run the benchmarks with these arguments.
     Bench(Vec<String>),
     /// Check map, sizes and style.
@@ -48,6 +51,7 @@ fn help(task: &str) -> Option<&'static str> {
         "setup" => Some(SETUP),
         "test" => Some(TEST),
         "soak" => Some(SOAK),
+        "vm" => Some(VM),
         "bench" => Some(BENCH),
         "tidy" => Some(TIDY),
         _ => None,
@@ -59,6 +63,7 @@ fn read(task: &str, rest: &[String]) -> Result<Task, String> {
         "setup" => no_more(rest).map(|()| Task::Setup),
         "test" => test_choice(rest).map(Task::Test),
         "soak" => filters(rest).map(Task::Soak),
+        "vm" => vm_order(rest).map(Task::Vm),
         "bench" => Ok(Task::Bench(rest.to_vec())),
         _ => no_more(rest).map(|()| Task::Tidy),
     }
@@ -68,6 +73,20 @@ fn test_choice(words: &[String]) -> Result<Choice, String> {
     let (fast, rest): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|word| word == "--fast");
     let extent = if fast.is_empty() { Extent::Full } else { Extent::Fast };
     Ok(Choice { extent, filters: filters(&rest)? })
+}
+
+fn vm_order(words: &[String]) -> Result<Order, String> {
+    let mut parts = words.splitn(2, |word| word == "--");
+    let own = parts.next().unwrap_or_default();
+    let arguments = parts.next().unwrap_or_default().to_vec();
+    let (short, names): (Vec<_>, Vec<_>) = own.iter().cloned().partition(|word| word == "--short");
+    let chosen = match (short.is_empty(), filters(&names)?) {
+        (false, names) if !names.is_empty() => return Err("either `--short` or names".to_owned()),
+        (false, _) => Chosen::Short,
+        (true, names) if names.is_empty() => Chosen::All,
+        (true, names) => Chosen::Named(names),
+    };
+    Ok(Order { chosen, profile: Profile::Test, arguments })
 }
 
 fn filters(words: &[String]) -> Result<Vec<String>, String> {
@@ -91,6 +110,7 @@ Tasks:
   setup   install what the tests need (root, Debian or a relative of it)
   test    set up, then run every check that a change must pass
   soak    run the long form of the tests, in release mode
+  vm      run the kernel tests on a second kernel, in an emulated machine
   bench   run the benchmarks side by side and print one table
   tidy    check architecture map, sizes, words, layers, links and licences
 
@@ -105,24 +125,41 @@ Needs root and apt-get; without them it prints what to install and fails.";
 
 const TEST: &str = "\
 Runs every check that a change must pass and stops at the first that fails:
-setup, fmt, clippy, doc, test, tidy.
+setup, fmt, clippy, doc, test, vm --short, tidy.
 
 Usage: cargo xtask test [--fast] [FILTER...]
 
   FILTER   run only the tests whose name contains one of these words (other steps are unchanged)
-  --fast   leave out clippy and doc
+  --fast   leave out clippy, doc and vm
 
 From nothing it takes a few minutes on 2 cores: clippy, doc and test share one download, while
 clippy and test compile the dependencies once each. After a small change it takes seconds.
-CARGO_TERM_COLOR and CARGO_TARGET_DIR are obeyed.";
+CARGO_TERM_COLOR and CARGO_TARGET_DIR are obeyed. A machine on which the second kernel cannot be had
+(see `cargo xtask vm --help`) is warned of and goes without it.";
 
 const SOAK: &str = "\
 Runs what takes longer than a test run should: all tests in release mode with HOMEOSTAT_SOAK=1,
-by which bounded tests raise their number of cases.
+by which bounded tests raise their number of cases; then everything that `cargo xtask vm` runs.
 
 Usage: cargo xtask soak [FILTER...]
 
-  FILTER   run only the tests whose name contains one of these words";
+  FILTER   run only the tests whose name contains one of these words, and no virtual machine";
+
+const VM: &str = "\
+Boots Debian's stock kernel in an emulated machine and runs the test programs in it that ask the
+kernel, those included that `cargo test` leaves out because a kernel may lack what they need. It is
+older than most and has every module and cgroup controller. Prints the usual lines and fails if a
+test fails, or if the machine dies, hangs or prints no result.
+
+Usage: cargo xtask vm [--short] [NAME...] [-- ARGUMENTS...]
+
+  NAME        run only the test programs whose `package/target` names contain one of these words
+  --short     run a few of them: less than a minute
+  ARGUMENTS   for each test program, such as parts of the names of tests
+
+Installs qemu-system-x86, busybox-static and kmod if they are missing (as root; else it says what to
+install). The kernel's package is only unpacked, into target/vm/kernel; remove that for a newer one.
+What the kernel said is in target/vm/console.log.";
 
 const BENCH: &str = "\
 Builds the benchmarks in release mode, runs them and prints one table; also writes
@@ -166,6 +203,11 @@ mod tests {
         check("tidy", Task::Tidy);
         check("soak", Task::Soak(vec![]));
         check("soak ledger", Task::Soak(words("ledger")));
+        let order = |chosen, arguments| Order { chosen, profile: Profile::Test, arguments };
+        check("vm", Task::Vm(order(Chosen::All, vec![])));
+        check("vm --short", Task::Vm(order(Chosen::Short, vec![])));
+        let named = Chosen::Named(words("rtnl knobs"));
+        check("vm rtnl knobs -- vlan --exact", Task::Vm(order(named, words("vlan --exact"))));
         check("bench --quick diff", Task::Bench(words("--quick diff")));
         check("test", Task::Test(Choice { extent: Extent::Full, filters: vec![] }));
         let choice = Choice { extent: Extent::Fast, filters: words("pacing diff") };
@@ -174,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_task_has_its_own_help() {
-        for task in ["setup", "test", "soak", "bench", "tidy"] {
+        for task in ["setup", "test", "soak", "vm", "bench", "tidy"] {
             let Ok(Request::Help(text)) = parse_line(&format!("{task} --help")) else {
                 panic!("{task} has no help");
             };
@@ -193,6 +235,8 @@ mod tests {
         check("tets", "there is no task `tets`");
         check("tidy now", "tidy: takes no argument, but got `now`");
         check("test --fats", "test: there is no option `--fats`");
+        check("vm --shrot", "vm: there is no option `--shrot`");
+        check("vm --short rtnl", "vm: either `--short` or names");
         check("soak --long", "soak: there is no option `--long`");
     }
 }

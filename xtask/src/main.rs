@@ -1,4 +1,4 @@
-//! The workspace's own tasks: `cargo xtask <setup|test|soak|bench|tidy>`.
+//! The workspace's own tasks: `cargo xtask <setup|test|soak|vm|bench|tidy>`.
 //!
 //! Start at [`start`]: each task is one module.
 
@@ -12,6 +12,7 @@ mod soak;
 mod steps;
 mod test;
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,7 @@ fn start(task: Task) -> Result<()> {
         Task::Setup => setup::setup(),
         Task::Test(choice) => test::test(&choice),
         Task::Soak(filters) => soak::soak(&filters),
+        Task::Vm(order) => vm::vm(&order),
         Task::Bench(arguments) => bench::bench(&arguments),
         Task::Tidy => tidy::tidy(),
     }

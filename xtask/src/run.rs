@@ -6,19 +6,24 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+mod watch;
+
+pub(crate) use watch::Ended;
+
 /// A program with its arguments and extra environment, not yet started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Program {
     name: String,
     arguments: Vec<String>,
     environment: Vec<(&'static str, &'static str)>,
+    directory: PathBuf,
 }
 
 impl Program {
     /// The program `name` with `arguments`, to be run in the workspace's root.
     pub(crate) fn new(name: &str, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(ToString::to_string).collect();
-        Self { name: name.to_owned(), arguments, environment: Vec::new() }
+        Self { name: name.to_owned(), arguments, environment: Vec::new(), directory: root() }
     }
 
     /// A cargo command.
@@ -29,6 +34,12 @@ impl Program {
     /// The same with one more environment variable.
     pub(crate) fn env(mut self, variable: &'static str, value: &'static str) -> Self {
         self.environment.push((variable, value));
+        self
+    }
+
+    /// The same, to be run in `directory`.
+    pub(crate) fn within(mut self, directory: &Path) -> Self {
+        directory.clone_into(&mut self.directory);
         self
     }
 
@@ -61,10 +72,18 @@ impl Program {
         String::from_utf8(output.stdout).with_context(|| format!("`{self}` wrote no UTF-8"))
     }
 
+    /// What it writes to its standard output, or nothing where it fails; its complaints are dropped.
+    pub(crate) fn try_read(&self) -> Result<Option<String>> {
+        let output = self.command().stderr(Stdio::null()).output();
+        let output = output.with_context(|| format!("cannot start `{self}`"))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(output.status.success().then_some(text))
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the module that starts programs")]
     fn command(&self) -> Command {
         let mut command = Command::new(&self.name);
-        command.args(&self.arguments).current_dir(root()).stdin(Stdio::null());
+        command.args(&self.arguments).current_dir(&self.directory).stdin(Stdio::null());
         command.envs(self.environment.iter().copied());
         command
     }
@@ -87,7 +106,8 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_path_buf()
 }
 
-fn quoted(word: &str) -> String {
+/// The word as a shell takes it for one.
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=./:,+@%".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -117,6 +137,18 @@ mod tests {
     #[test]
     fn what_a_program_writes_can_be_read() {
         assert_eq!(Program::new("echo", &["hello"]).read().unwrap(), "hello\n");
+    }
+
+    #[test]
+    fn a_program_runs_in_the_directory_that_it_was_given() {
+        let pwd = Program::new("pwd", &[]).within(Path::new("/"));
+        assert_eq!(pwd.read().unwrap(), "/\n");
+    }
+
+    #[test]
+    fn a_program_that_may_fail_has_written_nothing_then() {
+        assert_eq!(Program::new("false", &[]).try_read().unwrap(), None);
+        assert_eq!(Program::new("echo", &["x"]).try_read().unwrap().as_deref(), Some("x\n"));
     }
 
     #[test]

@@ -24,11 +24,46 @@ const NEEDS: &[Need] = &[Need {
     why: "kernel tests judge links, addresses and namespaces with it",
 }];
 
-/// Installs what is missing, or says how to.
+/// What the virtual machine needs beyond that.
+const VM_NEEDS: &[Need] = &[
+    Need {
+        binary: "qemu-system-x86_64",
+        package: "qemu-system-x86",
+        why: "emulates the machine with the second kernel",
+    },
+    Need {
+        binary: "busybox",
+        package: "busybox-static",
+        why: "is the shell inside of that machine",
+    },
+    Need { binary: "modprobe", package: "kmod", why: "loads the second kernel's modules" },
+];
+
+/// Installs what the tests need and is missing, or says how to.
 pub(crate) fn setup() -> Result<()> {
+    provide(NEEDS)
+}
+
+/// The same for the virtual machine.
+pub(crate) fn setup_vm() -> Result<()> {
+    provide(NEEDS)?;
+    provide(VM_NEEDS)
+}
+
+/// Where a program is, if it is installed.
+pub(crate) fn find(binary: &str) -> Option<PathBuf> {
     let places = places(std::env::var_os("PATH").as_deref());
-    let exists = |binary: &str| places.iter().any(|place| place.join(binary).is_file());
-    let missing = missing(NEEDS, exists);
+    places.iter().map(|place| place.join(binary)).find(|path| path.is_file())
+}
+
+/// Asks the archive what it has, if we may: what older lists name may be gone.
+pub(crate) fn update_lists() -> Result<()> {
+    if user() == User::Root { update().run() } else { Ok(()) }
+}
+
+fn provide(needs: &'static [Need]) -> Result<()> {
+    let exists = |binary: &str| find(binary).is_some();
+    let missing = missing(needs, exists);
     if missing.is_empty() {
         return Ok(());
     }

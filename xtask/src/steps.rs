@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 
 use crate::run::Program;
-use crate::{clock, console, setup, tidy};
+use crate::{clock, console, setup, tidy, vm};
 
 /// All tests together have this long on two cores; what is slower belongs to `cargo xtask soak`.
 const TEST_BUDGET: Duration = Duration::from_mins(8);
@@ -17,6 +17,10 @@ pub(crate) enum Step {
     Setup,
     /// A program, under the name that headings and failures use.
     Program(&'static str, Program),
+    /// Run the short form of the tests on a second kernel, if that can be had here.
+    ShortVm,
+    /// Run all tests that ask the kernel on a second kernel.
+    SoakVm,
     /// Check map, sizes and style.
     Tidy,
 }
@@ -26,6 +30,7 @@ impl Step {
         match self {
             Step::Setup => "setup",
             Step::Program(name, _) => name,
+            Step::ShortVm | Step::SoakVm => "vm",
             Step::Tidy => "tidy",
         }
     }
@@ -34,7 +39,8 @@ impl Step {
     fn alone(&self) -> String {
         match self {
             Step::Program(_, program) => program.to_string(),
-            Step::Setup | Step::Tidy => format!("cargo xtask {}", self.name()),
+            Step::ShortVm => "cargo xtask vm --short".to_owned(),
+            Step::Setup | Step::SoakVm | Step::Tidy => format!("cargo xtask {}", self.name()),
         }
     }
 
@@ -42,6 +48,8 @@ impl Step {
         match self {
             Step::Setup => setup::setup(),
             Step::Program(_, program) => program.run(),
+            Step::ShortVm => vm::vm_if_possible(&vm::Order::short()),
+            Step::SoakVm => vm::vm(&vm::Order::soak()),
             Step::Tidy => tidy::tidy(),
         }
     }

@@ -19,7 +19,7 @@ pub(crate) struct Choice {
 pub(crate) enum Extent {
     /// All steps.
     Full,
-    /// Without clippy and doc.
+    /// Without clippy, doc and the second kernel.
     Fast,
 }
 
@@ -33,15 +33,27 @@ fn steps(choice: &Choice) -> Vec<Step> {
     let test = Program::cargo(&["test", "--workspace", "--locked"]);
     let mut steps = vec![Step::Setup, Step::Program("fmt", fmt)];
     if choice.extent == Extent::Full {
-        steps.extend([Step::Program("clippy", clippy()), Step::Program("doc", doc())]);
+        steps.extend([
+            Step::Program("clippy", clippy()),
+            Step::Program("clippy vm", clippy_vm()),
+            Step::Program("doc", doc()),
+        ]);
     }
     steps.push(Step::Program("test", test.arguments_after("--", &choice.filters)));
+    if choice.extent == Extent::Full && choice.filters.is_empty() {
+        steps.push(Step::ShortVm);
+    }
     steps.push(Step::Tidy);
     steps
 }
 
 fn clippy() -> Program {
     Program::cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-Dwarnings"])
+}
+
+/// "All" are not those that plain `cargo test` leaves out for `cargo xtask vm`; the pattern means them.
+fn clippy_vm() -> Program {
+    Program::cargo(&["clippy", "--workspace", "--test", "*", "--locked", "--", "-Dwarnings"])
 }
 
 fn doc() -> Program {
@@ -68,15 +80,17 @@ mod tests {
             "Setup",
             "cargo fmt --all --check",
             "cargo clippy --workspace --all-targets --locked -- -Dwarnings",
+            "cargo clippy --workspace --test '*' --locked -- -Dwarnings",
             "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked",
             "cargo test --workspace --locked",
+            "ShortVm",
             "Tidy",
         ];
         assert_eq!(commands(Extent::Full, &[]), expected);
     }
 
     #[test]
-    fn a_fast_run_leaves_out_clippy_and_doc_and_a_filter_reaches_the_tests_only() {
+    fn a_fast_run_leaves_out_clippy_doc_and_vm_and_a_filter_reaches_the_tests_only() {
         let expected = [
             "Setup",
             "cargo fmt --all --check",

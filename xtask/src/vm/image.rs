@@ -1,0 +1,137 @@
+//! The first file system of the virtual machine: our tests, what they start, and modules.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::cpio::{Archive, Device, Mode};
+use super::kernel::Kernel;
+use super::modules;
+use super::programs::TestProgram;
+use crate::run::{Program, quoted};
+use crate::setup;
+
+/// The script that runs first.
+const INIT: &str = include_str!("init.sh");
+
+/// Programs that must be there, and their places: the kernel itself starts `modprobe`.
+const PROGRAMS: &[(&str, &str)] =
+    &[("busybox", "/bin/busybox"), ("ip", "/sbin/ip"), ("modprobe", "/sbin/modprobe")];
+
+/// Programs that come along where they are installed.
+const IF_INSTALLED: &[(&str, &str)] = &[("nft", "/sbin/nft")];
+
+/// Where tests and the kernel expect a directory.
+const DIRECTORIES: &[&str] =
+    &["/dev", "/etc", "/proc", "/root", "/run", "/sys", "/tmp", "/usr/bin", "/var/run"];
+
+/// Everything that differs from run to run.
+pub(crate) struct Contents<'a> {
+    /// The kernel whose modules are needed.
+    pub(crate) kernel: &'a Kernel,
+    /// What to run.
+    pub(crate) tests: &'a [TestProgram],
+    /// What each test program is told.
+    pub(crate) arguments: &'a [String],
+}
+
+/// Writes the archive to `path`.
+pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> Result<()> {
+    let file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+    let mut archive = Archive::new(BufWriter::new(file));
+    base(&mut archive, &list(contents))?;
+    add_modules(&mut archive, contents.kernel)?;
+    for (name, place) in PROGRAMS {
+        let found = setup::find(name).with_context(|| format!("there is no `{name}`"))?;
+        add_program(&mut archive, &found, place)?;
+    }
+    for (name, place) in IF_INSTALLED {
+        setup::find(name).map_or(Ok(()), |found| add_program(&mut archive, &found, place))?;
+    }
+    for test in contents.tests {
+        add_program(&mut archive, &test.path, &format!("/tests/{}", test.name))?;
+    }
+    archive.finish().map(drop)
+}
+
+fn base(archive: &mut Archive<impl Write>, list: &str) -> Result<()> {
+    for directory in DIRECTORIES {
+        archive.directory(directory)?;
+    }
+    // Without it the kernel has nowhere to show what the first process complains about.
+    archive.device("/dev/console", Device { major: 5, minor: 1 })?;
+    archive.file("/init", Mode::PROGRAM, INIT.as_bytes())?;
+    archive.file("/tests/list", Mode::FILE, list.as_bytes())
+}
+
+/// One line for each test program, as the first script reads it.
+fn list(contents: &Contents<'_>) -> String {
+    let arguments: Vec<String> = contents.arguments.iter().map(|word| quoted(word)).collect();
+    let arguments = arguments.join(" ");
+    let line =
+        |test: &TestProgram| format!("run {} --color=never {arguments}\n", quoted(&test.name));
+    contents.tests.iter().map(line).collect()
+}
+
+fn add_modules(archive: &mut Archive<impl Write>, kernel: &Kernel) -> Result<()> {
+    let dependencies = fs::read_to_string(kernel.modules.join("modules.dep"));
+    let dependencies = dependencies.context("the kernel's modules have no list")?;
+    let place = |file: &str| format!("/lib/modules/{}/{file}", kernel.release);
+    for module in modules::wanted(&dependencies) {
+        archive.file(&place(module), Mode::FILE, &read(&kernel.modules.join(module))?)?;
+    }
+    for entry in fs::read_dir(&kernel.modules)?.filter_map(Result::ok) {
+        if entry.file_type()?.is_file() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            archive.file(&place(&name), Mode::FILE, &read(&entry.path())?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a program with the libraries that it is linked to.
+fn add_program(archive: &mut Archive<impl Write>, path: &Path, place: &str) -> Result<()> {
+    // A program without libraries makes `ldd` fail, and needs none.
+    let linked = Program::new("ldd", &[&path.display().to_string()]).try_read()?;
+    for library in libraries(&linked.unwrap_or_default()) {
+        archive.file(library, Mode::PROGRAM, &read(Path::new(library))?)?;
+    }
+    archive.file(place, Mode::PROGRAM, &read(path)?)
+}
+
+/// The paths in what `ldd` prints: `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)` for the loader.
+fn libraries(printed: &str) -> impl Iterator<Item = &str> {
+    printed.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_the_paths_that_ldd_prints() {
+        let printed = "\
+\tlinux-vdso.so.1 (0x00007fe1a2dc5000)
+\tlibmnl.so.0 => /lib/x86_64-linux-gnu/libmnl.so.0 (0x00007fe1a2c42000)
+\t/lib64/ld-linux-x86-64.so.2 (0x00007fe1a2dc7000)
+";
+        let expected = ["/lib/x86_64-linux-gnu/libmnl.so.0", "/lib64/ld-linux-x86-64.so.2"];
+        assert_eq!(libraries(printed).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn every_program_runs_without_colours_and_with_its_own_arguments() {
+        let kernel = Kernel { image: "".into(), modules: "".into(), release: String::new() };
+        let tests = [TestProgram { name: "homeostat-rtnl/kinds".to_owned(), path: "".into() }];
+        let arguments = ["it's".to_owned()];
+        let contents = Contents { kernel: &kernel, tests: &tests, arguments: &arguments };
+        let expected = r"run homeostat-rtnl/kinds --color=never 'it'\''s'";
+        assert_eq!(list(&contents).trim_end(), expected);
+    }
+}

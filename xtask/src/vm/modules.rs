@@ -1,0 +1,73 @@
+//! Which of a kernel's modules go into the virtual machine. Pure.
+
+use std::collections::BTreeSet;
+
+/// Files and directories, below a kernel's own module directory, that tests may need. What they
+/// depend on comes along.
+const WANTED: &[&str] = &[
+    // Whole: protocols, filters, bridges and tunnels ask for each other by alias.
+    "kernel/net/",
+    // Checksums are asked for by alias too, so that no dependency names them.
+    "kernel/crypto/",
+    "kernel/arch/x86/crypto/",
+    // Kinds of links.
+    "kernel/drivers/net/bonding/",
+    "kernel/drivers/net/dummy.ko",
+    "kernel/drivers/net/geneve.ko",
+    "kernel/drivers/net/ifb.ko",
+    "kernel/drivers/net/ipvlan/",
+    "kernel/drivers/net/macvlan.ko",
+    "kernel/drivers/net/macvtap.ko",
+    "kernel/drivers/net/tap.ko",
+    "kernel/drivers/net/tun.ko",
+    "kernel/drivers/net/veth.ko",
+    "kernel/drivers/net/vrf.ko",
+    "kernel/drivers/net/vxlan/",
+    "kernel/drivers/net/wireguard/",
+    // Disks in memory, and a file system with attributes to put on one.
+    "kernel/drivers/block/brd.ko",
+    "kernel/drivers/block/loop.ko",
+    "kernel/fs/ext4/",
+];
+
+/// The files to take, by what `depmod` wrote: each line is `MODULE: DEPENDENCY...`.
+pub(crate) fn wanted(dependencies: &str) -> BTreeSet<&str> {
+    let lines = dependencies.lines().filter_map(|line| line.split_once(':'));
+    let chosen = lines.filter(|(module, _)| is_wanted(module));
+    chosen
+        .flat_map(|(module, others)| [module].into_iter().chain(others.split(' ')))
+        .filter(|path| !path.is_empty())
+        .collect()
+}
+
+fn is_wanted(module: &str) -> bool {
+    WANTED.iter().any(|start| module.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wanted_modules_come_with_what_they_depend_on_and_nothing_else_does() {
+        let dependencies = "\
+kernel/drivers/net/dummy.ko:
+kernel/drivers/net/macvtap.ko: kernel/drivers/net/macvlan.ko kernel/drivers/net/tap.ko
+kernel/net/netfilter/nf_tables.ko: kernel/net/netfilter/nfnetlink.ko kernel/lib/libcrc32c.ko
+kernel/lib/libcrc32c.ko:
+kernel/drivers/gpu/drm/drm.ko: kernel/lib/other.ko
+kernel/arch/x86/crypto/crc32c-intel.ko:
+";
+        let expected = [
+            "kernel/arch/x86/crypto/crc32c-intel.ko",
+            "kernel/drivers/net/dummy.ko",
+            "kernel/drivers/net/macvlan.ko",
+            "kernel/drivers/net/macvtap.ko",
+            "kernel/drivers/net/tap.ko",
+            "kernel/lib/libcrc32c.ko",
+            "kernel/net/netfilter/nf_tables.ko",
+            "kernel/net/netfilter/nfnetlink.ko",
+        ];
+        assert_eq!(wanted(dependencies).into_iter().collect::<Vec<_>>(), expected);
+    }
+}

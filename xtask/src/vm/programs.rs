@@ -1,0 +1,203 @@
+//! The test programs that run in the virtual machine: which, and where cargo has built them.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::run::Program;
+
+/// The packages whose test programs ask the kernel, in the order in which they run.
+const PACKAGES: &[&str] =
+    &["homeostat-netns", "homeostat-netlink", "homeostat-knobs", "homeostat-rtnl"];
+
+/// Test programs of these packages that stay outside, and why.
+const OUTSIDE: &[(&str, &str)] =
+    &[("homeostat-netlink/uapi", "compares with the C headers of the machine that builds")];
+
+/// What a short run runs.
+const SHORT: &[&str] = &["homeostat-netns/kernel", "homeostat-knobs/controllers"];
+
+/// A program that cargo has built from a package's `tests` directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TestProgram {
+    /// `PACKAGE/TARGET`.
+    pub(crate) name: String,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+}
+
+/// Which test programs to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    /// All of them.
+    All,
+    /// A few, so that boot and run stay under a minute.
+    Short,
+    /// Those whose names contain one of these words.
+    Named(Vec<String>),
+}
+
+/// How cargo builds them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// As `cargo test` does.
+    Test,
+    /// As `cargo xtask soak` does.
+    Soak,
+}
+
+/// Builds the tests and returns the chosen programs.
+pub(crate) fn build(chosen: &Chosen, profile: Profile) -> Result<Vec<TestProgram>> {
+    choose(&built(&command(profile).read()?)?, chosen)
+}
+
+/// The whole workspace, as the other tasks build it: with another choice of packages cargo would
+/// choose other features, and build everything a second time. The pattern means also those test
+/// programs that plain `cargo test` leaves out (`test = false` in a manifest).
+fn command(profile: Profile) -> Program {
+    let more = match profile {
+        Profile::Test => vec![],
+        Profile::Soak => vec!["soak".to_owned()],
+    };
+    let arguments = ["test", "--workspace", "--locked", "--no-run", "--test", "*"];
+    let format = "--message-format=json-render-diagnostics";
+    Program::cargo(&[&arguments[..], &[format]].concat()).arguments_after("--profile", &more)
+}
+
+/// The test programs of all packages, from what cargo says while it builds.
+fn built(messages: &str) -> Result<Vec<TestProgram>> {
+    let mut programs = Vec::new();
+    for line in messages.lines() {
+        let message: Value = serde_json::from_str(line).context("cargo wrote no JSON")?;
+        programs.extend(test_program(&message));
+    }
+    Ok(programs)
+}
+
+fn test_program(message: &Value) -> Option<TestProgram> {
+    let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str);
+    let is_test = text("/target/kind/0") == Some("test");
+    let package = text("/manifest_path")?.strip_suffix("/Cargo.toml")?.rsplit('/').next()?;
+    let (target, path) = (text("/target/name")?, text("/executable")?);
+    is_test.then(|| TestProgram { name: format!("{package}/{target}"), path: path.into() })
+}
+
+fn choose(built: &[TestProgram], chosen: &Chosen) -> Result<Vec<TestProgram>> {
+    let inside = inside(built);
+    let wanted = |name: &str| match chosen {
+        Chosen::All => true,
+        Chosen::Short => SHORT.contains(&name),
+        Chosen::Named(words) => words.iter().any(|word| name.contains(word.as_str())),
+    };
+    for word in words(chosen) {
+        if !inside.iter().any(|program| program.name.contains(word)) {
+            let names: Vec<&str> = inside.iter().map(|program| program.name.as_str()).collect();
+            bail!("no test program is named `{word}`\nhelp: there are {}", names.join(", "));
+        }
+    }
+    Ok(inside.into_iter().filter(|program| wanted(&program.name)).collect())
+}
+
+/// Names of which each must lead to a program.
+fn words(chosen: &Chosen) -> Vec<&str> {
+    match chosen {
+        Chosen::All => vec![],
+        Chosen::Short => SHORT.to_vec(),
+        Chosen::Named(words) => words.iter().map(String::as_str).collect(),
+    }
+}
+
+fn inside(built: &[TestProgram]) -> Vec<TestProgram> {
+    let of = |package: &str| {
+        let start = format!("{package}/");
+        let is_outside = |name: &str| OUTSIDE.iter().any(|(outside, _)| *outside == name);
+        let here = move |name: &str| name.starts_with(&start) && !is_outside(name);
+        built.iter().filter(move |program| here(&program.name)).cloned()
+    };
+    PACKAGES.iter().flat_map(|package| of(package)).collect()
+}
+
+/// What stays outside of a run of everything, one line each.
+pub(crate) fn left_out() -> impl Iterator<Item = String> {
+    OUTSIDE.iter().map(|(name, why)| format!("left out: {name}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(package: &str, target: &str, kind: &str) -> String {
+        let executable = format!("/target/debug/deps/{target}-0123");
+        let manifest = format!("/tree/crates/{package}/Cargo.toml");
+        let target = serde_json::json!({ "kind": [kind], "name": target });
+        let message = serde_json::json!({
+            "reason": "compiler-artifact",
+            "manifest_path": manifest,
+            "target": target,
+            "executable": executable,
+        });
+        message.to_string()
+    }
+
+    fn all() -> Vec<TestProgram> {
+        let messages = [
+            message("homeostat-rtnl", "passes", "test"),
+            message("homeostat-netlink", "uapi", "test"),
+            message("homeostat-netlink", "kernel", "test"),
+            message("homeostat-netlink", "homeostat_netlink", "lib"),
+            message("homeostat-netns", "kernel", "test"),
+            message("homeostat-knobs", "controllers", "test"),
+            message("homeostat-core", "diff", "test"),
+            serde_json::json!({ "reason": "build-finished", "success": true }).to_string(),
+        ];
+        built(&messages.join("\n")).unwrap()
+    }
+
+    fn names(chosen: &Chosen) -> Vec<String> {
+        choose(&all(), chosen).unwrap().into_iter().map(|program| program.name).collect()
+    }
+
+    #[test]
+    fn test_programs_are_found_among_what_cargo_says() {
+        let found = all();
+        assert_eq!(found.len(), 6, "{found:?}");
+        let path = PathBuf::from("/target/debug/deps/passes-0123");
+        assert_eq!(found[0], TestProgram { name: "homeostat-rtnl/passes".to_owned(), path });
+    }
+
+    #[test]
+    fn all_are_those_of_the_packages_that_ask_the_kernel_in_their_order() {
+        let expected = [
+            "homeostat-netns/kernel",
+            "homeostat-netlink/kernel",
+            "homeostat-knobs/controllers",
+            "homeostat-rtnl/passes",
+        ];
+        assert_eq!(names(&Chosen::All), expected);
+    }
+
+    #[test]
+    fn words_choose_by_package_and_by_target() {
+        let named = |word: &str| names(&Chosen::Named(vec![word.to_owned()]));
+        assert_eq!(named("/kernel"), ["homeostat-netns/kernel", "homeostat-netlink/kernel"]);
+        assert_eq!(named("rtnl"), ["homeostat-rtnl/passes"]);
+        assert_eq!(names(&Chosen::Short), SHORT);
+    }
+
+    #[test]
+    fn a_word_that_names_nothing_is_an_error() {
+        let error = choose(&all(), &Chosen::Named(vec!["uapi".to_owned()])).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("no test program is named `uapi`\nhelp: there are "), "{text}");
+    }
+
+    #[test]
+    fn the_tests_are_built_as_the_other_tasks_build_them() {
+        let typed = |profile| command(profile).to_string();
+        let test = "cargo test --workspace --locked --no-run --test '*' \
+                    --message-format=json-render-diagnostics";
+        assert_eq!(typed(Profile::Test), test);
+        assert_eq!(typed(Profile::Soak), format!("{test} --profile soak"));
+    }
+}
