@@ -8,8 +8,9 @@ use anyhow::Result;
 
 use crate::run::{Ended, Program};
 
-/// A machine that says nothing for so long hangs; no single test takes that long.
-const SILENCE: Duration = Duration::from_mins(5);
+/// A machine that says nothing for so long hangs: no single test takes that long, even on a machine
+/// that is busy with much else.
+const SILENCE: Duration = Duration::from_mins(10);
 
 /// How much of the console's end is worth showing.
 const LAST_LINES: usize = 40;
