@@ -8,8 +8,13 @@ use serde_json::Value;
 use crate::run::Program;
 
 /// The packages whose test programs ask the kernel, in the order in which they run.
-const PACKAGES: &[&str] =
-    &["homeostat-netns", "homeostat-netlink", "homeostat-knobs", "homeostat-rtnl"];
+const PACKAGES: &[&str] = &[
+    "homeostat-netns",
+    "homeostat-netlink",
+    "homeostat-namespaces",
+    "homeostat-knobs",
+    "homeostat-rtnl",
+];
 
 /// Test programs of these packages that stay outside, and why.
 const OUTSIDE: &[(&str, &str)] =
