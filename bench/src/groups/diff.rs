@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use anyhow::{Result, ensure};
 use homeostat_engine::{
-    Change, Changes, Desired, Diff, Focus, OnRelease, Owner, Ownership, Records, Rights, Seen, Slot,
+    Changes, Desired, Diff, Focus, OnRelease, Owner, Ownership, Records, Rights, Seen, Slot,
 };
 
 use super::routes::{Key, Wish};
@@ -136,7 +136,7 @@ fn focused(run: &mut Run, size: usize) -> Result<()> {
         };
         (0..LOOKS)
             .map(one)
-            .filter(|changes| matches!(changes.list[..], [Change::Create { .. }]))
+            .filter(|changes| changes.list.creates().len() == 1 && changes.list.len() == 1)
             .count()
     });
     ensure!(found == LOOKS as usize, "found {found} of {LOOKS}");

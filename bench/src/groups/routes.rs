@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_engine::desired::find_near;
 use homeostat_engine::{
-    Action, Agreement, Change, Coverage, Desired, Draft, Fails, Failure, Focus, Line, Outcome,
-    Outcomes, Owner, Reader, ScopeLock, See, Seen, Slot, Source, Step, View, Work, Writer,
+    Action, Agreement, Change, ChangeList, Coverage, Desired, Draft, Fails, Failure, Focus, Line,
+    Outcome, Outcomes, Owner, Reader, ScopeLock, See, Seen, Slot, Source, Step, View, Work, Writer,
 };
 
 /// A destination of the table.
@@ -160,7 +160,7 @@ impl Source for Routes {
         Ok(self.0.clone())
     }
 
-    fn plan(&self, _wish: &Wish, _moment: &(), changes: Vec<Change<Key, u32>>) -> Draft<Self> {
+    fn plan(&self, _wish: &Wish, _moment: &(), changes: ChangeList<Key, u32>) -> Draft<Self> {
         let step = |change| match change {
             Change::Create { slot } | Change::Update { slot, .. } => Write::Put(slot),
             Change::Delete { key, .. } | Change::Release { key, .. } => Write::Remove(key),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::change_list::ChangeList;
 use crate::desired::{Desired, Slot};
 use crate::seen::Owner;
 
@@ -85,7 +86,7 @@ impl fmt::Display for Reason {
 #[derive(Clone, Debug)]
 pub struct Changes<K, O> {
     /// What has to be written.
-    pub list: Vec<Change<K, O>>,
+    pub list: ChangeList<K, O>,
     /// Values that are as wished and become ours, so that their original is known.
     pub claims: Vec<Slot>,
     /// What stood there before we claimed or took it.
@@ -111,7 +112,7 @@ pub struct Changes<K, O> {
 impl<K, O> Default for Changes<K, O> {
     fn default() -> Self {
         Changes {
-            list: Vec::new(),
+            list: ChangeList::default(),
             claims: Vec::new(),
             originals: BTreeMap::new(),
             conflicts: Vec::new(),
@@ -139,7 +140,7 @@ impl<K: Clone, O> Change<K, O> {
 impl<K: Ord, O> Changes<K, O> {
     /// The order of the findings does not depend on the order in which the target told them.
     pub(crate) fn sort(&mut self) {
-        self.list.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        self.list.sort();
         self.claims.sort_unstable();
         self.settled.sort_by_key(|(slot, _)| *slot);
         self.matched.sort_by(|a, b| a.0.cmp(&b.0));
@@ -151,13 +152,13 @@ impl<K: Ord, O> Changes<K, O> {
 
 /// Slots are in key order, so wished changes need no key to be sorted.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Rank<'a, K> {
+pub(crate) enum Rank<'a, K> {
     Wished(Slot),
     Unwished(&'a K),
 }
 
 impl<K: Ord, O> Change<K, O> {
-    fn rank(&self) -> Rank<'_, K> {
+    pub(crate) fn rank(&self) -> Rank<'_, K> {
         match self {
             Change::Create { slot } | Change::Update { slot, .. } => Rank::Wished(*slot),
             Change::Delete { key, .. } | Change::Release { key, .. } => Rank::Unwished(key),

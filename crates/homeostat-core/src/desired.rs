@@ -92,6 +92,13 @@ pub trait Desired: Send + Sync + 'static {
         None
     }
 
+    /// Names the wished keys that may be lost, or may become possible, when something happens to
+    /// `key`, wished or not: the routes over an address. What depends on those in turn is asked for
+    /// by the caller.
+    fn dependants(&self, key: &Self::Key, tell: &mut dyn FnMut(Self::Key)) {
+        let _ = (key, tell);
+    }
+
     /// A digest of a key, stable across versions of the program. Sources with very many wishes
     /// override it with something cheaper than the digest of its text.
     fn key_print(&self, key: &Self::Key) -> u64 {

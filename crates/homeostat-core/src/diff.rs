@@ -277,8 +277,7 @@ impl<'a, D: Desired> Diff<'a, D> {
     fn sweep(&mut self) {
         match self.focus {
             Focus::All => {
-                let absent = self.met.unset().map(|slot| Change::Create { slot });
-                self.found.list.extend(absent);
+                self.found.list.create(self.met.unset());
             }
             Focus::Keys(keys) => {
                 for slot in keys.iter().filter_map(|key| self.wish.slot(key, None)) {
@@ -329,7 +328,7 @@ impl<'a, D: Desired> Diff<'a, D> {
 
     /// Keys of which more than one is to go, or is in the way; the findings are in key order.
     fn unwished_twins(&self) -> BTreeSet<D::Key> {
-        let removed = self.found.list.iter().filter_map(|change| match change {
+        let removed = self.found.list.others().iter().filter_map(|change| match change {
             Change::Delete { key, .. } | Change::Release { key, .. } => Some(key),
             Change::Create { .. } | Change::Update { .. } => None,
         });

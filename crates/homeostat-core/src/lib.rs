@@ -30,6 +30,7 @@
 //! them. Start at [`Source`].
 
 pub mod change;
+pub mod change_list;
 pub mod desired;
 pub mod diff;
 pub mod explain;
@@ -45,6 +46,7 @@ pub mod seen;
 pub mod source;
 
 pub use change::{Change, Changes, Conflict, Reason};
+pub use change_list::ChangeList;
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Cause, Entry, Explain, Kind, Line, Summary};

@@ -76,8 +76,9 @@ impl<K: Ord + Clone> Barred<K> {
         if self.slots.is_empty() && self.keys.is_empty() {
             return;
         }
-        found.list.retain(|change| match change {
-            Change::Create { slot } | Change::Update { slot, .. } => !self.slots.contains(slot),
+        let is_free = |slot: &Slot| !self.slots.contains(slot);
+        found.list.retain(is_free, |change| match change {
+            Change::Create { slot } | Change::Update { slot, .. } => is_free(slot),
             Change::Delete { key, .. } | Change::Release { key, .. } => !self.keys.contains(key),
         });
         found.claims.retain(|slot| !self.slots.contains(slot));

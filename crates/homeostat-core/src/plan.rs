@@ -163,8 +163,8 @@ impl<S: Source> Plan<S> {
         let changes = std::mem::take(&mut found.list);
         let is_removal =
             |change: &&_| matches!(change, Change::Delete { .. } | Change::Release { .. });
-        let removals = changes.iter().filter(is_removal).count();
-        let released = changes.iter().filter_map(|change| match change {
+        let removals = changes.others().iter().filter(is_removal).count();
+        let released = changes.others().iter().filter_map(|change| match change {
             Change::Release { key, .. } => Some(key.clone()),
             _ => None,
         });

@@ -4,11 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::change::Change;
+use crate::change_list::ChangeList;
 use crate::desired::Desired;
 use crate::outcome::{Failure, Outcomes};
 use crate::ownership::Records;
@@ -83,6 +84,12 @@ pub trait Source: Send + Sync + Sized + 'static {
     /// Opens a reader. It cannot write.
     fn reader(&self) -> Result<Self::Reader, Failure>;
 
+    /// Opens a reader that nobody will ask for hints: one that needs no subscription, and so costs
+    /// the target nothing while it is written to.
+    fn reader_without_hints(&self) -> Result<Self::Reader, Failure> {
+        self.reader()
+    }
+
     /// Opens a writer. Who only plans has no lock, and so no writer.
     fn writer(&self, lock: &ScopeLock) -> Result<Self::Writer, Failure>;
 
@@ -91,7 +98,7 @@ pub trait Source: Send + Sync + Sized + 'static {
         &self,
         wish: &Self::Desired,
         moment: &Self::Moment,
-        changes: Vec<Change<Self::Key, Self::Object>>,
+        changes: ChangeList<Self::Key, Self::Object>,
     ) -> Draft<Self>;
 }
 
@@ -100,8 +107,8 @@ pub trait Source: Send + Sync + Sized + 'static {
 pub struct View<'a, S: Source> {
     /// Which keys.
     pub focus: &'a Focus<S::Key>,
-    /// What is wished.
-    pub wish: &'a S::Desired,
+    /// What is wished; a reader may keep it, to know it again and to read hints by it.
+    pub wish: &'a Arc<S::Desired>,
     /// What the ledger says is ours.
     pub records: &'a Records<S::Key, S::Object>,
 }

@@ -77,7 +77,7 @@ impl<S: Source> Planner for Bound<S> {
     fn plan<'a>(&'a self, pages: &'a dyn Pages) -> Later<'a, Result<Box<dyn Explain>, Error>> {
         Box::pin(async move {
             let held = holdings::<S>(pages, &self.place)?;
-            let mut observer = Observer::open(&self.source, &self.place.scope)?;
+            let mut observer = Observer::without_hints(&self.source, &self.place.scope)?;
             let plan = pass::plan(&self.order(), &mut observer, &held).await?;
             Ok(Box::new(plan) as Box<dyn Explain>)
         })
@@ -94,7 +94,7 @@ impl<S: Source> Planner for Bound<S> {
             scope: scope.clone(),
             failure,
         })?;
-        let observer = Observer::open(&self.source, scope)?;
+        let observer = Observer::without_hints(&self.source, scope)?;
         let book = Book::open(ledger, self.place.clone())?;
         Ok(Box::new(Unlocked { bound: *self, observer, writer, book }))
     }

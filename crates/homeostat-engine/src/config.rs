@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::{Focus, OnRelease, Ownership, Source, Strictness};
+use homeostat_core::{Desired as _, Focus, OnRelease, Ownership, Source, Strictness};
 
 use crate::guard::Guards;
 
@@ -47,6 +47,9 @@ impl<K> Default for Config<K> {
     }
 }
 
+/// How many keys a focused pass may be about.
+const MOST_KEYS: usize = 4096;
+
 /// What is to be done: a wish for a source, how its objects are told from others', and how.
 pub struct Order<'a, S: Source> {
     /// The source.
@@ -55,13 +58,31 @@ pub struct Order<'a, S: Source> {
     pub wish: Arc<S::Desired>,
     /// How our objects are told from others'.
     pub ownership: &'a Ownership,
-    /// Which keys to look at.
+    /// Which keys to look at; what depends on them is looked at too.
     pub focus: Focus<S::Key>,
     /// How.
     pub config: &'a Config<S::Key>,
 }
 
 impl<'a, S: Source> Order<'a, S> {
+    /// The same order, about its keys and what depends on them. Beyond some thousands one look at
+    /// everything is cheaper.
+    pub(crate) fn widened(&self) -> Order<'a, S> {
+        let Focus::Keys(keys) = &self.focus else { return self.about(Focus::All) };
+        let (mut wide, mut fresh) = (keys.clone(), keys.clone());
+        while let Some(key) = fresh.pop_first() {
+            self.wish.dependants(&key, &mut |key| {
+                if wide.len() <= MOST_KEYS && wide.insert(key.clone()) {
+                    fresh.insert(key);
+                }
+            });
+            if wide.len() > MOST_KEYS {
+                return self.about(Focus::All);
+            }
+        }
+        self.about(Focus::Keys(wide))
+    }
+
     /// The same order about other keys.
     pub(crate) fn about(&self, focus: Focus<S::Key>) -> Order<'a, S> {
         let (source, ownership, config) = (self.source, self.ownership, self.config);

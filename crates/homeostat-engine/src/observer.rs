@@ -1,9 +1,17 @@
 //! A reader that knows whether it has seen everything once.
 
-use homeostat_core::{Changes, Diff, Failure, Focus, Hint, Holdings, Reader, Rights, Source, View};
+use homeostat_core::{
+    Changes, Diff, Failure, Focus, Hint, Holdings, Reader, Retry, Rights, Source, View,
+};
 
 use crate::config::Order;
 use crate::error::Error;
+
+/// How often a look that the target tore is begun again before it counts as failed.
+const LOOKS: usize = 5;
+
+/// What one look learned, and how it differs from the wish.
+type Found<S> = (<S as Source>::Moment, Changes<<S as Source>::Key, <S as Source>::Object>);
 
 /// An open reader. Focused looks are refused before the first full one (law 5).
 pub struct Observer<S: Source> {
@@ -15,8 +23,17 @@ pub struct Observer<S: Source> {
 impl<S: Source> Observer<S> {
     /// Opens the source's reader; `scope` is for error messages.
     pub fn open(source: &S, scope: &str) -> Result<Self, Error> {
+        Self::with(source.reader(), scope)
+    }
+
+    /// Opens a reader for looks alone: nobody will ask it for hints.
+    pub fn without_hints(source: &S, scope: &str) -> Result<Self, Error> {
+        Self::with(source.reader_without_hints(), scope)
+    }
+
+    fn with(reader: Result<S::Reader, Failure>, scope: &str) -> Result<Self, Error> {
         let scope = scope.to_owned();
-        match source.reader() {
+        match reader {
             Ok(reader) => Ok(Observer { reader, scope, synced: false }),
             Err(failure) => Err(Error::Observe { name: S::NAME, scope, failure }),
         }
@@ -32,10 +49,32 @@ impl<S: Source> Observer<S> {
         &mut self,
         order: &Order<'_, S>,
         holdings: &Holdings<S::Key, S::Object>,
-    ) -> Result<(S::Moment, Changes<S::Key, S::Object>), Error> {
+    ) -> Result<Found<S>, Error> {
         if !self.synced && order.focus != Focus::All {
             return Err(Error::NotSynced);
         }
+        let mut tries = 1;
+        loop {
+            match self.look(order, holdings).await {
+                Ok(found) => {
+                    self.synced = true;
+                    return Ok(found);
+                }
+                // The target moved under the look: what was told so far is forgotten with its diff.
+                Err(failure) if failure.retry == Retry::Now && tries < LOOKS => tries += 1,
+                Err(failure) => {
+                    let scope = self.scope.clone();
+                    return Err(Error::Observe { name: S::NAME, scope, failure });
+                }
+            }
+        }
+    }
+
+    async fn look(
+        &mut self,
+        order: &Order<'_, S>,
+        holdings: &Holdings<S::Key, S::Object>,
+    ) -> Result<Found<S>, Failure> {
         let records = &holdings.records;
         let rights = Rights {
             ownership: order.ownership,
@@ -44,15 +83,8 @@ impl<S: Source> Observer<S> {
             on_release: order.config.on_release,
         };
         let mut diff = Diff::new(&*order.wish, &order.focus, rights);
-        let view = View { focus: &order.focus, wish: &*order.wish, records };
-        let moment = match self.reader.observe(&view, &mut |seen| diff.see(seen)).await {
-            Ok(moment) => moment,
-            Err(failure) => {
-                let scope = self.scope.clone();
-                return Err(Error::Observe { name: S::NAME, scope, failure });
-            }
-        };
-        self.synced = true;
+        let view = View { focus: &order.focus, wish: &order.wish, records };
+        let moment = self.reader.observe(&view, &mut |seen| diff.see(seen)).await?;
         Ok((moment, diff.finish()))
     }
 }

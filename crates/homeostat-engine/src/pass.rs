@@ -17,6 +17,7 @@ pub async fn plan<S: Source>(
     observer: &mut Observer<S>,
     holdings: &Holdings<S::Key, S::Object>,
 ) -> Result<Plan<S>, Error> {
+    let order = &order.widened();
     let (moment, changes) = observer.diff(order, holdings).await?;
     let mut plan = Plan::new(order.source, Arc::clone(&order.wish), moment, changes)
         .since(holdings.last.clone());
@@ -82,6 +83,7 @@ pub async fn pass<S: Source>(
     writer: &S::Writer,
     book: &mut Book<S>,
 ) -> Result<Report<S>, Error> {
+    let order = &order.widened();
     let plan = plan(order, observer, book.holdings()).await?;
     apply(order, observer, writer, (book, plan)).await
 }

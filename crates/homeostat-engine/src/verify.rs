@@ -89,8 +89,7 @@ impl<K: Ord + Clone> Doubts<K> {
         for (key, at) in ran.keys(plan).filter(|(key, _)| objections.contains_key(key)) {
             steps.insert(key, at);
         }
-        let absent = left.list.iter().filter(|change| matches!(change, Change::Create { .. }));
-        let absent = absent.map(|change| change.key(&*plan.wish));
+        let absent = left.list.creates().iter().map(|slot| plan.wish.key(*slot));
         let absent = absent.filter(|key| steps.contains_key(key)).collect();
         for (key, at) in steps {
             let removes = plan.steps.get(at).is_some_and(|step| step.action() == Action::Delete);
@@ -126,6 +125,7 @@ fn believe_the_lost<S: Source>(
 
 /// What the second look has against a key. Put into words only for the keys that we wrote.
 enum Objection<'a, K, O> {
+    Absent,
     Change(&'a Change<K, O>),
     Conflict(&'a Owner),
     Unknown(&'a str),
@@ -136,6 +136,7 @@ type Objections<'a, K, O> = BTreeMap<K, Objection<'a, K, O>>;
 impl<K, O> Objection<'_, K, O> {
     fn outcome<D: Desired<Key = K, Object = O>>(&self, wish: &D) -> Outcome<O> {
         match self {
+            Objection::Absent => Outcome::Failed(not_there()),
             Objection::Change(change) => Outcome::Failed(not_kept(wish, change)),
             Objection::Conflict(owner) => Outcome::Conflict { owner: (*owner).clone() },
             Objection::Unknown(why) => Outcome::Unknown { why: (*why).to_owned() },
@@ -148,14 +149,15 @@ fn objections<'a, D: Desired>(
     left: &'a Changes<D::Key, D::Object>,
 ) -> Objections<'a, D::Key, D::Object> {
     // The record of a release goes only after this look: that it is still there is what it means.
-    let changes = left.list.iter().filter(|change| match change {
+    let changes = left.list.others().iter().filter(|change| match change {
         Change::Release { restore, before, .. } => restore.as_ref().is_some_and(|o| o != before),
         _ => true,
     });
     let changes = changes.map(|change| (change.key(wish), Objection::Change(change)));
     let conflicts = left.conflicts.iter().map(|c| (c.key.clone(), Objection::Conflict(&c.owner)));
     let unknown = left.unknown.iter().map(|(key, why)| (key.clone(), Objection::Unknown(why)));
-    changes.chain(conflicts).chain(unknown).collect()
+    let absent = left.list.creates().iter().map(|slot| (wish.key(*slot), Objection::Absent));
+    absent.chain(changes).chain(conflicts).chain(unknown).collect()
 }
 
 /// Where a step went bad, its own words tell why the key is not as wished; and what could not be
@@ -179,10 +181,14 @@ fn drop_explained<S: Source>(
     }
 }
 
+fn not_there() -> Failure {
+    Failure::new("the write was accepted, but the object is not there", Retry::Soon)
+}
+
 fn not_kept<D: Desired>(wish: &D, change: &Change<D::Key, D::Object>) -> Failure {
     let text = |object: &D::Object| serde_json::to_string(object).unwrap_or_default();
     let error = match change {
-        Change::Create { .. } => "the write was accepted, but the object is not there".to_owned(),
+        Change::Create { .. } => return not_there(),
         Change::Update { before, slot, .. } => format!(
             "the write was accepted, but the target holds {} in place of {}",
             text(before),

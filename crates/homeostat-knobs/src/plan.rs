@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{
-    Change, Conflict, Desired as _, Draft, Failure, Owner, Pending, Reason, Refused, Retry, Slot,
+    Change, ChangeList, Conflict, Desired as _, Draft, Failure, Owner, Pending, Reason, Refused,
+    Retry, Slot,
 };
 
 use crate::coupling::{fights, is_general, phase, rewrites};
@@ -14,11 +15,7 @@ use crate::source::Knobs;
 use crate::step::{Step, Why};
 
 /// Turns changes into steps, and says what cannot be one.
-pub(crate) fn draft(
-    wish: &Wish,
-    moment: &Moment,
-    changes: Vec<Change<Key, Value>>,
-) -> Draft<Knobs> {
+pub(crate) fn draft(wish: &Wish, moment: &Moment, changes: ChangeList<Key, Value>) -> Draft<Knobs> {
     let fights = fights(wish);
     let fighting: BTreeSet<Key> = fights.iter().map(|(key, _)| key.clone()).collect();
     let mut drafting = Drafting { wish, moment, fighting, draft: Draft::default() };
@@ -193,7 +190,7 @@ mod tests {
         for (knob, _) in wish.iter() {
             moment.rewritten.insert(knob.clone(), wish.wanted(knob).unwrap().value.clone());
         }
-        let draft = draft(&wish, &moment, vec![update(&wish, "net.ipv4.ip_forward", "0")]);
+        let draft = draft(&wish, &moment, vec![update(&wish, "net.ipv4.ip_forward", "0")].into());
         let again = "written again, since `sysctl net.ipv4.ip_forward` rewrites it";
         assert_eq!(
             lines(&wish, draft),
@@ -230,7 +227,7 @@ mod tests {
     #[test]
     fn wishes_that_fight_are_reported_and_not_written() {
         let wish = wish(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.forwarding", "0")]);
-        let changes = vec![update(&wish, "net.ipv4.ip_forward", "0")];
+        let changes = ChangeList::from_iter([update(&wish, "net.ipv4.ip_forward", "0")]);
         let draft = draft(&wish, &Moment::default(), changes);
         assert!(draft.steps.is_empty());
         let told: Vec<_> =
@@ -267,7 +264,7 @@ mod tests {
         let wish = wish(&[("net.ipv4.ip_forward", "1")]);
         let read_only = [key("net.ipv4.ip_forward")].into();
         let moment = Moment { read_only, ..Moment::default() };
-        let draft = draft(&wish, &moment, vec![update(&wish, "net.ipv4.ip_forward", "0")]);
+        let draft = draft(&wish, &moment, vec![update(&wish, "net.ipv4.ip_forward", "0")].into());
         assert!(draft.steps.is_empty());
         assert_eq!(draft.refused.len(), 1);
     }
@@ -280,12 +277,12 @@ mod tests {
             before: value("1"),
             restore: restore.map(value),
         };
-        let changes = vec![
+        let changes = ChangeList::from_iter([
             release("net.ipv4.ip_forward", None),
             release("net.ipv4.tcp_rmem", Some("0")),
             release("net.ipv6.conf.lo.stable_secret", Some("")),
             release("net.ipv4.ip_local_reserved_ports", Some("")),
-        ];
+        ]);
         assert_eq!(
             lines(&wish, draft(&wish, &Moment::default(), changes)),
             [

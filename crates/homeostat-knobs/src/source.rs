@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use homeostat_core::{Change, Coverage, Draft, Fails, Failure, ScopeLock, Source};
+use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
 
 use crate::absence::Absence;
 use crate::apply::Writer;
@@ -116,7 +116,7 @@ impl Source for Knobs {
         Ok(Writer::new(self.clone()))
     }
 
-    fn plan(&self, wish: &Wish, moment: &Moment, changes: Vec<Change<Key, Value>>) -> Draft<Self> {
+    fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Value>) -> Draft<Self> {
         plan::draft(wish, moment, changes)
     }
 }

@@ -22,6 +22,11 @@ impl AsyncListener {
         self.listener.get_ref().join(group)
     }
 
+    /// Hands on the events of one datagram without waiting; false if none was there.
+    pub fn receive_now(&mut self, each: &mut dyn FnMut(Event<'_>)) -> Result<bool> {
+        self.listener.get_mut().receive(each)
+    }
+
     /// Hands on the events of one datagram once there is one. Dropped while it waits, it loses nothing.
     pub async fn receive(&mut self, each: &mut (dyn FnMut(Event<'_>) + Send)) -> Result<()> {
         loop {

@@ -80,6 +80,12 @@ impl Connection {
         &self.socket
     }
 
+    /// How many bytes the kernel sent so far: what answers and dumps cost, whatever the machine.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.inbox.received()
+    }
+
     /// Runs every message of `batch`, in order, and answers for each by its place in the batch: first what
     /// the kernel sent back about it (`NLM_F_ECHO`, a get), then exactly one of done, refused or unknown.
     ///

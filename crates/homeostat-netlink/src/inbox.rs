@@ -33,12 +33,13 @@ pub(crate) struct Truncated {
 pub(crate) struct Inbox {
     buffer: Vec<u8>,
     most: usize,
+    received: u64,
 }
 
 impl Inbox {
     /// A buffer of `room` bytes that may grow up to `most`.
     pub(crate) fn new(room: usize, most: usize) -> Self {
-        Self { buffer: vec![0; room], most }
+        Self { buffer: vec![0; room], most, received: 0 }
     }
 
     /// Takes what is in the queue, or waits for it at most `patience`.
@@ -50,12 +51,18 @@ impl Inbox {
         }
         Ok(match received {
             Received::Bytes(len) => {
+                self.received += len as u64;
                 Incoming::Messages(Messages::new(self.buffer.get(..len).unwrap_or_default()))
             }
             Received::Truncated { needed } => Incoming::Truncated(self.grow(needed)),
             Received::Lost => Incoming::Lost,
             Received::Nothing => Incoming::Nothing,
         })
+    }
+
+    /// How many bytes came so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
     fn grow(&mut self, needed: usize) -> Truncated {

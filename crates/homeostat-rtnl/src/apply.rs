@@ -1,17 +1,25 @@
 //! The only writer: many requests at once, an answer for each.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{Failure, Outcome, Outcomes, Owner, Retry, Work};
-use homeostat_netlink::{Answer, Batch, Connection, Errno, Error, Refusal};
+use homeostat_netlink::uapi::{RTM_NEWADDR, RTM_NEWROUTE};
+use homeostat_netlink::{Answer, Batch, Connection, Errno, Error, Message, Refusal};
 
-use crate::encode::Encoder;
+use crate::decode::{self, Names};
+use crate::encode::{Echo, Encoder};
+use crate::link::Links;
 use crate::model::Object;
+use crate::moment::{Extent, Moment};
 use crate::requests::{Aim, Pen, Request};
 use crate::source::Rtnl;
 
 /// How many bytes of requests are written before they are sent: a few sends at once.
 const FULL: usize = 512 << 10;
+
+/// Up to so many steps, the kernel is asked to send back what it made of each.
+const FEW: usize = 1000;
 
 /// The hands of the source.
 pub struct Writer {
@@ -29,18 +37,30 @@ struct Hands {
 
 impl Writer {
     pub(crate) fn open(source: Rtnl) -> Result<Self, Failure> {
-        let connection = Some(source.connect()?);
-        Ok(Writer { source, hands: Mutex::new(Hands { connection, ..Hands::default() }) })
+        let writer = Writer { source, hands: Mutex::default() };
+        writer.hands().connection = Some(writer.connect()?);
+        Ok(writer)
+    }
+
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connect(&self) -> Result<Connection, Failure> {
+        let connection = self.source.connect()?;
+        self.source.sent.from(connection.socket().port());
+        Ok(connection)
     }
 
     fn run(&self, work: &Work<'_, Rtnl>, out: &dyn Outcomes<Object>) -> Result<(), Failure> {
-        let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hands = self.hands();
         let Hands { connection, batch, requests } = &mut *hands;
         let mut open = match connection.take() {
             Some(open) => open,
-            None => self.source.connect()?,
+            None => self.connect()?,
         };
         let mut told = Told { out, good: None };
+        let echo = if work.steps.len() > FEW { Echo::Unwanted } else { Echo::Wanted };
         let mut steps = work.iter().peekable();
         while steps.peek().is_some() {
             batch.clear();
@@ -48,14 +68,16 @@ impl Writer {
             while batch.bytes().len() < FULL
                 && let Some((at, step)) = steps.next()
             {
-                let links = &work.moment.links;
-                let encoder = Encoder { batch, links, protocol: self.source.protocol };
-                let mut pen = Pen { encoder, requests, step: at, moment: work.moment };
+                let (moment, sent) = (work.moment, &self.source.sent);
+                let (links, protocol) = (&moment.links, self.source.protocol);
+                let address_marks = self.source.address_marks;
+                let encoder = Encoder { batch, links, protocol, address_marks, echo };
+                let mut pen = Pen { encoder, requests, step: at, moment, sent };
                 if let Err(outcome) = pen.write(work.wish, step) {
                     told.put(at, outcome);
                 }
             }
-            send(&mut open, batch, requests, &mut told)?;
+            send(&mut open, batch, (requests, work.moment), &mut told)?;
         }
         *connection = Some(open);
         Ok(())
@@ -75,13 +97,17 @@ impl homeostat_core::Writer<Rtnl> for Writer {
 fn send(
     connection: &mut Connection,
     batch: &mut Batch,
-    requests: &[Request],
+    (requests, moment): (&[Request], &Moment),
     told: &mut Told<'_>,
 ) -> Result<(), Failure> {
     let mut failed = None;
+    let mut echoes = BTreeMap::new();
     let ran = connection.run(batch, &mut |place, answer| {
         let Some(request) = requests.get(place) else { return };
-        let outcome = judge(request.aim, answer);
+        if let Answer::Reply(message) = &answer {
+            echoes.extend(object(message, &moment.links).map(|object| (place, object)));
+        }
+        let outcome = judge(request.aim, moment.extent, answer);
         match (request.aim, outcome) {
             (_, None) | (Aim::Extra, _) => {}
             (Aim::GoneForNow, Some(Outcome::Applied { .. })) => failed = None,
@@ -89,7 +115,7 @@ fn send(
             (Aim::GoneForNow, Some(outcome)) => failed = Some((request.step, outcome)),
             (_, Some(outcome)) => match failed.take() {
                 Some((step, earlier)) if step == request.step => told.put(step, earlier),
-                _ => told.put(request.step, outcome),
+                _ => told.put(request.step, with_echo(outcome, echoes.remove(&place))),
             },
         }
     });
@@ -97,8 +123,30 @@ fn send(
     ran.map_err(|error| failure(&error))
 }
 
+/// The object that the kernel says it made.
+fn object(message: &Message<'_>, links: &Links) -> Option<Object> {
+    match message.kind {
+        RTM_NEWROUTE => {
+            let seen = decode::route(message, &mut Names::new(links)).ok()??;
+            Some(Object::Route(seen.route))
+        }
+        RTM_NEWADDR => {
+            let seen = decode::address(message, links).ok()??;
+            Some(Object::Address(seen.address))
+        }
+        _ => None,
+    }
+}
+
+fn with_echo(outcome: Outcome<Object>, echo: Option<Object>) -> Outcome<Object> {
+    match outcome {
+        Outcome::Applied { now: None } => Outcome::Applied { now: echo },
+        outcome => outcome,
+    }
+}
+
 /// What an answer means; an echo means nothing yet.
-fn judge(aim: Aim, answer: Answer<'_>) -> Option<Outcome<Object>> {
+fn judge(aim: Aim, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Object>> {
     let refusal = match answer {
         Answer::Reply(_) => return None,
         Answer::Done => return Some(Outcome::Applied { now: None }),
@@ -109,7 +157,11 @@ fn judge(aim: Aim, answer: Answer<'_>) -> Option<Outcome<Object>> {
     };
     Some(match (aim, refusal.errno) {
         (Aim::Gone | Aim::GoneForNow, errno) if is_absence(errno) => Outcome::Applied { now: None },
-        (Aim::Ours, Errno::EXIST) => Outcome::Applied { now: None },
+        (Aim::Ours | Aim::ThereAgain, Errno::EXIST) => Outcome::Applied { now: None },
+        // What is there may be what was lost and has come back: nobody has seen it.
+        (Aim::There, Errno::EXIST) if extent == Extent::Few => {
+            Outcome::Unknown { why: "something that was not seen is in its place".to_owned() }
+        }
         (Aim::There, Errno::EXIST) => {
             Outcome::Conflict { owner: Owner::foreign("somebody who was quicker") }
         }
@@ -148,8 +200,8 @@ struct Told<'a> {
 impl Told<'_> {
     fn put(&mut self, step: usize, outcome: Outcome<Object>) {
         match (&mut self.good, &outcome) {
-            (Some(good), Outcome::Applied { .. }) if good.end == step => good.end += 1,
-            (_, Outcome::Applied { .. }) => {
+            (Some(good), Outcome::Applied { now: None }) if good.end == step => good.end += 1,
+            (_, Outcome::Applied { now: None }) => {
                 self.flush();
                 self.good = Some(step..step + 1);
             }
@@ -169,10 +221,15 @@ mod tests {
     use super::*;
 
     fn judged(aim: Aim, errno: Errno) -> String {
+        judged_after(Extent::Whole, aim, errno)
+    }
+
+    fn judged_after(extent: Extent, aim: Aim, errno: Errno) -> String {
         let refusal = Refusal { errno, text: Some("Words.".into()), offset: None };
-        match judge(aim, Answer::Refused(refusal)).unwrap() {
+        match judge(aim, extent, Answer::Refused(refusal)).unwrap() {
             Outcome::Applied { .. } => "applied".to_owned(),
             Outcome::Conflict { .. } => "conflict".to_owned(),
+            Outcome::Unknown { .. } => "unknown".to_owned(),
             Outcome::Failed(failure) => {
                 assert!(failure.error.starts_with("Words"), "{failure}");
                 format!("{:?}{}", failure.retry, if failure.help.is_some() { " help" } else { "" })
@@ -204,7 +261,15 @@ mod tests {
     }
 
     #[test]
+    fn what_exists_after_a_look_at_a_few_keys_is_unknown_and_no_conflict() {
+        assert_eq!(judged_after(Extent::Few, Aim::There, Errno::EXIST), "unknown");
+        assert_eq!(judged_after(Extent::Few, Aim::ThereAgain, Errno::EXIST), "applied");
+        assert_eq!(judged_after(Extent::Few, Aim::Gone, Errno::SRCH), "applied");
+    }
+
+    #[test]
     fn a_lost_answer_is_unknown() {
-        assert!(matches!(judge(Aim::There, Answer::Unknown), Some(Outcome::Unknown { .. })));
+        let judged = judge(Aim::There, Extent::Whole, Answer::Unknown);
+        assert!(matches!(judged, Some(Outcome::Unknown { .. })));
     }
 }

@@ -128,7 +128,8 @@ impl Builder {
         self.check_unique()?;
         self.rest_shapes();
         self.mark_adopted();
-        let Wish { addresses, v4, v6, others, shapes } = &mut self.wish;
+        self.index_shapes();
+        let Wish { addresses, v4, v6, others, shapes, .. } = &mut self.wish;
         addresses.shrink_to_fit();
         v4.shrink_to_fit();
         v6.shrink_to_fit();
@@ -148,7 +149,7 @@ impl Builder {
         let shape = *self.shapes.entry(route.clone()).or_insert(next);
         if shape == next {
             let print = Fingerprint::of_object(&route);
-            self.wish.shapes.push(Shape { route, print, rests_on: Vec::new() });
+            self.wish.shapes.push(Shape { route, print, rests_on: Vec::new(), rows: 0..0 });
         }
         if let Some(guess) = &mut guess {
             **guess = shape;
@@ -176,6 +177,31 @@ impl Builder {
         for Shape { route, rests_on, .. } in shapes {
             let keys = addresses.iter().map(|wish| wish.key);
             *rests_on = keys.filter(|key| normalize::route_rests_on(route, key)).collect();
+        }
+    }
+
+    /// Lists the routes of each shape, in one sweep over all of them.
+    fn index_shapes(&mut self) {
+        let Wish { v4, v6, shapes, by_shape, .. } = &mut self.wish;
+        let of = || v4.iter().map(|row| row.shape).chain(v6.iter().map(|row| row.shape));
+        let mut counts = vec![0_usize; shapes.len()];
+        for shape in of() {
+            if let Some(count) = counts.get_mut(shape as usize) {
+                *count += 1;
+            }
+        }
+        let mut start = 0;
+        for (shape, count) in shapes.iter_mut().zip(counts) {
+            shape.rows = start..start;
+            start += count;
+        }
+        *by_shape = vec![0; start];
+        for (number, shape) in (0_u32..).zip(of()) {
+            let Some(shape) = shapes.get_mut(shape as usize) else { continue };
+            if let Some(place) = by_shape.get_mut(shape.rows.end) {
+                *place = number;
+            }
+            shape.rows.end += 1;
         }
     }
 

@@ -7,7 +7,7 @@ use homeostat_core::{Desired as _, Owner, Slot, Taken};
 use crate::key::{AddressKey, Key};
 use crate::model::Route;
 use crate::moment::{Moment, Standing};
-use crate::wish::Wish;
+use crate::wish::{Shape, Wish};
 
 /// What the kernel takes along with an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,20 @@ impl Cascade {
             takes.extend(moment.taken_with_link(key.link()).cloned());
         }
         Cascade { takes, again: again(key, (wish, moment)), empties_link }
+    }
+
+    /// The slots of wished routes that go along with `key`.
+    pub(crate) fn lost_routes(&self, key: &AddressKey, wish: &Wish, lost: &mut BTreeSet<Slot>) {
+        let is_lost = |shape: &&Shape| {
+            let reaches = |gateway| key.net().contains(gateway);
+            let is_near = shape.rests_on.iter().any(|near| near.link() == key.link())
+                || shape.route.gateways().any(reaches)
+                || shape.route.links().any(|link| link == key.link());
+            shape.route.src == Some(key.ip()) || self.empties_link && is_near
+        };
+        let routes = wish.shapes.iter().filter(is_lost).flat_map(|shape| wish.routes_of(shape));
+        let routes = routes.filter(|route| route.is_ipv4() == key.ip().is_ipv4());
+        lost.extend(routes.filter_map(|route| wish.slot(&Key::Route(route), None)));
     }
 
     /// Whether a wished route goes along with `key`.

@@ -18,6 +18,7 @@ use crate::number::{Metric, Protocol, Scope, Table, Tos};
 
 pub(crate) const AF_INET: u8 = 2;
 pub(crate) const AF_INET6: u8 = 10;
+const IFF_UP: u32 = 1;
 
 /// Gives links their names, and the same link its name again at once.
 pub(crate) struct Names<'a> {
@@ -49,12 +50,24 @@ pub(crate) fn link(message: &Message<'_>) -> Result<(IfIndex, LinkName), Malform
     Ok((index, name.map_or_else(|| Links::default().name(index), LinkName::padded)))
 }
 
+/// Whether a link is up, or rather meant to be.
+pub(crate) fn is_up(message: &Message<'_>) -> Result<bool, Malformed> {
+    let ([_, _, _, _, _, _, _, _, f0, f1, f2, f3, ..], _) = message.split::<16>()?;
+    Ok(u32::from_ne_bytes([*f0, *f1, *f2, *f3]) & IFF_UP != 0)
+}
+
 /// An address as the kernel tells it.
 pub(crate) struct SeenAddress {
     pub(crate) key: AddressKey,
     pub(crate) address: Address,
     pub(crate) protocol: Protocol,
     pub(crate) is_secondary: bool,
+}
+
+/// The number of the link that an address is on.
+pub(crate) fn address_index(message: &Message<'_>) -> Result<IfIndex, Malformed> {
+    let ([_, _, _, _, i0, i1, i2, i3], _) = message.split::<8>()?;
+    Ok(IfIndex(u32::from_ne_bytes([*i0, *i1, *i2, *i3])))
 }
 
 /// An address; none, if it is of a family that is not kept here.

@@ -4,16 +4,17 @@ use std::net::IpAddr;
 
 use homeostat_netlink::uapi::{
     IFA_ADDRESS, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_FLAGS, IFA_LABEL, IFA_LOCAL, IFA_PROTO,
-    NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RT_SCOPE_NOWHERE, RT_TABLE_COMPAT, RTA_DST,
-    RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY,
-    RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_DELADDR, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWROUTE, RTN_UNSPEC,
-    RTNH_F_ONLINK,
+    NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE, RT_SCOPE_NOWHERE, RT_TABLE_COMPAT,
+    RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREFSRC,
+    RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_DELADDR, RTM_DELROUTE, RTM_NEWADDR,
+    RTM_NEWROUTE, RTN_UNSPEC, RTNH_F_ONLINK,
 };
 use homeostat_netlink::{Batch, MessageWriter, Result};
 
 use crate::decode::{AF_INET, AF_INET6};
 use crate::key::{AddressKey, RouteKey};
 use crate::link::{IfIndex, LinkName, Links};
+use crate::marks::AddressMarks;
 use crate::model::{Address, Hop, Lifetime, Route};
 use crate::number::{Protocol, Scope};
 
@@ -40,6 +41,26 @@ pub(crate) struct Encoder<'a> {
     pub(crate) batch: &'a mut Batch,
     pub(crate) links: &'a Links,
     pub(crate) protocol: Protocol,
+    pub(crate) address_marks: AddressMarks,
+    pub(crate) echo: Echo,
+}
+
+/// Whether the kernel is asked to send back what it made of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// It is: where few objects are written, that saves a second look.
+    Wanted,
+    /// It is not: for very many, one look at everything costs less.
+    Unwanted,
+}
+
+impl Echo {
+    fn flags(self) -> u16 {
+        match self {
+            Echo::Wanted => NLM_F_ECHO,
+            Echo::Unwanted => 0,
+        }
+    }
 }
 
 /// The link that a request needs is not there.
@@ -49,6 +70,15 @@ pub(crate) struct NoLink(pub(crate) LinkName);
 /// Whether the request was written.
 pub(crate) type Encoded = std::result::Result<Result<()>, NoLink>;
 
+#[cfg(test)]
+impl<'a> Encoder<'a> {
+    /// Under our usual mark, on a kernel that keeps it, and without echoes.
+    fn plain(batch: &'a mut Batch, links: &'a Links) -> Self {
+        let (address_marks, echo) = (AddressMarks::Kernel, Echo::Unwanted);
+        Encoder { batch, links, protocol: Protocol::HOMEOSTAT, address_marks, echo }
+    }
+}
+
 impl Encoder<'_> {
     pub(crate) fn index(&self, link: LinkName) -> std::result::Result<IfIndex, NoLink> {
         self.links.index(link).ok_or(NoLink(link))
@@ -57,10 +87,12 @@ impl Encoder<'_> {
     /// Puts an address there.
     pub(crate) fn put_address(&mut self, key: &AddressKey, address: &Address, put: Put) -> Encoded {
         let index = self.index(key.link())?;
-        let mut message = self.batch.message(RTM_NEWADDR, put.flags());
+        let mut message = self.batch.message(RTM_NEWADDR, put.flags() | self.echo.flags());
         let scope = address.scope.unwrap_or_else(|| usual_scope(key));
         address_head(&mut message, key, scope, index);
-        message.attr_u8(IFA_PROTO, self.protocol.0);
+        if self.address_marks == AddressMarks::Kernel {
+            message.attr_u8(IFA_PROTO, self.protocol.0);
+        }
         if let Some(label) = &address.label {
             message.attr(IFA_LABEL, &[label.as_bytes(), &[0]].concat());
         }
@@ -92,7 +124,7 @@ impl Encoder<'_> {
         let indexes: Vec<Option<IfIndex>> = indexes.collect::<std::result::Result<_, _>>()?;
         let flags = onlink_flag(route.onlink);
         let head = Head { scope: scope.0, kind: route.kind.to_kernel(), flags };
-        let mut message = self.batch.message(RTM_NEWROUTE, put.flags());
+        let mut message = self.batch.message(RTM_NEWROUTE, put.flags() | self.echo.flags());
         route_head(&mut message, key, self.protocol, &head);
         way(&mut message, key, route.via, dev);
         if !route.hops.is_empty() {

@@ -1,27 +1,22 @@
-//! Hears of changes. A route of ours that changed is named; a link or an address that changed may
-//! have taken routes along in silence, so that everything is looked at again.
+//! Hears of changes, keeps the shadow up to date by them, and names the keys that need a look.
 //!
-//! Quirk `routes-go-silently` (Linux 6.18): IPv4 routes that are lost with their link or with the
-//! last address of it are not announced; the event of the link or address is all that comes.
-
-use std::collections::BTreeSet;
+//! The subscription is here; what an event means is in `notices`.
 
 use homeostat_core::{Failure, Hint};
 use homeostat_netlink::uapi::{
-    NLM_F_REPLACE, RTM_DELNEIGH, RTM_DELROUTE, RTM_DELRULE, RTM_NEWNEIGH, RTM_NEWROUTE,
-    RTM_NEWRULE, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR,
-    RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV6_RULE, RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_NEXTHOP,
+    NLM_F_REPLACE, RTM_DELROUTE, RTM_NEWROUTE, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE,
+    RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV6_RULE, RTNLGRP_LINK,
+    RTNLGRP_NEIGH, RTNLGRP_NEXTHOP,
 };
-use homeostat_netlink::{
-    AsyncListener, Error, Event, Filter, Group, Instruction, Listener, Message,
-};
+use homeostat_netlink::{AsyncListener, Error, Filter, Group, Instruction, Listener};
 
-use crate::decode::{self, Names};
 use crate::key::Key;
 use crate::link::Links;
-use crate::neighbour::{self, NeighbourKey};
+use crate::neighbour;
+use crate::notices::Notices;
 use crate::number::Protocol;
-use crate::rule;
+use crate::observe::failure;
+use crate::shadow::Shadow;
 use crate::source::Rtnl;
 use crate::wish::Wish;
 
@@ -58,11 +53,16 @@ const KIND_AT: u32 = 4;
 const FLAGS_AT: u32 = 6;
 const PROTOCOL_AT: u32 = 16 + 5;
 
+/// How many datagrams are taken at once, so that a flood cannot keep a look from beginning. What is
+/// left in the queue is heard with the next look.
+const MOST_AT_ONCE: usize = 1 << 20;
+
 /// A subscription. It waits on a runtime only once somebody asks for hints.
 pub(crate) struct Ear {
-    protocol: Protocol,
-    nearby: Nearby,
+    notices: Notices,
     state: State,
+    /// Whether it hears of neighbours.
+    is_nearby: bool,
 }
 
 enum State {
@@ -74,33 +74,14 @@ enum State {
 impl Ear {
     pub(crate) fn open(source: &Rtnl) -> Result<Self, Failure> {
         let listener = source.listen(&GROUPS, filter(source.protocol))?;
-        let (nearby, state) = (Nearby::default(), State::Subscribed(listener));
-        Ok(Ear { protocol: source.protocol, nearby, state })
-    }
-
-    /// The next hint. Nothing is lost if it is dropped while it waits.
-    pub(crate) async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
-        let protocol = self.protocol;
-        self.wait().map_err(|error| crate::observe::failure(&error))?;
-        let Ear { nearby, state, .. } = self;
-        let State::Waiting(listener) = state else {
-            return Err(crate::observe::failure(&Error::Dead));
-        };
-        loop {
-            let mut heard = Heard::default();
-            let take = &mut |event: Event<'_>| heard.take(event, protocol, nearby);
-            let received = listener.receive(take).await;
-            received.map_err(|error| crate::observe::failure(&error))?;
-            if let Some(hint) = heard.hint() {
-                return Ok(hint);
-            }
-        }
+        let (notices, state) = (Notices::new(source), State::Subscribed(listener));
+        Ok(Ear { notices, state, is_nearby: false })
     }
 
     /// Neighbours come and go with every packet, so that only who wishes some hears of them.
     pub(crate) fn attend(&mut self, wish: &Wish) -> Result<(), Failure> {
-        self.nearby.wished = neighbour::wished(wish);
-        if self.nearby.wished.is_empty() || self.nearby.is_joined {
+        self.notices.neighbours = neighbour::wished(wish);
+        if self.notices.neighbours.is_empty() || self.is_nearby {
             return Ok(());
         }
         let joined = match &self.state {
@@ -108,95 +89,57 @@ impl Ear {
             State::Waiting(listener) => listener.join(Group(RTNLGRP_NEIGH)),
             State::Deaf => Err(Error::Dead),
         };
-        self.nearby.is_joined = true;
-        joined.map_err(|error| crate::observe::failure(&error))
+        self.is_nearby = true;
+        joined.map_err(|error| failure(&error))
     }
 
     /// Events name links by their numbers.
     pub(crate) fn know(&mut self, links: &Links) {
-        if self.nearby.is_joined {
-            self.nearby.links = links.clone();
+        self.notices.links = links.clone();
+    }
+
+    /// Takes in what is in the queue, without waiting. What it gives cause to look at is not lost: it
+    /// is the next hint.
+    pub(crate) fn drain(&mut self, shadow: &mut Option<Shadow>) -> Result<(), Error> {
+        let Ear { notices, state, .. } = self;
+        for _ in 0..MOST_AT_ONCE {
+            let mut each = |event: homeostat_netlink::Event<'_>| notices.take(event, shadow);
+            let was_there = match state {
+                State::Subscribed(listener) => listener.receive(&mut each)?,
+                State::Waiting(listener) => listener.receive_now(&mut each)?,
+                State::Deaf => return Err(Error::Dead),
+            };
+            if !was_there {
+                notices.all_is_heard();
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next hint. Nothing is lost if it is dropped while it waits.
+    pub(crate) async fn hint(&mut self, shadow: &mut Option<Shadow>) -> Result<Hint<Key>, Failure> {
+        loop {
+            self.drain(shadow).map_err(|error| failure(&error))?;
+            if let Some(hint) = self.notices.hint() {
+                return Ok(hint);
+            }
+            self.wait(shadow).await.map_err(|error| failure(&error))?;
         }
     }
 
-    fn wait(&mut self) -> Result<(), Error> {
+    async fn wait(&mut self, shadow: &mut Option<Shadow>) -> Result<(), Error> {
         if let State::Subscribed(_) = self.state
             && let State::Subscribed(listener) = std::mem::replace(&mut self.state, State::Deaf)
         {
             self.state = State::Waiting(AsyncListener::new(listener)?);
         }
-        Ok(())
-    }
-}
-
-/// What is known about the neighbours that matter.
-#[derive(Default)]
-struct Nearby {
-    links: Links,
-    wished: BTreeSet<NeighbourKey>,
-    is_joined: bool,
-}
-
-impl Nearby {
-    /// The neighbour that an event is about, if it is wished or ours.
-    fn key(&self, message: &Message<'_>, ours: Protocol) -> Option<Key> {
-        let (key, protocol) = neighbour::event(message, &self.links)?;
-        (self.wished.contains(&key) || protocol == ours).then_some(Key::Neighbour(key))
-    }
-}
-
-/// What one datagram told.
-#[derive(Default)]
-struct Heard {
-    keys: Vec<Key>,
-    is_lost: bool,
-}
-
-impl Heard {
-    fn take(&mut self, event: Event<'_>, ours: Protocol, nearby: &Nearby) {
-        match event {
-            Event::Message(message) if is_route(&message) => {
-                self.keys.extend(route_key(&message, ours));
+        let Ear { notices, state, .. } = self;
+        match state {
+            State::Waiting(listener) => {
+                listener.receive(&mut |event| notices.take(event, shadow)).await
             }
-            Event::Message(message) if is_rule(&message) => self.keys.extend(rule_keys(&message)),
-            Event::Message(message) if is_neighbour(&message) => {
-                self.keys.extend(nearby.key(&message, ours));
-            }
-            // A link, an address or a nexthop may have taken others along.
-            Event::Message(_) | Event::Lost => self.is_lost = true,
+            State::Subscribed(_) | State::Deaf => Err(Error::Dead),
         }
     }
-
-    fn hint(self) -> Option<Hint<Key>> {
-        match self {
-            Heard { is_lost: true, .. } => Some(Hint::Lost),
-            Heard { keys, .. } if keys.is_empty() => None,
-            Heard { keys, .. } => Some(Hint::Keys(keys)),
-        }
-    }
-}
-
-fn is_route(message: &Message<'_>) -> bool {
-    matches!(message.kind, RTM_NEWROUTE | RTM_DELROUTE)
-}
-
-fn is_rule(message: &Message<'_>) -> bool {
-    matches!(message.kind, RTM_NEWRULE | RTM_DELRULE)
-}
-
-fn is_neighbour(message: &Message<'_>) -> bool {
-    matches!(message.kind, RTM_NEWNEIGH | RTM_DELNEIGH)
-}
-
-/// The keys that a rule may stand on: a wish without a priority is fulfilled at any.
-fn rule_keys(message: &Message<'_>) -> impl Iterator<Item = Key> {
-    let key = rule::decode(message).ok().flatten().map(|seen| seen.key);
-    key.into_iter().flat_map(|key| [key.into(), key.anywhere().into()])
-}
-
-/// The route that an event is about, if it is ours or may have been put in the place of ours.
-fn route_key(message: &Message<'_>, ours: Protocol) -> Option<Key> {
-    let seen = decode::route(message, &mut Names::new(&Links::default())).ok().flatten()?;
-    let is_theft = message.kind == RTM_NEWROUTE && message.flags & NLM_F_REPLACE != 0;
-    (seen.protocol == ours || is_theft).then_some(Key::Route(seen.key))
 }

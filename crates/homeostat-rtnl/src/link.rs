@@ -100,8 +100,15 @@ pub struct Links {
 
 impl Links {
     pub(crate) fn insert(&mut self, name: LinkName, index: IfIndex) {
+        self.remove(index);
         self.by_name.insert(name, index);
         self.by_index.insert(index, name);
+    }
+
+    pub(crate) fn remove(&mut self, index: IfIndex) {
+        if let Some(name) = self.by_index.remove(&index) {
+            self.by_name.remove(&name);
+        }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -113,6 +120,11 @@ impl Links {
     #[must_use]
     pub fn index(&self, name: LinkName) -> Option<IfIndex> {
         self.by_name.get(&name).copied()
+    }
+
+    /// Whether a link with this number was there.
+    pub(crate) fn knows(&self, index: IfIndex) -> bool {
+        self.by_index.contains_key(&index)
     }
 
     /// The name of a link. One that came while the others were listed has a stand-in that no wish

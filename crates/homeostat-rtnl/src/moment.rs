@@ -7,6 +7,7 @@ use homeostat_core::{Owner, Taken};
 
 use crate::key::{AddressKey, RouteKey};
 use crate::link::{LinkName, Links};
+use crate::marks::AddressMarks;
 use crate::model::Route;
 use crate::neighbour::NeighbourKey;
 use crate::nexthop::{self, NexthopId};
@@ -21,6 +22,18 @@ pub struct Moment {
     pub(crate) nexthops: Vec<nexthop::Standing>,
     pub(crate) rules: Vec<rule::Standing>,
     pub(crate) learned: BTreeSet<NeighbourKey>,
+    pub(crate) address_marks: AddressMarks,
+    pub(crate) extent: Extent,
+}
+
+/// How much was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Everything: what was not seen is not there.
+    #[default]
+    Whole,
+    /// A few keys, by what events told: something may be there that was not announced.
+    Few,
 }
 
 /// An address that is there.

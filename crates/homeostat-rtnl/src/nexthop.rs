@@ -21,7 +21,6 @@ use crate::link::LinkName;
 use crate::number::{Scope, UnknownNumber};
 
 pub(crate) use cascade::{dependants, of_delete};
-#[cfg(test)]
 pub(crate) use decode::nexthop as decode;
 pub(crate) use normalize::{agrees, is_same_kind, normalize, rests_on};
 pub(crate) use observe::Standing;

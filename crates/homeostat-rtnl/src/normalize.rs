@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::key::{AddressKey, RouteKey};
+use crate::link::LinkName;
 use crate::model::{Address, Hop, Lifetime, Object, Route, RouteKind};
 use crate::nexthop;
 
@@ -212,6 +213,19 @@ pub(crate) fn route_rests_on(route: &Route, address: &AddressKey) -> bool {
     let is_here = route.links().next().is_none() || route.links().any(|l| l == address.link());
     let reaches = |gateway: IpAddr| address.net().contains(gateway);
     route.src == Some(address.ip()) || is_here && route.gateways().any(reaches)
+}
+
+/// Whether a route may go with an address, or become possible with it: by its source, by the network
+/// of its gateway, or by the link, which loses its IPv4 routes with its last IPv4 address.
+pub(crate) fn is_touched_by(route: &Route, address: &AddressKey) -> bool {
+    route_rests_on(route, address) || route.links().any(|link| link == address.link())
+}
+
+/// Whether a route may go with a link. One that names none may be on any.
+pub(crate) fn is_touched_by_link(route: &Route, link: LinkName) -> bool {
+    let mut links = route.links().peekable();
+    let is_anywhere = links.peek().is_none() && route.gateways().next().is_some();
+    is_anywhere || links.any(|other| other == link)
 }
 
 #[cfg(test)]

@@ -2,35 +2,45 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use homeostat_core::{Desired as _, Failure, Focus, Hint, Owner, Retry, See, Seen, View};
-use homeostat_netlink::uapi::{
-    RTA_TABLE, RTM_GETADDR, RTM_GETLINK, RTM_GETROUTE, RTPROT_KERNEL, RTPROT_REDIRECT,
+use homeostat_core::{
+    Agreement, Desired as _, Failure, Focus, Hint, Owner, Retry, See, Seen, View,
 };
+use homeostat_netlink::uapi::{RTA_TABLE, RTM_GETADDR, RTM_GETLINK};
 use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Message};
 
-use crate::decode::{self, AF_INET, AF_INET6, Names, SeenAddress};
+use crate::decode::{self, SeenAddress};
 use crate::hints::Ear;
-use crate::key::Key;
+use crate::key::{AddressKey, Key};
 use crate::link::Links;
+use crate::marks::AddressMarks;
 use crate::model::Object;
-use crate::moment::{Moment, Standing};
+use crate::moment::{Extent, Moment, Standing};
 use crate::number::{Protocol, Table};
+use crate::shadow::Shadow;
 use crate::source::Rtnl;
+
+mod routes;
+
+pub(crate) use routes::route_owner;
 
 /// Looks at one network namespace, and hears of changes in it.
 pub struct Reader {
     source: Rtnl,
     connection: Option<Connection>,
-    ear: Ear,
+    /// The subscription; none, if nobody will ask for hints.
+    ear: Option<Ear>,
+    shadow: Option<Shadow>,
+    /// What connections that were given up had received.
+    received: u64,
 }
 
 impl Reader {
     /// The subscription stands before the first look.
-    pub(crate) fn open(source: Rtnl) -> Result<Self, Failure> {
-        let ear = Ear::open(&source)?;
+    pub(crate) fn open(source: Rtnl, ear: Option<Ear>) -> Result<Self, Failure> {
         let connection = Some(source.connect()?);
-        Ok(Reader { source, connection, ear })
+        Ok(Reader { source, connection, ear, shadow: None, received: 0 })
     }
 
     fn look(
@@ -38,19 +48,57 @@ impl Reader {
         view: &View<'_, Rtnl>,
         see: &mut See<'_, Key, Object>,
     ) -> Result<Moment, Failure> {
-        self.ear.attend(view.wish)?;
+        self.hear(view)?;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.source.connect()?,
         };
-        let protocol = self.source.protocol;
-        let moment = Look { connection: &mut connection, protocol, view, see }.run();
-        if let Ok(moment) = &moment {
-            self.ear.know(&moment.links);
+        // A look that fails leaves no shadow: it may have half forgotten what it was told.
+        let shadow = self.shadow_for(view);
+        let mut look =
+            Look { connection: &mut connection, source: &self.source, view, see, shadow };
+        let moment = look.run();
+        let shadow = look.shadow.take();
+        if moment.is_err() {
+            // The connection may be in the middle of an answer.
+            self.received += connection.received_bytes();
+        } else {
+            self.connection = Some(connection);
         }
-        // After a failure the connection may be in the middle of an answer.
-        self.connection = moment.is_ok().then_some(connection);
-        moment.map_err(|error| failure(&error))
+        let moment = moment.map_err(|error| failure(&error))?;
+        self.shadow = shadow;
+        if let Some(ear) = &mut self.ear {
+            ear.know(&moment.links);
+        }
+        Ok(moment)
+    }
+
+    /// How many bytes its looks made the kernel send so far. A look at a few keys costs the same
+    /// however many routes there are.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.received + self.connection.as_ref().map_or(0, Connection::received_bytes)
+    }
+
+    /// Events that were queued before a look must not be taken for news after it.
+    fn hear(&mut self, view: &View<'_, Rtnl>) -> Result<(), Failure> {
+        let Some(ear) = &mut self.ear else { return Ok(()) };
+        ear.attend(view.wish)?;
+        ear.drain(&mut self.shadow).map_err(|error| failure(&error))
+    }
+
+    /// A full look begins a shadow, a focused one goes by that of its wish. Without events to keep
+    /// it up to date there is none.
+    fn shadow_for(&mut self, view: &View<'_, Rtnl>) -> Option<Shadow> {
+        self.ear.as_ref()?;
+        match view.focus {
+            Focus::All => {
+                // The former one goes first: two would be twice the memory.
+                self.shadow = None;
+                Some(Shadow::new(Arc::clone(view.wish), self.source.protocol))
+            }
+            Focus::Keys(_) => self.shadow.take().filter(|shadow| shadow.wish().is(view.wish)),
+        }
     }
 }
 
@@ -64,7 +112,10 @@ impl homeostat_core::Reader<Rtnl> for Reader {
     }
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
-        self.ear.hint().await
+        match &mut self.ear {
+            Some(ear) => ear.hint(&mut self.shadow).await,
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -77,28 +128,22 @@ pub(crate) fn failure(error: &Error) -> Failure {
 /// One look under way.
 pub(crate) struct Look<'a, 'v> {
     connection: &'a mut Connection,
-    pub(crate) protocol: Protocol,
+    pub(crate) source: &'a Rtnl,
     pub(crate) view: &'a View<'v, Rtnl>,
     see: &'a mut See<'v, Key, Object>,
-}
-
-/// Whether what is dumped is handed on, or only learned from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Routes {
-    HandOn,
-    LearnOnly,
+    shadow: Option<Shadow>,
 }
 
 impl Look<'_, '_> {
-    fn run(mut self) -> Result<Moment, Error> {
-        let mut moment = Moment::default();
+    fn run(&mut self) -> Result<Moment, Error> {
+        let address_marks = self.source.address_marks;
+        let mut moment = Moment { address_marks, ..Moment::default() };
         self.links(&mut moment.links)?;
         match self.view.focus {
             Focus::All => {
                 self.addresses(&mut moment)?;
                 self.nexthops(&mut moment)?;
-                self.routes(&mut moment, Routes::HandOn, (AF_INET, None))?;
-                self.routes(&mut moment, Routes::HandOn, (AF_INET6, None))?;
+                self.all_routes(&mut moment)?;
                 self.rules(&mut moment)?;
                 self.neighbours(&mut moment)?;
             }
@@ -107,13 +152,12 @@ impl Look<'_, '_> {
         Ok(moment)
     }
 
-    /// Dumps what the keys are part of; there is no exact read of one route.
+    /// What the keys are part of is dumped where that is cheap. Routes are told by the shadow.
     fn some(&mut self, moment: &mut Moment, keys: &BTreeSet<Key>) -> Result<(), Error> {
-        let addresses = || keys.iter().filter(|key| matches!(key, Key::Address(_)));
-        if addresses().next().is_some() {
-            self.addresses(moment)?;
-        }
+        moment.extent = Extent::Few;
         let is_any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
+        let has_address = is_any(|key| matches!(key, Key::Address(_)));
+        let address_goes = has_address && self.addresses(moment)?;
         if is_any(|key| matches!(key, Key::Rule(_))) {
             self.rules(moment)?;
         }
@@ -123,12 +167,10 @@ impl Look<'_, '_> {
         let has_nexthop = is_any(|key| matches!(key, Key::Nexthop(_)));
         let nexthop_goes = has_nexthop && self.nexthops(moment)?;
         // An address or nexthop that goes may take foreign routes along, wherever they are.
-        if nexthop_goes || addresses().any(|key| self.view.wish.slot(key, None).is_none()) {
-            self.routes(moment, Routes::LearnOnly, (AF_INET, None))?;
-            self.routes(moment, Routes::LearnOnly, (AF_INET6, None))?;
+        if address_goes || nexthop_goes {
+            self.foreign_routes(moment)?;
         }
-        let tables: BTreeSet<(u8, Option<Table>)> = keys.iter().filter_map(place).collect();
-        tables.into_iter().try_for_each(|place| self.routes(moment, Routes::HandOn, place))
+        self.some_routes(moment, keys)
     }
 
     fn links(&mut self, links: &mut Links) -> Result<(), Error> {
@@ -145,8 +187,9 @@ impl Look<'_, '_> {
         whole(bad)
     }
 
-    /// Addresses are few, and their dump may be torn: they are handed on when it is whole.
-    fn addresses(&mut self, moment: &mut Moment) -> Result<(), Error> {
+    /// Addresses are few, and their dump may be torn: they are handed on when it is whole. Tells
+    /// whether one of them may go, for good or for a moment.
+    fn addresses(&mut self, moment: &mut Moment) -> Result<bool, Error> {
         let mut request = Batch::new();
         request_for(&mut request, RTM_GETADDR, &[0; 8], None)?;
         let (mut found, mut bad) = (Vec::<SeenAddress>::new(), None);
@@ -158,49 +201,23 @@ impl Look<'_, '_> {
             },
         })?;
         whole(bad)?;
+        let mut goes = false;
         for SeenAddress { key, address, protocol, is_secondary } in found {
-            let owner = address_owner(protocol, self.protocol);
-            moment.addresses.push(Standing { key, owner: owner.clone(), is_secondary });
-            self.hand_on(Key::Address(key), Object::Address(address), owner);
+            let owner = address_owner(protocol, self.source);
+            moment.addresses.push(Standing { key, owner: self.proven(&key, &owner), is_secondary });
+            let (key, object) = (Key::Address(key), Object::Address(address));
+            goes |= self.may_go(&key, &object, &owner);
+            self.hand_on(key, object, owner);
         }
-        Ok(())
+        Ok(goes)
     }
 
-    fn routes(
-        &mut self,
-        moment: &mut Moment,
-        routes: Routes,
-        (family, table): (u8, Option<Table>),
-    ) -> Result<(), Error> {
-        let mut request = Batch::new();
-        let fixed = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        request_for(&mut request, RTM_GETROUTE, &fixed, table)?;
-        let Moment { links, foreign, .. } = moment;
-        let (mut names, mut bad, mut torn) = (Names::new(links), None, false);
-        let Look { connection, protocol, view, see } = self;
-        let mut each = |message: Message<'_>| -> Result<(), Malformed> {
-            let Some(seen) = decode::route(&message, &mut names)? else { return Ok(()) };
-            let owner = route_owner(seen.protocol, *protocol);
-            if matches!(owner, Owner::Foreign(_)) {
-                foreign.note(&seen.key, &seen.route, &owner);
-            }
-            let (key, object) = (Key::Route(seen.key), Object::Route(seen.route));
-            if routes == Routes::HandOn && view.focus.covers(&key) {
-                see(Seen::Present { key, object, owner });
-            }
-            Ok(())
-        };
-        let dumped = connection.dump(&mut request, &mut |dumped| match dumped {
-            Dumped::Restart => torn = true,
-            // What was handed on cannot be taken back, so a torn dump is no look at all.
-            Dumped::Object(_) if torn => {}
-            Dumped::Object(message) => bad = each(message).err().or(bad),
-        });
-        match dumped {
-            Err(Error::Refused(refusal)) if is_no_table(&refusal, table) => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) if torn => Err(Error::Torn { tries: 1 }),
-            Ok(()) => whole(bad),
+    /// Whose an address without a mark is: the ledger knows.
+    fn proven(&self, key: &AddressKey, owner: &Owner) -> Owner {
+        match owner {
+            Owner::Unmarked if self.view.records.contains_key(&Key::Address(*key)) => Owner::Ours,
+            Owner::Unmarked => Owner::foreign("somebody else"),
+            owner => owner.clone(),
         }
     }
 
@@ -226,26 +243,22 @@ impl Look<'_, '_> {
         }
     }
 
+    /// Whether the pass may take an address away, be it to make it anew.
+    fn may_go(&self, key: &Key, object: &Object, owner: &Owner) -> bool {
+        let may_be_ours = matches!(owner, Owner::Ours | Owner::Unmarked);
+        let wish = self.view.wish;
+        let is_as_wished = || {
+            let slot = wish.slot(key, None);
+            slot.is_some_and(|slot| wish.compare(slot, object) == Agreement::Agrees)
+        };
+        may_be_ours && self.view.focus.covers(key) && !is_as_wished()
+    }
+
     pub(crate) fn hand_on(&mut self, key: Key, object: Object, owner: Owner) {
         if self.view.focus.covers(&key) {
             (self.see)(Seen::Present { key, object, owner });
         }
     }
-}
-
-/// The family and table of a route.
-fn place(key: &Key) -> Option<(u8, Option<Table>)> {
-    match key {
-        Key::Route(key) => {
-            Some((if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table())))
-        }
-        _ => None,
-    }
-}
-
-/// A table that nobody ever used has no routes.
-fn is_no_table(refusal: &homeostat_netlink::Refusal, table: Option<Table>) -> bool {
-    table.is_some() && refusal.errno == Errno::NOENT
 }
 
 pub(crate) fn request_for(
@@ -267,18 +280,11 @@ fn whole(bad: Option<Malformed>) -> Result<(), Error> {
     bad.map_or(Ok(()), |bad| Err(Error::Malformed(bad)))
 }
 
-pub(crate) fn route_owner(protocol: Protocol, ours: Protocol) -> Owner {
-    match protocol {
-        protocol if protocol == ours => Owner::Ours,
-        Protocol(RTPROT_KERNEL | RTPROT_REDIRECT) => Owner::Kernel,
-        protocol => foreign(protocol),
-    }
-}
-
 /// The kernel marks what it makes by itself with 1 to 3: loopback, router advertisement, link-local.
-fn address_owner(protocol: Protocol, ours: Protocol) -> Owner {
+fn address_owner(protocol: Protocol, source: &Rtnl) -> Owner {
     match protocol {
-        protocol if protocol == ours => Owner::Ours,
+        _ if source.address_marks == AddressMarks::Ledger => Owner::Unmarked,
+        protocol if protocol == source.protocol => Owner::Ours,
         Protocol(1..=3) => Owner::Kernel,
         protocol => foreign(protocol),
     }

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use homeostat_core::{Change, Desired as _, Draft, Owner, Pending, Slot};
+use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Pending, Slot};
 
 use crate::cascade::Cascade;
 use crate::key::{AddressKey, Key};
 use crate::link::LinkName;
+use crate::marks::AddressMarks;
 use crate::model::{Object, Route};
 use crate::moment::Moment;
 use crate::normalize::is_fixed_alike;
 use crate::source::Rtnl;
 use crate::step::{Delete, Phase, Step, Update, Way};
-use crate::wish::Wish;
+use crate::wish::{Shape, Wish};
 
 pub(crate) mod other;
 
@@ -21,8 +23,9 @@ pub(crate) mod other;
 pub(crate) fn draft(
     wish: &Wish,
     moment: &Moment,
-    changes: Vec<Change<Key, Object>>,
+    changes: impl Into<ChangeList<Key, Object>>,
 ) -> Draft<Rtnl> {
+    let changes = changes.into();
     let mut planner = Planner::new(wish, moment, &changes);
     for change in changes {
         match change {
@@ -46,19 +49,19 @@ struct Planner<'a> {
     wanted: BTreeSet<(LinkName, IpAddr)>,
     /// For each shape of routes, what it waits for.
     waits: Vec<Option<String>>,
+    /// What the last removal found, which the next one often shares.
+    last: Arc<Object>,
     draft: Draft<Rtnl>,
 }
 
 impl<'a> Planner<'a> {
-    fn new(wish: &'a Wish, moment: &'a Moment, changes: &[Change<Key, Object>]) -> Self {
-        let going = changes.iter().filter_map(|change| match change {
+    fn new(wish: &'a Wish, moment: &'a Moment, changes: &ChangeList<Key, Object>) -> Self {
+        let going = changes.others().iter().filter_map(|change| match change {
             Change::Delete { key: Key::Address(key), .. } => Some(*key),
             _ => None,
         });
-        let wanted = changes.iter().filter_map(|change| match change {
-            Change::Create { slot } => wish.address_at(*slot).map(|wish| wish.key),
-            _ => None,
-        });
+        let wanted = changes.creates().iter();
+        let wanted = wanted.filter_map(|slot| wish.address_at(*slot).map(|wish| wish.key));
         let wanted = wanted.filter(|key| key.ip().is_ipv6());
         let shapes = wish.shapes.iter();
         Planner {
@@ -66,7 +69,8 @@ impl<'a> Planner<'a> {
             moment,
             going: going.collect(),
             wanted: wanted.map(|key| (key.link(), key.ip())).collect(),
-            waits: shapes.map(|shape| missing(wish, moment, &shape.route)).collect(),
+            waits: shapes.map(|shape| missing(wish, moment, shape)).collect(),
+            last: Arc::new(Object::Route(Route::default())),
             draft: Draft::default(),
         }
     }
@@ -96,10 +100,16 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// Where the object in a slot is marked as ours: routes always in the kernel.
+    fn marks(&self, slot: Slot) -> AddressMarks {
+        let is_address = self.wish.address_at(slot).is_some();
+        if is_address { self.moment.address_marks } else { AddressMarks::Kernel }
+    }
+
     fn create(&mut self, slot: Slot) {
         if !self.is_pending(slot) {
-            let phase = self.phase(slot);
-            self.draft.steps.push(Step::Create { slot, phase });
+            let (phase, marks) = (self.phase(slot), self.marks(slot));
+            self.draft.steps.push(Step::Create { slot, phase, marks });
         }
     }
 
@@ -112,6 +122,7 @@ impl<'a> Planner<'a> {
             before,
             adopts,
             way: Way::InPlace,
+            marks: self.marks(slot),
             phase: self.phase(slot),
             cascade: Cascade::default(),
         };
@@ -135,9 +146,14 @@ impl<'a> Planner<'a> {
 
     fn delete(&mut self, key: Key, before: Object) {
         let (phase, cascade) = (other::delete_phase(&before), other::cascade(&key, self.moment));
+        if *self.last != before {
+            self.last = Arc::new(before);
+        }
+        let before = Arc::clone(&self.last);
+        let cascade = (cascade != Cascade::default()).then(|| Box::new(cascade));
         let mut delete = Delete { key, before, phase, cascade };
         if let Key::Address(key) = delete.key {
-            delete.cascade = self.cascade(&key);
+            delete.cascade = Some(Box::new(self.cascade(&key)));
             let is_in_the_way = self.wanted.contains(&(key.link(), key.ip()));
             delete.phase = if is_in_the_way { Phase::ClearWay } else { Phase::DeleteAddresses };
         }
@@ -148,8 +164,35 @@ impl<'a> Planner<'a> {
         Cascade::of(key, &self.going, (self.wish, self.moment))
     }
 
+    /// The wished routes that go with addresses are made again when those are gone; what is to be made
+    /// anyhow is made then.
+    fn make_again(&mut self) {
+        let mut lost = BTreeSet::new();
+        for step in &self.draft.steps {
+            // What takes foreign objects along may be held, and then nothing goes.
+            if let Some((key, cascade)) = step.lost_with(self.wish)
+                && cascade.takes.is_empty()
+            {
+                cascade.lost_routes(&key, self.wish, &mut lost);
+            }
+        }
+        for step in &mut self.draft.steps {
+            if let Step::Create { slot, phase, .. } = step
+                && lost.remove(slot)
+            {
+                *phase = Phase::PutAgain;
+            }
+        }
+        let marks = AddressMarks::Kernel;
+        let again = lost.into_iter().filter(|slot| self.waits_for(*slot).is_none());
+        let again = again.map(|slot| Step::Create { slot, phase: Phase::PutAgain, marks });
+        let again: Vec<Step> = again.collect();
+        self.draft.steps.extend(again);
+    }
+
     /// Secondary addresses that go are taken away before their primary one takes them along.
     fn finish(mut self) -> Draft<Rtnl> {
+        self.make_again();
         let moment = self.moment;
         let is_primary = |step: &Step| match step {
             Step::Delete(delete) if delete.phase == Phase::DeleteAddresses => match delete.key {
@@ -168,10 +211,29 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// A link of the route that is not there, or a nexthop that waits itself.
-fn missing(wish: &Wish, moment: &Moment, route: &Route) -> Option<String> {
+/// A link that is not there and without which a route cannot be: one of its own, or that of the only
+/// address that its gateway or its source needs; or a nexthop that waits itself.
+fn missing(wish: &Wish, moment: &Moment, shape: &Shape) -> Option<String> {
+    let route = &shape.route;
     let link = route.links().find_map(|link| missing_link(moment, link));
-    link.or_else(|| other::waiting_nexthop(route.nexthop?, wish, moment))
+    let reaches = |gateway| move |address: &AddressKey| address.net().contains(gateway);
+    let is_source = |src| move |address: &AddressKey| address.ip() == src;
+    link.or_else(|| route.gateways().find_map(|via| waits_with(moment, shape, reaches(via))))
+        .or_else(|| route.src.and_then(|src| waits_with(moment, shape, is_source(src))))
+        .or_else(|| other::waiting_nexthop(route.nexthop?, wish, moment))
+}
+
+/// The absent link of the wished addresses that would serve, if no other serves.
+fn waits_with(
+    moment: &Moment,
+    shape: &Shape,
+    serves: impl Fn(&AddressKey) -> bool,
+) -> Option<String> {
+    let serving = || shape.rests_on.iter().filter(|address| serves(address));
+    let is_served = serving().any(|address| missing_link(moment, address.link()).is_none())
+        || moment.addresses.iter().any(|standing| serves(&standing.key));
+    let waits = serving().find_map(|address| missing_link(moment, address.link()));
+    waits.filter(|_| !is_served)
 }
 
 fn missing_link(moment: &Moment, link: LinkName) -> Option<String> {

@@ -7,7 +7,8 @@ use crate::encode::{Encoded, Encoder, NoLink, Put};
 use crate::key::Key;
 use crate::model::Object;
 use crate::moment::Moment;
-use crate::step::{Delete, Step, Update, Way};
+use crate::sent::Sent;
+use crate::step::{Delete, Phase, Step, Update, Way};
 use crate::wish::{At, Wish};
 
 mod other;
@@ -30,6 +31,8 @@ pub(crate) enum Aim {
     There,
     /// It is there as asked for, since only the very same object of ours can be in its way.
     Ours,
+    /// The same, for what may still be there.
+    ThereAgain,
     /// None does: something beside the step itself.
     Extra,
     /// It is gone, whoever was quicker.
@@ -44,12 +47,16 @@ pub(crate) struct Pen<'a> {
     pub(crate) requests: &'a mut Vec<Request>,
     pub(crate) step: usize,
     pub(crate) moment: &'a Moment,
+    pub(crate) sent: &'a Sent,
 }
 
 impl Pen<'_> {
     /// Writes them, or says at once what becomes of the step.
     pub(crate) fn write(&mut self, wish: &Wish, step: &Step) -> Result<(), Outcome<Object>> {
         match step {
+            Step::Create { slot, phase: Phase::PutAgain, .. } => {
+                self.put(wish, *slot, (Put::Create, Aim::ThereAgain))
+            }
             Step::Create { slot, .. } => self.put(wish, *slot, (Put::Create, Aim::There)),
             Step::Update(update) => self.update(wish, update),
             Step::Delete(delete) => self.delete(wish, delete),
@@ -81,6 +88,7 @@ impl Pen<'_> {
             return self.put(wish, update.slot, (Put::Replace, Aim::There));
         }
         let Some(address) = wish.address_at(update.slot) else { return Ok(()) };
+        self.sent.deletes(address.key);
         let gone = self.encoder.delete_address(&address.key);
         self.note(gone, Aim::GoneForNow)?;
         self.put(wish, update.slot, (Put::Create, Aim::There))?;
@@ -94,8 +102,11 @@ impl Pen<'_> {
     }
 
     fn delete(&mut self, wish: &Wish, delete: &Delete) -> Result<(), Outcome<Object>> {
-        let encoded = match (&delete.key, &delete.before) {
-            (Key::Address(key), _) => self.encoder.delete_address(key),
+        let encoded = match (&delete.key, &*delete.before) {
+            (Key::Address(key), _) => {
+                self.sent.deletes(*key);
+                self.encoder.delete_address(key)
+            }
             (Key::Route(key), Object::Route(before)) => self.encoder.delete_route(key, before),
             (Key::Route(_), _) => return Ok(()),
             (key, _) => return self.delete_other(key),
@@ -105,7 +116,10 @@ impl Pen<'_> {
             Err(NoLink(_)) => Err(Outcome::Applied { now: None }),
             encoded => {
                 self.note(encoded, Aim::Gone)?;
-                self.make_again(wish, &delete.cascade)
+                match &delete.cascade {
+                    Some(cascade) => self.make_again(wish, cascade),
+                    None => Ok(()),
+                }
             }
         }
     }

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Change, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Source};
+use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Source};
 use homeostat_netlink::{Connection, Family, Filter, Group, Listener, Options};
 use homeostat_netns::Netns;
 
 use crate::apply::Writer;
+use crate::hints::Ear;
 use crate::key::Key;
+use crate::marks::AddressMarks;
 use crate::model::Object;
 use crate::moment::Moment;
 use crate::number::Protocol;
 use crate::observe::Reader;
 use crate::plan;
+use crate::sent::Sent;
 use crate::step::Step;
 use crate::wish::Wish;
 
@@ -21,13 +24,17 @@ use crate::wish::Wish;
 pub struct Rtnl {
     netns: Option<Arc<Netns>>,
     pub(crate) protocol: Protocol,
+    pub(crate) address_marks: AddressMarks,
+    /// What its writers did, for its readers.
+    pub(crate) sent: Arc<Sent>,
 }
 
 impl Rtnl {
     /// Those of the calling thread's namespace, under our usual mark.
     #[must_use]
     pub fn here() -> Self {
-        Rtnl { netns: None, protocol: Protocol::HOMEOSTAT }
+        let (protocol, address_marks) = (Protocol::HOMEOSTAT, AddressMarks::of_this_kernel());
+        Rtnl { netns: None, protocol, address_marks, sent: Arc::default() }
     }
 
     /// Those of another namespace, which is kept alive by this.
@@ -40,6 +47,13 @@ impl Rtnl {
     #[must_use]
     pub fn with_protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
+        self
+    }
+
+    /// Says where addresses carry their mark, whatever the kernel's version tells.
+    #[must_use]
+    pub fn with_address_marks(mut self, address_marks: AddressMarks) -> Self {
+        self.address_marks = address_marks;
         self
     }
 
@@ -76,14 +90,18 @@ impl Source for Rtnl {
     type Writer = Writer;
 
     fn reader(&self) -> Result<Reader, Failure> {
-        Reader::open(self.clone())
+        Reader::open(self.clone(), Some(Ear::open(self)?))
+    }
+
+    fn reader_without_hints(&self) -> Result<Reader, Failure> {
+        Reader::open(self.clone(), None)
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
         Writer::open(self.clone())
     }
 
-    fn plan(&self, wish: &Wish, moment: &Moment, changes: Vec<Change<Key, Object>>) -> Draft<Self> {
+    fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Self> {
         plan::draft(wish, moment, changes)
     }
 }

@@ -1,10 +1,13 @@
 //! One write to an address or a route, and how it explains itself. Pure.
 
+use std::sync::Arc;
+
 use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Summary, Taken};
 
 use crate::cascade::Cascade;
 use crate::explained::explained;
-use crate::key::Key;
+use crate::key::{AddressKey, Key};
+use crate::marks::AddressMarks;
 use crate::model::Object;
 use crate::wish::Wish;
 
@@ -44,6 +47,8 @@ pub enum Phase {
     DeleteAddresses,
     /// Links go.
     DeleteLinks,
+    /// Routes are made again that went along with an address.
+    PutAgain,
 }
 
 /// One write. As small as a slot where a million of them are usual.
@@ -55,6 +60,8 @@ pub enum Step {
         slot: Slot,
         /// When.
         phase: Phase,
+        /// Where it is marked as ours.
+        marks: AddressMarks,
     },
     /// Make what is there as it is wished.
     Update(Box<Update>),
@@ -82,6 +89,8 @@ pub struct Update {
     pub adopts: Option<Owner>,
     /// How.
     pub way: Way,
+    /// Where it is marked as ours.
+    pub marks: AddressMarks,
     /// When.
     pub phase: Phase,
     /// What goes along.
@@ -93,12 +102,12 @@ pub struct Update {
 pub struct Delete {
     /// What goes.
     pub key: Key,
-    /// What is there.
-    pub before: Object,
+    /// What is there; removals of many alike share it.
+    pub before: Arc<Object>,
     /// When.
     pub phase: Phase,
-    /// What goes along.
-    pub cascade: Cascade,
+    /// What goes along, if anything can.
+    pub cascade: Option<Box<Cascade>>,
 }
 
 impl Step {
@@ -111,13 +120,16 @@ impl Step {
         let before = match self {
             Step::Create { .. } => return None,
             Step::Update(update) => &update.before,
-            Step::Delete(delete) => &delete.before,
+            Step::Delete(delete) => &*delete.before,
         };
         Some(explained(before))
     }
 
     fn note(&self) -> Option<String> {
         match self {
+            Step::Create { phase: Phase::PutAgain, .. } => {
+                Some("made again at once, since it goes with an address".to_owned())
+            }
             Step::Create { .. } => None,
             Step::Update(update) if let Some(owner) = &update.adopts => Some(match update.before {
                 Object::Address(_) => format!("taken over from {owner}; it will stay for good"),
@@ -135,12 +147,26 @@ impl Step {
         matches!(self, Step::Delete(delete) if delete.phase == Phase::ReplaceRules)
     }
 
+    /// The address that goes, and what goes along.
+    pub(crate) fn lost_with(&self, wish: &Wish) -> Option<(AddressKey, &Cascade)> {
+        let is_lasting = match self {
+            Step::Create { .. } => return None,
+            Step::Update(update) => update.way == Way::InPlace,
+            Step::Delete(_) => false,
+        };
+        let key = homeostat_core::Step::<Wish>::key(self, wish);
+        match (key, self.cascade()) {
+            (Key::Address(key), Some(cascade)) if !is_lasting => Some((key, cascade)),
+            _ => None,
+        }
+    }
+
     /// What goes along.
     fn cascade(&self) -> Option<&Cascade> {
         match self {
             Step::Create { .. } => None,
             Step::Update(update) => Some(&update.cascade),
-            Step::Delete(delete) => Some(&delete.cascade),
+            Step::Delete(delete) => delete.cascade.as_deref(),
         }
     }
 }
@@ -164,6 +190,7 @@ impl homeostat_core::Step<Wish> for Step {
 
     fn action(&self) -> Action {
         match self {
+            Step::Create { phase: Phase::PutAgain, .. } => Action::Replace,
             Step::Create { .. } => Action::Create,
             Step::Update(update) if update.way == Way::Anew => Action::Replace,
             Step::Update(_) => Action::Update,
@@ -208,6 +235,14 @@ impl homeostat_core::Step<Wish> for Step {
             Key::Rule(key) => format!("{} rules", key.family()),
             Key::Neighbour(key) => format!("neighbours on {}", key.link()),
         })
+    }
+
+    fn is_recorded(&self) -> bool {
+        match self {
+            Step::Create { marks, .. } => *marks == AddressMarks::Ledger,
+            Step::Update(update) => update.marks == AddressMarks::Ledger,
+            Step::Delete(_) => false,
+        }
     }
 
     fn takes(&self) -> &[Taken] {

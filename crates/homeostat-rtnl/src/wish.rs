@@ -4,6 +4,8 @@
 //! that is kept once.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::sync::Arc;
 
 use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Slot};
@@ -12,7 +14,8 @@ use crate::builder::Builder;
 use crate::key::{AddressKey, Key, RouteKey};
 use crate::model::{Address, Object, Route};
 use crate::net::Net;
-use crate::normalize::{address_agrees, other_agrees, route_agrees};
+use crate::nexthop;
+use crate::normalize::{address_agrees, is_touched_by, other_agrees, route_agrees};
 use crate::number::{Metric, Table, Tos};
 
 /// What should exist: addresses, then IPv4 routes, then IPv6 routes, then the others, each in key
@@ -24,6 +27,10 @@ pub struct Wish {
     pub(crate) v6: Vec<Row<u128>>,
     pub(crate) others: Vec<Wished>,
     pub(crate) shapes: Vec<Shape>,
+    /// The numbers of the routes, those of one shape together.
+    pub(crate) by_shape: Vec<u32>,
+    /// Tells this wish from any other; its clones are the same wish.
+    pub(crate) identity: Arc<()>,
 }
 
 /// A wished address.
@@ -61,6 +68,8 @@ pub(crate) struct Shape {
     pub(crate) print: u64,
     /// The wished addresses without which it cannot be.
     pub(crate) rests_on: Vec<AddressKey>,
+    /// Where its routes are in `by_shape`.
+    pub(crate) rows: Range<usize>,
 }
 
 /// What stands in a slot.
@@ -134,13 +143,27 @@ impl Wish {
 
     /// The keys of all routes whose shape is of interest.
     pub(crate) fn routes_like(&self, is_like: impl Fn(&Route) -> bool, tell: &mut dyn FnMut(Key)) {
-        let like: Vec<bool> = self.shapes.iter().map(|shape| is_like(&shape.route)).collect();
-        if !like.contains(&true) {
-            return;
+        let like = self.shapes.iter().filter(|shape| is_like(&shape.route));
+        like.flat_map(|shape| self.routes_of(shape)).for_each(|key| tell(key.into()));
+    }
+
+    /// The keys of the routes of a shape.
+    pub(crate) fn routes_of(&self, shape: &Shape) -> impl Iterator<Item = RouteKey> {
+        let numbers = self.by_shape.get(shape.rows.clone()).unwrap_or_default().iter();
+        numbers.filter_map(|number| self.numbered(usize::try_from(*number).ok()?))
+    }
+
+    /// The route with this number: IPv4 ones first.
+    fn numbered(&self, number: usize) -> Option<RouteKey> {
+        match number.checked_sub(self.v4.len()) {
+            None => self.v4.get(number).map(Row::<u32>::key),
+            Some(number) => self.v6.get(number).map(Row::<u128>::key),
         }
-        let is_like = |shape: u32| like.get(shape as usize).copied().unwrap_or(false);
-        self.v4.iter().filter(|row| is_like(row.shape)).for_each(|row| tell(row.key().into()));
-        self.v6.iter().filter(|row| is_like(row.shape)).for_each(|row| tell(row.key().into()));
+    }
+
+    /// Whether it is the same wish, or a clone of it.
+    pub(crate) fn is(&self, other: &Wish) -> bool {
+        Arc::ptr_eq(&self.identity, &other.identity)
     }
 }
 
@@ -289,6 +312,24 @@ impl Desired for Wish {
             At::Route6(_, row, _) => row.may_adopt,
             At::Other(wish) => wish.may_adopt,
         })
+    }
+
+    /// What may go with an address, and what may be possible once it is there.
+    fn dependants(&self, key: &Key, tell: &mut dyn FnMut(Key)) {
+        let address = match key {
+            Key::Address(address) => address,
+            Key::Nexthop(id) => return nexthop::dependants(*id, self, tell),
+            _ => return,
+        };
+        let is_alike = |key: &Key| match key {
+            Key::Route(key) => key.is_ipv4() == address.ip().is_ipv4(),
+            _ => false,
+        };
+        self.routes_like(|route| is_touched_by(route, address), &mut |key| {
+            if is_alike(&key) {
+                tell(key);
+            }
+        });
     }
 
     fn key_print(&self, key: &Key) -> u64 {

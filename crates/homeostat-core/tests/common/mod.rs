@@ -195,7 +195,8 @@ impl World {
 /// Everything that was found, in words and in the order of the report.
 pub(crate) fn findings(wish: &Wish, found: &Changes<String, Thing>) -> Vec<String> {
     let key = |slot: &Slot| wish.key(*slot);
-    let mut lines: Vec<_> = found.list.iter().map(|change| told(wish, change)).collect();
+    let mut lines: Vec<_> =
+        found.list.clone().into_iter().map(|change| told(wish, &change)).collect();
     lines.extend(found.claims.iter().map(|slot| format!("claim {}", key(slot))));
     lines.extend(found.originals.iter().map(|(key, was)| format!("{key} was {}", text(was))));
     lines.extend(

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use homeostat_core::{
-    Action, Change, Changes, Coverage, Draft, Fails, Failure, Line, Outcomes, Plan, Reader,
+    Action, ChangeList, Changes, Coverage, Draft, Fails, Failure, Line, Outcomes, Plan, Reader,
     Schedule, ScopeLock, See, Source, Step, Strictness, Table, Turn, View, Work, Writer,
 };
 
@@ -120,7 +120,7 @@ impl<M: Mode> Source for Scripted<M> {
         Ok(Nothing)
     }
 
-    fn plan(&self, _: &Keys, (): &(), _: Vec<Change<String, u32>>) -> Draft<Self> {
+    fn plan(&self, _: &Keys, (): &(), _: ChangeList<String, u32>) -> Draft<Self> {
         Draft { steps: self.steps.clone(), ..Draft::default() }
     }
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
 use homeostat_engine::{
-    Action, Change, Coverage, Desired as _, Draft, Fails, Failure, Line, Outcome, Outcomes, Owner,
-    Reader, Retry, ScopeLock, See, Seen, Source, Step, Table, Taken, View, Work, Writer,
+    Action, Change, ChangeList, Coverage, Desired as _, Draft, Fails, Failure, Line, Outcome,
+    Outcomes, Owner, Reader, Retry, ScopeLock, See, Seen, Source, Step, Table, Taken, View, Work,
+    Writer,
 };
 
 use super::world::{Fault, World};
@@ -137,8 +138,8 @@ impl<M: Mode> Source for Toy<M> {
         Ok(Hands { world: self.world.clone(), script: self.script.clone() })
     }
 
-    fn plan(&self, wish: &Wish, (): &(), changes: Vec<Change<String, u32>>) -> Draft<Self> {
-        let steps = changes.iter().flat_map(|change| self.steps(wish, change)).collect();
+    fn plan(&self, wish: &Wish, (): &(), changes: ChangeList<String, u32>) -> Draft<Self> {
+        let steps = changes.into_iter().flat_map(|change| self.steps(wish, &change)).collect();
         Draft { steps, ..Draft::default() }
     }
 }

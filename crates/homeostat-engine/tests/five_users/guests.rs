@@ -7,9 +7,9 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 
 use homeostat_engine::{
-    Action, Agreement, Bound, Change, Coverage, Desired, Draft, Explain as _, Fails, Failure,
-    Journal, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Refused, Retry, ScopeLock,
-    See, Seen, Slot, Source, Step, Table, View, Work, Writer,
+    Action, Agreement, Bound, Change, ChangeList, Coverage, Desired, Draft, Explain as _, Fails,
+    Failure, Journal, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Refused, Retry,
+    ScopeLock, See, Seen, Slot, Source, Step, Table, View, Work, Writer,
 };
 use serde::{Deserialize, Serialize};
 
@@ -218,7 +218,7 @@ impl Source for Guests {
         Ok(self.0.clone())
     }
 
-    fn plan(&self, wish: &Wish, _: &Digests, changes: Vec<Change<Id, Guest>>) -> Draft<Self> {
+    fn plan(&self, wish: &Wish, _: &Digests, changes: ChangeList<Id, Guest>) -> Draft<Self> {
         let mut draft = Draft::default();
         for change in changes {
             let id = change.key(wish);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use homeostat_engine::{
-    Action, Bound, Change, Coverage, Desired as _, Draft, Explain as _, Fails, Failure, Kind, Line,
-    OnRelease, Original, Outcome, Outcomes, Owner, Ownership, Reader, Retry, ScopeLock, See, Seen,
-    Source, Step, Table, View, Work, Writer,
+    Action, Bound, Change, ChangeList, Coverage, Desired as _, Draft, Explain as _, Fails, Failure,
+    Kind, Line, OnRelease, Original, Outcome, Outcomes, Owner, Ownership, Reader, Retry, ScopeLock,
+    See, Seen, Source, Step, Table, View, Work, Writer,
 };
 
 use crate::stage::{Scene, Writes, bind, keys};
@@ -89,7 +89,7 @@ impl Source for Knobs {
         Ok(self.0.clone())
     }
 
-    fn plan(&self, wish: &Wish, (): &(), changes: Vec<Change<String, String>>) -> Draft<Self> {
+    fn plan(&self, wish: &Wish, (): &(), changes: ChangeList<String, String>) -> Draft<Self> {
         let mut draft = Draft::default();
         for change in changes {
             let key = change.key(wish);

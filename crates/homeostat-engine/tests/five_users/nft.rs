@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use homeostat_engine::{
-    Action, Bound, Change, Coverage, Desired as _, Draft, Explain as _, Fails, Failure, Kind, Line,
-    Outcome, Outcomes, Owner, Ownership, Reader, Retry, ScopeLock, See, Seen, Source, Step, Table,
-    View, Work, Writer,
+    Action, Bound, Change, ChangeList, Coverage, Desired as _, Draft, Explain as _, Fails, Failure,
+    Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Retry, ScopeLock, See, Seen, Source,
+    Step, Table, View, Work, Writer,
 };
 
 use crate::stage::{Scene, Writes, bind, keys};
@@ -115,12 +115,7 @@ impl Source for Nft {
         Ok(self.0.clone())
     }
 
-    fn plan(
-        &self,
-        wish: &Wish,
-        _: &Generation,
-        changes: Vec<Change<String, Rules>>,
-    ) -> Draft<Self> {
+    fn plan(&self, wish: &Wish, _: &Generation, changes: ChangeList<String, Rules>) -> Draft<Self> {
         let mut draft = Draft::default();
         for change in changes {
             let table = change.key(wish);

@@ -7,9 +7,9 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 
 use homeostat_engine::{
-    Action, Agreement, Bound, Change, Coverage, Desired, Draft, Explain as _, Fails, Failure,
-    Focus, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, ScopeLock, See, Seen, Slot,
-    Source, Step, View, Work, Writer, desired::find_near,
+    Action, Agreement, Bound, Change, ChangeList, Coverage, Desired, Draft, Explain as _, Fails,
+    Failure, Focus, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, ScopeLock, See, Seen,
+    Slot, Source, Step, View, Work, Writer, desired::find_near,
 };
 use serde::{Deserialize, Serialize};
 
@@ -167,7 +167,7 @@ impl Source for Routes {
         Ok(self.0.clone())
     }
 
-    fn plan(&self, _: &Wishes, (): &(), changes: Vec<Change<Prefix, Via>>) -> Draft<Self> {
+    fn plan(&self, _: &Wishes, (): &(), changes: ChangeList<Prefix, Via>) -> Draft<Self> {
         let steps = changes.into_iter().filter_map(|change| match change {
             Change::Create { slot } => Some(Msg::Create(slot)),
             Change::Update { slot, .. } => Some(Msg::Replace(slot)),

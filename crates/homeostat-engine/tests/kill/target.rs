@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::{
-    Action, Change, Coverage, Desired as _, Draft, Edit, Error, Fails, Failure, Focus, Ledger,
-    Line, Outcome, Outcomes, Owner, Page, Pages, Place, Reader, Retry, ScopeLock, See, Seen,
-    Source, SqliteLedger, Step, Table, View, Work, Writer,
+    Action, Change, ChangeList, Coverage, Desired as _, Draft, Edit, Error, Fails, Failure, Focus,
+    Ledger, Line, Outcome, Outcomes, Owner, Page, Pages, Place, Reader, Retry, ScopeLock, See,
+    Seen, Source, SqliteLedger, Step, Table, View, Work, Writer,
 };
 
 pub(crate) type Wish = Table<String, u32>;
@@ -118,7 +118,7 @@ impl Source for Files {
         Ok(self.clone())
     }
 
-    fn plan(&self, wish: &Wish, (): &(), changes: Vec<Change<String, u32>>) -> Draft<Self> {
+    fn plan(&self, wish: &Wish, (): &(), changes: ChangeList<String, u32>) -> Draft<Self> {
         let step = |change: &Change<String, u32>| {
             let (action, to) = match change {
                 Change::Create { slot } => (Action::Create, Some(wish.object(*slot))),
@@ -128,7 +128,10 @@ impl Source for Files {
             };
             Write { key: change.key(wish), action, to }
         };
-        Draft { steps: changes.iter().map(step).collect(), ..Draft::default() }
+        Draft {
+            steps: changes.into_iter().map(|change| step(&change)).collect(),
+            ..Draft::default()
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Change, Coverage, Desired, Draft, Fails, Failure, Focus, Hint, Outcome, Outcomes, Reader,
-    ScopeLock, See, Seen, Source, View, Work, Writer,
+    Change, ChangeList, Coverage, Desired, Draft, Fails, Failure, Focus, Hint, Outcome, Outcomes,
+    Reader, ScopeLock, See, Seen, Source, View, Work, Writer,
 };
 
 use super::{Api, Listed, Refusal, Watch, Wishes, Write, Written};
@@ -47,7 +47,7 @@ impl<A: Api> Source for Adapted<A> {
         Ok(Hands { api: self.api.clone() })
     }
 
-    fn plan(&self, _: &Wishes<A>, (): &(), changes: Vec<Change<A::Key, A::Object>>) -> Draft<Self> {
+    fn plan(&self, _: &Wishes<A>, (): &(), changes: ChangeList<A::Key, A::Object>) -> Draft<Self> {
         Draft { steps: changes.into_iter().map(Write).collect(), ..Draft::default() }
     }
 }

@@ -17,7 +17,7 @@ use crate::rule::{Rule, RuleAction};
 fn check(write: impl FnOnce(&mut Encoder<'_>) -> Encoded, recorded: &str) {
     let (mut batch, mut links) = (Batch::new(), Links::default());
     links.insert("va".parse().unwrap(), IfIndex(7));
-    let mut encoder = Encoder { batch: &mut batch, links: &links, protocol: Protocol::HOMEOSTAT };
+    let mut encoder = Encoder::plain(&mut batch, &links);
     write(&mut encoder).unwrap().unwrap();
     let mut written = batch.bytes().to_vec();
     // The connection asks for an answer when it sends.

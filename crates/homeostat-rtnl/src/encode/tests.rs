@@ -14,8 +14,7 @@ fn encoded<const FIXED: usize>(
 ) -> (u16, u16, [u8; FIXED], Vec<Value>) {
     let (mut batch, mut links) = (Batch::new(), Links::default());
     links.insert("va".parse().unwrap(), IfIndex(7));
-    let protocol = Protocol::HOMEOSTAT;
-    let mut encoder = Encoder { batch: &mut batch, links: &links, protocol };
+    let mut encoder = Encoder::plain(&mut batch, &links);
     write(&mut encoder).unwrap().unwrap();
     let message = Messages::new(batch.bytes()).next().unwrap().unwrap();
     let (fixed, attrs): (&[u8; FIXED], Attrs<'_>) = message.split().unwrap();
@@ -85,8 +84,8 @@ fn an_address_keeps_our_mark_when_it_is_changed() {
 #[test]
 fn a_link_that_is_not_there_is_named() {
     let mut batch = Batch::new();
-    let (links, protocol) = (&Links::default(), Protocol::HOMEOSTAT);
-    let mut encoder = Encoder { batch: &mut batch, links, protocol };
+    let links = Links::default();
+    let mut encoder = Encoder::plain(&mut batch, &links);
     let key = address_key("address 10.0.0.1/24 dev va");
     let missing = encoder.put_address(&key, &Address::default(), Put::Create);
     assert!(matches!(missing, Err(NoLink(link)) if link.as_str() == "va"));

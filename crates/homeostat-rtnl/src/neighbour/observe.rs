@@ -39,7 +39,7 @@ impl Look<'_, '_> {
             }
             Nature::LearnedElsewhere => Owner::foreign("a program that learns neighbours"),
             Nature::Derived => Owner::Kernel,
-            Nature::Told if protocol == self.protocol => Owner::Ours,
+            Nature::Told if protocol == self.source.protocol => Owner::Ours,
             Nature::Told => foreign(protocol),
         };
         self.hand_on(Key::Neighbour(key), Object::Neighbour(neighbour), owner);

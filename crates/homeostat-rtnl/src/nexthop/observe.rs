@@ -29,7 +29,7 @@ impl Look<'_, '_> {
         let found = self.collect(&mut request, |message| nexthop(message, links))?;
         let mut goes = false;
         for SeenNexthop { id, nexthop, protocol } in found {
-            let owner = route_owner(protocol, self.protocol);
+            let owner = route_owner(protocol, self.source.protocol);
             let key = Key::Nexthop(id);
             let is_kept = owner != Owner::Ours || !self.view.focus.covers(&key);
             goes |= !is_kept && !self.stays(&key, &nexthop);

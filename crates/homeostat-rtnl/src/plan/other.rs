@@ -1,5 +1,7 @@
 //! How nexthops, rules and neighbours become steps: when, after what, and with which losses. Pure.
 
+use std::sync::Arc;
+
 use homeostat_core::Desired as _;
 
 use super::missing_link;
@@ -79,8 +81,8 @@ pub(crate) fn is_anew(wished: &Wished, before: &Object) -> bool {
 /// the other one stands.
 pub(crate) fn rest(wished: Option<&Wished>, update: &Update) -> Option<Step> {
     let key = wished.map(|wished| &wished.key).filter(|key| matches!(key, Key::Rule(_)))?;
-    let (before, phase) = (update.before.clone(), Phase::ReplaceRules);
-    let delete = Delete { key: key.clone(), before, phase, cascade: Cascade::default() };
+    let (before, phase) = (Arc::new(update.before.clone()), Phase::ReplaceRules);
+    let delete = Delete { key: key.clone(), before, phase, cascade: None };
     Some(Step::Delete(Box::new(delete)))
 }
 

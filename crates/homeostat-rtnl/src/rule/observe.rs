@@ -62,9 +62,9 @@ impl Look<'_, '_> {
             moment.rules.extend(found.iter().map(|seen| stand(seen, self.view.wish)));
         }
         let focus = self.view.focus;
-        decide(&mut moment.rules, self.protocol, self.view.wish);
+        decide(&mut moment.rules, self.source.protocol, self.view.wish);
         for standing in told(&moment.rules) {
-            let owner = owner(standing.protocol, self.protocol);
+            let owner = owner(standing.protocol, self.source.protocol);
             self.hand_on(Key::from(standing.key), Object::Rule(standing.rule), owner);
         }
         // What is out of focus is not written, whatever should become of it.

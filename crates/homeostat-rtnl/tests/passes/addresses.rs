@@ -1,6 +1,6 @@
 //! Addresses: drift, primary and secondary ones, what the kernel takes along.
 
-use homeostat_engine::Explain as _;
+use homeostat_rtnl::{AddressMarks, Rtnl};
 
 use crate::bench::{Bench, addresses, cable, ip, listed, told, wish};
 
@@ -108,15 +108,16 @@ fn the_last_address_of_a_link_does_not_take_foreign_routes_along() {
 }
 
 #[test]
-fn our_routes_that_go_with_an_address_are_back_after_the_next_pass() {
+fn our_routes_that_go_with_a_swapped_address_are_made_again_in_the_same_pass() {
     let namespace = cable();
     let mut bench = Bench::new();
     let route = ("route 10.5.0.0/16", "via 10.0.0.9");
     bench.converge(&wish(&[("address 10.0.0.1/24 dev va", ""), route]));
     let moved = wish(&[("address 10.0.0.2/24 dev va", ""), route]);
-    let report = bench.pass(&moved);
-    assert!(!report.is_converged(), "the route went along: {:#?}", told(&report));
-    bench.converge(&moved);
+    let done = bench.converge(&moved);
+    let expected =
+        ["+ address 10.0.0.2/24 dev va", "- address 10.0.0.1/24 dev va", "-/+ route 10.5.0.0/16"];
+    assert_eq!(done, expected);
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
 }
 
@@ -171,4 +172,55 @@ fn a_leased_address_is_matched_and_left_as_it_is() {
     let shown = listed(&namespace, "address show dev va");
     let valid = shown[0]["addr_info"][0]["valid_life_time"].as_u64().unwrap();
     assert!(valid <= 600, "{valid}");
+}
+
+#[test]
+fn a_route_over_an_address_that_waits_for_its_link_waits_too() {
+    let namespace = cable();
+    let wish = wish(&[
+        ("address 10.9.0.1/24 dev later", ""),
+        ("route 10.5.0.0/16", "via 10.9.0.2"),
+        ("route 10.6.0.0/16", "via 10.9.0.2 src 10.9.0.1"),
+    ]);
+    let mut bench = Bench::new();
+    let expected = [
+        "pending address 10.9.0.1/24 dev later: link later",
+        "pending route 10.5.0.0/16: link later",
+        "pending route 10.6.0.0/16: link later",
+    ];
+    assert_eq!(told(&bench.pass(&wish)), expected);
+    ip(&namespace, "link add later type ifb");
+    ip(&namespace, "link set later up");
+    assert_eq!(bench.converge(&wish).len(), 3);
+}
+
+/// A source that does as on a kernel that keeps no mark on addresses.
+fn unmarked() -> Bench {
+    Bench::of(Rtnl::here().with_address_marks(AddressMarks::Ledger))
+}
+
+#[test]
+fn without_a_mark_in_the_kernel_the_ledger_tells_our_addresses_from_others() {
+    let namespace = cable();
+    let mut bench = unmarked();
+    ip(&namespace, "address add 10.1.0.1/24 dev va");
+    bench
+        .converge(&wish(&[("address 10.0.0.1/24 dev va", ""), ("address 10.0.0.2/24 dev va", "")]));
+    let shown = listed(&namespace, "address show dev va to 10.0.0.1");
+    assert!(shown[0]["addr_info"][0].get("protocol").is_none(), "{shown:?}");
+    let fewer = wish(&[("address 10.0.0.2/24 dev va", "")]);
+    assert_eq!(bench.converge(&fewer), ["- address 10.0.0.1/24 dev va"]);
+    assert_eq!(bench.converge(&wish(&[])), ["- address 10.0.0.2/24 dev va"]);
+    assert_eq!(addresses(&namespace), ["10.1.0.1/24"], "nobody recorded that one");
+}
+
+#[test]
+fn without_a_mark_a_lost_ledger_loses_no_address() {
+    let namespace = cable();
+    let wish = wish(&[("address 10.0.0.1/24 dev va", "")]);
+    unmarked().converge(&wish);
+    let report = unmarked().pass(&wish);
+    assert!(told(&report)[0].starts_with("matched address 10.0.0.1/24"), "{:?}", told(&report));
+    unmarked().converge(&crate::bench::wish(&[]));
+    assert_eq!(addresses(&namespace), ["10.0.0.1/24"]);
 }

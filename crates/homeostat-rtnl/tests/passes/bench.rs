@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Explain, Focus, Guards, Kind, MassDelete, MemoryLedger, Observer,
-    Order, Ownership, Place, Plan, Report, Source as _, pass,
+    Alone, Book, Config, Entry, Explain, Focus, Guards, Hint, Kind, MassDelete, MemoryLedger,
+    Observer, Order, Ownership, Place, Plan, Report, Source as _, pass,
 };
 use homeostat_rtnl::{
     Address, Builder, Family, Hop, Key, Lifetime, Member, Neighbour, Nexthop, Protocol, Route,
@@ -14,6 +15,7 @@ use homeostat_rtnl::{
 };
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 /// A wished object: its key, and its attributes as `ip` writes them.
 pub(crate) type Wished<'a> = (&'a str, &'a str);
@@ -133,8 +135,12 @@ fn hop(text: &str) -> Hop {
     Hop { via, dev: None, weight: weight.parse().unwrap(), onlink: None }
 }
 
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    runtime().block_on(work)
 }
 
 /// A fresh namespace with the link `va`, whose other end is `vb`, both up.
@@ -178,6 +184,8 @@ pub(crate) struct Bench {
     writer: Writer,
     book: Book<Rtnl>,
     pub(crate) config: Config<Key>,
+    /// One for all passes and hints: what waits for events belongs to it.
+    runtime: Runtime,
 }
 
 impl Bench {
@@ -189,7 +197,7 @@ impl Bench {
         Self::of(Rtnl::here().with_protocol(Protocol::new(protocol).unwrap()))
     }
 
-    fn of(source: Rtnl) -> Self {
+    pub(crate) fn of(source: Rtnl) -> Self {
         let observer = Observer::open(&source, "test").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let text = || "test".to_owned();
@@ -198,7 +206,7 @@ impl Bench {
         let mass_delete = MassDelete::Allow;
         let guards = Guards { mass_delete, ..Guards::default() };
         let config = Config { guards, ..Config::default() };
-        Bench { source, observer, writer, book, config }
+        Bench { source, observer, writer, book, config, runtime: runtime() }
     }
 
     fn order<'a>(&'a self, wish: &Wish, focus: Focus<Key>) -> Order<'a, Rtnl> {
@@ -217,11 +225,27 @@ impl Bench {
     }
 
     fn pass_over(&mut self, wish: &Wish, focus: Focus<Key>) -> Report<Rtnl> {
-        let Bench { source, observer, writer, book, config } = self;
+        let Bench { source, observer, writer, book, config, runtime } = self;
         let wish = Arc::new(wish.clone());
         let ownership = &Ownership::Marked;
         let order = Order { source, wish, ownership, focus, config };
-        block_on(pass::pass(&order, observer, writer, book)).unwrap()
+        runtime.block_on(pass::pass(&order, observer, writer, book)).unwrap()
+    }
+
+    /// What was heard so far, if it is a hint: the kernel queues events before a write returns.
+    pub(crate) fn hint(&mut self) -> Option<Hint<Key>> {
+        let Bench { observer, runtime, .. } = self;
+        let hint = async { tokio::time::timeout(Duration::ZERO, observer.hint()).await.ok() };
+        runtime.block_on(hint).transpose().unwrap()
+    }
+
+    /// The keys of the hint that was heard; none, if there was nothing to hear.
+    pub(crate) fn hinted(&mut self) -> Vec<String> {
+        match self.hint() {
+            None => Vec::new(),
+            Some(Hint::Keys(keys)) => keys.iter().map(Key::to_string).collect(),
+            Some(Hint::Lost) => vec!["lost".to_owned()],
+        }
     }
 
     pub(crate) fn plan(&self, wish: &Wish) -> Plan<Rtnl> {

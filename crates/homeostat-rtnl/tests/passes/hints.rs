@@ -7,55 +7,160 @@ use homeostat_engine::{Config, Focus, Hint, Holdings, Observer, Order, Ownership
 use homeostat_rtnl::{Key, Rtnl, Wish};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, block_on, cable, ip, told, wish};
+use crate::bench::{Bench, addresses, block_on, cable, ip, told, wish};
 
-/// The next hint; long patience, since it costs nothing when the hint comes.
-async fn next(observer: &mut Observer<Rtnl>) -> Hint<Key> {
-    let hint = tokio::time::timeout(Duration::from_secs(20), observer.hint()).await;
-    hint.expect("no hint came").unwrap()
+/// A namespace in which nothing changes by itself: the loopback link only does what it is told.
+fn loopback() -> Namespace {
+    let namespace = Namespace::enter().unwrap();
+    ip(&namespace, "link set lo up");
+    namespace
 }
 
-/// The next hint that names keys: links may still be coming up.
-async fn next_keys(observer: &mut Observer<Rtnl>) -> Vec<Key> {
-    loop {
-        if let Hint::Keys(keys) = next(observer).await {
-            return keys;
-        }
-    }
+const ROUTES: [(&str, &str); 3] = [
+    ("address 10.0.0.1/24 dev lo", ""),
+    ("route 10.5.0.0/16", "dev lo"),
+    ("route 10.6.0.0/16", "type blackhole"),
+];
+
+/// A bench that has heard everything up to now.
+fn listening(entries: &[(&str, &str)]) -> (Bench, homeostat_rtnl::Wish) {
+    let (mut bench, wish) = (Bench::new(), wish(entries));
+    bench.converge(&wish);
+    bench.hint();
+    (bench, wish)
 }
 
 #[test]
 fn a_lost_route_of_ours_is_named_and_foreign_churn_is_not() {
-    let namespace = cable();
-    let wish = wish(&[
-        ("address 10.0.0.1/24 dev va", ""),
-        ("route 10.5.0.0/16", "via 10.0.0.2"),
-        ("route 10.6.0.0/16", "via 10.0.0.2"),
-    ]);
-    Bench::new().converge(&wish);
-    block_on(async {
-        let mut observer = Observer::open(&Rtnl::here(), "test").unwrap();
-        ip(&namespace, "route add 10.9.0.0/16 via 10.0.0.2");
-        ip(&namespace, "route del 10.9.0.0/16 via 10.0.0.2");
-        ip(&namespace, "route del 10.5.0.0/16");
-        let named = |key: &str| vec![key.parse::<Key>().unwrap()];
-        assert_eq!(next_keys(&mut observer).await, named("route 10.5.0.0/16"));
-        ip(&namespace, "route replace 10.6.0.0/16 via 10.0.0.3 proto bird");
-        assert_eq!(next_keys(&mut observer).await, named("route 10.6.0.0/16"), "a theft");
-    });
+    let namespace = loopback();
+    let (mut bench, _wish) = listening(&ROUTES);
+    ip(&namespace, "route add 10.9.0.0/16 dev lo");
+    ip(&namespace, "route del 10.9.0.0/16 dev lo");
+    ip(&namespace, "route replace 10.9.0.0/16 dev lo proto bird");
+    ip(&namespace, "route replace 10.9.0.0/16 dev lo proto bird mtu 1400");
+    assert!(bench.hinted().is_empty());
+    ip(&namespace, "route del 10.5.0.0/16");
+    assert_eq!(bench.hinted(), ["route 10.5.0.0/16"]);
+    ip(&namespace, "route replace blackhole 10.6.0.0/16 proto bird");
+    assert_eq!(bench.hinted(), ["route 10.6.0.0/16"], "a theft");
+    ip(&namespace, "route add 10.7.0.0/16 dev lo proto 76");
+    assert_eq!(bench.hinted(), ["route 10.7.0.0/16"], "it carries our mark");
 }
 
 #[test]
-fn a_link_or_an_address_that_changed_asks_for_a_look_at_everything() {
-    // The loopback link changes only when it is told to.
-    let namespace = Namespace::enter().unwrap();
-    block_on(async {
-        let mut observer = Observer::open(&Rtnl::here(), "test").unwrap();
-        for args in ["link set lo mtu 60000", "address add 10.0.0.1/24 dev lo"] {
-            ip(&namespace, args);
-            assert_eq!(next(&mut observer).await, Hint::Lost, "{args}");
+fn without_a_look_every_route_of_ours_is_worth_a_hint() {
+    let namespace = loopback();
+    let mut bench = Bench::new();
+    ip(&namespace, "route add 10.7.0.0/16 dev lo");
+    ip(&namespace, "route add 10.8.0.0/16 dev lo proto 76");
+    assert_eq!(bench.hinted(), ["route 10.8.0.0/16"]);
+}
+
+#[test]
+fn our_own_writes_are_no_hints() {
+    let namespace = loopback();
+    let (mut bench, wish) = (Bench::new(), wish(&ROUTES));
+    bench.pass(&wish);
+    assert!(bench.hinted().is_empty(), "creates");
+    ip(&namespace, "route replace 10.5.0.0/16 dev lo proto 76 mtu 1400");
+    ip(&namespace, "route del 10.6.0.0/16");
+    bench.hint();
+    let moved = crate::bench::wish(&[
+        ("address 10.0.0.1/24 dev lo", "valid 1000"),
+        ("route 10.5.0.0/16", "dev lo mtu 1500"),
+        ("route 10.6.0.0/16", "type blackhole"),
+    ]);
+    assert_eq!(bench.pass(&moved).plan().steps.len(), 3);
+    assert!(bench.hinted().is_empty(), "updates");
+    bench.pass(&crate::bench::wish(&[]));
+    assert!(bench.hinted().is_empty(), "removals");
+}
+
+#[test]
+fn what_the_kernel_took_along_is_a_hint_although_it_carries_our_port() {
+    let namespace = loopback();
+    let (one, two) = (("address 10.0.0.1/24 dev lo", ""), ("address 10.0.0.2/24 dev lo", ""));
+    let (mut bench, _wish) = listening(&[one, two]);
+    bench.pass(&wish(&[two]));
+    assert_eq!(bench.hinted(), [two.0], "it went along and was made again");
+    drop(namespace);
+}
+
+#[test]
+fn an_address_is_named_if_it_matters() {
+    let namespace = loopback();
+    let (mut bench, wish) = listening(&ROUTES);
+    ip(&namespace, "address del 10.0.0.1/24 dev lo");
+    assert_eq!(bench.hinted(), ["address 10.0.0.1/24 dev lo"]);
+    ip(&namespace, "address add 10.9.0.1/24 dev lo");
+    assert_eq!(bench.hinted(), ["address 10.9.0.1/24 dev lo"], "its link carries a route");
+    bench.focused(&wish, &["address 10.0.0.1/24 dev lo"]);
+    let (mut bench, _wish) = listening(&[ROUTES[0], ROUTES[2]]);
+    ip(&namespace, "address add 10.8.0.1/24 dev lo");
+    assert!(bench.hinted().is_empty(), "nothing of ours hangs on it");
+}
+
+#[test]
+fn a_link_that_changed_asks_for_a_look_at_everything() {
+    let namespace = loopback();
+    let (mut bench, _wish) = listening(&ROUTES);
+    ip(&namespace, "link set lo mtu 60000");
+    assert_eq!(bench.hinted(), ["lost"]);
+}
+
+#[test]
+fn an_address_on_a_link_that_nobody_saw_asks_for_a_look_at_everything() {
+    let namespace = loopback();
+    let mut bench = Bench::new();
+    ip(&namespace, "address add 10.0.0.1/24 dev lo");
+    assert_eq!(bench.hinted(), ["lost"]);
+}
+
+#[test]
+fn what_a_look_hears_is_the_next_hint() {
+    let namespace = loopback();
+    let (mut bench, wish) = listening(&ROUTES);
+    ip(&namespace, "route del 10.5.0.0/16");
+    ip(&namespace, "route del blackhole 10.6.0.0/16");
+    let report = bench.focused(&wish, &["route 10.5.0.0/16"]);
+    assert_eq!(told(&report), ["+ route 10.5.0.0/16"]);
+    assert!(bench.hinted().contains(&"route 10.6.0.0/16".to_owned()));
+}
+
+#[test]
+fn an_address_of_ours_that_went_is_back_with_the_routes_that_went_in_silence() {
+    let namespace = cable();
+    let entries = [
+        ("address 10.0.0.1/24 dev va", ""),
+        ("route 10.5.0.0/16", "via 10.0.0.2"),
+        ("route 10.6.0.0/16", "dev va"),
+        ("route 10.7.0.0/16", "type blackhole"),
+    ];
+    let (mut bench, wish) = (Bench::new(), wish(&entries));
+    bench.converge(&wish);
+    ip(&namespace, "address del 10.0.0.1/24 dev va");
+    let report = bench.focused(&wish, &["address 10.0.0.1/24 dev va"]);
+    let expected = ["+ address 10.0.0.1/24 dev va", "+ route 10.5.0.0/16", "+ route 10.6.0.0/16"];
+    assert_eq!(told(&report), expected);
+    bench.assert_quiet(&wish);
+    assert_eq!(addresses(&namespace), ["10.0.0.1/24"]);
+}
+
+/// The next hint; long patience, since it costs nothing when the hint comes.
+async fn next(observer: &mut Observer<Rtnl>) -> Hint<Key> {
+    let hint = tokio::time::timeout(Duration::from_secs(20), observer.hint()).await;
+    hint.unwrap().unwrap()
+}
+
+/// The next hint that names keys but for addresses: links may still be coming up, and get their own.
+async fn next_keys(observer: &mut Observer<Rtnl>) -> Vec<Key> {
+    loop {
+        let Hint::Keys(mut keys) = next(observer).await else { continue };
+        keys.retain(|key| !matches!(key, Key::Address(_)));
+        if !keys.is_empty() {
+            return keys;
         }
-    });
+    }
 }
 
 #[test]
@@ -67,7 +172,7 @@ fn a_rule_is_named_by_its_place_and_by_any() {
     block_on(async {
         let mut observer = Observer::open(&Rtnl::here(), "test").unwrap();
         ip(&namespace, "rule del priority 1000");
-        let named = ["rule priority 1000 from 10.0.0.0/8", "rule from 10.0.0.0/8"];
+        let named = ["rule from 10.0.0.0/8", "rule priority 1000 from 10.0.0.0/8"];
         let named: Vec<Key> = named.iter().map(|key| key.parse().unwrap()).collect();
         assert_eq!(next_keys(&mut observer).await, named);
         ip(&namespace, "rule del fwmark 5");
@@ -79,16 +184,16 @@ fn a_rule_is_named_by_its_place_and_by_any() {
 }
 
 #[test]
-fn a_nexthop_may_have_taken_routes_along_in_silence() {
-    let namespace = Namespace::enter().unwrap();
-    ip(&namespace, "link set lo up");
-    block_on(async {
-        let mut observer = Observer::open(&Rtnl::here(), "test").unwrap();
-        for args in ["nexthop add id 10 blackhole", "nexthop del id 10"] {
-            ip(&namespace, args);
-            assert_eq!(next(&mut observer).await, Hint::Lost, "{args}");
-        }
-    });
+fn a_nexthop_is_named_and_the_routes_that_went_with_it_in_silence_are_back() {
+    let namespace = loopback();
+    let entries = [("nexthop 10", "blackhole on"), ("route 10.5.0.0/16", "nhid 10")];
+    let (mut bench, wish) = listening(&entries);
+    ip(&namespace, "nexthop del id 10");
+    assert_eq!(bench.hinted(), ["nexthop 10"]);
+    let report = bench.focused(&wish, &["nexthop 10"]);
+    assert_eq!(told(&report), ["+ nexthop 10", "+ route 10.5.0.0/16"]);
+    assert!(bench.hinted().is_empty(), "our own doing");
+    bench.assert_quiet(&wish);
 }
 
 /// Looks at everything on behalf of a wish.
@@ -99,11 +204,15 @@ async fn observe(observer: &mut Observer<Rtnl>, wish: &Wish) {
     pass::plan(&order, observer, &Holdings::default()).await.unwrap();
 }
 
+fn texts(keys: &[Key]) -> Vec<String> {
+    keys.iter().map(Key::to_string).collect()
+}
+
 /// The next hint that names neighbours.
 async fn next_neighbours(observer: &mut Observer<Rtnl>) -> Vec<String> {
     loop {
         let keys = next_keys(observer).await;
-        let keys: Vec<String> = keys.iter().map(Key::to_string).collect();
+        let keys = texts(&keys);
         if keys.iter().any(|key| key.starts_with("neighbour")) {
             return keys;
         }
@@ -121,7 +230,7 @@ fn only_who_wishes_neighbours_hears_of_them() {
         ip(&namespace, "neigh del 10.0.0.9 dev va");
         ip(&namespace, "rule add priority 7 table 7");
         let first = next_keys(&mut observer).await;
-        assert_eq!(first[0].to_string(), "rule priority 7", "nothing of the neighbour");
+        assert_eq!(texts(&first), ["rule", "rule priority 7"], "nothing of the neighbour");
         observe(&mut observer, &nine).await;
         // One that nobody wishes comes first, and is not told.
         ip(&namespace, "neigh add 10.0.0.7 dev va lladdr 02:00:00:00:00:07 nud stale");
@@ -141,6 +250,6 @@ fn proxy_neighbours_are_silent() {
         ip(&namespace, "neigh del proxy 10.0.0.8 dev va");
         ip(&namespace, "rule add priority 7 table 7");
         let first = next_keys(&mut observer).await;
-        assert_eq!(first[0].to_string(), "rule priority 7", "nothing of the proxy entry");
+        assert_eq!(texts(&first), ["rule", "rule priority 7"], "nothing of the proxy entry");
     });
 }

@@ -1,7 +1,6 @@
 //! Whole passes over addresses, routes, nexthops, rules and neighbours in fresh network namespaces, judged by `ip`.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     reason = "this is test code, but outside `#[test]` clippy cannot know"
 )]
@@ -9,6 +8,8 @@
 mod addresses;
 mod attributes;
 mod bench;
+mod churn;
+mod focus;
 mod hints;
 mod laws;
 mod laws_of_others;

@@ -175,7 +175,7 @@ async fn lines<H: Harness>(
     let Holdings { records, last } = scene.book.holdings();
     let mut reader = scene.source.reader().map_err(|failure| scene.broken(&failure))?;
     let (mut seen, focus) = (Vec::new(), Focus::All);
-    let view = View { focus: &focus, wish: &**wish, records };
+    let view = View { focus: &focus, wish, records };
     let observed = reader.observe(&view, &mut |one| seen.push(one)).await;
     let moment = observed.map_err(|failure| scene.broken(&failure))?;
     if let Order::Reversed = order {

@@ -159,7 +159,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         let mut all = Vec::new();
         let mut reader = self.source.reader()?;
         let records = &self.book.holdings().records;
-        let view = View { focus: &Focus::All, wish: &**wish, records };
+        let view = View { focus: &Focus::All, wish, records };
         reader.observe(&view, &mut |seen| all.push(seen)).await?;
         Ok(all)
     }

@@ -2,7 +2,9 @@
 
 use std::marker::PhantomData;
 
-use homeostat_engine::{Change, Coverage, Draft, Fails, Failure, ScopeLock, Slot, Source, Table};
+use homeostat_engine::{
+    Change, ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Slot, Source, Table,
+};
 
 use super::flaw::Flaw;
 use super::reader::Eyes;
@@ -123,7 +125,7 @@ impl<M: Manner> Source for Memory<M> {
         &self,
         wish: &Table<String, String>,
         (): &(),
-        changes: Vec<Change<String, String>>,
+        changes: ChangeList<String, String>,
     ) -> Draft<Self> {
         let mut steps: Vec<Put> =
             changes.into_iter().map(|change| Put::new(wish, change)).collect();

@@ -1,0 +1,50 @@
+//! Where an address carries the mark that it is ours.
+
+/// Where an address carries the mark that it is ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressMarks {
+    /// In the kernel.
+    #[default]
+    Kernel,
+    /// In the ledger, since the kernel keeps none.
+    Ledger,
+}
+
+impl AddressMarks {
+    /// Quirk `no-address-mark` (before Linux 5.18): the kernel has no `IFA_PROTO`; it ignores what is
+    /// sent and never sends it.
+    pub(crate) fn of_this_kernel() -> Self {
+        Self::of_release(&rustix::system::uname().release().to_string_lossy())
+    }
+
+    /// A release that cannot be read is a recent one.
+    fn of_release(release: &str) -> Self {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+        let mut number = || numbers.next()?.parse::<u32>().ok();
+        match (number(), number()) {
+            (Some(major), Some(minor)) if (major, minor) < (5, 18) => AddressMarks::Ledger,
+            _ => AddressMarks::Kernel,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_before_5_18_keep_no_mark_on_addresses() {
+        for (release, marks) in [
+            ("5.17.0-1-amd64", AddressMarks::Ledger),
+            ("4.19.0", AddressMarks::Ledger),
+            ("5.18-rc1", AddressMarks::Kernel),
+            ("5.18.0", AddressMarks::Kernel),
+            ("6.1.0-44-amd64", AddressMarks::Kernel),
+            ("6.18.44", AddressMarks::Kernel),
+            ("", AddressMarks::Kernel),
+            ("odd", AddressMarks::Kernel),
+        ] {
+            assert_eq!(AddressMarks::of_release(release), marks, "{release}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What events mean: for the shadow, and as hints. An event that leaves everything as it is wished is
+//! no hint, whoever caused it; our own writes are such.
+//!
+//! Quirk `routes-go-silently` (Linux 6.18): IPv4 routes that are lost with their link or with the
+//! last address of it are not announced; the event of the link or address is all that comes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use homeostat_core::{Agreement, Desired as _, Hint};
+use homeostat_netlink::uapi::{
+    NLM_F_REPLACE, RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE,
+    RTM_DELRULE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE,
+};
+use homeostat_netlink::{Event, Malformed, Message};
+
+use crate::decode::{self, Names, SeenAddress, SeenRoute};
+use crate::key::Key;
+use crate::link::Links;
+use crate::marks::AddressMarks;
+use crate::model::Object;
+use crate::neighbour::{self, NeighbourKey};
+use crate::nexthop;
+use crate::normalize::{address_agrees, is_touched_by, is_touched_by_link};
+use crate::number::Protocol;
+use crate::rule;
+use crate::sent::Sent;
+use crate::shadow::{News, Shadow, Sight};
+use crate::source::Rtnl;
+use crate::wish::Wish;
+
+/// Beyond so many keys, one look at everything is cheaper.
+const MOST_KEYS: usize = 4096;
+
+/// What was heard and not yet handed on.
+pub(crate) struct Notices {
+    /// Where the links are.
+    pub(crate) links: Links,
+    /// The neighbours that matter.
+    pub(crate) neighbours: BTreeSet<NeighbourKey>,
+    protocol: Protocol,
+    address_marks: AddressMarks,
+    sent: Arc<Sent>,
+    keys: BTreeSet<Key>,
+    is_lost: bool,
+}
+
+impl Notices {
+    pub(crate) fn new(source: &Rtnl) -> Self {
+        Notices {
+            links: Links::default(),
+            neighbours: BTreeSet::new(),
+            protocol: source.protocol,
+            address_marks: source.address_marks,
+            sent: Arc::clone(&source.sent),
+            keys: BTreeSet::new(),
+            is_lost: false,
+        }
+    }
+
+    /// Takes one event.
+    pub(crate) fn take(&mut self, event: Event<'_>, shadow: &mut Option<Shadow>) {
+        let taken = match event {
+            Event::Lost => {
+                *shadow = None;
+                Ok(false)
+            }
+            Event::Message(message) => self.message(&message, shadow),
+        };
+        self.is_lost |= !matches!(taken, Ok(true)) || self.keys.len() > MOST_KEYS;
+    }
+
+    /// Every event of our own writes so far was taken.
+    pub(crate) fn all_is_heard(&mut self) {
+        self.sent.is_heard();
+    }
+
+    /// What there is to look at, once.
+    pub(crate) fn hint(&mut self) -> Option<Hint<Key>> {
+        let keys = std::mem::take(&mut self.keys);
+        if std::mem::take(&mut self.is_lost) {
+            return Some(Hint::Lost);
+        }
+        (!keys.is_empty()).then(|| Hint::Keys(keys.into_iter().collect()))
+    }
+
+    /// False, if only a look at everything tells what changed.
+    fn message(
+        &mut self,
+        message: &Message<'_>,
+        shadow: &mut Option<Shadow>,
+    ) -> Result<bool, Malformed> {
+        match message.kind {
+            RTM_NEWROUTE | RTM_DELROUTE => {
+                if let Some(seen) = decode::route(message, &mut Names::new(&self.links))? {
+                    self.route(message, seen, shadow);
+                }
+                Ok(true)
+            }
+            RTM_NEWADDR | RTM_DELADDR => {
+                // The link may have come after the last look.
+                let index = decode::address_index(message)?;
+                let Some(seen) = decode::address(message, &self.links)? else { return Ok(true) };
+                self.address(message, &seen, shadow);
+                Ok(self.links.knows(index))
+            }
+            RTM_NEWLINK | RTM_DELLINK => {
+                self.link(message, shadow)?;
+                Ok(false)
+            }
+            RTM_NEWRULE | RTM_DELRULE => {
+                self.rule(message, shadow.as_ref())?;
+                Ok(true)
+            }
+            RTM_NEWNEIGH | RTM_DELNEIGH => {
+                self.neighbour(message, shadow.as_ref());
+                Ok(true)
+            }
+            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
+                self.nexthop(message, shadow)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The keys that a rule may stand on: a wish without a priority is fulfilled at any.
+    fn rule(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) -> Result<(), Malformed> {
+        let Some(seen) = rule::decode(message)? else { return Ok(()) };
+        let keys: [Key; 2] = [seen.key.into(), seen.key.anywhere().into()];
+        let should_be = |wish: &Wish| keys.iter().any(|key| wish.slot(key, None).is_some());
+        if !self.is_echo(message, RTM_NEWRULE, shadow, should_be) {
+            self.keys.extend(keys);
+        }
+        Ok(())
+    }
+
+    /// The neighbour that an event is about, if it is wished or ours.
+    fn neighbour(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) {
+        let Some((key, protocol)) = neighbour::event(message, &self.links) else { return };
+        let (matters, key) = (self.neighbours.contains(&key), Key::Neighbour(key));
+        let should_be = |wish: &Wish| wish.slot(&key, None).is_some();
+        let is_echo = self.is_echo(message, RTM_NEWNEIGH, shadow, should_be);
+        if !is_echo && (matters || protocol == self.protocol) {
+            self.keys.insert(key);
+        }
+    }
+
+    fn nexthop(
+        &mut self,
+        message: &Message<'_>,
+        shadow: &mut Option<Shadow>,
+    ) -> Result<(), Malformed> {
+        let Some(seen) = nexthop::decode(message, &self.links)? else { return Ok(()) };
+        let key = Key::Nexthop(seen.id);
+        if message.kind == RTM_DELNEXTHOP {
+            doubt(shadow, |shadow| shadow.doubt(|route| route.nexthop == Some(seen.id)));
+        }
+        let object = Object::Nexthop(seen.nexthop);
+        let should_be = |wish: &Wish| {
+            let slot = wish.slot(&key, None);
+            slot.is_some_and(|slot| wish.compare(slot, &object) == Agreement::Agrees)
+        };
+        if !self.is_echo(message, RTM_NEWNEXTHOP, shadow.as_ref(), should_be) {
+            self.keys.insert(key);
+        }
+        Ok(())
+    }
+
+    /// Whether we did it, and it came out as the wish has it: there, or gone.
+    fn is_echo(
+        &self,
+        message: &Message<'_>,
+        made: u16,
+        shadow: Option<&Shadow>,
+        should_be: impl Fn(&Wish) -> bool,
+    ) -> bool {
+        let is_right = |shadow: &Shadow| should_be(shadow.wish()) == (message.kind == made);
+        self.sent.is_ours(message.port) && shadow.is_some_and(is_right)
+    }
+
+    fn route(&mut self, message: &Message<'_>, seen: SeenRoute, shadow: &mut Option<Shadow>) {
+        let replaces = message.flags & NLM_F_REPLACE != 0;
+        let news = match message.kind {
+            RTM_DELROUTE => News::Went,
+            _ if replaces => News::Replaced,
+            _ => News::Came,
+        };
+        let SeenRoute { key, route, protocol } = seen;
+        let is_settled = match shadow {
+            Some(shadow) => {
+                shadow.learn(&key, Sight { route, protocol }, news);
+                shadow.is_settled(&key)
+            }
+            // A theft, or ours: without a shadow nobody knows whether it matters.
+            None => protocol != self.protocol && news != News::Replaced,
+        };
+        if !is_settled {
+            self.keys.insert(Key::Route(key));
+        }
+    }
+
+    fn address(&mut self, message: &Message<'_>, seen: &SeenAddress, shadow: &mut Option<Shadow>) {
+        let is_going = message.kind == RTM_DELADDR;
+        let is_echo = self.sent.is_ours(message.port)
+            && if is_going {
+                self.sent.is_deleted(&seen.key)
+            } else {
+                shadow.as_ref().is_some_and(|shadow| is_wished(shadow, seen))
+            };
+        if is_going {
+            doubt(shadow, |shadow| shadow.doubt(|route| is_touched_by(route, &seen.key)));
+        }
+        if !is_echo && self.concerns(seen, shadow.as_ref()) {
+            self.keys.insert(Key::Address(seen.key));
+        }
+    }
+
+    /// Whether an address is wished, may be ours, or carries something that is wished.
+    fn concerns(&self, seen: &SeenAddress, shadow: Option<&Shadow>) -> bool {
+        let Some(wish) = shadow.map(Shadow::wish) else { return true };
+        let key = Key::Address(seen.key);
+        let may_be_ours =
+            seen.protocol == self.protocol || self.address_marks == AddressMarks::Ledger;
+        let mut carries = false;
+        wish.dependants(&key, &mut |_| carries = true);
+        may_be_ours || carries || wish.slot(&key, None).is_some()
+    }
+
+    /// The wish names no links yet, so a link that changed asks for a look at everything; once it
+    /// does, the link's key is what is to be told here.
+    fn link(
+        &mut self,
+        message: &Message<'_>,
+        shadow: &mut Option<Shadow>,
+    ) -> Result<(), Malformed> {
+        let (index, name) = decode::link(message)?;
+        self.links.remove(index);
+        if message.kind == RTM_NEWLINK {
+            self.links.insert(name, index);
+        }
+        // One that is up has lost nothing: every way down is announced on its own.
+        if message.kind == RTM_DELLINK || !decode::is_up(message)? {
+            doubt(shadow, |shadow| shadow.doubt(|route| is_touched_by_link(route, name)));
+        }
+        Ok(())
+    }
+}
+
+/// A shadow with too many doubts is of no use.
+fn doubt(shadow: &mut Option<Shadow>, doubt: impl FnOnce(&mut Shadow) -> bool) {
+    if !shadow.as_mut().is_none_or(doubt) {
+        *shadow = None;
+    }
+}
+
+fn is_wished(shadow: &Shadow, seen: &SeenAddress) -> bool {
+    let wish = shadow.wish();
+    let slot = wish.slot(&Key::Address(seen.key), None);
+    let wished = slot.and_then(|slot| wish.address_at(slot));
+    wished.is_some_and(|wished| address_agrees(&wished.address, &seen.address))
+}

@@ -1,0 +1,200 @@
+//! What is known of routes between two full looks: a bit for each wished route that is there, ours
+//! and as wished, and the few exceptions. Pure: it is told what dumps and events say.
+//!
+//! The kernel has no exact read of one route, so a look at a few keys is answered from here. What is
+//! known here may be stale; the kernel judges every write (create only if absent, delete only if
+//! ours), and the next full look is the truth.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use homeostat_core::{Desired as _, Slot};
+
+use crate::key::{Key, RouteKey};
+use crate::model::Route;
+use crate::normalize::route_agrees;
+use crate::number::Protocol;
+use crate::wish::Wish;
+
+/// Beyond so many routes in doubt, only a look at everything helps.
+const MOST_DOUBTS: usize = 4096;
+
+/// A route that stands, or stood, on some key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sight {
+    pub(crate) route: Route,
+    pub(crate) protocol: Protocol,
+}
+
+/// What an event says of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It came, beside whatever else is on its key.
+    Came,
+    /// It came in the place of another.
+    Replaced,
+    /// It went.
+    Went,
+}
+
+/// What is known of the routes on wished keys, and of ours on other keys.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    wish: Arc<Wish>,
+    ours: Protocol,
+    /// By slot: there, ours, as wished, and alone on its key.
+    good: Vec<u64>,
+    near: Option<Slot>,
+    others: BTreeMap<RouteKey, Vec<Sight>>,
+    /// Keys on which something happened that was not announced in full.
+    doubts: BTreeSet<RouteKey>,
+}
+
+impl Shadow {
+    /// Nothing is there yet.
+    pub(crate) fn new(wish: Arc<Wish>, ours: Protocol) -> Self {
+        let good = vec![0; wish.len().div_ceil(64)];
+        let (others, doubts) = (BTreeMap::new(), BTreeSet::new());
+        Shadow { wish, ours, good, near: None, others, doubts }
+    }
+
+    /// The wish that it belongs to.
+    pub(crate) fn wish(&self) -> &Wish {
+        &self.wish
+    }
+
+    /// Takes a route that a dump shows.
+    pub(crate) fn note(&mut self, key: &RouteKey, route: &Route, protocol: Protocol) {
+        let slot = self.wish.slot(&Key::Route(*key), self.near);
+        self.near = slot.or(self.near);
+        let is_ours = protocol == self.ours;
+        if slot.is_none() && !is_ours {
+            return;
+        }
+        let is_alone = !self.others.contains_key(key) && slot.is_none_or(|slot| !self.is_set(slot));
+        if let Some(slot) = slot.filter(|slot| is_alone && is_ours && self.agrees(*slot, route)) {
+            self.set(slot);
+            return;
+        }
+        let mut there = self.take(key, slot);
+        there.push(Sight { route: route.clone(), protocol });
+        self.others.insert(*key, there);
+    }
+
+    /// Takes what an event says.
+    pub(crate) fn learn(&mut self, key: &RouteKey, sight: Sight, news: News) {
+        let slot = self.wish.slot(&Key::Route(*key), None);
+        let mut there = self.take(key, slot);
+        let same = there.iter().position(|one| is_same(one, &sight));
+        match (news, same, there.len()) {
+            (News::Came, None, 0) | (News::Replaced, _, 0 | 1) => there = vec![sight],
+            (News::Came, Some(_), 1) | (News::Went, None, 0) => {}
+            (News::Went, Some(at), _) => drop(there.remove(at)),
+            // Which of several it was, or what became of the other, only the kernel knows.
+            _ => drop(self.doubts.insert(*key)),
+        }
+        self.put(key, slot, there);
+    }
+
+    /// Whether nothing has to be done about a key, as far as is known.
+    pub(crate) fn is_settled(&self, key: &RouteKey) -> bool {
+        let is_known = !self.doubts.contains(key);
+        is_known
+            && match self.wish.slot(&Key::Route(*key), None) {
+                Some(slot) => self.is_set(slot),
+                None => !self.others.contains_key(key),
+            }
+    }
+
+    /// What stands on a key; none, if that is in doubt.
+    pub(crate) fn there(&self, key: &RouteKey) -> Option<Vec<Sight>> {
+        if self.doubts.contains(key) {
+            return None;
+        }
+        let slot = self.wish.slot(&Key::Route(*key), None).filter(|slot| self.is_set(*slot));
+        let wished = slot.and_then(|slot| self.wished(slot));
+        Some(match wished {
+            Some(sight) => vec![sight],
+            None => self.others.get(key).cloned().unwrap_or_default(),
+        })
+    }
+
+    /// Forgets a key that is about to be dumped.
+    pub(crate) fn forget(&mut self, key: &RouteKey) {
+        self.take(key, self.wish.slot(&Key::Route(*key), None));
+        self.doubts.remove(key);
+    }
+
+    /// Doubts every route that may have gone without a word. False, if they are too many.
+    pub(crate) fn doubt(&mut self, is_touched: impl Fn(&Route) -> bool) -> bool {
+        let wish = Arc::clone(&self.wish);
+        for shape in wish.shapes.iter().filter(|shape| is_touched(&shape.route)) {
+            if shape.rows.len() + self.doubts.len() > MOST_DOUBTS {
+                return false;
+            }
+            self.doubts.extend(wish.routes_of(shape));
+        }
+        let touched = |sights: &Vec<Sight>| sights.iter().any(|sight| is_touched(&sight.route));
+        let others = self.others.iter().filter(|(_, sights)| touched(sights));
+        self.doubts.extend(others.map(|(key, _)| *key));
+        self.doubts.len() <= MOST_DOUBTS
+    }
+
+    fn put(&mut self, key: &RouteKey, slot: Option<Slot>, there: Vec<Sight>) {
+        let is_ours = |sight: &Sight| sight.protocol == self.ours;
+        match (slot, there.as_slice()) {
+            (_, []) => {}
+            (Some(slot), [only]) if is_ours(only) && self.agrees(slot, &only.route) => {
+                self.set(slot);
+            }
+            (None, there) if !there.iter().any(is_ours) => {}
+            _ => drop(self.others.insert(*key, there)),
+        }
+    }
+
+    fn take(&mut self, key: &RouteKey, slot: Option<Slot>) -> Vec<Sight> {
+        if let Some(slot) = slot.filter(|slot| self.is_set(*slot)) {
+            self.clear(slot);
+            return self.wished(slot).into_iter().collect();
+        }
+        self.others.remove(key).unwrap_or_default()
+    }
+
+    fn wished(&self, slot: Slot) -> Option<Sight> {
+        let (_, shape) = self.wish.route_at(slot)?;
+        Some(Sight { route: shape.route.clone(), protocol: self.ours })
+    }
+
+    fn agrees(&self, slot: Slot, route: &Route) -> bool {
+        self.wish.route_at(slot).is_some_and(|(_, shape)| route_agrees(&shape.route, route))
+    }
+
+    fn is_set(&self, slot: Slot) -> bool {
+        self.good.get(slot.index() / 64).is_some_and(|word| word & bit(slot) != 0)
+    }
+
+    fn set(&mut self, slot: Slot) {
+        if let Some(word) = self.good.get_mut(slot.index() / 64) {
+            *word |= bit(slot);
+        }
+    }
+
+    fn clear(&mut self, slot: Slot) {
+        if let Some(word) = self.good.get_mut(slot.index() / 64) {
+            *word &= !bit(slot);
+        }
+    }
+}
+
+fn bit(slot: Slot) -> u64 {
+    1 << (slot.index() % 64)
+}
+
+/// Whether an event is about the route that is known. What is known may be a wish, which leaves
+/// attributes open.
+fn is_same(known: &Sight, told: &Sight) -> bool {
+    known.protocol == told.protocol && route_agrees(&known.route, &told.route)
+}
+
+#[cfg(test)]
+mod tests;

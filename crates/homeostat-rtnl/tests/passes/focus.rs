@@ -1,0 +1,155 @@
+//! Looks at a few keys: what they cost, and what they may believe.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use homeostat_engine::{Focus, Reader as _, Records, Seen, Source as _, View};
+use homeostat_rtnl::{Key, Net, Reader, Route, RouteKey, Rtnl, Wish};
+
+use crate::bench::{Bench, block_on, cable, ip, listed, told, wish};
+
+const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev va", "");
+const ROUTE: (&str, &str) = ("route 10.5.0.0/16", "via 10.0.0.2");
+
+/// A wish for the address, the route, and so many more.
+fn crowded(routes: u32) -> Wish {
+    let mut builder = Wish::builder();
+    let key = |text: &str| text.parse::<Key>().unwrap();
+    let Key::Address(address) = key(ADDRESS.0) else { panic!() };
+    builder.address(address, homeostat_rtnl::Address::default()).unwrap();
+    let via = || Route::via("10.0.0.2".parse().unwrap());
+    let Key::Route(route) = key(ROUTE.0) else { panic!() };
+    builder.route(route, via()).unwrap();
+    for number in 0..routes {
+        let dst = std::net::Ipv4Addr::from_bits((20 << 24) + number * 256);
+        builder.route(RouteKey::new(Net::new(dst.into(), 24).unwrap()), via()).unwrap();
+    }
+    builder.build().unwrap()
+}
+
+/// How many objects a look shows, and how many bytes it made the kernel send.
+fn look(reader: &mut Reader, wish: &Arc<Wish>, keys: Option<&[&str]>) -> (usize, u64) {
+    let focus = match keys {
+        None => Focus::All,
+        Some(keys) => Focus::Keys(keys.iter().map(|key| key.parse().unwrap()).collect()),
+    };
+    let (mut seen, before) = (0, reader.received_bytes());
+    let view = View { focus: &focus, wish, records: &Records::new() };
+    let count = &mut |one: Seen<_, _>| seen += usize::from(matches!(one, Seen::Present { .. }));
+    block_on(reader.observe(&view, count)).unwrap();
+    (seen, reader.received_bytes() - before)
+}
+
+#[test]
+fn a_look_at_one_key_costs_the_same_among_many_routes_as_among_few() {
+    let costs = [10, 20_000].map(|routes| {
+        let namespace = cable();
+        let wish = Arc::new(crowded(routes));
+        Bench::new().pass(&wish);
+        let mut reader = Rtnl::here().reader().unwrap();
+        let (seen, all) = look(&mut reader, &wish, None);
+        assert!(seen > routes as usize, "{seen}");
+        let mut costs = BTreeSet::new();
+        for (change, keys, expected) in [
+            ("route del 10.5.0.0/16", &[ROUTE.0][..], 0),
+            ("route add 10.5.0.0/16 via 10.0.0.2 proto 76", &[ROUTE.0], 1),
+            ("route replace 10.5.0.0/16 via 10.0.0.2 proto bird", &[ROUTE.0], 1),
+            ("route replace 10.5.0.0/16 via 10.0.0.3 proto 76", &[ROUTE.0], 1),
+            ("route add 10.9.0.0/16 via 10.0.0.3 proto 76", &["route 10.9.0.0/16"], 1),
+            ("route del 10.9.0.0/16", &["route 10.9.0.0/16"], 0),
+        ] {
+            ip(&namespace, change);
+            let (seen, cost) = look(&mut reader, &wish, Some(keys));
+            assert_eq!(seen, expected, "{change}");
+            assert!(cost < 8192, "{change}: {cost}");
+            costs.insert(cost);
+        }
+        let (seen, cost) = look(&mut reader, &wish, Some(&[ADDRESS.0]));
+        assert_eq!(seen, 1);
+        costs.insert(cost);
+        assert!(all > u64::from(routes) * 30, "a look at everything shows what that costs");
+        costs
+    });
+    assert_eq!(costs[0], costs[1]);
+}
+
+#[test]
+fn healing_one_route_is_one_write_and_no_hint() {
+    let namespace = cable();
+    let wish = wish(&[ADDRESS, ROUTE]);
+    let mut bench = Bench::new();
+    bench.converge(&wish);
+    for _ in 0..3 {
+        ip(&namespace, "route del 10.5.0.0/16");
+        let report = bench.focused(&wish, &[ROUTE.0]);
+        assert_eq!(told(&report), ["+ route 10.5.0.0/16"]);
+        assert!(told(&bench.focused(&wish, &[ROUTE.0])).is_empty());
+    }
+    assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
+}
+
+#[test]
+fn a_theft_is_a_conflict_and_its_end_is_healed() {
+    let namespace = cable();
+    let wish = wish(&[ADDRESS, ROUTE]);
+    let mut bench = Bench::new();
+    bench.converge(&wish);
+    ip(&namespace, "route replace 10.5.0.0/16 via 10.0.0.9 proto bird");
+    assert_eq!(
+        told(&bench.focused(&wish, &[ROUTE.0])),
+        ["conflict route 10.5.0.0/16: protocol bird"]
+    );
+    ip(&namespace, "route replace 10.5.0.0/16 via 10.0.0.9 proto 76");
+    assert_eq!(told(&bench.focused(&wish, &[ROUTE.0])), ["~ route 10.5.0.0/16"]);
+    bench.assert_quiet(&wish);
+}
+
+#[test]
+fn what_took_our_place_unheard_is_unknown_until_it_is_seen() {
+    let namespace = cable();
+    let wish = wish(&[ADDRESS, ROUTE]);
+    let mut bench = Bench::new();
+    bench.converge(&wish);
+    ip(&namespace, "route del 10.5.0.0/16");
+    // The filter keeps this out: it is no replace, and not ours.
+    ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.9 proto bird");
+    let [unknown] = told(&bench.focused(&wish, &[ROUTE.0])).try_into().unwrap();
+    assert!(unknown.starts_with("Unknown"), "{unknown}");
+    assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["gateway"], "10.0.0.9");
+    assert_eq!(told(&bench.pass(&wish)), ["conflict route 10.5.0.0/16: protocol bird"]);
+}
+
+#[test]
+fn an_unwished_route_with_our_mark_goes_in_a_focused_pass() {
+    let namespace = cable();
+    let wish = wish(&[ADDRESS, ROUTE]);
+    let mut bench = Bench::new();
+    bench.converge(&wish);
+    ip(&namespace, "route add 10.9.0.0/16 via 10.0.0.2 proto 76");
+    let report = bench.focused(&wish, &["route 10.9.0.0/16"]);
+    assert_eq!(told(&report), ["- route 10.9.0.0/16"]);
+    assert!(listed(&namespace, "route show 10.9.0.0/16").is_empty());
+    assert!(told(&bench.focused(&wish, &["route 10.9.0.0/16"])).is_empty());
+}
+
+#[test]
+fn another_wish_is_not_judged_by_the_shadow_of_the_former() {
+    let _namespace = cable();
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[ADDRESS, ROUTE]));
+    let moved = wish(&[ADDRESS, (ROUTE.0, "via 10.0.0.3")]);
+    assert_eq!(told(&bench.focused(&moved, &[ROUTE.0])), ["~ route 10.5.0.0/16"]);
+}
+
+#[test]
+fn an_address_made_anew_in_a_focused_pass_takes_no_foreign_route_along() {
+    let namespace = cable();
+    let label = ("address 10.0.0.1/24 dev va", "label va:1");
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[label]));
+    ip(&namespace, "route add 10.9.0.0/16 via 10.0.0.9");
+    let other = wish(&[("address 10.0.0.1/24 dev va", "label va:2")]);
+    let [held] = told(&bench.focused(&other, &[label.0])).try_into().unwrap();
+    assert!(held.starts_with("held address 10.0.0.1/24 dev va"), "{held}");
+    assert_eq!(listed(&namespace, "route show 10.9.0.0/16").len(), 1);
+}
