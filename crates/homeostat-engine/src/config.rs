@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::{Desired as _, Focus, OnRelease, Ownership, Source, Strictness};
+use homeostat_core::{Focus, OnRelease, Ownership, Source, Strictness};
 
+use crate::focus;
 use crate::guard::Guards;
 
 /// How a pass behaves.
@@ -47,9 +48,6 @@ impl<K> Default for Config<K> {
     }
 }
 
-/// How many keys a focused pass may be about.
-const MOST_KEYS: usize = 4096;
-
 /// What is to be done: a wish for a source, how its objects are told from others', and how.
 pub struct Order<'a, S: Source> {
     /// The source.
@@ -65,22 +63,9 @@ pub struct Order<'a, S: Source> {
 }
 
 impl<'a, S: Source> Order<'a, S> {
-    /// The same order, about its keys and what depends on them. Beyond some thousands one look at
-    /// everything is cheaper.
+    /// The same order, about its keys and what depends on them.
     pub(crate) fn widened(&self) -> Order<'a, S> {
-        let Focus::Keys(keys) = &self.focus else { return self.about(Focus::All) };
-        let (mut wide, mut fresh) = (keys.clone(), keys.clone());
-        while let Some(key) = fresh.pop_first() {
-            self.wish.dependants(&key, &mut |key| {
-                if wide.len() <= MOST_KEYS && wide.insert(key.clone()) {
-                    fresh.insert(key);
-                }
-            });
-            if wide.len() > MOST_KEYS {
-                return self.about(Focus::All);
-            }
-        }
-        self.about(Focus::Keys(wide))
+        self.about(focus::widened(&*self.wish, &self.focus))
     }
 
     /// The same order about other keys.

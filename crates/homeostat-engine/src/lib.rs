@@ -17,6 +17,7 @@ pub mod bound;
 pub mod config;
 pub mod error;
 mod fate;
+mod focus;
 pub mod guard;
 pub mod ledger;
 pub mod lock;

@@ -31,6 +31,22 @@ fn a_failed_first_look_leaves_focused_passes_refused() {
 }
 
 #[test]
+fn a_torn_look_begins_again_and_what_it_told_is_forgotten() {
+    let mut rig = Toys::marked("a=1@ours b=2@ours");
+    rig.world.state().torn_looks = 2;
+    assert_eq!(rig.pass("a=1 b=3"), ["update b", "converged"], "nothing was seen twice");
+}
+
+#[test]
+fn a_target_that_tears_every_look_is_given_up_and_not_written() {
+    let mut rig = Toys::marked("a=1@ours");
+    rig.world.state().torn_looks = 1000;
+    assert!(matches!(rig.try_pass("", None), Err(Error::Observe { .. })));
+    let log = rig.world.take_log();
+    assert!(log.len() < 20 && log.iter().all(|line| line == "look at all"), "{log:?}");
+}
+
+#[test]
 fn a_target_that_cannot_be_observed_is_not_written() {
     let mut rig = Toys::checkpoint("a=1@unmarked");
     rig.world.state().looks_left = Some(0);

@@ -1,6 +1,6 @@
 //! Turns changes into steps. Pure: what is inside a namespace stands in the moment.
 
-use homeostat_core::{Change, Desired as _, Draft};
+use homeostat_core::{Change, ChangeList, Desired as _, Draft};
 
 use crate::key::Key;
 use crate::model::{Means, Namespace, Wish};
@@ -12,7 +12,7 @@ use crate::step::{Ground, Step};
 pub(crate) fn draft(
     wish: &Wish,
     moment: &Moment,
-    changes: Vec<Change<Key, Namespace>>,
+    changes: ChangeList<Key, Namespace>,
 ) -> Draft<Namespaces> {
     let steps = changes.into_iter().filter_map(|change| step(wish, moment, change));
     Draft { steps: steps.collect(), ..Draft::default() }
@@ -65,7 +65,7 @@ mod tests {
         let mut moment = Moment::default();
         moment.leftovers.insert(key("namespace blue"));
         let changes = [Slot(0), Slot(1)].map(|slot| Change::Create { slot });
-        let steps = draft(&wish, &moment, changes.to_vec()).steps;
+        let steps = draft(&wish, &moment, changes.to_vec().into()).steps;
         assert_eq!(steps[0], Step::Create { slot: Slot(0), ground: Ground::Leftover });
         assert_eq!(steps[1], Step::Create { slot: Slot(1), ground: Ground::Free });
     }

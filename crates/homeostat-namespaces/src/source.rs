@@ -1,6 +1,6 @@
 //! The source: whose namespaces, and what ties its parts to the contract.
 
-use homeostat_core::{Change, Coverage, Draft, Fails, Failure, ScopeLock, Source};
+use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
 
 use crate::apply::Writer;
 use crate::key::Key;
@@ -49,7 +49,7 @@ impl Source for Namespaces {
         &self,
         wish: &Wish,
         moment: &Moment,
-        changes: Vec<Change<Key, Namespace>>,
+        changes: ChangeList<Key, Namespace>,
     ) -> Draft<Self> {
         plan::draft(wish, moment, changes)
     }

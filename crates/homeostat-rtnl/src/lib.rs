@@ -6,7 +6,8 @@
 //! remembered; what carries another is never written.
 //!
 //! Start at [`Rtnl`] for the source, at [`Wish::builder`] for what is wished. The flow is `observe`
-//! (with `decode`), `plan`, `apply` (with `requests` and `encode`); `hints` tells when to look again.
+//! (with `decode`), `plan`, `apply` (with `requests` and `encode`); `hints` tells when to look again, and
+//! keeps the `shadow` by which a few routes are looked at without a dump.
 //! What is special about `nexthop`, `rule` and `neighbour` is in the module of that name.
 //!
 //! ```

@@ -260,3 +260,32 @@ fn is_wished(shadow: &Shadow, seen: &SeenAddress) -> bool {
     let wished = slot.and_then(|slot| wish.address_at(slot));
     wished.is_some_and(|wished| address_agrees(&wished.address, &seen.address))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wish::Wish;
+
+    fn shadow() -> Option<Shadow> {
+        Some(Shadow::new(Arc::new(Wish::default()), Protocol::HOMEOSTAT))
+    }
+
+    #[test]
+    fn lost_events_ask_for_a_look_at_everything_and_end_what_was_known() {
+        let (mut notices, mut shadow) = (Notices::new(&Rtnl::here()), shadow());
+        assert_eq!(notices.hint(), None);
+        notices.take(Event::Lost, &mut shadow);
+        assert!(shadow.is_none());
+        assert_eq!(notices.hint(), Some(Hint::Lost));
+        assert_eq!(notices.hint(), None, "said once");
+    }
+
+    #[test]
+    fn what_cannot_be_read_counts_as_lost() {
+        let (mut notices, mut shadow) = (Notices::new(&Rtnl::here()), shadow());
+        let port = homeostat_netlink::Port::KERNEL;
+        let message = Message { kind: RTM_NEWROUTE, flags: 0, seq: 0, port, payload: &[2] };
+        notices.take(Event::Message(message), &mut shadow);
+        assert_eq!(notices.hint(), Some(Hint::Lost));
+    }
+}

@@ -210,7 +210,13 @@ impl<M: Mode> Reader<Toy<M>> for Eyes {
                 Seen::Present { key, object, owner }
             });
         }
-        Ok(())
+        match state.torn_looks.checked_sub(1) {
+            None => Ok(()),
+            Some(left) => {
+                state.torn_looks = left;
+                Err(Failure::new("it moved", Retry::Now))
+            }
+        }
     }
 }
 

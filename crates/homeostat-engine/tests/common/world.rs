@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub(crate) unreadable: BTreeSet<String>,
     /// How many looks succeed before the target cannot be observed.
     pub(crate) looks_left: Option<usize>,
+    /// How many looks the target tears after everything was told.
+    pub(crate) torn_looks: usize,
     /// Everything that happened, ledger writes included, in order.
     pub(crate) log: Vec<String>,
 }
