@@ -55,7 +55,7 @@ mod tests {
         let mut moment = Moment::default();
         moment.foreign.insert(blue.clone(), vec![link.clone()]);
         let delete = Change::Delete { key: blue, before: Namespace::default() };
-        let draft = draft(&Wish::default(), &moment, vec![delete]);
+        let draft = draft(&Wish::default(), &moment, vec![delete].into());
         assert_eq!(draft.steps[0].takes(), [link]);
     }
 

@@ -266,13 +266,13 @@ mod tests {
     use super::*;
     use crate::wish::Wish;
 
-    fn shadow() -> Option<Shadow> {
-        Some(Shadow::new(Arc::new(Wish::default()), Protocol::HOMEOSTAT))
+    fn shadow() -> Shadow {
+        Shadow::new(Arc::new(Wish::default()), Protocol::HOMEOSTAT)
     }
 
     #[test]
     fn lost_events_ask_for_a_look_at_everything_and_end_what_was_known() {
-        let (mut notices, mut shadow) = (Notices::new(&Rtnl::here()), shadow());
+        let (mut notices, mut shadow) = (Notices::new(&Rtnl::here()), Some(shadow()));
         assert_eq!(notices.hint(), None);
         notices.take(Event::Lost, &mut shadow);
         assert!(shadow.is_none());
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_counts_as_lost() {
-        let (mut notices, mut shadow) = (Notices::new(&Rtnl::here()), shadow());
+        let (mut notices, mut shadow) = (Notices::new(&Rtnl::here()), Some(shadow()));
         let port = homeostat_netlink::Port::KERNEL;
         let message = Message { kind: RTM_NEWROUTE, flags: 0, seq: 0, port, payload: &[2] };
         notices.take(Event::Message(message), &mut shadow);
