@@ -86,6 +86,8 @@ pub enum Outcome<O> {
     },
     /// Refused; nothing was written.
     Failed(Failure),
+    /// Accepted, and the target does not show it.
+    Unkept(Failure),
     /// The answer was lost: written or not, nobody knows before the next look.
     Unknown {
         /// How it was lost.

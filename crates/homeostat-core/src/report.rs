@@ -108,6 +108,12 @@ impl<S: Source> Report<S> {
         self
     }
 
+    /// Whether the outcomes could be recorded.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.unrecorded.is_none()
+    }
+
     /// The plan.
     #[must_use]
     pub fn plan(&self) -> &Plan<S> {
@@ -153,7 +159,7 @@ impl<S: Source> Report<S> {
                 let reason = Reason::Foreign;
                 Entry::Conflict { key, owner: owner.clone(), reason }
             }
-            Outcome::Failed(failure) => {
+            Outcome::Failed(failure) | Outcome::Unkept(failure) => {
                 let action = Some(step.action());
                 Entry::Failed { action, key, failure: failure.clone() }
             }

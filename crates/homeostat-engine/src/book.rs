@@ -240,6 +240,14 @@ impl<S: Source> Book<S> {
         }
     }
 
+    /// Drops the record of a key, durably; tells whether there was one.
+    pub(crate) fn forget_key(&mut self, key: &S::Key) -> Result<bool, Error> {
+        let known = self.holdings.records.contains_key(key);
+        self.drop(key);
+        self.commit()?;
+        Ok(known)
+    }
+
     fn done(&mut self, key: S::Key, settled: Option<S::Object>) -> Result<(), Error> {
         let Some(record) = self.holdings.records.get(&key) else { return Ok(()) };
         let record = Record { settled, stage: Stage::Done, ..record.clone() };

@@ -3,6 +3,7 @@
 //! Planning and writing are two types: a [`Planner`] becomes a [`Driver`] only by handing over the
 //! scope's lock.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use homeostat_core::outcome::Later;
@@ -11,6 +12,8 @@ use homeostat_core::{Explain, Focus, Ownership, ScopeLock, Source};
 use crate::book::{Book, holdings};
 use crate::config::{Config, Order};
 use crate::error::Error;
+use crate::keep::control::Kept;
+use crate::keep::{Means, Pace};
 use crate::ledger::{Ledger, Pages, Place};
 use crate::observer::Observer;
 use crate::pass;
@@ -27,6 +30,8 @@ pub struct Bound<S: Source> {
     pub config: Config<S::Key>,
     /// Where the ledger files it.
     pub place: Place,
+    /// The wish for nothing, by which everything is taken back; without it nobody can ask for that.
+    pub nothing: Option<Arc<S::Desired>>,
 }
 
 impl<S: Source> Bound<S> {
@@ -55,6 +60,15 @@ pub trait Planner: Send {
         lock: &ScopeLock,
         ledger: Arc<dyn Ledger>,
     ) -> Result<Box<dyn Driver>, Error>;
+
+    /// The usual pace of a loop over the source.
+    fn pace(&self, seed: u64) -> Pace;
+
+    /// Becomes a loop.
+    fn keep(self: Box<Self>, means: Means, pace: Pace) -> Kept;
+
+    /// The bound source itself, for whoever knows its type.
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 /// A bound source that can write.
@@ -97,6 +111,18 @@ impl<S: Source> Planner for Bound<S> {
         let observer = Observer::without_hints(&self.source, scope)?;
         let book = Book::open(ledger, self.place.clone())?;
         Ok(Box::new(Unlocked { bound: *self, observer, writer, book }))
+    }
+
+    fn pace(&self, seed: u64) -> Pace {
+        Pace::of::<S>(seed)
+    }
+
+    fn keep(self: Box<Self>, means: Means, pace: Pace) -> Kept {
+        Bound::keep(*self, means, pace)
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
     }
 }
 

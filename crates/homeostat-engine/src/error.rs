@@ -1,6 +1,7 @@
 //! What can go wrong in a pass beside its steps.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use homeostat_core::{Failure, Retry};
 
@@ -75,6 +76,18 @@ pub enum Error {
     /// The steps ran, but the ledger could not take their outcomes: the intents stand in it.
     #[error("cannot record the outcomes in the ledger")]
     RecordOutcomes(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A pass took longer than it may.
+    #[error("the pass did not end within {deadline:?}")]
+    TooLong {
+        /// How long it may take.
+        deadline: Duration,
+    },
+    /// The source panicked; it is opened anew.
+    #[error("the source panicked: {what}")]
+    Panicked {
+        /// What it said.
+        what: String,
+    },
     /// Somebody else writes in this scope.
     #[error("the scope is locked by {holder}")]
     Locked {
@@ -123,7 +136,8 @@ impl Error {
             Error::Locked { .. } => {
                 Some("stop that process, or use another owner with a protocol of its own".into())
             }
-            Error::NotSynced | Error::ReadLedger(_) | Error::Lock(_) => None,
+            Error::Panicked { .. } => Some("this is a bug of the source; the others go on".into()),
+            Error::NotSynced | Error::ReadLedger(_) | Error::Lock(_) | Error::TooLong { .. } => None,
         }
     }
 

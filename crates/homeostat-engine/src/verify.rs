@@ -136,8 +136,8 @@ type Objections<'a, K, O> = BTreeMap<K, Objection<'a, K, O>>;
 impl<K, O> Objection<'_, K, O> {
     fn outcome<D: Desired<Key = K, Object = O>>(&self, wish: &D) -> Outcome<O> {
         match self {
-            Objection::Absent => Outcome::Failed(not_there()),
-            Objection::Change(change) => Outcome::Failed(not_kept(wish, change)),
+            Objection::Absent => Outcome::Unkept(not_there()),
+            Objection::Change(change) => Outcome::Unkept(not_kept(wish, change)),
             Objection::Conflict(owner) => Outcome::Conflict { owner: (*owner).clone() },
             Objection::Unknown(why) => Outcome::Unknown { why: (*why).to_owned() },
         }

@@ -45,8 +45,14 @@ impl Resync {
         if !(Self::SHORTEST..=Self::LONGEST).contains(&period) {
             return Err(PeriodRefused { period });
         }
-        let (dice, clock) = (Dice::new(seed), Steady::default());
-        Ok(Self { period, dice, clock, due: Time::EPOCH })
+        Ok(Self::nearest(period, seed))
+    }
+
+    /// The same with the nearest period that is let through.
+    #[must_use]
+    pub fn nearest(period: Duration, seed: u64) -> Self {
+        let period = period.clamp(Self::SHORTEST, Self::LONGEST);
+        Self { period, dice: Dice::new(seed), clock: Steady::default(), due: Time::EPOCH }
     }
 
     /// A full pass starts now, for whatever reason.

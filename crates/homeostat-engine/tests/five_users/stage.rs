@@ -31,7 +31,8 @@ impl Writes {
 pub(crate) fn bind<S: Source>(source: S, wish: S::Desired, ownership: Ownership) -> Bound<S> {
     let [owner, scope, identity] = ["five", "memory", ""].map(str::to_owned);
     let place = Place { owner, source: S::NAME.to_owned(), scope, identity };
-    Bound { source, wish: Arc::new(wish), ownership, config: Config::default(), place }
+    let (config, nothing) = (Config::default(), None);
+    Bound { source, wish: Arc::new(wish), ownership, config, place, nothing }
 }
 
 /// A source in action, with its types.

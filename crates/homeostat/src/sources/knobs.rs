@@ -115,7 +115,8 @@ fn bind(binding: &Binding<'_>) -> Bind {
     let config = binding.config(settings, section);
     let source = source(binding.scope).with_others(others(binding.pages, &place)?);
     let ownership = Ownership::Checkpoint;
-    let bound = Bound { source, wish: Arc::new(wish), ownership, config, place };
+    let nothing = Some(Arc::new(Wish::default()));
+    let bound = Bound { source, wish: Arc::new(wish), ownership, config, place, nothing };
     Ok(Some(Box::new(bound)))
 }
 

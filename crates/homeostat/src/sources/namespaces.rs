@@ -66,6 +66,7 @@ fn bind(binding: &Binding<'_>) -> Bind {
         ownership: Ownership::Checkpoint,
         config: binding.config(settings, stated),
         place,
+        nothing: Some(Arc::new(Wish::new(Vec::new()))),
     };
     Ok(Some(Box::new(bound)))
 }

@@ -99,7 +99,8 @@ fn bind(binding: &Binding<'_>) -> Bind {
     let config = binding.config(settings, section);
     let source = source(binding.context, binding.scope)?;
     let (ownership, place) = (Ownership::Marked, binding.place(NAME));
-    Ok(Some(Box::new(Bound { source, wish: Arc::new(wish), ownership, config, place })))
+    let nothing = Some(Arc::new(Wish::default()));
+    Ok(Some(Box::new(Bound { source, wish: Arc::new(wish), ownership, config, place, nothing })))
 }
 
 fn source(context: &Context, scope: &Scope) -> Result<Rtnl> {

@@ -1,0 +1,132 @@
+//! A running loop whose source is erased, so that one program can hold many kinds.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::Source;
+use homeostat_core::outcome::Later;
+
+use super::handle::{Ended, Handle, OnStop, Told};
+use super::status::Status;
+use super::{Loop, Means, Pace};
+use crate::bound::{Bound, Planner};
+use crate::error::Error;
+use crate::ledger::Place;
+
+/// Why a command about a key came to nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The loop has ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+    /// The text is no key of this source.
+    #[error("`{0}` is no key of this source")]
+    NotAKey(String),
+    /// The wish is for another source.
+    #[error("this wish is for another source")]
+    AnotherSource,
+}
+
+/// What can be asked of a running loop of any source.
+pub trait Control: Send + Sync {
+    /// Where the ledger files the source.
+    fn place(&self) -> &Place;
+    /// Gives the loop another wish. It must be bound to the same source.
+    fn put(&self, planner: Box<dyn Planner>) -> Result<(), Refused>;
+    /// Runs a full pass now, and waits for its report.
+    fn pass(&self) -> Later<'_, Result<Told, Refused>>;
+    /// Looks at one key, and tells how it stands. Writes nothing.
+    fn look<'a>(&'a self, key: &'a str) -> Later<'a, Result<Told, Refused>>;
+    /// Takes once what is on a wished key now, from whoever has it.
+    fn adopt<'a>(&'a self, key: &'a str) -> Later<'a, Result<Told, Refused>>;
+    /// Drops what the ledger knows of a key, and tells whether it knew anything.
+    fn forget<'a>(&'a self, key: &'a str) -> Later<'a, Result<Result<bool, Arc<Error>>, Refused>>;
+    /// Holds passes off, for some time or until resumed.
+    fn pause(&self, during: Option<Duration>) -> Result<(), Refused>;
+    /// Lets passes go on, beginning with a full one.
+    fn resume(&self) -> Result<(), Refused>;
+    /// Ends the loop, and waits until it has ended.
+    fn stop(&self, policy: OnStop) -> Later<'_, ()>;
+    /// How the loop stands.
+    fn status(&self) -> Status;
+    /// Waits until the loop stands another way than `status` tells.
+    fn changed(&self) -> Later<'_, Result<(), Refused>>;
+}
+
+/// A loop that somebody has to drive, and the way to speak with it.
+pub struct Kept {
+    /// The way to speak with it.
+    pub control: Arc<dyn Control>,
+    /// The loop itself; nothing happens until it is driven.
+    pub run: Later<'static, ()>,
+}
+
+struct Controlled<S: Source> {
+    place: Place,
+    handle: Handle<S>,
+}
+
+impl<S: Source> Bound<S> {
+    /// Becomes a loop.
+    #[must_use]
+    pub fn keep(self, means: Means, pace: Pace) -> Kept {
+        let filed = self.place.clone();
+        let (looped, handle) = Loop::new(self, means, pace);
+        let control: Arc<dyn Control> = Arc::new(Controlled { place: filed, handle });
+        Kept { control, run: Box::pin(looped.run()) }
+    }
+}
+
+fn key<S: Source>(text: &str) -> Result<S::Key, Refused> {
+    text.parse().map_err(|_| Refused::NotAKey(text.to_owned()))
+}
+
+impl<S: Source> Control for Controlled<S> {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn put(&self, planner: Box<dyn Planner>) -> Result<(), Refused> {
+        let any: Box<dyn Any> = planner.into_any();
+        let bound = any.downcast::<Bound<S>>().map_err(|_| Refused::AnotherSource)?;
+        Ok(self.handle.put(*bound)?)
+    }
+
+    fn pass(&self) -> Later<'_, Result<Told, Refused>> {
+        Box::pin(async { Ok(self.handle.pass().await?) })
+    }
+
+    fn look<'a>(&'a self, text: &'a str) -> Later<'a, Result<Told, Refused>> {
+        Box::pin(async move { Ok(self.handle.look(key::<S>(text)?).await?) })
+    }
+
+    fn adopt<'a>(&'a self, text: &'a str) -> Later<'a, Result<Told, Refused>> {
+        Box::pin(async move { Ok(self.handle.adopt(key::<S>(text)?).await?) })
+    }
+
+    fn forget<'a>(&'a self, text: &'a str) -> Later<'a, Result<Result<bool, Arc<Error>>, Refused>> {
+        Box::pin(async move { Ok(self.handle.forget(key::<S>(text)?).await?) })
+    }
+
+    fn pause(&self, during: Option<Duration>) -> Result<(), Refused> {
+        Ok(self.handle.pause(during)?)
+    }
+
+    fn resume(&self) -> Result<(), Refused> {
+        Ok(self.handle.resume()?)
+    }
+
+    fn stop(&self, policy: OnStop) -> Later<'_, ()> {
+        Box::pin(self.handle.stop(policy))
+    }
+
+    fn status(&self) -> Status {
+        self.handle.status()
+    }
+
+    fn changed(&self) -> Later<'_, Result<(), Refused>> {
+        Box::pin(async { Ok(self.handle.changed().await?) })
+    }
+}

@@ -1,0 +1,157 @@
+//! What a loop tells of itself: one typed enum, on one bounded broadcast.
+//!
+//! Nothing that must be right depends on an event being received.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::pacing::Reasons;
+use homeostat_core::{Action, Cause, Failure, Summary};
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+/// The number of a pass; unique within one run of the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct PassId(pub u64);
+
+/// One thing that happened in a loop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The pass that it belongs to.
+    pub pass: PassId,
+    /// The source.
+    pub source: &'static str,
+    /// The scope.
+    pub scope: Arc<str>,
+    /// What happened.
+    pub what: What,
+}
+
+/// What can happen.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum What {
+    /// Something asked for a pass.
+    Woken {
+        /// Why.
+        reasons: Reasons,
+        /// The keys that were named; empty for everything.
+        keys: Vec<String>,
+    },
+    /// A pass began.
+    Started {
+        /// Why.
+        reasons: Reasons,
+        /// How many keys it looks at; nothing for all.
+        keys: Option<usize>,
+        /// How long the oldest wakeup had waited.
+        waited: Duration,
+    },
+    /// What differs is known.
+    Planned {
+        /// How much.
+        summary: Summary,
+    },
+    /// A step was made and verified.
+    StepApplied {
+        /// What was done.
+        action: Action,
+        /// To what.
+        key: String,
+        /// Why it was needed.
+        cause: Cause,
+    },
+    /// A step did not work.
+    StepFailed {
+        /// What was tried.
+        action: Option<Action>,
+        /// On what.
+        key: String,
+        /// Why it failed.
+        failure: Failure,
+    },
+    /// More of the same happened than is told one by one.
+    More {
+        /// How many steps more.
+        steps: usize,
+    },
+    /// A foreign object sits on a wanted key.
+    Conflict {
+        /// The key.
+        key: String,
+        /// Whose it is.
+        owner: String,
+    },
+    /// Somebody keeps undoing our step.
+    Contention {
+        /// The key.
+        key: String,
+        /// Who it may be.
+        culprit: String,
+        /// How long the key is left alone.
+        pause: Duration,
+    },
+    /// A step works, and the target never shows it.
+    NotConverging {
+        /// The key.
+        key: String,
+    },
+    /// Hints were lost, so everything is looked at again.
+    Lost,
+    /// The subscription was opened anew.
+    Resubscribed,
+    /// A pass ended.
+    Completed {
+        /// What it did.
+        summary: Summary,
+        /// Whether all is as declared.
+        converged: bool,
+        /// How long it took.
+        took: Duration,
+    },
+    /// A pass could not be made.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
+    /// Passes are held off.
+    Paused {
+        /// For how long; nothing for until further notice.
+        during: Option<Duration>,
+    },
+    /// Passes go on.
+    Resumed,
+    /// The loop has ended.
+    Stopped,
+}
+
+/// How many events a slow listener may fall behind before it loses the oldest.
+const KEPT: usize = 4096;
+
+/// Where all loops of a program tell what happens.
+#[derive(Clone, Debug)]
+pub struct Events(broadcast::Sender<Event>);
+
+impl Default for Events {
+    fn default() -> Self {
+        Events(broadcast::channel(KEPT).0)
+    }
+}
+
+impl Events {
+    /// Listens from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.0.subscribe()
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        // Nobody needs to listen.
+        let _ = self.0.send(event);
+    }
+
+    pub(crate) fn is_heard(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+}

@@ -1,0 +1,131 @@
+//! How others speak with a running loop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::{Explain, Source};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::status::Status;
+use crate::bound::Bound;
+use crate::error::Error;
+
+/// What a pass has to tell, or why there is nothing.
+pub type Told = Result<Arc<dyn Explain + Send + Sync>, Arc<Error>>;
+
+/// What becomes of what we own when a loop stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStop {
+    /// Everything stays, and stays ours.
+    #[default]
+    Leave,
+    /// Everything stays, and what the ledger knows of it is forgotten.
+    Release,
+    /// What we made goes, and originals come back.
+    Revert,
+}
+
+pub(crate) enum Command<S: Source> {
+    Put(Box<Bound<S>>),
+    Pass(oneshot::Sender<Told>),
+    Look(S::Key, oneshot::Sender<Told>),
+    Adopt(S::Key, oneshot::Sender<Told>),
+    Forget(S::Key, oneshot::Sender<Result<bool, Arc<Error>>>),
+    Pause(Option<Duration>),
+    Resume,
+    Stop(OnStop, oneshot::Sender<()>),
+}
+
+/// A running loop, seen from outside. Dropping every handle does not stop it.
+pub struct Handle<S: Source> {
+    pub(crate) commands: mpsc::UnboundedSender<Command<S>>,
+    pub(crate) status: watch::Receiver<Status>,
+}
+
+impl<S: Source> Clone for Handle<S> {
+    fn clone(&self) -> Self {
+        Handle { commands: self.commands.clone(), status: self.status.clone() }
+    }
+}
+
+/// The loop has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the loop has ended")]
+pub struct Ended;
+
+impl<S: Source> Handle<S> {
+    /// Gives the loop another wish, with the way in which passes behave under it.
+    pub fn put(&self, bound: Bound<S>) -> Result<(), Ended> {
+        self.send(Command::Put(Box::new(bound)))
+    }
+
+    /// Runs a full pass now, and waits for its report.
+    pub async fn pass(&self) -> Result<Told, Ended> {
+        self.ask(Command::Pass).await
+    }
+
+    /// Looks at one key, and tells how it stands. Writes nothing.
+    pub async fn look(&self, key: S::Key) -> Result<Told, Ended> {
+        self.ask(|answer| Command::Look(key, answer)).await
+    }
+
+    /// Takes once what is on a wished key now, from whoever has it.
+    pub async fn adopt(&self, key: S::Key) -> Result<Told, Ended> {
+        self.ask(|answer| Command::Adopt(key, answer)).await
+    }
+
+    /// Drops what the ledger knows of a key, and tells whether it knew anything. The target is not
+    /// touched.
+    pub async fn forget(&self, key: S::Key) -> Result<Result<bool, Arc<Error>>, Ended> {
+        self.ask(|answer| Command::Forget(key, answer)).await
+    }
+
+    /// Holds passes off, for some time or until [`resume`](Self::resume).
+    pub fn pause(&self, during: Option<Duration>) -> Result<(), Ended> {
+        self.send(Command::Pause(during))
+    }
+
+    /// Lets passes go on, beginning with a full one.
+    pub fn resume(&self) -> Result<(), Ended> {
+        self.send(Command::Resume)
+    }
+
+    /// Ends the loop, and waits until it has ended.
+    pub async fn stop(&self, policy: OnStop) {
+        // A loop that has ended is stopped.
+        let _ = self.ask(|answer| Command::Stop(policy, answer)).await;
+    }
+
+    /// How the loop stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status.borrow().clone()
+    }
+
+    /// Waits until the loop stands another way than now.
+    pub async fn changed(&self) -> Result<(), Ended> {
+        let mut status = self.status.clone();
+        status.borrow_and_update();
+        status.changed().await.map_err(|_| Ended)
+    }
+
+    /// Waits until the loop stands as asked for.
+    pub async fn wait_for(&self, so: impl FnMut(&Status) -> bool) -> Result<Status, Ended> {
+        let mut status = self.status.clone();
+        let found = status.wait_for(so).await;
+        found.map(|status| status.clone()).map_err(|_| Ended)
+    }
+
+    fn send(&self, command: Command<S>) -> Result<(), Ended> {
+        self.commands.send(command).map_err(|_| Ended)
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command<S>,
+    ) -> Result<T, Ended> {
+        let (answer, answered) = oneshot::channel();
+        self.send(command(answer))?;
+        answered.await.map_err(|_| Ended)
+    }
+}

@@ -1,0 +1,76 @@
+//! How often a loop looks and writes.
+
+use std::time::Duration;
+
+use homeostat_core::pacing::{PeriodRefused, Policy, Resync};
+use homeostat_core::{Coverage, Source};
+
+/// What a loop does about drift.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It is put right.
+    #[default]
+    Heal,
+    /// It is reported, and nothing is written.
+    Observe,
+}
+
+/// How often a loop looks and writes. The resync can be made longer, never switched off.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// How hints about nothing in particular are gathered into full passes.
+    pub policy: Policy,
+    /// The least time between two focused passes over the same key.
+    pub min_interval: Duration,
+    /// When everything is looked at again.
+    pub resync: Resync,
+    /// How long a pass may take.
+    pub deadline: Duration,
+    /// What is done about drift.
+    pub mode: Mode,
+    /// What pauses are spread by, so that many machines do not move in step.
+    pub seed: u64,
+}
+
+impl Pace {
+    const WITH_HINTS: Duration = Duration::from_secs(30);
+    const WITHOUT: Duration = Duration::from_secs(5);
+
+    /// The usual pace of a source: everything every 30 seconds where its hints cover all of it,
+    /// every 5 seconds else.
+    #[must_use]
+    pub fn of<S: Source>(seed: u64) -> Self {
+        let period = match S::COVERAGE {
+            Coverage::All => Self::WITH_HINTS,
+            Coverage::Some | Coverage::None => Self::WITHOUT,
+        };
+        Pace {
+            policy: Policy::default(),
+            min_interval: Duration::from_millis(100),
+            resync: Resync::nearest(period, seed),
+            deadline: Duration::from_mins(1),
+            mode: Mode::Heal,
+            seed,
+        }
+    }
+
+    /// The same with another period of the resync.
+    pub fn with_resync(mut self, period: Duration) -> Result<Self, PeriodRefused> {
+        self.resync = Resync::new(period, self.seed)?;
+        Ok(self)
+    }
+
+    /// The same with another least time between two passes, full or over one key.
+    #[must_use]
+    pub fn with_min_interval(mut self, min_interval: Duration) -> Self {
+        (self.policy, self.min_interval) = (Policy::refractory(min_interval), min_interval);
+        self
+    }
+
+    /// The same in another mode.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+}

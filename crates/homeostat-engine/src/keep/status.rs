@@ -1,0 +1,102 @@
+//! How a loop stands, for people and probes.
+
+use std::time::Duration;
+
+use homeostat_core::pacing::{Stall, Time};
+use homeostat_core::{Failure, Kind};
+
+use super::event::PassId;
+use super::pace::Mode;
+
+/// How one loop stands at one moment. It is never "converged" while passes fail.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent facts, not a state")]
+pub struct Status {
+    /// What is done about drift.
+    pub mode: Mode,
+    /// Whether passes are held off.
+    pub is_paused: bool,
+    /// Whether a full pass has seen everything once.
+    pub is_ready: bool,
+    /// Whether the last full pass, and all focused ones since, left everything as declared.
+    pub is_converged: bool,
+    /// The last pass.
+    pub pass: PassId,
+    /// When the last pass began.
+    pub last_attempt: Option<Time>,
+    /// When the last pass ended that could be made.
+    pub last_success: Option<Time>,
+    /// Why the last pass could not be made, if it could not.
+    pub last_error: Option<Failure>,
+    /// How many passes in a row could not be made.
+    pub failures: u32,
+    /// When something is due, if nothing else happens.
+    pub next_due: Option<Time>,
+    /// What is stuck, if anything is.
+    pub stall: Option<Stall>,
+    /// What the last passes left open.
+    pub open: Counted,
+    /// What was counted since the start.
+    pub counts: Counts,
+    /// Keys that somebody keeps undoing, with who it may be and how long they are left alone.
+    pub contended: Vec<(String, String, Duration)>,
+    /// Keys whose writes never show.
+    pub not_converging: Vec<String>,
+}
+
+/// What is not as declared, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is a list of a report, by its name there")]
+pub struct Counted {
+    pub failed: usize,
+    pub pending: usize,
+    pub conflicts: usize,
+    pub unknown: usize,
+    pub held: usize,
+    /// In observe mode: what would be changed.
+    pub drifted: usize,
+}
+
+/// What was counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Full passes.
+    pub full: u64,
+    /// Focused passes.
+    pub focused: u64,
+    /// Passes that could not be made.
+    pub broken: u64,
+    /// Steps that were applied.
+    pub applied: u64,
+    /// Steps that failed.
+    pub failed: u64,
+    /// Drift that a hint told of.
+    pub drift_by_hint: u64,
+    /// Drift that only a full pass found.
+    pub drift_by_resync: u64,
+    /// How often hints were lost.
+    pub lost: u64,
+    /// How often the subscription was opened anew.
+    pub resubscribed: u64,
+}
+
+impl Counted {
+    pub(crate) fn of<'a>(kinds: impl Iterator<Item = &'a Kind>) -> Self {
+        let mut counted = Counted::default();
+        for kind in kinds {
+            let count = match kind {
+                Kind::Failed => &mut counted.failed,
+                Kind::Pending => &mut counted.pending,
+                Kind::Conflict => &mut counted.conflicts,
+                Kind::Unknown => &mut counted.unknown,
+                Kind::Held => &mut counted.held,
+                Kind::Change => &mut counted.drifted,
+                Kind::Applied | Kind::Settled | Kind::Matched => continue,
+            };
+            *count += 1;
+        }
+        counted
+    }
+}
