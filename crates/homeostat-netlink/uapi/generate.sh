@@ -8,7 +8,15 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # header:prefix of the enumerators to take:integer type of the field that carries them
-sets="nexthop:NHA_:u16 nexthop:NEXTHOP_GRP_TYPE_:u16 veth:VETH_INFO_:u16 if_tunnel:IFLA_GRE_:u16 if_tunnel:IFLA_IPTUN_:u16"
+sets="nexthop:NHA_:u16 nexthop:NEXTHOP_GRP_TYPE_:u16 veth:VETH_INFO_:u16 if_tunnel:IFLA_GRE_:u16 if_tunnel:IFLA_IPTUN_:u16 net_namespace:NETNSA_:u16"
+# header:integer type:macros to take, as the host sees them
+macros="if_bonding:u8:BOND_MODE_ROUNDROBIN,BOND_MODE_ACTIVEBACKUP,BOND_MODE_XOR,BOND_MODE_BROADCAST,BOND_MODE_8023AD,BOND_MODE_TLB,BOND_MODE_ALB
+if_bonding:u8:BOND_XMIT_POLICY_LAYER2,BOND_XMIT_POLICY_LAYER34,BOND_XMIT_POLICY_LAYER23,BOND_XMIT_POLICY_ENCAP23,BOND_XMIT_POLICY_ENCAP34,BOND_XMIT_POLICY_VLAN_SRCMAC
+if_tun:u16:IFF_TUN,IFF_TAP,IFF_NO_PI,IFF_VNET_HDR,IFF_MULTI_QUEUE,IFF_TUN_EXCL
+if_tun:u32:TUNSETIFF,TUNSETPERSIST,TUNSETOWNER,TUNSETGROUP
+if_ether:u16:ETH_P_8021Q,ETH_P_8021AD
+if:u32:IFF_UP
+if_tunnel:u16:GRE_KEY"
 # header:struct
 structs="nexthop:nhmsg nexthop:nexthop_grp"
 
@@ -22,8 +30,8 @@ fields() {
 }
 
 {
-    printf '#include <stdio.h>\n#include <stddef.h>\n#include <netinet/in.h>\n'
-    for set in $sets; do printf '#include <linux/%s.h>\n' "${set%%:*}"; done
+    printf '#include <stdio.h>\n#include <stddef.h>\n#include <sys/ioctl.h>\n#include <netinet/in.h>\n'
+    for set in $sets $macros; do printf '#include <linux/%s.h>\n' "${set%%:*}"; done
     echo 'int main(void) {'
     for set in $sets; do
         prefix=${set#*:}
@@ -34,6 +42,20 @@ fields() {
             while read -r name; do
                 printf 'printf("pub const %s: %s = %%d;\\n", (int)%s);\n' "$name" "$type" "$name"
             done
+    done
+    for line in $macros; do
+        type=${line#*:}
+        names=${type#*:}
+        type=${type%%:*}
+        printf 'puts("");\n'
+        for name in $(echo "$names" | tr , ' '); do
+            # The one macro here that is in network order.
+            value=$name && [ "$name" = GRE_KEY ] && value="ntohs($name)"
+            case $type in
+            u32) printf 'printf("pub const %s: u32 = 0x%%04x_%%04x;\\n", (unsigned)%s >> 16, (unsigned)%s & 0xffff);\n' "$name" "$value" "$value" ;;
+            *) printf 'printf("pub const %s: %s = %%u;\\n", (unsigned)%s);\n' "$name" "$type" "$value" ;;
+            esac
+        done
     done
     for pair in $structs; do
         name=${pair#*:}

@@ -80,6 +80,47 @@ pub const IFLA_IPTUN_ENCAP_DPORT: u16 = 18;
 pub const IFLA_IPTUN_COLLECT_METADATA: u16 = 19;
 pub const IFLA_IPTUN_FWMARK: u16 = 20;
 
+pub const NETNSA_NONE: u16 = 0;
+pub const NETNSA_NSID: u16 = 1;
+pub const NETNSA_PID: u16 = 2;
+pub const NETNSA_FD: u16 = 3;
+pub const NETNSA_TARGET_NSID: u16 = 4;
+pub const NETNSA_CURRENT_NSID: u16 = 5;
+
+pub const BOND_MODE_ROUNDROBIN: u8 = 0;
+pub const BOND_MODE_ACTIVEBACKUP: u8 = 1;
+pub const BOND_MODE_XOR: u8 = 2;
+pub const BOND_MODE_BROADCAST: u8 = 3;
+pub const BOND_MODE_8023AD: u8 = 4;
+pub const BOND_MODE_TLB: u8 = 5;
+pub const BOND_MODE_ALB: u8 = 6;
+
+pub const BOND_XMIT_POLICY_LAYER2: u8 = 0;
+pub const BOND_XMIT_POLICY_LAYER34: u8 = 1;
+pub const BOND_XMIT_POLICY_LAYER23: u8 = 2;
+pub const BOND_XMIT_POLICY_ENCAP23: u8 = 3;
+pub const BOND_XMIT_POLICY_ENCAP34: u8 = 4;
+pub const BOND_XMIT_POLICY_VLAN_SRCMAC: u8 = 5;
+
+pub const IFF_TUN: u16 = 1;
+pub const IFF_TAP: u16 = 2;
+pub const IFF_NO_PI: u16 = 4096;
+pub const IFF_VNET_HDR: u16 = 16384;
+pub const IFF_MULTI_QUEUE: u16 = 256;
+pub const IFF_TUN_EXCL: u16 = 32768;
+
+pub const TUNSETIFF: u32 = 0x4004_54ca;
+pub const TUNSETPERSIST: u32 = 0x4004_54cb;
+pub const TUNSETOWNER: u32 = 0x4004_54cc;
+pub const TUNSETGROUP: u32 = 0x4004_54ce;
+
+pub const ETH_P_8021Q: u16 = 33024;
+pub const ETH_P_8021AD: u16 = 34984;
+
+pub const IFF_UP: u32 = 0x0000_0001;
+
+pub const GRE_KEY: u16 = 8192;
+
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct nhmsg {
