@@ -1,7 +1,7 @@
 //! The only writer: many requests at once, an answer for each.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{Failure, Outcome, Outcomes, Owner, Retry, Work};
 use homeostat_netlink::uapi::{RTM_NEWADDR, RTM_NEWROUTE};
@@ -10,6 +10,7 @@ use homeostat_netlink::{Answer, Batch, Connection, Errno, Error, Message, Refusa
 use crate::decode::{self, Names};
 use crate::encode::{Echo, Encoder};
 use crate::link::Links;
+use crate::links;
 use crate::model::Object;
 use crate::moment::{Extent, Moment};
 use crate::requests::{Aim, Pen, Request};
@@ -33,6 +34,8 @@ struct Hands {
     connection: Option<Connection>,
     batch: Batch,
     requests: Vec<Request>,
+    /// The links as our own steps left them after a moment.
+    relinked: Option<(Arc<()>, Links)>,
 }
 
 impl Writer {
@@ -54,12 +57,23 @@ impl Writer {
 
     fn run(&self, work: &Work<'_, Rtnl>, out: &dyn Outcomes<Object>) -> Result<(), Failure> {
         let mut hands = self.hands();
-        let Hands { connection, batch, requests } = &mut *hands;
+        let Hands { connection, batch, requests, relinked } = &mut *hands;
         let mut open = match connection.take() {
             Some(open) => open,
             None => self.connect()?,
         };
         let mut told = Told { out, good: None };
+        relinked.take_if(|(token, _)| !Arc::ptr_eq(token, &work.moment.token));
+        if links::apply::is_about(work) {
+            let now = relinked.take().map_or_else(|| work.moment.links.clone(), |(_, now)| now);
+            let tell = &mut |at, outcome| told.put(at, outcome);
+            let now = links::apply::run(work, &self.source, (&mut open, now), tell);
+            told.flush();
+            *relinked = Some((Arc::clone(&work.moment.token), now));
+            // Who knows whether an answer is still under way there: the next turn opens another.
+            return Ok(());
+        }
+        let links = relinked.as_ref().map_or(&work.moment.links, |(_, now)| now);
         let echo = if work.steps.len() > FEW { Echo::Unwanted } else { Echo::Wanted };
         let mut steps = work.iter().peekable();
         while steps.peek().is_some() {
@@ -69,7 +83,7 @@ impl Writer {
                 && let Some((at, step)) = steps.next()
             {
                 let (moment, sent) = (work.moment, &self.source.sent);
-                let (links, protocol) = (&moment.links, self.source.protocol);
+                let protocol = self.source.protocol;
                 let address_marks = self.source.address_marks;
                 let encoder = Encoder { batch, links, protocol, address_marks, echo };
                 let mut pen = Pen { encoder, requests, step: at, moment, sent };
@@ -184,7 +198,7 @@ fn refused(refusal: &Refusal) -> Failure {
     }
 }
 
-fn failure(error: &Error) -> Failure {
+pub(crate) fn failure(error: &Error) -> Failure {
     match error {
         Error::Refused(refusal) => refused(refusal),
         error => Failure::from_error(error, Retry::Soon),

@@ -6,6 +6,11 @@ use std::net::IpAddr;
 use homeostat_core::{DuplicateKey, Fingerprint};
 
 use crate::key::{AddressKey, Key, RouteKey};
+use crate::link::LinkName;
+use crate::links;
+use crate::links::model::{Link, Settings};
+use crate::links::normalize::BadLink;
+use crate::links::wish::{WishedField, WishedLink};
 use crate::model::{Address, Object, Route};
 use crate::neighbour::{self, Neighbour, NeighbourKey};
 use crate::nexthop::{self, Nexthop, NexthopId};
@@ -113,6 +118,25 @@ impl Builder {
         Ok(self)
     }
 
+    /// Wishes a link that is made and owned.
+    pub fn link(&mut self, name: LinkName, link: Link) -> Result<&mut Self, WishError> {
+        let impossible =
+            |why| WishError::Impossible { key: Key::Link(name), why: Impossible::Link(why) };
+        let link = links::normalize::link(name, link).map_err(impossible)?;
+        self.wish.links.made.push(WishedLink { name, link, may_adopt: false });
+        Ok(self)
+    }
+
+    /// Wishes some fields of a link that somebody else makes.
+    pub fn configure(&mut self, name: LinkName, set: Settings) -> Result<&mut Self, WishError> {
+        let impossible =
+            |why| WishError::Impossible { key: Key::Link(name), why: Impossible::Link(why) };
+        links::normalize::settings(name, &set).map_err(impossible)?;
+        let fields = set.each().map(|(field, setting)| WishedField { name, field, setting });
+        self.wish.links.fields.extend(fields);
+        Ok(self)
+    }
+
     /// Gives standing leave to take a wished key from anybody.
     pub fn may_adopt(&mut self, key: impl Into<Key>) -> &mut Self {
         self.adopt.insert(key.into());
@@ -126,6 +150,7 @@ impl Builder {
         self.wish.v6.sort_unstable_by_key(Row::<u128>::packed);
         self.wish.others.sort_by(|a, b| a.key.cmp(&b.key));
         self.check_unique()?;
+        self.check_links()?;
         self.rest_shapes();
         self.mark_adopted();
         self.index_shapes();
@@ -168,6 +193,19 @@ impl Builder {
         let route = v4.map(|[one, _]| one.key()).or_else(|| v6.map(|[one, _]| one.key()));
         match address.or_else(|| route.map(Key::from)).or(other) {
             Some(key) => Err(DuplicateKey { key: key.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_links(&mut self) -> Result<(), WishError> {
+        if let Some(key) = self.wish.links.sort() {
+            return Err(DuplicateKey { key: key.to_string() }.into());
+        }
+        match self.wish.links.made_twice() {
+            Some(key) => {
+                let why = Impossible::Link(BadLink::MadeElsewhere);
+                Err(WishError::Impossible { key, why })
+            }
             None => Ok(()),
         }
     }
@@ -215,5 +253,7 @@ impl Builder {
         wish.v4.iter_mut().for_each(|row| row.may_adopt |= is_adopted(row.key().into()));
         wish.v6.iter_mut().for_each(|row| row.may_adopt |= is_adopted(row.key().into()));
         wish.others.iter_mut().for_each(|wish| wish.may_adopt = is_adopted(wish.key.clone()));
+        let links = wish.links.made.iter_mut();
+        links.for_each(|wish| wish.may_adopt = is_adopted(Key::Link(wish.name)));
     }
 }

@@ -239,6 +239,7 @@ mod tests {
         let message = Message { kind: 24, flags: 0, seq: 1, port: Port::KERNEL, payload };
         let links = Links::default();
         let _ = link(&message);
+        let _ = crate::links::decode::link(&message);
         let _ = address(&message, &links);
         let _ = route(&message, &mut Names::new(&links));
         let _ = crate::nexthop::decode(&message, &links);

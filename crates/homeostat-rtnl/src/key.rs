@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::link::LinkName;
+use crate::links::field::Field;
 use crate::neighbour::NeighbourKey;
 use crate::net::{Net, bits};
 use crate::nexthop::NexthopId;
@@ -26,6 +27,17 @@ pub enum Key {
     Rule(Box<RuleKey>),
     /// A neighbour: `neighbour 10.0.0.9 dev br0`.
     Neighbour(NeighbourKey),
+    /// A link that is made: `link br0`.
+    Link(LinkName),
+    /// A field of a link that is only configured: `link eth0 mtu`.
+    LinkField(LinkName, Field),
+}
+
+impl Key {
+    /// Whether it is about a link itself, not about what is on it.
+    pub(crate) fn is_link(&self) -> bool {
+        matches!(self, Key::Link(_) | Key::LinkField(..))
+    }
 }
 
 /// A text that is no key.
@@ -186,6 +198,8 @@ impl fmt::Display for Key {
             Key::Nexthop(id) => write!(f, "nexthop {id}"),
             Key::Rule(key) => key.fmt(f),
             Key::Neighbour(key) => key.fmt(f),
+            Key::Link(name) => write!(f, "link {name}"),
+            Key::LinkField(name, field) => write!(f, "link {name} {field}"),
         }
     }
 }
@@ -228,6 +242,12 @@ impl FromStr for Key {
             ["nexthop", id] => id.parse().ok().map(Key::Nexthop),
             ["rule", options @ ..] => RuleKey::read(options).map(|key| Key::Rule(Box::new(key))),
             ["neighbour", options @ ..] => NeighbourKey::read(options).map(Key::Neighbour),
+            ["link", name] => name.parse().ok().map(Key::Link),
+            ["link", name, field] => name
+                .parse()
+                .ok()
+                .zip(field.parse().ok())
+                .map(|(name, field)| Key::LinkField(name, field)),
             _ => None,
         };
         key.ok_or_else(|| NotAKey(text.to_owned()))
@@ -278,6 +298,9 @@ mod tests {
             ("route 0.0.0.0/0 table local tos 16", "route 0.0.0.0/0 table local tos 16"),
             ("route ::/0 metric 1024", "route ::/0"),
             ("route ::/0 metric 0", "route ::/0"),
+            ("link br0", "link br0"),
+            ("link mtu mtu", "link mtu mtu"),
+            ("link eth0 up", "link eth0 up"),
             ("route 2001:db8::/32 metric 1", "route 2001:db8::/32 metric 1"),
             ("nexthop 10", "nexthop 10"),
             ("rule", "rule"),
@@ -319,7 +342,6 @@ mod tests {
             "address 10.0.0.1/33 dev eth0",
             "address 10.0.0.1/24 dev a/b",
             "address 10.0.0.1 peer ::1/128 dev eth0",
-            "link eth0",
             "nexthop",
             "nexthop 0",
             "nexthop ten",
@@ -331,6 +353,10 @@ mod tests {
             "rule sport 5-",
             "neighbour 10.0.0.9",
             "neighbour 10.0.0.9 dev br0 router",
+            "link",
+            "link a/b",
+            "link eth0 colour",
+            "link eth0 mtu 1500",
         ] {
             assert!(text.parse::<Key>().is_err(), "{text}");
         }

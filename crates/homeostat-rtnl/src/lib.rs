@@ -1,9 +1,9 @@
-//! The rtnl source: addresses, routes, nexthops, rules and neighbours on links that exist, owned by
-//! marks in the kernel.
+//! The rtnl source: links, addresses, routes, nexthops, rules and neighbours, owned by marks in the
+//! kernel.
 //!
-//! Links are looked up by name, never made or changed: a wish on a link that is not there waits for
-//! it. What is ours carries our protocol number in the kernel itself, so that nothing else has to be
-//! remembered; what carries another is never written.
+//! Links are looked up by name: a wish on a link that is not there waits for it, unless the same
+//! wish makes it. What is ours carries our protocol number in the kernel itself (a link: our owner's
+//! name in its alias); what carries another is never written.
 //!
 //! Start at [`Rtnl`] for the source, at [`Wish::builder`] for what is wished. The flow is `observe`
 //! (with `decode`), `plan`, `apply` (with `requests` and `encode`); `hints` tells when to look again, and
@@ -31,6 +31,7 @@ mod family;
 mod hints;
 mod key;
 mod link;
+mod links;
 mod marks;
 mod model;
 mod moment;
@@ -58,6 +59,21 @@ pub use cascade::Cascade;
 pub use family::Family;
 pub use key::{AddressKey, Key, NotAKey, RouteKey};
 pub use link::{IfIndex, LinkName, Links, NotALinkName};
+pub use links::field::{Field, NotAField, Setting};
+pub use links::kinds::LinkKind;
+pub use links::kinds::bond::Bond;
+pub use links::kinds::bridge::Bridge;
+pub use links::kinds::gre::Gre;
+pub use links::kinds::macvlan::{Ipvlan, Macvlan};
+pub use links::kinds::tap::Tap;
+pub use links::kinds::time::{Centis, NotATime};
+pub use links::kinds::veth::Veth;
+pub use links::kinds::vlan::{Vlan, Vrf};
+pub use links::kinds::vxlan::Vxlan;
+pub use links::model::{Link, LinkRef, Settings};
+pub use links::normalize::BadLink;
+pub use links::step::{Act, Cycle, LinkStep};
+pub use links::words::{BondMode, HashPolicy, IpvlanMode, LacpRate, MacvlanMode, VlanProtocol};
 pub use marks::AddressMarks;
 pub use model::{Address, Hop, Label, Lifetime, Object, Route, RouteKind};
 pub use moment::Moment;

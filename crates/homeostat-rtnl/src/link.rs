@@ -105,6 +105,13 @@ impl Links {
         self.by_index.insert(index, name);
     }
 
+    /// Forgets a link by name.
+    pub(crate) fn forget(&mut self, name: LinkName) {
+        if let Some(index) = self.by_name.remove(&name) {
+            self.by_index.remove(&index);
+        }
+    }
+
     pub(crate) fn remove(&mut self, index: IfIndex) {
         if let Some(name) = self.by_index.remove(&index) {
             self.by_name.remove(&name);

@@ -9,6 +9,8 @@ use homeostat_netlink::uapi::{
 use serde::{Deserialize, Serialize};
 
 use crate::link::LinkName;
+use crate::links::field::Setting;
+use crate::links::model::Link;
 use crate::neighbour::Neighbour;
 use crate::nexthop::{Nexthop, NexthopId};
 use crate::number::Scope;
@@ -27,8 +29,12 @@ pub enum Object {
     Rule(Rule),
     /// Of a neighbour; these always tell a hardware address, if only that there is none.
     Neighbour(Neighbour),
+    /// Of a link; only links have a kind.
+    Link(Box<Link>),
     /// Of an address.
     Address(Address),
+    /// Of a field of a link: a bare value.
+    Setting(Setting),
 }
 
 /// The managed part of an address.

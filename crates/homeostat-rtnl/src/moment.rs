@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use homeostat_core::{Owner, Taken};
 
-use crate::key::{AddressKey, RouteKey};
+use crate::key::{AddressKey, Key, RouteKey};
 use crate::link::{LinkName, Links};
+use crate::links::elsewhere::Elsewhere;
+use crate::links::table::LinkTable;
 use crate::marks::AddressMarks;
 use crate::model::Route;
 use crate::neighbour::NeighbourKey;
@@ -22,6 +25,10 @@ pub struct Moment {
     pub(crate) nexthops: Vec<nexthop::Standing>,
     pub(crate) rules: Vec<rule::Standing>,
     pub(crate) learned: BTreeSet<NeighbourKey>,
+    pub(crate) table: LinkTable,
+    pub(crate) elsewhere: Elsewhere,
+    /// Which moment it is, for what a writer learns after it.
+    pub(crate) token: Arc<()>,
     pub(crate) address_marks: AddressMarks,
     pub(crate) extent: Extent,
 }
@@ -51,9 +58,19 @@ pub(crate) struct Foreign {
     by_src: BTreeMap<IpAddr, Taken>,
     by_link: BTreeMap<LinkName, Taken>,
     nexthops: BTreeMap<NexthopId, Taken>,
+    /// IPv6 ones too, and nexthops and neighbours: they all go when the link goes down.
+    when_down: BTreeMap<LinkName, Taken>,
 }
 
 impl Foreign {
+    /// Something else that goes with its link.
+    pub(crate) fn note_on(&mut self, link: LinkName, key: &Key, owner: &Owner) {
+        if matches!(owner, Owner::Foreign(_)) {
+            let taken = || Taken { key: key.to_string(), owner: owner.clone() };
+            self.when_down.entry(link).or_insert_with(taken);
+        }
+    }
+
     pub(crate) fn note(&mut self, key: &RouteKey, route: &Route, owner: &Owner) {
         let taken = || Taken { key: key.to_string(), owner: owner.clone() };
         if let Some(src) = route.src {
@@ -61,6 +78,9 @@ impl Foreign {
         }
         if let Some(nexthop) = route.nexthop {
             self.nexthops.entry(nexthop).or_insert_with(taken);
+        }
+        for link in route.links() {
+            self.when_down.entry(link).or_insert_with(taken);
         }
         if key.is_ipv4() {
             for link in route.links() {
@@ -109,6 +129,11 @@ impl Moment {
     /// A foreign route that goes with its source address.
     pub(crate) fn taken_with_source(&self, ip: IpAddr) -> Option<&Taken> {
         self.foreign.by_src.get(&ip)
+    }
+
+    /// Something foreign that goes when its link goes down.
+    pub(crate) fn taken_when_down(&self, link: LinkName) -> Option<&Taken> {
+        self.foreign.when_down.get(&link)
     }
 
     /// A foreign route that goes with the last IPv4 address of a link.

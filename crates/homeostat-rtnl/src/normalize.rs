@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use crate::key::{AddressKey, RouteKey};
 use crate::link::LinkName;
+use crate::links::normalize::BadLink;
 use crate::model::{Address, Hop, Lifetime, Object, Route, RouteKind};
 use crate::nexthop;
 
@@ -62,6 +63,8 @@ pub enum Impossible {
     RuleAction,
     #[error("a neighbour has a hardware address, and a proxy entry has none")]
     NeighbourMac,
+    #[error(transparent)]
+    Link(BadLink),
 }
 
 /// Brings a wished address to the form in which it is compared.

@@ -17,6 +17,7 @@ use homeostat_netlink::{Event, Malformed, Message};
 use crate::decode::{self, Names, SeenAddress, SeenRoute};
 use crate::key::Key;
 use crate::link::Links;
+use crate::links;
 use crate::marks::AddressMarks;
 use crate::model::Object;
 use crate::neighbour::{self, NeighbourKey};
@@ -106,6 +107,8 @@ impl Notices {
             }
             RTM_NEWLINK | RTM_DELLINK => {
                 self.link(message, shadow)?;
+                // What is on the link may have changed with it in silence: the keys are not all.
+                self.keys.extend(links::decode::hinted(message));
                 Ok(false)
             }
             RTM_NEWRULE | RTM_DELRULE => {

@@ -13,7 +13,8 @@ use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Mess
 use crate::decode::{self, SeenAddress};
 use crate::hints::Ear;
 use crate::key::{AddressKey, Key};
-use crate::link::Links;
+use crate::links;
+use crate::links::elsewhere::Elsewhere;
 use crate::marks::AddressMarks;
 use crate::model::Object;
 use crate::moment::{Extent, Moment, Standing};
@@ -138,7 +139,7 @@ impl Look<'_, '_> {
     fn run(&mut self) -> Result<Moment, Error> {
         let address_marks = self.source.address_marks;
         let mut moment = Moment { address_marks, ..Moment::default() };
-        self.links(&mut moment.links)?;
+        self.links(&mut moment)?;
         match self.view.focus {
             Focus::All => {
                 self.addresses(&mut moment)?;
@@ -155,36 +156,59 @@ impl Look<'_, '_> {
     /// What the keys are part of is dumped where that is cheap. Routes are told by the shadow.
     fn some(&mut self, moment: &mut Moment, keys: &BTreeSet<Key>) -> Result<(), Error> {
         moment.extent = Extent::Few;
+        let loses = |key: &Key| links::observe::may_take_along(moment, self.view.wish, key);
+        let falls = keys.iter().any(loses);
         let is_any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
-        let has_address = is_any(|key| matches!(key, Key::Address(_)));
+        let has_address = falls || is_any(|key| matches!(key, Key::Address(_)));
         let address_goes = has_address && self.addresses(moment)?;
         if is_any(|key| matches!(key, Key::Rule(_))) {
             self.rules(moment)?;
         }
-        if is_any(|key| matches!(key, Key::Neighbour(_))) {
+        if falls || is_any(|key| matches!(key, Key::Neighbour(_))) {
             self.neighbours(moment)?;
         }
-        let has_nexthop = is_any(|key| matches!(key, Key::Nexthop(_)));
+        let has_nexthop = falls || is_any(|key| matches!(key, Key::Nexthop(_)));
         let nexthop_goes = has_nexthop && self.nexthops(moment)?;
-        // An address or nexthop that goes may take foreign routes along, wherever they are.
-        if address_goes || nexthop_goes {
+        // A link, address or nexthop that goes may take foreign routes along, wherever they are.
+        if falls || address_goes || nexthop_goes {
             self.foreign_routes(moment)?;
         }
         self.some_routes(moment, keys)
     }
 
-    fn links(&mut self, links: &mut Links) -> Result<(), Error> {
+    fn links(&mut self, moment: &mut Moment) -> Result<(), Error> {
         let mut request = Batch::new();
         request_for(&mut request, RTM_GETLINK, &[0; 16], None)?;
         let mut bad = None;
         self.connection.dump(&mut request, &mut |dumped| match dumped {
-            Dumped::Restart => links.clear(),
-            Dumped::Object(message) => match decode::link(&message) {
-                Ok((index, name)) => links.insert(name, index),
+            Dumped::Restart => {
+                moment.links.clear();
+                moment.table.clear();
+            }
+            Dumped::Object(message) => match links::decode::link(&message) {
+                Ok(seen) => {
+                    moment.links.insert(seen.name, seen.index);
+                    moment.table.insert(seen);
+                }
                 Err(error) => bad = Some(error),
             },
         })?;
-        whole(bad)
+        whole(bad)?;
+        let names = self.view.wish.links.namespaces();
+        let is_about_links = match self.view.focus {
+            Focus::All => true,
+            Focus::Keys(keys) => keys.iter().any(Key::is_link),
+        };
+        if is_about_links
+            && !names.is_empty()
+            && let Ok(here) = self.source.netns()
+        {
+            let place = (&*here, &mut *self.connection);
+            moment.elsewhere = Elsewhere::look(&names, &self.source.spaces, place);
+        }
+        links::observe::resolve(moment, self.source, self.view);
+        links::observe::hand_on(moment, self.view, self.see);
+        Ok(())
     }
 
     /// Addresses are few, and their dump may be torn: they are handed on when it is whole. Tells

@@ -9,6 +9,7 @@ use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Pending, Sl
 use crate::cascade::Cascade;
 use crate::key::{AddressKey, Key};
 use crate::link::LinkName;
+use crate::links::plan::LinkPlan;
 use crate::marks::AddressMarks;
 use crate::model::{Object, Route};
 use crate::moment::Moment;
@@ -27,8 +28,12 @@ pub(crate) fn draft(
 ) -> Draft<Rtnl> {
     let changes = changes.into();
     let mut planner = Planner::new(wish, moment, &changes);
+    planner.put_on_renewed(&changes);
     for change in changes {
         match change {
+            // What is about links has been planned before.
+            Change::Create { slot } | Change::Update { slot, .. } if wish.is_link(slot) => {}
+            Change::Delete { ref key, .. } | Change::Release { ref key, .. } if key.is_link() => {}
             Change::Create { slot } => planner.create(slot),
             Change::Update { slot, before, adopts } => planner.update(slot, before, adopts),
             // Nothing here is a value that always exists, so nothing is ever released.
@@ -51,6 +56,7 @@ struct Planner<'a> {
     waits: Vec<Option<String>>,
     /// What the last removal found, which the next one often shares.
     last: Arc<Object>,
+    links: LinkPlan,
     draft: Draft<Rtnl>,
 }
 
@@ -63,14 +69,17 @@ impl<'a> Planner<'a> {
         let wanted = changes.creates().iter();
         let wanted = wanted.filter_map(|slot| wish.address_at(*slot).map(|wish| wish.key));
         let wanted = wanted.filter(|key| key.ip().is_ipv6());
+        let links = crate::links::plan::draft(wish, moment, changes);
         let shapes = wish.shapes.iter();
+        let has = |link: LinkName| links.will_have(moment, link);
         Planner {
             wish,
             moment,
             going: going.collect(),
             wanted: wanted.map(|key| (key.link(), key.ip())).collect(),
-            waits: shapes.map(|shape| missing(wish, moment, shape)).collect(),
+            waits: shapes.map(|shape| missing(wish, (&has, moment), shape)).collect(),
             last: Arc::new(Object::Route(Route::default())),
+            links,
             draft: Draft::default(),
         }
     }
@@ -78,10 +87,11 @@ impl<'a> Planner<'a> {
     /// What a wish waits for.
     fn waits_for(&self, slot: Slot) -> Option<String> {
         if let Some(wish) = self.wish.address_at(slot) {
-            return missing_link(self.moment, wish.key.link());
+            return missing_link(&|link| self.links.will_have(self.moment, link), wish.key.link());
         }
         if let Some(wish) = self.wish.other_at(slot) {
-            return other::waits_for(wish, self.wish, self.moment);
+            let has = |link| self.links.will_have(self.moment, link);
+            return other::waits_for(wish, self.wish, &has);
         }
         self.waits.get(self.wish.shape_of(slot)?).cloned().flatten()
     }
@@ -106,6 +116,28 @@ impl<'a> Planner<'a> {
         if is_address { self.moment.address_marks } else { AddressMarks::Kernel }
     }
 
+    /// What was on links that are made again is lost with them: it is made again in the same pass.
+    fn put_on_renewed(&mut self, changes: &ChangeList<Key, Object>) {
+        if self.links.renewed.is_empty() {
+            return;
+        }
+        let others = changes.others().iter().filter_map(slot_of);
+        let planned: BTreeSet<Slot> = changes.creates().iter().copied().chain(others).collect();
+        let (wish, mut lost) = (self.wish, Vec::new());
+        wish.on_links(|link| self.links.renewed.contains(&link), &mut |key| lost.push(key));
+        let lost: BTreeSet<Slot> = lost.iter().filter_map(|key| wish.slot(key, None)).collect();
+        lost.difference(&planned).for_each(|slot| self.create(*slot));
+    }
+
+    /// Whether what stands in a slot is lost with a link that is made again.
+    fn is_lost(&self, slot: Slot) -> bool {
+        let is_renewed = |link: LinkName| self.links.renewed.contains(&link);
+        let mut lost = false;
+        let key = self.wish.key(slot);
+        self.wish.on_links(is_renewed, &mut |other| lost |= other == key);
+        lost
+    }
+
     fn create(&mut self, slot: Slot) {
         if !self.is_pending(slot) {
             let (phase, marks) = (self.phase(slot), self.marks(slot));
@@ -114,6 +146,9 @@ impl<'a> Planner<'a> {
     }
 
     fn update(&mut self, slot: Slot, before: Object, adopts: Option<Owner>) {
+        if !self.links.renewed.is_empty() && self.is_lost(slot) {
+            return self.create(slot);
+        }
         if self.is_pending(slot) {
             return;
         }
@@ -207,37 +242,52 @@ impl<'a> Planner<'a> {
         if self.draft.steps.iter().any(|step| other::generality(step) > 0) {
             self.draft.steps.sort_by_key(other::generality);
         }
+        let LinkPlan { steps, pending, refused, .. } = self.links;
+        self.draft.steps.extend(steps.into_iter().map(|step| Step::Link(Box::new(step))));
+        self.draft.pending.extend(pending);
+        self.draft.refused.extend(refused);
         self.draft
     }
 }
 
+/// Whether a link will be there when what is on links has its turn.
+pub(crate) type Has<'a> = &'a dyn Fn(LinkName) -> bool;
+
 /// A link that is not there and without which a route cannot be: one of its own, or that of the only
 /// address that its gateway or its source needs; or a nexthop that waits itself.
-fn missing(wish: &Wish, moment: &Moment, shape: &Shape) -> Option<String> {
-    let route = &shape.route;
-    let link = route.links().find_map(|link| missing_link(moment, link));
+fn missing(wish: &Wish, ground: (Has<'_>, &Moment), shape: &Shape) -> Option<String> {
+    let (route, (has, _)) = (&shape.route, ground);
+    let link = route.links().find_map(|link| missing_link(has, link));
     let reaches = |gateway| move |address: &AddressKey| address.net().contains(gateway);
     let is_source = |src| move |address: &AddressKey| address.ip() == src;
-    link.or_else(|| route.gateways().find_map(|via| waits_with(moment, shape, reaches(via))))
-        .or_else(|| route.src.and_then(|src| waits_with(moment, shape, is_source(src))))
-        .or_else(|| other::waiting_nexthop(route.nexthop?, wish, moment))
+    link.or_else(|| route.gateways().find_map(|via| waits_with(ground, shape, reaches(via))))
+        .or_else(|| route.src.and_then(|src| waits_with(ground, shape, is_source(src))))
+        .or_else(|| other::waiting_nexthop(route.nexthop?, wish, has))
 }
 
 /// The absent link of the wished addresses that would serve, if no other serves.
 fn waits_with(
-    moment: &Moment,
+    (has, moment): (Has<'_>, &Moment),
     shape: &Shape,
     serves: impl Fn(&AddressKey) -> bool,
 ) -> Option<String> {
     let serving = || shape.rests_on.iter().filter(|address| serves(address));
-    let is_served = serving().any(|address| missing_link(moment, address.link()).is_none())
+    let is_served = serving().any(|address| missing_link(has, address.link()).is_none())
         || moment.addresses.iter().any(|standing| serves(&standing.key));
-    let waits = serving().find_map(|address| missing_link(moment, address.link()));
+    let waits = serving().find_map(|address| missing_link(has, address.link()));
     waits.filter(|_| !is_served)
 }
 
-fn missing_link(moment: &Moment, link: LinkName) -> Option<String> {
-    moment.links.index(link).is_none().then(|| format!("link {link}"))
+fn missing_link(has: Has<'_>, link: LinkName) -> Option<String> {
+    (!has(link)).then(|| format!("link {link}"))
+}
+
+/// The wish that a change is about.
+fn slot_of(change: &Change<Key, Object>) -> Option<Slot> {
+    match change {
+        Change::Create { slot } | Change::Update { slot, .. } => Some(*slot),
+        Change::Delete { .. } | Change::Release { .. } => None,
+    }
 }
 
 #[cfg(test)]

@@ -66,6 +66,10 @@ mod tests {
             "rule inet6 priority 10",
             "neighbour 10.0.0.9 dev br0",
             "neighbour 10.0.0.9 dev br0 proxy",
+            "link br0",
+            "link br1",
+            "link br0 mtu",
+            "link br0 up",
         ];
         let prints: BTreeSet<u64> =
             texts.iter().map(|text| of_key(&text.parse().unwrap())).collect();

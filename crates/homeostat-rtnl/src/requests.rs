@@ -60,6 +60,8 @@ impl Pen<'_> {
             Step::Create { slot, .. } => self.put(wish, *slot, (Put::Create, Aim::There)),
             Step::Update(update) => self.update(wish, update),
             Step::Delete(delete) => self.delete(wish, delete),
+            // They have a turn of their own.
+            Step::Link(_) => Ok(()),
         }
     }
 
@@ -75,7 +77,9 @@ impl Pen<'_> {
                 self.encoder.put_route(&key, &shape.route, put)
             }
             Some(At::Other(wish)) => return self.put_other(wish, (put, aim)),
-            None => return Err(Outcome::Failed(Failure::new("it is no wish", Retry::Never))),
+            Some(At::Link(_) | At::Field(_)) | None => {
+                return Err(Outcome::Failed(Failure::new("it is no wish", Retry::Never)));
+            }
         };
         self.note(encoded, aim)
     }

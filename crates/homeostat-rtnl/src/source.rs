@@ -1,5 +1,6 @@
 //! The source: whose network it is, under which mark, and what ties its parts to the contract.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Source};
@@ -9,6 +10,8 @@ use homeostat_netns::Netns;
 use crate::apply::Writer;
 use crate::hints::Ear;
 use crate::key::Key;
+use crate::links;
+use crate::links::elsewhere::Spaces;
 use crate::marks::AddressMarks;
 use crate::model::Object;
 use crate::moment::Moment;
@@ -19,7 +22,7 @@ use crate::sent::Sent;
 use crate::step::Step;
 use crate::wish::Wish;
 
-/// The addresses, routes, nexthops, rules and neighbours of one network namespace.
+/// The links, addresses, routes, nexthops, rules and neighbours of one network namespace.
 #[derive(Clone, Debug)]
 pub struct Rtnl {
     netns: Option<Arc<Netns>>,
@@ -27,6 +30,8 @@ pub struct Rtnl {
     pub(crate) address_marks: AddressMarks,
     /// What its writers did, for its readers.
     pub(crate) sent: Arc<Sent>,
+    owner: Arc<str>,
+    pub(crate) spaces: Spaces,
 }
 
 impl Rtnl {
@@ -34,7 +39,8 @@ impl Rtnl {
     #[must_use]
     pub fn here() -> Self {
         let (protocol, address_marks) = (Protocol::HOMEOSTAT, AddressMarks::of_this_kernel());
-        Rtnl { netns: None, protocol, address_marks, sent: Arc::default() }
+        let (owner, spaces) = (Arc::from("default"), Spaces::default());
+        Rtnl { netns: None, protocol, address_marks, sent: Arc::default(), owner, spaces }
     }
 
     /// Those of another namespace, which is kept alive by this.
@@ -55,6 +61,39 @@ impl Rtnl {
     pub fn with_address_marks(mut self, address_marks: AddressMarks) -> Self {
         self.address_marks = address_marks;
         self
+    }
+
+    /// Marks links that are ours with the name of another owner.
+    #[must_use]
+    pub fn with_owner(mut self, owner: &str) -> Self {
+        self.owner = owner.into();
+        self
+    }
+
+    /// Tells it of other namespaces that links refer to, by the names that wishes use. They are kept
+    /// alive by this.
+    #[must_use]
+    pub fn with_namespaces(mut self, spaces: BTreeMap<String, Arc<Netns>>) -> Self {
+        self.spaces = Arc::new(spaces);
+        self
+    }
+
+    /// The owner's name in the alias of links.
+    pub(crate) fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// The group of links that are ours.
+    pub(crate) fn group(&self) -> u32 {
+        self.protocol.0.into()
+    }
+
+    /// The namespace itself.
+    pub(crate) fn netns(&self) -> Result<Arc<Netns>, Failure> {
+        match &self.netns {
+            Some(netns) => Ok(Arc::clone(netns)),
+            None => Netns::current().map(Arc::new).map_err(|error| links::apply::no_netns(&error)),
+        }
     }
 
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {

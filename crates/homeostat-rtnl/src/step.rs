@@ -7,6 +7,7 @@ use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Summary, Taken};
 use crate::cascade::Cascade;
 use crate::explained::explained;
 use crate::key::{AddressKey, Key};
+use crate::links::step::LinkStep;
 use crate::marks::AddressMarks;
 use crate::model::Object;
 use crate::wish::Wish;
@@ -67,6 +68,8 @@ pub enum Step {
     Update(Box<Update>),
     /// Take away what is ours and not wished.
     Delete(Box<Delete>),
+    /// Make, change or take away a link, or a field of one.
+    Link(Box<LinkStep>),
 }
 
 /// How something is changed.
@@ -118,7 +121,7 @@ impl Step {
 
     fn before(&self) -> Option<serde_json::Value> {
         let before = match self {
-            Step::Create { .. } => return None,
+            Step::Create { .. } | Step::Link(_) => return None,
             Step::Update(update) => &update.before,
             Step::Delete(delete) => &*delete.before,
         };
@@ -130,7 +133,7 @@ impl Step {
             Step::Create { phase: Phase::PutAgain, .. } => {
                 Some("made again at once, since it goes with an address".to_owned())
             }
-            Step::Create { .. } => None,
+            Step::Create { .. } | Step::Link(_) => None,
             Step::Update(update) if let Some(owner) = &update.adopts => Some(match update.before {
                 Object::Address(_) => format!("taken over from {owner}; it will stay for good"),
                 _ => format!("taken over from {owner}"),
@@ -150,7 +153,7 @@ impl Step {
     /// The address that goes, and what goes along.
     pub(crate) fn lost_with(&self, wish: &Wish) -> Option<(AddressKey, &Cascade)> {
         let is_lasting = match self {
-            Step::Create { .. } => return None,
+            Step::Create { .. } | Step::Link(_) => return None,
             Step::Update(update) => update.way == Way::InPlace,
             Step::Delete(_) => false,
         };
@@ -164,7 +167,7 @@ impl Step {
     /// What goes along.
     fn cascade(&self) -> Option<&Cascade> {
         match self {
-            Step::Create { .. } => None,
+            Step::Create { .. } | Step::Link(_) => None,
             Step::Update(update) => Some(&update.cascade),
             Step::Delete(delete) => delete.cascade.as_deref(),
         }
@@ -177,6 +180,7 @@ impl homeostat_core::Step<Wish> for Step {
             Step::Create { slot, .. } => wish.key(*slot),
             Step::Update(update) => wish.key(update.slot),
             Step::Delete(delete) => delete.key.clone(),
+            Step::Link(step) => step.key.clone(),
         }
     }
 
@@ -185,6 +189,7 @@ impl homeostat_core::Step<Wish> for Step {
             Step::Create { slot, .. } => Some(*slot),
             Step::Update(update) => Some(update.slot),
             Step::Delete(_) => None,
+            Step::Link(step) => step.slot,
         }
     }
 
@@ -195,6 +200,7 @@ impl homeostat_core::Step<Wish> for Step {
             Step::Update(update) if update.way == Way::Anew => Action::Replace,
             Step::Update(_) => Action::Update,
             Step::Delete(_) => Action::Delete,
+            Step::Link(step) => step.action(),
         }
     }
 
@@ -203,18 +209,22 @@ impl homeostat_core::Step<Wish> for Step {
             Step::Create { phase, .. } => *phase,
             Step::Update(update) => update.phase,
             Step::Delete(delete) => delete.phase,
+            Step::Link(step) => step.phase(),
         };
         phase as u8
     }
 
     fn needs(&self, wish: &Wish, need: &mut dyn FnMut(Key)) {
-        let route = homeostat_core::Step::<Wish>::slot(self).and_then(|slot| wish.route_at(slot));
-        if let Some((_, shape)) = route {
+        let Some(slot) = homeostat_core::Step::<Wish>::slot(self) else { return };
+        if let Some((_, shape)) = wish.route_at(slot) {
             shape.rests_on.iter().for_each(|key| need(Key::Address(*key)));
             shape.route.nexthop.into_iter().for_each(|id| need(Key::Nexthop(id)));
+            shape.route.links().for_each(|link| wish.links.needed_for(link, need));
         }
-        let other = homeostat_core::Step::<Wish>::slot(self).and_then(|slot| wish.other_at(slot));
-        if let Some(other) = other {
+        if let Some(address) = wish.address_at(slot) {
+            wish.links.needed_for(address.key.link(), need);
+        }
+        if let Some(other) = wish.other_at(slot) {
             crate::plan::other::needs(other, wish, need);
         }
     }
@@ -234,22 +244,30 @@ impl homeostat_core::Step<Wish> for Step {
             Key::Nexthop(_) => "nexthops".to_owned(),
             Key::Rule(key) => format!("{} rules", key.family()),
             Key::Neighbour(key) => format!("neighbours on {}", key.link()),
+            Key::Link(_) | Key::LinkField(..) => return None,
         })
     }
 
     fn is_recorded(&self) -> bool {
         match self {
             Step::Create { marks, .. } => *marks == AddressMarks::Ledger,
+            Step::Link(_) => true,
             Step::Update(update) => update.marks == AddressMarks::Ledger,
             Step::Delete(_) => false,
         }
     }
 
     fn takes(&self) -> &[Taken] {
-        self.cascade().map_or(&[], |cascade| &cascade.takes)
+        match self {
+            Step::Link(step) => &step.takes,
+            _ => self.cascade().map_or(&[], |cascade| &cascade.takes),
+        }
     }
 
     fn disturbs(&self, wish: &Wish, disturb: &mut dyn FnMut(Key)) {
+        if let Step::Link(step) = self {
+            return step.disturbs(wish, disturb);
+        }
         if self.action() != Action::Create {
             crate::plan::other::disturbs(self, wish, disturb);
         }
@@ -268,6 +286,9 @@ impl homeostat_core::Step<Wish> for Step {
     }
 
     fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
+        if let Step::Link(step) = self {
+            return step.explain(wish, tell);
+        }
         if self.is_rest() {
             return;
         }

@@ -12,14 +12,17 @@ use homeostat_core::{Agreement, Desired, Slot};
 
 use crate::builder::Builder;
 use crate::key::{AddressKey, Key, RouteKey};
+use crate::links::field::Field;
+use crate::links::normalize::link_agrees;
+use crate::links::wish::{WishedField, WishedLink, WishedLinks};
 use crate::model::{Address, Object, Route};
 use crate::net::Net;
 use crate::nexthop;
 use crate::normalize::{address_agrees, is_touched_by, other_agrees, route_agrees};
 use crate::number::{Metric, Table, Tos};
 
-/// What should exist: addresses, then IPv4 routes, then IPv6 routes, then the others, each in key
-/// order.
+/// What should exist: addresses, then IPv4 routes, then IPv6 routes, then the others, then links, each
+/// in key order.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     pub(crate) addresses: Vec<WishedAddress>,
@@ -31,6 +34,7 @@ pub struct Wish {
     pub(crate) by_shape: Vec<u32>,
     /// Tells this wish from any other; its clones are the same wish.
     pub(crate) identity: Arc<()>,
+    pub(crate) links: WishedLinks,
 }
 
 /// A wished address.
@@ -78,6 +82,8 @@ pub(crate) enum At<'a> {
     Route(RouteKey, &'a Row<u32>, &'a Shape),
     Route6(RouteKey, &'a Row<u128>, &'a Shape),
     Other(&'a Wished),
+    Link(&'a WishedLink),
+    Field(&'a WishedField),
 }
 
 impl Wish {
@@ -101,7 +107,30 @@ impl Wish {
         if let Some(row) = self.v6.get(index) {
             return Some(At::Route6(row.key(), row, self.shape(row.shape)?));
         }
-        self.others.get(index - self.v6.len()).map(At::Other)
+        let index = index - self.v6.len();
+        if let Some(other) = self.others.get(index) {
+            return Some(At::Other(other));
+        }
+        let index = index - self.others.len();
+        if let Some(link) = self.links.made.get(index) {
+            return Some(At::Link(link));
+        }
+        self.links.fields.get(index - self.links.made.len()).map(At::Field)
+    }
+
+    /// Where the slots of links begin.
+    fn first_link(&self) -> usize {
+        self.others_from() + self.others.len()
+    }
+
+    /// Whether a slot is one of links.
+    pub(crate) fn is_link(&self, slot: Slot) -> bool {
+        slot.index() >= self.first_link()
+    }
+
+    /// The key in a slot, if it is one of links.
+    pub(crate) fn link_key_at(&self, slot: Slot) -> Option<Key> {
+        self.is_link(slot).then(|| self.key(slot))
     }
 
     fn shape(&self, shape: u32) -> Option<&Shape> {
@@ -111,7 +140,7 @@ impl Wish {
     /// The wished route in a slot.
     pub(crate) fn route_at(&self, slot: Slot) -> Option<(RouteKey, &Shape)> {
         match self.at(slot)? {
-            At::Address(_) | At::Other(_) => None,
+            At::Address(_) | At::Other(_) | At::Link(_) | At::Field(_) => None,
             At::Route(key, _, shape) | At::Route6(key, _, shape) => Some((key, shape)),
         }
     }
@@ -252,7 +281,7 @@ impl Desired for Wish {
     type Object = Object;
 
     fn len(&self) -> usize {
-        self.others_from() + self.others.len()
+        self.first_link() + self.links.len()
     }
 
     fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
@@ -269,6 +298,9 @@ impl Desired for Wish {
                     find(&self.v6, base, near, |wish| wish.compare(&row))
                 }
             },
+            Key::Link(_) | Key::LinkField(..) => {
+                self.links.place(key).map(|at| Slot::at(self.first_link() + at))
+            }
             key => find(&self.others, self.others_from(), near, |wish| wish.key.cmp(key)),
         }
     }
@@ -278,6 +310,8 @@ impl Desired for Wish {
             Some(At::Address(wish)) => Key::Address(wish.key),
             Some(At::Route(key, ..) | At::Route6(key, ..)) => Key::Route(key),
             Some(At::Other(wish)) => wish.key.clone(),
+            Some(At::Link(wish)) => Key::Link(wish.name),
+            Some(At::Field(wish)) => wish.key(),
             // No slot of this wish: the contract has no word for it, and nothing has this key.
             None => Key::Route(RouteKey::new(Net::masked(Ipv4Addr::UNSPECIFIED.into(), 0))),
         }
@@ -290,6 +324,8 @@ impl Desired for Wish {
                 Object::Route(shape.route.clone())
             }
             Some(At::Other(wish)) => wish.object.clone(),
+            Some(At::Link(wish)) => Object::Link(Box::new(wish.link.clone())),
+            Some(At::Field(wish)) => Object::Setting(wish.setting.clone()),
             None => Object::Route(Route::default()),
         }
     }
@@ -301,6 +337,8 @@ impl Desired for Wish {
                 route_agrees(&shape.route, seen)
             }
             (Some(At::Other(wish)), seen) => other_agrees(&wish.object, seen),
+            (Some(At::Link(wish)), Object::Link(seen)) => link_agrees(&wish.link, seen),
+            (Some(At::Field(wish)), Object::Setting(seen)) => wish.setting == *seen,
             _ => false,
         })
     }
@@ -311,6 +349,8 @@ impl Desired for Wish {
             At::Route(_, row, _) => row.may_adopt,
             At::Route6(_, row, _) => row.may_adopt,
             At::Other(wish) => wish.may_adopt,
+            At::Link(wish) => wish.may_adopt,
+            At::Field(_) => false,
         })
     }
 
@@ -319,6 +359,9 @@ impl Desired for Wish {
         let address = match key {
             Key::Address(address) => address,
             Key::Nexthop(id) => return nexthop::dependants(*id, self, tell),
+            Key::Link(name) | Key::LinkField(name, Field::Up | Field::Master) => {
+                return self.on_links(|link| link == *name, tell);
+            }
             _ => return,
         };
         let is_alike = |key: &Key| match key {

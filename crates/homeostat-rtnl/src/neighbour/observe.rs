@@ -24,17 +24,17 @@ impl Look<'_, '_> {
             let links = &moment.links;
             let found = self.collect(&mut request, |message| neighbour(message, links))?;
             for seen in &found {
-                self.neighbour(seen, &mut moment.learned);
+                self.neighbour(seen, moment);
             }
         }
         Ok(())
     }
 
-    fn neighbour(&mut self, seen: &SeenNeighbour, learned: &mut BTreeSet<NeighbourKey>) {
+    fn neighbour(&mut self, seen: &SeenNeighbour, moment: &mut Moment) {
         let SeenNeighbour { key, neighbour, protocol, nature } = *seen;
         let owner = match nature {
             Nature::Learned => {
-                learned.insert(key);
+                moment.learned.insert(key);
                 return;
             }
             Nature::LearnedElsewhere => Owner::foreign("a program that learns neighbours"),
@@ -42,6 +42,7 @@ impl Look<'_, '_> {
             Nature::Told if protocol == self.source.protocol => Owner::Ours,
             Nature::Told => foreign(protocol),
         };
+        moment.foreign.note_on(key.link(), &Key::Neighbour(key), &owner);
         self.hand_on(Key::Neighbour(key), Object::Neighbour(neighbour), owner);
     }
 }

@@ -1,9 +1,12 @@
 //! What goes with a nexthop that goes. Pure.
 
+use std::collections::BTreeSet;
+
 use homeostat_core::{Owner, Taken};
 
 use crate::cascade::Cascade;
 use crate::key::Key;
+use crate::link::LinkName;
 use crate::model::Object;
 use crate::moment::Moment;
 use crate::nexthop::{Nexthop, NexthopId, Standing};
@@ -36,6 +39,23 @@ pub(crate) fn dependants(id: NexthopId, wish: &Wish, tell: &mut dyn FnMut(Key)) 
         }
     }
     wish.routes_like(|route| route.nexthop.is_some_and(|id| carriers.contains(&id)), tell);
+}
+
+/// The wished nexthops that go with some links: those on them, and groups that have no others.
+pub(crate) fn lost_with(wish: &Wish, is_one: &dyn Fn(LinkName) -> bool) -> BTreeSet<NexthopId> {
+    let all = || {
+        wish.others.iter().filter_map(|wish| match (&wish.key, &wish.object) {
+            (Key::Nexthop(id), Object::Nexthop(nexthop)) => Some((*id, nexthop)),
+            _ => None,
+        })
+    };
+    let alone = all().filter(|(_, nexthop)| nexthop.dev.is_some_and(is_one));
+    let mut lost: BTreeSet<NexthopId> = alone.map(|(id, _)| id).collect();
+    let is_lost = |nexthop: &Nexthop| nexthop.group.iter().all(|member| lost.contains(&member.id));
+    let groups = all().filter(|(_, nexthop)| nexthop.is_group() && is_lost(nexthop));
+    let groups: Vec<NexthopId> = groups.map(|(id, _)| id).collect();
+    lost.extend(groups);
+    lost
 }
 
 #[cfg(test)]

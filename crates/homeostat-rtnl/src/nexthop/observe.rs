@@ -35,6 +35,9 @@ impl Look<'_, '_> {
             goes |= !is_kept && !self.stays(&key, &nexthop);
             let members = nexthop.group.iter().map(|member| member.id).collect();
             moment.nexthops.push(Standing { id, owner: owner.clone(), members });
+            if let Some(link) = nexthop.dev {
+                moment.foreign.note_on(link, &key, &owner);
+            }
             self.hand_on(key, Object::Nexthop(nexthop), owner);
         }
         Ok(goes)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homeostat_core::Desired as _;
 
-use super::missing_link;
+use super::{Has, missing_link};
 use crate::cascade::Cascade;
 use crate::key::Key;
 use crate::model::Object;
@@ -22,6 +22,7 @@ pub(crate) fn put_phase(object: &Object) -> Phase {
         Object::Neighbour(_) => Phase::PutNeighbours,
         Object::Address(_) => Phase::PutAddresses,
         Object::Route(_) => Phase::PutRoutes,
+        Object::Link(_) | Object::Setting(_) => Phase::PutLinks,
     }
 }
 
@@ -34,39 +35,40 @@ pub(crate) fn delete_phase(object: &Object) -> Phase {
         Object::Neighbour(_) => Phase::DeleteNeighbours,
         Object::Address(_) => Phase::DeleteAddresses,
         Object::Route(_) => Phase::DeleteRoutes,
+        Object::Link(_) | Object::Setting(_) => Phase::DeleteLinks,
     }
 }
 
 /// What a wish waits for. A rule waits for no link: the kernel takes any name, and binds it when a
 /// link of that name comes.
-pub(crate) fn waits_for(wished: &Wished, wish: &Wish, moment: &Moment) -> Option<String> {
+pub(crate) fn waits_for(wished: &Wished, wish: &Wish, has: Has<'_>) -> Option<String> {
     match (&wished.key, &wished.object) {
         (_, Object::Nexthop(nexthop)) => {
-            let link = nexthop.dev.and_then(|link| missing_link(moment, link));
+            let link = nexthop.dev.and_then(|link| missing_link(has, link));
             let mut members = nexthop.group.iter();
-            link.or_else(|| members.find_map(|member| waiting_nexthop(member.id, wish, moment)))
+            link.or_else(|| members.find_map(|member| waiting_nexthop(member.id, wish, has)))
         }
-        (Key::Neighbour(key), _) => missing_link(moment, key.link()),
+        (Key::Neighbour(key), _) => missing_link(has, key.link()),
         _ => None,
     }
 }
 
 /// A wished nexthop that waits for its link, as what others wait for.
-pub(crate) fn waiting_nexthop(id: NexthopId, wish: &Wish, moment: &Moment) -> Option<String> {
+pub(crate) fn waiting_nexthop(id: NexthopId, wish: &Wish, has: Has<'_>) -> Option<String> {
     let key = Key::Nexthop(id);
     let wished = wish.other_at(wish.slot(&key, None)?)?;
     let Object::Nexthop(nexthop) = &wished.object else { return None };
-    let is_waiting = |id: NexthopId| waiting_link(id, wish, moment).is_some();
-    let waits = waiting_link(id, wish, moment).is_some()
+    let is_waiting = |id: NexthopId| waiting_link(id, wish, has).is_some();
+    let waits = waiting_link(id, wish, has).is_some()
         || nexthop.group.iter().any(|member| is_waiting(member.id));
     waits.then(|| key.to_string())
 }
 
 /// The absent link of a wished nexthop that is no group: groups have no groups in them.
-fn waiting_link(id: NexthopId, wish: &Wish, moment: &Moment) -> Option<String> {
+fn waiting_link(id: NexthopId, wish: &Wish, has: Has<'_>) -> Option<String> {
     let wished = wish.other_at(wish.slot(&Key::Nexthop(id), None)?)?;
     let Object::Nexthop(nexthop) = &wished.object else { return None };
-    missing_link(moment, nexthop.dev?)
+    missing_link(has, nexthop.dev?)
 }
 
 /// Whether what is there cannot become as wished but by going first.
@@ -108,6 +110,7 @@ pub(crate) fn cascade(key: &Key, moment: &Moment) -> Cascade {
 
 /// The keys without which a wish cannot be.
 pub(crate) fn needs(wished: &Wished, wish: &Wish, need: &mut dyn FnMut(Key)) {
+    wished.links().for_each(|link| wish.links.needed_for(link, need));
     let Object::Nexthop(nexthop) = &wished.object else { return };
     nexthop.group.iter().for_each(|member| need(Key::Nexthop(member.id)));
     let addresses = wish.addresses.iter().map(|wish| wish.key);
@@ -119,7 +122,7 @@ pub(crate) fn needs(wished: &Wished, wish: &Wish, need: &mut dyn FnMut(Key)) {
 pub(crate) fn disturbs(step: &Step, wish: &Wish, disturb: &mut dyn FnMut(Key)) {
     let key = homeostat_core::Step::key(step, wish);
     let goes = match step {
-        Step::Create { .. } => false,
+        Step::Create { .. } | Step::Link(_) => false,
         Step::Update(update) => update.way == Way::Anew,
         Step::Delete(_) => true,
     };
@@ -174,7 +177,10 @@ mod tests {
     #[test]
     fn a_group_waits_for_a_member_that_waits_for_its_link() {
         let (wish, mut moment) = (wish(), Moment::default());
-        let waits = |key: &str, moment: &Moment| waits_for(at(&wish, key), &wish, moment);
+        let waits = |key: &str, moment: &Moment| {
+            let has = |link| moment.links.index(link).is_some();
+            waits_for(at(&wish, key), &wish, &has)
+        };
         assert_eq!(waits("nexthop 10", &moment).unwrap(), "link va");
         assert_eq!(waits("nexthop 20", &moment).unwrap(), "nexthop 10");
         moment.links.insert("va".parse().unwrap(), IfIndex(7));

@@ -45,7 +45,7 @@ impl Pen<'_> {
             Key::Nexthop(id) => Ok(self.encoder.delete_nexthop(*id)),
             Key::Rule(key) => return self.delete_rule(key),
             Key::Neighbour(key) => self.encoder.delete_neighbour(key),
-            Key::Address(_) | Key::Route(_) => return Ok(()),
+            _ => return Ok(()),
         };
         match encoded {
             // What was on the link went with it.

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Explain, Focus, Guards, Hint, Kind, MassDelete, MemoryLedger,
-    Observer, Order, Ownership, Place, Plan, Report, Source as _, pass,
+    Alone, Book, Config, Desired as _, Edit, Entry, Explain, Focus, Guards, Hint, Kind,
+    Ledger as _, MassDelete, MemoryLedger, Observer, Order, Original, Ownership, Place, Plan,
+    Record, Report, Slot, Source as _, Stage, pass,
 };
 use homeostat_rtnl::{
-    Address, Builder, Family, Hop, Key, Lifetime, Member, Neighbour, Nexthop, Protocol, Route,
-    RouteKind, Rtnl, Rule, RuleAction, Table, Wish, WishError, Writer,
+    Address, Bridge, Builder, Family, Field, Hop, Key, Lifetime, Link, LinkKind, LinkRef, Macvlan,
+    Member, Neighbour, Nexthop, Protocol, Route, RouteKind, Rtnl, Rule, RuleAction, Settings,
+    Table, Veth, Vxlan, Wish, WishError, Writer,
 };
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
@@ -39,9 +41,62 @@ fn add(builder: &mut Builder, key: Key, attrs: &str) -> Result<(), WishError> {
         Key::Nexthop(id) => builder.nexthop(id, nexthop(attrs))?,
         Key::Rule(key) => builder.rule(*key, rule(attrs))?,
         Key::Neighbour(key) => builder.neighbour(key, neighbour(attrs))?,
+        Key::Link(name) => builder.link(name, link(attrs))?,
+        Key::LinkField(name, field) => builder.configure(name, settings(field, attrs))?,
         other => panic!("{other}"),
     };
     Ok(())
+}
+
+/// `KIND [word value]...`.
+fn link(attrs: &str) -> Link {
+    let words: Vec<&str> = attrs.split_whitespace().collect();
+    let (kind, words) = words.split_first().unwrap();
+    let peer = words.chunks(2).find(|pair| pair[0] == "peer").map(|pair| pair[1]);
+    let id = words.chunks(2).find(|pair| pair[0] == "id").map(|pair| pair[1]);
+    let mut link = Link::new(match *kind {
+        "veth" => LinkKind::Veth(Veth { peer: link_ref(peer.unwrap()) }),
+        "bridge" => LinkKind::Bridge(Bridge::default()),
+        "ifb" => LinkKind::Ifb,
+        "macvlan" => LinkKind::Macvlan(Macvlan::default()),
+        "vxlan" => {
+            let id = id.unwrap().parse().unwrap();
+            LinkKind::Vxlan(Vxlan { id, port: Some(4789), ..Vxlan::default() })
+        }
+        other => panic!("{other}"),
+    });
+    for pair in words.chunks(2) {
+        match pair[0] {
+            "up" => link.up = Some(pair[1] == "on"),
+            "mtu" => link.mtu = Some(pair[1].parse().unwrap()),
+            "master" => link.master = Some(pair[1].parse().unwrap()),
+            "parent" => link.parent = Some(link_ref(pair[1])),
+            "alias" => link.alias = Some(pair[1].to_owned()),
+            "peer" | "id" => {}
+            other => panic!("{other}"),
+        }
+    }
+    link
+}
+
+/// `NAME` or `NAME@NAMESPACE`.
+fn link_ref(text: &str) -> LinkRef {
+    match text.split_once('@') {
+        Some((name, space)) => LinkRef::in_namespace(name.parse().unwrap(), space),
+        None => LinkRef::here(text.parse().unwrap()),
+    }
+}
+
+fn settings(field: Field, value: &str) -> Settings {
+    let mut set = Settings::default();
+    match field {
+        Field::Up => set.up = Some(value == "on"),
+        Field::Mtu => set.mtu = Some(value.parse().unwrap()),
+        Field::Mac => set.mac = Some(value.parse().unwrap()),
+        Field::Master => set.master = Some(value.parse().unwrap()),
+        Field::Alias => set.alias = Some(value.to_owned()),
+    }
+    set
 }
 
 fn address(attrs: &str) -> Address {
@@ -177,6 +232,11 @@ pub(crate) fn addresses(namespace: &Namespace) -> Vec<String> {
     shown.map(|a| format!("{}/{}", a["local"].as_str().unwrap(), a["prefixlen"])).collect()
 }
 
+fn place() -> Place {
+    let text = || "test".to_owned();
+    Place { owner: text(), source: text(), scope: text(), identity: text() }
+}
+
 /// The source in the namespace that the thread is in, and everything that a pass needs.
 pub(crate) struct Bench {
     source: Rtnl,
@@ -200,13 +260,25 @@ impl Bench {
     pub(crate) fn of(source: Rtnl) -> Self {
         let observer = Observer::open(&source, "test").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        let text = || "test".to_owned();
-        let place = Place { owner: text(), source: text(), scope: text(), identity: text() };
-        let book = Book::open(Arc::new(MemoryLedger::default()), place).unwrap();
+        let book = Book::open(Arc::new(MemoryLedger::default()), place()).unwrap();
         let mass_delete = MassDelete::Allow;
         let guards = Guards { mass_delete, ..Guards::default() };
         let config = Config { guards, ..Config::default() };
         Bench { source, observer, writer, book, config, runtime: runtime() }
+    }
+
+    /// Leaves the ledger as a crash does after the intents of a wish, and before any write.
+    pub(crate) fn intend(&mut self, wish: &Wish) {
+        let ledger = MemoryLedger::default();
+        let edits = (0..wish.len()).map(|at| {
+            let wrote = wish.object(Slot::at(at));
+            let (original, stage) = (Original::Absent, Stage::Intent);
+            let record = Record { wrote, original, settled: None, stage, identity: None };
+            let record = serde_json::to_string(&record).unwrap();
+            Edit::Put { key: wish.key(Slot::at(at)).to_string(), record }
+        });
+        ledger.write(&place(), &edits.collect::<Vec<_>>()).unwrap();
+        self.book = Book::open(Arc::new(ledger), place()).unwrap();
     }
 
     fn order<'a>(&'a self, wish: &Wish, focus: Focus<Key>) -> Order<'a, Rtnl> {

@@ -1,4 +1,5 @@
-//! Whole passes over addresses, routes, nexthops, rules and neighbours in fresh network namespaces, judged by `ip`.
+//! Whole passes over links, addresses, routes, nexthops, rules and neighbours in fresh network
+//! namespaces, judged by `ip`.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -13,6 +14,11 @@ mod focus;
 mod hints;
 mod laws;
 mod laws_of_others;
+mod links;
+mod links_across;
+mod links_configured;
+mod links_laws;
+mod links_lost;
 mod mixed;
 mod neighbours;
 mod nexthops;

@@ -1,0 +1,122 @@
+//! Ethernet over UDP.
+
+use std::net::IpAddr;
+
+use homeostat_netlink::uapi::{
+    IFLA_VXLAN_AGEING, IFLA_VXLAN_GROUP, IFLA_VXLAN_GROUP6, IFLA_VXLAN_ID, IFLA_VXLAN_LEARNING,
+    IFLA_VXLAN_LINK, IFLA_VXLAN_LOCAL, IFLA_VXLAN_LOCAL6, IFLA_VXLAN_PORT, IFLA_VXLAN_PROXY,
+    IFLA_VXLAN_TOS, IFLA_VXLAN_TTL, IFLA_VXLAN_TTL_INHERIT,
+};
+use homeostat_netlink::{Attr, Attrs, Malformed, MessageWriter};
+
+use crate::link::IfIndex;
+use crate::links::kinds::{LinkKind, Refs, Told, is_alike, options};
+
+options! {
+    /// Options of a VXLAN.
+    Vxlan [
+        /// The network.
+        id: u32,
+    ] {
+        /// This end of the tunnel.
+        local: IpAddr,
+        /// The other end of the tunnel.
+        remote: IpAddr,
+        /// The multicast group of all ends.
+        group: IpAddr,
+        /// The destination port.
+        port: u16,
+        /// Hops that packets may take; 0 takes over that of the inner packet.
+        ttl: u8,
+        /// The type of service of packets.
+        tos: u8,
+        /// Whether ends are learned from packets.
+        learning: bool,
+        /// Seconds after which a learned end is forgotten.
+        ageing: u32,
+        /// Whether ARP is answered for known ends.
+        proxy: bool,
+    }
+}
+
+impl Vxlan {
+    /// Quirk `vxlan-fixed-options` (Linux 6.18): id, port and proxy are refused in words ("Cannot
+    /// change VNI."), a local address of the other family too, and whether the TTL is inherited is
+    /// silently left as it was.
+    pub(crate) fn changes_in_place(&self, seen: &Self) -> bool {
+        let inherits = |ttl: Option<u8>| ttl == Some(0);
+        let is_v6 = |ip: Option<IpAddr>| ip.map(|ip| ip.is_ipv6());
+        let families = |vxlan: &Self| is_v6(vxlan.local.or(vxlan.remote).or(vxlan.group));
+        let is_ends_alike = families(self).is_none()
+            || families(seen).is_none_or(|is_v6| families(self) == Some(is_v6));
+        self.id == seen.id
+            && is_alike(self.port.as_ref(), seen.port.as_ref())
+            && is_alike(self.proxy.as_ref(), seen.proxy.as_ref())
+            && (self.ttl.is_none() || inherits(self.ttl) == inherits(seen.ttl))
+            && is_ends_alike
+    }
+
+    pub(crate) fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {
+        data.attr_u32(IFLA_VXLAN_ID, self.id);
+        if let Some(far) = self.group.or(self.remote) {
+            ip(data, (IFLA_VXLAN_GROUP, IFLA_VXLAN_GROUP6), far);
+        }
+        if let Some(local) = self.local {
+            ip(data, (IFLA_VXLAN_LOCAL, IFLA_VXLAN_LOCAL6), local);
+        }
+        refs.parent.map(|IfIndex(index)| data.attr_u32(IFLA_VXLAN_LINK, index));
+        match self.ttl {
+            Some(0) => _ = data.attr_flag(IFLA_VXLAN_TTL_INHERIT),
+            ttl => _ = ttl.map(|ttl| data.attr_u8(IFLA_VXLAN_TTL, ttl)),
+        }
+        self.tos.map(|tos| data.attr_u8(IFLA_VXLAN_TOS, tos));
+        self.learning.map(|on| data.attr_u8(IFLA_VXLAN_LEARNING, on.into()));
+        self.ageing.map(|seconds| data.attr_u32(IFLA_VXLAN_AGEING, seconds));
+        self.port.map(|port| data.attr_be16(IFLA_VXLAN_PORT, port));
+        self.proxy.map(|on| data.attr_u8(IFLA_VXLAN_PROXY, on.into()));
+    }
+}
+
+fn ip(data: &mut MessageWriter<'_>, (v4, v6): (u16, u16), ip: IpAddr) {
+    match ip {
+        IpAddr::V4(ip) => data.attr(v4, &ip.octets()),
+        IpAddr::V6(ip) => data.attr(v6, &ip.octets()),
+    };
+}
+
+pub(crate) fn decode(data: Attrs<'_>) -> Result<Told, Malformed> {
+    let (mut vxlan, mut lower, mut inherits) = (Vxlan::default(), None, false);
+    for attr in data {
+        let attr = attr?;
+        match attr.kind {
+            IFLA_VXLAN_ID => vxlan.id = attr.u32()?,
+            IFLA_VXLAN_GROUP | IFLA_VXLAN_GROUP6 => far_end(&mut vxlan, &attr)?,
+            IFLA_VXLAN_LOCAL => vxlan.local = Some(attr.array::<4>()?.into()),
+            IFLA_VXLAN_LOCAL6 => vxlan.local = Some(attr.array::<16>()?.into()),
+            IFLA_VXLAN_LINK => lower = Some(IfIndex(attr.u32()?)).filter(|index| index.0 != 0),
+            IFLA_VXLAN_TTL => vxlan.ttl = Some(attr.u8()?).filter(|ttl| *ttl != 0),
+            IFLA_VXLAN_TTL_INHERIT => inherits = attr.u8()? != 0,
+            IFLA_VXLAN_TOS => vxlan.tos = Some(attr.u8()?),
+            IFLA_VXLAN_LEARNING => vxlan.learning = Some(attr.u8()? != 0),
+            IFLA_VXLAN_AGEING => vxlan.ageing = Some(attr.u32()?),
+            IFLA_VXLAN_PORT => vxlan.port = Some(attr.be16()?),
+            IFLA_VXLAN_PROXY => vxlan.proxy = Some(attr.u8()? != 0),
+            _ => {}
+        }
+    }
+    if inherits {
+        vxlan.ttl = Some(0);
+    }
+    Ok(Told { kind: LinkKind::Vxlan(vxlan), lower, primary: None })
+}
+
+/// The kernel keeps one address for both.
+fn far_end(vxlan: &mut Vxlan, attr: &Attr<'_>) -> Result<(), Malformed> {
+    let ip: IpAddr = match attr.kind {
+        IFLA_VXLAN_GROUP => attr.array::<4>()?.into(),
+        _ => attr.array::<16>()?.into(),
+    };
+    let end = if ip.is_multicast() { &mut vxlan.group } else { &mut vxlan.remote };
+    *end = Some(ip);
+    Ok(())
+}

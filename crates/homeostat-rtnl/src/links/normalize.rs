@@ -1,0 +1,218 @@
+//! What a wished link means to the kernel, and when what is seen agrees with it. Pure.
+
+use std::net::IpAddr;
+
+use crate::link::LinkName;
+use crate::links::alias;
+use crate::links::kinds::LinkKind;
+use crate::links::kinds::bond::Bond;
+use crate::links::kinds::gre::Gre;
+use crate::links::kinds::vxlan::Vxlan;
+use crate::links::model::{Link, LinkRef, Settings};
+use crate::links::words::BondMode;
+use crate::neighbour::Mac;
+
+/// Why a link can never be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant's message is its documentation")]
+pub enum BadLink {
+    #[error("a link of kind `{0}` cannot be made")]
+    Unmakable(String),
+    #[error("a link of its kind needs a parent")]
+    NoParent,
+    #[error("a link of its kind stands on no other")]
+    NeedlessParent,
+    #[error("a link of its kind has no hardware address of its own")]
+    NoMac,
+    #[error("its hardware address is that of a group or all zero")]
+    UnusableMac,
+    #[error("an MTU is at least 1")]
+    Mtu,
+    #[error("it refers to itself")]
+    Itself,
+    #[error(
+        "the alias has more than 200 bytes, a control character or our mark `homeostat:` in it"
+    )]
+    Alias,
+    #[error("a VXLAN network id is a number below 16777216")]
+    Vni,
+    #[error("a VLAN id is a number from 1 to 4094")]
+    VlanId,
+    #[error("a VRF needs a routing table")]
+    Table,
+    #[error("it has either a remote end or a multicast group")]
+    RemoteAndGroup,
+    #[error("its group is no multicast address, or its remote end is one")]
+    Group,
+    #[error("the ends of a tunnel are of one family")]
+    EndFamilies,
+    #[error("a tunnel with a TTL of its own always finds out the path's MTU")]
+    TtlWithoutPmtudisc,
+    #[error("a tunnel over IPv6 has no type of service and always finds out the path's MTU")]
+    TunnelOverIpv6,
+    #[error("delays of a bond are multiples of `miimon`, which is not set")]
+    DelayWithoutMiimon,
+    #[error("an LACP rate is for bonds of mode 802.3ad")]
+    RateWithoutLacp,
+    #[error("only bonds of mode active-backup, balance-tlb and balance-alb have a primary link")]
+    NoPrimary,
+    #[error("it is made by another entry, so what is declared of it has its place there")]
+    MadeElsewhere,
+}
+
+/// Brings a wished link to the form in which it is compared.
+pub(crate) fn link(name: LinkName, mut wish: Link) -> Result<Link, BadLink> {
+    check_refs(name, &wish)?;
+    check_parts(wish.mtu, wish.mac.map(is_usable), wish.alias.as_deref())?;
+    if wish.mac.is_some() && !has_mac(&wish.kind) {
+        return Err(BadLink::NoMac);
+    }
+    match &mut wish.kind {
+        LinkKind::Other { name } => return Err(BadLink::Unmakable(name.clone())),
+        LinkKind::Vxlan(wish) => vxlan(wish)?,
+        LinkKind::Vlan(vlan) if !(1..=4094).contains(&vlan.id) => return Err(BadLink::VlanId),
+        LinkKind::Vrf(vrf) if vrf.table == 0 => return Err(BadLink::Table),
+        LinkKind::Gre(wish) => gre(wish)?,
+        LinkKind::Bond(wish) => bond(wish)?,
+        _ => {}
+    }
+    Ok(wish)
+}
+
+/// Checks what is declared of a link that is only configured.
+pub(crate) fn settings(name: LinkName, wish: &Settings) -> Result<(), BadLink> {
+    if wish.master == Some(name) {
+        return Err(BadLink::Itself);
+    }
+    check_parts(wish.mtu, wish.mac.map(is_usable), wish.alias.as_deref())
+}
+
+fn check_refs(name: LinkName, wish: &Link) -> Result<(), BadLink> {
+    let is_itself = |link: &LinkRef| link.namespace.is_none() && link.name == name;
+    let peer = match &wish.kind {
+        LinkKind::Veth(veth) => Some(&veth.peer),
+        _ => None,
+    };
+    if wish.master == Some(name) || wish.parent.iter().chain(peer).any(is_itself) {
+        return Err(BadLink::Itself);
+    }
+    match (&wish.kind, &wish.parent) {
+        (LinkKind::Macvlan(_) | LinkKind::Ipvlan(_) | LinkKind::Vlan(_), None) => {
+            Err(BadLink::NoParent)
+        }
+        (kind, Some(_)) if !may_have_parent(kind) => Err(BadLink::NeedlessParent),
+        _ => Ok(()),
+    }
+}
+
+fn may_have_parent(kind: &LinkKind) -> bool {
+    use LinkKind::{Gre, Ipvlan, Macvlan, Vlan, Vxlan};
+    matches!(kind, Macvlan(_) | Ipvlan(_) | Vlan(_) | Vxlan(_) | Gre(_))
+}
+
+/// An ipvlan has its parent's, and what carries bare IP packets has none.
+fn has_mac(kind: &LinkKind) -> bool {
+    !matches!(kind, LinkKind::Ipvlan(_) | LinkKind::Gre(_) | LinkKind::Tun(_))
+}
+
+/// Whether a link may have it: it is not all zero, and not that of a group.
+fn is_usable(Mac(mac): Mac) -> bool {
+    let [first, ..] = mac;
+    mac != [0; 6] && first & 1 == 0
+}
+
+fn check_parts(
+    mtu: Option<u32>,
+    mac_is_usable: Option<bool>,
+    words: Option<&str>,
+) -> Result<(), BadLink> {
+    let is_bad = |words: &str| {
+        words.len() > 200 || words.contains(char::is_control) || words.contains(alias::PREFIX)
+    };
+    match () {
+        () if mtu == Some(0) => Err(BadLink::Mtu),
+        () if mac_is_usable == Some(false) => Err(BadLink::UnusableMac),
+        () if words.is_some_and(is_bad) => Err(BadLink::Alias),
+        () => Ok(()),
+    }
+}
+
+fn vxlan(wish: &Vxlan) -> Result<(), BadLink> {
+    let ends = [wish.local, wish.remote, wish.group];
+    let mut families = ends.iter().flatten().map(IpAddr::is_ipv6);
+    let first = families.next();
+    if wish.id > 0x00ff_ffff {
+        return Err(BadLink::Vni);
+    }
+    if wish.remote.is_some() && wish.group.is_some() {
+        return Err(BadLink::RemoteAndGroup);
+    }
+    let is_group = |end: IpAddr| end.is_multicast();
+    if wish.remote.is_some_and(is_group) || wish.group.is_some_and(|group| !is_group(group)) {
+        return Err(BadLink::Group);
+    }
+    let is_one_family = families.all(|is_v6| Some(is_v6) == first);
+    if is_one_family { Ok(()) } else { Err(BadLink::EndFamilies) }
+}
+
+fn gre(wish: &Gre) -> Result<(), BadLink> {
+    let families = [wish.local, wish.remote].map(|end| end.map(|end| end.is_ipv6()));
+    if let [Some(local), Some(remote)] = families
+        && local != remote
+    {
+        return Err(BadLink::EndFamilies);
+    }
+    if wish.is_ipv6() && (wish.tos.is_some() || wish.pmtudisc.is_some()) {
+        return Err(BadLink::TunnelOverIpv6);
+    }
+    let has_ttl = wish.ttl.is_some_and(|ttl| ttl != 0);
+    if has_ttl && wish.pmtudisc == Some(false) { Err(BadLink::TtlWithoutPmtudisc) } else { Ok(()) }
+}
+
+/// Quirk `bond-delays-in-miimons` (Linux 6.1): delays are kept in multiples of `miimon`, rounded down.
+fn bond(wish: &mut Bond) -> Result<(), BadLink> {
+    let miimon = wish.miimon.filter(|millis| *millis != 0);
+    for delay in [&mut wish.updelay, &mut wish.downdelay].into_iter().flatten() {
+        *delay -= *delay % miimon.ok_or(BadLink::DelayWithoutMiimon)?;
+    }
+    if wish.lacp_rate.is_some() && wish.mode != Some(BondMode::Lacp) {
+        return Err(BadLink::RateWithoutLacp);
+    }
+    if wish.primary.is_some() && !wish.mode.is_some_and(BondMode::has_primary) {
+        return Err(BadLink::NoPrimary);
+    }
+    Ok(())
+}
+
+fn agrees<T: PartialEq>(wish: Option<&T>, seen: Option<&T>) -> bool {
+    wish.is_none() || wish == seen
+}
+
+/// Whether a link is as wished.
+pub(crate) fn link_agrees(wish: &Link, seen: &Link) -> bool {
+    let alias = seen.alias.as_deref().unwrap_or_default();
+    wish.kind.is_alike(&seen.kind)
+        && agrees(wish.up.as_ref(), seen.up.as_ref())
+        && agrees(wish.mtu.as_ref(), seen.mtu.as_ref())
+        && agrees(wish.mac.as_ref(), seen.mac.as_ref())
+        && agrees(wish.master.as_ref(), seen.master.as_ref())
+        && agrees(wish.parent.as_ref(), seen.parent.as_ref())
+        && wish.alias.as_deref().is_none_or(|wish| wish == alias)
+}
+
+/// Whether what differs can be changed while the link is there.
+pub(crate) fn changes_in_place(wish: &Link, seen: &Link) -> bool {
+    // Quirk `ifb-mac-fixed` (Linux 6.18): an ifb gets its hardware address when it is made.
+    let keeps_mac = agrees(wish.mac.as_ref(), seen.mac.as_ref()) || wish.kind != LinkKind::Ifb;
+    wish.kind.changes_in_place(&seen.kind) && parent_changes_in_place(wish, seen) && keeps_mac
+}
+
+/// Only tunnels can be put on another link, and only on one in their own namespace.
+fn parent_changes_in_place(wish: &Link, seen: &Link) -> bool {
+    let is_here =
+        |link: &Link| link.parent.as_ref().is_none_or(|parent| parent.namespace.is_none());
+    let is_tunnel = matches!(wish.kind, LinkKind::Vxlan(_) | LinkKind::Gre(_));
+    agrees(wish.parent.as_ref(), seen.parent.as_ref())
+        || is_tunnel && is_here(wish) && is_here(seen)
+}

@@ -1,0 +1,130 @@
+//! Learns whose each link is and what it refers to, and hands links on.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use homeostat_core::{Owner, Record, See, Seen, Stage, View};
+
+use crate::key::Key;
+use crate::link::LinkName;
+use crate::links::alias;
+use crate::links::field::Field;
+use crate::links::kinds::LinkKind;
+use crate::links::model::LinkRef;
+use crate::links::normalize;
+use crate::links::table::SeenLink;
+use crate::model::Object;
+use crate::moment::Moment;
+use crate::source::Rtnl;
+use crate::wish::Wish;
+
+/// Puts names to numbers and owners to marks, once all links are known.
+pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>) {
+    let Moment { links, table, elsewhere, .. } = moment;
+    for seen in table.iter_mut() {
+        let wished = view.wish.links.link(seen.name);
+        seen.link.master = seen.master.map(|index| links.name(index));
+        let parent = wished.and_then(|wish| wish.link.parent.as_ref());
+        let peer = wished.and_then(|wish| wish.peer());
+        let named =
+            |wished: Option<&LinkRef>| seen.lower.map(|lower| elsewhere.name(lower, links, wished));
+        match &mut seen.link.kind {
+            LinkKind::Veth(veth) => {
+                veth.peer = named(peer).unwrap_or_else(|| veth.peer.clone());
+            }
+            _ => seen.link.parent = named(parent),
+        }
+        if let LinkKind::Bond(bond) = &mut seen.link.kind {
+            bond.primary = seen.primary.map(|index| links.name(index));
+        }
+        let record = view.records.get(&Key::Link(seen.name));
+        seen.owner = owner(seen, source, record);
+        // We were stopped before it had its mark, and who knows what else it lacks: no wish is like
+        // it, so that it is made again.
+        if seen.owner == Owner::Ours && !is_marked(seen, source) {
+            let name = format!("half a {}", seen.link.kind.name());
+            seen.link.kind = LinkKind::Other { name };
+        }
+    }
+}
+
+fn is_marked(seen: &SeenLink, source: &Rtnl) -> bool {
+    let mark = seen.alias.as_deref().and_then(|text| alias::split(text).1);
+    mark == Some(source.owner())
+}
+
+/// Whose a link is. The group alone is ours only between the message that makes the link and the one
+/// that marks it: then an intent is in the ledger.
+fn owner(seen: &SeenLink, source: &Rtnl, record: Option<&Record<Object>>) -> Owner {
+    let has_group = seen.group == source.group();
+    match seen.alias.as_deref().and_then(|text| alias::split(text).1) {
+        Some(owner) if owner == source.owner() => Owner::Ours,
+        Some(other) => Owner::Foreign(Cow::Owned(format!("{}{other}", alias::PREFIX))),
+        None if is_the_kernels(seen) => Owner::Kernel,
+        None if has_group && record.is_some_and(|record| record.stage == Stage::Intent) => {
+            Owner::Ours
+        }
+        None if has_group && record.is_none() => Owner::Unmarked,
+        None => Owner::foreign("somebody else"),
+    }
+}
+
+/// Links that come with a namespace or with a kernel module, and that nobody can delete.
+fn is_the_kernels(seen: &SeenLink) -> bool {
+    const BY_ITSELF: [&str; 10] = [
+        "lo", "gre0", "gretap0", "erspan0", "sit0", "tunl0", "ip6tnl0", "ip6gre0", "ip_vti0",
+        "ip6_vti0",
+    ];
+    BY_ITSELF.contains(&seen.name.as_str())
+}
+
+/// Hands on every link, and the fields that are wished or recorded of those that are there.
+pub(crate) fn hand_on(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, Key, Object>) {
+    for seen in moment.table.iter() {
+        let (key, owner) = (Key::Link(seen.name), seen.owner.clone());
+        if view.focus.covers(&key) {
+            let object = Object::Link(Box::new(seen.link.clone()));
+            see(Seen::Present { key, object, owner });
+        }
+    }
+    let wished = view.wish.links.fields.iter().map(|wish| (wish.name, wish.field));
+    let recorded = view.records.keys().filter_map(|key| match key {
+        Key::LinkField(name, field) => Some((*name, *field)),
+        _ => None,
+    });
+    let fields: BTreeSet<_> = wished.chain(recorded).collect();
+    for (name, field) in fields {
+        let key = Key::LinkField(name, field);
+        if let Some(seen) = moment.table.get(name).filter(|_| view.focus.covers(&key)) {
+            let object = Object::Setting(seen.setting(field));
+            see(Seen::Present { key, object, owner: Owner::Nobody });
+        }
+    }
+}
+
+/// Whether what is to become of a link may take foreign routes along, so that a focused look has to
+/// learn of them.
+pub(crate) fn may_take_along(moment: &Moment, wish: &Wish, key: &Key) -> bool {
+    match key {
+        Key::Link(name) => link_may_take_along(moment, wish, *name),
+        Key::LinkField(name, Field::Up | Field::Master) => {
+            let differs = |seen: &&SeenLink| !field_agrees(seen, wish, key);
+            moment.table.get(*name).filter(differs).is_some_and(SeenLink::is_up)
+        }
+        _ => false,
+    }
+}
+
+fn field_agrees(seen: &SeenLink, wish: &Wish, key: &Key) -> bool {
+    let Key::LinkField(name, field) = key else { return true };
+    let wished = wish.links.fields.iter().find(|wish| (wish.name, wish.field) == (*name, *field));
+    wished.is_some_and(|wish| wish.setting == seen.setting(*field))
+}
+
+fn link_may_take_along(moment: &Moment, wish: &Wish, name: LinkName) -> bool {
+    let Some(seen) = moment.table.get(name) else { return false };
+    match wish.links.link(name) {
+        None => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
+        Some(wish) => !normalize::link_agrees(&wish.link, &seen.link),
+    }
+}

@@ -1,0 +1,258 @@
+//! Turns changes of links into steps, in the order in which links can be. Pure.
+
+mod fields;
+mod renew;
+mod wait;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use homeostat_core::{
+    Change, ChangeList, Desired as _, Failure, Owner, Pending, Refused, Retry, Slot,
+};
+
+use crate::key::Key;
+use crate::link::LinkName;
+use crate::links::cascade::{self, Loss};
+use crate::links::field::{Field, Setting};
+use crate::links::kinds::LinkKind;
+use crate::links::model::Link;
+use crate::links::normalize::changes_in_place;
+use crate::links::order::{depth, depth_of_key};
+use crate::links::step::{Act, Cycle, LinkStep};
+use crate::links::wish::WishedLink;
+use crate::model::Object;
+use crate::moment::Moment;
+use crate::wish::Wish;
+
+/// What becomes of links in this pass.
+#[derive(Default)]
+pub(crate) struct LinkPlan {
+    pub(crate) steps: Vec<LinkStep>,
+    pub(crate) pending: Vec<Pending<Key>>,
+    pub(crate) refused: Vec<Refused<Key>>,
+    /// Links that are made, so that others may rest on them.
+    made: BTreeSet<LinkName>,
+    /// Links that go and are made again: what was on them is lost.
+    pub(crate) renewed: BTreeSet<LinkName>,
+}
+
+impl LinkPlan {
+    /// Whether a link will be there when addresses and routes have their turn.
+    pub(crate) fn will_have(&self, moment: &Moment, link: LinkName) -> bool {
+        self.made.contains(&link)
+            || moment.links.index(link).is_some() && !self.renewed.contains(&link)
+    }
+}
+
+/// The steps for all changes of links; other changes are passed over.
+pub(crate) fn draft(wish: &Wish, moment: &Moment, changes: &ChangeList<Key, Object>) -> LinkPlan {
+    let mut drafting = Drafting {
+        wish,
+        moment,
+        links: BTreeMap::new(),
+        fields: BTreeMap::new(),
+        plan: LinkPlan::default(),
+    };
+    for slot in changes.creates().iter().filter(|slot| wish.is_link(**slot)) {
+        drafting.take(&Change::Create { slot: *slot });
+    }
+    for change in changes.others() {
+        drafting.take(change);
+    }
+    drafting.renew();
+    drafting.put_links();
+    drafting.put_fields();
+    drafting.finish()
+}
+
+/// What a link needs.
+enum Need {
+    Make,
+    Change { before: Box<Link>, adopts: Option<Owner> },
+    MakeAgain { before: Box<Link> },
+}
+
+struct Drafting<'a> {
+    wish: &'a Wish,
+    moment: &'a Moment,
+    links: BTreeMap<LinkName, Need>,
+    /// Fields that are written, with what is there.
+    fields: BTreeMap<(LinkName, Field), Option<Setting>>,
+    plan: LinkPlan,
+}
+
+impl Drafting<'_> {
+    fn take(&mut self, change: &Change<Key, Object>) {
+        match change {
+            Change::Create { slot } => match self.wish.link_key_at(*slot) {
+                Some(Key::Link(name)) => _ = self.links.insert(name, Need::Make),
+                Some(Key::LinkField(name, field)) => {
+                    self.fields.insert((name, field), None);
+                }
+                _ => {}
+            },
+            Change::Update { slot, before, adopts } => {
+                self.take_update(*slot, before, adopts.as_ref());
+            }
+            Change::Delete { key: Key::Link(name), before } => self.delete(*name, before),
+            Change::Delete { key, before } => self.release(key, before, None),
+            Change::Release { key, before, restore } => self.release(key, before, restore.as_ref()),
+        }
+    }
+
+    fn take_update(&mut self, slot: Slot, before: &Object, adopts: Option<&Owner>) {
+        match (self.wish.link_key_at(slot), before) {
+            (Some(Key::Link(name)), Object::Link(before)) => {
+                self.change(name, before, adopts.cloned());
+            }
+            (Some(Key::LinkField(name, field)), Object::Setting(before)) => {
+                self.fields.insert((name, field), Some(before.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, name: LinkName, before: &Link, adopts: Option<Owner>) {
+        let Some(wished) = self.wish.links.link(name) else { return };
+        let before = Box::new(before.clone());
+        let need = match (changes_in_place(&wished.link, &before), adopts) {
+            (true, adopts) => Need::Change { before, adopts },
+            (false, None) => Need::MakeAgain { before },
+            (false, Some(owner)) => {
+                let words = format!(
+                    "it belongs to {owner} and would have to be made again to be as wished"
+                );
+                let failure = Failure::new(words, Retry::OnChange).with_help("remove it first");
+                self.plan.refused.push(Refused { key: Key::Link(name), failure });
+                return;
+            }
+        };
+        self.links.insert(name, need);
+    }
+
+    fn delete(&mut self, name: LinkName, before: &Object) {
+        let takes = cascade::takes(self.moment, name, Loss::Gone);
+        let touches = cascade::going_with(&self.moment.table, name).into_iter().collect();
+        let (key, before) = (Key::Link(name), Some(before.clone()));
+        let step =
+            LinkStep { key, slot: None, before, act: Act::Delete, adopts: None, takes, touches };
+        self.plan.steps.push(step);
+    }
+
+    /// What a link that falls takes along.
+    fn loss(&self, name: LinkName, falls: bool) -> (Vec<homeostat_core::Taken>, Vec<LinkName>) {
+        if !falls {
+            return (Vec::new(), Vec::new());
+        }
+        (cascade::takes(self.moment, name, Loss::Down), vec![name])
+    }
+
+    fn put_links(&mut self) {
+        let links = std::mem::take(&mut self.links);
+        let mut links: Vec<(LinkName, Need)> = links.into_iter().collect();
+        links.sort_by_cached_key(|(name, _)| (depth(&self.wish.links, *name), *name));
+        for (name, need) in links {
+            let Some(wished) = self.wish.links.link(name) else { continue };
+            if let Some(on) = self.blocker(wished) {
+                self.plan.pending.push(Pending { key: Key::Link(name), on });
+            } else if let Some(failure) = self.taken_name(wished, &need) {
+                self.plan.refused.push(Refused { key: Key::Link(name), failure });
+            } else {
+                self.put_link(wished, need);
+            }
+        }
+    }
+
+    fn put_link(&mut self, wished: &WishedLink, need: Need) {
+        let name = wished.name;
+        let is_new = !matches!(need, Need::Change { .. });
+        if is_new {
+            self.plan.made.insert(name);
+            self.plan.made.extend(wished.peer_here());
+        }
+        let (before, adopts, act) = match need {
+            Need::Make => (None, None, Act::Create),
+            Need::Change { before, adopts } => {
+                let cycle = self.cycle(wished, &before);
+                (Some(before), adopts, Act::Update(cycle))
+            }
+            Need::MakeAgain { before } => (Some(before), None, Act::Replace),
+        };
+        let (takes, touches) = match (&act, &before) {
+            (Act::Replace, _) => {
+                let going = cascade::going_with(&self.moment.table, name);
+                (cascade::takes(self.moment, name, Loss::Gone), going.into_iter().collect())
+            }
+            (Act::Update(cycle), Some(before)) => {
+                let falls = wished.link.up == Some(false) || *cycle == Cycle::DownFirst;
+                self.loss(name, falls && before.up == Some(true))
+            }
+            _ => (Vec::new(), Vec::new()),
+        };
+        let key = Key::Link(name);
+        let (slot, before) = (self.wish.slot(&key, None), before.map(Object::Link));
+        let step = LinkStep { key, slot, before, act, adopts, takes, touches };
+        self.plan.steps.push(step);
+    }
+
+    /// Quirk `bonds-want-it-down` (Linux 6.1): a link that is up cannot be put into a bond, and a bond
+    /// that is up keeps its LACP rate. A VRF sets links down and up by itself.
+    fn cycle(&self, wished: &WishedLink, before: &Link) -> Cycle {
+        let left = wished.link.kind.left_of(&before.kind);
+        let options = matches!(left, Some(LinkKind::Bond(bond)) if bond.needs_down());
+        let joins = wished
+            .link
+            .master
+            .filter(|master| before.master != Some(*master) || self.plan.renewed.contains(master));
+        let is_up = before.up == Some(true);
+        let must_fall =
+            is_up && (options || joins.is_some_and(|master| self.wants_it_down(master)));
+        if must_fall { Cycle::DownFirst } else { Cycle::Stay }
+    }
+
+    fn wants_it_down(&self, master: LinkName) -> bool {
+        let wished = self.wish.links.link(master).map(|wish| &wish.link.kind);
+        let seen = self.moment.table.get(master).map(|seen| &seen.link.kind);
+        let mut kinds = wished.into_iter().chain(seen);
+        kinds.any(|kind| matches!(kind, LinkKind::Bond(_) | LinkKind::Vrf(_)))
+    }
+
+    /// Puts the steps in order; what a bond prefers is set once it has its links.
+    fn finish(mut self) -> LinkPlan {
+        let wish = self.wish;
+        self.plan.steps.sort_by_cached_key(|step| depth_of_key(&wish.links, &step.key));
+        let prefers = |step: &&LinkStep| {
+            let made = matches!(step.act, Act::Create | Act::Update(_) | Act::Replace);
+            let link = match step.key {
+                Key::Link(name) => wish.links.link(name),
+                _ => None,
+            };
+            let primary = link.and_then(|wish| match &wish.link.kind {
+                LinkKind::Bond(bond) => bond.primary,
+                _ => None,
+            });
+            made && primary.is_some()
+        };
+        let last: Vec<LinkStep> = self.plan.steps.iter().filter(prefers).map(finishing).collect();
+        self.plan.steps.extend(last);
+        self.plan
+    }
+}
+
+fn finishing(step: &LinkStep) -> LinkStep {
+    LinkStep {
+        act: Act::Finish,
+        adopts: None,
+        takes: Vec::new(),
+        touches: Vec::new(),
+        ..step.clone()
+    }
+}
+
+/// The link that a text names, if it names one.
+fn name_in(setting: &Setting) -> Option<LinkName> {
+    match setting {
+        Setting::Text(text) => text.parse().ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,52 @@
+//! What has to be made again because something below it is.
+
+use homeostat_core::Owner;
+
+use super::{Drafting, Need, name_in};
+use crate::link::LinkName;
+use crate::links::cascade::{self, Loss};
+use crate::links::field::Field;
+
+impl Drafting<'_> {
+    /// What goes with links that are made again is made again too. Where somebody else would lose
+    /// something, a guard may hold the step: then nothing is made ready for what may not happen.
+    pub(super) fn renew(&mut self) {
+        let again = self.links.iter().filter(|(_, need)| matches!(need, Need::MakeAgain { .. }));
+        let certain = again.map(|(name, _)| *name).filter(|name| {
+            !cascade::takes_foreign(&cascade::takes(self.moment, *name, Loss::Gone))
+        });
+        let certain: Vec<LinkName> = certain.collect();
+        for name in certain {
+            let going = cascade::going_with(&self.moment.table, name);
+            for other in going.iter().filter(|other| **other != name) {
+                if self.wish.links.link(*other).is_some() {
+                    self.links.insert(*other, Need::Make);
+                }
+            }
+            self.plan.renewed.extend(going);
+        }
+        self.enslave_again();
+    }
+
+    /// Links that stay lose a master that is made again, and so do fields.
+    fn enslave_again(&mut self) {
+        let renewed = &self.plan.renewed;
+        let is_lost = |master: Option<LinkName>| master.is_some_and(|name| renewed.contains(&name));
+        for wished in self.wish.links.made.iter().filter(|wish| is_lost(wish.link.master)) {
+            let seen = self.moment.table.get(wished.name).filter(|seen| seen.owner == Owner::Ours);
+            if let Some(seen) = seen.filter(|seen| !renewed.contains(&seen.name)) {
+                let before = Box::new(seen.link.clone());
+                let change = Need::Change { before, adopts: None };
+                self.links.entry(wished.name).or_insert(change);
+            }
+        }
+        for wished in &self.wish.links.fields {
+            let is_master = wished.field == Field::Master && is_lost(name_in(&wished.setting));
+            if renewed.contains(&wished.name) || is_master {
+                let seen = self.moment.table.get(wished.name);
+                let before = seen.map(|seen| seen.setting(wished.field));
+                self.fields.entry((wished.name, wished.field)).or_insert(before);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The wished links of a wish: those that are made, then the fields of those that are not.
+
+use std::collections::BTreeSet;
+
+use crate::key::Key;
+use crate::link::LinkName;
+use crate::links::field::{Field, Setting};
+use crate::links::kinds::LinkKind;
+use crate::links::model::{Link, LinkRef};
+use crate::model::Object;
+use crate::nexthop;
+use crate::wish::{Shape, Wish, Wished};
+
+/// What is wished of links, each list in key order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WishedLinks {
+    pub(crate) made: Vec<WishedLink>,
+    pub(crate) fields: Vec<WishedField>,
+}
+
+/// A link that is made.
+#[derive(Clone, Debug)]
+pub(crate) struct WishedLink {
+    pub(crate) name: LinkName,
+    pub(crate) link: Link,
+    pub(crate) may_adopt: bool,
+}
+
+/// One field of a link that is only configured.
+#[derive(Clone, Debug)]
+pub(crate) struct WishedField {
+    pub(crate) name: LinkName,
+    pub(crate) field: Field,
+    pub(crate) setting: Setting,
+}
+
+impl WishedLink {
+    /// The other end, if it is a pair that is wished to be in this namespace whole.
+    pub(crate) fn peer_here(&self) -> Option<LinkName> {
+        let peer = self.peer()?;
+        peer.namespace.is_none().then_some(peer.name)
+    }
+
+    /// The other end of a pair.
+    pub(crate) fn peer(&self) -> Option<&LinkRef> {
+        match &self.link.kind {
+            LinkKind::Veth(veth) => Some(&veth.peer),
+            _ => None,
+        }
+    }
+
+    /// The namespaces that it refers to.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        let links = self.link.parent.iter().chain(self.peer());
+        links.filter_map(|link| link.namespace.as_deref())
+    }
+}
+
+impl WishedField {
+    pub(crate) fn key(&self) -> Key {
+        Key::LinkField(self.name, self.field)
+    }
+}
+
+impl WishedLinks {
+    pub(crate) fn len(&self) -> usize {
+        self.made.len() + self.fields.len()
+    }
+
+    /// The place of a key among the wished links.
+    pub(crate) fn place(&self, key: &Key) -> Option<usize> {
+        match key {
+            Key::Link(name) => self.made.binary_search_by_key(name, |wish| wish.name).ok(),
+            Key::LinkField(name, field) => {
+                let found = self
+                    .fields
+                    .binary_search_by_key(&(*name, *field), |wish| (wish.name, wish.field));
+                found.ok().map(|at| self.made.len() + at)
+            }
+            _ => None,
+        }
+    }
+
+    /// The wished link of this name.
+    pub(crate) fn link(&self, name: LinkName) -> Option<&WishedLink> {
+        self.made
+            .binary_search_by_key(&name, |wish| wish.name)
+            .ok()
+            .and_then(|at| self.made.get(at))
+    }
+
+    /// The wished field of a link.
+    pub(crate) fn field(&self, name: LinkName, field: Field) -> Option<&WishedField> {
+        self.fields.iter().find(|wish| (wish.name, wish.field) == (name, field))
+    }
+
+    /// The wished link without which there is none of this name: itself, or the other end.
+    pub(crate) fn maker_of(&self, name: LinkName) -> Option<&WishedLink> {
+        let other_end = || self.made.iter().find(|wish| wish.peer_here() == Some(name));
+        self.link(name).or_else(other_end)
+    }
+
+    /// The keys of links without which nothing can be on this one.
+    pub(crate) fn needed_for(&self, name: LinkName, need: &mut dyn FnMut(Key)) {
+        if let Some(maker) = self.maker_of(name) {
+            need(Key::Link(maker.name));
+        }
+        let fields = self.fields.iter().filter(|wish| wish.name == name);
+        fields.for_each(|wish| need(wish.key()));
+    }
+
+    /// The namespaces that any of them refers to.
+    pub(crate) fn namespaces(&self) -> BTreeSet<&str> {
+        self.made.iter().flat_map(WishedLink::namespaces).collect()
+    }
+
+    /// Sorts them; the key that stands there twice, if one does.
+    pub(crate) fn sort(&mut self) -> Option<Key> {
+        self.made.sort_by_key(|wish| wish.name);
+        self.fields.sort_by_key(|wish| (wish.name, wish.field));
+        let made = self.made.array_windows().find(|[a, b]| a.name == b.name);
+        let fields = self.fields.array_windows().find(|[a, b]| a.key() == b.key());
+        let made = made.map(|[one, _]| Key::Link(one.name));
+        made.or_else(|| fields.map(|[one, _]| one.key()))
+    }
+
+    /// What has two places in the wish: a field of a link that is made as well, or a link that is
+    /// made as the other end of a pair as well.
+    pub(crate) fn made_twice(&self) -> Option<Key> {
+        let field = self.fields.iter().find(|wish| self.link(wish.name).is_some());
+        let mut ends = self.made.iter().filter_map(WishedLink::peer_here);
+        let end = ends.find(|end| self.link(*end).is_some());
+        field.map(WishedField::key).or(end.map(Key::Link))
+    }
+}
+
+impl Wished {
+    /// The link without which it cannot be.
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkName> {
+        let link = match (&self.key, &self.object) {
+            (Key::Neighbour(key), _) => Some(key.link()),
+            (_, Object::Nexthop(nexthop)) => nexthop.dev,
+            _ => None,
+        };
+        link.into_iter()
+    }
+}
+
+impl Wish {
+    /// The keys of all that is on some links and goes with them, as far as the wish tells.
+    pub(crate) fn on_links(&self, is_one: impl Fn(LinkName) -> bool, tell: &mut dyn FnMut(Key)) {
+        let addresses = self.addresses.iter().filter(|wish| is_one(wish.key.link()));
+        addresses.for_each(|wish| tell(wish.key.into()));
+        let lost = nexthop::lost_with(self, &is_one);
+        let others = self.others.iter().filter(|wish| match &wish.key {
+            Key::Nexthop(id) => lost.contains(id),
+            Key::Neighbour(key) => is_one(key.link()),
+            _ => false,
+        });
+        others.for_each(|wish| tell(wish.key.clone()));
+        let rests = |shape: &Shape| {
+            shape.route.links().any(&is_one)
+                || shape.rests_on.iter().any(|key| is_one(key.link()))
+                || shape.route.nexthop.is_some_and(|id| lost.contains(&id))
+        };
+        let like = self.shapes.iter().filter(|shape| rests(shape));
+        like.flat_map(|shape| self.routes_of(shape)).for_each(|key| tell(key.into()));
+    }
+}

@@ -1,0 +1,113 @@
+//! Links that are only configured: each declared field is kept, and its original put back.
+
+use homeostat_engine::{Explain as _, OnRelease};
+use homeostat_testkit::namespace::Namespace;
+
+use crate::bench::{Bench, cable, ip, listed, told, wish};
+
+fn shown(namespace: &Namespace, name: &str) -> serde_json::Value {
+    listed(namespace, &format!("-d link show dev {name}")).remove(0)
+}
+
+const FIELDS: [(&str, &str); 4] = [
+    ("link va mtu", "1400"),
+    ("link va mac", "02:00:00:00:00:0a"),
+    ("link va alias", "office"),
+    ("link va master", "br0"),
+];
+
+#[test]
+fn declared_fields_are_kept_and_their_originals_put_back() {
+    let namespace = cable();
+    ip(&namespace, "link add br0 type bridge");
+    ip(&namespace, "link set va alias old");
+    let before = shown(&namespace, "va");
+    let mut bench = Bench::new();
+    bench.config.on_release = OnRelease::Restore;
+    let mut done = bench.converge(&wish(&FIELDS));
+    done.sort();
+    assert_eq!(done, ["~ link va alias", "~ link va mac", "~ link va master", "~ link va mtu"]);
+    let after = shown(&namespace, "va");
+    assert_eq!((&after["mtu"], &after["master"]), (&1400.into(), &"br0".into()));
+    assert_eq!(
+        (&after["address"], &after["ifalias"]),
+        (&"02:00:00:00:00:0a".into(), &"office".into())
+    );
+    assert_eq!(bench.converge(&wish(&[])).len(), 4);
+    let restored = shown(&namespace, "va");
+    for part in ["mtu", "address", "ifalias", "master", "group", "flags"] {
+        assert_eq!(restored[part], before[part], "{part}");
+    }
+}
+
+#[test]
+fn what_is_not_declared_is_left_alone() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let wished = wish(&[("link va mtu", "1400")]);
+    bench.converge(&wished);
+    ip(&namespace, "link set va alias mine");
+    ip(&namespace, "link set va down");
+    bench.assert_quiet(&wished);
+    ip(&namespace, "link set va mtu 1300");
+    assert_eq!(bench.converge(&wished), ["~ link va mtu"]);
+    assert_eq!(shown(&namespace, "va")["ifalias"], "mine");
+}
+
+#[test]
+fn a_field_that_is_as_wished_is_claimed_and_given_up_without_a_write() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    assert_eq!(bench.converge(&wish(&[("link va up", "on")])).len(), 0);
+    ip(&namespace, "link set va down");
+    assert_eq!(bench.converge(&wish(&[("link va up", "on")])), ["~ link va up"]);
+    assert_eq!(bench.converge(&wish(&[])), ["- link va up"]);
+    assert!(shown(&namespace, "va")["flags"].as_array().unwrap().contains(&"UP".into()));
+}
+
+#[test]
+fn a_link_that_is_not_there_is_waited_for_and_found_when_it_comes() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let wished =
+        wish(&[("link eth9 mtu", "1400"), ("link eth9 up", "on"), ("link va master", "br9")]);
+    let mut lines = told(&bench.pass(&wished));
+    lines.sort();
+    let waiting = [
+        "pending link eth9 mtu: link eth9",
+        "pending link eth9 up: link eth9",
+        "pending link va master: link br9",
+    ];
+    assert_eq!(lines, waiting);
+    ip(&namespace, "link add eth9 type ifb");
+    ip(&namespace, "link add br9 type bridge");
+    bench.converge(&wished);
+    ip(&namespace, "link del eth9");
+    assert!(!bench.pass(&wished).is_converged());
+    ip(&namespace, "link add eth9 mtu 1200 type ifb");
+    bench.converge(&wished);
+    assert_eq!(shown(&namespace, "eth9")["mtu"], 1400);
+}
+
+#[test]
+fn an_existing_link_goes_into_a_bridge_that_is_made_in_the_same_pass() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let done = bench.converge(&wish(&[("link br0", "bridge up on"), ("link va master", "br0")]));
+    assert_eq!(done, ["+ link br0", "~ link va master"]);
+    let done = bench.converge(&wish(&[("link br0", "bridge"), ("link va master", "br0")]));
+    assert!(done.is_empty());
+    ip(&namespace, "link del br0");
+    let wished = wish(&[("link br0", "bridge up on"), ("link va master", "br0")]);
+    assert_eq!(bench.converge(&wished).len(), 2, "it is put back into its master");
+    assert_eq!(shown(&namespace, "va")["master"], "br0");
+}
+
+#[test]
+fn the_marks_of_others_stay_in_an_alias_that_is_configured() {
+    let namespace = cable();
+    ip(&namespace, "link set va alias homeostat:blue");
+    let mut bench = Bench::new();
+    bench.converge(&wish(&[("link va alias", "office")]));
+    assert_eq!(shown(&namespace, "va")["ifalias"], "office homeostat:blue");
+}
