@@ -1,0 +1,176 @@
+//! A namespace, passes over it, and what `ip` says of its links.
+
+use std::sync::Arc;
+
+use homeostat_engine::{
+    Alone, Book, Config, Entry, Explain, Focus, Kind, MemoryLedger, Observer, Order, Ownership,
+    Place, Report, Source as _, pass,
+};
+use homeostat_rtnl::{Link, LinkKind, LinkName, LinkRef, Rtnl, Wish, Writer};
+use homeostat_testkit::namespace::{Error, Namespace};
+use serde_json::Value;
+
+/// The name of the link under test.
+pub(crate) const NAME: &str = "x0";
+
+/// How a change is shown: to the link that is there, or by a new one.
+pub(crate) const IN_PLACE: &str = "~";
+pub(crate) const AGAIN: &str = "-/+";
+
+pub(crate) fn name(text: &str) -> LinkName {
+    text.parse().unwrap()
+}
+
+/// A link that stands on `low0`.
+pub(crate) fn on_low(kind: LinkKind) -> Link {
+    Link { parent: Some(LinkRef::here(name("low0"))), ..Link::new(kind) }
+}
+
+pub(crate) fn wish(links: &[(&str, Link)]) -> Wish {
+    let mut builder = Wish::builder();
+    for (text, link) in links {
+        builder.link(name(text), link.clone()).unwrap();
+    }
+    builder.build().unwrap()
+}
+
+pub(crate) struct Bench {
+    pub(crate) namespace: Namespace,
+    source: Rtnl,
+    observer: Observer<Rtnl>,
+    writer: Writer,
+    book: Book<Rtnl>,
+}
+
+impl Bench {
+    /// A fresh namespace with the veth pair `low0` and `low1`.
+    pub(crate) fn new() -> Self {
+        let namespace = Namespace::enter().unwrap();
+        let source = Rtnl::here();
+        let observer = Observer::open(&source, "test").unwrap();
+        let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
+        let text = || "test".to_owned();
+        let place = Place { owner: text(), source: text(), scope: text(), identity: text() };
+        let book = Book::open(Arc::new(MemoryLedger::default()), place).unwrap();
+        let bench = Bench { namespace, source, observer, writer, book };
+        bench.ip("link add low0 type veth peer name low1").unwrap();
+        bench
+    }
+
+    pub(crate) fn ip(&self, args: &str) -> Result<(), Error> {
+        let args: Vec<&str> = args.split_whitespace().collect();
+        self.namespace.ip(&args)
+    }
+
+    /// Whether the running kernel makes such a link; `probe` is what follows `ip link add`.
+    pub(crate) fn has(&self, probe: &str) -> bool {
+        match self.ip(&format!("link add {probe}")) {
+            Ok(()) => {
+                let name = probe.split_whitespace().next().unwrap();
+                self.ip(&format!("link del {name}")).unwrap();
+                true
+            }
+            Err(error) => {
+                let words = error.to_string();
+                assert!(words.contains("Unknown device type"), "{words}");
+                false
+            }
+        }
+    }
+
+    /// What `ip` says of a link.
+    pub(crate) fn shown(&self, name: &str) -> Value {
+        let links = self.namespace.ip_json(&["-d", "link", "show", "dev", name]).unwrap();
+        links[0].clone()
+    }
+
+    /// What `ip` says of the options of the link under test.
+    pub(crate) fn options(&self) -> Value {
+        self.shown(NAME)["linkinfo"]["info_data"].clone()
+    }
+
+    pub(crate) fn pass(&mut self, wish: &Wish) -> Report<Rtnl> {
+        let Bench { source, observer, writer, book, .. } = self;
+        let (wish, config) = (Arc::new(wish.clone()), &Config::default());
+        let order =
+            Order { source, wish, ownership: &Ownership::Marked, focus: Focus::All, config };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(pass::pass(&order, observer, writer, book)).unwrap()
+    }
+
+    /// One pass converges, and the next writes nothing.
+    pub(crate) fn converge(&mut self, wish: &Wish) -> Vec<String> {
+        let report = self.pass(wish);
+        assert!(report.is_converged(), "{:#?}", told(&report));
+        let done = told(&report);
+        let report = self.pass(wish);
+        assert!(report.is_converged() && report.plan().steps.is_empty(), "{:#?}", told(&report));
+        done
+    }
+
+    /// Makes the link under test, and takes it away again.
+    pub(crate) fn check(&mut self, link: &Link, expected: &[(&str, Value)]) {
+        let done = self.converge(&wish(&[(NAME, link.clone())]));
+        assert_eq!(done, [format!("+ link {NAME}")]);
+        let options = self.options();
+        for (option, value) in expected {
+            assert_eq!(&options[*option], value, "{option} in {options:#}");
+        }
+        self.clear();
+    }
+
+    /// Nothing is wished any more.
+    pub(crate) fn clear(&mut self) {
+        assert_eq!(self.converge(&wish(&[])), [format!("- link {NAME}")]);
+        assert!(self.ip(&format!("link show dev {NAME}")).is_err());
+    }
+
+    /// Changes an option: in place, so that the link keeps its number, or by a new link.
+    pub(crate) fn changes(&mut self, (from, to): (&Link, &Link), sign: &str) {
+        self.converge(&wish(&[(NAME, from.clone())]));
+        let before = self.shown(NAME)["ifindex"].clone();
+        let done = self.converge(&wish(&[(NAME, to.clone())]));
+        assert_eq!(done, [format!("{sign} link {NAME}")], "{from:?} -> {to:?}");
+        assert_eq!(self.shown(NAME)["ifindex"] == before, sign == IN_PLACE, "{to:?}");
+        self.clear();
+    }
+
+    /// A kind that the kernel lacks fails alone, in words that lead on.
+    pub(crate) fn lacks(&mut self, link: &Link, module: &str) {
+        let other = Link::new(LinkKind::Bridge(homeostat_rtnl::Bridge::default()));
+        let report = self.pass(&wish(&[(NAME, link.clone()), ("br0", other)]));
+        let lines = told(&report);
+        let kind = link.kind.name();
+        let failed = format!("failed link {NAME}: the kernel has no links of kind `{kind}`");
+        assert!(lines.iter().any(|line| line.starts_with(&failed)), "{lines:#?}");
+        assert!(
+            lines.iter().any(|line| line.ends_with(&format!("modprobe {module}"))),
+            "{lines:#?}"
+        );
+        assert!(lines.contains(&"+ link br0".to_owned()), "{lines:#?}");
+    }
+}
+
+/// Everything that a report has to tell, one line each.
+pub(crate) fn told(explain: &dyn Explain) -> Vec<String> {
+    let mut lines = Vec::new();
+    for kind in
+        [Kind::Applied, Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Unknown, Kind::Held]
+    {
+        explain.explain(kind, &mut |entry| lines.push(line(entry)));
+    }
+    lines
+}
+
+fn line(entry: Entry) -> String {
+    match entry {
+        Entry::Applied(line, _) => format!("{} {}", line.action.sign(), line.key),
+        Entry::Failed { key, failure, .. } => {
+            format!("failed {key}: {failure}; {}", failure.help.clone().unwrap_or_default())
+        }
+        Entry::Pending { key, on } => format!("pending {key}: {on}"),
+        Entry::Conflict { key, owner, .. } => format!("conflict {key}: {owner}"),
+        Entry::Held { key, why, .. } => format!("held {key}: {why}"),
+        other => format!("{other:?}"),
+    }
+}

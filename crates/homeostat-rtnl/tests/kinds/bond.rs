@@ -1,0 +1,124 @@
+//! Bonds, and the links in them.
+
+use homeostat_rtnl::{Bond, BondMode, HashPolicy, LacpRate, Link, LinkKind, LinkName};
+use serde_json::json;
+
+use crate::bench::{AGAIN, Bench, IN_PLACE, NAME, name, wish};
+
+fn link(bond: Bond) -> Link {
+    Link::new(LinkKind::Bond(bond))
+}
+
+fn mode(mode: BondMode) -> Bond {
+    Bond { mode: Some(mode), ..Bond::default() }
+}
+
+/// A bench in a kernel that has bonds; none, after the test for one that has not.
+fn bench() -> Option<Bench> {
+    let mut bench = Bench::new();
+    if bench.has("probe type bond") {
+        return Some(bench);
+    }
+    bench.lacks(&link(Bond::default()), "bonding");
+    None
+}
+
+#[test]
+fn a_bond_is_made_in_every_mode() {
+    let Some(mut bench) = bench() else { return };
+    bench.check(&link(Bond::default()), &[]);
+    for one in BondMode::ALL {
+        let word = serde_json::to_value(one).unwrap();
+        bench.check(&link(mode(*one)), &[("mode", word)]);
+    }
+}
+
+#[test]
+fn a_bond_is_made_with_its_options() {
+    let Some(mut bench) = bench() else { return };
+    let full = Bond {
+        miimon: Some(100),
+        updelay: Some(250),
+        downdelay: Some(400),
+        lacp_rate: Some(LacpRate::Fast),
+        xmit_hash_policy: Some(HashPolicy::Layer34),
+        min_links: Some(2),
+        ..mode(BondMode::Lacp)
+    };
+    let expected = [
+        ("miimon", json!(100)),
+        ("updelay", json!(200)),
+        ("downdelay", json!(400)),
+        ("ad_lacp_rate", json!("fast")),
+        ("xmit_hash_policy", json!("layer3+4")),
+        ("min_links", json!(2)),
+    ];
+    bench.check(&link(full), &expected);
+}
+
+/// Quirk: delays are kept in multiples of the time between two looks.
+#[test]
+fn bond_delays_in_miimons() {
+    let Some(mut bench) = bench() else { return };
+    let delayed = |updelay| Bond {
+        miimon: Some(100),
+        updelay: Some(updelay),
+        downdelay: Some(99),
+        ..mode(BondMode::ActiveBackup)
+    };
+    bench.check(&link(delayed(399)), &[("updelay", json!(300)), ("downdelay", json!(0))]);
+    bench.changes((&link(delayed(100)), &link(delayed(250))), IN_PLACE);
+}
+
+#[test]
+fn a_bond_changes_in_place_but_for_its_mode() {
+    let Some(mut bench) = bench() else { return };
+    let lacp = || mode(BondMode::Lacp);
+    for (from, to, sign) in [
+        (mode(BondMode::BalanceRr), lacp(), AGAIN),
+        (lacp(), Bond { miimon: Some(50), ..lacp() }, IN_PLACE),
+        (lacp(), Bond { min_links: Some(3), ..lacp() }, IN_PLACE),
+        (lacp(), Bond { lacp_rate: Some(LacpRate::Fast), ..lacp() }, IN_PLACE),
+        (lacp(), Bond { xmit_hash_policy: Some(HashPolicy::Layer23), ..lacp() }, IN_PLACE),
+    ] {
+        bench.changes((&link(from), &link(to)), sign);
+    }
+}
+
+/// Quirk: a link that is up is set down to be put into a bond, and a bond for another LACP rate.
+#[test]
+fn bonds_want_it_down() {
+    let Some(mut bench) = bench() else { return };
+    let rate = |rate| Link {
+        up: Some(true),
+        ..link(Bond { lacp_rate: Some(rate), ..mode(BondMode::Lacp) })
+    };
+    bench.changes((&rate(LacpRate::Slow), &rate(LacpRate::Fast)), IN_PLACE);
+    let port =
+        |master: Option<LinkName>| Link { up: Some(true), master, ..Link::new(LinkKind::Dummy) };
+    let bond = || Link { up: Some(true), ..link(mode(BondMode::ActiveBackup)) };
+    bench.converge(&wish(&[("a-port", port(None)), (NAME, bond())]));
+    bench.converge(&wish(&[("a-port", port(Some(name(NAME)))), (NAME, bond())]));
+    let shown = bench.shown("a-port");
+    assert_eq!(shown["master"], NAME);
+    assert!(shown["flags"].as_array().unwrap().contains(&"UP".into()));
+}
+
+#[test]
+fn a_bond_prefers_a_link_that_comes_after_it() {
+    let Some(mut bench) = bench() else { return };
+    let port = || Link { master: Some(name(NAME)), ..Link::new(LinkKind::Dummy) };
+    let prefers = |port: &str| {
+        link(Bond { primary: Some(name(port)), miimon: Some(100), ..mode(BondMode::ActiveBackup) })
+    };
+    let with = |bond: Link| wish(&[("port0", port()), ("port1", port()), (NAME, bond)]);
+    bench.converge(&with(prefers("port1")));
+    assert_eq!(bench.options()["primary"], "port1");
+    bench.converge(&with(prefers("port0")));
+    assert_eq!(bench.options()["primary"], "port0");
+    let done = bench.converge(&with(link(mode(BondMode::BalanceRr))));
+    assert_eq!(
+        done,
+        [format!("{AGAIN} link {NAME}"), "~ link port0".into(), "~ link port1".into()]
+    );
+}

@@ -1,0 +1,109 @@
+//! Bridges, and their ports.
+
+use homeostat_rtnl::{Bridge, Centis, Link, LinkKind, VlanProtocol};
+use serde_json::json;
+
+use crate::bench::{Bench, IN_PLACE, NAME, name, wish};
+
+fn link(bridge: Bridge) -> Link {
+    Link::new(LinkKind::Bridge(bridge))
+}
+
+#[test]
+fn a_bridge_is_made_with_its_options() {
+    let mut bench = Bench::new();
+    bench.check(&link(Bridge::default()), &[]);
+    let bridge = Bridge {
+        stp: Some(true),
+        mcast_snooping: Some(false),
+        priority: Some(100),
+        forward_delay: Some(Centis(400)),
+        hello_time: Some(Centis(300)),
+        max_age: Some(Centis(900)),
+        ageing_time: Some(Centis(6000)),
+        ..Bridge::default()
+    };
+    let expected = [
+        ("stp_state", json!(1)),
+        ("mcast_snooping", json!(0)),
+        ("priority", json!(100)),
+        ("forward_delay", json!(400)),
+        ("hello_time", json!(300)),
+        ("max_age", json!(900)),
+        ("ageing_time", json!(6000)),
+    ];
+    bench.check(&link(bridge), &expected);
+}
+
+#[test]
+fn every_option_of_a_bridge_changes_in_place() {
+    let mut bench = Bench::new();
+    for to in [
+        Bridge { stp: Some(true), ..Bridge::default() },
+        Bridge { mcast_snooping: Some(false), ..Bridge::default() },
+        Bridge { priority: Some(7), ..Bridge::default() },
+        Bridge { forward_delay: Some(Centis(700)), ..Bridge::default() },
+        Bridge { hello_time: Some(Centis(100)), ..Bridge::default() },
+        Bridge { max_age: Some(Centis(700)), ..Bridge::default() },
+        Bridge { ageing_time: Some(Centis(0)), ..Bridge::default() },
+    ] {
+        bench.changes((&link(Bridge::default()), &link(to)), IN_PLACE);
+    }
+}
+
+/// Quirk: an odd number of hundredths of a second is none of ticks.
+#[test]
+fn bridge_times_in_ticks() {
+    let mut bench = Bench::new();
+    for odd in [199, 201, 333] {
+        let bridge = Bridge { hello_time: Some(Centis(odd)), ..Bridge::default() };
+        bench.converge(&wish(&[(NAME, link(bridge))]));
+    }
+}
+
+#[test]
+fn vlan_options_are_set_where_the_kernel_filters_vlans() {
+    let mut bench = Bench::new();
+    bench.ip("link add probe type bridge").unwrap();
+    let can_filter = bench.ip("link set probe type bridge vlan_filtering 1").is_ok();
+    bench.ip("link del probe").unwrap();
+    let bridge = Bridge {
+        vlan_filtering: Some(true),
+        vlan_protocol: Some(VlanProtocol::Stag),
+        vlan_default_pvid: Some(7),
+        ..Bridge::default()
+    };
+    if can_filter {
+        let expected = [
+            ("vlan_filtering", json!(1)),
+            ("vlan_protocol", json!("802.1ad")),
+            ("vlan_default_pvid", json!(7)),
+        ];
+        bench.check(&link(bridge.clone()), &expected);
+        bench.changes((&link(Bridge::default()), &link(bridge)), IN_PLACE);
+        return;
+    }
+    let report = bench.pass(&wish(&[(NAME, link(bridge))]));
+    let lines = crate::bench::told(&report);
+    assert!(lines[0].contains("Operation not supported"), "{lines:?}");
+    assert!(bench.ip(&format!("link show dev {NAME}")).is_err(), "half a link is none");
+}
+
+#[test]
+fn a_port_is_put_into_its_bridge_and_into_another() {
+    let mut bench = Bench::new();
+    let port = |master: &str| Link {
+        master: Some(name(master)),
+        up: Some(true),
+        ..Link::new(LinkKind::Ifb)
+    };
+    let bridge = || link(Bridge::default());
+    let with = |port: Link| wish(&[("a-port", port), ("br0", bridge()), ("br1", bridge())]);
+    let done = bench.converge(&with(port("br0")));
+    assert_eq!(done, ["+ link br0", "+ link br1", "+ link a-port"], "masters come first");
+    assert_eq!(bench.shown("a-port")["master"], "br0");
+    assert_eq!(bench.converge(&with(port("br1"))), ["~ link a-port"]);
+    bench.ip("link set a-port nomaster").unwrap();
+    assert_eq!(bench.converge(&with(port("br1"))), ["~ link a-port"]);
+    assert_eq!(bench.shown("a-port")["master"], "br1");
+}

@@ -1,0 +1,17 @@
+//! Every kind of link with every option, in fresh network namespaces, judged by `ip`.
+//!
+//! A kernel need not have every kind. Where it lacks one, which `ip` finds out in the same namespace,
+//! the test asserts that the wish for it fails alone, in clear words and with the way out.
+#![expect(
+    clippy::unwrap_used,
+    reason = "this is test code, but outside `#[test]` clippy cannot know"
+)]
+
+mod bench;
+mod bond;
+mod bridge;
+mod change;
+mod plain;
+mod stacked;
+mod tap;
+mod tunnels;
