@@ -53,6 +53,14 @@ impl Scope {
         scope.with_context(|| format!("cannot open the namespace `{name}`"))
     }
 
+    /// The namespace that a link refers to, if it is there; `host` is the one that we run in.
+    pub(crate) fn referred(name: &NamespaceName) -> Result<Option<Arc<Netns>>> {
+        if name.as_str() == HOST {
+            return Ok(Some(Arc::new(Netns::current()?)));
+        }
+        Ok(Self::named(name)?.map(|scope| scope.netns))
+    }
+
     /// A scope by its name in the ledger, if it is there.
     pub(crate) fn recorded(name: &str) -> Result<Option<Self>> {
         let scope = recorded(name).and_then(|place| Self::at(name, &place));

@@ -19,18 +19,6 @@ pub(crate) fn refuse(document: &Document) -> Result<(), Misfit> {
 /// What is wished for and not built in, with its place. An empty list wishes for nothing.
 fn unbuilt(scope: &Scope) -> Vec<(&'static str, Span)> {
     let mut found = Vec::new();
-    for link in scope.links.iter().flatten() {
-        let span = link.name.span;
-        let is_configured = link.up.is_some()
-            || link.mtu.is_some()
-            || link.mac.is_some()
-            || link.master.is_some()
-            || link.parent.is_some()
-            || link.alias.is_some();
-        if link.kind.is_some() || is_configured {
-            found.push(("settings of links", span));
-        }
-    }
     if let Some(nftables) = scope.nftables.as_ref().filter(|nft| nft.ruleset.is_some()) {
         found.push(("nftables", nftables.span));
     }

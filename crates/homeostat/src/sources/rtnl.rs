@@ -1,16 +1,19 @@
 //! The network: `[links]` with their addresses, `[[routes]]`, and what else rtnetlink keeps.
 
 mod addresses;
+mod links;
 mod neighbours;
 mod nexthops;
 mod routes;
 mod rules;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use homeostat_document::{Document, Scope as Section, Settings, SourceSettings, Span};
 use homeostat_engine::{Bound, Desired as _, Ownership, Section as Stated, Slot};
+use homeostat_netns::Netns;
 use homeostat_rtnl::{Builder, Protocol, Rtnl, Wish, WishError};
 
 use crate::context::Context;
@@ -32,6 +35,7 @@ type Fault = (Span, anyhow::Error);
 
 /// Wishes for everything in the section, and tells of every entry that cannot be.
 fn fill(section: &Section, builder: &mut Builder, fault: &mut dyn FnMut(Fault)) {
+    links::fill(section, builder, fault);
     addresses::fill(section, builder, fault);
     nexthops::fill(section, builder, fault);
     routes::fill(section, builder, fault);
@@ -81,8 +85,8 @@ fn wait(document: &Document, section: &Section) -> Vec<String> {
 
 /// Whether the section says anything of the network. A link that has only knobs does not.
 fn is_stated(section: &Section) -> bool {
-    let says = |link: &homeostat_document::Link| link.sysctl.is_none() || link.addresses.is_some();
-    let links = section.links.as_ref().is_some_and(|all| all.is_empty() || all.iter().any(says));
+    let links = section.links.as_ref();
+    let links = links.is_some_and(|all| all.is_empty() || all.iter().any(links::is_stated));
     links
         || section.routes.is_some()
         || section.rules.is_some()
@@ -97,14 +101,28 @@ fn bind(binding: &Binding<'_>) -> Bind {
     let wish = wish.transpose()?.unwrap_or_default();
     let section = if stated { Stated::Stated } else { Stated::Missing };
     let config = binding.config(settings, section);
-    let source = source(binding.context, binding.scope)?;
+    let source = source(binding)?;
     let (ownership, place) = (Ownership::Marked, binding.place(NAME));
     let nothing = Some(Arc::new(Wish::default()));
     Ok(Some(Box::new(Bound { source, wish: Arc::new(wish), ownership, config, place, nothing })))
 }
 
-fn source(context: &Context, scope: &Scope) -> Result<Rtnl> {
-    let number = context.mark.number();
+fn source(binding: &Binding<'_>) -> Result<Rtnl> {
+    let Context { mark, owner, .. } = binding.context;
+    let number = mark.number();
     let protocol = Protocol::new(number).ok_or_else(|| anyhow!("protocol {number} is not free"))?;
-    Ok(Rtnl::of(Arc::clone(&scope.netns)).with_protocol(protocol))
+    let netns = Arc::clone(&binding.scope.netns);
+    let source = Rtnl::of(netns).with_protocol(protocol).with_owner(owner);
+    Ok(source.with_namespaces(namespaces(binding)?))
+}
+
+/// The namespaces that links refer to, those that are there.
+fn namespaces(binding: &Binding<'_>) -> Result<BTreeMap<String, Arc<Netns>>> {
+    let mut found = BTreeMap::new();
+    for name in binding.section.into_iter().flat_map(links::namespaces) {
+        if let Some(netns) = Scope::referred(name)? {
+            found.insert(name.to_string(), netns);
+        }
+    }
+    Ok(found)
 }

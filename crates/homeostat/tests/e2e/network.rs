@@ -358,3 +358,64 @@ fn bad_lines_and_twins_of_a_list_are_named_with_their_places() {
     }
     assert_eq!(world.routes_of("76"), Vec::<String>::new());
 }
+
+const LAB: &str = r#"
+[links.br0]
+kind = "bridge"
+up = true
+mtu = 1400
+alias = "lan of the lab"
+addresses = ["10.0.0.1/24"]
+[links.blue0]
+kind = "veth"
+peer = { name = "eth0", namespace = "blue" }
+master = "br0"
+up = true
+[links.mv0]
+kind = "macvlan"
+parent = "br0"
+mode = "bridge"
+[[routes]]
+to = "default"
+via = "10.0.0.254"
+[namespaces.blue]
+create = true
+[namespaces.blue.links.eth0]
+up = true
+addresses = ["10.0.0.2/24"]
+[[namespaces.blue.routes]]
+to = "default"
+via = "10.0.0.1"
+"#;
+
+#[test]
+fn links_and_a_namespace_with_all_that_is_on_them_converge_in_one_apply() {
+    let world = World::new().with_own_names();
+    world.apply(LAB);
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+    let links = world.listed("-d link show dev br0");
+    assert_eq!((&links[0]["mtu"], &links[0]["operstate"]), (&1400.into(), &"UP".into()));
+    let alias = links[0]["ifalias"].as_str().unwrap();
+    assert!(alias.starts_with("lan of the lab") && alias.contains("homeostat:default"), "{alias}");
+    assert!(world.ip("-n blue route show").contains("default via 10.0.0.1 dev eth0"));
+    world.ip("link del br0");
+    world.run("apply --yes host.toml").exits(0);
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
+    assert_eq!(world.routes_of("76"), ["default via 10.0.0.254"]);
+    world.write("host.toml", "routes = []\n[links]\n[namespaces]\n");
+    world.run("apply --yes --allow-mass-delete host.toml").exits(0);
+    assert_eq!(world.listed("link show").len(), 1, "only lo is left");
+}
+
+#[test]
+fn a_link_that_is_only_configured_gets_its_originals_back() {
+    let world = cabled();
+    world.apply("[links.va]\nup = false\nmtu = 1300\nalias = \"uplink\"\n");
+    let va = &world.listed("link show dev va")[0];
+    assert_eq!((&va["mtu"], &va["ifalias"]), (&1300.into(), &"uplink".into()));
+    world.write("host.toml", "[links]\n");
+    world.run("apply --yes --revert-on-release host.toml").exits(0);
+    let va = &world.listed("link show dev va")[0];
+    assert_eq!((&va["mtu"], va.get("ifalias")), (&1500.into(), None));
+    assert!(va["flags"].as_array().unwrap().contains(&"UP".into()), "{va}");
+}
