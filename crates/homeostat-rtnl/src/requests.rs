@@ -73,9 +73,8 @@ impl Pen<'_> {
     ) -> Result<(), Outcome<Object>> {
         let encoded = match wish.at(slot) {
             Some(At::Address(wish)) => self.encoder.put_address(&wish.key, &wish.address, put),
-            Some(At::Route(key, _, shape) | At::Route6(key, _, shape)) => {
-                self.encoder.put_route(&key, &shape.route, put)
-            }
+            Some(At::Route(row, shape)) => self.encoder.put_route(&row.key(), &shape.route, put),
+            Some(At::Route6(row, shape)) => self.encoder.put_route(&row.key(), &shape.route, put),
             Some(At::Other(wish)) => return self.put_other(wish, (put, aim)),
             Some(At::Link(_) | At::Field(_)) | None => {
                 return Err(Outcome::Failed(Failure::new("it is no wish", Retry::Never)));

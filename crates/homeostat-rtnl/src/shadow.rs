@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use homeostat_core::{Desired as _, Slot};
 
-use crate::key::{Key, RouteKey};
+use crate::key::RouteKey;
 use crate::model::Route;
 use crate::normalize::route_agrees;
 use crate::number::Protocol;
@@ -65,7 +65,7 @@ impl Shadow {
 
     /// Takes a route that a dump shows.
     pub(crate) fn note(&mut self, key: &RouteKey, route: &Route, protocol: Protocol) {
-        let slot = self.wish.slot(&Key::Route(*key), self.near);
+        let slot = self.wish.route_slot(key, self.near);
         self.near = slot.or(self.near);
         let is_ours = protocol == self.ours;
         if slot.is_none() && !is_ours {
@@ -83,7 +83,7 @@ impl Shadow {
 
     /// Takes what an event says.
     pub(crate) fn learn(&mut self, key: &RouteKey, sight: Sight, news: News) {
-        let slot = self.wish.slot(&Key::Route(*key), None);
+        let slot = self.wish.route_slot(key, None);
         let mut there = self.take(key, slot);
         let same = there.iter().position(|one| is_same(one, &sight));
         match (news, same, there.len()) {
@@ -100,7 +100,7 @@ impl Shadow {
     pub(crate) fn is_settled(&self, key: &RouteKey) -> bool {
         let is_known = !self.doubts.contains(key);
         is_known
-            && match self.wish.slot(&Key::Route(*key), None) {
+            && match self.wish.route_slot(key, None) {
                 Some(slot) => self.is_set(slot),
                 None => !self.others.contains_key(key),
             }
@@ -111,7 +111,7 @@ impl Shadow {
         if self.doubts.contains(key) {
             return None;
         }
-        let slot = self.wish.slot(&Key::Route(*key), None).filter(|slot| self.is_set(*slot));
+        let slot = self.wish.route_slot(key, None).filter(|slot| self.is_set(*slot));
         let wished = slot.and_then(|slot| self.wished(slot));
         Some(match wished {
             Some(sight) => vec![sight],
@@ -121,7 +121,7 @@ impl Shadow {
 
     /// Forgets a key that is about to be dumped.
     pub(crate) fn forget(&mut self, key: &RouteKey) {
-        self.take(key, self.wish.slot(&Key::Route(*key), None));
+        self.take(key, self.wish.route_slot(key, None));
         self.doubts.remove(key);
     }
 
@@ -161,12 +161,12 @@ impl Shadow {
     }
 
     fn wished(&self, slot: Slot) -> Option<Sight> {
-        let (_, shape) = self.wish.route_at(slot)?;
+        let shape = self.wish.shape_at(slot)?;
         Some(Sight { route: shape.route.clone(), protocol: self.ours })
     }
 
     fn agrees(&self, slot: Slot, route: &Route) -> bool {
-        self.wish.route_at(slot).is_some_and(|(_, shape)| route_agrees(&shape.route, route))
+        self.wish.shape_at(slot).is_some_and(|shape| route_agrees(&shape.route, route))
     }
 
     fn is_set(&self, slot: Slot) -> bool {

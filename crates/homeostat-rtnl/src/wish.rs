@@ -79,8 +79,8 @@ pub(crate) struct Shape {
 /// What stands in a slot.
 pub(crate) enum At<'a> {
     Address(&'a WishedAddress),
-    Route(RouteKey, &'a Row<u32>, &'a Shape),
-    Route6(RouteKey, &'a Row<u128>, &'a Shape),
+    Route(&'a Row<u32>, &'a Shape),
+    Route6(&'a Row<u128>, &'a Shape),
     Other(&'a Wished),
     Link(&'a WishedLink),
     Field(&'a WishedField),
@@ -101,11 +101,11 @@ impl Wish {
         }
         let index = index - self.addresses.len();
         if let Some(row) = self.v4.get(index) {
-            return Some(At::Route(row.key(), row, self.shape(row.shape)?));
+            return Some(At::Route(row, self.shape(row.shape)?));
         }
         let index = index - self.v4.len();
         if let Some(row) = self.v6.get(index) {
-            return Some(At::Route6(row.key(), row, self.shape(row.shape)?));
+            return Some(At::Route6(row, self.shape(row.shape)?));
         }
         let index = index - self.v6.len();
         if let Some(other) = self.others.get(index) {
@@ -137,11 +137,32 @@ impl Wish {
         self.shapes.get(usize::try_from(shape).ok()?)
     }
 
+    /// The slot of a wished route.
+    pub(crate) fn route_slot(&self, key: &RouteKey, near: Option<Slot>) -> Option<Slot> {
+        match key.dst().addr() {
+            IpAddr::V4(dst) => {
+                let row = Row::new(key, dst.to_bits(), 0);
+                find(&self.v4, self.addresses.len(), near, |wish| wish.compare(&row))
+            }
+            IpAddr::V6(dst) => {
+                let base = self.addresses.len() + self.v4.len();
+                let row = Row::new(key, dst.to_bits(), 0);
+                find(&self.v6, base, near, |wish| wish.compare(&row))
+            }
+        }
+    }
+
+    /// The route in a slot, without its key.
+    pub(crate) fn shape_at(&self, slot: Slot) -> Option<&Shape> {
+        self.shapes.get(self.shape_of(slot)?)
+    }
+
     /// The wished route in a slot.
     pub(crate) fn route_at(&self, slot: Slot) -> Option<(RouteKey, &Shape)> {
         match self.at(slot)? {
             At::Address(_) | At::Other(_) | At::Link(_) | At::Field(_) => None,
-            At::Route(key, _, shape) | At::Route6(key, _, shape) => Some((key, shape)),
+            At::Route(row, shape) => Some((row.key(), shape)),
+            At::Route6(row, shape) => Some((row.key(), shape)),
         }
     }
 
@@ -287,17 +308,7 @@ impl Desired for Wish {
     fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
         match key {
             Key::Address(key) => find(&self.addresses, 0, near, |wish| wish.key.cmp(key)),
-            Key::Route(key) => match key.dst().addr() {
-                IpAddr::V4(dst) => {
-                    let row = Row::new(key, dst.to_bits(), 0);
-                    find(&self.v4, self.addresses.len(), near, |wish| wish.compare(&row))
-                }
-                IpAddr::V6(dst) => {
-                    let base = self.addresses.len() + self.v4.len();
-                    let row = Row::new(key, dst.to_bits(), 0);
-                    find(&self.v6, base, near, |wish| wish.compare(&row))
-                }
-            },
+            Key::Route(key) => self.route_slot(key, near),
             Key::Link(_) | Key::LinkField(..) => {
                 self.links.place(key).map(|at| Slot::at(self.first_link() + at))
             }
@@ -308,7 +319,8 @@ impl Desired for Wish {
     fn key(&self, slot: Slot) -> Key {
         match self.at(slot) {
             Some(At::Address(wish)) => Key::Address(wish.key),
-            Some(At::Route(key, ..) | At::Route6(key, ..)) => Key::Route(key),
+            Some(At::Route(row, _)) => Key::Route(row.key()),
+            Some(At::Route6(row, _)) => Key::Route(row.key()),
             Some(At::Other(wish)) => wish.key.clone(),
             Some(At::Link(wish)) => Key::Link(wish.name),
             Some(At::Field(wish)) => wish.key(),
@@ -320,9 +332,7 @@ impl Desired for Wish {
     fn object(&self, slot: Slot) -> Object {
         match self.at(slot) {
             Some(At::Address(wish)) => Object::Address(wish.address.clone()),
-            Some(At::Route(_, _, shape) | At::Route6(_, _, shape)) => {
-                Object::Route(shape.route.clone())
-            }
+            Some(At::Route(_, shape) | At::Route6(_, shape)) => Object::Route(shape.route.clone()),
             Some(At::Other(wish)) => wish.object.clone(),
             Some(At::Link(wish)) => Object::Link(Box::new(wish.link.clone())),
             Some(At::Field(wish)) => Object::Setting(wish.setting.clone()),
@@ -333,7 +343,7 @@ impl Desired for Wish {
     fn compare(&self, slot: Slot, seen: &Object) -> Agreement {
         Agreement::when(match (self.at(slot), seen) {
             (Some(At::Address(wish)), Object::Address(seen)) => address_agrees(&wish.address, seen),
-            (Some(At::Route(_, _, shape) | At::Route6(_, _, shape)), Object::Route(seen)) => {
+            (Some(At::Route(_, shape) | At::Route6(_, shape)), Object::Route(seen)) => {
                 route_agrees(&shape.route, seen)
             }
             (Some(At::Other(wish)), seen) => other_agrees(&wish.object, seen),
@@ -346,8 +356,8 @@ impl Desired for Wish {
     fn may_adopt(&self, slot: Slot) -> bool {
         self.at(slot).is_some_and(|at| match at {
             At::Address(wish) => wish.may_adopt,
-            At::Route(_, row, _) => row.may_adopt,
-            At::Route6(_, row, _) => row.may_adopt,
+            At::Route(row, _) => row.may_adopt,
+            At::Route6(row, _) => row.may_adopt,
             At::Other(wish) => wish.may_adopt,
             At::Link(wish) => wish.may_adopt,
             At::Field(_) => false,
@@ -381,7 +391,7 @@ impl Desired for Wish {
 
     fn object_print(&self, slot: Slot) -> u64 {
         match self.at(slot) {
-            Some(At::Route(_, _, shape) | At::Route6(_, _, shape)) => shape.print,
+            Some(At::Route(_, shape) | At::Route6(_, shape)) => shape.print,
             _ => homeostat_core::Fingerprint::of_object(&self.object(slot)),
         }
     }

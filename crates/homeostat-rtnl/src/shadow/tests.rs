@@ -1,6 +1,7 @@
 //! What is known of a key after dumps and events.
 
 use super::*;
+use crate::key::Key;
 use crate::wish::Wish;
 
 const OURS: Protocol = Protocol::HOMEOSTAT;

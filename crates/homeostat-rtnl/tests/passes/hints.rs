@@ -7,7 +7,7 @@ use homeostat_engine::{Config, Focus, Hint, Holdings, Observer, Order, Ownership
 use homeostat_rtnl::{Key, Rtnl, Wish};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, addresses, block_on, cable, ip, told, wish};
+use crate::bench::{Bench, addresses, block_on, cable, ip, listed, told, wish};
 
 /// A namespace in which nothing changes by itself: the loopback link only does what it is told.
 fn loopback() -> Namespace {
@@ -165,7 +165,7 @@ async fn next_keys(observer: &mut Observer<Rtnl>) -> Vec<Key> {
 
 #[test]
 fn a_rule_is_named_by_its_place_and_by_any() {
-    let namespace = cable();
+    let namespace = loopback();
     let wish = wish(&[("rule priority 1000 from 10.0.0.0/8", "table 7"), ("rule fwmark 0x5", "")]);
     let mut bench = Bench::new();
     bench.converge(&wish);
@@ -204,6 +204,14 @@ async fn observe(observer: &mut Observer<Rtnl>, wish: &Wish) {
     pass::plan(&order, observer, &Holdings::default()).await.unwrap();
 }
 
+/// A cable both ends of which have come up: nothing more is announced about them.
+fn settled_cable() -> Namespace {
+    let namespace = cable();
+    let is_up = |link: &serde_json::Value| link["ifname"] == "lo" || link["operstate"] == "UP";
+    while !listed(&namespace, "link show").iter().all(is_up) {}
+    namespace
+}
+
 fn texts(keys: &[Key]) -> Vec<String> {
     keys.iter().map(Key::to_string).collect()
 }
@@ -221,7 +229,7 @@ async fn next_neighbours(observer: &mut Observer<Rtnl>) -> Vec<String> {
 
 #[test]
 fn only_who_wishes_neighbours_hears_of_them() {
-    let namespace = cable();
+    let namespace = settled_cable();
     let nine = wish(&[("neighbour 10.0.0.9 dev va", "02:00:00:00:00:09")]);
     Bench::new().converge(&nine);
     block_on(async {
@@ -241,7 +249,7 @@ fn only_who_wishes_neighbours_hears_of_them() {
 
 #[test]
 fn proxy_neighbours_are_silent() {
-    let namespace = cable();
+    let namespace = settled_cable();
     let wish = wish(&[("neighbour 10.0.0.8 dev va proxy", "")]);
     Bench::new().converge(&wish);
     block_on(async {
