@@ -11,10 +11,10 @@ use crate::decode::{AF_INET, AF_INET6};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Family {
     /// IPv4.
-    #[serde(rename = "inet")]
+    #[serde(rename = "ipv4")]
     V4,
     /// IPv6.
-    #[serde(rename = "inet6")]
+    #[serde(rename = "ipv6")]
     V6,
 }
 

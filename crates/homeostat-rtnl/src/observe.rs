@@ -44,7 +44,7 @@ impl Reader {
         Ok(Reader { source, connection, ear, shadow: None, received: 0 })
     }
 
-    fn look(
+    pub(crate) fn look(
         &mut self,
         view: &View<'_, Rtnl>,
         see: &mut See<'_, Key, Object>,

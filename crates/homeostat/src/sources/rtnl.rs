@@ -6,6 +6,7 @@ mod neighbours;
 mod nexthops;
 mod routes;
 mod rules;
+mod shown;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -101,19 +102,24 @@ fn bind(binding: &Binding<'_>) -> Bind {
     let wish = wish.transpose()?.unwrap_or_default();
     let section = if stated { Stated::Stated } else { Stated::Missing };
     let config = binding.config(settings, section);
-    let source = source(binding)?;
+    let source = source(binding.context, binding.scope)?;
+    let source = source.with_namespaces(namespaces(binding)?);
     let (ownership, place) = (Ownership::Marked, binding.place(NAME));
     let nothing = Some(Arc::new(Wish::default()));
     Ok(Some(Box::new(Bound { source, wish: Arc::new(wish), ownership, config, place, nothing })))
 }
 
-fn source(binding: &Binding<'_>) -> Result<Rtnl> {
-    let Context { mark, owner, .. } = binding.context;
+fn source(context: &Context, scope: &Scope) -> Result<Rtnl> {
+    let Context { mark, owner, .. } = context;
     let number = mark.number();
     let protocol = Protocol::new(number).ok_or_else(|| anyhow!("protocol {number} is not free"))?;
-    let netns = Arc::clone(&binding.scope.netns);
-    let source = Rtnl::of(netns).with_protocol(protocol).with_owner(owner);
-    Ok(source.with_namespaces(namespaces(binding)?))
+    let netns = Arc::clone(&scope.netns);
+    Ok(Rtnl::of(netns).with_protocol(protocol).with_owner(owner))
+}
+
+/// What is observed of the network, as sections of a document.
+pub(crate) fn show(context: &Context, scope: &Scope) -> Result<shown::Sections> {
+    Ok(shown::sections(&source(context, scope)?.everything()?))
 }
 
 /// The namespaces that links refer to, those that are there.

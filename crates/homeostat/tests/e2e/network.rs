@@ -419,3 +419,42 @@ fn a_link_that_is_only_configured_gets_its_originals_back() {
     assert_eq!((&va["mtu"], va.get("ifalias")), (&1500.into(), None));
     assert!(va["flags"].as_array().unwrap().contains(&"UP".into()), "{va}");
 }
+
+#[test]
+fn what_is_shown_is_a_document_that_finds_nothing_to_change() {
+    let world = cabled().with_own_names();
+    for command in [
+        "netns add blue",
+        "link set lo up",
+        "address add 10.0.0.1/24 dev va",
+        "address add 10.7.0.1 peer 10.7.0.2/32 dev va label va:1",
+        "address add fd00::1/64 dev va nodad",
+        "link add br0 type bridge",
+        "link add vx1 type vxlan id 5 dstport 4789 remote 10.0.0.9",
+        "link add mv0 link va type macvlan",
+        "link add x0 type veth peer name y0 netns blue",
+        "route add 10.9.0.0/16 via 10.0.0.9 mtu 1400",
+        "route add 10.10.0.0/16 nexthop via 10.0.0.9 weight 2 nexthop via 10.0.0.8",
+        "-6 route add fd02::/64 via fd00::9 metric 7",
+        "rule add from 10.0.0.0/8 table 100 prio 5",
+        "-6 rule add fwmark 0x1/0xff table 7",
+        "rule add ipproto tcp dport 80 prohibit prio 6",
+        "nexthop add id 5 via 10.0.0.8 dev va",
+        "nexthop add id 6 group 5",
+        "nexthop add id 7 blackhole",
+        "route add 10.11.0.0/16 nhid 6",
+        "route add blackhole 10.66.0.0/16 table 77",
+        "neigh add 10.0.0.77 lladdr 02:00:00:00:00:01 dev va nud permanent",
+        "neigh add proxy 10.0.0.78 dev va",
+    ] {
+        world.ip(command);
+    }
+    for (form, name) in [("--toml", "shown.toml"), ("--json", "shown.json")] {
+        let shown = world.run(&format!("show {form}")).exits(0).stdout;
+        world.write(name, &shown);
+        world.run(&format!("plan {name}")).says(0, "No changes.\n");
+        for word in ["10.66.0.0/16", "vxlan", "10.7.0.2", "fd02::/64", "10.0.0.78", "nexthop"] {
+            assert!(shown.contains(word), "{word}: {shown}");
+        }
+    }
+}
