@@ -42,6 +42,10 @@ pub(crate) enum Command {
     /// Tell whether the machine is as declared; write nothing
     #[command(after_help = "Exit: 0 converged, 2 not converged, 1 error.")]
     Verify(VerifyArgs),
+    /// Keep the machine as declared: heal drift as it happens, look at everything on a timer
+    #[command(after_help = "Stops on SIGTERM and SIGINT; reads the document again on SIGHUP, and \
+                            when it has changed and been quiet for a second.")]
+    Run(RunArgs),
     /// Print the observed state as a document, a start for writing one
     Show(ShowArgs),
     /// A tour in a sandbox: applies, is sabotaged, heals; touches nothing of the host
@@ -117,6 +121,36 @@ pub(crate) struct ApplyArgs {
     /// Roll back unless confirmed in time; not built in yet
     #[arg(long, value_name = "TIME")]
     pub(crate) confirm_within: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) documents: Documents,
+    /// What becomes of what we own when the daemon stops [default: the document's, or leave]
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub(crate) on_stop: Option<StopPolicy>,
+}
+
+/// What becomes of what we own when the daemon stops.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum StopPolicy {
+    /// Everything stays, and stays ours
+    Leave,
+    /// Everything stays, and what the ledger knows of it is forgotten
+    Release,
+    /// What we made goes, and originals come back
+    Revert,
+}
+
+impl From<StopPolicy> for homeostat_engine::OnStop {
+    fn from(policy: StopPolicy) -> Self {
+        match policy {
+            StopPolicy::Leave => Self::Leave,
+            StopPolicy::Release => Self::Release,
+            StopPolicy::Revert => Self::Revert,
+        }
+    }
 }
 
 #[derive(Args, Debug)]

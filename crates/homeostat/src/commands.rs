@@ -5,6 +5,7 @@ mod check;
 mod demo;
 mod man;
 mod plan;
+mod run;
 mod show;
 
 use std::ffi::OsString;
@@ -23,9 +24,9 @@ use crate::output::stream;
 use crate::registry;
 
 /// Commands of the design that come with later parts.
-const LATER: [&str; 14] = [
-    "run", "status", "events", "journal", "pause", "resume", "resync", "reload", "adopt",
-    "release", "forget", "confirm", "rollback", "guest",
+const LATER: [&str; 13] = [
+    "status", "events", "journal", "pause", "resume", "resync", "reload", "adopt", "release",
+    "forget", "confirm", "rollback", "guest",
 ];
 
 /// Runs the command that was asked for.
@@ -36,6 +37,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Plan(args) => plan::run(&args, global),
         Command::Verify(args) => plan::verify(&args, global),
         Command::Apply(args) => apply::run(&args, global),
+        Command::Run(args) => run::run(&args, global),
         Command::Show(args) => show::run(&args, global),
         Command::Demo => demo::run(global),
         Command::Schema => print_schema(),
@@ -92,7 +94,7 @@ pub(crate) fn not_built(what: &str) -> anyhow::Error {
 
 /// Reads the documents; every mistake in them is shown at once, those that only a source can see
 /// included.
-fn load(paths: &[PathBuf]) -> Result<Document> {
+pub(crate) fn load(paths: &[PathBuf]) -> Result<Document> {
     homeostat_document::load(paths).map_err(|diagnostics| {
         let more = diagnostics
             .readable()

@@ -77,6 +77,24 @@ impl Context {
     }
 }
 
+impl Context {
+    /// Refuses settings that only a fresh start can take over.
+    pub(crate) fn check_same(&self, settings: &Settings) -> Result<()> {
+        let owner = settings.owner.as_ref().map(|owner| owner.as_str());
+        let protocol = settings.protocol.as_ref().map(|protocol| Mark::resolve(&protocol.value));
+        let mark = protocol.transpose()?;
+        let is_other = owner.is_some_and(|owner| owner != self.owner)
+            || mark.is_some_and(|mark| mark != self.mark);
+        if is_other {
+            return Err(Helped::error(
+                "the new document has another owner or protocol",
+                "restart the daemon for it",
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// A path into `/run/netns` is the name that it ends in: one namespace has one name in the ledger.
 fn top(sandbox: bool, netns: Option<Place>) -> Top {
     match netns {

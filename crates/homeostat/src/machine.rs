@@ -39,6 +39,14 @@ pub(crate) struct Machine<'a> {
     gone: Vec<Place>,
 }
 
+/// The sources of one scope.
+pub(crate) struct Part {
+    pub(crate) scope: Scope,
+    /// Namespaces of our own: in the first scope, and driven before all others.
+    pub(crate) first: Vec<Box<dyn Planner>>,
+    pub(crate) rest: Vec<Box<dyn Planner>>,
+}
+
 /// A source in a scope, and what it does about drift.
 struct Bound {
     planner: Box<dyn Planner>,
@@ -152,6 +160,17 @@ impl<'a> Machine<'a> {
         }
         all.extend(self.waiting.iter().map(waiting::told));
         Ok(all)
+    }
+
+    /// What each scope has, for who keeps loops there.
+    pub(crate) fn into_parts(self) -> Vec<Part> {
+        let Machine { spaces: mut first, scopes, .. } = self;
+        let planners = |all: Vec<Bound>| all.into_iter().map(|bound| bound.planner).collect();
+        let parts = scopes.into_iter().map(|(scope, all)| {
+            let first = planners(std::mem::take(&mut first));
+            Part { scope, first, rest: planners(all) }
+        });
+        parts.collect()
     }
 
     /// Takes the lock of every scope that has something to heal, and becomes able to write there.

@@ -5,6 +5,7 @@
 mod cli;
 mod commands;
 mod context;
+mod daemon;
 mod failure;
 mod machine;
 mod mark;

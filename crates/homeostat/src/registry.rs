@@ -39,6 +39,12 @@ pub(crate) const FIRST: Registered = namespaces::REGISTERED;
 /// Every other source, in the order in which they are driven.
 pub(crate) const SOURCES: &[Registered] = &[rtnl::REGISTERED, knobs::REGISTERED];
 
+/// The settings of a source by its name.
+pub(crate) fn settings_of<'s>(name: &str, settings: &'s Settings) -> &'s SourceSettings {
+    let known = SOURCES.iter().find(|source| source.name == name).unwrap_or(&FIRST);
+    (known.settings)(settings)
+}
+
 /// A scope, and what the document says of it.
 pub(crate) struct Binding<'a> {
     pub(crate) context: &'a Context,

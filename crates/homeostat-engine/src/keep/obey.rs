@@ -51,6 +51,8 @@ impl<S: Source> Loop<S> {
 
     fn put(&mut self, bound: Bound<S>) {
         self.bound = bound;
+        // Reader and writer belong to the source that they were opened for.
+        self.open = None;
         self.agenda.wake(Wakeup::Desired, self.now());
     }
 

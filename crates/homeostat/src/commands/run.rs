@@ -1,0 +1,28 @@
+//! `homeostat run`: the daemon.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use homeostat_engine::{Ledger, SqliteLedger};
+
+use crate::cli::{Global, RunArgs};
+use crate::commands::{block_on, load, not_built};
+use crate::context::Context;
+use crate::daemon::Daemon;
+
+/// Keeps the machine as declared until it is stopped.
+pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
+    let paths = &args.documents.documents;
+    if let Some(store) = paths.iter().find(|path| path.to_string_lossy().starts_with("etcd:")) {
+        return Err(not_built(&format!("`run {}`", store.display())));
+    }
+    let document = load(paths)?;
+    let context = Context::enter(global, &document.settings)?;
+    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
+    let policy = args.on_stop.map(Into::into);
+    block_on(async {
+        Daemon::new(context, (paths.clone(), document), ledger).stopping(policy).run().await
+    })??;
+    Ok(ExitCode::SUCCESS)
+}

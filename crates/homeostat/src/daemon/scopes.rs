@@ -1,0 +1,151 @@
+//! The loops of every scope, brought in line with a document.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::Result;
+use homeostat_document::{Document, Settings, SourceSettings};
+use homeostat_engine::{Control, Events, Kept, Ledger, Means, Mode, Pace, Planner, ScopeLock};
+use tokio::task::JoinHandle;
+
+use crate::context::Context;
+use crate::machine::{Machine, Part};
+
+/// Everything that runs, by scope.
+#[derive(Default)]
+pub(super) struct Scopes {
+    running: BTreeMap<String, Running>,
+}
+
+/// What runs in one scope.
+struct Running {
+    identity: String,
+    /// One writer per scope and mark; shared by its loops.
+    lock: Arc<ScopeLock>,
+    loops: BTreeMap<String, Looping>,
+}
+
+struct Looping {
+    control: Arc<dyn Control>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Looping {
+    fn drop(&mut self) {
+        // Its descriptors would keep a namespace alive.
+        self.task.abort();
+    }
+}
+
+impl Scopes {
+    pub(super) fn loops(&self) -> Vec<Arc<dyn Control>> {
+        let all = self.running.values().flat_map(|scope| scope.loops.values());
+        all.map(|looping| Arc::clone(&looping.control)).collect()
+    }
+
+    /// Starts what is missing, gives the rest its new wish, and ends what has no business any more.
+    pub(super) async fn arrange(
+        &mut self,
+        context: &Context,
+        document: &Document,
+        (ledger, events): (&Arc<dyn Ledger>, &Events),
+    ) -> Result<()> {
+        let parts = Machine::bind(context, document, &**ledger)?.into_parts();
+        self.end_missing(&parts);
+        let made = self.settle(parts, (context, document), (ledger, events)).await?;
+        if made {
+            // What is inside the namespaces that were just made can be opened only now.
+            let parts = Machine::bind(context, document, &**ledger)?.into_parts();
+            self.settle(parts, (context, document), (ledger, events)).await?;
+        }
+        Ok(())
+    }
+
+    /// A scope that is gone, or is another one under the same name, ends with all of its loops.
+    fn end_missing(&mut self, parts: &[Part]) {
+        let here: BTreeSet<(&str, &str)> =
+            parts.iter().map(|part| (&*part.scope.name, &*part.scope.identity)).collect();
+        self.running.retain(|name, scope| here.contains(&(name.as_str(), &*scope.identity)));
+    }
+
+    /// Tells whether the first of all parts, namespaces of our own, has just begun.
+    async fn settle(
+        &mut self,
+        parts: Vec<Part>,
+        (context, document): (&Context, &Document),
+        (ledger, events): (&Arc<dyn Ledger>, &Events),
+    ) -> Result<bool> {
+        let mut made = false;
+        for part in parts {
+            let Part { scope, first, rest } = part;
+            if !self.running.contains_key(&scope.name) {
+                let (identity, lock) = (scope.identity.clone(), Arc::new(scope.lock(context)?));
+                let running = Running { identity, lock, loops: BTreeMap::new() };
+                self.running.insert(scope.name.clone(), running);
+            }
+            let Some(running) = self.running.get_mut(&scope.name) else { continue };
+            let names: BTreeSet<String> =
+                first.iter().chain(&rest).map(|one| one.place().source.clone()).collect();
+            running.loops.retain(|name, _| names.contains(name));
+            for planner in first {
+                let begun = running.put(planner, document, (ledger, events));
+                if let Some(control) = begun {
+                    // Whether it could be made is in its report.
+                    let _ = control.pass().await;
+                    made = true;
+                }
+            }
+            for planner in rest {
+                running.put(planner, document, (ledger, events));
+            }
+        }
+        Ok(made)
+    }
+}
+
+impl Running {
+    /// Gives a loop its wish, or starts one and hands it out.
+    fn put(
+        &mut self,
+        planner: Box<dyn Planner>,
+        document: &Document,
+        (ledger, events): (&Arc<dyn Ledger>, &Events),
+    ) -> Option<Arc<dyn Control>> {
+        let name = planner.place().source.clone();
+        if let Some(looping) = self.loops.get(&name).filter(|one| !one.task.is_finished()) {
+            // A loop that has ended meanwhile is started by the next call.
+            let _ = looping.control.put(planner);
+            return None;
+        }
+        let pace = pace(&*planner, &document.settings);
+        let means = Means {
+            lock: Arc::clone(&self.lock),
+            ledger: Arc::clone(ledger),
+            events: events.clone(),
+        };
+        let Kept { control, run } = planner.keep(means, pace);
+        let looping = Looping { control: Arc::clone(&control), task: tokio::spawn(run) };
+        self.loops.insert(name, looping);
+        Some(control)
+    }
+}
+
+/// The pace that the document asks for.
+fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
+    let seed = u64::from(std::process::id());
+    let mut pace = planner.pace(seed);
+    let SourceSettings { resync, min_interval, mode, .. } =
+        crate::registry::settings_of(&planner.place().source, settings);
+    if let Some(period) = resync {
+        // The document allows only what a resync can be.
+        pace = pace.clone().with_resync(period.get()).unwrap_or(pace);
+    }
+    if let Some(least) = min_interval {
+        pace = pace.with_min_interval(least.get());
+    }
+    let mode = mode.as_ref().map(|mode| mode.value);
+    pace.with_mode(match mode {
+        Some(homeostat_document::Mode::Observe) => Mode::Observe,
+        Some(homeostat_document::Mode::Heal) | None => Mode::Heal,
+    })
+}
