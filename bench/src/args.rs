@@ -22,7 +22,7 @@ pub struct Wish {
     pub filters: Vec<String>,
     /// How often each contestant runs.
     pub rounds: usize,
-    /// Full or small sizes.
+    /// How large the inputs are.
     pub scale: Scale,
     /// The directory for the results.
     pub out: PathBuf,
@@ -35,8 +35,10 @@ Runs benchmarks side by side and prints one table.
 Usage: cargo xtask bench [OPTIONS] [FILTER...]
 
   FILTER         run only the groups whose `group/contestant` names contain one of these words
-  --rounds N     rounds per contestant (default 5); the table shows their median, min and max
+  --rounds N     rounds per contestant (default 5); the table shows their median, min and max;
+                 a group that takes long ends after 3
   --quick        small sizes, budgets not judged
+  --full         slow contestants at full size too, which are left out otherwise
   --list         name the groups and contestants, run nothing
   --out DIR      write results.md and results.json there (default bench-results)";
 
@@ -51,6 +53,7 @@ pub fn parse(words: &[String]) -> Result<Request, String> {
             "-h" | "--help" => return Ok(Request::Help),
             "--list" => return Ok(Request::List),
             "--quick" => wish.scale = Scale::Quick,
+            "--full" => wish.scale = Scale::Whole,
             "--rounds" => wish.rounds = rounds(value()?)?,
             "--out" => wish.out = value()?.into(),
             option if option.starts_with('-') => {
@@ -97,6 +100,12 @@ mod tests {
             out: "bench-results".into(),
         };
         assert_eq!(parse_line(""), Ok(Request::Run(expected)));
+    }
+
+    #[test]
+    fn slow_contestants_are_asked_for() {
+        let Ok(Request::Run(wish)) = parse_line("--full") else { panic!("no run") };
+        assert_eq!(wish.scale, Scale::Whole);
     }
 
     #[test]

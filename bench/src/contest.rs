@@ -1,10 +1,13 @@
 //! Groups of contestants, and how a group is run: interleaved, round by round.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 
 use crate::budget::{Budget, Figures, Verdict};
-use crate::results::{Row, Spread, typical_memory};
-use crate::run::{Memory, Run, Sample, Scale};
+use crate::clock;
+use crate::results::{Absent, Row, Spread, typical_memory};
+use crate::run::{LeftOut, Run, Sample, Scale};
 use crate::unit::Unit;
 
 /// Contestants that do the same work in different ways.
@@ -38,34 +41,78 @@ impl Group {
     }
 }
 
+/// What a group came to.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// One per contestant that took part.
+    pub rows: Vec<Row>,
+    /// The others.
+    pub absent: Vec<Absent>,
+}
+
+/// A group that has taken this long ends, if it has had enough rounds for a median.
+const LONG: Duration = Duration::from_secs(45);
+const ENOUGH: usize = 3;
+
 /// Runs a group: in each round everybody once, so that a slow minute of the machine hits all alike.
-pub fn hold(group: &Group, rounds: usize, scale: Scale) -> Result<Vec<Row>> {
-    let mut samples: Vec<Vec<Sample>> = group.contestants.iter().map(|_| Vec::new()).collect();
-    for _ in 0..rounds {
-        for (contestant, samples) in group.contestants.iter().zip(&mut samples) {
-            let sample = one_round(contestant, scale, group.unit);
-            samples.push(sample.with_context(|| format!("contestant `{}`", contestant.name))?);
+pub fn hold(group: &Group, rounds: usize, scale: Scale) -> Result<Held> {
+    let start = clock::now();
+    let mut entries: Vec<Entry> = group.contestants.iter().map(Entry::new).collect();
+    for round in 0..rounds {
+        if round >= ENOUGH && start.elapsed() >= LONG {
+            break;
+        }
+        for entry in &mut entries {
+            entry.one_round(group, scale)?;
         }
     }
-    rows(group, &samples, scale)
+    held(group, entries, scale)
 }
 
-fn one_round(contestant: &Contestant, scale: Scale, unit: Unit) -> Result<Sample> {
-    let mut run = Run::new(scale);
-    (contestant.run)(&mut run)?;
-    run.finish(unit)
+/// A contestant and what its rounds came to, or why it has none.
+struct Entry {
+    contestant: &'static Contestant,
+    samples: Vec<Sample>,
+    absent: Option<LeftOut>,
 }
 
-fn rows(group: &Group, samples: &[Vec<Sample>], scale: Scale) -> Result<Vec<Row>> {
-    let spreads: Option<Vec<Spread>> = samples.iter().map(|samples| Spread::of(samples)).collect();
-    let spreads = spreads.context("no rounds")?;
-    let names = group.contestants.iter().map(|contestant| contestant.name);
+impl Entry {
+    fn new(contestant: &'static Contestant) -> Self {
+        Entry { contestant, samples: Vec::new(), absent: None }
+    }
+
+    fn one_round(&mut self, group: &Group, scale: Scale) -> Result<()> {
+        if self.absent.is_some() {
+            return Ok(());
+        }
+        let mut run = Run::new(scale);
+        let ran = (self.contestant.run)(&mut run).and_then(|()| run.finish(group.unit));
+        match ran.map_err(anyhow::Error::downcast::<LeftOut>) {
+            Ok(sample) => self.samples.push(sample),
+            Err(Ok(absent)) => self.absent = Some(absent),
+            Err(Err(error)) => {
+                return Err(error.context(format!("contestant `{}`", self.contestant.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn held(group: &Group, entries: Vec<Entry>, scale: Scale) -> Result<Held> {
+    let mut held = Held::default();
+    let mut present = Vec::new();
+    for Entry { contestant, samples, absent } in entries {
+        match absent {
+            Some(LeftOut(why)) => {
+                held.absent.push(Absent { group: group.name, contestant: contestant.name, why });
+            }
+            None => present.push((contestant, Spread::of(&samples).context("no rounds")?, samples)),
+        }
+    }
     let medians: Vec<(&'static str, f64)> =
-        names.zip(spreads.iter().map(|spread| spread.median)).collect();
-    let first = medians.first().map_or(f64::NAN, |(_, median)| *median);
-    let memories = samples.iter().map(|samples| typical_memory(samples));
-    let each = group.contestants.iter().zip(spreads).zip(memories);
-    let row = |((contestant, spread), memory): ((&Contestant, Spread), Option<Memory>)| {
+        present.iter().map(|(one, spread, _)| (one.name, spread.median)).collect();
+    let row = |(contestant, spread, samples): &(&Contestant, Spread, Vec<Sample>)| {
+        let memory = typical_memory(samples);
         let bytes_each = memory.and_then(|memory| memory.bytes_each());
         let figures =
             Figures { unit: group.unit, median: spread.median, bytes_each, group: &medians };
@@ -73,18 +120,19 @@ fn rows(group: &Group, samples: &[Vec<Sample>], scale: Scale) -> Result<Vec<Row>
             group: group.name,
             contestant: contestant.name,
             unit: group.unit,
-            spread,
-            ratio: spread.median / first,
+            spread: *spread,
+            ratio: spread.median / medians.first().map_or(f64::NAN, |(_, median)| *median),
             memory,
             verdicts: verdicts(contestant, &figures, scale),
         }
     };
-    Ok(each.map(row).collect())
+    held.rows = present.iter().map(row).collect();
+    Ok(held)
 }
 
 fn verdicts(contestant: &Contestant, figures: &Figures<'_>, scale: Scale) -> Vec<Verdict> {
     let judge = |budget: &Budget| match scale {
-        Scale::Full => budget.judge(figures),
+        Scale::Full | Scale::Whole => budget.judge(figures),
         Scale::Quick => budget.unjudged(figures.unit),
     };
     contestant.budgets.iter().map(judge).collect()
@@ -128,7 +176,7 @@ mod tests {
 
     #[test]
     fn contestants_run_interleaved_and_are_compared_with_the_first() {
-        let rows = hold(&INTERLEAVED, 3, Scale::Full).unwrap();
+        let rows = hold(&INTERLEAVED, 3, Scale::Full).unwrap().rows;
         assert_eq!(*ORDER.lock().unwrap(), "ababab");
         let ratios: Vec<String> = rows.iter().map(|row| row.ratio.to_string()).collect();
         assert_eq!(ratios, ["1", "1.5"]);
@@ -151,9 +199,27 @@ mod tests {
 
     #[test]
     fn small_sizes_are_not_judged() {
-        let rows = hold(&SMALL, 1, Scale::Quick).unwrap();
+        let rows = hold(&SMALL, 1, Scale::Quick).unwrap().rows;
         let states = rows.iter().flat_map(|row| row.verdicts.iter().map(|verdict| verdict.state));
         assert_eq!(states.collect::<Vec<_>>(), [State::NotJudged]);
+    }
+
+    const LEFT_OUT: Group = Group {
+        name: "left out",
+        unit: Unit::Seconds,
+        contestants: &[
+            Contestant { name: "a", run: |_| Err(LeftOut("slow".to_owned()).into()), budgets: &[] },
+            Contestant { name: "b", run: second, budgets: &[Budget::Within(1.0, "a")] },
+        ],
+    };
+
+    #[test]
+    fn who_is_left_out_is_named_and_stops_nobody() {
+        let held = hold(&LEFT_OUT, 2, Scale::Full).unwrap();
+        let absent: Vec<_> = held.absent.iter().map(|one| (one.contestant, &*one.why)).collect();
+        assert_eq!(absent, [("a", "slow")]);
+        let [row] = &*held.rows else { panic!("{:?}", held.rows) };
+        assert_eq!((row.contestant, row.verdicts[0].state), ("b", State::NotJudged));
     }
 
     #[test]

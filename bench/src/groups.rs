@@ -1,13 +1,18 @@
 //! All benchmark groups: a new one is one file here and one line in [`ALL`].
 
+mod bird;
 pub mod diff;
 pub mod ledger;
+mod library;
 pub mod list;
 pub mod lookup;
 pub mod netlink;
 pub mod pacing;
 pub mod pass;
+mod peers;
 mod routes;
+pub mod rtnl;
+mod wire;
 
 use crate::contest::Group;
 
@@ -22,6 +27,17 @@ pub const ALL: &[&Group] = &[
     &pass::HEAL,
     &netlink::INSERT,
     &netlink::DUMP,
+    &rtnl::cold::SMALL,
+    &rtnl::cold::SMALL_V6,
+    &rtnl::cold::LARGE,
+    &rtnl::converged::SMALL,
+    &rtnl::converged::LARGE,
+    &rtnl::change::FULL,
+    &rtnl::change::FOCUSED,
+    &rtnl::removal::GROUP,
+    &rtnl::memory::GROUP,
+    &rtnl::foreign::CHURN,
+    &rtnl::foreign::PASS,
     &pacing::GROUP,
     &ledger::GROUP,
     &list::IPV4,

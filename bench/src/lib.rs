@@ -12,6 +12,7 @@ pub mod groups;
 pub mod machine;
 pub mod memory;
 pub mod output;
+pub mod program;
 pub mod results;
 pub mod run;
 pub mod unit;

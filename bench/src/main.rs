@@ -41,11 +41,14 @@ fn run(wish: &Wish) -> Result<()> {
         round_count: wish.rounds,
         scale: wish.scale,
         rows: Vec::new(),
+        absent: Vec::new(),
     };
     for group in chosen {
-        tell(&format!("running {} ({} rounds)", group.name, wish.rounds));
-        let rows = contest::hold(group, wish.rounds, wish.scale);
-        results.rows.extend(rows.with_context(|| format!("group `{}`", group.name))?);
+        tell(&format!("running {} (up to {} rounds)", group.name, wish.rounds));
+        let held = contest::hold(group, wish.rounds, wish.scale);
+        let held = held.with_context(|| format!("group `{}`", group.name))?;
+        results.rows.extend(held.rows);
+        results.absent.extend(held.absent);
     }
     let written = output::write(&results, &wish.out)?;
     say(&output::text(&results))?;

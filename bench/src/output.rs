@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::budget::Verdict;
-use crate::results::{Results, Row};
+use crate::results::{Absent, Results, Row};
 use crate::run::{Memory, Scale};
 use crate::unit::{Unit, three_digits};
 
@@ -32,6 +32,7 @@ pub fn text(results: &Results) -> String {
         page.push_str(padded.trim_end());
         page.push('\n');
     }
+    page.push_str(&absent(results));
     page
 }
 
@@ -44,6 +45,7 @@ pub fn markdown(results: &Results) -> String {
     page.push_str(&row(COLUMNS.map(str::to_owned)));
     page.push_str(&row(COLUMNS.map(|_| "---".to_owned())));
     page.extend(results.rows.iter().map(|line| row(cells(line))));
+    page.push_str(&absent(results));
     page
 }
 
@@ -58,6 +60,7 @@ pub fn json(results: &Results) -> Value {
         "rounds": results.round_count,
         "scale": scale(results.scale),
         "rows": results.rows.iter().map(row_json).collect::<Vec<_>>(),
+        "left_out": results.absent.iter().map(absent_json).collect::<Vec<_>>(),
     })
 }
 
@@ -75,10 +78,18 @@ pub fn write(results: &Results, directory: &Path) -> Result<String> {
     Ok(files.map(|(path, _)| path.display().to_string()).join(", "))
 }
 
+/// A line for each that did not take part.
+fn absent(results: &Results) -> String {
+    let line = |Absent { group, contestant, why }: &Absent| {
+        format!("\nLeft out: {group}/{contestant}: {why}\n")
+    };
+    results.absent.iter().map(line).collect()
+}
+
 fn title(results: &Results) -> String {
     let machine = &results.machine;
     format!(
-        "{}, {} cores, Linux {}; {} rounds, {} sizes",
+        "{}, {} cores, Linux {}; up to {} rounds, {} sizes",
         machine.processor,
         machine.cores,
         machine.kernel,
@@ -90,6 +101,7 @@ fn title(results: &Results) -> String {
 fn scale(scale: Scale) -> &'static str {
     match scale {
         Scale::Full => "full",
+        Scale::Whole => "whole",
         Scale::Quick => "quick",
     }
 }
@@ -144,6 +156,10 @@ fn row_json(row: &Row) -> Value {
     })
 }
 
+fn absent_json(Absent { group, contestant, why }: &Absent) -> Value {
+    json!({ "group": group, "contestant": contestant, "why": why })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,17 +187,21 @@ mod tests {
             verdicts: vec![Verdict { budget: "<= 1.50 x floor".to_owned(), state: State::Missed }],
             ..floor.clone()
         };
-        Results { machine, round_count: 3, scale: Scale::Full, rows: vec![floor, ours] }
+        let why = "nobody has it".to_owned();
+        let absent = vec![Absent { group: "routes", contestant: "other", why }];
+        Results { machine, round_count: 3, scale: Scale::Full, rows: vec![floor, ours], absent }
     }
 
     #[test]
     fn the_text_is_aligned() {
         let expected = "\
-Fast, 2 cores, Linux 6.18; 3 rounds, full sizes
+Fast, 2 cores, Linux 6.18; up to 3 rounds, full sizes
 
 group   contestant  median  min     max     x first  held                    peak      budget
 routes  floor       250 ms  200 ms  300 ms  1.00
 routes  ours        500 ms  500 ms  500 ms  2.00     2.00 KiB (20.5 B each)  4.00 KiB  <= 1.50 x floor: MISSED
+
+Left out: routes/other: nobody has it
 ";
         assert_eq!(text(&results()), expected);
     }
@@ -202,5 +222,6 @@ routes  ours        500 ms  500 ms  500 ms  2.00     2.00 KiB (20.5 B each)  4.0
         assert_eq!(json.pointer("/rows/1/budgets/0/verdict"), Some(&json!("MISSED")));
         assert_eq!(json.pointer("/rows/0/memory"), Some(&Value::Null));
         assert_eq!(json.pointer("/machine/cores"), Some(&json!(2)));
+        assert_eq!(json.pointer("/left_out/0/why"), Some(&json!("nobody has it")));
     }
 }

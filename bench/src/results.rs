@@ -16,6 +16,19 @@ pub struct Results {
     pub scale: Scale,
     /// One per contestant, groups together.
     pub rows: Vec<Row>,
+    /// Who did not take part.
+    pub absent: Vec<Absent>,
+}
+
+/// A contestant that did not take part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absent {
+    /// Its group's name.
+    pub group: &'static str,
+    /// Its own name.
+    pub contestant: &'static str,
+    /// Why it was left out.
+    pub why: String,
 }
 
 /// One contestant.

@@ -1,5 +1,6 @@
 //! One round of one contestant: what it measures, and how much it is asked to do.
 
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -13,6 +14,8 @@ use crate::unit::Unit;
 pub enum Scale {
     /// The sizes that the budgets speak of.
     Full,
+    /// The same, for slow contestants too.
+    Whole,
     /// Small ones, to see that everything runs.
     Quick,
 }
@@ -36,6 +39,18 @@ pub struct Memory {
     pub objects: u64,
 }
 
+/// Why a contestant does not take part. As an error of a round it stops nobody else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut(pub String);
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "left out: {}", self.0)
+    }
+}
+
+impl std::error::Error for LeftOut {}
+
 /// What one round came to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
@@ -56,8 +71,16 @@ impl Run {
     #[must_use]
     pub fn size(&self, full: usize, quick: usize) -> usize {
         match self.scale {
-            Scale::Full => full,
+            Scale::Full | Scale::Whole => full,
             Scale::Quick => quick,
+        }
+    }
+
+    /// Ends the round of a contestant that takes minutes at full size, unless that was asked for.
+    pub fn leave_out_if_slow(&self) -> Result<()> {
+        match self.scale {
+            Scale::Full => Err(LeftOut("it takes minutes; `--full` runs it".to_owned()).into()),
+            Scale::Quick | Scale::Whole => Ok(()),
         }
     }
 
@@ -116,6 +139,16 @@ mod tests {
     fn only_what_is_asked_for_by_scale_is_done() {
         assert_eq!(Run::new(Scale::Full).size(1000, 10), 1000);
         assert_eq!(Run::new(Scale::Quick).size(1000, 10), 10);
+    }
+
+    #[test]
+    fn slow_contestants_run_only_in_small_or_when_asked_for() {
+        let is_left_out = |scale| Run::new(scale).leave_out_if_slow().is_err();
+        assert_eq!(
+            [Scale::Quick, Scale::Full, Scale::Whole].map(is_left_out),
+            [false, true, false]
+        );
+        assert_eq!(Run::new(Scale::Whole).size(1000, 10), 1000);
     }
 
     #[test]

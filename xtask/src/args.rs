@@ -167,9 +167,14 @@ bench-results/results.md and bench-results/results.json.
 
 Usage: cargo xtask bench [ARGUMENTS...]
 
+First installs what it compares with and is missing (root, Debian or a relative of it); where it
+cannot, it says how, and those contestants are left out.
+
   FILTER         run only the groups whose `group/contestant` names contain one of these words
-  --rounds N     rounds per contestant (default 5); the table shows their median, min and max
+  --rounds N     rounds per contestant (default 5); the table shows their median, min and max;
+                 a group that takes long ends after 3
   --quick        small sizes, budgets not judged
+  --full         slow contestants at full size too, which are left out otherwise
   --list         name the groups and contestants, run nothing
   --out DIR      write the results there instead of bench-results";
 

@@ -3,9 +3,13 @@
 use anyhow::Result;
 
 use crate::run::Program;
+use crate::setup;
 
-/// Runs the benchmarks with `arguments`.
+/// Installs what is compared with, and runs the benchmarks with `arguments`.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    if !arguments.iter().any(|word| word == "--list") {
+        setup::setup_bench();
+    }
     program(arguments).run()
 }
 

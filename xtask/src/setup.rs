@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
@@ -39,6 +39,13 @@ const VM_NEEDS: &[Need] = &[
     Need { binary: "modprobe", package: "kmod", why: "loads the second kernel's modules" },
 ];
 
+/// What the benchmarks compare with.
+const BENCH_NEEDS: &[Need] =
+    &[Need { binary: "bird", package: "bird2", why: "benchmarks compare with it" }];
+
+/// Packages that would start a service on this very machine, which nobody asked for.
+const SERVICES: &[(&str, &str)] = &[("bird2", "bird.service")];
+
 /// Installs what the tests need and is missing, or says how to.
 pub(crate) fn setup() -> Result<()> {
     provide(NEEDS)
@@ -48,6 +55,13 @@ pub(crate) fn setup() -> Result<()> {
 pub(crate) fn setup_vm() -> Result<()> {
     provide(NEEDS)?;
     provide(VM_NEEDS)
+}
+
+/// The same for the benchmarks. Where it cannot, it says how to, and they go on without.
+pub(crate) fn setup_bench() {
+    if let Err(error) = provide(NEEDS).and_then(|()| provide(BENCH_NEEDS)) {
+        console::note(&format!("some comparisons will be left out: {error:#}"));
+    }
 }
 
 /// Where a program is, if it is installed.
@@ -118,6 +132,9 @@ fn user() -> User {
 
 fn install(missing: &[&Need]) -> Result<()> {
     update().run()?;
+    if Path::new("/run/systemd/system").exists() {
+        masks(missing).iter().try_for_each(Program::run)?;
+    }
     install_program(missing).run()
 }
 
@@ -125,15 +142,28 @@ fn update() -> Program {
     Program::new("apt-get", &["update", "-q"])
 }
 
+/// A masked service is started neither by its package nor by the next boot.
+fn masks(missing: &[&Need]) -> Vec<Program> {
+    let is_missing = |package: &str| missing.iter().any(|need| need.package == package);
+    let services = SERVICES.iter().filter(|(package, _)| is_missing(package));
+    services.map(|(_, service)| Program::new("systemctl", &["mask", service])).collect()
+}
+
+/// In runlevel 1 packages start no services on machines without systemd.
 fn install_program(missing: &[&Need]) -> Program {
     let packages: Vec<String> = missing.iter().map(|need| need.package.to_owned()).collect();
     Program::new("apt-get", &["install", "-q", "-y"])
         .env("DEBIAN_FRONTEND", "noninteractive")
+        .env("RUNLEVEL", "1")
         .arguments_after("--no-install-recommends", &packages)
 }
 
 fn typed(missing: &[&Need]) -> String {
-    format!("run: sudo sh -c '{} && {}'", update(), install_program(missing))
+    let mut programs = vec![update()];
+    programs.extend(masks(missing));
+    programs.push(install_program(missing));
+    let typed: Vec<String> = programs.iter().map(ToString::to_string).collect();
+    format!("run: sudo sh -c '{}'", typed.join(" && "))
 }
 
 #[cfg(test)]
@@ -161,9 +191,15 @@ mod tests {
     #[test]
     fn others_are_told_the_exact_command() {
         let all: Vec<&Need> = TWO.iter().collect();
-        let expected = "run: sudo sh -c 'apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+        let expected = "run: sudo sh -c 'apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
                         apt-get install -q -y --no-install-recommends iproute2 nftables'";
         assert_eq!(typed(&all), expected);
+    }
+
+    #[test]
+    fn a_service_that_comes_along_is_kept_from_starting() {
+        let all: Vec<&Need> = BENCH_NEEDS.iter().collect();
+        assert!(typed(&all).contains("&& systemctl mask bird.service && "), "{}", typed(&all));
     }
 
     #[test]

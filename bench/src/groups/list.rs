@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn every_contestant_sees_all_lines() {
         for group in [&IPV4, &IPV6] {
-            let rows = hold(group, 1, Scale::Quick).unwrap();
+            let rows = hold(group, 1, Scale::Quick).unwrap().rows;
             assert_eq!(rows.len(), group.contestants.len());
         }
     }

@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn both_contestants_find_all_keys_and_weigh_them() {
-        let rows = hold(&GROUP, 1, Scale::Quick).unwrap();
+        let rows = hold(&GROUP, 1, Scale::Quick).unwrap().rows;
         assert_eq!(rows.len(), 2);
         for row in rows {
             assert_eq!(row.memory.map(|memory| memory.objects), Some(10_000), "{}", row.contestant);

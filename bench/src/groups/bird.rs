@@ -1,0 +1,75 @@
+//! BIRD, started with a configuration of static routes, until the kernel has them all.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
+
+use super::wire::{Ground, Ip};
+use crate::clock;
+use crate::program::{self, Running};
+use crate::run::LeftOut;
+
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// A configuration and a control socket in a directory of their own.
+pub(super) struct Bird {
+    program: String,
+    directory: TempDir,
+    ip: Ip,
+    size: usize,
+}
+
+impl Bird {
+    /// Writes the configuration, unless there is no BIRD.
+    pub(super) fn new(ip: Ip, size: usize) -> Result<Self> {
+        let missing = || LeftOut("BIRD is not here; `apt-get install bird2` brings it".to_owned());
+        let program = text(&program::find("bird").ok_or_else(missing)?)?;
+        let directory = tempfile::tempdir()?;
+        std::fs::write(directory.path().join("bird.conf"), config(ip, size)?)?;
+        Ok(Bird { program, directory, ip, size })
+    }
+
+    /// Starts it and waits until the kernel has all routes. It ends when the answer is dropped.
+    pub(super) fn start(&self, ground: &Ground) -> Result<Running> {
+        let [config, control] =
+            ["bird.conf", "bird.ctl"].map(|name| self.directory.path().join(name));
+        let (config, control) = (text(&config)?, text(&control)?);
+        let mut bird = Running::start(&self.program, &["-f", "-c", &config, "-s", &control])?;
+        let start = clock::now();
+        loop {
+            let (count, cost) = clock::time(|| ground.count(self.ip));
+            let count = count?;
+            if count >= self.size {
+                return Ok(bird);
+            }
+            ensure!(bird.is_alive()?, "BIRD ended with {count} of {} routes", self.size);
+            ensure!(start.elapsed() < PATIENCE, "BIRD has added {count} of {} routes", self.size);
+            // The kernel walks all its routes to count them: it is not asked too often.
+            std::thread::sleep(cost.max(Duration::from_micros(500)));
+        }
+    }
+}
+
+fn text(path: &Path) -> Result<String> {
+    Ok(path.to_str().context("an odd directory")?.to_owned())
+}
+
+/// Nothing but static routes into the kernel, which is scanned only at the start.
+fn config(ip: Ip, size: usize) -> Result<String> {
+    let (channel, gateway) = (if ip == Ip::V4 { "ipv4" } else { "ipv6" }, ip.gateway());
+    let mut config = format!(
+        "router id 10.0.0.1;\n\
+         protocol device {{ scan time 3600; }}\n\
+         protocol kernel {{ scan time 3600; {channel} {{ import none; export all; }}; }}\n\
+         protocol static {{ {channel};\n"
+    );
+    for number in 0..size {
+        let (dst, len) = ip.destination(number);
+        writeln!(config, "route {dst}/{len} via {gateway};")?;
+    }
+    config.push_str("}\n");
+    Ok(config)
+}

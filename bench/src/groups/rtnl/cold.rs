@@ -1,0 +1,141 @@
+//! From nothing to everything: the first message until all is verified.
+
+use anyhow::Result;
+use homeostat_engine::{Focus, Summary};
+
+use super::super::bird::Bird;
+use super::super::library::{self, Pace};
+use super::super::peers::List;
+use super::super::wire::{Ip, Pen, Verb, send_raw};
+use super::scene::{Scene, expect, wish};
+use super::stage::fresh;
+use crate::budget::Budget;
+use crate::contest::{Contestant, Group};
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// 100k IPv4 routes.
+pub const SMALL: Group = Group {
+    name: "rtnl: cold apply of 100k IPv4 routes",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "floor", run: |run| floor(run, SMALL_V4), budgets: &[] },
+        Contestant { name: "homeostat", run: |run| ours(run, SMALL_V4), budgets: BUDGETS },
+        Contestant { name: "ip -batch", run: |run| batch(run, SMALL_V4), budgets: &[] },
+        Contestant { name: "BIRD", run: |run| bird(run, SMALL_V4), budgets: &[] },
+        Contestant {
+            name: "rtnetlink, one by one",
+            run: |run| crates(run, SMALL_V4, Pace::OneByOne),
+            budgets: &[],
+        },
+        Contestant {
+            name: "rtnetlink, pipelined",
+            run: |run| crates(run, SMALL_V4, Pace::Pipelined),
+            budgets: &[],
+        },
+    ],
+};
+
+/// 100k IPv6 routes.
+pub const SMALL_V6: Group = Group {
+    name: "rtnl: cold apply of 100k IPv6 routes",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "floor", run: |run| floor(run, V6), budgets: &[] },
+        Contestant { name: "homeostat", run: |run| ours(run, V6), budgets: BUDGETS },
+        Contestant { name: "ip -batch", run: |run| batch(run, V6), budgets: &[] },
+        Contestant { name: "BIRD", run: |run| bird(run, V6), budgets: &[] },
+        Contestant {
+            name: "rtnetlink, one by one",
+            run: |run| crates(run, V6, Pace::OneByOne),
+            budgets: &[],
+        },
+        Contestant {
+            name: "rtnetlink, pipelined",
+            run: |run| crates(run, V6, Pace::Pipelined),
+            budgets: &[],
+        },
+    ],
+};
+
+/// A full Internet table.
+pub const LARGE: Group = Group {
+    name: "rtnl: cold apply of 1M IPv4 routes",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "floor", run: |run| floor(run, LARGE_V4), budgets: &[] },
+        Contestant { name: "homeostat", run: |run| ours(run, LARGE_V4), budgets: BUDGETS },
+        Contestant { name: "ip -batch", run: |run| batch(run, LARGE_V4), budgets: &[] },
+        Contestant { name: "BIRD", run: |run| bird(run, LARGE_V4), budgets: &[] },
+        Contestant {
+            name: "rtnetlink, one by one",
+            run: |run| slowly(run, Pace::OneByOne),
+            budgets: &[],
+        },
+        Contestant {
+            name: "rtnetlink, pipelined",
+            run: |run| slowly(run, Pace::Pipelined),
+            budgets: &[],
+        },
+    ],
+};
+
+const BUDGETS: &[Budget] =
+    &[Budget::Within(1.2, "floor"), Budget::Faster(3.0, "ip -batch"), Budget::Faster(2.0, "BIRD")];
+
+/// What is to be added.
+#[derive(Clone, Copy)]
+struct Load {
+    ip: Ip,
+    size: usize,
+}
+
+const SMALL_V4: Load = Load { ip: Ip::V4, size: 100_000 };
+const LARGE_V4: Load = Load { ip: Ip::V4, size: 1_000_000 };
+const V6: Load = Load { ip: Ip::V6, size: 100_000 };
+
+impl Load {
+    fn at(self, run: &Run) -> (Ip, usize) {
+        (self.ip, run.size(self.size, 5000))
+    }
+}
+
+fn floor(run: &mut Run, load: Load) -> Result<()> {
+    let ((ip, size), ground) = (load.at(run), fresh()?);
+    let (sends, socket) = (Pen::ours(ip).sends(Verb::Add, size)?, ground.socket()?);
+    run.time(size, || sends.iter().try_for_each(|batch| send_raw(&socket, batch)))?;
+    ground.expect(ip, size)
+}
+
+fn ours(run: &mut Run, load: Load) -> Result<()> {
+    let ((ip, size), ground) = (load.at(run), fresh()?);
+    let mut scene = Scene::open(wish(ip, 0..size)?)?;
+    let report = run.time(size, || scene.pass(Focus::All))?;
+    expect(&report, Summary { create: size, ..Summary::default() })?;
+    ground.expect(ip, size)
+}
+
+fn batch(run: &mut Run, load: Load) -> Result<()> {
+    let ((ip, size), ground) = (load.at(run), fresh()?);
+    let list = List::of(ip, size)?;
+    run.time(size, || list.apply(&ground))?;
+    ground.expect(ip, size)
+}
+
+fn bird(run: &mut Run, load: Load) -> Result<()> {
+    let ((ip, size), ground) = (load.at(run), fresh()?);
+    let bird = Bird::new(ip, size)?;
+    let _running = run.time(size, || bird.start(&ground))?;
+    ground.expect(ip, size)
+}
+
+fn crates(run: &mut Run, load: Load, pace: Pace) -> Result<()> {
+    let ((ip, size), ground) = (load.at(run), fresh()?);
+    run.time(size, || library::add(ip, size, pace))?;
+    ground.expect(ip, size)
+}
+
+fn slowly(run: &mut Run, pace: Pace) -> Result<()> {
+    run.leave_out_if_slow()?;
+    crates(run, LARGE_V4, pace)
+}

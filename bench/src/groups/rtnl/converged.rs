@@ -1,0 +1,68 @@
+//! A full pass over routes that are all as wished.
+
+use anyhow::{Result, ensure};
+use homeostat_engine::{Focus, Summary};
+
+use super::super::wire::{Ip, dump_request, read_raw};
+use super::scene::expect;
+use super::stage::{Play, Whose, on_stage};
+use crate::budget::Budget;
+use crate::contest::{Contestant, Group};
+use crate::program;
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// 100k routes.
+pub const SMALL: Group = Group {
+    name: "rtnl: converged pass over 100k routes",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "raw dump", run: |run| raw(run, 100_000), budgets: &[] },
+        Contestant { name: "homeostat", run: |run| ours(run, 100_000), budgets: BUDGETS },
+        Contestant { name: "ip route show", run: |run| shown(run, 100_000), budgets: &[] },
+    ],
+};
+
+/// A full Internet table.
+pub const LARGE: Group = Group {
+    name: "rtnl: converged pass over 1M routes",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "raw dump", run: |run| raw(run, 1_000_000), budgets: &[] },
+        Contestant { name: "homeostat", run: |run| ours(run, 1_000_000), budgets: BUDGETS },
+        Contestant { name: "ip route show", run: |run| shown(run, 1_000_000), budgets: &[] },
+    ],
+};
+
+const BUDGETS: &[Budget] = &[Budget::Within(1.5, "raw dump")];
+
+fn play(size: usize) -> Play {
+    Play { name: "converged", whose: Whose::Ours, size }
+}
+
+fn size(run: &Run, full: usize) -> usize {
+    run.size(full, 5000)
+}
+
+fn raw(run: &mut Run, full: usize) -> Result<()> {
+    let size = size(run, full);
+    on_stage(play(size), |stage| {
+        let (socket, request) = (stage.ground.socket()?, dump_request(Ip::V4)?);
+        let bytes = run.time(size, || read_raw(&socket, &request))?;
+        ensure!(bytes > size * 40, "only {bytes} bytes for {size} routes");
+        Ok(())
+    })
+}
+
+fn ours(run: &mut Run, full: usize) -> Result<()> {
+    let size = size(run, full);
+    on_stage(play(size), |stage| {
+        let report = run.time_and_weigh(size, || stage.scene.pass(Focus::All))?;
+        expect(&report, Summary::default())
+    })
+}
+
+fn shown(run: &mut Run, full: usize) -> Result<()> {
+    let size = size(run, full);
+    on_stage(play(size), |_| run.time(size, || program::run_unheard("ip", &["route", "show"])))
+}

@@ -1,0 +1,47 @@
+//! What a million routes take in memory once all are there.
+
+use anyhow::Result;
+use homeostat_engine::{Focus, Summary};
+
+use super::super::bird::Bird;
+use super::super::wire::Ip;
+use super::scene::{Scene, expect, wish};
+use super::stage::fresh;
+use crate::budget::Budget;
+use crate::contest::{Contestant, Group};
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// Ours is the heap over that of an idle program, with its peak; BIRD's is its resident memory.
+pub const GROUP: Group = Group {
+    name: "rtnl: memory with 1M routes",
+    unit: Unit::Bytes,
+    contestants: &[
+        Contestant { name: "homeostat", run: ours, budgets: &[Budget::BytesEach(100.0)] },
+        Contestant { name: "BIRD", run: bird, budgets: &[] },
+    ],
+};
+
+fn ours(run: &mut Run) -> Result<()> {
+    let size = run.size(1_000_000, 5000);
+    let ground = fresh()?;
+    let scene = run.weigh(size, || -> Result<Scene> {
+        let mut scene = Scene::open(wish(Ip::V4, 0..size)?)?;
+        let report = scene.pass(Focus::All)?;
+        expect(&report, Summary { create: size, ..Summary::default() })?;
+        drop(report);
+        scene.synced()
+    })?;
+    ground.expect(Ip::V4, size)?;
+    drop(scene);
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
+fn bird(run: &mut Run) -> Result<()> {
+    let size = run.size(1_000_000, 5000);
+    let ground = fresh()?;
+    let bird = Bird::new(Ip::V4, size)?.start(&ground)?;
+    run.record(bird.resident_bytes()? as f64);
+    Ok(())
+}

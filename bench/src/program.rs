@@ -1,0 +1,87 @@
+//! Starts other programs, for those who are compared with us. Nothing else in this crate does.
+#![expect(clippy::disallowed_methods, reason = "the one module that starts programs")]
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// Where a program is, also for users who have no `sbin` in their path.
+#[must_use]
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    let places = std::env::split_paths(&path).chain(system);
+    places.map(|place| place.join(name)).find(|program| program.is_file())
+}
+
+/// Runs a program to its end; what it prints goes nowhere.
+pub fn run_unheard(name: &str, args: &[&str]) -> Result<()> {
+    let status = Command::new(name).args(args).stdout(Stdio::null()).status();
+    let status = status.with_context(|| format!("cannot start `{name}`"))?;
+    ensure!(status.success(), "`{name} {}` ended with {status}", args.join(" "));
+    Ok(())
+}
+
+/// A program that runs until this is dropped.
+#[derive(Debug)]
+pub struct Running(Child);
+
+impl Running {
+    /// Starts a program; nobody hears it.
+    pub fn start(name: &str, args: &[&str]) -> Result<Self> {
+        let mut command = Command::new(name);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Running(command.spawn().with_context(|| format!("cannot start `{name}`"))?))
+    }
+
+    /// Whether it has not ended by itself.
+    pub fn is_alive(&mut self) -> io::Result<bool> {
+        Ok(self.0.try_wait()?.is_none())
+    }
+
+    /// The bytes of memory that it has.
+    pub fn resident_bytes(&self) -> Result<usize> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next());
+        let kilobytes: usize = kilobytes.context("no word on its memory")?.parse()?;
+        Ok(kilobytes << 10)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_ends_with_its_handle() {
+        let mut running = Running::start("sleep", &["60"]).unwrap();
+        assert!(running.is_alive().unwrap());
+        assert!(running.resident_bytes().unwrap() > 0);
+        let directory = PathBuf::from(format!("/proc/{}", running.0.id()));
+        drop(running);
+        assert!(!directory.exists());
+    }
+
+    #[test]
+    fn programs_are_found_or_not() {
+        assert!(find("sh").is_some());
+        assert_eq!(find("no-such-program"), None);
+    }
+
+    #[test]
+    fn a_failure_is_named() {
+        let error = run_unheard("false", &["now"]).unwrap_err();
+        assert!(error.to_string().starts_with("`false now` ended with"), "{error}");
+    }
+}

@@ -1,0 +1,53 @@
+//! The groups about the kernel run to their end, in small. Whoever compares must have done the work:
+//! each contestant checks what is there afterwards. Needs root.
+
+use homeostat_bench::contest::{Group, hold};
+use homeostat_bench::groups::{netlink, rtnl};
+use homeostat_bench::run::Scale;
+
+#[track_caller]
+fn check(group: &Group) {
+    let held = hold(group, 2, Scale::Quick).unwrap();
+    // Only programs that are not installed may be absent.
+    assert!(held.absent.iter().all(|one| one.why.contains("apt-get")), "{:?}", held.absent);
+    assert_eq!(held.rows.len() + held.absent.len(), group.contestants.len());
+}
+
+#[test]
+fn routes_are_inserted_and_dumped() {
+    check(&netlink::INSERT);
+    check(&netlink::DUMP);
+}
+
+#[test]
+fn a_cold_apply_ends_with_all_routes() {
+    check(&rtnl::cold::SMALL);
+    check(&rtnl::cold::SMALL_V6);
+}
+
+#[test]
+fn what_the_floor_adds_is_what_homeostat_wishes() {
+    check(&rtnl::converged::SMALL);
+}
+
+#[test]
+fn a_missing_route_is_put_back() {
+    check(&rtnl::change::FULL);
+    check(&rtnl::change::FOCUSED);
+}
+
+#[test]
+fn what_the_floor_removes_is_gone() {
+    check(&rtnl::removal::GROUP);
+}
+
+#[test]
+fn memory_is_weighed() {
+    check(&rtnl::memory::GROUP);
+}
+
+#[test]
+fn foreign_changes_are_not_heard() {
+    check(&rtnl::foreign::CHURN);
+    check(&rtnl::foreign::PASS);
+}
