@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::budget::{Budget, Figures, Verdict};
 use crate::clock;
-use crate::results::{Absent, Row, Spread, typical_memory};
+use crate::results::{Absent, Row, Spread, typical_memory, typical_work};
 use crate::run::{LeftOut, Run, Sample, Scale};
 use crate::unit::Unit;
 
@@ -122,6 +122,7 @@ fn held(group: &Group, entries: Vec<Entry>, scale: Scale) -> Result<Held> {
             unit: group.unit,
             spread: *spread,
             ratio: spread.median / medians.first().map_or(f64::NAN, |(_, median)| *median),
+            at_work: typical_work(samples),
             memory,
             verdicts: verdicts(contestant, &figures, scale),
         }

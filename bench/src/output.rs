@@ -12,8 +12,8 @@ use crate::results::{Absent, Results, Row};
 use crate::run::{Memory, Scale};
 use crate::unit::{Unit, three_digits};
 
-const COLUMNS: [&str; 9] =
-    ["group", "contestant", "median", "min", "max", "x first", "held", "peak", "budget"];
+const COLUMNS: [&str; 10] =
+    ["group", "contestant", "median", "min", "max", "x first", "at work", "held", "peak", "budget"];
 
 /// The table as aligned text, below a line about the machine.
 #[must_use]
@@ -40,7 +40,7 @@ pub fn text(results: &Results) -> String {
 #[must_use]
 pub fn markdown(results: &Results) -> String {
     let row =
-        |cells: [String; 9]| format!("| {} |\n", cells.map(|c| c.replace('|', "\\|")).join(" | "));
+        |cells: [String; 10]| format!("| {} |\n", cells.map(|c| c.replace('|', "\\|")).join(" | "));
     let mut page = format!("# Benchmarks\n\n{}\n\n", title(results));
     page.push_str(&row(COLUMNS.map(str::to_owned)));
     page.push_str(&row(COLUMNS.map(|_| "---".to_owned())));
@@ -106,7 +106,7 @@ fn scale(scale: Scale) -> &'static str {
     }
 }
 
-fn cells(row: &Row) -> [String; 9] {
+fn cells(row: &Row) -> [String; 10] {
     let show = |value| row.unit.show(value);
     let (held, peak) = row.memory.map_or_else(Default::default, memory_cells);
     let verdicts =
@@ -118,6 +118,7 @@ fn cells(row: &Row) -> [String; 9] {
         show(row.spread.min),
         show(row.spread.max),
         three_digits(row.ratio),
+        row.at_work.map(|seconds| Unit::Seconds.show(seconds)).unwrap_or_default(),
         held,
         peak,
         verdicts.collect::<Vec<_>>().join("; "),
@@ -145,6 +146,7 @@ fn row_json(row: &Row) -> Value {
         "min": row.spread.min,
         "max": row.spread.max,
         "ratio_to_first": row.ratio,
+        "at_work_seconds": row.at_work,
         "memory": row.memory.map(|memory| json!({
             "held_bytes": memory.weight.held,
             "peak_bytes": memory.weight.peak,
@@ -176,6 +178,7 @@ mod tests {
             unit: Unit::Seconds,
             spread: Spread { median: 0.25, min: 0.2, max: 0.3 },
             ratio: 1.0,
+            at_work: Some(0.125),
             memory: None,
             verdicts: Vec::new(),
         };
@@ -183,6 +186,7 @@ mod tests {
             contestant: "ours",
             spread: Spread { median: 0.5, min: 0.5, max: 0.5 },
             ratio: 2.0,
+            at_work: None,
             memory: Some(Memory { weight: Weight { held: 2048, peak: 4096 }, objects: 100 }),
             verdicts: vec![Verdict { budget: "<= 1.50 x floor".to_owned(), state: State::Missed }],
             ..floor.clone()
@@ -197,9 +201,9 @@ mod tests {
         let expected = "\
 Fast, 2 cores, Linux 6.18; up to 3 rounds, full sizes
 
-group   contestant  median  min     max     x first  held                    peak      budget
-routes  floor       250 ms  200 ms  300 ms  1.00
-routes  ours        500 ms  500 ms  500 ms  2.00     2.00 KiB (20.5 B each)  4.00 KiB  <= 1.50 x floor: MISSED
+group   contestant  median  min     max     x first  at work  held                    peak      budget
+routes  floor       250 ms  200 ms  300 ms  1.00     125 ms
+routes  ours        500 ms  500 ms  500 ms  2.00              2.00 KiB (20.5 B each)  4.00 KiB  <= 1.50 x floor: MISSED
 
 Left out: routes/other: nobody has it
 ";
@@ -209,7 +213,7 @@ Left out: routes/other: nobody has it
     #[test]
     fn the_markdown_is_one_table() {
         let page = markdown(&results());
-        let row = "| routes | ours | 500 ms | 500 ms | 500 ms | 2.00 | 2.00 KiB (20.5 B each) | 4.00 KiB | <= 1.50 x floor: MISSED |";
+        let row = "| routes | ours | 500 ms | 500 ms | 500 ms | 2.00 |  | 2.00 KiB (20.5 B each) | 4.00 KiB | <= 1.50 x floor: MISSED |";
         assert!(page.lines().any(|line| line == row), "{page}");
         assert_eq!(page.lines().filter(|line| line.starts_with('|')).count(), 4, "{page}");
     }
@@ -221,6 +225,7 @@ Left out: routes/other: nobody has it
         assert_eq!(json.pointer("/rows/1/memory/objects"), Some(&json!(100)));
         assert_eq!(json.pointer("/rows/1/budgets/0/verdict"), Some(&json!("MISSED")));
         assert_eq!(json.pointer("/rows/0/memory"), Some(&Value::Null));
+        assert_eq!(json.pointer("/rows/0/at_work_seconds"), Some(&json!(0.125)));
         assert_eq!(json.pointer("/machine/cores"), Some(&json!(2)));
         assert_eq!(json.pointer("/left_out/0/why"), Some(&json!("nobody has it")));
     }

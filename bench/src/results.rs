@@ -44,6 +44,8 @@ pub struct Row {
     pub spread: Spread,
     /// Its median divided by that of the group's first contestant.
     pub ratio: f64,
+    /// Median of the seconds that its thread was at work, where all rounds were timed.
+    pub at_work: Option<f64>,
     /// Median of what it holds, maximum of its peaks.
     pub memory: Option<Memory>,
     /// One per budget.
@@ -65,13 +67,23 @@ impl Spread {
     /// Of the values of at least one round.
     #[must_use]
     pub fn of(samples: &[Sample]) -> Option<Self> {
-        let mut values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+        Self::of_values(samples.iter().map(|sample| sample.value).collect())
+    }
+
+    fn of_values(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let upper = *values.get(values.len() / 2)?;
         let lower = *values.get((values.len() - 1) / 2)?;
         Some(Self { median: f64::midpoint(lower, upper), min, max })
     }
+}
+
+/// The median of the seconds at work, where all rounds have them.
+#[must_use]
+pub fn typical_work(samples: &[Sample]) -> Option<f64> {
+    let works: Option<Vec<f64>> = samples.iter().map(|sample| sample.at_work).collect();
+    Spread::of_values(works?).map(|spread| spread.median)
 }
 
 /// The median of what was held and the maximum of the peaks, where all rounds weighed something.
@@ -101,7 +113,7 @@ mod tests {
 
     fn sample(value: f64, held: usize, peak: usize) -> Sample {
         let memory = Some(Memory { weight: Weight { held, peak }, objects: 4 });
-        Sample { value, memory }
+        Sample { value, at_work: Some(value / 2.0), memory }
     }
 
     #[test]
@@ -111,6 +123,9 @@ mod tests {
         let two = [sample(3.0, 0, 0), sample(1.0, 0, 0)];
         assert_eq!(Spread::of(&two), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
         assert_eq!(Spread::of(&[]), None);
+        assert_eq!(typical_work(&two), Some(1.0));
+        let unknown = Sample { at_work: None, ..two[0] };
+        assert_eq!(typical_work(&[two[0], unknown]), None, "not all rounds have it");
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub enum Scale {
 pub struct Run {
     scale: Scale,
     elapsed: Duration,
+    at_work: Duration,
     operations: u64,
     figure: Option<f64>,
     memory: Option<Memory>,
@@ -56,6 +57,9 @@ impl std::error::Error for LeftOut {}
 pub struct Sample {
     /// In the group's unit.
     pub value: f64,
+    /// The seconds that the contestant's thread was at work while it was timed. Other programs do not
+    /// count, and neither do others on the same machine: it is the steadier figure where they crowd.
+    pub at_work: Option<f64>,
     /// Where the contestant weighed something.
     pub memory: Option<Memory>,
 }
@@ -64,7 +68,14 @@ impl Run {
     /// A round that has measured nothing.
     #[must_use]
     pub fn new(scale: Scale) -> Self {
-        Self { scale, elapsed: Duration::ZERO, operations: 0, figure: None, memory: None }
+        Self {
+            scale,
+            elapsed: Duration::ZERO,
+            at_work: Duration::ZERO,
+            operations: 0,
+            figure: None,
+            memory: None,
+        }
     }
 
     /// The size to work with.
@@ -86,8 +97,9 @@ impl Run {
 
     /// Does `work`, which is `operations` operations, and adds its time. May be called repeatedly.
     pub fn time<T>(&mut self, operations: usize, work: impl FnOnce() -> T) -> T {
-        let (made, elapsed) = clock::time(work);
+        let ((made, at_work), elapsed) = clock::time(|| clock::time_at_work(work));
         self.elapsed += elapsed;
+        self.at_work += at_work;
         self.operations += operations as u64;
         made
     }
@@ -101,9 +113,7 @@ impl Run {
 
     /// Does `work` once, both timed and weighed: `count` is its operations and its objects.
     pub fn time_and_weigh<T>(&mut self, count: usize, work: impl FnOnce() -> T) -> T {
-        let ((made, elapsed), weight) = memory::weigh(|| clock::time(work));
-        self.elapsed += elapsed;
-        self.operations += count as u64;
+        let (made, weight) = memory::weigh(|| self.time(count, work));
         self.memory = Some(Memory { weight, objects: count as u64 });
         made
     }
@@ -124,8 +134,9 @@ impl Run {
             Unit::Bytes => self.memory.map(|memory| memory.weight.held as f64),
             Unit::Seconds | Unit::PerSecond => None,
         };
+        let at_work = (seconds > 0.0).then(|| self.at_work.as_secs_f64());
         match self.figure.or(measured) {
-            Some(value) => Ok(Sample { value, memory: self.memory }),
+            Some(value) => Ok(Sample { value, at_work, memory: self.memory }),
             None => bail!("measured nothing in {}", unit.name()),
         }
     }
@@ -156,7 +167,8 @@ mod tests {
         let mut run = Run::new(Scale::Full);
         run.elapsed = Duration::from_millis(500);
         run.operations = 100;
-        assert_eq!(run.finish(Unit::PerSecond).unwrap(), Sample { value: 200.0, memory: None });
+        let sample = Sample { value: 200.0, at_work: Some(0.0), memory: None };
+        assert_eq!(run.finish(Unit::PerSecond).unwrap(), sample);
     }
 
     #[test]
