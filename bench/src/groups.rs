@@ -2,6 +2,7 @@
 
 mod bird;
 pub mod diff;
+mod ground;
 pub mod ledger;
 mod library;
 pub mod list;

@@ -134,7 +134,7 @@ impl Run {
             Unit::Bytes => self.memory.map(|memory| memory.weight.held as f64),
             Unit::Seconds | Unit::PerSecond => None,
         };
-        let at_work = (seconds > 0.0).then(|| self.at_work.as_secs_f64());
+        let at_work = (seconds > 0.0).then_some(self.at_work.as_secs_f64());
         match self.figure.or(measured) {
             Some(value) => Ok(Sample { value, at_work, memory: self.memory }),
             None => bail!("measured nothing in {}", unit.name()),

@@ -1,5 +1,9 @@
 //! The groups about the kernel run to their end, in small. Whoever compares must have done the work:
 //! each contestant checks what is there afterwards. Needs root.
+#![expect(
+    clippy::unwrap_used,
+    reason = "this is test code, but outside `#[test]` clippy cannot know"
+)]
 
 use homeostat_bench::contest::{Group, hold};
 use homeostat_bench::groups::{netlink, rtnl};

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
-use super::wire::{Ground, Ip};
+use super::ground::Ground;
+use super::wire::Ip;
 use crate::clock;
 use crate::program::{self, Running};
 use crate::run::LeftOut;

@@ -3,8 +3,9 @@
 use anyhow::{Result, ensure};
 use homeostat_netlink::{Answer, Batch, Connection, Dumped, Family};
 
+use super::ground::Ground;
 use super::peers;
-use super::wire::{Ground, Ip, OURS, Pen, Verb, dump_request, read_raw, send_raw};
+use super::wire::{Ip, OURS, Pen, Verb, dump_request, read_raw, send_raw};
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::program;

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-use super::wire::{Ground, Ip, OURS};
+use super::ground::Ground;
+use super::wire::{Ip, OURS};
 
 /// Routes as lines for `ip -batch`.
 pub(super) struct List {

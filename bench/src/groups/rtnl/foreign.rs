@@ -9,7 +9,8 @@ use homeostat_netlink::{
     Batch, Event, Family, Group as Multicast, Listener, Options, Socket, uapi,
 };
 
-use super::super::wire::{FOREIGN, Ground, Ip, OURS, Pen, Verb, dump_request, read_raw, send_raw};
+use super::super::ground::Ground;
+use super::super::wire::{FOREIGN, Ip, OURS, Pen, Verb, dump_request, read_raw, send_raw};
 use super::scene::{Scene, expect, key};
 use super::stage::{FEW, Play, Stage, Whose, on_stage};
 use crate::budget::Budget;
@@ -45,6 +46,9 @@ const BEAT: Duration = Duration::from_millis(10);
 /// Half of them take routes away, half put them back: 10k changes a second.
 const ROUTES_A_BEAT: usize = 50;
 
+/// How long one who listens waits before a look whether all is over.
+const NAP: Duration = Duration::from_millis(100);
+
 fn size(run: &Run) -> usize {
     run.size(1_000_000, 5000)
 }
@@ -73,6 +77,11 @@ impl Churn {
         Ok(Churn { lasts: BEAT * u32::try_from(beats)?, thread })
     }
 
+    /// Whether all was changed; on a busy machine that may take longer than it should.
+    fn is_over(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     fn part_of_a_second(&self, work: Duration) -> f64 {
         work.as_secs_f64() / self.lasts.as_secs_f64()
     }
@@ -99,7 +108,6 @@ fn churn(socket: &Socket, sends: &[[Batch; 2]]) -> Result<()> {
         batch.iter().try_for_each(|batch| send_raw(socket, batch))?;
         next += BEAT;
     }
-    ensure!(start.elapsed() < next * 2, "10k changes a second are too many for this machine");
     Ok(())
 }
 
@@ -117,7 +125,7 @@ fn heard(run: &mut Run) -> Result<()> {
     on_stage(play(size), |stage| {
         stage.scene.drain()?;
         let churn = Churn::start(run, &stage.ground, size)?;
-        listen(&mut stage.scene, churn.lasts)?;
+        listen(&mut stage.scene, &churn)?;
         run.record(churn.work()?);
         Ok(())
     })
@@ -128,7 +136,7 @@ fn ours(run: &mut Run) -> Result<()> {
     on_stage(play(size), |stage| {
         stage.scene.drain()?;
         let churn = Churn::start(run, &stage.ground, size)?;
-        let (heard, work) = clock::time_at_work(|| listen(&mut stage.scene, churn.lasts));
+        let (heard, work) = clock::time_at_work(|| listen(&mut stage.scene, &churn));
         heard?;
         run.record(churn.part_of_a_second(work));
         churn.work()?;
@@ -137,9 +145,11 @@ fn ours(run: &mut Run) -> Result<()> {
 }
 
 /// Waits for hints; there must be none.
-fn listen(scene: &mut Scene, lasts: Duration) -> Result<()> {
-    let hint = scene.hint(lasts)?;
-    ensure!(hint.is_none(), "a hint about what is foreign: {hint:?}");
+fn listen(scene: &mut Scene, churn: &Churn) -> Result<()> {
+    while !churn.is_over() {
+        let hint = scene.hint(NAP)?;
+        ensure!(hint.is_none(), "a hint about what is foreign: {hint:?}");
+    }
     Ok(())
 }
 
@@ -160,7 +170,7 @@ fn open_ear(run: &mut Run) -> Result<()> {
         let groups = [Multicast(uapi::RTNLGRP_IPV4_ROUTE)];
         let mut listener = Listener::open(Family::Route, &groups, &Options::for_events())?;
         let churn = Churn::start(run, &stage.ground, size)?;
-        let (heard, work) = clock::time_at_work(|| hear_all(&mut listener, churn.lasts));
+        let (heard, work) = clock::time_at_work(|| hear_all(&mut listener, &churn));
         ensure!(heard? > 0, "nothing was heard");
         run.record(churn.part_of_a_second(work));
         churn.work()?;
@@ -168,12 +178,10 @@ fn open_ear(run: &mut Run) -> Result<()> {
     })
 }
 
-fn hear_all(listener: &mut Listener, lasts: Duration) -> Result<usize> {
-    let (start, mut heard) = (clock::now(), 0);
-    while let rest = lasts.saturating_sub(start.elapsed())
-        && !rest.is_zero()
-    {
-        listener.receive_within(rest, &mut |event| {
+fn hear_all(listener: &mut Listener, churn: &Churn) -> Result<usize> {
+    let mut heard = 0;
+    while !churn.is_over() {
+        listener.receive_within(NAP, &mut |event| {
             heard += usize::from(matches!(event, Event::Message(_)));
         })?;
     }

@@ -4,7 +4,8 @@ use anyhow::Result;
 use homeostat_engine::{Focus, Summary};
 use homeostat_rtnl::Wish;
 
-use super::super::wire::{Ground, Ip, OURS, Pen, Verb, send_raw};
+use super::super::ground::Ground;
+use super::super::wire::{Ip, OURS, Pen, Verb, send_raw};
 use super::scene::{Scene, expect};
 use super::stage::clear;
 use crate::contest::{Contestant, Group};

@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result};
 use homeostat_engine::Focus;
 use homeostat_rtnl::Wish;
 
-use super::super::wire::{FOREIGN, Ground, Ip, OURS, Pen};
+use super::super::ground::Ground;
+use super::super::wire::{FOREIGN, Ip, OURS, Pen};
 
 use super::scene::{Scene, wish};
 
