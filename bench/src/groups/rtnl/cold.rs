@@ -109,7 +109,7 @@ fn floor(run: &mut Run, load: Load) -> Result<()> {
 
 fn ours(run: &mut Run, load: Load) -> Result<()> {
     let ((ip, size), ground) = (load.at(run), fresh()?);
-    let mut scene = Scene::open(wish(ip, 0..size)?)?;
+    let mut scene = Scene::once(wish(ip, 0..size)?)?;
     let report = run.time(size, || scene.pass(Focus::All))?;
     expect(&report, Summary { create: size, ..Summary::default() })?;
     ground.expect(ip, size)

@@ -38,7 +38,7 @@ fn floor(run: &mut Run) -> Result<()> {
 
 fn ours(run: &mut Run) -> Result<()> {
     let (ground, size) = filled(run)?;
-    let mut scene = Scene::open(Wish::default())?;
+    let mut scene = Scene::once(Wish::default())?;
     let report = run.time(size, || scene.pass(Focus::All))?;
     expect(&report, Summary { delete: size, ..Summary::default() })?;
     ground.expect(Ip::V4, 0)

@@ -46,15 +46,27 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Opens the source in the calling thread's namespace.
+    /// Opens the source in the calling thread's namespace, as a loop does.
     pub(super) fn open(wish: impl Into<Arc<Wish>>) -> Result<Self> {
         let source = Rtnl::here();
+        let observer = Observer::open(&source, "bench")?;
+        Self::with(wish, source, observer)
+    }
+
+    /// Opens it for one pass, as `apply` does: nobody will ask for hints.
+    pub(super) fn once(wish: impl Into<Arc<Wish>>) -> Result<Self> {
+        let source = Rtnl::here();
+        let observer = Observer::without_hints(&source, "bench")?;
+        Self::with(wish, source, observer)
+    }
+
+    fn with(wish: impl Into<Arc<Wish>>, source: Rtnl, observer: Observer<Rtnl>) -> Result<Self> {
         let [owner, name, scope, identity] = ["default", "rtnl", "bench", ""].map(str::to_owned);
         let place = Place { owner, source: name, scope, identity };
         let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
         Ok(Scene {
             wish: wish.into(),
-            observer: Observer::open(&source, "bench")?,
+            observer,
             writer: source.writer(&Alone::i_am_the_only_writer())?,
             book: Book::open(Arc::new(MemoryLedger::default()), place)?,
             config: Config { guards, ..Config::default() },
