@@ -32,6 +32,7 @@ mod restart;
 mod sandbox;
 mod show;
 mod spaces;
+mod table;
 mod terminal;
 mod words;
 mod world;

@@ -1,0 +1,105 @@
+//! Large tables: a kill in the middle of an apply, and what is left when the list is empty.
+
+use std::fmt::Write as _;
+use std::process::Stdio;
+
+use crate::world::World;
+
+const DOCUMENT: &str =
+    "[links.va]\naddresses = [\"10.0.0.1/24\"]\n[[routes]]\nfrom-file = \"all.routes\"\n";
+
+/// How many routes there are: a full Internet table where there is time for it.
+fn size() -> u32 {
+    if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 1_000_000 } else { 40_000 }
+}
+
+fn list(routes: u32) -> String {
+    let mut list = String::new();
+    for number in 0..routes {
+        let [_, a, b, c] = number.to_be_bytes();
+        writeln!(list, "{}.{b}.{c}.0/24 via 10.0.0.{}", 20 + a, 2 + number % 200).unwrap();
+    }
+    list
+}
+
+impl World {
+    /// How many routes carry our mark.
+    fn routes_of_ours(&self) -> usize {
+        self.ip("-4 -o route show proto 76").lines().count()
+    }
+
+    /// Everything that is not ours, as `ip` tells it.
+    fn foreign(&self) -> Vec<String> {
+        let all =
+            ["-d -4 route show table all", "-d -6 route show table all", "-d -o address show"];
+        let lines = all.iter().map(|args| self.ip(args));
+        let ours = |line: &&str| line.contains("proto 76") || line.contains("10.0.0.");
+        let lines: Vec<String> = lines
+            .flat_map(|text| {
+                text.lines().filter(|line| !ours(line)).map(str::to_owned).collect::<Vec<_>>()
+            })
+            .collect();
+        lines
+    }
+
+    /// Starts an apply, and kills it once it has made some routes.
+    fn kill_in_the_middle(&self) {
+        let mut apply = self.homeostat("apply --yes host.toml");
+        let mut apply = apply.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while self.routes_of_ours() == 0 && apply.try_wait().unwrap().is_none() {}
+        apply.kill().unwrap();
+        apply.wait().unwrap();
+    }
+}
+
+#[test]
+fn an_apply_killed_in_the_middle_is_finished_by_the_next_and_an_empty_list_leaves_the_foreign_state()
+ {
+    let world = World::new();
+    world.add_pair("va", "vb");
+    for link in ["va", "vb"] {
+        world.meddle(&format!("net/ipv6/conf/{link}/disable_ipv6"), "1");
+        world.ip(&format!("link set {link} up"));
+    }
+    world.ip("address add 192.0.2.1/24 dev vb");
+    world.ip("route add 10.255.0.0/24 via 192.0.2.9 proto bird");
+    let foreign = world.foreign();
+    let size = size();
+    world.write("host.toml", DOCUMENT);
+    world.write("all.routes", list(size));
+    world.kill_in_the_middle();
+    let made = world.routes_of_ours();
+    assert!(made > 0 && made < size as usize, "{made} routes were made before the kill");
+    world.run("apply --yes host.toml").exits(0);
+    assert_eq!(world.routes_of_ours(), size as usize);
+    world.run("verify host.toml").exits(0);
+    world.write("host.toml", "routes = []\n[links.va]\naddresses = []\n");
+    let held = world.run("apply --yes host.toml").exits(1).stdout;
+    assert!(held.contains("--allow-mass-delete"), "{held}");
+    assert_eq!(world.routes_of_ours(), size as usize);
+    world.run("apply --yes --allow-mass-delete host.toml").exits(0);
+    assert_eq!(world.routes_of_ours(), 0);
+    assert_eq!(world.foreign(), foreign);
+}
+
+#[test]
+fn without_privileges_the_error_says_so_and_names_the_way_out() {
+    let world = World::new();
+    world.add_pair("va", "vb");
+    world.write("host.toml", "[links.va]\naddresses = [\"10.0.0.1/24\"]\n");
+    let mut command = world.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.arg(env!("CARGO_BIN_EXE_homeostat"));
+    command.args(["plan", "host.toml"]);
+    let plan = world.finish(command);
+    assert!(plan.stdout.contains("+ address 10.0.0.1/24 dev va"), "{plan:?}");
+    let mut command = world.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.arg(env!("CARGO_BIN_EXE_homeostat"));
+    let state = tempfile::Builder::new().prefix("homeostat-nobody-").tempdir().unwrap();
+    std::os::unix::fs::chown(state.path(), Some(65_534), Some(65_534)).unwrap();
+    command.args(["apply", "--yes", "host.toml", "--state-dir"]).arg(state.path());
+    let ran = world.finish(command).exits(1);
+    assert!(ran.stdout.contains("Operation not permitted"), "{ran:?}");
+    assert!(ran.stdout.contains("help: run it as root or with CAP_NET_ADMIN"), "{ran:?}");
+}
