@@ -18,6 +18,7 @@ use crate::number::{Metric, Protocol, Scope, Table, Tos};
 
 pub(crate) const AF_INET: u8 = 2;
 pub(crate) const AF_INET6: u8 = 10;
+const AF_UNSPEC: u8 = 0;
 const IFF_UP: u32 = 1;
 
 /// Gives links their names, and the same link its name again at once.
@@ -48,6 +49,12 @@ pub(crate) fn link(message: &Message<'_>) -> Result<(IfIndex, LinkName), Malform
     let index = IfIndex(u32::from_ne_bytes([i0, i1, i2, i3]));
     let name = attrs.first(IFLA_IFNAME)?.and_then(|attr| attr.str().ok());
     Ok((index, name.map_or_else(|| Links::default().name(index), LinkName::padded)))
+}
+
+/// Whether a message about a link is about the link itself, not about its part in something else.
+pub(crate) fn is_of_any_family(message: &Message<'_>) -> Result<bool, Malformed> {
+    let ([family, ..], _) = message.split::<16>()?;
+    Ok(*family == AF_UNSPEC)
 }
 
 /// Whether a link is up, or rather meant to be.

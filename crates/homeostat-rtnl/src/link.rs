@@ -101,6 +101,7 @@ pub struct Links {
 impl Links {
     pub(crate) fn insert(&mut self, name: LinkName, index: IfIndex) {
         self.remove(index);
+        self.forget(name);
         self.by_name.insert(name, index);
         self.by_index.insert(index, name);
     }

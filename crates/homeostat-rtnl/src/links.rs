@@ -6,6 +6,7 @@
 
 pub(crate) mod alias;
 pub(crate) mod apply;
+pub(crate) mod carry;
 pub(crate) mod cascade;
 pub(crate) mod decode;
 pub(crate) mod elsewhere;

@@ -20,7 +20,7 @@ use crate::family::Family;
 use crate::link::LinkName;
 use crate::number::{Scope, UnknownNumber};
 
-pub(crate) use cascade::{dependants, lost_with, of_delete};
+pub(crate) use cascade::{dependants, doubt, lost_with, of_delete};
 pub(crate) use decode::nexthop as decode;
 pub(crate) use normalize::{agrees, is_same_kind, normalize, rests_on};
 pub(crate) use observe::Standing;

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use crate::key::{AddressKey, RouteKey};
-use crate::link::LinkName;
 use crate::links::normalize::BadLink;
 use crate::model::{Address, Hop, Lifetime, Object, Route, RouteKind};
 use crate::nexthop;
@@ -222,13 +221,6 @@ pub(crate) fn route_rests_on(route: &Route, address: &AddressKey) -> bool {
 /// of its gateway, or by the link, which loses its IPv4 routes with its last IPv4 address.
 pub(crate) fn is_touched_by(route: &Route, address: &AddressKey) -> bool {
     route_rests_on(route, address) || route.links().any(|link| link == address.link())
-}
-
-/// Whether a route may go with a link. One that names none may be on any.
-pub(crate) fn is_touched_by_link(route: &Route, link: LinkName) -> bool {
-    let mut links = route.links().peekable();
-    let is_anywhere = links.peek().is_none() && route.gateways().next().is_some();
-    is_anywhere || links.any(|other| other == link)
 }
 
 #[cfg(test)]

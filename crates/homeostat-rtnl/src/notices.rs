@@ -17,18 +17,19 @@ use homeostat_netlink::{Event, Malformed, Message};
 use crate::decode::{self, Names, SeenAddress, SeenRoute};
 use crate::key::Key;
 use crate::link::Links;
-use crate::links;
 use crate::marks::AddressMarks;
 use crate::model::Object;
 use crate::neighbour::{self, NeighbourKey};
 use crate::nexthop;
-use crate::normalize::{address_agrees, is_touched_by, is_touched_by_link};
+use crate::normalize::{address_agrees, is_touched_by};
 use crate::number::Protocol;
 use crate::rule;
 use crate::sent::Sent;
 use crate::shadow::{News, Shadow, Sight};
 use crate::source::Rtnl;
 use crate::wish::Wish;
+
+mod link;
 
 /// Beyond so many keys, one look at everything is cheaper.
 const MOST_KEYS: usize = 4096;
@@ -40,6 +41,7 @@ pub(crate) struct Notices {
     /// The neighbours that matter.
     pub(crate) neighbours: BTreeSet<NeighbourKey>,
     protocol: Protocol,
+    owner: String,
     address_marks: AddressMarks,
     sent: Arc<Sent>,
     keys: BTreeSet<Key>,
@@ -52,6 +54,7 @@ impl Notices {
             links: Links::default(),
             neighbours: BTreeSet::new(),
             protocol: source.protocol,
+            owner: source.owner().to_owned(),
             address_marks: source.address_marks,
             sent: Arc::clone(&source.sent),
             keys: BTreeSet::new(),
@@ -102,15 +105,9 @@ impl Notices {
                 // The link may have come after the last look.
                 let index = decode::address_index(message)?;
                 let Some(seen) = decode::address(message, &self.links)? else { return Ok(true) };
-                self.address(message, &seen, shadow);
-                Ok(self.links.knows(index))
+                Ok(self.address(message, &seen, shadow) && self.links.knows(index))
             }
-            RTM_NEWLINK | RTM_DELLINK => {
-                self.link(message, shadow)?;
-                // What is on the link may have changed with it in silence: the keys are not all.
-                self.keys.extend(links::decode::hinted(message));
-                Ok(false)
-            }
+            RTM_NEWLINK | RTM_DELLINK => self.link(message, shadow),
             RTM_NEWRULE | RTM_DELRULE => {
                 self.rule(message, shadow.as_ref())?;
                 Ok(true)
@@ -119,10 +116,7 @@ impl Notices {
                 self.neighbour(message, shadow.as_ref());
                 Ok(true)
             }
-            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
-                self.nexthop(message, shadow)?;
-                Ok(true)
-            }
+            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.nexthop(message, shadow),
             _ => Ok(false),
         }
     }
@@ -153,12 +147,11 @@ impl Notices {
         &mut self,
         message: &Message<'_>,
         shadow: &mut Option<Shadow>,
-    ) -> Result<(), Malformed> {
-        let Some(seen) = nexthop::decode(message, &self.links)? else { return Ok(()) };
+    ) -> Result<bool, Malformed> {
+        let Some(seen) = nexthop::decode(message, &self.links)? else { return Ok(true) };
         let key = Key::Nexthop(seen.id);
-        if message.kind == RTM_DELNEXTHOP {
-            doubt(shadow, |shadow| shadow.doubt(|route| route.nexthop == Some(seen.id)));
-        }
+        let is_going = message.kind == RTM_DELNEXTHOP;
+        let is_known = !is_going || doubt(shadow, |shadow| nexthop::doubt(seen.id, shadow));
         let object = Object::Nexthop(seen.nexthop);
         let should_be = |wish: &Wish| {
             let slot = wish.slot(&key, None);
@@ -167,7 +160,7 @@ impl Notices {
         if !self.is_echo(message, RTM_NEWNEXTHOP, shadow.as_ref(), should_be) {
             self.keys.insert(key);
         }
-        Ok(())
+        Ok(is_known)
     }
 
     /// Whether we did it, and it came out as the wish has it: there, or gone.
@@ -203,7 +196,12 @@ impl Notices {
         }
     }
 
-    fn address(&mut self, message: &Message<'_>, seen: &SeenAddress, shadow: &mut Option<Shadow>) {
+    fn address(
+        &mut self,
+        message: &Message<'_>,
+        seen: &SeenAddress,
+        shadow: &mut Option<Shadow>,
+    ) -> bool {
         let is_going = message.kind == RTM_DELADDR;
         let is_echo = self.sent.is_ours(message.port)
             && if is_going {
@@ -211,12 +209,13 @@ impl Notices {
             } else {
                 shadow.as_ref().is_some_and(|shadow| is_wished(shadow, seen))
             };
-        if is_going {
-            doubt(shadow, |shadow| shadow.doubt(|route| is_touched_by(route, &seen.key)));
-        }
+        let goes_along =
+            |shadow: &mut Shadow| shadow.doubt(|route, _| is_touched_by(route, &seen.key));
+        let is_known = !is_going || doubt(shadow, goes_along);
         if !is_echo && self.concerns(seen, shadow.as_ref()) {
             self.keys.insert(Key::Address(seen.key));
         }
+        is_known
     }
 
     /// Whether an address is wished, may be ours, or carries something that is wished.
@@ -229,32 +228,16 @@ impl Notices {
         wish.dependants(&key, &mut |_| carries = true);
         may_be_ours || carries || wish.slot(&key, None).is_some()
     }
-
-    /// The wish names no links yet, so a link that changed asks for a look at everything; once it
-    /// does, the link's key is what is to be told here.
-    fn link(
-        &mut self,
-        message: &Message<'_>,
-        shadow: &mut Option<Shadow>,
-    ) -> Result<(), Malformed> {
-        let (index, name) = decode::link(message)?;
-        self.links.remove(index);
-        if message.kind == RTM_NEWLINK {
-            self.links.insert(name, index);
-        }
-        // One that is up has lost nothing: every way down is announced on its own.
-        if message.kind == RTM_DELLINK || !decode::is_up(message)? {
-            doubt(shadow, |shadow| shadow.doubt(|route| is_touched_by_link(route, name)));
-        }
-        Ok(())
-    }
 }
 
-/// A shadow with too many doubts is of no use.
-fn doubt(shadow: &mut Option<Shadow>, doubt: impl FnOnce(&mut Shadow) -> bool) {
-    if !shadow.as_mut().is_none_or(doubt) {
+/// A shadow with too many doubts is of no use: then only a look at everything helps, and this is
+/// false.
+fn doubt(shadow: &mut Option<Shadow>, doubt: impl FnOnce(&mut Shadow) -> bool) -> bool {
+    let is_known = shadow.as_mut().is_none_or(doubt);
+    if !is_known {
         *shadow = None;
     }
+    is_known
 }
 
 fn is_wished(shadow: &Shadow, seen: &SeenAddress) -> bool {

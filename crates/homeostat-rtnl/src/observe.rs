@@ -156,7 +156,7 @@ impl Look<'_, '_> {
     /// What the keys are part of is dumped where that is cheap. Routes are told by the shadow.
     fn some(&mut self, moment: &mut Moment, keys: &BTreeSet<Key>) -> Result<(), Error> {
         moment.extent = Extent::Few;
-        let loses = |key: &Key| links::observe::may_take_along(moment, self.view.wish, key);
+        let loses = |key: &Key| links::observe::may_take_along(moment, self.view, key);
         let falls = keys.iter().any(loses);
         let is_any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
         let has_address = falls || is_any(|key| matches!(key, Key::Address(_)));

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use homeostat_core::{Desired as _, Slot};
 
-use crate::key::RouteKey;
+use crate::key::{AddressKey, RouteKey};
 use crate::model::Route;
 use crate::normalize::route_agrees;
 use crate::number::Protocol;
-use crate::wish::Wish;
+use crate::wish::{Shape, Wish};
 
 /// Beyond so many routes in doubt, only a look at everything helps.
 const MOST_DOUBTS: usize = 4096;
@@ -59,7 +59,7 @@ impl Shadow {
     }
 
     /// The wish that it belongs to.
-    pub(crate) fn wish(&self) -> &Wish {
+    pub(crate) fn wish(&self) -> &Arc<Wish> {
         &self.wish
     }
 
@@ -126,15 +126,18 @@ impl Shadow {
     }
 
     /// Doubts every route that may have gone without a word. False, if they are too many.
-    pub(crate) fn doubt(&mut self, is_touched: impl Fn(&Route) -> bool) -> bool {
+    /// The question is asked with the wished addresses that the route rests on.
+    pub(crate) fn doubt(&mut self, is_touched: impl Fn(&Route, &[AddressKey]) -> bool) -> bool {
         let wish = Arc::clone(&self.wish);
-        for shape in wish.shapes.iter().filter(|shape| is_touched(&shape.route)) {
+        let touched = |shape: &&Shape| is_touched(&shape.route, &shape.rests_on);
+        for shape in wish.shapes.iter().filter(touched) {
             if shape.rows.len() + self.doubts.len() > MOST_DOUBTS {
                 return false;
             }
             self.doubts.extend(wish.routes_of(shape));
         }
-        let touched = |sights: &Vec<Sight>| sights.iter().any(|sight| is_touched(&sight.route));
+        let touched =
+            |sights: &Vec<Sight>| sights.iter().any(|sight| is_touched(&sight.route, &[]));
         let others = self.others.iter().filter(|(_, sights)| touched(sights));
         self.doubts.extend(others.map(|(key, _)| *key));
         self.doubts.len() <= MOST_DOUBTS

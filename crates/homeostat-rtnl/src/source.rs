@@ -117,8 +117,9 @@ impl Rtnl {
 impl Source for Rtnl {
     const NAME: &'static str = "rtnl";
     const FAILS: Fails = Fails::Ordered;
-    /// All but proxy neighbours.
-    const COVERAGE: Coverage = Coverage::Some;
+    /// The kernel announces nothing of proxy neighbours, nor of the aliases of links that are down:
+    /// these heal at the resync only. That is no reason to look at a million routes every few seconds.
+    const COVERAGE: Coverage = Coverage::All;
 
     type Key = Key;
     type Object = Object;

@@ -369,7 +369,8 @@ impl Desired for Wish {
         let address = match key {
             Key::Address(address) => address,
             Key::Nexthop(id) => return nexthop::dependants(*id, self, tell),
-            Key::Link(name) | Key::LinkField(name, Field::Up | Field::Master) => {
+            Key::Link(name) => return self.touched_by_link(*name, tell),
+            Key::LinkField(name, Field::Up | Field::Master) => {
                 return self.on_links(|link| link == *name, tell);
             }
             _ => return,

@@ -8,10 +8,8 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attr, Attrs, Malformed, Message};
 
 use crate::decode;
-use crate::key::Key;
 use crate::link::IfIndex;
 use crate::links::alias;
-use crate::links::field::Field;
 use crate::links::kinds::{LinkKind, Told};
 use crate::links::model::Link;
 use crate::links::table::{Lower, SeenLink};
@@ -71,13 +69,6 @@ fn kind(seen: &mut SeenLink, info: &Attr<'_>) -> Result<Option<IfIndex>, Malform
     Ok(lower)
 }
 
-/// The keys that an event about a link speaks of.
-pub(crate) fn hinted(message: &Message<'_>) -> Vec<Key> {
-    let Ok((_, name)) = decode::link(message) else { return Vec::new() };
-    let fields = Field::ALL.map(|field| Key::LinkField(name, field));
-    std::iter::once(Key::Link(name)).chain(fields).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use homeostat_netlink::{Batch, Messages};
@@ -107,7 +98,6 @@ mod tests {
             message.finish().unwrap();
             let message = Messages::new(batch.bytes()).next().unwrap().unwrap();
             let _ = link(&message);
-            prop_assert!(hinted(&message).len() > 1);
         }
     }
 }

@@ -104,21 +104,19 @@ pub(crate) fn hand_on(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, 
 
 /// Whether what is to become of a link may take foreign routes along, so that a focused look has to
 /// learn of them.
-pub(crate) fn may_take_along(moment: &Moment, wish: &Wish, key: &Key) -> bool {
+pub(crate) fn may_take_along(moment: &Moment, view: &View<'_, Rtnl>, key: &Key) -> bool {
     match key {
-        Key::Link(name) => link_may_take_along(moment, wish, *name),
-        Key::LinkField(name, Field::Up | Field::Master) => {
-            let differs = |seen: &&SeenLink| !field_agrees(seen, wish, key);
-            moment.table.get(*name).filter(differs).is_some_and(SeenLink::is_up)
+        Key::Link(name) => link_may_take_along(moment, view.wish, *name),
+        Key::LinkField(name, field @ (Field::Up | Field::Master)) => {
+            let seen = moment.table.get(*name).filter(|seen| seen.is_up());
+            seen.is_some_and(|seen| match view.wish.links.field(*name, *field) {
+                Some(wish) => wish.setting != seen.setting(*field),
+                // One that is given up may get its original back.
+                None => view.records.contains_key(key),
+            })
         }
         _ => false,
     }
-}
-
-fn field_agrees(seen: &SeenLink, wish: &Wish, key: &Key) -> bool {
-    let Key::LinkField(name, field) = key else { return true };
-    let wished = wish.links.fields.iter().find(|wish| (wish.name, wish.field) == (*name, *field));
-    wished.is_some_and(|wish| wish.setting == seen.setting(*field))
 }
 
 fn link_may_take_along(moment: &Moment, wish: &Wish, name: LinkName) -> bool {

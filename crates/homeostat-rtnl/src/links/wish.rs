@@ -8,8 +8,7 @@ use crate::links::field::{Field, Setting};
 use crate::links::kinds::LinkKind;
 use crate::links::model::{Link, LinkRef};
 use crate::model::Object;
-use crate::nexthop;
-use crate::wish::{Shape, Wish, Wished};
+use crate::wish::Wished;
 
 /// What is wished of links, each list in key order.
 #[derive(Clone, Debug, Default)]
@@ -143,27 +142,5 @@ impl Wished {
             _ => None,
         };
         link.into_iter()
-    }
-}
-
-impl Wish {
-    /// The keys of all that is on some links and goes with them, as far as the wish tells.
-    pub(crate) fn on_links(&self, is_one: impl Fn(LinkName) -> bool, tell: &mut dyn FnMut(Key)) {
-        let addresses = self.addresses.iter().filter(|wish| is_one(wish.key.link()));
-        addresses.for_each(|wish| tell(wish.key.into()));
-        let lost = nexthop::lost_with(self, &is_one);
-        let others = self.others.iter().filter(|wish| match &wish.key {
-            Key::Nexthop(id) => lost.contains(id),
-            Key::Neighbour(key) => is_one(key.link()),
-            _ => false,
-        });
-        others.for_each(|wish| tell(wish.key.clone()));
-        let rests = |shape: &Shape| {
-            shape.route.links().any(&is_one)
-                || shape.rests_on.iter().any(|key| is_one(key.link()))
-                || shape.route.nexthop.is_some_and(|id| lost.contains(&id))
-        };
-        let like = self.shapes.iter().filter(|shape| rests(shape));
-        like.flat_map(|shape| self.routes_of(shape)).for_each(|key| tell(key.into()));
     }
 }

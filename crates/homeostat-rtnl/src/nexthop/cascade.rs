@@ -10,6 +10,7 @@ use crate::link::LinkName;
 use crate::model::Object;
 use crate::moment::Moment;
 use crate::nexthop::{Nexthop, NexthopId, Standing};
+use crate::shadow::Shadow;
 use crate::wish::Wish;
 
 /// What somebody else loses when a nexthop goes: routes, and members of groups.
@@ -28,17 +29,29 @@ pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
 
 /// The wished keys that a nexthop carries: groups that it is in, and routes through it or them.
 pub(crate) fn dependants(id: NexthopId, wish: &Wish, tell: &mut dyn FnMut(Key)) {
-    let is_in = |nexthop: &Nexthop| nexthop.group.iter().any(|member| member.id == id);
-    let mut carriers = vec![id];
-    for wished in &wish.others {
-        if let (Key::Nexthop(group), Object::Nexthop(nexthop)) = (&wished.key, &wished.object)
-            && is_in(nexthop)
-        {
-            carriers.push(*group);
-            tell(wished.key.clone());
-        }
+    let groups = groups_with(id, wish);
+    for group in &groups {
+        tell(Key::Nexthop(*group));
     }
-    wish.routes_like(|route| route.nexthop.is_some_and(|id| carriers.contains(&id)), tell);
+    let is_one = |other: NexthopId| other == id || groups.contains(&other);
+    wish.routes_like(|route| route.nexthop.is_some_and(is_one), tell);
+}
+
+/// The wished groups that a nexthop is in.
+fn groups_with(id: NexthopId, wish: &Wish) -> Vec<NexthopId> {
+    let is_in = |nexthop: &Nexthop| nexthop.group.iter().any(|member| member.id == id);
+    let groups = wish.others.iter().filter_map(|wished| match (&wished.key, &wished.object) {
+        (Key::Nexthop(group), Object::Nexthop(nexthop)) if is_in(nexthop) => Some(*group),
+        _ => None,
+    });
+    groups.collect()
+}
+
+/// Doubts the routes that may have gone with a nexthop. False, if they are too many.
+pub(crate) fn doubt(id: NexthopId, shadow: &mut Shadow) -> bool {
+    let groups = groups_with(id, shadow.wish());
+    let is_one = |other: NexthopId| other == id || groups.contains(&other);
+    shadow.doubt(|route, _| route.nexthop.is_some_and(is_one))
 }
 
 /// The wished nexthops that go with some links: those on them, and groups that have no others.

@@ -97,10 +97,10 @@ fn what_may_have_gone_in_silence_is_in_doubt_until_it_is_dumped() {
     let mut shadow = shadow();
     shadow.note(&key("10.5.0.0/16"), &via(2), OURS);
     shadow.note(&key("10.9.0.0/16"), &via(7), OURS);
-    assert!(shadow.doubt(|route| route.via == Some([10, 0, 0, 7].into())));
+    assert!(shadow.doubt(|route, _| route.via == Some([10, 0, 0, 7].into())));
     assert_eq!(there(&shadow, "10.5.0.0/16"), "10.0.0.2:76");
     assert_eq!(there(&shadow, "10.9.0.0/16"), "?");
-    assert!(shadow.doubt(|_| true));
+    assert!(shadow.doubt(|_, _| true));
     for dst in ["10.5.0.0/16", "10.6.0.0/16", "10.9.0.0/16"] {
         assert_eq!(there(&shadow, dst), "?");
         assert!(!shadow.is_settled(&key(dst)));
@@ -120,6 +120,6 @@ fn too_many_doubts_are_given_up() {
         builder.route(RouteKey::new(crate::net::Net::masked(dst.into(), 24)), via(2)).unwrap();
     }
     let mut shadow = Shadow::new(Arc::new(builder.build().unwrap()), OURS);
-    assert!(shadow.doubt(|_| false));
-    assert!(!shadow.doubt(|_| true));
+    assert!(shadow.doubt(|_, _| false));
+    assert!(!shadow.doubt(|_, _| true));
 }

@@ -12,6 +12,7 @@ mod bench;
 mod churn;
 mod focus;
 mod hints;
+mod hints_of_links;
 mod laws;
 mod laws_of_others;
 mod links;
