@@ -181,6 +181,32 @@ fn a_process_inside_keeps_it_as_long_as_it_lives() {
     assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
 }
 
+/// The other end of a pair carries the group, and the owner's name in the middle of its alias: whoever
+/// made one end made both.
+#[test]
+fn the_other_end_of_a_pair_of_ours_goes_with_it() {
+    let world = World::new();
+    world.pass("blue red");
+    world.ip("-n red link add x0 type veth peer name eth0 netns blue");
+    world.ip("-n blue link set eth0 group 76 alias homeostat:default_other_end_of_x0");
+    assert_eq!(told(&world.pass("red"), Kind::Held).len(), 1, "that is another owner");
+    set_alias("blue", "eth0", "homeostat:default other end of x0");
+    assert_eq!(told(&world.pass("red"), Kind::Applied), ["- namespace blue"]);
+    assert_eq!(world.names(), ["red"]);
+}
+
+/// Sets an alias of several words.
+fn set_alias(namespace: &str, link: &str, alias: &str) {
+    let netns = Netns::named(&Name::new(namespace).unwrap()).unwrap();
+    let mut connection = Connection::open_in(&netns, Family::Route).unwrap();
+    let mut batch = Batch::new();
+    let mut message = batch.message(uapi::RTM_NEWLINK, 0);
+    message.fixed(&[0; 16]).attr(uapi::IFLA_IFNAME, &[link.as_bytes(), &[0]].concat());
+    message.attr(uapi::IFLA_IFALIAS, alias.as_bytes());
+    message.finish().unwrap();
+    connection.ask(&mut batch, &mut |_| {}).unwrap();
+}
+
 #[test]
 fn an_empty_namespace_goes_with_what_the_kernel_made_in_it() {
     goes(&["link set lo up"]);
