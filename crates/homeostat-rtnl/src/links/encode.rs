@@ -12,6 +12,9 @@ use crate::links::kinds::{LinkKind, Refs};
 use crate::links::model::Link;
 use crate::neighbour::Mac;
 
+/// The least MTU of what carries IPv4.
+const LEAST_MTU: u32 = 68;
+
 /// Makes a link, in another namespace if `netns` is its descriptor.
 pub(crate) fn create(
     batch: &mut Batch,
@@ -22,12 +25,25 @@ pub(crate) fn create(
     let mut message = batch.message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
     message.fixed(&head(IfIndex(0), None)).attr(IFLA_IFNAME, &named(name));
     message.attr_u32(IFLA_GROUP, refs.group);
-    link.mtu.map(|mtu| message.attr_u32(IFLA_MTU, mtu));
+    first_mtu(link).map(|mtu| message.attr_u32(IFLA_MTU, mtu));
     link.mac.map(|Mac(mac)| message.attr(IFLA_ADDRESS, &mac));
     refs.parent.map(|IfIndex(index)| message.attr_u32(IFLA_LINK, index));
     netns.map(|fd| message.attr_u32(IFLA_NET_NS_FD, fd));
     put_kind(&mut message, &link.kind, refs);
     message.finish()
+}
+
+/// The MTU of the creating message.
+///
+/// Quirk `a-bridge-follows-its-ports` (Linux 6.18): a bridge takes the MTU of its ports until somebody
+/// sets another than it has: neither the creating message nor the same MTU once more counts. So it
+/// begins with another, and gets the right one with its mark.
+fn first_mtu(link: &Link) -> Option<u32> {
+    match (link.mtu, &link.kind) {
+        (Some(LEAST_MTU), LinkKind::Bridge(_)) => Some(LEAST_MTU + 1),
+        (Some(mtu), LinkKind::Bridge(_)) => Some(mtu - 1),
+        (mtu, _) => mtu,
+    }
 }
 
 /// What is changed in one message.

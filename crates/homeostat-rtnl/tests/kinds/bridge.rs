@@ -107,3 +107,17 @@ fn a_port_is_put_into_its_bridge_and_into_another() {
     assert_eq!(bench.converge(&with(port("br1"))), ["~ link a-port"]);
     assert_eq!(bench.shown("a-port")["master"], "br1");
 }
+
+/// Quirk: a bridge whose MTU nobody set follows its ports, and the message that makes it does not
+/// count as setting.
+#[test]
+fn a_bridge_follows_its_ports() {
+    for (mtu, ports) in [(1400, 1500), (1500, 1400), (68, 1500)] {
+        let mut bench = Bench::new();
+        let bridge = Link { mtu: Some(mtu), ..link(Bridge::default()) };
+        let port = Link { mtu: Some(ports), master: Some(name("br0")), ..Link::new(LinkKind::Ifb) };
+        let done = bench.converge(&wish(&[("br0", bridge), ("a-port", port)]));
+        assert_eq!(done, ["+ link br0", "+ link a-port"]);
+        assert_eq!(bench.shown("br0")["mtu"], mtu);
+    }
+}

@@ -23,7 +23,9 @@ impl Hand<'_> {
         let words = wished.link.alias.as_deref().unwrap_or_default();
         let alias = Some(alias::join(words, self.source.owner()));
         let is_tap = matches!(wished.link.kind, LinkKind::Tun(_) | LinkKind::Tap(_));
-        let (mtu, mac) = (wished.link.mtu.filter(|_| is_tap), wished.link.mac.filter(|_| is_tap));
+        // What the creating message set is as wished; nothing made it set those.
+        let mtu = wished.link.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu);
+        let mac = wished.link.mac.filter(|_| is_tap);
         let group = Some(self.source.group()).filter(|group| *group != seen.group);
         let parts = Parts { mtu, mac, alias, group, kind: None };
         self.change(seen.index, &parts, &wished.link.kind)?;
