@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use homeostat_netlink::uapi::{
-    IFA_ADDRESS, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS, IFA_LABEL,
-    IFA_LOCAL, IFA_PROTO, IFLA_IFNAME, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID,
-    RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_F_CLONED, RTNH_F_ONLINK,
+    IFA_ADDRESS, IFA_BROADCAST, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS,
+    IFA_LABEL, IFA_LOCAL, IFA_PROTO, IFLA_IFNAME, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH,
+    RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_F_CLONED,
+    RTNH_F_ONLINK,
 };
 use homeostat_netlink::{Attr, Attrs, Malformed, Message};
 
@@ -95,6 +96,7 @@ pub(crate) fn address(
         match attr.kind {
             IFA_LOCAL => local = Some(ip(&attr)?),
             IFA_ADDRESS => peer = Some(ip(&attr)?),
+            IFA_BROADCAST => address.broadcast = attr.array().ok().map(Ipv4Addr::from_octets),
             IFA_LABEL => address.label = attr.str().ok().map(str::to_owned),
             IFA_FLAGS => flags = attr.u32()?,
             IFA_PROTO => protocol = attr.u8()?,

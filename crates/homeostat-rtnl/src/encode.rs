@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use homeostat_netlink::uapi::{
-    IFA_ADDRESS, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_FLAGS, IFA_LABEL, IFA_LOCAL, IFA_PROTO,
-    NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE, RT_SCOPE_NOWHERE, RT_TABLE_COMPAT,
-    RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREFSRC,
-    RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_DELADDR, RTM_DELROUTE, RTM_NEWADDR,
-    RTM_NEWROUTE, RTN_UNSPEC, RTNH_F_ONLINK,
+    IFA_ADDRESS, IFA_BROADCAST, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_FLAGS, IFA_LABEL,
+    IFA_LOCAL, IFA_PROTO, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE, RT_SCOPE_NOWHERE,
+    RT_TABLE_COMPAT, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF,
+    RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_DELADDR, RTM_DELROUTE,
+    RTM_NEWADDR, RTM_NEWROUTE, RTN_UNSPEC, RTNH_F_ONLINK,
 };
 use homeostat_netlink::{Batch, MessageWriter, Result};
 
@@ -92,6 +92,9 @@ impl Encoder<'_> {
         address_head(&mut message, key, scope, index);
         if self.address_marks == AddressMarks::Kernel {
             message.attr_u8(IFA_PROTO, self.protocol.0);
+        }
+        if let Some(broadcast) = address.broadcast {
+            ip(&mut message, IFA_BROADCAST, broadcast.into());
         }
         if let Some(label) = &address.label {
             message.attr(IFA_LABEL, &[label.as_bytes(), &[0]].concat());

@@ -43,7 +43,7 @@ mod tests {
             valid: Some(Lifetime::Forever),
             preferred: Some(Lifetime::Seconds(9)),
             noprefixroute: Some(false),
-            label: None,
+            ..Address::default()
         };
         let said = json!({ "preferred": { "seconds": 9 } });
         assert_eq!(explained(&Object::Address(address)), said);

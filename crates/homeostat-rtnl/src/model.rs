@@ -1,6 +1,6 @@
 //! The managed part of objects, and of addresses and routes in full. In a wish, what is not declared agrees with anything.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use homeostat_netlink::uapi::{
     RTN_ANYCAST, RTN_BLACKHOLE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_PROHIBIT, RTN_THROW,
@@ -53,6 +53,9 @@ pub struct Address {
     /// Its old-style interface name; IPv4 only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Label>,
+    /// The address of everybody in its network; IPv4 only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broadcast: Option<Ipv4Addr>,
     /// Whether the kernel is kept from making a route for its network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noprefixroute: Option<bool>,

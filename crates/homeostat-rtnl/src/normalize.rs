@@ -30,6 +30,8 @@ pub enum Impossible {
     PreferredBeyondValid,
     #[error("labels are for IPv4 only")]
     LabelOnIpv6,
+    #[error("broadcast addresses are for IPv4 only")]
+    BroadcastOnIpv6,
     #[error("a nexthop object says where it goes, so nothing else has a place beside it")]
     NexthopAndWay,
     #[error("a nexthop is a way, a hole or a group, with a number above zero")]
@@ -77,6 +79,9 @@ pub(crate) fn address(key: &AddressKey, mut wish: Address) -> Result<Address, Im
     if key.ip().is_ipv6() {
         if wish.label.is_some() {
             return Err(Impossible::LabelOnIpv6);
+        }
+        if wish.broadcast.is_some() {
+            return Err(Impossible::BroadcastOnIpv6);
         }
         wish.scope = None;
     }
@@ -146,10 +151,12 @@ pub(crate) fn address_agrees(wish: &Address, seen: &Address) -> bool {
 /// Whether the attributes are as wished that IPv4 addresses keep as long as they are there.
 ///
 /// Quirk `v4-address-fixed-attributes` (Linux 6.18): `ip address change` sets lifetimes and the
-/// protocol of an IPv4 address, and silently leaves scope, label and noprefixroute as they were.
+/// protocol of an IPv4 address, and silently leaves scope, label, broadcast and noprefixroute as they
+/// were.
 pub(crate) fn is_fixed_alike(wish: &Address, seen: &Address) -> bool {
     agrees(wish.scope.as_ref(), seen.scope.as_ref())
         && agrees(wish.label.as_ref(), seen.label.as_ref())
+        && agrees(wish.broadcast.as_ref(), seen.broadcast.as_ref())
         && agrees(wish.noprefixroute.as_ref(), seen.noprefixroute.as_ref())
 }
 

@@ -117,6 +117,17 @@ fn scope_label_and_noprefixroute_of_an_address() {
 }
 
 #[test]
+fn broadcast_of_an_address() {
+    for broadcast in ["10.0.0.255", "10.0.0.127"] {
+        let attrs = format!("broadcast {broadcast}");
+        let shown = format!("\"{broadcast}\"");
+        assert_address(("address 10.0.0.1/24 dev va", &attrs), &[("broadcast", &shown)]);
+    }
+    let on_ipv6 = [("address 2001:db8::1/64 dev va", "broadcast 10.0.0.255")];
+    assert!(crate::bench::try_wish(&on_ipv6).is_err());
+}
+
+#[test]
 fn lifetimes_of_an_address() {
     let shown = [("dynamic", "true")];
     assert_address(("address 10.0.0.1/24 dev va", "valid 6000 preferred 3000"), &shown);

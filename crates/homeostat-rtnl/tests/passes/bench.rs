@@ -107,6 +107,7 @@ fn address(attrs: &str) -> Address {
         match pair[0] {
             "scope" => address.scope = Some(pair[1].parse().unwrap()),
             "label" => address.label = Some(pair[1].to_owned()),
+            "broadcast" => address.broadcast = Some(pair[1].parse().unwrap()),
             "noprefixroute" => address.noprefixroute = Some(pair[1] == "on"),
             "valid" => address.valid = seconds(),
             "preferred" => address.preferred = seconds(),

@@ -1,5 +1,7 @@
 //! A link's `addresses`.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use anyhow::{Context as _, Result};
 use homeostat_document::{Address as Declared, Lifetime as DeclaredLife, Link, Scope, Spanned};
 use homeostat_rtnl::Scope as Reach;
@@ -47,8 +49,17 @@ fn address(declared: &Declared) -> Address {
         scope: declared.scope.map(|scope| Reach(scope.get())),
         valid: life(&declared.lifetime),
         preferred: life(&declared.preferred_lifetime),
+        broadcast: declared.broadcast.and_then(|broadcast| v4(broadcast.value)),
         label: declared.label.as_ref().map(|label| label.as_str().to_owned()),
         noprefixroute: declared.noprefixroute.then_some(true),
+    }
+}
+
+/// The document has refused others: they are of another family than the address.
+fn v4(ip: IpAddr) -> Option<Ipv4Addr> {
+    match ip {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
     }
 }
 
