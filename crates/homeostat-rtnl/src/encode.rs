@@ -90,7 +90,7 @@ impl Encoder<'_> {
         let mut message = self.batch.message(RTM_NEWADDR, put.flags() | self.echo.flags());
         let scope = address.scope.unwrap_or_else(|| usual_scope(key));
         address_head(&mut message, key, scope, index);
-        if self.address_marks == AddressMarks::Kernel {
+        if self.address_marks != AddressMarks::Ledger {
             message.attr_u8(IFA_PROTO, self.protocol.0);
         }
         if let Some(broadcast) = address.broadcast {

@@ -6,6 +6,8 @@ pub enum AddressMarks {
     /// In the kernel.
     #[default]
     Kernel,
+    /// In the kernel, which never changes that of an IPv4 address.
+    Fixed,
     /// In the ledger, since the kernel keeps none.
     Ledger,
 }
@@ -13,6 +15,9 @@ pub enum AddressMarks {
 impl AddressMarks {
     /// Quirk `no-address-mark` (before Linux 5.18): the kernel has no `IFA_PROTO`; it ignores what is
     /// sent and never sends it.
+    ///
+    /// Quirk `v4-mark-for-good` (Linux 5.18 to 6.2): `ip address replace` with another protocol succeeds
+    /// and leaves that of an IPv4 address as it was, so that one is taken over by being made anew.
     pub(crate) fn of_this_kernel() -> Self {
         Self::of_release(&rustix::system::uname().release().to_string_lossy())
     }
@@ -23,6 +28,7 @@ impl AddressMarks {
         let mut number = || numbers.next()?.parse::<u32>().ok();
         match (number(), number()) {
             (Some(major), Some(minor)) if (major, minor) < (5, 18) => AddressMarks::Ledger,
+            (Some(major), Some(minor)) if (major, minor) < (6, 3) => AddressMarks::Fixed,
             _ => AddressMarks::Kernel,
         }
     }
@@ -33,13 +39,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_before_5_18_keep_no_mark_on_addresses() {
+    fn older_kernels_keep_no_mark_on_addresses_or_the_first_one() {
         for (release, marks) in [
             ("5.17.0-1-amd64", AddressMarks::Ledger),
             ("4.19.0", AddressMarks::Ledger),
-            ("5.18-rc1", AddressMarks::Kernel),
-            ("5.18.0", AddressMarks::Kernel),
-            ("6.1.0-44-amd64", AddressMarks::Kernel),
+            ("5.18-rc1", AddressMarks::Fixed),
+            ("5.18.0", AddressMarks::Fixed),
+            ("6.1.0-44-amd64", AddressMarks::Fixed),
+            ("6.3.0", AddressMarks::Kernel),
             ("6.18.44", AddressMarks::Kernel),
             ("", AddressMarks::Kernel),
             ("odd", AddressMarks::Kernel),

@@ -163,7 +163,7 @@ impl<'a> Planner<'a> {
         };
         if let (Some(wish), Object::Address(before)) = (self.wish.address_at(slot), &update.before)
             && wish.key.ip().is_ipv4()
-            && !is_fixed_alike(&wish.address, before)
+            && (!is_fixed_alike(&wish.address, before) || self.keeps_its_mark(&update))
         {
             update.way = Way::Anew;
             update.cascade = self.cascade(&wish.key);
@@ -177,6 +177,11 @@ impl<'a> Planner<'a> {
         let rest = other::rest(self.wish.other_at(slot), &update);
         self.draft.steps.push(Step::Update(Box::new(update)));
         self.draft.steps.extend(rest);
+    }
+
+    /// Whether an address that is taken over would stay somebody else's.
+    fn keeps_its_mark(&self, update: &Update) -> bool {
+        update.adopts.is_some() && self.moment.address_marks == AddressMarks::Fixed
     }
 
     fn delete(&mut self, key: Key, before: Object) {

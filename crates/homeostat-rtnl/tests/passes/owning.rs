@@ -1,7 +1,7 @@
 //! Who owns what: foreign objects are never written, and the marks alone tell ours.
 
 use homeostat_engine::Explain as _;
-use homeostat_rtnl::Key;
+use homeostat_rtnl::{AddressMarks, Key, Rtnl};
 
 use crate::bench::{Bench, addresses, cable, ip, listed, told, wish};
 
@@ -133,6 +133,29 @@ fn standing_leave_takes_a_key_from_anybody() {
     bench.config.adopt.clear();
     bench.assert_quiet(&wished);
     assert_eq!(listed(&namespace, "route show proto 76").len(), 1);
+    bench.converge(&wish(&[]));
+    assert!(addresses(&namespace).is_empty());
+}
+
+/// Quirk: some kernels never change the mark of an IPv4 address, so that it is made anew to be ours, with
+/// what goes along; and not, if that is somebody else's.
+#[test]
+fn v4_mark_for_good() {
+    let namespace = cable();
+    ip(&namespace, "address add 10.0.0.1/24 dev va");
+    let mut bench = Bench::of(Rtnl::here().with_address_marks(AddressMarks::Fixed));
+    bench.config.adopt.insert(ADDRESS.0.parse().unwrap());
+    ip(&namespace, "route add 10.6.0.0/16 via 10.0.0.2 proto bird");
+    let lines = told(&bench.pass(&wish(&[ADDRESS])));
+    assert!(lines[0].starts_with("held address 10.0.0.1/24 dev va: it would take"), "{lines:?}");
+    assert_eq!(listed(&namespace, "route show proto bird").len(), 1);
+    ip(&namespace, "route del 10.6.0.0/16");
+    ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.2 proto 76");
+    let report = bench.pass(&wish(&[ADDRESS, ROUTE]));
+    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert_eq!(told(&report), ["-/+ address 10.0.0.1/24 dev va", "-/+ route 10.5.0.0/16"]);
+    bench.config.adopt.clear();
+    bench.assert_quiet(&wish(&[ADDRESS, ROUTE]));
     bench.converge(&wish(&[]));
     assert!(addresses(&namespace).is_empty());
 }
