@@ -92,6 +92,8 @@ pub struct Member {
     /// The nexthop.
     pub id: NexthopId,
     /// Its share of the traffic, from 1 to 256.
+    ///
+    /// Quirk `a-weight-of-256` (Linux 6.1): the kernel takes up to 255 and refuses 256 in clear words.
     pub weight: u16,
 }
 

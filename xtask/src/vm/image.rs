@@ -23,6 +23,9 @@ const PROGRAMS: &[(&str, &str)] =
 /// Programs that come along where they are installed.
 const IF_INSTALLED: &[(&str, &str)] = &[("nft", "/sbin/nft")];
 
+/// The names by which `ip` knows protocols.
+const PROTOCOLS: &str = "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\ndccp 33 DCCP\nsctp 132 SCTP\n";
+
 /// Where tests and the kernel expect a directory.
 const DIRECTORIES: &[&str] =
     &["/dev", "/etc", "/proc", "/root", "/run", "/sys", "/tmp", "/usr/bin", "/var/run"];
@@ -62,6 +65,7 @@ fn base(archive: &mut Archive<impl Write>, list: &str) -> Result<()> {
     }
     // Without it the kernel has nowhere to show what the first process complains about.
     archive.device("/dev/console", Device { major: 5, minor: 1 })?;
+    archive.file("/etc/protocols", Mode::FILE, PROTOCOLS.as_bytes())?;
     archive.file("/init", Mode::PROGRAM, INIT.as_bytes())?;
     archive.file("/tests/list", Mode::FILE, list.as_bytes())
 }

@@ -55,6 +55,7 @@ fn links_that_nothing_wished_rests_on_are_not_named() {
     for change in [
         "link add x0 type veth peer name x1",
         "link set x0 up",
+        "link set x0 down",
         "link set x0 name x2",
         "address add 10.9.0.1/24 dev x2",
         "link del x2",
