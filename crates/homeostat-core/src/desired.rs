@@ -92,6 +92,11 @@ pub trait Desired: Send + Sync + 'static {
         None
     }
 
+    /// An object as plans and reports show it; what the ledger stores of it may say more.
+    fn shown(&self, object: &Self::Object) -> serde_json::Value {
+        serde_json::to_value(object).unwrap_or_default()
+    }
+
     /// Names the wished keys that may be lost, or may become possible, when something happens to
     /// `key`, wished or not: the routes over an address. What depends on those in turn is asked for
     /// by the caller.

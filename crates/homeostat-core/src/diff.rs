@@ -190,6 +190,8 @@ impl<'a, D: Desired> Diff<'a, D> {
                 } else {
                     self.found.claims.push(slot);
                 }
+                let identity = self.wish.identity(&seen.object);
+                self.found.identities.extend(identity.map(|which| (seen.key.clone(), which)));
                 self.found.originals.insert(seen.key, seen.object);
             }
             Standing::Foreign | Standing::LostMark if self.may_adopt(slot, &seen.key) => {

@@ -262,8 +262,8 @@ impl<S: Source> Plan<S> {
         for (slot, held) in &self.found.settled {
             tell(Entry::Settled {
                 key: self.wish.key(*slot).to_string(),
-                wanted: serde_json::to_value(self.wish.object(*slot)).unwrap_or_default(),
-                held: serde_json::to_value(held).unwrap_or_default(),
+                wanted: self.wish.shown(&self.wish.object(*slot)),
+                held: self.wish.shown(held),
             });
         }
     }

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use serde_json::Value;
-
 use crate::change::Reason;
 use crate::desired::Desired as _;
 use crate::explain::{Entry, Explain, Kind, Summary};
@@ -153,7 +151,7 @@ impl<S: Source> Report<S> {
             Outcome::Settled { held } => {
                 let slot = self.plan.slot_of(step)?;
                 let wanted = wish.object(slot);
-                Entry::Settled { key, wanted: value(&wanted), held: value(held) }
+                Entry::Settled { key, wanted: wish.shown(&wanted), held: wish.shown(held) }
             }
             Outcome::Conflict { owner } => {
                 let reason = Reason::Foreign;
@@ -168,10 +166,6 @@ impl<S: Source> Report<S> {
             Outcome::Waiting { task } => Entry::Pending { key, on: format!("task {task}") },
         })
     }
-}
-
-fn value(object: &impl serde::Serialize) -> Value {
-    serde_json::to_value(object).unwrap_or_default()
 }
 
 impl<S: Source> Explain for Report<S> {

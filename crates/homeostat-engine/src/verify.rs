@@ -186,7 +186,7 @@ fn not_there() -> Failure {
 }
 
 fn not_kept<D: Desired>(wish: &D, change: &Change<D::Key, D::Object>) -> Failure {
-    let text = |object: &D::Object| serde_json::to_string(object).unwrap_or_default();
+    let text = |object: &D::Object| wish.shown(object);
     let error = match change {
         Change::Create { .. } => return not_there(),
         Change::Update { before, slot, .. } => format!(

@@ -10,10 +10,22 @@ const USUAL: [(&str, &str); 4] =
 
 /// An object in the words of a document.
 pub(crate) fn explained(object: &Object) -> Value {
-    match serde_json::to_value(object).unwrap_or_default() {
+    if matches!(object, Object::Link(_) | Object::Setting(_)) {
+        // A link that is down was asked to be.
+        return bare(object);
+    }
+    match bare(object) {
         Value::Object(fields) => {
             Value::Object(fields.into_iter().filter(is_worth_saying).collect())
         }
+        other => other,
+    }
+}
+
+/// What is stored of an object without the word that says of what kind it is: the key says that.
+fn bare(object: &Object) -> Value {
+    match serde_json::to_value(object).unwrap_or_default() {
+        Value::Object(tagged) => tagged.into_iter().next().map_or(Value::Null, |(_, bare)| bare),
         other => other,
     }
 }
@@ -26,6 +38,7 @@ fn is_worth_saying((name, value): &(String, Value)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::links::field::Setting;
     use crate::model::{Address, Lifetime, Route, RouteKind};
     use crate::number::Scope;
     use serde_json::json;
@@ -45,6 +58,8 @@ mod tests {
             noprefixroute: Some(false),
             ..Address::default()
         };
+        let down = Object::Setting(Setting::Flag(false).into());
+        assert_eq!(explained(&down), json!(false));
         let said = json!({ "preferred": { "seconds": 9 } });
         assert_eq!(explained(&Object::Address(address)), said);
     }

@@ -9,7 +9,7 @@ use homeostat_netlink::uapi::{
 use serde::{Deserialize, Serialize};
 
 use crate::link::LinkName;
-use crate::links::field::Setting;
+use crate::links::field::Configured;
 use crate::links::model::Link;
 use crate::neighbour::Neighbour;
 use crate::nexthop::{Nexthop, NexthopId};
@@ -18,23 +18,23 @@ use crate::rule::Rule;
 
 /// The managed part of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Object {
-    /// Of a route; first, since only routes have a type.
+    /// Of a route.
     Route(Route),
-    /// Of a nexthop; only these say whether they are a hole.
+    /// Of a nexthop.
     Nexthop(Nexthop),
-    /// Of a rule; only rules have an action.
+    /// Of a rule.
     Rule(Rule),
-    /// Of a neighbour; these always tell a hardware address, if only that there is none.
+    /// Of a neighbour.
     Neighbour(Neighbour),
-    /// Of a link; only links have a kind.
+    /// Of a link.
     Link(Box<Link>),
     /// Of an address.
     Address(Address),
-    /// Of a field of a link: a bare value.
-    Setting(Setting),
+    /// Of a field of a link.
+    Setting(Configured),
 }
 
 /// The managed part of an address.

@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::key::Key;
 use crate::link::LinkName;
@@ -33,14 +33,9 @@ pub struct NeighbourKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Neighbour {
-    /// Its hardware address; a proxy entry has none. Always told, since only neighbours have it.
-    #[serde(deserialize_with = "told")]
+    /// Its hardware address; a proxy entry has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
-}
-
-/// Unlike an optional field, one read by a function has to be there.
-fn told<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Mac>, D::Error> {
-    Option::deserialize(deserializer)
 }
 
 /// A hardware address.

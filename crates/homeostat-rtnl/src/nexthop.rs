@@ -63,7 +63,8 @@ pub struct Nexthop {
     /// How far it is. The kernel derives it, so that only what it derives can be wished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Scope>,
-    /// Whether packets are dropped. Always told, since only nexthops have it.
+    /// Whether packets are dropped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blackhole: bool,
     /// The members of a group, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

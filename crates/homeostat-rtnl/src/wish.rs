@@ -11,6 +11,7 @@ use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Slot};
 
 use crate::builder::Builder;
+use crate::explained::explained;
 use crate::key::{AddressKey, Key, RouteKey};
 use crate::links::field::Field;
 use crate::links::normalize::link_agrees;
@@ -335,7 +336,7 @@ impl Desired for Wish {
             Some(At::Route(_, shape) | At::Route6(_, shape)) => Object::Route(shape.route.clone()),
             Some(At::Other(wish)) => wish.object.clone(),
             Some(At::Link(wish)) => Object::Link(Box::new(wish.link.clone())),
-            Some(At::Field(wish)) => Object::Setting(wish.setting.clone()),
+            Some(At::Field(wish)) => Object::Setting(wish.setting.clone().into()),
             None => Object::Route(Route::default()),
         }
     }
@@ -348,7 +349,7 @@ impl Desired for Wish {
             }
             (Some(At::Other(wish)), seen) => other_agrees(&wish.object, seen),
             (Some(At::Link(wish)), Object::Link(seen)) => link_agrees(&wish.link, seen),
-            (Some(At::Field(wish)), Object::Setting(seen)) => wish.setting == *seen,
+            (Some(At::Field(wish)), Object::Setting(seen)) => wish.setting == seen.setting,
             _ => false,
         })
     }
@@ -362,6 +363,18 @@ impl Desired for Wish {
             At::Link(wish) => wish.may_adopt,
             At::Field(_) => false,
         })
+    }
+
+    fn identity(&self, seen: &Object) -> Option<String> {
+        match seen {
+            Object::Link(link) => link.incarnation.identity(),
+            Object::Setting(configured) => configured.incarnation.identity(),
+            _ => None,
+        }
+    }
+
+    fn shown(&self, object: &Object) -> serde_json::Value {
+        explained(object)
     }
 
     /// What may go with an address, and what may be possible once it is there.

@@ -11,7 +11,7 @@ use crate::decode;
 use crate::link::IfIndex;
 use crate::links::alias;
 use crate::links::kinds::{LinkKind, Told};
-use crate::links::model::Link;
+use crate::links::model::{Incarnation, Link};
 use crate::links::table::{Lower, SeenLink};
 use crate::neighbour::Mac;
 
@@ -27,6 +27,7 @@ pub(crate) fn link(message: &Message<'_>) -> Result<SeenLink, Malformed> {
     let kind = LinkKind::Other { name: NO_KIND.to_owned() };
     let mut link = Link::new(kind);
     link.up = Some(flags & IFF_UP != 0);
+    link.incarnation = Incarnation(Some(index));
     let owner = Owner::Unmarked;
     let (alias, master, lower, primary) = (None, None, None, None);
     let mut seen = SeenLink { index, name, link, owner, alias, group: 0, master, lower, primary };

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::links::model::Settings;
+use crate::links::model::{Incarnation, Settings};
 
 /// One field of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +69,23 @@ pub enum Setting {
     Number(u32),
     /// Of `mac`, `master` and `alias`.
     Text(String),
+}
+
+/// The value of a field of one link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Configured {
+    /// The value.
+    pub setting: Setting,
+    /// Which link of its name it was seen on.
+    #[serde(skip)]
+    pub incarnation: Incarnation,
+}
+
+impl From<Setting> for Configured {
+    fn from(setting: Setting) -> Self {
+        Configured { setting, incarnation: Incarnation::default() }
+    }
 }
 
 impl Settings {

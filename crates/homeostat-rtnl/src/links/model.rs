@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::link::LinkName;
+use crate::link::{IfIndex, LinkName};
 use crate::links::kinds::LinkKind;
 use crate::neighbour::Mac;
 
@@ -30,13 +30,37 @@ pub struct Link {
     /// The user's own description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
+    /// Which link of its name it is.
+    #[serde(skip)]
+    pub incarnation: Incarnation,
+}
+
+/// Which link of a name was seen; a wish is for any, and all are alike as far as it goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Incarnation(pub Option<IfIndex>);
+
+impl PartialEq for Incarnation {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Incarnation {}
+
+impl Incarnation {
+    /// What tells this link from a later one of the same name: numbers are not used twice.
+    pub(crate) fn identity(self) -> Option<String> {
+        self.0.map(|IfIndex(number)| number.to_string())
+    }
 }
 
 impl Link {
     /// A link of this kind, and no more declared.
     #[must_use]
     pub fn new(kind: LinkKind) -> Self {
-        Link { kind, up: None, mtu: None, mac: None, master: None, parent: None, alias: None }
+        let (up, mtu, mac, master) = (None, None, None, None);
+        let (parent, alias, incarnation) = (None, None, Incarnation::default());
+        Link { kind, up, mtu, mac, master, parent, alias, incarnation }
     }
 }
 
@@ -112,7 +136,7 @@ mod tests {
             assert_eq!(serde_json::from_str::<Object>(&text).unwrap(), object, "{text}");
         }
         let settings = [Setting::Flag(true), Setting::Number(7), Setting::Text("02".to_owned())];
-        for object in settings.map(Object::Setting) {
+        for object in settings.map(|setting| Object::Setting(setting.into())) {
             let text = serde_json::to_string(&object).unwrap();
             assert_eq!(serde_json::from_str::<Object>(&text).unwrap(), object, "{text}");
         }

@@ -8,7 +8,7 @@ use homeostat_core::{Owner, Record, See, Seen, Stage, View};
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::links::alias;
-use crate::links::field::Field;
+use crate::links::field::{Configured, Field};
 use crate::links::kinds::LinkKind;
 use crate::links::model::LinkRef;
 use crate::links::normalize;
@@ -37,7 +37,9 @@ pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>)
         if let LinkKind::Bond(bond) = &mut seen.link.kind {
             bond.primary = seen.primary.map(|index| links.name(index));
         }
+        let identity = seen.link.incarnation.identity();
         let record = view.records.get(&Key::Link(seen.name));
+        let record = record.filter(|record| record.is_about(identity.as_deref()));
         seen.owner = owner(seen, source, record);
         // We were stopped before it had its mark, and who knows what else it lacks: no wish is like
         // it, so that it is made again.
@@ -96,7 +98,8 @@ pub(crate) fn hand_on(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, 
     for (name, field) in fields {
         let key = Key::LinkField(name, field);
         if let Some(seen) = moment.table.get(name).filter(|_| view.focus.covers(&key)) {
-            let object = Object::Setting(seen.setting(field));
+            let (setting, incarnation) = (seen.setting(field), seen.link.incarnation);
+            let object = Object::Setting(Configured { setting, incarnation });
             see(Seen::Present { key, object, owner: Owner::Nobody });
         }
     }

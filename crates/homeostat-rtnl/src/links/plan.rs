@@ -106,7 +106,7 @@ impl Drafting<'_> {
                 self.change(name, before, adopts.cloned());
             }
             (Some(Key::LinkField(name, field)), Object::Setting(before)) => {
-                self.fields.insert((name, field), Some(before.clone()));
+                self.fields.insert((name, field), Some(before.setting.clone()));
             }
             _ => {}
         }

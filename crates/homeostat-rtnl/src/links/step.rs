@@ -3,6 +3,7 @@
 use homeostat_core::{Action, Line, Owner, Slot, Taken};
 use serde_json::Value;
 
+use crate::explained::explained;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::links::field::Setting;
@@ -66,6 +67,8 @@ impl LinkStep {
     pub fn action(&self) -> Action {
         match self.act {
             Act::Create => Action::Create,
+            // The field of a link that is made in the same pass.
+            Act::Set(_) if self.before.is_none() => Action::Create,
             Act::Update(_) | Act::Finish | Act::Set(_) => Action::Update,
             Act::Replace => Action::Replace,
             Act::Delete | Act::Release { .. } => Action::Delete,
@@ -82,14 +85,16 @@ impl LinkStep {
     }
 
     pub(crate) fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
-        let json = |object: &Object| serde_json::to_value(object).unwrap_or_default();
         let restored = match &self.act {
-            Act::Release { restore } => restore.clone().map(Object::Setting),
+            Act::Release { restore: Some(restore) } => {
+                Some(Object::Setting(restore.clone().into()))
+            }
             _ => None,
         };
         let wished = self.slot.map(|slot| homeostat_core::Desired::object(wish, slot));
-        let after = wished.or(restored).as_ref().map(json);
-        let before = self.before.as_ref().map(json).map(|before| shown(before, after.as_ref()));
+        let after = wished.or(restored).as_ref().map(explained);
+        let before =
+            self.before.as_ref().map(explained).map(|before| shown(before, after.as_ref()));
         let (action, key) = (self.action(), self.key.to_string());
         tell(Line { action, key, before, after, note: self.note() });
     }

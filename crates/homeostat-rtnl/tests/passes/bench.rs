@@ -305,6 +305,11 @@ impl Bench {
         runtime.block_on(pass::pass(&order, observer, writer, book)).unwrap()
     }
 
+    /// Everything that the ledger holds.
+    pub(crate) fn records(&self) -> String {
+        format!("{:#?}", self.book.holdings().records)
+    }
+
     /// What was heard so far, if it is a hint: the kernel queues events before a write returns.
     pub(crate) fn hint(&mut self) -> Option<Hint<Key>> {
         let Bench { observer, runtime, .. } = self;

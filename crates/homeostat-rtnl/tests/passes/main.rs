@@ -17,6 +17,7 @@ mod laws;
 mod laws_of_others;
 mod links;
 mod links_across;
+mod links_again;
 mod links_configured;
 mod links_laws;
 mod links_lost;

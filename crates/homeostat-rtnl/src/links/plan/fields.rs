@@ -13,7 +13,7 @@ impl Drafting<'_> {
     pub(super) fn release(&mut self, key: &Key, before: &Object, restore: Option<&Object>) {
         let (Key::LinkField(name, field), Object::Setting(before)) = (key, before) else { return };
         let restore = match restore {
-            Some(Object::Setting(restore)) if restore != before => Some(restore.clone()),
+            Some(Object::Setting(restore)) if restore != before => Some(restore.setting.clone()),
             _ => None,
         };
         let falls = *field == Field::Up && restore == Some(Setting::Flag(false));
@@ -47,7 +47,9 @@ impl Drafting<'_> {
             let falls = joins || is_up && wished.setting == Setting::Flag(false);
             let cycle = if joins { Cycle::DownFirst } else { Cycle::Stay };
             let (takes, touches) = self.loss(name, falls);
-            let (slot, before) = (self.wish.slot(&key, None), before.map(Object::Setting));
+            let before = before.filter(|_| !self.plan.renewed.contains(&name));
+            let before = before.map(|setting| Object::Setting(setting.into()));
+            let slot = self.wish.slot(&key, None);
             let act = Act::Set(cycle);
             self.plan.steps.push(LinkStep { key, slot, before, act, adopts: None, takes, touches });
         }

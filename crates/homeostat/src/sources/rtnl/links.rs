@@ -28,7 +28,8 @@ fn add(declared: &Declared, builder: &mut Builder) -> Result<()> {
     let Settings { up, mtu, mac, master, alias } = set;
     let parent = declared.parent.as_ref().map(|parent| reference(parent)).transpose()?;
     let kind = kinds::kind(kind)?;
-    builder.link(name, Link { kind, up, mtu, mac, master, parent, alias })?;
+    let link = Link { up, mtu, mac, master, parent, alias, ..Link::new(kind) };
+    builder.link(name, link)?;
     if declared.adopt {
         builder.may_adopt(Key::Link(name));
     }
