@@ -16,8 +16,9 @@ use crate::neighbour::{self, Neighbour, NeighbourKey};
 use crate::nexthop::{self, Nexthop, NexthopId};
 use crate::normalize::{self, Impossible};
 use crate::recent::Recent;
+use crate::row::Row;
 use crate::rule::{self, Rule, RuleKey};
-use crate::wish::{Row, Shape, Wish, Wished, WishedAddress};
+use crate::wish::{Shape, Wish, Wished, WishedAddress};
 
 /// Why a wish is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -47,6 +47,7 @@ mod plan;
 mod print;
 mod recent;
 mod requests;
+mod row;
 mod rule;
 mod sent;
 mod shadow;

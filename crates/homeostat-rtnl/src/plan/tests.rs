@@ -61,8 +61,8 @@ const TWO: &str = "address 10.0.0.2/24 dev va";
 #[test]
 fn a_step_for_a_million_is_small() {
     assert!(size_of::<Step>() <= 16);
-    assert!(size_of::<crate::wish::Row<u32>>() <= 20);
-    assert!(size_of::<crate::wish::Row<u128>>() <= 32);
+    assert!(size_of::<crate::row::Row<u32>>() <= 20);
+    assert!(size_of::<crate::row::Row<u128>>() <= 32);
 }
 
 #[test]
