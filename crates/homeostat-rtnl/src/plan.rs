@@ -205,7 +205,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The wished routes that go with addresses are made again when those are gone; what is to be made
-    /// anyhow is made then.
+    /// anyhow is made then. So are those that go with nexthops.
     fn make_again(&mut self) {
         let mut lost = BTreeSet::new();
         for step in &self.draft.steps {
@@ -215,6 +215,7 @@ impl<'a> Planner<'a> {
             {
                 cascade.lost_routes(&key, self.wish, &mut lost);
             }
+            self.lost_with_nexthop(step, &mut lost);
         }
         for step in &mut self.draft.steps {
             if let Step::Create { slot, phase, .. } = step
@@ -223,11 +224,34 @@ impl<'a> Planner<'a> {
                 *phase = Phase::PutAgain;
             }
         }
-        let marks = AddressMarks::Kernel;
-        let again = lost.into_iter().filter(|slot| self.waits_for(*slot).is_none());
-        let again = again.map(|slot| Step::Create { slot, phase: Phase::PutAgain, marks });
-        let again: Vec<Step> = again.collect();
-        self.draft.steps.extend(again);
+        let mut again: Vec<Slot> = lost.into_iter().collect();
+        again.retain(|slot| self.waits_for(*slot).is_none());
+        again.sort_by_key(|slot| self.phase(*slot));
+        for slot in again {
+            let (phase, marks) = (Phase::PutAgain, self.marks(slot));
+            self.draft.steps.push(Step::Create { slot, phase, marks });
+        }
+    }
+
+    /// The wished routes that go with a nexthop that is made anew, but for those that are changed after
+    /// it: that makes them again.
+    fn lost_with_nexthop(&self, step: &Step, lost: &mut BTreeSet<Slot>) {
+        let Step::Update(update) = step else { return };
+        let Key::Nexthop(id) = self.wish.key(update.slot) else { return };
+        if update.way != Way::Anew || !update.cascade.takes.is_empty() {
+            return;
+        }
+        let steps = self.draft.steps.iter();
+        let changed = steps.filter_map(|step| match step {
+            Step::Update(update) => Some(update.slot),
+            _ => None,
+        });
+        let changed: BTreeSet<Slot> = changed.collect();
+        let is_through = |route: &Route| route.nexthop == Some(id);
+        self.wish.routes_like(is_through, &mut |key| {
+            let slot = self.wish.slot(&key, None);
+            lost.extend(slot.filter(|slot| !changed.contains(slot)));
+        });
     }
 
     /// Secondary addresses that go are taken away before their primary one takes them along.

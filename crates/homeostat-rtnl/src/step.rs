@@ -48,7 +48,7 @@ pub enum Phase {
     DeleteAddresses,
     /// Links go.
     DeleteLinks,
-    /// Routes are made again that went along with an address.
+    /// Routes are made again that went along with an address or a nexthop.
     PutAgain,
 }
 
@@ -131,7 +131,7 @@ impl Step {
     fn note(&self) -> Option<String> {
         match self {
             Step::Create { phase: Phase::PutAgain, .. } => {
-                Some("made again at once, since it goes with an address".to_owned())
+                Some("made again at once, since it goes with an address or a nexthop".to_owned())
             }
             Step::Create { .. } | Step::Link(_) => None,
             Step::Update(update) if let Some(owner) = &update.adopts => Some(match update.before {
