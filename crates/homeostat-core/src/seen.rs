@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 /// Which keys a pass looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +89,13 @@ pub type See<'a, K, O> = dyn FnMut(Seen<K, O>) + Send + 'a;
 pub enum Hint<K> {
     /// These keys, and what depends on them, may have changed.
     Keys(Vec<K>),
+    /// The same, from a target that also tells who did it.
+    By {
+        /// Who, for people ("protocol bird").
+        who: Arc<str>,
+        /// The keys.
+        keys: Vec<K>,
+    },
     /// Notices were lost: look at everything again.
     Lost,
 }

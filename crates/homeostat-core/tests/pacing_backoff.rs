@@ -518,3 +518,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_key_that_a_running_pass_tries_along_is_not_due_beside_it() {
+    for (retry, may_try) in [(Retry::Soon, true), (Retry::OnChange, true), (Retry::Never, false)] {
+        let mut backoff = backoff();
+        backoff.failed("a", retry, at(0));
+        assert!(!backoff.may_try(&"a", Reason::Hint.into(), at(1)), "{retry:?}");
+        backoff.take(&"a", at(1));
+        assert_eq!(backoff.may_try(&"a", Reason::Hint.into(), at(1)), may_try, "{retry:?}");
+        assert!(backoff.take_due(at(2)).is_empty());
+        let before = backoff.streak(&"a");
+        backoff.failed("a", retry, at(2));
+        assert_eq!(backoff.streak(&"a"), before, "a try before its time does not count");
+    }
+}

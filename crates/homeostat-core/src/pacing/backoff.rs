@@ -129,6 +129,19 @@ impl<K: Ord + Clone> Backoff<K> {
         taken
     }
 
+    /// A pass that already runs tries the key, too: it looks at something that the key depends on.
+    /// Ends as a try of [`take_due`](Self::take_due) does.
+    pub fn take(&mut self, key: &K, now: Time) {
+        let now = self.due.clock.read(now);
+        let Some(mut failing) = self.failing.get(key).copied() else { return };
+        if failing.retry == Retry::Never {
+            return;
+        }
+        failing.stand = Stand::Taken;
+        self.relist(key.clone(), &mut failing, Some(now.after(self.pauses.longest())));
+        self.failing.insert(key.clone(), failing);
+    }
+
     /// Whether a pass with these reasons may try the key. A start, a resync and an operator reach
     /// all keys but those that wait for a new wish.
     #[must_use]

@@ -321,7 +321,9 @@ impl Bench {
     pub(crate) fn hinted(&mut self) -> Vec<String> {
         match self.hint() {
             None => Vec::new(),
-            Some(Hint::Keys(keys)) => keys.iter().map(Key::to_string).collect(),
+            Some(Hint::Keys(keys) | Hint::By { keys, .. }) => {
+                keys.iter().map(Key::to_string).collect()
+            }
             Some(Hint::Lost) => vec!["lost".to_owned()],
         }
     }
