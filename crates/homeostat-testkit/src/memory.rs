@@ -14,7 +14,7 @@ mod step;
 mod target;
 mod writer;
 
-pub use faults::{Faults, HintFault};
+pub use faults::{Act, Echoes, Faults, HintFault};
 pub use flaw::Flaw;
 pub use harness::Bench;
 pub use reader::Eyes;

@@ -1,6 +1,9 @@
 //! What a target in memory can be told to do wrong.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use homeostat_engine::Retry;
 
 /// The faults of a target; the default has none.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +16,8 @@ pub struct Faults {
     pub unreadable: BTreeSet<String>,
     /// Keys whose writes are refused.
     pub refused: BTreeSet<String>,
+    /// When a refused write says that it is worth another try; nothing for soon.
+    pub refused_until: Option<Retry>,
     /// The write with this number, counted from one, is refused.
     pub refuse_write: Option<u64>,
     /// Keys whose writes happen, but whose answers are lost.
@@ -23,6 +28,34 @@ pub struct Faults {
     pub rewrite: Option<fn(&str) -> String>,
     /// What happens to hints.
     pub hints: HintFault,
+    /// Who is told to have done what happens behind everybody's back.
+    pub culprit: Option<Arc<str>>,
+    /// Whether the source hears of its own writes.
+    pub echoes: Echoes,
+    /// What the source panics in.
+    pub panics: Option<Act>,
+    /// What the source does not come back from for as long as this stands.
+    pub hangs: Option<Act>,
+}
+
+/// Something that the loop asks of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the verbs of the contract")]
+pub enum Act {
+    Observe,
+    Plan,
+    Apply,
+    Hint,
+}
+
+/// Whether a source hears of its own writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Echoes {
+    /// It does.
+    #[default]
+    Heard,
+    /// It knows them, and keeps them to itself.
+    Suppressed,
 }
 
 /// What happens to hints on their way.
@@ -37,4 +70,6 @@ pub enum HintFault {
     Twice,
     /// They name another key.
     Wrong,
+    /// The subscription dies.
+    Dead,
 }

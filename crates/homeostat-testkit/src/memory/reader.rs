@@ -4,6 +4,7 @@ use std::future::poll_fn;
 
 use homeostat_engine::{Coverage, Failure, Focus, Hint, Owner, Reader, Retry, See, Seen, View};
 
+use super::faults::Act;
 use super::flaw::Flaw;
 use super::source::{Manner, Memory};
 use super::step::Marks;
@@ -66,6 +67,8 @@ impl<M: Manner> Reader<Memory<M>> for Eyes {
         view: &View<'_, Memory<M>>,
         see: &mut See<'_, String, String>,
     ) -> Result<(), Failure> {
+        self.target.note(looked(view.focus));
+        self.target.meet(Act::Observe).await;
         let mut world = self.target.world();
         world.writes += u64::from(self.is_flawed(Flaw::LooksWrite));
         if world.faults.blind {
@@ -89,6 +92,15 @@ impl<M: Manner> Reader<Memory<M>> for Eyes {
         if is_silent || self.is_flawed(Flaw::Deaf) {
             return std::future::pending().await;
         }
-        Ok(poll_fn(|context| self.target.poll_hint(context)).await)
+        poll_fn(|context| self.target.poll_hint(context)).await
+    }
+}
+
+fn looked(focus: &Focus<String>) -> String {
+    match focus {
+        Focus::All => "look at all".to_owned(),
+        Focus::Keys(keys) => {
+            format!("look at {}", keys.iter().cloned().collect::<Vec<_>>().join(" "))
+        }
     }
 }

@@ -6,6 +6,7 @@ use homeostat_engine::{
     Change, ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Slot, Source, Table,
 };
 
+use super::faults::Act;
 use super::flaw::Flaw;
 use super::reader::Eyes;
 use super::step::{Marks, Put};
@@ -114,6 +115,7 @@ impl<M: Manner> Source for Memory<M> {
     type Writer = Hands;
 
     fn reader(&self) -> Result<Eyes, Failure> {
+        self.target.note("subscribe".to_owned());
         Ok(Eyes::new(self.target.clone(), self.marks, self.flaw))
     }
 
@@ -127,6 +129,7 @@ impl<M: Manner> Source for Memory<M> {
         (): &(),
         changes: ChangeList<String, String>,
     ) -> Draft<Self> {
+        self.target.stumble(Act::Plan);
         let mut steps: Vec<Put> =
             changes.into_iter().map(|change| Put::new(wish, change)).collect();
         match self.flaw {

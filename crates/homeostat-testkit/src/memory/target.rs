@@ -1,12 +1,13 @@
 //! The world behind the source in memory, shared by whoever holds a handle to it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use homeostat_engine::Hint;
+use homeostat_engine::{Failure, Hint, Retry};
 
-use super::faults::{Faults, HintFault};
+use super::faults::{Act, Faults, HintFault};
 
 /// Who made an object, as the target would know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +35,10 @@ pub(super) struct World {
     pub(super) writes: u64,
     pub(super) faults: Faults,
     pub(super) plans: u64,
+    pub(super) log: Vec<String>,
     hints: VecDeque<Hint<String>>,
     waiting: Option<Waker>,
+    hanging: Vec<Waker>,
 }
 
 /// A handle to the world.
@@ -75,7 +78,48 @@ impl Target {
 
     /// Changes what the target does wrong.
     pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
-        change(&mut self.world().faults);
+        let mut world = self.world();
+        change(&mut world.faults);
+        let waiting = world.waiting.take();
+        world.hanging.drain(..).chain(waiting).for_each(Waker::wake);
+    }
+
+    /// Tells the source that hints were lost.
+    pub fn overflow(&self) {
+        let mut world = self.world();
+        world.hints.push_back(Hint::Lost);
+        world.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Takes what the source did since the last call: readers, looks, writes, in order.
+    #[must_use]
+    pub fn take_log(&self) -> Vec<String> {
+        std::mem::take(&mut self.world().log)
+    }
+
+    pub(super) fn note(&self, line: String) {
+        self.world().log.push(line);
+    }
+
+    /// Panics or hangs in an act, if that is what it shall do.
+    pub(super) async fn meet(&self, act: Act) {
+        poll_fn(|context| self.poll_act(act, context)).await;
+    }
+
+    fn poll_act(&self, act: Act, context: &Context<'_>) -> Poll<()> {
+        self.stumble(act);
+        let mut world = self.world();
+        if world.faults.hangs == Some(act) {
+            world.hanging.push(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// Panics in an act, if that is what it shall do.
+    pub(super) fn stumble(&self, act: Act) {
+        let is_due = self.world().faults.panics == Some(act);
+        assert!(!is_due, "the source stumbles in {act:?}");
     }
 
     /// Everything that is there.
@@ -101,10 +145,14 @@ impl Target {
         self.world().writes
     }
 
-    pub(super) fn poll_hint(&self, context: &mut Context<'_>) -> Poll<Hint<String>> {
+    pub(super) fn poll_hint(&self, context: &Context<'_>) -> Poll<Result<Hint<String>, Failure>> {
+        self.stumble(Act::Hint);
         let mut world = self.world();
+        if world.faults.hints == HintFault::Dead {
+            return Poll::Ready(Err(Failure::new("the subscription is dead", Retry::Soon)));
+        }
         if let Some(hint) = world.hints.pop_front() {
-            return Poll::Ready(hint);
+            return Poll::Ready(Ok(hint));
         }
         world.waiting = Some(context.waker().clone());
         Poll::Pending
@@ -113,10 +161,17 @@ impl Target {
 
 impl World {
     pub(super) fn notify(&mut self, key: &str) {
-        let hint = |key: &str| Hint::Keys(vec![key.to_owned()]);
+        let who = self.faults.culprit.clone();
+        let hint = |key: &str| {
+            let keys = vec![key.to_owned()];
+            match &who {
+                Some(who) => Hint::By { who: who.clone(), keys },
+                None => Hint::Keys(keys),
+            }
+        };
         match self.faults.hints {
             HintFault::None => self.hints.push_back(hint(key)),
-            HintFault::Lost => return,
+            HintFault::Lost | HintFault::Dead => return,
             HintFault::Twice => self.hints.extend([hint(key), hint(key)]),
             HintFault::Wrong => self.hints.push_back(hint("no-such-key")),
         }

@@ -6,6 +6,7 @@ use homeostat_engine::{
     Change, Desired, Fails, Failure, Outcome, Outcomes, Owner, Retry, Step, Table, Work, Writer,
 };
 
+use super::faults::{Act, Echoes};
 use super::flaw::Flaw;
 use super::source::{Manner, Memory};
 use super::step::{Marks, Put};
@@ -36,9 +37,10 @@ impl Hands {
     }
 
     /// Each step by itself.
-    fn apply_each<M: Manner>(&self, work: &Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
+    async fn apply_each<M: Manner>(&self, work: &Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
         let mut given_up = false;
         for (at, step) in work.iter() {
+            self.target.meet(Act::Apply).await;
             let outcome = if given_up {
                 Outcome::Failed(Failure::new("gave up", Retry::Soon))
             } else {
@@ -75,15 +77,19 @@ impl Hands {
     ) -> Outcome<String> {
         world.writes += 1;
         let key = step.key(wish);
+        world.log.push(format!("write {key}"));
         let refused = world.faults.refused.contains(&key);
         if refused || world.faults.refuse_write == Some(world.writes) {
-            return Outcome::Failed(Failure::new("the target refused", Retry::Soon));
+            let retry = world.faults.refused_until.unwrap_or(Retry::Soon);
+            return Outcome::Failed(Failure::new("the target refused", retry));
         }
         if let Some(owner) = self.in_the_way(world, &key, step) {
             return Outcome::Conflict { owner };
         }
         let outcome = world.put(wish, step);
-        world.notify(&key);
+        if world.faults.echoes == Echoes::Heard {
+            world.notify(&key);
+        }
         if self.is_flawed(Flaw::Sprawls) {
             let (key, value) = ("sprawl".to_owned(), String::new());
             world.objects.retain(|held| held.key != key);
@@ -148,7 +154,7 @@ impl<M: Manner> Writer<Memory<M>> for Hands {
     async fn apply(&self, work: Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
         match self.fails {
             Fails::Atomic => self.apply_all(&work, out),
-            _ => self.apply_each(&work, out),
+            _ => self.apply_each(&work, out).await,
         }
     }
 }
