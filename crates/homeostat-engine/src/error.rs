@@ -82,6 +82,9 @@ pub enum Error {
         /// How long it may take.
         deadline: Duration,
     },
+    /// The loop was told to stop while the pass ran.
+    #[error("the loop stopped before the pass had ended")]
+    Stopped,
     /// The source panicked; it is opened anew.
     #[error("the source panicked: {what}")]
     Panicked {
@@ -137,7 +140,11 @@ impl Error {
                 Some("stop that process, or use another owner with a protocol of its own".into())
             }
             Error::Panicked { .. } => Some("this is a bug of the source; the others go on".into()),
-            Error::NotSynced | Error::ReadLedger(_) | Error::Lock(_) | Error::TooLong { .. } => None,
+            Error::NotSynced
+            | Error::ReadLedger(_)
+            | Error::Lock(_)
+            | Error::TooLong { .. }
+            | Error::Stopped => None,
         }
     }
 

@@ -66,14 +66,16 @@ impl Guards {
     /// source removes only to make it again.
     pub fn hold<S: Source>(self, plan: &mut Plan<S>, focus: &Focus<S::Key>) {
         if let Some(why) = self.held_deletes(plan, focus) {
-            plan.hold(|plan, step| {
-                let removes = step.action() == Action::Delete && plan.slot_of(step).is_none();
-                removes.then(|| why.clone())
-            });
+            hold_removals(plan, &why);
         }
         if self.cascades == Cascades::Hold {
             plan.hold(|_, step| takes_foreign(step));
         }
+    }
+
+    /// Whether the removals of a plan are held back.
+    pub(crate) fn holds_removals<S: Source>(self, plan: &Plan<S>, focus: &Focus<S::Key>) -> bool {
+        self.held_deletes(plan, focus).is_some()
     }
 
     fn held_deletes<S: Source>(self, plan: &Plan<S>, focus: &Focus<S::Key>) -> Option<String> {
@@ -98,6 +100,14 @@ impl Guards {
             )
         })
     }
+}
+
+/// Holds back every step that removes what nobody wishes.
+pub(crate) fn hold_removals<S: Source>(plan: &mut Plan<S>, why: &str) {
+    plan.hold(|plan, step| {
+        let removes = step.action() == Action::Delete && plan.slot_of(step).is_none();
+        removes.then(|| why.to_owned())
+    });
 }
 
 /// What the target made by itself goes and comes with what it hangs on; nobody loses anything.

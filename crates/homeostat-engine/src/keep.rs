@@ -4,34 +4,66 @@
 //! which anybody can call without it. Events are hints: a focused pass looks at the keys that they
 //! name. The resync is truth: it looks at everything again, whatever the hints said.
 //!
-//! Nothing is started behind the caller's back: [`Loop::run`] is a future that the caller drives.
+//! Nothing is started behind the caller's back: [`Loop::run`] is a future that the caller drives. It
+//! ends when it is told to stop, when the last [`Handle`] is dropped, or when it is dropped itself;
+//! nothing is written after that.
+//!
+//! The rules, each shown by a test of its name:
+//!
+//! 1. The subscription stands before the first look, and a full pass follows every new one. A
+//!    subscription that keeps dying is opened anew after growing pauses.
+//! 2. Hints before the first full pass are absorbed by it, and the loop is ready only after it. After
+//!    a pass that broke, or without a subscription, only a full pass can be next.
+//! 3. A key that was looked at less than the least interval ago waits; others do not. Commands wait
+//!    for a running pass only. What comes while one runs leads to one more.
+//! 4. What fails is tried again after growing pauses, when something it depends on changes and at
+//!    each resync, or, if it says so, only for a new wish.
+//! 5. A key that somebody keeps undoing is healed after growing pauses, never given up, and told with
+//!    who did it. What goes with something it rests on, or was not as declared before, is no fight.
+//! 6. A write that works and never shows is told, and made again after growing pauses.
+//! 7. A pass has a deadline and may panic; reader and writer are opened anew then.
+//! 8. While a full pass holds removals back, focused ones make none.
+//! 9. Converged is what the last full pass and all focused ones since left so, for the newest wish,
+//!    and never while passes fail.
+//! 10. A stop waits half a second for a running pass, then lets go of it.
+//!
 //! Start at [`Loop::new`].
 
-pub mod agenda;
+mod agenda;
 pub mod control;
+mod deaths;
 pub mod event;
 pub mod handle;
+mod listen;
+mod losses;
 mod made;
+mod mail;
+mod make;
 mod obey;
 pub mod pace;
+mod pulse;
 pub mod status;
 mod tell;
 mod turn;
+pub mod wakeup;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use homeostat_core::pacing::{Bounds, Health, Time};
+use homeostat_core::pacing::{Reasons, Time};
 use homeostat_core::{Failure, Hint, Kind, ScopeLock, Source};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use self::agenda::{Agenda, Wakeup};
+use self::agenda::Agenda;
 use self::event::{Event, Events, PassId, What};
 use self::handle::{Command, Handle};
+use self::mail::Mail;
+use self::make::Open;
 pub use self::pace::Pace;
+use self::pulse::Pulse;
 use self::status::Status;
-use self::turn::Open;
+use self::wakeup::Wakeup;
 use crate::bound::Bound;
 use crate::ledger::Ledger;
 
@@ -47,17 +79,23 @@ pub struct Means {
 
 /// A loop over one source in one scope.
 pub struct Loop<S: Source> {
+    keeper: Keeper<S>,
+    mail: Mail<S>,
+}
+
+/// All of a loop but its ears for commands, so that it can be spoken to while a pass runs.
+struct Keeper<S: Source> {
     bound: Bound<S>,
     means: Means,
     pace: Pace,
     agenda: Agenda<S::Key>,
-    health: Health,
+    pulse: Arc<Pulse>,
     /// Reader, writer and ledger; nothing before the first pass and after a pass that broke.
     open: Option<Open<S>>,
-    inbox: mpsc::UnboundedReceiver<Command<S>>,
+    /// Whether the last reader was lost, so that the next one is worth telling.
+    has_lost_reader: bool,
     status: watch::Sender<Status>,
     scope: Arc<str>,
-    epoch: Instant,
     pass: PassId,
     /// Whether a full pass holds removals back, so that focused ones must do so, too.
     holds_removals: bool,
@@ -71,19 +109,15 @@ impl<S: Source> Loop<S> {
     pub fn new(bound: Bound<S>, means: Means, pace: Pace) -> (Self, Handle<S>) {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (status, watched) = watch::channel(Status { mode: pace.mode, ..Status::default() });
-        let bounds = Bounds {
-            pass: pace.deadline,
-            ready: pace.deadline + pace.deadline / 2,
-            resync: pace.resync.period(),
-        };
-        let looped = Loop {
+        let pulse = Arc::new(Pulse::new(&pace, Instant::now()));
+        let handle = Handle { commands, status: watched, pulse: Arc::clone(&pulse) };
+        let keeper = Keeper {
             agenda: Agenda::new(&pace),
-            health: Health::new(bounds, Time::EPOCH),
+            pulse,
             open: None,
-            inbox,
+            has_lost_reader: false,
             status,
             scope: bound.place.scope.as_str().into(),
-            epoch: Instant::now(),
             pass: PassId::default(),
             holds_removals: false,
             unsettled: BTreeMap::new(),
@@ -91,66 +125,86 @@ impl<S: Source> Loop<S> {
             means,
             pace,
         };
-        (looped, Handle { commands, status: watched })
+        (Loop { keeper, mail: Mail::new(inbox) }, handle)
     }
 
-    /// Keeps the source as declared until it is told to stop.
-    pub async fn run(mut self) {
-        self.epoch = Instant::now();
-        self.agenda.wake(Wakeup::Start, Time::EPOCH);
+    /// Keeps the source as declared until it is told to stop, or until nobody holds a handle.
+    pub async fn run(self) {
+        let Loop { mut keeper, mut mail } = self;
+        keeper.wake(Wakeup::Start);
         loop {
-            if let Some(turn) = self.agenda.next(self.now()) {
-                // The report went out as events, and its sum is in the status.
-                let _ = self.take(turn).await;
+            // Ten wishes that came during a pass are one wakeup, not ten.
+            while let Some(command) = mail.ready() {
+                if keeper.obey(command, &mut mail).await.is_break() {
+                    return;
+                }
             }
-            let Some(next) = self.next().await else { continue };
-            match next {
+            keeper.drain();
+            keeper.end_pause();
+            if let Some(turn) = keeper.agenda.next(keeper.now()) {
+                // The report went out as events, and its sum is in the status.
+                let _ = keeper.take(turn, &mut mail).await;
+            }
+            keeper.refresh();
+            match keeper.next(&mut mail).await {
+                Next::Due => {}
+                Next::Hint(hint) => keeper.heard(hint),
                 Next::Command(command) => {
-                    if self.obey(command).await.is_break() {
+                    if keeper.obey(command, &mut mail).await.is_break() {
                         return;
                     }
                 }
-                Next::Hint(hint) => self.heard(hint),
-                Next::Abandoned => return,
+                Next::Abandoned => return keeper.tell(What::Stopped),
             }
         }
     }
+}
 
-    /// What comes next: something to do at once, or whatever happens first.
-    async fn next(&mut self) -> Option<Next<S>> {
-        let deadline = self.agenda.deadline().map(|time| self.epoch + time.since_epoch());
-        let Loop { inbox, open, .. } = self;
+impl<S: Source> Keeper<S> {
+    /// Whatever happens first.
+    async fn next(&mut self, mail: &mut Mail<S>) -> Next<S> {
+        let deadline = self.agenda.deadline().map(|time| self.pulse.at(time));
         tokio::select! {
             biased;
-            command = inbox.recv() => Some(command.map_or(Next::Abandoned, Next::Command)),
-            () = until(deadline) => None,
-            hint = hint(open) => Some(Next::Hint(hint)),
+            command = mail.next() => command.map_or(Next::Abandoned, Next::Command),
+            () = until(deadline) => Next::Due,
+            hint = listen::hint(&mut self.open) => Next::Hint(hint),
         }
     }
 
-    fn heard(&mut self, hint: Result<Hint<S::Key>, Failure>) {
-        let now = self.now();
-        match hint {
-            Ok(Hint::Keys(keys)) => {
-                self.open.iter_mut().for_each(|open| open.named.extend(keys.iter().cloned()));
-                self.agenda.wake(Wakeup::Hint(keys), now);
-            }
-            Ok(Hint::Lost) => {
-                self.status.send_modify(|status| status.counts.lost += 1);
-                self.tell(What::Lost);
-                self.agenda.wake(Wakeup::Resync, now);
-            }
-            // A dead subscription is opened anew, and everything is looked at after it.
-            Err(failure) => {
-                self.tell(What::Failed { failure });
-                self.open = None;
-                self.agenda.wake(Wakeup::Retry, now);
-            }
+    /// Takes a wakeup.
+    fn wake(&mut self, wakeup: Wakeup<S::Key>) {
+        if self.means.events.is_heard() {
+            let (reasons, keys) = (Reasons::from(wakeup.reason()), wakeup.keys());
+            let keys = keys.iter().map(ToString::to_string).collect();
+            self.tell(What::Woken { reasons, keys });
         }
+        self.agenda.wake(wakeup, self.now());
+    }
+
+    /// A pause that was for some time ends by itself.
+    fn end_pause(&mut self) {
+        if self.agenda.is_pause_over(self.now()) {
+            self.resume();
+        }
+    }
+
+    /// Brings up to date what time alone changes.
+    fn refresh(&mut self) {
+        let due = self.agenda.due();
+        let is_paused = self.agenda.is_paused();
+        self.pulse.ready(due.map(|(time, _)| time));
+        self.status.send_if_modified(|status| {
+            let next_due = due.map(|(time, _)| time);
+            let next_why = due.map_or(Reasons::NONE, |(_, reason)| reason.into());
+            let told = (status.next_due, status.next_why, status.is_paused);
+            (status.next_due, status.next_why, status.is_paused) = (next_due, next_why, is_paused);
+            told != (next_due, next_why, is_paused)
+        });
     }
 
     fn now(&self) -> Time {
-        Time::from_epoch(self.epoch.elapsed())
+        self.pulse.now()
     }
 
     fn tell(&self, what: What) {
@@ -161,19 +215,14 @@ impl<S: Source> Loop<S> {
     }
 }
 
-/// What a loop was woken by, beside its own timers.
+/// What a loop was woken by.
 enum Next<S: Source> {
+    /// Something that waited for its moment.
+    Due,
     Command(Command<S>),
     Hint(Result<Hint<S::Key>, Failure>),
     /// Nobody holds a handle any more.
     Abandoned,
-}
-
-async fn hint<S: Source>(open: &mut Option<Open<S>>) -> Result<Hint<S::Key>, Failure> {
-    match open {
-        Some(open) => open.observer.hint().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// An idle timer never ends.

@@ -2,7 +2,7 @@
 //!
 //! Start at [`Agenda::next`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,52 +12,13 @@ use homeostat_core::pacing::{
 };
 use homeostat_core::{Focus, Key, Retry};
 
+use super::deaths::Deaths;
+use super::losses::UNNAMED;
 use super::pace::Pace;
+use super::wakeup::{Facts, Turn, Wakeup};
 
 /// With more keys than this, one look at everything is cheaper than many at single keys.
 const MOST_KEYS: usize = 4096;
-
-/// Everything that starts a pass. It carries keys for the look and reasons for the log, never state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wakeup<K> {
-    /// The loop has just begun.
-    Start,
-    /// The wish changed.
-    Desired,
-    /// The target said that these keys may have changed.
-    Hint(Vec<K>),
-    /// It is time to look at everything again, or hints were lost.
-    Resync,
-    /// The backoff of an earlier failure has elapsed.
-    Retry,
-    /// A person asked for it.
-    Operator,
-}
-
-/// A pass that starts now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Turn<K> {
-    pub(crate) focus: Focus<K>,
-    pub(crate) reasons: Reasons,
-    pub(crate) waited: Duration,
-}
-
-/// What a pass found out that decides about the next one.
-#[derive(Clone, Debug)]
-pub(crate) struct Facts<K> {
-    /// What could not be done.
-    pub(crate) failed: BTreeMap<K, Retry>,
-    /// What was done and does not show, with a print of it.
-    pub(crate) missed: BTreeMap<K, u64>,
-    /// Why the pass could not be made at all.
-    pub(crate) broken: Option<Retry>,
-}
-
-impl<K> Default for Facts<K> {
-    fn default() -> Self {
-        Facts { failed: BTreeMap::new(), missed: BTreeMap::new(), broken: None }
-    }
-}
 
 /// What a loop does next.
 pub(crate) struct Agenda<K> {
@@ -66,10 +27,14 @@ pub(crate) struct Agenda<K> {
     resync: Resync,
     /// Of the source as a whole.
     source: Backoff<()>,
+    subscription: Deaths,
     backoff: Backoff<K>,
     contention: Contention<K>,
     convergence: Convergence<K, u64>,
     pause: Pause,
+    /// Whether only a full pass can see: none was made yet, the last pass broke, or the subscription
+    /// is not the one of the last full pass.
+    is_blind: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +53,12 @@ impl<K: Key> Agenda<K> {
             keys: KeyPacer::new(pace.min_interval),
             resync: pace.resync.clone(),
             source: Backoff::new(Pauses::BACKOFF, seed),
+            subscription: Deaths::new(Pauses::BACKOFF),
             backoff: Backoff::new(Pauses::BACKOFF, seed.wrapping_add(1)),
             contention: Contention::new(fight, Pauses::CONTENTION),
             convergence: Convergence::new(Pauses::BACKOFF, seed.wrapping_add(2)),
             pause: Pause::None,
+            is_blind: true,
         }
     }
 
@@ -100,26 +67,43 @@ impl<K: Key> Agenda<K> {
         match wakeup {
             Wakeup::Hint(keys) => keys.into_iter().for_each(|key| self.hint(key, now)),
             Wakeup::Desired => {
-                self.source.forget(&());
-                self.backoff.retain(|_| false);
-                self.convergence.retain(|_| false);
+                self.forget_failures();
+                // Reader and writer may be others for another wish.
+                self.is_blind = true;
                 self.full.on_command(Reason::Desired, now);
             }
-            Wakeup::Start => self.full.on_command(Reason::Start, now),
-            Wakeup::Resync => self.full.on_command(Reason::Resync, now),
-            Wakeup::Retry => self.full.on_command(Reason::Retry, now),
-            Wakeup::Operator => self.full.on_command(Reason::Operator, now),
+            other => self.full.on_command(other.reason(), now),
+        }
+    }
+
+    fn forget_failures(&mut self) {
+        self.source.forget(&());
+        self.backoff.retain(|_| false);
+        self.convergence.retain(|_| false);
+        let contended: Vec<K> = self.contended().map(|one| one.key.clone()).collect();
+        for key in &contended {
+            self.contention.forget(key);
         }
     }
 
     fn hint(&mut self, key: K, now: Time) {
-        self.backoff.on_hint(&key, now);
         if self.full.is_synced() {
             self.keys.on_hint(key, now);
         } else {
             // The first full pass looks at it; if that fails, its retry does.
             self.full.on_hint(now);
         }
+    }
+
+    /// The subscription has died: what changes is not told until another one stands.
+    pub(crate) fn died(&mut self, now: Time) {
+        self.is_blind = true;
+        self.subscription.died(now);
+    }
+
+    /// A pass that has begun tries the key, if it failed before.
+    pub(crate) fn tries(&mut self, key: &K, now: Time) {
+        self.backoff.take(key, now);
     }
 
     /// Somebody else removed or replaced this very key.
@@ -129,51 +113,52 @@ impl<K: Key> Agenda<K> {
 
     /// The pass that starts now, if one is due.
     pub(crate) fn next(&mut self, now: Time) -> Option<Turn<K>> {
-        match self.pause {
-            Pause::ForGood => return None,
-            Pause::Until(end) if end > now => return None,
-            Pause::Until(_) | Pause::None => self.pause = Pause::None,
+        if self.is_paused() {
+            return None;
         }
         if self.resync.is_due(now) {
             self.full.on_command(Reason::Resync, now);
         }
-        if !self.source.take_due(now).is_empty() {
+        if !self.source.take_due(now).is_empty() || self.subscription.is_due(now) {
             self.full.on_command(Reason::Retry, now);
         }
-        self.next_full(now).or_else(|| self.next_keys(now))
+        let full = self.next_full(now);
+        if full.is_some() || self.is_blind { full } else { self.next_keys(now) }
     }
 
     fn next_full(&mut self, now: Time) -> Option<Turn<K>> {
         let fired = self.full.fire(now)?;
         self.keys.absorb_all(now);
         self.resync.started(now);
-        Some(Turn { focus: Focus::All, reasons: fired.reasons, waited: fired.waited })
+        self.subscription.reopened();
+        let _ = self.take_retries(now);
+        // While it was blind it may have missed anything.
+        let missed = if self.is_blind { Reason::Resync.into() } else { Reasons::NONE };
+        let reasons = fired.reasons | missed;
+        Some(Turn { focus: Focus::All, reasons, waited: fired.waited })
     }
 
     fn next_keys(&mut self, now: Time) -> Option<Turn<K>> {
         let since = self.keys.deadline().map_or(Duration::ZERO, |since| now.since(since));
         let mut due: BTreeSet<K> = self.keys.take_due(now).into_iter().collect();
-        let mut reasons = Reasons::NONE;
-        if !due.is_empty() {
-            reasons = reasons | Reason::Hint;
-        }
-        let retried = [
-            self.backoff.take_due(now),
-            self.contention.take_due(now),
-            self.convergence.take_due(now),
-        ];
-        if retried.iter().any(|keys| !keys.is_empty()) {
-            reasons = reasons | Reason::Retry;
-        }
-        due.extend(retried.into_iter().flatten());
+        let hinted = if due.is_empty() { Reasons::NONE } else { Reason::Hint.into() };
+        let retried = self.take_retries(now);
+        let is_retried = !retried.is_empty();
+        due.extend(retried);
         if due.is_empty() {
             return None;
         }
+        let reasons = if is_retried { hinted | Reason::Retry } else { hinted };
         if due.len() > MOST_KEYS {
-            self.full.on_command(reasons, now);
+            self.full.on_command(reasons | Reason::Resync, now);
             return self.next_full(now);
         }
         Some(Turn { focus: Focus::Keys(due), reasons, waited: since })
+    }
+
+    fn take_retries(&mut self, now: Time) -> BTreeSet<K> {
+        let (failed, contended) = (self.backoff.take_due(now), self.contention.take_due(now));
+        failed.into_iter().chain(contended).chain(self.convergence.take_due(now)).collect()
     }
 
     /// A pass over `focus` starts now because somebody asked for it.
@@ -186,27 +171,38 @@ impl<K: Key> Agenda<K> {
 
     /// When [`next`](Self::next) has to be called again, if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Time> {
+        self.due().map(|(time, _)| time)
+    }
+
+    /// The same, and why.
+    pub(crate) fn due(&self) -> Option<(Time, Reason)> {
         match self.pause {
             Pause::ForGood => return None,
-            Pause::Until(end) => return Some(end),
+            Pause::Until(end) => return Some((end, Reason::Operator)),
             Pause::None => {}
         }
-        let others = [
-            self.full.deadline(),
-            self.keys.deadline(),
-            self.source.deadline(),
-            self.backoff.deadline(),
-            self.contention.deadline(),
-            self.convergence.deadline(),
+        let retry = |time: Option<Time>| time.map(|time| (time, Reason::Retry));
+        let full = [
+            Some((self.resync.deadline(), Reason::Resync)),
+            self.full.deadline().map(|time| (time, Reason::Hint)),
+            retry(self.source.deadline()),
+            retry(self.subscription.deadline()),
         ];
-        others.into_iter().flatten().chain([self.resync.deadline()]).min()
+        let keys = [
+            self.keys.deadline().map(|time| (time, Reason::Hint)),
+            retry(self.backoff.deadline()),
+            retry(self.contention.deadline()),
+            retry(self.convergence.deadline()),
+        ];
+        let keys = keys.into_iter().flatten().filter(|_| !self.is_blind);
+        full.into_iter().flatten().chain(keys).min_by_key(|(time, _)| *time)
     }
 
     /// Why a key is left alone in a pass with these reasons.
     pub(crate) fn leaves(&self, key: &K, reasons: Reasons, now: Time) -> Option<String> {
         if self.contention.holds(key, now) {
             let who = self.contended().find(|one| one.key == key).and_then(|one| one.culprit);
-            let who = who.map_or("somebody", |who| who);
+            let who = who.unwrap_or(UNNAMED);
             return Some(format!("{who} keeps undoing it; it is healed after a pause"));
         }
         if !self.convergence.may_try(key, reasons, now) {
@@ -222,27 +218,29 @@ impl<K: Key> Agenda<K> {
             self.full.finished(now);
         }
         match facts.broken {
-            Some(retry) => self.source.failed((), at_least_soon(retry), now),
+            Some(retry) => {
+                self.is_blind = true;
+                self.source.failed((), at_least_soon(retry), now);
+            }
             None => self.made(turn, facts, now),
         }
     }
 
     fn made(&mut self, turn: &Turn<K>, facts: Facts<K>, now: Time) {
-        let Facts { failed, missed, .. } = facts;
+        let Facts { failed, missed, held, .. } = facts;
+        let fails = |key: &K| failed.contains_key(key) || held.contains(key);
+        let misses = |key: &K| missed.contains_key(key) || held.contains(key);
         match &turn.focus {
             Focus::All => {
                 self.full.synced(now);
+                self.is_blind = false;
                 self.source.forget(&());
-                self.backoff.retain(|key| failed.contains_key(key));
-                self.convergence.retain(|key| missed.contains_key(key));
+                self.backoff.retain(fails);
+                self.convergence.retain(misses);
             }
             Focus::Keys(keys) => {
-                keys.iter().filter(|key| !failed.contains_key(key)).for_each(|key| {
-                    self.backoff.forget(key);
-                });
-                keys.iter().filter(|key| !missed.contains_key(key)).for_each(|key| {
-                    self.convergence.forget(key);
-                });
+                keys.iter().filter(|key| !fails(key)).for_each(|key| self.backoff.forget(key));
+                keys.iter().filter(|key| !misses(key)).for_each(|key| self.convergence.forget(key));
             }
         }
         for (key, retry) in failed {
@@ -258,23 +256,28 @@ impl<K: Key> Agenda<K> {
         self.pause = until.map_or(Pause::ForGood, Pause::Until);
     }
 
-    /// Goes on, with a look at everything.
-    pub(crate) fn resume(&mut self, now: Time) {
+    /// Goes on.
+    pub(crate) fn resume(&mut self) {
         self.pause = Pause::None;
-        self.wake(Wakeup::Operator, now);
     }
 
     pub(crate) fn is_paused(&self) -> bool {
         self.pause != Pause::None
     }
 
+    /// Whether a pause that was for some time is over.
+    pub(crate) fn is_pause_over(&self, now: Time) -> bool {
+        matches!(self.pause, Pause::Until(end) if end <= now)
+    }
+
+    /// Whether a full pass has seen everything once.
     pub(crate) fn is_synced(&self) -> bool {
         self.full.is_synced()
     }
 
-    /// How often the source as a whole failed in a row.
-    pub(crate) fn streak(&self) -> u32 {
-        self.source.streak(&())
+    /// Whether only a full pass can see.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.is_blind
     }
 
     pub(crate) fn contended(&self) -> impl Iterator<Item = Contended<'_, K>> {
@@ -292,5 +295,54 @@ fn at_least_soon(retry: Retry) -> Retry {
     match retry {
         Retry::Now => Retry::Now,
         Retry::Soon | Retry::OnChange | Retry::Never => Retry::Soon,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_epoch(Duration::from_millis(ms))
+    }
+
+    /// An agenda after a first full pass in which `a` failed.
+    fn failing(retry: Retry) -> Agenda<String> {
+        let resync = Resync::nearest(Duration::from_secs(30), 1);
+        let pace = Pace {
+            policy: homeostat_core::pacing::Policy::default(),
+            min_interval: Duration::from_millis(100),
+            resync,
+            deadline: Duration::from_mins(1),
+            mode: super::super::pace::Mode::Heal,
+            seed: 1,
+        };
+        let mut agenda = Agenda::new(&pace);
+        agenda.wake(Wakeup::Start, at(0));
+        let turn = agenda.next(at(0)).unwrap();
+        let failed = [("a".to_owned(), retry)].into();
+        agenda.ended(&turn, Facts { failed, ..Facts::default() }, at(0));
+        agenda
+    }
+
+    #[test]
+    fn while_it_is_blind_only_a_full_pass_can_be_next() {
+        let mut agenda = failing(Retry::Soon);
+        agenda.wake(Wakeup::Hint(vec!["b".to_owned()]), at(1));
+        agenda.is_blind = true;
+        assert_eq!(agenda.next(at(200)), None, "neither the retry nor the hint");
+        assert!(agenda.deadline() > Some(at(20_000)), "and it does not spin for them");
+        agenda.wake(Wakeup::Operator, at(200));
+        let turn = agenda.next(at(200)).unwrap();
+        assert!(turn.focus == Focus::All && turn.reasons.contains(Reason::Resync));
+    }
+
+    #[test]
+    fn what_waits_for_a_change_is_tried_with_what_it_depends_on() {
+        let mut agenda = failing(Retry::OnChange);
+        let key = "a".to_owned();
+        assert!(agenda.leaves(&key, Reason::Hint.into(), at(10)).is_some());
+        agenda.tries(&key, at(10));
+        assert_eq!(agenda.leaves(&key, Reason::Hint.into(), at(10)), None);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use homeostat_core::{Explain, Source};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::pulse::Pulse;
 use super::status::Status;
 use crate::bound::Bound;
 use crate::error::Error;
@@ -36,15 +37,18 @@ pub(crate) enum Command<S: Source> {
     Stop(OnStop, oneshot::Sender<()>),
 }
 
-/// A running loop, seen from outside. Dropping every handle does not stop it.
+/// A running loop, seen from outside. When the last handle is dropped, the loop ends as
+/// with [`OnStop::Leave`].
 pub struct Handle<S: Source> {
     pub(crate) commands: mpsc::UnboundedSender<Command<S>>,
     pub(crate) status: watch::Receiver<Status>,
+    pub(crate) pulse: Arc<Pulse>,
 }
 
 impl<S: Source> Clone for Handle<S> {
     fn clone(&self) -> Self {
-        Handle { commands: self.commands.clone(), status: self.status.clone() }
+        let (commands, status) = (self.commands.clone(), self.status.clone());
+        Handle { commands, status, pulse: Arc::clone(&self.pulse) }
     }
 }
 
@@ -54,7 +58,8 @@ impl<S: Source> Clone for Handle<S> {
 pub struct Ended;
 
 impl<S: Source> Handle<S> {
-    /// Gives the loop another wish, with the way in which passes behave under it.
+    /// Gives the loop another wish, with the way in which passes behave under it. The status speaks
+    /// of it once the loop has taken it; who must not read an older one waits for [`pass`](Self::pass).
     pub fn put(&self, bound: Bound<S>) -> Result<(), Ended> {
         self.send(Command::Put(Box::new(bound)))
     }
@@ -96,10 +101,10 @@ impl<S: Source> Handle<S> {
         let _ = self.ask(|answer| Command::Stop(policy, answer)).await;
     }
 
-    /// How the loop stands.
+    /// How the loop stands; whether it is stuck is found out now.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.status.borrow().clone()
+        Status { stall: self.pulse.stalled(), ..self.status.borrow().clone() }
     }
 
     /// Waits until the loop stands another way than now.

@@ -2,84 +2,87 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{
-    Action, Explain, Failure, Kind, Outcome, Plan, Report, Retry, Source, Step as _,
-};
+use homeostat_core::{Explain, Failure, Kind, Outcome, Plan, Report, Retry, Source, Step as _};
 
-use super::agenda::Facts;
+use super::wakeup::Facts;
 
-/// A pass that could be made.
-pub(super) enum Made<S: Source> {
-    Planned(Plan<S>),
-    Applied(Report<S>),
+/// A pass that could be made, in what the loop needs of it.
+pub(super) struct Made<S: Source> {
+    pub(super) facts: Facts<S::Key>,
+    /// The keys that are not as declared, and why.
+    pub(super) open: Vec<(S::Key, Kind)>,
+    /// How many steps were applied, and how many were not.
+    pub(super) counted: (usize, usize),
+    pub(super) is_recorded: bool,
+    pub(super) holds_removals: bool,
+    pub(super) told: Arc<dyn Explain + Send + Sync>,
+}
+
+/// What was held back.
+pub(super) struct Held<K> {
+    /// Keys that have to wait.
+    pub(super) keys: Vec<K>,
+    /// Whether a guard holds the removals.
+    pub(super) removals: bool,
 }
 
 impl<S: Source> Made<S> {
-    fn plan(&self) -> &Plan<S> {
-        match self {
-            Made::Planned(plan) => plan,
-            Made::Applied(report) => report.plan(),
-        }
+    /// A pass that only looked.
+    pub(super) fn planned(plan: Plan<S>, holds_removals: bool) -> Self {
+        let mut open: Vec<_> =
+            plan.steps.iter().map(|step| (step.key(&plan.wish), Kind::Change)).collect();
+        found(&plan, &mut |key, kind| open.push((key, kind)));
+        let (facts, counted) = (Facts::default(), (0, 0));
+        let told = Arc::new(plan);
+        Made { facts, open, counted, is_recorded: true, holds_removals, told }
     }
 
-    pub(super) fn is_recorded(&self) -> bool {
-        match self {
-            Made::Planned(_) => true,
-            Made::Applied(report) => report.is_recorded(),
-        }
-    }
-
-    pub(super) fn holds_removals(&self) -> bool {
-        self.plan().held.iter().any(|held| held.step.action() == Action::Delete)
-    }
-
-    pub(super) fn explain(self) -> Arc<dyn Explain + Send + Sync> {
-        match self {
-            Made::Planned(plan) => Arc::new(plan),
-            Made::Applied(report) => Arc::new(report),
-        }
-    }
-
-    pub(super) fn facts(&self) -> Facts<S::Key> {
-        let mut facts = Facts::default();
-        let Made::Applied(report) = self else { return facts };
-        let plan = report.plan();
+    /// A pass that wrote.
+    pub(super) fn applied(report: Report<S>, held: Held<S::Key>) -> Self {
+        let mut facts = facts(&report);
+        facts.held.extend(held.keys);
+        let (plan, mut open) = (report.plan(), Vec::new());
         for (at, outcome) in report.tally().others() {
-            let Some(step) = plan.steps.get(at) else { continue };
-            let key = step.key(&plan.wish);
-            match outcome {
-                Outcome::Failed(failure) => _ = facts.failed.insert(key, failure.retry),
-                Outcome::Unkept(failure) => _ = facts.missed.insert(key, print(failure)),
-                Outcome::Unknown { .. } => _ = facts.failed.insert(key, Retry::Soon),
-                _ => {}
-            }
+            let (Some(step), Some(kind)) = (plan.steps.get(at), kind(outcome)) else { continue };
+            open.push((step.key(&plan.wish), kind));
         }
-        let refused = plan.refused.iter().map(|one| (one.key.clone(), one.failure.retry));
-        facts.failed.extend(refused);
-        facts
+        found(plan, &mut |key, kind| open.push((key, kind)));
+        Made {
+            counted: (report.summary().total(), facts.failed.len() + facts.missed.len()),
+            facts,
+            open,
+            is_recorded: report.is_recorded(),
+            holds_removals: held.removals,
+            told: Arc::new(report),
+        }
     }
+}
 
-    /// The keys that are not as declared, and why.
-    pub(super) fn open(&self, tell: &mut dyn FnMut(S::Key, Kind)) {
-        let plan = self.plan();
-        let key = |step: &S::Step| step.key(&plan.wish);
-        match self {
-            Made::Planned(_) => plan.steps.iter().for_each(|step| tell(key(step), Kind::Change)),
-            Made::Applied(report) => {
-                for (at, outcome) in report.tally().others() {
-                    let (Some(step), Some(kind)) = (plan.steps.get(at), kind(outcome)) else {
-                        continue;
-                    };
-                    tell(key(step), kind);
-                }
-            }
+fn facts<S: Source>(report: &Report<S>) -> Facts<S::Key> {
+    let mut facts = Facts::default();
+    let plan = report.plan();
+    for (at, outcome) in report.tally().others() {
+        let Some(step) = plan.steps.get(at) else { continue };
+        let key = step.key(&plan.wish);
+        match outcome {
+            Outcome::Failed(failure) => _ = facts.failed.insert(key, failure.retry),
+            Outcome::Unkept(failure) => _ = facts.missed.insert(key, print(failure)),
+            Outcome::Unknown { .. } => _ = facts.failed.insert(key, Retry::Soon),
+            _ => {}
         }
-        plan.held.iter().for_each(|held| tell(key(&held.step), Kind::Held));
-        plan.refused.iter().for_each(|one| tell(one.key.clone(), Kind::Failed));
-        plan.pending.iter().for_each(|one| tell(one.key.clone(), Kind::Pending));
-        plan.found.conflicts.iter().for_each(|one| tell(one.key.clone(), Kind::Conflict));
-        plan.found.unknown.iter().for_each(|(key, _)| tell(key.clone(), Kind::Unknown));
     }
+    let refused = plan.refused.iter().map(|one| (one.key.clone(), one.failure.retry));
+    facts.failed.extend(refused);
+    facts
+}
+
+/// What a plan will not do.
+fn found<S: Source>(plan: &Plan<S>, tell: &mut dyn FnMut(S::Key, Kind)) {
+    plan.held.iter().for_each(|held| tell(held.step.key(&plan.wish), Kind::Held));
+    plan.refused.iter().for_each(|one| tell(one.key.clone(), Kind::Failed));
+    plan.pending.iter().for_each(|one| tell(one.key.clone(), Kind::Pending));
+    plan.found.conflicts.iter().for_each(|one| tell(one.key.clone(), Kind::Conflict));
+    plan.found.unknown.iter().for_each(|(key, _)| tell(key.clone(), Kind::Unknown));
 }
 
 /// Which list of a report an outcome belongs to; nothing for good ones.

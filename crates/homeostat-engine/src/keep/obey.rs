@@ -3,40 +3,37 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use homeostat_core::pacing::Reason;
 use homeostat_core::{Focus, OnRelease, Source};
 
-use super::Loop;
-use super::agenda::{Turn, Wakeup};
+use super::Keeper;
 use super::event::What;
 use super::handle::{Command, OnStop, Told};
+use super::mail::Mail;
+use super::turn::bounded;
+use super::wakeup::{Turn, Wakeup};
 use crate::bound::Bound;
 use crate::error::Error;
 use crate::guard::{Guards, MassDelete, Section};
 
-impl<S: Source> Loop<S> {
+impl<S: Source> Keeper<S> {
     /// Does what it is told; breaks when that was to stop.
-    pub(super) async fn obey(&mut self, command: Command<S>) -> ControlFlow<()> {
+    pub(super) async fn obey(
+        &mut self,
+        command: Command<S>,
+        mail: &mut Mail<S>,
+    ) -> ControlFlow<()> {
         match command {
             Command::Put(bound) => self.put(*bound),
             // Whoever asked may be gone: the pass was made all the same.
-            Command::Pass(answer) => _ = answer.send(self.pass_now().await),
-            Command::Look(key, answer) => _ = answer.send(self.look(key).await),
-            Command::Adopt(key, answer) => _ = answer.send(self.adopt(key).await),
-            Command::Forget(key, answer) => _ = answer.send(self.forget(&key)),
-            Command::Pause(during) => {
-                let until = during.map(|during| self.now().after(during));
-                self.agenda.pause(until);
-                self.health.paused();
-                self.tell(What::Paused { during });
-            }
-            Command::Resume => {
-                let now = self.now();
-                self.agenda.resume(now);
-                self.health.resumed(now);
-                self.tell(What::Resumed);
-            }
+            Command::Pass(answer) => _ = answer.send(self.pass_now(mail).await),
+            Command::Look(key, answer) => _ = answer.send(self.look(key, mail).await),
+            Command::Adopt(key, answer) => _ = answer.send(self.adopt(key, mail).await),
+            Command::Forget(key, answer) => _ = answer.send(self.forget(&key).await),
+            Command::Pause(during) => self.pause(during),
+            Command::Resume => self.resume(),
             Command::Stop(policy, answer) => {
                 self.stop(policy).await;
                 self.tell(What::Stopped);
@@ -44,54 +41,72 @@ impl<S: Source> Loop<S> {
                 return ControlFlow::Break(());
             }
         }
-        let is_paused = self.agenda.is_paused();
-        self.status.send_modify(|status| status.is_paused = is_paused);
         ControlFlow::Continue(())
     }
 
+    /// Nobody knows yet how the target stands to another wish.
     fn put(&mut self, bound: Bound<S>) {
-        self.bound = bound;
-        // Reader and writer belong to the source that they were opened for.
-        self.open = None;
-        self.agenda.wake(Wakeup::Desired, self.now());
+        (self.bound, self.open) = (bound, None);
+        self.status.send_modify(|status| status.is_converged = false);
+        self.wake(Wakeup::Desired);
+    }
+
+    fn pause(&mut self, during: Option<Duration>) {
+        let until = during.map(|during| self.now().after(during));
+        self.agenda.pause(until);
+        self.pulse.health().paused();
+        self.tell(What::Paused { during });
+    }
+
+    /// Goes on, with a look at everything.
+    pub(super) fn resume(&mut self) {
+        self.agenda.resume();
+        self.pulse.health().resumed(self.now());
+        self.tell(What::Resumed);
+        self.wake(Wakeup::Operator);
     }
 
     /// A pass that a person asked for waits for nothing, not even for a pause to end.
-    async fn pass_now(&mut self) -> Told {
+    async fn pass_now(&mut self, mail: &mut Mail<S>) -> Told {
         let turn = self.turn(Focus::All);
-        self.take(turn).await
+        self.take(turn, mail).await
     }
 
     fn turn(&mut self, focus: Focus<S::Key>) -> Turn<S::Key> {
-        let now = self.now();
-        self.agenda.command(&focus, now);
-        Turn { focus, reasons: Reason::Operator.into(), waited: std::time::Duration::ZERO }
+        self.drain();
+        let focus = self.seeing(focus);
+        self.agenda.command(&focus, self.now());
+        Turn { focus, reasons: Reason::Operator.into(), waited: Duration::ZERO }
     }
 
-    async fn look(&mut self, key: S::Key) -> Told {
+    async fn look(&mut self, key: S::Key, mail: &mut Mail<S>) -> Told {
         let focus = Focus::Keys(BTreeSet::from([key]));
-        self.peek(focus).await
+        self.peek(focus, mail).await
     }
 
-    async fn adopt(&mut self, key: S::Key) -> Told {
-        self.bound.config.adopt.insert(key.clone());
-        let focus = Focus::Keys(BTreeSet::from([key.clone()]));
-        let turn = self.turn(focus);
-        let told = self.take(turn).await;
-        self.bound.config.adopt.remove(&key);
+    async fn adopt(&mut self, key: S::Key, mail: &mut Mail<S>) -> Told {
+        let is_once = self.bound.config.adopt.insert(key.clone());
+        let turn = self.turn(Focus::Keys(BTreeSet::from([key.clone()])));
+        let told = self.take(turn, mail).await;
+        if is_once {
+            self.bound.config.adopt.remove(&key);
+        }
         told
     }
 
-    fn forget(&mut self, key: &S::Key) -> Result<bool, Arc<Error>> {
-        let open = self.opened().map_err(Arc::new)?;
-        open.book.forget_key(key).map_err(Arc::new)
+    async fn forget(&mut self, key: &S::Key) -> Result<bool, Arc<Error>> {
+        let deadline = self.pace.deadline;
+        let forgotten = bounded(deadline, async { self.forget_key(key) }).await;
+        forgotten.map_err(Arc::new)
     }
 
     async fn stop(&mut self, policy: OnStop) {
         match policy {
             OnStop::Leave => {}
             OnStop::Release => {
-                let _ = self.means.ledger.clear(&self.bound.place);
+                if let Err(error) = self.means.ledger.clear(&self.bound.place) {
+                    self.tell(What::Failed { failure: error.failure() });
+                }
             }
             OnStop::Revert => self.revert().await,
         }
@@ -105,6 +120,8 @@ impl<S: Source> Loop<S> {
         config.guards =
             Guards { mass_delete: MassDelete::Allow, section: Section::Stated, ..config.guards };
         self.bound.wish = nothing;
-        let _ = self.pass_now().await;
+        self.agenda.wake(Wakeup::Desired, self.now());
+        let turn = self.turn(Focus::All);
+        let _ = self.take_last(turn).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_core::pacing::{Stall, Time};
+use homeostat_core::pacing::{Reasons, Stall, Time};
 use homeostat_core::{Failure, Kind};
 
 use super::event::PassId;
@@ -19,7 +19,8 @@ pub struct Status {
     pub is_paused: bool,
     /// Whether a full pass has seen everything once.
     pub is_ready: bool,
-    /// Whether the last full pass, and all focused ones since, left everything as declared.
+    /// Whether the last full pass, and all focused ones since, left everything as declared. Not so
+    /// between another wish and the pass for it.
     pub is_converged: bool,
     /// The last pass.
     pub pass: PassId,
@@ -33,7 +34,10 @@ pub struct Status {
     pub failures: u32,
     /// When something is due, if nothing else happens.
     pub next_due: Option<Time>,
-    /// What is stuck, if anything is.
+    /// Why something is due then.
+    pub next_why: Reasons,
+    /// What is stuck, if anything is; asked for by whoever reads the status, as a loop that is stuck
+    /// cannot say so itself.
     pub stall: Option<Stall>,
     /// What the last passes left open.
     pub open: Counted,

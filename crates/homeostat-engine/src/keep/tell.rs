@@ -2,13 +2,13 @@
 
 use homeostat_core::{Entry, Explain, Kind, Source};
 
-use super::Loop;
+use super::Keeper;
 use super::event::What;
 
 /// How many steps of one pass are told one by one.
 const TOLD: usize = 1000;
 
-impl<S: Source> Loop<S> {
+impl<S: Source> Keeper<S> {
     /// Tells what became of a pass.
     pub(super) fn tell_steps(&self, told: &dyn Explain) {
         if !self.means.events.is_heard() {

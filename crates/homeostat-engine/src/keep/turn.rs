@@ -1,4 +1,4 @@
-//! One pass of a loop: opened, bounded in time, caught if it panics, told, and learned from.
+//! One pass of a loop: begun, bounded in time, caught if it panics, told, and learned from.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -7,68 +7,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use homeostat_core::pacing::Heal;
-use homeostat_core::{Cause, Desired as _, Explain, Focus, Plan, Source, Step as _};
+use homeostat_core::{Focus, Source};
 
-use super::Loop;
-use super::agenda::{Facts, Turn};
+use super::Keeper;
 use super::event::{PassId, What};
 use super::handle::Told;
+use super::losses::UNNAMED;
 use super::made::Made;
-use super::pace::Mode;
+use super::mail::Mail;
 use super::status::Counted;
-use crate::book::Book;
-use crate::bound::Bound;
-use crate::config::{Config, Order};
+use super::wakeup::{Facts, Turn};
 use crate::error::Error;
-use crate::observer::Observer;
-use crate::pass;
 
-/// Reader, writer and ledger of a loop, as long as nothing breaks.
-pub(super) struct Open<S: Source> {
-    pub(super) observer: Observer<S>,
-    pub(super) writer: S::Writer,
-    pub(super) book: Book<S>,
-    /// The keys that hints named since the last pass over them.
-    pub(super) named: BTreeSet<S::Key>,
-}
-
-impl<S: Source> Open<S> {
-    fn new(looped: &Loop<S>) -> Result<Self, Error> {
-        let Loop { bound, means, .. } = looped;
-        // The subscription stands before the first look.
-        let observer = Observer::open(&bound.source, &bound.place.scope)?;
-        let writer = bound.source.writer(&means.lock).map_err(|failure| Error::Writer {
-            name: S::NAME,
-            scope: bound.place.scope.clone(),
-            failure,
-        })?;
-        let book = Book::open(Arc::clone(&means.ledger), bound.place.clone())?;
-        Ok(Open { observer, writer, book, named: BTreeSet::new() })
-    }
-}
-
-impl<S: Source> Loop<S> {
-    /// What the loop works with, opened if it is not.
-    pub(super) fn opened(&mut self) -> Result<&mut Open<S>, Error> {
-        let open = match self.open.take() {
-            Some(open) => open,
-            None => Open::new(self)?,
-        };
-        Ok(self.open.insert(open))
-    }
-
-    /// Runs one pass, whatever becomes of it.
-    pub(super) async fn take(&mut self, turn: Turn<S::Key>) -> Told {
+impl<S: Source> Keeper<S> {
+    /// Runs one pass, whatever becomes of it. Once told to stop, it is not waited for for long.
+    pub(super) async fn take(&mut self, mut turn: Turn<S::Key>, mail: &mut Mail<S>) -> Told {
         self.begin(&turn);
         let deadline = self.pace.deadline;
-        let guarded = AssertUnwindSafe(self.make(&turn)).catch_unwind();
-        let made = tokio::time::timeout(deadline, guarded).await;
-        let made = match made {
-            Ok(Ok(made)) => made,
-            Ok(Err(panic)) => Err(Error::Panicked { what: words(&*panic) }),
-            Err(_) => Err(Error::TooLong { deadline }),
+        let made = tokio::select! {
+            biased;
+            made = bounded(deadline, self.make(&mut turn)) => made,
+            () = mail.stopped() => Err(Error::Stopped),
         };
+        self.end(&turn, made)
+    }
+
+    /// Runs one pass to its end, also while the loop stops.
+    pub(super) async fn take_last(&mut self, mut turn: Turn<S::Key>) -> Told {
+        self.begin(&turn);
+        let made = bounded(self.pace.deadline, self.make(&mut turn)).await;
         self.end(&turn, made)
     }
 
@@ -80,9 +47,11 @@ impl<S: Source> Loop<S> {
             Focus::Keys(keys) => Some(keys.len()),
         };
         match turn.focus {
-            Focus::All => self.health.started_full(now),
-            Focus::Keys(_) => self.health.started(now),
+            Focus::All => self.pulse.health().started_full(now),
+            Focus::Keys(_) => self.pulse.health().started(now),
         }
+        // Ready work is being taken.
+        self.pulse.ready(None);
         let pass = self.pass;
         self.status.send_modify(|status| {
             (status.pass, status.last_attempt) = (pass, Some(now));
@@ -94,211 +63,109 @@ impl<S: Source> Loop<S> {
         self.tell(What::Started { reasons: turn.reasons, keys, waited: turn.waited });
     }
 
-    /// How some keys stand; nothing is written.
-    pub(super) async fn peek(&mut self, focus: Focus<S::Key>) -> Told {
-        // A focused look needs a full one before it.
-        let focus = if self.agenda.is_synced() { focus } else { Focus::All };
-        let config = self.bound.config.clone();
-        let looked = async {
-            let mut open = match self.open.take() {
-                Some(open) => open,
-                None => Open::new(self)?,
-            };
-            let order = order(&self.bound, &config, focus);
-            let plan = pass::plan(&order, &mut open.observer, open.book.holdings()).await?;
-            self.open = Some(open);
-            Ok(plan)
-        };
-        match looked.await {
-            Ok(plan) => Ok(Arc::new(plan)),
-            Err(error) => Err(Arc::new(error)),
-        }
-    }
-
-    async fn make(&mut self, turn: &Turn<S::Key>) -> Result<Made<S>, Error> {
-        let mut open = match self.open.take() {
-            Some(open) => open,
-            None => Open::new(self)?,
-        };
-        let made = self.pass_over(&mut open, turn).await?;
-        // After anything else but a whole pass, reader and writer are opened anew.
-        self.open = Some(open);
-        Ok(made)
-    }
-
-    async fn pass_over(
-        &mut self,
-        open: &mut Open<S>,
-        turn: &Turn<S::Key>,
-    ) -> Result<Made<S>, Error> {
-        let config = self.config(turn);
-        let asked = order(&self.bound, &config, turn.focus.clone());
-        let mut plan = pass::plan(&asked, &mut open.observer, open.book.holdings()).await?;
-        self.tell(What::Planned { summary: plan.summary() });
-        if self.pace.mode == Mode::Observe {
-            return Ok(Made::Planned(plan));
-        }
-        let named = take_named(&mut open.named, &turn.focus);
-        self.count_drift(&plan, &named);
-        self.note_losses(&plan, &named);
-        let (agenda, now) = (&self.agenda, self.now());
-        plan.hold(|plan, step| agenda.leaves(&step.key(&plan.wish), turn.reasons, now));
-        let Open { observer, writer, book, .. } = open;
-        let asked = order(&self.bound, &config, turn.focus.clone());
-        let report = pass::apply(&asked, observer, writer, (book, plan)).await?;
-        Ok(Made::Applied(report))
-    }
-
-    /// While a full pass holds removals back, a focused one must not make them one by one.
-    fn config(&self, turn: &Turn<S::Key>) -> Config<S::Key> {
-        let mut config = self.bound.config.clone();
-        if self.holds_removals && turn.focus != Focus::All {
-            config.guards.section = crate::guard::Section::Missing;
-        }
-        config
-    }
-
-    fn count_drift(&self, plan: &Plan<S>, named: &BTreeSet<S::Key>) {
-        if !plan.wish.is_empty() && !self.agenda.is_synced() {
-            return;
-        }
-        let drifted = plan.steps.iter().filter(|step| plan.cause(step) == Cause::Drift);
-        let (mut by_hint, mut by_resync) = (0, 0);
-        for step in drifted {
-            let is_named = named.contains(&step.key(&plan.wish));
-            *(if is_named { &mut by_hint } else { &mut by_resync }) += 1;
-        }
-        self.status.send_modify(|status| {
-            status.counts.drift_by_hint += by_hint;
-            status.counts.drift_by_resync += by_resync;
-        });
-    }
-
-    /// What a hint named, and what rests on nothing else that a hint named, somebody undid.
-    fn note_losses(&mut self, plan: &Plan<S>, named: &BTreeSet<S::Key>) {
-        if named.is_empty() {
-            return;
-        }
-        let now = self.now();
-        for step in plan.steps.iter().filter(|step| plan.cause(step) == Cause::Drift) {
-            let key = step.key(&plan.wish);
-            let mut follows = false;
-            step.needs(&plan.wish, &mut |need| follows |= named.contains(&need));
-            if !named.contains(&key) || follows {
-                continue;
-            }
-            if let Heal::At(until) = self.agenda.lost(key.clone(), None, now) {
-                let (key, culprit) = (key.to_string(), "somebody".to_owned());
-                self.tell(What::Contention { key, culprit, pause: until.since(now) });
-            }
-        }
-    }
-
     fn end(&mut self, turn: &Turn<S::Key>, made: Result<Made<S>, Error>) -> Told {
         let now = self.now();
-        let took =
-            self.status.borrow().last_attempt.map_or(Duration::ZERO, |began| now.since(began));
-        self.health.ended(now);
+        let began = self.status.borrow().last_attempt;
+        let took = began.map_or(Duration::ZERO, |began| now.since(began));
+        self.pulse.health().ended(now);
+        let stuck: BTreeSet<S::Key> =
+            self.agenda.not_converging().map(|one| one.key.clone()).collect();
         let facts = match &made {
-            Ok(made) => made.facts(),
+            Ok(made) => made.facts.clone(),
             Err(error) => Facts { broken: Some(error.retry()), ..Facts::default() },
         };
         self.agenda.ended(turn, facts, now);
         match made {
-            Ok(made) => {
-                if turn.focus == Focus::All {
-                    self.holds_removals = made.holds_removals();
-                }
-                self.settle(turn, &made);
-                let told = made.explain();
-                self.tell_steps(&*told);
-                self.tell_end(&*told, took);
-                Ok(told)
-            }
+            Ok(made) => Ok(self.ended_well(turn, made, (stuck, took))),
             Err(error) => {
-                self.open = None;
+                (self.open, self.has_lost_reader) = (None, true);
                 self.broke(&error);
                 Err(Arc::new(error))
             }
         }
     }
 
-    fn tell_end(&self, told: &dyn Explain, took: Duration) {
-        let (summary, converged) = (told.summary(), told.is_converged());
-        self.status.send_modify(|status| {
-            status.counts.applied += u64::try_from(summary.total()).unwrap_or(u64::MAX);
-        });
+    fn ended_well(
+        &mut self,
+        turn: &Turn<S::Key>,
+        made: Made<S>,
+        (stuck, took): (BTreeSet<S::Key>, Duration),
+    ) -> Arc<dyn homeostat_core::Explain + Send + Sync> {
+        if turn.focus == Focus::All {
+            self.holds_removals = made.holds_removals;
+        }
+        self.note_open(&turn.focus, &made);
+        self.settle(turn, &made);
+        for one in self.agenda.not_converging().filter(|one| !stuck.contains(one.key)) {
+            self.tell(What::NotConverging { key: one.key.to_string() });
+        }
+        let (summary, converged) = (made.told.summary(), made.told.is_converged());
         self.tell(What::Completed { summary, converged, took });
+        made.told
     }
 
     fn broke(&mut self, error: &Error) {
-        let (failure, streak) = (error.failure(), self.agenda.streak());
+        let failure = error.failure();
         self.tell(What::Failed { failure: failure.clone() });
         self.status.send_modify(|status| {
             status.is_converged = false;
             status.last_error = Some(failure);
-            status.failures = streak;
+            status.failures = status.failures.saturating_add(1);
             status.counts.broken += 1;
         });
     }
 
     fn settle(&mut self, turn: &Turn<S::Key>, made: &Made<S>) {
-        self.note_open(&turn.focus, made);
         let now = self.now();
         let is_full = turn.focus == Focus::All;
-        let is_converged = self.unsettled.is_empty() && made.is_recorded();
+        let is_converged = self.unsettled.is_empty() && made.is_recorded;
         let open = Counted::of(self.unsettled.values());
-        let next_due = self.agenda.deadline();
         let contended = self.agenda.contended().map(|one| {
-            let culprit = one.culprit.unwrap_or("somebody").to_owned();
+            let culprit = one.culprit.unwrap_or(UNNAMED).to_owned();
             (one.key.to_string(), culprit, one.pause)
         });
         let contended = contended.collect();
         let not_converging = self.agenda.not_converging().map(|one| one.key.to_string()).collect();
+        let counted = <[usize; 2]>::from(made.counted).map(|count| count as u64);
         self.status.send_modify(|status| {
             status.last_success = Some(now);
             (status.last_error, status.failures) = (None, 0);
             status.is_ready |= is_full;
-            (status.is_converged, status.open, status.next_due) = (is_converged, open, next_due);
+            (status.is_converged, status.open) = (is_converged, open);
             (status.contended, status.not_converging) = (contended, not_converging);
+            status.counts.applied += counted[0];
+            status.counts.failed += counted[1];
         });
     }
 
-    /// What a pass looked at is as it says; everything else is as it was.
+    /// What a pass looked at is as it says; everything else is as it was. What it left alone for now
+    /// is also as it was.
     fn note_open(&mut self, focus: &Focus<S::Key>, made: &Made<S>) {
-        match focus {
-            Focus::All => self.unsettled.clear(),
-            Focus::Keys(keys) => self.unsettled.retain(|key, _| !keys.contains(key)),
+        let mut before = std::mem::take(&mut self.unsettled);
+        if let Focus::Keys(keys) = focus {
+            self.unsettled = before.extract_if(.., |key, _| !keys.contains(key)).collect();
         }
-        made.open(&mut |key, kind| {
-            self.unsettled.insert(key, kind);
-        });
+        for (key, kind) in &made.open {
+            let known = before.get(key).filter(|_| made.facts.held.contains(key));
+            self.unsettled.insert(key.clone(), *known.unwrap_or(kind));
+        }
     }
 }
 
-fn order<'a, S: Source>(
-    bound: &'a Bound<S>,
-    config: &'a Config<S::Key>,
-    focus: Focus<S::Key>,
-) -> Order<'a, S> {
-    let Bound { source, wish, ownership, .. } = bound;
-    Order { source, wish: Arc::clone(wish), ownership, focus, config }
-}
-
-/// The named keys that a pass looks at.
-fn take_named<K: Ord + Clone>(named: &mut BTreeSet<K>, focus: &Focus<K>) -> BTreeSet<K> {
-    match focus {
-        Focus::All => std::mem::take(named),
-        Focus::Keys(keys) => {
-            let taken: BTreeSet<K> = named.intersection(keys).cloned().collect();
-            named.retain(|key| !keys.contains(key));
-            taken
-        }
+/// Drives a piece of work, but not for ever, and not through a panic.
+pub(super) async fn bounded<T>(
+    deadline: Duration,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(deadline, AssertUnwindSafe(work).catch_unwind()).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(panic)) => Err(Error::Panicked { what: words(&*panic) }),
+        Err(_) => Err(Error::TooLong { deadline }),
     }
 }
 
 /// What a panic said.
-fn words(panic: &(dyn Any + Send)) -> String {
+pub(super) fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "no words".to_owned())

@@ -1,0 +1,70 @@
+//! What a loop hears from its target.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use homeostat_core::{Failure, Hint, Retry, Source};
+
+use super::Keeper;
+use super::event::What;
+use super::make::Open;
+use super::turn::words;
+use super::wakeup::Wakeup;
+
+/// How many hints are taken in before something is done about them.
+const MOST_HINTS: usize = 1000;
+
+/// The keys that hints named since the last pass over them, with who did it, where the target tells.
+pub(super) type Named<K> = BTreeMap<K, Option<Arc<str>>>;
+
+impl<S: Source> Keeper<S> {
+    /// Takes in the hints that are there already. What follows from one loss is seen together then,
+    /// and a full pass absorbs what came before it.
+    pub(super) fn drain(&mut self) {
+        for _ in 0..MOST_HINTS {
+            let Some(heard) = hint(&mut self.open).now_or_never() else { return };
+            self.heard(heard);
+        }
+    }
+
+    pub(super) fn heard(&mut self, hint: Result<Hint<S::Key>, Failure>) {
+        match hint {
+            Ok(Hint::Keys(keys)) => self.hinted(keys, None),
+            Ok(Hint::By { who, keys }) => self.hinted(keys, Some(&who)),
+            Ok(Hint::Lost) => {
+                self.status.send_modify(|status| status.counts.lost += 1);
+                self.tell(What::Lost);
+                self.wake(Wakeup::Resync);
+            }
+            Err(failure) => {
+                self.tell(What::Failed { failure });
+                self.lose_reader();
+            }
+        }
+    }
+
+    fn hinted(&mut self, keys: Vec<S::Key>, who: Option<&Arc<str>>) {
+        if let Some(open) = &mut self.open {
+            open.named.extend(keys.iter().map(|key| (key.clone(), who.cloned())));
+        }
+        self.wake(Wakeup::Hint(keys));
+    }
+
+    /// A dead subscription is opened anew, and everything is looked at after it.
+    pub(super) fn lose_reader(&mut self) {
+        (self.open, self.has_lost_reader) = (None, true);
+        self.agenda.died(self.now());
+    }
+}
+
+/// The next hint; a reader that panics has died.
+pub(super) async fn hint<S: Source>(open: &mut Option<Open<S>>) -> Result<Hint<S::Key>, Failure> {
+    let Some(open) = open else { return std::future::pending().await };
+    let heard = AssertUnwindSafe(open.observer.hint()).catch_unwind().await;
+    heard.unwrap_or_else(|panic| {
+        let what = format!("the subscription panicked: {}", words(&*panic));
+        Err(Failure::new(what, Retry::Soon))
+    })
+}

@@ -1,0 +1,156 @@
+//! The part of a pass that speaks with the source: it may fail, hang or panic.
+
+use std::sync::Arc;
+
+use homeostat_core::{Explain, Focus, Plan, Source, Step as _};
+
+use super::Keeper;
+use super::event::What;
+use super::handle::Told;
+use super::listen::Named;
+use super::losses::take_named;
+use super::made::{Held, Made};
+use super::mail::Mail;
+use super::pace::Mode;
+use super::turn::bounded;
+use super::wakeup::Turn;
+use crate::book::Book;
+use crate::bound::Bound;
+use crate::config::{Config, Order};
+use crate::error::Error;
+use crate::focus;
+use crate::observer::Observer;
+use crate::pass;
+
+/// Reader, writer and ledger of a loop, as long as nothing breaks.
+pub(super) struct Open<S: Source> {
+    pub(super) observer: Observer<S>,
+    pub(super) writer: S::Writer,
+    pub(super) book: Book<S>,
+    pub(super) named: Named<S::Key>,
+}
+
+impl<S: Source> Keeper<S> {
+    fn open(&mut self) -> Result<Open<S>, Error> {
+        if let Some(open) = self.open.take() {
+            return Ok(open);
+        }
+        let (bound, means) = (&self.bound, &self.means);
+        // The subscription stands before the first look.
+        let observer = Observer::open(&bound.source, &bound.place.scope)?;
+        let writer = bound.source.writer(&means.lock).map_err(|failure| Error::Writer {
+            name: S::NAME,
+            scope: bound.place.scope.clone(),
+            failure,
+        })?;
+        let book = Book::open(Arc::clone(&means.ledger), bound.place.clone())?;
+        if std::mem::take(&mut self.has_lost_reader) {
+            self.status.send_modify(|status| status.counts.resubscribed += 1);
+            self.tell(What::Resubscribed);
+        }
+        Ok(Open { observer, writer, book, named: Named::new() })
+    }
+
+    /// One pass over the keys of the turn and what depends on them.
+    pub(super) async fn make(&mut self, turn: &mut Turn<S::Key>) -> Result<Made<S>, Error> {
+        self.widen(turn);
+        let mut open = self.open()?;
+        let made = self.pass_over(&mut open, turn).await?;
+        self.tell_steps(&*made.told);
+        // After anything else but a whole pass, reader and writer are opened anew.
+        self.open = Some(open);
+        Ok(made)
+    }
+
+    /// What failed and rests on something that is looked at is tried again with it.
+    fn widen(&mut self, turn: &mut Turn<S::Key>) {
+        turn.focus = focus::widened(&*self.bound.wish, &turn.focus);
+        if let Focus::Keys(keys) = &turn.focus {
+            let now = self.now();
+            for key in keys {
+                self.agenda.tries(key, now);
+            }
+        }
+    }
+
+    async fn pass_over(
+        &mut self,
+        open: &mut Open<S>,
+        turn: &Turn<S::Key>,
+    ) -> Result<Made<S>, Error> {
+        let config = self.bound.config.clone();
+        let asked = order(&self.bound, &config, turn.focus.clone());
+        let mut plan = pass::plan(&asked, &mut open.observer, open.book.holdings()).await?;
+        self.tell(What::Planned { summary: plan.summary() });
+        let named = take_named(&mut open.named, &turn.focus);
+        self.note_drift(&plan, &named);
+        let holds_removals = config.guards.holds_removals(&plan, &turn.focus);
+        if self.pace.mode == Mode::Observe {
+            return Ok(Made::planned(plan, holds_removals));
+        }
+        let held = self.hold(&mut plan, turn);
+        let Open { observer, writer, book, .. } = open;
+        let asked = order(&self.bound, &config, turn.focus.clone());
+        let report = pass::apply(&asked, observer, writer, (book, plan)).await?;
+        Ok(Made::applied(report, Held { keys: held, removals: holds_removals }))
+    }
+
+    /// Holds back what has to wait, and names it.
+    fn hold(&self, plan: &mut Plan<S>, turn: &Turn<S::Key>) -> Vec<S::Key> {
+        // While a full pass holds removals back, a focused one must not make them one by one.
+        if self.holds_removals && turn.focus != Focus::All {
+            crate::guard::hold_removals(plan, "the last full pass holds all removals back");
+        }
+        let (agenda, now, before) = (&self.agenda, self.now(), plan.held.len());
+        plan.hold(|plan, step| agenda.leaves(&step.key(&plan.wish), turn.reasons, now));
+        let held = plan.held.iter().skip(before);
+        held.map(|held| held.step.key(&plan.wish)).collect()
+    }
+
+    /// How some keys stand; nothing is written.
+    pub(super) async fn peek(&mut self, focus: Focus<S::Key>, mail: &mut Mail<S>) -> Told {
+        let focus = self.seeing(focus);
+        let deadline = self.pace.deadline;
+        let looked = tokio::select! {
+            biased;
+            looked = bounded(deadline, self.plan(focus)) => looked,
+            () = mail.stopped() => Err(Error::Stopped),
+        };
+        looked.map_err(|error| {
+            self.lose_reader();
+            Arc::new(error)
+        })
+    }
+
+    async fn plan(&mut self, focus: Focus<S::Key>) -> Result<Arc<Explained>, Error> {
+        let mut open = self.open()?;
+        let order = order(&self.bound, &self.bound.config, focus);
+        let plan = pass::plan(&order, &mut open.observer, open.book.holdings()).await?;
+        self.open = Some(open);
+        Ok(Arc::new(plan))
+    }
+
+    /// A focused look needs a full one before it.
+    pub(super) fn seeing(&self, focus: Focus<S::Key>) -> Focus<S::Key> {
+        if self.agenda.is_blind() { Focus::All } else { focus }
+    }
+
+    /// Drops what the ledger knows of a key.
+    pub(super) fn forget_key(&mut self, key: &S::Key) -> Result<bool, Error> {
+        let mut open = self.open()?;
+        let known = open.book.forget_key(key)?;
+        self.open = Some(open);
+        Ok(known)
+    }
+}
+
+type Explained = dyn Explain + Send + Sync;
+
+fn order<'a, S: Source>(
+    bound: &'a Bound<S>,
+    config: &'a Config<S::Key>,
+    focus: Focus<S::Key>,
+) -> Order<'a, S> {
+    let Bound { source, wish, ownership, .. } = bound;
+    Order { source, wish: Arc::clone(wish), ownership, focus, config }
+}

@@ -1,0 +1,76 @@
+//! What starts a pass, the pass that follows from it, and what that one found out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use homeostat_core::pacing::{Reason, Reasons};
+use homeostat_core::{Focus, Retry};
+
+/// Everything that starts a pass. It carries keys for the look and reasons for the log, never state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wakeup<K> {
+    /// The loop has just begun.
+    Start,
+    /// The wish changed.
+    Desired,
+    /// The target said that these keys may have changed.
+    Hint(Vec<K>),
+    /// It is time to look at everything again, or hints were lost.
+    Resync,
+    /// The backoff of an earlier failure has elapsed.
+    Retry,
+    /// A person asked for it.
+    Operator,
+}
+
+impl<K> Wakeup<K> {
+    /// The reason that goes to the log.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self {
+            Wakeup::Start => Reason::Start,
+            Wakeup::Desired => Reason::Desired,
+            Wakeup::Hint(_) => Reason::Hint,
+            Wakeup::Resync => Reason::Resync,
+            Wakeup::Retry => Reason::Retry,
+            Wakeup::Operator => Reason::Operator,
+        }
+    }
+
+    /// The keys that it names; none for everything.
+    #[must_use]
+    pub fn keys(&self) -> &[K] {
+        match self {
+            Wakeup::Hint(keys) => keys,
+            _ => &[],
+        }
+    }
+}
+
+/// A pass that starts now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Turn<K> {
+    pub(crate) focus: Focus<K>,
+    pub(crate) reasons: Reasons,
+    pub(crate) waited: Duration,
+}
+
+/// What a pass found out that decides about the next one.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts<K> {
+    /// What could not be done.
+    pub(crate) failed: BTreeMap<K, Retry>,
+    /// What was done and does not show, with a print of it.
+    pub(crate) missed: BTreeMap<K, u64>,
+    /// What was left alone, and stands as before.
+    pub(crate) held: BTreeSet<K>,
+    /// Why the pass could not be made at all.
+    pub(crate) broken: Option<Retry>,
+}
+
+impl<K> Default for Facts<K> {
+    fn default() -> Self {
+        let (failed, missed, held) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Facts { failed, missed, held, broken: None }
+    }
+}

@@ -1,0 +1,64 @@
+//! Guards hold in focused passes, too.
+
+use homeostat_engine::{Bound, Kind, MassDelete};
+use homeostat_testkit::memory::{Mark, Target};
+
+use crate::stage::{SECOND, Source, Stage, bound, later, pace};
+
+fn many(target: &Target) -> Bound<Source> {
+    let keys: Vec<String> = (10..30).map(|number| format!("k{number}")).collect();
+    let wish: Vec<_> = keys.iter().map(|key| (key.as_str(), "1")).collect();
+    bound(target, &wish)
+}
+
+async fn held() -> Stage {
+    let target = Target::default();
+    let stage = Stage::over(target.clone(), many(&target), pace());
+    stage.converged().await;
+    stage.handle.put(bound(&target, &[("k10", "1")])).unwrap();
+    stage.handle.wait_for(|status| status.open.held == 19).await.unwrap();
+    later(SECOND).await;
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_full_pass_holds_back_focused_passes_hold_back() {
+    let stage = held().await;
+    for number in 11..30 {
+        stage.target.alter(&format!("k{number}"), "2");
+    }
+    later(10 * SECOND).await;
+    assert_eq!(stage.values().len(), 20, "not one by one either");
+    assert!(stage.handle.status().counts.focused > 0);
+    let told = stage.handle.look("k11".to_owned()).await.unwrap().unwrap();
+    assert!(!told.is_converged());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_of_the_operator_lets_them_go() {
+    let stage = held().await;
+    let mut order = bound(&stage.target, &[("k10", "1")]);
+    order.config.guards.mass_delete = MassDelete::Allow;
+    stage.handle.put(order).unwrap();
+    stage.converged().await;
+    assert_eq!(stage.values(), ["k10=1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_failed_holds_no_others_back() {
+    let stage = Stage::settled(&[("a", "1"), ("b", "2"), ("c", "3")]).await;
+    stage.faults(|faults| _ = faults.refused.insert("a".into()));
+    stage.handle.put(bound(&stage.target, &[("c", "3")])).unwrap();
+    stage.handle.wait_for(|status| status.open.failed == 1).await.unwrap();
+    later(10 * SECOND).await;
+    // A full pass that leaves the removal alone for its backoff is no guard.
+    stage.target.overflow();
+    later(SECOND).await;
+    stage.target.add("b", "2", Mark::Ours);
+    later(SECOND).await;
+    assert_eq!(stage.values(), ["a=1", "c=3"]);
+    let told = stage.handle.pass().await.unwrap().unwrap();
+    let mut held = 0;
+    told.explain(Kind::Held, &mut |_| held += 1);
+    assert_eq!(held, 0);
+}
