@@ -59,6 +59,12 @@ impl Batch {
         &self.bytes
     }
 
+    /// Adds the messages of another batch at the end.
+    pub fn append(&mut self, other: &Batch) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.count = self.count.saturating_add(other.count);
+    }
+
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }

@@ -5,9 +5,11 @@
 mod chunk;
 mod dump;
 mod exchange;
+mod transaction;
 
 pub use dump::Dumped;
 pub use exchange::Answer;
+pub use transaction::Transacted;
 
 use std::time::Duration;
 

@@ -58,7 +58,7 @@ pub mod uapi;
 #[cfg(feature = "tokio")]
 pub use async_listener::AsyncListener;
 pub use batch::{Batch, MessageWriter};
-pub use connection::{Answer, Connection, Dumped, Limits};
+pub use connection::{Answer, Connection, Dumped, Limits, Transacted};
 pub use decode::{Attr, Attrs, Malformed, Message, Messages, Port};
 pub use error::Error;
 pub use filter::{Filter, Instruction};

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{
     set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
-    socket_recv_buffer_size,
+    socket_recv_buffer_size, socket_send_buffer_size,
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, getsockname, recvfrom,
@@ -46,6 +46,9 @@ pub(crate) enum Received {
     /// The queue is empty.
     Nothing,
 }
+
+/// What the kernel keeps of a send buffer for itself, generously.
+const SEND_SPARE: usize = 4096;
 
 /// An open netlink socket, bound to a port of its own.
 #[derive(Debug)]
@@ -108,6 +111,14 @@ impl Socket {
     /// Subscribes to a group.
     pub fn join(&self, group: Group) -> Result<()> {
         set_netlink(self.as_fd(), "NETLINK_ADD_MEMBERSHIP", NETLINK_ADD_MEMBERSHIP, group.0)
+    }
+
+    /// Makes room for one send of so many bytes, where allowed; else such a send is refused.
+    pub(crate) fn make_send_room(&self, bytes: usize) {
+        let room = socket_send_buffer_size(self).unwrap_or(0);
+        if room < bytes.saturating_add(SEND_SPARE) {
+            let _ = sys::force_send_buffer(self.as_fd(), bytes.saturating_add(SEND_SPARE));
+        }
     }
 
     /// Sends messages as they are.

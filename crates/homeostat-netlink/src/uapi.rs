@@ -1,6 +1,6 @@
 //! The kernel's own constants and structs, taken from generated bindings: nothing here is typed from memory.
 //!
-//! Names come from `linux-raw-sys`; what it lacks (nexthops, veth, tunnels) is in `generated.rs`, made by
+//! Names come from `linux-raw-sys`; what it lacks (nexthops, veth, tunnels, nftables) is in `generated.rs` and `nft.rs`, made by
 //! `uapi/generate.sh` of this crate from Debian's `linux-libc-dev`. Here each constant only gets the
 //! integer type of the field that carries it, checked when compiling.
 #![expect(missing_docs, reason = "the kernel's own names, documented by the kernel")]
@@ -12,11 +12,13 @@
 mod core;
 mod generated;
 mod link;
+mod nft;
 mod rtnl;
 
 pub use self::core::*;
 pub use generated::*;
 pub use link::*;
+pub use nft::*;
 pub use rtnl::*;
 
 pub use linux_raw_sys::netlink::{

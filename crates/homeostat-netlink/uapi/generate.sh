@@ -1,7 +1,8 @@
 #!/bin/sh
-# Prints src/uapi/generated.rs: what the linux-raw-sys crate lacks, as the C compiler sees it in the
+# Prints src/uapi/generated.rs, or with `nft` src/uapi/nft.rs: what the linux-raw-sys crate lacks, as the C compiler sees it in the
 # kernel's headers (Debian: linux-libc-dev). Needs cc. Usage, from the crate's directory:
 #   sh uapi/generate.sh > src/uapi/generated.rs
+#   sh uapi/generate.sh nft > src/uapi/nft.rs
 set -eu
 
 work=$(mktemp -d)
@@ -19,6 +20,18 @@ if:u32:IFF_UP
 if_tunnel:u16:GRE_KEY"
 # header:struct
 structs="nexthop:nhmsg nexthop:nexthop_grp"
+if [ "${1:-}" = nft ]; then
+    sets="netfilter:NFPROTO_:u8 netfilter/nfnetlink:NFNLGRP_:u32 netfilter/nfnetlink:NFNL_BATCH_:u16
+        netfilter/nf_tables:NFT_MSG_:u16 netfilter/nf_tables:NFT_TABLE_F_:u32
+        netfilter/nf_tables:NFT_CHAIN_:u32 netfilter/nf_tables:NFT_SET_:u32"
+    for part in TABLE CHAIN HOOK LIST RULE SET DATA VERDICT EXPR IMMEDIATE LOOKUP DYNSET EXTHDR OSF \
+        COUNTER QUOTA LAST OBJ OBJREF FLOW FLOWTABLE GEN; do
+        sets="$sets netfilter/nf_tables:NFTA_${part}_:u16"
+    done
+    macros="netfilter/nfnetlink:u16:NFNL_SUBSYS_NFTABLES,NFNL_MSG_BATCH_BEGIN,NFNL_MSG_BATCH_END
+netfilter/nf_tables:u32:NFT_OBJECT_COUNTER,NFT_OBJECT_QUOTA"
+    structs=""
+fi
 
 header() { printf '#include <linux/%s.h>\n' "$1" | cc -E -P -xc -; }
 
@@ -30,7 +43,7 @@ fields() {
 }
 
 {
-    printf '#include <stdio.h>\n#include <stddef.h>\n#include <sys/ioctl.h>\n#include <netinet/in.h>\n'
+    printf '#include <stdio.h>\n#include <stddef.h>\n#include <sys/ioctl.h>\n#include <netinet/in.h>\n#include <linux/netlink.h>\n'
     for set in $sets $macros; do printf '#include <linux/%s.h>\n' "${set%%:*}"; done
     echo 'int main(void) {'
     for set in $sets; do

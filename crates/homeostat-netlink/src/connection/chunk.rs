@@ -20,6 +20,9 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// Room for everything, since a transaction cannot be cut.
+    pub(crate) const UNLIMITED: Self = Self { bytes: usize::MAX, cost: usize::MAX };
+
     /// Room for so many bytes, and for the answers that `buffer` can hold.
     pub(crate) fn new(bytes: usize, buffer: ReceiveBuffer) -> Self {
         let unforced = buffer.bytes.min(MOST_UNFORCED * ANSWER_COST);
