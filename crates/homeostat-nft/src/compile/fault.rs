@@ -1,0 +1,180 @@
+//! Why a text is no ruleset, with its place in the user's own file.
+
+use std::fmt;
+use std::io;
+
+use crate::error::Error;
+use crate::key::Key;
+
+/// What `nft` calls the text that it is given.
+const STDIN: &str = "/dev/stdin";
+
+/// A text that could not be compiled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The file cannot be read.
+    #[error("cannot read `{name}`")]
+    Read {
+        /// The file.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is too large to be a firewall.
+    #[error("`{name}` has {size} bytes, which is more than a ruleset may have")]
+    TooLarge {
+        /// The file.
+        name: String,
+        /// Its size.
+        size: u64,
+    },
+    /// The file holds something else than text.
+    #[error("`{name}` is no text")]
+    NotText {
+        /// The file.
+        name: String,
+    },
+    /// `nft` is not installed.
+    #[error("`nft` is not installed")]
+    NoProgram,
+    /// `nft` could not be started.
+    #[error("`nft` cannot be started")]
+    Start {
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no place to load it.
+    #[error("cannot make a scratch namespace for `nft`")]
+    Scratch(#[source] homeostat_netns::Error),
+    /// What was loaded could not be read back.
+    #[error("cannot read back what `nft` loaded: {0}")]
+    ReadBack(String),
+    /// `nft` did not take it.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Refused(Vec<Fault>),
+    /// It holds commands that print.
+    #[error("`{name}` has commands that print (`list`, `reset`, `monitor`)")]
+    Prints {
+        /// The file.
+        name: String,
+    },
+    /// A table wants to be owned by whoever loads it.
+    #[error("`{name}` has a table with `flags owner`, which goes with the program that loaded it")]
+    Owned {
+        /// The file.
+        name: String,
+    },
+    /// A comment leaves no room for our mark.
+    #[error("the comment of `{table}` leaves no room for the mark of its owner")]
+    LongComment {
+        /// The table.
+        table: Key,
+    },
+}
+
+/// One thing that `nft` has against a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The file, as the user calls it.
+    pub file: String,
+    /// The line, from one; zero if `nft` names none.
+    pub line: u32,
+    /// The column, from one.
+    pub column: u32,
+    /// What is wrong, in nft's words, with the line that it is about.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.message),
+            line => write!(f, "{}:{line}:{}: {}", self.file, self.column, self.message),
+        }
+    }
+}
+
+impl CompileError {
+    pub(super) fn kernel(error: &Error) -> Self {
+        CompileError::ReadBack(error.failure().error)
+    }
+
+    /// From what `nft` prints on its standard error.
+    pub(super) fn refused(words: &str, name: &str) -> Self {
+        let mut faults: Vec<Fault> = Vec::new();
+        for line in words.lines() {
+            match (fault(line, name), faults.last_mut()) {
+                (Some(fault), _) => faults.push(fault),
+                (None, Some(last)) => last.message = format!("{}\n{line}", last.message),
+                (None, None) => faults.push(unplaced(line, name)),
+            }
+        }
+        if faults.is_empty() {
+            faults.push(unplaced("refused without a word", name));
+        }
+        CompileError::Refused(faults)
+    }
+
+    /// The way out, where there is one.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        let has = |faults: &[Fault], words: &str| {
+            faults.iter().any(|fault| fault.message.contains(words))
+        };
+        match self {
+            CompileError::NoProgram => Some("install the package `nftables`"),
+            CompileError::Prints { .. } => Some("keep only what shall be there"),
+            CompileError::Owned { .. } => Some("leave `owner` out: the mark is in the comment"),
+            CompileError::LongComment { .. } => Some("shorten the comment"),
+            CompileError::TooLarge { .. } => Some("keep large lists in sets that others fill"),
+            CompileError::Refused(faults) if has(faults, "nterface does not exist") => {
+                Some("`iif` and `oif` want a link that exists; write `iifname` or `oifname`")
+            }
+            CompileError::Refused(faults) if has(faults, "esolve hostname") => {
+                Some("names are not looked up while a ruleset is loaded; write addresses")
+            }
+            _ => None,
+        }
+    }
+}
+
+fn unplaced(line: &str, name: &str) -> Fault {
+    Fault { file: name.to_owned(), line: 0, column: 0, message: line.to_owned() }
+}
+
+/// `FILE:LINE:COLUMN-COLUMN: Error: WORDS`.
+fn fault(text: &str, name: &str) -> Option<Fault> {
+    let (place, message) = text.split_once(": Error: ")?;
+    let mut parts = place.rsplitn(3, ':');
+    let (columns, line, file) = (parts.next()?, parts.next()?, parts.next()?);
+    let column = columns.split('-').next()?.parse().ok()?;
+    let file = if file == STDIN { name } else { file };
+    let (file, line) = (file.to_owned(), line.parse().ok()?);
+    Some(Fault { file, line, column, message: message.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_own_file_line_and_column_are_named() {
+        let words = "/dev/stdin:7:32-32: Error: syntax error, unexpected '}'\n  chain x }\n          ^\n\
+                     /etc/a:1:2-3: Error: no\n";
+        let CompileError::Refused(faults) = CompileError::refused(words, "fw.nft") else {
+            panic!("refused")
+        };
+        assert_eq!(faults.len(), 2);
+        assert_eq!((faults[0].file.as_str(), faults[0].line, faults[0].column), ("fw.nft", 7, 32));
+        assert!(faults[0].message.ends_with('^'), "{}", faults[0]);
+        assert_eq!(faults[1].to_string(), "/etc/a:1:2: no");
+    }
+
+    #[test]
+    fn words_without_a_place_are_kept() {
+        let error = CompileError::refused("nft: something odd\n", "fw.nft");
+        assert_eq!(error.to_string(), "fw.nft: nft: something odd");
+        assert!(CompileError::refused("", "fw.nft").to_string().contains("without a word"));
+    }
+}

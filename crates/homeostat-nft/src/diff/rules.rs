@@ -1,0 +1,134 @@
+//! Rules in their order: what stays keeps its handle and its counts, what comes may carry counts on.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::Fate;
+use crate::edit::kept;
+use crate::expression::{Reference, counts};
+use crate::model::{Chain, Handle, Rule, Table};
+use crate::op::Op;
+
+/// What becomes of the rules of one chain.
+struct Script<'a> {
+    seen: &'a [Rule],
+    wish: &'a [Rule],
+    kept: Vec<(usize, usize)>,
+}
+
+/// Rules that go. Those of a chain that goes are flushed, so that they let go of everything first.
+pub(super) fn drop(wish: &Table, seen: &Table, fate: &Fate, ops: &mut Vec<Op>) {
+    for (name, chain) in &seen.chains {
+        match staying(wish, seen, fate, name) {
+            Some(script) => script.drop(name, ops),
+            None if chain.rules.is_empty() => {}
+            None => ops.push(Op::FlushChain(name.clone())),
+        }
+    }
+}
+
+/// Rules that come.
+pub(super) fn add(wish: &Table, seen: &Table, fate: &Fate, ops: &mut Vec<Op>) {
+    for (name, chain) in &wish.chains {
+        let script = staying(wish, seen, fate, name).unwrap_or_else(|| {
+            // A chain that is made again carries on the counts of the former one.
+            let before = seen.chains.get(name).map_or(&[][..], |before| &before.rules);
+            Script { seen: before, wish: &chain.rules, kept: Vec::new() }
+        });
+        script.add(name, ops);
+    }
+}
+
+/// All rules of a table that is made.
+pub(super) fn all(wish: &Table, ops: &mut Vec<Op>) {
+    for (name, chain) in &wish.chains {
+        Script { seen: &[], wish: &chain.rules, kept: Vec::new() }.add(name, ops);
+    }
+}
+
+fn staying<'a>(wish: &'a Table, seen: &'a Table, fate: &Fate, name: &str) -> Option<Script<'a>> {
+    if fate.gone.contains(&Reference::Chain(name.to_owned())) {
+        return None;
+    }
+    let (seen, wish): (&Chain, &Chain) = (seen.chains.get(name)?, wish.chains.get(name)?);
+    let (seen, wish) = (&seen.rules, &wish.rules);
+    let may_stay = |at: usize| seen.get(at).is_some_and(|rule| !rule.refers_to(&fate.gone));
+    Some(Script { seen, wish, kept: kept(seen, wish, may_stay) })
+}
+
+impl Script<'_> {
+    fn going(&self) -> impl Iterator<Item = usize> {
+        let mut kept = self.kept.iter().map(|(seen, _)| *seen).peekable();
+        (0..self.seen.len()).filter(move |at| kept.next_if_eq(at).is_none())
+    }
+
+    fn drop(&self, chain: &str, ops: &mut Vec<Op>) {
+        ops.extend(self.going().map(|at| Op::DropRule { chain: chain.to_owned(), at }));
+    }
+
+    fn add(&self, chain: &str, ops: &mut Vec<Op>) {
+        let former = self.former();
+        let mut kept = self.kept.iter().peekable();
+        for at in 0..self.wish.len() {
+            if kept.next_if(|(_, wish)| *wish == at).is_some() {
+                continue;
+            }
+            let before = kept.peek().and_then(|(seen, _)| self.seen.get(*seen));
+            ops.push(Op::AddRule {
+                chain: chain.to_owned(),
+                at,
+                before: before.map(|rule: &Rule| -> Handle { rule.handle }),
+                replaces: former.get(&at).copied(),
+            });
+        }
+    }
+
+    /// Which rule that goes each one that comes stands for: an equal one that moved, else the one at
+    /// the same place.
+    fn former(&self) -> HashMap<usize, usize> {
+        let mut former = HashMap::new();
+        let mut moved: HashMap<&Rule, VecDeque<usize>> = HashMap::new();
+        for at in self.going() {
+            if let Some(rule) = self.seen.get(at) {
+                moved.entry(rule).or_default().push_back(at);
+            }
+        }
+        let mut taken = vec![false; self.seen.len()];
+        for at in self.coming() {
+            let rule = self.wish.get(at).and_then(|rule| moved.get_mut(rule));
+            if let Some(from) = rule.and_then(VecDeque::pop_front) {
+                former.insert(at, from);
+                taken.iter_mut().skip(from).take(1).for_each(|taken| *taken = true);
+            }
+        }
+        self.pair_by_place(&taken, &mut former);
+        former
+    }
+
+    fn coming(&self) -> impl Iterator<Item = usize> {
+        let mut kept = self.kept.iter().map(|(_, wish)| *wish).peekable();
+        (0..self.wish.len()).filter(move |at| kept.next_if_eq(at).is_none())
+    }
+
+    /// Between two rules that stay, what goes and what comes is paired in order.
+    fn pair_by_place(&self, taken: &[bool], former: &mut HashMap<usize, usize>) {
+        let (mut seen_at, mut wish_at) = (0, 0);
+        let end = (self.seen.len(), self.wish.len());
+        for (seen_next, wish_next) in self.kept.iter().copied().chain([end]) {
+            let free = |at: &usize| !taken.get(*at).copied().unwrap_or(true);
+            let going = (seen_at..seen_next).filter(free);
+            let coming: Vec<_> =
+                (wish_at..wish_next).filter(|at| !former.contains_key(at)).collect();
+            let pairs = coming.into_iter().zip(going);
+            former.extend(pairs.filter(|(wish, seen)| self.are_alike(*wish, *seen)));
+            (seen_at, wish_at) = (seen_next + 1, wish_next + 1);
+        }
+    }
+
+    /// Whether one rule reads as the other one, changed: they count the same way.
+    fn are_alike(&self, wish: usize, seen: usize) -> bool {
+        let count = |rules: &[Rule], at: usize| {
+            rules.get(at).and_then(|rule| counts(rule.whole()).ok()).map(|counts| counts.len())
+        };
+        count(self.wish, wish) == count(self.seen, seen)
+    }
+}

@@ -1,0 +1,155 @@
+//! Elements of sets and maps: the smallest difference, and what a set that is made again keeps.
+
+use homeostat_netlink::uapi::{NFT_SET_EVAL, NFT_SET_TIMEOUT};
+
+use super::Fate;
+use crate::elements::{Difference, Elements, UnitAt, meaning, targets};
+use crate::expression::Reference;
+use crate::model::{Set, Table};
+use crate::op::{From, Op};
+
+/// What becomes of the elements of one set.
+pub(super) struct Edit {
+    set: String,
+    drop: Vec<UnitAt>,
+    add: Vec<From>,
+}
+
+impl Edit {
+    pub(super) fn dropped(&self) -> Option<Op> {
+        let (set, units) = (self.set.clone(), self.drop.clone());
+        (!units.is_empty()).then_some(Op::DropElements { set, units })
+    }
+
+    pub(super) fn added(self) -> Option<Op> {
+        let (set, units) = (self.set, self.add);
+        (!units.is_empty()).then_some(Op::AddElements { set, units })
+    }
+}
+
+/// How much of a set's content is the wish's business.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Exactly the declared elements.
+    Exact,
+    /// The declared elements must be there; others come and go by themselves.
+    AtLeast,
+    /// None of it: it is data.
+    Data,
+}
+
+fn content(wish: &Set) -> Content {
+    match wish {
+        wish if wish.elements.is_empty() => Content::Data,
+        wish if wish.flags & (NFT_SET_EVAL | NFT_SET_TIMEOUT) != 0 => Content::AtLeast,
+        _ => Content::Exact,
+    }
+}
+
+/// The elements of a table that is made.
+pub(super) fn all(wish: &Table) -> impl Iterator<Item = Op> {
+    wish.sets.iter().filter_map(|(name, set)| {
+        let add = set.elements.places().map(From::Wish).collect();
+        Edit { set: name.clone(), drop: Vec::new(), add }.added()
+    })
+}
+
+/// What becomes of the elements of each wished set.
+pub(super) fn edits(wish: &Table, seen: &Table, fate: &Fate) -> Vec<Edit> {
+    let edit = |(name, set): (&String, &Set)| {
+        let is_gone = fate.gone.contains(&Reference::Set(name.clone()));
+        let mut edit = match seen.sets.get(name) {
+            Some(before) if !is_gone => changed(set, before, (wish, fate)),
+            Some(before) if is_compatible(set, before) => made_again(set, before, wish),
+            _ => Edit {
+                set: String::new(),
+                drop: Vec::new(),
+                add: set.elements.places().map(From::Wish).collect(),
+            },
+        };
+        edit.set.clone_from(name);
+        edit
+    };
+    wish.sets.iter().map(edit).collect()
+}
+
+fn is_compatible(wish: &Set, seen: &Set) -> bool {
+    wish.shape == seen.shape && wish.layout() == seen.layout()
+}
+
+fn changed(wish: &Set, seen: &Set, (table, fate): (&Table, &Fate)) -> Edit {
+    let (mut drop, mut add) = (Vec::new(), Vec::new());
+    let content = content(wish);
+    compare(wish, seen, content, |difference| match difference {
+        Difference::Missing(ours) => add.push(From::Wish(ours)),
+        Difference::Extra(theirs) if content == Content::Exact => drop.push(theirs),
+        Difference::Extra(_) => {}
+        Difference::Changed(ours, theirs) => {
+            drop.push(theirs);
+            add.push(From::Wish(ours));
+        }
+    });
+    // What leads to a chain or an object that is made again has to let go of it for a moment.
+    if !seen.references.is_disjoint(&fate.gone) {
+        drop.sort_unstable();
+        for at in seen.elements.places() {
+            let leads = leads_to(seen, at, |to| fate.gone.contains(to));
+            if leads && let Err(place) = drop.binary_search(&at) {
+                drop.insert(place, at);
+                let comes_back = !leads_to(seen, at, |to| !super::has(table, to));
+                add.extend(comes_back.then_some(From::Seen(at)));
+            }
+        }
+    }
+    Edit { set: String::new(), drop, add }
+}
+
+fn compare(wish: &Set, seen: &Set, content: Content, found: impl FnMut(Difference)) {
+    let (ours, theirs): (&Elements, &Elements) = (&wish.elements, &seen.elements);
+    match content {
+        Content::Data => {}
+        Content::Exact => ours.compare(theirs, |_, _| false, found),
+        Content::AtLeast => ours.compare(theirs, |a, b| meaning(a) == meaning(b), found),
+    }
+}
+
+/// A set that is made again has the wished elements, with the counts that they had, and its data.
+fn made_again(set: &Set, before: &Set, wish: &Table) -> Edit {
+    let mut add = Vec::new();
+    let content = content(set);
+    let (ours, theirs) = (&set.elements, &before.elements);
+    let mut fresh = Vec::new();
+    let mut stale = Vec::new();
+    ours.compare(
+        theirs,
+        |_, _| false,
+        |difference| match difference {
+            Difference::Missing(ours) => fresh.push(ours),
+            Difference::Extra(theirs) if content == Content::Exact => stale.push(theirs),
+            Difference::Extra(_) => {}
+            Difference::Changed(ours, theirs) => {
+                fresh.push(ours);
+                stale.push(theirs);
+            }
+        },
+    );
+    let is_stale = |at: &UnitAt| stale.binary_search(at).is_ok();
+    let still_leads = |at: &UnitAt| !leads_to(before, *at, |to| !super::has(wish, to));
+    let stays = theirs.places().filter(|at| !is_stale(at) && still_leads(at));
+    add.extend(stays.map(From::Seen));
+    add.extend(fresh.into_iter().map(From::Wish));
+    Edit { set: String::new(), drop: Vec::new(), add }
+}
+
+/// Whether an element leads to something of which `is_so` holds.
+fn leads_to(set: &Set, at: UnitAt, is_so: impl Fn(&Reference) -> bool) -> bool {
+    let (chain, object) = targets(set.elements.unit(at));
+    set.references.iter().any(|to| {
+        let is_meant = match to {
+            Reference::Chain(name) => chain == Some(name),
+            Reference::Object(_, name) => object == Some(name),
+            Reference::Set(_) | Reference::Flowtable(_) => false,
+        };
+        is_meant && is_so(to)
+    })
+}

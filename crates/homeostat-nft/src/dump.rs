@@ -1,0 +1,189 @@
+//! Reads tables from the kernel, whole. Start at [`heads`] and [`table`].
+
+mod parts;
+
+use std::collections::BTreeMap;
+
+use homeostat_netlink::uapi::{
+    NFNL_SUBSYS_NFTABLES, NFT_MSG_GETCHAIN, NFT_MSG_GETFLOWTABLE, NFT_MSG_GETGEN, NFT_MSG_GETOBJ,
+    NFT_MSG_GETRULE, NFT_MSG_GETSET, NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE, NFTA_GEN_ID,
+    NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_TABLE_FLAGS, NFTA_TABLE_HANDLE,
+    NFTA_TABLE_NAME, NFTA_TABLE_USERDATA, NLM_F_ECHO,
+};
+use homeostat_netlink::{Attrs, Batch, Connection, Dumped, Errno, Malformed, Message};
+
+use crate::elements::{Collected, Elements};
+use crate::error::Error;
+use crate::key::{Family, Key};
+use crate::mark::Words;
+use crate::model::{Handle, Table};
+use crate::tlv::{be32, be64, name};
+use parts::Loose;
+
+/// In every message of nftables the first attribute is the name of the table.
+pub(crate) const TABLE: u16 = NFTA_TABLE_NAME;
+
+/// The generation of the ruleset: each commit by anybody moves it.
+pub(crate) type Generation = u32;
+
+/// A table without its content.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) key: Key,
+    pub(crate) handle: Handle,
+    pub(crate) flags: u32,
+    pub(crate) words: Words,
+}
+
+/// The type of a message of nftables.
+pub(crate) const fn kind(message: u16) -> u16 {
+    NFNL_SUBSYS_NFTABLES << 8 | message
+}
+
+/// The generation that the ruleset has.
+pub(crate) fn generation(connection: &mut Connection) -> Result<Generation, Error> {
+    let mut request = Batch::new();
+    let mut message = request.message(kind(NFT_MSG_GETGEN), NLM_F_ECHO);
+    message.fixed(&[0; 4]);
+    message.finish()?;
+    let mut told = Err(Malformed::Payload);
+    connection.ask(&mut request, &mut |message| {
+        told = message
+            .split::<4>()
+            .and_then(|(_, attrs)| be32(&attrs, NFTA_GEN_ID)?.ok_or(Malformed::Payload));
+    })?;
+    told.map_err(|source| Error::Malformed { what: "the generation", source })
+}
+
+/// All tables, without their content.
+pub(crate) fn heads(connection: &mut Connection) -> Result<Vec<Head>, Error> {
+    let all = Ask { message: NFT_MSG_GETTABLE, family: Family(0), names: &[] };
+    list(connection, &all, "tables", |family, attrs| {
+        let userdata = attrs.clone().first(NFTA_TABLE_USERDATA)?;
+        Ok(Some(Head {
+            key: Key { family, name: name(attrs, NFTA_TABLE_NAME)? },
+            handle: Handle(be64(attrs, NFTA_TABLE_HANDLE)?.unwrap_or_default()),
+            flags: be32(attrs, NFTA_TABLE_FLAGS)?.unwrap_or_default(),
+            words: userdata.map_or_else(Words::default, |attr| Words::read(attr.value)),
+        }))
+    })
+}
+
+/// A table with everything in it.
+pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, Error> {
+    let Head { key, handle, flags, words } = head;
+    let ask = |message| Ask { message, family: key.family, names: &[] };
+    let here = [(TABLE, key.name.as_str())];
+    let inside = |message| Ask { names: &here, ..ask(message) };
+    // Chains are listed for the whole family, whatever table is asked for.
+    let chains = list(connection, &ask(NFT_MSG_GETCHAIN), "chains", |_, attrs| {
+        if name(attrs, TABLE)? == key.name { parts::chain(attrs).map(Some) } else { Ok(None) }
+    })?;
+    let rules = list(connection, &inside(NFT_MSG_GETRULE), "rules", |_, attrs| {
+        parts::rule(attrs).map(Some)
+    })?;
+    let mut sets = BTreeMap::new();
+    let bare =
+        list(connection, &inside(NFT_MSG_GETSET), "sets", |_, attrs| parts::set(attrs).map(Some))?;
+    for (name, mut set) in bare {
+        set.elements = elements(connection, key, &name, set.layout())?;
+        set.note_references();
+        sets.insert(name, set);
+    }
+    let objects = list(connection, &inside(NFT_MSG_GETOBJ), "objects", |_, attrs| {
+        parts::object(attrs).map(Some)
+    })?;
+    let flowtables = flowtables(connection, &inside(NFT_MSG_GETFLOWTABLE))?;
+    let loose = Loose { chains, rules, sets };
+    let malformed = |source| Error::Malformed { what: "rules", source };
+    let (chains, sets) = loose.assembled().map_err(malformed)?;
+    Ok(Table {
+        key: key.clone(),
+        handle: *handle,
+        flags: *flags,
+        comment: words.comment.clone(),
+        chains,
+        sets,
+        objects: objects.into_iter().collect(),
+        flowtables: flowtables.into_iter().collect(),
+        texts: BTreeMap::new(),
+    })
+}
+
+type Flowtable = (String, Box<[u8]>);
+
+/// A kernel that was built without flowtables has none.
+fn flowtables(connection: &mut Connection, ask: &Ask<'_>) -> Result<Vec<Flowtable>, Error> {
+    let listed = list(connection, ask, "flowtables", |_, attrs| parts::flowtable(attrs).map(Some));
+    match listed {
+        Err(Error::Netlink(error)) if error.errno() == Some(Errno::OPNOTSUPP) => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+fn elements(
+    connection: &mut Connection,
+    key: &Key,
+    set: &str,
+    layout: crate::elements::Layout,
+) -> Result<Elements, Error> {
+    let names = [(TABLE, key.name.as_str()), (NFTA_SET_ELEM_LIST_SET, set)];
+    let ask = Ask { message: NFT_MSG_GETSETELEM, family: key.family, names: &names };
+    let mut collected = Collected::default();
+    let mut failed = Ok(());
+    connection.dump(&mut ask.request()?, &mut |dumped| match dumped {
+        Dumped::Restart => collected.clear(),
+        Dumped::Object(message) if failed.is_ok() => {
+            failed = message.split::<4>().and_then(|(_, attrs)| {
+                let list = attrs.first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
+                list.map_or(Ok(()), |list| collected.take(list.value))
+            });
+        }
+        Dumped::Object(_) => {}
+    })?;
+    let sorted = failed.and_then(|()| collected.sorted(layout));
+    sorted.map_err(|source| Error::Malformed { what: "elements", source })
+}
+
+/// What to list.
+struct Ask<'a> {
+    message: u16,
+    family: Family,
+    names: &'a [(u16, &'a str)],
+}
+
+impl Ask<'_> {
+    fn request(&self) -> Result<Batch, Error> {
+        let mut request = Batch::new();
+        let mut message = request.message(kind(self.message), 0);
+        message.fixed(&[self.family.0, 0, 0, 0]);
+        for (kind, name) in self.names {
+            message.attr(*kind, &[name.as_bytes(), &[0]].concat());
+        }
+        message.finish()?;
+        Ok(request)
+    }
+}
+
+/// Lists everything of a kind; a restarted list begins anew.
+fn list<T>(
+    connection: &mut Connection,
+    ask: &Ask<'_>,
+    what: &'static str,
+    decode: impl Fn(Family, &Attrs<'_>) -> Result<Option<T>, Malformed>,
+) -> Result<Vec<T>, Error> {
+    let decode = |message: &Message<'_>| {
+        let ([family, ..], attrs) = message.split::<4>()?;
+        decode(Family(*family), &attrs)
+    };
+    let mut found = Vec::new();
+    let mut failed = None;
+    connection.dump(&mut ask.request()?, &mut |dumped| match dumped {
+        Dumped::Restart => found.clear(),
+        Dumped::Object(message) => match decode(&message) {
+            Ok(one) => found.extend(one),
+            Err(source) => failed = Some(source),
+        },
+    })?;
+    failed.map_or(Ok(found), |source| Err(Error::Malformed { what, source }))
+}

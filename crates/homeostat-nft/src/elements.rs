@@ -1,0 +1,293 @@
+//! The elements of a set, sorted and close together: a million of them are a normal case.
+//!
+//! A *unit* is what is added and deleted as one: an element, or the two ends of an interval.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
+use homeostat_netlink::uapi::{
+    NFT_SET_ELEM_INTERVAL_END, NFTA_DATA_VALUE, NFTA_DATA_VERDICT, NFTA_SET_ELEM_DATA,
+    NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS, NFTA_SET_ELEM_FLAGS,
+    NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_OBJREF, NFTA_VERDICT_CHAIN,
+};
+use homeostat_netlink::{Attr, Attrs, Malformed};
+
+use crate::expression::{Becomes, Counts, Rewriting, masked, rewrite};
+use crate::tlv::{Tlvs, be32, only, padded};
+
+/// The place of a unit in its list.
+pub(crate) type UnitAt = u32;
+
+/// Sorted units.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Elements {
+    /// Units one after the other, without what packets and time change.
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+    /// As dumped, where that is more.
+    whole: BTreeMap<UnitAt, Box<[u8]>>,
+}
+
+/// How the ends of intervals are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Each element stands alone, ranges included.
+    Single,
+    /// An interval is two elements, one of which only ends it.
+    Ends,
+}
+
+impl PartialEq for Elements {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes && self.ends == other.ends
+    }
+}
+
+impl Eq for Elements {}
+
+impl Hash for Elements {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bytes.hash(state);
+    }
+}
+
+impl Elements {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All places, in order.
+    pub(crate) fn places(&self) -> Range<UnitAt> {
+        0..u32::try_from(self.ends.len()).unwrap_or(u32::MAX)
+    }
+
+    /// A unit for comparing.
+    pub(crate) fn unit(&self, at: UnitAt) -> &[u8] {
+        let at = at as usize;
+        let end = |at: usize| self.ends.get(at).map_or(0, |end| *end as usize);
+        let start = at.checked_sub(1).map_or(0, end);
+        self.bytes.get(start..end(at)).unwrap_or_default()
+    }
+
+    /// A unit as it was dumped, with its counts and the time that it has left.
+    pub(crate) fn dumped(&self, at: UnitAt) -> &[u8] {
+        self.whole.get(&at).map_or(self.unit(at), |bytes| bytes)
+    }
+
+    /// What deletes a unit.
+    pub(crate) fn deleting(&self, at: UnitAt) -> Result<Box<[u8]>, Malformed> {
+        let mut out = Tlvs::default();
+        for element in Attrs::new(self.unit(at)) {
+            let element = element?;
+            let kinds = [NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_FLAGS];
+            out.put(element.kind, &only(element.attrs(), &kinds)?);
+        }
+        Ok(out.into_bytes())
+    }
+
+    /// What differs from `other`, unit by unit. `same` is asked about two units of one key whose
+    /// bytes differ.
+    pub(crate) fn compare(
+        &self,
+        other: &Self,
+        same: impl Fn(&[u8], &[u8]) -> bool,
+        mut found: impl FnMut(Difference),
+    ) {
+        let (mut ours, mut theirs) = (self.places().peekable(), other.places().peekable());
+        loop {
+            let order = match (ours.peek(), theirs.peek()) {
+                (None, None) => return,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(a), Some(b)) => order(self.unit(*a), other.unit(*b)),
+            };
+            let our = ours.next_if(|_| order.is_le());
+            let their = theirs.next_if(|_| order.is_ge());
+            match (our, their) {
+                (Some(a), Some(b)) => {
+                    let (a_unit, b_unit) = (self.unit(a), other.unit(b));
+                    if a_unit != b_unit && !same(a_unit, b_unit) {
+                        found(Difference::Changed(a, b));
+                    }
+                }
+                (Some(a), None) => found(Difference::Missing(a)),
+                (None, Some(b)) => found(Difference::Extra(b)),
+                (None, None) => return,
+            }
+        }
+    }
+}
+
+/// One difference between two lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Difference {
+    /// The other lacks this unit of ours.
+    Missing(UnitAt),
+    /// The other has this one, which we lack.
+    Extra(UnitAt),
+    /// Ours and its, of the same key.
+    Changed(UnitAt, UnitAt),
+}
+
+/// The chain and the object that a unit refers to.
+pub(crate) fn targets(unit: &[u8]) -> (Option<&str>, Option<&str>) {
+    let Some(Ok(element)) = Attrs::new(unit).next() else { return (None, None) };
+    let data = element.attrs().first(NFTA_SET_ELEM_DATA).ok().flatten();
+    let verdict = data.and_then(|data| data.attrs().first(NFTA_DATA_VERDICT).ok().flatten());
+    let chain =
+        verdict.and_then(|verdict| verdict.attrs().first(NFTA_VERDICT_CHAIN).ok().flatten());
+    let object = element.attrs().first(NFTA_SET_ELEM_OBJREF).ok().flatten();
+    (chain.and_then(|attr| attr.str().ok()), object.and_then(|attr| attr.str().ok()))
+}
+
+/// What a key leads to, with its flags: all that is asked of an element whose time runs.
+pub(crate) fn meaning(unit: &[u8]) -> Vec<u8> {
+    let mut out = Tlvs::default();
+    for element in Attrs::new(unit).flatten() {
+        let kinds = [
+            NFTA_SET_ELEM_KEY,
+            NFTA_SET_ELEM_KEY_END,
+            NFTA_SET_ELEM_FLAGS,
+            NFTA_SET_ELEM_DATA,
+            NFTA_SET_ELEM_OBJREF,
+        ];
+        out.put(element.kind, &only(element.attrs(), &kinds).unwrap_or_default());
+    }
+    out.into_bytes().into_vec()
+}
+
+/// The order of units is that of the keys that they begin with; an end comes before a beginning.
+fn order(a: &[u8], b: &[u8]) -> Ordering {
+    if a == b {
+        return Ordering::Equal;
+    }
+    rank(a).cmp(&rank(b))
+}
+
+type Rank<'a> = (&'a [u8], bool, &'a [u8]);
+
+fn rank(unit: &[u8]) -> Rank<'_> {
+    Attrs::new(unit).next().and_then(Result::ok).map_or((&[], false, &[]), |one| rank_of(&one))
+}
+
+fn rank_of<'a>(element: &Attr<'a>) -> Rank<'a> {
+    let value = |kind| -> &'a [u8] {
+        let attr = element.attrs().first(kind).ok().flatten();
+        let value = attr.and_then(|attr| attr.attrs().first(NFTA_DATA_VALUE).ok().flatten());
+        value.map_or(&[], |value| value.value)
+    };
+    (value(NFTA_SET_ELEM_KEY), !is_end(element), value(NFTA_SET_ELEM_KEY_END))
+}
+
+fn is_end(element: &Attr<'_>) -> bool {
+    let flags = be32(&element.attrs(), NFTA_SET_ELEM_FLAGS).ok().flatten();
+    flags.is_some_and(|flags| flags & NFT_SET_ELEM_INTERVAL_END != 0)
+}
+
+/// Elements as they come from the kernel, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    bytes: Vec<u8>,
+    places: Vec<Range<u32>>,
+}
+
+impl Collected {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+    }
+
+    /// Takes the elements of one message.
+    pub(crate) fn take(&mut self, list: &[u8]) -> Result<(), Malformed> {
+        let (mut at, base) = (0, self.bytes.len());
+        for element in Attrs::new(list) {
+            let next = at + padded(&element?);
+            let place = |at: usize| u32::try_from(base + at).map_err(|_| Malformed::Message);
+            self.places.push(place(at)?..place(next)?);
+            at = next;
+        }
+        self.bytes.extend_from_slice(list);
+        // The last one may lack its padding.
+        self.bytes.resize(base + at, 0);
+        Ok(())
+    }
+
+    fn element(&self, place: &Range<u32>) -> &[u8] {
+        self.bytes.get(place.start as usize..place.end as usize).unwrap_or_default()
+    }
+
+    /// Sorts them and joins the two ends of each interval.
+    pub(crate) fn sorted(mut self, layout: Layout) -> Result<Elements, Malformed> {
+        let mut places = std::mem::take(&mut self.places);
+        places.sort_by(|a, b| rank(self.element(a)).cmp(&rank(self.element(b))));
+        let mut sorted = Elements::default();
+        let mut places = places.iter().peekable();
+        while let Some(first) = places.next() {
+            let begins = rank(self.element(first)).1;
+            let end = match layout {
+                Layout::Ends if begins => places.next_if(|next| !rank(self.element(next)).1),
+                _ => None,
+            };
+            let end = end.map_or(&[][..], |end| self.element(end));
+            sorted.push(&[self.element(first), end].concat())?;
+        }
+        Ok(sorted)
+    }
+}
+
+impl Elements {
+    fn push(&mut self, dumped: &[u8]) -> Result<(), Malformed> {
+        let at = u32::try_from(self.ends.len()).map_err(|_| Malformed::Message)?;
+        if is_steady(dumped)? {
+            self.bytes.extend_from_slice(dumped);
+        } else {
+            self.bytes.extend_from_slice(&steady(dumped)?);
+            self.whole.insert(at, dumped.into());
+        }
+        self.ends.push(u32::try_from(self.bytes.len()).map_err(|_| Malformed::Message)?);
+        Ok(())
+    }
+}
+
+/// Whether neither packets nor time change anything of a unit.
+fn is_steady(unit: &[u8]) -> Result<bool, Malformed> {
+    const MOVING: [u16; 3] =
+        [NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS];
+    for element in Attrs::new(unit) {
+        for attr in element?.attrs() {
+            if MOVING.contains(&attr?.kind) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// A unit without what packets and time change.
+fn steady(unit: &[u8]) -> Result<Box<[u8]>, Malformed> {
+    let mut out = Tlvs::default();
+    for element in Attrs::new(unit) {
+        let element = element?;
+        out.nest(&element, |out| element.attrs().try_for_each(|attr| steady_attr(&attr?, out)))?;
+    }
+    Ok(out.into_bytes())
+}
+
+fn steady_attr(attr: &Attr<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
+    match attr.kind {
+        NFTA_SET_ELEM_EXPIRATION => {}
+        NFTA_SET_ELEM_EXPR => out.nest(attr, |out| masked(attr.value, out))?,
+        NFTA_SET_ELEM_EXPRESSIONS => {
+            let refer = &mut |_| Becomes::Named;
+            let how = &mut Rewriting { refer, counts: Counts::Masked };
+            out.put(attr.kind, &rewrite(attr.value, how)?);
+        }
+        _ => out.copy(attr),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! Expressions of rules and elements: opaque bytes but for what they refer to and what packets change.
+//!
+//! Start at [`rewrite`].
+
+use homeostat_netlink::uapi::{
+    NFTA_COUNTER_BYTES, NFTA_COUNTER_PACKETS, NFTA_DATA_VERDICT, NFTA_DYNSET_SET_ID,
+    NFTA_DYNSET_SET_NAME, NFTA_EXPR_DATA, NFTA_EXPR_NAME, NFTA_FLOW_TABLE_NAME,
+    NFTA_IMMEDIATE_DATA, NFTA_LAST_MSECS, NFTA_LAST_SET, NFTA_LOOKUP_SET, NFTA_LOOKUP_SET_ID,
+    NFTA_OBJREF_IMM_NAME, NFTA_OBJREF_IMM_TYPE, NFTA_OBJREF_SET_ID, NFTA_OBJREF_SET_NAME,
+    NFTA_QUOTA_CONSUMED, NFTA_VERDICT_CHAIN, NFTA_VERDICT_CHAIN_ID,
+};
+use homeostat_netlink::{Attr, Attrs, Malformed};
+
+use crate::tlv::{Tlvs, be32, name};
+
+/// Something in its table that an expression names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Reference {
+    Set(String),
+    Chain(String),
+    /// By type and name: objects of two types may share a name.
+    Object(u32, String),
+    Flowtable(String),
+}
+
+/// What a reference becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Becomes {
+    /// It names something that has a name.
+    Named,
+    /// Its name is the kernel's own, and says nothing.
+    Blank,
+    /// What is made in the same transaction under this number.
+    Made(u32),
+}
+
+/// What packets have changed of one expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Count {
+    expression: String,
+    attrs: Box<[u8]>,
+}
+
+/// What becomes of counts.
+pub(crate) enum Counts<'a> {
+    /// They are left out, for comparing.
+    Masked,
+    /// They stay as they are.
+    Kept,
+    /// They become those of another rule, in order.
+    Carried(&'a [Count]),
+}
+
+/// How expressions are put.
+pub(crate) struct Rewriting<'a> {
+    pub(crate) refer: &'a mut dyn FnMut(Reference) -> Becomes,
+    pub(crate) counts: Counts<'a>,
+}
+
+/// Puts a list of expressions differently.
+pub(crate) fn rewrite(list: &[u8], how: &mut Rewriting<'_>) -> Result<Box<[u8]>, Malformed> {
+    let mut out = Tlvs::default();
+    for element in Attrs::new(list) {
+        let element = element?;
+        out.nest(&element, |out| one(element.value, how, out))?;
+    }
+    Ok(out.into_bytes())
+}
+
+/// Leaves out what packets have changed of one expression.
+pub(crate) fn masked(expression: &[u8], out: &mut Tlvs) -> Result<(), Malformed> {
+    let refer = &mut |_| Becomes::Named;
+    one(expression, &mut Rewriting { refer, counts: Counts::Masked }, out)
+}
+
+/// What packets have changed, expression by expression.
+pub(crate) fn counts(list: &[u8]) -> Result<Vec<Count>, Malformed> {
+    let mut found = Vec::new();
+    for element in Attrs::new(list) {
+        let attrs = element?.attrs();
+        let expression = name(&attrs, NFTA_EXPR_NAME)?;
+        let volatile = volatile(&expression);
+        if let Some(data) = attrs.first(NFTA_EXPR_DATA)?.filter(|_| !volatile.is_empty()) {
+            let attrs = crate::tlv::only(data.attrs(), volatile)?;
+            found.push(Count { expression, attrs });
+        }
+    }
+    Ok(found)
+}
+
+/// The names of the expressions in a list, for people.
+pub(crate) fn names(list: &[u8]) -> Vec<String> {
+    let name = |attr: Attr<'_>| name(&attr.attrs(), NFTA_EXPR_NAME).ok();
+    Attrs::new(list).flatten().filter_map(name).collect()
+}
+
+/// The attributes of an expression that packets change.
+pub(crate) fn volatile(expression: &str) -> &'static [u16] {
+    match expression {
+        "counter" => &[NFTA_COUNTER_BYTES, NFTA_COUNTER_PACKETS],
+        "quota" => &[NFTA_QUOTA_CONSUMED],
+        "last" => &[NFTA_LAST_SET, NFTA_LAST_MSECS],
+        _ => &[],
+    }
+}
+
+fn one(expression: &[u8], how: &mut Rewriting<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
+    let kind = name(&Attrs::new(expression), NFTA_EXPR_NAME)?;
+    for attr in Attrs::new(expression) {
+        let attr = attr?;
+        if attr.kind == NFTA_EXPR_DATA {
+            out.nest(&attr, |out| data(&kind, &attr, how, out))?;
+        } else {
+            out.copy(&attr);
+        }
+    }
+    Ok(())
+}
+
+fn data(
+    expression: &str,
+    data: &Attr<'_>,
+    how: &mut Rewriting<'_>,
+    out: &mut Tlvs,
+) -> Result<(), Malformed> {
+    let set = match expression {
+        "lookup" => Some((NFTA_LOOKUP_SET, NFTA_LOOKUP_SET_ID)),
+        "dynset" => Some((NFTA_DYNSET_SET_NAME, NFTA_DYNSET_SET_ID)),
+        "objref" => Some((NFTA_OBJREF_SET_NAME, NFTA_OBJREF_SET_ID)),
+        _ => None,
+    };
+    let volatile = volatile(expression);
+    note(expression, data, how)?;
+    for attr in data.attrs() {
+        let attr = attr?;
+        match set {
+            _ if volatile.contains(&attr.kind) => count(expression, &attr, how, out),
+            _ if expression == "immediate" && attr.kind == NFTA_IMMEDIATE_DATA => {
+                out.nest(&attr, |out| verdict(&attr, how, out))?;
+            }
+            Some((at, id)) if attr.kind == at => {
+                let to = attr.str()?.to_owned();
+                refer(&attr, (how.refer)(Reference::Set(to)), id, out);
+            }
+            _ => out.copy(&attr),
+        }
+    }
+    if let Counts::Carried([count, rest @ ..]) = how.counts
+        && count.expression == expression
+    {
+        Attrs::new(&count.attrs).flatten().for_each(|attr| out.copy(&attr));
+        how.counts = Counts::Carried(rest);
+    }
+    Ok(())
+}
+
+/// Tells of references that always have a name.
+fn note(expression: &str, data: &Attr<'_>, how: &mut Rewriting<'_>) -> Result<(), Malformed> {
+    let attrs = data.attrs();
+    match expression {
+        "objref" => {
+            if let Some(kind) = be32(&attrs, NFTA_OBJREF_IMM_TYPE)? {
+                (how.refer)(Reference::Object(kind, name(&attrs, NFTA_OBJREF_IMM_NAME)?));
+            }
+        }
+        "flow_offload" => {
+            (how.refer)(Reference::Flowtable(name(&attrs, NFTA_FLOW_TABLE_NAME)?));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn count(expression: &str, attr: &Attr<'_>, how: &Rewriting<'_>, out: &mut Tlvs) {
+    match how.counts {
+        Counts::Masked => {}
+        // Those that are carried on come after the attributes that stay; more counters than before
+        // begin as they are written.
+        Counts::Carried([next, ..]) if next.expression == expression => {}
+        Counts::Kept | Counts::Carried(_) => out.copy(attr),
+    }
+}
+
+fn verdict(data: &Attr<'_>, how: &mut Rewriting<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
+    for attr in data.attrs() {
+        let attr = attr?;
+        if attr.kind != NFTA_DATA_VERDICT {
+            out.copy(&attr);
+            continue;
+        }
+        out.nest(&attr, |out| target(&attr, how, out))?;
+    }
+    Ok(())
+}
+
+fn target(verdict: &Attr<'_>, how: &mut Rewriting<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
+    for attr in verdict.attrs() {
+        let attr = attr?;
+        if attr.kind != NFTA_VERDICT_CHAIN {
+            out.copy(&attr);
+            continue;
+        }
+        match (how.refer)(Reference::Chain(attr.str()?.to_owned())) {
+            Becomes::Made(id) => out.put(NFTA_VERDICT_CHAIN_ID, &id.to_be_bytes()),
+            Becomes::Named => out.copy(&attr),
+            Becomes::Blank => {}
+        }
+    }
+    Ok(())
+}
+
+/// The name under which a set is made that the kernel shall name.
+pub(crate) const NAMELESS: &str = "__set%d";
+
+fn refer(attr: &Attr<'_>, becomes: Becomes, id_at: u16, out: &mut Tlvs) {
+    match becomes {
+        Becomes::Named => out.copy(attr),
+        Becomes::Blank => {}
+        Becomes::Made(id) => {
+            out.put_name(attr.kind, NAMELESS);
+            out.put(id_at, &id.to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

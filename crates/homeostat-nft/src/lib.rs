@@ -1,0 +1,47 @@
+//! The nft source: whole tables in nft's own language, kept by the smallest atomic transaction.
+//!
+//! The text is loaded by `nft` itself into an empty namespace and read back from the kernel
+//! (`compile.rs`), so that the kernel is the normalizer and expressions stay opaque bytes. A pass
+//! reads our tables by netlink (`observe.rs`, `dump.rs`), compares them (`diff.rs`), and writes the
+//! difference as one transaction under the generation that was observed (`apply.rs`, `encode.rs`).
+//!
+//! A key is a table, because a table is what is owned: it carries our mark in its comment. What a
+//! step does inside of it is explained line by line (`step.rs`).
+//!
+//! Never done: listing through `nft` in a pass; touching a table that is neither ours nor wished.
+
+mod apply;
+mod clearing;
+mod compile;
+mod diff;
+mod dump;
+mod edit;
+mod elements;
+mod encode;
+mod error;
+mod expression;
+mod hints;
+mod key;
+mod listing;
+mod mark;
+mod model;
+mod object;
+mod observe;
+mod op;
+mod placeholders;
+mod plan;
+mod program;
+mod source;
+mod step;
+mod tlv;
+mod wish;
+
+pub use apply::Writer;
+pub use compile::{CompileError, Compiler, Fault, Ruleset};
+pub use key::{Family, Key, KeyError};
+pub use mark::Mark;
+pub use object::Object;
+pub use observe::{Moment, Reader};
+pub use source::Nft;
+pub use step::Step;
+pub use wish::Wish;

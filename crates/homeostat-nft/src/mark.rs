@@ -1,0 +1,116 @@
+//! Our mark on a table: a word in its comment, next to the user's own words.
+
+use std::fmt;
+
+/// Whose tables we keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    word: String,
+}
+
+/// What every mark of this program begins with.
+const PREFIX: &str = "homeostat:";
+/// The type of a comment among a table's user data, as `nft` writes it.
+const COMMENT: u8 = 0;
+/// What `nft` takes for a comment, its NUL included.
+const LONGEST: usize = 128;
+
+impl Mark {
+    /// The mark of an owner.
+    #[must_use]
+    pub fn new(owner: &str) -> Self {
+        Mark { word: format!("{PREFIX}{owner}") }
+    }
+
+    /// Whether a comment has room for the mark.
+    pub(crate) fn fits(&self, comment: &str) -> bool {
+        self.beside(comment).len() < LONGEST
+    }
+
+    fn beside(&self, comment: &str) -> String {
+        if comment.is_empty() { self.word.clone() } else { format!("{comment} {}", self.word) }
+    }
+
+    /// A table's user data with the user's words and the mark.
+    pub(crate) fn userdata(&self, comment: &str) -> Vec<u8> {
+        let text = self.beside(comment);
+        let len = u8::try_from(text.len() + 1).unwrap_or(u8::MAX);
+        [&[COMMENT, len], text.as_bytes(), &[0]].concat()
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.word)
+    }
+}
+
+/// A comment, taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// The user's own.
+    pub(crate) comment: String,
+    /// A mark of this program, whoever's.
+    pub(crate) mark: Option<Mark>,
+}
+
+impl Words {
+    /// Reads a table's user data. What is not understood is no comment.
+    pub(crate) fn read(userdata: &[u8]) -> Self {
+        let text = comment(userdata).unwrap_or_default();
+        let (rest, last) = text.rsplit_once(' ').unwrap_or(("", text));
+        if last.starts_with(PREFIX) {
+            let mark = Some(Mark { word: last.to_owned() });
+            return Words { comment: rest.to_owned(), mark };
+        }
+        Words { comment: text.to_owned(), mark: None }
+    }
+}
+
+fn comment(mut userdata: &[u8]) -> Option<&str> {
+    while let [kind, len, rest @ ..] = userdata {
+        let (value, rest) = rest.split_at_checked(usize::from(*len))?;
+        if *kind == COMMENT {
+            let text = value.split(|byte| *byte == 0).next()?;
+            return std::str::from_utf8(text).ok();
+        }
+        userdata = rest;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_stands_next_to_the_users_own_words() {
+        let mark = Mark::new("default");
+        for comment in ["", "the firewall", "a homeostat:fan club"] {
+            let words = Words::read(&mark.userdata(comment));
+            assert_eq!(words, Words { comment: comment.into(), mark: Some(mark.clone()) });
+        }
+    }
+
+    #[test]
+    fn a_comment_without_a_mark_is_the_users() {
+        let userdata = [&[0, 6][..], b"hello\0"].concat();
+        let words = Words::read(&userdata);
+        assert_eq!(words, Words { comment: "hello".into(), mark: None });
+    }
+
+    #[test]
+    fn damaged_user_data_is_no_comment() {
+        for userdata in [&[0][..], &[0, 200, 1], &[7, 1, 1, 0, 9]] {
+            assert_eq!(Words::read(userdata), Words::default());
+        }
+    }
+
+    #[test]
+    fn a_comment_that_leaves_no_room_is_told_from_one_that_does() {
+        let mark = Mark::new("default");
+        let room = 127 - " homeostat:default".len();
+        assert!(mark.fits(&"x".repeat(room)));
+        assert!(!mark.fits(&"x".repeat(room + 1)));
+    }
+}

@@ -1,0 +1,140 @@
+//! A table and what is in it, as the kernel tells it.
+//!
+//! Equality is about what a wish can say: handles and what packets change do not count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+
+use crate::elements::Elements;
+use crate::expression::Reference;
+use crate::key::Key;
+
+/// The kernel's number for something in a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Handle(pub(crate) u64);
+
+/// A whole table.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub(crate) key: Key,
+    pub(crate) handle: Handle,
+    pub(crate) flags: u32,
+    /// The user's own words, without our mark.
+    pub(crate) comment: String,
+    pub(crate) chains: BTreeMap<String, Chain>,
+    pub(crate) sets: BTreeMap<String, Set>,
+    pub(crate) objects: BTreeMap<ObjectId, Stateful>,
+    pub(crate) flowtables: BTreeMap<String, Box<[u8]>>,
+    /// Rules in nft's own words, where somebody asked for them.
+    pub(crate) texts: BTreeMap<Handle, String>,
+}
+
+/// A chain that has a name.
+#[derive(Clone, Debug)]
+pub(crate) struct Chain {
+    /// Hook, type, flags, comment: what cannot change in place.
+    pub(crate) definition: Box<[u8]>,
+    pub(crate) policy: Option<u32>,
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// A rule, with everything that has no name of its own inside.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) handle: Handle,
+    /// For comparing: without counts and without the kernel's own names.
+    pub(crate) expressions: Box<[u8]>,
+    /// As dumped, where that is more.
+    pub(crate) dumped: Option<Box<[u8]>>,
+    pub(crate) userdata: Option<Box<[u8]>>,
+    /// Sets and chains without names, in the order in which the rule refers to them.
+    pub(crate) inside: Vec<Inside>,
+    pub(crate) references: BTreeSet<Reference>,
+}
+
+/// Something that lives and dies with its rule.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Inside {
+    Set(Set),
+    Chain(Vec<Rule>),
+}
+
+impl Rule {
+    /// The expressions as they were dumped.
+    pub(crate) fn whole(&self) -> &[u8] {
+        self.dumped.as_ref().unwrap_or(&self.expressions)
+    }
+
+    /// All that it refers to, also from inside.
+    pub(crate) fn refers_to(&self, gone: &BTreeSet<Reference>) -> bool {
+        !self.references.is_disjoint(gone)
+            || self.inside.iter().any(|inside| match inside {
+                Inside::Set(set) => set.references.iter().any(|to| gone.contains(to)),
+                Inside::Chain(rules) => rules.iter().any(|rule| rule.refers_to(gone)),
+            })
+    }
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.expressions == other.expressions
+            && self.userdata == other.userdata
+            && self.inside == other.inside
+    }
+}
+
+impl Eq for Rule {}
+
+impl Hash for Rule {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.expressions.hash(state);
+        self.userdata.hash(state);
+        self.inside.hash(state);
+    }
+}
+
+/// A set or a map.
+#[derive(Clone, Debug)]
+pub(crate) struct Set {
+    /// Types, flags, size, timeout, comment.
+    pub(crate) definition: Box<[u8]>,
+    pub(crate) flags: u32,
+    /// What an element looks like: only between equal ones elements can be carried over.
+    pub(crate) shape: Box<[u8]>,
+    pub(crate) elements: Elements,
+    /// What elements lead to.
+    pub(crate) references: BTreeSet<Reference>,
+}
+
+impl PartialEq for Set {
+    fn eq(&self, other: &Self) -> bool {
+        self.definition == other.definition && self.elements == other.elements
+    }
+}
+
+impl Eq for Set {}
+
+impl Hash for Set {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.definition.hash(state);
+        self.elements.hash(state);
+    }
+}
+
+/// Objects of two types may share a name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ObjectId {
+    pub(crate) kind: u32,
+    pub(crate) name: String,
+}
+
+/// A named counter, quota, limit, helper.
+#[derive(Clone, Debug)]
+pub(crate) struct Stateful {
+    /// For comparing: without counts.
+    pub(crate) definition: Box<[u8]>,
+    /// As dumped.
+    pub(crate) dumped: Box<[u8]>,
+    /// What packets have changed.
+    pub(crate) counts: Box<[u8]>,
+}

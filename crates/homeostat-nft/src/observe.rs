@@ -1,0 +1,121 @@
+//! Looks at tables that are wished, marked as ours or recorded, and at no others.
+
+use std::sync::Arc;
+
+use homeostat_core::{Desired as _, Failure, Hint, Owner, Records, See, Seen, View};
+use homeostat_netlink::{Connection, Family};
+
+use crate::dump::{self, Generation, Head};
+use crate::error::Error;
+use crate::hints::Ear;
+use crate::key::Key;
+use crate::model::Table;
+use crate::object::Object;
+use crate::source::Nft;
+
+/// What one look learned beside the tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The generation that the ruleset had before the look.
+    pub(crate) generation: Generation,
+}
+
+/// The eyes of the source.
+pub struct Reader {
+    source: Nft,
+    connection: Connection,
+    ear: Ear,
+}
+
+/// How often a moving ruleset is read before it is given up.
+const TRIES: u32 = 8;
+
+type Found = Vec<(Head, Arc<Table>)>;
+
+impl Reader {
+    pub(crate) fn open(source: Nft) -> Result<Self, Error> {
+        // The subscription stands before the first look.
+        let ear = Ear::open(&source)?;
+        let connection = source.connect(Family::Netfilter)?;
+        Ok(Reader { source, connection, ear })
+    }
+
+    /// Reads until nothing moved meanwhile. Every commit by anybody moves the generation, so that two
+    /// equal readings in a row count as whole, too.
+    fn look(&mut self, view: &View<'_, Nft>) -> Result<(Moment, Found), Error> {
+        let mut former: Option<Found> = None;
+        for _ in 0..TRIES {
+            let generation = dump::generation(&mut self.connection)?;
+            let found = match self.read(view) {
+                // A table that went between two lists.
+                Err(Error::Netlink(error)) if is_absence(&error) => continue,
+                found => found?,
+            };
+            let stood_still = dump::generation(&mut self.connection)? == generation;
+            if stood_still || former.as_ref().is_some_and(|former| are_equal(former, &found)) {
+                return Ok((Moment { generation }, found));
+            }
+            former = Some(found);
+        }
+        Err(Error::Moving { tries: TRIES })
+    }
+
+    fn read(&mut self, view: &View<'_, Nft>) -> Result<Found, Error> {
+        let heads = dump::heads(&mut self.connection)?;
+        let of_interest = |head: &Head| {
+            let is_ours = head.words.mark.as_ref() == Some(&self.source.mark);
+            let is_known = view.records.contains_key(&head.key);
+            let is_wished = view.wish.slot(&head.key, None).is_some();
+            view.focus.covers(&head.key) && (is_ours || is_known || is_wished)
+        };
+        let heads: Vec<_> = heads.into_iter().filter(of_interest).collect();
+        let mut found = Vec::new();
+        for head in heads {
+            let table = dump::table(&mut self.connection, &head)?;
+            found.push((head, Arc::new(table)));
+        }
+        Ok(found)
+    }
+
+    fn owner(&self, head: &Head, records: &Records<Key, Object>) -> Owner {
+        match &head.words.mark {
+            Some(mark) if *mark == self.source.mark => Owner::Ours,
+            Some(mark) => Owner::Foreign(mark.to_string().into()),
+            // One that was taken over cannot carry the mark: the ledger knows.
+            None if records.contains_key(&head.key) => Owner::Unmarked,
+            None => Owner::foreign("somebody else"),
+        }
+    }
+}
+
+fn is_absence(error: &homeostat_netlink::Error) -> bool {
+    error.errno() == Some(homeostat_netlink::Errno::NOENT)
+}
+
+fn are_equal(one: &Found, other: &Found) -> bool {
+    let object = |(_, table): &(Head, Arc<Table>)| Object::new(Arc::clone(table));
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(a, b)| a.0.key == b.0.key && object(a) == object(b))
+}
+
+impl homeostat_core::Reader<Nft> for Reader {
+    async fn observe(
+        &mut self,
+        view: &View<'_, Nft>,
+        see: &mut See<'_, Key, Object>,
+    ) -> Result<Moment, Failure> {
+        let (moment, found) = self.look(view).map_err(|error| error.failure())?;
+        let seen = found.iter().map(|(head, _)| head.key.clone());
+        let records = view.records.keys().cloned();
+        self.ear.attend(view.wish.keys().cloned().chain(seen).chain(records));
+        for (head, table) in found {
+            let owner = self.owner(&head, view.records);
+            see(Seen::Present { key: head.key, object: Object::new(table), owner });
+        }
+        Ok(moment)
+    }
+
+    async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
+        self.ear.hint().await.map_err(|error| error.failure())
+    }
+}

@@ -1,0 +1,111 @@
+//! The source: whose tables it keeps, in which namespace, and what ties its parts to the contract.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use homeostat_core::{Change, Coverage, Draft, Fails, Failure, ScopeLock, Source};
+use homeostat_netlink::uapi::NFNLGRP_NFTABLES;
+use homeostat_netlink::{Connection, Family, Group, Limits, Listener, Options, Port, Socket};
+use homeostat_netns::Netns;
+
+use crate::apply::Writer;
+use crate::error::Error;
+use crate::key::Key;
+use crate::mark::Mark;
+use crate::object::Object;
+use crate::observe::{Moment, Reader};
+use crate::plan;
+use crate::step::Step;
+use crate::wish::Wish;
+
+/// The tables of one network namespace.
+#[derive(Clone, Debug)]
+pub struct Nft {
+    netns: Option<Arc<Netns>>,
+    pub(crate) mark: Mark,
+    pub(crate) ours: Ports,
+}
+
+impl Nft {
+    /// Those of the calling thread's namespace.
+    #[must_use]
+    pub fn here(mark: Mark) -> Self {
+        Nft { netns: None, mark, ours: Ports::default() }
+    }
+
+    /// Those of another namespace, which is kept alive by this.
+    #[must_use]
+    pub fn of(netns: Arc<Netns>, mark: Mark) -> Self {
+        Nft { netns: Some(netns), ..Self::here(mark) }
+    }
+
+    pub(crate) fn connect(&self, family: Family) -> Result<Connection, Error> {
+        let options = Options { receive_buffer: Some(BUFFER), ..Options::default() };
+        let socket = match &self.netns {
+            Some(netns) => Socket::open_in(netns, family, &options)?,
+            None => Socket::open(family, &options)?,
+        };
+        Ok(Connection::new(socket, Limits::default()))
+    }
+
+    pub(crate) fn listen(&self) -> Result<Listener, Error> {
+        let (groups, options) = ([Group(NFNLGRP_NFTABLES)], Options::for_events());
+        Ok(match &self.netns {
+            Some(netns) => Listener::open_in(netns, Family::Netfilter, &groups, &options)?,
+            None => Listener::open(Family::Netfilter, &groups, &options)?,
+        })
+    }
+}
+
+/// Room for an error about every message of a large transaction.
+const BUFFER: usize = 8 << 20;
+
+/// The sockets that our own transactions come from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ports(Arc<Mutex<BTreeSet<u32>>>);
+
+impl Ports {
+    pub(crate) fn add(&self, port: Port) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(port.0);
+    }
+
+    pub(crate) fn remove(&self, port: Port) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&port.0);
+    }
+
+    pub(crate) fn contain(&self, port: Port) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&port.0)
+    }
+}
+
+impl Source for Nft {
+    const NAME: &'static str = "nft";
+    const FAILS: Fails = Fails::Atomic;
+    /// All but elements whose time has run out.
+    const COVERAGE: Coverage = Coverage::Some;
+
+    type Key = Key;
+    type Object = Object;
+    type Desired = Wish;
+    type Step = Step;
+    type Moment = Moment;
+    type Reader = Reader;
+    type Writer = Writer;
+
+    fn reader(&self) -> Result<Reader, Failure> {
+        Reader::open(self.clone()).map_err(|error| error.failure())
+    }
+
+    fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
+        Writer::open(self.clone()).map_err(|error| error.failure())
+    }
+
+    fn plan(
+        &self,
+        wish: &Wish,
+        _moment: &Moment,
+        changes: Vec<Change<Key, Object>>,
+    ) -> Draft<Self> {
+        plan::draft(wish, changes)
+    }
+}

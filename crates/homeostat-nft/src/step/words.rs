@@ -1,0 +1,228 @@
+//! Acts in words.
+
+use std::collections::BTreeSet;
+
+use homeostat_core::{Action, Line};
+use serde_json::{Value, json};
+
+use super::Step;
+use crate::expression::names;
+use crate::model::{Rule, Table};
+use crate::op::{From, Op};
+
+impl Step {
+    /// Tells every line. What goes only to be made again is one line.
+    pub(super) fn lines(&self, tell: &mut dyn FnMut(Line)) {
+        if let Some(owner) = &self.adopts {
+            let note = format!("taken over from {owner}; its comment cannot carry our mark");
+            tell(Line { note: Some(note), ..self.line(Action::Update, "") });
+        }
+        let remade = Remade::of(&self.ops);
+        for (at, _) in self.ops.iter().enumerate() {
+            if let Some(line) = self.explained(at, &remade) {
+                tell(line);
+            }
+        }
+    }
+
+    /// The key of the part of a table that an act is about, with what it says of it.
+    pub(crate) fn describe(&self, at: usize) -> String {
+        let remade = Remade::default();
+        let line = self.ops.get(at).and_then(|_| self.explained(at, &remade));
+        let Some(line) = line else { return self.key.to_string() };
+        match line.after.or(line.before) {
+            Some(Value::String(text)) => format!("{}: {text}", line.key),
+            _ => line.key,
+        }
+    }
+
+    fn line(&self, action: Action, part: &str) -> Line {
+        let space = if part.is_empty() { "" } else { " " };
+        let key = format!("{}{space}{part}", self.key);
+        Line { action, key, before: None, after: None, note: None }
+    }
+
+    fn explained(&self, at: usize, remade: &Remade) -> Option<Line> {
+        let op = self.ops.get(at)?;
+        let make = |what: &str, name: &str| {
+            let part = format!("{what} {name}");
+            let again = remade.parts.contains(&part);
+            self.line(if again { Action::Replace } else { Action::Create }, &part)
+        };
+        let drop = |what: &str, name: &str| {
+            let part = format!("{what} {name}");
+            (!remade.parts.contains(&part)).then(|| self.line(Action::Delete, &part))
+        };
+        Some(match op {
+            Op::DropTable => self.line(Action::Delete, ""),
+            Op::MakeTable => self.line(Action::Create, ""),
+            Op::SetFlags => self.flags(),
+            // The line of the chain says it.
+            Op::FlushChain(_) => return None,
+            Op::DropRule { chain, at } => return self.rule_gone(chain, *at, remade),
+            Op::DropElements { set, units } => self.elements(set, (0, units.len()), remade)?,
+            Op::AddElements { set, units } => self.added(set, units, remade)?,
+            Op::DropSet(name) => return drop(word(self.seen.as_deref(), name), name),
+            Op::DropChain(name) => return drop("chain", name),
+            Op::DropObject(id) => return drop(object_word(id.kind), &id.name),
+            Op::DropFlowtable(name) => return drop("flowtable", name),
+            Op::MakeObject(id) => make(object_word(id.kind), &id.name),
+            Op::MakeFlowtable(name) => make("flowtable", name),
+            Op::MakeChain(name) => make("chain", name),
+            Op::MakeSet(name) => make(word(self.wish.as_deref(), name), name),
+            Op::SetPolicy(name) => self.policy(name),
+            Op::AddRule { chain, at, replaces, .. } => self.rule_comes(chain, *at, *replaces),
+        })
+    }
+
+    fn flags(&self) -> Line {
+        let flags = |table: &Option<std::sync::Arc<Table>>| {
+            table.as_ref().map(|table| json!({ "flags": table.flags }))
+        };
+        let (before, after) = (flags(&self.seen), flags(&self.wish));
+        Line { before, after, ..self.line(Action::Update, "") }
+    }
+
+    fn policy(&self, name: &str) -> Line {
+        let policy = |table: &Option<std::sync::Arc<Table>>| {
+            let chain = table.as_ref().and_then(|table| table.chains.get(name));
+            let policy = chain.and_then(|chain| chain.policy);
+            policy.map(|policy| json!({ "policy": if policy == 0 { "drop" } else { "accept" } }))
+        };
+        let (before, after) = (policy(&self.seen), policy(&self.wish));
+        Line { before, after, ..self.line(Action::Update, &format!("chain {name}")) }
+    }
+
+    fn rule_comes(&self, chain: &str, at: usize, replaces: Option<usize>) -> Line {
+        let after = rule(self.wish.as_deref(), chain, at);
+        let text = after.map(|(table, rule)| text(table, rule));
+        let former = replaces.and_then(|at| rule(self.seen.as_deref(), chain, at));
+        let part = format!("chain {chain}");
+        let (action, note, before) = match (former, after) {
+            (Some((_, former)), Some((_, rule))) if former == rule => {
+                (Action::Update, Some(format!("moves to place {}", at + 1)), None)
+            }
+            (Some((table, former)), _) => (Action::Update, None, Some(self.wording(table, former))),
+            (None, _) => (Action::Create, Some(format!("at place {}", at + 1)), None),
+        };
+        let note = note.filter(|_| self.seen.is_some());
+        Line { before, after: text, note, ..self.line(action, &part) }
+    }
+
+    fn rule_gone(&self, chain: &str, at: usize, remade: &Remade) -> Option<Line> {
+        if remade.rules.contains(&(chain.to_owned(), at)) {
+            return None;
+        }
+        let (table, rule) = rule(self.seen.as_deref(), chain, at)?;
+        let before = Some(self.wording(table, rule));
+        Some(Line { before, ..self.line(Action::Delete, &format!("chain {chain}")) })
+    }
+
+    /// A rule that was seen: in the words of an equal one of the wish, else by what it is made of.
+    fn wording(&self, table: &Table, rule: &Rule) -> Value {
+        let chains = self.wish.iter().flat_map(|wish| wish.chains.values());
+        let equal = chains.flat_map(|chain| &chain.rules).find(|wished| *wished == rule);
+        match (equal, &self.wish) {
+            (Some(wished), Some(wish)) => text(wish, wished),
+            _ => text(table, rule),
+        }
+    }
+
+    fn added(&self, set: &str, units: &[From], remade: &Remade) -> Option<Line> {
+        let dropped = self.ops.iter().find_map(|op| match op {
+            Op::DropElements { set: name, units } if name == set => Some(units.len()),
+            _ => None,
+        });
+        let counted = Remade { elements: BTreeSet::new(), ..remade.clone() };
+        self.elements(set, (units.len(), dropped.unwrap_or(0)), &counted)
+    }
+
+    fn elements(&self, set: &str, (add, drop): (usize, usize), remade: &Remade) -> Option<Line> {
+        let part = format!("{} {set}", word(self.wish.as_deref(), set));
+        // Of a set that is made the line says it, and of two acts on one set the second.
+        if remade.made.contains(&part) || remade.elements.contains(set) {
+            return None;
+        }
+        let after = Some(json!({ "elements added": add, "elements removed": drop }));
+        Some(Line { after, ..self.line(Action::Update, &part) })
+    }
+}
+
+/// What goes only to be made again.
+#[derive(Clone, Default)]
+struct Remade {
+    parts: BTreeSet<String>,
+    made: BTreeSet<String>,
+    rules: BTreeSet<(String, usize)>,
+    /// Sets to which elements are added as well.
+    elements: BTreeSet<String>,
+}
+
+impl Remade {
+    fn of(ops: &[Op]) -> Self {
+        let mut remade = Remade::default();
+        let mut gone = BTreeSet::new();
+        for op in ops {
+            match op {
+                Op::DropSet(name) => gone.extend([format!("set {name}"), format!("map {name}")]),
+                Op::DropChain(name) => _ = gone.insert(format!("chain {name}")),
+                Op::DropObject(id) => {
+                    gone.insert(format!("{} {}", object_word(id.kind), id.name));
+                }
+                Op::DropFlowtable(name) => _ = gone.insert(format!("flowtable {name}")),
+                Op::MakeSet(name) => {
+                    remade.made.extend([format!("set {name}"), format!("map {name}")]);
+                }
+                Op::MakeChain(name) => _ = remade.made.insert(format!("chain {name}")),
+                Op::MakeObject(id) => {
+                    remade.made.insert(format!("{} {}", object_word(id.kind), id.name));
+                }
+                Op::MakeFlowtable(name) => _ = remade.made.insert(format!("flowtable {name}")),
+                Op::AddRule { chain, replaces: Some(at), .. } => {
+                    remade.rules.insert((chain.clone(), *at));
+                }
+                Op::AddElements { set, .. } => _ = remade.elements.insert(set.clone()),
+                _ => {}
+            }
+        }
+        remade.parts = gone.intersection(&remade.made).cloned().collect();
+        remade
+    }
+}
+
+fn word(table: Option<&Table>, set: &str) -> &'static str {
+    use homeostat_netlink::uapi::{NFT_SET_MAP, NFT_SET_OBJECT};
+    let set = table.and_then(|table| table.sets.get(set));
+    let is_map = set.is_some_and(|set| set.flags & (NFT_SET_MAP | NFT_SET_OBJECT) != 0);
+    if is_map { "map" } else { "set" }
+}
+
+/// As `nft` calls the types of objects.
+fn object_word(kind: u32) -> &'static str {
+    match kind {
+        1 => "counter",
+        2 => "quota",
+        3 => "ct helper",
+        4 => "limit",
+        5 => "connlimit",
+        6 => "tunnel",
+        7 => "ct timeout",
+        8 => "secmark",
+        9 => "ct expectation",
+        10 => "synproxy",
+        _ => "object",
+    }
+}
+
+fn rule<'a>(table: Option<&'a Table>, chain: &str, at: usize) -> Option<(&'a Table, &'a Rule)> {
+    let table = table?;
+    table.chains.get(chain)?.rules.get(at).map(|rule| (table, rule))
+}
+
+/// A rule in nft's words where they are known, else the names of what it is made of.
+fn text(table: &Table, rule: &Rule) -> Value {
+    match table.texts.get(&rule.handle) {
+        Some(text) => json!(text),
+        None => json!(format!("handle {} ({})", rule.handle.0, names(rule.whole()).join(", "))),
+    }
+}

@@ -1,0 +1,6 @@
+//! The source against a real kernel, each test in a namespace of its own, judged by `nft`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod applying;
+mod corpus;
+mod world;

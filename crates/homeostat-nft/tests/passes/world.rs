@@ -1,0 +1,207 @@
+//! A namespace, passes over it, and `nft` as the independent judge.
+#![expect(clippy::disallowed_methods, reason = "runs `nft`")]
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use homeostat_engine::{
+    Alone, Book, Config, Entry, Explain, Focus, Guards, Kind, MassDelete, MemoryLedger, Observer,
+    Order, Ownership, Place, Plan, Report, Source as _, pass,
+};
+use homeostat_nft::{CompileError, Compiler, Key, Mark, Nft, Ruleset, Wish, Writer};
+use homeostat_testkit::namespace::Namespace;
+use serde_json::Value;
+
+/// A fresh namespace with our source in it.
+pub(crate) struct World {
+    pub(crate) namespace: Namespace,
+    pub(crate) source: Nft,
+    observer: Observer<Nft>,
+    writer: Writer,
+    pub(crate) book: Book<Nft>,
+    pub(crate) config: Config<Key>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let namespace = Namespace::enter().unwrap();
+        let source = Nft::here(Mark::new("test"));
+        let observer = Observer::open(&source, "test").unwrap();
+        let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
+        let book = Book::open(Arc::new(MemoryLedger::default()), place()).unwrap();
+        let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
+        let config = Config { guards, ..Config::default() };
+        World { namespace, source, observer, writer, book, config }
+    }
+
+    pub(crate) fn compile(&self, text: &str) -> Result<Wish, CompileError> {
+        let (name, directory) = ("fw.nft".to_owned(), std::env::temp_dir());
+        let ruleset = Ruleset { text: Cow::Borrowed(text), name, directory };
+        Compiler::default().compile(&ruleset, &self.source)
+    }
+
+    pub(crate) fn wish(&self, text: &str) -> Arc<Wish> {
+        Arc::new(self.compile(text).unwrap_or_else(|error| panic!("{error}\n{text}")))
+    }
+
+    pub(crate) fn plan(&mut self, wish: &Arc<Wish>) -> Plan<Nft> {
+        let World { source, observer, book, config, .. } = self;
+        let (focus, ownership) = (Focus::All, &Ownership::Marked);
+        let order = Order { source, wish: Arc::clone(wish), focus, ownership, config };
+        done(pass::plan(&order, observer, book.holdings())).unwrap()
+    }
+
+    pub(crate) fn pass(&mut self, wish: &Arc<Wish>) -> Report<Nft> {
+        let World { source, observer, writer, book, config, .. } = self;
+        let (focus, ownership) = (Focus::All, &Ownership::Marked);
+        let order = Order { source, wish: Arc::clone(wish), focus, ownership, config };
+        done(pass::pass(&order, observer, writer, book)).unwrap()
+    }
+
+    pub(crate) fn apply_plan(&mut self, wish: &Arc<Wish>, plan: Plan<Nft>) -> Report<Nft> {
+        let World { source, observer, writer, book, config, .. } = self;
+        let (focus, ownership) = (Focus::All, &Ownership::Marked);
+        let order = Order { source, wish: Arc::clone(wish), focus, ownership, config };
+        done(pass::apply(&order, observer, writer, (book, plan))).unwrap()
+    }
+
+    /// Applies a text in one pass and shows that the next one would write nothing.
+    pub(crate) fn converge(&mut self, text: &str) {
+        let wish = self.wish(text);
+        let report = self.pass(&wish);
+        assert!(report.is_converged(), "{}\n{text}", told(&report));
+        let plan = self.plan(&wish);
+        assert!(plan.steps.is_empty(), "a second pass would write: {}\n{text}", told(&plan));
+    }
+
+    /// What the next plan for a text says.
+    pub(crate) fn planned(&mut self, text: &str) -> String {
+        let wish = self.wish(text);
+        told(&self.plan(&wish))
+    }
+
+    pub(crate) fn adopt(&mut self, key: &str) {
+        self.config.adopt = BTreeSet::from([key.parse().unwrap()]);
+    }
+}
+
+fn place() -> Place {
+    let scope = "test".to_owned();
+    Place { owner: "test".to_owned(), source: "nft".to_owned(), scope, identity: "1".to_owned() }
+}
+
+/// Everything that a plan or report tells, a line each.
+pub(crate) fn told(told: &dyn Explain) -> String {
+    let mut lines = Vec::new();
+    let kinds = [
+        Kind::Change,
+        Kind::Applied,
+        Kind::Failed,
+        Kind::Pending,
+        Kind::Conflict,
+        Kind::Matched,
+        Kind::Unknown,
+        Kind::Held,
+    ];
+    for kind in kinds {
+        told.explain(kind, &mut |entry| lines.push(line(&entry)));
+    }
+    lines.join("\n")
+}
+
+fn line(entry: &Entry) -> String {
+    let (line, word) = match entry {
+        Entry::Change(line, _) => (line, ""),
+        Entry::Applied(line, _) => (line, "done "),
+        Entry::Failed { key, failure, .. } => return format!("failed {key}: {failure}"),
+        Entry::Conflict { key, owner, reason } => {
+            return format!("conflict {key}: {owner}, {reason}");
+        }
+        Entry::Matched { key, owner } => return format!("matched {key}: {owner}"),
+        other => return format!("{other:?}"),
+    };
+    let mut text = format!("{word}{} {}", line.action.sign(), line.key);
+    for value in [&line.before, &line.after].into_iter().flatten() {
+        text += &format!(" | {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    }
+    line.note.iter().for_each(|note| text += &format!(" ({note})"));
+    text
+}
+
+/// Runs `nft` on the calling thread's network.
+pub(crate) fn nft(arguments: &[&str], text: &str) -> Result<String, String> {
+    let mut child = Command::new("nft")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(words(&output.stdout)) } else { Err(words(&output.stderr)) }
+}
+
+/// Runs one command of nft, as somebody else would.
+pub(crate) fn by_hand(command: &str) {
+    nft(&["-f", "-"], command).unwrap_or_else(|words| panic!("{command}: {words}"));
+}
+
+/// The ruleset as `nft -j` tells it, without handles, counts and names that the kernel gave.
+pub(crate) fn listed() -> Vec<Value> {
+    let text = nft(&["-j", "list", "ruleset"], "").unwrap();
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let mut entries = all["nftables"].as_array().unwrap().clone();
+    entries.retain(|entry| entry.get("metainfo").is_none());
+    entries.iter_mut().for_each(steady);
+    // Rules are told in their order; of everything else the order means nothing.
+    let mut others: Vec<_> =
+        entries.iter().filter(|entry| entry.get("rule").is_none()).cloned().collect();
+    others.sort_by_key(ToString::to_string);
+    let mut rules: Vec<_> =
+        entries.into_iter().filter(|entry| entry.get("rule").is_some()).collect();
+    let chain = |rule: &Value| {
+        ["family", "table", "chain"].map(|at| rule["rule"][at].as_str().unwrap_or("").to_owned())
+    };
+    rules.sort_by_key(chain);
+    others.extend(rules);
+    others
+}
+
+fn steady(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for gone in ["handle", "packets", "bytes", "used", "expires", "last"] {
+                fields.remove(gone);
+            }
+            // The elements of a set have no order.
+            if let Some(Value::Array(elements)) = fields.get_mut("elem") {
+                elements.iter_mut().for_each(steady);
+                elements.sort_by_key(ToString::to_string);
+            }
+            fields.values_mut().for_each(steady);
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(steady),
+        _ => {}
+    }
+}
+
+/// What `nft -f` of a text gives in a namespace of its own.
+pub(crate) fn expected(text: &str) -> Vec<Value> {
+    let text = text.to_owned();
+    std::thread::spawn(move || {
+        let _namespace = Namespace::enter().unwrap();
+        by_hand(&text);
+        listed()
+    })
+    .join()
+    .unwrap()
+}
+
+fn done<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
