@@ -32,9 +32,6 @@ fn changed(wish: &Table, seen: &Table) -> Vec<Op> {
     let sets = sets::edits(wish, seen, &fate);
     ops.extend(sets.iter().filter_map(sets::Edit::dropped));
     drop_named(seen, &fate, &mut ops);
-    if (wish.flags ^ seen.flags) & NFT_TABLE_F_DORMANT != 0 {
-        ops.push(Op::SetFlags);
-    }
     make_named(wish, |to| fate.gone.contains(to) || !has(seen, to), &mut ops);
     ops.extend(sets.into_iter().filter_map(sets::Edit::added));
     for (name, chain) in &wish.chains {
@@ -45,7 +42,16 @@ fn changed(wish: &Table, seen: &Table) -> Vec<Op> {
         }
     }
     rules::add(wish, seen, &fate, &mut ops);
-    ops
+    if (wish.flags ^ seen.flags) & NFT_TABLE_F_DORMANT == 0 {
+        return ops;
+    }
+    if fate.hooks_move(wish, seen) { made_again(wish) } else { [vec![Op::SetFlags], ops].concat() }
+}
+
+/// Quirk `dormant-moves-alone` (Linux 6.18): a transaction that puts a table to sleep or wakes it cannot
+/// add or delete chains with a hook as well (EINVAL), so that the table is made again.
+fn made_again(wish: &Table) -> Vec<Op> {
+    [vec![Op::DropTable], made(wish)].concat()
 }
 
 fn made(wish: &Table) -> Vec<Op> {
@@ -69,6 +75,14 @@ impl Fate {
         let flowtables = differing(&seen.flowtables, &wish.flowtables, |a, b| a == b);
         gone.extend(flowtables.map(|name| Reference::Flowtable(name.clone())));
         Fate { gone }
+    }
+
+    /// Whether chains with a hook come or go.
+    fn hooks_move(&self, wish: &Table, seen: &Table) -> bool {
+        let goes = |name: &String| self.gone.contains(&Reference::Chain(name.clone()));
+        let comes = |name: &String| goes(name) || !seen.chains.contains_key(name);
+        seen.chains.iter().any(|(name, chain)| chain.policy.is_some() && goes(name))
+            || wish.chains.iter().any(|(name, chain)| chain.policy.is_some() && comes(name))
     }
 }
 

@@ -86,7 +86,9 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
     let bare =
         list(connection, &inside(NFT_MSG_GETSET), "sets", |_, attrs| parts::set(attrs).map(Some))?;
     for (name, mut set) in bare {
-        set.elements = elements(connection, key, &name, set.layout())?;
+        if !set.is_data() {
+            set.elements = elements(connection, key, &name, set.layout())?;
+        }
         set.note_references();
         sets.insert(name, set);
     }

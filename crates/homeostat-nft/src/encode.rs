@@ -187,9 +187,10 @@ impl Encoder<'_> {
 
     /// Makes a set that has no name, with its elements.
     fn make_nameless_set(&mut self, set: &Set) -> Result<u32, Unwritable> {
-        let id = self.make_set(NAMELESS, set)?;
+        let name = set.meter.as_deref().unwrap_or(NAMELESS);
+        let id = self.make_set(name, set)?;
         let units = set.elements.places().map(|at| set.elements.dumped(at).into());
-        self.elements(NFT_MSG_NEWSETELEM, &Whose { name: NAMELESS, id: Some(id) }, units)?;
+        self.elements(NFT_MSG_NEWSETELEM, &Whose { name, id: Some(id) }, units)?;
         Ok(id)
     }
 

@@ -4,10 +4,11 @@
 
 use homeostat_netlink::uapi::{
     NFTA_COUNTER_BYTES, NFTA_COUNTER_PACKETS, NFTA_DATA_VERDICT, NFTA_DYNSET_SET_ID,
-    NFTA_DYNSET_SET_NAME, NFTA_EXPR_DATA, NFTA_EXPR_NAME, NFTA_FLOW_TABLE_NAME,
+    NFTA_DYNSET_SET_NAME, NFTA_DYNSET_TIMEOUT, NFTA_EXPR_DATA, NFTA_EXPR_NAME, NFTA_EXTHDR_DREG,
+    NFTA_EXTHDR_FLAGS, NFTA_EXTHDR_LEN, NFTA_EXTHDR_OFFSET, NFTA_EXTHDR_SREG, NFTA_FLOW_TABLE_NAME,
     NFTA_IMMEDIATE_DATA, NFTA_LAST_MSECS, NFTA_LAST_SET, NFTA_LOOKUP_SET, NFTA_LOOKUP_SET_ID,
     NFTA_OBJREF_IMM_NAME, NFTA_OBJREF_IMM_TYPE, NFTA_OBJREF_SET_ID, NFTA_OBJREF_SET_NAME,
-    NFTA_QUOTA_CONSUMED, NFTA_VERDICT_CHAIN, NFTA_VERDICT_CHAIN_ID,
+    NFTA_OSF_FLAGS, NFTA_QUOTA_CONSUMED, NFTA_VERDICT_CHAIN, NFTA_VERDICT_CHAIN_ID,
 };
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
@@ -104,6 +105,32 @@ pub(crate) fn volatile(expression: &str) -> &'static [u16] {
     }
 }
 
+/// The attributes of an expression that the kernel tells and does not take.
+///
+/// Quirk `exthdr-told-not-taken` (Linux 6.18): an option of TCP that is set is told with its flags, one that
+/// is removed with its offset and length as well, and both are refused with EINVAL when they carry them.
+fn unsendable(expression: &str, data: &Attr<'_>) -> Result<&'static [u16], Malformed> {
+    if expression != "exthdr" || data.attrs().first(NFTA_EXTHDR_DREG)?.is_some() {
+        return Ok(&[]);
+    }
+    let is_set = data.attrs().first(NFTA_EXTHDR_SREG)?.is_some();
+    let all = &[NFTA_EXTHDR_FLAGS, NFTA_EXTHDR_OFFSET, NFTA_EXTHDR_LEN];
+    Ok(if is_set { &[NFTA_EXTHDR_FLAGS] } else { all })
+}
+
+/// Whether the kernel tells a zero where nothing was said, and does not take it.
+///
+/// Quirk `zeros-told-not-taken` (Linux 6.18): the timeout of a statement that fills a set is told as zero
+/// also for sets without timeouts (EOPNOTSUPP), and so are the flags of `osf` (EINVAL).
+fn is_void(expression: &str, attr: &Attr<'_>) -> bool {
+    let is_such = match expression {
+        "dynset" => attr.kind == NFTA_DYNSET_TIMEOUT,
+        "osf" => attr.kind == NFTA_OSF_FLAGS,
+        _ => false,
+    };
+    is_such && attr.value.iter().all(|byte| *byte == 0)
+}
+
 fn one(expression: &[u8], how: &mut Rewriting<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
     let kind = name(&Attrs::new(expression), NFTA_EXPR_NAME)?;
     for attr in Attrs::new(expression) {
@@ -129,11 +156,12 @@ fn data(
         "objref" => Some((NFTA_OBJREF_SET_NAME, NFTA_OBJREF_SET_ID)),
         _ => None,
     };
-    let volatile = volatile(expression);
+    let (volatile, unsendable) = (volatile(expression), unsendable(expression, data)?);
     note(expression, data, how)?;
     for attr in data.attrs() {
         let attr = attr?;
         match set {
+            _ if unsendable.contains(&attr.kind) || is_void(expression, &attr) => {}
             _ if volatile.contains(&attr.kind) => count(expression, &attr, how, out),
             _ if expression == "immediate" && attr.kind == NFTA_IMMEDIATE_DATA => {
                 out.nest(&attr, |out| verdict(&attr, how, out))?;

@@ -102,6 +102,8 @@ pub(crate) struct Set {
     /// What an element looks like: only between equal ones elements can be carried over.
     pub(crate) shape: Box<[u8]>,
     pub(crate) elements: Elements,
+    /// The name that the user gave to a meter, which lives and dies with its rule nevertheless.
+    pub(crate) meter: Option<String>,
     /// What elements lead to.
     pub(crate) references: BTreeSet<Reference>,
 }

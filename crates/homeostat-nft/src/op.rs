@@ -8,6 +8,7 @@ use crate::model::{Handle, ObjectId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     DropTable,
+    SetFlags,
     /// All rules of a chain that goes.
     FlushChain(String),
     /// A rule, by its place in the chain that was seen.
@@ -24,7 +25,6 @@ pub(crate) enum Op {
     DropObject(ObjectId),
     DropFlowtable(String),
     MakeTable,
-    SetFlags,
     /// An object, with the counts of the one that it replaces.
     MakeObject(ObjectId),
     MakeFlowtable(String),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_netlink::uapi::{
     NFT_CHAIN_BINDING, NFT_OBJECT_COUNTER, NFT_OBJECT_QUOTA, NFT_SET_ANONYMOUS, NFT_SET_CONCAT,
-    NFT_SET_INTERVAL, NFT_SET_OBJECT, NFTA_CHAIN_FLAGS, NFTA_CHAIN_HOOK, NFTA_CHAIN_NAME,
-    NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE, NFTA_CHAIN_USERDATA, NFTA_FLOWTABLE_FLAGS,
+    NFT_SET_EVAL, NFT_SET_INTERVAL, NFT_SET_OBJECT, NFTA_CHAIN_FLAGS, NFTA_CHAIN_HOOK,
+    NFTA_CHAIN_NAME, NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE, NFTA_CHAIN_USERDATA, NFTA_FLOWTABLE_FLAGS,
     NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_NAME, NFTA_OBJ_DATA, NFTA_OBJ_NAME, NFTA_OBJ_TYPE,
     NFTA_OBJ_USERDATA, NFTA_RULE_CHAIN, NFTA_RULE_EXPRESSIONS, NFTA_RULE_HANDLE,
     NFTA_RULE_USERDATA, NFTA_SET_DATA_LEN, NFTA_SET_DATA_TYPE, NFTA_SET_DESC, NFTA_SET_EXPR,
@@ -81,9 +81,12 @@ pub(super) fn set(attrs: &Attrs<'_>) -> Result<(String, Set), Malformed> {
         flags: be32(attrs, NFTA_SET_FLAGS)?.unwrap_or_default(),
         shape: only(attrs.clone(), &shape)?,
         elements: Elements::default(),
+        meter: None,
         references: BTreeSet::new(),
     };
-    Ok((name(attrs, NFTA_SET_NAME)?, set))
+    let name = name(attrs, NFTA_SET_NAME)?;
+    let meter = (set.is_data() && !name.starts_with("__")).then(|| name.clone());
+    Ok((name, Set { meter, ..set }))
 }
 
 pub(super) fn object(attrs: &Attrs<'_>) -> Result<(ObjectId, Stateful), Malformed> {
@@ -120,6 +123,12 @@ pub(super) fn flowtable(attrs: &Attrs<'_>) -> Result<(String, Box<[u8]>), Malfor
 }
 
 impl Set {
+    /// Whether packets fill it and nobody can name its elements: those of a meter.
+    pub(super) fn is_data(&self) -> bool {
+        let both = NFT_SET_ANONYMOUS | NFT_SET_EVAL;
+        self.flags & both == both
+    }
+
     pub(crate) fn layout(&self) -> Layout {
         let ends = self.flags & NFT_SET_INTERVAL != 0 && self.flags & NFT_SET_CONCAT == 0;
         if ends { Layout::Ends } else { Layout::Single }
@@ -190,8 +199,9 @@ impl Assembly<'_> {
         let (mut references, mut nameless) = (BTreeSet::new(), Vec::new());
         let refer = &mut |to: Reference| {
             if self.is_nameless(&to) {
+                let becomes = self.said(&to);
                 nameless.push(to);
-                return Becomes::Blank;
+                return becomes;
             }
             references.insert(to);
             Becomes::Named
@@ -212,6 +222,16 @@ impl Assembly<'_> {
             Reference::Chain(name) => self.nameless.contains(name.as_str()),
             Reference::Object(..) | Reference::Flowtable(_) => false,
         }
+    }
+
+    /// The name of a meter is the user's, all others are the kernel's.
+    fn said(&self, to: &Reference) -> Becomes {
+        let set = match to {
+            Reference::Set(name) => self.sets.get(name),
+            _ => None,
+        };
+        let is_meter = set.is_some_and(|set| set.meter.is_some());
+        if is_meter { Becomes::Named } else { Becomes::Blank }
     }
 
     fn inside(&self, to: &Reference, depth: usize) -> Result<Inside, Malformed> {

@@ -54,7 +54,9 @@ impl Step {
             (!remade.parts.contains(&part)).then(|| self.line(Action::Delete, &part))
         };
         Some(match op {
+            Op::DropTable if self.wish.is_some() => return None,
             Op::DropTable => self.line(Action::Delete, ""),
+            Op::MakeTable if self.seen.is_some() => self.line(Action::Replace, ""),
             Op::MakeTable => self.line(Action::Create, ""),
             Op::SetFlags => self.flags(),
             // The line of the chain says it.
