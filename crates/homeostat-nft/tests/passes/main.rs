@@ -3,4 +3,9 @@
 
 mod applying;
 mod corpus;
+mod facts;
+mod hints;
+mod links;
+mod owning;
+mod refusing;
 mod world;

@@ -68,6 +68,14 @@ impl World {
         done(pass::apply(&order, observer, writer, (book, plan))).unwrap()
     }
 
+    /// A pass inside of a test's own runtime: whether it converged.
+    pub(crate) async fn pass_async(&mut self, wish: &Arc<Wish>) -> bool {
+        let World { source, observer, writer, book, config, .. } = self;
+        let (focus, ownership) = (Focus::All, &Ownership::Marked);
+        let order = Order { source, wish: Arc::clone(wish), focus, ownership, config };
+        pass::pass(&order, observer, writer, book).await.unwrap().is_converged()
+    }
+
     /// Applies a text in one pass and shows that the next one would write nothing.
     pub(crate) fn converge(&mut self, text: &str) {
         let wish = self.wish(text);
@@ -192,9 +200,15 @@ fn steady(value: &mut Value) {
 
 /// What `nft -f` of a text gives in a namespace of its own.
 pub(crate) fn expected(text: &str) -> Vec<Value> {
+    expected_with(text, |_| {})
+}
+
+/// The same in a namespace that was prepared.
+pub(crate) fn expected_with(text: &str, prepare: fn(&World)) -> Vec<Value> {
     let text = text.to_owned();
     std::thread::spawn(move || {
-        let _namespace = Namespace::enter().unwrap();
+        let world = World::new();
+        prepare(&world);
         by_hand(&text);
         listed()
     })

@@ -1,0 +1,124 @@
+//! Whole tables are owned: by the mark in their comment, or by the ledger if they were taken over.
+
+use std::sync::Arc;
+
+use homeostat_engine::Explain as _;
+use homeostat_nft::Wish;
+
+use crate::world::{World, by_hand, expected, listed, nft, told};
+
+const OURS: &str = "table ip a { chain x { accept; }; }";
+
+#[test]
+fn a_table_of_somebody_else_is_a_conflict_and_stays() {
+    let mut world = World::new();
+    by_hand("table ip a { comment \"theirs\"; chain y { drop; }; }");
+    let before = listed();
+    let wish = world.wish(OURS);
+    let report = world.pass(&wish);
+    assert_eq!(told(&report), "conflict table ip a: somebody else, belongs to somebody else");
+    assert_eq!(listed(), before);
+}
+
+#[test]
+fn an_equal_table_of_somebody_else_is_matched_and_never_deleted() {
+    let mut world = World::new();
+    by_hand(OURS);
+    let wish = world.wish(OURS);
+    assert_eq!(told(&world.pass(&wish)), "matched table ip a: somebody else");
+    let report = world.pass(&Arc::new(Wish::nothing()));
+    assert!(report.is_converged(), "{}", told(&report));
+    assert_eq!(listed(), expected(OURS));
+}
+
+#[test]
+fn a_table_of_another_owner_is_foreign() {
+    let mut world = World::new();
+    by_hand("table ip a { comment \"homeostat:other\"; }");
+    let wish = world.wish(OURS);
+    let told = told(&world.pass(&wish));
+    assert_eq!(told, "conflict table ip a: homeostat:other, belongs to somebody else");
+}
+
+#[test]
+fn a_table_that_was_taken_over_is_ours_by_the_ledger() {
+    let mut world = World::new();
+    by_hand("table ip a { chain y { counter packets 5 bytes 6; }; chain x { accept; }; }");
+    world.adopt("table ip a");
+    world.converge(OURS);
+    world.config.adopt.clear();
+    assert_eq!(listed(), expected(OURS));
+    assert!(
+        !nft(&["list", "ruleset"], "").unwrap().contains("homeostat"),
+        "no mark could be written"
+    );
+    world.converge("table ip a { chain x { drop; }; }");
+    world.converge("");
+    assert_eq!(listed(), expected(""));
+}
+
+#[test]
+fn standing_leave_takes_tables_from_anybody() {
+    let mut world = World::new();
+    by_hand("table ip a { chain y { drop; }; }");
+    let wish = Arc::new(world.compile(OURS).unwrap().adopting());
+    let report = world.pass(&wish);
+    assert!(report.is_converged(), "{}", told(&report));
+    assert_eq!(listed(), expected(OURS));
+    assert_eq!(told(&world.plan(&wish)), "");
+}
+
+#[test]
+fn the_record_of_a_table_says_nothing_about_a_later_one_of_the_same_name() {
+    let mut world = World::new();
+    by_hand("table ip a { chain y { drop; }; }");
+    world.adopt("table ip a");
+    world.converge(OURS);
+    world.config.adopt.clear();
+    by_hand("delete table ip a\ntable ip a { chain z { drop; }; }");
+    let before = listed();
+    let wish = world.wish(OURS);
+    let report = world.pass(&wish);
+    assert!(told(&report).starts_with("conflict table ip a"), "{}", told(&report));
+    assert_eq!(listed(), before);
+    let report = world.pass(&Arc::new(Wish::nothing()));
+    assert_eq!(listed(), before, "{}", told(&report));
+}
+
+#[test]
+fn a_flushed_ruleset_comes_back_whole() {
+    let mut world = World::new();
+    world.converge(OURS);
+    by_hand("flush ruleset");
+    world.converge(OURS);
+    assert_eq!(listed(), expected(OURS));
+}
+
+#[test]
+fn whatever_somebody_does_inside_of_our_table_is_put_right() {
+    const TEXT: &str = "table ip a { set s { type ipv4_addr; elements = { 10.0.0.1 }; }; counter c { }; \
+        chain x { counter; return; }; \
+        chain i { type filter hook input priority 0; policy drop; tcp dport 1 accept; tcp dport 2 accept; ip saddr @s jump x; }; }";
+    let acts = [
+        "flush chain ip a i",
+        "insert rule ip a i tcp dport 9 accept",
+        "add chain ip a y; add rule ip a i jump y",
+        "chain ip a i { policy accept; }",
+        "flush set ip a s",
+        "add set ip a t { type ipv4_addr; elements = { 1.1.1.1 }; }",
+        "delete counter ip a c",
+        "add counter ip a d",
+        "add map ip a m { type inet_service : verdict; elements = { 1 : jump x }; }",
+        "table ip a { flags dormant; }",
+        "flush table ip a; delete chain ip a x",
+        "flush table ip a; delete set ip a s; add set ip a s { type inet_service; elements = { 5 }; }",
+    ];
+    let mut world = World::new();
+    world.converge(TEXT);
+    for act in acts {
+        by_hand(act);
+        assert_ne!(listed(), expected(TEXT), "{act}");
+        world.converge(TEXT);
+        assert_eq!(listed(), expected(TEXT), "{act}");
+    }
+}

@@ -1,0 +1,94 @@
+//! Texts that are no rulesets: clear errors with their place, and nothing applied.
+
+use std::borrow::Cow;
+
+use homeostat_nft::{CompileError, Compiler, Mark, Nft, Ruleset};
+
+use crate::world::{World, expected, listed};
+
+fn refused(text: &str) -> (String, Option<&'static str>) {
+    let world = World::new();
+    let error = world.compile(text).unwrap_err();
+    assert_eq!(listed(), expected(""));
+    (error.to_string(), error.help())
+}
+
+#[test]
+fn a_mistake_is_told_with_the_users_file_line_and_column() {
+    let (error, _) = refused("table ip a {\n\tchain x {\n\t\ttcp dprt 22 accept\n\t}\n}");
+    assert!(error.starts_with("fw.nft:3:7: syntax error, unexpected string"), "{error}");
+    let (error, _) = refused("flush ruleset\ntable ip a { chain x { ip saddr @nowhere drop; }; }");
+    assert!(error.starts_with("fw.nft:2:33: No such file or directory"), "{error}");
+    let (error, _) = refused("table outer a { }");
+    assert!(error.starts_with("fw.nft:1:13: syntax error"), "{error}");
+}
+
+#[test]
+fn all_mistakes_are_told() {
+    let (error, _) = refused("table ip a {\n\tchain x { foo; }\n\tchain y { bar; }\n}");
+    assert!(error.matches("fw.nft:").count() >= 2, "{error}");
+}
+
+#[test]
+fn a_link_that_is_not_there_is_named_with_the_way_out() {
+    let (error, help) = refused("table ip a { chain x { iif eth9 accept; }; }");
+    assert!(error.contains("fw.nft:1:28: Interface does not exist"), "{error}");
+    assert!(help.unwrap().contains("iifname"));
+}
+
+#[test]
+fn names_of_hosts_are_not_looked_up() {
+    let (error, help) =
+        refused("table ip a { chain x { ip saddr no.such.host.invalid accept; }; }");
+    assert!(help.unwrap_or_default().contains("write addresses"), "{error}");
+}
+
+#[test]
+fn commands_that_print_are_refused() {
+    let (error, _) = refused("table ip a { }\nlist ruleset");
+    assert!(error.contains("commands that print"), "{error}");
+}
+
+#[test]
+fn junk_is_no_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("junk.nft");
+    std::fs::write(&path, [0xff, 0xfe, 0, 1, 2]).unwrap();
+    assert!(matches!(Ruleset::read(&path), Err(CompileError::NotText { .. })));
+    std::fs::File::create(&path).unwrap().set_len(100 << 20).unwrap();
+    assert!(matches!(Ruleset::read(&path), Err(CompileError::TooLarge { .. })));
+    let missing = Ruleset::read(&directory.path().join("missing"));
+    assert!(matches!(missing, Err(CompileError::Read { .. })));
+    let (error, _) = refused("table ip a { }\0");
+    assert!(error.contains("is no text"), "{error}");
+}
+
+#[test]
+fn a_missing_program_is_a_clear_error() {
+    let text = Cow::Borrowed("table ip a { }");
+    let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
+    let compiler = Compiler::with_program("/nonexistent/nft");
+    let error = compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err();
+    assert!(matches!(error, CompileError::NoProgram));
+    assert_eq!(error.help(), Some("install the package `nftables`"));
+}
+
+#[test]
+fn includes_are_found_beside_the_file_and_their_mistakes_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let (main, part) = (directory.path().join("main.nft"), directory.path().join("part.nft"));
+    std::fs::write(&main, "include \"./part.nft\"\ninclude \"part.nft\"\n").unwrap();
+    std::fs::write(&part, "table ip a { }\n").unwrap();
+    let world = World::new();
+    let compile = || Compiler::default().compile(&Ruleset::read(&main).unwrap(), &world.source);
+    assert_eq!(compile().unwrap().keys().count(), 1);
+    std::fs::write(&part, "table ip a {\n oops }\n").unwrap();
+    let error = compile().unwrap_err().to_string();
+    assert!(error.contains("part.nft:2:"), "{error}");
+}
+
+#[test]
+fn a_comment_without_room_for_the_mark_is_refused() {
+    let (error, _) = refused(&format!("table ip a {{ comment \"{}\"; }}", "x".repeat(120)));
+    assert!(error.contains("leaves no room"), "{error}");
+}
