@@ -18,11 +18,18 @@ struct Need {
 }
 
 /// Everything that the tests need beyond the Rust toolchain: a new one is one more line.
-const NEEDS: &[Need] = &[Need {
-    binary: "ip",
-    package: "iproute2",
-    why: "kernel tests judge links, addresses and namespaces with it",
-}];
+const NEEDS: &[Need] = &[
+    Need {
+        binary: "ip",
+        package: "iproute2",
+        why: "kernel tests judge links, addresses and namespaces with it",
+    },
+    Need {
+        binary: "nft",
+        package: "nftables",
+        why: "compiles rulesets, and kernel tests judge tables with it",
+    },
+];
 
 /// What the virtual machine needs beyond that.
 const VM_NEEDS: &[Need] = &[

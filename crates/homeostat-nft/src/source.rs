@@ -9,6 +9,7 @@ use homeostat_netlink::{Connection, Family, Group, Limits, Listener, Options, Po
 use homeostat_netns::Netns;
 
 use crate::apply::Writer;
+use crate::dump;
 use crate::error::Error;
 use crate::key::Key;
 use crate::mark::Mark;
@@ -37,6 +38,14 @@ impl Nft {
     #[must_use]
     pub fn of(netns: Arc<Netns>, mark: Mark) -> Self {
         Nft { netns: Some(netns), ..Self::here(mark) }
+    }
+
+    /// Whether any table carries our mark. Where nobody may look, or the kernel has no tables, none does.
+    #[must_use]
+    pub fn owns_any(&self) -> bool {
+        let heads = self.connect(Family::Netfilter).and_then(|mut open| dump::heads(&mut open));
+        let is_ours = |head: &dump::Head| head.words.mark.as_ref() == Some(&self.mark);
+        heads.is_ok_and(|heads| heads.iter().any(is_ours))
     }
 
     pub(crate) fn connect(&self, family: Family) -> Result<Connection, Error> {

@@ -21,7 +21,6 @@ use crate::output::Told;
 use crate::registry::{Binding, FIRST, Lists, Registered, SOURCES, resolve};
 use crate::scope::{Scope, name_of};
 use crate::sources::namespaces;
-use crate::unbuilt;
 use drivers::Driven;
 pub(crate) use drivers::Drivers;
 use unapplied::Unapplied;
@@ -70,7 +69,6 @@ impl<'a> Machine<'a> {
         pages: &dyn Pages,
     ) -> Result<Self> {
         resolve(document, Lists::Skip)?;
-        unbuilt::refuse(document)?;
         namespaces::refuse(context, document)?;
         let with = With { context, document, pages };
         let (top, section) = (Scope::top(context)?, Some(&document.host));

@@ -13,7 +13,6 @@ mod output;
 mod registry;
 mod scope;
 mod sources;
-mod unbuilt;
 
 use std::process::ExitCode;
 

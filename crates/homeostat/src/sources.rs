@@ -2,4 +2,5 @@
 
 pub(crate) mod knobs;
 pub(crate) mod namespaces;
+pub(crate) mod nft;
 pub(crate) mod rtnl;

@@ -14,6 +14,7 @@ const PACKAGES: &[&str] = &[
     "homeostat-namespaces",
     "homeostat-knobs",
     "homeostat-rtnl",
+    "homeostat-nft",
 ];
 
 /// Test programs of these packages that stay outside, and why.

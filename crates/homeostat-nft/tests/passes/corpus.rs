@@ -178,7 +178,7 @@ pub(crate) const CORPUS: &[(&str, &str)] = &[
     }"),
 ];
 
-/// Rulesets that this kernel does not take are told from those that it does; there are few of them.
+/// All of them, if `nft` itself takes them.
 pub(crate) fn taken() -> Vec<(&'static str, &'static str)> {
     let refused = |text: &&str| {
         let text = (*text).to_owned();
@@ -192,7 +192,7 @@ pub(crate) fn taken() -> Vec<(&'static str, &'static str)> {
     for (name, text) in CORPUS {
         match refused(text) {
             None => taken.push((*name, *text)),
-            Some(words) => println!("nft refuses {name}: {words}"),
+            Some(words) => panic!("nft refuses {name}: {words}"),
         }
     }
     taken
@@ -206,8 +206,6 @@ fn failed(name: String, check: impl FnOnce() + Send + 'static) -> Option<String>
 #[test]
 fn every_ruleset_is_as_nft_would_have_loaded_it() {
     let taken = taken();
-    let refused = CORPUS.len() - taken.len();
-    assert!(refused == 0, "nft itself refuses {refused} of them");
     let check = |(name, text): (&'static str, &'static str)| {
         failed(name.to_owned(), move || {
             let mut world = World::new();

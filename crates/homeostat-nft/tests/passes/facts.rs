@@ -23,8 +23,8 @@ fn rules(table: &str, chain: &str) -> Vec<(u64, Option<u64>)> {
     let all: Value = serde_json::from_str(&text).unwrap();
     let rules = all["nftables"].as_array().unwrap().iter().filter_map(|entry| entry.get("rule"));
     let rule = |rule: &Value| {
-        let counters = rule["expr"].as_array().unwrap().iter();
-        let packets = counters.filter_map(|one| one["counter"]["packets"].as_u64()).next();
+        let mut counters = rule["expr"].as_array().unwrap().iter();
+        let packets = counters.find_map(|one| one["counter"]["packets"].as_u64());
         (rule["handle"].as_u64().unwrap(), packets)
     };
     rules.map(rule).collect()
@@ -352,12 +352,14 @@ fn commands_that_clear_are_accepted_and_mentioned_once() {
     assert!(nft(&["list", "ruleset"], "").unwrap().contains("stranger"));
 }
 
+/// A chain with a rule for each of these ports.
+fn ports(order: &[u16]) -> String {
+    let rules: Vec<_> = order.iter().map(|port| format!("tcp dport {port} accept;")).collect();
+    format!("table ip a {{ chain x {{ {} }}; }}", rules.join(" "))
+}
+
 #[test]
 fn rules_stand_in_the_order_in_which_they_are_written() {
-    let text = |order: &[u16]| {
-        let rules: String = order.iter().map(|port| format!("tcp dport {port} accept; ")).collect();
-        format!("table ip a {{ chain x {{ {rules} }}; }}")
-    };
     let orders: [&[u16]; 6] = [
         &[1, 2, 3, 4, 5],
         &[5, 4, 3, 2, 1],
@@ -368,20 +370,16 @@ fn rules_stand_in_the_order_in_which_they_are_written() {
     ];
     let mut world = World::new();
     for order in orders {
-        world.converge(&text(order));
-        assert_eq!(listed(), expected(&text(order)));
+        world.converge(&ports(order));
+        assert_eq!(listed(), expected(&ports(order)));
     }
 }
 
 #[test]
 fn the_smallest_script_moves_one_rule_and_leaves_the_others() {
     let mut world = World::new();
-    let text = |order: [u16; 5]| {
-        let rules: String = order.iter().map(|port| format!("tcp dport {port} accept; ")).collect();
-        format!("table ip a {{ chain x {{ {rules} }}; }}")
-    };
-    world.converge(&text([1, 2, 3, 4, 5]));
-    let wish = world.wish(&text([2, 3, 4, 5, 1]));
+    world.converge(&ports(&[1, 2, 3, 4, 5]));
+    let wish = world.wish(&ports(&[2, 3, 4, 5, 1]));
     let plan = world.plan(&wish);
     assert_eq!(told(&plan), "~ table ip a chain x | tcp dport 1 accept (moves to place 5)");
     assert_eq!(plan.summary().total(), 1);

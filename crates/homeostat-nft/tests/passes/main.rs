@@ -1,5 +1,5 @@
 //! The source against a real kernel, each test in a namespace of its own, judged by `nft`.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod applying;
 mod corpus;

@@ -133,10 +133,11 @@ fn line(entry: &Entry) -> String {
     };
     let mut text = format!("{word}{} {}", line.action.sign(), line.key);
     for value in [&line.before, &line.after].into_iter().flatten() {
-        text += &format!(" | {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        text.push_str(" | ");
+        text.push_str(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     }
-    line.note.iter().for_each(|note| text += &format!(" ({note})"));
-    text
+    let note = line.note.as_ref().map(|note| format!(" ({note})"));
+    text + &note.unwrap_or_default()
 }
 
 /// Runs `nft` on the calling thread's network.

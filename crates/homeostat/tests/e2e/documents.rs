@@ -187,33 +187,8 @@ error: this is not TOML: unclosed table, expected `]`
 "#]]);
 }
 
-const UNBUILT: &str = r#"
-[nftables]
-ruleset = "table inet filter {}"
-[sysctl]
-"net.ipv4.ip_forward" = 1
-"#;
-
-/// The lines that a diagnosis points at.
-fn places(stderr: &str) -> Vec<&str> {
-    stderr.lines().filter_map(|line| line.trim_start().strip_prefix("--> ")).collect()
-}
-
 #[test]
-fn what_is_not_built_in_yet_passes_check_and_is_an_error_elsewhere() {
-    let world = World::with(UNBUILT);
-    world.run("check host.toml").says(0, "");
-    for command in ["plan", "plan --json", "verify", "apply --yes"] {
-        let ran = world.run(&format!("{command} host.toml")).exits(1);
-        assert_eq!(places(&ran.stderr), ["host.toml:2:1"], "{command}: {}", ran.stderr);
-        assert!(ran.stderr.contains("nftables are not built in yet"), "{}", ran.stderr);
-        assert_eq!(ran.stdout, "", "{command}");
-    }
-    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
-}
-
-#[test]
-fn empty_lists_of_what_is_not_built_in_wish_for_nothing() {
+fn empty_lists_wish_for_nothing() {
     let world = World::with("routes = []\nrules = []\n[links.lo]\naddresses = []\n[nftables]\n");
     world.run("plan host.toml").says(0, "No changes.\n");
 }

@@ -1,0 +1,104 @@
+//! The firewall: `[nftables]`, a text in nft's own language.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Result;
+use homeostat_document::{Document, Nftables, Ruleset as Declared, Scope as Section};
+use homeostat_document::{Settings, SourceSettings, Span};
+use homeostat_engine::book::holdings;
+use homeostat_engine::{Bound, Ownership, Section as Stated};
+use homeostat_nft::{CompileError, Compiler, Mark, Nft, Ruleset, Wish};
+
+use crate::failure::Misfits;
+use crate::registry::{Bind, Binding, Lists, Registered};
+
+/// The firewall in the registry.
+pub(crate) const REGISTERED: Registered = Registered { name: NAME, settings, check, bind, wait };
+
+const NAME: &str = <Nft as homeostat_engine::Source>::NAME;
+
+fn settings(all: &Settings) -> &SourceSettings {
+    &all.nft
+}
+
+/// Only `nft` itself can tell more, and it needs a kernel for that: that is for plans.
+fn check(section: &Section, _lists: Lists, misfits: &mut Misfits<'_>) {
+    if let Some(Declared::File(path)) = declared(section)
+        && let Err(error) = Ruleset::read(path)
+    {
+        push(misfits, path.span, &error);
+    }
+}
+
+/// Which tables there will be, nobody knows before the text is compiled.
+fn wait(_document: &Document, section: &Section) -> Vec<String> {
+    declared(section).map(|_| "the tables of [nftables]".to_owned()).into_iter().collect()
+}
+
+/// The marks are in the kernel: without a section, there is business only where some are found.
+fn bind(binding: &Binding<'_>) -> Bind {
+    let source = Nft::of(Arc::clone(&binding.scope.netns), Mark::new(&binding.context.owner));
+    let place = binding.place(NAME);
+    let stated = binding.section.and_then(|section| section.nftables.as_ref());
+    if stated.is_none()
+        && holdings::<Nft>(binding.pages, &place)?.records.is_empty()
+        && !source.owns_any()
+    {
+        return Ok(None);
+    }
+    let wish = stated.map(|nftables| wish(binding.document, nftables, &source)).transpose()?;
+    let section = if stated.is_some() { Stated::Stated } else { Stated::Missing };
+    let config = binding.config(settings, section);
+    let (wish, ownership) = (Arc::new(wish.unwrap_or_default()), Ownership::Marked);
+    Ok(Some(Box::new(Bound { source, wish, ownership, config, place })))
+}
+
+fn declared(section: &Section) -> Option<&Declared> {
+    section.nftables.as_ref().and_then(|nftables| nftables.ruleset.as_ref())
+}
+
+fn wish(document: &Document, nftables: &Nftables, source: &Nft) -> Result<Wish> {
+    let Some(declared) = &nftables.ruleset else { return Ok(Wish::nothing()) };
+    let span = match declared {
+        Declared::File(path) => path.span,
+        Declared::Text(text) => text.span,
+    };
+    let compiled = ruleset(document, declared)
+        .and_then(|ruleset| Compiler::default().compile(&ruleset, source));
+    match compiled {
+        Ok(wish) if nftables.adopt => Ok(wish.adopting()),
+        Ok(wish) => Ok(wish),
+        Err(error) => {
+            let mut misfits = Misfits::in_document(document);
+            push(&mut misfits, span, &error);
+            misfits.into_result()?;
+            Ok(Wish::nothing())
+        }
+    }
+}
+
+fn ruleset<'a>(document: &Document, declared: &'a Declared) -> Result<Ruleset<'a>, CompileError> {
+    match declared {
+        Declared::File(path) => Ruleset::read(path),
+        Declared::Text(text) => {
+            let file = document.locate(text.span).file;
+            let directory = Path::new(&file).parent().map_or_else(PathBuf::new, Path::to_owned);
+            let here = directory.as_os_str().is_empty();
+            let directory = if here { PathBuf::from(".") } else { directory };
+            let text = Cow::Borrowed(text.as_str());
+            Ok(Ruleset { text, name: "ruleset".to_owned(), directory })
+        }
+    }
+}
+
+fn push(misfits: &mut Misfits<'_>, span: Span, error: &CompileError) {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    misfits.push(span, &message, error.help());
+}
