@@ -24,6 +24,7 @@ mod lock;
 mod modes;
 mod names;
 mod network;
+mod nft;
 mod owners;
 mod plan;
 mod program;

@@ -1,0 +1,79 @@
+//! The firewall of a document, judged by `nft`.
+#![expect(clippy::disallowed_methods, reason = "runs `nft`")]
+
+use std::process::Command;
+
+use crate::world::World;
+
+const TEXT: &str = r#"
+[nftables]
+ruleset = """
+flush ruleset
+table inet filter {
+    set admins { type ipv4_addr; elements = { 10.0.0.1, 10.0.0.2 }; }
+    chain input {
+        type filter hook input priority 0; policy drop;
+        ct state established,related accept
+        ip saddr @admins tcp dport 22 counter accept
+    }
+}
+"""
+"#;
+
+fn nft(arguments: &[&str]) -> String {
+    let output = Command::new("nft").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_firewall_is_planned_applied_and_left_alone() {
+    let world = World::with(TEXT);
+    let plan = world.run("plan host.toml").exits(0).stdout;
+    for line in ["+ table inet filter", "tcp dport 22 counter", "`flush ruleset` at the beginning"]
+    {
+        assert!(plan.contains(line), "{line}: {plan}");
+    }
+    assert_eq!(nft(&["list", "ruleset"]), "", "a plan writes nothing");
+    world.run("apply --yes host.toml").exits(0);
+    assert!(nft(&["list", "ruleset"]).contains("homeostat:default"));
+    world.run("plan host.toml").says(0, "No changes.\n");
+    world.run("verify host.toml").exits(0);
+}
+
+#[test]
+fn drift_is_shown_line_by_line_and_healed() {
+    let world = World::with(TEXT);
+    world.run("apply --yes host.toml").exits(0);
+    nft(&["insert", "rule", "inet", "filter", "input", "accept"]);
+    nft(&["delete", "element", "inet", "filter", "admins", "{ 10.0.0.2 }"]);
+    let plan = world.run("plan host.toml").exits(0).stdout;
+    assert!(plan.contains("Plan: 0 to create, 1 to update, 0 to replace, 1 to delete."), "{plan}");
+    world.run("apply --yes host.toml").exits(0);
+    world.run("plan host.toml").says(0, "No changes.\n");
+}
+
+#[test]
+fn a_section_that_is_gone_is_held_and_an_empty_one_takes_the_tables_away() {
+    let world = World::with(TEXT);
+    world.run("apply --yes host.toml").exits(0);
+    nft(&["add", "table", "ip", "stranger"]);
+    world.write("host.toml", "[sysctl]\n");
+    world.run("apply --yes host.toml").exits(1);
+    assert!(nft(&["list", "tables"]).contains("inet filter"));
+    world.write("host.toml", "[nftables]\n");
+    world.run("apply --yes host.toml").exits(0);
+    assert_eq!(nft(&["list", "tables"]), "table ip stranger\n");
+}
+
+#[test]
+fn a_mistake_in_a_file_is_told_with_its_place_and_nothing_is_changed() {
+    let world =
+        World::with("[nftables]\nfile = \"fw.nft\"\n[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    let ran = world.run("check host.toml").exits(1);
+    assert!(ran.stderr.contains("host.toml:2:") && ran.stderr.contains("fw.nft"), "{}", ran.stderr);
+    world.write("fw.nft", "table ip a {\n    chain x { foo bar; }\n}\n");
+    let ran = world.run("apply --yes host.toml").exits(1);
+    assert!(ran.stderr.contains("fw.nft:2:"), "{}", ran.stderr);
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+}
