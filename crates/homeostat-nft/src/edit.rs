@@ -11,13 +11,37 @@ pub(crate) fn kept<T: Eq + Hash>(
     new: &[T],
     may_stay: impl Fn(usize) -> bool,
 ) -> Vec<(usize, usize)> {
+    let stays = |(at, (old, new)): &(usize, (&T, &T))| may_stay(*at) && old == new;
+    // Most chains are as wished, and most edits are in one place.
+    let start = old.iter().zip(new).enumerate().take_while(stays).count();
+    let rest = old.len().min(new.len()) - start;
+    let ends = (0..old.len()).rev().zip(old.iter().rev().zip(new.iter().rev()));
+    let end = ends.take(rest).take_while(stays).count();
+    let (old_end, new_end) = (old.len() - end, new.len() - end);
+    let (old, new) = (inside(old, start, old_end), inside(new, start, new_end));
+    let between = between(old, new, |at| may_stay(start + at));
+    let between = between.into_iter().map(|(old, new)| (start + old, start + new));
+    let same = |at: usize| (at, at);
+    let last = (0..end).map(|at| (old_end + at, new_end + at));
+    (0..start).map(same).chain(between).chain(last).collect()
+}
+
+fn inside<T>(all: &[T], start: usize, end: usize) -> &[T] {
+    all.get(start..end).unwrap_or_default()
+}
+
+fn between<T: Eq + Hash>(
+    old: &[T],
+    new: &[T],
+    may_stay: impl Fn(usize) -> bool,
+) -> Vec<(usize, usize)> {
     let mut numbers: HashMap<&T, u32> = HashMap::new();
     let mut number = |entry| {
         let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
         *numbers.entry(entry).or_insert(next)
     };
-    let old: Vec<_> =
-        old.iter().map(&mut number).enumerate().filter(|(at, _)| may_stay(*at)).collect();
+    let old = old.iter().map(&mut number).enumerate();
+    let old: Vec<_> = old.filter(|(at, _)| may_stay(*at)).collect();
     let new: Vec<_> = new.iter().map(&mut number).enumerate().collect();
     // What only one side has cannot stay. Leaving it out keeps two long chains without anything in
     // common from being compared entry by entry.

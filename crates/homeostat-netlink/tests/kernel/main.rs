@@ -10,3 +10,4 @@ mod events;
 mod oracle;
 mod requests;
 mod sockets;
+mod transactions;

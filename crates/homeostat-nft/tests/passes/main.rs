@@ -7,5 +7,6 @@ mod facts;
 mod hints;
 mod links;
 mod owning;
+mod random;
 mod refusing;
 mod world;
