@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Action, Change, Draft};
+use homeostat_core::{Action, Change, ChangeList, Draft};
 
 use crate::diff;
 use crate::key::Key;
@@ -13,7 +13,7 @@ use crate::step::Step;
 use crate::wish::Wish;
 
 /// A step for each table; all of them become one transaction.
-pub(crate) fn draft(wish: &Wish, changes: Vec<Change<Key, Object>>) -> Draft<Nft> {
+pub(crate) fn draft(wish: &Wish, changes: ChangeList<Key, Object>) -> Draft<Nft> {
     let steps = changes.into_iter().filter_map(|change| step(wish, change)).collect();
     Draft { steps, ..Draft::default() }
 }

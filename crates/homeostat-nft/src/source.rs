@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use homeostat_core::{Change, Coverage, Draft, Fails, Failure, ScopeLock, Source};
+use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
 use homeostat_netlink::uapi::NFNLGRP_NFTABLES;
 use homeostat_netlink::{Connection, Family, Group, Limits, Listener, Options, Port, Socket};
 use homeostat_netns::Netns;
@@ -109,12 +109,7 @@ impl Source for Nft {
         Writer::open(self.clone()).map_err(|error| error.failure())
     }
 
-    fn plan(
-        &self,
-        wish: &Wish,
-        _moment: &Moment,
-        changes: Vec<Change<Key, Object>>,
-    ) -> Draft<Self> {
+    fn plan(&self, wish: &Wish, _moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Self> {
         plan::draft(wish, changes)
     }
 }
