@@ -14,7 +14,7 @@ async fn a_commit_of_somebody_else_names_the_tables_that_it_touched() {
     let wish = world.wish(TEXT);
     let mut reader = world.source.reader().unwrap();
     let (focus, records) = (Focus::All, Records::new());
-    let view = View { focus: &focus, wish: &*wish, records: &records };
+    let view = View { focus: &focus, wish: &wish, records: &records };
     reader.observe(&view, &mut |_| {}).await.unwrap();
     // Our own commit comes first, and a stranger's: neither is told.
     assert!(world.pass_async(&wish).await);

@@ -187,6 +187,11 @@ error: this is not TOML: unclosed table, expected `]`
 "#]]);
 }
 
+/// The lines that a diagnosis points at.
+fn places(stderr: &str) -> Vec<&str> {
+    stderr.lines().filter_map(|line| line.trim_start().strip_prefix("--> ")).collect()
+}
+
 #[test]
 fn empty_lists_wish_for_nothing() {
     let world = World::with("routes = []\nrules = []\n[links.lo]\naddresses = []\n[nftables]\n");
