@@ -55,7 +55,7 @@ impl Numbers {
         let _ = writeln!(text, "limit l {{ rate {}/second; }}", self.base + 1);
         chain(&mut text, "z", "", &self.z, &[]);
         chain(&mut text, "y", "", &self.y, &["jump z"]);
-        let policy = if self.base % 2 == 0 { "accept" } else { "drop" };
+        let policy = if self.base.is_multiple_of(2) { "accept" } else { "drop" };
         let hook = format!("type filter hook input priority {}; policy {policy};", self.base / 2);
         let named = [
             "jump y",
