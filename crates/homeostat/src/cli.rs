@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use homeostat_document::{OwnerName, Protocol};
 use homeostat_netns::Place;
 
+use crate::daemon::http::Listen;
 use crate::output::Form;
 use crate::output::text::Length;
 
@@ -130,6 +131,22 @@ pub(crate) struct RunArgs {
     /// What becomes of what we own when the daemon stops [default: the document's, or leave]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) on_stop: Option<StopPolicy>,
+    /// Answer over HTTP how all stands, to this machine only: /healthz, /readyz, /metrics,
+    /// /api/v1/status, /api/v1/events
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<Listen>,
+    /// How the log is written
+    #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
+    pub(crate) log: LogForm,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogForm {
+    /// One line an event, for people
+    Text,
+    /// One JSON object an event, a line each
+    Json,
 }
 
 /// What becomes of what we own when the daemon stops.

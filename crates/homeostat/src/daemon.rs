@@ -3,8 +3,16 @@
 //!
 //! Everything runs on one thread. Start at [`Daemon::run`].
 
-mod log;
+mod clock;
+pub(crate) mod http;
+mod json;
+pub(crate) mod log;
+mod metrics;
+mod recent;
 mod scopes;
+mod surface;
+mod systemd;
+mod view;
 mod watch;
 
 use std::path::PathBuf;
@@ -17,10 +25,13 @@ use homeostat_engine::{Control, Events, Ledger, OnStop, What};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::cli::LogForm;
 use crate::commands::load;
 use crate::context::Context;
-use crate::failure;
+use http::Listen;
+use log::Log;
 use scopes::Scopes;
+use surface::Surface;
 use watch::Watch;
 
 /// How long a document must have been left alone before it is read again.
@@ -38,6 +49,8 @@ pub(crate) struct Daemon {
     events: Events,
     scopes: Scopes,
     on_stop: Option<OnStop>,
+    log: Log,
+    listen: Option<Listen>,
 }
 
 /// Why the daemon wakes up.
@@ -56,7 +69,21 @@ impl Daemon {
         ledger: Arc<dyn Ledger>,
     ) -> Self {
         let (events, scopes) = (Events::default(), Scopes::default());
-        Daemon { context, paths, document, ledger, events, scopes, on_stop: None }
+        let log = Log { form: LogForm::Text, detail: context.detail, color: context.color };
+        let (on_stop, listen) = (None, None);
+        Daemon { context, paths, document, ledger, events, scopes, on_stop, log, listen }
+    }
+
+    /// Writes its log in this form.
+    pub(crate) fn logging(mut self, form: LogForm) -> Self {
+        self.log.form = form;
+        self
+    }
+
+    /// Lets others read over HTTP how it stands.
+    pub(crate) fn listening(mut self, listen: Option<Listen>) -> Self {
+        self.listen = listen;
+        self
     }
 
     /// Stops in another way than the document says.
@@ -73,20 +100,28 @@ impl Daemon {
     /// Keeps everything as declared until it is told to stop.
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut wakes = Wakes::new(&self)?;
-        tokio::spawn(log::follow(self.events.subscribe(), self.context.detail));
+        let surface = Surface::open(&self.events, self.log, self.listen).await?;
+        tokio::spawn(self.log.follow(self.events.subscribe()));
         self.arrange().await?;
+        surface.show(self.loops());
         loop {
             match wakes.next().await {
                 Wake::Stop => break,
                 Wake::Spaces => {
                     // Whatever is wrong with one namespace, the others go on as they are.
                     if let Err(error) = self.arrange().await {
-                        failure::report(&error, self.context.color);
+                        self.log.failed(&error);
                     }
                 }
-                Wake::Reload => self.reload().await,
+                Wake::Reload => {
+                    surface.reloading();
+                    self.reload().await;
+                    surface.reloaded();
+                }
             }
+            surface.show(self.loops());
         }
+        surface.stopping();
         self.stop().await;
         Ok(())
     }
@@ -106,7 +141,7 @@ impl Daemon {
             Err(error) => Some(error),
         };
         if let Some(error) = refused {
-            failure::report(&error, self.context.color);
+            self.log.failed(&error);
         }
     }
 

@@ -125,7 +125,8 @@ fn report_chain(error: &anyhow::Error, to: &mut dyn std::io::Write) -> std::io::
     }
 }
 
-fn help(error: &anyhow::Error) -> Option<String> {
+/// The way out of an error, if somebody knows one.
+pub(crate) fn help(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         let helped = cause.downcast_ref::<Helped>().map(|helped| helped.help.clone());
         helped

@@ -21,8 +21,8 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let context = Context::enter(global, &document.settings)?;
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let policy = args.on_stop.map(Into::into);
-    block_on(async {
-        Daemon::new(context, (paths.clone(), document), ledger).stopping(policy).run().await
-    })??;
+    let daemon = Daemon::new(context, (paths.clone(), document), ledger).stopping(policy);
+    let daemon = daemon.logging(args.log).listening(args.listen);
+    block_on(daemon.run())??;
     Ok(ExitCode::SUCCESS)
 }

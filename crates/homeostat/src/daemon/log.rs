@@ -1,40 +1,105 @@
-//! Events as lines on stderr. A converged daemon is silent.
+//! Events as lines on stderr, as text or as JSON. A converged daemon is silent.
 
 use std::io::Write as _;
 
 use homeostat_engine::{Event, What};
+use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::clock::Stamp;
+use super::json;
+use crate::cli::{Color, LogForm};
+use crate::failure;
 use crate::output::line::plain;
 use crate::output::text::Detail;
 
-/// Writes a line for each event that people want to know of.
-pub(super) async fn follow(mut events: Receiver<Event>, detail: Detail) {
-    loop {
-        match events.recv().await {
-            Ok(event) => {
-                if let Some(line) = line(&event, detail) {
-                    // There is nobody left to tell if stderr is closed.
-                    let _ = writeln!(std::io::stderr().lock(), "{line}");
+/// How the log is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Log {
+    pub(crate) form: LogForm,
+    pub(crate) detail: Detail,
+    pub(crate) color: Color,
+}
+
+impl Log {
+    /// Writes a line for each event that people want to know of.
+    pub(super) async fn follow(self, mut events: Receiver<Event>) {
+        loop {
+            match events.recv().await {
+                Ok(event) => {
+                    if let Some(line) = self.line(&event) {
+                        say(&line);
+                    }
                 }
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
             }
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return,
         }
+    }
+
+    fn line(self, event: &Event) -> Option<String> {
+        match self.form {
+            LogForm::Text => line(event, self.detail),
+            LogForm::Json => {
+                let level = level(event).filter(|level| is_shown(level, self.detail))?;
+                let mut line = json!({ "time": Stamp::now().to_string(), "level": level });
+                line.as_object_mut()?.extend(json::event(event));
+                Some(line.to_string())
+            }
+        }
+    }
+
+    /// Tells of what went wrong outside of any loop.
+    pub(super) fn failed(self, error: &anyhow::Error) {
+        match self.form {
+            LogForm::Text => _ = failure::report(error, self.color),
+            LogForm::Json => {
+                let text = anstream::adapter::strip_str(&format!("{error:#}")).to_string();
+                let (time, help) = (Stamp::now().to_string(), failure::help(error));
+                let line = json!({ "time": time, "level": "error", "error": text, "help": help });
+                say(&line.to_string());
+            }
+        }
+    }
+
+    /// Tells of what the daemon does, outside of any loop.
+    pub(super) fn told(self, text: &str) {
+        match self.form {
+            _ if self.detail == Detail::Quiet => {}
+            LogForm::Text => say(&format!("info {}", plain(text))),
+            LogForm::Json => {
+                let time = Stamp::now().to_string();
+                say(&json!({ "time": time, "level": "info", "message": text }).to_string());
+            }
+        }
+    }
+}
+
+fn say(line: &str) {
+    // There is nobody left to tell if stderr is closed.
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// How much an event matters; nothing, if it is not worth a line.
+pub(super) fn level(event: &Event) -> Option<&'static str> {
+    words(&event.what).map(|(level, _)| level)
+}
+
+fn is_shown(level: &str, detail: Detail) -> bool {
+    match detail {
+        Detail::Quiet => level == "error" || level == "warn",
+        Detail::Normal => level != "debug",
+        Detail::Verbose => true,
     }
 }
 
 /// One line for an event; nothing, if it is not worth one.
 pub(crate) fn line(event: &Event, detail: Detail) -> Option<String> {
     let (level, text) = words(&event.what)?;
-    let shown = match detail {
-        Detail::Quiet => level == "error" || level == "warn",
-        Detail::Normal => level != "debug",
-        Detail::Verbose => true,
-    };
     let Event { pass, source, scope, .. } = event;
-    shown.then(|| format!("{level} pass={} source={source} scope={scope} {text}", pass.0))
+    is_shown(level, detail)
+        .then(|| format!("{level} pass={} source={source} scope={scope} {text}", pass.0))
 }
 
 fn words(what: &What) -> Option<(&'static str, String)> {

@@ -1,0 +1,96 @@
+//! What there is to read, and where it comes from.
+
+use homeostat_engine::Control;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, JSON, JSON_LINES, METRICS};
+use crate::daemon::json::{self, FORMAT_VERSION};
+use crate::daemon::metrics::Meters;
+use crate::daemon::recent::Recent;
+use crate::daemon::view::View;
+
+/// Everything that can be read.
+#[derive(Clone)]
+pub(in crate::daemon) struct Site {
+    pub(in crate::daemon) view: View,
+    pub(in crate::daemon) recent: Recent,
+    pub(in crate::daemon) meters: Meters,
+}
+
+const PAGES: &str =
+    "there is nothing here; try /healthz, /readyz, /metrics, /api/v1/status or /api/v1/events";
+
+impl Site {
+    /// The page of a path.
+    pub(super) fn answer(&self, path: &str) -> Answer {
+        match path {
+            "/healthz" => self.health(),
+            "/readyz" => self.readiness(),
+            "/metrics" => self.metrics(),
+            "/api/v1/status" => self.status(),
+            "/api/v1/events" => self.events(),
+            _ => Answer::text(404, PAGES),
+        }
+    }
+
+    /// Healthy is what does not hang, however much it may find wrong with the machine.
+    fn health(&self) -> Answer {
+        let stalled: Vec<Value> =
+            self.view.loops().iter().filter_map(|one| stall(&**one)).collect();
+        let is_healthy = stalled.is_empty();
+        answer(is_healthy, &json!({ "healthy": is_healthy, "stalled": stalled }))
+    }
+
+    fn readiness(&self) -> Answer {
+        let loops = self.view.loops();
+        let waiting = loops.iter().filter(|one| !one.status().is_ready);
+        let waiting: Vec<Value> = waiting.map(|one| place(&**one)).collect();
+        let is_ready = self.view.is_ready();
+        answer(is_ready, &json!({ "ready": is_ready, "waiting": waiting }))
+    }
+
+    fn metrics(&self) -> Answer {
+        match self.meters.text(&self.view.loops()) {
+            Ok(text) => Answer::new(200, METRICS, text),
+            Err(_) => Answer::text(500, "the metrics cannot be written"),
+        }
+    }
+
+    fn status(&self) -> Answer {
+        let loops = self.view.loops();
+        let is_converged =
+            self.view.is_ready() && loops.iter().all(|one| one.status().is_converged);
+        let all: Vec<Value> = loops.iter().map(|one| json::status(&**one)).collect();
+        answer(
+            true,
+            &json!({
+                "format_version": FORMAT_VERSION,
+                "converged": is_converged,
+                "ready": self.view.is_ready(),
+                "healthy": self.view.is_healthy(),
+                "loops": all,
+            }),
+        )
+    }
+
+    fn events(&self) -> Answer {
+        let lines = self.recent.all().into_iter().map(|line| format!("{}\n", line.text));
+        Answer::new(200, JSON_LINES, lines.collect())
+    }
+}
+
+fn answer(is_well: bool, body: &Value) -> Answer {
+    Answer::new(if is_well { 200 } else { 503 }, JSON, format!("{body}\n"))
+}
+
+fn place(one: &dyn Control) -> Value {
+    let place = one.place();
+    json!({ "source": place.source, "scope": place.scope })
+}
+
+fn stall(one: &dyn Control) -> Option<Value> {
+    let stall = one.status().stall?;
+    let place = one.place();
+    let why = stall.to_string();
+    Some(json!({ "source": place.source, "scope": place.scope, "stall": why }))
+}

@@ -1,0 +1,113 @@
+//! Loops and events as JSON: the same for the log, for HTTP, and for whoever else asks.
+
+use std::time::Duration;
+
+use homeostat_engine::{Control, Event, Mode, Status, What};
+use serde_json::{Map, Value, json};
+
+/// The version of these shapes.
+pub(super) const FORMAT_VERSION: &str = "1.0";
+
+/// How one loop stands.
+pub(super) fn status(control: &dyn Control) -> Value {
+    let (place, status) = (control.place(), control.status());
+    let error = status.last_error.as_ref();
+    json!({
+        "source": place.source,
+        "scope": place.scope,
+        "mode": match status.mode { Mode::Heal => "heal", Mode::Observe => "observe" },
+        "paused": status.is_paused,
+        "ready": status.is_ready,
+        "converged": status.is_converged,
+        "pass": status.pass,
+        "failures": status.failures,
+        "last_error": error.map(|failure| json!({ "error": failure.error, "help": failure.help })),
+        "stall": status.stall.map(|stall| stall.to_string()),
+        "open": open(&status),
+        "counts": counts(&status),
+        "contended": status.contended.iter().map(|(key, culprit, pause)| {
+            json!({ "key": key, "culprit": culprit, "pause_ms": micros(*pause) / 1000 })
+        }).collect::<Vec<_>>(),
+        "not_converging": status.not_converging,
+    })
+}
+
+fn open(status: &Status) -> Value {
+    let open = status.open;
+    json!({
+        "failed": open.failed, "pending": open.pending, "conflicts": open.conflicts,
+        "unknown": open.unknown, "held": open.held, "drifted": open.drifted,
+    })
+}
+
+fn counts(status: &Status) -> Value {
+    let counts = status.counts;
+    json!({
+        "full": counts.full, "focused": counts.focused, "broken": counts.broken,
+        "applied": counts.applied, "failed": counts.failed,
+        "drift_by_hint": counts.drift_by_hint, "drift_by_resync": counts.drift_by_resync,
+        "lost": counts.lost, "resubscribed": counts.resubscribed,
+    })
+}
+
+/// One event: what happened, where, and in which pass.
+pub(super) fn event(event: &Event) -> Map<String, Value> {
+    let Event { pass, source, scope, what } = event;
+    let (name, fields) = what_happened(what);
+    let mut object = Map::new();
+    object.insert("format_version".to_owned(), FORMAT_VERSION.into());
+    object.insert("event".to_owned(), name.into());
+    object.insert("pass".to_owned(), pass.0.into());
+    object.insert("source".to_owned(), (*source).into());
+    object.insert("scope".to_owned(), (**scope).into());
+    if let Value::Object(fields) = fields {
+        object.extend(fields);
+    }
+    object
+}
+
+fn what_happened(what: &What) -> (&'static str, Value) {
+    match what {
+        What::Woken { reasons, keys } => {
+            ("woken", json!({ "reasons": reasons.to_string(), "keys": keys }))
+        }
+        What::Started { reasons, keys, waited } => {
+            let (reasons, waited) = (reasons.to_string(), micros(*waited));
+            ("started", json!({ "reasons": reasons, "keys": keys, "waited_us": waited }))
+        }
+        What::Planned { summary } => ("planned", json!({ "summary": summary })),
+        What::StepApplied { action, key, cause } => {
+            ("step-applied", json!({ "action": action, "key": key, "cause": cause }))
+        }
+        What::StepFailed { action, key, failure } => {
+            let (error, help) = (&failure.error, &failure.help);
+            ("step-failed", json!({ "action": action, "key": key, "error": error, "help": help }))
+        }
+        What::More { steps } => ("more", json!({ "steps": steps })),
+        What::Conflict { key, owner } => ("conflict", json!({ "key": key, "owner": owner })),
+        What::Contention { key, culprit, pause } => {
+            let pause = micros(*pause);
+            ("contention", json!({ "key": key, "culprit": culprit, "pause_us": pause }))
+        }
+        What::NotConverging { key } => ("not-converging", json!({ "key": key })),
+        What::Completed { summary, converged, took } => {
+            let took = micros(*took);
+            let fields = json!({ "summary": summary, "converged": converged, "took_us": took });
+            ("completed", fields)
+        }
+        What::Failed { failure } => {
+            ("failed", json!({ "error": failure.error, "help": failure.help }))
+        }
+        What::Paused { during } => ("paused", json!({ "for_us": during.map(micros) })),
+        What::Lost => ("lost", Value::Null),
+        What::Resubscribed => ("resubscribed", Value::Null),
+        What::Resumed => ("resumed", Value::Null),
+        What::Stopped => ("stopped", Value::Null),
+        // What this version has no words for is named, so that nobody takes it for another.
+        _ => ("other", Value::Null),
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,249 @@
+//! Metrics, in the text that Prometheus reads.
+//!
+//! What a loop counts is read from it when somebody asks. What takes time is gathered from events.
+
+mod shown;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use homeostat_engine::pacing::Reason;
+use homeostat_engine::{Cause, Control, Event, Status, What};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use self::shown::{COUNTS, STATES, Shown};
+use super::clock::Stamp;
+
+/// From a tenth of a millisecond to a pass at its deadline.
+const BUCKETS: [f64; 18] = [
+    0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 30.0, 60.0,
+];
+
+/// Which loop.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct Labels {
+    source: String,
+    scope: String,
+}
+
+type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+
+fn histograms() -> Histograms {
+    Family::new_with_constructor(|| Histogram::new(BUCKETS))
+}
+
+/// What is gathered from events.
+#[derive(Clone, Debug)]
+pub(super) struct Meters {
+    heal: Histograms,
+    waited: Histograms,
+    took: Histograms,
+    running: Arc<Mutex<BTreeMap<Labels, Running>>>,
+}
+
+/// What is known of the last pass of a loop.
+#[derive(Clone, Copy, Debug, Default)]
+struct Running {
+    waited: Duration,
+    is_hinted: bool,
+    healed: usize,
+    success: Option<Stamp>,
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        let [heal, waited, took] = [(); 3].map(|()| histograms());
+        Meters { heal, waited, took, running: Arc::default() }
+    }
+}
+
+impl Meters {
+    /// Learns from an event.
+    pub(super) fn take(&self, event: &Event, at: Stamp) {
+        let labels = Labels { source: event.source.to_owned(), scope: event.scope.to_string() };
+        let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = all.entry(labels.clone()).or_default();
+        match &event.what {
+            What::Started { reasons, waited, .. } => {
+                self.waited.get_or_create(&labels).observe(waited.as_secs_f64());
+                let (waited, is_hinted) = (*waited, reasons.contains(Reason::Hint));
+                *running = Running { waited, is_hinted, healed: 0, ..*running };
+            }
+            What::StepApplied { cause: Cause::Drift, .. } => running.healed += 1,
+            What::Completed { took, .. } => {
+                running.success = Some(at);
+                self.took.get_or_create(&labels).observe(took.as_secs_f64());
+                self.healed(&labels, running, *took);
+            }
+            _ => {}
+        }
+    }
+
+    /// How long drift lasted, from when the loop was told of it until the pass that put it right had
+    /// ended. What only a full pass found has no such beginning: nobody told when it came.
+    fn healed(&self, labels: &Labels, running: &Running, took: Duration) {
+        if !running.is_hinted || running.healed == 0 {
+            return;
+        }
+        let heal = self.heal.get_or_create(labels);
+        (0..running.healed).for_each(|_| heal.observe((running.waited + took).as_secs_f64()));
+    }
+
+    /// Everything, about these loops and no others.
+    pub(super) fn text(&self, loops: &[Arc<dyn Control>]) -> Result<String, fmt::Error> {
+        let stands: Vec<(Labels, Status)> =
+            loops.iter().map(|one| (labels(&**one), one.status())).collect();
+        self.forget_others(&stands);
+        let mut registry = Registry::with_prefix("homeostat");
+        self.add(&mut registry);
+        add_stands(&mut registry, &stands);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    /// Scopes come and go, and would pile up.
+    fn forget_others(&self, stands: &[(Labels, Status)]) {
+        let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|labels, _| {
+            let stays = stands.iter().any(|(one, _)| one == labels);
+            for gone in [&self.heal, &self.waited, &self.took].iter().filter(|_| !stays) {
+                gone.remove(labels);
+            }
+            stays
+        });
+    }
+
+    fn add(&self, to: &mut Registry) {
+        let success = Family::<Labels, Gauge<f64, std::sync::atomic::AtomicU64>>::default();
+        let all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        for (labels, running) in &*all {
+            if let Some(at) = running.success {
+                success.get_or_create(labels).set(at.as_seconds());
+            }
+        }
+        let told = "When the last pass ended that could be made";
+        to.register_with_unit("last_success_timestamp", told, Unit::Seconds, success);
+        let told = "How long drift lasted, from the hint until it was put right";
+        to.register_with_unit("heal", told, Unit::Seconds, self.heal.clone());
+        let told = "How long the oldest wakeup of a pass was ready before the pass began";
+        to.register_with_unit("queue_age", told, Unit::Seconds, self.waited.clone());
+        let told = "How long passes took";
+        to.register_with_unit("pass_duration", told, Unit::Seconds, self.took.clone());
+    }
+}
+
+fn labels(one: &dyn Control) -> Labels {
+    let place = one.place();
+    Labels { source: place.source.clone(), scope: place.scope.clone() }
+}
+
+/// Adds what loops count or are.
+fn add_stands(to: &mut Registry, stands: &[(Labels, Status)]) {
+    for Shown { name, told, by, sorts } in COUNTS {
+        let family = Family::<Vec<Label>, Counter>::default();
+        for (labels, status) in stands {
+            for (sort, read) in *sorts {
+                family.get_or_create(&sorted(labels, by, sort)).inc_by(read(status));
+            }
+        }
+        to.register(*name, *told, family);
+    }
+    for Shown { name, told, by, sorts } in STATES {
+        let family = Family::<Vec<Label>, Gauge>::default();
+        for (labels, status) in stands {
+            for (sort, read) in *sorts {
+                let count = i64::try_from(read(status)).unwrap_or(i64::MAX);
+                family.get_or_create(&sorted(labels, by, sort)).set(count);
+            }
+        }
+        to.register(*name, *told, family);
+    }
+}
+
+/// A label, and what it says.
+type Label = (&'static str, String);
+
+fn sorted(labels: &Labels, by: &'static str, sort: &str) -> Vec<Label> {
+    let place = [("source", labels.source.clone()), ("scope", labels.scope.clone())];
+    let sort = (!by.is_empty()).then(|| (by, sort.to_owned()));
+    place.into_iter().chain(sort).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use homeostat_engine::pacing::Reasons;
+    use homeostat_engine::{Action, PassId, Summary};
+
+    fn tell(meters: &Meters, what: What) {
+        let event = Event { pass: PassId(1), source: "rtnl", scope: "host".into(), what };
+        meters.take(&event, Stamp::now());
+    }
+
+    fn pass(meters: &Meters, reasons: impl Into<Reasons>, cause: Cause) {
+        let (reasons, waited, key) =
+            (reasons.into(), Duration::from_millis(2), "route x".to_owned());
+        tell(meters, What::Started { reasons, keys: Some(1), waited });
+        tell(meters, What::StepApplied { action: Action::Create, key, cause });
+        let (summary, took) = (Summary::default(), Duration::from_millis(1));
+        tell(meters, What::Completed { summary, converged: true, took });
+    }
+
+    /// What the meters tell of how long healing took.
+    fn heals(meters: &Meters) -> Vec<String> {
+        let (mut registry, mut text) = (Registry::with_prefix("homeostat"), String::new());
+        meters.add(&mut registry);
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let lines = text.lines().filter(|line| line.starts_with("homeostat_heal_seconds_"));
+        lines.filter(|line| !line.contains("_bucket")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn only_drift_that_a_hint_told_of_has_a_heal_latency() {
+        let meters = Meters::default();
+        pass(&meters, Reason::Resync, Cause::Drift);
+        pass(&meters, Reason::Hint, Cause::Config);
+        assert_eq!(heals(&meters), [""; 0]);
+        pass(&meters, Reason::Hint, Cause::Drift);
+        let expected = [
+            r#"homeostat_heal_seconds_sum{source="rtnl",scope="host"} 0.003"#,
+            r#"homeostat_heal_seconds_count{source="rtnl",scope="host"} 1"#,
+        ];
+        assert_eq!(heals(&meters), expected);
+    }
+
+    #[test]
+    fn what_is_told_of_loops_that_are_gone_is_dropped() {
+        let meters = Meters::default();
+        pass(&meters, Reason::Hint, Cause::Drift);
+        let text = meters.text(&[]).unwrap();
+        assert!(!text.contains("rtnl"), "{text}");
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn every_sort_is_a_sample_with_its_labels() {
+        let labels = Labels { source: "rtnl".to_owned(), scope: "a\"b".to_owned() };
+        let mut registry = Registry::with_prefix("homeostat");
+        add_stands(&mut registry, &[(labels, Status::default())]);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            r#"homeostat_passes_total{source="rtnl",scope="a\"b",focus="full"} 0"#,
+            r#"homeostat_drift_total{source="rtnl",scope="a\"b",found_by="resync"} 0"#,
+            r#"homeostat_open{source="rtnl",scope="a\"b",why="conflict"} 0"#,
+            r#"homeostat_hints_lost_total{source="rtnl",scope="a\"b"} 0"#,
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+}

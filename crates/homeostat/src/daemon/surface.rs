@@ -1,0 +1,79 @@
+//! What others see of the daemon: systemd, and whoever reads over HTTP.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use homeostat_engine::{Control, Event, Events};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
+
+use super::clock::Stamp;
+use super::http::{Listen, Server, Site};
+use super::log::Log;
+use super::metrics::Meters;
+use super::recent::Recent;
+use super::systemd::Systemd;
+use super::view::{Loops, View};
+
+/// The daemon as others see it.
+pub(super) struct Surface {
+    loops: watch::Sender<Loops>,
+    systemd: Systemd,
+}
+
+impl Surface {
+    /// Opens it; whatever runs on is driven beside the daemon.
+    pub(super) async fn open(events: &Events, log: Log, listen: Option<Listen>) -> Result<Self> {
+        let (loops, view) = View::new();
+        if let Some(listen) = listen {
+            serve(listen, view.clone(), events, log).await?;
+        }
+        tokio::spawn(Systemd::from_environment().follow(view, events.subscribe()));
+        Ok(Surface { loops, systemd: Systemd::from_environment() })
+    }
+
+    /// These loops run now.
+    pub(super) fn show(&self, loops: Vec<Arc<dyn Control>>) {
+        self.loops.send_replace(Some(loops));
+    }
+
+    /// The document is read again.
+    pub(super) fn reloading(&self) {
+        self.systemd.reloading();
+    }
+
+    /// It was taken over, or refused.
+    pub(super) fn reloaded(&self) {
+        self.systemd.reloaded();
+    }
+
+    /// The daemon ends.
+    pub(super) fn stopping(&self) {
+        self.systemd.stopping();
+    }
+}
+
+async fn serve(listen: Listen, view: View, events: &Events, log: Log) -> Result<()> {
+    let site = Site { view, recent: Recent::default(), meters: Meters::default() };
+    tokio::spawn(gather(site.clone(), events.subscribe()));
+    let server = Server::bind(listen, site).await?;
+    log.told(&format!("listening on http://{}", server.address()?));
+    tokio::spawn(server.serve());
+    Ok(())
+}
+
+/// Keeps what HTTP shows of events.
+async fn gather(site: Site, mut events: Receiver<Event>) {
+    loop {
+        match events.recv().await {
+            Ok(event) => {
+                let at = Stamp::now();
+                site.recent.take(&event, at);
+                site.meters.take(&event, at);
+            }
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Tells systemd how the daemon stands: ready, reloading, stopping, alive.
+//!
+//! The protocol is a few words in a datagram to the socket that `NOTIFY_SOCKET` names; a daemon that
+//! was not started by systemd tells nobody.
+
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use homeostat_engine::{Event, What};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, sleep_until};
+
+use super::view::View;
+
+/// The way to systemd, if it listens.
+#[derive(Debug)]
+pub(super) struct Systemd {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    /// How often it wants to hear that we are alive: half of the time after which it would act.
+    watchdog: Option<Duration>,
+    told: String,
+}
+
+impl Systemd {
+    /// What the environment says.
+    pub(super) fn from_environment() -> Self {
+        let read = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let is_for_us = read("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+        let watchdog = read("WATCHDOG_USEC").filter(|period| is_for_us && *period > 0);
+        let watchdog = watchdog.map(|period| Duration::from_micros(period) / 2);
+        Systemd { socket: socket(), watchdog, told: String::new() }
+    }
+
+    fn tell(&self, words: &str) {
+        if let Some((socket, address)) = &self.socket {
+            // It must not hold us up, and what it misses it asks for by the watchdog.
+            let _ = socket.send_to_addr(words.as_bytes(), address);
+        }
+    }
+
+    /// The document is read again. systemd wants to know since when, on a clock that never jumps.
+    pub(super) fn reloading(&self) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+    }
+
+    /// The document was taken over, or refused.
+    pub(super) fn reloaded(&self) {
+        self.tell("READY=1");
+    }
+
+    /// The daemon ends.
+    pub(super) fn stopping(&self) {
+        self.tell("STOPPING=1\nSTATUS=Stopping");
+    }
+
+    /// Tells when all loops are ready, how they stand, and that none of them is stuck. It wakes up
+    /// when passes end, and for the watchdog; for nothing else.
+    pub(super) async fn follow(mut self, mut view: View, mut events: Receiver<Event>) {
+        if self.socket.is_none() {
+            return;
+        }
+        let (mut is_ready, mut next) = (false, self.watchdog.map(|period| Instant::now() + period));
+        loop {
+            if !is_ready && view.is_ready() {
+                is_ready = true;
+                self.tell("READY=1");
+            }
+            self.tell_status(&view);
+            tokio::select! {
+                () = view.changed() => {}
+                alive = passed(&mut events) => if !alive { return },
+                () = until(next) => {
+                    if view.is_healthy() {
+                        self.tell("WATCHDOG=1");
+                    }
+                    next = self.watchdog.map(|period| Instant::now() + period);
+                }
+            }
+        }
+    }
+
+    fn tell_status(&mut self, view: &View) {
+        let loops = view.loops();
+        let converged = loops.iter().filter(|one| one.status().is_converged).count();
+        let status = format!("STATUS={converged} of {} loops converged", loops.len());
+        if status != self.told {
+            self.tell(&status);
+            self.told = status;
+        }
+    }
+}
+
+fn socket() -> Option<(UnixDatagram, SocketAddr)> {
+    let name = std::env::var_os("NOTIFY_SOCKET")?;
+    let address = match name.as_bytes() {
+        [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest).ok()?,
+        [b'/', ..] => SocketAddr::from_pathname(&name).ok()?,
+        _ => return None,
+    };
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.set_nonblocking(true).ok()?;
+    Some((socket, address))
+}
+
+/// Waits for the end of a pass; false if there will be none any more.
+async fn passed(events: &mut Receiver<Event>) -> bool {
+    loop {
+        match events.recv().await {
+            Ok(Event { what: What::Completed { .. } | What::Failed { .. }, .. })
+            | Err(RecvError::Lagged(_)) => return true,
+            Ok(_) => {}
+            Err(RecvError::Closed) => return false,
+        }
+    }
+}
+
+async fn until(next: Option<Instant>) {
+    match next {
+        Some(next) => sleep_until(next).await,
+        None => std::future::pending().await,
+    }
+}

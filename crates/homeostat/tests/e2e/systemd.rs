@@ -1,0 +1,91 @@
+//! What systemd is told, what it allows, and what the daemon keeps of that.
+
+use rustix::process::Signal;
+
+use crate::program::command;
+use crate::world::World;
+
+const KEY: &str = "net/ipv4/tcp_retries1";
+const WISH: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+const UNIT: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/homeostat.service");
+
+#[test]
+fn systemd_hears_of_ready_reload_and_stop() {
+    let world = World::with(WISH);
+    let daemon = world.start("");
+    assert_eq!(world.knob(KEY), "5", "ready comes after the first pass");
+    world.write("host.toml", "[sysctl]\n\"net.ipv4.tcp_retries1\" = 6\n");
+    daemon.signal(Signal::HUP);
+    let reloading = daemon.hear("RELOADING=1");
+    let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("the clock");
+    assert!(since.parse::<u64>().unwrap() > 0);
+    daemon.hear("READY=1");
+    daemon.signal(Signal::TERM);
+    daemon.hear("STOPPING=1");
+    daemon.stop();
+}
+
+#[test]
+fn a_healthy_daemon_feeds_the_watchdog() {
+    let world = World::with(WISH);
+    let daemon = world.start_watched("", Some("200000"));
+    daemon.hear("WATCHDOG=1");
+    daemon.hear("WATCHDOG=1");
+    daemon.stop();
+}
+
+#[test]
+fn a_daemon_tells_how_many_loops_are_converged() {
+    let world = World::with(WISH);
+    let daemon = world.start_watched("", None);
+    daemon.hear("STATUS=2 of 2 loops converged");
+    daemon.stop();
+}
+
+#[test]
+fn the_log_is_json_on_demand() {
+    let world = World::with(WISH);
+    let daemon = world.start("--log json");
+    world.write("host.toml", "nonsense = 1\n");
+    daemon.signal(Signal::HUP);
+    daemon.hear("RELOADING=1");
+    daemon.hear("READY=1");
+    daemon.stop();
+    let log = world.log();
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let applied = lines.iter().find(|line| line["event"] == "step-applied").expect("a step");
+    assert_eq!(applied["key"], "sysctl net.ipv4.tcp_retries1");
+    assert_eq!(applied["level"], "info");
+    let refused = lines.iter().find(|line| line["level"] == "error").expect("the refusal");
+    assert!(refused["error"].as_str().unwrap().contains("nonsense"), "{refused}");
+}
+
+/// What `systemd-analyze verify` has against a unit, beside the program that is not installed.
+fn complaints(unit: &std::path::Path) -> Vec<String> {
+    let mut verify = command("systemd-analyze");
+    let output = verify.arg("verify").arg("--man=no").arg(unit).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let of_ours = text.lines().filter(|line| line.contains("homeostat"));
+    of_ours.filter(|line| !line.contains("is not executable")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_unit_is_one_that_systemd_takes() {
+    let world = World::new();
+    let unit = std::fs::read_to_string(UNIT).unwrap();
+    for line in
+        ["Type=notify-reload", "Before=network-pre.target shutdown.target", "ProtectSystem=strict"]
+    {
+        assert!(unit.lines().any(|one| one == line), "{line}");
+    }
+    for settings in ["ProtectKernelTunables=", "ProtectControlGroups=", "PrivateDevices="] {
+        assert!(!unit.lines().any(|line| line.starts_with(settings)), "{settings}");
+    }
+    // Every systemd knows `notify`; `notify-reload` came with 253.
+    let known = world.write("homeostat.service", unit.replace("notify-reload", "notify"));
+    assert_eq!(complaints(&known), [""; 0]);
+    let odd = world.write("homeostat.service", unit.replace("ProtectSystem=", "ProtectSystems="));
+    assert!(complaints(&odd).iter().any(|line| line.contains("ProtectSystems")), "the check bites");
+}
