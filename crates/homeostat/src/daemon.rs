@@ -3,6 +3,7 @@
 //!
 //! Everything runs on one thread. Start at [`Daemon::run`].
 
+pub(crate) mod capabilities;
 mod clock;
 pub(crate) mod http;
 mod json;
@@ -28,6 +29,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::cli::LogForm;
 use crate::commands::load;
 use crate::context::Context;
+use capabilities::Allowed;
 use http::Listen;
 use log::Log;
 use scopes::Scopes;
@@ -51,6 +53,8 @@ pub(crate) struct Daemon {
     on_stop: Option<OnStop>,
     log: Log,
     listen: Option<Listen>,
+    /// What was not dropped, if anything was.
+    allowed: Option<Allowed>,
 }
 
 /// Why the daemon wakes up.
@@ -70,8 +74,17 @@ impl Daemon {
     ) -> Self {
         let (events, scopes) = (Events::default(), Scopes::default());
         let log = Log { form: LogForm::Text, detail: context.detail, color: context.color };
-        let (on_stop, listen) = (None, None);
-        Daemon { context, paths, document, ledger, events, scopes, on_stop, log, listen }
+        let (on_stop, listen, allowed) = (None, None, None);
+        Daemon { context, paths, document, ledger, events, scopes, on_stop, log, listen, allowed }
+    }
+
+    /// Drops what the document has no need of. Must come before any thread exists.
+    pub(crate) fn confined(mut self) -> Result<Self> {
+        let Daemon { context, document, ledger, .. } = &self;
+        let allowed = Allowed::for_document(context, document, &**ledger)?;
+        allowed.drop_others(context)?;
+        self.allowed = Some(allowed);
+        Ok(self)
     }
 
     /// Writes its log in this form.
@@ -147,6 +160,9 @@ impl Daemon {
 
     async fn take(&mut self, document: Document) -> Result<()> {
         self.context.check_same(&document.settings)?;
+        if let Some(allowed) = self.allowed {
+            allowed.check(Allowed::for_document(&self.context, &document, &*self.ledger)?)?;
+        }
         let before = std::mem::replace(&mut self.document, document);
         if let Err(error) = self.arrange().await {
             self.document = before;

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let policy = args.on_stop.map(Into::into);
     let daemon = Daemon::new(context, (paths.clone(), document), ledger).stopping(policy);
-    let daemon = daemon.logging(args.log).listening(args.listen);
+    let daemon = daemon.logging(args.log).listening(args.listen).confined()?;
     block_on(daemon.run())??;
     Ok(ExitCode::SUCCESS)
 }

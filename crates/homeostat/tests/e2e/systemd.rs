@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 
+use crate::http::{follow, listening, wait_for};
 use crate::program::command;
 use crate::world::World;
 
@@ -40,6 +41,49 @@ fn a_daemon_tells_how_many_loops_are_converged() {
     let world = World::with(WISH);
     let daemon = world.start_watched("", None);
     daemon.hear("STATUS=2 of 2 loops converged");
+    daemon.stop();
+}
+
+/// A set of capabilities of a process, as the kernel writes it.
+fn capabilities(pid: u32, set: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(set)).unwrap();
+    u64::from_str_radix(line.trim_start_matches(':').trim(), 16).unwrap()
+}
+
+const DAC_OVERRIDE: u64 = 1 << 1;
+const NET_ADMIN: u64 = 1 << 12;
+const SYS_PTRACE: u64 = 1 << 19;
+const SYS_ADMIN: u64 = 1 << 21;
+
+#[test]
+fn capabilities_that_the_document_does_not_need_are_dropped_for_good() {
+    let (world, daemon) = listening();
+    for set in ["CapEff", "CapPrm", "CapBnd"] {
+        assert_eq!(capabilities(daemon.pid(), set), NET_ADMIN | DAC_OVERRIDE, "{set}");
+    }
+    for set in ["CapInh", "CapAmb"] {
+        assert_eq!(capabilities(daemon.pid(), set), 0, "{set}");
+    }
+    // A document that needs more is refused, and what is left is enough to heal.
+    world.write("host.toml", format!("{WISH}[namespaces.blue.sysctl]\n"));
+    daemon.signal(Signal::HUP);
+    daemon.hear("RELOADING=1");
+    daemon.hear("READY=1");
+    assert!(world.log().contains("restart the daemon"), "{}", world.log());
+    let events = follow();
+    world.meddle(KEY, "7");
+    wait_for(events, "step-applied");
+    assert_eq!(world.knob(KEY), "5");
+    daemon.stop();
+}
+
+#[test]
+fn a_document_with_namespaces_keeps_what_it_takes_to_enter_them() {
+    let world = World::with("[namespaces.blue]\ncreate = true\n").with_own_names();
+    let daemon = world.start("");
+    let expected = NET_ADMIN | DAC_OVERRIDE | SYS_ADMIN | SYS_PTRACE;
+    assert_eq!(capabilities(daemon.pid(), "CapBnd"), expected);
     daemon.stop();
 }
 

@@ -1,0 +1,103 @@
+//! Drops every capability that the document does not need, once, before any thread exists.
+//!
+//! What stays allowed is what the kernel asks for: `NET_ADMIN` for everything of the network and for
+//! sysctls below `net/`, `SYS_ADMIN` to enter and make namespaces, `SYS_PTRACE` to see who else is in
+//! one before it is removed, `DAC_OVERRIDE` for documents and cgroups that belong to others. Other
+//! sysctls are guarded by capabilities of many kinds, so a document with one of them keeps all.
+
+use anyhow::{Context as _, Result};
+use homeostat_document::{Document, HOST, Scope as Section};
+use homeostat_engine::Pages;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
+
+use crate::context::{Context, Top};
+use crate::failure::Helped;
+
+/// What a daemon may still do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowed(CapabilitySet);
+
+const ALWAYS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::DAC_OVERRIDE);
+const SPACES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_PTRACE);
+
+/// The highest number that a set of capabilities can have.
+const LAST: u32 = 63;
+
+impl Allowed {
+    /// What is needed for a document, and for what the ledger says that we own elsewhere.
+    pub(crate) fn for_document(
+        context: &Context,
+        document: &Document,
+        pages: &dyn Pages,
+    ) -> Result<Self> {
+        let mut links = document.host.links.iter().flatten();
+        let is_elsewhere = !matches!(context.top, Top::Host)
+            || !document.namespaces.is_empty()
+            || links.any(|link| link.peer().is_some_and(|peer| peer.namespace.is_some()))
+            || pages.places(&context.owner)?.iter().any(|place| place.scope.as_str() != HOST);
+        let mut needed = ALWAYS;
+        if is_elsewhere {
+            needed |= SPACES;
+        }
+        if document.scopes().any(|(_, section)| reaches_beyond_net(section)) {
+            needed = CapabilitySet::all();
+        }
+        Ok(Allowed(needed))
+    }
+
+    /// Drops everything else, for this process and for all that it may start. In a sandbox there is
+    /// nothing to drop that would reach beyond it.
+    pub(crate) fn drop_others(self, context: &Context) -> Result<()> {
+        let Allowed(allowed) = self;
+        if matches!(context.top, Top::Sandbox) || allowed == CapabilitySet::all() {
+            return Ok(());
+        }
+        let has = capabilities(None).context("cannot tell which capabilities there are")?;
+        if has.effective.contains(CapabilitySet::SETPCAP) {
+            shrink_bounds(allowed);
+        }
+        // Old kernels have no ambient set.
+        let _ = clear_ambient_capability_set();
+        let kept = has.permitted.intersection(allowed);
+        let sets = CapabilitySets {
+            effective: kept,
+            permitted: kept,
+            inheritable: CapabilitySet::empty(),
+        };
+        set_capabilities(None, sets).context("cannot drop capabilities")
+    }
+
+    /// Refuses a document that needs what was dropped.
+    pub(crate) fn check(self, needed: Allowed) -> Result<()> {
+        if self.0.contains(needed.0) {
+            return Ok(());
+        }
+        Err(Helped::error(
+            "the new document needs capabilities that the daemon dropped when it started",
+            "restart the daemon for it",
+        ))
+    }
+}
+
+/// Below `net/` the kernel asks for nothing else, but for the compiler of filters.
+fn reaches_beyond_net(section: &Section) -> bool {
+    let keys = section.sysctl.iter().flatten().map(|knob| &knob.key.value);
+    let mut beyond = keys.filter(|key| {
+        let is_net = key.strip_prefix("net").is_some_and(|rest| rest.starts_with(['.', '/']));
+        !is_net || key.contains("bpf_jit")
+    });
+    beyond.next().is_some()
+}
+
+fn shrink_bounds(allowed: CapabilitySet) {
+    for number in 0..=LAST {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        if !allowed.contains(one) {
+            // The kernel knows fewer than there are bits.
+            let _ = remove_capability_from_bounding_set(one);
+        }
+    }
+}
