@@ -98,10 +98,10 @@ impl Scene {
     pub(super) fn await_hint(&mut self, key: &Key) -> Result<()> {
         loop {
             match self.hint(PATIENCE)?.with_context(|| format!("no hint for {key}"))? {
-                Hint::Keys(keys) if keys.contains(key) => return Ok(()),
+                Hint::Keys(keys) | Hint::By { keys, .. } if keys.contains(key) => return Ok(()),
                 Hint::Lost => bail!("hints were lost, that for {key} among them"),
                 // The echo of an earlier write of ours.
-                Hint::Keys(_) => {}
+                Hint::Keys(_) | Hint::By { .. } => {}
             }
         }
     }
