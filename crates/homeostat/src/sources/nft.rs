@@ -52,7 +52,8 @@ fn bind(binding: &Binding<'_>) -> Bind {
     let section = if stated.is_some() { Stated::Stated } else { Stated::Missing };
     let config = binding.config(settings, section);
     let (wish, ownership) = (Arc::new(wish.unwrap_or_default()), Ownership::Marked);
-    Ok(Some(Box::new(Bound { source, wish, ownership, config, place })))
+    let nothing = Some(Arc::new(Wish::nothing()));
+    Ok(Some(Box::new(Bound { source, wish, ownership, config, place, nothing })))
 }
 
 fn declared(section: &Section) -> Option<&Declared> {
