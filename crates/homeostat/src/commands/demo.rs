@@ -43,6 +43,9 @@ const END: Duration = Duration::from_secs(45);
 /// For people to follow the show.
 const PAUSE: Duration = Duration::from_millis(600);
 
+/// For programs: beyond the least time between two passes over one key, which is no latency.
+const SHORT_PAUSE: Duration = Duration::from_millis(250);
+
 /// Runs the tour.
 pub(crate) fn run(args: &DemoArgs, mut global: Global) -> Result<ExitCode> {
     global.sandbox = true;
@@ -53,7 +56,7 @@ pub(crate) fn run(args: &DemoArgs, mut global: Global) -> Result<ExitCode> {
     let is_watched = io::stdout().is_terminal() || args.forever;
     let length = show::Length {
         end: (!args.forever).then_some(END),
-        pause: if is_watched { PAUSE } else { Duration::ZERO },
+        pause: if is_watched { PAUSE } else { SHORT_PAUSE },
     };
     let stdout = stream::stdout(context.color);
     match block_on(tour(context, document, length, stdout))? {

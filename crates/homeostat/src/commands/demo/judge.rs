@@ -1,4 +1,8 @@
 //! Tells when everything is back as it was, by the kernel's own events and dumps.
+//!
+//! A healing is measured from just before the saboteur's write to the event of the last object that
+//! came back, as an independent ear took it in. Both ends err on the long side: on a busy machine an
+//! ear that wakes up late would make the time since the *event* of the loss look shorter than it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +16,7 @@ use homeostat_netns::{Error, Name, Netns};
 
 use super::listen::{self, Heard, now};
 use super::picture::{Key, Kind, Names, Picture, Turn, is_same, look};
-use super::saboteur::{FOREIGN, Saboteur};
+use super::saboteur::{FOREIGN, SIGNAL, Saboteur};
 
 /// What is no healing after this time is none.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,7 +46,7 @@ pub(super) struct Judge {
 /// What the events of one act have told so far.
 #[derive(Default)]
 struct Course {
-    began: Option<Instant>,
+    has_begun: bool,
     back: BTreeMap<Key, Instant>,
     missing: BTreeSet<Key>,
 }
@@ -70,20 +74,23 @@ impl Judge {
         }
     }
 
-    /// Waits until everything here is back. `done` is when the sabotage had been done for certain.
+    /// Waits until everything here is back. `sent` is when the sabotage began.
     pub(super) fn healed(
         &mut self,
         saboteur: &mut Saboteur,
-        done: Instant,
+        sent: Instant,
     ) -> Result<Option<Healing>> {
         let mut course = Course::default();
-        while self.is_patient(done) {
+        while self.is_patient(sent) {
             match self.heard.recv_timeout(QUIET) {
                 Ok(heard) => self.note(heard, &mut course),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {
-                    if course.began.is_some() && is_same(&saboteur.look()?, &self.wanted) {
-                        return Ok(Some(course.healing(done)));
+                    if course.has_begun && is_same(&saboteur.look()?, &self.wanted) {
+                        self.catch_up(saboteur, &mut course)?;
+                        if course.is_over() {
+                            return Ok(Some(course.healing(sent)));
+                        }
                     }
                 }
             }
@@ -91,20 +98,34 @@ impl Judge {
         Ok(None)
     }
 
+    /// Hears everything up to now: a look can be ahead of an ear that is late. A route of others that
+    /// comes and goes is the last thing to be heard.
+    fn catch_up(&mut self, saboteur: &mut Saboteur, course: &mut Course) -> Result<()> {
+        saboteur.signal()?;
+        while let Ok(heard) = self.heard.recv_timeout(PATIENCE) {
+            let is_signal = heard.turn == Turn::Went && heard.key.name.starts_with(SIGNAL.to);
+            self.note(heard, course);
+            if is_signal {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The same for what is also inside the lab, where no ear can be: it would keep a namespace
     /// alive that has to go. So it is looked at, again and again.
     pub(super) fn healed_inside(
         &mut self,
         saboteur: &mut Saboteur,
-        done: Instant,
+        sent: Instant,
     ) -> Result<Option<Healing>> {
-        while self.is_patient(done) {
+        while self.is_patient(sent) {
             let lab = inside(&self.lab)?;
             let at = now();
             let is_back = lab.is_some_and(|lab| is_same(&lab, &self.wanted_lab));
             if is_back && is_same(&saboteur.look()?, &self.wanted) {
                 self.begin();
-                let took = at.saturating_duration_since(done);
+                let took = at.saturating_duration_since(sent);
                 return Ok(Some(Healing { took, objects: self.wanted_lab.len() }));
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -152,11 +173,11 @@ impl Judge {
             || before.as_ref() != wanted
             || course.missing.contains(&key);
         if !is_wanted {
-            course.began.get_or_insert(at);
+            course.has_begun = true;
             course.back.remove(&key);
             course.missing.insert(key);
         } else if was_missing {
-            course.began.get_or_insert(at);
+            course.has_begun = true;
             course.missing.remove(&key);
             course.back.entry(key).or_insert(at);
         }
@@ -164,12 +185,14 @@ impl Judge {
 }
 
 impl Course {
-    /// An ear that was late must not make a healing look short.
-    fn healing(&self, done: Instant) -> Healing {
-        let began = self.began.map_or(done, |began| began.min(done));
-        let ended = self.back.values().max().copied().unwrap_or(done);
-        let took = ended.saturating_duration_since(began);
-        Healing { took, objects: self.back.len() }
+    /// Whether all that was told to be lost was told to be back.
+    fn is_over(&self) -> bool {
+        self.missing.is_empty() && !self.back.is_empty()
+    }
+
+    fn healing(&self, sent: Instant) -> Healing {
+        let ended = self.back.values().max().copied().unwrap_or(sent);
+        Healing { took: ended.saturating_duration_since(sent), objects: self.back.len() }
     }
 }
 

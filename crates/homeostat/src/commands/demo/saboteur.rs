@@ -8,16 +8,23 @@ use homeostat_netlink::uapi::{
     FR_ACT_TO_TBL, FRA_PRIORITY, FRA_PROTOCOL, FRA_SRC, FRA_TABLE, IFA_ADDRESS, IFA_LOCAL,
     IFA_PROTO, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, IFLA_MASTER, NDA_DST, NDA_LLADDR,
     NDA_PROTOCOL, NHA_GATEWAY, NHA_ID, NHA_OIF, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE,
-    NUD_PERMANENT, RT_SCOPE_UNIVERSE, RTA_DST, RTA_GATEWAY, RTA_OIF, RTA_PRIORITY, RTM_DELADDR,
-    RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_DELRULE, RTM_NEWADDR, RTM_NEWLINK,
-    RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE, RTN_UNICAST, RTPROT_BIRD,
+    NUD_PERMANENT, RT_SCOPE_UNIVERSE, RTA_DST, RTA_GATEWAY, RTA_NH_ID, RTA_OIF, RTA_PRIORITY,
+    RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_DELRULE, RTM_NEWADDR,
+    RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE, RTN_UNICAST, RTPROT_BIRD,
 };
-use homeostat_netlink::{Batch, Connection, Family, MessageWriter};
+use homeostat_netlink::{Attrs, Batch, Connection, Family, MessageWriter};
 
 use super::picture::{Key, Kind, Names, Object, Picture, look};
 
 /// The mark of what is not homeostat's: that of a routing daemon.
 pub(super) const FOREIGN: u8 = RTPROT_BIRD;
+
+/// Where others have what is theirs.
+pub(super) const THEIRS: &str = "bird0";
+
+/// A route that comes and goes so that it is heard of.
+pub(super) const SIGNAL: Route<'static> =
+    Route { to: "172.31.255.0", length: 24, via: None, dev: THEIRS, metric: 0 };
 
 const INET: u8 = 2;
 const INET6: u8 = 10;
@@ -60,7 +67,7 @@ impl Saboteur {
                 Kind::Link => self.on_link(RTM_DELLINK, &object.body, 0)?,
                 Kind::Nexthop => self.delete_nexthop(&key.name)?,
                 Kind::Address => self.send(RTM_DELADDR, &object.body)?,
-                Kind::Route => self.send(RTM_DELROUTE, &object.body)?,
+                Kind::Route => self.delete_route(&object.body)?,
                 Kind::Rule => self.send(RTM_DELRULE, &object.body)?,
                 Kind::Neighbour => self.send(RTM_DELNEIGH, &object.body)?,
             }
@@ -68,7 +75,7 @@ impl Saboteur {
         self.run()
     }
 
-    /// Sets a link down; twice over, it is up again after it.
+    /// Sets a link down.
     pub(super) fn set_down(&mut self, link: &Object) -> Result<()> {
         self.on_link(RTM_NEWLINK, &link.body, 0)?;
         self.run()
@@ -92,21 +99,29 @@ impl Saboteur {
 
     /// Puts a route of somebody else in the place of what is there.
     pub(super) fn replace(&mut self, route: Route<'_>) -> Result<()> {
-        self.route(route, NLM_F_CREATE | NLM_F_REPLACE)?;
+        self.route((RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE), route)?;
         self.run()
     }
 
     /// Adds routes of somebody else.
     pub(super) fn add<'a>(&mut self, routes: impl Iterator<Item = Route<'a>>) -> Result<()> {
         for route in routes {
-            self.route(route, NLM_F_CREATE | NLM_F_EXCL)?;
+            self.route((RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL), route)?;
         }
         self.run()
     }
 
+    /// Makes the kernel tell of something that is nobody's business.
+    pub(super) fn signal(&mut self) -> Result<()> {
+        self.route((RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL), SIGNAL)?;
+        self.route((RTM_DELROUTE, 0), SIGNAL)?;
+        self.run()
+    }
+
     /// One of each kind, on a link of its own: nothing of it is homeostat's business.
-    pub(super) fn settle_in(&mut self, link: &str) -> Result<()> {
-        let (name, ip, near) = (CString::new(link)?, octets("172.16.0.1")?, octets("172.16.0.2")?);
+    pub(super) fn settle_in(&mut self) -> Result<()> {
+        let (name, ip, near) =
+            (CString::new(THEIRS)?, octets("172.16.0.1")?, octets("172.16.0.2")?);
         self.write((RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL), |message| {
             message.fixed(&ifinfomsg(0, UP, UP)).attr_str(IFLA_IFNAME, &name);
             message.nest(IFLA_LINKINFO, |inner| {
@@ -115,7 +130,7 @@ impl Saboteur {
         })?;
         self.run()?;
         self.look()?;
-        let index = self.index(link)?;
+        let index = self.index(THEIRS)?;
         let dev = index.to_ne_bytes();
         self.write((RTM_NEWADDR, NLM_F_CREATE), |message| {
             message.fixed(&[[INET, 24, 0, 0], dev].concat()).attr(IFA_LOCAL, &ip);
@@ -138,22 +153,36 @@ impl Saboteur {
         self.run()
     }
 
-    fn route(&mut self, route: Route<'_>, flags: u16) -> Result<()> {
+    fn route(&mut self, how: (u16, u16), route: Route<'_>) -> Result<()> {
         let (to, via) = (octets(route.to)?, route.via.map(octets).transpose()?);
         let family = if to.len() == 4 { INET } else { INET6 };
         let scope = if via.is_none() && family == INET { 253 } else { RT_SCOPE_UNIVERSE };
         let index = self.index(route.dev)?;
-        self.write((RTM_NEWROUTE, flags), |message| {
-            let kind = [FOREIGN, scope, RTN_UNICAST];
-            let [protocol, scope, kind] = kind;
-            let length = route.length;
-            message.fixed(&[family, length, 0, 0, TABLE_MAIN, protocol, scope, kind, 0, 0, 0, 0]);
+        self.write(how, |message| {
+            let [length, kind] = [route.length, RTN_UNICAST];
+            message.fixed(&[family, length, 0, 0, TABLE_MAIN, FOREIGN, scope, kind, 0, 0, 0, 0]);
             message
                 .attr(RTA_DST, &to)
                 .attr_u32(RTA_OIF, index)
                 .attr_u32(RTA_PRIORITY, route.metric);
             if let Some(via) = &via {
                 message.attr(RTA_GATEWAY, via);
+            }
+        })
+    }
+
+    /// Quirk `nexthop-id-alone` (Linux 6.18): a route through a nexthop object is told with the gateway
+    /// and link of that object, and the same message as a request is refused ("mutually exclusive").
+    fn delete_route(&mut self, body: &[u8]) -> Result<()> {
+        let (fixed, attrs) = body.split_at_checked(12).context("no route")?;
+        let attrs: Vec<_> = Attrs::new(attrs).collect::<Result<_, _>>()?;
+        let has_id = attrs.iter().any(|attr| attr.kind == RTA_NH_ID);
+        self.write((RTM_DELROUTE, 0), |message| {
+            message.fixed(fixed);
+            for attr in attrs {
+                if !has_id || ![RTA_GATEWAY, RTA_OIF].contains(&attr.kind) {
+                    message.attr(attr.kind, attr.value);
+                }
             }
         })
     }

@@ -12,14 +12,12 @@ use super::acts::{ACTS, Act, Deed, Group};
 use super::judge::{Healing, Judge};
 use super::listen::now;
 use super::picture::{Key, Kind, Object, Picture};
-use super::saboteur::{FOREIGN, Route, Saboteur};
-use super::tally::{Tally, time};
+use super::saboteur::{FOREIGN, Route, Saboteur, THEIRS};
+use super::tally::{GREEN, RED, Tally, time};
 use crate::mark::Mark;
 
 /// The namespace that the document makes.
 const LAB: &str = "lab";
-/// Where others have what is theirs.
-const THEIRS: &str = "bird0";
 const OUR_TABLE: &str = " table 100 ";
 
 /// How long the show goes on.
@@ -44,7 +42,7 @@ impl<W: Write> Show<W> {
     /// Lets others move in, and takes what is there then for what has to be.
     pub(super) fn open(to: W, stop: Arc<AtomicBool>) -> Result<Self> {
         let mut saboteur = Saboteur::open()?;
-        saboteur.settle_in(THEIRS)?;
+        saboteur.settle_in()?;
         let twin = Route { to: "198.51.100.0", length: 24, via: None, dev: THEIRS, metric: 50 };
         saboteur.add([twin, Route { to: "2001:db8:ffff::", length: 48, ..twin }].into_iter())?;
         let judge = Judge::new(&mut saboteur, Name::new(LAB)?, Arc::clone(&stop))?;
@@ -57,11 +55,11 @@ impl<W: Write> Show<W> {
         let goes_on = || length.end.is_none_or(|end| began.elapsed() < end);
         loop {
             for act in ACTS {
+                std::thread::sleep(length.pause);
                 if self.is_stopped() || !goes_on() {
                     break;
                 }
                 self.act(&act)?;
-                std::thread::sleep(length.pause);
             }
             if self.is_stopped() || length.end.is_some() {
                 break;
@@ -78,18 +76,19 @@ impl<W: Write> Show<W> {
         match &act.deed {
             Deed::OneByOne => return self.one_by_one(),
             Deed::Crowd => return self.crowd(),
-            deed => self.sabotage(deed)?,
+            _ => {}
         }
-        let done = now();
+        let sent = self.sabotage(&act.deed)?;
         let healed = match &act.deed {
-            Deed::Turn { path, to } => self.turned_back(path, to, done)?,
-            Deed::Cut(_) | Deed::Raze => self.judge.healed_inside(&mut self.saboteur, done)?,
-            _ => self.judge.healed(&mut self.saboteur, done)?,
+            Deed::Turn { path, to } => self.turned_back(path, to, sent)?,
+            Deed::Cut(_) | Deed::Raze => self.judge.healed_inside(&mut self.saboteur, sent)?,
+            _ => self.judge.healed(&mut self.saboteur, sent)?,
         };
         self.tell(group, healed)
     }
 
-    fn sabotage(&mut self, deed: &Deed) -> Result<()> {
+    /// Does it, and tells when it began to.
+    fn sabotage(&mut self, deed: &Deed) -> Result<Instant> {
         let saboteur = &mut self.saboteur;
         let there = saboteur.look()?;
         let find = |kind, name: &str| {
@@ -97,6 +96,7 @@ impl<W: Write> Show<W> {
             let object = there.get(&key).cloned();
             object.map(|object| (key, object)).with_context(|| format!("`{name}` is not there"))
         };
+        let sent = now();
         match deed {
             Deed::Delete(kind, name) => saboteur.delete(&[find(*kind, name)?]),
             Deed::Cut(link) => saboteur.delete(&[find(Kind::Link, link)?]),
@@ -113,26 +113,27 @@ impl<W: Write> Show<W> {
                 Ok(())
             }
             Deed::OneByOne | Deed::Crowd => Ok(()),
-        }
+        }?;
+        Ok(sent)
     }
 
     /// Another key each time.
     fn one_by_one(&mut self) -> Result<()> {
         let mut all = Vec::new();
         for one in routes(&self.saboteur.look()?, OUR_TABLE) {
+            let sent = now();
             self.saboteur.delete(&[one])?;
-            let done = now();
-            let healed = self.judge.healed(&mut self.saboteur, done)?;
-            if self.is_stopped() {
-                return Ok(());
-            }
-            self.tally.add(Group::Object, healed.map(|healing| healing.took));
-            all.extend(healed.map(|healing| healing.took));
+            let healed = self.judge.healed(&mut self.saboteur, sent)?;
+            let Some(Healing { took, .. }) = healed else {
+                return self.tell(Group::Object, None);
+            };
+            self.tally.add(Group::Object, Some(took));
+            all.push(took);
         }
         all.sort();
         let median = all.get(all.len() / 2).copied().unwrap_or_default();
         let worst = all.last().copied().unwrap_or_default();
-        writeln!(self.to, " {:>10}   at most {}", time(median), time(worst))?;
+        writeln!(self.to, " {GREEN}{:>10}{GREEN:#}   at most {}", time(median), time(worst))?;
         Ok(())
     }
 
@@ -151,10 +152,10 @@ impl<W: Write> Show<W> {
     }
 
     /// Waits until a knob holds its value again.
-    fn turned_back(&mut self, path: &str, to: &str, done: Instant) -> Result<Option<Healing>> {
-        while done.elapsed() < Duration::from_secs(10) && !self.is_stopped() {
+    fn turned_back(&mut self, path: &str, to: &str, sent: Instant) -> Result<Option<Healing>> {
+        while sent.elapsed() < Duration::from_secs(10) && !self.is_stopped() {
             if std::fs::read_to_string(path)? != to {
-                return Ok(Some(Healing { took: done.elapsed(), objects: 1 }));
+                return Ok(Some(Healing { took: sent.elapsed(), objects: 1 }));
             }
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -169,12 +170,13 @@ impl<W: Write> Show<W> {
         self.tally.add(group, healed.map(|healing| healing.took));
         let Some(Healing { took, objects }) = healed else {
             let missing = self.judge.differences(&mut self.saboteur)?;
-            writeln!(self.to, " NOT HEALED: {}", missing.join(", "))?;
+            writeln!(self.to, " {RED}NOT HEALED{RED:#}: {}", missing.join(", "))?;
             return Ok(());
         };
         let about = if group == Group::Looked { "~" } else { "" };
         let objects = if objects > 1 { format!("   {objects} objects") } else { String::new() };
-        writeln!(self.to, " {:>10}{objects}", format!("{about}{}", time(took)))?;
+        let took = format!("{about}{}", time(took));
+        writeln!(self.to, " {GREEN}{took:>10}{GREEN:#}{objects}")?;
         Ok(())
     }
 
@@ -191,7 +193,7 @@ impl<W: Write> Show<W> {
         self.tally.write(&mut self.to)?;
         match harmed {
             0 => writeln!(self.to, "  foreign objects: {total}, untouched")?,
-            _ => writeln!(self.to, "  foreign objects: {harmed} of {total} HARMED")?,
+            _ => writeln!(self.to, "  foreign objects: {RED}{harmed} of {total} harmed{RED:#}")?,
         }
         self.to.flush()?;
         Ok(harmed == 0 && self.tally.is_whole())

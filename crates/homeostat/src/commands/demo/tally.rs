@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use anstyle::{AnsiColor, Style};
+
 use super::acts::Group;
+
+pub(super) const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
+pub(super) const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
 
 /// What became of every act.
 #[derive(Default)]
