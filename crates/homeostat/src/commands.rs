@@ -88,7 +88,7 @@ fn similar(word: &str) -> Option<String> {
 pub(crate) fn not_built(what: &str) -> anyhow::Error {
     Helped::error(
         format!("{what} is not built in yet"),
-        "`check`, `plan`, `apply`, `verify`, `show` and `demo` work in this version",
+        "`check`, `plan`, `apply`, `verify`, `run`, `show` and `demo` work in this version",
     )
 }
 

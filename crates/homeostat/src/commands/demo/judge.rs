@@ -83,19 +83,27 @@ impl Judge {
         let mut course = Course::default();
         while self.is_patient(sent) {
             match self.heard.recv_timeout(QUIET) {
-                Ok(heard) => self.note(heard, &mut course),
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => {
-                    if course.has_begun && is_same(&saboteur.look()?, &self.wanted) {
-                        self.catch_up(saboteur, &mut course)?;
-                        if course.is_over() {
-                            return Ok(Some(course.healing(sent)));
-                        }
-                    }
+                Ok(heard) => {
+                    self.note(heard, &mut course);
+                    continue;
                 }
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.is_back(saboteur, &mut course)? {
+                return Ok(Some(course.healing(sent)));
             }
         }
         Ok(None)
+    }
+
+    /// Whether everything is back, and all of it was heard.
+    fn is_back(&mut self, saboteur: &mut Saboteur, course: &mut Course) -> Result<bool> {
+        if !course.has_begun || !is_same(&saboteur.look()?, &self.wanted) {
+            return Ok(false);
+        }
+        self.catch_up(saboteur, course)?;
+        Ok(course.is_over())
     }
 
     /// Hears everything up to now: a look can be ahead of an ear that is late. A route of others that
