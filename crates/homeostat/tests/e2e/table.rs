@@ -1,6 +1,9 @@
 //! Large tables: a kill in the middle of an apply, and what is left when the list is empty.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::world::World;
@@ -82,24 +85,32 @@ fn an_apply_killed_in_the_middle_is_finished_by_the_next_and_an_empty_list_leave
     assert_eq!(world.foreign(), foreign);
 }
 
+/// Opens a file or directory for everybody.
+fn open_to_all(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 #[test]
 fn without_privileges_the_error_says_so_and_names_the_way_out() {
     let world = World::new();
     world.add_pair("va", "vb");
     world.write("host.toml", "[links.va]\naddresses = [\"10.0.0.1/24\"]\n");
-    let mut command = world.command("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
-    command.arg(env!("CARGO_BIN_EXE_homeostat"));
-    command.args(["plan", "host.toml"]);
-    let plan = world.finish(command);
+    // Wherever the tests are built, nobody must reach the program.
+    let program = world.path().join("homeostat");
+    fs::copy(env!("CARGO_BIN_EXE_homeostat"), &program).unwrap();
+    let state = world.path().join("nobodys");
+    fs::create_dir(&state).unwrap();
+    std::os::unix::fs::chown(&state, Some(65_534), Some(65_534)).unwrap();
+    [world.path(), program.as_path()].map(open_to_all);
+    let as_nobody = |args: &str| {
+        let mut command = world.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]);
+        command.arg(&program).args(args.split_whitespace()).arg("--state-dir").arg(&state);
+        world.finish(command)
+    };
+    let plan = as_nobody("plan host.toml").exits(0);
     assert!(plan.stdout.contains("+ address 10.0.0.1/24 dev va"), "{plan:?}");
-    let mut command = world.command("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
-    command.arg(env!("CARGO_BIN_EXE_homeostat"));
-    let state = tempfile::Builder::new().prefix("homeostat-nobody-").tempdir().unwrap();
-    std::os::unix::fs::chown(state.path(), Some(65_534), Some(65_534)).unwrap();
-    command.args(["apply", "--yes", "host.toml", "--state-dir"]).arg(state.path());
-    let ran = world.finish(command).exits(1);
+    let ran = as_nobody("apply --yes host.toml").exits(1);
     assert!(ran.stdout.contains("Operation not permitted"), "{ran:?}");
     assert!(ran.stdout.contains("help: run it as root or with CAP_NET_ADMIN"), "{ran:?}");
 }
