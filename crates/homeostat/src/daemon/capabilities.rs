@@ -1,7 +1,7 @@
 //! Drops every capability that the document does not need, once, before any thread exists.
 //!
 //! What stays allowed is what the kernel asks for: `NET_ADMIN` for everything of the network and for
-//! sysctls below `net/`, `SYS_ADMIN` to enter and make namespaces, `SYS_PTRACE` to see who else is in
+//! sysctls below `net/`, `SYS_ADMIN` to enter and make namespaces, also to compile nftables in, `SYS_PTRACE` to see who else is in
 //! one before it is removed, `DAC_OVERRIDE` for documents and cgroups that belong to others. Other
 //! sysctls are guarded by capabilities of many kinds, so a document with one of them keeps all.
 
@@ -41,6 +41,10 @@ impl Allowed {
         let mut needed = ALWAYS;
         if is_elsewhere {
             needed |= SPACES;
+        }
+        if document.scopes().any(|(_, section)| section.nftables.is_some()) {
+            // Rules are compiled in a scratch namespace.
+            needed |= CapabilitySet::SYS_ADMIN;
         }
         if document.scopes().any(|(_, section)| reaches_beyond_net(section)) {
             needed = CapabilitySet::all();

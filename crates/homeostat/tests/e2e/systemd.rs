@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use crate::http::{follow, listening, wait_for};
-use crate::program::command;
+use crate::program::{command, output};
 use crate::world::World;
 
 const KEY: &str = "net/ipv4/tcp_retries1";
@@ -84,6 +84,18 @@ fn a_document_with_namespaces_keeps_what_it_takes_to_enter_them() {
     let daemon = world.start("");
     let expected = NET_ADMIN | DAC_OVERRIDE | SYS_ADMIN | SYS_PTRACE;
     assert_eq!(capabilities(daemon.pid(), "CapBnd"), expected);
+    daemon.stop();
+}
+
+#[test]
+fn a_confined_daemon_still_compiles_a_firewall() {
+    let world = World::with("[nftables]\nruleset = \"table inet filter {\\n}\"\n");
+    let daemon = world.start("");
+    let expected = NET_ADMIN | DAC_OVERRIDE | SYS_ADMIN;
+    assert_eq!(capabilities(daemon.pid(), "CapEff"), expected);
+    let mut nft = command("nft");
+    nft.args(["list", "table", "inet", "filter"]);
+    assert!(output(nft).contains("homeostat:default"));
     daemon.stop();
 }
 
