@@ -101,7 +101,8 @@ fn without_privileges_the_error_says_so_and_names_the_way_out() {
     let state = world.path().join("nobodys");
     fs::create_dir(&state).unwrap();
     std::os::unix::fs::chown(&state, Some(65_534), Some(65_534)).unwrap();
-    [world.path(), program.as_path()].map(open_to_all);
+    open_to_all(world.path());
+    open_to_all(&program);
     let as_nobody = |args: &str| {
         let mut command = world.command("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]);
