@@ -171,7 +171,7 @@ fn an_unreadable_document_is_refused_by_name() {
     fs::set_permissions(world.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(world.path().join("host.toml"), fs::Permissions::from_mode(0o000)).unwrap();
     let program = world.path().join("homeostat");
-    fs::copy(crate::program::HOMEOSTAT, &program).unwrap();
+    crate::program::copy_program(&program);
     let mut command = world.command("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     command.arg(program).args(["check", "host.toml"]);

@@ -33,6 +33,15 @@ pub(crate) fn output(mut command: Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Copies the binary by another process: a copy that this one had open for writing could be held by
+/// the child of another test for a moment, and could not be run.
+#[track_caller]
+pub(crate) fn copy_program(to: &std::path::Path) {
+    let mut copy = command("cp");
+    copy.arg(HOMEOSTAT).arg(to);
+    output(copy);
+}
+
 /// A process that keeps fresh namespaces alive, and ends when this value goes.
 #[derive(Debug)]
 pub(crate) struct Holder {

@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use snapbox::str;
 
-use crate::program::HOMEOSTAT;
 use crate::world::World;
 
 const WISH: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
@@ -104,7 +103,7 @@ fn nobody_in_particular_can_use_a_sandbox() {
     fs::set_permissions(world.path(), fs::Permissions::from_mode(0o755)).unwrap();
     // The build directory may be closed to others.
     let program = world.path().join("homeostat");
-    fs::copy(HOMEOSTAT, &program).unwrap();
+    crate::program::copy_program(&program);
     for args in ["--sandbox apply --yes host.toml", "demo"] {
         let mut command = world.command("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
@@ -119,7 +118,7 @@ fn without_privileges_the_host_is_refused_and_the_way_out_is_said() {
     let world = World::with(WISH);
     fs::set_permissions(world.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = world.path().join("homeostat");
-    fs::copy(HOMEOSTAT, &program).unwrap();
+    crate::program::copy_program(&program);
     let mut command = world.command("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
     command.arg(&program).args(["apply", "--yes", "host.toml", "--state-dir", "state"]);

@@ -97,7 +97,7 @@ fn without_privileges_the_error_says_so_and_names_the_way_out() {
     world.write("host.toml", "[links.va]\naddresses = [\"10.0.0.1/24\"]\n");
     // Wherever the tests are built, nobody must reach the program.
     let program = world.path().join("homeostat");
-    fs::copy(env!("CARGO_BIN_EXE_homeostat"), &program).unwrap();
+    crate::program::copy_program(&program);
     let state = world.path().join("nobodys");
     fs::create_dir(&state).unwrap();
     std::os::unix::fs::chown(&state, Some(65_534), Some(65_534)).unwrap();
