@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use homeostat_netlink::uapi::{
     IFA_ADDRESS, IFA_BROADCAST, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS,
-    IFA_LABEL, IFA_LOCAL, IFA_PROTO, IFLA_IFNAME, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH,
-    RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_F_CLONED,
-    RTNH_F_ONLINK,
+    IFA_LABEL, IFA_LOCAL, IFA_PROTO, IFF_LOWER_UP, IFF_UP, IFLA_IFNAME, RTA_DST, RTA_GATEWAY,
+    RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA,
+    RTAX_MTU, RTM_F_CLONED, RTNH_F_ONLINK,
 };
 use homeostat_netlink::{Attr, Attrs, Malformed, Message};
 
@@ -20,7 +20,6 @@ use crate::number::{Metric, Protocol, Scope, Table, Tos};
 pub(crate) const AF_INET: u8 = 2;
 pub(crate) const AF_INET6: u8 = 10;
 const AF_UNSPEC: u8 = 0;
-const IFF_UP: u32 = 1;
 
 /// Gives links their names, and the same link its name again at once.
 pub(crate) struct Names<'a> {
@@ -58,10 +57,11 @@ pub(crate) fn is_of_any_family(message: &Message<'_>) -> Result<bool, Malformed>
     Ok(*family == AF_UNSPEC)
 }
 
-/// Whether a link is up, or rather meant to be.
-pub(crate) fn is_up(message: &Message<'_>) -> Result<bool, Malformed> {
+/// Whether a link is up, and what it leads to is, too.
+pub(crate) fn has_carrier(message: &Message<'_>) -> Result<bool, Malformed> {
     let ([_, _, _, _, _, _, _, _, f0, f1, f2, f3, ..], _) = message.split::<16>()?;
-    Ok(u32::from_ne_bytes([*f0, *f1, *f2, *f3]) & IFF_UP != 0)
+    let flags = u32::from_ne_bytes([*f0, *f1, *f2, *f3]);
+    Ok(flags & IFF_UP != 0 && flags & IFF_LOWER_UP != 0)
 }
 
 /// An address as the kernel tells it.

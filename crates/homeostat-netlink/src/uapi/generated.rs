@@ -118,6 +118,7 @@ pub const ETH_P_8021Q: u16 = 33024;
 pub const ETH_P_8021AD: u16 = 34984;
 
 pub const IFF_UP: u32 = 0x0000_0001;
+pub const IFF_LOWER_UP: u32 = 0x0001_0000;
 
 pub const GRE_KEY: u16 = 8192;
 

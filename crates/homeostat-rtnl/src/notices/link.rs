@@ -41,9 +41,12 @@ impl Notices {
         if !went {
             self.links.insert(name, index);
         }
-        // One that is up has lost nothing: every way down is announced on its own.
+        // Quirk `nexthops-go-with-the-carrier` (Linux 6.18): a link that stays up and loses its
+        // carrier loses its nexthops with their routes, and neither is announced (`ip link set vb
+        // down` at the other end of a pair). One that has it has lost nothing: every way down is
+        // announced on its own.
         let mut is_known = true;
-        if went || former.is_some() || !decode::is_up(message)? {
+        if went || former.is_some() || !decode::has_carrier(message)? {
             let is_one = |link: LinkName| link == name || Some(link) == former;
             is_known = doubt(shadow, |shadow| doubt_links(shadow, &is_one));
         }

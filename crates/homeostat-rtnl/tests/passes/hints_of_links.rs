@@ -109,6 +109,20 @@ fn a_nexthop_that_went_with_its_link_is_back_with_groups_and_routes() {
     bench.assert_quiet(&wished);
 }
 
+/// The other end of the cable goes down and comes back: the link itself stays up.
+#[test]
+fn nexthops_go_with_the_carrier() {
+    let namespace = cable();
+    ip(&namespace, "address add 10.0.0.1/24 dev va");
+    let entries = [("nexthop 10", "via 10.0.0.2 dev va"), ("route 10.5.0.0/16", "nhid 10")];
+    let (mut bench, wished) = listening(&entries);
+    ip(&namespace, "link set vb down");
+    ip(&namespace, "link set vb up");
+    assert_eq!(routes(&namespace), 0);
+    assert_eq!(bench.heal(&wished), ["+ nexthop 10", "+ route 10.5.0.0/16"]);
+    bench.assert_quiet(&wished);
+}
+
 #[test]
 fn what_waits_for_a_link_is_made_when_that_comes_and_again_when_it_has_another_number() {
     let namespace = Namespace::enter().unwrap();
