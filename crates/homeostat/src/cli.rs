@@ -50,7 +50,7 @@ pub(crate) enum Command {
     /// Print the observed state as a document, a start for writing one
     Show(ShowArgs),
     /// A tour in a sandbox: applies, is sabotaged, heals; touches nothing of the host
-    Demo,
+    Demo(DemoArgs),
     /// Print the JSON Schema of the document
     Schema,
     /// Print a completion script for a shell
@@ -168,6 +168,13 @@ impl From<StopPolicy> for homeostat_engine::OnStop {
             StopPolicy::Revert => Self::Revert,
         }
     }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// Go on until Ctrl-C
+    #[arg(long)]
+    pub(crate) forever: bool,
 }
 
 #[derive(Args, Debug)]

@@ -39,7 +39,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Apply(args) => apply::run(&args, global),
         Command::Run(args) => run::run(&args, global),
         Command::Show(args) => show::run(&args, global),
-        Command::Demo => demo::run(global),
+        Command::Demo(args) => demo::run(&args, global),
         Command::Schema => print_schema(),
         Command::Completions { shell } => print_completions(shell),
         Command::Man => man::run(),

@@ -55,6 +55,7 @@ pub(crate) struct Daemon {
     listen: Option<Listen>,
     /// What was not dropped, if anything was.
     allowed: Option<Allowed>,
+    is_silent: bool,
 }
 
 /// Why the daemon wakes up.
@@ -74,8 +75,20 @@ impl Daemon {
     ) -> Self {
         let (events, scopes) = (Events::default(), Scopes::default());
         let log = Log { form: LogForm::Text, detail: context.detail, color: context.color };
-        let (on_stop, listen, allowed) = (None, None, None);
-        Daemon { context, paths, document, ledger, events, scopes, on_stop, log, listen, allowed }
+        let (on_stop, listen, allowed, is_silent) = (None, None, None, false);
+        Daemon {
+            context,
+            paths,
+            document,
+            ledger,
+            events,
+            scopes,
+            on_stop,
+            log,
+            listen,
+            allowed,
+            is_silent,
+        }
     }
 
     /// Drops what the document has no need of. Must come before any thread exists.
@@ -105,6 +118,12 @@ impl Daemon {
         self
     }
 
+    /// Logs nothing.
+    pub(crate) fn silent(mut self) -> Self {
+        self.is_silent = true;
+        self
+    }
+
     /// The loops that run now.
     pub(crate) fn loops(&self) -> Vec<Arc<dyn Control>> {
         self.scopes.loops()
@@ -114,7 +133,9 @@ impl Daemon {
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut wakes = Wakes::new(&self)?;
         let surface = Surface::open(&self.events, self.log, self.listen).await?;
-        tokio::spawn(self.log.follow(self.events.subscribe()));
+        if !self.is_silent {
+            tokio::spawn(self.log.follow(self.events.subscribe()));
+        }
         self.arrange().await?;
         surface.show(self.loops());
         loop {

@@ -70,3 +70,52 @@ fn the_plan_in_the_readme_is_the_plan_of_the_example() {
     let printed = String::from_utf8(output.stdout).unwrap();
     assert_eq!(without_values_before(&printed), without_values_before(&shown));
 }
+
+/// What differs between two runs of the demo: times, and how many objects events told of.
+fn without_measures(text: &str) -> Vec<String> {
+    let is_time = |word: &str, next: &str| {
+        word.trim_start_matches('~').parse::<f64>().is_ok() && ["ms", "s"].contains(&next)
+    };
+    let shape = |line: &str| {
+        let line = line.split("   at most ").next().unwrap_or_default();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut kept = Vec::new();
+        for (at, word) in words.iter().enumerate() {
+            let next = words.get(at + 1).copied().unwrap_or_default();
+            match *word {
+                "ms" | "s" => kept.push("TIME"),
+                "objects" if at + 1 == words.len() => _ = kept.pop(),
+                word if is_time(word, next) => {}
+                word => kept.push(word),
+            }
+        }
+        kept.join(" ")
+    };
+    text.trim_end().lines().map(shape).collect()
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test runs the program as a user does")]
+fn the_demo_in_the_readme_is_what_the_demo_shows() {
+    const BEGIN: &str = "# homeostat run demo.toml";
+    let shown = block("```text\n$ homeostat demo\n...\n");
+    let output = Command::new(env!("CARGO_BIN_EXE_homeostat")).arg("demo").output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}{stderr}");
+    let begin = printed.find(BEGIN).expect("the demo comes to its sabotage");
+    assert_eq!(without_measures(&printed[begin..]), without_measures(&shown));
+}
+
+#[test]
+fn only_measures_are_left_out_of_the_comparison() {
+    let check = |one: &str, other: &str, is_same: bool| {
+        assert_eq!(without_measures(one) == without_measures(other), is_same, "{one} | {other}");
+    };
+    check("  flush  0.31 ms   37 objects", "  flush  12 ms", true);
+    check("  cut  ~31 ms   5 objects", "  cut  ~1.20 s   4 objects", true);
+    check("  many  0.31 ms   at most 4 ms", "  many  1 ms   at most 2 s", true);
+    check("  flush  0.31 ms", "  flush NOT HEALED: lan0", false);
+    check("# 50 of 50 healed", "# 49 of 50 healed", false);
+    check("  foreign objects: 107, untouched", "  foreign objects: 106, untouched", false);
+}

@@ -1,71 +1,135 @@
-//! `homeostat demo`: a tour in a sandbox that touches nothing of the host.
+//! `homeostat demo`: a router in a sandbox, kept as declared while somebody sabotages it. Nothing of
+//! the host is touched.
+//!
+//! The daemon runs on this thread, as `homeostat run` has it. The show is on another: the saboteur
+//! writes to the kernel, and an ear of its own measures when things are back.
 
-use std::io::{self, Write};
+mod acts;
+mod judge;
+mod listen;
+mod picture;
+mod saboteur;
+mod show;
+mod tally;
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow};
 use homeostat_document::{Document, Format};
 use homeostat_engine::{Ledger, MemoryLedger};
 
-use crate::cli::Global;
+use crate::cli::{DemoArgs, Global};
 use crate::commands::block_on;
 use crate::context::Context;
-use crate::machine::{Drivers, Machine};
+use crate::daemon::Daemon;
+use crate::machine::Machine;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{stream, text};
+use show::Show;
 
-const DOCUMENT: &str = r#"[sysctl]
-"net.ipv4.ip_forward" = 1
-"net.ipv4.conf.all.rp_filter" = 2
-"net.ipv4.tcp_rmem" = "4096 87380 16777216"
-"#;
+const DOCUMENT: &str = include_str!("demo/router.toml");
 
-const SABOTAGED: &str = "/proc/sys/net/ipv4/ip_forward";
+/// Routes that differ in their number only.
+const MORE_ROUTES: u8 = 32;
+
+/// When the last act begins at the latest: the whole takes less than a minute.
+const END: Duration = Duration::from_secs(45);
+
+/// For people to follow the show.
+const PAUSE: Duration = Duration::from_millis(600);
+
+/// For programs: beyond the least time between two passes over one key, which is no latency.
+const SHORT_PAUSE: Duration = Duration::from_millis(250);
 
 /// Runs the tour.
-pub(crate) fn run(mut global: Global) -> Result<ExitCode> {
+pub(crate) fn run(args: &DemoArgs, mut global: Global) -> Result<ExitCode> {
     global.sandbox = true;
-    global.netns = None;
-    let document = homeostat_document::parse("demo.toml", Format::Toml, DOCUMENT)?;
+    // Whoever it is for the host, in the sandbox it is a fresh owner with a fresh ledger.
+    (global.netns, global.owner, global.protocol) = (None, None, None);
+    let document = homeostat_document::parse("demo.toml", Format::Toml, &document())?;
     let context = Context::enter(global, &document.settings)?;
-    let mut stdout = stream::stdout(context.color);
-    match block_on(tour(&context, &document, &mut stdout))? {
-        Err(error) if !stream::is_closed_pipe(&error) => Err(error),
-        _ => Ok(ExitCode::SUCCESS),
+    let is_watched = io::stdout().is_terminal() || args.forever;
+    let length = show::Length {
+        end: (!args.forever).then_some(END),
+        pause: if is_watched { PAUSE } else { SHORT_PAUSE },
+    };
+    let stdout = stream::stdout(context.color);
+    match block_on(tour(context, document, length, stdout))? {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::FAILURE),
+        Err(error) if stream::is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(error),
     }
 }
 
-async fn tour(context: &Context, document: &Document, to: &mut dyn Write) -> Result<()> {
-    let drawing = Drawing { detail: Detail::Normal, length: Length::Full };
+/// The document with its many routes.
+fn document() -> String {
+    let mut document = DOCUMENT.to_owned();
+    for number in 0..MORE_ROUTES {
+        let route = format!("to = \"10.64.{number}.0/24\"\nvia = \"192.0.2.3\"\ntable = 100");
+        // Writing into text cannot fail.
+        let _ = write!(document, "\n[[routes]]\n{route}\n");
+    }
+    document
+}
+
+async fn tour(
+    context: Context,
+    document: Document,
+    length: show::Length,
+    mut to: impl Write + Send + 'static,
+) -> Result<bool> {
     let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::default());
-    let mut drivers = Machine::bind(context, document, &*ledger)?.unlock(&ledger)?;
+    build(&context, &document, &ledger, &mut to).await?;
+    step(&mut to, "homeostat run demo.toml     (and somebody sabotages it)")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (finished, finish) = tokio::sync::oneshot::channel();
+    let stopped = Arc::clone(&stop);
+    let thread = std::thread::Builder::new().name("show".into());
+    thread.spawn(move || {
+        let played = Show::open(to, stopped).and_then(|show| show.play(length));
+        // Nobody waits if the program is about to end.
+        let _ = finished.send(played);
+    })?;
+    let daemon = Daemon::new(context, (Vec::new(), document), ledger).silent();
+    let mut finish = finish;
+    let played = tokio::select! {
+        played = &mut finish => played,
+        ended = daemon.run() => {
+            ended?;
+            stop.store(true, Ordering::Relaxed);
+            finish.await
+        }
+    };
+    played.map_err(|_| anyhow!("the demo's show has ended before its time"))?
+}
+
+/// Shows the plan, applies it, and shows that nothing is left to do.
+async fn build(
+    context: &Context,
+    document: &Document,
+    ledger: &Arc<dyn Ledger>,
+    to: &mut impl Write,
+) -> Result<()> {
+    let drawing = Drawing { detail: Detail::Normal, length: Length::Cut };
+    let mut drivers = Machine::bind(context, document, &**ledger)?.unlock(ledger)?;
     step(to, "A sandbox: our own network namespace, no privileges. The document:")?;
-    writeln!(to, "{}", DOCUMENT.trim_end())?;
+    writeln!(to, "{}\n\n# ... and {MORE_ROUTES} more routes", DOCUMENT.trim_end())?;
     step(to, "homeostat plan demo.toml")?;
     text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
     step(to, "homeostat apply demo.toml")?;
     text::report(&drivers.converge().await?, drawing, to)?;
     step(to, "homeostat plan demo.toml     (a second pass writes nothing)")?;
     text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
-    sabotage(to)?;
-    heal(&mut drivers, drawing, to).await
+    Ok(())
 }
 
-fn sabotage(to: &mut dyn Write) -> Result<()> {
-    step(to, &format!("echo 0 > {SABOTAGED}     (somebody meddles)"))?;
-    std::fs::write(SABOTAGED, "0\n").with_context(|| format!("cannot write {SABOTAGED}"))
-}
-
-async fn heal(drivers: &mut Drivers<'_>, drawing: Drawing, to: &mut dyn Write) -> Result<()> {
-    step(to, "homeostat apply demo.toml     (drift is told from a changed document)")?;
-    text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
-    text::report(&drivers.converge().await?, drawing, to)?;
-    step(to, "Nothing of the host was touched, and the sandbox is gone with this process.")?;
-    Ok(to.flush()?)
-}
-
-fn step(to: &mut dyn Write, title: &str) -> io::Result<()> {
+fn step(to: &mut impl Write, title: &str) -> io::Result<()> {
     let bold = anstyle::Style::new().bold();
     writeln!(to, "\n{bold}# {title}{bold:#}")
 }

@@ -128,53 +128,40 @@ fn without_privileges_the_host_is_refused_and_the_way_out_is_said() {
 }
 
 #[test]
-fn the_demo_tours_a_sandbox_and_leaves_the_host_alone() {
+fn the_demo_heals_a_sandboxed_router_and_leaves_the_host_and_the_foreign_alone() {
     let world = World::new();
-    let before = world.knobs();
+    let before = (world.knobs(), world.ip("link"));
     world.finish(world.bare("demo")).says(
         0,
         str![[r#"
 
 # A sandbox: our own network namespace, no privileges. The document:
-[sysctl]
-"net.ipv4.ip_forward" = 1
-"net.ipv4.conf.all.rp_filter" = 2
-"net.ipv4.tcp_rmem" = "4096 87380 16777216"
-
+...
 # homeostat plan demo.toml
-knobs in sandbox
+namespaces in sandbox
   config changed:
+    + namespace lab
+rtnl in sandbox
 ...
-    ~ sysctl net.ipv4.tcp_rmem  [..] -> 4096 87380 16777216
-Plan: 0 to create, [..] to update, 0 to replace, 0 to delete.
-
+    ~ sysctl net.ipv4.tcp_retries1 [..] 3 -> 5
+...
 # homeostat apply demo.toml
-knobs in sandbox
-  applied:
 ...
-    ~ sysctl net.ipv4.tcp_rmem  [..] -> 4096 87380 16777216
-Applied: 0 created, [..] updated, 0 replaced, 0 deleted.
+Applied: [..] created, [..] updated, 0 replaced, 0 deleted.
 
 # homeostat plan demo.toml     (a second pass writes nothing)
 No changes.
 
-# echo 0 > /proc/sys/net/ipv4/ip_forward     (somebody meddles)
-
-# homeostat apply demo.toml     (drift is told from a changed document)
-knobs in sandbox
-  drifted:
-    ~ sysctl net.ipv4.ip_forward  0 -> 1
-Plan: 0 to create, 1 to update, 0 to replace, 0 to delete.
-knobs in sandbox
-  applied:
-    ~ sysctl net.ipv4.ip_forward  0 -> 1
-Applied: 0 created, 1 updated, 0 replaced, 0 deleted.
-
-# Nothing of the host was touched, and the sandbox is gone with this process.
+# homeostat run demo.toml     (and somebody sabotages it)
+  delete a route         default via 192.0.2.1 [..]
+...
+# 50 of 50 healed
+...
+  foreign objects: 107, untouched
 
 "#]],
     );
-    assert!(world.knobs() == before, "a knob outside was turned");
+    assert!((world.knobs(), world.ip("link")) == before, "something outside was changed");
 }
 
 #[test]

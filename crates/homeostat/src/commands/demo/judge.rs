@@ -1,0 +1,216 @@
+//! Tells when everything is back as it was, by the kernel's own events and dumps.
+//!
+//! A healing is measured from just before the saboteur's write to the event of the last object that
+//! came back, as an independent ear took it in. Both ends err on the long side: on a busy machine an
+//! ear that wakes up late would make the time since the *event* of the loss look shorter than it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use homeostat_netlink::{Connection, Family};
+use homeostat_netns::{Error, Name, Netns};
+
+use super::listen::{self, Heard, now};
+use super::picture::{Key, Kind, Names, Picture, Turn, is_same, look};
+use super::saboteur::{FOREIGN, SIGNAL, Saboteur};
+
+/// What is no healing after this time is none.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Nothing more is expected after so long a silence, so that a look disturbs nobody.
+const QUIET: Duration = Duration::from_millis(3);
+
+/// How a healing went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Healing {
+    pub(super) took: Duration,
+    /// How many objects came back, as far as events told.
+    pub(super) objects: usize,
+}
+
+/// What everything has to look like, here and in the namespace of the lab.
+pub(super) struct Judge {
+    heard: Receiver<Heard>,
+    /// Whether nobody waits for a healing any more.
+    stop: Arc<AtomicBool>,
+    lab: Name,
+    wanted: Picture,
+    wanted_lab: Picture,
+    /// What the events told last.
+    known: BTreeMap<Key, String>,
+}
+
+/// What the events of one act have told so far.
+#[derive(Default)]
+struct Course {
+    has_begun: bool,
+    back: BTreeMap<Key, Instant>,
+    missing: BTreeSet<Key>,
+}
+
+impl Judge {
+    /// Takes what is there now for what has to be.
+    pub(super) fn new(saboteur: &mut Saboteur, lab: Name, stop: Arc<AtomicBool>) -> Result<Self> {
+        let wanted = saboteur.look()?;
+        let heard = listen::start(saboteur.names.clone())?;
+        let known = wanted.iter().map(|(key, object)| (key.clone(), object.fields.clone()));
+        let known = known.collect();
+        let wanted_lab = inside(&lab)?.unwrap_or_default();
+        Ok(Judge { heard, stop, lab, wanted, wanted_lab, known })
+    }
+
+    /// What has to be there.
+    pub(super) fn wanted(&self) -> &Picture {
+        &self.wanted
+    }
+
+    /// Forgets what was told so far.
+    pub(super) fn begin(&mut self) {
+        while let Ok(heard) = self.heard.try_recv() {
+            self.known.insert(heard.key, heard.object.fields);
+        }
+    }
+
+    /// Waits until everything here is back. `sent` is when the sabotage began.
+    pub(super) fn healed(
+        &mut self,
+        saboteur: &mut Saboteur,
+        sent: Instant,
+    ) -> Result<Option<Healing>> {
+        let mut course = Course::default();
+        while self.is_patient(sent) {
+            match self.heard.recv_timeout(QUIET) {
+                Ok(heard) => {
+                    self.note(heard, &mut course);
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.is_back(saboteur, &mut course)? {
+                return Ok(Some(course.healing(sent)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether everything is back, and all of it was heard.
+    fn is_back(&mut self, saboteur: &mut Saboteur, course: &mut Course) -> Result<bool> {
+        if !course.has_begun || !is_same(&saboteur.look()?, &self.wanted) {
+            return Ok(false);
+        }
+        self.catch_up(saboteur, course)?;
+        Ok(course.is_over())
+    }
+
+    /// Hears everything up to now: a look can be ahead of an ear that is late. A route of others that
+    /// comes and goes is the last thing to be heard.
+    fn catch_up(&mut self, saboteur: &mut Saboteur, course: &mut Course) -> Result<()> {
+        saboteur.signal()?;
+        while let Ok(heard) = self.heard.recv_timeout(PATIENCE) {
+            let is_signal = heard.turn == Turn::Went && heard.key.name.starts_with(SIGNAL.to);
+            self.note(heard, course);
+            if is_signal {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for what is also inside the lab, where no ear can be: it would keep a namespace
+    /// alive that has to go. So it is looked at, again and again.
+    pub(super) fn healed_inside(
+        &mut self,
+        saboteur: &mut Saboteur,
+        sent: Instant,
+    ) -> Result<Option<Healing>> {
+        while self.is_patient(sent) {
+            let lab = inside(&self.lab)?;
+            let at = now();
+            let is_back = lab.is_some_and(|lab| is_same(&lab, &self.wanted_lab));
+            if is_back && is_same(&saboteur.look()?, &self.wanted) {
+                self.begin();
+                let took = at.saturating_duration_since(sent);
+                return Ok(Some(Healing { took, objects: self.wanted_lab.len() }));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(None)
+    }
+
+    /// Takes what others have added since for what has to stay.
+    pub(super) fn accept_foreign(&mut self, saboteur: &mut Saboteur) -> Result<()> {
+        let added = saboteur.look()?.into_iter().filter(|(_, object)| object.mark == FOREIGN);
+        self.wanted.extend(added);
+        Ok(())
+    }
+
+    fn is_patient(&self, since: Instant) -> bool {
+        since.elapsed() < PATIENCE && !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// What is not as it has to be.
+    pub(super) fn differences(&self, saboteur: &mut Saboteur) -> Result<Vec<String>> {
+        let there = saboteur.look()?;
+        let wrong = self.wanted.iter().filter(|(key, object)| {
+            there
+                .get(key)
+                .is_none_or(|now| (&now.fields, now.mark) != (&object.fields, object.mark))
+        });
+        let too_many = there.keys().filter(|key| !self.wanted.contains_key(key));
+        Ok(wrong.map(|(key, _)| key).chain(too_many).map(|key| key.name.clone()).collect())
+    }
+
+    fn note(&mut self, heard: Heard, course: &mut Course) {
+        let Heard { at, turn, key, object } = heard;
+        let wanted = self.wanted.get(&key).map(|wanted| &wanted.fields);
+        let is_wanted = turn == Turn::Came && wanted == Some(&object.fields);
+        let before = match turn {
+            Turn::Came => self.known.insert(key.clone(), object.fields),
+            Turn::Went => self.known.remove(&key),
+        };
+        if wanted.is_none() {
+            return;
+        }
+        // Of the routes and nexthops that go with a link the kernel says nothing, so that one that
+        // comes counts whatever was known of it. Links and addresses are told of again and again.
+        let was_missing = matches!(key.kind, Kind::Route | Kind::Nexthop)
+            || before.as_ref() != wanted
+            || course.missing.contains(&key);
+        if !is_wanted {
+            course.has_begun = true;
+            course.back.remove(&key);
+            course.missing.insert(key);
+        } else if was_missing {
+            course.has_begun = true;
+            course.missing.remove(&key);
+            course.back.entry(key).or_insert(at);
+        }
+    }
+}
+
+impl Course {
+    /// Whether all that was told to be lost was told to be back.
+    fn is_over(&self) -> bool {
+        self.missing.is_empty() && !self.back.is_empty()
+    }
+
+    fn healing(&self, sent: Instant) -> Healing {
+        let ended = self.back.values().max().copied().unwrap_or(sent);
+        Healing { took: ended.saturating_duration_since(sent), objects: self.back.len() }
+    }
+}
+
+/// What is inside the lab, if it is there.
+fn inside(lab: &Name) -> Result<Option<Picture>> {
+    let netns = match Netns::named(lab) {
+        Ok(netns) => netns,
+        Err(Error::NoSuchName { .. } | Error::NotNetns { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mut connection = Connection::open_in(&netns, Family::Route)?;
+    look(&mut connection, &mut Names::default()).map(Some)
+}

@@ -1,0 +1,213 @@
+//! The show: each act is played, judged and told. Start at [`Show::play`].
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use homeostat_netns::Name;
+
+use super::acts::{ACTS, Act, Deed, Group};
+use super::judge::{Healing, Judge};
+use super::listen::now;
+use super::picture::{Key, Kind, Object, Picture};
+use super::saboteur::{FOREIGN, Route, Saboteur, THEIRS};
+use super::tally::{GREEN, RED, Tally, time};
+use crate::mark::Mark;
+
+/// The namespace that the document makes.
+const LAB: &str = "lab";
+const OUR_TABLE: &str = " table 100 ";
+
+/// How long the show goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Length {
+    /// Until when an act may begin; for ever, if nothing is said.
+    pub(super) end: Option<Duration>,
+    /// For people to follow it.
+    pub(super) pause: Duration,
+}
+
+/// Everybody on the stage.
+pub(super) struct Show<W> {
+    to: W,
+    saboteur: Saboteur,
+    judge: Judge,
+    stop: Arc<AtomicBool>,
+    tally: Tally,
+}
+
+impl<W: Write> Show<W> {
+    /// Lets others move in, and takes what is there then for what has to be.
+    pub(super) fn open(to: W, stop: Arc<AtomicBool>) -> Result<Self> {
+        let mut saboteur = Saboteur::open()?;
+        saboteur.settle_in()?;
+        let twin = Route { to: "198.51.100.0", length: 24, via: None, dev: THEIRS, metric: 50 };
+        saboteur.add([twin, Route { to: "2001:db8:ffff::", length: 48, ..twin }].into_iter())?;
+        let judge = Judge::new(&mut saboteur, Name::new(LAB)?, Arc::clone(&stop))?;
+        Ok(Show { to, saboteur, judge, stop, tally: Tally::default() })
+    }
+
+    /// Plays until the end, and tells whether all was healed and nothing foreign was harmed.
+    pub(super) fn play(mut self, length: Length) -> Result<bool> {
+        let began = now();
+        let goes_on = || length.end.is_none_or(|end| began.elapsed() < end);
+        loop {
+            for act in ACTS {
+                std::thread::sleep(length.pause);
+                if self.is_stopped() || !goes_on() {
+                    break;
+                }
+                self.act(&act)?;
+            }
+            if self.is_stopped() || length.end.is_some() {
+                break;
+            }
+        }
+        self.close()
+    }
+
+    fn act(&mut self, act: &Act) -> Result<()> {
+        write!(self.to, "  {:<22} {:<30}", act.what, act.on)?;
+        self.to.flush()?;
+        self.judge.begin();
+        let group = act.deed.group();
+        match &act.deed {
+            Deed::OneByOne => return self.one_by_one(),
+            Deed::Crowd => return self.crowd(),
+            _ => {}
+        }
+        let sent = self.sabotage(&act.deed)?;
+        let healed = match &act.deed {
+            Deed::Turn { path, to } => self.turned_back(path, to, sent)?,
+            Deed::Cut(_) | Deed::Raze => self.judge.healed_inside(&mut self.saboteur, sent)?,
+            _ => self.judge.healed(&mut self.saboteur, sent)?,
+        };
+        self.tell(group, healed)
+    }
+
+    /// Does it, and tells when it began to.
+    fn sabotage(&mut self, deed: &Deed) -> Result<Instant> {
+        let saboteur = &mut self.saboteur;
+        let there = saboteur.look()?;
+        let find = |kind, name: &str| {
+            let key = Key { kind, name: name.to_owned() };
+            let object = there.get(&key).cloned();
+            object.map(|object| (key, object)).with_context(|| format!("`{name}` is not there"))
+        };
+        let sent = now();
+        match deed {
+            Deed::Delete(kind, name) => saboteur.delete(&[find(*kind, name)?]),
+            Deed::Cut(link) => saboteur.delete(&[find(Kind::Link, link)?]),
+            Deed::Down(link) => saboteur.set_down(&find(Kind::Link, link)?.1),
+            Deed::Flap(link) => saboteur.flap(&find(Kind::Link, link)?.1),
+            Deed::Unplug(link) => saboteur.unplug(link),
+            Deed::Replace(route) => saboteur.replace(*route),
+            Deed::Flush => saboteur.delete(&routes(&there, "")),
+            Deed::Turn { path, to } => {
+                std::fs::write(path, to).with_context(|| format!("cannot write {path}"))
+            }
+            Deed::Raze => {
+                homeostat_netns::remove(&Name::new(LAB)?)?;
+                Ok(())
+            }
+            Deed::OneByOne | Deed::Crowd => Ok(()),
+        }?;
+        Ok(sent)
+    }
+
+    /// Another key each time.
+    fn one_by_one(&mut self) -> Result<()> {
+        let mut all = Vec::new();
+        for one in routes(&self.saboteur.look()?, OUR_TABLE) {
+            let sent = now();
+            self.saboteur.delete(&[one])?;
+            let healed = self.judge.healed(&mut self.saboteur, sent)?;
+            let Some(Healing { took, .. }) = healed else {
+                return self.tell(Group::Object, None);
+            };
+            self.tally.add(Group::Object, Some(took));
+            all.push(took);
+        }
+        all.sort();
+        let median = all.get(all.len() / 2).copied().unwrap_or_default();
+        let worst = all.last().copied().unwrap_or_default();
+        writeln!(self.to, " {GREEN}{:>10}{GREEN:#}   at most {}", time(median), time(worst))?;
+        Ok(())
+    }
+
+    fn crowd(&mut self) -> Result<()> {
+        let all: Vec<String> = (0..100).map(|number| format!("172.20.{number}.0")).collect();
+        let route = |to| Route { to, length: 24, via: None, dev: THEIRS, metric: 0 };
+        if self.tally.is_crowded {
+            writeln!(self.to, " {:>10}", "still there")?;
+            return Ok(());
+        }
+        self.tally.is_crowded = true;
+        self.saboteur.add(all.iter().map(|to| route(to.as_str())))?;
+        self.judge.accept_foreign(&mut self.saboteur)?;
+        writeln!(self.to, " {:>10}", "left alone")?;
+        Ok(())
+    }
+
+    /// Waits until a knob holds its value again.
+    fn turned_back(&mut self, path: &str, to: &str, sent: Instant) -> Result<Option<Healing>> {
+        while sent.elapsed() < Duration::from_secs(10) && !self.is_stopped() {
+            if std::fs::read_to_string(path)? != to {
+                return Ok(Some(Healing { took: sent.elapsed(), objects: 1 }));
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        Ok(None)
+    }
+
+    fn tell(&mut self, group: Group, healed: Option<Healing>) -> Result<()> {
+        if self.is_stopped() {
+            writeln!(self.to)?;
+            return Ok(());
+        }
+        self.tally.add(group, healed.map(|healing| healing.took));
+        let Some(Healing { took, objects }) = healed else {
+            let missing = self.judge.differences(&mut self.saboteur)?;
+            writeln!(self.to, " {RED}NOT HEALED{RED:#}: {}", missing.join(", "))?;
+            return Ok(());
+        };
+        let about = if group == Group::Looked { "~" } else { "" };
+        let objects = if objects > 1 { format!("   {objects} objects") } else { String::new() };
+        let took = format!("{about}{}", time(took));
+        writeln!(self.to, " {GREEN}{took:>10}{GREEN:#}{objects}")?;
+        Ok(())
+    }
+
+    fn close(mut self) -> Result<bool> {
+        let there = self.saboteur.look()?;
+        let foreign = self.judge.wanted().iter().filter(|(key, object)| {
+            object.mark == FOREIGN || (key.kind == Kind::Link && key.name == THEIRS)
+        });
+        let (mut total, mut harmed) = (0, 0);
+        for (key, object) in foreign {
+            total += 1;
+            harmed += usize::from(there.get(key).is_none_or(|now| now.fields != object.fields));
+        }
+        self.tally.write(&mut self.to)?;
+        match harmed {
+            0 => writeln!(self.to, "  foreign objects: {total}, untouched")?,
+            _ => writeln!(self.to, "  foreign objects: {RED}{harmed} of {total} harmed{RED:#}")?,
+        }
+        self.to.flush()?;
+        Ok(harmed == 0 && self.tally.is_whole())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Routes of homeostat whose names have this in them.
+fn routes(there: &Picture, part: &str) -> Vec<(Key, Object)> {
+    let ours = there.iter().filter(|(key, object)| {
+        key.kind == Kind::Route && object.mark == Mark::DEFAULT.number() && key.name.contains(part)
+    });
+    ours.map(|(key, object)| (key.clone(), object.clone())).collect()
+}
