@@ -217,6 +217,15 @@ impl std::ops::AddAssign for Summary {
     }
 }
 
+/// A key and the wish for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct About {
+    /// The key, as entries have it.
+    pub key: String,
+    /// What is wished; nothing, if the key is not declared.
+    pub wanted: Option<Value>,
+}
+
 /// A plan or a report, told entry by entry, so that a million lines are never kept at once.
 pub trait Explain: Send {
     /// Tells every entry of one kind, in order.
@@ -227,4 +236,10 @@ pub trait Explain: Send {
 
     /// Nothing failed, pending, unknown, held or in conflict, and nothing left to change.
     fn is_converged(&self) -> bool;
+
+    /// A key, and what is wished of it; nothing, if the text is no key of the source.
+    fn about(&self, key: &str) -> Option<About> {
+        let _ = key;
+        None
+    }
 }

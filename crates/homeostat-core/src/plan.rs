@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::change::{Change, Changes, Conflict};
 use crate::desired::{Desired, Slot};
-use crate::explain::{Action, Cause, Entry, Explain, Kind, Line, Summary};
+use crate::explain::{About, Action, Cause, Entry, Explain, Kind, Line, Summary};
 use crate::last_wish::LastWish;
 use crate::outcome::Failure;
 use crate::seen::Owner;
@@ -314,5 +314,12 @@ impl<S: Source> Explain for Plan<S> {
             && self.refused.is_empty()
             && self.found.conflicts.is_empty()
             && self.found.unknown.is_empty()
+    }
+
+    fn about(&self, key: &str) -> Option<About> {
+        let key: S::Key = key.parse().ok()?;
+        let slot = self.wish.slot(&key, None);
+        let wanted = slot.map(|slot| self.wish.shown(&self.wish.object(slot)));
+        Some(About { key: key.to_string(), wanted })
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use homeostat_document::{OwnerName, Protocol};
+use homeostat_document::{OwnerName, Period, Protocol};
 use homeostat_netns::Place;
 
 use crate::daemon::http::Listen;
@@ -47,6 +47,28 @@ pub(crate) enum Command {
     #[command(after_help = "Stops on SIGTERM and SIGINT; reads the document again on SIGHUP, and \
                             when it has changed and been quiet for a second.")]
     Run(RunArgs),
+    /// Tell how the daemon's loops stand, or one key
+    #[command(after_help = "Exit: 0 converged, 2 not converged, 1 error.")]
+    Status(StatusArgs),
+    /// Tell what happened lately in the daemon
+    Events(EventsArgs),
+    /// Let the daemon make no passes, for some time or until `resume`
+    Pause(PauseArgs),
+    /// Let the daemon go on, beginning with a look at everything
+    Resume(ScopeArgs),
+    /// Let the daemon look at everything now, and wait for its report
+    #[command(after_help = "Exit: 0 converged, 1 not converged or error.")]
+    Resync(FormArgs),
+    /// Let the daemon read its document again, and wait for its report
+    #[command(after_help = "Exit: 0 converged, 1 not converged or error. A broken document is \
+                            refused, and the last good one stands.")]
+    Reload(FormArgs),
+    /// Let the daemon take a declared key once from whoever has it
+    Adopt(AdoptArgs),
+    /// Give up ownership of a key that is no longer declared
+    Release(KeyArgs),
+    /// Drop what the ledger knows of a key; the machine is not touched
+    Forget(KeyArgs),
     /// Print the observed state as a document, a start for writing one
     Show(ShowArgs),
     /// A tour in a sandbox: applies, is sabotaged, heals; touches nothing of the host
@@ -175,6 +197,75 @@ pub(crate) struct DemoArgs {
     /// Go on until Ctrl-C
     #[arg(long)]
     pub(crate) forever: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// A key as plans print it, such as "route 10.0.0.0/8"
+    #[arg(value_name = "KEY", conflicts_with = "wait")]
+    pub(crate) key: Option<String>,
+    /// In this scope only: `host`, or the name of a namespace
+    #[arg(long, value_name = "NAME", requires = "key")]
+    pub(crate) scope: Option<String>,
+    /// Wait until everything is as declared, also for a daemon that is just starting
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// How long to wait
+    #[arg(long, value_name = "TIME", requires = "wait", default_value = "60s")]
+    pub(crate) timeout: Period,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct EventsArgs {
+    /// Go on with what happens from here on
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PauseArgs {
+    /// Go on by itself after this time, such as 10m
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) during: Option<Period>,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ScopeArgs {
+    /// In this scope only: `host`, or the name of a namespace
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scope: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KeyArgs {
+    /// A key as plans print it, such as "route 10.0.0.0/8"
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AdoptArgs {
+    /// A key as plans print it, such as "route 10.0.0.0/8"
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    /// In this scope only: `host`, or the name of a namespace
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scope: Option<String>,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
 }
 
 #[derive(Args, Debug)]

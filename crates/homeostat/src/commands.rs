@@ -2,11 +2,15 @@
 
 mod apply;
 mod check;
+mod control;
 mod demo;
+mod events;
+mod hand_over;
 mod man;
 mod plan;
 mod run;
 mod show;
+mod status;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -24,10 +28,7 @@ use crate::output::stream;
 use crate::registry;
 
 /// Commands of the design that come with later parts.
-const LATER: [&str; 13] = [
-    "status", "events", "journal", "pause", "resume", "resync", "reload", "adopt", "release",
-    "forget", "confirm", "rollback", "guest",
-];
+const LATER: [&str; 4] = ["journal", "confirm", "rollback", "guest"];
 
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
@@ -38,6 +39,15 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Verify(args) => plan::verify(&args, global),
         Command::Apply(args) => apply::run(&args, global),
         Command::Run(args) => run::run(&args, global),
+        Command::Status(args) => status::run(&args, &global),
+        Command::Events(args) => events::run(&args, &global),
+        Command::Pause(args) => control::pause(&args, &global),
+        Command::Resume(args) => control::resume(args, &global),
+        Command::Resync(form) => control::resync(form, &global),
+        Command::Reload(form) => control::reload(form, &global),
+        Command::Adopt(args) => control::adopt(args, &global),
+        Command::Release(args) => control::release(args, &global),
+        Command::Forget(args) => control::forget(args, &global),
         Command::Show(args) => show::run(&args, global),
         Command::Demo(args) => demo::run(&args, global),
         Command::Schema => print_schema(),
@@ -88,7 +98,7 @@ fn similar(word: &str) -> Option<String> {
 pub(crate) fn not_built(what: &str) -> anyhow::Error {
     Helped::error(
         format!("{what} is not built in yet"),
-        "`check`, `plan`, `apply`, `verify`, `run`, `show` and `demo` work in this version",
+        "`homeostat --help` lists what works in this version",
     )
 }
 

@@ -1,6 +1,6 @@
 //! Where and as whom a command works: the global options joined with the document's settings.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use homeostat_document::{DEFAULT_OWNER, OwnerName, Settings};
@@ -15,6 +15,7 @@ use crate::output::text::Detail;
 const STATE_DIR: &str = "/var/lib/homeostat";
 /// `/run` is a fresh tmpfs in the sandbox.
 const SANDBOX_STATE_DIR: &str = "/run/homeostat";
+const SOCKET_DIR: &str = "/run/homeostat";
 
 /// Which scope the top level of a document speaks of.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Context {
     /// The other half of the owner's identity.
     pub(crate) mark: Mark,
     pub(crate) state_dir: PathBuf,
+    /// Where the owner's daemon listens.
+    pub(crate) socket: PathBuf,
     pub(crate) top: Top,
     pub(crate) guards: Guards,
     pub(crate) on_release: OnRelease,
@@ -52,6 +55,7 @@ impl Context {
             if global.allow_mass_delete { MassDelete::Allow } else { MassDelete::Hold };
         let cascades = if global.allow_cascades { Cascades::Allow } else { Cascades::Hold };
         let context = Context {
+            socket: socket(global.state_dir.as_deref(), &owner),
             owner,
             mark,
             state_dir: global.state_dir.unwrap_or_else(|| default_state.into()),
@@ -93,6 +97,11 @@ impl Context {
         }
         Ok(())
     }
+}
+
+/// Where an owner's daemon listens: in the state directory, if one was given.
+pub(crate) fn socket(state_dir: Option<&Path>, owner: &str) -> PathBuf {
+    state_dir.unwrap_or(Path::new(SOCKET_DIR)).join(format!("{owner}.sock"))
 }
 
 /// A path into `/run/netns` is the name that it ends in: one namespace has one name in the ledger.

@@ -3,14 +3,18 @@
 //!
 //! Everything runs on one thread. Start at [`Daemon::run`].
 
+mod answers;
 pub(crate) mod capabilities;
 mod clock;
 pub(crate) mod http;
 mod json;
 pub(crate) mod log;
 mod metrics;
+mod orders;
 mod recent;
 mod scopes;
+mod socket;
+mod standing;
 mod surface;
 mod systemd;
 mod view;
@@ -25,14 +29,20 @@ use homeostat_document::{Document, OnStop as Declared};
 use homeostat_engine::{Control, Events, Ledger, OnStop, What};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{mpsc, watch as told};
 
 use crate::cli::LogForm;
 use crate::commands::load;
 use crate::context::Context;
+use crate::wire::Handed;
+use answers::Answers;
 use capabilities::Allowed;
 use http::Listen;
 use log::Log;
+use orders::{Counter, Deed, Order};
 use scopes::Scopes;
+use socket::Door;
+use standing::Standing;
 use surface::Surface;
 use watch::Watch;
 
@@ -56,12 +66,19 @@ pub(crate) struct Daemon {
     /// What was not dropped, if anything was.
     allowed: Option<Allowed>,
     is_silent: bool,
+    /// The last document of our own files, while another one is in force that was handed over.
+    own: Option<Document>,
+    standing: told::Sender<Standing>,
 }
 
 /// Why the daemon wakes up.
 enum Wake {
-    /// The document may have changed.
+    /// The document's files may have changed.
+    Changed,
+    /// Somebody wants them read again.
     Reload,
+    /// Somebody asks for what only the daemon can do.
+    Order(Order),
     /// Namespaces may have come or gone.
     Spaces,
     Stop,
@@ -75,7 +92,8 @@ impl Daemon {
     ) -> Self {
         let (events, scopes) = (Events::default(), Scopes::default());
         let log = Log { form: LogForm::Text, detail: context.detail, color: context.color };
-        let (on_stop, listen, allowed, is_silent) = (None, None, None, false);
+        let (on_stop, listen, allowed, own, is_silent) = (None, None, None, None, false);
+        let standing = told::channel(Standing::default()).0;
         Daemon {
             context,
             paths,
@@ -88,6 +106,8 @@ impl Daemon {
             listen,
             allowed,
             is_silent,
+            own,
+            standing,
         }
     }
 
@@ -131,8 +151,11 @@ impl Daemon {
 
     /// Keeps everything as declared until it is told to stop.
     pub(crate) async fn run(mut self) -> Result<()> {
-        let mut wakes = Wakes::new(&self)?;
+        let (counter, orders) = Counter::open();
+        let mut wakes = Wakes::new(&self, orders)?;
         let surface = Surface::open(&self.events, self.log, self.listen).await?;
+        let answers = Answers::new(&self.standing, counter, surface.recent());
+        let _door = Door::open(&self.context.socket, answers)?;
         if !self.is_silent {
             tokio::spawn(self.log.follow(self.events.subscribe()));
         }
@@ -147,11 +170,9 @@ impl Daemon {
                         self.log.failed(&error);
                     }
                 }
-                Wake::Reload => {
-                    surface.reloading();
-                    self.reload().await;
-                    surface.reloaded();
-                }
+                Wake::Changed => self.reload_aloud(Occasion::Changed, &surface).await,
+                Wake::Reload => self.reload_aloud(Occasion::Asked, &surface).await,
+                Wake::Order(order) => self.obey(order).await,
             }
             surface.show(self.loops());
         }
@@ -164,19 +185,62 @@ impl Daemon {
     /// our own come first, since the others may be inside.
     async fn arrange(&mut self) -> Result<()> {
         let Daemon { context, document, ledger, events, scopes, .. } = self;
-        scopes.arrange(context, document, (ledger, events)).await
+        let arranged = scopes.arrange(context, document, (ledger, events)).await;
+        self.tell_standing();
+        arranged
+    }
+
+    /// Lets whoever asks know what runs.
+    fn tell_standing(&self) {
+        let (loops, waiting) = (self.scopes.loops(), self.scopes.waiting());
+        let is_handed = self.own.is_some();
+        self.standing.send_replace(Standing { loops, waiting, is_arranged: true, is_handed });
+    }
+
+    /// Does what somebody asked for, and tells them what became of it.
+    async fn obey(&mut self, order: Order) {
+        let guards = self.context.guards;
+        self.context.guards = orders::with_leave(guards, order.leave);
+        let done = match order.deed {
+            Deed::Arrange => self.arrange().await,
+            Deed::Reload => self.reload(Occasion::Asked).await,
+            Deed::Take(handed) => self.take_handed(&handed).await,
+        };
+        self.context.guards = guards;
+        // Who asked may be gone; it was done all the same.
+        let _ = order.answer.send(done.map(|()| orders::begin(self.loops())));
+    }
+
+    async fn reload_aloud(&mut self, occasion: Occasion, surface: &Surface) {
+        surface.reloading();
+        if let Err(error) = self.reload(occasion).await {
+            self.log.failed(&error);
+        }
+        surface.reloaded();
     }
 
     /// Reads the document again. One that is broken is refused, and the last good one stands.
-    async fn reload(&mut self) {
-        let refused = match load(&self.paths) {
-            Ok(document) if document == self.document => return,
-            Ok(document) => self.take(document).await.err(),
-            Err(error) => Some(error),
-        };
-        if let Some(error) = refused {
-            self.log.failed(&error);
+    async fn reload(&mut self, occasion: Occasion) -> Result<()> {
+        let document = load(&self.paths)?;
+        let known = self.own.as_ref().unwrap_or(&self.document);
+        if occasion == Occasion::Changed && document == *known {
+            return Ok(());
         }
+        self.take(document).await?;
+        self.own = None;
+        self.tell_standing();
+        Ok(())
+    }
+
+    /// Takes a document in place of our own, until our own changes or is read again.
+    async fn take_handed(&mut self, handed: &Handed) -> Result<()> {
+        orders::check_meant_for(&self.context, handed)?;
+        let document = load(&handed.paths)?;
+        let before = self.document.clone();
+        self.take(document).await?;
+        self.own.get_or_insert(before);
+        self.tell_standing();
+        Ok(())
     }
 
     async fn take(&mut self, document: Document) -> Result<()> {
@@ -207,8 +271,18 @@ impl Daemon {
     }
 }
 
+/// Why the document is read again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    /// Something changed near it; if it is the same, nothing is to be done.
+    Changed,
+    /// Somebody asked for it, and gets it.
+    Asked,
+}
+
 /// Everything that wakes the daemon.
 struct Wakes {
+    orders: mpsc::Receiver<Order>,
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
@@ -218,9 +292,10 @@ struct Wakes {
 }
 
 impl Wakes {
-    fn new(daemon: &Daemon) -> Result<Self> {
+    fn new(daemon: &Daemon, orders: mpsc::Receiver<Order>) -> Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen to signals");
         Ok(Wakes {
+            orders,
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
@@ -232,12 +307,13 @@ impl Wakes {
 
     async fn next(&mut self) -> Wake {
         loop {
-            let Wakes { terminate, interrupt, hangup, document, spaces, events } = self;
+            let Wakes { orders, terminate, interrupt, hangup, document, spaces, events } = self;
             tokio::select! {
                 _ = terminate.recv() => return Wake::Stop,
                 _ = interrupt.recv() => return Wake::Stop,
                 _ = hangup.recv() => return Wake::Reload,
-                () = document.changed(QUIET) => return Wake::Reload,
+                Some(order) = orders.recv() => return Wake::Order(order),
+                () = document.changed(QUIET) => return Wake::Changed,
                 () = spaces.changed(Duration::from_millis(20)) => return Wake::Spaces,
                 event = events.recv() => match event {
                     Ok(event) if is_about_spaces(&event) => return Wake::Spaces,

@@ -100,14 +100,33 @@ impl std::error::Error for Misfit {}
 
 /// Prints an error to stderr.
 pub(crate) fn report(error: &anyhow::Error, color: Color) -> ExitCode {
-    let mut stderr = stream::stderr(color);
     // There is nobody left to tell if stderr is closed.
-    let _ = match error.downcast_ref::<Misfit>() {
-        Some(misfit) => report_drawn(&misfit.drawn, misfit.count, &mut stderr),
-        None => report_chain(error, &mut stderr),
-    };
+    let _ = write(error, &mut stream::stderr(color));
     ExitCode::FAILURE
 }
+
+/// Writes an error for people.
+pub(crate) fn write(error: &anyhow::Error, to: &mut dyn std::io::Write) -> std::io::Result<()> {
+    if let Some(Relayed(text)) = error.downcast_ref() {
+        return to.write_all(text.as_bytes());
+    }
+    match error.downcast_ref::<Misfit>() {
+        Some(misfit) => report_drawn(&misfit.drawn, misfit.count, to),
+        None => report_chain(error, to),
+    }
+}
+
+/// An error of the daemon, drawn there.
+#[derive(Debug)]
+pub(crate) struct Relayed(pub(crate) String);
+
+impl std::fmt::Display for Relayed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Relayed {}
 
 fn report_drawn(drawn: &str, count: usize, to: &mut dyn std::io::Write) -> std::io::Result<()> {
     let errors = if count == 1 { "1 error".to_owned() } else { format!("{count} errors") };

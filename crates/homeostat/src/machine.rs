@@ -21,10 +21,11 @@ use crate::output::Told;
 use crate::registry::{Binding, FIRST, Lists, Registered, SOURCES, resolve};
 use crate::scope::{Scope, name_of};
 use crate::sources::namespaces;
+pub(crate) use broken::Broken;
 use drivers::Driven;
-pub(crate) use drivers::Drivers;
-use unapplied::Unapplied;
-use waiting::Waiting;
+pub(crate) use drivers::{Drivers, Settling};
+pub(crate) use unapplied::Unapplied;
+pub(crate) use waiting::{Waiting, told as told_of_waiting};
 
 /// What can be planned.
 pub(crate) struct Machine<'a> {
@@ -158,6 +159,11 @@ impl<'a> Machine<'a> {
         }
         all.extend(self.waiting.iter().map(waiting::told));
         Ok(all)
+    }
+
+    /// What waits for a scope that is not there.
+    pub(crate) fn waiting(&self) -> Vec<(Place, Waiting)> {
+        self.waiting.clone()
     }
 
     /// What each scope has, for who keeps loops there.

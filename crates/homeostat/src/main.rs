@@ -3,6 +3,7 @@
 //! Start at [`commands::run`]; [`registry`] is the only list of sources.
 
 mod cli;
+mod client;
 mod commands;
 mod context;
 mod daemon;
@@ -13,6 +14,7 @@ mod output;
 mod registry;
 mod scope;
 mod sources;
+mod wire;
 
 use std::process::ExitCode;
 

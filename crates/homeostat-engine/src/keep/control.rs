@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use homeostat_core::Source;
 use homeostat_core::outcome::Later;
+use homeostat_core::pacing::Time;
+use tokio::time::Instant;
 
 use super::handle::{Ended, Handle, OnStop, Told};
 use super::status::Status;
@@ -51,6 +53,8 @@ pub trait Control: Send + Sync {
     fn stop(&self, policy: OnStop) -> Later<'_, ()>;
     /// How the loop stands.
     fn status(&self) -> Status;
+    /// When a moment of the status is, or was.
+    fn at(&self, time: Time) -> Instant;
     /// Waits until the loop stands another way than `status` tells.
     fn changed(&self) -> Later<'_, Result<(), Refused>>;
 }
@@ -66,6 +70,7 @@ pub struct Kept {
 struct Controlled<S: Source> {
     place: Place,
     handle: Handle<S>,
+    epoch: Instant,
 }
 
 impl<S: Source> Bound<S> {
@@ -74,7 +79,8 @@ impl<S: Source> Bound<S> {
     pub fn keep(self, means: Means, pace: Pace) -> Kept {
         let filed = self.place.clone();
         let (looped, handle) = Loop::new(self, means, pace);
-        let control: Arc<dyn Control> = Arc::new(Controlled { place: filed, handle });
+        let epoch = Instant::now();
+        let control: Arc<dyn Control> = Arc::new(Controlled { place: filed, handle, epoch });
         Kept { control, run: Box::pin(looped.run()) }
     }
 }
@@ -124,6 +130,10 @@ impl<S: Source> Control for Controlled<S> {
 
     fn status(&self) -> Status {
         self.handle.status()
+    }
+
+    fn at(&self, time: Time) -> Instant {
+        self.epoch + time.since_epoch()
     }
 
     fn changed(&self) -> Later<'_, Result<(), Refused>> {

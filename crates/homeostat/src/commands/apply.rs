@@ -10,7 +10,7 @@ use homeostat_document::{Document, Format};
 use homeostat_engine::{Ledger, SqliteLedger, SqlitePages, Strictness};
 
 use crate::cli::{ApplyArgs, Global};
-use crate::commands::{block_on, load, not_built};
+use crate::commands::{block_on, hand_over, load, not_built};
 use crate::context::Context;
 use crate::failure::Helped;
 use crate::machine::{Drivers, Machine};
@@ -31,8 +31,11 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     }
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let machine = Machine::bind(&context, &document, &*ledger)?;
-    let mut drivers = machine.unlock(&ledger)?;
     let form = args.form.form();
+    let mut drivers = match machine.unlock(&ledger) {
+        Ok(drivers) => drivers,
+        Err(error) => return hand_over::instead(error, args, (&context, &document)),
+    };
     let told = block_on(async {
         if !args.yes {
             ask(&context, &mut drivers, form).await?;
@@ -93,7 +96,8 @@ fn refuse_changes(context: &Context, document: &Document) -> Result<()> {
     Err(Helped::error("there is no terminal to ask on", help))
 }
 
-fn confirm(context: &Context, told: &[Told], form: Form) -> Result<()> {
+/// Shows a plan and waits for a yes.
+pub(super) fn confirm(context: &Context, told: &[Told], form: Form) -> Result<()> {
     let length = match form {
         Form::Text(length) => length,
         Form::Json => Length::Cut,

@@ -12,7 +12,8 @@ use crate::machine::Machine;
 use crate::output::text::{Closing, Detail, Drawing};
 use crate::output::{Form, Told, is_converged, json, stream, text};
 
-const NOT_CONVERGED: u8 = 2;
+/// What a program exits with when things are not as declared, and that is no error.
+pub(super) const NOT_CONVERGED: u8 = 2;
 
 /// Shows what would change.
 pub(crate) fn run(args: &PlanArgs, global: Global) -> Result<ExitCode> {

@@ -23,6 +23,6 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let policy = args.on_stop.map(Into::into);
     let daemon = Daemon::new(context, (paths.clone(), document), ledger).stopping(policy);
     let daemon = daemon.logging(args.log).listening(args.listen).confined()?;
-    block_on(daemon.run())??;
+    block_on(Box::pin(daemon.run()))??;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,45 +2,20 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Control, Event, Mode, Status, What};
+use homeostat_engine::{Control, Event, Status, What};
 use serde_json::{Map, Value, json};
 
-/// The version of these shapes.
-pub(super) const FORMAT_VERSION: &str = "1.0";
+use super::standing::of_loop;
+
+pub(super) use crate::wire::FORMAT_VERSION;
 
 /// How one loop stands.
 pub(super) fn status(control: &dyn Control) -> Value {
-    let (place, status) = (control.place(), control.status());
-    let error = status.last_error.as_ref();
-    json!({
-        "source": place.source,
-        "scope": place.scope,
-        "mode": match status.mode { Mode::Heal => "heal", Mode::Observe => "observe" },
-        "paused": status.is_paused,
-        "ready": status.is_ready,
-        "converged": status.is_converged,
-        "pass": status.pass,
-        "failures": status.failures,
-        "last_error": error.map(|failure| json!({ "error": failure.error, "help": failure.help })),
-        "stall": status.stall.map(|stall| stall.to_string()),
-        "open": open(&status),
-        "counts": counts(&status),
-        "contended": status.contended.iter().map(|(key, culprit, pause)| {
-            json!({ "key": key, "culprit": culprit, "pause_ms": micros(*pause) / 1000 })
-        }).collect::<Vec<_>>(),
-        "not_converging": status.not_converging,
-    })
+    serde_json::to_value(of_loop(control)).unwrap_or_default()
 }
 
-fn open(status: &Status) -> Value {
-    let open = status.open;
-    json!({
-        "failed": open.failed, "pending": open.pending, "conflicts": open.conflicts,
-        "unknown": open.unknown, "held": open.held, "drifted": open.drifted,
-    })
-}
-
-fn counts(status: &Status) -> Value {
+/// What a loop counted since it began.
+pub(super) fn counts(status: &Status) -> Value {
     let counts = status.counts;
     json!({
         "full": counts.full, "focused": counts.focused, "broken": counts.broken,

@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use homeostat_document::{Document, Settings, SourceSettings};
-use homeostat_engine::{Control, Events, Kept, Ledger, Means, Mode, Pace, Planner, ScopeLock};
+use homeostat_engine::{
+    Control, Events, Kept, Ledger, Means, Mode, Pace, Place, Planner, ScopeLock,
+};
 use tokio::task::JoinHandle;
 
 use crate::context::Context;
-use crate::machine::{Machine, Part};
+use crate::machine::{Machine, Part, Waiting};
 
 /// Everything that runs, by scope.
 #[derive(Default)]
 pub(super) struct Scopes {
     running: BTreeMap<String, Running>,
+    waiting: Vec<(Place, Waiting)>,
 }
 
 /// What runs in one scope.
@@ -43,6 +46,11 @@ impl Scopes {
         all.map(|looping| Arc::clone(&looping.control)).collect()
     }
 
+    /// What waits for a scope that is not there.
+    pub(super) fn waiting(&self) -> Vec<(Place, Waiting)> {
+        self.waiting.clone()
+    }
+
     /// Starts what is missing, gives the rest its new wish, and ends what has no business any more.
     pub(super) async fn arrange(
         &mut self,
@@ -50,12 +58,16 @@ impl Scopes {
         document: &Document,
         (ledger, events): (&Arc<dyn Ledger>, &Events),
     ) -> Result<()> {
-        let parts = Machine::bind(context, document, &**ledger)?.into_parts();
+        let machine = Machine::bind(context, document, &**ledger)?;
+        self.waiting = machine.waiting();
+        let parts = machine.into_parts();
         self.end_missing(&parts);
         let made = self.settle(parts, (context, document), (ledger, events)).await?;
         if made {
             // What is inside the namespaces that were just made can be opened only now.
-            let parts = Machine::bind(context, document, &**ledger)?.into_parts();
+            let machine = Machine::bind(context, document, &**ledger)?;
+            self.waiting = machine.waiting();
+            let parts = machine.into_parts();
             self.settle(parts, (context, document), (ledger, events)).await?;
         }
         Ok(())

@@ -20,17 +20,25 @@ use super::view::{Loops, View};
 pub(super) struct Surface {
     loops: watch::Sender<Loops>,
     systemd: Systemd,
+    recent: Recent,
 }
 
 impl Surface {
     /// Opens it; whatever runs on is driven beside the daemon.
     pub(super) async fn open(events: &Events, log: Log, listen: Option<Listen>) -> Result<Self> {
-        let (loops, view) = View::new();
+        let ((loops, view), recent) = (View::new(), Recent::default());
+        let site = Site { view: view.clone(), recent: recent.clone(), meters: Meters::default() };
+        tokio::spawn(gather(site.clone(), events.subscribe()));
         if let Some(listen) = listen {
-            serve(listen, view.clone(), events, log).await?;
+            serve(listen, site, log).await?;
         }
         tokio::spawn(Systemd::from_environment().follow(view, events.subscribe()));
-        Ok(Surface { loops, systemd: Systemd::from_environment() })
+        Ok(Surface { loops, systemd: Systemd::from_environment(), recent })
+    }
+
+    /// What happened lately.
+    pub(super) fn recent(&self) -> Recent {
+        self.recent.clone()
     }
 
     /// These loops run now.
@@ -54,16 +62,14 @@ impl Surface {
     }
 }
 
-async fn serve(listen: Listen, view: View, events: &Events, log: Log) -> Result<()> {
-    let site = Site { view, recent: Recent::default(), meters: Meters::default() };
-    tokio::spawn(gather(site.clone(), events.subscribe()));
+async fn serve(listen: Listen, site: Site, log: Log) -> Result<()> {
     let server = Server::bind(listen, site).await?;
     log.told(&format!("listening on http://{}", server.address()?));
     tokio::spawn(server.serve());
     Ok(())
 }
 
-/// Keeps what HTTP shows of events.
+/// Keeps what is shown of events.
 async fn gather(site: Site, mut events: Receiver<Event>) {
     loop {
         match events.recv().await {

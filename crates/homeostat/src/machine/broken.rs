@@ -3,14 +3,14 @@
 use homeostat_engine::{Entry, Error, Explain, Failure, Kind, Place, Summary};
 
 /// One failure in the place of a report.
-pub(super) struct Broken {
+pub(crate) struct Broken {
     source: String,
     failure: Failure,
 }
 
 impl Broken {
     /// What ended the pass of the source in `place`.
-    pub(super) fn by(error: &Error, place: &Place) -> Self {
+    pub(crate) fn by(error: &Error, place: &Place) -> Self {
         let mut failure = Failure::from_error(error, error.retry());
         failure.help = error.help();
         Broken { source: place.source.clone(), failure }

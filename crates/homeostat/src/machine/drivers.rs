@@ -157,6 +157,30 @@ impl Driven {
     }
 }
 
+/// How often and when a pass of somebody else's loops is worth another, by the same measure.
+#[derive(Default)]
+pub(crate) struct Settling {
+    passes: usize,
+    pauses: usize,
+}
+
+impl Settling {
+    /// How long to wait for the next pass; nothing, if it would bring nothing.
+    pub(crate) fn next(&mut self, all: &[Told]) -> Option<Duration> {
+        if is_converged(all) || is_unrecorded(all) {
+            return None;
+        }
+        let moves = summary(all).total() > 0 || has_moved_under_us(all);
+        self.passes += 1;
+        if moves && self.passes < MOST_PASSES {
+            return Some(Duration::ZERO);
+        }
+        let pause = PAUSES.get(self.pauses).filter(|_| moves && needs_time(all))?;
+        self.pauses += 1;
+        Some(Duration::from_millis(*pause))
+    }
+}
+
 /// What was told of every source before, and now.
 fn after(before: Vec<Told>, now: Vec<Told>) -> Vec<Told> {
     before.into_iter().zip(now).map(|(before, now)| now.after(before)).collect()

@@ -1,23 +1,27 @@
 //! The plan of a source that only observes: what differs is told, and held back.
 
-use homeostat_engine::{Entry, Error, Explain, Kind, Line, Pages, Planner, Summary};
+use homeostat_engine::{Entry, Error, Explain, Kind, Line, Pages, Place, Planner, Summary};
 
 use crate::output::line::values;
 
 /// A plan that nobody applies.
-pub(super) struct Unapplied {
+pub(crate) struct Unapplied {
     plan: Box<dyn Explain>,
     source: String,
 }
 
 impl Unapplied {
     /// Plans, and holds everything back.
-    pub(super) async fn plan(
+    pub(crate) async fn plan(
         planner: &dyn Planner,
         pages: &dyn Pages,
     ) -> Result<Box<dyn Explain>, Error> {
-        let source = planner.place().source.clone();
-        Ok(Box::new(Unapplied { plan: planner.plan(pages).await?, source }))
+        Ok(Box::new(Unapplied::of(planner.plan(pages).await?, planner.place())))
+    }
+
+    /// A plan that was made in `place`.
+    pub(crate) fn of(plan: Box<dyn Explain>, place: &Place) -> Self {
+        Unapplied { plan, source: place.source.clone() }
     }
 
     fn hold(&self, line: &Line) -> Entry {

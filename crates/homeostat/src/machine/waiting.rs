@@ -6,13 +6,13 @@ use crate::output::Told;
 
 /// Keys, and what they wait on.
 #[derive(Clone)]
-pub(super) struct Waiting {
-    pub(super) keys: Vec<String>,
-    pub(super) on: String,
+pub(crate) struct Waiting {
+    pub(crate) keys: Vec<String>,
+    pub(crate) on: String,
 }
 
 /// What one source has to tell of a scope that is not there.
-pub(super) fn told((place, waiting): &(Place, Waiting)) -> Told {
+pub(crate) fn told((place, waiting): &(Place, Waiting)) -> Told {
     Told { place: place.clone(), what: Box::new(waiting.clone()) }
 }
 

@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 
 use homeostat_engine::{Cause, Entry, Kind, Place, Summary};
+use serde::{Deserialize, Serialize};
 
 use crate::output::line::{BOLD, DIM, RED, Row, change, finding};
 use crate::output::{Told, is_converged, summary};
 
 /// How much is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Detail {
     /// Only what is wrong.
     Quiet,
@@ -19,7 +21,8 @@ pub(crate) enum Detail {
 }
 
 /// What to show of long lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Length {
     /// The beginning, and how many more there are.
     Cut,
@@ -28,7 +31,7 @@ pub(crate) enum Length {
 }
 
 /// How plans and reports are drawn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Drawing {
     pub(crate) detail: Detail,
     pub(crate) length: Length,

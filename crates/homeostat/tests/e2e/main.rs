@@ -16,6 +16,8 @@
 mod apply;
 mod bad;
 mod colours;
+mod control;
+mod daemon;
 mod documents;
 mod guards;
 mod http;

@@ -1,0 +1,95 @@
+//! Speaks with the daemon of an owner over its control socket.
+
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow};
+use homeostat_document::{DEFAULT_OWNER, OwnerName};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::cli::Global;
+use crate::context::socket;
+use crate::failure::{Helped, Relayed};
+use crate::wire::{Envelope, FORMAT_VERSION, Request};
+
+/// An open conversation.
+pub(crate) struct Client {
+    stream: BufReader<UnixStream>,
+}
+
+/// Where the daemon of the owner listens that the command line names.
+pub(crate) fn place(global: &Global) -> PathBuf {
+    let owner = global.owner.as_ref().map_or(DEFAULT_OWNER, OwnerName::as_str);
+    socket(global.state_dir.as_deref(), owner)
+}
+
+impl Client {
+    /// Speaks with the daemon that listens at `path`.
+    pub(crate) fn connect(path: &Path) -> Result<Self> {
+        match UnixStream::connect(path) {
+            Ok(stream) => Ok(Client { stream: BufReader::new(stream) }),
+            Err(error) if is_absent(&error) => Err(Helped::error(
+                format!("no daemon listens at {}", path.display()),
+                "start it with `homeostat run DOC`; if it runs, give the --owner and --state-dir \
+                 that it was started with",
+            )),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Helped::error(
+                format!("this user may not speak with the daemon at {}", path.display()),
+                "only root and the user whom the daemon runs as may",
+            )),
+            Err(error) => {
+                Err(error).with_context(|| format!("cannot reach the daemon at {}", path.display()))
+            }
+        }
+    }
+
+    /// The same, if there is a daemon.
+    pub(crate) fn try_connect(path: &Path) -> Option<Self> {
+        UnixStream::connect(path).ok().map(|stream| Client { stream: BufReader::new(stream) })
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(mut self, request: Request) -> Result<Value> {
+        self.send(request)?;
+        self.next()?.ok_or_else(|| anyhow!("the daemon ended before it answered"))
+    }
+
+    /// Asks for something that is answered in many lines.
+    pub(crate) fn send(&mut self, request: Request) -> Result<()> {
+        let envelope = Envelope { format_version: Some(FORMAT_VERSION.to_owned()), request };
+        let mut line = serde_json::to_vec(&envelope)?;
+        line.push(b'\n');
+        self.stream.get_mut().write_all(&line).context("cannot speak with the daemon")
+    }
+
+    /// The next line; nothing when the daemon has no more to say.
+    pub(crate) fn next(&mut self) -> Result<Option<Value>> {
+        let mut line = Vec::new();
+        self.stream.read_until(b'\n', &mut line).context("the daemon cannot be understood")?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let answer: Value =
+            serde_json::from_slice(&line).context("the daemon cannot be understood")?;
+        match answer.get("error").filter(|_| answer.get("event").is_none()) {
+            Some(_) => Err(Relayed(text(&answer)).into()),
+            None => Ok(Some(answer)),
+        }
+    }
+}
+
+/// What an answer has for people.
+pub(crate) fn text(answer: &Value) -> String {
+    answer.get("text").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// An answer as what it must be.
+pub(crate) fn read<T: DeserializeOwned>(answer: Value) -> Result<T> {
+    serde_json::from_value(answer).context("the daemon is of another version")
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
+}

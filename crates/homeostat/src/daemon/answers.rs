@@ -1,0 +1,126 @@
+//! What is answered to each request. Only what needs the daemon itself is ordered from it; everything
+//! else goes straight to the loops.
+
+mod keys;
+mod passes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use homeostat_engine::Control;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::orders::{Counter, Deed};
+use super::recent::Recent;
+use super::standing::Standing;
+use crate::failure::{self, Helped};
+use crate::wire::{FORMAT_VERSION, Request, refusal};
+
+/// The longest that one request waits; who wants to wait longer asks again.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// Everything that an answer is made of.
+#[derive(Clone)]
+pub(super) struct Answers {
+    pub(super) standing: watch::Receiver<Standing>,
+    pub(super) orders: Counter,
+    pub(super) recent: Recent,
+}
+
+impl Answers {
+    pub(super) fn new(standing: &watch::Sender<Standing>, orders: Counter, recent: Recent) -> Self {
+        Answers { standing: standing.subscribe(), orders, recent }
+    }
+
+    /// The answer to one request, as a line.
+    pub(super) async fn answer(&self, request: Request) -> Vec<u8> {
+        let line = match self.respond(request).await {
+            Ok(line) => line,
+            Err(error) => {
+                let mut text = Vec::new();
+                // Nothing fails to be written to memory.
+                let _ = failure::write(&error, &mut text);
+                refusal(&format!("{error:#}"), &String::from_utf8_lossy(&text)).to_string().into()
+            }
+        };
+        // An answer is one line, whatever it was drawn as.
+        let mut line: Vec<u8> = line.into_iter().filter(|byte| *byte != b'\n').collect();
+        line.push(b'\n');
+        line
+    }
+
+    async fn respond(&self, request: Request) -> Result<Vec<u8>> {
+        match request {
+            Request::Status { wait_ms } => self.status(wait_ms).await,
+            Request::Key(about) => self.key(&about).await,
+            Request::Pause { for_ms, scope } => {
+                let during = for_ms.map(Duration::from_millis);
+                self.tell_each(scope.as_deref(), |control| Ok(control.pause(during)?))
+            }
+            Request::Resume { scope } => {
+                self.tell_each(scope.as_deref(), |control| Ok(control.resume()?))
+            }
+            Request::Resync(ask) => self.passes(None, ask).await,
+            Request::Reload(ask) => self.passes(Some(Deed::Reload), ask).await,
+            Request::Apply { handed, ask } => self.passes(Some(Deed::Take(handed)), ask).await,
+            Request::Adopt { about, ask } => self.adopt(&about, ask).await,
+            Request::Release(about) => self.release(&about).await,
+            Request::Forget(about) => self.forget(&about).await,
+            Request::Events { .. } => Err(Helped::error("events are told one by one", "ask again")),
+        }
+    }
+
+    async fn status(&self, wait_ms: Option<u64>) -> Result<Vec<u8>> {
+        let wait = Duration::from_millis(wait_ms.unwrap_or(0)).min(LONGEST_WAIT);
+        let mut standing = self.standing.clone();
+        let converged = async {
+            loop {
+                let now = standing.borrow_and_update().clone();
+                if now.overview().converged {
+                    return;
+                }
+                tokio::select! {
+                    () = now.changed() => {}
+                    changed = standing.changed() => if changed.is_err() { return },
+                }
+            }
+        };
+        // How things stand is told either way.
+        let _ = tokio::time::timeout(wait, converged).await;
+        Ok(serde_json::to_vec(&self.standing.borrow().overview())?)
+    }
+
+    /// The loops of one scope, or all.
+    fn loops(&self, scope: Option<&str>) -> Result<Vec<Arc<dyn Control>>> {
+        let mut loops = self.standing.borrow().loops.clone();
+        if let Some(scope) = scope {
+            loops.retain(|control| control.place().scope == scope);
+            if loops.is_empty() {
+                return Err(Helped::error(
+                    format!("no loop runs in a scope `{scope}`"),
+                    "`homeostat status` names the scopes; the daemon's own is `host`",
+                ));
+            }
+        }
+        Ok(loops)
+    }
+
+    fn tell_each(
+        &self,
+        scope: Option<&str>,
+        tell: impl Fn(&dyn Control) -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        let loops = self.loops(scope)?;
+        for control in &loops {
+            tell(&**control)?;
+        }
+        let places = loops.iter().map(|control| {
+            let place = control.place();
+            json!({ "source": place.source, "scope": place.scope })
+        });
+        let places: Vec<_> = places.collect();
+        Ok(serde_json::to_vec(&json!({ "format_version": FORMAT_VERSION, "loops": places }))?)
+    }
+}

@@ -1,0 +1,234 @@
+//! What is asked about one key, of the loops whose source knows such a key.
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use homeostat_engine::{Action, CommandRefused, Control, Entry, Explain, Kind};
+use serde_json::{Value, json};
+
+use super::Answers;
+use super::passes::{draw, told_by};
+use crate::failure::Helped;
+use crate::wire::{About, Ask, FORMAT_VERSION, KeyStatus};
+
+/// How a key stands, and with whom that can be spoken of.
+struct Looked {
+    control: Arc<dyn Control>,
+    status: KeyStatus,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Change,
+    Kind::Held,
+    Kind::Conflict,
+    Kind::Failed,
+    Kind::Pending,
+    Kind::Unknown,
+    Kind::Settled,
+    Kind::Matched,
+];
+
+impl Answers {
+    /// How a key stands wherever something is to be said of it.
+    pub(super) async fn key(&self, about: &About) -> Result<Vec<u8>> {
+        let mut looked = self.look(about).await?;
+        let is_said = |one: &Looked| one.status.declared || one.status.state != UNDECLARED;
+        if looked.iter().any(is_said) {
+            looked.retain(is_said);
+        }
+        let keys: Vec<KeyStatus> = looked.into_iter().map(|one| one.status).collect();
+        let converged = keys.iter().all(|key| key.converged);
+        Ok(serde_json::to_vec(&json!({
+            "format_version": FORMAT_VERSION, "converged": converged, "keys": keys,
+        }))?)
+    }
+
+    /// Takes a wished key once from whoever has it.
+    pub(super) async fn adopt(&self, about: &About, ask: Ask) -> Result<Vec<u8>> {
+        let mut looked = self.look(about).await?;
+        looked.retain(|one| one.status.declared);
+        if looked.is_empty() {
+            return Err(Helped::error(
+                format!("`{}` is not declared, so there is nothing to take it for", about.key),
+                "declare it in the document first",
+            ));
+        }
+        let mut all = Vec::new();
+        for Looked { control, status } in looked {
+            let told = control.adopt(&status.key).await?;
+            all.push(told_by(&*control, told));
+        }
+        draw(&all, ask)
+    }
+
+    /// Gives up a key that nobody declares. Where the mark is in the target, and no source can take it
+    /// off, that is said.
+    pub(super) async fn release(&self, about: &About) -> Result<Vec<u8>> {
+        let looked = self.look(about).await?;
+        if let Some(Looked { status, .. }) = looked.iter().find(|one| one.status.declared) {
+            return Err(Helped::error(
+                format!("`{}` is declared in {}", status.key, status.scope),
+                "take it out of the document first; `homeostat pause` keeps it where it is until \
+                 it is released",
+            ));
+        }
+        let mut released = Vec::new();
+        for Looked { control, status } in looked {
+            let is_known = control.forget(&status.key).await?.map_err(|error| anyhow!(error))?;
+            let after = self.look_by(&control, &status.key).await?;
+            let marked = after.is_some_and(|after| after.state != UNDECLARED);
+            if is_known || marked {
+                let remains = marked.then_some(REMAINS);
+                let KeyStatus { source, scope, key, .. } = status;
+                released.push(json!({
+                    "source": source, "scope": scope, "key": key,
+                    "recorded": is_known, "remains": remains,
+                }));
+            }
+        }
+        Ok(serde_json::to_vec(&json!({ "format_version": FORMAT_VERSION, "released": released }))?)
+    }
+
+    /// Drops what the ledger knows of a key.
+    pub(super) async fn forget(&self, about: &About) -> Result<Vec<u8>> {
+        let mut forgotten = Vec::new();
+        for Looked { control, status } in self.look(about).await? {
+            if control.forget(&status.key).await?.map_err(|error| anyhow!(error))? {
+                let KeyStatus { source, scope, key, .. } = status;
+                forgotten.push(json!({ "source": source, "scope": scope, "key": key }));
+            }
+        }
+        Ok(serde_json::to_vec(
+            &json!({ "format_version": FORMAT_VERSION, "forgotten": forgotten }),
+        )?)
+    }
+
+    /// Every loop whose source knows such a key looks at it.
+    async fn look(&self, about: &About) -> Result<Vec<Looked>> {
+        let mut all = Vec::new();
+        for control in self.loops(about.scope.as_deref())? {
+            if let Some(status) = self.look_by(&control, &about.key).await? {
+                all.push(Looked { control, status });
+            }
+        }
+        if all.is_empty() {
+            return Err(Helped::error(
+                format!("`{}` is no key that any source here knows", about.key),
+                "a key is written as plans print it, such as `route 10.0.0.0/8`",
+            ));
+        }
+        Ok(all)
+    }
+
+    async fn look_by(&self, control: &Arc<dyn Control>, key: &str) -> Result<Option<KeyStatus>> {
+        let told = match control.look(key).await {
+            Err(CommandRefused::NotAKey(_)) => return Ok(None),
+            other => other?,
+        };
+        let told = told.map_err(|error| anyhow!(error))?;
+        let mut status = status(&**control, &*told, key);
+        let recent = self.recent.all().into_iter().rev();
+        let mut recent = recent.filter_map(|line| serde_json::from_str(&line.text).ok());
+        status.last_heal = recent.find(|event| is_heal(event, &status));
+        Ok(Some(status))
+    }
+}
+
+const UNDECLARED: &str = "undeclared";
+
+/// What is to be known of a mark in the target.
+const REMAINS: &str = "the target still holds our mark, which this source cannot take off: give it \
+                       another one by hand (`ip route change ... proto static`), or the next pass \
+                       that nothing holds back removes it";
+
+fn is_heal(event: &Value, status: &KeyStatus) -> bool {
+    let is = |name: &str, text: &str| event.get(name).and_then(Value::as_str) == Some(text);
+    is("event", "step-applied")
+        && is("key", &status.key)
+        && is("source", &status.source)
+        && is("scope", &status.scope)
+}
+
+/// How a key stands, from what a look has to tell.
+fn status(control: &dyn Control, told: &dyn Explain, text: &str) -> KeyStatus {
+    let about = told.about(text);
+    let key = about.as_ref().map_or(text, |about| &about.key).to_owned();
+    let wanted = about.and_then(|about| about.wanted);
+    let declared = wanted.is_some();
+    let place = control.place();
+    let mut status = KeyStatus {
+        source: place.source.clone(),
+        scope: place.scope.clone(),
+        declared,
+        converged: true,
+        state: if declared { "as-declared" } else { UNDECLARED }.to_owned(),
+        owner: declared.then(|| "ours".to_owned()),
+        held: wanted.clone(),
+        wanted,
+        key,
+        waits_on: None,
+        reason: None,
+        last_heal: None,
+    };
+    // What matters most is heard last, so its word stands.
+    for kind in KINDS.into_iter().rev() {
+        told.explain(kind, &mut |entry| learn(&mut status, entry));
+    }
+    status
+}
+
+fn learn(status: &mut KeyStatus, entry: Entry) {
+    if key_of(&entry) != status.key {
+        return;
+    }
+    status.converged = matches!(entry, Entry::Settled { .. } | Entry::Matched { .. });
+    match entry {
+        Entry::Change(line, _) | Entry::Applied(line, _) => {
+            let is_absent = line.action == Action::Create;
+            let state = if is_absent { "absent" } else { "differs" };
+            (status.state, status.held) = (state.to_owned(), line.before);
+            status.owner = (!is_absent).then(|| "ours".to_owned());
+            status.reason = line.note;
+        }
+        Entry::Held { action, why, .. } => {
+            (status.state, status.held) = ("held".to_owned(), None);
+            status.owner = (action != Action::Create).then(|| "ours".to_owned());
+            status.reason = Some(format!("{}: {why}", action.word()));
+        }
+        Entry::Conflict { owner, reason, .. } => {
+            (status.state, status.held) = ("conflict".to_owned(), None);
+            (status.owner, status.reason) = (Some(owner.to_string()), Some(reason.to_string()));
+        }
+        Entry::Failed { failure, .. } => {
+            (status.state, status.held) = ("refused".to_owned(), None);
+            (status.owner, status.reason) = (None, Some(failure.error));
+        }
+        Entry::Pending { on, .. } => {
+            (status.state, status.held) = ("pending".to_owned(), None);
+            (status.owner, status.waits_on) = (None, Some(on));
+        }
+        Entry::Unknown { why, .. } => {
+            (status.state, status.held) = ("unknown".to_owned(), None);
+            (status.owner, status.reason) = (None, Some(why));
+        }
+        Entry::Settled { held, .. } => {
+            (status.state, status.held) = ("settled".to_owned(), Some(held));
+        }
+        Entry::Matched { owner, .. } => {
+            (status.state, status.owner) = ("matched".to_owned(), Some(owner.to_string()));
+        }
+    }
+}
+
+fn key_of(entry: &Entry) -> &str {
+    match entry {
+        Entry::Change(line, _) | Entry::Applied(line, _) => &line.key,
+        Entry::Failed { key, .. }
+        | Entry::Pending { key, .. }
+        | Entry::Conflict { key, .. }
+        | Entry::Settled { key, .. }
+        | Entry::Matched { key, .. }
+        | Entry::Unknown { key, .. }
+        | Entry::Held { key, .. } => key,
+    }
+}

@@ -1,0 +1,98 @@
+//! What only the daemon itself can do: whoever asks for it sends an order, and waits.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow};
+use futures_util::FutureExt as _;
+use homeostat_engine::keep::handle::Told as LoopTold;
+use homeostat_engine::outcome::Later;
+use homeostat_engine::{Cascades, CommandRefused, Control, Guards, MassDelete};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::context::Context;
+use crate::failure::Helped;
+use crate::scope::Scope;
+use crate::wire::{Handed, Leave};
+
+/// How many orders may wait.
+const WAITING: usize = 16;
+
+/// Something to be done, and who waits for it.
+pub(super) struct Order {
+    pub(super) deed: Deed,
+    pub(super) leave: Leave,
+    pub(super) answer: oneshot::Sender<Result<Vec<Begun>>>,
+}
+
+/// A pass that a loop was asked for.
+pub(super) struct Begun {
+    pub(super) control: Arc<dyn Control>,
+    pub(super) pass: Later<'static, Result<LoopTold, CommandRefused>>,
+}
+
+/// Asks all of these loops for a pass, at once: whoever has just put a wish gets the report of the
+/// very pass that carries it out.
+pub(super) fn begin(loops: Vec<Arc<dyn Control>>) -> Vec<Begun> {
+    let begun = loops.into_iter().map(|control| {
+        let asked = Arc::clone(&control);
+        let pass = async move { asked.pass().await };
+        // The first poll is what sends the request.
+        let mut pass = pass.boxed().fuse();
+        let ready = (&mut pass).now_or_never();
+        let pass: Later<'static, _> = match ready {
+            Some(told) => Box::pin(std::future::ready(told)),
+            None => Box::pin(pass),
+        };
+        Begun { control, pass }
+    });
+    begun.collect()
+}
+
+/// What is to be done.
+pub(super) enum Deed {
+    /// Bring the loops in line with the document.
+    Arrange,
+    /// Read the document again.
+    Reload,
+    /// Take another one in its place.
+    Take(Handed),
+}
+
+/// Where orders are given.
+#[derive(Clone)]
+pub(super) struct Counter(mpsc::Sender<Order>);
+
+impl Counter {
+    pub(super) fn open() -> (Self, mpsc::Receiver<Order>) {
+        let (orders, taken) = mpsc::channel(WAITING);
+        (Counter(orders), taken)
+    }
+
+    /// Gives an order, waits until it is carried out, and has the passes of all loops under way.
+    pub(super) async fn give(&self, deed: Deed, leave: Leave) -> Result<Vec<Begun>> {
+        let gone = || anyhow!("the daemon is stopping");
+        let (answer, answered) = oneshot::channel();
+        self.0.send(Order { deed, leave, answer }).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+}
+
+/// The same guards, but for what is let through this once.
+pub(super) fn with_leave(guards: Guards, leave: Leave) -> Guards {
+    let mass_delete = if leave.mass_delete { MassDelete::Allow } else { guards.mass_delete };
+    let cascades = if leave.cascades { Cascades::Allow } else { guards.cascades };
+    Guards { mass_delete, cascades, ..guards }
+}
+
+/// Refuses a document that was meant for another place: its top level would be applied here.
+pub(super) fn check_meant_for(context: &Context, handed: &Handed) -> Result<()> {
+    let top = Scope::top(context).context("cannot tell where the daemon works")?;
+    let is_here = top.identity == handed.top && context.mark.number() == handed.protocol;
+    if is_here {
+        return Ok(());
+    }
+    Err(Helped::error(
+        format!("the daemon of `{}` works elsewhere, or with another protocol", context.owner),
+        "give the --netns and --protocol that the daemon was started with",
+    ))
+}

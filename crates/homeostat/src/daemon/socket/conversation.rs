@@ -1,0 +1,189 @@
+//! One client: a request a line, an answer a line, each within its time and size.
+
+use std::io;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, UCred};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::timeout;
+
+use crate::daemon::answers::Answers;
+use crate::daemon::recent::Recent;
+use crate::wire::{self, Envelope, FORMAT_VERSION, Request};
+
+/// The longest request.
+const LONGEST: u64 = 64 << 10;
+
+/// How long a client may be silent, or not read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a client may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// Everything: root, and the daemon's own user.
+    Full,
+    /// How things stand; nobody has it as long as no group is named for it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the seam for a group that may read"))]
+    Reading,
+    Refused,
+}
+
+impl Access {
+    fn of(peer: &UCred) -> Self {
+        let is_own = peer.uid() == rustix::process::geteuid().as_raw();
+        if peer.uid() == 0 || is_own { Access::Full } else { Access::Refused }
+    }
+
+    fn allows(self, request: &Request) -> bool {
+        match self {
+            Access::Full => true,
+            Access::Reading => request.is_reading(),
+            Access::Refused => false,
+        }
+    }
+}
+
+/// Answers until the client has no more to ask, or takes too long.
+pub(super) async fn hold(stream: UnixStream, answers: &Answers) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let access = Access::of(&peer);
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    loop {
+        let Some(line) = line(&mut read).await? else { return Ok(()) };
+        match parse(&line) {
+            Err(why) => say(&mut write, &refuse(&why)).await?,
+            Ok(request) if !access.allows(&request) => {
+                let why = format!(
+                    "user {} may not speak with the daemon of user {}",
+                    peer.uid(),
+                    rustix::process::geteuid().as_raw()
+                );
+                return say(&mut write, &refuse(&why)).await;
+            }
+            Ok(Request::Events { follow }) => {
+                return relate(read, write, (&answers.recent, follow)).await;
+            }
+            Ok(request) => send(&mut write, &answers.answer(request).await).await?,
+        }
+        if line.last() != Some(&b'\n') {
+            return Ok(());
+        }
+    }
+}
+
+/// The next line, or what there is of it if it is too long; nothing at the end.
+async fn line(read: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let mut limited = read.take(LONGEST);
+    timeout(PATIENCE, limited.read_until(b'\n', &mut line)).await??;
+    Ok((!line.is_empty()).then_some(line))
+}
+
+fn parse(line: &[u8]) -> Result<Request, String> {
+    if line.len() as u64 >= LONGEST {
+        return Err(format!("a request may have {LONGEST} bytes at most"));
+    }
+    let envelope: Envelope =
+        serde_json::from_slice(line).map_err(|error| format!("this is no request: {error}"))?;
+    match envelope.format_version {
+        Some(version) if version.split('.').next() != FORMAT_VERSION.split('.').next() => {
+            Err(format!("this daemon speaks version {FORMAT_VERSION}, not `{version}`"))
+        }
+        _ => Ok(envelope.request),
+    }
+}
+
+fn refuse(why: &str) -> Value {
+    wire::refusal(why, &format!("error: {why}\n"))
+}
+
+async fn say(write: &mut OwnedWriteHalf, answer: &Value) -> io::Result<()> {
+    let mut line = answer.to_string().into_bytes();
+    line.push(b'\n');
+    send(write, &line).await
+}
+
+/// A client that reads nothing for some time is given up; one that reads slowly is not.
+async fn send(write: &mut OwnedWriteHalf, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let sent = timeout(PATIENCE, write.write(bytes)).await??;
+        bytes = bytes.get(sent..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Tells what happened, and what happens until the client goes.
+async fn relate(
+    mut read: BufReader<OwnedReadHalf>,
+    mut write: OwnedWriteHalf,
+    (recent, follow): (&Recent, bool),
+) -> io::Result<()> {
+    let (before, mut next) = recent.follow();
+    for line in before {
+        send(&mut write, format!("{}\n", line.text).as_bytes()).await?;
+    }
+    if !follow {
+        return Ok(());
+    }
+    loop {
+        let line = tokio::select! {
+            line = next.recv() => line,
+            // Nothing more is expected of the client: whatever it does, it is done.
+            _ = read.fill_buf() => return Ok(()),
+        };
+        match line {
+            Ok(line) => send(&mut write, format!("{}\n", line.text).as_bytes()).await?,
+            Err(RecvError::Lagged(count)) => {
+                let missed = json!({
+                    "format_version": FORMAT_VERSION, "event": "missed", "count": count,
+                });
+                say(&mut write, &missed).await?;
+            }
+            Err(RecvError::Closed) => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_only_read_changes_nothing() {
+        let request = |text: &str| parse(text.as_bytes()).unwrap();
+        let rows = [
+            (r#"{"verb":"status"}"#, true),
+            (r#"{"verb":"key","key":"route 10.0.0.0/8"}"#, true),
+            (r#"{"verb":"events","follow":true}"#, true),
+            (r#"{"verb":"pause"}"#, false),
+            (r#"{"verb":"reload"}"#, false),
+            (r#"{"verb":"forget","key":"route 10.0.0.0/8"}"#, false),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(Access::Reading.allows(&request(text)), expected, "{text}");
+            assert!(Access::Full.allows(&request(text)), "{text}");
+            assert!(!Access::Refused.allows(&request(text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_with_the_reason() {
+        let long = vec![b'x'; usize::try_from(LONGEST).unwrap()];
+        let rows: [(&[u8], &str); 6] = [
+            (b"\n", "this is no request"),
+            (b"\xff\xfe\n", "this is no request"),
+            (b"[1]\n", "this is no request"),
+            (br#"{"verb":"explode"}"#, "unknown variant `explode`"),
+            (br#"{"format_version":"2.0","verb":"status"}"#, "not `2.0`"),
+            (&long, "bytes at most"),
+        ];
+        for (line, expected) in rows {
+            let why = parse(line).unwrap_err();
+            assert!(why.contains(expected), "{why}");
+        }
+    }
+}

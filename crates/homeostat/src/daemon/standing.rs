@@ -1,0 +1,148 @@
+//! How everything stands: the loops that run, and what waits for a scope that is not there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_engine::{Control, Mode, Place, Status};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::json::counts;
+use crate::machine::Waiting;
+use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, Open, Overview, Trouble};
+
+/// What runs, as the daemon last arranged it.
+#[derive(Clone, Default)]
+pub(super) struct Standing {
+    pub(super) loops: Vec<Arc<dyn Control>>,
+    pub(super) waiting: Vec<(Place, Waiting)>,
+    /// Whether the daemon has arranged anything yet.
+    pub(super) is_arranged: bool,
+    /// Whether the document in force was handed over.
+    pub(super) is_handed: bool,
+}
+
+impl Standing {
+    /// How all of it stands now.
+    pub(super) fn overview(&self) -> Overview {
+        let mut loops: Vec<LoopStatus> = self.loops.iter().map(|one| of_loop(&**one)).collect();
+        let waiting = self.waiting.iter().filter(|(_, waiting)| !waiting.keys.is_empty());
+        loops.extend(waiting.map(|(place, waiting)| of_waiting(place, waiting)));
+        Overview {
+            format_version: FORMAT_VERSION.to_owned(),
+            converged: self.is_arranged && loops.iter().all(|one| one.converged),
+            ready: self.is_arranged && loops.iter().all(|one| one.ready),
+            handed: self.is_handed,
+            loops,
+        }
+    }
+
+    /// Waits until a loop stands another way.
+    pub(super) async fn changed(&self) {
+        let changes = self.loops.iter().map(|control| {
+            Box::pin(async move {
+                // One that has ended changes no more.
+                if control.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            })
+        });
+        let changes: Vec<_> = changes.collect();
+        if changes.is_empty() {
+            return std::future::pending().await;
+        }
+        futures_util::future::select_all(changes).await;
+    }
+}
+
+/// How one loop stands now.
+pub(super) fn of_loop(control: &dyn Control) -> LoopStatus {
+    let (place, status) = (control.place(), control.status());
+    let ago = |time| millis(control.at(time).elapsed());
+    let until = |time| millis(control.at(time).saturating_duration_since(Instant::now()));
+    LoopStatus {
+        source: place.source.clone(),
+        scope: place.scope.clone(),
+        mode: mode(status.mode).to_owned(),
+        paused: status.is_paused,
+        ready: status.is_ready,
+        converged: status.is_ready && status.is_converged,
+        pass: status.pass.0,
+        last_attempt_ago_ms: status.last_attempt.map(ago),
+        last_success_ago_ms: status.last_success.map(ago),
+        last_error: status
+            .last_error
+            .as_ref()
+            .map(|failure| Trouble { error: failure.error.clone(), help: failure.help.clone() }),
+        failures: status.failures,
+        next_due_in_ms: status.next_due.map(until),
+        next_why: why(&status),
+        stall: status.stall.map(|stall| stall.to_string()),
+        open: open(&status),
+        counts: counts(&status),
+        contended: contended(&status),
+        not_converging: status.not_converging,
+        waits_on: None,
+    }
+}
+
+fn of_waiting(place: &Place, waiting: &Waiting) -> LoopStatus {
+    LoopStatus {
+        source: place.source.clone(),
+        scope: place.scope.clone(),
+        mode: mode(Mode::Heal).to_owned(),
+        paused: false,
+        ready: true,
+        converged: false,
+        pass: 0,
+        last_attempt_ago_ms: None,
+        last_success_ago_ms: None,
+        last_error: None,
+        failures: 0,
+        next_due_in_ms: None,
+        next_why: None,
+        stall: None,
+        open: Open { pending: waiting.keys.len(), ..Open::default() },
+        counts: Value::Null,
+        contended: Vec::new(),
+        not_converging: Vec::new(),
+        waits_on: Some(waiting.on.clone()),
+    }
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Heal => "heal",
+        Mode::Observe => "observe",
+    }
+}
+
+fn why(status: &Status) -> Option<String> {
+    let why = if status.is_paused { "resume".to_owned() } else { status.next_why.to_string() };
+    status.next_due.map(|_| why)
+}
+
+fn open(status: &Status) -> Open {
+    let open = status.open;
+    Open {
+        failed: open.failed,
+        pending: open.pending,
+        conflicts: open.conflicts,
+        unknown: open.unknown,
+        held: open.held,
+        drifted: open.drifted,
+    }
+}
+
+fn contended(status: &Status) -> Vec<Contended> {
+    let all = status.contended.iter().map(|(key, culprit, pause)| Contended {
+        key: key.clone(),
+        culprit: culprit.clone(),
+        pause_ms: millis(*pause),
+    });
+    all.collect()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

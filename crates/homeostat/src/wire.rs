@@ -1,0 +1,176 @@
+//! What is said over the control socket: one JSON object a line, both ways.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::output::text::Drawing;
+
+/// The version of all that is said here; another first number is another language.
+pub(crate) const FORMAT_VERSION: &str = "1.0";
+
+/// One request with the version that it is written in.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Envelope {
+    pub(crate) format_version: Option<String>,
+    #[serde(flatten)]
+    pub(crate) request: Request,
+}
+
+/// What can be asked of a daemon.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(tag = "verb", rename_all = "kebab-case")]
+pub(crate) enum Request {
+    /// How all loops stand; waits so long for them to converge.
+    Status { wait_ms: Option<u64> },
+    /// How one key stands.
+    Key(About),
+    /// What happened lately, and what happens from here on; the last request of a conversation.
+    Events {
+        #[serde(default)]
+        follow: bool,
+    },
+    /// Holds passes off.
+    Pause { for_ms: Option<u64>, scope: Option<String> },
+    /// Lets passes go on.
+    Resume { scope: Option<String> },
+    /// Runs a full pass now.
+    Resync(Ask),
+    /// Reads the document again.
+    Reload(Ask),
+    /// Takes another document in place of the daemon's own.
+    Apply { handed: Handed, ask: Ask },
+    /// Takes what is on a wished key from whoever has it.
+    Adopt { about: About, ask: Ask },
+    /// Gives up ownership of a key.
+    Release(About),
+    /// Drops what the ledger knows of a key.
+    Forget(About),
+}
+
+impl Request {
+    /// Whether it changes nothing.
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(self, Request::Status { .. } | Request::Key(_) | Request::Events { .. })
+    }
+}
+
+/// A key, in one scope or in all.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct About {
+    pub(crate) key: String,
+    pub(crate) scope: Option<String>,
+}
+
+/// What a pass may do, and how it is told.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Ask {
+    /// Drawn for people in this way; else the report is JSON.
+    pub(crate) text: Option<Drawing>,
+    #[serde(default)]
+    pub(crate) leave: Leave,
+}
+
+/// What guards let through, this once.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Leave {
+    pub(crate) mass_delete: bool,
+    pub(crate) cascades: bool,
+}
+
+/// A document for the daemon, and for whom and where it is meant.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Handed {
+    pub(crate) paths: Vec<std::path::PathBuf>,
+    /// The identity of the scope that its top level speaks of.
+    pub(crate) top: String,
+    pub(crate) protocol: u8,
+}
+
+/// How one loop stands.
+#[derive(Debug, Deserialize, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent facts, not a state")]
+pub(crate) struct LoopStatus {
+    pub(crate) source: String,
+    pub(crate) scope: String,
+    pub(crate) mode: String,
+    pub(crate) paused: bool,
+    pub(crate) ready: bool,
+    pub(crate) converged: bool,
+    pub(crate) pass: u64,
+    pub(crate) last_attempt_ago_ms: Option<u64>,
+    pub(crate) last_success_ago_ms: Option<u64>,
+    pub(crate) last_error: Option<Trouble>,
+    pub(crate) failures: u32,
+    pub(crate) next_due_in_ms: Option<u64>,
+    pub(crate) next_why: Option<String>,
+    pub(crate) stall: Option<String>,
+    pub(crate) open: Open,
+    /// What was counted since the start.
+    pub(crate) counts: Value,
+    pub(crate) contended: Vec<Contended>,
+    pub(crate) not_converging: Vec<String>,
+    /// What the whole scope waits on, if it is not there.
+    pub(crate) waits_on: Option<String>,
+}
+
+/// Why a pass could not be made, and the way out.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Trouble {
+    pub(crate) error: String,
+    pub(crate) help: Option<String>,
+}
+
+/// What is not as declared.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Open {
+    pub(crate) failed: usize,
+    pub(crate) pending: usize,
+    pub(crate) conflicts: usize,
+    pub(crate) unknown: usize,
+    pub(crate) held: usize,
+    pub(crate) drifted: usize,
+}
+
+/// A key that somebody keeps undoing.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Contended {
+    pub(crate) key: String,
+    pub(crate) culprit: String,
+    pub(crate) pause_ms: u64,
+}
+
+/// How one key stands in one scope.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct KeyStatus {
+    pub(crate) source: String,
+    pub(crate) scope: String,
+    pub(crate) key: String,
+    pub(crate) declared: bool,
+    pub(crate) converged: bool,
+    /// One word for how it stands, and more words where there are any.
+    pub(crate) state: String,
+    pub(crate) owner: Option<String>,
+    pub(crate) wanted: Option<Value>,
+    pub(crate) held: Option<Value>,
+    pub(crate) waits_on: Option<String>,
+    pub(crate) reason: Option<String>,
+    /// The event of the last write to it that is still remembered.
+    pub(crate) last_heal: Option<Value>,
+}
+
+/// How everything stands.
+#[derive(Debug, Deserialize, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent facts, not a state")]
+pub(crate) struct Overview {
+    pub(crate) format_version: String,
+    pub(crate) converged: bool,
+    pub(crate) ready: bool,
+    /// Whether a document is in force that was handed over, not the daemon's own.
+    pub(crate) handed: bool,
+    pub(crate) loops: Vec<LoopStatus>,
+}
+
+/// An answer that says no. `text` is how it is drawn for people.
+pub(crate) fn refusal(error: &str, text: &str) -> Value {
+    json!({ "format_version": FORMAT_VERSION, "error": error, "text": text })
+}

@@ -1,0 +1,365 @@
+//! Speaking with a running daemon: how things stand, what to do, and who may say so.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use snapbox::str;
+
+use crate::program::HOMEOSTAT;
+use crate::world::World;
+
+const KEY: &str = "route 10.9.0.0/16";
+const WISH: &str = "[links.va]\naddresses = [\"10.0.0.1/24\"]\n[[routes]]\nto = \"10.9.0.0/16\"\n\
+                    via = \"10.0.0.9\"\n[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
+const ANOTHER: &str = "[[routes]]\nto = \"10.10.0.0/16\"\nvia = \"10.0.0.9\"\n";
+
+fn cabled() -> World {
+    let world = World::new();
+    world.add_pair("va", "vb");
+    for link in ["va", "vb"] {
+        world.ip(&format!("link set {link} up"));
+    }
+    world
+}
+
+impl World {
+    fn socket(&self) -> PathBuf {
+        self.state().join("default.sock")
+    }
+
+    /// Whether `ip` shows a route of ours.
+    #[track_caller]
+    fn has_route(&self, to: &str) -> bool {
+        !self.listed(&format!("route show {to} proto 76")).is_empty()
+    }
+
+    /// How the daemon says that a key stands.
+    #[track_caller]
+    fn key(&self, key: &str, code: i32) -> Value {
+        let mut command = self.homeostat("status --json");
+        command.arg(key);
+        self.finish(command).json(code)["keys"][0].clone()
+    }
+
+    #[track_caller]
+    fn about(&self, verb: &str, key: &str) -> crate::world::Ran {
+        let mut command = self.homeostat(verb);
+        command.arg(key);
+        self.finish(command)
+    }
+}
+
+#[test]
+fn without_a_daemon_every_command_says_how_to_start_one() {
+    let world = World::new();
+    for command in ["status", "events", "pause", "resume", "resync", "reload", "adopt x"] {
+        world.run(command).fails(str![[r#"
+error: no daemon listens at @DIR/state/default.sock
+help: start it with `homeostat run DOC`; if it runs, give the --owner and --state-dir that it was started with
+
+"#]]);
+    }
+}
+
+#[test]
+fn a_route_deleted_by_hand_is_healed_and_the_heal_is_told() {
+    let world = cabled();
+    let _daemon = world.keep(WISH);
+    world.converges();
+    assert_eq!(world.key(KEY, 0)["state"], "as-declared");
+    let mut events = world.follow();
+    world.ip("route del 10.9.0.0/16");
+    events.until_healed(KEY);
+    assert!(world.has_route("10.9.0.0/16"));
+    let key = world.key(KEY, 0);
+    assert_eq!((&key["owner"], &key["wanted"]["via"]), (&"ours".into(), &"10.0.0.9".into()));
+    assert_eq!(key["last_heal"]["cause"], "drift");
+    let text = world.run("events").exits(0).stdout;
+    assert!(text.contains("step-applied action=create key=\"route 10.9.0.0/16\" cause=drift"));
+}
+
+#[test]
+fn status_tells_of_every_loop_and_of_what_waits_for_a_scope() {
+    let world = cabled().with_own_names();
+    let inside = "[namespaces.blue.links.lo]\naddresses = [\"10.5.0.1/32\"]\n";
+    let _daemon = world.keep(&format!("{WISH}{inside}"));
+    let status = world.run("status --wait --timeout 1s --json").json(2);
+    assert_eq!((&status["format_version"], &status["converged"]), (&"1.0".into(), &false.into()));
+    let loops = status["loops"].as_array().unwrap();
+    let of = |source: &str, scope: &str| {
+        let mut all = loops.iter();
+        all.find(|one| one["source"] == source && one["scope"] == scope).unwrap()
+    };
+    assert_eq!(of("rtnl", "blue")["waits_on"], "namespace blue");
+    for source in ["rtnl", "knobs"] {
+        let one = of(source, "host");
+        assert_eq!((&one["converged"], &one["failures"]), (&true.into(), &0.into()), "{one}");
+        assert!(one["last_success_ago_ms"].is_u64() && one["next_due_in_ms"].is_u64(), "{one}");
+    }
+    world.ip("netns add blue");
+    world.converges();
+    let text = world.run("status").exits(0).stdout;
+    assert!(text.contains("rtnl in blue: converged\n  last good pass "), "{text}");
+    assert!(text.ends_with("Converged.\n"), "{text}");
+}
+
+#[test]
+fn a_paused_daemon_heals_nothing_until_it_is_resumed() {
+    let world = cabled();
+    let _daemon = world.keep(WISH);
+    world.converges();
+    let mut events = world.follow();
+    let said = world.run("pause --for 10m").exits(0).stdout;
+    assert_eq!(said, "Paused knobs in host, rtnl in host, for 600s.\n");
+    world.ip("route del 10.9.0.0/16");
+    assert_eq!(world.key(KEY, 2)["state"], "absent");
+    assert!(!world.has_route("10.9.0.0/16"));
+    let paused = world.run("status --json").exits(0).stdout;
+    assert!(paused.contains("\"paused\":true"), "{paused}");
+    world.run("resume").exits(0);
+    events.until_healed(KEY);
+    assert!(world.has_route("10.9.0.0/16"));
+}
+
+#[test]
+fn a_pass_that_is_asked_for_runs_also_while_paused_and_is_reported() {
+    let world = cabled();
+    let _daemon = world.keep(WISH);
+    world.converges();
+    world.run("pause").exits(0);
+    world.ip("route del 10.9.0.0/16");
+    world.run("resync").says(
+        0,
+        str![[r#"
+rtnl in host
+  applied:
+    + route 10.9.0.0/16  via 10.0.0.9
+Applied: 1 created, 0 updated, 0 replaced, 0 deleted.
+
+"#]],
+    );
+    let report = world.run("resync --json").json(0);
+    assert_eq!((&report["converged"], &report["summary"]["create"]), (&true.into(), &0.into()));
+}
+
+#[test]
+fn a_foreign_route_is_a_conflict_until_it_is_adopted() {
+    let world = cabled();
+    world.ip("address add 10.0.0.1/24 dev va");
+    world.ip("route add 10.9.0.0/16 via 10.0.0.77 proto bird");
+    let _daemon = world.keep(WISH);
+    world.run("status --wait --timeout 1s").exits(2);
+    let key = world.key(KEY, 2);
+    assert_eq!((&key["state"], &key["owner"]), (&"conflict".into(), &"protocol bird".into()));
+    assert!(!world.has_route("10.9.0.0/16"));
+    world.about("adopt", KEY).exits(0);
+    assert!(world.has_route("10.9.0.0/16"));
+    world.converges();
+    let ran = world.about("adopt", "route 10.99.0.0/16").exits(1);
+    assert!(ran.stderr.contains("`route 10.99.0.0/16` is not declared"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_changed_document_is_taken_and_a_broken_one_refused() {
+    let world = cabled();
+    let _daemon = world.keep(WISH);
+    world.converges();
+    world.write("host.toml", format!("{WISH}{ANOTHER}"));
+    let report = world.run("reload --json").json(0);
+    assert_eq!(report["converged"], true);
+    assert!(world.has_route("10.10.0.0/16"));
+    world.write("host.toml", "[routes\n");
+    let ran = world.run("reload").exits(1);
+    assert!(ran.stderr.contains("host.toml:1"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nothing was changed"), "{}", ran.stderr);
+    world.converges();
+    assert!(world.has_route("10.10.0.0/16"), "the last good one stands");
+}
+
+#[test]
+fn an_apply_beside_the_daemon_hands_it_the_document() {
+    let world = cabled();
+    let _daemon = world.keep(WISH);
+    world.converges();
+    world.write("lab/other.toml", format!("{WISH}{ANOTHER}"));
+    world.run("apply --yes lab/other.toml").says(
+        0,
+        str![[r#"
+rtnl in host
+  applied:
+    + route 10.10.0.0/16  via 10.0.0.9
+Applied: 1 created, 0 updated, 0 replaced, 0 deleted.
+
+"#]],
+    );
+    assert!(world.has_route("10.10.0.0/16"));
+    world.run("plan lab/other.toml").says(0, "No changes.\n");
+    assert_eq!(world.run("status --json").json(0)["handed"], true);
+    world.run("reload").exits(0);
+    assert!(!world.has_route("10.10.0.0/16"), "the daemon's own document is back");
+    assert_eq!(world.run("status --json").json(0)["handed"], false);
+}
+
+#[test]
+fn an_apply_that_is_not_meant_for_the_daemon_is_refused() {
+    let world = cabled();
+    let _daemon = world.keep(WISH);
+    world.converges();
+    world.write("lab/other.toml", format!("{WISH}{ANOTHER}"));
+    let rows = [
+        ("--protocol 77", "works elsewhere, or with another protocol"),
+        ("--strict", "it has its own ways"),
+        ("--revert-on-release", "it has its own ways"),
+    ];
+    for (flag, expected) in rows {
+        let ran = world.run(&format!("apply --yes lab/other.toml {flag}")).exits(1);
+        assert!(ran.stderr.contains(expected), "{flag}: {}", ran.stderr);
+    }
+    let no_terminal = world.run("apply lab/other.toml").exits(1);
+    assert!(no_terminal.stderr.contains("there is no terminal to ask on"));
+    assert!(!world.has_route("10.10.0.0/16"));
+}
+
+#[test]
+fn what_a_guard_holds_back_is_let_through_by_word_of_mouth() {
+    let world = cabled();
+    let _daemon = world.keep(WISH);
+    world.converges();
+    world.write("host.toml", "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    world.run("reload").exits(1);
+    assert!(world.has_route("10.9.0.0/16"));
+    world.run("resync --allow-mass-delete").exits(0);
+    assert!(!world.has_route("10.9.0.0/16"));
+    world.converges();
+}
+
+#[test]
+fn a_key_is_released_only_when_nobody_declares_it_and_what_remains_is_said() {
+    let world = cabled();
+    world.apply(&format!("{WISH}\"net.ipv4.tcp_retries1\" = 5\n"));
+    let _daemon = world.keep(WISH.split_once("[links").unwrap().0);
+    world.run("status --wait --timeout 1s").exits(2);
+    let ran = world.about("release", "sysctl net.ipv4.tcp_retries1").exits(0);
+    assert_eq!(ran.stdout, "released sysctl net.ipv4.tcp_retries1 (knobs in host)\n");
+    assert_eq!(world.knob("net/ipv4/tcp_retries1"), "5");
+    let ran = world.about("release", KEY).exits(0);
+    assert!(ran.stdout.contains("  note: the target still holds our mark"), "{}", ran.stdout);
+    let ran = world.about("release", "route 10.99.0.0/16").exits(0);
+    assert_eq!(ran.stdout, "Nothing of ours is on `route 10.99.0.0/16`.\n");
+    world.write("host.toml", WISH);
+    world.run("reload").exits(0);
+    let ran = world.about("release", KEY).exits(1);
+    assert!(ran.stderr.contains("is declared in host"), "{}", ran.stderr);
+    let ran = world.about("forget", "sysctl net.ipv4.ip_forward").exits(0);
+    assert_eq!(ran.stdout, "forgotten sysctl net.ipv4.ip_forward (knobs in host)\n");
+    let ran = world.about("forget", "what is this").exits(1);
+    assert!(ran.stderr.contains("is no key that any source here knows"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_second_daemon_is_refused_and_one_after_a_crash_is_not() {
+    let world = cabled();
+    let daemon = world.keep(WISH);
+    world.converges();
+    let ran = world.run("run host.toml").exits(1);
+    let holder = format!("is held by a daemon: process {} of user 0", daemon.pid());
+    assert!(ran.stderr.contains(&holder), "{}", ran.stderr);
+    daemon.kill();
+    assert!(world.socket().exists());
+    let ran = world.run("status").exits(1);
+    assert!(ran.stderr.contains("no daemon listens"), "{}", ran.stderr);
+    let _daemon = world.keep(WISH);
+    world.converges();
+}
+
+#[test]
+fn only_root_and_the_daemons_own_user_may_speak() {
+    let world = cabled();
+    let _daemon = world.keep(WISH);
+    world.converges();
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(world.socket()), 0o600);
+    let program = world.path().join("homeostat");
+    fs::copy(HOMEOSTAT, &program).unwrap();
+    let open = |path: PathBuf, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    open(world.path().to_owned(), 0o755).unwrap();
+    open(world.state(), 0o755).unwrap();
+    let as_nobody = |args: &str| {
+        let mut command = world.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+        command.arg(&program).args(args.split_whitespace());
+        command.arg("--state-dir").arg(world.state());
+        world.finish(command).exits(1).stderr
+    };
+    let said = as_nobody("status");
+    assert!(said.contains("this user may not speak with the daemon"), "{said}");
+    // Whoever opens the file to others has not opened the daemon to them.
+    open(world.socket(), 0o666).unwrap();
+    for command in ["status", "events", "pause", "reload", "resync --allow-mass-delete"] {
+        let said = as_nobody(command);
+        assert!(said.contains("user 65534 may not speak with the daemon of user 0"), "{said}");
+    }
+    world.converges();
+}
+
+#[test]
+fn junk_on_the_socket_is_refused_and_harms_nobody() {
+    let world = cabled();
+    let _daemon = world.keep(WISH);
+    world.converges();
+    let mut dice = 0x9e37_79b9_u32;
+    let mut roll = move || {
+        dice ^= dice << 13;
+        dice ^= dice >> 17;
+        dice ^= dice << 5;
+        dice
+    };
+    let starts: [&[u8]; 5] =
+        [b"", b"{\"verb\":\"status\"", b"{\"verb\":\"key\",\"key\":\"", b"[[[[[[[[", b"\"\\u0000"];
+    // Some never end their line, and some never read.
+    let mut lingering = Vec::new();
+    for round in 0..200_usize {
+        let mut stream = UnixStream::connect(world.socket()).unwrap();
+        let mut junk = starts[round % starts.len()].to_vec();
+        junk.extend((0..roll() % 300).map(|_| u8::try_from(roll() % 256).unwrap()));
+        let _ = stream.write_all(&junk);
+        if round % 20 == 0 {
+            lingering.push(stream);
+            continue;
+        }
+        let _ = stream.write_all(b"\n");
+        let mut answer = String::new();
+        if BufReader::new(stream).read_line(&mut answer).is_ok() && !answer.is_empty() {
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            assert_eq!(answer["format_version"], "1.0", "{answer}");
+        }
+    }
+    let mut long = UnixStream::connect(world.socket()).unwrap();
+    let _ = long.write_all(&vec![b'x'; 1 << 20]);
+    world.converges();
+    let mut events = world.follow();
+    world.ip("route del 10.9.0.0/16");
+    events.until_healed(KEY);
+}
+
+#[test]
+fn one_connection_may_ask_several_times() {
+    let world = cabled();
+    let _daemon = world.keep(WISH);
+    world.converges();
+    let stream = UnixStream::connect(world.socket()).unwrap();
+    let mut lines = BufReader::new(stream.try_clone().unwrap());
+    for request in ["{\"verb\":\"status\"}\n", "what?\n", "{\"verb\":\"status\",\"wait_ms\":1}\n"] {
+        (&stream).write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        lines.read_line(&mut answer).unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let is_request = request.starts_with('{');
+        assert_eq!(answer["converged"] == true, is_request, "{request}: {answer}");
+        assert_eq!(answer["error"].is_string(), !is_request, "{request}: {answer}");
+    }
+}

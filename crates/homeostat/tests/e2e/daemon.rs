@@ -1,0 +1,95 @@
+//! A daemon as a child in a world of its own, ended with its test.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Stdio};
+
+use serde_json::Value;
+
+use crate::world::World;
+
+/// A running daemon.
+pub(crate) struct Daemon {
+    child: Child,
+}
+
+impl World {
+    /// Starts a daemon that keeps the document.
+    pub(crate) fn keep(&self, document: &str) -> Daemon {
+        self.write("host.toml", document);
+        let log = std::fs::File::create(self.path().join("log")).unwrap();
+        let mut command = self.homeostat("run host.toml");
+        Daemon { child: command.stdout(Stdio::null()).stderr(log).spawn().unwrap() }
+    }
+
+    /// Waits until everything is as declared.
+    #[track_caller]
+    pub(crate) fn converges(&self) {
+        self.run("status --wait").exits(0);
+    }
+
+    /// Listens to what the daemon tells from here on.
+    pub(crate) fn follow(&self) -> Following {
+        let mut command = self.homeostat("events -f --json");
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut following = Following {
+            lines: BufReader::new(child.stdout.take().unwrap()),
+            listener: Daemon { child },
+        };
+        // What is told of a pass that is asked for now shows that somebody listens.
+        self.run("pause").exits(0);
+        following.until(|event| event["event"] == "paused");
+        self.run("resume").exits(0);
+        following
+    }
+}
+
+impl Daemon {
+    /// The process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as nothing should end.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The events of a daemon, as they come.
+pub(crate) struct Following {
+    lines: BufReader<ChildStdout>,
+    #[expect(dead_code, reason = "it ends with this")]
+    listener: Daemon,
+}
+
+impl Following {
+    /// Reads on until this is told.
+    #[track_caller]
+    pub(crate) fn until(&mut self, so: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let mut line = String::new();
+            let read = self.lines.read_line(&mut line).unwrap();
+            assert!(read > 0, "the events ended");
+            let event: Value = serde_json::from_str(&line).unwrap();
+            if so(&event) {
+                return event;
+            }
+        }
+    }
+
+    /// Reads on until drift of this key was healed.
+    #[track_caller]
+    pub(crate) fn until_healed(&mut self, key: &str) -> Value {
+        self.until(|event| {
+            event["event"] == "step-applied" && event["key"] == key && event["cause"] == "drift"
+        })
+    }
+}
