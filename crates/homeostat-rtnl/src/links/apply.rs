@@ -128,8 +128,8 @@ impl Hand<'_> {
     fn make(&mut self, wished: &WishedLink) -> Written {
         let (name, link) = (wished.name, &wished.link);
         if matches!(link.kind, LinkKind::Tun(_) | LinkKind::Tap(_)) {
-            if self.find(name).is_some() {
-                return Err(quicker());
+            if let Some(taken) = self.taken(name) {
+                return Err(taken);
             }
             let here = self.source.netns().map_err(Outcome::Failed)?;
             return tun::create(&here, name, &link.kind).map_err(Outcome::Failed);
@@ -148,12 +148,21 @@ impl Hand<'_> {
         };
         match asked {
             Err(Error::Refused(refusal)) if refusal.errno == Errno::EXIST => {
-                let is_ours_to_name = self.find(name).is_none();
-                let error = Error::Refused(refusal);
-                Err(if is_ours_to_name { failed(&error, &link.kind) } else { quicker() })
+                let refused = failed(&Error::Refused(refusal), &link.kind);
+                Err(self.taken(name).unwrap_or(refused))
             }
             asked => asked.map_err(|error| failed(&error, &link.kind)),
         }
+    }
+
+    /// Why a name cannot be given to a link, if another has it.
+    fn taken(&mut self, name: LinkName) -> Option<Outcome<Object>> {
+        let holder = look_up(self.connection, name)?.name;
+        Some(if holder == name {
+            quicker()
+        } else {
+            Outcome::Failed(refusal::second(name, holder))
+        })
     }
 
     /// The namespace of the parent, if that is another one.
@@ -179,8 +188,14 @@ impl Hand<'_> {
     }
 }
 
-/// Looks a link up by name.
+/// The link of this name.
 fn find(connection: &mut Connection, name: LinkName) -> Option<SeenLink> {
+    look_up(connection, name).filter(|seen| seen.name == name)
+}
+
+/// Quirk `second-names-answer-too` (Linux 6.18): asked for a name, the kernel also tells of a link that
+/// has it as an alternative name.
+fn look_up(connection: &mut Connection, name: LinkName) -> Option<SeenLink> {
     let mut found = None;
     let write = |batch: &mut Batch| encode::get(batch, name);
     let asked = ask(connection, write, &mut |message| found = decode::link(&message).ok());

@@ -3,6 +3,7 @@
 use homeostat_core::{Failure, Retry};
 use homeostat_netlink::{Errno, Error};
 
+use crate::link::LinkName;
 use crate::links::kinds::LinkKind;
 
 /// The kernel's words for a kind that it lacks.
@@ -21,6 +22,13 @@ pub(crate) fn failure(error: &Error, kind: &LinkKind) -> Failure {
         }
         error => crate::apply::failure(error),
     }
+}
+
+/// A name that is the alternative name of another link, which an ordinary list does not show.
+pub(crate) fn second(name: LinkName, holder: LinkName) -> Failure {
+    let error = format!("`{name}` is an alternative name of link `{holder}`");
+    let help = format!("take it away: ip link property del dev {holder} altname {name}");
+    Failure::new(error, Retry::Soon).with_help(help)
 }
 
 fn is_unknown_kind(refusal: &homeostat_netlink::Refusal) -> bool {

@@ -328,3 +328,14 @@ fn a_link_that_takes_foreign_things_along_is_held_until_that_is_allowed() {
     bench.converge(&wish(&[]));
     assert!(!exists(&namespace, "br0"));
 }
+
+#[test]
+fn second_names_answer_too_and_stand_in_the_way_of_a_new_link() {
+    let namespace = Namespace::enter().unwrap();
+    ip(&namespace, "link property add dev lo altname br0");
+    let report = Bench::new().pass(&wish(&[BRIDGE]));
+    let told = told(&report).join("\n");
+    assert!(told.contains("`br0` is an alternative name of link `lo`"), "{told}");
+    ip(&namespace, "link property del dev lo altname br0");
+    assert_eq!(Bench::new().converge(&wish(&[BRIDGE])), ["+ link br0"]);
+}
