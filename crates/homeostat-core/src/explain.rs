@@ -226,10 +226,27 @@ pub struct About {
     pub wanted: Option<Value>,
 }
 
+/// Somebody who hears a part of a long list and only counts the rest.
+pub trait Audience {
+    /// Whether to put the next change into words: doing so for a million that nobody reads takes seconds.
+    fn wants(&mut self, cause: Cause) -> bool;
+
+    /// Hears of a change.
+    fn hear(&mut self, entry: Entry);
+}
+
 /// A plan or a report, told entry by entry, so that a million lines are never kept at once.
 pub trait Explain: Send {
     /// Tells every entry of one kind, in order.
     fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry));
+
+    /// Tells the changes, planned or applied, that an audience wants to hear of.
+    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
+        self.explain(kind, &mut |entry| match &entry {
+            Entry::Change(_, cause) | Entry::Applied(_, cause) if !audience.wants(*cause) => {}
+            _ => audience.hear(entry),
+        });
+    }
 
     /// How many changes are planned, or were applied.
     fn summary(&self) -> Summary;

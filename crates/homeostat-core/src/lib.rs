@@ -49,7 +49,7 @@ pub use change::{Change, Changes, Conflict, Reason};
 pub use change_list::ChangeList;
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
-pub use explain::{Action, Cause, Entry, Explain, Kind, Line, Summary};
+pub use explain::{Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
 pub use last_wish::{Fingerprint, LastWish};
 pub use outcome::{Failure, Outcome, Outcomes, Retry};
 pub use ownership::{

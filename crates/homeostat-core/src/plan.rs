@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::change::{Change, Changes, Conflict};
 use crate::desired::{Desired, Slot};
-use crate::explain::{About, Action, Cause, Entry, Explain, Kind, Line, Summary};
+use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
 use crate::last_wish::LastWish;
 use crate::outcome::Failure;
 use crate::seen::Owner;
@@ -219,6 +219,17 @@ impl<S: Source> Plan<S> {
         });
     }
 
+    /// Tells the lines of one step, if they are wanted.
+    pub(crate) fn sample_step(
+        &self,
+        step: &S::Step,
+        (audience, entry): (&mut dyn Audience, fn(Line, Cause) -> Entry),
+    ) {
+        if audience.wants(self.cause(step)) {
+            self.explain_step(step, &mut |line, cause| audience.hear(entry(line, cause)));
+        }
+    }
+
     /// Holds back the steps for which `why` has an answer.
     pub fn hold(&mut self, why: impl Fn(&Self, &S::Step) -> Option<String>) {
         let steps = std::mem::take(&mut self.steps);
@@ -296,6 +307,14 @@ impl<S: Source> Explain for Plan<S> {
             }
         } else {
             self.explain_found(kind, tell);
+        }
+    }
+
+    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
+        if kind == Kind::Change {
+            for step in &self.steps {
+                self.sample_step(step, (audience, Entry::Change));
+            }
         }
     }
 

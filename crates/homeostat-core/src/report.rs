@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::change::Reason;
 use crate::desired::Desired as _;
-use crate::explain::{Entry, Explain, Kind, Summary};
+use crate::explain::{Audience, Entry, Explain, Kind, Summary};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Plan, Step};
 use crate::source::Source;
@@ -124,12 +124,9 @@ impl<S: Source> Report<S> {
         &self.tally
     }
 
-    fn explain_applied(&self, tell: &mut dyn FnMut(Entry)) {
-        for (at, step) in self.plan.steps.iter().enumerate() {
-            if self.tally.is_good(at) {
-                self.plan.explain_step(step, &mut |line, cause| tell(Entry::Applied(line, cause)));
-            }
-        }
+    fn good_steps(&self) -> impl Iterator<Item = &S::Step> {
+        let steps = self.plan.steps.iter().enumerate();
+        steps.filter(|(at, _)| self.tally.is_good(*at)).map(|(_, step)| step)
     }
 
     fn explain_others(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
@@ -172,7 +169,9 @@ impl<S: Source> Explain for Report<S> {
     fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
         match kind {
             Kind::Change => {}
-            Kind::Applied => self.explain_applied(tell),
+            Kind::Applied => self.good_steps().for_each(|step| {
+                self.plan.explain_step(step, &mut |line, cause| tell(Entry::Applied(line, cause)));
+            }),
             _ => {
                 self.plan.explain_found(kind, tell);
                 self.explain_others(kind, tell);
@@ -183,13 +182,17 @@ impl<S: Source> Explain for Report<S> {
         }
     }
 
-    fn summary(&self) -> Summary {
-        let mut summary = Summary::default();
-        for (at, step) in self.plan.steps.iter().enumerate() {
-            if self.tally.is_good(at) {
-                step.count(&mut summary);
+    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
+        if kind == Kind::Applied {
+            for step in self.good_steps() {
+                self.plan.sample_step(step, (audience, Entry::Applied));
             }
         }
+    }
+
+    fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        self.good_steps().for_each(|step| step.count(&mut summary));
         summary
     }
 

@@ -1,6 +1,7 @@
 //! What a caller decides about a pass.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use homeostat_core::{Focus, OnRelease, Ownership, Source, Strictness};
@@ -23,6 +24,20 @@ pub struct Config<K> {
     pub lanes: usize,
     /// What is kept of writes that must not be sent twice.
     pub journal: Journal,
+    /// Who is told how far it has come.
+    pub progress: Option<Arc<dyn Progress>>,
+}
+
+/// Somebody who is told how far the steps of a pass have come.
+pub trait Progress: fmt::Debug + Send + Sync {
+    /// So many steps of a source are about to be taken.
+    fn begin(&self, source: &str, steps: usize);
+
+    /// So many more have an outcome.
+    fn advance(&self, steps: usize);
+
+    /// No more come.
+    fn end(&self);
 }
 
 /// What is kept of writes that must not be sent twice.
@@ -44,6 +59,7 @@ impl<K> Default for Config<K> {
             adopt: BTreeSet::new(),
             lanes: 16,
             journal: Journal::default(),
+            progress: None,
         }
     }
 }

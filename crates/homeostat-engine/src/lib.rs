@@ -31,7 +31,7 @@ mod verify;
 
 pub use book::Book;
 pub use bound::{Bound, Driver, Planner};
-pub use config::{Config, Journal, Order};
+pub use config::{Config, Journal, Order, Progress};
 pub use error::Error;
 pub use guard::{Budget, Cascades, Guards, MassDelete, Section};
 pub use keep::control::{Control, Kept, Refused as CommandRefused};

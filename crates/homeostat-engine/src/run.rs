@@ -10,7 +10,7 @@ use homeostat_core::{
     Tally, Turn, Work, Writer,
 };
 
-use crate::config::{Config, Journal};
+use crate::config::{Config, Journal, Progress};
 
 /// What running a plan left behind.
 pub(crate) struct Ran<O> {
@@ -36,7 +36,10 @@ pub(crate) async fn run<S: Source>(
     writer: &S::Writer,
     config: &Config<S::Key>,
 ) -> Ran<S::Object> {
-    let sink = Sink::new(plan, config.journal);
+    let sink = Sink::new(plan, config);
+    if let Some(progress) = sink.progress {
+        progress.begin(S::NAME, plan.steps.len());
+    }
     let mut schedule = Schedule::<S>::new(config.strictness);
     while let Some(turn) = schedule.next(plan) {
         match turn {
@@ -59,6 +62,9 @@ pub(crate) async fn run<S: Source>(
                 schedule.went_bad(plan, step);
             }
         }
+    }
+    if let Some(progress) = sink.progress {
+        progress.end();
     }
     let state = sink.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ran { tally: state.tally, unverified: state.unverified }
@@ -93,6 +99,7 @@ fn work<S: Source>(plan: &Plan<S>, steps: Range<usize>) -> Work<'_, S> {
 struct Sink<'a, S: Source> {
     plan: &'a Plan<S>,
     journal: Journal,
+    progress: Option<&'a dyn Progress>,
     state: Mutex<State<S::Object>>,
 }
 
@@ -103,9 +110,11 @@ struct State<O> {
 }
 
 impl<'a, S: Source> Sink<'a, S> {
-    fn new(plan: &'a Plan<S>, journal: Journal) -> Self {
-        let tally = Tally::new(plan.steps.len());
-        Sink { plan, journal, state: Mutex::new(State { tally, unverified: vec![], bad: vec![] }) }
+    fn new(plan: &'a Plan<S>, config: &'a Config<S::Key>) -> Self {
+        let (journal, progress) = (config.journal, config.progress.as_deref());
+        let state =
+            State { tally: Tally::new(plan.steps.len()), unverified: Vec::new(), bad: Vec::new() };
+        Sink { plan, journal, progress, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State<S::Object>> {
@@ -152,6 +161,9 @@ impl<'a, S: Source> Sink<'a, S> {
 
 impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
     fn put(&self, steps: Range<usize>, outcome: Outcome<S::Object>) {
+        if let Some(progress) = self.progress {
+            progress.advance(steps.len());
+        }
         let mut state = self.state();
         match &outcome {
             Outcome::Applied { now } => {

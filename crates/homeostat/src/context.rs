@@ -1,10 +1,11 @@
 //! Where and as whom a command works: the global options joined with the document's settings.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Result;
 use homeostat_document::{DEFAULT_OWNER, OwnerName, Settings};
-use homeostat_engine::{Cascades, Guards, MassDelete, OnRelease, Strictness};
+use homeostat_engine::{Cascades, Guards, MassDelete, OnRelease, Progress, Strictness};
 use homeostat_netns::{Name, Place, Sandbox};
 
 use crate::cli::{Color, Global};
@@ -41,6 +42,7 @@ pub(crate) struct Context {
     pub(crate) guards: Guards,
     pub(crate) on_release: OnRelease,
     pub(crate) strictness: Strictness,
+    pub(crate) progress: Option<Arc<dyn Progress>>,
     pub(crate) color: Color,
     pub(crate) detail: Detail,
 }
@@ -67,6 +69,7 @@ impl Context {
                 OnRelease::Leave
             },
             strictness: Strictness::Lenient,
+            progress: None,
             color: global.color,
             detail: match (global.quiet, global.verbose) {
                 (true, _) => Detail::Quiet,

@@ -3,10 +3,11 @@
 pub(crate) mod digest;
 pub(crate) mod json;
 pub(crate) mod line;
+pub(crate) mod progress;
 pub(crate) mod stream;
 pub(crate) mod text;
 
-use homeostat_engine::{Entry, Explain, Kind, Place, Summary};
+use homeostat_engine::{Audience, Entry, Explain, Kind, Place, Summary};
 
 /// How plans and reports are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,13 @@ impl Explain for Joined {
             self.earlier.explain(kind, tell);
         }
         self.last.explain(kind, tell);
+    }
+
+    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
+        if kind == Kind::Applied {
+            self.earlier.sample(kind, audience);
+        }
+        self.last.sample(kind, audience);
     }
 
     fn summary(&self) -> Summary {

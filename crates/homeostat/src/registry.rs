@@ -75,6 +75,7 @@ impl Binding<'_> {
             guards: Guards { section, budget, ..context.guards },
             strictness: context.strictness,
             on_release: context.on_release,
+            progress: context.progress.clone(),
             ..Config::default()
         }
     }

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::failure::Helped;
 use crate::machine::{Drivers, Machine};
 use crate::output::digest::Digest;
+use crate::output::progress::Bar;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{Form, Told, is_converged, json, stream, summary, text};
 
@@ -25,6 +26,9 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     let mut context = Context::enter(global, &document.settings)?;
     if args.strict {
         context.strictness = Strictness::Strict;
+    }
+    if context.detail != Detail::Quiet {
+        context.progress = Some(Arc::new(Bar::default()));
     }
     if !args.yes && !std::io::stdin().is_terminal() {
         refuse_changes(&context, &document)?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use homeostat_engine::{Cause, Entry, Kind, Place, Summary};
+use homeostat_engine::{Audience, Cause, Entry, Kind, Place, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::output::line::{BOLD, DIM, RED, Row, change, finding};
@@ -134,25 +134,19 @@ impl<'a> Page<'a> {
         if self.drawing.detail == Detail::Quiet {
             return Ok(());
         }
-        for (cause, title) in [(Cause::Config, "config changed"), (Cause::Drift, "drifted")] {
-            let mut lines = Lines::new(self.drawing.length);
-            told.what.explain(Kind::Change, &mut |entry| {
-                if let Entry::Change(line, its) = entry
-                    && its == cause
-                {
-                    lines.push(|| change(&line));
-                }
-            });
-            self.section(title, &lines)?;
-        }
-        Ok(())
+        let mut changes = Changes::new(self.drawing.length);
+        told.what.sample(Kind::Change, &mut changes);
+        self.section("config changed", &changes.config)?;
+        self.section("drifted", &changes.drift)
     }
 
     fn applied(&mut self, told: &Told) -> io::Result<()> {
         if self.drawing.detail == Detail::Quiet {
             return Ok(());
         }
-        self.finding(told, Kind::Applied, "applied")
+        let mut applied = Applied(Lines::new(self.drawing.length), self.place);
+        told.what.sample(Kind::Applied, &mut applied);
+        self.section("applied", &applied.0)
     }
 
     fn findings(&mut self, told: &Told, failed: &str) -> io::Result<()> {
@@ -217,13 +211,64 @@ impl Lines {
     }
 
     fn push(&mut self, draw: impl FnOnce() -> Row) {
-        let is_long = self.length == Length::Cut && self.shown.len() >= SHOWN + SLACK;
-        if self.hidden > 0 || is_long {
-            // Now that the list is known to be long, the slack is hidden, too.
-            self.hidden += 1 + self.shown.len().saturating_sub(SHOWN);
-            self.shown.truncate(SHOWN);
-        } else {
+        if self.has_room() {
             self.shown.push(draw());
         }
+    }
+
+    /// Whether one more line will be shown; if not, it is counted.
+    fn has_room(&mut self) -> bool {
+        let is_long = self.length == Length::Cut && self.shown.len() >= SHOWN + SLACK;
+        if self.hidden == 0 && !is_long {
+            return true;
+        }
+        // Now that the list is known to be long, the slack is hidden, too.
+        self.hidden += 1 + self.shown.len().saturating_sub(SHOWN);
+        self.shown.truncate(SHOWN);
+        false
+    }
+}
+
+/// The changes of a plan, by their cause.
+struct Changes {
+    config: Lines,
+    drift: Lines,
+}
+
+impl Changes {
+    fn new(length: Length) -> Self {
+        Changes { config: Lines::new(length), drift: Lines::new(length) }
+    }
+
+    fn of(&mut self, cause: Cause) -> &mut Lines {
+        match cause {
+            Cause::Config => &mut self.config,
+            Cause::Drift => &mut self.drift,
+        }
+    }
+}
+
+impl Audience for Changes {
+    fn wants(&mut self, cause: Cause) -> bool {
+        self.of(cause).has_room()
+    }
+
+    fn hear(&mut self, entry: Entry) {
+        if let Entry::Change(line, cause) = entry {
+            self.of(cause).push(|| change(&line));
+        }
+    }
+}
+
+/// What a report says was done.
+struct Applied<'a>(Lines, &'a Place);
+
+impl Audience for Applied<'_> {
+    fn wants(&mut self, _cause: Cause) -> bool {
+        self.0.has_room()
+    }
+
+    fn hear(&mut self, entry: Entry) {
+        self.0.push(|| finding(self.1, &entry));
     }
 }

@@ -317,3 +317,43 @@ fn nothing_is_asked_where_nothing_changes() {
     let ran = answering(&world, "apply host.toml", "");
     ran.says(0, "No changes.\n");
 }
+
+fn many_routes(count: usize) -> World {
+    let world = World::with(
+        "[links.br0]\nkind = \"bridge\"\nup = true\naddresses = [\"10.0.0.1/24\"]\n\
+         [[routes]]\nfrom-file = \"many.routes\"\n",
+    );
+    let line = |at: usize| format!("11.{}.{}.0/24 via 10.0.0.2\n", at / 256, at % 256);
+    world.write("many.routes", (0..count).map(line).collect::<String>());
+    world
+}
+
+#[test]
+fn a_long_apply_shows_on_a_terminal_how_far_it_has_come() {
+    let world = many_routes(10_000);
+    let terminal = Terminal::open();
+    let mut command = world.homeostat("apply --yes host.toml");
+    command.stdout(Stdio::null()).stderr(terminal.end());
+    assert!(command.status().unwrap().success());
+    drop(command);
+    let screen = terminal.screen();
+    assert!(screen.contains("rtnl "), "{screen:?}");
+    assert!(screen.contains(" of 10,002, "), "{screen:?}");
+    assert!(screen.ends_with("\x1b[2K"), "the bar is wiped away: {screen:?}");
+}
+
+#[test]
+fn without_a_terminal_or_when_quiet_no_progress_is_shown() {
+    let world = many_routes(10_000);
+    assert_eq!(world.run("apply --yes host.toml").exits(0).stderr, "");
+    world.write("many.routes", "");
+    let terminal = Terminal::open();
+    let mut command = world.homeostat("apply --yes --quiet --allow-mass-delete host.toml");
+    command.stdout(Stdio::null()).stderr(terminal.end());
+    assert!(command.status().unwrap().success());
+    let mut short = world.homeostat("apply --yes host.toml");
+    short.stdout(terminal.end()).stderr(terminal.end());
+    assert!(short.status().unwrap().success());
+    drop((command, short));
+    assert_eq!(terminal.screen(), "No changes.\n");
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use futures_util::future::join_all;
 use homeostat_engine::keep::handle::Told as LoopTold;
-use homeostat_engine::{Control, Entry, Explain, Kind, Mode, Summary};
+use homeostat_engine::{Audience, Control, Entry, Explain, Kind, Mode, Summary};
 use serde_json::json;
 
 use super::Answers;
@@ -88,6 +88,10 @@ struct Shared(Arc<dyn Explain + Send + Sync>);
 impl Explain for Shared {
     fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
         self.0.explain(kind, tell);
+    }
+
+    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
+        self.0.sample(kind, audience);
     }
 
     fn summary(&self) -> Summary {
