@@ -34,6 +34,7 @@ pub mod change_list;
 pub mod desired;
 pub mod diff;
 pub mod explain;
+pub mod lanes;
 pub mod last_wish;
 mod met;
 pub mod outcome;
@@ -50,6 +51,7 @@ pub use change_list::ChangeList;
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
+pub use lanes::{Job, Lanes, Limits, Start};
 pub use last_wish::{Fingerprint, LastWish};
 pub use outcome::{Failure, Outcome, Outcomes, Retry};
 pub use ownership::{

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::workspace::{File, Workspace};
 
 const CORE: &str = "crates/homeostat-core/src/";
-const MOST_LINES: usize = 3_000;
+const MOST_LINES: usize = 3_200;
 
 /// What core's shipped code may not name, by whole path.
 const REFUSED: &[&str] = &[
@@ -151,13 +151,13 @@ mod tests {
 
     #[test]
     fn documentation_and_blank_lines_are_not_counted() {
-        check_core(&"x();\n/// Why.\n\n".repeat(3_000), &[]);
+        check_core(&"x();\n/// Why.\n\n".repeat(3_200), &[]);
     }
 
     #[test]
     fn a_large_core_is_found() {
-        let text = "x();\n/// Why.\n\n".repeat(3_001);
-        let expected = "crates/homeostat-core/src/: 3001 lines of code; core has at most 3000";
+        let text = "x();\n/// Why.\n\n".repeat(3_201);
+        let expected = "crates/homeostat-core/src/: 3201 lines of code; core has at most 3200";
         check_core(&text, &[expected]);
     }
 }

@@ -1,0 +1,198 @@
+//! Whose turn it is: serial per key, parallel across keys, within limits. A pure state machine.
+//!
+//! A lane is a key with something to do. It has at most one job running and one pass waiting, however
+//! often it is marked, and any number of commands, which nobody may lose. Jobs of one key run in the
+//! order in which they came; across keys the one that has waited longest goes first, unless its node is
+//! busy. A key with nothing to do leaves no trace.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::Hash;
+
+/// How many jobs may run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// In all.
+    pub total: usize,
+    /// On one node.
+    pub per_node: usize,
+}
+
+/// Something to do for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job<C> {
+    /// Bring it to its wish. Two that wait are one.
+    Pass,
+    /// A command, done once.
+    Command(C),
+}
+
+/// A job that may run now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start<K, N, C> {
+    /// Its key; [`Lanes::end`] frees it.
+    pub key: K,
+    /// Where it runs.
+    pub node: N,
+    /// What to do.
+    pub job: Job<C>,
+}
+
+/// The order of arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Ticket(u64);
+
+struct Waiting<N, C> {
+    ticket: Ticket,
+    node: N,
+    job: Job<C>,
+}
+
+struct Lane<N, C> {
+    /// Where its job runs, if one does.
+    running: Option<N>,
+    waiting: VecDeque<Waiting<N, C>>,
+}
+
+struct Node<K> {
+    running: usize,
+    /// Keys whose next job is for this node, and that have none running.
+    ready: BTreeMap<Ticket, K>,
+}
+
+/// The lanes of all keys.
+pub struct Lanes<K, N, C> {
+    limits: Limits,
+    keys: HashMap<K, Lane<N, C>>,
+    nodes: BTreeMap<N, Node<K>>,
+    /// Nodes with room and something ready, by what has waited longest there.
+    open: BTreeSet<(Ticket, N)>,
+    running: usize,
+    next: Ticket,
+}
+
+impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
+    /// Lanes with nothing to do. A limit of zero counts as one: nothing would ever run.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        let limits = Limits { total: limits.total.max(1), per_node: limits.per_node.max(1) };
+        Lanes {
+            limits,
+            keys: HashMap::new(),
+            nodes: BTreeMap::new(),
+            open: BTreeSet::new(),
+            running: 0,
+            next: Ticket::default(),
+        }
+    }
+
+    /// Marks a key: a pass over it is due. Says whether that is news; a pass that already waits will
+    /// see what this mark is about.
+    pub fn mark(&mut self, key: &K, node: N) -> bool {
+        let waits = |waiting: &Waiting<N, C>| matches!(waiting.job, Job::Pass);
+        if self.keys.get(key).is_some_and(|lane| lane.waiting.iter().any(waits)) {
+            return false;
+        }
+        self.push(key, node, Job::Pass);
+        true
+    }
+
+    /// Queues a command.
+    pub fn submit(&mut self, key: &K, node: N, command: C) {
+        self.push(key, node, Job::Command(command));
+    }
+
+    /// The next job that may run. Its lane is taken until [`Lanes::end`].
+    pub fn start(&mut self) -> Option<Start<K, N, C>> {
+        if self.running >= self.limits.total {
+            return None;
+        }
+        let (ticket, node) = self.open.pop_first()?;
+        let key = self.nodes.get_mut(&node)?.ready.remove(&ticket)?;
+        let lane = self.keys.get_mut(&key)?;
+        let Waiting { job, .. } = lane.waiting.pop_front()?;
+        lane.running = Some(node.clone());
+        self.running += 1;
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.running += 1;
+        }
+        self.reopen(&node);
+        Some(Start { key, node, job })
+    }
+
+    /// The job of a key ended, however it did. Ending what does not run changes nothing.
+    pub fn end(&mut self, key: &K) {
+        let Some(lane) = self.keys.get_mut(key) else { return };
+        let Some(node) = lane.running.take() else { return };
+        self.running -= 1;
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.running -= 1;
+        }
+        self.ready(key);
+        self.reopen(&node);
+    }
+
+    /// Whether a job of the key runs.
+    pub fn is_running(&self, key: &K) -> bool {
+        self.keys.get(key).is_some_and(|lane| lane.running.is_some())
+    }
+
+    /// How many jobs run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// How many keys have something running or waiting; the others cost nothing.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether nothing runs or waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    fn push(&mut self, key: &K, node: N, job: Job<C>) {
+        let ticket = self.next;
+        self.next = Ticket(ticket.0 + 1);
+        let lane = self.keys.entry(key.clone());
+        let lane = lane.or_insert_with(|| Lane { running: None, waiting: VecDeque::new() });
+        lane.waiting.push_back(Waiting { ticket, node, job });
+        if lane.running.is_none() && lane.waiting.len() == 1 {
+            self.ready(key);
+        }
+    }
+
+    /// Puts the next job of an idle lane where it can be found, or forgets the lane.
+    fn ready(&mut self, key: &K) {
+        let Some(lane) = self.keys.get(key) else { return };
+        let Some(Waiting { ticket, node, .. }) = lane.waiting.front() else {
+            self.keys.remove(key);
+            return;
+        };
+        let (ticket, node) = (*ticket, node.clone());
+        let place = self.nodes.entry(node.clone());
+        let place = place.or_insert_with(|| Node { running: 0, ready: BTreeMap::new() });
+        if let Some((first, _)) = place.ready.first_key_value() {
+            self.open.remove(&(*first, node.clone()));
+        }
+        place.ready.insert(ticket, key.clone());
+        self.reopen(&node);
+    }
+
+    /// Offers what has waited longest on a node, if there is room, and forgets a node without work.
+    fn reopen(&mut self, node: &N) {
+        let Some(place) = self.nodes.get(node) else { return };
+        match place.ready.first_key_value() {
+            Some((first, _)) if place.running < self.limits.per_node => {
+                self.open.insert((*first, node.clone()));
+            }
+            None if place.running == 0 => {
+                self.nodes.remove(node);
+            }
+            _ => {}
+        }
+    }
+}

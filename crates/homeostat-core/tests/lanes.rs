@@ -1,0 +1,221 @@
+//! Lanes: never two at once on a key, nobody starved, no command lost, no limit passed.
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::cases;
+use homeostat_core::{Job, Lanes, Limits, Start};
+use proptest::prelude::*;
+
+type Guests = Lanes<u32, u8, u32>;
+type Started = Start<u32, u8, u32>;
+
+const WIDE: Limits = Limits { total: 100, per_node: 100 };
+
+fn pass(key: u32, node: u8) -> Started {
+    Start { key, node, job: Job::Pass }
+}
+
+fn command(key: u32, node: u8, number: u32) -> Started {
+    Start { key, node, job: Job::Command(number) }
+}
+
+#[test]
+fn a_key_runs_one_job_at_a_time_in_the_order_in_which_they_came() {
+    let mut lanes = Guests::new(WIDE);
+    lanes.submit(&101, 1, 1);
+    lanes.submit(&101, 1, 2);
+    assert!(lanes.mark(&101, 1));
+    assert_eq!(lanes.start(), Some(command(101, 1, 1)));
+    assert_eq!(lanes.start(), None);
+    lanes.end(&101);
+    assert_eq!(lanes.start(), Some(command(101, 1, 2)));
+    lanes.end(&101);
+    assert_eq!(lanes.start(), Some(pass(101, 1)));
+    lanes.end(&101);
+    assert!(lanes.is_empty());
+}
+
+#[test]
+fn marks_merge_while_a_pass_waits_and_one_more_follows_the_running_one() {
+    let mut lanes = Guests::new(WIDE);
+    assert!(lanes.mark(&101, 1));
+    assert!(!lanes.mark(&101, 1));
+    assert_eq!(lanes.start(), Some(pass(101, 1)));
+    assert!(lanes.mark(&101, 1), "what happens during a pass is news");
+    assert!(!lanes.mark(&101, 1));
+    lanes.end(&101);
+    assert_eq!(lanes.start(), Some(pass(101, 1)));
+    lanes.end(&101);
+    assert_eq!(lanes.start(), None);
+    assert!(lanes.is_empty());
+}
+
+#[test]
+fn a_busy_node_delays_its_own_keys_only() {
+    let mut lanes = Guests::new(Limits { total: 100, per_node: 1 });
+    for (key, node) in [(101, 1), (102, 1), (201, 2)] {
+        lanes.mark(&key, node);
+    }
+    assert_eq!(lanes.start(), Some(pass(101, 1)));
+    assert_eq!(lanes.start(), Some(pass(201, 2)));
+    assert_eq!(lanes.start(), None);
+    lanes.end(&201);
+    assert_eq!(lanes.start(), None);
+    lanes.end(&101);
+    assert_eq!(lanes.start(), Some(pass(102, 1)));
+}
+
+#[test]
+fn what_waited_longest_goes_first_however_much_comes_after_it() {
+    let mut lanes = Guests::new(Limits { total: 1, per_node: 1 });
+    lanes.mark(&101, 1);
+    assert_eq!(lanes.start(), Some(pass(101, 1)));
+    lanes.mark(&102, 2);
+    for again in 0..100 {
+        lanes.submit(&101, 1, again);
+    }
+    lanes.end(&101);
+    assert_eq!(lanes.start(), Some(pass(102, 2)));
+}
+
+#[test]
+fn a_guest_that_moved_counts_where_it_runs() {
+    let mut lanes = Guests::new(Limits { total: 100, per_node: 1 });
+    lanes.submit(&101, 1, 1);
+    lanes.submit(&101, 2, 2);
+    lanes.submit(&102, 1, 3);
+    assert_eq!(lanes.start(), Some(command(101, 1, 1)));
+    assert_eq!(lanes.start(), None);
+    lanes.end(&101);
+    assert_eq!(lanes.start(), Some(command(101, 2, 2)));
+    assert_eq!(lanes.start(), Some(command(102, 1, 3)));
+}
+
+#[test]
+fn ending_what_does_not_run_changes_nothing() {
+    let mut lanes = Guests::new(WIDE);
+    lanes.end(&101);
+    lanes.mark(&101, 1);
+    lanes.end(&101);
+    assert_eq!((lanes.len(), lanes.running()), (1, 0));
+    assert_eq!(lanes.start(), Some(pass(101, 1)));
+    assert!(lanes.is_running(&101));
+}
+
+#[test]
+fn a_limit_of_zero_lets_one_run() {
+    let mut lanes = Guests::new(Limits { total: 0, per_node: 0 });
+    lanes.mark(&101, 1);
+    assert_eq!(lanes.start(), Some(pass(101, 1)));
+}
+
+/// The same rules, said in the plainest way.
+struct Model {
+    limits: Limits,
+    waiting: Vec<Started>,
+    running: BTreeMap<u32, u8>,
+}
+
+impl Model {
+    fn mark(&mut self, key: u32, node: u8) -> bool {
+        let is_news = !self.waiting.iter().any(|one| one.key == key && one.job == Job::Pass);
+        if is_news {
+            self.waiting.push(pass(key, node));
+        }
+        is_news
+    }
+
+    fn start(&mut self) -> Option<Started> {
+        let on = |node: u8| self.running.values().filter(|one| **one == node).count();
+        let is_first = |at: usize| {
+            self.waiting.iter().position(|one| one.key == self.waiting[at].key) == Some(at)
+        };
+        let may = |at: &usize| {
+            let Start { key, node, .. } = self.waiting[*at];
+            !self.running.contains_key(&key)
+                && is_first(*at)
+                && self.running.len() < self.limits.total
+                && on(node) < self.limits.per_node
+        };
+        let at = (0..self.waiting.len()).find(may)?;
+        let started = self.waiting.remove(at);
+        self.running.insert(started.key, started.node);
+        Some(started)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Mark(u32, u8),
+    Submit(u32, u8),
+    Start,
+    End(usize),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Mark(key, node)),
+        3 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Submit(key, node)),
+        4 => Just(Act::Start),
+        3 => (0..8_usize).prop_map(Act::End),
+    ]
+}
+
+proptest! {
+    #![proptest_config(cases(256))]
+
+    /// Equal to the model at every step; and when all is drained, every command ran, once.
+    #[test]
+    fn lanes_do_what_the_plainest_model_does(
+        acts in proptest::collection::vec(act(), 0..200),
+        total in 1..5_usize,
+        per_node in 1..4_usize,
+    ) {
+        let limits = Limits { total, per_node };
+        let mut lanes = Guests::new(limits);
+        let mut model = Model { limits, waiting: Vec::new(), running: BTreeMap::new() };
+        let (mut submitted, mut done) = (0, Vec::new());
+        let note = |started: &Option<Started>, done: &mut Vec<u32>| {
+            if let Some(Start { job: Job::Command(number), .. }) = started {
+                done.push(*number);
+            }
+        };
+        for act in acts {
+            match act {
+                Act::Mark(key, node) => prop_assert_eq!(lanes.mark(&key, node), model.mark(key, node)),
+                Act::Submit(key, node) => {
+                    lanes.submit(&key, node, submitted);
+                    model.waiting.push(command(key, node, submitted));
+                    submitted += 1;
+                }
+                Act::Start => {
+                    let started = lanes.start();
+                    prop_assert_eq!(started, model.start());
+                    note(&started, &mut done);
+                }
+                Act::End(at) => {
+                    if let Some(key) = model.running.keys().nth(at).copied() {
+                        model.running.remove(&key);
+                        lanes.end(&key);
+                    }
+                }
+            }
+            prop_assert_eq!(lanes.running(), model.running.len());
+        }
+        // Drained one at a time, nobody is left behind.
+        while !lanes.is_empty() {
+            let started = lanes.start();
+            note(&started, &mut done);
+            match started.map(|started| started.key).or(model.running.keys().next().copied()) {
+                Some(key) => {
+                    model.running.remove(&key);
+                    lanes.end(&key);
+                }
+                None => prop_assert!(false, "something waits, nothing runs and nothing may start"),
+            }
+        }
+        done.sort_unstable();
+        prop_assert_eq!(done, (0..submitted).collect::<Vec<_>>());
+    }
+}
