@@ -19,6 +19,7 @@ pub mod error;
 mod fate;
 mod focus;
 pub mod guard;
+pub mod journal;
 pub mod keep;
 pub mod ledger;
 pub mod lock;

@@ -1,0 +1,192 @@
+//! A durable record of writes whose second dispatch would hurt: the intent before, the target's name for
+//! the work once it has accepted it, and how it ended.
+//!
+//! It fences steps; it is never truth about the world. After a crash, [`Journal::open_steps`] tells what
+//! was in flight: a running task is adopted, a finished one closed, a lost one looked up, and what nobody
+//! can tell is closed as unknown and looked at again. Until then the key's next step is refused.
+//!
+//! The file is a line a record, each with a checksum. One thread writes it: whatever was handed in while
+//! it waited for the disk goes into its next write, so that many callers share one wait.
+
+mod file;
+mod flat;
+mod reading;
+mod record;
+mod steps;
+mod thread;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use file::{Found, JournalFile};
+pub use reading::{Following, follow};
+use record::Line;
+pub use record::{BadStepId, CommandKey, End, Fact, Intent, Millis, Record, StepId, Subject};
+use steps::Steps;
+pub use steps::{Illegal, Known, OpenStep};
+use thread::Scribe;
+
+/// Why the journal cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// It could not be opened.
+    #[error("cannot open the journal {path}: {source}")]
+    Open {
+        /// Its file.
+        path: PathBuf,
+        /// The system's words.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// Somebody else writes it.
+    #[error("another process writes the journal {path}")]
+    Busy {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// A newer version wrote it.
+    #[error("the journal {path} has format {found}, and this version knows formats up to {known}")]
+    Newer {
+        /// Its file.
+        path: PathBuf,
+        /// The format in the file.
+        found: u32,
+        /// The newest known format.
+        known: u32,
+    },
+    /// A line in the middle is broken or cannot follow those before it.
+    #[error("the journal {path} is damaged in line {line}: {reason}")]
+    Damaged {
+        /// Its file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A line could not be written, now or earlier: nothing is sent that must not be sent twice.
+    #[error("the journal {path} cannot be written: {source}")]
+    Write {
+        /// Its file.
+        path: PathBuf,
+        /// The system's words.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The line cannot follow those before it.
+    #[error(transparent)]
+    Illegal(#[from] Illegal),
+}
+
+impl JournalError {
+    /// The way out.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            JournalError::Damaged { path, .. } => Some(format!(
+                "look at it; to begin a new one, move {} away, and see to it that nothing it tells \
+                 of still runs",
+                path.display()
+            )),
+            JournalError::Newer { .. } => Some("use the newer version that wrote it".to_owned()),
+            JournalError::Busy { .. } => Some("ask the daemon, or stop it".to_owned()),
+            JournalError::Open { .. } | JournalError::Write { .. } => {
+                Some("see to room and rights in the state directory, then start again".to_owned())
+            }
+            JournalError::Illegal(_) => None,
+        }
+    }
+}
+
+/// What the opening of a journal found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// So many bytes at its end were no whole line, and were cut off: the last write was torn.
+    pub cut: u64,
+    /// The steps without an end.
+    pub open: Vec<OpenStep>,
+}
+
+/// A journal that this process alone writes.
+pub struct Journal {
+    path: PathBuf,
+    steps: Mutex<Steps>,
+    /// The last id that was given out; also the order in which lines go to the thread.
+    turn: Mutex<StepId>,
+    scribe: Scribe,
+    clock: Clock,
+}
+
+/// Tells the time of day.
+pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
+
+impl Journal {
+    /// Opens or makes the journal of a state directory.
+    pub fn open(directory: &Path, clock: Clock) -> Result<(Journal, Recovered), JournalError> {
+        let Found { file, steps, cut } = JournalFile::open(directory)?;
+        let recovered = Recovered { cut, open: steps.open_steps() };
+        let turn = Mutex::new(StepId { epoch: file.epoch(), sequence: 0 });
+        let (path, scribe) =
+            (file.path().to_owned(), Scribe::start(file, steps.clone(), clock.clone()));
+        Ok((Journal { path, steps: Mutex::new(steps), turn, scribe, clock }, recovered))
+    }
+
+    /// Begins a step; durable when it returns. Refused while the key has an open step, or if the
+    /// command it belongs to was begun before.
+    pub async fn begin(&self, intent: Intent) -> Result<StepId, JournalError> {
+        self.write(None, Fact::Intent(intent)).await
+    }
+
+    /// The target accepted a step, and calls the work so.
+    pub async fn dispatched(&self, id: StepId, task: &str) -> Result<(), JournalError> {
+        self.write(Some(id), Fact::Dispatched { task: task.to_owned() }).await.map(|_| ())
+    }
+
+    /// A step is over.
+    pub async fn end(&self, id: StepId, end: End) -> Result<(), JournalError> {
+        self.write(Some(id), Fact::Ended(end)).await.map(|_| ())
+    }
+
+    /// The open step of a key.
+    pub fn open_step(&self, subject: &Subject) -> Option<OpenStep> {
+        self.with_steps(|steps| steps.open_step(subject))
+    }
+
+    /// All open steps, the oldest first.
+    pub fn open_steps(&self) -> Vec<OpenStep> {
+        self.with_steps(|steps| steps.open_steps())
+    }
+
+    /// What is known of a command that a client named.
+    pub fn known(&self, command: &str) -> Option<Known> {
+        self.with_steps(|steps| steps.known(command, (self.clock)()))
+    }
+
+    async fn write(&self, id: Option<StepId>, fact: Fact) -> Result<StepId, JournalError> {
+        let (id, answer) = self.hand(id, fact)?;
+        let written = answer.await.unwrap_or_else(|_| Err(Arc::new(io::Error::other("it ended"))));
+        let failed = |source| JournalError::Write { path: self.path.clone(), source };
+        written.map_err(failed).map(|()| id)
+    }
+
+    /// Adds the line to the sum and hands it over under one lock, so that the file has the same order.
+    fn hand(&self, id: Option<StepId>, fact: Fact) -> Result<Pending, JournalError> {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = StepId { sequence: turn.sequence + 1, ..*turn };
+        let record = Record { id: id.unwrap_or(next), at: (self.clock)(), fact };
+        self.with_steps(|steps| steps.add(&record))?;
+        if id.is_none() {
+            *turn = next;
+        }
+        Ok((record.id, self.scribe.hand(Line::Record(record))))
+    }
+
+    fn with_steps<T>(&self, what: impl FnOnce(&mut Steps) -> T) -> T {
+        what(&mut self.steps.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A line on its way to the disk.
+type Pending = (StepId, tokio::sync::oneshot::Receiver<thread::Written>);

@@ -1,0 +1,325 @@
+//! The journal: what it tells after any cut, what it refuses, and that nothing acknowledged is lost.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "this is test code, but outside `#[test]` clippy cannot know"
+)]
+
+#[path = "common/child.rs"]
+mod child;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_engine::journal::{
+    CommandKey, End, Fact, Intent, Journal, JournalError, Known, Millis, OpenStep, Recovered,
+    StepId, Subject, follow,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Where a wait for the disk is none: for tests with thousands of files.
+const FAST: &str = "/dev/shm";
+/// Set where the test runs in a process of its own, with a small disk here.
+const SMALL_DISK: &str = "HOMEOSTAT_TEST_SMALL_DISK";
+const FAR: Millis = Millis(u64::MAX);
+
+fn subject(key: &str) -> Subject {
+    Subject { source: "guests".to_owned(), scope: "pve".to_owned(), key: key.to_owned() }
+}
+
+fn intent(key: &str, kind: &str) -> Intent {
+    let (kind, parameters) = (kind.to_owned(), "9f2c".to_owned());
+    Intent { subject: subject(key), kind, parameters, precondition: None, command: None }
+}
+
+fn named(key: &str, name: &str, expires: Millis) -> Intent {
+    let command = Some(CommandKey { name: name.to_owned(), expires });
+    Intent { command, ..intent(key, "start") }
+}
+
+fn succeeded() -> End {
+    End::Succeeded { answer: Value::Null }
+}
+
+fn open(directory: &Path) -> (Journal, Recovered) {
+    try_open(directory).unwrap()
+}
+
+fn try_open(directory: &Path) -> Result<(Journal, Recovered), JournalError> {
+    Journal::open(directory, Arc::new(|| Millis(1000)))
+}
+
+fn id(text: &str) -> StepId {
+    text.parse().unwrap()
+}
+
+/// Two ended steps, one that was dispatched and one that was only begun.
+async fn busy(directory: &Path) {
+    let (journal, _) = open(directory);
+    let first = journal.begin(intent("guest 101", "start")).await.unwrap();
+    journal.dispatched(first, "UPID:a").await.unwrap();
+    journal.end(first, succeeded()).await.unwrap();
+    let second = journal.begin(named("guest 102", "k", FAR)).await.unwrap();
+    journal.end(second, End::Failed { why: "CT is locked".to_owned() }).await.unwrap();
+    let third = journal.begin(intent("guest 103", "stop")).await.unwrap();
+    journal.dispatched(third, "UPID:c").await.unwrap();
+    journal.begin(intent("guest 104", "set")).await.unwrap();
+}
+
+fn in_flight(recovered: &Recovered) -> Vec<String> {
+    let one = |OpenStep { id, intent, task, .. }: &OpenStep| {
+        let task = task.as_deref().unwrap_or("no task");
+        format!("{id} {} {}: {task}", intent.kind, intent.subject.key)
+    };
+    recovered.open.iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn what_was_in_flight_is_known_after_a_restart() {
+    let directory = TempDir::new().unwrap();
+    busy(directory.path()).await;
+    let (journal, recovered) = open(directory.path());
+    assert_eq!(recovered.cut, 0);
+    assert_eq!(in_flight(&recovered), ["1-3 stop guest 103: UPID:c", "1-4 set guest 104: no task"]);
+    assert_eq!(journal.open_step(&subject("guest 103")).unwrap().task.as_deref(), Some("UPID:c"));
+    assert_eq!(journal.open_step(&subject("guest 101")), None);
+    // What begins now has a name that no earlier step had.
+    assert_eq!(journal.begin(intent("guest 101", "start")).await.unwrap(), id("2-1"));
+}
+
+#[tokio::test]
+async fn a_key_with_an_open_step_gets_no_other_one() {
+    let directory = TempDir::new().unwrap();
+    busy(directory.path()).await;
+    let (journal, _) = open(directory.path());
+    let refused = journal.begin(intent("guest 104", "start")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "step 1-4 of `guest 104` has no end yet");
+    journal.end(id("1-4"), End::Unknown { why: "a crash".to_owned() }).await.unwrap();
+    journal.begin(intent("guest 104", "start")).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_follow_is_refused_and_leaves_no_trace() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(directory.path());
+    let step = journal.begin(intent("guest 101", "start")).await.unwrap();
+    journal.dispatched(step, "UPID:a").await.unwrap();
+    let twice = journal.dispatched(step, "UPID:b").await.unwrap_err();
+    assert_eq!(twice.to_string(), "step 1-1 was already dispatched, as task UPID:a");
+    journal.end(step, succeeded()).await.unwrap();
+    for refused in [journal.end(step, succeeded()).await, journal.dispatched(step, "UPID:c").await]
+    {
+        assert_eq!(refused.unwrap_err().to_string(), "step 1-1 is not open");
+    }
+    assert!(journal.dispatched(id("9-9"), "UPID:d").await.is_err());
+    drop(journal);
+    assert_eq!(open(directory.path()).1, Recovered { cut: 0, open: Vec::new() });
+}
+
+#[tokio::test]
+async fn what_cannot_follow_is_damage_when_it_is_read() {
+    let directory = TempDir::new().unwrap();
+    busy(directory.path()).await;
+    let path = directory.path().join("journal");
+    let text = fs::read_to_string(&path).unwrap();
+    // A sound line a second time: the end of the first step.
+    let line = text.lines().find(|line| line.contains("succeeded")).unwrap();
+    fs::write(&path, format!("{text}{line}\n")).unwrap();
+    let error = try_open(directory.path()).map(|_| ()).unwrap_err();
+    assert!(error.to_string().ends_with("is damaged in line 10: step 1-1 is not open"), "{error}");
+    assert!(error.help().unwrap().contains("move "), "{error}");
+}
+
+#[tokio::test]
+async fn a_command_is_done_once_and_its_end_is_told_again() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(directory.path());
+    assert_eq!(journal.known("k"), None);
+    let step = journal.begin(named("guest 101", "k", FAR)).await.unwrap();
+    assert_eq!(journal.known("k"), Some(Known::Running(step)));
+    journal.end(step, End::Succeeded { answer: json!({"task": "UPID:a"}) }).await.unwrap();
+    let again = journal.begin(named("guest 101", "k", FAR)).await.unwrap_err();
+    assert_eq!(again.to_string(), "the command `k` was already begun");
+    drop(journal);
+    let (journal, _) = open(directory.path());
+    let end = End::Succeeded { answer: json!({"task": "UPID:a"}) };
+    assert_eq!(journal.known("k"), Some(Known::Ended(end)));
+    // One whose time is over is forgotten, and may be begun again.
+    let old = journal.begin(named("guest 101", "old", Millis(1))).await.unwrap();
+    journal.end(old, succeeded()).await.unwrap();
+    assert_eq!(journal.known("old"), None);
+    journal.begin(named("guest 101", "old", FAR)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tail_torn_at_any_byte_is_cut_and_everything_before_it_stands() {
+    let directory = TempDir::new().unwrap();
+    busy(directory.path()).await;
+    let whole = fs::read(directory.path().join("journal")).unwrap();
+    let ends: Vec<usize> = whole
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'\n')
+        .map(|(at, _)| at + 1)
+        .collect();
+    for length in 0..whole.len() {
+        let torn = TempDir::new_in(FAST).unwrap();
+        fs::write(torn.path().join("journal"), &whole[..length]).unwrap();
+        let (journal, recovered) = open(torn.path());
+        let sound = ends.iter().rev().find(|end| **end <= length).copied().unwrap_or(0);
+        assert_eq!(recovered.cut, (length - sound) as u64, "at {length}");
+        // It goes on as if the torn line had never been begun.
+        journal.begin(intent("guest 999", "start")).await.unwrap();
+        drop(journal);
+        let (_, again) = open(torn.path());
+        assert_eq!((again.cut, again.open.len()), (0, recovered.open.len() + 1), "at {length}");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_byte_is_cut_in_the_last_line_and_damage_before_it() {
+    let directory = TempDir::new().unwrap();
+    busy(directory.path()).await;
+    let whole = fs::read(directory.path().join("journal")).unwrap();
+    let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    for at in 0..whole.len() {
+        let changed = TempDir::new_in(FAST).unwrap();
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x01;
+        fs::write(changed.path().join("journal"), bytes).unwrap();
+        match try_open(changed.path()) {
+            Ok((_, recovered)) => {
+                assert!(at + 1 >= last, "byte {at} was changed, and nobody noticed");
+                assert!(recovered.cut > 0, "byte {at}");
+            }
+            Err(JournalError::Damaged { .. }) => assert!(at < last, "byte {at} is the tail's"),
+            Err(other) => assert!(at < last, "byte {at}: {other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_process_writes_at_a_time_and_a_newer_format_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(directory.path());
+    let second = try_open(directory.path()).map(|_| ()).unwrap_err();
+    assert!(matches!(second, JournalError::Busy { .. }), "{second}");
+    drop(journal);
+    let body = br#"{"journal":2,"epoch":1}"#;
+    let line = format!("{:08x} {}\n", crc32fast::hash(body), std::str::from_utf8(body).unwrap());
+    fs::write(directory.path().join("journal"), line).unwrap();
+    let newer = try_open(directory.path()).map(|_| ()).unwrap_err();
+    let says = "has format 2, and this version knows formats up to 1";
+    assert!(newer.to_string().ends_with(says), "{newer}");
+}
+
+#[tokio::test]
+async fn a_long_life_leaves_a_short_file_with_all_that_is_needed() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(directory.path());
+    let kept = journal.begin(named("guest 1", "kept", FAR)).await.unwrap();
+    journal.end(kept, succeeded()).await.unwrap();
+    let running = journal.begin(intent("guest 2", "start")).await.unwrap();
+    journal.dispatched(running, "UPID:b").await.unwrap();
+    for _ in 0..200 {
+        let steps = (100..150).map(|guest| {
+            let journal = &journal;
+            async move {
+                let step = journal.begin(intent(&format!("guest {guest}"), "set")).await.unwrap();
+                journal.end(step, End::Failed { why: "x".repeat(100) }).await.unwrap();
+            }
+        });
+        futures_util::future::join_all(steps).await;
+    }
+    drop(journal);
+    let length = fs::metadata(directory.path().join("journal")).unwrap().len();
+    assert!(length < 2 << 20, "{length} bytes are left of ten thousand steps");
+    let (journal, recovered) = open(directory.path());
+    assert_eq!(in_flight(&recovered), ["1-2 start guest 2: UPID:b"]);
+    assert!(matches!(journal.known("kept"), Some(Known::Ended(_))));
+    let told = follow(directory.path()).more().unwrap();
+    let last = told.iter().rev().find(|record| matches!(record.fact, Fact::Ended(_))).unwrap();
+    assert_eq!(last.fact, Fact::Ended(End::Failed { why: "x".repeat(100) }));
+}
+
+#[tokio::test]
+async fn a_reader_follows_what_somebody_else_writes() {
+    let directory = TempDir::new().unwrap();
+    let mut following = follow(directory.path());
+    assert_eq!(following.more().unwrap(), []);
+    let (journal, _) = open(directory.path());
+    let step = journal.begin(intent("guest 101", "start")).await.unwrap();
+    assert_eq!(following.more().unwrap().len(), 1);
+    assert_eq!(following.more().unwrap().len(), 0);
+    journal.dispatched(step, "UPID:a").await.unwrap();
+    journal.end(step, succeeded()).await.unwrap();
+    let more = following.more().unwrap();
+    assert_eq!(more[0].fact, Fact::Dispatched { task: "UPID:a".to_owned() });
+    assert_eq!(more[1].fact, Fact::Ended(succeeded()));
+}
+
+#[tokio::test]
+async fn many_writers_share_one_order_and_nothing_is_lost() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(directory.path());
+    let steps = (0..64).map(|guest| {
+        let journal = &journal;
+        async move {
+            let step = journal.begin(intent(&format!("guest {guest}"), "start")).await.unwrap();
+            tokio::time::timeout(Duration::from_mins(1), journal.dispatched(step, "UPID"))
+                .await
+                .unwrap()
+                .unwrap();
+        }
+    });
+    futures_util::future::join_all(steps).await;
+    drop(journal);
+    assert_eq!(open(directory.path()).1.open.len(), 64);
+}
+
+/// Fills the disk step by step, until the journal gives up.
+async fn fill(directory: &Path) -> (Journal, JournalError) {
+    let (journal, _) = open(directory);
+    for guest in 0..10_000 {
+        let key = format!("guest {guest} {}", "x".repeat(1000));
+        if let Err(error) = journal.begin(intent(&key, "start")).await {
+            return (journal, error);
+        }
+    }
+    panic!("the disk is not small");
+}
+
+#[tokio::test]
+async fn a_journal_that_cannot_be_written_refuses_every_step_until_it_is_opened_anew() {
+    let Some(disk) = std::env::var_os(SMALL_DISK) else {
+        let directory = TempDir::new().unwrap();
+        let test = "a_journal_that_cannot_be_written_refuses_every_step_until_it_is_opened_anew";
+        return child::on_a_small_disk(test, (SMALL_DISK, directory.path()));
+    };
+    let directory = Path::new(&disk);
+    let (journal, error) = fill(directory).await;
+    assert!(matches!(error, JournalError::Write { .. }), "{error}");
+    assert!(error.help().unwrap().contains("room"), "{error}");
+    let known = journal.open_steps().len();
+    let again = journal.begin(intent("guest 1", "stop")).await.unwrap_err();
+    assert!(matches!(again, JournalError::Write { .. }), "{again}");
+    drop(journal);
+    // What was acknowledged is there; what was refused is not, however far its line got.
+    fs::remove_file(directory.join("ballast")).unwrap();
+    let (journal, recovered) = open(directory);
+    assert_eq!(recovered.open.len(), known - 1);
+    journal.begin(intent("guest 1", "stop")).await.unwrap();
+}
+
+#[test]
+fn ids_read_back_and_nothing_else_does() {
+    for text in ["1-1", "0-0", "4294967295-18446744073709551615"] {
+        assert_eq!(id(text).to_string(), text);
+    }
+    for text in ["", "1", "1-", "-1", "01-1", "1-1-1", "a-b", " 1-1"] {
+        assert!(text.parse::<StepId>().is_err(), "{text:?}");
+    }
+}
