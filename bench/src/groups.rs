@@ -3,6 +3,8 @@
 mod bird;
 pub mod diff;
 mod ground;
+pub mod journal;
+pub mod lanes;
 pub mod ledger;
 mod library;
 pub mod list;
@@ -40,7 +42,10 @@ pub const ALL: &[&Group] = &[
     &rtnl::foreign::CHURN,
     &rtnl::foreign::PASS,
     &pacing::GROUP,
+    &lanes::GROUP,
     &ledger::GROUP,
+    &journal::RATE,
+    &journal::RECOVERY,
     &list::IPV4,
     &list::IPV6,
 ];
