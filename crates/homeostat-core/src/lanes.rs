@@ -119,6 +119,27 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
         Some(Start { key, node, job })
     }
 
+    /// Takes a lane for something that runs already, whatever the limits say. Says whether it was free.
+    pub fn occupy(&mut self, key: &K, node: N) -> bool {
+        if self.is_running(key) {
+            return false;
+        }
+        self.withdraw(key);
+        let lane = self.keys.entry(key.clone());
+        let lane = lane.or_insert_with(|| Lane { running: None, waiting: VecDeque::new() });
+        lane.running = Some(node.clone());
+        self.running += 1;
+        let place = self.nodes.entry(node.clone());
+        let place = place.or_insert_with(|| Node { running: 0, ready: BTreeMap::new() });
+        place.running += 1;
+        let (first, is_full) =
+            (place.ready.keys().next().copied(), place.running >= self.limits.per_node);
+        if let Some(first) = first.filter(|_| is_full) {
+            self.open.remove(&(first, node));
+        }
+        true
+    }
+
     /// The job of a key ended, however it did. Ending what does not run changes nothing.
     pub fn end(&mut self, key: &K) {
         let Some(lane) = self.keys.get_mut(key) else { return };
@@ -179,6 +200,21 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
             self.open.remove(&(*first, node.clone()));
         }
         place.ready.insert(ticket, key.clone());
+        self.reopen(&node);
+    }
+
+    /// Takes the next job of an idle lane out of where it can be found.
+    fn withdraw(&mut self, key: &K) {
+        let Some(Waiting { ticket, node, .. }) =
+            self.keys.get(key).and_then(|lane| lane.waiting.front())
+        else {
+            return;
+        };
+        let (ticket, node) = (*ticket, node.clone());
+        self.open.remove(&(ticket, node.clone()));
+        if let Some(place) = self.nodes.get_mut(&node) {
+            place.ready.remove(&ticket);
+        }
         self.reopen(&node);
     }
 

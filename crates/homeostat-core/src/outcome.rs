@@ -118,6 +118,55 @@ impl<O> Outcome<O> {
     }
 }
 
+/// What a write that must not be sent twice is, for whoever has to find it again after a crash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dispatch {
+    /// What is done: `start`, `stop`, `set`.
+    pub kind: String,
+    /// A fingerprint of everything that is sent.
+    pub parameters: String,
+    /// What must hold for it to be done: a digest, a generation.
+    pub precondition: Option<String>,
+}
+
+/// A write that was begun and whose end nobody wrote down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The key, as text.
+    pub key: String,
+    /// What was to be sent.
+    pub dispatch: Dispatch,
+    /// The target's name for the work, if it is known to have accepted it.
+    pub task: Option<String>,
+    /// When it was begun, in milliseconds since 1970.
+    pub since: u64,
+}
+
+/// How a piece of the target's own work ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was done.
+    Succeeded,
+    /// It was not done; the target's words.
+    Failed(String),
+    /// Nobody knows before the next look.
+    Unknown(String),
+}
+
+/// What became of a write that was begun before a crash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// The target works on it.
+    Running {
+        /// Its name for the work.
+        task: String,
+        /// Where it runs.
+        node: String,
+    },
+    /// It is over.
+    Ended(Ended),
+}
+
 /// A future that somebody else drives.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

@@ -8,7 +8,7 @@ use crate::change::{Change, Changes, Conflict};
 use crate::desired::{Desired, Slot};
 use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
 use crate::last_wish::LastWish;
-use crate::outcome::Failure;
+use crate::outcome::{Dispatch, Failure};
 use crate::seen::Owner;
 use crate::source::{Fails, Source};
 
@@ -58,6 +58,18 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
     /// could take it off.
     fn is_recorded(&self) -> bool {
         false
+    }
+
+    /// Where it runs: on one node only so many run at once. Asked of sources with lanes only.
+    fn node(&self, wish: &D) -> String {
+        let _ = wish;
+        String::new()
+    }
+
+    /// What is remembered of it, if it must not be sent twice.
+    fn dispatch(&self, wish: &D) -> Dispatch {
+        let _ = wish;
+        Dispatch { kind: self.action().word().to_owned(), ..Dispatch::default() }
     }
 
     /// Counts the lines that [`Step::explain`] tells; override it where that is not one.

@@ -104,6 +104,25 @@ fn ending_what_does_not_run_changes_nothing() {
 }
 
 #[test]
+fn what_runs_already_takes_its_lane_and_its_place_on_the_node() {
+    let mut lanes = Guests::new(Limits { total: 100, per_node: 1 });
+    lanes.mark(&101, 1);
+    lanes.mark(&102, 1);
+    assert!(lanes.occupy(&101, 1));
+    assert!(!lanes.occupy(&101, 1));
+    assert!(lanes.occupy(&103, 1), "it runs, whatever the limit says");
+    assert_eq!((lanes.start(), lanes.running()), (None, 2));
+    lanes.end(&103);
+    assert_eq!(lanes.start(), None);
+    lanes.end(&101);
+    assert_eq!(lanes.start(), Some(pass(101, 1)));
+    lanes.end(&101);
+    assert_eq!(lanes.start(), Some(pass(102, 1)));
+    lanes.end(&102);
+    assert!(lanes.is_empty());
+}
+
+#[test]
 fn a_limit_of_zero_lets_one_run() {
     let mut lanes = Guests::new(Limits { total: 0, per_node: 0 });
     lanes.mark(&101, 1);
@@ -150,6 +169,7 @@ enum Act {
     Mark(u32, u8),
     Submit(u32, u8),
     Start,
+    Occupy(u32, u8),
     End(usize),
 }
 
@@ -158,6 +178,7 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Mark(key, node)),
         3 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Submit(key, node)),
         4 => Just(Act::Start),
+        1 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Occupy(key, node)),
         3 => (0..8_usize).prop_map(Act::End),
     ]
 }
@@ -193,6 +214,11 @@ proptest! {
                     let started = lanes.start();
                     prop_assert_eq!(started, model.start());
                     note(&started, &mut done);
+                }
+                Act::Occupy(key, node) => {
+                    let is_free = !model.running.contains_key(&key);
+                    prop_assert_eq!(lanes.occupy(&key, node), is_free);
+                    model.running.entry(key).or_insert(node);
                 }
                 Act::End(at) => {
                     if let Some(key) = model.running.keys().nth(at).copied() {

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use homeostat_core::{Focus, OnRelease, Ownership, Source, Strictness};
+use homeostat_core::{Focus, Key, OnRelease, Ownership, Source, Strictness};
 
 use crate::focus;
 use crate::guard::Guards;
+use crate::operations::Operations;
 
 /// How a pass behaves.
 #[derive(Clone, Debug)]
-pub struct Config<K> {
+pub struct Config<K: Key> {
     /// What is held back.
     pub guards: Guards,
     /// What a failure stops.
@@ -22,8 +23,8 @@ pub struct Config<K> {
     pub adopt: BTreeSet<K>,
     /// How many lanes run side by side.
     pub lanes: usize,
-    /// What is kept of writes that must not be sent twice.
-    pub journal: Journal,
+    /// What keeps writes that must not be sent twice from being so.
+    pub fence: Fence<K>,
     /// Who is told how far it has come.
     pub progress: Option<Arc<dyn Progress>>,
 }
@@ -40,17 +41,19 @@ pub trait Progress: fmt::Debug + Send + Sync {
     fn end(&self);
 }
 
-/// What is kept of writes that must not be sent twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Journal {
+/// What keeps writes that must not be sent twice from being so.
+#[derive(Clone, Debug, Default)]
+pub enum Fence<K: Key> {
     /// Nothing: such writes are refused.
     #[default]
     Absent,
     /// Nothing, and the caller says that a second dispatch after a crash would do no harm.
     Volatile,
+    /// Lanes and a journal.
+    Kept(Operations<K>),
 }
 
-impl<K> Default for Config<K> {
+impl<K: Key> Default for Config<K> {
     fn default() -> Self {
         Config {
             guards: Guards::default(),
@@ -58,7 +61,7 @@ impl<K> Default for Config<K> {
             on_release: OnRelease::default(),
             adopt: BTreeSet::new(),
             lanes: 16,
-            journal: Journal::default(),
+            fence: Fence::default(),
             progress: None,
         }
     }

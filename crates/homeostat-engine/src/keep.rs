@@ -47,11 +47,11 @@ mod tell;
 mod turn;
 pub mod wakeup;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::pacing::{Reasons, Time};
-use homeostat_core::{Failure, Hint, Kind, ScopeLock, Source};
+use homeostat_core::{Failure, Hint, Key, Kind, ScopeLock, Source};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -65,6 +65,7 @@ use self::pulse::Pulse;
 use self::status::Status;
 use self::wakeup::Wakeup;
 use crate::bound::Bound;
+use crate::config::Fence;
 use crate::ledger::Ledger;
 
 /// What a loop works with.
@@ -149,6 +150,7 @@ impl<S: Source> Loop<S> {
             match keeper.next(&mut mail).await {
                 Next::Due => {}
                 Next::Hint(hint) => keeper.heard(hint),
+                Next::News(keys) => keeper.wake(Wakeup::Hint(keys.into_iter().collect())),
                 Next::Command(command) => {
                     if keeper.obey(command, &mut mail).await.is_break() {
                         return;
@@ -168,6 +170,7 @@ impl<S: Source> Keeper<S> {
             biased;
             command = mail.next() => command.map_or(Next::Abandoned, Next::Command),
             () = until(deadline) => Next::Due,
+            keys = news(&self.bound.config.fence) => Next::News(keys),
             hint = listen::hint(&mut self.open) => Next::Hint(hint),
         }
     }
@@ -221,8 +224,18 @@ enum Next<S: Source> {
     Due,
     Command(Command<S>),
     Hint(Result<Hint<S::Key>, Failure>),
+    /// Work of the target ended, or a lane came free.
+    News(BTreeSet<S::Key>),
     /// Nobody holds a handle any more.
     Abandoned,
+}
+
+/// Without lanes there is no news.
+async fn news<K: Key>(fence: &Fence<K>) -> BTreeSet<K> {
+    match fence {
+        Fence::Kept(operations) => operations.news().await,
+        Fence::Absent | Fence::Volatile => std::future::pending().await,
+    }
 }
 
 /// An idle timer never ends.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use homeostat_core::{Focus, Holdings, Outcome, Plan, Report, Source};
 
 use crate::book::Book;
-use crate::config::Order;
+use crate::config::{Fence, Order};
 use crate::error::Error;
 use crate::observer::Observer;
 use crate::run::{Ran, run};
@@ -34,6 +34,9 @@ pub async fn apply<S: Source>(
 ) -> Result<Report<S>, Error> {
     let prior = book.begin(&plan, order.ownership)?;
     let mut ran = run(&plan, writer, order.config).await;
+    if let Fence::Kept(operations) = &order.config.fence {
+        operations.let_go(|key| order.focus.covers(key));
+    }
     book.absorb(&plan, &ran.tally, prior)?;
     let shown = look_again(order, observer, book.holdings(), (&mut plan, &mut ran)).await;
     book.learn(shown)?;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use homeostat_document::{Document, Scope as Section, Settings, SourceSettings};
-use homeostat_engine::{Budget, Config, Guards, Pages, Place, Planner, Section as Stated};
+use homeostat_engine::{Budget, Config, Guards, Key, Pages, Place, Planner, Section as Stated};
 
 use crate::context::Context;
 use crate::failure::{Misfit, Misfits};
@@ -62,7 +62,7 @@ impl Binding<'_> {
     }
 
     /// How passes of a source behave, and whether the document says anything of it.
-    pub(crate) fn config<K>(
+    pub(crate) fn config<K: Key>(
         &self,
         settings: fn(&Settings) -> &SourceSettings,
         section: Stated,

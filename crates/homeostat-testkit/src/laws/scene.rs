@@ -198,7 +198,7 @@ fn place<H: Harness>() -> Place {
 }
 
 /// The delete guard is the engine's; small wishes may go whole here.
-fn config<K>() -> Config<K> {
+fn config<K: homeostat_engine::Key>() -> Config<K> {
     let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
     Config { guards, ..Config::default() }
 }

@@ -1,0 +1,202 @@
+//! Writes that must neither overlap nor be sent twice: whose turn it is, what is in flight, and the
+//! journal behind both.
+//!
+//! It is a value that the caller owns and shares: a loop over a source and commands that somebody gives
+//! beside it pass through the same [`Operations`], and so never meet on a key. A pass takes the lanes that
+//! are free and leaves the others: when one comes free, [`Operations::news`] names its key, and the next
+//! pass looks at it again before anything is sent. Work that the target does by itself keeps its lane until
+//! it ends; no pass waits for it.
+
+mod flight;
+mod held;
+mod recovery;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use homeostat_core::{Job, Key, Lanes, Limits, Start};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinSet;
+
+pub(crate) use self::flight::Flight;
+pub use self::held::Held;
+use crate::journal::{Journal, Subject};
+
+/// Somebody who waits for a lane.
+type Waiter<K> = oneshot::Sender<Held<K>>;
+
+/// The lanes of one source in one scope, with the journal. Clones are the same one.
+pub struct Operations<K: Key> {
+    shared: Arc<Shared<K>>,
+}
+
+impl<K: Key> Clone for Operations<K> {
+    fn clone(&self) -> Self {
+        Operations { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K: Key> std::fmt::Debug for Operations<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operations").field("in_flight", &self.in_flight()).finish_non_exhaustive()
+    }
+}
+
+struct Shared<K: Key> {
+    journal: Arc<Journal>,
+    source: String,
+    scope: String,
+    state: Mutex<State<K>>,
+    /// Somebody should look at the news, or at what is in flight.
+    moved: Notify,
+    /// Ends with the value: what is in flight then is found in the journal.
+    following: Mutex<JoinSet<()>>,
+}
+
+struct State<K: Key> {
+    lanes: Lanes<K, String, Waiter<K>>,
+    /// Lanes that came free for a pass which has not come yet.
+    granted: BTreeMap<K, Held<K>>,
+    /// The tasks that the target works on.
+    in_flight: BTreeMap<K, String>,
+    news: BTreeSet<K>,
+}
+
+impl<K: Key> Operations<K> {
+    /// The operations of a source in a scope.
+    #[must_use]
+    pub fn new(journal: Arc<Journal>, (source, scope): (&str, &str), limits: Limits) -> Self {
+        let state = State {
+            lanes: Lanes::new(limits),
+            granted: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            news: BTreeSet::new(),
+        };
+        let shared = Shared {
+            journal,
+            source: source.to_owned(),
+            scope: scope.to_owned(),
+            state: Mutex::new(state),
+            moved: Notify::new(),
+            following: Mutex::new(JoinSet::new()),
+        };
+        Operations { shared: Arc::new(shared) }
+    }
+
+    /// The journal.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.shared.journal
+    }
+
+    /// A key, as the journal has it.
+    pub fn subject(&self, key: &K) -> Subject {
+        let Shared { source, scope, .. } = &*self.shared;
+        Subject { source: source.clone(), scope: scope.clone(), key: key.to_string() }
+    }
+
+    /// Waits for a key's lane, in the order of arrival. Whoever stops waiting gives up their place.
+    pub async fn enter(&self, key: &K, node: &str) -> Held<K> {
+        loop {
+            let (grant, granted) = oneshot::channel();
+            self.shared.state().lanes.submit(key, node.to_owned(), grant);
+            self.shared.pump();
+            // Nobody drops a waiter without having called it; should that happen, the wait begins anew.
+            if let Ok(held) = granted.await {
+                return held;
+            }
+        }
+    }
+
+    /// A pass asks for a key's lane, and does not wait. If it is not free, the key will be in the news.
+    pub(crate) fn turn(&self, key: &K, node: String) -> Result<Held<K>, String> {
+        let mut state = self.shared.state();
+        if !state.granted.contains_key(key) {
+            state.lanes.mark(key, node);
+            drop(state);
+            self.shared.pump();
+            state = self.shared.state();
+        }
+        state.news.remove(key);
+        state.granted.remove(key).ok_or_else(|| state.why_not(key))
+    }
+
+    /// Lanes that a pass over these keys was granted and did not need are free again.
+    pub(crate) fn let_go(&self, unneeded: impl Fn(&K) -> bool) {
+        let granted = std::mem::take(&mut self.shared.state().granted);
+        let (freed, kept): (BTreeMap<_, _>, _) =
+            granted.into_iter().partition(|(key, _)| unneeded(key));
+        self.shared.state().granted.extend(kept);
+        drop(freed);
+    }
+
+    /// Keys that are worth another look: their work ended, or their lane came free. Cancel-safe.
+    pub async fn news(&self) -> BTreeSet<K> {
+        loop {
+            let moved = self.shared.moved.notified();
+            let news = std::mem::take(&mut self.shared.state().news);
+            if !news.is_empty() {
+                return news;
+            }
+            moved.await;
+        }
+    }
+
+    /// The tasks that the target works on, by key.
+    #[must_use]
+    pub fn in_flight(&self) -> BTreeMap<K, String> {
+        self.shared.state().in_flight.clone()
+    }
+
+    /// Waits until the target works on nothing of ours.
+    pub async fn landed(&self) {
+        loop {
+            let moved = self.shared.moved.notified();
+            if self.shared.state().in_flight.is_empty() {
+                return;
+            }
+            moved.await;
+        }
+    }
+}
+
+impl<K: Key> State<K> {
+    fn why_not(&self, key: &K) -> String {
+        match self.in_flight.get(key) {
+            Some(task) => format!("task {task}"),
+            None if self.lanes.is_running(key) => "another command for it".to_owned(),
+            None => "a free place on its node".to_owned(),
+        }
+    }
+}
+
+impl<K: Key> Shared<K> {
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives out lanes as long as some are free and wanted.
+    fn pump(self: &Arc<Self>) {
+        while let Some(Start { key, job, .. }) = self.start() {
+            let held = Held::new(key.clone(), self);
+            match job {
+                Job::Pass => {
+                    let mut state = self.state();
+                    state.news.insert(key.clone());
+                    state.granted.insert(key, held);
+                }
+                // Whoever stopped waiting hands it back.
+                Job::Command(waiter) => {
+                    if let Err(held) = waiter.send(held) {
+                        held.give_back();
+                    }
+                }
+            }
+        }
+        self.moved.notify_waiters();
+    }
+
+    fn start(&self) -> Option<Start<K, String, Waiter<K>>> {
+        self.state().lanes.start()
+    }
+}

@@ -1,0 +1,70 @@
+//! Work that the target does by itself: followed to its end, while its lane stays taken.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, PoisonError};
+
+use futures_util::FutureExt as _;
+use homeostat_core::outcome::Later;
+use homeostat_core::{Ended, Key};
+use serde_json::{Value, json};
+
+use super::held::Held;
+use super::{Operations, Shared};
+use crate::journal::{End, StepId};
+
+/// A step that the target accepted.
+pub(crate) struct Flight<K: Key> {
+    pub(crate) held: Held<K>,
+    pub(crate) id: StepId,
+    pub(crate) task: String,
+}
+
+impl<K: Key> Operations<K> {
+    /// Follows a task to its end. The lane is freed then, and the key is in the news.
+    pub(crate) fn follow(&self, flight: Flight<K>, end: Later<'static, Ended>) {
+        let key = flight.held.key().clone();
+        self.shared.state().in_flight.insert(key, flight.task.clone());
+        let shared = Arc::downgrade(&self.shared);
+        let mut following = self.shared.following.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that have ended are only counted.
+        while following.try_join_next().is_some() {}
+        following.spawn(async move {
+            let ended = AssertUnwindSafe(end).catch_unwind().await;
+            let panicked = |_| Ended::Unknown("waiting for it panicked".to_owned());
+            let ended = ended.unwrap_or_else(panicked);
+            if let Some(shared) = shared.upgrade() {
+                shared.land(flight, ended).await;
+            }
+        });
+    }
+
+    /// Writes down how a step ended.
+    pub(crate) async fn end(&self, id: StepId, ended: Ended) {
+        self.shared.end(id, ended, Value::Null).await;
+    }
+}
+
+impl<K: Key> Shared<K> {
+    async fn land(self: Arc<Self>, flight: Flight<K>, ended: Ended) {
+        let Flight { held, id, task } = flight;
+        self.end(id, ended, json!({ "task": task })).await;
+        let key = held.key().clone();
+        let mut state = self.state();
+        state.in_flight.remove(&key);
+        state.news.insert(key);
+        drop(state);
+        // Frees the lane, and tells.
+        drop(held);
+    }
+
+    /// A journal that cannot be written leaves the step open: the next opening finds it again, and until
+    /// then nothing is sent to the key.
+    async fn end(&self, id: StepId, ended: Ended, answer: Value) {
+        let end = match ended {
+            Ended::Succeeded => End::Succeeded { answer },
+            Ended::Failed(why) => End::Failed { why },
+            Ended::Unknown(why) => End::Unknown { why },
+        };
+        let _ = self.journal.end(id, end).await;
+    }
+}

@@ -1,0 +1,76 @@
+//! What was in flight when the last process ended: adopted, closed, or known to be unknown.
+
+use std::collections::BTreeSet;
+
+use homeostat_core::{Begun, Dispatch, Failure, Key, Recovery, Source, Writer};
+
+use super::Operations;
+use super::flight::Flight;
+use super::held::Held;
+use crate::journal::{Intent, OpenStep};
+
+impl<K: Key> Operations<K> {
+    /// Asks the target about every step of this source that has no end and is not followed. Tells their
+    /// keys: what was planned for them does not know of the answer, so they are left alone until they are
+    /// looked at again. What the target cannot tell now stays open.
+    pub(crate) async fn recover<S: Source<Key = K>>(&self, writer: &S::Writer) -> BTreeSet<K> {
+        let mut keys = BTreeSet::new();
+        for open in self.journal().open_steps() {
+            let Some(key) = self.key_of(&open).filter(|key| !self.is_followed(key)) else {
+                continue;
+            };
+            if self.recover_one::<S>(writer, (key.clone(), &open)).await.is_ok() {
+                self.shared.state().news.insert(key.clone());
+            }
+            keys.insert(key);
+        }
+        self.shared.moved.notify_waiters();
+        keys
+    }
+
+    /// Whether somebody of this process knows how the key's step goes on.
+    fn is_followed(&self, key: &K) -> bool {
+        let state = self.shared.state();
+        state.in_flight.contains_key(key) || state.lanes.is_running(key)
+    }
+
+    /// The key of a step of ours.
+    fn key_of(&self, open: &OpenStep) -> Option<K> {
+        let subject = &open.intent.subject;
+        let is_ours =
+            (&subject.source, &subject.scope) == (&self.shared.source, &self.shared.scope);
+        K::from_str(&subject.key).ok().filter(|_| is_ours)
+    }
+
+    async fn recover_one<S: Source<Key = K>>(
+        &self,
+        writer: &S::Writer,
+        (key, open): (K, &OpenStep),
+    ) -> Result<(), Failure> {
+        let (task, node) = match writer.recover(begun(open)).await? {
+            Recovery::Ended(ended) => {
+                self.end(open.id, ended).await;
+                return Ok(());
+            }
+            Recovery::Running { task, node } => (task, node),
+        };
+        if open.task.is_none() {
+            let written = self.journal().dispatched(open.id, &task).await;
+            written.map_err(|error| Failure::from_error(&error, homeostat_core::Retry::Soon))?;
+        }
+        // Somebody of this process holds the lane and knows the step: it is not lost at all.
+        if !self.shared.state().lanes.occupy(&key, node) {
+            return Ok(());
+        }
+        let held = Held::new(key, &self.shared);
+        let end = writer.follow(&task);
+        self.follow(Flight { held, id: open.id, task }, end);
+        Ok(())
+    }
+}
+
+fn begun(open: &OpenStep) -> Begun {
+    let Intent { subject, kind, parameters, precondition, .. } = open.intent.clone();
+    let dispatch = Dispatch { kind, parameters, precondition };
+    Begun { key: subject.key, dispatch, task: open.task.clone(), since: open.since.0 }
+}

@@ -1,0 +1,79 @@
+//! One key's steps, one after the other; a bad one stops the rest.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use homeostat_core::{Ended, Outcome, Plan, Source, Step, Writer};
+
+use super::sink::Sink;
+use super::work;
+use crate::config::Fence;
+use crate::operations::{Flight, Held, Operations};
+
+pub(super) struct Lane<'a, S: Source> {
+    pub(super) plan: &'a Plan<S>,
+    pub(super) writer: &'a S::Writer,
+    /// Keys of which this pass has just learned what became of an earlier step.
+    pub(super) recovered: &'a BTreeSet<S::Key>,
+    pub(super) sink: &'a Sink<'a, S>,
+    pub(super) steps: Range<usize>,
+}
+
+/// A lane, and where it is given back.
+type Taken<'a, K> = (&'a Operations<K>, Held<K>);
+
+impl<S: Source> Lane<'_, S> {
+    /// Runs the steps if it is the key's turn; else they are left for another pass.
+    pub(super) async fn run(self) {
+        let Some(first) = self.plan.steps.get(self.steps.start) else { return };
+        let Fence::Kept(operations) = self.sink.fence() else {
+            return self.steps(None).await;
+        };
+        let key = first.key(&self.plan.wish);
+        if self.recovered.contains(&key) {
+            return self.sink.leave(self.steps, "another look after an earlier step of it");
+        }
+        match operations.turn(&key, first.node(&self.plan.wish)) {
+            Ok(held) => self.steps(Some((operations, held))).await,
+            Err(on) => self.sink.leave(self.steps, on),
+        }
+    }
+
+    async fn steps(self, lane: Option<Taken<'_, S::Key>>) {
+        let Lane { plan, writer, sink, steps, .. } = self;
+        for at in steps.clone() {
+            writer.apply(work(plan, at..at + 1), sink).await;
+            sink.close(at..at + 1);
+            let rest = at + 1..steps.end;
+            if let Some(task) = sink.task(at) {
+                let on = format!("task {task}");
+                if let (Some((operations, held)), Some(id)) = (lane, sink.begun(at)) {
+                    let end = writer.follow(&task);
+                    operations.follow(Flight { held, id, task }, end);
+                }
+                return sink.leave(rest, on);
+            }
+            if let Some((operations, _)) = &lane {
+                note_end(operations, sink, at).await;
+            }
+            if !sink.is_good(at) {
+                let key = plan.steps.get(at).map(|step| step.key(&plan.wish).to_string());
+                return sink
+                    .leave(rest, format!("an earlier step of `{}`", key.unwrap_or_default()));
+            }
+        }
+    }
+}
+
+/// Writes down how a step ended that was done at once. One whose answer was lost stays open: the next pass
+/// asks what became of it.
+async fn note_end<S: Source>(operations: &Operations<S::Key>, sink: &Sink<'_, S>, at: usize) {
+    let Some(id) = sink.begun(at) else { return };
+    let ended = match sink.outcome(at) {
+        None | Some(Outcome::Settled { .. }) => Ended::Succeeded,
+        Some(Outcome::Unknown { .. }) => return,
+        Some(Outcome::Failed(failure) | Outcome::Unkept(failure)) => Ended::Failed(failure.error),
+        Some(_) => Ended::Failed("it was not done".to_owned()),
+    };
+    operations.end(id, ended).await;
+}

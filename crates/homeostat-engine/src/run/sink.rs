@@ -1,0 +1,192 @@
+//! Where writers answer for their steps.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use homeostat_core::outcome::Later;
+use homeostat_core::{
+    Action, Agreement, Desired, Dispatch, Failure, Outcome, Outcomes, Plan, Retry, Source, Step,
+    Tally,
+};
+
+use super::Ran;
+use crate::config::{Config, Fence};
+use crate::journal::{Intent, JournalError, StepId};
+use crate::operations::Operations;
+
+/// Takes outcomes as they happen.
+pub(super) struct Sink<'a, S: Source> {
+    plan: &'a Plan<S>,
+    config: &'a Config<S::Key>,
+    state: Mutex<State<S::Object>>,
+}
+
+struct State<O> {
+    tally: Tally<O>,
+    unverified: Vec<Range<usize>>,
+    bad: Vec<usize>,
+    /// The steps that the journal knows.
+    begun: BTreeMap<usize, StepId>,
+}
+
+impl<'a, S: Source> Sink<'a, S> {
+    pub(super) fn new(plan: &'a Plan<S>, config: &'a Config<S::Key>) -> Self {
+        let state = State {
+            tally: Tally::new(plan.steps.len()),
+            unverified: Vec::new(),
+            bad: Vec::new(),
+            begun: BTreeMap::new(),
+        };
+        Sink { plan, config, state: Mutex::new(state) }
+    }
+
+    pub(super) fn fence(&self) -> &'a Fence<S::Key> {
+        &self.config.fence
+    }
+
+    pub(super) fn into_ran(self) -> Ran<S::Object> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ran { tally: state.tally, unverified: state.unverified }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<S::Object>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn take_bad(&self) -> Vec<usize> {
+        std::mem::take(&mut self.state().bad)
+    }
+
+    /// Steps that are left undone.
+    pub(super) fn leave(&self, steps: Range<usize>, on: impl Into<String>) {
+        self.put(steps, Outcome::Pending { on: on.into() });
+    }
+
+    /// A step that nobody answered for blocks what needs it, as any other unknown one.
+    pub(super) fn close(&self, steps: Range<usize>) {
+        let state = self.state();
+        let open: Vec<_> = steps.filter(|step| state.tally.is_open(*step)).collect();
+        drop(state);
+        for step in open {
+            self.put(step..step + 1, Outcome::unanswered(S::NAME));
+        }
+    }
+
+    pub(super) fn is_good(&self, at: usize) -> bool {
+        self.state().tally.is_good(at)
+    }
+
+    /// The outcome of a step that was not simply applied.
+    pub(super) fn outcome(&self, at: usize) -> Option<Outcome<S::Object>> {
+        self.state().tally.other(at).cloned()
+    }
+
+    /// The work that the target does for a step.
+    pub(super) fn task(&self, at: usize) -> Option<String> {
+        match self.state().tally.other(at) {
+            Some(Outcome::Waiting { task }) => Some(task.clone()),
+            _ => None,
+        }
+    }
+
+    /// The journal's name for a step.
+    pub(super) fn begun(&self, at: usize) -> Option<StepId> {
+        self.state().begun.get(&at).copied()
+    }
+
+    /// Whether the target's own answer already shows that the wish is fulfilled.
+    fn is_verified(&self, at: usize, now: Option<&S::Object>) -> bool {
+        let Some(step) = self.plan.steps.get(at) else { return false };
+        match (now, step.action()) {
+            (Some(now), Action::Create | Action::Update | Action::Replace) => {
+                let slot = self.plan.slot_of(step);
+                slot.is_some_and(|slot| self.plan.wish.compare(slot, now) == Agreement::Agrees)
+            }
+            _ => false,
+        }
+    }
+
+    async fn begin(&self, operations: &Operations<S::Key>, at: usize) -> Result<(), Failure> {
+        let Some(step) = self.plan.steps.get(at) else { return Ok(()) };
+        let wish = &*self.plan.wish;
+        let Dispatch { kind, parameters, precondition } = step.dispatch(wish);
+        let subject = operations.subject(&step.key(wish));
+        let intent = Intent { subject, kind, parameters, precondition, command: None };
+        let id = operations.journal().begin(intent).await.map_err(|error| unwritten(&error))?;
+        self.state().begun.insert(at, id);
+        Ok(())
+    }
+
+    async fn note(
+        &self,
+        operations: &Operations<S::Key>,
+        (at, task): (usize, &str),
+    ) -> Result<(), Failure> {
+        let Some(id) = self.begun(at) else { return Ok(()) };
+        let noted = operations.journal().dispatched(id, task).await;
+        noted.map_err(|error| unwritten(&error))
+    }
+}
+
+/// A write that must not be sent twice is not sent without a journal, unless that was said.
+fn unfenced() -> Failure {
+    Failure::new("no journal is kept, and this write must not be sent twice", Retry::Never)
+}
+
+fn unwritten(error: &JournalError) -> Failure {
+    let failure = Failure::from_error(error, Retry::Soon);
+    match error.help() {
+        Some(help) => failure.with_help(help),
+        None => failure,
+    }
+}
+
+impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
+    fn put(&self, steps: Range<usize>, outcome: Outcome<S::Object>) {
+        if let Some(progress) = &self.config.progress {
+            progress.advance(steps.len());
+        }
+        let mut state = self.state();
+        match &outcome {
+            Outcome::Applied { now } => {
+                let verified = steps.len() == 1 && self.is_verified(steps.start, now.as_ref());
+                if !verified {
+                    push_joined(&mut state.unverified, steps.clone());
+                }
+            }
+            Outcome::Settled { .. } => {}
+            // Written or not: the second look may tell.
+            Outcome::Unknown { .. } => {
+                push_joined(&mut state.unverified, steps.clone());
+                state.bad.extend(steps.clone());
+            }
+            _ => state.bad.extend(steps.clone()),
+        }
+        state.tally.put(steps, &outcome);
+    }
+
+    fn intent(&self, step: usize) -> Later<'_, Result<(), Failure>> {
+        match &self.config.fence {
+            Fence::Absent => Box::pin(std::future::ready(Err(unfenced()))),
+            Fence::Volatile => Box::pin(std::future::ready(Ok(()))),
+            Fence::Kept(operations) => Box::pin(self.begin(operations, step)),
+        }
+    }
+
+    fn dispatched<'a>(&'a self, step: usize, task: &'a str) -> Later<'a, Result<(), Failure>> {
+        match &self.config.fence {
+            Fence::Absent => Box::pin(std::future::ready(Err(unfenced()))),
+            Fence::Volatile => Box::pin(std::future::ready(Ok(()))),
+            Fence::Kept(operations) => Box::pin(self.note(operations, (step, task))),
+        }
+    }
+}
+
+/// Neighbouring ranges become one, so that a million single answers stay one range.
+fn push_joined(ranges: &mut Vec<Range<usize>>, range: Range<usize>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}
