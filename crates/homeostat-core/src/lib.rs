@@ -53,7 +53,7 @@ pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
 pub use lanes::{Job, Lanes, Limits, Start};
 pub use last_wish::{Fingerprint, LastWish};
-pub use outcome::{Begun, Dispatch, Ended, Failure, Outcome, Outcomes, Recovery, Retry};
+pub use outcome::{Begun, Dispatch, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd};
 pub use ownership::{
     Exclusive, Holdings, NamePrefix, Original, Ownership, PrefixRefused, Prefixes, Record, Records,
     Stage,

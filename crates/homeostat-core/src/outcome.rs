@@ -144,7 +144,7 @@ pub struct Begun {
 
 /// How a piece of the target's own work ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TaskEnd {
     /// It was done.
     Succeeded,
     /// It was not done; the target's words.
@@ -164,7 +164,7 @@ pub enum Recovery {
         node: String,
     },
     /// It is over.
-    Ended(Ended),
+    Ended(TaskEnd),
 }
 
 /// A future that somebody else drives.

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::change_list::ChangeList;
 use crate::desired::Desired;
-use crate::outcome::{Begun, Ended, Failure, Later, Outcomes, Recovery};
+use crate::outcome::{Begun, Failure, Later, Outcomes, Recovery, TaskEnd};
 use crate::ownership::Records;
 use crate::plan::{Draft, Step};
 use crate::seen::{Focus, Hint, See};
@@ -160,16 +160,16 @@ pub trait Writer<S: Source>: Send + Sync {
 
     /// Waits for the end of work that the target accepted. It needs an end of its own: work that takes
     /// too long is unknown.
-    fn follow(&self, task: &str) -> Later<'static, Ended> {
+    fn follow(&self, task: &str) -> Later<'static, TaskEnd> {
         let why = format!("this source cannot wait for task {task}");
-        Box::pin(std::future::ready(Ended::Unknown(why)))
+        Box::pin(std::future::ready(TaskEnd::Unknown(why)))
     }
 
     /// Finds out what became of a write that was begun before a crash. An error means that the target
     /// cannot be asked now: nothing new is sent to that key before it can.
     fn recover(&self, begun: Begun) -> Later<'static, Result<Recovery, Failure>> {
         let why = format!("nobody can tell what became of `{}`", begun.dispatch.kind);
-        Box::pin(std::future::ready(Ok(Recovery::Ended(Ended::Unknown(why)))))
+        Box::pin(std::future::ready(Ok(Recovery::Ended(TaskEnd::Unknown(why)))))
     }
 }
 

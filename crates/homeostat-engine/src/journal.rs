@@ -5,15 +5,15 @@
 //! was in flight: a running task is adopted, a finished one closed, a lost one looked up, and what nobody
 //! can tell is closed as unknown and looked at again. Until then the key's next step is refused.
 //!
-//! The file is a line a record, each with a checksum. One thread writes it: whatever was handed in while
-//! it waited for the disk goes into its next write, so that many callers share one wait.
+//! The file is a line a record, each with a checksum. Whatever is handed in while a write waits for the
+//! disk goes into the next one, so that many callers share one wait.
 
 mod file;
 mod flat;
 mod reading;
 mod record;
+mod scribe;
 mod steps;
-mod thread;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ use file::{Found, JournalFile};
 pub use reading::{Following, follow};
 use record::Line;
 pub use record::{BadStepId, CommandKey, End, Fact, Intent, Millis, Record, StepId, Subject};
+use scribe::Scribe;
 use steps::Steps;
 pub use steps::{Illegal, Known, OpenStep};
-use thread::Scribe;
 
 /// Why the journal cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -129,7 +129,7 @@ impl Journal {
         let recovered = Recovered { cut, open: steps.open_steps() };
         let turn = Mutex::new(StepId { epoch: file.epoch(), sequence: 0 });
         let (path, scribe) =
-            (file.path().to_owned(), Scribe::start(file, steps.clone(), clock.clone()));
+            (file.path().to_owned(), Scribe::new(file, steps.clone(), clock.clone()));
         Ok((Journal { path, steps: Mutex::new(steps), turn, scribe, clock }, recovered))
     }
 
@@ -189,4 +189,4 @@ impl Journal {
 }
 
 /// A line on its way to the disk.
-type Pending = (StepId, tokio::sync::oneshot::Receiver<thread::Written>);
+type Pending = (StepId, tokio::sync::oneshot::Receiver<scribe::Written>);

@@ -57,6 +57,8 @@ struct State<K: Key> {
     lanes: Lanes<K, String, Waiter<K>>,
     /// Lanes that came free for a pass which has not come yet.
     granted: BTreeMap<K, Held<K>>,
+    /// Lanes of keys whose last answer was lost: taken until somebody has asked what became of it.
+    doubtful: BTreeMap<K, Held<K>>,
     /// The tasks that the target works on.
     in_flight: BTreeMap<K, String>,
     news: BTreeSet<K>,
@@ -69,6 +71,7 @@ impl<K: Key> Operations<K> {
         let state = State {
             lanes: Lanes::new(limits),
             granted: BTreeMap::new(),
+            doubtful: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             news: BTreeSet::new(),
         };
@@ -121,6 +124,12 @@ impl<K: Key> Operations<K> {
         state.granted.remove(key).ok_or_else(|| state.why_not(key))
     }
 
+    /// Keeps a lane whose last answer was lost: the target may work on it.
+    pub(crate) fn doubt(&self, held: Held<K>) {
+        let key = held.key().clone();
+        self.shared.state().doubtful.insert(key, held);
+    }
+
     /// Lanes that a pass over these keys was granted and did not need are free again.
     pub(crate) fn let_go(&self, unneeded: impl Fn(&K) -> bool) {
         let granted = std::mem::take(&mut self.shared.state().granted);
@@ -164,6 +173,7 @@ impl<K: Key> State<K> {
     fn why_not(&self, key: &K) -> String {
         match self.in_flight.get(key) {
             Some(task) => format!("task {task}"),
+            None if self.doubtful.contains_key(key) => "what became of an earlier step".to_owned(),
             None if self.lanes.is_running(key) => "another command for it".to_owned(),
             None => "a free place on its node".to_owned(),
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use futures_util::FutureExt as _;
 use homeostat_core::outcome::Later;
-use homeostat_core::{Ended, Key};
+use homeostat_core::{Key, TaskEnd};
 use serde_json::{Value, json};
 
 use super::held::Held;
@@ -21,7 +21,7 @@ pub(crate) struct Flight<K: Key> {
 
 impl<K: Key> Operations<K> {
     /// Follows a task to its end. The lane is freed then, and the key is in the news.
-    pub(crate) fn follow(&self, flight: Flight<K>, end: Later<'static, Ended>) {
+    pub(crate) fn follow(&self, flight: Flight<K>, end: Later<'static, TaskEnd>) {
         let key = flight.held.key().clone();
         self.shared.state().in_flight.insert(key, flight.task.clone());
         let shared = Arc::downgrade(&self.shared);
@@ -30,7 +30,7 @@ impl<K: Key> Operations<K> {
         while following.try_join_next().is_some() {}
         following.spawn(async move {
             let ended = AssertUnwindSafe(end).catch_unwind().await;
-            let panicked = |_| Ended::Unknown("waiting for it panicked".to_owned());
+            let panicked = |_| TaskEnd::Unknown("waiting for it panicked".to_owned());
             let ended = ended.unwrap_or_else(panicked);
             if let Some(shared) = shared.upgrade() {
                 shared.land(flight, ended).await;
@@ -39,13 +39,13 @@ impl<K: Key> Operations<K> {
     }
 
     /// Writes down how a step ended.
-    pub(crate) async fn end(&self, id: StepId, ended: Ended) {
+    pub(crate) async fn end(&self, id: StepId, ended: TaskEnd) {
         self.shared.end(id, ended, Value::Null).await;
     }
 }
 
 impl<K: Key> Shared<K> {
-    async fn land(self: Arc<Self>, flight: Flight<K>, ended: Ended) {
+    async fn land(self: Arc<Self>, flight: Flight<K>, ended: TaskEnd) {
         let Flight { held, id, task } = flight;
         self.end(id, ended, json!({ "task": task })).await;
         let key = held.key().clone();
@@ -59,11 +59,11 @@ impl<K: Key> Shared<K> {
 
     /// A journal that cannot be written leaves the step open: the next opening finds it again, and until
     /// then nothing is sent to the key.
-    async fn end(&self, id: StepId, ended: Ended, answer: Value) {
+    async fn end(&self, id: StepId, ended: TaskEnd, answer: Value) {
         let end = match ended {
-            Ended::Succeeded => End::Succeeded { answer },
-            Ended::Failed(why) => End::Failed { why },
-            Ended::Unknown(why) => End::Unknown { why },
+            TaskEnd::Succeeded => End::Succeeded { answer },
+            TaskEnd::Failed(why) => End::Failed { why },
+            TaskEnd::Unknown(why) => End::Unknown { why },
         };
         let _ = self.journal.end(id, end).await;
     }

@@ -28,10 +28,23 @@ impl<K: Key> Operations<K> {
         keys
     }
 
+    /// The lane of a key that the target works on, whatever the limits say. If somebody else of this process
+    /// has taken it meanwhile, they know the step: it is not lost at all.
+    fn held_anyhow(&self, key: K, node: String) -> Option<Held<K>> {
+        let mut state = self.shared.state();
+        let kept = state.doubtful.remove(&key);
+        if kept.is_none() && !state.lanes.occupy(&key, node) {
+            return None;
+        }
+        drop(state);
+        Some(kept.unwrap_or_else(|| Held::new(key, &self.shared)))
+    }
+
     /// Whether somebody of this process knows how the key's step goes on.
     fn is_followed(&self, key: &K) -> bool {
         let state = self.shared.state();
-        state.in_flight.contains_key(key) || state.lanes.is_running(key)
+        let is_doubtful = state.doubtful.contains_key(key);
+        state.in_flight.contains_key(key) || state.lanes.is_running(key) && !is_doubtful
     }
 
     /// The key of a step of ours.
@@ -50,6 +63,8 @@ impl<K: Key> Operations<K> {
         let (task, node) = match writer.recover(begun(open)).await? {
             Recovery::Ended(ended) => {
                 self.end(open.id, ended).await;
+                let kept = self.shared.state().doubtful.remove(&key);
+                drop(kept);
                 return Ok(());
             }
             Recovery::Running { task, node } => (task, node),
@@ -58,11 +73,7 @@ impl<K: Key> Operations<K> {
             let written = self.journal().dispatched(open.id, &task).await;
             written.map_err(|error| Failure::from_error(&error, homeostat_core::Retry::Soon))?;
         }
-        // Somebody of this process holds the lane and knows the step: it is not lost at all.
-        if !self.shared.state().lanes.occupy(&key, node) {
-            return Ok(());
-        }
-        let held = Held::new(key, &self.shared);
+        let Some(held) = self.held_anyhow(key, node) else { return Ok(()) };
         let end = writer.follow(&task);
         self.follow(Flight { held, id: open.id, task }, end);
         Ok(())

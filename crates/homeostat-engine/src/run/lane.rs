@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use homeostat_core::{Ended, Outcome, Plan, Source, Step, Writer};
+use homeostat_core::{Outcome, Plan, Source, Step, TaskEnd, Writer};
 
 use super::sink::Sink;
 use super::work;
@@ -57,6 +57,9 @@ impl<S: Source> Lane<'_, S> {
                 note_end(operations, sink, at).await;
             }
             if !sink.is_good(at) {
+                if let Some((operations, held)) = lane.filter(|_| sink.is_lost(at)) {
+                    operations.doubt(held);
+                }
                 let key = plan.steps.get(at).map(|step| step.key(&plan.wish).to_string());
                 return sink
                     .leave(rest, format!("an earlier step of `{}`", key.unwrap_or_default()));
@@ -70,10 +73,10 @@ impl<S: Source> Lane<'_, S> {
 async fn note_end<S: Source>(operations: &Operations<S::Key>, sink: &Sink<'_, S>, at: usize) {
     let Some(id) = sink.begun(at) else { return };
     let ended = match sink.outcome(at) {
-        None | Some(Outcome::Settled { .. }) => Ended::Succeeded,
+        None | Some(Outcome::Settled { .. }) => TaskEnd::Succeeded,
         Some(Outcome::Unknown { .. }) => return,
-        Some(Outcome::Failed(failure) | Outcome::Unkept(failure)) => Ended::Failed(failure.error),
-        Some(_) => Ended::Failed("it was not done".to_owned()),
+        Some(Outcome::Failed(failure) | Outcome::Unkept(failure)) => TaskEnd::Failed(failure.error),
+        Some(_) => TaskEnd::Failed("it was not done".to_owned()),
     };
     operations.end(id, ended).await;
 }

@@ -82,6 +82,13 @@ impl<'a, S: Source> Sink<'a, S> {
         self.state().tally.other(at).cloned()
     }
 
+    /// Whether a step was begun and its answer lost.
+    pub(super) fn is_lost(&self, at: usize) -> bool {
+        let state = self.state();
+        let is_unknown = matches!(state.tally.other(at), Some(Outcome::Unknown { .. }));
+        is_unknown && state.begun.contains_key(&at)
+    }
+
     /// The work that the target does for a step.
     pub(super) fn task(&self, at: usize) -> Option<String> {
         match self.state().tally.other(at) {

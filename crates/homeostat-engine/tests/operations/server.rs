@@ -1,0 +1,347 @@
+//! A server that works on tasks for a while, as a hypervisor does, in virtual time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use homeostat_engine::outcome::Later;
+use homeostat_engine::{
+    Action, Begun, Change, ChangeList, Coverage, Desired as _, Dispatch, Draft, Fails, Failure,
+    Line, Outcome, Outcomes, Owner, Reader, Recovery, Retry, ScopeLock, See, Seen, Source, Step,
+    Table, TaskEnd, View, Work, Writer,
+};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Id(pub(crate) u32);
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "guest {}", self.0)
+    }
+}
+
+impl FromStr for Id {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.strip_prefix("guest ").unwrap_or_default().parse().map(Id)
+    }
+}
+
+impl Id {
+    /// Ten nodes, by the last digit.
+    pub(crate) fn node(self) -> String {
+        format!("pve{}", self.0 % 10)
+    }
+}
+
+/// What goes wrong with one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It never arrives, and nobody can tell.
+    DropRequest,
+    /// It is done, and the answer is lost.
+    DropAnswer,
+    /// It is done, the answer is lost, and the server cannot be reached from then on.
+    Vanish,
+    /// It is refused.
+    Refuse,
+    /// It is accepted, and its task fails.
+    FailTask,
+    /// Whoever waits for its task falls over.
+    PanicInWait,
+}
+
+struct Task {
+    guest: Id,
+    wanted: bool,
+    ends: Instant,
+    fault: Option<Fault>,
+    is_over: bool,
+}
+
+/// Everything on the server, and what it has seen.
+#[derive(Default)]
+pub(crate) struct World {
+    running: BTreeMap<Id, bool>,
+    tasks: BTreeMap<String, Task>,
+    faults: BTreeMap<Id, Vec<Fault>>,
+    pub(crate) takes: Duration,
+    /// Requests that had an effect, in order.
+    pub(crate) calls: Vec<Id>,
+    /// What must never be: two tasks of one guest, too many on a node.
+    pub(crate) breaches: Vec<String>,
+    pub(crate) most_per_node: usize,
+    pub(crate) is_unreachable: bool,
+    /// Counts down to a crash.
+    pub(crate) fuse: Option<u32>,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Server {
+    pub(crate) world: Arc<Mutex<World>>,
+    pub(crate) crashed: Arc<Notify>,
+}
+
+impl Server {
+    pub(crate) fn new(guests: impl IntoIterator<Item = u32>, takes: Duration) -> Self {
+        let running = guests.into_iter().map(|id| (Id(id), false)).collect();
+        let world = World { running, takes, ..World::default() };
+        Server { world: Arc::new(Mutex::new(world)), crashed: Arc::default() }
+    }
+
+    pub(crate) fn breaks(&self, guest: u32, fault: Fault) {
+        self.world.lock().unwrap().faults.entry(Id(guest)).or_default().push(fault);
+    }
+
+    /// A guest stops by itself, unless the server is working on it.
+    pub(crate) fn stop(&self, guest: u32) {
+        let mut world = self.world.lock().unwrap();
+        world.now();
+        if !world.tasks.values().any(|task| task.guest == Id(guest) && !task.is_over) {
+            world.running.insert(Id(guest), false);
+        }
+    }
+
+    /// A place where the process may die: then nothing of it goes on.
+    async fn point(&self) {
+        let is_the_end = {
+            let mut world = self.world.lock().unwrap();
+            match &mut world.fuse {
+                Some(0) => true,
+                Some(left) => {
+                    *left -= 1;
+                    false
+                }
+                None => false,
+            }
+        };
+        if is_the_end {
+            self.crashed.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// How the guests run now.
+    pub(crate) fn running(&self) -> Vec<bool> {
+        self.world.lock().unwrap().now().values().copied().collect()
+    }
+
+    /// What a request leads to.
+    fn request(&self, guest: Id, wanted: bool) -> Result<String, Outcome<bool>> {
+        let mut world = self.world.lock().unwrap();
+        let lost = || Outcome::Unknown { why: "the answer was lost".to_owned() };
+        if world.is_unreachable {
+            let failure = Failure::new("connection refused", Retry::Soon);
+            return Err(Outcome::Failed(failure));
+        }
+        let fault = world.faults.get_mut(&guest).and_then(Vec::pop);
+        match fault {
+            Some(Fault::Refuse) => {
+                return Err(Outcome::Failed(Failure::new("CT is locked (backup)", Retry::Soon)));
+            }
+            Some(Fault::DropRequest) => return Err(lost()),
+            _ => {}
+        }
+        let task = world.accept(guest, wanted, fault);
+        world.is_unreachable = fault == Some(Fault::Vanish);
+        match fault {
+            Some(Fault::DropAnswer | Fault::Vanish) => Err(lost()),
+            _ => Ok(task),
+        }
+    }
+}
+
+impl World {
+    /// The run states, with the tasks that are over by now done.
+    fn now(&mut self) -> &BTreeMap<Id, bool> {
+        let now = Instant::now();
+        for task in self.tasks.values_mut().filter(|task| !task.is_over && task.ends <= now) {
+            task.is_over = true;
+            if task.fault != Some(Fault::FailTask) {
+                self.running.insert(task.guest, task.wanted);
+            }
+        }
+        &self.running
+    }
+
+    fn accept(&mut self, guest: Id, wanted: bool, fault: Option<Fault>) -> String {
+        self.now();
+        let open = || self.tasks.values().filter(|task| !task.is_over);
+        if open().any(|task| task.guest == guest) {
+            self.breaches.push(format!("{guest} has two tasks"));
+        }
+        let on_node = 1 + open().filter(|task| task.guest.node() == guest.node()).count();
+        self.most_per_node = self.most_per_node.max(on_node);
+        let name = format!("UPID:{}:{:06}", guest.0, self.tasks.len());
+        let ends = Instant::now() + self.takes;
+        let task = Task { guest, wanted, ends, fault, is_over: false };
+        self.tasks.insert(name.clone(), task);
+        self.calls.push(guest);
+        name
+    }
+
+    fn end_of(&mut self, task: &str) -> Option<TaskEnd> {
+        self.now();
+        let task = self.tasks.get(task)?;
+        match task.fault {
+            _ if !task.is_over => None,
+            Some(Fault::FailTask) => {
+                Some(TaskEnd::Failed("startup for container failed".to_owned()))
+            }
+            _ => Some(TaskEnd::Succeeded),
+        }
+    }
+}
+
+pub(crate) struct Guests(pub(crate) Server);
+
+pub(crate) struct Run {
+    id: Id,
+    wanted: bool,
+}
+
+impl Step<Table<Id, bool>> for Run {
+    fn key(&self, _: &Table<Id, bool>) -> Id {
+        self.id
+    }
+
+    fn action(&self) -> Action {
+        Action::Update
+    }
+
+    fn node(&self, _: &Table<Id, bool>) -> String {
+        self.id.node()
+    }
+
+    fn dispatch(&self, _: &Table<Id, bool>) -> Dispatch {
+        let kind = if self.wanted { "start" } else { "stop" };
+        Dispatch { kind: kind.to_owned(), ..Dispatch::default() }
+    }
+
+    fn explain(&self, _: &Table<Id, bool>, tell: &mut dyn FnMut(Line)) {
+        let (action, key, after) = (Action::Update, self.id.to_string(), Some(self.wanted.into()));
+        tell(Line { action, key, before: None, after, note: None });
+    }
+}
+
+impl Source for Guests {
+    const NAME: &'static str = "guests";
+    const FAILS: Fails = Fails::Lanes;
+    const COVERAGE: Coverage = Coverage::None;
+    type Key = Id;
+    type Object = bool;
+    type Desired = Table<Id, bool>;
+    type Step = Run;
+    type Moment = ();
+    type Reader = Server;
+    type Writer = Server;
+
+    fn reader(&self) -> Result<Server, Failure> {
+        Ok(self.0.clone())
+    }
+
+    fn writer(&self, _: &ScopeLock) -> Result<Server, Failure> {
+        Ok(self.0.clone())
+    }
+
+    fn plan(&self, wish: &Table<Id, bool>, (): &(), changes: ChangeList<Id, bool>) -> Draft<Self> {
+        let mut draft = Draft::default();
+        for change in changes {
+            if let Change::Update { slot, .. } = change {
+                draft.steps.push(Run { id: wish.key(slot), wanted: wish.object(slot) });
+            }
+        }
+        draft
+    }
+}
+
+impl Reader<Guests> for Server {
+    async fn observe(
+        &mut self,
+        view: &View<'_, Guests>,
+        see: &mut See<'_, Id, bool>,
+    ) -> Result<(), Failure> {
+        let mut world = self.world.lock().unwrap();
+        for (key, object) in world.now().iter().filter(|(id, _)| view.focus.covers(id)) {
+            see(Seen::Present { key: *key, object: *object, owner: Owner::Ours });
+        }
+        Ok(())
+    }
+}
+
+impl Writer<Guests> for Server {
+    async fn apply(&self, work: Work<'_, Guests>, out: &dyn Outcomes<bool>) {
+        for (at, step) in work.iter() {
+            let outcome = self.send((at, step), out).await;
+            out.put(at..at + 1, outcome);
+        }
+    }
+
+    fn follow(&self, task: &str) -> Later<'static, TaskEnd> {
+        let (server, task) = (self.clone(), task.to_owned());
+        Box::pin(async move {
+            let (ends, fault) = {
+                let world = server.world.lock().unwrap();
+                let task = world.tasks.get(&task).unwrap();
+                (task.ends, task.fault)
+            };
+            assert_ne!(fault, Some(Fault::PanicInWait), "told to fall over");
+            sleep_until(ends).await;
+            server.point().await;
+            server.world.lock().unwrap().end_of(&task).unwrap()
+        })
+    }
+
+    fn recover(&self, begun: Begun) -> Later<'static, Result<Recovery, Failure>> {
+        let server = self.clone();
+        Box::pin(async move {
+            server.point().await;
+            let mut world = server.world.lock().unwrap();
+            if world.is_unreachable {
+                return Err(Failure::new("connection refused", Retry::Soon));
+            }
+            let guest: Id = begun.key.parse().unwrap();
+            let listed = || world.tasks.iter().rev().find(|(_, task)| task.guest == guest);
+            // Without a name, the last task of the guest that began with or after the step is the one.
+            let task = begun.task.or_else(|| listed().map(|(name, _)| name.clone()));
+            let Some(task) = task else {
+                return Ok(Recovery::Ended(TaskEnd::Failed("it never arrived".to_owned())));
+            };
+            Ok(match world.end_of(&task) {
+                Some(ended) => Recovery::Ended(ended),
+                None => Recovery::Running { task, node: guest.node() },
+            })
+        })
+    }
+}
+
+impl Server {
+    /// With a place to die before and after each record and each call.
+    async fn send(&self, (at, step): (usize, &Run), out: &dyn Outcomes<bool>) -> Outcome<bool> {
+        self.point().await;
+        if let Err(failure) = out.intent(at).await {
+            return Outcome::Failed(failure);
+        }
+        self.point().await;
+        let task = match self.request(step.id, step.wanted) {
+            Err(outcome) => return outcome,
+            Ok(task) => task,
+        };
+        self.point().await;
+        if let Err(failure) = out.dispatched(at, &task).await {
+            return Outcome::Unknown { why: failure.error };
+        }
+        self.point().await;
+        Outcome::Waiting { task }
+    }
+}
+
+/// All guests running.
+pub(crate) fn all_running(guests: impl IntoIterator<Item = u32>) -> Table<Id, bool> {
+    Table::new(guests.into_iter().map(|id| (Id(id), true))).unwrap()
+}
