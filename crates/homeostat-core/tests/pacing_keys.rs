@@ -106,6 +106,84 @@ fn a_full_pass_absorbs_pending_keys_and_restarts_no_window() {
 }
 
 #[test]
+fn a_key_that_was_looked_at_and_spared_does_not_wait() {
+    let mut pacer = KeyPacer::new(ms(100));
+    pacer.on_hint("seen", at(0));
+    pacer.on_hint("healed", at(0));
+    assert_eq!(taken(&mut pacer, 0), ["seen", "healed"]);
+    pacer.spare(|key| *key == "healed", at(5));
+    pacer.on_hint("seen", at(10));
+    pacer.on_hint("healed", at(10));
+    assert_eq!((pacer.deadline(), taken(&mut pacer, 10)), (Some(at(10)), vec!["seen"]));
+    assert_eq!(taken(&mut pacer, 100), ["healed"], "at the end of its window");
+}
+
+#[test]
+fn a_hint_that_came_before_a_key_was_spared_is_due_at_once() {
+    let mut pacer = KeyPacer::new(ms(100));
+    pacer.on_hint("a", at(0));
+    assert_eq!(taken(&mut pacer, 0), ["a"]);
+    pacer.on_hint("a", at(5));
+    assert_eq!(pacer.deadline(), Some(at(100)));
+    pacer.spare(|_| false, at(6));
+    assert_eq!((pacer.deadline(), taken(&mut pacer, 7)), (Some(at(5)), vec!["a"]));
+    pacer.spare(|_| false, at(8));
+    assert_eq!((taken(&mut pacer, 300), pacer.tracked()), (vec![], 0), "and then forgotten");
+}
+
+#[test]
+fn a_storm_about_a_key_that_is_always_spared_does_not_run_hot() {
+    let mut pacer = KeyPacer::new(ms(100));
+    let mut takes = Vec::new();
+    for now in 0..1000 {
+        pacer.on_hint("a", at(now));
+        if taken(&mut pacer, now) == ["a"] {
+            takes.push(now);
+            pacer.spare(|_| false, at(now));
+        }
+    }
+    let burst: Vec<u64> = (0..11).collect();
+    assert_eq!(takes[..12], [burst, vec![110]].concat(), "ten are free, then it waits");
+    assert!(takes.len() < 120, "{takes:?}");
+}
+
+#[test]
+fn a_key_that_is_spared_now_and_then_never_waits() {
+    let mut pacer = KeyPacer::new(ms(100));
+    for now in (0..10_000).step_by(20) {
+        pacer.on_hint("a", at(now));
+        assert_eq!(taken(&mut pacer, now), ["a"], "{now}");
+        pacer.spare(|_| false, at(now));
+    }
+}
+
+#[test]
+fn a_key_that_is_written_after_it_was_spared_waits_for_a_whole_interval() {
+    let mut pacer = KeyPacer::new(ms(100));
+    for now in [0, 60] {
+        pacer.on_hint("a", at(now));
+        assert_eq!(taken(&mut pacer, now), ["a"]);
+        pacer.spare(|_| now == 60, at(now));
+    }
+    pacer.on_hint("a", at(70));
+    assert_eq!((taken(&mut pacer, 100), taken(&mut pacer, 159)), (vec![], vec![]));
+    assert_eq!(taken(&mut pacer, 160), ["a"]);
+}
+
+#[test]
+fn what_was_taken_tells_since_when_it_was_hinted() {
+    let mut pacer = KeyPacer::new(ms(100));
+    assert_eq!(pacer.taken_since(), None);
+    pacer.on_hint("a", at(3));
+    assert_eq!((taken(&mut pacer, 8), pacer.taken_since()), (vec!["a"], Some(at(3))));
+    pacer.on_hint("a", at(20));
+    pacer.on_hint("b", at(107));
+    let both = (taken(&mut pacer, 108), pacer.taken_since());
+    assert_eq!(both, (vec!["a", "b"], Some(at(20))), "a waited out its window");
+    assert_eq!((taken(&mut pacer, 109), pacer.taken_since()), (vec![], None));
+}
+
+#[test]
 fn an_interval_of_zero_keeps_no_state() {
     let mut pacer = KeyPacer::new(Duration::ZERO);
     for now in 0..3 {

@@ -14,8 +14,9 @@
 //!    subscription that keeps dying is opened anew after growing pauses.
 //! 2. Hints before the first full pass are absorbed by it, and the loop is ready only after it. After
 //!    a pass that broke, or without a subscription, only a full pass can be next.
-//! 3. A key that was looked at less than the least interval ago waits; others do not. Commands wait
-//!    for a running pass only. What comes while one runs leads to one more.
+//! 3. A key that was written less than the least interval ago waits; others do not, and neither does
+//!    one that was only looked at. Commands wait for a running pass only. What comes while one runs
+//!    leads to one more.
 //! 4. What fails is tried again after growing pauses, when something it depends on changes and at
 //!    each resync, or, if it says so, only for a new wish.
 //! 5. A key that somebody keeps undoing is healed after growing pauses, never given up, and told with
@@ -111,7 +112,8 @@ impl<S: Source> Loop<S> {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (status, watched) = watch::channel(Status { mode: pace.mode, ..Status::default() });
         let pulse = Arc::new(Pulse::new(&pace, Instant::now()));
-        let handle = Handle { commands, status: watched, pulse: Arc::clone(&pulse) };
+        let (pulse_seen, wishes) = (Arc::clone(&pulse), Arc::default());
+        let handle = Handle { commands, status: watched, pulse: pulse_seen, wishes };
         let keeper = Keeper {
             agenda: Agenda::new(&pace),
             pulse,

@@ -6,6 +6,9 @@ use std::collections::{HashMap, VecDeque};
 
 use super::time::Time;
 
+/// How many passes in one interval may look without a write and open no window.
+const MOST_SPARED: u8 = 10;
+
 /// Says which keys the next focused pass looks at.
 ///
 /// 1. A key is never taken twice within `min_interval`; hints within that window are merged and
@@ -15,6 +18,8 @@ use super::time::Time;
 /// 3. A key that is neither pending nor in its window has no state here.
 /// 4. A clock that jumps back costs at most one more interval, and never shortens one.
 /// 5. Keys come out in the order in which they became due, never in that of a hash.
+/// 6. A key that was looked at and [not written](Self::spare) does not wait. Only ten passes in one
+///    interval are so spared, so that no storm of hints about nothing runs hot.
 #[derive(Clone, Debug)]
 pub struct KeyPacer<K> {
     min_interval: Duration,
@@ -24,6 +29,11 @@ pub struct KeyPacer<K> {
     ready_since: Time,
     /// One window per pass. All are equally long, so they close in the order of their opening.
     windows: VecDeque<Window<K>>,
+    /// When the oldest hint came about what was taken last.
+    taken_since: Option<Time>,
+    /// How many passes were spared, and since when they are counted.
+    spared: u8,
+    spared_since: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +42,8 @@ enum Place {
     Ready,
     /// Taken, and inside its window.
     Taken,
-    /// Hinted again inside its window.
-    Pending,
+    /// Hinted again inside its window, first at this time.
+    Pending(Time),
 }
 
 #[derive(Clone, Debug)]
@@ -47,15 +57,26 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
     #[must_use]
     pub fn new(min_interval: Duration) -> Self {
         let (places, windows) = (HashMap::new(), VecDeque::new());
-        Self { min_interval, places, ready: Vec::new(), ready_since: Time::EPOCH, windows }
+        let (ready, ready_since, spared_since) = (Vec::new(), Time::EPOCH, Time::EPOCH);
+        let (taken_since, spared) = (None, 0);
+        Self {
+            min_interval,
+            places,
+            ready,
+            ready_since,
+            windows,
+            taken_since,
+            spared,
+            spared_since,
+        }
     }
 
     /// Takes a hint about one key.
     pub fn on_hint(&mut self, key: K, now: Time) {
         self.rewind(now);
         match self.places.get_mut(&key) {
-            Some(Place::Ready | Place::Pending) => {}
-            Some(place @ Place::Taken) => *place = Place::Pending,
+            Some(Place::Ready | Place::Pending(_)) => {}
+            Some(place @ Place::Taken) => *place = Place::Pending(now),
             None => self.make_ready(key, now),
         }
     }
@@ -76,11 +97,37 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
     #[must_use = "keys that were taken are not named again"]
     pub fn take_due(&mut self, now: Time) -> Vec<K> {
         self.rewind(now);
+        self.taken_since = (!self.ready.is_empty()).then_some(self.ready_since);
         let mut due = self.close(now);
         due.extend(core::mem::take(&mut self.ready));
         self.open(&due, now);
         self.shrink();
         due
+    }
+
+    /// When the oldest hint came about the keys that were taken last, if any were.
+    #[must_use]
+    pub fn taken_since(&self) -> Option<Time> {
+        self.taken_since
+    }
+
+    /// The pass over the keys that were taken last, some at least, has ended: those that it did not
+    /// write leave their window.
+    pub fn spare(&mut self, is_written: impl Fn(&K) -> bool, now: Time) {
+        self.rewind(now);
+        if now.since(self.spared_since) >= self.min_interval {
+            (self.spared, self.spared_since) = (0, now);
+        }
+        let Some(window) = self.windows.back_mut().filter(|_| self.spared < MOST_SPARED) else {
+            return;
+        };
+        self.spared += 1;
+        let spared: Vec<K> = window.keys.extract_if(.., |key| !is_written(key)).collect();
+        for key in spared {
+            if let Some(Place::Pending(since)) = self.places.remove(&key) {
+                self.make_ready(key, since);
+            }
+        }
     }
 
     /// Forgets what is pending, because a full pass starts now and will see it.
@@ -101,10 +148,9 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
         self.places.len()
     }
 
-    fn make_ready(&mut self, key: K, now: Time) {
-        if self.ready.is_empty() {
-            self.ready_since = now;
-        }
+    fn make_ready(&mut self, key: K, since: Time) {
+        let is_first = self.ready.is_empty();
+        self.ready_since = if is_first { since } else { self.ready_since.min(since) };
         self.places.insert(key.clone(), Place::Ready);
         self.ready.push(key);
     }
@@ -114,7 +160,8 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
         let mut due = Vec::new();
         while let Some(window) = self.windows.pop_front_if(|window| window.until <= now) {
             for key in window.keys {
-                if let Some(Place::Pending) = self.places.remove(&key) {
+                if let Some(Place::Pending(since)) = self.places.remove(&key) {
+                    self.taken_since = self.taken_since.into_iter().chain([since]).min();
                     due.push(key);
                 }
             }
@@ -143,6 +190,7 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
     // interval from here. They stay in order, and the newest tells whether there is any to cut.
     fn rewind(&mut self, now: Time) {
         self.ready_since = self.ready_since.min(now);
+        self.spared_since = self.spared_since.min(now);
         let limit = now.after(self.min_interval);
         let too_long = self.windows.iter_mut().rev().take_while(|window| window.until > limit);
         too_long.for_each(|window| window.until = limit);

@@ -139,8 +139,8 @@ impl<K: Key> Agenda<K> {
     }
 
     fn next_keys(&mut self, now: Time) -> Option<Turn<K>> {
-        let since = self.keys.deadline().map_or(Duration::ZERO, |since| now.since(since));
         let mut due: BTreeSet<K> = self.keys.take_due(now).into_iter().collect();
+        let waited = self.keys.taken_since().map_or(Duration::ZERO, |since| now.since(since));
         let hinted = if due.is_empty() { Reasons::NONE } else { Reason::Hint.into() };
         let retried = self.take_retries(now);
         let is_retried = !retried.is_empty();
@@ -153,7 +153,7 @@ impl<K: Key> Agenda<K> {
             self.full.on_command(reasons | Reason::Resync, now);
             return self.next_full(now);
         }
-        Some(Turn { focus: Focus::Keys(due), reasons, waited: since })
+        Some(Turn { focus: Focus::Keys(due), reasons, waited })
     }
 
     fn take_retries(&mut self, now: Time) -> BTreeSet<K> {
@@ -227,7 +227,7 @@ impl<K: Key> Agenda<K> {
     }
 
     fn made(&mut self, turn: &Turn<K>, facts: Facts<K>, now: Time) {
-        let Facts { failed, missed, held, .. } = facts;
+        let Facts { failed, missed, held, written, .. } = facts;
         let fails = |key: &K| failed.contains_key(key) || held.contains(key);
         let misses = |key: &K| missed.contains_key(key) || held.contains(key);
         match &turn.focus {
@@ -241,6 +241,9 @@ impl<K: Key> Agenda<K> {
             Focus::Keys(keys) => {
                 keys.iter().filter(|key| !fails(key)).for_each(|key| self.backoff.forget(key));
                 keys.iter().filter(|key| !misses(key)).for_each(|key| self.convergence.forget(key));
+                if turn.reasons.contains(Reason::Hint) {
+                    self.keys.spare(|key| written.contains(key), now);
+                }
             }
         }
         for (key, retry) in failed {

@@ -45,7 +45,7 @@ pub enum What {
         reasons: Reasons,
         /// How many keys it looks at; nothing for all.
         keys: Option<usize>,
-        /// How long the oldest wakeup had waited.
+        /// How long the oldest wakeup had waited, be it for the least interval of its key.
         waited: Duration,
     },
     /// What differs is known.

@@ -1,6 +1,7 @@
 //! How others speak with a running loop.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use homeostat_core::{Explain, Source};
@@ -43,12 +44,15 @@ pub struct Handle<S: Source> {
     pub(crate) commands: mpsc::UnboundedSender<Command<S>>,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) pulse: Arc<Pulse>,
+    /// How many wishes were put.
+    pub(crate) wishes: Arc<AtomicU64>,
 }
 
 impl<S: Source> Clone for Handle<S> {
     fn clone(&self) -> Self {
         let (commands, status) = (self.commands.clone(), self.status.clone());
-        Handle { commands, status, pulse: Arc::clone(&self.pulse) }
+        let wishes = Arc::clone(&self.wishes);
+        Handle { commands, status, pulse: Arc::clone(&self.pulse), wishes }
     }
 }
 
@@ -58,9 +62,10 @@ impl<S: Source> Clone for Handle<S> {
 pub struct Ended;
 
 impl<S: Source> Handle<S> {
-    /// Gives the loop another wish, with the way in which passes behave under it. The status speaks
-    /// of it once the loop has taken it; who must not read an older one waits for [`pass`](Self::pass).
+    /// Gives the loop another wish, with the way in which passes behave under it. From here on the
+    /// status is converged only if it is so for this wish, or for one that was put later.
     pub fn put(&self, bound: Bound<S>) -> Result<(), Ended> {
+        self.wishes.fetch_add(1, Ordering::Relaxed);
         self.send(Command::Put(Box::new(bound)))
     }
 
@@ -104,7 +109,7 @@ impl<S: Source> Handle<S> {
     /// How the loop stands; whether it is stuck is found out now.
     #[must_use]
     pub fn status(&self) -> Status {
-        Status { stall: self.pulse.stalled(), ..self.status.borrow().clone() }
+        Status { stall: self.pulse.stalled(), ..self.newest(&self.status.borrow()) }
     }
 
     /// Waits until the loop stands another way than now.
@@ -115,10 +120,16 @@ impl<S: Source> Handle<S> {
     }
 
     /// Waits until the loop stands as asked for.
-    pub async fn wait_for(&self, so: impl FnMut(&Status) -> bool) -> Result<Status, Ended> {
+    pub async fn wait_for(&self, mut so: impl FnMut(&Status) -> bool) -> Result<Status, Ended> {
         let mut status = self.status.clone();
-        let found = status.wait_for(so).await;
-        found.map(|status| status.clone()).map_err(|_| Ended)
+        let found = status.wait_for(|status| so(&self.newest(status))).await;
+        found.map(|status| self.newest(&status)).map_err(|_| Ended)
+    }
+
+    /// What a status says of the newest wish: it may have been made for an older one.
+    fn newest(&self, status: &Status) -> Status {
+        let is_newest = status.wishes == self.wishes.load(Ordering::Relaxed);
+        Status { is_converged: status.is_converged && is_newest, ..status.clone() }
     }
 
     fn send(&self, command: Command<S>) -> Result<(), Ended> {

@@ -47,7 +47,11 @@ impl<S: Source> Keeper<S> {
 
     fn hinted(&mut self, keys: Vec<S::Key>, who: Option<&Arc<str>>) {
         if let Some(open) = &mut self.open {
-            open.named.extend(keys.iter().map(|key| (key.clone(), who.cloned())));
+            for key in &keys {
+                let named = open.named.entry(key.clone()).or_default();
+                // Who was told once stays told: a later event about the key may name nobody.
+                *named = who.cloned().or(named.take());
+            }
         }
         self.wake(Wakeup::Hint(keys));
     }

@@ -1,5 +1,6 @@
 //! The part of a pass that speaks with the source: it may fail, hang or panic.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::{Explain, Focus, Plan, Source, Step as _};
@@ -89,10 +90,13 @@ impl<S: Source> Keeper<S> {
             return Ok(Made::planned(plan, holds_removals));
         }
         let held = self.hold(&mut plan, turn);
+        let written = written(&plan, &turn.focus);
         let Open { observer, writer, book, .. } = open;
         let asked = order(&self.bound, &config, turn.focus.clone());
         let report = pass::apply(&asked, observer, writer, (book, plan)).await?;
-        Ok(Made::applied(report, Held { keys: held, removals: holds_removals }))
+        let mut made = Made::applied(report, Held { keys: held, removals: holds_removals });
+        made.facts.written = written;
+        Ok(made)
     }
 
     /// Holds back what has to wait, and names it.
@@ -141,6 +145,14 @@ impl<S: Source> Keeper<S> {
         let known = open.book.forget_key(key)?;
         self.open = Some(open);
         Ok(known)
+    }
+}
+
+/// What a focused pass is about to write to.
+fn written<S: Source>(plan: &Plan<S>, focus: &Focus<S::Key>) -> BTreeSet<S::Key> {
+    match focus {
+        Focus::All => BTreeSet::new(),
+        Focus::Keys(_) => plan.steps.iter().map(|step| step.key(&plan.wish)).collect(),
     }
 }
 

@@ -47,7 +47,10 @@ impl<S: Source> Keeper<S> {
     /// Nobody knows yet how the target stands to another wish.
     fn put(&mut self, bound: Bound<S>) {
         (self.bound, self.open) = (bound, None);
-        self.status.send_modify(|status| status.is_converged = false);
+        self.status.send_modify(|status| {
+            status.is_converged = false;
+            status.wishes += 1;
+        });
         self.wake(Wakeup::Desired);
     }
 

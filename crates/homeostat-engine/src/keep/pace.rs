@@ -20,7 +20,7 @@ pub enum Mode {
 pub struct Pace {
     /// How hints about nothing in particular are gathered into full passes.
     pub policy: Policy,
-    /// The least time between two focused passes over the same key.
+    /// The least time between two focused passes that write the same key.
     pub min_interval: Duration,
     /// When everything is looked at again.
     pub resync: Resync,

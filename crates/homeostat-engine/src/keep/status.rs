@@ -22,6 +22,8 @@ pub struct Status {
     /// Whether the last full pass, and all focused ones since, left everything as declared. Not so
     /// between another wish and the pass for it.
     pub is_converged: bool,
+    /// How many wishes were put until the one that this speaks of.
+    pub(crate) wishes: u64,
     /// The last pass.
     pub pass: PassId,
     /// When the last pass began.

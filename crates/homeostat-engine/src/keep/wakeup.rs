@@ -62,6 +62,8 @@ pub(crate) struct Facts<K> {
     pub(crate) failed: BTreeMap<K, Retry>,
     /// What was done and does not show, with a print of it.
     pub(crate) missed: BTreeMap<K, u64>,
+    /// What was written to, or tried to be.
+    pub(crate) written: BTreeSet<K>,
     /// What was left alone, and stands as before.
     pub(crate) held: BTreeSet<K>,
     /// Why the pass could not be made at all.
@@ -70,7 +72,8 @@ pub(crate) struct Facts<K> {
 
 impl<K> Default for Facts<K> {
     fn default() -> Self {
-        let (failed, missed, held) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Facts { failed, missed, held, broken: None }
+        let (failed, missed) = (BTreeMap::new(), BTreeMap::new());
+        let (written, held) = (BTreeSet::new(), BTreeSet::new());
+        Facts { failed, missed, written, held, broken: None }
     }
 }

@@ -28,6 +28,29 @@ async fn between_a_new_wish_and_its_pass_the_loop_is_not_converged() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_puts_a_wish_and_waits_sees_no_older_state() {
+    let stage = Stage::settled(&[("a", "1")]).await;
+    for value in ["2", "3"] {
+        stage.handle.put(bound(&stage.target, &[("a", value)])).unwrap();
+        assert!(!stage.handle.status().is_converged, "before the loop has even woken");
+        stage.converged().await;
+        assert_eq!(stage.values(), [format!("a={value}")]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_for_an_older_wish_that_ends_late_does_not_count() {
+    let stage = Stage::settled(&[("a", "1")]).await;
+    stage.faults(|faults| faults.hangs = Some(Act::Apply));
+    stage.handle.put(bound(&stage.target, &[("a", "2")])).unwrap();
+    later(10 * MS).await;
+    stage.handle.put(bound(&stage.target, &[("a", "3")])).unwrap();
+    stage.faults(|faults| faults.hangs = None);
+    stage.converged().await;
+    assert_eq!(stage.values(), ["a=3"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn wishes_that_come_during_a_pass_end_on_the_newest_then_quiet() {
     let stage = Stage::settled(&[("a", "1")]).await;
     stage.faults(|faults| faults.hangs = Some(Act::Apply));

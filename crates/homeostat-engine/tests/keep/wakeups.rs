@@ -1,5 +1,7 @@
 //! When passes start, and what they look at.
 
+use std::time::Duration;
+
 use homeostat_engine::{Mode, What};
 use homeostat_testkit::memory::{Act, Echoes, HintFault, Mark, Target};
 use tokio::time::Instant;
@@ -160,7 +162,36 @@ async fn a_storm_of_hints_about_one_key_is_merged_and_never_put_off() {
         later(MS).await;
     }
     let passes = stage.handle.status().counts.focused - before;
-    assert!((9..=11).contains(&passes), "{passes}");
+    assert!((90..=120).contains(&passes), "ten looks an interval, and then it waits: {passes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_only_looked_at_is_healed_at_once() {
+    let stage = Stage::settled(&[("a", "1")]).await;
+    stage.target.alter("a", "1");
+    stage.handle.wait_for(|status| status.counts.focused == 1).await.unwrap();
+    later(MS).await;
+    stage.target.remove("a");
+    let healed = stage.handle.wait_for(|status| status.counts.drift_by_hint == 1);
+    let (_, waited) = taking(healed).await;
+    assert!(waited < 10 * MS, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_an_interval_is_part_of_what_is_told() {
+    let mut stage = Stage::settled(&[("a", "1")]).await;
+    for nth in 1..=2 {
+        stage.target.remove("a");
+        let healed = stage.handle.wait_for(|status| status.counts.drift_by_hint == nth);
+        healed.await.unwrap();
+        later(10 * MS).await;
+    }
+    let waits = stage.heard_what().into_iter().filter_map(|what| match what {
+        What::Started { waited, .. } => Some(waited),
+        _ => None,
+    });
+    let waits: Vec<Duration> = waits.collect();
+    assert!(waits[0] < 5 * MS && waits[1] > 80 * MS, "{waits:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -134,7 +134,7 @@ impl Meters {
         to.register_with_unit("last_success_timestamp", told, Unit::Seconds, success);
         let told = "How long drift lasted, from the hint until it was put right";
         to.register_with_unit("heal", told, Unit::Seconds, self.heal.clone());
-        let told = "How long the oldest wakeup of a pass was ready before the pass began";
+        let told = "How long the oldest wakeup of a pass had waited when the pass began";
         to.register_with_unit("queue_age", told, Unit::Seconds, self.waited.clone());
         let told = "How long passes took";
         to.register_with_unit("pass_duration", told, Unit::Seconds, self.took.clone());
