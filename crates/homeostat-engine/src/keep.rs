@@ -179,10 +179,15 @@ impl<S: Source> Keeper<S> {
 
     /// Takes a wakeup.
     fn wake(&mut self, wakeup: Wakeup<S::Key>) {
+        self.wake_by(wakeup, None);
+    }
+
+    /// The same, with who gave cause for it.
+    fn wake_by(&mut self, wakeup: Wakeup<S::Key>, who: Option<&Arc<str>>) {
         if self.means.events.is_heard() {
             let (reasons, keys) = (Reasons::from(wakeup.reason()), wakeup.keys());
             let keys = keys.iter().map(ToString::to_string).collect();
-            self.tell(What::Woken { reasons, keys });
+            self.tell(What::Woken { reasons, keys, by: who.cloned() });
         }
         self.agenda.wake(wakeup, self.now());
     }

@@ -4,7 +4,7 @@
 //! Quirk `routes-go-silently` (Linux 6.18): IPv4 routes that are lost with their link or with the
 //! last address of it are not announced; the event of the link or address is all that comes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{Agreement, Desired as _, Hint};
@@ -12,7 +12,7 @@ use homeostat_netlink::uapi::{
     NLM_F_REPLACE, RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE,
     RTM_DELRULE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE,
 };
-use homeostat_netlink::{Event, Malformed, Message};
+use homeostat_netlink::{Event, Malformed, Message, Port};
 
 use crate::decode::{self, Names, SeenAddress, SeenRoute};
 use crate::key::Key;
@@ -29,7 +29,10 @@ use crate::shadow::{News, Shadow, Sight};
 use crate::source::Rtnl;
 use crate::wish::Wish;
 
+mod culprit;
 mod link;
+
+use culprit::Culprit;
 
 /// Beyond so many keys, one look at everything is cheaper.
 const MOST_KEYS: usize = 4096;
@@ -44,7 +47,9 @@ pub(crate) struct Notices {
     owner: String,
     address_marks: AddressMarks,
     sent: Arc<Sent>,
-    keys: BTreeSet<Key>,
+    /// What needs a look, with who gave cause for it.
+    keys: BTreeMap<Key, Option<Arc<str>>>,
+    culprit: Culprit,
     is_lost: bool,
 }
 
@@ -57,7 +62,8 @@ impl Notices {
             owner: source.owner().to_owned(),
             address_marks: source.address_marks,
             sent: Arc::clone(&source.sent),
-            keys: BTreeSet::new(),
+            keys: BTreeMap::new(),
+            culprit: Culprit::default(),
             is_lost: false,
         }
     }
@@ -79,13 +85,27 @@ impl Notices {
         self.sent.is_heard();
     }
 
-    /// What there is to look at, once.
+    /// What there is to look at, once: one hint for each who gave cause for it.
     pub(crate) fn hint(&mut self) -> Option<Hint<Key>> {
-        let keys = std::mem::take(&mut self.keys);
         if std::mem::take(&mut self.is_lost) {
+            self.keys.clear();
             return Some(Hint::Lost);
         }
-        (!keys.is_empty()).then(|| Hint::Keys(keys.into_iter().collect()))
+        let who = self.keys.first_key_value()?.1.clone();
+        let of_one = self.keys.extract_if(.., |_, other| *other == who);
+        let keys = of_one.map(|(key, _)| key).collect();
+        Some(match who {
+            Some(who) => Hint::By { who, keys },
+            None => Hint::Keys(keys),
+        })
+    }
+
+    /// A key needs a look, because of the event that is being taken.
+    fn name(&mut self, key: Key) {
+        let who = self.culprit.name();
+        let named = self.keys.entry(key).or_default();
+        // Who was told once stays told: a later event about the key may name nobody.
+        *named = who.or(named.take());
     }
 
     /// False, if only a look at everything tells what changed.
@@ -94,6 +114,8 @@ impl Notices {
         message: &Message<'_>,
         shadow: &mut Option<Shadow>,
     ) -> Result<bool, Malformed> {
+        let is_ours = self.sent.is_ours(message.port);
+        self.culprit.is_at(if is_ours { Port::KERNEL } else { message.port });
         match message.kind {
             RTM_NEWROUTE | RTM_DELROUTE => {
                 if let Some(seen) = decode::route(message, &mut Names::new(&self.links))? {
@@ -127,7 +149,9 @@ impl Notices {
         let keys: [Key; 2] = [seen.key.into(), seen.key.anywhere().into()];
         let should_be = |wish: &Wish| keys.iter().any(|key| wish.slot(key, None).is_some());
         if !self.is_echo(message, RTM_NEWRULE, shadow, should_be) {
-            self.keys.extend(keys);
+            for key in keys {
+                self.name(key);
+            }
         }
         Ok(())
     }
@@ -139,7 +163,7 @@ impl Notices {
         let should_be = |wish: &Wish| wish.slot(&key, None).is_some();
         let is_echo = self.is_echo(message, RTM_NEWNEIGH, shadow, should_be);
         if !is_echo && (matters || protocol == self.protocol) {
-            self.keys.insert(key);
+            self.name(key);
         }
     }
 
@@ -152,13 +176,16 @@ impl Notices {
         let key = Key::Nexthop(seen.id);
         let is_going = message.kind == RTM_DELNEXTHOP;
         let is_known = !is_going || doubt(shadow, |shadow| nexthop::doubt(seen.id, shadow));
+        if seen.protocol != self.protocol && !is_going {
+            self.culprit.marks(seen.protocol);
+        }
         let object = Object::Nexthop(seen.nexthop);
         let should_be = |wish: &Wish| {
             let slot = wish.slot(&key, None);
             slot.is_some_and(|slot| wish.compare(slot, &object) == Agreement::Agrees)
         };
         if !self.is_echo(message, RTM_NEWNEXTHOP, shadow.as_ref(), should_be) {
-            self.keys.insert(key);
+            self.name(key);
         }
         Ok(is_known)
     }
@@ -192,7 +219,10 @@ impl Notices {
             None => protocol != self.protocol && news != News::Replaced,
         };
         if !is_settled {
-            self.keys.insert(Key::Route(key));
+            if news == News::Replaced && protocol != self.protocol {
+                self.culprit.marks(protocol);
+            }
+            self.name(Key::Route(key));
         }
     }
 
@@ -213,7 +243,7 @@ impl Notices {
             |shadow: &mut Shadow| shadow.doubt(|route, _| is_touched_by(route, &seen.key));
         let is_known = !is_going || doubt(shadow, goes_along);
         if !is_echo && self.concerns(seen, shadow.as_ref()) {
-            self.keys.insert(Key::Address(seen.key));
+            self.name(Key::Address(seen.key));
         }
         is_known
     }

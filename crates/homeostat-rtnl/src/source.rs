@@ -32,6 +32,8 @@ pub struct Rtnl {
     pub(crate) sent: Arc<Sent>,
     owner: Arc<str>,
     pub(crate) spaces: Spaces,
+    /// Room for events, in bytes; as much as is usual, if nothing is said.
+    event_buffer: Option<usize>,
 }
 
 impl Rtnl {
@@ -40,7 +42,8 @@ impl Rtnl {
     pub fn here() -> Self {
         let (protocol, address_marks) = (Protocol::HOMEOSTAT, AddressMarks::of_this_kernel());
         let (owner, spaces) = (Arc::from("default"), Spaces::default());
-        Rtnl { netns: None, protocol, address_marks, sent: Arc::default(), owner, spaces }
+        let (sent, event_buffer) = (Arc::default(), None);
+        Rtnl { netns: None, protocol, address_marks, sent, owner, spaces, event_buffer }
     }
 
     /// Those of another namespace, which is kept alive by this.
@@ -78,6 +81,14 @@ impl Rtnl {
         self
     }
 
+    /// Gives events so much room, in bytes. What does not fit is lost, and makes readers ask for a
+    /// look at everything.
+    #[must_use]
+    pub fn with_event_buffer(mut self, bytes: usize) -> Self {
+        self.event_buffer = Some(bytes);
+        self
+    }
+
     /// The owner's name in the alias of links.
     pub(crate) fn owner(&self) -> &str {
         &self.owner
@@ -105,7 +116,9 @@ impl Rtnl {
     }
 
     pub(crate) fn listen(&self, groups: &[Group], filter: Filter) -> Result<Listener, Failure> {
-        let options = Options { filter: Some(filter), ..Options::for_events() };
+        let usual = Options::for_events();
+        let receive_buffer = self.event_buffer.or(usual.receive_buffer);
+        let options = Options { filter: Some(filter), receive_buffer, ..usual };
         let opened = match &self.netns {
             Some(netns) => Listener::open_in(netns, Family::Route, groups, &options),
             None => Listener::open(Family::Route, groups, &options),

@@ -38,6 +38,8 @@ pub enum What {
         reasons: Reasons,
         /// The keys that were named; empty for everything.
         keys: Vec<String>,
+        /// Who gave cause for it, where the target tells.
+        by: Option<Arc<str>>,
     },
     /// A pass began.
     Started {

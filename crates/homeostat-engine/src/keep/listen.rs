@@ -53,7 +53,7 @@ impl<S: Source> Keeper<S> {
                 *named = who.cloned().or(named.take());
             }
         }
-        self.wake(Wakeup::Hint(keys));
+        self.wake_by(Wakeup::Hint(keys), who);
     }
 
     /// A dead subscription is opened anew, and everything is looked at after it.

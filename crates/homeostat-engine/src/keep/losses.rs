@@ -12,7 +12,12 @@ use super::listen::Named;
 
 impl<S: Source> Keeper<S> {
     /// Learns from what a pass found before it changes anything.
-    pub(super) fn note_drift(&mut self, plan: &Plan<S>, named: &Named<S::Key>) {
+    pub(super) fn note_drift(
+        &mut self,
+        plan: &Plan<S>,
+        focus: &Focus<S::Key>,
+        named: &Named<S::Key>,
+    ) {
         // What a first look finds was lost while nobody watched.
         if !self.agenda.is_synced() {
             return;
@@ -21,7 +26,10 @@ impl<S: Source> Keeper<S> {
         // What was not as declared before the pass is no news.
         let news = drifted.filter(|step| !self.unsettled.contains_key(&step.key(&plan.wish)));
         let news: Vec<&S::Step> = news.collect();
-        let by_hint = news.iter().filter(|step| named.contains_key(&step.key(&plan.wish))).count();
+        // What rests on a key that was named was found by its hint, too.
+        let is_told =
+            |step: &&&S::Step| *focus != Focus::All || named.contains_key(&step.key(&plan.wish));
+        let by_hint = news.iter().filter(is_told).count();
         let counted = [by_hint, news.len() - by_hint].map(|count| count as u64);
         if counted != [0, 0] {
             self.status.send_modify(|status| {

@@ -84,7 +84,7 @@ impl<S: Source> Keeper<S> {
         let mut plan = pass::plan(&asked, &mut open.observer, open.book.holdings()).await?;
         self.tell(What::Planned { summary: plan.summary() });
         let named = take_named(&mut open.named, &turn.focus);
-        self.note_drift(&plan, &named);
+        self.note_drift(&plan, &turn.focus, &named);
         let holds_removals = config.guards.holds_removals(&plan, &turn.focus);
         if self.pace.mode == Mode::Observe {
             return Ok(Made::planned(plan, holds_removals));

@@ -44,7 +44,11 @@ async fn who_keeps_undoing_it_is_told_where_the_target_knows() {
     stage.faults(|faults| faults.culprit = Some("protocol bird".into()));
     fought(&stage, SECOND).await;
     assert_eq!(stage.handle.status().contended[0].1, "protocol bird");
-    let told = stage.heard_what().into_iter().find_map(|what| match what {
+    let heard = stage.heard_what();
+    let is_named =
+        |what: &What| matches!(what, What::Woken { by: Some(by), .. } if &**by == "protocol bird");
+    assert!(heard.iter().any(is_named), "{heard:?}");
+    let told = heard.into_iter().find_map(|what| match what {
         What::Contention { key, culprit, pause } => Some((key, culprit, pause)),
         _ => None,
     });

@@ -27,7 +27,7 @@ async fn a_pass_is_told_from_its_wakeup_to_its_end() {
     stage.target.remove("a");
     later(SECOND).await;
     let told = stage.heard_what();
-    let woken = What::Woken { reasons: Reason::Hint.into(), keys: vec!["a".into()] };
+    let woken = What::Woken { reasons: Reason::Hint.into(), keys: vec!["a".into()], by: None };
     assert_eq!(told.first(), Some(&woken));
 }
 

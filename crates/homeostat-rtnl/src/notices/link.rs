@@ -53,7 +53,7 @@ impl Notices {
         let is_marked = is_marked(message, &self.owner);
         for name in former.into_iter().chain([name]) {
             if is_marked {
-                self.keys.insert(Key::Link(name));
+                self.name(Key::Link(name));
             }
             self.name_link(name, shadow.as_ref());
         }
@@ -63,15 +63,17 @@ impl Notices {
     /// Names a link, and what is wished of it, if anything wished has to do with it.
     fn name_link(&mut self, name: LinkName, shadow: Option<&Shadow>) {
         let Some(wish) = shadow.map(Shadow::wish) else {
-            self.keys.insert(Key::Link(name));
-            self.keys.extend(Field::ALL.map(|field| Key::LinkField(name, field)));
+            self.name(Key::Link(name));
+            for field in Field::ALL {
+                self.name(Key::LinkField(name, field));
+            }
             return;
         };
         if concerns(wish, name) {
-            self.keys.insert(Key::Link(name));
+            self.name(Key::Link(name));
         }
         let fields = wish.links.fields.iter().filter(|wish| wish.name == name);
-        self.keys.extend(fields.map(WishedField::key));
+        fields.map(WishedField::key).for_each(|key| self.name(key));
     }
 }
 

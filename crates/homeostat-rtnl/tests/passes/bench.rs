@@ -191,7 +191,7 @@ fn hop(text: &str) -> Hop {
     Hop { via, dev: None, weight: weight.parse().unwrap(), onlink: None }
 }
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
@@ -317,22 +317,25 @@ impl Bench {
         runtime.block_on(hint).transpose().unwrap()
     }
 
-    /// The keys of the hint that was heard; none, if there was nothing to hear.
+    /// The keys of the hints that were heard, in their order; none, if there was nothing to hear.
     pub(crate) fn hinted(&mut self) -> Vec<String> {
-        match self.hint() {
-            None => Vec::new(),
-            Some(Hint::Keys(keys) | Hint::By { keys, .. }) => {
-                keys.iter().map(Key::to_string).collect()
+        let mut all = BTreeSet::new();
+        while let Some(hint) = self.hint() {
+            match hint {
+                Hint::Keys(keys) | Hint::By { keys, .. } => all.extend(keys),
+                Hint::Lost => return vec!["lost".to_owned()],
             }
-            Some(Hint::Lost) => vec!["lost".to_owned()],
         }
+        all.iter().map(Key::to_string).collect()
     }
 
     /// What focused passes do about the hints that were heard, until none is left.
     pub(crate) fn heal(&mut self, wish: &Wish) -> Vec<String> {
         let mut done = Vec::new();
         while let Some(hint) = self.hint() {
-            let Hint::Keys(keys) = hint else { panic!("a look at everything is asked for") };
+            let (Hint::Keys(keys) | Hint::By { keys, .. }) = hint else {
+                panic!("a look at everything is asked for")
+            };
             done.extend(told(&self.pass_over(wish, Focus::Keys(keys.into_iter().collect()))));
         }
         done

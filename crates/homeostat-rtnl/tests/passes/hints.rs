@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{Config, Focus, Hint, Holdings, Observer, Order, Ownership, pass};
+use homeostat_netlink::uapi::{RTA_DST, RTM_DELROUTE};
+use homeostat_netlink::{Batch, Connection, Family};
 use homeostat_rtnl::{Key, Rtnl, Wish};
 use homeostat_testkit::namespace::Namespace;
 
@@ -45,6 +47,47 @@ fn a_lost_route_of_ours_is_named_and_foreign_churn_is_not() {
     assert_eq!(bench.hinted(), ["route 10.6.0.0/16"], "a theft");
     ip(&namespace, "route add 10.7.0.0/16 dev lo proto 76");
     assert_eq!(bench.hinted(), ["route 10.7.0.0/16"], "it carries our mark");
+}
+
+/// Whom the next hint names, with the keys.
+fn named(bench: &mut Bench) -> (String, Vec<String>) {
+    match bench.hint() {
+        Some(Hint::By { who, keys }) => (who.to_string(), texts(&keys)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_replaced_or_deleted_what_is_ours_is_told() {
+    let namespace = loopback();
+    let (mut bench, _wish) = listening(&ROUTES);
+    ip(&namespace, "route replace blackhole 10.6.0.0/16 proto bird");
+    let (who, keys) = named(&mut bench);
+    assert!(who.starts_with("protocol bird, process "), "{who}");
+    assert_eq!(keys, ["route 10.6.0.0/16"]);
+    ip(&namespace, "route del 10.5.0.0/16");
+    let (who, keys) = named(&mut bench);
+    assert!(who.starts_with("process "), "{who}");
+    assert_eq!(keys, ["route 10.5.0.0/16"]);
+    ip(&namespace, "address del 10.0.0.1/24 dev lo");
+    assert!(named(&mut bench).0.starts_with("process "));
+}
+
+#[test]
+fn a_port_is_a_process() {
+    let _namespace = loopback();
+    // The first socket of this process in this namespace.
+    let mut saboteur = Connection::open(Family::Route).unwrap();
+    let (mut bench, _wish) = listening(&ROUTES);
+    let mut batch = Batch::new();
+    let mut message = batch.message(RTM_DELROUTE, 0);
+    message.fixed(&[2, 16, 0, 0, 254, 76, 255, 0, 0, 0, 0, 0]);
+    message.attr(RTA_DST, &[10, 5, 0, 0]);
+    message.finish().unwrap();
+    saboteur.run(&mut batch, &mut |_, _| {}).unwrap();
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+    let who = format!("process {} ({})", std::process::id(), name.trim_end());
+    assert_eq!(named(&mut bench), (who, vec!["route 10.5.0.0/16".to_owned()]));
 }
 
 #[test]
@@ -148,7 +191,9 @@ async fn next(observer: &mut Observer<Rtnl>) -> Hint<Key> {
 /// addresses of their own.
 async fn next_keys(observer: &mut Observer<Rtnl>) -> Vec<Key> {
     loop {
-        let Hint::Keys(mut keys) = next(observer).await else { continue };
+        let (Hint::Keys(mut keys) | Hint::By { mut keys, .. }) = next(observer).await else {
+            continue;
+        };
         keys.retain(|key| !matches!(key, Key::Address(_) | Key::Link(_)));
         if !keys.is_empty() {
             return keys;
@@ -199,7 +244,7 @@ async fn observe(observer: &mut Observer<Rtnl>, wish: &Wish) {
 }
 
 /// A cable both ends of which have come up: nothing more is announced about them.
-fn settled_cable() -> Namespace {
+pub(crate) fn settled_cable() -> Namespace {
     let namespace = cable();
     let is_up =
         |link: &str| listed(&namespace, &format!("link show dev {link}"))[0]["operstate"] == "UP";

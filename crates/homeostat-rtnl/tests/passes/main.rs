@@ -13,6 +13,8 @@ mod churn;
 mod focus;
 mod hints;
 mod hints_of_links;
+mod keeping;
+mod kept;
 mod laws;
 mod links;
 mod links_across;

@@ -43,8 +43,8 @@ pub(super) fn event(event: &Event) -> Map<String, Value> {
 
 fn what_happened(what: &What) -> (&'static str, Value) {
     match what {
-        What::Woken { reasons, keys } => {
-            ("woken", json!({ "reasons": reasons.to_string(), "keys": keys }))
+        What::Woken { reasons, keys, by } => {
+            ("woken", json!({ "reasons": reasons.to_string(), "keys": keys, "by": by.as_deref() }))
         }
         What::Started { reasons, keys, waited } => {
             let (reasons, waited) = (reasons.to_string(), micros(*waited));

@@ -1,0 +1,170 @@
+//! A loop over the network of a test, judged by `ip` between its passes.
+//!
+//! The loop and the test share a thread, so that the loop moves only while the test waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_engine::{
+    Alone, Bound, ChangeList, Config, Coverage, Draft, Event, Events, Fails, Failure, Handle, Loop,
+    Means, MemoryLedger, Outcomes, Ownership, Pace, Place, ScopeLock, See, Source, Status, View,
+    What, Work,
+};
+use homeostat_rtnl::{Key, Moment, Object, Reader, Rtnl, Step, Wish, Writer};
+use homeostat_testkit::namespace::Namespace;
+use tokio::runtime::Runtime;
+use tokio::sync::broadcast::Receiver;
+
+use crate::bench::{listed, runtime};
+
+/// However busy the machine is, what takes longer does not come.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A resync that no test lives to see.
+pub(crate) const NEVER: Duration = Duration::from_hours(24);
+
+/// A running loop.
+pub(crate) struct Kept<S: Source = Rtnl> {
+    pub(crate) handle: Handle<S>,
+    events: Receiver<Event>,
+    runtime: Runtime,
+}
+
+/// A pace at which everything is healed by hints, or not at all.
+pub(crate) fn by_hints() -> Pace {
+    Pace::of::<Rtnl>(1).with_resync(NEVER).unwrap()
+}
+
+fn place() -> Place {
+    let text = || "test".to_owned();
+    Place { owner: text(), source: text(), scope: text(), identity: text() }
+}
+
+impl<S: Source<Desired = Wish>> Kept<S> {
+    /// Starts a loop that has not done anything yet.
+    pub(crate) fn start(source: S, wish: Wish, pace: Pace) -> Self {
+        let (ownership, config) = (Ownership::Marked, Config::default());
+        let wish = Arc::new(wish);
+        let bound = Bound { source, wish, ownership, config, place: place(), nothing: None };
+        let events = Events::default();
+        let heard = events.subscribe();
+        let lock = Arc::new(Alone::i_am_the_only_writer());
+        let means = Means { lock, ledger: Arc::new(MemoryLedger::default()), events };
+        let (looped, handle) = Loop::new(bound, means, pace);
+        let runtime = runtime();
+        runtime.spawn(looped.run());
+        Kept { handle, events: heard, runtime }
+    }
+
+    /// Starts a loop, and waits until everything is as declared.
+    pub(crate) fn converged(source: S, wish: Wish, pace: Pace) -> Self {
+        let kept = Self::start(source, wish, pace);
+        kept.until("converged", |status| status.is_converged);
+        kept
+    }
+
+    /// Waits until the loop stands so.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, so: impl FnMut(&Status) -> bool) -> Status {
+        let waited = async { tokio::time::timeout(PATIENCE, self.handle.wait_for(so)).await };
+        let Ok(found) = self.runtime.block_on(waited) else {
+            panic!("it is never {what}: {:#?}", self.handle.status())
+        };
+        found.unwrap()
+    }
+
+    /// Lets the loop move until somebody else sees that it is so.
+    #[track_caller]
+    pub(crate) fn until_seen(&self, what: &str, so: impl Fn() -> bool) {
+        let waited = async {
+            while !so() {
+                self.handle.changed().await.unwrap();
+            }
+        };
+        let waited = async { tokio::time::timeout(PATIENCE, waited).await };
+        let seen = self.runtime.block_on(waited);
+        assert!(seen.is_ok(), "{what} is never seen: {:#?}", self.handle.status());
+    }
+
+    /// How the loop stands.
+    pub(crate) fn status(&self) -> Status {
+        self.handle.status()
+    }
+
+    /// What was told since the last call.
+    pub(crate) fn heard(&mut self) -> Vec<What> {
+        std::iter::from_fn(|| self.events.try_recv().ok()).map(|event| event.what).collect()
+    }
+}
+
+/// Whether `ip` shows exactly one route to there.
+pub(crate) fn has_route(namespace: &Namespace, to: &str) -> bool {
+    listed(namespace, &format!("route show {to}")).len() == 1
+}
+
+/// The source with nobody to tell it of changes.
+pub(crate) struct Deaf {
+    pub(crate) rtnl: Rtnl,
+    pub(crate) ears: Ears,
+}
+
+/// What became of its hints.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ears {
+    /// There is no subscription.
+    None,
+    /// There is one, and nothing of it comes through.
+    Stopped,
+}
+
+pub(crate) struct Blinkered(Reader);
+pub(crate) struct Hands(Writer);
+
+impl Source for Deaf {
+    const NAME: &'static str = "deaf";
+    const FAILS: Fails = Rtnl::FAILS;
+    const COVERAGE: Coverage = Coverage::None;
+
+    type Key = Key;
+    type Object = Object;
+    type Desired = Wish;
+    type Step = Step;
+    type Moment = Moment;
+    type Reader = Blinkered;
+    type Writer = Hands;
+
+    fn reader(&self) -> Result<Blinkered, Failure> {
+        let reader = match self.ears {
+            Ears::None => self.rtnl.reader_without_hints(),
+            Ears::Stopped => self.rtnl.reader(),
+        };
+        reader.map(Blinkered)
+    }
+
+    fn writer(&self, lock: &ScopeLock) -> Result<Hands, Failure> {
+        self.rtnl.writer(lock).map(Hands)
+    }
+
+    fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Self> {
+        let Draft { steps, pending, refused, conflicts } = self.rtnl.plan(wish, moment, changes);
+        Draft { steps, pending, refused, conflicts }
+    }
+}
+
+impl homeostat_engine::Reader<Deaf> for Blinkered {
+    async fn observe(
+        &mut self,
+        view: &View<'_, Deaf>,
+        see: &mut See<'_, Key, Object>,
+    ) -> Result<Moment, Failure> {
+        let View { focus, wish, records } = *view;
+        homeostat_engine::Reader::observe(&mut self.0, &View { focus, wish, records }, see).await
+    }
+}
+
+impl homeostat_engine::Writer<Deaf> for Hands {
+    async fn apply(&self, work: Work<'_, Deaf>, out: &dyn Outcomes<Object>) {
+        let Work { wish, moment, first, steps } = work;
+        homeostat_engine::Writer::apply(&self.0, Work { wish, moment, first, steps }, out).await;
+    }
+}
