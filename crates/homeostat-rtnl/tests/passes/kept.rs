@@ -40,17 +40,19 @@ fn place() -> Place {
     Place { owner: text(), source: text(), scope: text(), identity: text() }
 }
 
+fn bound<S: Source<Desired = Wish>>(source: S, wish: Wish) -> Bound<S> {
+    let (wish, ownership, config) = (Arc::new(wish), Ownership::Marked, Config::default());
+    Bound { source, wish, ownership, config, place: place(), nothing: None }
+}
+
 impl<S: Source<Desired = Wish>> Kept<S> {
     /// Starts a loop that has not done anything yet.
     pub(crate) fn start(source: S, wish: Wish, pace: Pace) -> Self {
-        let (ownership, config) = (Ownership::Marked, Config::default());
-        let wish = Arc::new(wish);
-        let bound = Bound { source, wish, ownership, config, place: place(), nothing: None };
         let events = Events::default();
         let heard = events.subscribe();
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let means = Means { lock, ledger: Arc::new(MemoryLedger::default()), events };
-        let (looped, handle) = Loop::new(bound, means, pace);
+        let (looped, handle) = Loop::new(bound(source, wish), means, pace);
         let runtime = runtime();
         runtime.spawn(looped.run());
         Kept { handle, events: heard, runtime }
@@ -61,6 +63,11 @@ impl<S: Source<Desired = Wish>> Kept<S> {
         let kept = Self::start(source, wish, pace);
         kept.until("converged", |status| status.is_converged);
         kept
+    }
+
+    /// Gives the loop another wish.
+    pub(crate) fn put(&self, source: S, wish: Wish) {
+        self.handle.put(bound(source, wish)).unwrap();
     }
 
     /// Waits until the loop stands so.

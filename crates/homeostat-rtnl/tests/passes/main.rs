@@ -14,6 +14,7 @@ mod focus;
 mod hints;
 mod hints_of_links;
 mod keeping;
+mod keeping_links;
 mod kept;
 mod laws;
 mod links;
