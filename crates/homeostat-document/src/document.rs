@@ -71,8 +71,10 @@ struct NamedNamespace(Spanned<NamespaceName>, Namespace);
 
 impl PartialEq for Document {
     fn eq(&self, other: &Self) -> bool {
-        let parts = |one: &Self| (one.settings.clone(), one.host.clone(), one.namespaces.clone());
-        parts(self) == parts(other)
+        self.settings == other.settings
+            && self.host == other.host
+            && self.namespaces == other.namespaces
+            && self.states_namespaces == other.states_namespaces
     }
 }
 

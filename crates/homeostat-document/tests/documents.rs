@@ -131,3 +131,12 @@ fn colour_is_only_there_when_asked_for() {
     assert!(!found.render(false).contains('\u{1b}'));
     assert!(found.render(true).contains('\u{1b}'));
 }
+
+#[test]
+fn an_empty_section_is_another_wish_than_none() {
+    let parse = |text: &str| parse("host.toml", Format::Toml, text).unwrap();
+    for empty in ["[namespaces]\n", "[sysctl]\n", "routes = []\n"] {
+        assert_ne!(parse(empty), parse(""), "{empty}");
+        assert_eq!(parse(empty), parse(&format!("# words\n{empty}")), "{empty}");
+    }
+}

@@ -4,6 +4,7 @@
 //! Everything runs on one thread. Start at [`Daemon::run`].
 
 mod answers;
+mod beside;
 pub(crate) mod capabilities;
 mod clock;
 pub(crate) mod http;
@@ -36,6 +37,7 @@ use crate::commands::load;
 use crate::context::Context;
 use crate::wire::Handed;
 use answers::Answers;
+use beside::Beside;
 use capabilities::Allowed;
 use http::Listen;
 use log::Log;
@@ -68,6 +70,8 @@ pub(crate) struct Daemon {
     is_silent: bool,
     /// The last document of our own files, while another one is in force that was handed over.
     own: Option<Document>,
+    /// What the files looked like that our own document names, when it was last read.
+    beside: Beside,
     standing: told::Sender<Standing>,
 }
 
@@ -94,6 +98,7 @@ impl Daemon {
         let log = Log { form: LogForm::Text, detail: context.detail, color: context.color };
         let (on_stop, listen, allowed, own, is_silent) = (None, None, None, None, false);
         let standing = told::channel(Standing::default()).0;
+        let beside = Beside::of(&document);
         Daemon {
             context,
             paths,
@@ -107,6 +112,7 @@ impl Daemon {
             allowed,
             is_silent,
             own,
+            beside,
             standing,
         }
     }
@@ -174,6 +180,7 @@ impl Daemon {
                 Wake::Reload => self.reload_aloud(Occasion::Asked, &surface).await,
                 Wake::Order(order) => self.obey(order).await,
             }
+            wakes.document.attend(self.beside.directories());
             surface.show(self.loops());
         }
         surface.stopping();
@@ -223,11 +230,13 @@ impl Daemon {
     async fn reload(&mut self, occasion: Occasion) -> Result<()> {
         let document = load(&self.paths)?;
         let known = self.own.as_ref().unwrap_or(&self.document);
-        if occasion == Occasion::Changed && document == *known {
+        let beside = Beside::of(&document);
+        let is_same = document == *known && beside == self.beside;
+        if occasion == Occasion::Changed && is_same {
             return Ok(());
         }
         self.take(document).await?;
-        self.own = None;
+        (self.own, self.beside) = (None, beside);
         self.tell_standing();
         Ok(())
     }
@@ -299,7 +308,7 @@ impl Wakes {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
-            document: Watch::documents(&daemon.paths)?,
+            document: Watch::documents(&daemon.paths, &daemon.beside)?,
             spaces: Watch::namespaces()?,
             events: daemon.events.subscribe(),
         })

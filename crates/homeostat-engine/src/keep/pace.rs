@@ -67,6 +67,15 @@ impl Pace {
         self
     }
 
+    /// Whether a loop at this pace behaves as one at another.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let parts = |pace: &Self| {
+            (pace.policy, pace.min_interval, pace.resync.period(), pace.deadline, pace.mode)
+        };
+        parts(self) == parts(other)
+    }
+
     /// The same in another mode.
     #[must_use]
     pub fn with_mode(mut self, mode: Mode) -> Self {

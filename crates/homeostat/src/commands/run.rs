@@ -10,12 +10,19 @@ use crate::cli::{Global, RunArgs};
 use crate::commands::{block_on, load, not_built};
 use crate::context::Context;
 use crate::daemon::Daemon;
+use crate::failure::Helped;
 
 /// Keeps the machine as declared until it is stopped.
 pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let paths = &args.documents.documents;
     if let Some(store) = paths.iter().find(|path| path.to_string_lossy().starts_with("etcd:")) {
         return Err(not_built(&format!("`run {}`", store.display())));
+    }
+    if paths.iter().any(|path| path.as_os_str() == "-") {
+        return Err(Helped::error(
+            "the daemon reads its document again when it changes, and cannot do so from standard input",
+            "write the document to a file",
+        ));
     }
     let document = load(paths)?;
     let context = Context::enter(global, &document.settings)?;

@@ -29,6 +29,7 @@ struct Running {
 }
 
 struct Looping {
+    pace: Pace,
     control: Arc<dyn Control>,
     task: JoinHandle<()>,
 }
@@ -124,19 +125,20 @@ impl Running {
         (ledger, events): (&Arc<dyn Ledger>, &Events),
     ) -> Option<Arc<dyn Control>> {
         let name = planner.place().source.clone();
-        if let Some(looping) = self.loops.get(&name).filter(|one| !one.task.is_finished()) {
+        let pace = pace(&*planner, &document.settings);
+        let goes_on = |one: &&Looping| !one.task.is_finished() && one.pace.is_like(&pace);
+        if let Some(looping) = self.loops.get(&name).filter(goes_on) {
             // A loop that has ended meanwhile is started by the next call.
             let _ = looping.control.put(planner);
             return None;
         }
-        let pace = pace(&*planner, &document.settings);
         let means = Means {
             lock: Arc::clone(&self.lock),
             ledger: Arc::clone(ledger),
             events: events.clone(),
         };
-        let Kept { control, run } = planner.keep(means, pace);
-        let looping = Looping { control: Arc::clone(&control), task: tokio::spawn(run) };
+        let Kept { control, run } = planner.keep(means, pace.clone());
+        let looping = Looping { pace, control: Arc::clone(&control), task: tokio::spawn(run) };
         self.loops.insert(name, looping);
         Some(control)
     }

@@ -9,6 +9,8 @@ use futures_util::StreamExt as _;
 use inotify::{EventStream, Inotify, WatchMask, Watches};
 use tokio::time::Instant;
 
+use super::beside::{Beside, directory};
+
 /// Some directories in which something may change. One that is not there yet is watched from when
 /// it comes, if it is in another one that is watched.
 pub(super) struct Watch {
@@ -27,14 +29,18 @@ const CHANGES: WatchMask = WatchMask::CLOSE_WRITE
     .union(WatchMask::MOVED_TO);
 
 impl Watch {
-    /// The directories that documents are in: an editor may put another file in the place of one.
-    pub(super) fn documents(paths: &[PathBuf]) -> Result<Self> {
-        let directories = paths.iter().map(|path| match path.parent() {
-            _ if path.is_dir() => path.clone(),
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        });
-        Self::of(directories.collect())
+    /// The directories that documents, and the files that they name, are in: an editor may put
+    /// another file in the place of one.
+    pub(super) fn documents(paths: &[PathBuf], beside: &Beside) -> Result<Self> {
+        let directory = |path: &PathBuf| if path.is_dir() { path.clone() } else { directory(path) };
+        Self::of(paths.iter().map(directory).chain(beside.directories()).collect())
+    }
+
+    /// Watches these directories, too.
+    pub(super) fn attend(&mut self, directories: BTreeSet<PathBuf>) {
+        self.directories.extend(directories);
+        // What cannot be watched is read when somebody asks for it.
+        let _ = self.add();
     }
 
     /// Where namespaces have their names; the directory comes with the first of them.

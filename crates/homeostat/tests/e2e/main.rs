@@ -21,6 +21,7 @@ mod daemon;
 mod documents;
 mod guards;
 mod http;
+mod keeping;
 mod kernel;
 mod ledger;
 mod lock;

@@ -1,0 +1,94 @@
+//! The files that a document names (lists of routes, rulesets), and whether they are as they were.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use homeostat_document::{Document, Ruleset};
+
+/// What the files beside a document looked like at some moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Beside(BTreeMap<PathBuf, Option<Look>>);
+
+/// What tells two versions of a file apart without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Look {
+    inode: (u64, u64),
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl Beside {
+    /// What they look like. To be asked before they are read: a change in between is seen later.
+    pub(super) fn of(document: &Document) -> Self {
+        let looks = named(document).into_iter().map(|path| {
+            let look = Look::of(&path);
+            (path, look)
+        });
+        Beside(looks.collect())
+    }
+
+    /// The directories that they are in.
+    pub(super) fn directories(&self) -> BTreeSet<PathBuf> {
+        self.0.keys().map(|path| directory(path)).collect()
+    }
+}
+
+/// The directory that a file is in.
+pub(super) fn directory(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn named(document: &Document) -> Vec<PathBuf> {
+    let of_scope = |(_, scope): (_, &homeostat_document::Scope)| {
+        let lists = scope.route_files().map(|list| list.path.value.clone());
+        let ruleset = scope.nftables.as_ref().and_then(|nft| nft.value.ruleset.as_ref());
+        let ruleset = ruleset.and_then(|ruleset| match ruleset {
+            Ruleset::File(path) => Some(path.value.clone()),
+            _ => None,
+        });
+        lists.chain(ruleset).collect::<Vec<_>>()
+    };
+    document.scopes().flat_map(of_scope).collect()
+}
+
+impl Look {
+    /// Nothing for a file that is not there.
+    fn of(path: &Path) -> Option<Self> {
+        let data = std::fs::metadata(path).ok()?;
+        Some(Look {
+            inode: (data.dev(), data.ino()),
+            size: data.size(),
+            changed: (data.ctime(), data.ctime_nsec()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_was_written_again_or_is_gone_looks_different() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = "[[routes]]\nfrom-file = \"bgp.routes\"\n[namespaces.blue]\n\
+                    routes = [{ from-file = \"more/blue.routes\" }]\n";
+        let path = directory.path().join("host.toml");
+        std::fs::write(&path, text).unwrap();
+        let list = directory.path().join("bgp.routes");
+        std::fs::write(&list, "10.0.0.0/8 via 10.9.9.9\n").unwrap();
+        let document = homeostat_document::load(&[path]).unwrap();
+        let before = Beside::of(&document);
+        assert_eq!(before, Beside::of(&document));
+        let directories = [directory.path().to_owned(), directory.path().join("more")];
+        assert_eq!(before.directories(), directories.into());
+        std::fs::write(&list, "10.0.0.0/9 via 10.9.9.9\n").unwrap();
+        let written = Beside::of(&document);
+        assert_ne!(before, written);
+        std::fs::remove_file(&list).unwrap();
+        assert_ne!(written, Beside::of(&document));
+    }
+}

@@ -1,0 +1,150 @@
+//! A daemon over what changes around it: the files of its document, and the namespaces it works in.
+
+use snapbox::str;
+
+use crate::program::output;
+use crate::world::World;
+
+const LISTS: &str = "[[routes]]\nfrom-file = \"lists/one.routes\"\n";
+const RED: &str = "[namespaces.red.links.lo]\naddresses = [\"10.7.0.1/32\"]\n\
+                   [[namespaces.red.routes]]\nto = \"10.8.0.0/16\"\ntype = \"blackhole\"\n";
+
+/// More than enough, and an end.
+const TRIES: usize = 20_000;
+
+/// Looks until it is so; each look starts a program at least.
+#[track_caller]
+fn until(what: &str, so: impl Fn() -> bool) {
+    assert!((0..TRIES).any(|_| so()), "{what} never came");
+}
+
+impl World {
+    fn in_red(&self, args: &str) -> String {
+        let mut command = self.command("ip");
+        command.args(["netns", "exec", "red", "ip"]).args(args.split_whitespace());
+        output(command)
+    }
+
+    fn is_red_kept(&self) -> bool {
+        self.in_red("address show dev lo").contains("10.7.0.1/32")
+            && self.in_red("route show proto 76").contains("blackhole 10.8.0.0/16")
+    }
+
+    /// A namespace of somebody else's, with one end of a cable in it: the other end goes with it.
+    fn add_red(&self, end: &str) {
+        self.ip("netns add red");
+        self.ip(&format!("link add {end} type veth peer name eth0 netns red"));
+    }
+
+    fn has_link(&self, name: &str) -> bool {
+        self.namespace.ip(&["link", "show", "dev", name]).is_ok()
+    }
+}
+
+#[test]
+fn a_changed_list_alone_is_taken_over_wherever_it_is() {
+    let world = World::new();
+    world.write("lists/one.routes", "10.20.0.0/16 dev lo\n");
+    world.ip("link set lo up");
+    let _daemon = world.keep(LISTS);
+    world.converges();
+    let mut events = world.follow();
+    world.write("lists/one.routes", "10.20.0.0/16 dev lo\n10.21.0.0/16 dev lo\n");
+    let is_made = |key: &'static str| {
+        move |event: &serde_json::Value| event["event"] == "step-applied" && event["key"] == key
+    };
+    events.until(is_made("route 10.21.0.0/16"));
+    // Another list, in another directory, which the daemon has not watched so far.
+    world.write("more/two.routes", "10.22.0.0/16 dev lo\n");
+    world.write("host.toml", format!("{LISTS}[[routes]]\nfrom-file = \"more/two.routes\"\n"));
+    events.until(is_made("route 10.22.0.0/16"));
+    world.write("more/two.routes", "10.22.0.0/16 dev lo\n10.23.0.0/16 dev lo\n");
+    events.until(is_made("route 10.23.0.0/16"));
+    world.converges();
+    assert_eq!(world.listed("route show proto 76").len(), 4);
+}
+
+#[test]
+fn a_bad_list_is_refused_and_the_last_good_one_stands() {
+    let world = World::new();
+    world.write("lists/one.routes", "10.20.0.0/16 dev lo\n");
+    world.ip("link set lo up");
+    let _daemon = world.keep(LISTS);
+    world.converges();
+    world.write("lists/one.routes", "10.20.0.0/16 dev lo\nnonsense\n");
+    until("the refusal", || {
+        assert_eq!(world.listed("route show proto 76").len(), 1);
+        world.log().contains("one.routes")
+    });
+    world.write("lists/one.routes", "10.20.0.0/16 dev lo\n10.21.0.0/16 dev lo\n");
+    until("the good list", || world.listed("route show proto 76").len() == 2);
+}
+
+#[test]
+fn a_daemon_has_no_use_for_a_document_on_standard_input() {
+    let world = World::new();
+    world.finish_with(world.homeostat("run -"), LISTS).fails(str![[r#"
+error: the daemon reads its document again when it changes, and cannot do so from standard input
+help: write the document to a file
+
+"#]]);
+}
+
+#[test]
+fn another_mode_or_pace_is_taken_over_with_the_document() {
+    let world = World::new();
+    let routes = "[[routes]]\nto = \"10.9.0.0/16\"\ntype = \"blackhole\"\n";
+    let _daemon = world.keep(routes);
+    world.converges();
+    world.write("host.toml", format!("[settings.rtnl]\nmode = \"observe\"\n{routes}"));
+    world.run("reload").exits(0);
+    let mut events = world.follow();
+    world.ip("route del blackhole 10.9.0.0/16");
+    events.until(|event| event["event"] == "completed" && event["converged"] == false);
+    assert!(world.listed("route show proto 76").is_empty(), "it only observes");
+    world.write("host.toml", format!("[settings.rtnl]\nresync = \"1h\"\n{routes}"));
+    world.run("reload").exits(0);
+    world.converges();
+    assert_eq!(world.listed("route show proto 76").len(), 1);
+    let status = world.run("status --json").json(0);
+    let loops = status["loops"].as_array().unwrap();
+    let rtnl = loops.iter().find(|one| one["source"] == "rtnl").unwrap();
+    assert!(rtnl["next_due_in_ms"].as_u64().unwrap() > 60_000, "{rtnl}");
+}
+
+#[test]
+fn a_namespace_that_goes_is_let_go_of_and_what_was_inside_is_not_made_elsewhere() {
+    let world = World::new().with_own_names();
+    world.add_red("cable");
+    let _daemon = world.keep(RED);
+    world.converges();
+    assert!(world.is_red_kept());
+    world.ip("netns delete red");
+    // Any descriptor of ours in there would keep it, and with it the other end of the cable.
+    until("the end of the namespace", || !world.has_link("cable"));
+    let status = world.run("status --json").json(2);
+    assert_eq!(status["converged"], false);
+    let loops = status["loops"].as_array().unwrap();
+    let waits = loops.iter().filter(|one| one["waits_on"] == "namespace red");
+    assert!(waits.count() > 0, "{status}");
+    assert_eq!(world.listed("route show proto 76").len(), 0, "nothing of it came to the host");
+}
+
+#[test]
+fn a_namespace_that_was_replaced_at_its_path_is_kept_anew_and_the_former_is_let_go_of() {
+    let world = World::new().with_own_names();
+    world.add_red("cable");
+    let _daemon = world.keep(RED);
+    world.converges();
+    for (before, after) in [("cable", "second"), ("second", "third")] {
+        world.ip("netns delete red");
+        world.add_red(after);
+        until("the new namespace", || world.is_red_kept());
+        until("the end of the former one", || !world.has_link(before));
+        assert!(world.has_link(after));
+    }
+    // Its loop hears of what happens in there.
+    let mut events = world.follow();
+    world.in_red("route del blackhole 10.8.0.0/16");
+    events.until_healed("route 10.8.0.0/16");
+}
