@@ -16,6 +16,8 @@ mod recent;
 mod scopes;
 mod socket;
 mod standing;
+#[cfg(test)]
+mod stuck;
 mod surface;
 mod systemd;
 mod view;

@@ -48,7 +48,7 @@ fn named(document: &Document) -> Vec<PathBuf> {
         let ruleset = scope.nftables.as_ref().and_then(|nft| nft.value.ruleset.as_ref());
         let ruleset = ruleset.and_then(|ruleset| match ruleset {
             Ruleset::File(path) => Some(path.value.clone()),
-            _ => None,
+            Ruleset::Text(_) => None,
         });
         lists.chain(ruleset).collect::<Vec<_>>()
     };

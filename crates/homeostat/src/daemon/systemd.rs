@@ -35,6 +35,14 @@ impl Systemd {
         Systemd { socket: socket(), watchdog, told: String::new() }
     }
 
+    /// Told at this address, and asked for a sign of life so often.
+    #[cfg(test)]
+    pub(super) fn towards(address: SocketAddr, watchdog: Duration) -> Self {
+        let socket = UnixDatagram::unbound().ok().filter(|one| one.set_nonblocking(true).is_ok());
+        let socket = socket.map(|socket| (socket, address));
+        Systemd { socket, watchdog: Some(watchdog), told: String::new() }
+    }
+
     fn tell(&self, words: &str) {
         if let Some((socket, address)) = &self.socket {
             // It must not hold us up, and what it misses it asks for by the watchdog.

@@ -26,6 +26,11 @@ impl Answer {
         Answer::new(status, TEXT, format!("{words}\n"))
     }
 
+    #[cfg(test)]
+    pub(super) fn status(&self) -> u16 {
+        self.status
+    }
+
     /// All of it, as bytes. Who asks for the head alone is told how long the rest would be.
     pub(super) fn into_bytes(self, method: Method) -> Vec<u8> {
         let Answer { status, kind, body } = self;

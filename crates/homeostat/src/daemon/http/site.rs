@@ -33,6 +33,11 @@ impl Site {
         }
     }
 
+    #[cfg(test)]
+    pub(in crate::daemon) fn status_of(&self, path: &str) -> u16 {
+        self.answer(path).status()
+    }
+
     /// Healthy is what does not hang, however much it may find wrong with the machine.
     fn health(&self) -> Answer {
         let stalled: Vec<Value> =

@@ -1,0 +1,100 @@
+//! A loop in virtual time that is driven, or not, and what others see of it then.
+
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_engine::{
+    Alone, Bound, Config, Events, Kept, Means, MemoryLedger, Ownership, Pace, Place, Table,
+};
+use homeostat_testkit::memory::{Independent, Memory, Target};
+
+use super::http::Site;
+use super::metrics::Meters;
+use super::recent::Recent;
+use super::systemd::Systemd;
+use super::view::View;
+
+/// A loop that nobody has driven yet, in the view of others.
+fn undriven() -> (Kept, View, Events) {
+    let text = |text: &str| text.to_owned();
+    let events = Events::default();
+    let means = Means {
+        lock: Arc::new(Alone::i_am_the_only_writer()),
+        ledger: Arc::new(MemoryLedger::default()),
+        events: events.clone(),
+    };
+    let bound = Bound {
+        source: Memory::<Independent>::marked(Target::default()),
+        wish: Arc::new(Table::new([(text("a"), text("1"))]).unwrap()),
+        ownership: Ownership::Marked,
+        config: Config::default(),
+        place: Place {
+            owner: text("default"),
+            source: text("memory"),
+            scope: text("host"),
+            identity: text(""),
+        },
+        nothing: None,
+    };
+    let kept = bound.keep(means, Pace::of::<Memory<Independent>>(1));
+    let (loops, view) = View::new();
+    loops.send_replace(Some(vec![Arc::clone(&kept.control)]));
+    (kept, view, events)
+}
+
+/// Lets virtual time pass.
+async fn later(seconds: u64) {
+    let time = Duration::from_secs(seconds);
+    let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_is_denied_while_a_loop_is_stuck_and_no_longer() {
+    let (kept, view, _events) = undriven();
+    let site = Site { view, recent: Recent::default(), meters: Meters::default() };
+    assert_eq!(site.status_of("/healthz"), 200);
+    later(3600).await;
+    assert_eq!((site.status_of("/healthz"), site.status_of("/readyz")), (503, 503));
+    assert_eq!(site.status_of("/api/v1/status"), 200, "that can still be read");
+    tokio::spawn(kept.run);
+    later(60).await;
+    assert_eq!((site.status_of("/healthz"), site.status_of("/readyz")), (200, 200));
+    later(24 * 3600).await;
+    assert_eq!(site.status_of("/healthz"), 200, "idle is healthy");
+}
+
+/// What systemd heard since the last call.
+fn heard(socket: &UnixDatagram) -> Vec<String> {
+    let next = || {
+        let mut buffer = [0; 256];
+        let length = socket.recv(&mut buffer).ok()?;
+        Some(String::from_utf8_lossy(buffer.get(..length)?).into_owned())
+    };
+    std::iter::from_fn(next).collect()
+}
+
+fn alive(socket: &UnixDatagram) -> usize {
+    heard(socket).iter().filter(|words| *words == "WATCHDOG=1").count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_watchdog_is_fed_only_while_no_loop_is_stuck() {
+    let (kept, view, events) = undriven();
+    let name = format!("homeostat-watchdog-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let socket = UnixDatagram::bind_addr(&address).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let systemd = Systemd::towards(address, Duration::from_secs(10));
+    tokio::spawn(systemd.follow(view, events.subscribe()));
+    later(35).await;
+    assert_eq!(alive(&socket), 3, "nothing is wrong yet");
+    later(60).await;
+    heard(&socket);
+    later(60).await;
+    assert_eq!(alive(&socket), 0, "it is stuck");
+    tokio::spawn(kept.run);
+    later(60).await;
+    assert!(alive(&socket) >= 4, "it goes on");
+}
