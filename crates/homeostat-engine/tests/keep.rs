@@ -12,6 +12,8 @@ mod failures;
 mod fights;
 #[path = "keep/guards.rs"]
 mod guards;
+#[path = "keep/lessons.rs"]
+mod lessons;
 #[path = "keep/stage.rs"]
 mod stage;
 #[path = "keep/telling.rs"]
