@@ -3,7 +3,11 @@
 //! A program sees one message from its `nlmsghdr` on. It loads numbers in network order whatever the
 //! host's is: compare two-byte fields that the kernel writes in host order with [`Filter::host_u16`].
 
+use std::os::fd::AsFd;
+
 use libc::{BPF_ABS, BPF_B, BPF_H, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W};
+
+use crate::{Error, Result, sys};
 
 /// One instruction, laid out as the kernel's `sock_filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +89,12 @@ impl Filter {
     #[must_use]
     pub fn program(&self) -> &[Instruction] {
         &self.program
+    }
+
+    /// Gives a socket this filter in the place of any other. What is in its queue already stays.
+    pub fn attach(&self, socket: impl AsFd) -> Result<()> {
+        sys::attach_filter(socket.as_fd(), self.program())
+            .map_err(|source| Error::Option { option: "SO_ATTACH_FILTER", source })
     }
 
     /// A two-byte number in host order, as a filter loads it.

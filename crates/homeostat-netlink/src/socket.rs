@@ -71,8 +71,7 @@ impl Socket {
         set_netlink(fd.as_fd(), "NETLINK_CAP_ACK", NETLINK_CAP_ACK, 1)?;
         let is_strict = options.strict == Strict::IfPossible && ask_for_strict(fd.as_fd())?;
         if let Some(filter) = &options.filter {
-            sys::attach_filter(fd.as_fd(), filter.program())
-                .map_err(|source| Error::Option { option: "SO_ATTACH_FILTER", source })?;
+            filter.attach(&fd)?;
         }
         let port = own_port(fd.as_fd()).map_err(|source| Error::Open { source: source.into() })?;
         Ok(Self { fd, port, receive_buffer: ReceiveBuffer { bytes, is_forced }, is_strict })

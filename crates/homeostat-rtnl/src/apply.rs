@@ -75,6 +75,9 @@ impl Writer {
         }
         let links = relinked.as_ref().map_or(&work.moment.links, |(_, now)| now);
         let echo = if work.steps.len() > FEW { Echo::Unwanted } else { Echo::Wanted };
+        if echo == Echo::Unwanted {
+            self.source.sent.makes_many(open.socket().port());
+        }
         let mut steps = work.iter().peekable();
         while steps.peek().is_some() {
             batch.clear();

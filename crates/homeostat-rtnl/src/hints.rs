@@ -2,19 +2,20 @@
 //!
 //! The subscription is here; what an event means is in `notices`.
 
-use homeostat_core::{Failure, Hint};
+use std::sync::Arc;
+
+use homeostat_core::{Failure, Focus, Hint};
 use homeostat_netlink::uapi::{
-    NLM_F_REPLACE, RTM_DELROUTE, RTM_NEWROUTE, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE,
-    RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV6_RULE, RTNLGRP_LINK,
-    RTNLGRP_NEIGH, RTNLGRP_NEXTHOP,
+    RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR,
+    RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV6_RULE, RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_NEXTHOP,
 };
-use homeostat_netlink::{AsyncListener, Error, Filter, Group, Instruction, Listener};
+use homeostat_netlink::{AsyncListener, Error, Event, Group, Listener};
 
 use crate::key::Key;
 use crate::link::Links;
+use crate::muffler::{self, Muffler};
 use crate::neighbour;
 use crate::notices::Notices;
-use crate::number::Protocol;
 use crate::observe::failure;
 use crate::shadow::Shadow;
 use crate::source::Rtnl;
@@ -31,28 +32,6 @@ const GROUPS: [Group; 8] = [
     Group(RTNLGRP_NEXTHOP),
 ];
 
-/// Keeps the churn of foreign routes out of the queue: a routing daemon's thousands a second would
-/// cost us for nothing. What may have been put in the place of ours is let through.
-fn filter(ours: Protocol) -> Filter {
-    let (new, del) = (Filter::host_u16(RTM_NEWROUTE), Filter::host_u16(RTM_DELROUTE));
-    Filter::new([
-        Instruction::load_u16(KIND_AT),
-        Instruction::if_equal(new, 1, 0),
-        Instruction::if_equal(del, 0, 4),
-        Instruction::load_u8(PROTOCOL_AT),
-        Instruction::if_equal(ours.0.into(), 2, 0),
-        Instruction::load_u16(FLAGS_AT),
-        Instruction::if_any_bit(Filter::host_u16(NLM_F_REPLACE), 0, 1),
-        Instruction::keep(),
-        Instruction::discard(),
-    ])
-}
-
-/// Where a message says what it is, how, and whose route it is about.
-const KIND_AT: u32 = 4;
-const FLAGS_AT: u32 = 6;
-const PROTOCOL_AT: u32 = 16 + 5;
-
 /// How many datagrams are taken at once, so that a flood cannot keep a look from beginning. What is
 /// left in the queue is heard with the next look.
 const MOST_AT_ONCE: usize = 1 << 20;
@@ -61,6 +40,7 @@ const MOST_AT_ONCE: usize = 1 << 20;
 pub(crate) struct Ear {
     notices: Notices,
     state: State,
+    muffler: Arc<Muffler>,
     /// Whether it hears of neighbours.
     is_nearby: bool,
 }
@@ -73,9 +53,11 @@ enum State {
 
 impl Ear {
     pub(crate) fn open(source: &Rtnl) -> Result<Self, Failure> {
-        let listener = source.listen(&GROUPS, filter(source.protocol))?;
+        let listener = source.listen(&GROUPS, muffler::filter(source.protocol))?;
+        let muffler = Muffler::of(&listener, source.protocol).map_err(|error| failure(&error))?;
+        source.sent.is_heard_through(&muffler);
         let (notices, state) = (Notices::new(source), State::Subscribed(listener));
-        Ok(Ear { notices, state, is_nearby: false })
+        Ok(Ear { notices, state, muffler, is_nearby: false })
     }
 
     /// Neighbours come and go with every packet, so that only who wishes some hears of them.
@@ -98,12 +80,24 @@ impl Ear {
         self.notices.links = links.clone();
     }
 
+    /// A look begins. If something was kept out of the queue, only one at everything makes it good.
+    pub(crate) fn uncover(
+        &mut self,
+        focus: &Focus<Key>,
+        shadow: &mut Option<Shadow>,
+    ) -> Result<(), Error> {
+        if self.muffler.take_off()? && *focus != Focus::All {
+            self.notices.take(Event::Lost, shadow);
+        }
+        Ok(())
+    }
+
     /// Takes in what is in the queue, without waiting. What it gives cause to look at is not lost: it
     /// is the next hint.
     pub(crate) fn drain(&mut self, shadow: &mut Option<Shadow>) -> Result<(), Error> {
         let Ear { notices, state, .. } = self;
         for _ in 0..MOST_AT_ONCE {
-            let mut each = |event: homeostat_netlink::Event<'_>| notices.take(event, shadow);
+            let mut each = |event: Event<'_>| notices.take(event, shadow);
             let was_there = match state {
                 State::Subscribed(listener) => listener.receive(&mut each)?,
                 State::Waiting(listener) => listener.receive_now(&mut each)?,

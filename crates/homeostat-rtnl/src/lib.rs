@@ -36,6 +36,7 @@ mod links;
 mod marks;
 mod model;
 mod moment;
+mod muffler;
 mod neighbour;
 mod net;
 mod nexthop;

@@ -85,6 +85,7 @@ impl Reader {
     fn hear(&mut self, view: &View<'_, Rtnl>) -> Result<(), Failure> {
         let Some(ear) = &mut self.ear else { return Ok(()) };
         ear.attend(view.wish)?;
+        ear.uncover(view.focus, &mut self.shadow).map_err(|error| failure(&error))?;
         ear.drain(&mut self.shadow).map_err(|error| failure(&error))
     }
 

@@ -4,11 +4,12 @@
 //! our port for each secondary one that went with it, so the port alone makes no echo.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use homeostat_netlink::Port;
 
 use crate::key::AddressKey;
+use crate::muffler::Muffler;
 
 /// Shared by the reader and the writer of one source.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub(crate) struct Sent {
 struct Notes {
     ports: BTreeSet<Port>,
     deleted: BTreeSet<AddressKey>,
+    /// Of the reader that was opened last. An open socket would keep its namespace alive.
+    muffler: Weak<Muffler>,
 }
 
 impl Sent {
@@ -30,6 +33,18 @@ impl Sent {
     /// A connection of the writer.
     pub(crate) fn from(&self, port: Port) {
         self.notes().ports.insert(port);
+    }
+
+    /// What is done is heard through this.
+    pub(crate) fn is_heard_through(&self, muffler: &Arc<Muffler>) {
+        self.notes().muffler = Arc::downgrade(muffler);
+    }
+
+    /// A connection of the writer is about to make many routes.
+    pub(crate) fn makes_many(&self, port: Port) {
+        if let Some(muffler) = self.notes().muffler.upgrade() {
+            muffler.put_on(port);
+        }
     }
 
     /// An address is about to be deleted.

@@ -1,15 +1,23 @@
 //! Looks while somebody else changes thousands of routes a second.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
+
+use homeostat_engine::{
+    Alone, Config, Failure, Focus, Hint, Holdings, Observer, Order, Outcome, Outcomes, Ownership,
+    Plan, Source as _, Work, outcome::Later, pass,
+};
 
 use homeostat_netlink::uapi::{
     NLM_F_CREATE, NLM_F_EXCL, RTA_DST, RTA_OIF, RTM_DELROUTE, RTM_GETROUTE, RTM_NEWROUTE,
 };
 use homeostat_netlink::{Batch, Connection, Dumped, Family};
+use homeostat_rtnl::{Object, Rtnl};
 
-use crate::bench::{Bench, cable, ip, told, wish};
+use crate::bench::{Bench, block_on, cable, ip, told, wish};
 
 const BIRD: u8 = 12;
 
@@ -102,4 +110,49 @@ fn foreign_churn_does_not_starve_us_nor_lets_us_write_what_is_there() {
         }
     });
     bench.assert_quiet(&wish);
+}
+
+/// Nobody asks what became of the steps.
+struct Unasked;
+
+impl Outcomes<Object> for Unasked {
+    fn put(&self, _steps: Range<usize>, _outcome: Outcome<Object>) {}
+
+    fn intent(&self, _step: usize) -> Later<'_, Result<(), Failure>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn dispatched<'a>(&'a self, _step: usize, _task: &'a str) -> Later<'a, Result<(), Failure>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[test]
+fn a_look_at_a_few_keys_after_many_unheard_writes_asks_for_a_look_at_everything() {
+    let _namespace = cable();
+    let keys: Vec<String> =
+        (0..2000).map(|n| format!("route 20.{}.{}.0/24", n / 250, n % 250)).collect();
+    let entries: Vec<_> = keys.iter().map(|key| (key.as_str(), "type blackhole")).collect();
+    let (source, wish, config) = (Rtnl::here(), Arc::new(wish(&entries)), Config::default());
+    let order = |focus| Order {
+        source: &source,
+        wish: Arc::clone(&wish),
+        ownership: &Ownership::Marked,
+        focus,
+        config: &config,
+    };
+    block_on(async {
+        let mut observer = Observer::open(&source, "test").unwrap();
+        let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
+        let nothing = Holdings::default();
+        let plan = pass::plan(&order(Focus::All), &mut observer, &nothing).await.unwrap();
+        let Plan { wish, moment, steps, .. } = &plan;
+        let work = Work { wish: &**wish, moment, first: 0, steps };
+        homeostat_engine::Writer::<Rtnl>::apply(&writer, work, &Unasked).await;
+        let few = Focus::Keys([keys[0].parse().unwrap()].into());
+        let plan = pass::plan(&order(few), &mut observer, &nothing).await.unwrap();
+        assert_eq!(plan.steps.len(), 0, "the kernel was asked, not the shadow");
+        let hint = tokio::time::timeout(Duration::from_secs(20), observer.hint()).await;
+        assert_eq!(hint.unwrap(), Ok(Hint::Lost));
+    });
 }

@@ -259,3 +259,21 @@ fn a_loop_that_observes_writes_nothing() {
     assert_eq!((status.counts.applied, status.counts.full), (0, 1));
     assert!(!has_route(&namespace, "10.6.0.0/16"));
 }
+
+#[test]
+fn a_cold_start_with_many_routes_is_one_full_pass_however_small_the_queue() {
+    let namespace = cable();
+    let keys: Vec<String> =
+        (0..6000).map(|n| format!("route 20.{}.{}.0/24", n / 250, n % 250)).collect();
+    let entries: Vec<_> = keys.iter().map(|key| (key.as_str(), "type blackhole")).collect();
+    // Some hundred events, at most.
+    let source = Rtnl::here().with_event_buffer(64 << 10);
+    let kept = Kept::converged(source, wish(&entries), by_hints());
+    for (nth, to) in (1..).zip(["20.0.0.0/24", "20.23.249.0/24"]) {
+        ip(&namespace, &format!("route del blackhole {to}"));
+        kept.until("healed", |status| status.counts.drift_by_hint == nth && status.is_converged);
+        assert!(has_route(&namespace, to));
+    }
+    let counts = kept.status().counts;
+    assert_eq!((counts.full, counts.lost), (1, 0));
+}
