@@ -55,14 +55,27 @@ fn process(port: Port) -> Option<String> {
     let is_number = port != Port::KERNEL && i32::try_from(port.0).is_ok();
     let number = is_number.then_some(port.0 & PROCESS)?;
     Some(match std::fs::read_to_string(format!("/proc/{number}/comm")) {
-        Ok(name) => format!("process {number} ({})", name.trim_end()),
+        Ok(name) => format!("process {number} ({})", plain(&name)),
         Err(_) => format!("process {number}"),
     })
+}
+
+/// A process may call itself what it likes: nothing of it is for a terminal to obey.
+fn plain(name: &str) -> String {
+    let letters = name.trim_end().chars();
+    letters.map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_calls_itself_names_gives_a_terminal_no_orders() {
+        assert_eq!(plain("bird\n"), "bird");
+        assert_eq!(plain("\u{1b}[2Jbird\n\n"), "?[2Jbird");
+        assert_eq!(plain("a\nb"), "a?b");
+    }
 
     fn name(port: u32, protocol: Option<u8>) -> Option<String> {
         let mut culprit = Culprit::default();
