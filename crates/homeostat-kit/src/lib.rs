@@ -2,8 +2,11 @@
 //! one file.
 //!
 //! [`simple::Api`] is the small form of a source: list, create, update, delete. [`simple::Adapted`]
-//! makes a whole `Source` of it. [`provider`] is where wishes come from. The example `rest` shows
-//! both, against a real HTTP service; the law suite of `homeostat-testkit` judges the result.
+//! makes a whole `Source` of it. [`provider`] is where wishes come from. The package
+//! `homeostat-shapes` shows it all, against a real HTTP service; the law suite of
+//! `homeostat-testkit` judges the result.
 
+pub mod normalize;
 pub mod provider;
 pub mod simple;
+pub mod strategy;

@@ -6,6 +6,7 @@
 
 mod channel;
 mod empty;
+mod every;
 mod file;
 mod fixed;
 mod latest;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 pub use channel::{Channel, Sender, channel};
 pub use empty::Empty;
+pub use every::Every;
 pub use file::File;
 pub use fixed::Static;
 pub use latest::{Latest, Standing};

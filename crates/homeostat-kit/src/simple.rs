@@ -78,7 +78,17 @@
 //! ```
 
 mod adapted;
+mod bind;
+mod errands;
+mod eyes;
+mod hands;
+mod limit;
+mod listing;
+mod numbered;
 mod refusal;
+mod shadow;
+mod task;
+mod versioned;
 mod watch;
 mod wishes;
 mod write;
@@ -88,8 +98,16 @@ use std::future::Future;
 
 use homeostat_engine::{Agreement, Coverage, Failure, Key, Object, Seen};
 
-pub use adapted::{Adapted, Eyes, Hands};
+pub use adapted::{Adapted, Witness};
+pub use bind::{BindRefused, place};
+pub use eyes::Eyes;
+pub use hands::Hands;
+pub use limit::{Bucket, Limit};
+pub use listing::{Listing, Pages, Shards};
+pub use numbered::{Notice, Notices, Numbered};
 pub use refusal::Refusal;
+pub use task::Progress;
+pub use versioned::Versioned;
 pub use watch::{Silent, Watch};
 pub use wishes::Wishes;
 pub use write::Write;
@@ -106,14 +124,32 @@ pub trait Api: Send + Sync + 'static {
     const NAME: &'static str;
     /// How much [`Api::watch`] announces.
     const COVERAGE: Coverage = Coverage::None;
+    /// What [`Api::list`] and [`Api::list_shard`] can tell.
+    const LISTING: Listing = Listing::Whole;
 
     /// Identity as the API sees it.
     type Key: Key;
     /// The managed part of an object.
     type Object: Object;
 
-    /// Everything that there is, each with its owner.
+    /// Everything that there is, each with its owner. Not called where nothing can be listed, or
+    /// where the API is listed in parts.
     fn list(&self) -> impl Future<Output = Result<Listed<Self>, Failure>> + Send;
+
+    /// Everything in one part of an API that is listed in parts.
+    fn list_shard(
+        &self,
+        shard: usize,
+    ) -> impl Future<Output = Result<Listed<Self>, Failure>> + Send {
+        let _ = shard;
+        self.list()
+    }
+
+    /// The part in which a key is listed.
+    fn shard(key: &Self::Key) -> usize {
+        let _ = key;
+        0
+    }
 
     /// What there is under these keys. An API that reads single objects cheaply does so here; the
     /// default lists everything.
@@ -161,6 +197,19 @@ pub trait Api: Send + Sync + 'static {
     /// a wish may leave open needs more.
     fn compare(wanted: &Self::Object, seen: &Self::Object) -> Agreement {
         Agreement::when(wanted == seen)
+    }
+
+    /// What tells this very object from a later one of the same name, where the API can tell (an id
+    /// that it gave). A record in the ledger is about one of them only.
+    fn identity(seen: &Self::Object) -> Option<String> {
+        let _ = seen;
+        None
+    }
+
+    /// How a task stands that a write was answered with ([`Refusal::Task`]). The default knows none.
+    fn task(&self, id: &str) -> impl Future<Output = Result<Progress, Failure>> + Send {
+        let _ = id;
+        std::future::ready(Ok(Progress::Lost))
     }
 
     /// Subscribes to hints. It is called before the first list, so that nothing is missed between

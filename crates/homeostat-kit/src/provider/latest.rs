@@ -41,17 +41,24 @@ impl<W> Standing<W> {
 pub struct Latest<P: Provider> {
     provider: P,
     good: Option<Arc<P::Wish>>,
+    handed: Option<Arc<P::Wish>>,
+    trouble: Option<String>,
 }
 
 impl<P: Provider> Latest<P> {
     /// Has not asked yet.
     pub fn new(provider: P) -> Self {
-        Latest { provider, good: None }
+        Latest { provider, good: None, handed: None, trouble: None }
     }
 
     /// Asks the provider.
     pub async fn ask(&mut self) -> Standing<P::Wish> {
-        match (self.provider.answer().await, &self.good) {
+        let answer = self.provider.answer().await;
+        self.trouble = match &answer {
+            Answer::Unknown { why } => Some(why.clone()),
+            Answer::Wish(_) | Answer::Nothing => None,
+        };
+        match (answer, &self.good) {
             (Answer::Wish(wish), _) => {
                 self.good = Some(wish.clone());
                 Standing::Fresh(wish)
@@ -68,5 +75,27 @@ impl<P: Provider> Latest<P> {
     /// Waits until asking again may bring something else.
     pub async fn changed(&mut self) {
         self.provider.changed().await;
+    }
+
+    /// Why the last answer was none, if it was none.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+}
+
+impl<P: Provider<Wish: PartialEq>> Latest<P> {
+    /// Waits for a wish that is another than the last one from here: what a loop is fed with. What
+    /// cannot be answered is waited out. Dropping the future loses nothing.
+    pub async fn next_wish(&mut self) -> Arc<P::Wish> {
+        loop {
+            if let Standing::Fresh(wish) = self.ask().await
+                && self.handed.as_ref() != Some(&wish)
+            {
+                self.handed = Some(Arc::clone(&wish));
+                return wish;
+            }
+            self.changed().await;
+        }
     }
 }

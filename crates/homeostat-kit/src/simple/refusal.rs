@@ -1,16 +1,49 @@
-//! Why an API did not write.
+//! What an API answers when a write is not simply done.
+//!
+//! | the API says | answer | the loop then |
+//! |---|---|---|
+//! | done | `Ok` with what it holds, if it tells | looks again if it did not tell |
+//! | accepted, it takes a while | [`Refusal::Recheck`] | leaves the key alone until then, then looks |
+//! | accepted, as task 17 | [`Refusal::Task`] | asks for the task, sends nothing meanwhile |
+//! | not now (busy, locked, too many calls) | [`Refusal::NotNow`] | tries again then; no failure |
+//! | somebody changed it meanwhile | [`Refusal::Moved`] | looks and tries again at once |
+//! | it is somebody else's | [`Refusal::Conflict`] | reports it, tries at each resync |
+//! | it broke | [`Refusal::Failed`], `Retry::Soon` | tries again after growing pauses |
+//! | never like this | [`Refusal::Failed`], `Retry::Never` | waits for another wish |
+//! | nothing: the answer was lost | [`Refusal::Unknown`] | looks before anything else |
 
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use homeostat_engine::{Failure, Outcome, Owner, Retry};
 
-/// What an author answers when a write did not succeed.
+/// What an author answers when a write is not simply done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A precondition did not hold: the object is somebody else's. Nothing was written.
     Conflict(Owner),
     /// The object is not there. Nothing was written.
     Gone,
+    /// The object is not the one that was seen: its version is another. Nothing was written.
+    Moved,
+    /// Accepted; there is nothing to see before this time has passed.
+    Recheck {
+        /// How long.
+        after: Duration,
+    },
+    /// Accepted, as a task that can be asked for by [`Api::task`](super::Api::task).
+    Task {
+        /// The target's name for it.
+        id: String,
+    },
+    /// Refused for now: the target is busy, the object is locked, or there were too many calls.
+    /// Nothing was written, and it is no failure.
+    NotNow {
+        /// When to come back.
+        after: Duration,
+        /// What it waits on.
+        on: String,
+    },
     /// The answer was lost: written or not, nobody knows before the next look.
     Unknown(String),
     /// Refused. Nothing was written.
@@ -25,6 +58,12 @@ impl Refusal {
             Refusal::Gone => {
                 Outcome::Failed(Failure::new("it vanished before the write", Retry::Soon))
             }
+            Refusal::Moved => {
+                Outcome::Failed(Failure::new("somebody changed it before the write", Retry::Now))
+            }
+            Refusal::Recheck { after } => Outcome::Waiting { task: format!("done in {after:?}") },
+            Refusal::Task { id } => Outcome::Waiting { task: id },
+            Refusal::NotNow { on, .. } => Outcome::Pending { on },
             Refusal::Unknown(why) => Outcome::Unknown { why },
             Refusal::Failed(failure) => Outcome::Failed(failure),
         }

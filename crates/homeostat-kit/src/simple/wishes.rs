@@ -58,6 +58,10 @@ impl<A: Api> Desired for Wishes<A> {
         A::compare(&self.table.object(slot), seen)
     }
 
+    fn identity(&self, seen: &A::Object) -> Option<String> {
+        A::identity(seen)
+    }
+
     fn may_adopt(&self, slot: Slot) -> bool {
         !self.adopt.is_empty() && self.adopt.contains(&self.table.key(slot))
     }

@@ -3,25 +3,34 @@
 use homeostat_engine::{Action, Change, Desired, Line, Object, Slot, Step};
 use serde_json::Value;
 
+use super::adapted::Witness;
+
 /// One call that writes.
 #[derive(Clone, Debug)]
-pub struct Write<K, O>(pub(super) Change<K, O>);
+pub struct Write<K, O> {
+    pub(super) change: Change<K, O>,
+    pub(super) witness: Witness,
+}
 
 impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
     fn key(&self, wish: &D) -> D::Key {
-        self.0.key(wish)
+        self.change.key(wish)
     }
 
     fn action(&self) -> Action {
-        match self.0 {
+        match self.change {
             Change::Create { .. } => Action::Create,
             Change::Update { .. } => Action::Update,
             Change::Delete { .. } | Change::Release { .. } => Action::Delete,
         }
     }
 
+    fn is_recorded(&self) -> bool {
+        self.witness == Witness::Ledger
+    }
+
     fn explain(&self, wish: &D, tell: &mut dyn FnMut(Line)) {
-        let (before, after, note) = match &self.0 {
+        let (before, after, note) = match &self.change {
             Change::Create { slot } => (None, Some(wanted(wish, *slot)), None),
             Change::Update { slot, before, adopts } => {
                 let note = adopts.as_ref().map(|owner| format!("taken over from {owner}"));
@@ -36,7 +45,7 @@ impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
                 (Some(value(before)), Some(value(original)), Some(note))
             }
         };
-        let (action, key) = (Step::<D>::action(self), self.0.key(wish).to_string());
+        let (action, key) = (Step::<D>::action(self), self.change.key(wish).to_string());
         tell(Line { action, key, before, after, note });
     }
 }

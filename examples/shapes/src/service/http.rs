@@ -7,19 +7,23 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 /// What a client asked.
-pub(crate) struct Request {
+#[derive(Clone, Debug)]
+pub(super) struct Request {
     /// GET, POST and so on.
-    pub(crate) method: String,
+    pub(super) method: String,
     /// Which resource.
-    pub(crate) path: String,
+    pub(super) path: String,
     /// The JSON body, null if there is none.
-    pub(crate) body: Value,
-    condition: Option<(String, String)>,
+    pub(super) body: Value,
+    /// The label that the object must have.
+    pub(super) if_label: Option<(String, String)>,
+    /// The version that the object must have.
+    pub(super) if_match: Option<String>,
 }
 
 impl Request {
     /// Reads one request.
-    pub(crate) fn read(stream: &TcpStream) -> io::Result<Self> {
+    pub(super) fn read(stream: &TcpStream) -> io::Result<Self> {
         let mut reader = BufReader::new(stream);
         let first = line(&mut reader)?;
         let mut words = first.split(' ').map(str::to_owned);
@@ -33,13 +37,14 @@ impl Request {
             method: method.unwrap_or_default(),
             path: plain(&path.unwrap_or_default()),
             body: serde_json::from_slice(&body).unwrap_or_default(),
-            condition: label.map(|(name, value)| (name.to_owned(), value.to_owned())),
+            if_label: label.map(|(name, value)| (name.to_owned(), value.to_owned())),
+            if_match: headers.get("if-match").cloned(),
         })
     }
 
-    /// Whether the request's condition holds for a shape with these labels.
-    pub(crate) fn allows(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.condition.as_ref().is_none_or(|(name, value)| labels.get(name) == Some(value))
+    /// Whether anything could be written.
+    pub(super) fn writes(&self) -> bool {
+        self.method != "GET"
     }
 }
 
@@ -71,27 +76,29 @@ fn line(reader: &mut impl BufRead) -> io::Result<String> {
 }
 
 /// What the service replies.
-pub(crate) struct Answer {
+pub(super) struct Answer {
     /// The HTTP status.
-    pub(crate) status: u16,
+    pub(super) status: u16,
     /// The JSON body.
-    pub(crate) body: Value,
+    pub(super) body: Value,
 }
 
 impl Answer {
+    /// An answer with a body.
+    pub(super) fn of(status: u16, body: impl serde::Serialize) -> Self {
+        Answer { status, body: json!(body) }
+    }
+
     /// A refusal in words.
-    pub(crate) fn error(status: u16, text: &str) -> Self {
+    pub(super) fn error(status: u16, text: &str) -> Self {
         Answer { status, body: json!({ "error": text }) }
     }
 
     /// Sends the answer and ends the connection.
-    pub(crate) fn write(&self, mut stream: &TcpStream) -> io::Result<()> {
+    pub(super) fn write(&self, mut stream: &TcpStream) -> io::Result<()> {
         let body = self.body.to_string();
-        write!(
-            stream,
-            "HTTP/1.1 {} -\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            self.status,
-            body.len()
-        )
+        let (status, length) = (self.status, body.len());
+        let head = format!("HTTP/1.1 {status} -\r\nContent-Length: {length}\r\nConnection: close");
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes())
     }
 }

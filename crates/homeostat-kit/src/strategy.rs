@@ -1,0 +1,81 @@
+//! How our objects are told from others', said once, for the writer and for the judge alike.
+//!
+//! A [`Strategy`] is a required argument: it gives the mark that a create must write, judges what is
+//! seen, and is the [`Ownership`] of every pass. Since both sides come from one value, they cannot
+//! disagree; what a source wrote is what its owner finds again.
+//!
+//! | strategy | the target must be able to | survives a crash between call and record by |
+//! |---|---|---|
+//! | [`Marker`] | hold a text, set in the creating call | the mark itself |
+//! | [`NamePrefix`] | nothing | the name itself |
+//! | `Checkpoint` | nothing | an intent in the ledger before the call |
+//! | [`Exclusive`] | belong to nobody else | everything being ours; deletes are guarded |
+
+mod marker;
+
+use std::fmt;
+
+use homeostat_engine::{Exclusive, NamePrefix, Owner, Ownership, Seen};
+
+pub use marker::{Copies, Marker, MarkerRefused};
+
+/// How our objects are told from others'. There is no default.
+#[derive(Clone, Debug)]
+pub enum Strategy {
+    /// The target holds our mark, written in the creating call.
+    Marker(Marker),
+    /// Names that begin with a prefix are ours.
+    Prefix(NamePrefix),
+    /// The ledger says what is ours; the intent is durable before the object is made.
+    Checkpoint,
+    /// Everything in the scope is ours, and was said to be so.
+    Exclusive(Exclusive),
+}
+
+impl Strategy {
+    /// The same, as a pass takes it.
+    #[must_use]
+    pub fn ownership(&self) -> Ownership {
+        match self {
+            Strategy::Marker(_) => Ownership::Marked,
+            Strategy::Prefix(prefix) => Ownership::Prefix(prefix.clone()),
+            Strategy::Checkpoint => Ownership::Checkpoint,
+            Strategy::Exclusive(exclusive) => Ownership::Exclusive(*exclusive),
+        }
+    }
+
+    /// The mark that the creating call must write, if objects are marked.
+    #[must_use]
+    pub fn mark(&self) -> Option<String> {
+        match self {
+            Strategy::Marker(marker) => Some(marker.to_string()),
+            Strategy::Prefix(_) | Strategy::Checkpoint | Strategy::Exclusive(_) => None,
+        }
+    }
+
+    /// The mark that an object must carry for a write to touch it. Nothing where objects have no mark,
+    /// or where the marks of copies count as ours: the version that was seen guards those.
+    #[must_use]
+    pub fn condition(&self) -> Option<String> {
+        match self {
+            Strategy::Marker(marker) if marker.is_alone() => Some(marker.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Judges an object by the mark that the target shows.
+    pub fn seen<K, O>(&self, key: K, object: O, mark: Option<&str>) -> Seen<K, O> {
+        match self {
+            Strategy::Marker(marker) => marker.seen(key, object, mark),
+            _ => Seen::Present { key, object, owner: Owner::Unmarked },
+        }
+    }
+
+    /// Whether an object of this name would be known as ours again once it is made.
+    pub fn admits(&self, key: &impl fmt::Display) -> bool {
+        match self {
+            Strategy::Prefix(prefix) => prefix.matches(key),
+            Strategy::Marker(_) | Strategy::Checkpoint | Strategy::Exclusive(_) => true,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Keeps the shapes of a service the way a document declares them.
+//!
+//! `shapes SERVICE DOCUMENT [STATE]` runs until it is interrupted and follows changes of the document;
+//! `shapes --once SERVICE DOCUMENT [STATE]` makes one pass. With a state directory the ledger survives
+//! the program, which is what checkpoints need.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use homeostat_engine::{
+    Alone, Bound, Entry, Event, Events, Kind, Ledger, Loop, Means, MemoryLedger, OnStop, Pace,
+    Planner as _, SqliteLedger, What,
+};
+use homeostat_kit::provider::{Every, File, Latest};
+use homeostat_kit::simple::{Adapted, place};
+use homeostat_shapes::client::Client;
+use homeostat_shapes::document::Document;
+use homeostat_shapes::source::Shapes;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let is_once = args.first().is_some_and(|first| first == "--once");
+    args.drain(..usize::from(is_once));
+    let [service, document, state @ ..] = &args[..] else {
+        bail!("usage: shapes [--once] SERVICE DOCUMENT [STATE]");
+    };
+    let client = Client::new(service.parse().context("SERVICE is an address and a port")?);
+    let ledger = ledger(state.first())?;
+    if is_once {
+        let text = fs::read_to_string(document).with_context(|| format!("`{document}`"))?;
+        return once(bound(&client, &text.parse()?)?, ledger).await;
+    }
+    keep(&client, Path::new(document), ledger).await
+}
+
+fn ledger(state: Option<&String>) -> anyhow::Result<Arc<dyn Ledger>> {
+    Ok(match state {
+        Some(directory) => Arc::new(SqliteLedger::open(Path::new(directory))?),
+        None => Arc::new(MemoryLedger::default()),
+    })
+}
+
+fn bound(client: &Client, document: &Document) -> anyhow::Result<Bound<Adapted<Shapes>>> {
+    let strategy = document.strategy()?;
+    let source = Adapted::new(Shapes { client: client.clone(), strategy: strategy.clone() });
+    let place = place::<Shapes>(&document.owner, "service");
+    Ok(source.bind(&strategy, document.wishes()?, place)?)
+}
+
+async fn once(bound: Bound<Adapted<Shapes>>, ledger: Arc<dyn Ledger>) -> anyhow::Result<()> {
+    let mut driver = Box::new(bound).unlock(&Alone::i_am_the_only_writer(), ledger)?;
+    let report = driver.pass().await?;
+    let mut lines = Vec::new();
+    report.explain(Kind::Applied, &mut |entry| {
+        if let Entry::Applied(line, _) = entry {
+            lines.push(format!("{} {}\n", line.action.sign(), line.key));
+        }
+    });
+    io::stdout().write_all(lines.concat().as_bytes())?;
+    if !report.is_converged() {
+        bail!("not everything is as declared");
+    }
+    Ok(())
+}
+
+async fn keep(client: &Client, path: &Path, ledger: Arc<dyn Ledger>) -> anyhow::Result<()> {
+    let file = File::new(path, str::parse::<Document>);
+    let mut wishes = Latest::new(Every::new(Duration::from_secs(1), file));
+    let first = wishes.next_wish().await;
+    let (lock, events) = (Arc::new(Alone::i_am_the_only_writer()), Events::default());
+    let mut told = events.subscribe();
+    let means = Means { lock, ledger, events };
+    let pace = Pace::of::<Adapted<Shapes>>(u64::from(std::process::id()));
+    let (kept, handle) = Loop::new(bound(client, &first)?, means, pace);
+    let running = tokio::spawn(kept.run());
+    loop {
+        tokio::select! {
+            wish = wishes.next_wish() => handle.put(bound(client, &wish)?)?,
+            event = told.recv() => event.iter().try_for_each(tell)?,
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                handle.stop(OnStop::Leave).await;
+                return Ok(running.await?);
+            }
+        }
+    }
+}
+
+fn tell(event: &Event) -> io::Result<()> {
+    let line = match &event.what {
+        What::StepApplied { action, key, .. } => format!("{} {key}", action.sign()),
+        What::StepFailed { key, failure, .. } => format!("! {key}: {failure}"),
+        What::Conflict { key, owner } => format!("! {key}: belongs to {owner}"),
+        What::Failed { failure } => format!("! {failure}"),
+        _ => return Ok(()),
+    };
+    writeln!(io::stdout(), "{line}")
+}

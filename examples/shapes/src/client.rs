@@ -1,0 +1,215 @@
+//! The few lines of HTTP client that the source stands on; any other client would do.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_engine::outcome::Later;
+use homeostat_engine::{Failure, Retry};
+use homeostat_kit::simple::{Notice, Notices};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
+
+use crate::shape::Shape;
+
+/// Called before and after each request to write: tests let the process die there.
+pub type Tap = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Where the service is.
+#[derive(Clone)]
+pub struct Client {
+    addr: SocketAddr,
+    tap: Option<Tap>,
+}
+
+/// What a shape must be like for a write to take place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conditions<'a> {
+    /// It has this label.
+    pub label: Option<(&'a str, &'a str)>,
+    /// It has this version.
+    pub version: Option<&'a str>,
+}
+
+/// A shape as the service tells it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Remote {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: u64,
+    /// What it is like.
+    #[serde(flatten)]
+    pub shape: Shape,
+}
+
+/// What the service replied to a write.
+pub enum Answered {
+    /// Done; this is what it holds now.
+    Holds(Remote),
+    /// Done; it holds nothing now.
+    Removed,
+    /// Accepted, as a task.
+    Accepted(String),
+    /// There is no such shape.
+    Missing,
+    /// There is one already.
+    Exists(Remote),
+    /// A condition does not hold for the one that is there.
+    Unmet(Remote),
+    /// There were too many requests.
+    Busy(Duration),
+    /// Refused.
+    Refused(Failure),
+}
+
+/// What the service replied.
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The JSON body, null if there was none.
+    pub body: Value,
+}
+
+impl Client {
+    /// A client of the service at `addr`.
+    #[must_use]
+    pub fn new(addr: SocketAddr) -> Self {
+        Client { addr, tap: None }
+    }
+
+    /// Calls `tap` before and after each request to write.
+    #[must_use]
+    pub fn tapped(self, tap: Tap) -> Self {
+        Client { tap: Some(tap), ..self }
+    }
+
+    /// Reads one resource.
+    pub async fn read(&self, path: &str) -> Result<Reply, Failure> {
+        self.request(("GET", path), Conditions::default(), &Value::Null).await.map_err(broken)
+    }
+
+    /// Sends one request to write.
+    pub async fn send(
+        &self,
+        request: (&str, &str),
+        conditions: Conditions<'_>,
+        body: &Value,
+    ) -> io::Result<Reply> {
+        let tap = |when: &str| self.tap.iter().for_each(|tap| tap(when));
+        tap("before");
+        let reply = self.request(request, conditions, body).await;
+        tap("after");
+        reply
+    }
+
+    async fn request(
+        &self,
+        (method, path): (&str, &str),
+        conditions: Conditions<'_>,
+        body: &Value,
+    ) -> io::Result<Reply> {
+        let mut stream = TcpStream::connect(self.addr).await?;
+        let mut head = format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", escaped(path), self.addr);
+        if let Some((name, value)) = conditions.label {
+            let _ = write!(head, "If-Label: {name}={value}\r\n");
+        }
+        if let Some(version) = conditions.version {
+            let _ = write!(head, "If-Match: {version}\r\n");
+        }
+        let body = body.to_string();
+        let _ = write!(head, "Content-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(head.as_bytes()).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        parse(&text).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Subscribes to changes.
+    pub async fn watch(&self) -> Result<Changes, Failure> {
+        let mut stream = TcpStream::connect(self.addr).await.map_err(broken)?;
+        stream.write_all(b"GET /watch HTTP/1.1\r\n\r\n").await.map_err(broken)?;
+        let mut lines = BufReader::new(stream).lines();
+        // The head; what follows the empty line are notices.
+        while lines.next_line().await.map_err(broken)?.is_some_and(|line| !line.is_empty()) {}
+        Ok(Changes(lines))
+    }
+}
+
+/// The notices of a service, one a line.
+pub struct Changes(Lines<BufReader<TcpStream>>);
+
+impl Notices<String> for Changes {
+    fn next(&mut self) -> Later<'_, Result<Notice<String>, Failure>> {
+        Box::pin(async move {
+            let line = self.0.next_line().await.map_err(broken)?;
+            let line = line.ok_or_else(|| Failure::new("the service hung up", Retry::Soon))?;
+            let told: Value = serde_json::from_str(&line).unwrap_or_default();
+            let key = told["name"].as_str().map(str::to_owned);
+            Ok(Notice { number: told["number"].as_u64().unwrap_or_default(), key })
+        })
+    }
+}
+
+impl Reply {
+    /// What the reply to a write means.
+    pub fn answered(self) -> Result<Answered, Failure> {
+        Ok(match self.status {
+            200 => Answered::Holds(self.remote()?),
+            202 => Answered::Accepted(self.body["task"].as_str().unwrap_or_default().to_owned()),
+            204 => Answered::Removed,
+            404 => Answered::Missing,
+            409 => Answered::Exists(self.remote()?),
+            412 => Answered::Unmet(self.remote()?),
+            429 => {
+                let after = self.body["after_ms"].as_u64().unwrap_or(1000);
+                Answered::Busy(Duration::from_millis(after))
+            }
+            _ => Answered::Refused(self.failure()),
+        })
+    }
+
+    /// The shape in the body.
+    pub fn remote(self) -> Result<Remote, Failure> {
+        serde_json::from_value(self.body).map_err(|error| Failure::from_error(&error, Retry::Soon))
+    }
+
+    /// The shapes in the body, and how many the service says that there are.
+    pub fn remotes(mut self) -> Result<(Vec<Remote>, usize), Failure> {
+        let (shapes, total) = (self.body["shapes"].take(), self.body["total"].as_u64());
+        let Some(total) = total else { return Err(self.failure()) };
+        let shapes = serde_json::from_value(shapes);
+        let shapes = shapes.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
+        Ok((shapes, usize::try_from(total).unwrap_or(usize::MAX)))
+    }
+
+    /// The reply as a refusal, in the service's own words.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        let text = format!("the service answered {}: {}", self.status, self.body["error"]);
+        let is_our_fault = matches!(self.status, 400 | 401 | 403 | 405);
+        Failure::new(text, if is_our_fault { Retry::Never } else { Retry::Soon })
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands where errors are mapped")]
+fn broken(error: io::Error) -> Failure {
+    Failure::from_error(&error, Retry::Soon)
+}
+
+/// Whatever could end the path or the line becomes a number.
+fn escaped(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    let letter = |byte| if plain(byte) { char::from(byte).into() } else { format!("%{byte:02x}") };
+    path.bytes().map(letter).collect()
+}
+
+fn parse(text: &str) -> Option<Reply> {
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Reply { status, body: serde_json::from_str(body).unwrap_or_default() })
+}

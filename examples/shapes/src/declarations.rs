@@ -1,0 +1,1 @@
+//! Declarations that live in the service's store, each with its finalizers.

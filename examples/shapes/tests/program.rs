@@ -1,0 +1,56 @@
+//! The program, as a user runs it: a document of shapes against the service.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "the test runs the program as a user does")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use homeostat_shapes::service::Service;
+
+const DOCUMENT: &str = include_str!("../shapes.toml");
+
+fn shapes(service: &Service, document: &Path) -> Output {
+    let program = env!("CARGO_BIN_EXE_shapes");
+    let addr = service.addr().to_string();
+    let state = document.with_file_name("state");
+    let mut command = Command::new(program);
+    command.arg("--once").arg(addr).arg(document).arg(state);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[track_caller]
+fn check(output: &Output, expected: &str) {
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
+    assert!(output.status.success());
+}
+
+#[test]
+fn the_program_reconciles_a_document_of_shapes() {
+    let directory = tempfile::tempdir().unwrap();
+    let document = directory.path().join("shapes.toml");
+    let service = Service::start().unwrap();
+    for ownership in ["mark", "checkpoint"] {
+        let text = DOCUMENT.replace(r#"ownership = "mark""#, &format!("ownership = {ownership:?}"));
+        std::fs::write(&document, &text).unwrap();
+        check(&shapes(&service, &document), "+ door\n+ window\n");
+        check(&shapes(&service, &document), "");
+        std::fs::write(&document, text.split("[shapes.window]").next().unwrap()).unwrap();
+        check(&shapes(&service, &document), "- window\n");
+        std::fs::write(&document, text.split("[shapes.door]").next().unwrap()).unwrap();
+        check(&shapes(&service, &document), "- door\n");
+        assert_eq!(service.shown(), "");
+    }
+}
+
+#[test]
+fn the_program_ends_with_an_error_when_a_stranger_is_in_the_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let document = directory.path().join("shapes.toml");
+    std::fs::write(&document, DOCUMENT).unwrap();
+    let service = Service::start().unwrap();
+    service.paint("door", "red");
+    let output = shapes(&service, &document);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not everything is as declared"));
+    assert_eq!(service.shown(), "red door, blue window");
+}

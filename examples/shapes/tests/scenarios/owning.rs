@@ -1,0 +1,181 @@
+//! Whose is it? What is ours is never leaked, and what is not is never touched.
+
+use homeostat_engine::{Guards, MassDelete};
+use homeostat_kit::simple::{BindRefused, place};
+use homeostat_kit::strategy::{Copies, Marker, Strategy};
+use homeostat_shapes::service::Stored;
+use homeostat_shapes::source::{MARK, Shapes};
+
+use crate::stage::{DOOR, Stage, TWO, exclusive, marker, prefix, shared, wish};
+
+#[tokio::test]
+async fn a_strangers_shape_is_left_alone_for_a_thousand_passes() {
+    for strategy in shared() {
+        let stage = Stage::new(strategy);
+        stage.service.paint("cloud", "white");
+        let before = stage.service.state().shapes["cloud"].clone();
+        let mut life = stage.life();
+        for _ in 0..1000 {
+            life.pass(DOOR).await;
+        }
+        assert_eq!(stage.service.state().shapes["cloud"], before);
+        assert_eq!(stage.calls().len(), 1, "the door was made, and that was all");
+    }
+}
+
+#[tokio::test]
+async fn a_strangers_shape_on_a_wished_name_is_a_conflict_for_a_thousand_passes() {
+    for strategy in [marker(), Strategy::Checkpoint] {
+        let stage = Stage::new(strategy);
+        stage.service.paint("my-door", "red");
+        let before = stage.service.state().shapes["my-door"].clone();
+        let mut life = stage.life();
+        for _ in 0..1000 {
+            let told = life.pass(TWO).await;
+            assert_eq!(told.open["my-door"], "conflict: belongs to somebody else");
+        }
+        assert_eq!(stage.service.state().shapes["my-door"], before);
+        assert_eq!(stage.calls().len(), 1, "the window was made: the rest goes on");
+    }
+}
+
+#[tokio::test]
+async fn a_strangers_shape_goes_in_exclusive_mode_only() {
+    let stage = Stage::new(exclusive());
+    stage.service.paint("cloud", "white");
+    let told = stage.life().pass(DOOR).await;
+    assert_eq!(told.applied, ["- cloud", "+ my-door"]);
+    assert_eq!(stage.service.shown(), "green my-door");
+}
+
+#[tokio::test]
+async fn a_mass_delete_in_exclusive_mode_is_held_until_somebody_allows_it() {
+    let stage = Stage::new(exclusive());
+    for number in 0..20 {
+        stage.service.paint(&format!("cloud-{number}"), "white");
+    }
+    let mut life = stage.life();
+    let told = life.pass(DOOR).await;
+    assert_eq!(told.applied, ["+ my-door"], "creates go on");
+    assert!(told.open["cloud-7"].starts_with("held: 20 of 20"), "{told:?}");
+    life.config.guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
+    life.pass(DOOR).await;
+    assert_eq!(stage.service.shown(), "green my-door");
+}
+
+#[tokio::test]
+async fn what_left_the_wish_while_we_were_down_is_not_leaked() {
+    for strategy in shared() {
+        let stage = Stage::new(strategy);
+        stage.service.paint("cloud", "white");
+        stage.life().pass(TWO).await;
+        // The process is gone, and nobody is there to hear of the change of the wish.
+        let told = stage.life().pass(DOOR).await;
+        assert_eq!(told.applied, ["- my-window"]);
+        assert_eq!(stage.service.shown(), "white cloud, green my-door");
+    }
+}
+
+#[tokio::test]
+async fn the_mark_is_written_in_the_creating_call() {
+    let instance = Marker::new("me").unwrap().with_instance("east").unwrap().with_generation(7);
+    let stage = Stage::new(Strategy::Marker(instance));
+    stage.life().pass(DOOR).await;
+    let calls = stage.calls();
+    assert_eq!(calls.len(), 1);
+    assert!(calls[0].contains(r#""labels":{"homeostat-owner":"me@east#7"}"#), "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_copy_with_another_instance_or_generation_is_told_and_untouched() {
+    let here = Marker::new("me").unwrap().with_instance("east").unwrap().with_generation(7);
+    let stage = Stage::new(Strategy::Marker(here.clone()));
+    for (name, mark) in [("a", "me@east#6"), ("b", "me@west#7"), ("c", "me")] {
+        stage.service.state().put(Stored::plain(name, "black").labelled(MARK, mark));
+    }
+    let told = stage.life().pass(DOOR).await;
+    assert_eq!(told.open.len(), 3, "{told:?}");
+    assert!(told.open["b"].contains("a copy of us?"));
+    assert_eq!(stage.service.shown(), "black a, black b, black c, green my-door");
+
+    let ours = Strategy::Marker(here.with_copies(Copies::Ours));
+    let source = crate::stage::source(&stage.service, &ours);
+    let mut life = crate::stage::Life::begin(&source, &ours, stage.ledger.clone());
+    assert_eq!(life.pass(DOOR).await.applied, ["- a", "- b", "- c"], "this owner has no copies");
+}
+
+#[tokio::test]
+async fn a_mark_stripped_by_hand_is_told_and_untouched_until_it_is_adopted() {
+    let stage = Stage::new(marker()).witnessed();
+    let mut life = stage.life();
+    life.pass(TWO).await;
+    stage.service.strip("my-door", MARK);
+    stage.service.strip("my-window", MARK);
+    stage.calls();
+    // One is still wished, and the other is not.
+    let told = life.pass(DOOR).await;
+    assert_eq!(told.open["my-door"], "conflict: our mark was taken off");
+    assert_eq!(told.open["my-window"], "conflict: our mark was taken off");
+    assert!(stage.calls().is_empty() && !told.converged);
+
+    life.config.adopt.insert("my-door".to_owned());
+    assert_eq!(life.pass(DOOR).await.applied, ["~ my-door"]);
+    assert_eq!(stage.service.state().shapes["my-door"].labels[MARK], "me");
+    life.config.adopt.clear();
+    stage.service.paint("my-door", "red");
+    assert_eq!(life.pass(DOOR).await.applied, ["~ my-door"], "it is ours again");
+}
+
+#[tokio::test]
+async fn a_dangling_record_is_found_at_the_start_and_at_each_resync() {
+    let stage = Stage::new(Strategy::Checkpoint);
+    stage.life().pass(TWO).await;
+    // At the start: the wish shrank while nobody was there, and one shape is gone already.
+    stage.service.remove("my-window");
+    let mut life = stage.life();
+    assert_eq!(life.recorded(), ["my-door", "my-window"]);
+    let told = life.pass(&[]).await;
+    assert_eq!(told.applied, ["- my-door"]);
+    assert!(life.recorded().is_empty() && stage.life().recorded().is_empty());
+
+    // At a resync: the shape goes without a hint.
+    life.pass(TWO).await;
+    stage.service.remove("my-window");
+    life.pass(DOOR).await;
+    assert_eq!(life.recorded(), ["my-door"]);
+}
+
+#[tokio::test]
+async fn a_record_goes_only_after_the_shape_was_seen_to_be_gone() {
+    let stage = Stage::new(Strategy::Checkpoint);
+    let mut life = stage.life();
+    life.pass(TWO).await;
+    stage.service.state().faults.frozen.insert("my-window".to_owned());
+    let told = life.pass(DOOR).await;
+    assert!(told.open["my-window"].starts_with("failed"), "{told:?}");
+    assert_eq!(stage.life().recorded(), ["my-door", "my-window"]);
+    stage.service.state().faults.frozen.clear();
+    life.pass(DOOR).await;
+    assert_eq!(stage.life().recorded(), ["my-door"]);
+}
+
+#[tokio::test]
+async fn an_equal_shape_that_was_there_before_us_is_not_stolen() {
+    let stage = Stage::new(Strategy::Checkpoint);
+    let mut theirs = Stored::plain("my-door", "green");
+    theirs.kind = "square".to_owned();
+    stage.service.state().put(theirs);
+    let mut life = stage.life();
+    assert!(life.pass(DOOR).await.converged, "it is as wished, and somebody else's");
+    assert!(life.pass(&[]).await.applied.is_empty());
+    assert_eq!(stage.service.shown(), "green my-door");
+}
+
+#[test]
+fn a_wish_outside_of_the_prefix_is_refused() {
+    let stage = Stage::new(prefix());
+    let place = place::<Shapes>("me", "loopback");
+    let refused = stage.source.bind(&stage.strategy, wish(&[("cloud", "white")]), place);
+    let Err(error) = refused else { panic!("once made, it would be nobody's") };
+    assert_eq!(error, BindRefused::OutsidePrefix { key: "cloud".to_owned() });
+}

@@ -1,0 +1,192 @@
+//! The service, an owner with a ledger, and what a pass told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_engine::{
+    Alone, Book, Bound, Config, Entry, Error, Events, Exclusive, Explain, Focus, Handle, Kind,
+    Ledger, Loop, Means, MemoryLedger, Observer, Order, Ownership, Pace, Prefixes, Source as _,
+    pass,
+};
+use homeostat_kit::simple::{Adapted, Versioned, Wishes, place};
+use homeostat_kit::strategy::{Marker, Strategy};
+use homeostat_shapes::client::Client;
+use homeostat_shapes::service::Service;
+use homeostat_shapes::shape::Shape;
+use homeostat_shapes::source::Shapes;
+
+/// A wish, as the reader of a test likes it: names and colours of squares.
+pub(crate) type Squares<'a> = &'a [(&'a str, &'a str)];
+
+pub(crate) const TWO: Squares<'static> = &[("my-door", "green"), ("my-window", "blue")];
+pub(crate) const DOOR: Squares<'static> = &[("my-door", "green")];
+
+pub(crate) fn wish(squares: Squares<'_>) -> Wishes<Shapes> {
+    let object = |colour: &str| Versioned::wished(Shape::square(colour));
+    Wishes::new(squares.iter().map(|(name, colour)| ((*name).to_owned(), object(colour)))).unwrap()
+}
+
+pub(crate) fn marker() -> Strategy {
+    Strategy::Marker(Marker::new("me").unwrap())
+}
+
+pub(crate) fn prefix() -> Strategy {
+    Strategy::Prefix(Prefixes::default().claim("my-").unwrap())
+}
+
+pub(crate) fn exclusive() -> Strategy {
+    Strategy::Exclusive(Exclusive::everything_in_this_scope_is_mine())
+}
+
+/// All strategies that share a service with strangers.
+pub(crate) fn shared() -> [Strategy; 3] {
+    [marker(), prefix(), Strategy::Checkpoint]
+}
+
+const KINDS: [Kind; 6] =
+    [Kind::Applied, Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Unknown, Kind::Held];
+
+/// What a pass told, in words.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) applied: Vec<String>,
+    pub(crate) open: BTreeMap<String, String>,
+    pub(crate) converged: bool,
+}
+
+impl Told {
+    pub(crate) fn of(report: &dyn Explain) -> Self {
+        let mut told = Told { converged: report.is_converged(), ..Told::default() };
+        for kind in KINDS {
+            report.explain(kind, &mut |entry| told.take(entry));
+        }
+        told
+    }
+
+    fn take(&mut self, entry: Entry) {
+        let (key, what) = match entry {
+            Entry::Applied(line, _) => {
+                return self.applied.push(format!("{} {}", line.action.sign(), line.key));
+            }
+            Entry::Conflict { key, reason, .. } => (key, format!("conflict: {reason}")),
+            Entry::Failed { key, failure, .. } => (key, format!("failed: {failure}")),
+            Entry::Unknown { key, why } => (key, format!("unknown: {why}")),
+            Entry::Pending { key, on } => (key, format!("pending: {on}")),
+            Entry::Held { key, why, .. } => (key, format!("held: {why}")),
+            _ => return,
+        };
+        self.open.insert(key, what);
+    }
+}
+
+/// One process of an owner: what it forgets when it ends is forgotten with this.
+pub(crate) struct Life {
+    source: Adapted<Shapes>,
+    observer: Observer<Adapted<Shapes>>,
+    book: Book<Adapted<Shapes>>,
+    pub(crate) ownership: Ownership,
+    pub(crate) config: Config<String>,
+}
+
+impl Life {
+    pub(crate) fn begin(
+        source: &Adapted<Shapes>,
+        strategy: &Strategy,
+        ledger: Arc<dyn Ledger>,
+    ) -> Self {
+        Life {
+            source: source.clone(),
+            observer: Observer::open(source, "loopback").unwrap(),
+            book: Book::open(ledger, place::<Shapes>("me", "loopback")).unwrap(),
+            ownership: strategy.ownership(),
+            config: Config::default(),
+        }
+    }
+
+    pub(crate) async fn try_pass(&mut self, wish: Wishes<Shapes>) -> Result<Told, Error> {
+        let Life { source, observer, book, ownership, config } = self;
+        let focus = Focus::All;
+        let order = Order { source, wish: Arc::new(wish), ownership, focus, config };
+        let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
+        pass(&order, observer, &writer, book).await.map(|report| Told::of(&report))
+    }
+
+    pub(crate) async fn pass(&mut self, squares: Squares<'_>) -> Told {
+        self.try_pass(wish(squares)).await.unwrap()
+    }
+
+    pub(crate) fn recorded(&self) -> Vec<String> {
+        self.book.holdings().records.keys().cloned().collect()
+    }
+}
+
+/// The service and one owner of shapes in it.
+pub(crate) struct Stage {
+    pub(crate) service: Service,
+    pub(crate) ledger: Arc<MemoryLedger>,
+    pub(crate) strategy: Strategy,
+    pub(crate) source: Adapted<Shapes>,
+}
+
+impl Stage {
+    pub(crate) fn new(strategy: Strategy) -> Self {
+        let service = Service::start().unwrap();
+        let source = source(&service, &strategy);
+        Stage { service, ledger: Arc::default(), strategy, source }
+    }
+
+    pub(crate) fn api(&self) -> Shapes {
+        Shapes { client: Client::new(self.service.addr()), strategy: self.strategy.clone() }
+    }
+
+    pub(crate) fn witnessed(mut self) -> Self {
+        self.source = self.source.witnessed();
+        self
+    }
+
+    /// A process of the owner, with the ledger that the last one left.
+    pub(crate) fn life(&self) -> Life {
+        Life::begin(&self.source, &self.strategy, self.ledger.clone())
+    }
+
+    pub(crate) fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.service.state().calls)
+    }
+
+    pub(crate) fn bound(&self, squares: Squares<'_>) -> Bound<Adapted<Shapes>> {
+        self.source.bind(&self.strategy, wish(squares), place::<Shapes>("me", "loopback")).unwrap()
+    }
+
+    /// A loop that looks at everything once in this time.
+    pub(crate) fn keep(&self, squares: Squares<'_>, resync: Duration) -> Handle<Adapted<Shapes>> {
+        let lock = Arc::new(Alone::i_am_the_only_writer());
+        let means = Means { lock, ledger: self.ledger.clone(), events: Events::default() };
+        let pace = Pace::of::<Adapted<Shapes>>(1).with_resync(resync).unwrap();
+        let (kept, handle) = Loop::new(self.bound(squares), means, pace);
+        tokio::spawn(kept.run());
+        handle
+    }
+}
+
+pub(crate) fn source(service: &Service, strategy: &Strategy) -> Adapted<Shapes> {
+    let client = Client::new(service.addr());
+    Adapted::new(Shapes { client, strategy: strategy.clone() })
+}
+
+/// A minute, after which waiting for something is a failure.
+pub(crate) async fn in_time<T>(what: &str, waiting: impl Future<Output = T>) -> T {
+    let minute = Duration::from_mins(1);
+    tokio::time::timeout(minute, waiting).await.unwrap_or_else(|_| panic!("never came: {what}"))
+}
+
+/// Waits until something is so, while others run.
+pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let mut turn = tokio::time::interval(Duration::from_millis(2));
+    in_time(what, async {
+        while !so() {
+            turn.tick().await;
+        }
+    })
+    .await;
+}

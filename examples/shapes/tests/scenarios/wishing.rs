@@ -1,0 +1,85 @@
+//! From the wish to the service: one way, and no more than needed.
+
+use homeostat_kit::simple::{Versioned, Wishes};
+use homeostat_shapes::shape::Shape;
+
+use crate::stage::{DOOR, Stage, TWO, marker};
+
+#[tokio::test]
+async fn what_is_declared_is_made() {
+    let stage = Stage::new(marker());
+    let told = stage.life().pass(TWO).await;
+    assert_eq!(told.applied, ["+ my-door", "+ my-window"]);
+    assert!(told.converged);
+    assert_eq!(stage.service.shown(), "green my-door, blue my-window");
+}
+
+#[tokio::test]
+async fn a_second_pass_writes_nothing() {
+    for strategy in crate::stage::shared() {
+        let stage = Stage::new(strategy);
+        let mut life = stage.life();
+        life.pass(TWO).await;
+        assert_eq!(stage.calls().len(), 2);
+        for told in [life.pass(TWO).await, stage.life().pass(TWO).await] {
+            assert!(told.converged && told.applied.is_empty(), "{told:?}");
+        }
+        assert!(stage.calls().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn an_edit_patches_only_the_changed_field() {
+    let stage = Stage::new(marker());
+    let mut life = stage.life();
+    life.pass(TWO).await;
+    stage.calls();
+    let told = life.pass(&[("my-door", "purple"), ("my-window", "blue")]).await;
+    assert_eq!(told.applied, ["~ my-door"]);
+    assert_eq!(stage.calls(), [r#"PATCH /shapes/my-door {"colour":"purple"}"#]);
+}
+
+#[tokio::test]
+async fn what_is_no_longer_declared_goes() {
+    let stage = Stage::new(marker());
+    let mut life = stage.life();
+    life.pass(TWO).await;
+    assert_eq!(life.pass(DOOR).await.applied, ["- my-window"]);
+    assert_eq!(stage.service.shown(), "green my-door");
+}
+
+#[tokio::test]
+async fn a_field_that_does_not_read_back_is_told_and_never_corrected() {
+    let stage = Stage::new(marker());
+    let mut life = stage.life();
+    let noted = |colour: &str| {
+        let note = Some("a long story".to_owned());
+        let shape = Versioned::wished(Shape { note, ..Shape::square(colour) });
+        Wishes::new([("my-door".to_owned(), shape)]).unwrap()
+    };
+    life.try_pass(noted("green")).await.unwrap();
+    stage.calls();
+    for _ in 0..3 {
+        let told = life.try_pass(noted("green")).await.unwrap();
+        assert!(told.open["my-door"].contains("`note` differs"), "{told:?}");
+    }
+    assert!(stage.calls().is_empty(), "the service cuts notes short: correcting it never ends");
+    let told = life.try_pass(noted("red")).await.unwrap();
+    assert!(told.open["my-door"].contains("`note` differs"), "{told:?}");
+    assert_eq!(stage.calls(), [r#"PATCH /shapes/my-door {"colour":"red"}"#]);
+}
+
+#[tokio::test]
+async fn a_write_is_refused_if_somebody_changed_the_shape_since_it_was_seen() {
+    use homeostat_kit::simple::{Api as _, Refusal};
+    let stage = Stage::new(marker());
+    stage.life().pass(DOOR).await;
+    let api = stage.api();
+    let listed = api.list().await.unwrap();
+    let homeostat_engine::Seen::Present { key, object, .. } = &listed[0] else { panic!() };
+    stage.service.paint("my-door", "red");
+    let wanted = Versioned::wished(Shape::square("blue"));
+    assert_eq!(api.update(key, object, &wanted).await, Err(Refusal::Moved));
+    assert_eq!(api.delete(key, object).await, Err(Refusal::Moved));
+    assert_eq!(stage.service.colour("my-door").unwrap(), "red");
+}
