@@ -6,6 +6,7 @@
 //! `homeostat-shapes` shows it all, against a real HTTP service; the law suite of
 //! `homeostat-testkit` judges the result.
 
+pub mod lifecycle;
 pub mod normalize;
 pub mod provider;
 pub mod simple;

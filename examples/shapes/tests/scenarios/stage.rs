@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Book, Bound, Config, Entry, Error, Events, Exclusive, Explain, Focus, Handle, Kind,
-    Ledger, Loop, Means, MemoryLedger, Observer, Order, Ownership, Pace, Prefixes, Source as _,
-    pass,
+    Alone, Book, Bound, Config, Edit, Entry, Error, Events, Exclusive, Explain, Focus, Handle,
+    Kind, Ledger, Loop, Means, MemoryLedger, Observer, Order, Ownership, Pace, Page, Pages, Place,
+    Prefixes, Report, Source as _, pass,
 };
 use homeostat_kit::simple::{Adapted, Versioned, Wishes, place};
 use homeostat_kit::strategy::{Marker, Strategy};
@@ -105,11 +105,18 @@ impl Life {
     }
 
     pub(crate) async fn try_pass(&mut self, wish: Wishes<Shapes>) -> Result<Told, Error> {
+        self.report(wish).await.map(|report| Told::of(&report))
+    }
+
+    pub(crate) async fn report(
+        &mut self,
+        wish: Wishes<Shapes>,
+    ) -> Result<Report<Adapted<Shapes>>, Error> {
         let Life { source, observer, book, ownership, config } = self;
         let focus = Focus::All;
         let order = Order { source, wish: Arc::new(wish), ownership, focus, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        pass(&order, observer, &writer, book).await.map(|report| Told::of(&report))
+        pass(&order, observer, &writer, book).await
     }
 
     pub(crate) async fn pass(&mut self, squares: Squares<'_>) -> Told {
@@ -189,4 +196,23 @@ pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
         }
     })
     .await;
+}
+
+/// The ledger of a stage, lent to a process that may die.
+pub(crate) struct Lent(pub(crate) Arc<MemoryLedger>);
+
+impl Pages for Lent {
+    fn page(&self, place: &Place) -> Result<Page, Error> {
+        self.0.page(place)
+    }
+
+    fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
+        self.0.places(owner)
+    }
+}
+
+impl Ledger for Lent {
+    fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error> {
+        self.0.write(place, edits)
+    }
 }
