@@ -8,6 +8,7 @@
 
 pub mod lifecycle;
 pub mod normalize;
+pub mod pipeline;
 pub mod provider;
 pub mod simple;
 pub mod strategy;

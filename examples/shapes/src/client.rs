@@ -40,6 +40,8 @@ pub struct Conditions<'a> {
 pub struct Remote {
     /// Its name.
     pub name: String,
+    /// What tells it from a later shape of the same name.
+    pub uid: u64,
     /// Its version.
     pub version: u64,
     /// What it is like.

@@ -26,9 +26,10 @@ pub struct Shapes {
 type Object = Versioned<Shape>;
 
 impl Shapes {
-    fn seen(&self, Remote { name, version, mut shape }: Remote) -> Seen<String, Object> {
+    fn seen(&self, Remote { name, uid, version, mut shape }: Remote) -> Seen<String, Object> {
         let mark = shape.labels.remove(MARK);
-        self.strategy.seen(name, Versioned::seen(shape, version.to_string()), mark.as_deref())
+        let object = Versioned::seen(shape, version.to_string()).identified(uid.to_string());
+        self.strategy.seen(name, object, mark.as_deref())
     }
 
     fn owner(&self, remote: Remote) -> Owner {
@@ -118,6 +119,10 @@ impl Api for Shapes {
 
     fn compare(wanted: &Object, seen: &Object) -> Agreement {
         FIELDS.compare(wanted, seen)
+    }
+
+    fn identity(seen: &Object) -> Option<String> {
+        seen.identity().map(str::to_owned)
     }
 
     async fn task(&self, id: &str) -> Result<Progress, Failure> {

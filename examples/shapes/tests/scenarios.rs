@@ -9,6 +9,8 @@ mod healing;
 mod listing;
 #[path = "scenarios/owning.rs"]
 mod owning;
+#[path = "scenarios/piping.rs"]
+mod piping;
 #[path = "scenarios/slowness.rs"]
 mod slowness;
 #[path = "scenarios/stage.rs"]

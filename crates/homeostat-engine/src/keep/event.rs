@@ -50,6 +50,15 @@ pub enum What {
         /// How long the oldest wakeup had waited, be it for the least interval of its key.
         waited: Duration,
     },
+    /// The inputs of a wish were rendered.
+    Rendered {
+        /// How long the text is.
+        bytes: usize,
+        /// A digest of it.
+        print: u64,
+    },
+    /// What was rendered is good: it is a wish.
+    Validated,
     /// What differs is known.
     Planned {
         /// How much.
@@ -146,6 +155,11 @@ impl Events {
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.0.subscribe()
+    }
+
+    /// Tells what happened outside of a loop: in whatever makes its wishes.
+    pub fn publish(&self, event: Event) {
+        self.tell(event);
     }
 
     pub(crate) fn tell(&self, event: Event) {

@@ -77,6 +77,11 @@ impl<P: Provider> Latest<P> {
         self.provider.changed().await;
     }
 
+    /// The provider.
+    pub fn provider(&self) -> &P {
+        &self.provider
+    }
+
     /// Why the last answer was none, if it was none.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {

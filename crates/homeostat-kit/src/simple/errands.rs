@@ -5,7 +5,7 @@
 //! its key when it is due, and until accepted work is over it says that the key is *unknown*, so that
 //! nothing is sent twice. It is kept in memory only: after a crash the look at the target decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -47,11 +47,14 @@ struct Board<K> {
     errands: BTreeMap<K, Noted>,
     /// Tasks that failed, until a write of their key can answer with it.
     failed: BTreeMap<K, Failure>,
+    /// Keys that were written since they were last looked at.
+    written: BTreeSet<K>,
 }
 
 impl<K> Default for Errands<K> {
     fn default() -> Self {
-        let board = Board { errands: BTreeMap::new(), failed: BTreeMap::new() };
+        let board =
+            Board { errands: BTreeMap::new(), failed: BTreeMap::new(), written: BTreeSet::new() };
         Errands { noted: Mutex::new(board), changed: Notify::new() }
     }
 }
@@ -103,6 +106,16 @@ impl<K: Ord + Clone> Errands<K> {
     /// Why the last task of a key failed, told once: the write that it was for answers with it.
     pub(super) fn take_failure(&self, key: &K) -> Option<Failure> {
         self.board().failed.remove(key)
+    }
+
+    /// Keys were written, or still have to be looked at: what is remembered of them is no longer so.
+    pub(super) fn wrote(&self, keys: impl IntoIterator<Item = K>) {
+        self.board().written.extend(keys);
+    }
+
+    /// The keys that were written since they were last looked at.
+    pub(super) fn take_written(&self) -> BTreeSet<K> {
+        std::mem::take(&mut self.board().written)
     }
 
     /// Waits until errands are due, and names their keys. Dropping the future loses nothing.

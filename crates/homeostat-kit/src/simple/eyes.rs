@@ -75,13 +75,17 @@ impl<A: Api> Eyes<A> {
                 }
             }
         }
-        let (told, doubts) = shadow.recall(&due, (view.wish, view.records));
-        all.extend(told);
-        if !doubts.is_empty() {
-            let found = self.api.look(&doubts).await?;
-            shadow.looked(&doubts, &found);
-            all.extend(found.into_iter().filter(|seen| doubts.contains(key_of(seen))));
+        let mut written = self.errands.take_written();
+        written.retain(|key| !due.contains(&A::shard(key)));
+        let (told, mut doubts) = shadow.recall(&due, (view.wish, view.records));
+        all.extend(told.into_iter().filter(|seen| !written.contains(key_of(seen))));
+        doubts.extend(written.iter().cloned());
+        if doubts.is_empty() {
+            return Ok(all);
         }
+        let found = self.api.look(&doubts).await.inspect_err(|_| self.errands.wrote(written))?;
+        shadow.looked(&doubts, &found);
+        all.extend(found.into_iter().filter(|seen| doubts.contains(key_of(seen))));
         Ok(all)
     }
 

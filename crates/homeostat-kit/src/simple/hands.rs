@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::adapted::Adapted;
 use super::errands::{Errand, Errands};
 use super::limit::Bucket;
+use super::listing::Listing;
 use super::{Api, Refusal, Wishes, Write, Written};
 
 /// How long a write waits for its turn within a pass. Beyond that it is left for a later one, so that
@@ -111,6 +112,9 @@ impl<A: Api> Hands<A> {
 impl<A: Api> Writer<Adapted<A>> for Hands<A> {
     async fn apply(&self, work: Work<'_, Adapted<A>>, out: &dyn Outcomes<A::Object>) {
         for (at, write) in work.iter() {
+            if matches!(A::LISTING, Listing::Shards(_)) {
+                self.errands.wrote([write.key(work.wish)]);
+            }
             let written = self.write(work.wish, write).await;
             out.put(at..at + 1, self.outcome(write.key(work.wish), written));
         }

@@ -6,25 +6,40 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An object as it was seen, with the target's version, digest or entity tag of it.
 ///
-/// The version is no part of the object: two are equal if their objects are, plans do not show it and
-/// the ledger does not store it. It travels with what a pass saw to the call that changes it
+/// Where the target also gives an id that a later object of the same name does not have, that is its
+/// *identity*: a record in the ledger is about that very object.
+///
+/// Neither is a part of the object: two are equal if their objects are, plans do not show them.
+/// The version travels with what a pass saw to the call that changes it
 /// (`before` of [`update`](super::Api::update) and [`delete`](super::Api::delete)), so that the write
 /// is refused ([`Refusal::Moved`](super::Refusal::Moved)) if anybody came between.
 #[derive(Clone, Debug)]
 pub struct Versioned<O> {
     object: O,
     version: Option<String>,
+    identity: Option<String>,
 }
 
 impl<O> Versioned<O> {
     /// An object that is wished: it has no version yet.
     pub fn wished(object: O) -> Self {
-        Versioned { object, version: None }
+        Versioned { object, version: None, identity: None }
     }
 
     /// An object that was seen.
     pub fn seen(object: O, version: impl Into<String>) -> Self {
-        Versioned { object, version: Some(version.into()) }
+        Versioned { object, version: Some(version.into()), identity: None }
+    }
+
+    /// Adds what tells it from a later object of the same name.
+    #[must_use]
+    pub fn identified(self, identity: impl Into<String>) -> Self {
+        Versioned { identity: Some(identity.into()), ..self }
+    }
+
+    /// What tells it from a later object of the same name; for [`Api::identity`](super::Api::identity).
+    pub fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
     }
 
     /// The version under which it was seen.

@@ -60,9 +60,9 @@ async fn live(stage: &Arc<Stage>) {
 /// Nothing is made for a declaration that could vanish: it is there, and held.
 #[track_caller]
 fn check(stage: &Stage, told: &str) {
-    let state = stage.service.state();
-    for name in state.shapes.keys().filter(|name| *name != "cloud") {
-        let declared = state.declarations.get(name);
+    let held = stage.service.state();
+    for name in held.shapes.keys().filter(|name| *name != "cloud") {
+        let declared = held.declarations.get(name);
         let is_held = declared.is_some_and(|one| one.finalizers.contains(FINALIZER));
         assert!(is_held, "{told}: {name} could be leaked");
     }
@@ -110,10 +110,10 @@ async fn the_finalizer_dance_survives_a_crash_at_every_step() {
             check(&stage, &told);
             live(&stage).await;
             check(&stage, &told);
-            let state = stage.service.state();
-            assert!(state.declarations.is_empty(), "{told}");
-            assert_eq!(state.shapes.len(), 1, "{told}");
-            let made = state.effects.iter().filter(|effect| matches!(effect, Effect::Made(..)));
+            let left = stage.service.state();
+            assert!(left.declarations.is_empty(), "{told}");
+            assert_eq!(left.shapes.len(), 1, "{told}");
+            let made = left.effects.iter().filter(|effect| matches!(effect, Effect::Made(..)));
             assert_eq!(made.count(), 2, "{told}: the cloud, and the door once");
             if !died_young && !died_old {
                 break;

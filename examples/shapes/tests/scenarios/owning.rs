@@ -171,6 +171,21 @@ async fn an_equal_shape_that_was_there_before_us_is_not_stolen() {
     assert_eq!(stage.service.shown(), "green my-door");
 }
 
+#[tokio::test]
+async fn a_shape_that_a_stranger_made_anew_under_our_name_is_not_ours() {
+    let stage = Stage::new(Strategy::Checkpoint);
+    let mut life = stage.life();
+    life.pass(TWO).await;
+    for name in ["my-door", "my-window"] {
+        stage.service.remove(name);
+        stage.service.paint(name, "red");
+    }
+    let told = life.pass(DOOR).await;
+    assert_eq!(told.open["my-door"], "conflict: belongs to somebody else");
+    assert_eq!(stage.service.shown(), "red my-door, red my-window");
+    assert!(life.recorded().is_empty());
+}
+
 #[test]
 fn a_wish_outside_of_the_prefix_is_refused() {
     let stage = Stage::new(prefix());

@@ -1,7 +1,9 @@
 //! From the wish to the service: one way, and no more than needed.
 
-use homeostat_kit::simple::{Versioned, Wishes};
-use homeostat_shapes::shape::Shape;
+use homeostat_kit::normalize::broken;
+use homeostat_kit::simple::{Api as _, Refusal, Versioned, Wishes};
+use homeostat_shapes::shape::{FIELDS, Shape};
+use proptest::prelude::*;
 
 use crate::stage::{DOOR, Stage, TWO, marker};
 
@@ -71,7 +73,6 @@ async fn a_field_that_does_not_read_back_is_told_and_never_corrected() {
 
 #[tokio::test]
 async fn a_write_is_refused_if_somebody_changed_the_shape_since_it_was_seen() {
-    use homeostat_kit::simple::{Api as _, Refusal};
     let stage = Stage::new(marker());
     stage.life().pass(DOOR).await;
     let api = stage.api();
@@ -82,4 +83,49 @@ async fn a_write_is_refused_if_somebody_changed_the_shape_since_it_was_seen() {
     assert_eq!(api.update(key, object, &wanted).await, Err(Refusal::Moved));
     assert_eq!(api.delete(key, object).await, Err(Refusal::Moved));
     assert_eq!(stage.service.colour("my-door").unwrap(), "red");
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let labels = prop::collection::btree_map("[a-z]{1,4}", "[ -~]{0,6}", 0..3);
+    ("[a-z]{1,6}", "[ a-zA-ZäÖß]{1,9}", labels).prop_map(|(kind, colour, labels)| Shape {
+        kind,
+        colour,
+        labels,
+        note: None,
+    })
+}
+
+#[test]
+fn every_proven_field_reads_back_as_it_was_written() {
+    let stage = Stage::new(marker());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let api = stage.api();
+    proptest!(ProptestConfig::with_cases(64), |(shape in shapes())| {
+        let found = runtime.block_on(broken(&FIELDS, shape, async |shape| {
+            stage.service.remove("my-sample");
+            let made = api.create(&"my-sample".to_owned(), &Versioned::wished(shape)).await;
+            Ok((*made.unwrap().unwrap()).clone())
+        }));
+        prop_assert_eq!(found.unwrap(), vec![]);
+    });
+}
+
+#[tokio::test]
+async fn a_field_that_is_wrongly_called_proven_is_found_out() {
+    let wrong = homeostat_kit::normalize::Fields::new(&[homeostat_kit::normalize::Field {
+        name: "note",
+        normalize: |shape: Shape| shape,
+        agrees: |wanted, seen| wanted.note == seen.note,
+        trust: homeostat_kit::normalize::Trust::Proven,
+    }]);
+    let stage = Stage::new(marker());
+    let api = stage.api();
+    let shape = Shape { note: Some("a long story".to_owned()), ..Shape::square("green") };
+    let found = broken(&wrong, shape, async |shape| {
+        let made = api.create(&"my-sample".to_owned(), &Versioned::wished(shape)).await;
+        Ok((*made.unwrap().unwrap()).clone())
+    });
+    let found = found.await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].field, found[0].law), ("note", "what was written reads back equal"));
 }

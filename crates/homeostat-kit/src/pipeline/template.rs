@@ -1,0 +1,70 @@
+//! Text with holes, filled with facts.
+
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior, Value};
+
+use super::{Facts, Render};
+
+/// The name under which errors tell of the template.
+const NAME: &str = "template";
+
+/// A template in Jinja's language. A fact that is missing is an error, and never an empty text.
+#[derive(Debug)]
+pub struct Template(Environment<'static>);
+
+impl Template {
+    /// Reads a template; tells what is wrong with it.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.add_template_owned(NAME, text.to_owned()).map_err(|error| words(&error))?;
+        Ok(Template(environment))
+    }
+}
+
+impl Render for Template {
+    fn render(&self, facts: &Facts) -> Result<String, String> {
+        let template = self.0.get_template(NAME).map_err(|error| words(&error))?;
+        template.render(Value::from(Serde(facts))).map_err(|error| words(&error))
+    }
+}
+
+/// An error with its causes; it says the line by itself.
+fn words(error: &minijinja::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts::from([("paint".to_owned(), json!({ "colour": "green" }))])
+    }
+
+    #[test]
+    fn facts_fill_the_holes() {
+        let template = Template::new("a {{ paint.colour }} door").unwrap();
+        assert_eq!(template.render(&facts()).unwrap(), "a green door");
+    }
+
+    #[test]
+    fn a_missing_fact_is_an_error_with_its_line() {
+        let template = Template::new("a\n{{ paint.shade }} door").unwrap();
+        let error = template.render(&facts()).unwrap_err();
+        assert!(error.contains("undefined") && error.contains(":2"), "{error}");
+    }
+
+    #[test]
+    fn a_broken_template_is_refused_at_once() {
+        assert!(Template::new("{{ paint.colour").is_err());
+    }
+}

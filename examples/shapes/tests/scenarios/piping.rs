@@ -1,0 +1,116 @@
+//! A document that is rendered from facts and validated before it is a wish.
+
+use std::time::Duration;
+
+use homeostat_engine::pacing::{Reason, Reasons};
+use homeostat_engine::{Event, Events, Handle, Loop, Means, Pace, What};
+use homeostat_kit::pipeline::{Pipeline, Template, Typed, host_facts};
+use homeostat_kit::provider::{Latest, Sender, Static, channel};
+use homeostat_kit::simple::{Adapted, place};
+use homeostat_shapes::document::Document;
+use homeostat_shapes::source::Shapes;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+
+use crate::stage::{Stage, in_time, marker, until};
+
+const TEMPLATE: &str = r#"
+owner = "me"
+ownership = "mark"
+{% for name in names %}
+[shapes.{{ name }}]
+type = "square"
+colour = "{{ paint.colour }}"
+labels = { machine = "{{ facts.hostname }}" }
+{% endfor %}
+"#;
+
+struct Piped {
+    names: Sender<Value>,
+    paint: Sender<Value>,
+    handle: Handle<Adapted<Shapes>>,
+    told: Receiver<Event>,
+}
+
+/// A loop that is fed by a pipeline; it is started by the first wish.
+async fn piped(stage: &Stage) -> Piped {
+    let events = Events::default();
+    let told = events.subscribe();
+    let ((names, said_names), (paint, said_paint)) = (channel(), channel());
+    let pipeline = Pipeline::new(Template::new(TEMPLATE).unwrap(), Typed(str::parse::<Document>))
+        .with("names", said_names)
+        .with("paint", said_paint)
+        .with("facts", Static::new(host_facts()))
+        .telling(events.clone(), "shapes", "loopback");
+    names.put(json!(["my-door", "my-window"]));
+    paint.put(json!({ "colour": "green" }));
+    let mut wishes = Latest::new(pipeline);
+    let source = stage.source.clone();
+    let bound = move |document: &Document| {
+        let place = place::<Shapes>("me", "loopback");
+        source.bind(&document.strategy().unwrap(), document.wishes().unwrap(), place).unwrap()
+    };
+    let first = wishes.next_wish().await;
+    let lock = std::sync::Arc::new(homeostat_engine::Alone::i_am_the_only_writer());
+    let means = Means { lock, ledger: stage.ledger.clone(), events };
+    let pace = Pace::of::<Adapted<Shapes>>(1).with_resync(Duration::from_hours(1)).unwrap();
+    // Nobody who waits for a pace would see the second wish in this test.
+    let pace = pace.with_min_interval(Duration::from_hours(1));
+    let (kept, handle) = Loop::new(bound(&first), means, pace);
+    tokio::spawn(kept.run());
+    let fed = handle.clone();
+    tokio::spawn(async move {
+        loop {
+            let wish = wishes.next_wish().await;
+            fed.put(bound(&wish)).unwrap();
+        }
+    });
+    Piped { names, paint, handle, told }
+}
+
+async fn heard(told: &mut Receiver<Event>, so: impl Fn(&What) -> bool) -> What {
+    in_time("the event", async {
+        loop {
+            let what = told.recv().await.unwrap().what;
+            if so(&what) {
+                return what;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_rendered_wish_is_kept_and_its_acceptance_is_a_command() {
+    let stage = Stage::new(marker());
+    let mut piped = piped(&stage).await;
+    heard(&mut piped.told, |what| matches!(what, What::Rendered { .. })).await;
+    heard(&mut piped.told, |what| matches!(what, What::Validated)).await;
+    until("both", || stage.service.shown() == "green my-door, green my-window").await;
+    piped.paint.put(json!({ "colour": "blue" }));
+    heard(&mut piped.told, |what| matches!(what, What::Validated)).await;
+    let woken = heard(&mut piped.told, |what| matches!(what, What::Woken { .. })).await;
+    let What::Woken { reasons, .. } = woken else { unreachable!() };
+    assert_eq!(reasons, Reasons::from(Reason::Desired));
+    until("the paint", || stage.service.shown() == "blue my-door, blue my-window").await;
+    drop(piped.handle);
+}
+
+#[tokio::test]
+async fn a_wish_that_cannot_be_rendered_or_validated_deletes_nothing() {
+    let stage = Stage::new(marker());
+    let mut piped = piped(&stage).await;
+    until("both", || stage.service.shown() == "green my-door, green my-window").await;
+    piped.paint.put(json!({ "tint": "blue" }));
+    let failed = heard(&mut piped.told, |what| matches!(what, What::Failed { .. })).await;
+    let What::Failed { failure } = failed else { unreachable!() };
+    assert!(failure.error.starts_with("render: "), "{failure}");
+    piped.paint.put(json!({ "colour": "\" x" }));
+    let failed = heard(&mut piped.told, |what| matches!(what, What::Failed { .. })).await;
+    let What::Failed { failure } = failed else { unreachable!() };
+    assert!(failure.error.starts_with("validate: "), "{failure}");
+    assert!(piped.handle.pass().await.unwrap().unwrap().is_converged(), "the last good one stands");
+    assert_eq!(stage.service.shown(), "green my-door, green my-window");
+    piped.names.put(json!(["my-door"]));
+    until("the names alone", || stage.service.shown() == "green my-door").await;
+}
