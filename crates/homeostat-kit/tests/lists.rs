@@ -197,7 +197,9 @@ async fn every_part_is_listed_within_the_stated_age_and_few_at_a_time() {
     for _ in 0..100 {
         let period = Duration::from_secs(2);
         tokio::time::advance(period).await;
-        ages.iter_mut().for_each(|age| *age += period);
+        for age in &mut ages {
+            *age += period;
+        }
         life.pass(&WISH).await;
         let calls = api.calls();
         assert_eq!(calls.len(), 2, "a fifth of the parts, and nothing else: {calls:?}");

@@ -1,5 +1,5 @@
 //! What becomes a wish, what stands when something fails, and what is told.
-#![expect(clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -170,6 +170,20 @@ async fn a_real_program_checks_what_was_rendered() {
     assert_eq!(why, "validate: it is bad");
 }
 
+/// Cannot be run the first time.
+struct Flaky(AtomicU32);
+
+impl Check for Flaky {
+    type Wish = String;
+
+    async fn check(&self, text: String) -> Result<String, Refused> {
+        match self.0.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(Refused::Unchecked("not now".to_owned())),
+            _ => Ok(text),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_program_that_cannot_be_run_is_tried_again() {
     let check = Program::new("/no/such/program", [], typed());
@@ -178,17 +192,6 @@ async fn a_program_that_cannot_be_run_is_tried_again() {
     };
     assert!(why.contains("cannot run `/no/such/program`"), "{why}");
 
-    /// Cannot be run the first time.
-    struct Flaky(AtomicU32);
-    impl Check for Flaky {
-        type Wish = String;
-        async fn check(&self, text: String) -> Result<String, Refused> {
-            match self.0.fetch_add(1, Ordering::SeqCst) {
-                0 => Err(Refused::Unchecked("not now".to_owned())),
-                _ => Ok(text),
-            }
-        }
-    }
     let (colour, said) = channel();
     let render = |facts: &Facts| Ok::<_, String>(facts["colour"].to_string());
     let pipeline = Pipeline::new(render, Flaky(AtomicU32::new(0))).with("colour", said);
