@@ -1,14 +1,82 @@
-//! One pass over one source: observe, diff, plan, apply, verify, report.
+//! One pass over one source: observe, diff, plan, apply, verify, report; and the loop that keeps doing it.
 //!
-//! A pass is a plain function, [`pass()`]: a reader, a writer, a wish and the ownership that the
-//! caller holds go in; a report and the new ownership come out. Nothing is started by itself, and
-//! there is no global state. Who only wants to know calls [`plan()`], which has no way to write.
+//! # In five minutes
+//!
+//! A *source* is one subsystem in one scope that can be looked at and written to. Writing one takes an
+//! afternoon with the contract ([`Source`], and its laws on the page of `homeostat_core`), or a hundred
+//! lines with the adapter of `homeostat-kit`, whose front page walks through it. Here one is at hand: a
+//! target in memory.
+//!
+//! **Look before you write.** A [`Bound`] source has its wish, its owner and its place in the ledger. As a
+//! [`Planner`] it can tell what differs. It has no writer, so it cannot write; there is no dry-run flag that
+//! somebody could forget.
+//!
+//! **One pass.** With the lock of its scope it becomes a [`Driver`], and a pass is one call.
+//!
+//! **The loop.** [`Loop`] makes passes when hints, timers, retries or people ask for them, and never ends
+//! because of a failure. It is a future: nothing is started behind your back.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use homeostat_engine::{
+//!     Alone, Bound, Config, Events, Loop, Means, MemoryLedger, OnStop, Ownership, Pace, Place,
+//!     Planner, Table,
+//! };
+//! use homeostat_testkit::memory::{Independent, Memory, Target};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let target = Target::default();
+//! let bound = || -> Result<_, Box<dyn std::error::Error>> {
+//!     let wish = [("door", "green"), ("window", "blue")];
+//!     Ok(Bound {
+//!         source: Memory::<Independent>::marked(target.clone()),
+//!         wish: Arc::new(Table::new(wish.map(|(key, value)| (key.to_owned(), value.to_owned())))?),
+//!         ownership: Ownership::Marked, // How ours are told from others': never by default.
+//!         config: Config::default(),
+//!         place: Place {
+//!             owner: "me".into(),
+//!             source: "squares".into(),
+//!             scope: "here".into(),
+//!             identity: String::new(),
+//!         },
+//!         nothing: None,
+//!     })
+//! };
+//! let ledger = Arc::new(MemoryLedger::default());
+//!
+//! let planned = bound()?.plan(&*ledger).await?;
+//! assert_eq!(planned.summary().total(), 2); // Two creates, and nothing was written.
+//!
+//! let lock = Alone::i_am_the_only_writer();
+//! let mut driver = Box::new(bound()?).unlock(&lock, ledger.clone())?;
+//! assert!(driver.pass().await?.is_converged());
+//! assert_eq!(driver.pass().await?.summary().total(), 0); // The second pass does nothing.
+//!
+//! let means = Means { lock: Arc::new(lock), ledger, events: Events::default() };
+//! let (kept, handle) = Loop::new(bound()?, means, Pace::of::<Memory<Independent>>(1));
+//! let running = tokio::spawn(kept.run());
+//! handle.wait_for(|status| status.is_converged).await?;
+//! target.remove("door"); // Somebody does, a hint tells, and it comes back.
+//! handle.wait_for(|status| status.counts.applied == 1).await?;
+//! handle.stop(OnStop::Leave).await;
+//! running.await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! # Where to go from here
+//!
+//! A pass is a plain function, [`pass()`]: a reader, a writer, a wish and the ownership that the caller
+//! holds go in; a report and the new ownership come out. There is no global state. [`plan()`] is the half
+//! of it that has no way to write.
 //!
 //! The ledger ([`Ledger`]) remembers what the target cannot: [`SqliteLedger`] on disk, or
 //! [`MemoryLedger`] for callers without a state directory. [`lock`] has the ways to be the only
-//! writer of a scope. [`Bound`] erases a source, so that a registry can hold many kinds.
+//! writer of a scope. [`Bound`] erases a source, so that a registry can hold many kinds. [`keep`] has the
+//! rules of the loop.
 //!
-//! The whole contract is re-exported: this is the one crate to depend on. Start at [`pass()`].
+//! The whole contract is re-exported: this is the one crate to depend on.
 
 pub use homeostat_core::*;
 
