@@ -15,6 +15,7 @@ pub mod pass;
 mod peers;
 mod routes;
 pub mod rtnl;
+pub mod wakeups;
 mod wire;
 
 use crate::contest::Group;
@@ -43,6 +44,8 @@ pub const ALL: &[&Group] = &[
     &rtnl::foreign::PASS,
     &pacing::GROUP,
     &lanes::GROUP,
+    &wakeups::QUEUES,
+    &wakeups::LOOPS,
     &ledger::GROUP,
     &journal::RATE,
     &journal::RECOVERY,

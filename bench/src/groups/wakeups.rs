@@ -1,0 +1,253 @@
+//! A million wakeups through our loop and through that of kube-rs, where nothing has to be done.
+//!
+//! Both sides get the same keys, each once. [`QUEUES`] puts the bare queues beside each other: in go
+//! the wakeups, out come the keys. [`LOOPS`] puts whole loops beside each other: for each wakeup the
+//! object is looked up, found as it should be, and left alone.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use futures_util::{StreamExt as _, stream};
+use homeostat_engine::outcome::Later;
+use homeostat_engine::pacing::{KeyPacer, Time};
+use homeostat_engine::{
+    Alone, Coverage, Events, Failure, Hint, Loop, Means, MemoryLedger, Owner, Pace, Seen,
+};
+use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Watch, Wishes, Written, place};
+use homeostat_kit::strategy::Strategy;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_runtime::controller::{Action, Config, ReconcileReason, ReconcileRequest, applier};
+use kube_runtime::reflector::ObjectRef;
+use kube_runtime::reflector::store::Writer;
+use kube_runtime::scheduler::{ScheduleRequest, scheduler};
+use kube_runtime::watcher;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::contest::{Contestant, Group};
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// The bare queues.
+pub const QUEUES: Group = Group {
+    name: "wakeups: in and out of the queue",
+    unit: Unit::PerSecond,
+    contestants: &[
+        Contestant { name: "kube-runtime scheduler", run: their_queue, budgets: &[] },
+        Contestant { name: "homeostat, per key", run: our_queue, budgets: &[] },
+    ],
+};
+
+/// The whole loops.
+pub const LOOPS: Group = Group {
+    name: "wakeups: looked at and left alone",
+    unit: Unit::PerSecond,
+    contestants: &[
+        Contestant { name: "kube-runtime applier", run: their_loop, budgets: &[] },
+        Contestant { name: "homeostat loop, one hint a key", run: our_loop_by_one, budgets: &[] },
+        Contestant {
+            name: "homeostat loop, hints by the thousand",
+            run: our_loop_by_thousands,
+            budgets: &[],
+        },
+    ],
+};
+
+fn count(run: &Run) -> usize {
+    run.size(1_000_000, 5_000)
+}
+
+/// Keys in an order that is not theirs: an odd number modulo a power of two visits each once.
+fn keys(count: usize) -> impl Iterator<Item = usize> {
+    let room = count.next_power_of_two();
+    (0..room).map(move |at| at.wrapping_mul(40_503) % room).filter(move |key| *key < count)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_time().build()?)
+}
+
+fn their_queue(run: &mut Run) -> Result<()> {
+    let count = count(run);
+    let runtime = runtime()?;
+    let out = run.time(count, || {
+        runtime.block_on(async {
+            let now = Instant::now();
+            let requests = keys(count).map(|message| ScheduleRequest { message, run_at: now });
+            let mut queue = pin!(scheduler(stream::iter(requests)));
+            let mut out = 0;
+            while queue.as_mut().hold_unless(|_| true).next().await.is_some() {
+                out += 1;
+            }
+            out
+        })
+    });
+    ensure!(out == count, "{out} of {count} came out");
+    Ok(())
+}
+
+fn our_queue(run: &mut Run) -> Result<()> {
+    let count = count(run);
+    let out = run.time(count, || {
+        let mut queue = KeyPacer::new(std::time::Duration::from_millis(100));
+        keys(count).for_each(|key| queue.on_hint(key, Time::EPOCH));
+        queue.take_due(Time::EPOCH).len()
+    });
+    ensure!(out == count, "{out} of {count} came out");
+    Ok(())
+}
+
+fn named(key: usize) -> ConfigMap {
+    let metadata = ObjectMeta { name: Some(key.to_string()), ..ObjectMeta::default() };
+    ConfigMap { metadata, ..ConfigMap::default() }
+}
+
+fn their_loop(run: &mut Run) -> Result<()> {
+    let count = count(run);
+    let runtime = runtime()?;
+    let mut store = Writer::<ConfigMap>::default();
+    store.apply_watcher_event(&watcher::Event::Init);
+    for key in 0..count {
+        store.apply_watcher_event(&watcher::Event::InitApply(named(key)));
+    }
+    store.apply_watcher_event(&watcher::Event::InitDone);
+    let requests: Vec<_> = keys(count).map(|key| ObjectRef::from_obj(&named(key))).collect();
+    let out = run.time(count, || {
+        runtime.block_on(async {
+            let requests = requests.into_iter().map(|obj_ref| {
+                let reason = ReconcileReason::ObjectUpdated;
+                Ok::<_, std::convert::Infallible>(ReconcileRequest { obj_ref, reason })
+            });
+            let reconcile = |object: Arc<ConfigMap>, _: Arc<()>| {
+                let is_there = object.metadata.name.is_some();
+                std::future::ready(if is_there { Ok(Action::await_change()) } else { Err(Broken) })
+            };
+            let policy = |_: Arc<ConfigMap>, _: &Broken, ()| Action::await_change();
+            let policy = |object, error: &_, _: Arc<()>| policy(object, error, ());
+            // A queue that ends takes what is still in it along: this one stays open.
+            let queue = stream::iter(requests).chain(stream::pending());
+            let done = applier(
+                reconcile,
+                policy,
+                Arc::new(()),
+                store.as_reader(),
+                queue,
+                Config::default(),
+            );
+            done.take(count).filter(|done| std::future::ready(done.is_ok())).count().await
+        })
+    });
+    ensure!(out == count, "{out} of {count} were reconciled");
+    Ok(())
+}
+
+/// What a reconciler could answer, and does not.
+#[derive(Debug)]
+struct Broken;
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("broken")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// Objects that are always as wished, and hints about each of them, so many at a time.
+struct Calm {
+    count: usize,
+    at_a_time: usize,
+    looked: Arc<watch::Sender<usize>>,
+}
+
+impl Calm {
+    fn seen(key: usize) -> Seen<usize, u8> {
+        Seen::Present { key, object: 0, owner: Owner::Unmarked }
+    }
+}
+
+impl Api for Calm {
+    const NAME: &'static str = "calm";
+    const COVERAGE: Coverage = Coverage::All;
+    type Key = usize;
+    type Object = u8;
+
+    async fn list(&self) -> Result<Listed<Self>, Failure> {
+        Ok((0..self.count).map(Self::seen).collect())
+    }
+
+    async fn look(&self, keys: &BTreeSet<usize>) -> Result<Listed<Self>, Failure> {
+        self.looked.send_modify(|looked| *looked += keys.len());
+        Ok(keys.iter().copied().map(Self::seen).collect())
+    }
+
+    async fn create(&self, _: &usize, _: &u8) -> Written<Self> {
+        Ok(Some(0))
+    }
+
+    async fn update(&self, _: &usize, _: &u8, _: &u8) -> Written<Self> {
+        Ok(Some(0))
+    }
+
+    async fn delete(&self, _: &usize, _: &u8) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    async fn watch(&self) -> Result<Box<dyn Watch<usize>>, Failure> {
+        let left = keys(self.count).collect();
+        Ok(Box::new(Told { left, at_a_time: self.at_a_time, is_open: false }))
+    }
+}
+
+struct Told {
+    left: Vec<usize>,
+    at_a_time: usize,
+    is_open: bool,
+}
+
+impl Watch<usize> for Told {
+    fn next(&mut self) -> Later<'_, Result<Hint<usize>, Failure>> {
+        // The first poll is part of the drain before the first pass, which would absorb the hints.
+        if !std::mem::replace(&mut self.is_open, true) || self.left.is_empty() {
+            return Box::pin(std::future::pending());
+        }
+        let from = self.left.len().saturating_sub(self.at_a_time);
+        Box::pin(std::future::ready(Ok(Hint::Keys(self.left.split_off(from)))))
+    }
+}
+
+fn our_loop_by_one(run: &mut Run) -> Result<()> {
+    our_loop(run, 1)
+}
+
+fn our_loop_by_thousands(run: &mut Run) -> Result<()> {
+    our_loop(run, 1000)
+}
+
+fn our_loop(run: &mut Run, at_a_time: usize) -> Result<()> {
+    let count = count(run);
+    let runtime = runtime()?;
+    let looked = Arc::new(watch::Sender::new(0));
+    let api = Calm { count, at_a_time, looked: Arc::clone(&looked) };
+    let wish = Wishes::new((0..count).map(|key| (key, 0)))?;
+    let strategy =
+        Strategy::Exclusive(homeostat_engine::Exclusive::everything_in_this_scope_is_mine());
+    let bound = Adapted::new(api).bind(&strategy, wish, place::<Calm>("bench", "here"))?;
+    let (lock, ledger) = (Arc::new(Alone::i_am_the_only_writer()), Arc::<MemoryLedger>::default());
+    let means = Means { lock, ledger, events: Events::default() };
+    let (kept, handle) = Loop::new(bound, means, Pace::of::<Adapted<Calm>>(1));
+    let full = run.time(count, || {
+        runtime.block_on(async {
+            let running = tokio::spawn(kept.run());
+            let mut looked = looked.subscribe();
+            let all = looked.wait_for(|looked| *looked >= count).await.is_ok();
+            drop(running);
+            all.then(|| handle.status().counts.full)
+        })
+    });
+    ensure!(full == Some(1), "{full:?} full passes: the hints were absorbed");
+    Ok(())
+}
