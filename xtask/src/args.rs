@@ -1,5 +1,6 @@
 //! Reads the command line and holds the help texts.
 
+use crate::soak::Length;
 use crate::test::{Choice, Extent};
 use crate::vm::{Chosen, Order, Profile};
 
@@ -20,7 +21,7 @@ pub(crate) enum Task {
     /// Run every check that a change must pass.
     Test(Choice),
     /// Run the long form of the tests; the words are test filters.
-    Soak(Vec<String>),
+    Soak(Length, Vec<String>),
     /// Run the kernel tests on a second kernel.
     Vm(Order),
     /// Run the benchmarks with these arguments.
@@ -62,7 +63,7 @@ fn read(task: &str, rest: &[String]) -> Result<Task, String> {
     match task {
         "setup" => no_more(rest).map(|()| Task::Setup),
         "test" => test_choice(rest).map(Task::Test),
-        "soak" => filters(rest).map(Task::Soak),
+        "soak" => soak_order(rest),
         "vm" => vm_order(rest).map(Task::Vm),
         "bench" => Ok(Task::Bench(rest.to_vec())),
         _ => no_more(rest).map(|()| Task::Tidy),
@@ -73,6 +74,18 @@ fn test_choice(words: &[String]) -> Result<Choice, String> {
     let (fast, rest): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|word| word == "--fast");
     let extent = if fast.is_empty() { Extent::Full } else { Extent::Fast };
     Ok(Choice { extent, filters: filters(&rest)? })
+}
+
+fn soak_order(words: &[String]) -> Result<Task, String> {
+    let Some(at) = words.iter().position(|word| word == "--times") else {
+        return filters(words).map(|filters| Task::Soak(Length::default(), filters));
+    };
+    let (before, after) = words.split_at(at);
+    let mut after = after.iter().skip(1);
+    let times = after.next().and_then(|word| word.parse().ok()).filter(|times| *times > 0);
+    let times = times.ok_or("`--times` wants a number above 0")?;
+    let rest: Vec<String> = before.iter().chain(after).cloned().collect();
+    Ok(Task::Soak(Length(times), filters(&rest)?))
 }
 
 fn vm_order(words: &[String]) -> Result<Order, String> {
@@ -141,9 +154,10 @@ const SOAK: &str = "\
 Runs what takes longer than a test run should: all tests in release mode with HOMEOSTAT_SOAK=1,
 by which bounded tests raise their number of cases; then everything that `cargo xtask vm` runs.
 
-Usage: cargo xtask soak [FILTER...]
+Usage: cargo xtask soak [--times N] [FILTER...]
 
-  FILTER   run only the tests whose name contains one of these words, and no virtual machine";
+  --times N   N times as long, for those that can be longer still: sabotage, kills, sieges
+  FILTER      run only the tests whose name contains one of these words, and no virtual machine";
 
 const VM: &str = "\
 Boots Debian's stock kernel in an emulated machine and runs the test programs in it that ask the
@@ -206,8 +220,9 @@ mod tests {
     fn each_task_is_read_with_its_arguments() {
         check("setup", Task::Setup);
         check("tidy", Task::Tidy);
-        check("soak", Task::Soak(vec![]));
-        check("soak ledger", Task::Soak(words("ledger")));
+        check("soak", Task::Soak(Length(1), vec![]));
+        check("soak ledger", Task::Soak(Length(1), words("ledger")));
+        check("soak storm --times 5 kill", Task::Soak(Length(5), words("storm kill")));
         let order = |chosen, arguments| Order { chosen, profile: Profile::Test, arguments };
         check("vm", Task::Vm(order(Chosen::All, vec![])));
         check("vm --short", Task::Vm(order(Chosen::Short, vec![])));
@@ -243,5 +258,7 @@ mod tests {
         check("vm --shrot", "vm: there is no option `--shrot`");
         check("vm --short rtnl", "vm: either `--short` or names");
         check("soak --long", "soak: there is no option `--long`");
+        check("soak --times", "soak: `--times` wants a number above 0");
+        check("soak --times 0", "soak: `--times` wants a number above 0");
     }
 }

@@ -39,7 +39,7 @@ fn start(task: Task) -> Result<()> {
     match task {
         Task::Setup => setup::setup(),
         Task::Test(choice) => test::test(&choice),
-        Task::Soak(filters) => soak::soak(&filters),
+        Task::Soak(length, filters) => soak::soak(length, &filters),
         Task::Vm(order) => vm::vm(&order),
         Task::Bench(arguments) => bench::bench(&arguments),
         Task::Tidy => tidy::tidy(),

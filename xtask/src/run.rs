@@ -15,7 +15,7 @@ pub(crate) use watch::Ended;
 pub(crate) struct Program {
     name: String,
     arguments: Vec<String>,
-    environment: Vec<(&'static str, &'static str)>,
+    environment: Vec<(&'static str, String)>,
     directory: PathBuf,
 }
 
@@ -32,8 +32,8 @@ impl Program {
     }
 
     /// The same with one more environment variable.
-    pub(crate) fn env(mut self, variable: &'static str, value: &'static str) -> Self {
-        self.environment.push((variable, value));
+    pub(crate) fn env(mut self, variable: &'static str, value: impl Into<String>) -> Self {
+        self.environment.push((variable, value.into()));
         self
     }
 
@@ -84,7 +84,7 @@ impl Program {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.name);
         command.args(&self.arguments).current_dir(&self.directory).stdin(Stdio::null());
-        command.envs(self.environment.iter().copied());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 }

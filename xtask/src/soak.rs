@@ -5,16 +5,27 @@ use anyhow::Result;
 use crate::run::Program;
 use crate::steps::{Step, run_all};
 
+/// How many times as long as a soak usually is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Length(pub(crate) u32);
+
+impl Default for Length {
+    fn default() -> Self {
+        Length(1)
+    }
+}
+
 /// Runs every soak step; `filters` choose tests by name, and leave out the virtual machine.
-pub(crate) fn soak(filters: &[String]) -> Result<()> {
-    run_all(&steps(filters))
+pub(crate) fn soak(length: Length, filters: &[String]) -> Result<()> {
+    run_all(&steps(length, filters))
 }
 
 /// All soak steps: a new one is one more entry.
-fn steps(filters: &[String]) -> Vec<Step> {
-    // Tests whose number of cases is bounded raise the bound when the variable is set.
+fn steps(Length(times): Length, filters: &[String]) -> Vec<Step> {
+    // Tests whose number of cases is bounded raise the bound when the variable is set,
+    // and some by its number.
     let tests = Program::cargo(&["test", "--workspace", "--profile", "soak", "--locked"])
-        .env("HOMEOSTAT_SOAK", "1")
+        .env("HOMEOSTAT_SOAK", times.to_string())
         .arguments_after("--", filters);
     let mut steps = vec![Step::Setup, Step::Program("soak tests", tests)];
     if filters.is_empty() {
@@ -29,15 +40,15 @@ mod tests {
 
     #[test]
     fn the_tests_run_as_fast_code_with_the_soak_variable() {
-        let steps = steps(&["ledger".to_owned()]);
+        let steps = steps(Length(3), &["ledger".to_owned()]);
         let Some(Step::Program(_, program)) = steps.last() else { panic!("{steps:?}") };
-        let typed = "HOMEOSTAT_SOAK=1 cargo test --workspace --profile soak --locked -- ledger";
+        let typed = "HOMEOSTAT_SOAK=3 cargo test --workspace --profile soak --locked -- ledger";
         assert_eq!(program.to_string(), typed);
     }
 
     #[test]
     fn the_second_kernel_comes_last_and_only_without_a_filter() {
-        assert_eq!(steps(&[]).last(), Some(&Step::SoakVm));
-        assert!(!steps(&["ledger".to_owned()]).contains(&Step::SoakVm));
+        assert_eq!(steps(Length::default(), &[]).last(), Some(&Step::SoakVm));
+        assert!(!steps(Length(1), &["ledger".to_owned()]).contains(&Step::SoakVm));
     }
 }

@@ -36,6 +36,7 @@ mod reading;
 mod restart;
 mod sandbox;
 mod show;
+mod soak;
 mod spaces;
 mod started;
 mod systemd;

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
@@ -19,6 +20,9 @@ const LONGEST: u64 = 64 << 10;
 
 /// How long a client may be silent, or not read.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether somebody who waits for an answer is still there.
+const GLANCE: Duration = Duration::from_millis(500);
 
 /// What a client may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,17 +59,21 @@ pub(super) async fn hold(stream: UnixStream, answers: &Answers) -> io::Result<()
     loop {
         let Some(line) = line(&mut read).await? else { return Ok(()) };
         match parse(&line) {
+            // Who may not speak at all is told so whatever they say, and does not stay.
+            _ if access == Access::Refused => return say(&mut write, &not_for(&peer)).await,
             Err(why) => say(&mut write, &refuse(&why)).await?,
             Ok(request) if !access.allows(&request) => {
-                let why = format!(
-                    "user {} may not speak with the daemon of user {}",
-                    peer.uid(),
-                    rustix::process::geteuid().as_raw()
-                );
-                return say(&mut write, &refuse(&why)).await;
+                return say(&mut write, &not_for(&peer)).await;
             }
             Ok(Request::Events { follow }) => {
                 return relate(read, write, (&answers.recent, follow)).await;
+            }
+            Ok(request @ Request::Status { wait_ms: Some(_) }) => {
+                let answer = tokio::select! {
+                    answer = answers.answer(request) => answer,
+                    () = leaves(&write) => return Ok(()),
+                };
+                send(&mut write, &answer).await?;
             }
             Ok(request) => send(&mut write, &answers.answer(request).await).await?,
         }
@@ -94,6 +102,24 @@ fn parse(line: &[u8]) -> Result<Request, String> {
             Err(format!("this daemon speaks version {FORMAT_VERSION}, not `{version}`"))
         }
         _ => Ok(envelope.request),
+    }
+}
+
+fn not_for(peer: &UCred) -> Value {
+    let own = rustix::process::geteuid().as_raw();
+    refuse(&format!("user {} may not speak with the daemon of user {own}", peer.uid()))
+}
+
+/// Waits until the client has closed both ways: one that only has no more to ask still listens.
+async fn leaves(write: &OwnedWriteHalf) {
+    loop {
+        tokio::time::sleep(GLANCE).await;
+        let mut fds = [PollFd::new(write.as_ref(), PollFlags::empty())];
+        // A look that fails tells nothing.
+        let _ = poll(&mut fds, Some(&Timespec::default()));
+        if fds.iter().any(|fd| fd.revents().contains(PollFlags::HUP)) {
+            return;
+        }
     }
 }
 
