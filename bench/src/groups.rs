@@ -3,6 +3,7 @@
 mod bird;
 pub mod diff;
 mod ground;
+pub mod heal;
 pub mod journal;
 pub mod lanes;
 pub mod ledger;
@@ -42,6 +43,13 @@ pub const ALL: &[&Group] = &[
     &rtnl::memory::GROUP,
     &rtnl::foreign::CHURN,
     &rtnl::foreign::PASS,
+    &heal::latency::GROUP,
+    &heal::burst::GROUP,
+    &heal::burst::FLOOD,
+    &heal::idle::COUNTS,
+    &heal::idle::BYTES,
+    &heal::idle::WORK,
+    &heal::memory::GROUP,
     &pacing::GROUP,
     &lanes::GROUP,
     &wakeups::QUEUES,

@@ -43,8 +43,33 @@ impl Running {
 
     /// The bytes of memory that it has.
     pub fn resident_bytes(&self) -> Result<usize> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        self.bytes("VmRSS:")
+    }
+
+    /// The most bytes of memory that it ever had.
+    pub fn peak_bytes(&self) -> Result<usize> {
+        self.bytes("VmHWM:")
+    }
+
+    /// The bytes of memory that it has, but for pages of files, which others share.
+    pub fn anonymous_bytes(&self) -> Result<usize> {
+        self.bytes("RssAnon:")
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// What the kernel tells of it in a file of this name.
+    pub fn told(&self, name: &str) -> io::Result<String> {
+        std::fs::read_to_string(format!("/proc/{}/{name}", self.0.id()))
+    }
+
+    fn bytes(&self, name: &str) -> Result<usize> {
+        let status = self.told("status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kilobytes = line.and_then(|line| line.split_whitespace().next());
         let kilobytes: usize = kilobytes.context("no word on its memory")?.parse()?;
         Ok(kilobytes << 10)

@@ -118,6 +118,11 @@ impl Run {
         made
     }
 
+    /// Notes what another process holds for `objects` objects, as it was weighed from outside.
+    pub fn weighed(&mut self, objects: usize, weight: Weight) {
+        self.memory = Some(Memory { weight, objects: objects as u64 });
+    }
+
     /// Gives this round's figure in the group's unit, where it is neither a time nor a rate of ours:
     /// a percentile, the size of a file, the memory of another process.
     pub fn record(&mut self, figure: f64) {
@@ -132,7 +137,7 @@ impl Run {
             Unit::Seconds if seconds > 0.0 => Some(seconds),
             Unit::PerSecond if seconds > 0.0 => Some(self.operations as f64 / seconds),
             Unit::Bytes => self.memory.map(|memory| memory.weight.held as f64),
-            Unit::Seconds | Unit::PerSecond => None,
+            Unit::Seconds | Unit::PerSecond | Unit::Count => None,
         };
         let at_work = (seconds > 0.0).then_some(self.at_work.as_secs_f64());
         match self.figure.or(measured) {

@@ -9,6 +9,8 @@ pub enum Unit {
     PerSecond,
     /// Less is better.
     Bytes,
+    /// A number of something: less is better.
+    Count,
 }
 
 impl Unit {
@@ -19,6 +21,7 @@ impl Unit {
             Unit::Seconds => "s",
             Unit::PerSecond => "1/s",
             Unit::Bytes => "bytes",
+            Unit::Count => "count",
         }
     }
 
@@ -35,6 +38,7 @@ impl Unit {
                     [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB"), (1.0, "B")];
                 scaled(value, &steps)
             }
+            Unit::Count => three_digits(value),
         }
     }
 
@@ -42,7 +46,7 @@ impl Unit {
     #[must_use]
     pub fn cost_ratio(self, ours: f64, theirs: f64) -> f64 {
         match self {
-            Unit::Seconds | Unit::Bytes => ours / theirs,
+            Unit::Seconds | Unit::Bytes | Unit::Count => ours / theirs,
             Unit::PerSecond => theirs / ours,
         }
     }
@@ -80,6 +84,7 @@ mod tests {
         check(Unit::PerSecond, 0.5, "0.50 /s");
         check(Unit::Bytes, 1024.0, "1.00 KiB");
         check(Unit::Bytes, 0.0, "0.00 B");
+        check(Unit::Count, 14.0, "14.0");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 )]
 
 use homeostat_bench::contest::{Group, hold};
-use homeostat_bench::groups::{netlink, rtnl};
+use homeostat_bench::groups::{heal, netlink, rtnl};
 use homeostat_bench::run::Scale;
 
 #[track_caller]
@@ -54,4 +54,19 @@ fn memory_is_weighed() {
 fn foreign_changes_are_not_heard() {
     check(&rtnl::foreign::CHURN);
     check(&rtnl::foreign::PASS);
+}
+
+#[test]
+fn deleted_routes_are_put_back_by_whoever_keeps_them() {
+    check(&heal::latency::GROUP);
+    check(&heal::burst::GROUP);
+    check(&heal::burst::FLOOD);
+}
+
+#[test]
+fn an_idle_daemon_is_watched_and_weighed() {
+    check(&heal::idle::COUNTS);
+    check(&heal::idle::BYTES);
+    check(&heal::idle::WORK);
+    check(&heal::memory::GROUP);
 }

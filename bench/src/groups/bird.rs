@@ -26,10 +26,16 @@ pub(super) struct Bird {
 impl Bird {
     /// Writes the configuration, unless there is no BIRD.
     pub(super) fn new(ip: Ip, size: usize) -> Result<Self> {
+        // As good as never: the kernel is scanned only at the start.
+        Self::scanning(ip, size, 3600)
+    }
+
+    /// The same with a look at the kernel's routes every so many seconds.
+    pub(super) fn scanning(ip: Ip, size: usize, seconds: u32) -> Result<Self> {
         let missing = || LeftOut("BIRD is not here; `apt-get install bird2` brings it".to_owned());
         let program = text(&program::find("bird").ok_or_else(missing)?)?;
         let directory = tempfile::tempdir()?;
-        std::fs::write(directory.path().join("bird.conf"), config(ip, size)?)?;
+        std::fs::write(directory.path().join("bird.conf"), config(ip, size, seconds)?)?;
         Ok(Bird { program, directory, ip, size })
     }
 
@@ -58,13 +64,13 @@ fn text(path: &Path) -> Result<String> {
     Ok(path.to_str().context("an odd directory")?.to_owned())
 }
 
-/// Nothing but static routes into the kernel, which is scanned only at the start.
-fn config(ip: Ip, size: usize) -> Result<String> {
+/// Nothing but static routes into the kernel.
+fn config(ip: Ip, size: usize, seconds: u32) -> Result<String> {
     let (channel, gateway) = (if ip == Ip::V4 { "ipv4" } else { "ipv6" }, ip.gateway());
     let mut config = format!(
         "router id 10.0.0.1;\n\
          protocol device {{ scan time 3600; }}\n\
-         protocol kernel {{ scan time 3600; {channel} {{ import none; export all; }}; }}\n\
+         protocol kernel {{ scan time {seconds}; {channel} {{ import none; export all; }}; }}\n\
          protocol static {{ {channel};\n"
     );
     for number in 0..size {

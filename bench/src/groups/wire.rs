@@ -110,9 +110,19 @@ impl Pen {
 
     /// Messages about the first `size` routes, in sends whose last message is acked.
     pub(super) fn sends(self, verb: Verb, size: usize) -> Result<Vec<Batch>> {
+        self.sends_of(verb, 0..size)
+    }
+
+    /// The same about these routes.
+    pub(super) fn sends_of(
+        self,
+        verb: Verb,
+        numbers: std::ops::Range<usize>,
+    ) -> Result<Vec<Batch>> {
         let count = SEND_BYTES / self.send_of(verb, 0..1)?.bytes().len().max(1);
-        let starts = (0..size).step_by(count);
-        starts.map(|first| self.send_of(verb, first..(first + count).min(size))).collect()
+        let end = numbers.end;
+        let starts = numbers.step_by(count);
+        starts.map(|first| self.send_of(verb, first..(first + count).min(end))).collect()
     }
 
     /// One send about these routes.

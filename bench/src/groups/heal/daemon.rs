@@ -1,0 +1,65 @@
+//! `homeostat run` over a list of routes, in the calling thread's namespace.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+use super::super::wire::Ip;
+use crate::program::{self, Running};
+
+const DOCUMENT: &str = "[[routes]]\nfrom-file = \"all.routes\"\n";
+
+/// A daemon that has converged. It ends when this is dropped.
+pub(super) struct Daemon {
+    pub(super) running: Running,
+    _directory: TempDir,
+}
+
+impl Daemon {
+    /// Starts one that keeps the first `size` routes, and waits until all is as declared.
+    pub(super) fn start(size: usize) -> Result<Self> {
+        Self::start_with(size, "")
+    }
+
+    /// The same with more in its document.
+    pub(super) fn start_with(size: usize, more: &str) -> Result<Self> {
+        let program = program()?;
+        let directory = tempfile::tempdir()?;
+        std::fs::write(directory.path().join("all.routes"), list(size)?)?;
+        let (document, state) =
+            (directory.path().join("host.toml"), directory.path().join("state"));
+        std::fs::write(&document, format!("{DOCUMENT}{more}"))?;
+        let (document, state) = (text(&document)?, text(&state)?);
+        let running = Running::start(&program, &["run", document, "--state-dir", state])?;
+        let wait = ["status", "--wait", "--timeout", "5m", "--state-dir", state];
+        program::run_unheard(&program, &wait)?;
+        Ok(Daemon { running, _directory: directory })
+    }
+}
+
+/// The program beside this one, or beside the directory that this one is in, where tests are.
+fn program() -> Result<String> {
+    let own = std::env::current_exe()?;
+    let places: Vec<PathBuf> =
+        own.ancestors().skip(1).take(2).map(|place| place.join("homeostat")).collect();
+    let found = places.iter().find(|program| program.is_file());
+    let found = found.context(
+        "`homeostat` is not built: `cargo build -p homeostat` with the same profile does it",
+    )?;
+    Ok(text(found)?.to_owned())
+}
+
+fn list(size: usize) -> Result<String> {
+    let (mut list, gateway) = (String::new(), Ip::V4.gateway());
+    for number in 0..size {
+        let (dst, len) = Ip::V4.destination(number);
+        writeln!(list, "{dst}/{len} via {gateway}")?;
+    }
+    Ok(list)
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("an odd directory")
+}

@@ -1,0 +1,63 @@
+//! An independent listener: it hears of routes that come, in the order of the kernel.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use homeostat_netlink::{Event, Family, Group as Multicast, Listener, Message, Options, uapi};
+
+/// However busy the machine is, silence for so long is a failure.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A subscription to what happens to routes.
+pub(super) struct Ear(Listener);
+
+impl Ear {
+    /// Listens in the calling thread's namespace.
+    pub(super) fn open() -> Result<Self> {
+        let groups = [Multicast(uapi::RTNLGRP_IPV4_ROUTE)];
+        Ok(Ear(Listener::open(Family::Route, &groups, &Options::for_events())?))
+    }
+
+    /// Waits until a route to this destination is added.
+    pub(super) fn await_added(&mut self, to: [u8; 4]) -> Result<()> {
+        let mut is_back = false;
+        while !is_back {
+            self.hear(&mut |added| is_back |= added == to)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until so many routes were added.
+    pub(super) fn count_added(&mut self, count: usize) -> Result<()> {
+        let mut added = 0;
+        while added < count {
+            self.hear(&mut |_| added += 1)
+                .with_context(|| format!("{added} of {count} routes are back"))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what was heard, and what was lost.
+    pub(super) fn drain(&mut self) -> Result<()> {
+        while self.0.receive(&mut |_| ())? {}
+        Ok(())
+    }
+
+    fn hear(&mut self, each: &mut dyn FnMut([u8; 4])) -> Result<()> {
+        let mut is_lost = false;
+        let came = self.0.receive_within(PATIENCE, &mut |event| match event {
+            Event::Message(message) => added(&message).into_iter().for_each(&mut *each),
+            Event::Lost => is_lost = true,
+        })?;
+        ensure!(came, "no route came");
+        if is_lost {
+            bail!("the listener itself lost events");
+        }
+        Ok(())
+    }
+}
+
+fn added(message: &Message<'_>) -> Option<[u8; 4]> {
+    let (_, attrs) = message.split::<12>().ok().filter(|_| message.kind == uapi::RTM_NEWROUTE)?;
+    attrs.first(uapi::RTA_DST).ok()??.array().ok()
+}

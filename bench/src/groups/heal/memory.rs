@@ -1,0 +1,70 @@
+//! What the daemon holds with a million routes, beyond what it holds with a hundred.
+
+use anyhow::Result;
+
+use super::super::bird::Bird;
+use super::super::ground::Ground;
+use super::super::wire::Ip;
+use super::daemon::Daemon;
+use super::latency::{LARGE, size};
+use super::scene::{clear, on_scene};
+use crate::budget::Budget;
+use crate::contest::{Contestant, Group};
+use crate::memory::Weight;
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// Resident memory, the peak too. It is compared with a daemon that keeps 100 routes.
+pub const GROUP: Group = Group {
+    name: "heal: memory of the daemon, 1M routes",
+    unit: Unit::Bytes,
+    contestants: &[
+        Contestant { name: "that it added", run: added, budgets: &[Budget::BytesEach(100.0)] },
+        Contestant { name: "that it found", run: found, budgets: &[Budget::BytesEach(100.0)] },
+        Contestant { name: "BIRD", run: bird, budgets: &[] },
+    ],
+};
+
+const FEW: usize = 100;
+
+fn idle() -> Result<usize> {
+    on_scene(FEW, |scene| scene.daemon.running.resident_bytes())
+}
+
+fn weigh(run: &mut Run, daemon: &Daemon, size: usize) -> Result<()> {
+    let idle = idle()?;
+    let held = daemon.running.resident_bytes()?.saturating_sub(idle);
+    let peak = daemon.running.peak_bytes()?.saturating_sub(idle);
+    run.weighed(size, Weight { held, peak });
+    Ok(())
+}
+
+fn added(run: &mut Run) -> Result<()> {
+    let size = size(run, LARGE);
+    let ground = Ground::new()?;
+    let daemon = Daemon::start(size)?;
+    ground.expect(Ip::V4, size)?;
+    weigh(run, &daemon, size)
+}
+
+fn found(run: &mut Run) -> Result<()> {
+    let size = size(run, LARGE);
+    let idle = idle()?;
+    on_scene(size, |scene| {
+        let (running, size) = (&scene.daemon.running, scene.size);
+        let held = running.resident_bytes()?.saturating_sub(idle);
+        let peak = running.peak_bytes()?.saturating_sub(idle);
+        run.weighed(size, Weight { held, peak });
+        Ok(())
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
+fn bird(run: &mut Run) -> Result<()> {
+    let size = size(run, LARGE);
+    clear();
+    let ground = Ground::new()?;
+    let bird = Bird::new(Ip::V4, size)?.start(&ground)?;
+    run.record(bird.resident_bytes()? as f64);
+    Ok(())
+}

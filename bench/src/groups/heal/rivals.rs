@@ -1,0 +1,66 @@
+//! Who else puts a deleted route back: BIRD at its next scan, and a loop around `ip`.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::super::bird::Bird;
+use super::super::ground::Ground;
+use super::super::wire::{FOREIGN, Ip, Pen};
+use super::ear::Ear;
+use super::latency::{record, size};
+use super::scene::heal;
+use crate::program::Running;
+use crate::run::Run;
+
+const ROUTES: usize = 10_000;
+
+/// They wait for the next second, so few are enough.
+const HEALS: usize = 5;
+
+/// The shortest that it knows; as delivered it is a minute.
+const SCAN_SECONDS: u32 = 1;
+
+const LOOP: &str = "while :; do
+    ip -4 route show proto 76 | cut -d ' ' -f 1 | sort > seen
+    comm -13 seen wanted | while read -r to; do ip route add $to via 10.0.0.9 proto 76; done
+    sleep 1
+done";
+
+pub(super) fn bird(run: &mut Run) -> Result<()> {
+    let (size, ground) = (size(run, ROUTES), Ground::new()?);
+    let bird = Bird::scanning(Ip::V4, size, SCAN_SECONDS)?;
+    let _running = bird.start(&ground)?;
+    heals(run, &ground, Pen { ip: Ip::V4, protocol: FOREIGN })
+}
+
+pub(super) fn poll(run: &mut Run) -> Result<()> {
+    let size = size(run, ROUTES);
+    let ground = Ground::filled(Pen::ours(Ip::V4), size)?;
+    let directory = tempfile::tempdir()?;
+    let mut wanted: Vec<String> = Vec::new();
+    for number in 0..size {
+        let (dst, len) = Ip::V4.destination(number);
+        let mut line = String::new();
+        write!(line, "{dst}/{len}")?;
+        wanted.push(line);
+    }
+    wanted.sort();
+    std::fs::write(directory.path().join("wanted"), wanted.join("\n") + "\n")?;
+    let place = directory.path().to_str().context("an odd directory")?;
+    let _running = Running::start("sh", &["-c", &format!("cd {place}\n{LOOP}")])?;
+    heals(run, &ground, Pen::ours(Ip::V4))
+}
+
+fn heals(run: &mut Run, ground: &Ground, pen: Pen) -> Result<()> {
+    let (socket, mut ear) = (ground.socket()?, Ear::open()?);
+    let mut times = Vec::new();
+    for nth in 0..run.size(HEALS, 2) {
+        // At any moment between two looks, not always right after one.
+        std::thread::sleep(Duration::from_millis(170 * nth as u64));
+        times.push(heal(pen, 50 + nth, (&socket, &mut ear))?);
+    }
+    times.sort_unstable();
+    record(run, &times, 50)
+}
