@@ -73,6 +73,16 @@ const KNOBS: [(&str, &str); 4] = [
     ("net/ipv4/conf/va/rp_filter", "1"),
 ];
 
+/// Every act that the first two know, to be done by itself.
+pub(super) fn all_acts() -> Vec<(&'static str, String)> {
+    let ip = IP.iter().map(|args| ("ip", (*args).to_owned()));
+    let nft = NFT.iter().map(|args| ("nft", (*args).to_owned()));
+    let knobs = KNOBS
+        .iter()
+        .map(|(key, value)| ("sysctl", format!("-q -w {}={value}", key.replace('/', "."))));
+    ip.chain(nft).chain(knobs).collect()
+}
+
 /// Saboteurs at work. They end by themselves.
 pub(super) struct Sabotage {
     threads: Vec<JoinHandle<()>>,
@@ -140,6 +150,6 @@ fn with_messages(dice: &mut Dice, raw: &Raw) {
 }
 
 /// What it is about may be gone already.
-fn attempt(program: &str, args: &str) {
+pub(super) fn attempt(program: &str, args: &str) {
     command(program).args(args.split_whitespace()).output().unwrap();
 }
