@@ -1,10 +1,11 @@
 //! The control socket and the HTTP surface besieged: the daemon neither falls nor swells, goes on
 //! healing, and obeys nobody who may not order.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Gid, Uid};
@@ -85,6 +86,36 @@ fn a_siege_of_both_doors_neither_fells_nor_swells_the_daemon_and_it_heals_meanwh
     }
     assert!(!world.log().contains("panicked"), "{}", world.log());
     assert_eq!(world.knob("net/ipv4/ip_forward"), "1");
+    daemon.stop();
+}
+
+#[test]
+fn a_crowd_that_dribbles_keeps_nobody_out_for_good_and_nothing_from_being_healed() {
+    let (world, daemon) = besieged();
+    let before = Usage::of(daemon.pid());
+    let enter = |_| {
+        let stream = UnixStream::connect(world.door()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        stream
+    };
+    // More than there are places.
+    let mut crowd: Vec<UnixStream> = (0..40).map(enter).collect();
+    world.heals();
+    let mut status = world.homeostat("status").stdout(Stdio::null()).spawn().unwrap();
+    let ended = loop {
+        // A byte now and then is not enough to stay.
+        for client in &mut crowd {
+            let _ = client.write_all(b" ");
+        }
+        if let Some(ended) = status.try_wait().unwrap() {
+            break ended;
+        }
+        let _ = crowd.last_mut().unwrap().read(&mut [0; 16]);
+    };
+    assert!(ended.success(), "{ended}");
+    drop(crowd);
+    world.converges();
+    Usage::has_not_grown(daemon.pid(), before, KILOBYTES);
     daemon.stop();
 }
 
