@@ -67,7 +67,11 @@ impl Client {
     /// The next line; nothing when the daemon has no more to say.
     pub(crate) fn next(&mut self) -> Result<Option<Value>> {
         let mut line = Vec::new();
-        self.stream.read_until(b'\n', &mut line).context("the daemon cannot be understood")?;
+        match self.stream.read_until(b'\n', &mut line) {
+            // It ended with our request unread, which is no more than that it ended.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => line.clear(),
+            read => drop(read.context("the daemon cannot be understood")?),
+        }
         if line.is_empty() {
             return Ok(None);
         }
@@ -92,4 +96,22 @@ pub(crate) fn read<T: DeserializeOwned>(answer: Value) -> Result<T> {
 
 fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_ends_with_a_request_unread_has_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut client = Client::connect(&path).unwrap();
+        client.send(Request::Status { wait_ms: None }).unwrap();
+        drop(listener.accept().unwrap());
+        assert_eq!(client.next().unwrap(), None);
+    }
 }
