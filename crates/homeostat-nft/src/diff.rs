@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_netlink::uapi::NFT_TABLE_F_DORMANT;
 
+use crate::declared::Former;
 use crate::expression::Reference;
 use crate::model::{ObjectId, Table};
 use crate::op::Op;
 
 /// The acts that turn what was seen into the wish; none if it agrees.
-pub(crate) fn table(wish: &Table, seen: Option<&Table>) -> Vec<Op> {
+pub(crate) fn table(wish: &Table, seen: Option<(&Table, &Former)>) -> Vec<Op> {
     match seen {
-        Some(seen) => changed(wish, seen),
+        Some((seen, former)) => changed(wish, seen, former),
         None => made(wish),
     }
 }
@@ -25,11 +26,11 @@ struct Fate {
     gone: BTreeSet<Reference>,
 }
 
-fn changed(wish: &Table, seen: &Table) -> Vec<Op> {
+fn changed(wish: &Table, seen: &Table, former: &Former) -> Vec<Op> {
     let fate = Fate::of(wish, seen);
     let mut ops = Vec::new();
     rules::drop(wish, seen, &fate, &mut ops);
-    let sets = sets::edits(wish, seen, &fate);
+    let sets = sets::edits(wish, (seen, former), &fate);
     ops.extend(sets.iter().filter_map(sets::Edit::dropped));
     drop_named(seen, &fate, &mut ops);
     make_named(wish, |to| fate.gone.contains(to) || !has(seen, to), &mut ops);

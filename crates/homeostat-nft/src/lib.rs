@@ -13,6 +13,7 @@
 mod apply;
 mod clearing;
 mod compile;
+mod declared;
 mod diff;
 mod dump;
 mod edit;

@@ -4,55 +4,75 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
+use crate::declared::{Declared, Former};
 use crate::model::{Inside, Rule, Table};
 
-/// A table. A ledger keeps only a digest of the content, which is enough to tell it from others.
+/// A table. A ledger keeps a digest of the content, which is enough to tell it from others, and which
+/// elements were declared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
 pub struct Object {
-    digest: Digest,
-    #[serde(skip)]
+    content: Arc<Content>,
     pub(crate) table: Option<Arc<Table>>,
+    /// Of a table that was seen: what the ledger says was declared in it.
+    pub(crate) former: Former,
+    /// Whether it was seen with our mark.
+    pub(crate) is_marked: bool,
 }
 
-/// What tells one content from another.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "Digested", into = "Digested")]
-struct Digest {
-    known: OnceLock<String>,
-    /// Taken only if somebody asks: most tables are compared whole.
+/// What is recorded of a table, taken only if somebody asks: most tables are compared whole.
+#[derive(Debug, Default)]
+struct Content {
     of: Option<Arc<Table>>,
+    digest: OnceLock<String>,
+    declared: OnceLock<Declared>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Digested(String);
+struct Stored {
+    digest: String,
+    #[serde(default, skip_serializing_if = "Declared::is_empty")]
+    declared: Declared,
+}
 
-impl From<Digested> for Digest {
-    fn from(Digested(text): Digested) -> Self {
-        Digest { known: OnceLock::from(text), of: None }
+impl From<Stored> for Object {
+    fn from(Stored { digest, declared }: Stored) -> Self {
+        let (digest, declared) = (OnceLock::from(digest), OnceLock::from(declared));
+        let content = Arc::new(Content { of: None, digest, declared });
+        Object { content, table: None, former: Former::default(), is_marked: false }
     }
 }
 
-impl From<Digest> for Digested {
-    fn from(digest: Digest) -> Self {
-        Digested(digest.text().to_owned())
-    }
-}
-
-impl Digest {
-    fn text(&self) -> &str {
-        self.known.get_or_init(|| self.of.as_ref().map_or_else(String::new, |table| digest(table)))
+impl From<Object> for Stored {
+    fn from(object: Object) -> Self {
+        Stored { digest: object.print().to_owned(), declared: object.declared().clone() }
     }
 }
 
 impl Object {
-    pub(crate) fn new(table: Arc<Table>) -> Self {
-        let digest = Digest { known: OnceLock::new(), of: Some(Arc::clone(&table)) };
-        Object { digest, table: Some(table) }
+    /// A table of the wish: its elements are declared.
+    pub(crate) fn wished(table: Arc<Table>) -> Self {
+        let content = Arc::new(Content { of: Some(Arc::clone(&table)), ..Content::default() });
+        Object { content, table: Some(table), former: Former::default(), is_marked: false }
+    }
+
+    /// A table of the kernel: nobody declared what is in it.
+    pub(crate) fn seen(table: Arc<Table>) -> Self {
+        let (of, declared) = (Some(Arc::clone(&table)), OnceLock::from(Declared::default()));
+        let content = Arc::new(Content { of, declared, ..Content::default() });
+        Object { content, table: Some(table), former: Former::default(), is_marked: false }
     }
 
     /// A digest of the content.
     pub(crate) fn print(&self) -> &str {
-        self.digest.text()
+        let of = || self.content.of.as_ref().map_or_else(String::new, |table| digest(table));
+        self.content.digest.get_or_init(of)
+    }
+
+    /// The elements that it declares.
+    pub(crate) fn declared(&self) -> &Declared {
+        let of = || self.content.of.as_ref().map_or_else(Declared::default, |t| Declared::of(t));
+        self.content.declared.get_or_init(of)
     }
 }
 
@@ -63,10 +83,22 @@ impl PartialEq for Object {
 }
 
 /// FNV-1a, twice with different beginnings: stable across versions and machines.
-struct Fnv([u64; 2]);
+pub(crate) struct Fnv([u64; 2]);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Fnv([0xcbf2_9ce4_8422_2325, 0x6c62_272e_07bb_0142])
+    }
+}
 
 impl Fnv {
-    fn take(&mut self, bytes: &[u8]) {
+    /// The first of the two sums.
+    pub(crate) fn first(&self) -> u64 {
+        let [first, _] = self.0;
+        first
+    }
+
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
         let len = (bytes.len() as u64).to_le_bytes();
         for byte in len.iter().chain(bytes) {
             for (at, sum) in self.0.iter_mut().enumerate() {
@@ -78,7 +110,7 @@ impl Fnv {
 }
 
 fn digest(table: &Table) -> String {
-    let mut sum = Fnv([0xcbf2_9ce4_8422_2325, 0x6c62_272e_07bb_0142]);
+    let mut sum = Fnv::default();
     sum.take(&table.flags.to_le_bytes());
     for (name, chain) in &table.chains {
         sum.take(name.as_bytes());

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Desired as _, Failure, Hint, Owner, Records, See, Seen, View};
+use homeostat_core::{Desired as _, Failure, Hint, Original, Owner, Records, See, Seen, View};
 use homeostat_netlink::{Connection, Family};
 
+use crate::declared::Former;
 use crate::dump::{self, Generation, Head};
 use crate::error::Error;
 use crate::hints::Ear;
@@ -64,7 +65,7 @@ impl Reader {
         let heads = dump::heads(&mut self.connection)?;
         let of_interest = |head: &Head| {
             let is_ours = head.words.mark.as_ref() == Some(&self.source.mark);
-            let is_known = view.records.contains_key(&head.key);
+            let is_known = is_taken_over(view.records, &head.key);
             let is_wished = view.wish.slot(&head.key, None).is_some();
             view.focus.covers(&head.key) && (is_ours || is_known || is_wished)
         };
@@ -82,10 +83,26 @@ impl Reader {
             Some(mark) if *mark == self.source.mark => Owner::Ours,
             Some(mark) => Owner::Foreign(mark.to_string().into()),
             // One that was taken over cannot carry the mark: the ledger knows.
-            None if records.contains_key(&head.key) => Owner::Unmarked,
+            None if is_taken_over(records, &head.key) => Owner::Unmarked,
             None => Owner::foreign("somebody else"),
         }
     }
+}
+
+/// Whether the ledger holds a table for ours that carries no mark. The record of one that we made proves
+/// nothing about another without the mark: the kernel takes it off no table.
+fn is_taken_over(records: &Records<Key, Object>, key: &Key) -> bool {
+    records.get(key).is_some_and(|record| {
+        record.identity.is_some() || matches!(record.original, Original::Was(_))
+    })
+}
+
+/// Which elements were declared in a table.
+fn former(records: &Records<Key, Object>, key: &Key) -> Former {
+    let record = records.get(key);
+    let wrote = record.map(|record| record.wrote.clone());
+    let before = record.and_then(|record| record.settled.clone());
+    Former::new(wrote.into_iter().chain(before))
 }
 
 fn is_absence(error: &homeostat_netlink::Error) -> bool {
@@ -93,7 +110,7 @@ fn is_absence(error: &homeostat_netlink::Error) -> bool {
 }
 
 fn are_equal(one: &Found, other: &Found) -> bool {
-    let object = |(_, table): &(Head, Arc<Table>)| Object::new(Arc::clone(table));
+    let object = |(_, table): &(Head, Arc<Table>)| Object::seen(Arc::clone(table));
     one.len() == other.len()
         && one.iter().zip(other).all(|(a, b)| a.0.key == b.0.key && object(a) == object(b))
 }
@@ -110,7 +127,11 @@ impl homeostat_core::Reader<Nft> for Reader {
         self.ear.attend(view.wish.keys().cloned().chain(seen).chain(records));
         for (head, table) in found {
             let owner = self.owner(&head, view.records);
-            see(Seen::Present { key: head.key, object: Object::new(table), owner });
+            let former = former(view.records, &head.key);
+            let is_marked = owner == Owner::Ours;
+            let mut object = Object::seen(table);
+            (object.former, object.is_marked) = (former, is_marked);
+            see(Seen::Present { key: head.key, object, owner });
         }
         Ok(moment)
     }

@@ -29,7 +29,7 @@ fn step(wish: &Wish, change: Change<Key, Object>) -> Option<Step> {
         }
         Change::Update { slot, before, adopts } => {
             let (table, seen) = (Arc::clone(wish.table(slot)?), before.table?);
-            let ops = diff::table(&table, Some(&seen));
+            let ops = diff::table(&table, Some((&seen, &before.former)));
             let (action, slot) = (Action::Update, Some(slot));
             Step { key, slot, action, ops, wish: Some(table), seen: Some(seen), adopts }
         }

@@ -36,6 +36,12 @@ impl homeostat_core::Step<Wish> for Step {
         self.action
     }
 
+    /// Which elements were declared must be known when they no longer are.
+    fn is_recorded(&self) -> bool {
+        let sets = self.wish.iter().flat_map(|wish| wish.sets.values());
+        sets.into_iter().any(|set| !set.elements.is_empty())
+    }
+
     fn count(&self, summary: &mut Summary) {
         self.lines(&mut |line| summary.count(line.action));
     }

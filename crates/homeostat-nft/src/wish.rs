@@ -26,7 +26,7 @@ impl Wish {
     }
 
     pub(crate) fn new(tables: impl IntoIterator<Item = Table>, notes: Vec<String>) -> Self {
-        let object = |table: Table| (table.key.clone(), Object::new(Arc::new(table)));
+        let object = |table: Table| (table.key.clone(), Object::wished(Arc::new(table)));
         let mut tables: Vec<_> = tables.into_iter().map(object).collect();
         tables.sort_by(|a, b| a.0.cmp(&b.0));
         Wish { tables, may_adopt: false, notes }
@@ -77,7 +77,9 @@ impl Desired for Wish {
 
     fn compare(&self, slot: Slot, seen: &Object) -> Agreement {
         match (self.table(slot), &seen.table) {
-            (Some(wish), Some(seen)) => Agreement::when(diff::table(wish, Some(seen)).is_empty()),
+            (Some(wish), Some(table)) => {
+                Agreement::when(diff::table(wish, Some((table, &seen.former))).is_empty())
+            }
             _ => Agreement::when(self.object(slot) == *seen),
         }
     }
@@ -86,8 +88,12 @@ impl Desired for Wish {
         self.may_adopt
     }
 
-    /// The kernel numbers tables, so that one of the same name that somebody made later is another.
+    /// The kernel numbers tables, so that one of the same name that somebody made later is another. One
+    /// with our mark is ours however often it was made.
     fn identity(&self, seen: &Object) -> Option<String> {
+        if seen.is_marked {
+            return None;
+        }
         seen.table.as_ref().map(|table| table.handle.0.to_string())
     }
 

@@ -3,6 +3,7 @@
 use homeostat_netlink::uapi::{NFT_SET_EVAL, NFT_SET_TIMEOUT};
 
 use super::Fate;
+use crate::declared::Former;
 use crate::elements::{Difference, Elements, UnitAt, meaning, targets};
 use crate::expression::Reference;
 use crate::model::{Set, Table};
@@ -55,12 +56,13 @@ pub(super) fn all(wish: &Table) -> impl Iterator<Item = Op> {
 }
 
 /// What becomes of the elements of each wished set.
-pub(super) fn edits(wish: &Table, seen: &Table, fate: &Fate) -> Vec<Edit> {
+pub(super) fn edits(wish: &Table, (seen, former): (&Table, &Former), fate: &Fate) -> Vec<Edit> {
     let edit = |(name, set): (&String, &Set)| {
         let is_gone = fate.gone.contains(&Reference::Set(name.clone()));
+        let pair = |seen| Pair { wish: set, seen, goes: Goes { name, former } };
         let mut edit = match seen.sets.get(name) {
-            Some(before) if !is_gone => changed(set, before, (wish, fate)),
-            Some(before) if is_compatible(set, before) => made_again(set, before, wish),
+            Some(before) if !is_gone => changed(&pair(before), wish, fate),
+            Some(before) if is_compatible(set, before) => made_again(&pair(before), wish),
             _ => Edit {
                 set: String::new(),
                 drop: Vec::new(),
@@ -77,12 +79,34 @@ fn is_compatible(wish: &Set, seen: &Set) -> bool {
     wish.shape == seen.shape && wish.layout() == seen.layout()
 }
 
-fn changed(wish: &Set, seen: &Set, (table, fate): (&Table, &Fate)) -> Edit {
+/// A set that is wished and was seen.
+struct Pair<'a> {
+    wish: &'a Set,
+    seen: &'a Set,
+    goes: Goes<'a>,
+}
+
+/// Which elements go although they would be data.
+struct Goes<'a> {
+    name: &'a str,
+    former: &'a Former,
+}
+
+impl Pair<'_> {
+    /// Whether an element that is not declared goes: a former text declared it, or all of them are the
+    /// wish's business.
+    fn loses(&self, at: UnitAt) -> bool {
+        let Goes { name, former } = self.goes;
+        content(self.wish) == Content::Exact || former.has(name, &self.seen.elements, at)
+    }
+}
+
+fn changed(pair: &Pair<'_>, table: &Table, fate: &Fate) -> Edit {
     let (mut drop, mut add) = (Vec::new(), Vec::new());
-    let content = content(wish);
-    compare(wish, seen, content, |difference| match difference {
+    let seen = pair.seen;
+    compare(pair, |difference| match difference {
         Difference::Missing(ours) => add.push(From::Wish(ours)),
-        Difference::Extra(theirs) if content == Content::Exact => drop.push(theirs),
+        Difference::Extra(theirs) if pair.loses(theirs) => drop.push(theirs),
         Difference::Extra(_) => {}
         Difference::Changed(ours, theirs) => {
             drop.push(theirs);
@@ -104,19 +128,19 @@ fn changed(wish: &Set, seen: &Set, (table, fate): (&Table, &Fate)) -> Edit {
     Edit { set: String::new(), drop, add }
 }
 
-fn compare(wish: &Set, seen: &Set, content: Content, found: impl FnMut(Difference)) {
-    let (ours, theirs): (&Elements, &Elements) = (&wish.elements, &seen.elements);
-    match content {
-        Content::Data => {}
-        Content::Exact => ours.compare(theirs, |_, _| false, found),
+fn compare(pair: &Pair<'_>, found: impl FnMut(Difference)) {
+    let (ours, theirs): (&Elements, &Elements) = (&pair.wish.elements, &pair.seen.elements);
+    match content(pair.wish) {
+        Content::Data if pair.goes.former.is_empty() => {}
+        Content::Data | Content::Exact => ours.compare(theirs, |_, _| false, found),
         Content::AtLeast => ours.compare(theirs, |a, b| meaning(a) == meaning(b), found),
     }
 }
 
 /// A set that is made again has the wished elements, with the counts that they had, and its data.
-fn made_again(set: &Set, before: &Set, wish: &Table) -> Edit {
+fn made_again(pair: &Pair<'_>, wish: &Table) -> Edit {
     let mut add = Vec::new();
-    let content = content(set);
+    let (set, before) = (pair.wish, pair.seen);
     let (ours, theirs) = (&set.elements, &before.elements);
     let mut fresh = Vec::new();
     let mut stale = Vec::new();
@@ -125,7 +149,7 @@ fn made_again(set: &Set, before: &Set, wish: &Table) -> Edit {
         |_, _| false,
         |difference| match difference {
             Difference::Missing(ours) => fresh.push(ours),
-            Difference::Extra(theirs) if content == Content::Exact => stale.push(theirs),
+            Difference::Extra(theirs) if pair.loses(theirs) => stale.push(theirs),
             Difference::Extra(_) => {}
             Difference::Changed(ours, theirs) => {
                 fresh.push(ours);

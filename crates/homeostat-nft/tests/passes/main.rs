@@ -3,6 +3,7 @@
 
 mod applying;
 mod corpus;
+mod declared;
 mod facts;
 mod hints;
 mod links;
