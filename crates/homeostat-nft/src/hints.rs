@@ -1,16 +1,17 @@
-//! Hears of commits: which of our tables somebody touched. Our own commits are not told.
+//! Hears of commits: which of our tables somebody touched, and who. Our own commits are not told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use homeostat_core::Hint;
-use homeostat_netlink::uapi::NFT_MSG_NEWGEN;
+use homeostat_netlink::uapi::{NFT_MSG_NEWGEN, NFTA_GEN_PROC_NAME, NFTA_GEN_PROC_PID};
 use homeostat_netlink::{AsyncListener, Event, Listener, Message};
 
 use crate::dump::{TABLE, kind};
 use crate::error::Error;
 use crate::key::{Family, Key};
 use crate::source::{Nft, Ports};
-use crate::tlv::name;
+use crate::tlv::{be32, name};
 
 /// A subscription. It waits on a runtime only once somebody asks for hints.
 pub(crate) struct Ear {
@@ -19,6 +20,8 @@ pub(crate) struct Ear {
     attended: BTreeSet<Key>,
     /// What the commit under way has touched; it ends with its generation.
     touched: BTreeSet<Key>,
+    /// What is heard and not yet told.
+    heard: VecDeque<Hint<Key>>,
     state: State,
 }
 
@@ -31,8 +34,8 @@ enum State {
 impl Ear {
     pub(crate) fn open(source: &Nft) -> Result<Self, Error> {
         let state = State::Subscribed(source.listen()?);
-        let (attended, touched) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Ear { ours: source.ours.clone(), attended, touched, state })
+        let (attended, touched, heard) = (BTreeSet::new(), BTreeSet::new(), VecDeque::new());
+        Ok(Ear { ours: source.ours.clone(), attended, touched, heard, state })
     }
 
     pub(crate) fn attend(&mut self, keys: impl Iterator<Item = Key>) {
@@ -42,21 +45,16 @@ impl Ear {
     /// The next hint. Nothing is lost if it is dropped while it waits.
     pub(crate) async fn hint(&mut self) -> Result<Hint<Key>, Error> {
         self.wait()?;
-        let Ear { ours, attended, touched, state } = self;
+        let Ear { ours, attended, touched, heard, state } = self;
         let State::Waiting(listener) = state else {
             return Err(homeostat_netlink::Error::Dead.into());
         };
         loop {
-            let mut heard = Heard { ours, attended, touched, keys: Vec::new(), is_lost: false };
-            listener.receive(&mut |event| heard.take(event)).await?;
-            let (keys, is_lost) = (heard.keys, heard.is_lost);
-            if is_lost {
-                touched.clear();
-                return Ok(Hint::Lost);
+            if let Some(hint) = heard.pop_front() {
+                return Ok(hint);
             }
-            if !keys.is_empty() {
-                return Ok(Hint::Keys(keys));
-            }
+            let mut datagram = Datagram { ours, attended, touched, heard };
+            listener.receive(&mut |event| datagram.take(event)).await?;
         }
     }
 
@@ -70,21 +68,23 @@ impl Ear {
     }
 }
 
-/// What one datagram told.
-struct Heard<'a> {
+/// What one datagram tells.
+struct Datagram<'a> {
     ours: &'a Ports,
     attended: &'a BTreeSet<Key>,
     touched: &'a mut BTreeSet<Key>,
-    keys: Vec<Key>,
-    is_lost: bool,
+    heard: &'a mut VecDeque<Hint<Key>>,
 }
 
 const NEW_GENERATION: u16 = kind(NFT_MSG_NEWGEN);
 
-impl Heard<'_> {
+impl Datagram<'_> {
     fn take(&mut self, event: Event<'_>) {
         match event {
-            Event::Lost => self.is_lost = true,
+            Event::Lost => {
+                self.touched.clear();
+                self.heard.push_back(Hint::Lost);
+            }
             Event::Message(message) if message.kind == NEW_GENERATION => self.end(&message),
             Event::Message(message) => self.touch(&message),
         }
@@ -100,9 +100,21 @@ impl Heard<'_> {
     }
 
     fn end(&mut self, message: &Message<'_>) {
-        let touched = std::mem::take(self.touched);
-        if !self.ours.contain(message.port) {
-            self.keys.extend(touched);
+        let keys: Vec<Key> = std::mem::take(self.touched).into_iter().collect();
+        if keys.is_empty() || self.ours.contain(message.port) {
+            return;
         }
+        self.heard.push_back(match who(message) {
+            Some(who) => Hint::By { who, keys },
+            None => Hint::Keys(keys),
+        });
     }
+}
+
+/// Who committed, where the kernel tells.
+fn who(message: &Message<'_>) -> Option<Arc<str>> {
+    let (_, attrs) = message.split::<4>().ok()?;
+    let name = name(&attrs, NFTA_GEN_PROC_NAME).ok().filter(|name| !name.is_empty())?;
+    let pid = be32(&attrs, NFTA_GEN_PROC_PID).ok()??;
+    Some(format!("{name} (pid {pid})").into())
 }

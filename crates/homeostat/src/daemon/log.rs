@@ -104,6 +104,9 @@ pub(crate) fn line(event: &Event, detail: Detail) -> Option<String> {
 
 fn words(what: &What) -> Option<(&'static str, String)> {
     Some(match what {
+        What::Woken { keys, by: Some(by), .. } => {
+            ("debug", format!("keys=\"{}\" by=\"{}\"", plain(&keys.join(", ")), plain(by)))
+        }
         What::StepApplied { action, key, cause } => {
             let cause = if *cause == homeostat_engine::Cause::Drift { "drift" } else { "config" };
             let text = format!(
