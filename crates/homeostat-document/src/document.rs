@@ -87,6 +87,13 @@ impl Document {
         self.files.locate(span)
     }
 
+    /// What stands at a place, as it was written.
+    #[must_use]
+    pub fn written_at(&self, span: Span) -> &str {
+        let text = self.files.text(span.file);
+        text.get(span.start as usize..span.end as usize).unwrap_or_default()
+    }
+
     /// Draws a mistake that a later stage found at a place.
     #[must_use]
     pub fn render_at(&self, span: Span, message: &str, help: Option<&str>, color: bool) -> String {

@@ -25,7 +25,7 @@ pub(crate) fn foreign(netns: &Netns, mark: &Mark) -> Result<Vec<Taken>, Failure>
     let mut found = links.foreign();
     found.extend(tasks::inside(netns)?);
     found.extend(network::foreign(&mut connection, &links, mark).map_err(|error| unseen(&error))?);
-    found.extend(tables::tables(netns).map_err(|error| unseen(&error))?);
+    found.extend(tables::tables(netns, mark).map_err(|error| unseen(&error))?);
     found.truncate(ENOUGH);
     Ok(found)
 }

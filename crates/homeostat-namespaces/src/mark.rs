@@ -32,6 +32,11 @@ impl Mark {
         group == u32::from(self.protocol.0) && words.into_iter().any(|word| word == self.alias)
     }
 
+    /// Whether a table is one that we made: the last word of its comment.
+    pub(crate) fn is_on_table(&self, comment: &str) -> bool {
+        comment.rsplit(' ').next() == Some(&self.alias)
+    }
+
     /// Who put a route, rule, nexthop or neighbour there.
     pub(crate) fn owner(&self, protocol: Protocol) -> Owner {
         match protocol.0 {

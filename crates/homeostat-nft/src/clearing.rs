@@ -3,6 +3,8 @@
 //! Debian's own `nftables.conf` begins with `flush ruleset`. Such commands before the first table are
 //! blanked, so that lines and columns of everything else stay; later ones act inside the scratch only.
 
+use crate::statements::{self, At};
+
 /// A ruleset without the commands that clear at its beginning.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Cleared {
@@ -48,18 +50,26 @@ fn next_command(text: &str, mut at: usize) -> Option<std::ops::Range<usize>> {
     }
 }
 
-/// Whether a table wants to be owned by the program that loads it.
+/// Where a table wants to be owned by the program that loads it.
 ///
 /// Quirk `owned-tables-die` (Linux 6.18): a table with `flags owner` goes with the `nft` that made it.
-pub(crate) fn wants_owner(text: &str) -> bool {
-    text.lines().any(|line| {
-        let line = line.split('#').next().unwrap_or("");
-        let mut statements = line.split(['{', ';', '}']);
-        statements.any(|statement| {
-            let mut words = statement.split([' ', '\t', ',']).filter(|word| !word.is_empty());
-            words.next() == Some("flags") && words.any(|word| word == "owner")
+pub(crate) fn owner_wanted(text: &str) -> Option<At> {
+    let mut start = 0;
+    text.split_inclusive('\n').find_map(|line| {
+        let mut at = start;
+        start += line.len();
+        let code = line.split('#').next().unwrap_or("");
+        code.split(['{', ';', '}']).find_map(|statement| {
+            let here = at + statement.len() - statement.trim_start().len();
+            at += statement.len() + 1;
+            wants_owner(statement).then(|| statements::at(text, here))
         })
     })
+}
+
+fn wants_owner(statement: &str) -> bool {
+    let mut words = statement.split([' ', '\t', ',', '\n']).filter(|word| !word.is_empty());
+    words.next() == Some("flags") && words.any(|word| word == "owner")
 }
 
 #[cfg(test)]
@@ -96,10 +106,11 @@ mod tests {
 
     #[test]
     fn the_wish_to_be_owned_is_seen_where_it_is_one() {
-        assert!(wants_owner("table ip a { flags owner; }"));
-        assert!(wants_owner("table ip a {\n\tflags dormant, owner\n}"));
+        let place = |text| owner_wanted(text).map(|at| (at.line, at.column));
+        assert_eq!(place("table ip a { flags owner; }"), Some((1, 14)));
+        assert_eq!(place("table ip a {\n\tflags dormant, owner\n}"), Some((2, 2)));
         for text in ["# flags owner", "set s { flags interval; } # owner", "comment \"owner\""] {
-            assert!(!wants_owner(text), "{text}");
+            assert_eq!(place(text), None, "{text}");
         }
     }
 }

@@ -13,7 +13,7 @@ use std::process::Output;
 use homeostat_netlink::{Connection, Family};
 use homeostat_netns::Netns;
 
-use crate::clearing::{Cleared, clear, wants_owner};
+use crate::clearing::{Cleared, clear, owner_wanted};
 use crate::dump;
 use crate::error::Error;
 use crate::listing::{self, Texts};
@@ -22,6 +22,8 @@ use crate::model::Table;
 use crate::placeholders;
 use crate::program::run;
 use crate::source::Nft;
+use crate::statements::{At, printing};
+use crate::version::{OLDEST, Version};
 use crate::wish::Wish;
 pub use fault::{CompileError, Fault};
 
@@ -81,9 +83,13 @@ impl Compiler {
         if ruleset.text.contains('\0') {
             return Err(CompileError::NotText { name: ruleset.name.clone() });
         }
-        if wants_owner(&ruleset.text) {
-            return Err(CompileError::Owned { name: ruleset.name.clone() });
+        if let Some(at) = owner_wanted(&ruleset.text) {
+            return Err(CompileError::owned(&ruleset.name, at));
         }
+        if let Some((command, at)) = printing(&ruleset.text) {
+            return Err(CompileError::prints(command, (&ruleset.name, at)));
+        }
+        self.check_version(&ruleset.directory)?;
         let scratch = Netns::anonymous().map_err(CompileError::Scratch)?;
         if placeholders::are_needed(&ruleset.text) {
             stand_in(&scratch, source).map_err(|error| CompileError::kernel(&error))?;
@@ -110,11 +116,25 @@ impl Compiler {
             let words = String::from_utf8_lossy(&ran.stderr);
             return Err(CompileError::refused(&words, &ruleset.name));
         }
-        // `list`, `reset` and the like print; what only makes something does not.
+        // What is included may have commands that print, too.
         if !ran.stdout.is_empty() {
-            return Err(CompileError::Prints { name: ruleset.name.clone() });
+            return Err(CompileError::prints("list", (&ruleset.name, At { line: 0, column: 0 })));
         }
         Ok(())
+    }
+
+    fn check_version(&self, directory: &Path) -> Result<(), CompileError> {
+        let told = run(&self.program, directory, &["--version".as_ref()], "");
+        let told = told.map_err(|source| not_started(source, directory))?;
+        let words = String::from_utf8_lossy(&told.stdout);
+        match Version::told(&words) {
+            Some(version) if version >= OLDEST => Ok(()),
+            version => {
+                let found = version.map(|version| version.to_string());
+                let found = found.unwrap_or_else(|| format!("`{}`", words.trim()));
+                Err(CompileError::TooOld { found, oldest: OLDEST.to_string() })
+            }
+        }
     }
 
     fn run(
@@ -125,10 +145,7 @@ impl Compiler {
         text: &str,
     ) -> Result<Output, CompileError> {
         let ran = scratch.run(|| run(&self.program, directory, arguments, text));
-        ran.map_err(CompileError::Scratch)?.map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound if directory.is_dir() => CompileError::NoProgram,
-            _ => CompileError::Start { source },
-        })
+        ran.map_err(CompileError::Scratch)?.map_err(|source| not_started(source, directory))
     }
 
     /// The rules in nft's words. For people only, so that a failure only costs the words.
@@ -138,6 +155,13 @@ impl Compiler {
         let listed = self.run(scratch, directory, &arguments, "").ok();
         let listed = listed.filter(|ran| ran.status.success());
         listed.map_or_else(Texts::new, |ran| listing::read(&String::from_utf8_lossy(&ran.stdout)))
+    }
+}
+
+fn not_started(source: io::Error, directory: &Path) -> CompileError {
+    match source.kind() {
+        io::ErrorKind::NotFound if directory.is_dir() => CompileError::NoProgram,
+        _ => CompileError::Start { source },
     }
 }
 

@@ -33,8 +33,10 @@ mod placeholders;
 mod plan;
 mod program;
 mod source;
+mod statements;
 mod step;
 mod tlv;
+mod version;
 mod wish;
 
 pub use apply::Writer;

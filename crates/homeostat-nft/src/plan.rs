@@ -14,7 +14,11 @@ use crate::wish::Wish;
 
 /// A step for each table; all of them become one transaction.
 pub(crate) fn draft(wish: &Wish, changes: ChangeList<Key, Object>) -> Draft<Nft> {
-    let steps = changes.into_iter().filter_map(|change| step(wish, change)).collect();
+    let mut steps: Vec<_> = changes.into_iter().filter_map(|change| step(wish, change)).collect();
+    // The first step speaks for the text that all of them come from.
+    if let Some(first) = steps.iter_mut().find(|step| step.wish.is_some()) {
+        first.notes = wish.notes().to_vec();
+    }
     Draft { steps, ..Draft::default() }
 }
 
@@ -24,18 +28,18 @@ fn step(wish: &Wish, change: Change<Key, Object>) -> Option<Step> {
         Change::Create { slot } => {
             let table = Arc::clone(wish.table(slot)?);
             let ops = diff::table(&table, None);
-            let (action, wish) = (Action::Create, Some(table));
-            Step { key, slot: Some(slot), action, ops, wish, seen: None, adopts: None }
+            let (slot, wish) = (Some(slot), Some(table));
+            Step { slot, ops, wish, ..Step::new(key, Action::Create) }
         }
         Change::Update { slot, before, adopts } => {
             let (table, seen) = (Arc::clone(wish.table(slot)?), before.table?);
             let ops = diff::table(&table, Some((&seen, &before.former)));
-            let (action, slot) = (Action::Update, Some(slot));
-            Step { key, slot, action, ops, wish: Some(table), seen: Some(seen), adopts }
+            let (slot, wish, seen) = (Some(slot), Some(table), Some(seen));
+            Step { slot, ops, wish, seen, adopts, ..Step::new(key, Action::Update) }
         }
         Change::Delete { before, .. } => {
-            let (action, ops) = (Action::Delete, vec![Op::DropTable]);
-            Step { key, slot: None, action, ops, wish: None, seen: before.table, adopts: None }
+            let (ops, seen) = (vec![Op::DropTable], before.table);
+            Step { ops, seen, ..Step::new(key, Action::Delete) }
         }
         // Tables are made and deleted, never claimed.
         Change::Release { .. } => return None,

@@ -21,6 +21,16 @@ pub struct Step {
     pub(crate) wish: Option<Arc<Table>>,
     pub(crate) seen: Option<Arc<Table>>,
     pub(crate) adopts: Option<Owner>,
+    /// What a reader of the plan should know of how the text was understood.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Step {
+    /// One that does nothing yet.
+    pub(crate) fn new(key: Key, action: Action) -> Self {
+        let (slot, ops, wish, seen, adopts, notes) = (None, vec![], None, None, None, vec![]);
+        Step { key, slot, action, ops, wish, seen, adopts, notes }
+    }
 }
 
 impl homeostat_core::Step<Wish> for Step {
@@ -46,12 +56,10 @@ impl homeostat_core::Step<Wish> for Step {
         self.lines(&mut |line| summary.count(line.action));
     }
 
-    fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
-        // The first table speaks for the text that all of them come from.
-        let mut notes = wish.notes().join("; ");
-        let is_first = self.slot == Some(Slot(0));
+    fn explain(&self, _wish: &Wish, tell: &mut dyn FnMut(Line)) {
+        let mut notes = self.notes.join("; ");
         self.lines(&mut |mut line| {
-            if is_first && !notes.is_empty() {
+            if !notes.is_empty() {
                 let said = line.note.take().into_iter().chain([std::mem::take(&mut notes)]);
                 line.note = Some(said.collect::<Vec<_>>().join("; "));
             }

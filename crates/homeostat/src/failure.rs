@@ -69,6 +69,11 @@ impl<'a> Misfits<'a> {
         Misfits { document, found: Vec::new(), beside: None }
     }
 
+    /// The document that they are in.
+    pub(crate) fn document(&self) -> &'a Document {
+        self.document
+    }
+
     /// One more.
     pub(crate) fn push(&mut self, span: Span, message: &str, help: Option<&str>) {
         // Drawn with colour; the stream takes it out where it does not belong.

@@ -1,23 +1,27 @@
-//! Tables of nftables inside a namespace. Each is foreign: the seam for a mark of ours is here.
+//! Tables of nftables inside a namespace: foreign, but for those with our mark in their comment.
 
 use homeostat_core::{Owner, Taken};
 use homeostat_netlink::{Connection, Errno, Error, Family, Malformed, Message};
 use homeostat_netns::Netns;
 
 use super::{ENOUGH, List, dump, taken};
+use crate::mark::Mark;
 
 /// `NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE`.
 const GET_TABLE: u16 = 0x0a01;
 const NFTA_TABLE_NAME: u16 = 1;
+const NFTA_TABLE_USERDATA: u16 = 6;
+/// The type of a comment among a table's user data, as `nft` writes it.
+const COMMENT: u8 = 0;
 
 /// What the kernel answers for a subsystem that it does not have.
 const MISSING: [Errno; 4] = [Errno::PROTONOSUPPORT, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOENT];
 
 /// Lists them; a kernel without nftables has none.
-pub(super) fn tables(netns: &Netns) -> Result<Vec<Taken>, Error> {
+pub(super) fn tables(netns: &Netns, mark: &Mark) -> Result<Vec<Taken>, Error> {
     let listed = Connection::open_in(netns, Family::Netfilter).and_then(|mut connection| {
         let list = List { kind: GET_TABLE, fixed: &[0; 4], most: ENOUGH };
-        dump(&mut connection, &list, &mut table)
+        dump(&mut connection, &list, &mut |message| table(message, mark))
     });
     match listed {
         Err(error) if error.errno().is_some_and(|errno| MISSING.contains(&errno)) => Ok(vec![]),
@@ -25,11 +29,25 @@ pub(super) fn tables(netns: &Netns) -> Result<Vec<Taken>, Error> {
     }
 }
 
-fn table(message: &Message<'_>) -> Result<Option<Taken>, Malformed> {
+fn table(message: &Message<'_>, mark: &Mark) -> Result<Option<Taken>, Malformed> {
     let ([family, ..], attrs) = message.split::<4>()?;
+    let userdata = attrs.clone().first(NFTA_TABLE_USERDATA)?.and_then(|attr| comment(attr.value));
     let name = attrs.first(NFTA_TABLE_NAME)?.map_or(Ok(""), |name| name.str())?;
     let key = format!("table {} {name}", family_name(*family));
-    Ok(taken(key, Owner::foreign("somebody else")))
+    let is_ours = userdata.is_some_and(|comment| mark.is_on_table(comment));
+    Ok(taken(key, if is_ours { Owner::Ours } else { Owner::foreign("somebody else") }))
+}
+
+/// The comment among a table's user data.
+fn comment(mut userdata: &[u8]) -> Option<&str> {
+    while let [kind, len, rest @ ..] = userdata {
+        let (value, rest) = rest.split_at_checked(usize::from(*len))?;
+        if *kind == COMMENT {
+            return std::str::from_utf8(value.split(|byte| *byte == 0).next()?).ok();
+        }
+        userdata = rest;
+    }
+    None
 }
 
 /// As `nft` writes it.

@@ -124,10 +124,8 @@ fn a_foreign_neighbour_keeps_it() {
     );
 }
 
-#[test]
-fn a_table_of_nftables_keeps_it() {
-    let world = World::new();
-    world.pass("blue");
+/// Makes `table inet filter` in the namespace, with this comment.
+fn make_table(comment: &str) {
     let blue = Netns::named(&Name::new("blue").unwrap()).unwrap();
     let socket = Socket::open_in(&blue, Family::Netfilter, &Options::default()).unwrap();
     // A transaction of nftables (10) that makes a table of the family `inet` (1).
@@ -141,14 +139,31 @@ fn a_table_of_nftables_keeps_it() {
         message.fixed(&fixed);
         if kind == 0x0a00 {
             message.attr_str(1, c"filter");
+            let len = u8::try_from(comment.len() + 1).unwrap();
+            message.attr(6, &[&[0, len], comment.as_bytes(), &[0]].concat());
         }
         message.finish().unwrap();
     }
     // No answer is waited for: Linux 6.1 gives none to the end of a transaction. It is done all the same
     // when the send returns.
     socket.send(batch.bytes()).unwrap();
+}
+
+#[test]
+fn a_table_of_nftables_keeps_it() {
+    let world = World::new();
+    world.pass("blue");
+    make_table("homeostat:another");
     let held = told(&world.pass(""), Kind::Held);
     assert!(held[0].contains("`table inet filter` along, which belongs to some"), "{held:?}");
+}
+
+#[test]
+fn a_table_of_nftables_with_our_mark_goes_with_it() {
+    let world = World::new();
+    world.pass("blue");
+    make_table("the firewall homeostat:default");
+    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io;
 
 use crate::error::Error;
 use crate::key::Key;
+use crate::statements::At;
 
 /// What `nft` calls the text that it is given.
 const STDIN: &str = "/dev/stdin";
@@ -38,6 +39,14 @@ pub enum CompileError {
     /// `nft` is not installed.
     #[error("`nft` is not installed")]
     NoProgram,
+    /// `nft` is older than what this program understands.
+    #[error("`nft` has version {found}, and at least {oldest} is needed")]
+    TooOld {
+        /// What is installed.
+        found: String,
+        /// What would do.
+        oldest: String,
+    },
     /// `nft` could not be started.
     #[error("`nft` cannot be started")]
     Start {
@@ -54,17 +63,11 @@ pub enum CompileError {
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Refused(Vec<Fault>),
     /// It holds commands that print.
-    #[error("`{name}` has commands that print (`list`, `reset`, `monitor`)")]
-    Prints {
-        /// The file.
-        name: String,
-    },
+    #[error("{0}")]
+    Prints(Fault),
     /// A table wants to be owned by whoever loads it.
-    #[error("`{name}` has a table with `flags owner`, which goes with the program that loaded it")]
-    Owned {
-        /// The file.
-        name: String,
-    },
+    #[error("{0}")]
+    Owned(Fault),
     /// A comment leaves no room for our mark.
     #[error("the comment of `{table}` leaves no room for the mark of its owner")]
     LongComment {
@@ -95,9 +98,35 @@ impl fmt::Display for Fault {
     }
 }
 
+impl Fault {
+    fn at(name: &str, At { line, column }: At, message: String) -> Self {
+        Fault { file: name.to_owned(), line, column, message }
+    }
+}
+
 impl CompileError {
     pub(super) fn kernel(error: &Error) -> Self {
         CompileError::ReadBack(error.failure().error)
+    }
+
+    pub(super) fn prints(command: &str, (name, at): (&str, At)) -> Self {
+        let message = format!("`{command}` is a command that prints, and no part of a ruleset");
+        CompileError::Prints(Fault::at(name, at, message))
+    }
+
+    pub(super) fn owned(name: &str, at: At) -> Self {
+        let message = "a table with `flags owner` goes with the program that loaded it".to_owned();
+        CompileError::Owned(Fault::at(name, at, message))
+    }
+
+    /// What is wrong with the text, place by place.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        match self {
+            CompileError::Refused(faults) => faults,
+            CompileError::Prints(fault) | CompileError::Owned(fault) => std::slice::from_ref(fault),
+            _ => &[],
+        }
     }
 
     /// From what `nft` prints on its standard error.
@@ -124,8 +153,9 @@ impl CompileError {
         };
         match self {
             CompileError::NoProgram => Some("install the package `nftables`"),
-            CompileError::Prints { .. } => Some("keep only what shall be there"),
-            CompileError::Owned { .. } => Some("leave `owner` out: the mark is in the comment"),
+            CompileError::TooOld { .. } => Some("install a newer package `nftables`"),
+            CompileError::Prints(_) => Some("keep only what shall be there"),
+            CompileError::Owned(_) => Some("leave `owner` out: the mark is in the comment"),
             CompileError::LongComment { .. } => Some("shorten the comment"),
             CompileError::TooLarge { .. } => Some("keep large lists in sets that others fill"),
             CompileError::Refused(faults) if has(faults, "nterface does not exist") => {

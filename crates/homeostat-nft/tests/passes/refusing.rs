@@ -45,8 +45,28 @@ fn names_of_hosts_are_not_looked_up() {
 
 #[test]
 fn commands_that_print_are_refused() {
-    let (error, _) = refused("table ip a { }\nlist ruleset");
-    assert!(error.contains("commands that print"), "{error}");
+    for command in ["list ruleset", "reset counters", "list tables", "monitor"] {
+        let (error, help) = refused(&format!("table ip a {{ }}\n {command}"));
+        assert!(error.starts_with("fw.nft:2:2: `") && error.contains("that prints"), "{error}");
+        assert!(help.is_some());
+    }
+}
+
+#[test]
+fn tables_that_would_die_with_nft_are_refused_with_their_place() {
+    let (error, help) = refused("table ip a {\n  flags owner\n}");
+    assert!(error.starts_with("fw.nft:2:3: a table with `flags owner`"), "{error}");
+    assert!(help.unwrap().contains("leave `owner` out"));
+}
+
+#[test]
+fn what_tells_no_version_is_taken_for_too_old() {
+    let text = Cow::Borrowed("table ip a { }");
+    let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
+    let compiler = Compiler::with_program("echo");
+    let error = compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err();
+    assert!(matches!(error, CompileError::TooOld { .. }), "{error}");
+    assert_eq!(error.help(), Some("install a newer package `nftables`"));
 }
 
 #[test]

@@ -6,16 +6,19 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use homeostat_document::{Document, Nftables, Ruleset as Declared, Scope as Section};
-use homeostat_document::{Settings, SourceSettings, Span};
+use homeostat_document::{Settings, SourceSettings, Span, Spanned};
 use homeostat_engine::book::holdings;
 use homeostat_engine::{Bound, Ownership, Section as Stated};
-use homeostat_nft::{CompileError, Compiler, Mark, Nft, Ruleset, Wish};
+use homeostat_nft::{CompileError, Compiler, Fault, Mark, Nft, Ruleset, Wish};
 
 use crate::failure::Misfits;
 use crate::registry::{Bind, Binding, Lists, Registered};
 
 /// The firewall in the registry.
 pub(crate) const REGISTERED: Registered = Registered { name: NAME, settings, check, bind, wait };
+
+/// What errors call a text of the document itself.
+const INLINE: &str = "ruleset";
 
 const NAME: &str = <Nft as homeostat_engine::Source>::NAME;
 
@@ -73,7 +76,10 @@ fn wish(document: &Document, nftables: &Nftables, source: &Nft) -> Result<Wish> 
         Ok(wish) => Ok(wish),
         Err(error) => {
             let mut misfits = Misfits::in_document(document);
-            push(&mut misfits, span, &error);
+            match declared {
+                Declared::Text(text) => push_inside(&mut misfits, text, &error),
+                Declared::File(_) => push(&mut misfits, span, &error),
+            }
             misfits.into_result()?;
             Ok(Wish::nothing())
         }
@@ -89,9 +95,36 @@ fn ruleset<'a>(document: &Document, declared: &'a Declared) -> Result<Ruleset<'a
             let here = directory.as_os_str().is_empty();
             let directory = if here { PathBuf::from(".") } else { directory };
             let text = Cow::Borrowed(text.as_str());
-            Ok(Ruleset { text, name: "ruleset".to_owned(), directory })
+            Ok(Ruleset { text, name: INLINE.to_owned(), directory })
         }
     }
+}
+
+/// A mistake in a text that stands in the document itself, at its own place where that is known: a text
+/// without escapes and indentation is there as it is.
+fn push_inside(misfits: &mut Misfits<'_>, text: &Spanned<String>, error: &CompileError) {
+    let start = misfits.document().written_at(text.span).find(text.as_str());
+    let is_placed = |fault: &Fault| fault.file == INLINE && fault.line > 0;
+    let (Some(start), true) = (start, error.faults().iter().any(is_placed)) else {
+        return push(misfits, text.span, error);
+    };
+    for fault in error.faults() {
+        if !is_placed(fault) {
+            misfits.push(text.span, &fault.to_string(), error.help());
+            continue;
+        }
+        let at = u32::try_from(start + offset(text, fault)).unwrap_or_default();
+        let at = text.span.start.saturating_add(at);
+        // The line that `nft` repeats is drawn from the document.
+        let message = fault.message.lines().next().unwrap_or_default();
+        misfits.push(Span { start: at, end: at + 1, ..text.span }, message, error.help());
+    }
+}
+
+/// The byte of a text that a fault is about.
+fn offset(text: &str, fault: &Fault) -> usize {
+    let lines = text.split_inclusive('\n').take(fault.line.saturating_sub(1) as usize);
+    lines.map(str::len).sum::<usize>() + fault.column.saturating_sub(1) as usize
 }
 
 fn push(misfits: &mut Misfits<'_>, span: Span, error: &CompileError) {

@@ -67,6 +67,23 @@ fn a_section_that_is_gone_is_held_and_an_empty_one_takes_the_tables_away() {
 }
 
 #[test]
+fn a_mistake_in_a_text_of_the_document_is_told_with_its_place_there() {
+    let world = World::with(
+        "[nftables]\nruleset = \"\"\"\ntable ip a {\n    chain x { foo bar; }\n}\n\"\"\"\n",
+    );
+    let ran = world.run("plan host.toml").exits(1);
+    assert!(ran.stderr.contains("--> host.toml:4:15"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("syntax error, unexpected string"), "{}", ran.stderr);
+    world.write("host.toml", "[nftables]\nruleset = '''\ntable ip a { }\n  reset rules\n'''\n");
+    let ran = world.run("plan host.toml").exits(1);
+    assert!(ran.stderr.contains("--> host.toml:4:3"), "{}", ran.stderr);
+    // Where the place in the document is not known, the place in the text is told.
+    world.write("host.toml", "[nftables]\nruleset = \"table ip a {\\n foo }\\n\"\n");
+    let ran = world.run("plan host.toml").exits(1);
+    assert!(ran.stderr.contains("ruleset:2:"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_mistake_in_a_file_is_told_with_its_place_and_nothing_is_changed() {
     let world =
         World::with("[nftables]\nfile = \"fw.nft\"\n[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");

@@ -1,0 +1,113 @@
+//! The commands of a text, as far as they must be known before `nft` sees them.
+
+/// Where something stands in a text, from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// Commands that print, or wait for something to print.
+const PRINTING: [&str; 5] = ["list", "reset", "monitor", "describe", "export"];
+
+/// The first command that prints, with its place.
+///
+/// In an empty namespace most of them print nothing, so that only the text tells of them.
+pub(crate) fn printing(text: &str) -> Option<(&str, At)> {
+    let mut commands = starts(text).filter_map(|start| {
+        let rest = text.get(start..)?;
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        Some((rest.get(..end)?, start))
+    });
+    let (word, start) = commands.find(|(word, _)| PRINTING.contains(word))?;
+    Some((word, at(text, start)))
+}
+
+/// The line and column of a byte.
+pub(crate) fn at(text: &str, offset: usize) -> At {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    let column = before.get(line_start..).map_or(0, |line| line.chars().count());
+    let count = |number: usize| u32::try_from(number + 1).unwrap_or(u32::MAX);
+    At { line: count(before.matches('\n').count()), column: count(column) }
+}
+
+/// Where each command outside of any block begins.
+fn starts(text: &str) -> impl Iterator<Item = usize> {
+    let mut scan = Scan { depth: 0, inside: Inside::Nothing, begins: true, is_continued: false };
+    text.char_indices().filter(move |(_, c)| scan.begins_with(*c)).map(|(at, _)| at)
+}
+
+struct Scan {
+    depth: u32,
+    inside: Inside,
+    /// Whether the next word begins a command.
+    begins: bool,
+    is_continued: bool,
+}
+
+enum Inside {
+    Nothing,
+    Quotes,
+    Comment,
+}
+
+impl Scan {
+    /// Takes the next character: whether a command begins with it.
+    fn begins_with(&mut self, c: char) -> bool {
+        let was_continued = std::mem::replace(&mut self.is_continued, c == '\\');
+        match (&self.inside, c) {
+            (Inside::Quotes, '"') | (Inside::Comment, '\n') => self.inside = Inside::Nothing,
+            (Inside::Quotes | Inside::Comment, _) => return false,
+            (Inside::Nothing, '"') => self.inside = Inside::Quotes,
+            (Inside::Nothing, '#') => self.inside = Inside::Comment,
+            (Inside::Nothing, _) => {}
+        }
+        match c {
+            '{' => self.depth += 1,
+            '}' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        match c {
+            '\n' if was_continued => {}
+            ';' | '\n' | '}' => self.begins = self.depth == 0,
+            _ if c.is_whitespace() || c == '#' => {}
+            _ => return std::mem::take(&mut self.begins) && self.depth == 0,
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<(&str, u32, u32)>) {
+        let found = printing(text).map(|(word, at)| (word, at.line, at.column));
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn commands_that_print_are_found_with_their_place() {
+        check("list ruleset", Some(("list", 1, 1)));
+        check("table ip a { }\n  reset counters", Some(("reset", 2, 3)));
+        check("add table ip a; monitor", Some(("monitor", 1, 17)));
+        check("table ip a { chain x { } } list tables", Some(("list", 1, 28)));
+        check("# a comment\n\nlist tables", Some(("list", 3, 1)));
+    }
+
+    #[test]
+    fn what_only_looks_like_one_is_none() {
+        for text in [
+            "table ip list { chain reset { } }",
+            "# list ruleset",
+            "table ip a { comment \"}\nlist\"; }",
+            "define x = \\\n  list",
+            "table ip a {\n  set list { type ipv4_addr; }\n}\n",
+            "listing",
+            "",
+        ] {
+            check(text, None);
+        }
+    }
+}
