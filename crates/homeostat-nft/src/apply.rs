@@ -1,5 +1,7 @@
 //! The only writer: all steps as one transaction, under the generation that was observed.
 
+mod whole;
+
 use std::sync::{Mutex, PoisonError};
 
 use homeostat_core::{Failure, Outcome, Outcomes, Retry, Work};
@@ -39,7 +41,8 @@ impl Writer {
 
     fn write(&self, steps: &[Step]) -> Result<(Batch, Places), (usize, Failure)> {
         let (mut batch, mut places, mut last_id) = (Batch::new(), Places::new(), 0);
-        for (at, step) in steps.iter().enumerate() {
+        let carried = |(_, step): &(usize, &Step)| step.script().is_none();
+        for (at, step) in steps.iter().enumerate().filter(carried) {
             let mut encoder = Encoder {
                 batch: &mut batch,
                 last_id: &mut last_id,
@@ -82,15 +85,19 @@ const STALE: Errno = Errno::from_raw_os_error(85);
 
 impl homeostat_core::Writer<Nft> for Writer {
     async fn apply(&self, work: Work<'_, Nft>, out: &dyn Outcomes<Object>) {
-        let all = work.first..work.first + work.steps.len();
         let (batch, places) = match self.write(work.steps) {
             Ok(written) => written,
             Err((at, failure)) => return refuse(&work, Some(at), &failure, out),
         };
-        match self.commit(&work, &batch) {
-            Ok(Transacted::Done) => out.put(all, Outcome::Applied { now: None }),
+        let committed = match places.is_empty() {
+            true => Ok(Transacted::Done),
+            false => self.commit(&work, &batch),
+        };
+        match committed {
+            Ok(Transacted::Done) => self.finish(&work, &Outcome::Applied { now: None }, out),
             Ok(Transacted::Unknown) => {
-                out.put(all, Outcome::Unknown { why: "the kernel's answer was lost".to_owned() });
+                let why = "the kernel's answer was lost".to_owned();
+                self.finish(&work, &Outcome::Unknown { why }, out);
             }
             Ok(Transacted::Refused { place, refusal }) => {
                 let place = place.and_then(|place| places.get(place)).copied();
@@ -98,6 +105,24 @@ impl homeostat_core::Writer<Nft> for Writer {
                 refuse(&work, place.map(|(step, _)| step), &failure, out);
             }
             Err(error) => refuse(&work, None, &error.failure(), out),
+        }
+    }
+}
+
+impl Writer {
+    /// Answers for what was committed, and loads what could not be a part of it.
+    fn finish(
+        &self,
+        work: &Work<'_, Nft>,
+        committed: &Outcome<Object>,
+        out: &dyn Outcomes<Object>,
+    ) {
+        for (at, step) in work.iter() {
+            let outcome = match step.script() {
+                Some(script) => whole::load(&self.source, step, script),
+                None => committed.clone(),
+            };
+            out.put(at..at + 1, outcome);
         }
     }
 }

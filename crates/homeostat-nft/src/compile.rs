@@ -2,30 +2,29 @@
 //!
 //! Start at [`Compiler::compile`].
 
+mod carry;
 mod fault;
+mod scratch;
 
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
-use std::io;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::sync::Arc;
 
-use homeostat_netlink::{Connection, Family};
-use homeostat_netns::Netns;
+use homeostat_netlink::Family;
 
 use crate::clearing::{Cleared, clear, owner_wanted};
-use crate::dump;
 use crate::error::Error;
-use crate::listing::{self, Texts};
+use crate::key::Key;
 use crate::mark::Mark;
-use crate::model::Table;
-use crate::placeholders;
-use crate::program::run;
+use crate::model::{Script, Table};
+use crate::placeholders::{self, Link, Relevance};
 use crate::source::Nft;
-use crate::statements::{At, printing};
-use crate::version::{OLDEST, Version};
-use crate::wish::Wish;
+use crate::statements::printing;
+use crate::wish::{Compiled, Wish};
 pub use fault::{CompileError, Fault};
+use scratch::Scratch;
 
 /// A text in nft's own language.
 #[derive(Clone, Debug)]
@@ -54,6 +53,25 @@ impl Ruleset<'_> {
         let directory = directory.unwrap_or(Path::new(".")).to_owned();
         Ok(Ruleset { text: Cow::Owned(text), name, directory })
     }
+
+    fn owned(&self) -> Ruleset<'static> {
+        let text = Cow::Owned(self.text.clone().into_owned());
+        Ruleset { text, name: self.name.clone(), directory: self.directory.clone() }
+    }
+
+    /// What no `nft` has to be asked about.
+    fn check(&self) -> Result<(), CompileError> {
+        if self.text.contains('\0') {
+            return Err(CompileError::NotText { name: self.name.clone() });
+        }
+        if let Some(at) = owner_wanted(&self.text) {
+            return Err(CompileError::owned(&self.name, at));
+        }
+        match printing(&self.text) {
+            Some((command, at)) => Err(CompileError::prints(command, (&self.name, at))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// More than this is no firewall. A set of a million addresses needs a fifth of it.
@@ -63,11 +81,21 @@ const LARGEST: u64 = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct Compiler {
     program: OsString,
+    carries: Carries,
+}
+
+/// Whether tables are written as the bytes that they were dumped as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carries {
+    /// Those that come out equal when it is tried.
+    Proven,
+    /// None of them.
+    Nothing,
 }
 
 impl Default for Compiler {
     fn default() -> Self {
-        Compiler { program: "nft".into() }
+        Compiler { program: "nft".into(), carries: Carries::Proven }
     }
 }
 
@@ -75,111 +103,140 @@ impl Compiler {
     /// Takes another program for `nft`.
     #[must_use]
     pub fn with_program(program: impl Into<OsString>) -> Self {
-        Compiler { program: program.into() }
+        Compiler { program: program.into(), ..Compiler::default() }
+    }
+
+    /// Lets `nft` load every table whole, as if none could be carried as bytes.
+    #[must_use]
+    pub fn carrying_nothing(self) -> Self {
+        Compiler { carries: Carries::Nothing, ..self }
     }
 
     /// Compiles a text for the namespace of a source. Writes nothing outside of a scratch namespace.
     pub fn compile(&self, ruleset: &Ruleset<'_>, source: &Nft) -> Result<Wish, CompileError> {
-        if ruleset.text.contains('\0') {
-            return Err(CompileError::NotText { name: ruleset.name.clone() });
-        }
-        if let Some(at) = owner_wanted(&ruleset.text) {
-            return Err(CompileError::owned(&ruleset.name, at));
-        }
-        if let Some((command, at)) = printing(&ruleset.text) {
-            return Err(CompileError::prints(command, (&ruleset.name, at)));
-        }
-        self.check_version(&ruleset.directory)?;
-        let scratch = Netns::anonymous().map_err(CompileError::Scratch)?;
-        if placeholders::are_needed(&ruleset.text) {
-            stand_in(&scratch, source).map_err(|error| CompileError::kernel(&error))?;
-        }
-        let cleared = clear(&ruleset.text);
-        self.load(&scratch, ruleset, &cleared)?;
-        let texts = self.texts(&scratch, &ruleset.directory);
-        let tables = tables(&scratch, texts).map_err(|error| CompileError::kernel(&error))?;
-        room_for(&source.mark, &tables)?;
-        Ok(Wish::new(tables, notes(&cleared)))
+        ruleset.check()?;
+        scratch::check_version(&self.program, &ruleset.directory)?;
+        let (compiler, mark) = (self.clone(), source.mark.clone());
+        let Some(relevance) = Relevance::of(&ruleset.text) else {
+            let ruleset = ruleset.clone();
+            let recipe = Recipe { compiler, ruleset, mark, relevance: Relevance::default() };
+            return Ok(Wish::new(recipe.compile(Vec::new())?, None));
+        };
+        let recipe = Recipe { compiler, ruleset: ruleset.owned(), mark, relevance };
+        let links = source
+            .connect(Family::Route)
+            .and_then(|mut connection| placeholders::links(&mut connection).map_err(Error::from));
+        let links = links.map_err(|error| CompileError::kernel(&error))?;
+        Ok(Wish::new(recipe.compile(recipe.relevant(&links))?, Some(recipe)))
+    }
+}
+
+/// Everything that a text is compiled by but the links.
+#[derive(Debug)]
+pub(crate) struct Recipe<'a> {
+    compiler: Compiler,
+    ruleset: Ruleset<'a>,
+    mark: Mark,
+    relevance: Relevance,
+}
+
+impl Recipe<'_> {
+    /// The links that the text may speak of.
+    pub(crate) fn relevant(&self, links: &[Link]) -> Vec<Link> {
+        let mut relevant: Vec<_> =
+            links.iter().filter(|link| self.relevance.covers(&link.name)).cloned().collect();
+        relevant.sort();
+        relevant
     }
 
-    fn load(
-        &self,
-        scratch: &Netns,
-        ruleset: &Ruleset<'_>,
-        cleared: &Cleared,
-    ) -> Result<(), CompileError> {
-        let directory = &ruleset.directory;
-        let arguments: [&OsStr; 4] =
-            ["-I".as_ref(), directory.as_os_str(), "-f".as_ref(), "-".as_ref()];
-        let ran = self.run(scratch, directory, &arguments, &cleared.text)?;
-        if !ran.status.success() {
-            let words = String::from_utf8_lossy(&ran.stderr);
-            return Err(CompileError::refused(&words, &ruleset.name));
-        }
-        // What is included may have commands that print, too.
-        if !ran.stdout.is_empty() {
-            return Err(CompileError::prints("list", (&ruleset.name, At { line: 0, column: 0 })));
-        }
-        Ok(())
+    /// Whether the text may speak of a link.
+    pub(crate) fn speaks_of(&self, link: &str) -> bool {
+        self.relevance.covers(link)
     }
 
-    fn check_version(&self, directory: &Path) -> Result<(), CompileError> {
-        let told = run(&self.program, directory, &["--version".as_ref()], "");
-        let told = told.map_err(|source| not_started(source, directory))?;
-        let words = String::from_utf8_lossy(&told.stdout);
-        match Version::told(&words) {
-            Some(version) if version >= OLDEST => Ok(()),
-            version => {
-                let found = version.map(|version| version.to_string());
-                let found = found.unwrap_or_else(|| format!("`{}`", words.trim()));
-                Err(CompileError::TooOld { found, oldest: OLDEST.to_string() })
+    /// Compiles the text by these links.
+    pub(crate) fn compile(&self, links: Vec<Link>) -> Result<Compiled, CompileError> {
+        let cleared = clear(&self.ruleset.text);
+        let (scratch, absent) = self.load(&cleared, &links)?;
+        let mut tables = scratch.tables()?;
+        room_for(&self.mark, &tables)?;
+        self.mark_uncarried(&scratch, (&cleared, &links, &absent), &mut tables)?;
+        let waiting = waiting(&tables, &absent);
+        let notes = notes(&cleared);
+        Ok(Compiled { notes, links, waiting, ..Compiled::new(tables) })
+    }
+
+    /// Loads the text. A link that is not there is stood in for by one with a number that none has.
+    fn load(&self, cleared: &Cleared, links: &[Link]) -> Result<Loaded<'_>, CompileError> {
+        let mut absent = Vec::new();
+        loop {
+            let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
+            scratch.stand_in(links.iter().chain(&absent))?;
+            let refused = match scratch.load(&cleared.text) {
+                Ok(()) => return Ok((scratch, absent)),
+                Err(refused) => refused,
+            };
+            match refused.missing_link() {
+                Some(name) if absent.len() < MOST_ABSENT && !name.starts_with('$') => {
+                    absent.push(Link::absent(name, absent.len()));
+                }
+                _ => return Err(refused),
             }
         }
     }
 
-    fn run(
+    /// Gives the tables that cannot be carried as bytes the text that `nft` loads in place of them.
+    fn mark_uncarried(
         &self,
-        scratch: &Netns,
-        directory: &Path,
-        arguments: &[&OsStr],
-        text: &str,
-    ) -> Result<Output, CompileError> {
-        let ran = scratch.run(|| run(&self.program, directory, arguments, text));
-        ran.map_err(CompileError::Scratch)?.map_err(|source| not_started(source, directory))
-    }
-
-    /// The rules in nft's words. For people only, so that a failure only costs the words.
-    fn texts(&self, scratch: &Netns, directory: &Path) -> Texts {
-        let arguments: [&OsStr; 4] =
-            ["-t".as_ref(), "-a".as_ref(), "list".as_ref(), "ruleset".as_ref()];
-        let listed = self.run(scratch, directory, &arguments, "").ok();
-        let listed = listed.filter(|ran| ran.status.success());
-        listed.map_or_else(Texts::new, |ran| listing::read(&String::from_utf8_lossy(&ran.stdout)))
+        scratch: &Scratch<'_>,
+        (cleared, links, absent): (&Cleared, &[Link], &[Link]),
+        tables: &mut [Table],
+    ) -> Result<(), CompileError> {
+        let uncarried = match self.compiler.carries {
+            Carries::Proven => carry::uncarried(scratch, tables)?,
+            Carries::Nothing => tables.iter().map(|table| table.key.clone()).collect(),
+        };
+        if uncarried.is_empty() {
+            return Ok(());
+        }
+        // The first one was used up by the trial.
+        let fresh = || -> Result<_, CompileError> {
+            let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
+            scratch.stand_in(links.iter().chain(absent))?;
+            Ok(scratch)
+        };
+        let (first, second) = (fresh()?, fresh()?);
+        first.load(&cleared.text)?;
+        let mut scripts = BTreeMap::new();
+        for table in tables.iter().filter(|table| uncarried.contains(&table.key)) {
+            let text = self.mark.written(&first.listing(&table.key)?, &table.comment);
+            second.load(&text)?;
+            let program = self.compiler.program.clone();
+            scripts.insert(table.key.clone(), Arc::new(Script { program, text }));
+        }
+        // A listing need not be loaded as the bytes of the text that it came from.
+        for table in second.tables()? {
+            let script = scripts.remove(&table.key);
+            if let Some(place) = tables.iter_mut().find(|one| one.key == table.key) {
+                *place = Table { script, ..table };
+            }
+        }
+        Ok(())
     }
 }
 
-fn not_started(source: io::Error, directory: &Path) -> CompileError {
-    match source.kind() {
-        io::ErrorKind::NotFound if directory.is_dir() => CompileError::NoProgram,
-        _ => CompileError::Start { source },
-    }
-}
+type Loaded<'a> = (Scratch<'a>, Vec<Link>);
 
-fn stand_in(scratch: &Netns, source: &Nft) -> Result<(), Error> {
-    let links = placeholders::links(&mut source.connect(Family::Route)?)?;
-    let mut inside = Connection::open_in(scratch, Family::Route)?;
-    Ok(placeholders::make(&mut inside, &links)?)
-}
+/// More links that are not there than this are a mistake.
+const MOST_ABSENT: usize = 64;
 
-fn tables(scratch: &Netns, mut texts: Texts) -> Result<Vec<Table>, Error> {
-    let mut connection = Connection::open_in(scratch, Family::Netfilter)?;
-    let mut tables = Vec::new();
-    for head in dump::heads(&mut connection)? {
-        let mut table = dump::table(&mut connection, &head)?;
-        table.texts = texts.remove(&head.key).unwrap_or_default();
-        tables.push(table);
-    }
-    Ok(tables)
+/// Which tables speak of a link that is not there.
+fn waiting(tables: &[Table], absent: &[Link]) -> BTreeMap<Key, String> {
+    let waits = |table: &Table| {
+        let link = absent.iter().find(|link| table.mentions(&link.index))?;
+        Some((table.key.clone(), link.name.clone()))
+    };
+    tables.iter().filter_map(waits).collect()
 }
 
 fn room_for(mark: &Mark, tables: &[Table]) -> Result<(), CompileError> {

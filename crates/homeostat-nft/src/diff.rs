@@ -51,7 +51,7 @@ fn changed(wish: &Table, seen: &Table, former: &Former) -> Vec<Op> {
 
 /// Quirk `dormant-moves-alone` (Linux 6.18): a transaction that puts a table to sleep or wakes it cannot
 /// add or delete chains with a hook as well (EINVAL), so that the table is made again.
-fn made_again(wish: &Table) -> Vec<Op> {
+pub(crate) fn made_again(wish: &Table) -> Vec<Op> {
     [vec![Op::DropTable], made(wish)].concat()
 }
 

@@ -109,6 +109,7 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
         objects: objects.into_iter().collect(),
         flowtables: flowtables.into_iter().collect(),
         texts: BTreeMap::new(),
+        script: None,
     })
 }
 

@@ -58,6 +58,19 @@ impl Elements {
         self.ends.is_empty()
     }
 
+    /// Whether any of them holds these bytes.
+    pub(crate) fn mention(&self, bytes: &[u8]) -> bool {
+        self.bytes.windows(bytes.len()).any(|window| window == bytes)
+    }
+
+    /// Leaves out all but the first so many.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.ends.truncate(count);
+        let end = self.ends.last().map_or(0, |end| *end as usize);
+        self.bytes.truncate(end);
+        self.whole.retain(|at, _| (*at as usize) < count);
+    }
+
     /// All places, in order.
     pub(crate) fn places(&self) -> Range<UnitAt> {
         0..u32::try_from(self.ends.len()).unwrap_or(u32::MAX)

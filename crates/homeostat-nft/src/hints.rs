@@ -1,91 +1,132 @@
 //! Hears of commits: which of our tables somebody touched, and who. Our own commits are not told.
 
+mod links;
+
 use std::collections::{BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 
 use homeostat_core::Hint;
-use homeostat_netlink::uapi::{NFT_MSG_NEWGEN, NFTA_GEN_PROC_NAME, NFTA_GEN_PROC_PID};
-use homeostat_netlink::{AsyncListener, Event, Listener, Message};
+use homeostat_netlink::uapi::{
+    NFNLGRP_NFTABLES, NFT_MSG_NEWGEN, NFTA_GEN_PROC_NAME, NFTA_GEN_PROC_PID,
+};
+use homeostat_netlink::{AsyncListener, Event, Group, Listener, Message};
 
 use crate::dump::{TABLE, kind};
 use crate::error::Error;
 use crate::key::{Family, Key};
 use crate::source::{Nft, Ports};
 use crate::tlv::{be32, name};
+pub(crate) use links::Links;
 
-/// A subscription. It waits on a runtime only once somebody asks for hints.
+/// Everything that is heard.
 pub(crate) struct Ear {
-    ours: Ports,
-    /// Tables that are wished or ours; all others are nobody's business.
-    attended: BTreeSet<Key>,
-    /// What the commit under way has touched; it ends with its generation.
-    touched: BTreeSet<Key>,
+    subscription: Subscription,
+    commits: Commits,
+    /// Links, once a wish speaks of them.
+    pub(crate) links: Option<Links>,
     /// What is heard and not yet told.
     heard: VecDeque<Hint<Key>>,
-    state: State,
 }
 
-enum State {
-    Subscribed(Listener),
+/// A subscription. It waits on a runtime only once somebody asks for hints.
+enum Subscription {
+    Standing(Listener),
     Waiting(AsyncListener),
-    Deaf,
+    Dead,
 }
 
 impl Ear {
     pub(crate) fn open(source: &Nft) -> Result<Self, Error> {
-        let state = State::Subscribed(source.listen()?);
-        let (attended, touched, heard) = (BTreeSet::new(), BTreeSet::new(), VecDeque::new());
-        Ok(Ear { ours: source.ours.clone(), attended, touched, heard, state })
+        let listener =
+            source.listen(homeostat_netlink::Family::Netfilter, Group(NFNLGRP_NFTABLES))?;
+        let (attended, touched) = (BTreeSet::new(), BTreeSet::new());
+        let commits = Commits { ours: source.ours.clone(), attended, touched };
+        let subscription = Subscription::Standing(listener);
+        Ok(Ear { subscription, commits, links: None, heard: VecDeque::new() })
     }
 
     pub(crate) fn attend(&mut self, keys: impl Iterator<Item = Key>) {
-        self.attended.extend(keys);
+        self.commits.attended.extend(keys);
     }
 
     /// The next hint. Nothing is lost if it is dropped while it waits.
     pub(crate) async fn hint(&mut self) -> Result<Hint<Key>, Error> {
-        self.wait()?;
-        let Ear { ours, attended, touched, heard, state } = self;
-        let State::Waiting(listener) = state else {
-            return Err(homeostat_netlink::Error::Dead.into());
-        };
         loop {
-            if let Some(hint) = heard.pop_front() {
+            if let Some(hint) = self.heard.pop_front() {
                 return Ok(hint);
             }
-            let mut datagram = Datagram { ours, attended, touched, heard };
-            listener.receive(&mut |event| datagram.take(event)).await?;
+            self.hear().await?;
         }
     }
 
-    fn wait(&mut self) -> Result<(), Error> {
-        if let State::Subscribed(_) = self.state
-            && let State::Subscribed(listener) = std::mem::replace(&mut self.state, State::Deaf)
+    /// Waits for one datagram.
+    async fn hear(&mut self) -> Result<(), Error> {
+        let Ear { subscription, commits, links, heard } = self;
+        let mut linked = Vec::new();
         {
-            self.state = State::Waiting(AsyncListener::new(listener)?);
+            let mut commit = |event: Event<'_>| commits.take(event, heard);
+            let mut tables = pin!(subscription.receive(&mut commit));
+            match links {
+                None => tables.await?,
+                Some(Links { subscription, watch, .. }) => {
+                    let mut link = |event: Event<'_>| {
+                        if watch.take(&event) {
+                            linked = watch.keys();
+                        }
+                    };
+                    let mut links = pin!(subscription.receive(&mut link));
+                    poll_fn(|context| match tables.as_mut().poll(context) {
+                        std::task::Poll::Pending => links.as_mut().poll(context),
+                        ready => ready,
+                    })
+                    .await?;
+                }
+            }
+        }
+        if !linked.is_empty() {
+            self.heard.push_back(Hint::Keys(linked));
         }
         Ok(())
     }
 }
 
-/// What one datagram tells.
-struct Datagram<'a> {
-    ours: &'a Ports,
-    attended: &'a BTreeSet<Key>,
-    touched: &'a mut BTreeSet<Key>,
-    heard: &'a mut VecDeque<Hint<Key>>,
+impl Subscription {
+    async fn receive(&mut self, each: &mut (dyn FnMut(Event<'_>) + Send)) -> Result<(), Error> {
+        if let Subscription::Standing(_) = self
+            && let Subscription::Standing(listener) = std::mem::replace(self, Subscription::Dead)
+        {
+            *self = Subscription::Waiting(AsyncListener::new(listener)?);
+        }
+        let Subscription::Waiting(listener) = self else {
+            return Err(homeostat_netlink::Error::Dead.into());
+        };
+        Ok(listener.receive(each).await?)
+    }
+}
+
+/// What is known of the commits of others.
+struct Commits {
+    ours: Ports,
+    /// Tables that are wished or ours; all others are nobody's business.
+    attended: BTreeSet<Key>,
+    /// What the commit under way has touched; it ends with its generation.
+    touched: BTreeSet<Key>,
 }
 
 const NEW_GENERATION: u16 = kind(NFT_MSG_NEWGEN);
 
-impl Datagram<'_> {
-    fn take(&mut self, event: Event<'_>) {
+impl Commits {
+    fn take(&mut self, event: Event<'_>, heard: &mut VecDeque<Hint<Key>>) {
         match event {
             Event::Lost => {
                 self.touched.clear();
-                self.heard.push_back(Hint::Lost);
+                heard.push_back(Hint::Lost);
             }
-            Event::Message(message) if message.kind == NEW_GENERATION => self.end(&message),
+            Event::Message(message) if message.kind == NEW_GENERATION => {
+                heard.extend(self.end(&message));
+            }
             Event::Message(message) => self.touch(&message),
         }
     }
@@ -99,15 +140,15 @@ impl Datagram<'_> {
         }
     }
 
-    fn end(&mut self, message: &Message<'_>) {
-        let keys: Vec<Key> = std::mem::take(self.touched).into_iter().collect();
+    fn end(&mut self, message: &Message<'_>) -> Option<Hint<Key>> {
+        let keys: Vec<Key> = std::mem::take(&mut self.touched).into_iter().collect();
         if keys.is_empty() || self.ours.contain(message.port) {
-            return;
+            return None;
         }
-        self.heard.push_back(match who(message) {
+        Some(match who(message) {
             Some(who) => Hint::By { who, keys },
             None => Hint::Keys(keys),
-        });
+        })
     }
 }
 

@@ -31,6 +31,17 @@ impl Mark {
         if comment.is_empty() { self.word.clone() } else { format!("{comment} {}", self.word) }
     }
 
+    /// The listing of a table with the user's words and the mark in its comment.
+    pub(crate) fn written(&self, listing: &str, comment: &str) -> String {
+        let said = format!("\tcomment \"{comment}\"");
+        let with_mark = format!("\tcomment \"{}\"", self.beside(comment));
+        let mut lines = listing.lines();
+        let head = lines.next().unwrap_or_default();
+        let rest = lines.filter(|line| comment.is_empty() || *line != said);
+        let lines = [head, &with_mark].into_iter().chain(rest);
+        lines.flat_map(|line| [line, "\n"]).collect()
+    }
+
     /// A table's user data with the user's words and the mark.
     pub(crate) fn userdata(&self, comment: &str) -> Vec<u8> {
         let text = self.beside(comment);

@@ -3,7 +3,9 @@
 //! Equality is about what a wish can say: handles and what packets change do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use crate::elements::Elements;
 use crate::expression::Reference;
@@ -27,6 +29,25 @@ pub(crate) struct Table {
     pub(crate) flowtables: BTreeMap<String, Box<[u8]>>,
     /// Rules in nft's own words, where somebody asked for them.
     pub(crate) texts: BTreeMap<Handle, String>,
+    /// How it is written if its bytes cannot be carried.
+    pub(crate) script: Option<Arc<Script>>,
+}
+
+/// A table as a text that `nft` loads whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) program: OsString,
+    pub(crate) text: String,
+}
+
+impl Table {
+    /// Whether anything in it holds these bytes.
+    pub(crate) fn mentions(&self, bytes: &[u8]) -> bool {
+        let rules = self.chains.values().flat_map(|chain| &chain.rules);
+        let sets = self.sets.values();
+        rules.into_iter().any(|rule| rule.mentions(bytes))
+            || sets.into_iter().any(|set| set.elements.mention(bytes))
+    }
 }
 
 /// A chain that has a name.
@@ -63,6 +84,15 @@ impl Rule {
     /// The expressions as they were dumped.
     pub(crate) fn whole(&self) -> &[u8] {
         self.dumped.as_ref().unwrap_or(&self.expressions)
+    }
+
+    fn mentions(&self, bytes: &[u8]) -> bool {
+        let holds = self.expressions.windows(bytes.len()).any(|window| window == bytes);
+        holds
+            || self.inside.iter().any(|inside| match inside {
+                Inside::Set(set) => set.elements.mention(bytes),
+                Inside::Chain(rules) => rules.iter().any(|rule| rule.mentions(bytes)),
+            })
     }
 
     /// All that it refers to, also from inside.

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Desired as _, Failure, Hint, Original, Owner, Records, See, Seen, View};
+use homeostat_core::{
+    Desired as _, Failure, Focus, Hint, Original, Owner, Records, See, Seen, View,
+};
 use homeostat_netlink::{Connection, Family};
 
 use crate::declared::Former;
 use crate::dump::{self, Generation, Head};
 use crate::error::Error;
-use crate::hints::Ear;
+use crate::hints::{Ear, Links};
 use crate::key::Key;
 use crate::model::Table;
 use crate::object::Object;
@@ -78,6 +80,24 @@ impl Reader {
         Ok(found)
     }
 
+    /// Lets the wish mean the links that are there now, if it speaks of any.
+    fn resolve(&mut self, view: &View<'_, Nft>) -> Result<(), Failure> {
+        if view.wish.recipe().is_none() {
+            self.ear.links = None;
+            return Ok(());
+        }
+        let links = match self.ear.links.take() {
+            Some(links) => links,
+            None => Links::open(&self.source, view.wish).map_err(|error| error.failure())?,
+        };
+        let links = self.ear.links.insert(links);
+        if *view.focus == Focus::All || links.have_moved() {
+            let there = links.look(view.wish).map_err(|error| error.failure())?;
+            view.wish.resolve(&there).map_err(|error| error.failure())?;
+        }
+        Ok(())
+    }
+
     fn owner(&self, head: &Head, records: &Records<Key, Object>) -> Owner {
         match &head.words.mark {
             Some(mark) if *mark == self.source.mark => Owner::Ours,
@@ -121,10 +141,11 @@ impl homeostat_core::Reader<Nft> for Reader {
         view: &View<'_, Nft>,
         see: &mut See<'_, Key, Object>,
     ) -> Result<Moment, Failure> {
+        self.resolve(view)?;
         let (moment, found) = self.look(view).map_err(|error| error.failure())?;
         let seen = found.iter().map(|(head, _)| head.key.clone());
         let records = view.records.keys().cloned();
-        self.ear.attend(view.wish.keys().cloned().chain(seen).chain(records));
+        self.ear.attend(view.wish.keys().into_iter().chain(seen).chain(records));
         for (head, table) in found {
             let owner = self.owner(&head, view.records);
             let former = former(view.records, &head.key);

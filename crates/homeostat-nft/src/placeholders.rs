@@ -3,6 +3,8 @@
 //! `iif` and `oif` compare the number of a link, and hooks of `netdev` chains and flowtables want the link
 //! to exist. With equal numbers nothing has to be understood or mapped.
 
+use std::collections::BTreeSet;
+
 use homeostat_netlink::uapi::{
     IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, NLM_F_CREATE, NLM_F_EXCL, RTM_GETLINK, RTM_NEWLINK,
     ifinfomsg,
@@ -11,7 +13,7 @@ use homeostat_netlink::{Batch, Connection, Dumped, Error};
 
 use crate::tlv::name;
 
-const FIXED: usize = size_of::<ifinfomsg>();
+pub(crate) const FIXED: usize = size_of::<ifinfomsg>();
 /// Where the number of a link is in `struct ifinfomsg`.
 const INDEX_AT: usize = std::mem::offset_of!(ifinfomsg, ifi_index);
 /// Kinds that can stand for any link; one of them is in every kernel.
@@ -20,17 +22,66 @@ const KINDS: [&str; 3] = ["dummy", "bridge", "ifb"];
 const LOOPBACK: &str = "lo";
 
 /// A link of the real namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Link {
-    name: String,
-    index: [u8; 4],
+    pub(crate) name: String,
+    pub(crate) index: [u8; 4],
 }
 
-/// Whether a text may ask for links by number, or may include another that does.
-pub(crate) fn are_needed(text: &str) -> bool {
-    const WORDS: [&str; 6] = ["iif", "oif", "device", "devices", "include", "sdif"];
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    text.split(|c| !is_word(c)).any(|word| WORDS.contains(&word))
+impl Link {
+    /// One that is not there: its number is one that no kernel gives by itself, by which a table that
+    /// speaks of it is known.
+    pub(crate) fn absent(name: String, nth: usize) -> Self {
+        const FIRST: u32 = 0x7ed3_a500;
+        let index = FIRST + u32::try_from(nth).unwrap_or_default();
+        Link { name, index: index.to_ne_bytes() }
+    }
+}
+
+/// Which links a text may speak of.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Relevance {
+    /// All of them: it includes others.
+    #[default]
+    All,
+    /// Those that have one of its words for a name.
+    Words(BTreeSet<String>),
+}
+
+impl Relevance {
+    /// Nothing, if a text asks for no link by number and includes no other that does.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        const ASKING: [&str; 6] = ["iif", "oif", "device", "devices", "sdif", "iface_index"];
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let mut words = text.split(|c| !is_word(c));
+        if words.clone().any(|word| word == "include") {
+            return Some(Relevance::All);
+        }
+        let names = || {
+            let names = text.split(|c: char| c.is_whitespace() || "{},;\"=:".contains(c));
+            // The kernel takes no longer ones, and a million addresses are no names.
+            let may_be = |name: &&str| (1..16).contains(&name.len()) && !is_address(name);
+            names.filter(may_be).map(str::to_owned).collect()
+        };
+        words.any(|word| ASKING.contains(&word)).then(|| Relevance::Words(names()))
+    }
+
+    pub(crate) fn covers(&self, link: &str) -> bool {
+        match self {
+            Relevance::All => true,
+            Relevance::Words(words) => words.contains(link),
+        }
+    }
+}
+
+fn is_address(word: &str) -> bool {
+    let (address, _) = word.split_once('/').unwrap_or((word, ""));
+    address.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// The number of a link that a message is about.
+pub(crate) fn index(fixed: &[u8; FIXED]) -> Option<[u8; 4]> {
+    fixed.get(INDEX_AT..).and_then(|rest| rest.first_chunk()).copied()
 }
 
 /// The links of a namespace.
@@ -44,7 +95,7 @@ pub(crate) fn links(connection: &mut Connection) -> Result<Vec<Link>, Error> {
         Dumped::Restart => links.clear(),
         Dumped::Object(message) => {
             let Ok((fixed, attrs)) = message.split::<FIXED>() else { return };
-            let index = fixed.get(INDEX_AT..).and_then(|rest| rest.first_chunk()).copied();
+            let index = index(fixed);
             let name = name(&attrs, IFLA_IFNAME).unwrap_or_default();
             links.extend(index.map(|index| Link { name, index }));
         }
@@ -54,7 +105,7 @@ pub(crate) fn links(connection: &mut Connection) -> Result<Vec<Link>, Error> {
 }
 
 /// Makes their like. What cannot be made is missed by `nft`, which says so with its place.
-pub(crate) fn make(connection: &mut Connection, links: &[Link]) -> Result<(), Error> {
+pub(crate) fn make(connection: &mut Connection, links: &[&Link]) -> Result<(), Error> {
     for link in links {
         for kind in KINDS {
             match make_one(connection, link, kind) {
@@ -90,8 +141,19 @@ mod tests {
     fn links_are_needed_where_a_text_asks_for_them_by_number() {
         for text in ["iif lo accept", "meta oif eth0", "hook ingress device eth0", "include \"x\""]
         {
-            assert!(are_needed(text), "{text}");
+            assert!(Relevance::of(text).is_some(), "{text}");
         }
-        assert!(!are_needed("iifname \"eth0\" oifname { \"a\", \"b\" } accept"));
+        assert!(Relevance::of("iifname \"eth0\" oifname { \"a\", \"b\" } accept").is_none());
+    }
+
+    #[test]
+    fn only_links_that_a_text_names_matter_to_it() {
+        let text =
+            "define wan = eth0\ntable ip a { chain x { iif { $wan, \"br-lan\" } accept; }; }";
+        let relevance = Relevance::of(text).unwrap();
+        for (name, expected) in [("eth0", true), ("br-lan", true), ("eth1", false), ("br", false)] {
+            assert_eq!(relevance.covers(name), expected, "{name}");
+        }
+        assert!(Relevance::of("include \"x\"").unwrap().covers("eth1"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Action, Change, ChangeList, Draft};
+use homeostat_core::{Action, Change, ChangeList, Draft, Pending};
 
 use crate::diff;
 use crate::key::Key;
@@ -10,29 +10,37 @@ use crate::object::Object;
 use crate::op::Op;
 use crate::source::Nft;
 use crate::step::Step;
-use crate::wish::Wish;
+use crate::wish::{Compiled, Wish};
 
-/// A step for each table; all of them become one transaction.
+/// A step for each table; all of them become one transaction. A table that speaks of a link that is not
+/// there waits for it.
 pub(crate) fn draft(wish: &Wish, changes: ChangeList<Key, Object>) -> Draft<Nft> {
-    let mut steps: Vec<_> = changes.into_iter().filter_map(|change| step(wish, change)).collect();
-    // The first step speaks for the text that all of them come from.
-    if let Some(first) = steps.iter_mut().find(|step| step.wish.is_some()) {
-        first.notes = wish.notes().to_vec();
+    let compiled = wish.compiled();
+    let mut draft = Draft::default();
+    for change in changes {
+        let key = change.key(wish);
+        match compiled.waiting.get(&key) {
+            Some(link) => draft.pending.push(Pending { key, on: format!("link {link}") }),
+            None => draft.steps.extend(step(&compiled, key, change)),
+        }
     }
-    Draft { steps, ..Draft::default() }
+    // The first step speaks for the text that all of them come from.
+    if let Some(first) = draft.steps.iter_mut().find(|step: &&mut Step| step.wish.is_some()) {
+        first.notes.clone_from(&compiled.notes);
+    }
+    draft
 }
 
-fn step(wish: &Wish, change: Change<Key, Object>) -> Option<Step> {
-    let key = change.key(wish);
+fn step(compiled: &Compiled, key: Key, change: Change<Key, Object>) -> Option<Step> {
     Some(match change {
         Change::Create { slot } => {
-            let table = Arc::clone(wish.table(slot)?);
+            let table = Arc::clone(compiled.table(slot)?);
             let ops = diff::table(&table, None);
             let (slot, wish) = (Some(slot), Some(table));
             Step { slot, ops, wish, ..Step::new(key, Action::Create) }
         }
         Change::Update { slot, before, adopts } => {
-            let (table, seen) = (Arc::clone(wish.table(slot)?), before.table?);
+            let (table, seen) = (Arc::clone(compiled.table(slot)?), before.table?);
             let ops = diff::table(&table, Some((&seen, &before.former)));
             let (slot, wish, seen) = (Some(slot), Some(table), Some(seen));
             Step { slot, ops, wish, seen, adopts, ..Step::new(key, Action::Update) }

@@ -1,10 +1,9 @@
 //! The source: whose tables it keeps, in which namespace, and what ties its parts to the contract.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
-use homeostat_netlink::uapi::NFNLGRP_NFTABLES;
 use homeostat_netlink::{Connection, Family, Group, Limits, Listener, Options, Port, Socket};
 use homeostat_netns::Netns;
 
@@ -57,12 +56,23 @@ impl Nft {
         Ok(Connection::new(socket, Limits::default()))
     }
 
-    pub(crate) fn listen(&self) -> Result<Listener, Error> {
-        let (groups, options) = ([Group(NFNLGRP_NFTABLES)], Options::for_events());
+    pub(crate) fn listen(&self, family: Family, group: Group) -> Result<Listener, Error> {
+        let (groups, options) = ([group], Options::for_events());
         Ok(match &self.netns {
-            Some(netns) => Listener::open_in(netns, Family::Netfilter, &groups, &options)?,
-            None => Listener::open(Family::Netfilter, &groups, &options)?,
+            Some(netns) => Listener::open_in(netns, family, &groups, &options)?,
+            None => Listener::open(family, &groups, &options)?,
         })
+    }
+
+    /// Runs something on the source's network.
+    pub(crate) fn run<T: Send>(
+        &self,
+        task: impl FnOnce() -> T + Send,
+    ) -> Result<T, homeostat_netns::Error> {
+        match &self.netns {
+            Some(netns) => netns.run(task),
+            None => Ok(task()),
+        }
     }
 }
 
@@ -71,19 +81,39 @@ const BUFFER: usize = 8 << 20;
 
 /// The sockets that our own transactions come from.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ports(Arc<Mutex<BTreeSet<u32>>>);
+pub(crate) struct Ports(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    ours: BTreeSet<u32>,
+    /// Of programs that we ran last; numbers of processes come again, so that only a few are kept.
+    children: VecDeque<u32>,
+}
+
+const CHILDREN: usize = 16;
 
 impl Ports {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn add(&self, port: Port) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(port.0);
+        self.known().ours.insert(port.0);
     }
 
     pub(crate) fn remove(&self, port: Port) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&port.0);
+        self.known().ours.remove(&port.0);
+    }
+
+    pub(crate) fn add_child(&self, port: Port) {
+        let mut known = self.known();
+        known.children.push_front(port.0);
+        known.children.truncate(CHILDREN);
     }
 
     pub(crate) fn contain(&self, port: Port) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&port.0)
+        let known = self.known();
+        known.ours.contains(&port.0) || known.children.contains(&port.0)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use homeostat_core::{Action, Line, Owner, Slot, Summary};
 
 use crate::key::Key;
-use crate::model::Table;
+use crate::model::{Script, Table};
 use crate::op::Op;
 use crate::wish::Wish;
 
@@ -26,6 +26,11 @@ pub struct Step {
 }
 
 impl Step {
+    /// The text that is loaded in place of its acts.
+    pub(crate) fn script(&self) -> Option<&Script> {
+        self.wish.as_ref().and_then(|wish| wish.script.as_deref())
+    }
+
     /// One that does nothing yet.
     pub(crate) fn new(key: Key, action: Action) -> Self {
         let (slot, ops, wish, seen, adopts, notes) = (None, vec![], None, None, None, vec![]);

@@ -1,21 +1,52 @@
 //! The wish: tables as `nft` understood them, in key order.
+//!
+//! Rules can mean links by number. Which number a link has is known only where and when a pass looks, so
+//! a text that asks for links is compiled again when they are others than they were.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Fingerprint, Slot};
 
+use crate::compile::{CompileError, Recipe};
 use crate::diff;
 use crate::key::Key;
 use crate::model::Table;
 use crate::object::Object;
+use crate::placeholders::Link;
 
 /// The tables that shall be.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Wish {
-    tables: Vec<(Key, Object)>,
+    compiled: RwLock<Arc<Compiled>>,
+    /// How it is compiled again; nothing if links do not matter to it.
+    recipe: Option<Recipe<'static>>,
     may_adopt: bool,
-    notes: Vec<String>,
+}
+
+/// A text as it was understood at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Compiled {
+    pub(crate) tables: Vec<(Key, Object)>,
+    pub(crate) notes: Vec<String>,
+    /// The links that it was understood by.
+    pub(crate) links: Vec<Link>,
+    /// Tables that speak of a link that is not there.
+    pub(crate) waiting: BTreeMap<Key, String>,
+}
+
+impl Compiled {
+    pub(crate) fn new(tables: impl IntoIterator<Item = Table>) -> Self {
+        let object = |table: Table| (table.key.clone(), Object::wished(Arc::new(table)));
+        let mut tables: Vec<_> = tables.into_iter().map(object).collect();
+        tables.sort_by(|a, b| a.0.cmp(&b.0));
+        Compiled { tables, ..Compiled::default() }
+    }
+
+    pub(crate) fn table(&self, slot: Slot) -> Option<&Arc<Table>> {
+        self.tables.get(slot.index()).and_then(|(_, object)| object.table.as_ref())
+    }
 }
 
 impl Wish {
@@ -25,11 +56,8 @@ impl Wish {
         Wish::default()
     }
 
-    pub(crate) fn new(tables: impl IntoIterator<Item = Table>, notes: Vec<String>) -> Self {
-        let object = |table: Table| (table.key.clone(), Object::wished(Arc::new(table)));
-        let mut tables: Vec<_> = tables.into_iter().map(object).collect();
-        tables.sort_by(|a, b| a.0.cmp(&b.0));
-        Wish { tables, may_adopt: false, notes }
+    pub(crate) fn new(compiled: Compiled, recipe: Option<Recipe<'static>>) -> Self {
+        Wish { compiled: RwLock::new(Arc::new(compiled)), recipe, may_adopt: false }
     }
 
     /// Gives standing leave to take these tables from anybody.
@@ -39,19 +67,32 @@ impl Wish {
         self
     }
 
-    /// What a reader of the plan should know of how the text was understood.
-    #[must_use]
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
     /// The names of the tables.
-    pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.tables.iter().map(|(key, _)| key)
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        self.compiled().tables.iter().map(|(key, _)| key.clone()).collect()
     }
 
-    pub(crate) fn table(&self, slot: Slot) -> Option<&Arc<Table>> {
-        self.tables.get(slot.index()).and_then(|(_, object)| object.table.as_ref())
+    /// How it is understood at present.
+    pub(crate) fn compiled(&self) -> Arc<Compiled> {
+        Arc::clone(&self.compiled.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What matters to it of links, if anything does.
+    pub(crate) fn recipe(&self) -> Option<&Recipe<'static>> {
+        self.recipe.as_ref()
+    }
+
+    /// Understands it by the links that are there now; nothing is done if they are the same.
+    pub(crate) fn resolve(&self, links: &[Link]) -> Result<(), CompileError> {
+        let Some(recipe) = &self.recipe else { return Ok(()) };
+        let relevant = recipe.relevant(links);
+        if self.compiled().links == relevant {
+            return Ok(());
+        }
+        let compiled = Arc::new(recipe.compile(relevant)?);
+        *self.compiled.write().unwrap_or_else(PoisonError::into_inner) = compiled;
+        Ok(())
     }
 }
 
@@ -60,23 +101,23 @@ impl Desired for Wish {
     type Object = Object;
 
     fn len(&self) -> usize {
-        self.tables.len()
+        self.compiled().tables.len()
     }
 
     fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
-        find_near(&self.tables, near, |wish| wish.0.cmp(key))
+        find_near(&self.compiled().tables, near, |wish| wish.0.cmp(key))
     }
 
     fn key(&self, slot: Slot) -> Key {
-        self.tables[slot.index()].0.clone()
+        self.compiled().tables[slot.index()].0.clone()
     }
 
     fn object(&self, slot: Slot) -> Object {
-        self.tables[slot.index()].1.clone()
+        self.compiled().tables[slot.index()].1.clone()
     }
 
     fn compare(&self, slot: Slot, seen: &Object) -> Agreement {
-        match (self.table(slot), &seen.table) {
+        match (self.compiled().table(slot), &seen.table) {
             (Some(wish), Some(table)) => {
                 Agreement::when(diff::table(wish, Some((table, &seen.former))).is_empty())
             }
@@ -95,6 +136,11 @@ impl Desired for Wish {
             return None;
         }
         seen.table.as_ref().map(|table| table.handle.0.to_string())
+    }
+
+    /// Nobody reads the prints of elements.
+    fn shown(&self, object: &Object) -> serde_json::Value {
+        format!("content {}", object.print()).into()
     }
 
     fn object_print(&self, slot: Slot) -> u64 {

@@ -3,12 +3,16 @@
 use std::fmt;
 use std::io;
 
+use homeostat_core::{Failure, Retry};
+
 use crate::error::Error;
 use crate::key::Key;
 use crate::statements::At;
 
 /// What `nft` calls the text that it is given.
 const STDIN: &str = "/dev/stdin";
+
+const NO_LINK: &str = "Interface does not exist";
 
 /// A text that could not be compiled.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +123,17 @@ impl CompileError {
         CompileError::Owned(Fault::at(name, at, message))
     }
 
+    /// The link that `nft` missed, from the line that it repeats with the place marked below it.
+    pub(super) fn missing_link(&self) -> Option<String> {
+        let CompileError::Refused(faults) = self else { return None };
+        let fault = faults.iter().find(|fault| fault.message.starts_with(NO_LINK))?;
+        let mut lines = fault.message.lines().skip(1);
+        let (line, marks) = (lines.next()?, lines.next()?);
+        let marked = line.chars().zip(marks.chars()).filter(|(_, mark)| *mark == '^');
+        let name: String = marked.map(|(c, _)| c).filter(|c| *c != '"').collect();
+        (!name.is_empty()).then_some(name)
+    }
+
     /// What is wrong with the text, place by place.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
@@ -145,6 +160,15 @@ impl CompileError {
         CompileError::Refused(faults)
     }
 
+    /// For a report.
+    pub(crate) fn failure(&self) -> Failure {
+        let failure = Failure::from_error(self, Retry::Soon);
+        match self.help() {
+            Some(help) => failure.with_help(help),
+            None => failure,
+        }
+    }
+
     /// The way out, where there is one.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
@@ -158,7 +182,7 @@ impl CompileError {
             CompileError::Owned(_) => Some("leave `owner` out: the mark is in the comment"),
             CompileError::LongComment { .. } => Some("shorten the comment"),
             CompileError::TooLarge { .. } => Some("keep large lists in sets that others fill"),
-            CompileError::Refused(faults) if has(faults, "nterface does not exist") => {
+            CompileError::Refused(faults) if has(faults, NO_LINK) => {
                 Some("`iif` and `oif` want a link that exists; write `iifname` or `oifname`")
             }
             CompileError::Refused(faults) if has(faults, "esolve hostname") => {

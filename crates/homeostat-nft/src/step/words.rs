@@ -17,12 +17,26 @@ impl Step {
             let note = format!("taken over from {owner}; its comment cannot carry our mark");
             tell(Line { note: Some(note), ..self.line(Action::Update, "") });
         }
+        if self.script().is_some() && !self.ops.is_empty() {
+            return self.whole(tell);
+        }
         let remade = Remade::of(&self.ops);
         for (at, _) in self.ops.iter().enumerate() {
             if let Some(line) = self.explained(at, &remade) {
                 tell(line);
             }
         }
+    }
+
+    /// A table that `nft` loads whole.
+    fn whole(&self, tell: &mut dyn FnMut(Line)) {
+        let why = "loaded whole by `nft -f`, because it cannot be carried as bytes";
+        let (action, note) = match self.seen {
+            Some(_) => (Action::Replace, format!("{why}; counters and data of sets begin anew")),
+            None => (Action::Create, why.to_owned()),
+        };
+        let after = self.script().map(|script| json!(script.text));
+        tell(Line { note: Some(note), after, ..self.line(action, "") });
     }
 
     /// The key of the part of a table that an act is about, with what it says of it.

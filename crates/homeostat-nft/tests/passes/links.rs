@@ -1,6 +1,10 @@
 //! Links by number: those of the real namespace are known while a text is compiled.
 
-use crate::world::{World, expected_with, listed};
+use std::time::Duration;
+
+use homeostat_engine::{Explain as _, Focus, Hint, Reader as _, Records, Source as _, View};
+
+use crate::world::{World, expected, expected_with, listed, nft, told};
 
 const TEXT: &str = "table inet a { chain i { type filter hook input priority 0; iif br7 accept; oif != { br7, lo } drop; }; }\n\
     table netdev b { chain i { type filter hook ingress device br7 priority 0; }; }";
@@ -11,6 +15,65 @@ fn make_links(world: &World) {
         world.namespace.ip(&["link", "add", name, "type", "bridge"]).unwrap();
     }
     world.namespace.ip(&["link", "del", "br5"]).unwrap();
+}
+
+const BY_NUMBER: &str = "table ip a { chain x { iif br8 accept; }; }\n\
+    table ip b { chain x { accept; }; }";
+
+#[test]
+fn a_table_waits_for_a_link_that_is_not_there_and_others_do_not() {
+    let mut world = World::new();
+    let wish = world.wish(BY_NUMBER);
+    let words = told(&world.pass(&wish));
+    assert!(words.contains("table ip a") && words.contains("link br8"), "{words}");
+    assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
+    world.namespace.ip(&["link", "add", "br8", "type", "bridge"]).unwrap();
+    assert!(world.pass(&wish).is_converged());
+    assert_eq!(listed(), expected_with(BY_NUMBER, make_br8));
+    assert_eq!(told(&world.plan(&wish)), "");
+}
+
+fn make_br8(world: &World) {
+    world.namespace.ip(&["link", "add", "br8", "type", "bridge"]).unwrap();
+}
+
+#[test]
+fn a_link_that_is_made_again_is_meant_by_its_new_number() {
+    let mut world = World::new();
+    make_br8(&world);
+    let wish = world.wish(BY_NUMBER);
+    assert!(world.pass(&wish).is_converged());
+    world.namespace.ip(&["link", "del", "br8"]).unwrap();
+    let words = told(&world.plan(&wish));
+    assert!(words.contains("link br8"), "{words}");
+    // Another number than before, so that a rule for the former one means nothing.
+    for name in ["br6", "br8"] {
+        world.namespace.ip(&["link", "add", name, "type", "bridge"]).unwrap();
+    }
+    assert!(nft(&["list", "chain", "ip", "a", "x"], "").unwrap().contains("iif 2"), "by number");
+    assert!(world.pass(&wish).is_converged());
+    let chain = nft(&["list", "chain", "ip", "a", "x"], "").unwrap();
+    assert!(chain.contains("iif \"br8\" accept"), "{chain}");
+}
+
+#[tokio::test]
+async fn a_link_that_is_made_again_is_heard_of() {
+    let mut world = World::new();
+    make_br8(&world);
+    let wish = world.wish(BY_NUMBER);
+    let mut reader = world.source.reader().unwrap();
+    let (focus, records) = (Focus::All, Records::new());
+    let view = View { focus: &focus, wish: &wish, records: &records };
+    reader.observe(&view, &mut |_| {}).await.unwrap();
+    // A link that the text does not name is nobody's business.
+    world.namespace.ip(&["link", "add", "br9", "type", "bridge"]).unwrap();
+    world.namespace.ip(&["link", "set", "br8", "up"]).unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(50), reader.hint()).await;
+    assert!(early.is_err(), "{early:?}");
+    world.namespace.ip(&["link", "del", "br8"]).unwrap();
+    let hint = tokio::time::timeout(Duration::from_secs(10), reader.hint()).await.unwrap().unwrap();
+    let Hint::Keys(keys) = hint else { panic!("{hint:?}") };
+    assert!(keys.iter().any(|key| key.to_string() == "table ip a"), "{keys:?}");
 }
 
 #[test]

@@ -10,4 +10,5 @@ mod links;
 mod owning;
 mod random;
 mod refusing;
+mod whole;
 mod world;

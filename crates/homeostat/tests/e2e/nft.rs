@@ -73,7 +73,7 @@ fn a_mistake_in_a_text_of_the_document_is_told_with_its_place_there() {
     );
     let ran = world.run("plan host.toml").exits(1);
     assert!(ran.stderr.contains("--> host.toml:4:15"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("syntax error, unexpected string"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("4 |     chain x { foo bar; }"), "{}", ran.stderr);
     world.write("host.toml", "[nftables]\nruleset = '''\ntable ip a { }\n  reset rules\n'''\n");
     let ran = world.run("plan host.toml").exits(1);
     assert!(ran.stderr.contains("--> host.toml:4:3"), "{}", ran.stderr);

@@ -1,0 +1,132 @@
+//! An empty namespace that `nft` loads a text into, and what it tells of it afterwards.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::process::Output;
+
+use homeostat_netlink::{Connection, Family};
+use homeostat_netns::Netns;
+
+use super::{CompileError, Ruleset};
+use crate::dump;
+use crate::error::Error;
+use crate::key::Key;
+use crate::listing::{self, Texts};
+use crate::model::Table;
+use crate::placeholders::{self, Link};
+use crate::program::run;
+use crate::statements::At;
+use crate::version::{OLDEST, Version};
+
+/// A namespace that is gone when nobody needs it any more.
+pub(super) struct Scratch<'a> {
+    netns: Netns,
+    program: &'a OsStr,
+    ruleset: &'a Ruleset<'a>,
+}
+
+impl<'a> Scratch<'a> {
+    pub(super) fn open(program: &'a OsStr, ruleset: &'a Ruleset<'a>) -> Result<Self, CompileError> {
+        let netns = Netns::anonymous().map_err(CompileError::Scratch)?;
+        Ok(Scratch { netns, program, ruleset })
+    }
+
+    pub(super) fn connect(&self, family: Family) -> Result<Connection, Error> {
+        Ok(Connection::open_in(&self.netns, family)?)
+    }
+
+    /// Makes links of the same names and numbers.
+    pub(super) fn stand_in<'l>(
+        &self,
+        links: impl Iterator<Item = &'l Link>,
+    ) -> Result<(), CompileError> {
+        let links: Vec<&Link> = links.collect();
+        if links.is_empty() {
+            return Ok(());
+        }
+        let made = self.connect(Family::Route).and_then(|mut connection| {
+            placeholders::make(&mut connection, &links).map_err(Error::from)
+        });
+        made.map_err(|error| CompileError::kernel(&error))
+    }
+
+    /// Loads a text.
+    pub(super) fn load(&self, text: &str) -> Result<(), CompileError> {
+        let Ruleset { name, directory, .. } = self.ruleset;
+        let ran =
+            self.run(&["-I".as_ref(), directory.as_os_str(), "-f".as_ref(), "-".as_ref()], text)?;
+        if !ran.status.success() {
+            return Err(CompileError::refused(&String::from_utf8_lossy(&ran.stderr), name));
+        }
+        // What is included may have commands that print, too.
+        if !ran.stdout.is_empty() {
+            return Err(CompileError::prints("list", (name, At { line: 0, column: 0 })));
+        }
+        Ok(())
+    }
+
+    /// Everything that was loaded, with the rules in nft's own words.
+    pub(super) fn tables(&self) -> Result<Vec<Table>, CompileError> {
+        let texts = self.texts();
+        self.dumped(texts).map_err(|error| CompileError::kernel(&error))
+    }
+
+    fn dumped(&self, mut texts: Texts) -> Result<Vec<Table>, Error> {
+        let mut connection = self.connect(Family::Netfilter)?;
+        let mut tables = Vec::new();
+        for head in dump::heads(&mut connection)? {
+            let mut table = dump::table(&mut connection, &head)?;
+            table.texts = texts.remove(&head.key).unwrap_or_default();
+            tables.push(table);
+        }
+        Ok(tables)
+    }
+
+    /// The rules in nft's words. For people only, so that a failure only costs the words.
+    fn texts(&self) -> Texts {
+        let arguments = ["-t", "-a", "list", "ruleset"].map(OsStr::new);
+        let listed = self.run(&arguments, "").ok().filter(|ran| ran.status.success());
+        listed.map_or_else(Texts::new, |ran| listing::read(&String::from_utf8_lossy(&ran.stdout)))
+    }
+
+    /// A table as a text.
+    pub(super) fn listing(&self, key: &Key) -> Result<String, CompileError> {
+        let family = key.family.to_string();
+        let arguments = ["list", "table", &family, &key.name].map(OsStr::new);
+        let ran = self.run(&arguments, "")?;
+        if !ran.status.success() {
+            let words = String::from_utf8_lossy(&ran.stderr);
+            return Err(CompileError::refused(&words, &self.ruleset.name));
+        }
+        Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
+    }
+
+    fn run(&self, arguments: &[&OsStr], text: &str) -> Result<Output, CompileError> {
+        let directory = &self.ruleset.directory;
+        let ran = self.netns.run(|| run(self.program, directory, arguments, text));
+        ran.map_err(CompileError::Scratch)?.map_err(|source| not_started(source, directory))
+    }
+}
+
+/// Whether `nft` is there and understands what is asked of it.
+pub(super) fn check_version(program: &OsStr, directory: &Path) -> Result<(), CompileError> {
+    let told = run(program, directory, &["--version".as_ref()], "");
+    let told = told.map_err(|source| not_started(source, directory))?;
+    let words = String::from_utf8_lossy(&told.stdout);
+    match Version::told(&words) {
+        Some(version) if version >= OLDEST => Ok(()),
+        version => {
+            let found = version.map(|version| version.to_string());
+            let found = found.unwrap_or_else(|| format!("`{}`", words.trim()));
+            Err(CompileError::TooOld { found, oldest: OLDEST.to_string() })
+        }
+    }
+}
+
+fn not_started(source: io::Error, directory: &Path) -> CompileError {
+    match source.kind() {
+        io::ErrorKind::NotFound if directory.is_dir() => CompileError::NoProgram,
+        _ => CompileError::Start { source },
+    }
+}
