@@ -10,7 +10,8 @@ use std::ops::Range;
 use homeostat_netlink::uapi::{
     NFT_SET_ELEM_INTERVAL_END, NFTA_DATA_VALUE, NFTA_DATA_VERDICT, NFTA_SET_ELEM_DATA,
     NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS, NFTA_SET_ELEM_FLAGS,
-    NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_OBJREF, NFTA_VERDICT_CHAIN,
+    NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_OBJREF, NFTA_SET_ELEM_TIMEOUT,
+    NFTA_VERDICT_CHAIN,
 };
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
@@ -253,6 +254,8 @@ impl Collected {
 impl Elements {
     fn push(&mut self, dumped: &[u8]) -> Result<(), Malformed> {
         let at = u32::try_from(self.ends.len()).map_err(|_| Malformed::Message)?;
+        let bare = bare_ends(dumped)?;
+        let dumped = bare.as_deref().unwrap_or(dumped);
         if is_steady(dumped)? {
             self.bytes.extend_from_slice(dumped);
         } else {
@@ -262,6 +265,34 @@ impl Elements {
         self.ends.push(u32::try_from(self.bytes.len()).map_err(|_| Malformed::Message)?);
         Ok(())
     }
+}
+
+/// A unit whose ends say no more than they may, where they do.
+///
+/// Quirk `ends-told-with-time` (Linux 6.18): in a set of intervals with a timeout the end of an interval is
+/// told with the time that it has left, and refused with EINVAL when it carries it.
+fn bare_ends(unit: &[u8]) -> Result<Option<Box<[u8]>>, Malformed> {
+    let says_more = |element: &Attr<'_>| {
+        let kinds = [NFTA_SET_ELEM_TIMEOUT, NFTA_SET_ELEM_EXPIRATION];
+        kinds.iter().any(|kind| matches!(element.attrs().first(*kind), Ok(Some(_))))
+    };
+    let mut elements = Attrs::new(unit).flatten();
+    if !elements.any(|element| is_end(&element) && says_more(&element)) {
+        return Ok(None);
+    }
+    let mut out = Tlvs::default();
+    for element in Attrs::new(unit) {
+        let element = element?;
+        if is_end(&element) {
+            out.put(
+                element.kind,
+                &only(element.attrs(), &[NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_FLAGS])?,
+            );
+        } else {
+            out.copy(&element);
+        }
+    }
+    Ok(Some(out.into_bytes()))
 }
 
 /// Whether neither packets nor time change anything of a unit.

@@ -3,12 +3,13 @@
 //! Start at [`rewrite`].
 
 use homeostat_netlink::uapi::{
-    NFTA_COUNTER_BYTES, NFTA_COUNTER_PACKETS, NFTA_DATA_VERDICT, NFTA_DYNSET_SET_ID,
-    NFTA_DYNSET_SET_NAME, NFTA_DYNSET_TIMEOUT, NFTA_EXPR_DATA, NFTA_EXPR_NAME, NFTA_EXTHDR_DREG,
-    NFTA_EXTHDR_FLAGS, NFTA_EXTHDR_LEN, NFTA_EXTHDR_OFFSET, NFTA_EXTHDR_SREG, NFTA_FLOW_TABLE_NAME,
-    NFTA_IMMEDIATE_DATA, NFTA_LAST_MSECS, NFTA_LAST_SET, NFTA_LOOKUP_SET, NFTA_LOOKUP_SET_ID,
-    NFTA_OBJREF_IMM_NAME, NFTA_OBJREF_IMM_TYPE, NFTA_OBJREF_SET_ID, NFTA_OBJREF_SET_NAME,
-    NFTA_OSF_FLAGS, NFTA_QUOTA_CONSUMED, NFTA_VERDICT_CHAIN, NFTA_VERDICT_CHAIN_ID,
+    NFTA_COUNTER_BYTES, NFTA_COUNTER_PACKETS, NFTA_DATA_VERDICT, NFTA_DYNSET_EXPRESSIONS,
+    NFTA_DYNSET_FLAGS, NFTA_DYNSET_SET_ID, NFTA_DYNSET_SET_NAME, NFTA_DYNSET_TIMEOUT,
+    NFTA_EXPR_DATA, NFTA_EXPR_NAME, NFTA_EXTHDR_DREG, NFTA_EXTHDR_FLAGS, NFTA_EXTHDR_LEN,
+    NFTA_EXTHDR_OFFSET, NFTA_EXTHDR_SREG, NFTA_FLOW_TABLE_NAME, NFTA_IMMEDIATE_DATA,
+    NFTA_LAST_MSECS, NFTA_LAST_SET, NFTA_LOOKUP_SET, NFTA_LOOKUP_SET_ID, NFTA_OBJREF_IMM_NAME,
+    NFTA_OBJREF_IMM_TYPE, NFTA_OBJREF_SET_ID, NFTA_OBJREF_SET_NAME, NFTA_OSF_FLAGS,
+    NFTA_QUOTA_CONSUMED, NFTA_VERDICT_CHAIN, NFTA_VERDICT_CHAIN_ID,
 };
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
@@ -162,6 +163,9 @@ fn data(
         let attr = attr?;
         match set {
             _ if unsendable.contains(&attr.kind) || is_void(expression, &attr) => {}
+            _ if expression == "dynset" && attr.kind == NFTA_DYNSET_FLAGS => {
+                out.put(attr.kind, &dynset_flags(&attr, data)?);
+            }
             _ if volatile.contains(&attr.kind) => count(expression, &attr, how, out),
             _ if expression == "immediate" && attr.kind == NFTA_IMMEDIATE_DATA => {
                 out.nest(&attr, |out| verdict(&attr, how, out))?;
@@ -180,6 +184,15 @@ fn data(
         how.counts = Counts::Carried(rest);
     }
     Ok(())
+}
+
+/// Quirk `dynset-list-untold` (Linux 6.18): a statement that gives elements more than one expression must say
+/// so in its flags (EINVAL), and the kernel does not tell that flag.
+fn dynset_flags(flags: &Attr<'_>, data: &Attr<'_>) -> Result<[u8; 4], Malformed> {
+    /// `NFT_DYNSET_F_EXPR`.
+    const HAS_LIST: u32 = 2;
+    let has_list = data.attrs().first(NFTA_DYNSET_EXPRESSIONS)?.is_some();
+    Ok((flags.be32()? | if has_list { HAS_LIST } else { 0 }).to_be_bytes())
 }
 
 /// Tells of references that always have a name.

@@ -8,6 +8,7 @@ mod facts;
 mod hints;
 mod links;
 mod owning;
+mod quirks;
 mod random;
 mod refusing;
 mod whole;
