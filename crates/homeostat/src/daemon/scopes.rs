@@ -108,15 +108,53 @@ impl Scopes {
                     made = true;
                 }
             }
-            for planner in rest {
-                running.put(planner, document, (ledger, events));
-            }
+            running.start(rest, document, (ledger, events)).await;
         }
         Ok(made)
     }
 }
 
+/// What begins first, and is waited for: no host forwards before its firewall is there, and links that are
+/// made take over what `default` says. The knobs of those links come after them.
+const BEFORE_ALL: [&str; 2] = ["nft", "knobs"];
+
 impl Running {
+    /// Gives loops their wishes, and starts those that are missing in their order.
+    async fn start(
+        &mut self,
+        planners: Vec<Box<dyn Planner>>,
+        document: &Document,
+        (ledger, events): (&Arc<dyn Ledger>, &Events),
+    ) {
+        let rank = |planner: &Box<dyn Planner>| {
+            let source = &planner.place().source;
+            BEFORE_ALL.iter().position(|name| name == source).unwrap_or(BEFORE_ALL.len())
+        };
+        let mut planners = planners;
+        planners.sort_by_key(rank);
+        let (mut first, mut others) = (Vec::new(), Vec::new());
+        for planner in planners {
+            let comes_first = rank(&planner) < BEFORE_ALL.len();
+            let Some(control) = self.put(planner, document, (ledger, events)) else { continue };
+            if comes_first {
+                // Whether it worked is in its report.
+                let _ = control.pass().await;
+                first.push(control);
+            } else {
+                others.push(control);
+            }
+        }
+        // What waited for a link gets another look once the links are made.
+        tokio::spawn(async move {
+            for control in others {
+                let _ = control.pass().await;
+            }
+            for control in first.into_iter().filter(|control| !control.status().is_converged) {
+                let _ = control.pass().await;
+            }
+        });
+    }
+
     /// Gives a loop its wish, or starts one and hands it out.
     fn put(
         &mut self,

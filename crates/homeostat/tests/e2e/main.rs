@@ -19,6 +19,7 @@ mod colours;
 mod control;
 mod daemon;
 mod documents;
+mod firewall;
 mod guards;
 mod http;
 mod keeping;

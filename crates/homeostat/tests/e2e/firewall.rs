@@ -1,0 +1,206 @@
+//! A daemon and its firewall: whatever somebody does to it is undone, and it is there before anything
+//! is forwarded.
+#![expect(clippy::disallowed_methods, reason = "runs `nft`")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN};
+use homeostat_netlink::{AsyncListener, Event, Family, Group, Listener, Options};
+
+use crate::world::World;
+
+const FIREWALL: &str = r#"
+[nftables]
+ruleset = '''
+table inet filter {
+    set admins { type ipv4_addr; elements = { 10.0.0.1, 10.0.0.2 }; }
+    chain input {
+        type filter hook input priority 0; policy drop;
+        ct state established,related accept
+        tcp dport 80 accept
+        ip saddr @admins tcp dport 22 accept
+    }
+}
+'''
+"#;
+
+/// Runs one command of nft; a fresh process each time, as somebody else would.
+fn nft(command: &str) -> String {
+    let output = Command::new("nft").args(command.split(' ')).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The ruleset without handles and counts.
+fn listed() -> String {
+    nft("-s list ruleset")
+}
+
+/// The number of the rule with these words.
+fn handle(words: &str) -> String {
+    let listing = nft("-a list chain inet filter input");
+    let line = listing.lines().find(|line| line.contains(words)).unwrap();
+    line.rsplit(' ').next().unwrap().to_owned()
+}
+
+/// Everything that somebody may do to it.
+fn sabotage() -> Vec<Vec<String>> {
+    let established = handle("established");
+    let web = handle("dport 80");
+    let acts: [&[&str]; 5] = [
+        &["flush ruleset"],
+        &[&format!("delete rule inet filter input handle {web}")],
+        &[
+            &format!("delete rule inet filter input handle {established}"),
+            "add rule inet filter input ct state established,related accept",
+        ],
+        &["chain inet filter input { policy accept; }"],
+        &["flush set inet filter admins"],
+    ];
+    acts.iter().map(|act| act.iter().map(ToString::to_string).collect()).collect()
+}
+
+#[test]
+fn whatever_somebody_does_to_the_firewall_is_undone_by_hint() {
+    let world = World::new();
+    // Nothing is looked at again but by hint.
+    let _daemon =
+        world.keep(&format!("[settings.nft]\nresync = \"1h\"\nmin-interval = \"1ms\"\n{FIREWALL}"));
+    world.converges();
+    let whole = listed();
+    assert!(whole.contains("ip saddr @admins"), "{whole}");
+    let mut events = world.follow();
+    for nth in 0..5 {
+        // Handles are others after each act.
+        let act = sabotage().swap_remove(nth);
+        act.iter().for_each(|command| _ = nft(command));
+        let woken = events.until(|event| event["event"] == "woken" && event["source"] == "nft");
+        assert!(woken["by"].as_str().unwrap().starts_with("nft (pid "), "{woken}");
+        events.until(|event| {
+            event["event"] == "completed" && event["source"] == "nft" && event["converged"] == true
+        });
+        world.converges();
+        assert_eq!(listed(), whole, "{act:?}");
+    }
+}
+
+#[test]
+fn what_happens_while_nobody_heals_is_undone_by_the_next_full_look() {
+    for nth in 0..5 {
+        let world = World::new();
+        let _daemon = world.keep(&format!("[settings.nft]\nresync = \"1h\"\n{FIREWALL}"));
+        world.converges();
+        let whole = listed();
+        world.run("pause").exits(0);
+        let act = sabotage().swap_remove(nth);
+        act.iter().for_each(|command| _ = nft(command));
+        assert_ne!(listed(), whole, "{act:?}");
+        world.run("resume").exits(0);
+        world.run("resync").exits(0);
+        assert_eq!(listed(), whole, "{act:?}");
+    }
+}
+
+#[test]
+fn who_keeps_undoing_it_is_named() {
+    let world = World::new();
+    let _daemon = world.keep(&format!("[settings.nft]\nmin-interval = \"1ms\"\n{FIREWALL}"));
+    world.converges();
+    let mut events = world.follow();
+    for _ in 0..4 {
+        nft("flush ruleset");
+        events.until(|event| event["event"] == "completed" && event["summary"]["create"] != 0);
+    }
+    nft("flush ruleset");
+    let told = events.until(|event| event["event"] == "contention");
+    assert_eq!(told["key"], "table inet filter");
+    assert!(told["culprit"].as_str().unwrap().starts_with("nft (pid "), "{told}");
+    let status = world.run("status").stdout;
+    assert!(status.contains("keeps undoing table inet filter"), "{status}");
+}
+
+#[test]
+fn a_link_that_is_made_again_is_meant_again() {
+    let world = World::new();
+    world.namespace.ip(&["link", "add", "br0", "type", "bridge"]).unwrap();
+    let _daemon = world.keep(
+        "[settings.nft]\nresync = \"1h\"\n[nftables]\n\
+         ruleset = 'table ip a { chain x { iif br0 accept; }; }'\n",
+    );
+    world.converges();
+    let mut events = world.follow();
+    world.namespace.ip(&["link", "del", "br0"]).unwrap();
+    events.until(|event| event["event"] == "completed" && event["converged"] == false);
+    let status = world.run("status").stdout;
+    assert!(status.contains("waiting") || status.contains("pending"), "{status}");
+    for name in ["br1", "br0"] {
+        world.namespace.ip(&["link", "add", name, "type", "bridge"]).unwrap();
+    }
+    events.until(|event| event["event"] == "step-applied" && event["source"] == "nft");
+    world.converges();
+    assert!(nft("list chain ip a x").contains("iif \"br0\" accept"));
+}
+
+#[test]
+fn a_firewall_may_speak_of_a_link_that_the_same_document_makes() {
+    let world = World::with(
+        "[links.br0]\nkind = \"bridge\"\n[nftables]\n\
+         ruleset = 'table ip a { chain x { iif br0 accept; }; }'\n",
+    );
+    world.run("apply --yes host.toml").exits(0);
+    assert!(nft("list chain ip a x").contains("iif \"br0\" accept"));
+    world.run("plan host.toml").says(0, "No changes.\n");
+}
+
+#[tokio::test]
+async fn forwarding_is_never_on_before_the_firewall_is_there() {
+    let world = World::new();
+    // Somebody independent hears of commits, and of forwarding, as the kernel makes them.
+    let listen = |family, group| {
+        let listener = Listener::open(family, &[Group(group)], &Options::for_events()).unwrap();
+        AsyncListener::new(listener).unwrap()
+    };
+    let mut commits = listen(Family::Netfilter, NFNLGRP_NFTABLES);
+    let mut forwarding = listen(Family::Route, NETCONF);
+    let _daemon = world.keep(&format!(
+        "{FIREWALL}\n[links.br0]\nkind = \"bridge\"\nsysctl = {{ \"ipv4/rp_filter\" = 2 }}\n\
+         [sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.conf.default.rp_filter\" = 1\n"
+    ));
+    let mut is_on = false;
+    while !is_on {
+        let mut each = |event: Event<'_>| is_on |= turns_on(&event);
+        let heard = tokio::time::timeout(PATIENCE, forwarding.receive(&mut each)).await;
+        heard.expect("forwarding is turned on").unwrap();
+    }
+    // What was committed before is in the queue already.
+    let mut tables = 0;
+    let mut each = |event: Event<'_>| tables += usize::from(is_commit(&event));
+    while commits.receive_now(&mut each).unwrap() {}
+    assert_eq!(tables, 1, "forwarding was on before the firewall was there");
+    world.converges();
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "1");
+    assert_eq!(world.knob("net/ipv4/conf/br0/rp_filter"), "2", "links come before their knobs");
+}
+
+/// However busy the machine is, silence for so long is a failure.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// `RTNLGRP_IPV4_NETCONF`.
+const NETCONF: u32 = 24;
+/// `RTM_NEWNETCONF`, and its attributes for the link and for forwarding.
+const NEW_NETCONF: u16 = 80;
+const NETCONF_FORWARDING: u16 = 2;
+/// A commit of nftables ends with its generation.
+const NEW_GENERATION: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWGEN;
+
+fn turns_on(event: &Event<'_>) -> bool {
+    let Event::Message(message) = event else { panic!("events were lost") };
+    let Ok((_, attrs)) = message.split::<4>() else { return false };
+    let value = attrs.first(NETCONF_FORWARDING).unwrap();
+    message.kind == NEW_NETCONF && value.is_some_and(|value| value.value == 1_i32.to_ne_bytes())
+}
+
+fn is_commit(event: &Event<'_>) -> bool {
+    let Event::Message(message) = event else { panic!("events were lost") };
+    message.kind == NEW_GENERATION
+}
