@@ -85,6 +85,11 @@ impl Elements {
         self.bytes.get(start..end(at)).unwrap_or_default()
     }
 
+    /// Whether a unit only ends what nothing begins: the gap before the first interval.
+    pub(crate) fn is_gap(&self, at: UnitAt) -> bool {
+        Attrs::new(self.unit(at)).next().and_then(Result::ok).is_some_and(|one| is_end(&one))
+    }
+
     /// A unit as it was dumped, with its counts and the time that it has left.
     pub(crate) fn dumped(&self, at: UnitAt) -> &[u8] {
         self.whole.get(&at).map_or(self.unit(at), |bytes| bytes)

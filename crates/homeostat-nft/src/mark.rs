@@ -42,6 +42,17 @@ impl Mark {
         lines.flat_map(|line| [line, "\n"]).collect()
     }
 
+    /// The listing of a table without the mark in its comment.
+    pub(crate) fn taken_off(&self, listing: &str) -> String {
+        let only = format!("\tcomment \"{}\"", self.word);
+        let end = format!(" {}\"", self.word);
+        let lines = listing.lines().filter(|line| *line != only).map(|line| {
+            let said = line.strip_prefix("\tcomment \"").and_then(|_| line.strip_suffix(&end));
+            said.map_or_else(|| format!("{line}\n"), |said| format!("{said}\"\n"))
+        });
+        lines.collect()
+    }
+
     /// A table's user data with the user's words and the mark.
     pub(crate) fn userdata(&self, comment: &str) -> Vec<u8> {
         let text = self.beside(comment);
@@ -100,6 +111,19 @@ mod tests {
         for comment in ["", "the firewall", "a homeostat:fan club"] {
             let words = Words::read(&mark.userdata(comment));
             assert_eq!(words, Words { comment: comment.into(), mark: Some(mark.clone()) });
+        }
+    }
+
+    #[test]
+    fn a_listing_gets_the_mark_and_loses_it_again() {
+        let mark = Mark::new("default");
+        for (comment, listing) in [
+            ("", "table ip a {\n\tchain x {\n\t}\n}\n"),
+            ("mine", "table ip a {\n\tcomment \"mine\"\n\tchain x {\n\t}\n}\n"),
+        ] {
+            let written = mark.written(listing, comment);
+            assert_eq!(written.matches("homeostat:default").count(), 1, "{written}");
+            assert_eq!(mark.taken_off(&written), listing);
         }
     }
 

@@ -8,13 +8,14 @@ use homeostat_core::{
 use homeostat_netlink::{Connection, Family};
 
 use crate::declared::Former;
+use crate::diff;
 use crate::dump::{self, Generation, Head};
 use crate::error::Error;
 use crate::hints::{Ear, Links};
 use crate::key::Key;
 use crate::model::Table;
 use crate::object::Object;
-use crate::source::Nft;
+use crate::source::{Nft, Wording};
 
 /// What one look learned beside the tables.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +75,10 @@ impl Reader {
         let heads: Vec<_> = heads.into_iter().filter(of_interest).collect();
         let mut found = Vec::new();
         for head in heads {
-            let table = dump::table(&mut self.connection, &head)?;
+            let mut table = dump::table(&mut self.connection, &head)?;
+            if self.source.wording == Wording::Listed && differs(view, &table) {
+                table.texts = self.source.texts(&head.key);
+            }
             found.push((head, Arc::new(table)));
         }
         Ok(found)
@@ -111,7 +115,7 @@ impl Reader {
 
 /// Whether the ledger holds a table for ours that carries no mark. The record of one that we made proves
 /// nothing about another without the mark: the kernel takes it off no table.
-fn is_taken_over(records: &Records<Key, Object>, key: &Key) -> bool {
+pub(crate) fn is_taken_over(records: &Records<Key, Object>, key: &Key) -> bool {
     records.get(key).is_some_and(|record| {
         record.identity.is_some() || matches!(record.original, Original::Was(_))
     })
@@ -123,6 +127,14 @@ fn former(records: &Records<Key, Object>, key: &Key) -> Former {
     let wrote = record.map(|record| record.wrote.clone());
     let before = record.and_then(|record| record.settled.clone());
     Former::new(wrote.into_iter().chain(before))
+}
+
+/// Whether a table is not as wished, so that a plan has to speak of its rules.
+fn differs(view: &View<'_, Nft>, table: &Table) -> bool {
+    let compiled = view.wish.compiled();
+    let slot = view.wish.slot(&table.key, None);
+    let wish = slot.and_then(|slot| compiled.table(slot));
+    wish.is_some_and(|wish| !diff::table(wish, Some((table, &Former::default()))).is_empty())
 }
 
 fn is_absence(error: &homeostat_netlink::Error) -> bool {

@@ -24,13 +24,30 @@ pub struct Nft {
     netns: Option<Arc<Netns>>,
     pub(crate) mark: Mark,
     pub(crate) ours: Ports,
+    pub(crate) wording: Wording,
+}
+
+/// How plans speak of rules that the wish does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wording {
+    /// By what they are made of.
+    #[default]
+    Parts,
+    /// As `nft` lists them, which costs a listing of each table that differs: for who plans for people.
+    Listed,
 }
 
 impl Nft {
+    /// Speaks of rules in another way.
+    #[must_use]
+    pub fn with_wording(self, wording: Wording) -> Self {
+        Nft { wording, ..self }
+    }
+
     /// Those of the calling thread's namespace.
     #[must_use]
     pub fn here(mark: Mark) -> Self {
-        Nft { netns: None, mark, ours: Ports::default() }
+        Nft { netns: None, mark, ours: Ports::default(), wording: Wording::Parts }
     }
 
     /// Those of another namespace, which is kept alive by this.

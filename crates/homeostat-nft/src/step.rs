@@ -1,5 +1,6 @@
 //! One table of a transaction, and how it explains itself: line by line, in nft's own words.
 
+mod element;
 mod words;
 
 use std::sync::Arc;

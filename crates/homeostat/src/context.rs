@@ -45,6 +45,8 @@ pub(crate) struct Context {
     pub(crate) progress: Option<Arc<dyn Progress>>,
     pub(crate) color: Color,
     pub(crate) detail: Detail,
+    /// Whether people read what is planned here, and nobody waits for it.
+    pub(crate) is_for_people: bool,
 }
 
 impl Context {
@@ -76,6 +78,7 @@ impl Context {
                 (_, true) => Detail::Verbose,
                 _ => Detail::Normal,
             },
+            is_for_people: true,
         };
         if matches!(context.top, Top::Sandbox) {
             Sandbox::enter()?;

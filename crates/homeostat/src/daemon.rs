@@ -96,6 +96,7 @@ impl Daemon {
         (paths, document): (Vec<PathBuf>, Document),
         ledger: Arc<dyn Ledger>,
     ) -> Self {
+        let context = Context { is_for_people: false, ..context };
         let (events, scopes) = (Events::default(), Scopes::default());
         let log = Log { form: LogForm::Text, detail: context.detail, color: context.color };
         let (on_stop, listen, allowed, own, is_silent) = (None, None, None, None, false);

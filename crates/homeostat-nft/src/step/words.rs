@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Step;
 use crate::expression::names;
 use crate::model::{Rule, Table};
-use crate::op::{From, Op};
+use crate::op::Op;
 
 impl Step {
     /// Tells every line. What goes only to be made again is one line.
@@ -76,8 +76,11 @@ impl Step {
             // The line of the chain says it.
             Op::FlushChain(_) => return None,
             Op::DropRule { chain, at } => return self.rule_gone(chain, *at, remade),
-            Op::DropElements { set, units } => self.elements(set, (0, units.len()), remade)?,
-            Op::AddElements { set, units } => self.added(set, units, remade)?,
+            // Of two acts on one set the second one says both.
+            Op::DropElements { set, .. } if remade.elements.contains(set) => return None,
+            Op::DropElements { set, .. } | Op::AddElements { set, .. } => {
+                return self.elements(set, remade);
+            }
             Op::DropSet(name) => return drop(word(self.seen.as_deref(), name), name),
             Op::DropChain(name) => return drop("chain", name),
             Op::DropObject(id) => return drop(object_word(id.kind), &id.name),
@@ -85,7 +88,10 @@ impl Step {
             Op::MakeObject(id) => make(object_word(id.kind), &id.name),
             Op::MakeFlowtable(name) => make("flowtable", name),
             Op::MakeChain(name) => make("chain", name),
-            Op::MakeSet(name) => make(word(self.wish.as_deref(), name), name),
+            Op::MakeSet(name) => {
+                let line = make(word(self.wish.as_deref(), name), name);
+                Line { after: self.element_changes(name), ..line }
+            }
             Op::SetPolicy(name) => self.policy(name),
             Op::AddRule { chain, at, replaces, .. } => self.rule_comes(chain, *at, *replaces),
         })
@@ -144,23 +150,13 @@ impl Step {
         }
     }
 
-    fn added(&self, set: &str, units: &[From], remade: &Remade) -> Option<Line> {
-        let dropped = self.ops.iter().find_map(|op| match op {
-            Op::DropElements { set: name, units } if name == set => Some(units.len()),
-            _ => None,
-        });
-        let counted = Remade { elements: BTreeSet::new(), ..remade.clone() };
-        self.elements(set, (units.len(), dropped.unwrap_or(0)), &counted)
-    }
-
-    fn elements(&self, set: &str, (add, drop): (usize, usize), remade: &Remade) -> Option<Line> {
+    fn elements(&self, set: &str, remade: &Remade) -> Option<Line> {
         let part = format!("{} {set}", word(self.wish.as_deref(), set));
-        // Of a set that is made the line says it, and of two acts on one set the second.
-        if remade.made.contains(&part) || remade.elements.contains(set) {
+        // Of a set that is made the line of the set says it.
+        if remade.made.contains(&part) {
             return None;
         }
-        let after = Some(json!({ "elements added": add, "elements removed": drop }));
-        Some(Line { after, ..self.line(Action::Update, &part) })
+        Some(Line { after: self.element_changes(set), ..self.line(Action::Update, &part) })
     }
 }
 

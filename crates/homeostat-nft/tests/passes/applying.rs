@@ -2,6 +2,8 @@
 
 use homeostat_engine::Explain as _;
 
+use homeostat_nft::Wording;
+
 use crate::world::{World, by_hand, expected, listed, nft, told};
 
 const FIREWALL: &str = r#"
@@ -58,4 +60,33 @@ fn a_plan_tells_each_line_in_nfts_own_words() {
     assert_eq!(plan.summary().total(), 1, "{}", told(&plan));
     let line = "~ table inet filter chain input | handle";
     assert!(told(&plan).starts_with(line), "{}", told(&plan));
+}
+
+#[test]
+fn a_plan_for_people_tells_rules_that_go_in_nfts_own_words() {
+    let mut world = World::worded(Wording::Listed);
+    world.converge(FIREWALL);
+    let plan = world.planned(&FIREWALL.replace("ip saddr @s drop", ""));
+    assert_eq!(plan, "- table inet filter chain input | ip saddr @s drop");
+    by_hand("add rule inet filter input tcp dport 99 drop");
+    let plan = world.planned(FIREWALL);
+    assert_eq!(plan, "- table inet filter chain input | tcp dport 99 drop");
+}
+
+#[test]
+fn elements_that_come_and_go_are_counted_and_some_are_named() {
+    let text = |elements: &str| {
+        format!(
+            "table ip a {{ set s {{ type ipv4_addr; flags interval; elements = {{ {elements} }}; }}; }}"
+        )
+    };
+    let mut world = World::new();
+    let plan = world.planned(&text("10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.1.0/24"));
+    assert!(plan.contains(r#""elements added":4"#), "{plan}");
+    world.converge(&text("10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.1.0/24"));
+    let plan = world.planned(&text("10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.1.0/24"));
+    let line = r#"~ table ip a set s | {"elements added":1,"elements removed":1,"samples":["- 10.0.0.1","+ 10.0.0.4"]}"#;
+    assert_eq!(plan, line);
+    let plan = world.planned(&text("10.0.0.1, 10.0.0.2, 10.0.0.3"));
+    assert!(plan.contains(r#""samples":["- 10.0.1.0-10.0.1.255"]"#), "{plan}");
 }

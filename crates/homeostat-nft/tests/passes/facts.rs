@@ -294,7 +294,10 @@ fn a_set_with_declared_elements_is_exact() {
     world.converge(TEXT);
     by_hand("add element ip a s { 10.0.0.9 }; delete element ip a s { 10.0.0.2 }");
     let plan = world.planned(TEXT);
-    assert_eq!(plan, "~ table ip a set s | {\"elements added\":1,\"elements removed\":1}");
+    assert_eq!(
+        plan,
+        "~ table ip a set s | {\"elements added\":1,\"elements removed\":1,\"samples\":[\"- 10.0.0.9\",\"+ 10.0.0.2\"]}"
+    );
     world.converge(TEXT);
     assert_eq!(listed(), expected(TEXT));
 }
@@ -327,7 +330,7 @@ fn a_list_of_elements_longer_than_sixteen_bits_goes_in_pieces() {
     let mut world = World::new();
     world.converge(&text("1.1.1.1"));
     let plan = world.planned(&text("1.1.1.2"));
-    assert!(plan.contains("{\"elements added\":1,\"elements removed\":1}"), "{plan}");
+    assert!(plan.contains("{\"elements added\":1,\"elements removed\":1,"), "{plan}");
     world.converge(&text("1.1.1.2"));
     assert_eq!(listed(), expected(&text("1.1.1.2")));
 }

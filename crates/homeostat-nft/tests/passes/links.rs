@@ -58,7 +58,7 @@ fn a_link_that_is_made_again_is_meant_by_its_new_number() {
 
 #[tokio::test]
 async fn a_link_that_is_made_again_is_heard_of() {
-    let mut world = World::new();
+    let world = World::new();
     make_br8(&world);
     let wish = world.wish(BY_NUMBER);
     let mut reader = world.source.reader().unwrap();

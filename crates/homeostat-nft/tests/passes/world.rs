@@ -11,7 +11,7 @@ use homeostat_engine::{
     Alone, Book, Config, Entry, Explain, Focus, Guards, Kind, MassDelete, MemoryLedger, Observer,
     Order, Ownership, Place, Plan, Report, Source as _, pass,
 };
-use homeostat_nft::{CompileError, Compiler, Key, Mark, Nft, Ruleset, Wish, Writer};
+use homeostat_nft::{CompileError, Compiler, Key, Mark, Nft, Ruleset, Wish, Wording, Writer};
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
 
@@ -27,8 +27,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::worded(Wording::Parts)
+    }
+
+    /// One whose plans speak of rules in this way.
+    pub(crate) fn worded(wording: Wording) -> Self {
         let namespace = Namespace::enter().unwrap();
-        let source = Nft::here(Mark::new("test"));
+        let source = Nft::here(Mark::new("test")).with_wording(wording);
         let observer = Observer::open(&source, "test").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let book = Book::open(Arc::new(MemoryLedger::default()), place()).unwrap();

@@ -4,15 +4,17 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use homeostat_document::{Document, Nftables, Ruleset as Declared, Scope as Section};
 use homeostat_document::{Settings, SourceSettings, Span, Spanned};
 use homeostat_engine::book::holdings;
-use homeostat_engine::{Bound, Ownership, Section as Stated};
-use homeostat_nft::{CompileError, Compiler, Fault, Mark, Nft, Ruleset, Wish};
+use homeostat_engine::{Bound, Ownership, Pages, Section as Stated};
+use homeostat_nft::{CompileError, Compiler, Fault, Mark, Nft, Ruleset, Shown, Wish, Wording};
 
-use crate::failure::Misfits;
+use crate::context::Context;
+use crate::failure::{Helped, Misfits};
 use crate::registry::{Bind, Binding, Lists, Registered};
+use crate::scope::Scope;
 
 /// The firewall in the registry.
 pub(crate) const REGISTERED: Registered = Registered { name: NAME, settings, check, bind, wait };
@@ -43,6 +45,8 @@ fn wait(_document: &Document, section: &Section) -> Vec<String> {
 /// The marks are in the kernel: without a section, there is business only where some are found.
 fn bind(binding: &Binding<'_>) -> Bind {
     let source = Nft::of(Arc::clone(&binding.scope.netns), Mark::new(&binding.context.owner));
+    let for_people = binding.context.is_for_people;
+    let source = source.with_wording(if for_people { Wording::Listed } else { Wording::Parts });
     let place = binding.place(NAME);
     let stated = binding.section.and_then(|section| section.nftables.as_ref());
     if stated.is_none()
@@ -57,6 +61,16 @@ fn bind(binding: &Binding<'_>) -> Bind {
     let (wish, ownership) = (Arc::new(wish.unwrap_or_default()), Ownership::Marked);
     let nothing = Some(Arc::new(Wish::nothing()));
     Ok(Some(Box::new(Bound { source, wish, ownership, config, place, nothing })))
+}
+
+/// Our tables of a scope as a text.
+pub(crate) fn show(context: &Context, scope: &Scope, pages: &dyn Pages) -> Result<Shown> {
+    let source = Nft::of(Arc::clone(&scope.netns), Mark::new(&context.owner));
+    let records = holdings::<Nft>(pages, &scope.place(&context.owner, NAME))?.records;
+    source.show(&records).map_err(|failure| match failure.help {
+        Some(help) => Helped::error(failure.error, help),
+        None => anyhow!(failure.error),
+    })
 }
 
 fn declared(section: &Section) -> Option<&Declared> {

@@ -74,3 +74,11 @@ fn gather(directory: &Path, all: &mut BTreeMap<PathBuf, String>) {
         }
     }
 }
+
+impl World {
+    /// Somebody else runs a command of nft.
+    pub(crate) fn sabotage(&self, command: &str) {
+        let output = self.command("nft").args(command.split(' ')).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -63,3 +63,24 @@ fn a_sandbox_can_be_shown() {
     let ran = world.finish(world.bare("--sandbox show --full")).exits(0);
     assert!(ran.stdout.contains("\"net.ipv4.tcp_retries1\" = 3\n"), "{}", ran.stdout);
 }
+
+#[test]
+fn our_firewall_is_shown_as_text_and_others_are_mentioned() {
+    let world = World::new();
+    world.apply(
+        "[nftables]\nruleset = '''\ntable inet filter {\n  comment \"mine\"\n  set s { type ipv4_addr; flags interval; \
+         elements = { 10.0.0.0/8, 11.0.0.1 }; }\n  set d { type ipv4_addr; flags dynamic; }\n  chain i { type filter hook input priority 0; \
+         policy drop; tcp dport { 22, 80 } counter accept comment \"web\"; ip saddr @s jump { drop; }; }\n}\n\
+         table ip empty { }\n'''\n",
+    );
+    world.sabotage("add table ip docker");
+    world.sabotage("add element inet filter d { 10.0.0.9 }");
+    let shown = round_trip(&world, "show", "shown.toml");
+    assert!(shown.contains("[nftables]\nruleset = '''\ntable inet filter {"), "{shown}");
+    assert!(shown.contains("# Not ours, and not shown: table ip docker"), "{shown}");
+    for absent in ["homeostat:", "10.0.0.9", "packets"] {
+        assert!(!shown.contains(absent), "{absent}: {shown}");
+    }
+    let json = round_trip(&world, "show --json", "shown.json");
+    assert!(json.contains("\"ruleset\": \"table inet filter {"), "{json}");
+}

@@ -1,0 +1,175 @@
+//! Elements in words, for people: the common types as nft writes them, others as bytes.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use homeostat_netlink::uapi::{
+    NFTA_DATA_VALUE, NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_KEY_TYPE,
+};
+use homeostat_netlink::{Attr, Attrs};
+use serde_json::{Value, json};
+
+use super::Step;
+use crate::elements::UnitAt;
+use crate::model::Set;
+use crate::op::{From, Op};
+use crate::tlv::be32;
+
+/// So many of those that come and of those that go are named.
+const SAMPLES: usize = 3;
+
+impl Step {
+    /// What becomes of the elements of a set: how many come and go, and some of them.
+    pub(super) fn element_changes(&self, name: &str) -> Option<Value> {
+        let [wish, seen] = [&self.wish, &self.seen]
+            .map(|table| table.as_ref().and_then(|table| table.sets.get(name)));
+        let (mut added, mut dropped, mut samples) = (0, 0, Vec::new());
+        let word = |set: Option<&Set>, at: &UnitAt| {
+            set.filter(|set| !set.elements.is_gap(*at)).map(|set| words(set, *at))
+        };
+        for op in &self.ops {
+            match op {
+                Op::AddElements { set, units } if set == name => {
+                    let mut named = units.iter().filter_map(|from| match from {
+                        From::Wish(at) => word(wish, at),
+                        From::Seen(at) => word(seen, at),
+                    });
+                    samples.extend(named.by_ref().take(SAMPLES).map(|one| format!("+ {one}")));
+                    added += units.iter().filter(|from| !is_gap(wish, seen, **from)).count();
+                }
+                Op::DropElements { set, units } if set == name => {
+                    let named = units.iter().filter_map(|at| word(seen, at));
+                    samples.extend(named.take(SAMPLES).map(|one| format!("- {one}")));
+                    let is_gap = |at: &&UnitAt| seen.is_some_and(|set| set.elements.is_gap(**at));
+                    dropped += units.iter().filter(|at| !is_gap(at)).count();
+                }
+                _ => {}
+            }
+        }
+        (added + dropped > 0).then(
+            || json!({ "elements added": added, "elements removed": dropped, "samples": samples }),
+        )
+    }
+}
+
+fn is_gap(wish: Option<&Set>, seen: Option<&Set>, from: From) -> bool {
+    let (set, at) = match from {
+        From::Wish(at) => (wish, at),
+        From::Seen(at) => (seen, at),
+    };
+    set.is_some_and(|set| set.elements.is_gap(at))
+}
+
+/// The key of an element, or both ends of an interval.
+fn words(set: &Set, at: UnitAt) -> String {
+    let kind = be32(&Attrs::new(&set.shape), NFTA_SET_KEY_TYPE).ok().flatten().unwrap_or(0);
+    let mut elements = Attrs::new(set.elements.unit(at)).flatten();
+    let Some(first) = elements.next() else { return String::new() };
+    let start = key(kind, value(&first, NFTA_SET_ELEM_KEY));
+    let last = value(&first, NFTA_SET_ELEM_KEY_END).to_vec();
+    let behind = elements.next().map(|end| value(&end, NFTA_SET_ELEM_KEY).to_vec());
+    let last = behind.map_or(last, before);
+    let end = key(kind, &last);
+    if last.is_empty() || end == start { start } else { format!("{start}-{end}") }
+}
+
+fn value<'a>(element: &Attr<'a>, kind: u16) -> &'a [u8] {
+    let attr = element.attrs().first(kind).ok().flatten();
+    let value = attr.and_then(|attr| attr.attrs().first(NFTA_DATA_VALUE).ok().flatten());
+    value.map_or(&[], |value| value.value)
+}
+
+/// The last key of an interval that ends behind it.
+fn before(mut key: Vec<u8>) -> Vec<u8> {
+    for byte in key.iter_mut().rev() {
+        let (less, borrows) = byte.overflowing_sub(1);
+        *byte = less;
+        if !borrows {
+            break;
+        }
+    }
+    key
+}
+
+/// nft numbers its types, and puts six bits of each into the type of a concatenation.
+const BITS: u32 = 6;
+
+fn key(kind: u32, bytes: &[u8]) -> String {
+    let count = (0..5).rev().find(|nth| kind >> (nth * BITS) != 0).unwrap_or(0);
+    let mut rest = bytes;
+    let mut parts = Vec::new();
+    for nth in (0..=count).rev() {
+        let kind = kind >> (nth * BITS) & ((1 << BITS) - 1);
+        let Some(len) = length(kind).or((count == 0).then_some(bytes.len())) else {
+            return hex(bytes);
+        };
+        let Some((field, after)) = rest.split_at_checked(len.next_multiple_of(4).min(rest.len()))
+        else {
+            return hex(bytes);
+        };
+        rest = after;
+        parts.push(one(kind, field.get(..len.min(field.len())).unwrap_or(field)));
+    }
+    parts.join(" . ")
+}
+
+const IPV4: u32 = 7;
+const IPV6: u32 = 8;
+const ETHER: u32 = 9;
+const PROTOCOL: u32 = 12;
+const SERVICE: u32 = 13;
+const MARK: u32 = 19;
+const LINK_NAME: u32 = 41;
+
+fn length(kind: u32) -> Option<usize> {
+    Some(match kind {
+        IPV4 | MARK => 4,
+        IPV6 | LINK_NAME => 16,
+        ETHER => 6,
+        PROTOCOL => 1,
+        SERVICE => 2,
+        _ => return None,
+    })
+}
+
+fn one(kind: u32, bytes: &[u8]) -> String {
+    let text = match kind {
+        IPV4 => bytes.try_into().ok().map(|bytes: [u8; 4]| Ipv4Addr::from(bytes).to_string()),
+        IPV6 => bytes.try_into().ok().map(|bytes: [u8; 16]| Ipv6Addr::from(bytes).to_string()),
+        ETHER => Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")),
+        PROTOCOL => bytes.first().map(ToString::to_string),
+        SERVICE => bytes.try_into().ok().map(|bytes| u16::from_be_bytes(bytes).to_string()),
+        MARK => bytes.try_into().ok().map(|bytes| format!("{:#x}", u32::from_ne_bytes(bytes))),
+        LINK_NAME => {
+            let name = bytes.split(|byte| *byte == 0).next();
+            name.map(|name| format!("\"{}\"", String::from_utf8_lossy(name)))
+        }
+        _ => None,
+    };
+    text.unwrap_or_else(|| hex(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_read_as_nft_writes_them() {
+        let pair = IPV4 << BITS | SERVICE;
+        for (kind, bytes, expected) in [
+            (IPV4, &[10, 0, 0, 1][..], "10.0.0.1"),
+            (SERVICE, &[0, 22], "22"),
+            (ETHER, &[2, 0, 0, 0, 0, 9], "02:00:00:00:00:09"),
+            (LINK_NAME, b"eth0\0\0\0\0\0\0\0\0\0\0\0\0", "\"eth0\""),
+            (pair, &[10, 0, 0, 1, 0, 80, 0, 0], "10.0.0.1 . 80"),
+            (63, &[1, 2], "0x0102"),
+            (IPV4, &[1], "0x01"),
+        ] {
+            assert_eq!(key(kind, bytes), expected);
+        }
+        assert_eq!(before(vec![11, 0, 0]), [10, 255, 255]);
+    }
+}
