@@ -23,6 +23,7 @@ use crate::placeholders::{self, Link, Relevance};
 use crate::source::Nft;
 use crate::statements::printing;
 use crate::wish::{Compiled, Wish};
+pub(crate) use fault::TOO_LONG;
 pub use fault::{CompileError, Fault};
 use scratch::Scratch;
 

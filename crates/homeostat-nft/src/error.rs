@@ -25,6 +25,9 @@ impl Error {
         match errno {
             Some(Errno::PERM | Errno::ACCESS) => Failure::from_error(self, Retry::Never)
                 .with_help("run it as root or with CAP_NET_ADMIN, or try it with --sandbox"),
+            Some(Errno::MSGSIZE) => {
+                Failure::from_error(self, Retry::OnChange).with_help(crate::compile::TOO_LONG)
+            }
             _ => Failure::from_error(self, Retry::Soon),
         }
     }

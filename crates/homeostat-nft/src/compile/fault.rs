@@ -12,6 +12,10 @@ use crate::statements::At;
 /// What `nft` calls the text that it is given.
 const STDIN: &str = "/dev/stdin";
 
+/// What is too long for a buffer that nobody in particular gets.
+pub(crate) const TOO_LONG: &str = "without CAP_NET_ADMIN outside of the sandbox a transaction is limited by \
+    net.core.wmem_max; run it as root, or raise that";
+
 const NO_LINK: &str = "Interface does not exist";
 
 /// A text that could not be compiled.
@@ -185,6 +189,7 @@ impl CompileError {
             CompileError::Refused(faults) if has(faults, NO_LINK) => {
                 Some("`iif` and `oif` want a link that exists; write `iifname` or `oifname`")
             }
+            CompileError::Refused(faults) if has(faults, "Message too long") => Some(TOO_LONG),
             CompileError::Refused(faults) if has(faults, "esolve hostname") => {
                 Some("names are not looked up while a ruleset is loaded; write addresses")
             }

@@ -204,3 +204,58 @@ fn is_commit(event: &Event<'_>) -> bool {
     let Event::Message(message) = event else { panic!("events were lost") };
     message.kind == NEW_GENERATION
 }
+
+/// A document with so many rules, and ten times as many elements.
+fn sized(rules: u32) -> String {
+    let elements: Vec<String> = (0..rules * 10)
+        .map(|nth| format!("10.{}.{}.{}", nth >> 16, nth >> 8 & 255, nth & 255))
+        .collect();
+    let rules: Vec<String> = (1..=rules).map(|port| format!("tcp dport {port} accept")).collect();
+    format!(
+        "[nftables]\nruleset = '''\ntable ip a {{\n set s {{ type ipv4_addr; elements = {{ {} }}; }}\n \
+         chain x {{\n{}\n }}\n}}\n'''\n",
+        elements.join(", "),
+        rules.join("\n")
+    )
+}
+
+#[test]
+fn a_firewall_is_tried_in_a_sandbox_by_nobody_in_particular() {
+    let world = World::new();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(world.path(), mode).unwrap();
+    let program = world.path().join("homeostat");
+    crate::program::copy_program(&program);
+    let apply = |document: String| {
+        world.write("host.toml", document);
+        let mut command = world.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+        command.arg(&program).args(["--sandbox", "apply", "--yes", "host.toml"]);
+        world.finish(command)
+    };
+    let ran = apply(sized(300)).exits(0);
+    let last = "Applied: 303 created, 0 updated, 0 replaced, 0 deleted.";
+    assert_eq!(ran.last_line(), last, "{}", ran.stdout);
+    // What does not fit the buffers that nobody in particular gets is refused, with the way out.
+    let ran = apply(sized(3000)).exits(1);
+    assert!(ran.stderr.contains("Message too long"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("help: without CAP_NET_ADMIN"), "{}", ran.stderr);
+    assert_eq!(listed(), "", "the sandbox is another network");
+}
+
+#[test]
+fn without_a_firewall_in_the_document_nft_is_not_needed() {
+    let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    let run = |args: &str| {
+        let mut command = world.homeostat(args);
+        command.env("PATH", "/nonexistent");
+        world.finish(command)
+    };
+    run("plan host.toml").exits(0);
+    run("apply --yes host.toml").exits(0);
+    run("show").exits(0);
+    world.write("host.toml", FIREWALL);
+    let ran = run("plan host.toml").exits(1);
+    assert!(ran.stderr.contains("`nft` is not installed"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("help: install the package `nftables`"), "{}", ran.stderr);
+}
