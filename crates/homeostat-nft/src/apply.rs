@@ -89,10 +89,8 @@ impl homeostat_core::Writer<Nft> for Writer {
             Ok(written) => written,
             Err((at, failure)) => return refuse(&work, Some(at), &failure, out),
         };
-        let committed = match places.is_empty() {
-            true => Ok(Transacted::Done),
-            false => self.commit(&work, &batch),
-        };
+        let is_empty = places.is_empty();
+        let committed = if is_empty { Ok(Transacted::Done) } else { self.commit(&work, &batch) };
         match committed {
             Ok(Transacted::Done) => self.finish(&work, &Outcome::Applied { now: None }, out),
             Ok(Transacted::Unknown) => {

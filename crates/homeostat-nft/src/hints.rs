@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use homeostat_core::Hint;
 use homeostat_netlink::uapi::{
@@ -64,32 +65,27 @@ impl Ear {
     /// Waits for one datagram.
     async fn hear(&mut self) -> Result<(), Error> {
         let Ear { subscription, commits, links, heard } = self;
-        let mut linked = Vec::new();
-        {
-            let mut commit = |event: Event<'_>| commits.take(event, heard);
-            let mut tables = pin!(subscription.receive(&mut commit));
-            match links {
-                None => tables.await?,
-                Some(Links { subscription, watch, .. }) => {
-                    let mut link = |event: Event<'_>| {
-                        if watch.take(&event) {
-                            linked = watch.keys();
-                        }
-                    };
-                    let mut links = pin!(subscription.receive(&mut link));
-                    poll_fn(|context| match tables.as_mut().poll(context) {
-                        std::task::Poll::Pending => links.as_mut().poll(context),
-                        ready => ready,
-                    })
-                    .await?;
-                }
-            }
-        }
-        if !linked.is_empty() {
-            self.heard.push_back(Hint::Keys(linked));
+        let mut commit = |event: Event<'_>| commits.take(event, heard);
+        let tables = subscription.receive(&mut commit);
+        let Some(Links { subscription, watch, .. }) = links else { return tables.await };
+        let mut is_news = false;
+        let mut link = |event: Event<'_>| is_news |= watch.take(&event);
+        either(tables, subscription.receive(&mut link)).await?;
+        if is_news {
+            heard.push_back(Hint::Keys(watch.keys()));
         }
         Ok(())
     }
+}
+
+/// Whichever comes first. Neither loses anything if it is dropped while it waits.
+async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| match one.as_mut().poll(context) {
+        Poll::Pending => other.as_mut().poll(context),
+        ready @ Poll::Ready(_) => ready,
+    })
+    .await
 }
 
 impl Subscription {

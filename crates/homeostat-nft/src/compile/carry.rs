@@ -28,20 +28,21 @@ pub(super) fn uncarried(
 ) -> Result<BTreeSet<Key>, CompileError> {
     let mut connection =
         scratch.connect(Family::Netfilter).map_err(|error| CompileError::kernel(&error))?;
+    try_all(&mut connection, tables).map_err(|error| CompileError::kernel(&error))
+}
+
+fn try_all(connection: &mut Connection, tables: &[Table]) -> Result<BTreeSet<Key>, Error> {
     let tried: Vec<Table> = tables.iter().map(small).collect();
     let mut uncarried = BTreeSet::new();
-    for _ in 0..=tried.len() {
+    loop {
         let rest: Vec<_> = tried.iter().filter(|one| !uncarried.contains(&one.key)).collect();
-        match make_again(&mut connection, &rest).map_err(|error| CompileError::kernel(&error))? {
-            Some(key) => _ = uncarried.insert(key),
-            None => {
-                let changed = changed(&mut connection, &rest);
-                uncarried.extend(changed.map_err(|error| CompileError::kernel(&error))?);
-                break;
-            }
+        if let Some(refused) = make_again(connection, &rest)? {
+            uncarried.insert(refused);
+            continue;
         }
+        uncarried.extend(changed(connection, &rest)?);
+        return Ok(uncarried);
     }
-    Ok(uncarried)
 }
 
 fn small(table: &Table) -> Table {

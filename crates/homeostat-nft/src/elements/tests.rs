@@ -1,7 +1,7 @@
 //! Elements sorted, joined and compared, without a kernel.
 
 use super::*;
-use homeostat_netlink::uapi::{NFTA_LIST_ELEM, NFTA_SET_ELEM_TIMEOUT};
+use homeostat_netlink::uapi::{NFTA_LIST_ELEM, NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_TIMEOUT};
 
 fn element(key: u32, flags: u32, left: Option<u64>) -> Box<[u8]> {
     let mut value = Tlvs::default();

@@ -52,7 +52,7 @@ fn section(firewall: &Shown) -> Result<String> {
     }
     if !foreign.is_empty() {
         let names: Vec<String> = foreign.iter().map(|key| plain(&key.to_string())).collect();
-        text += &format!("\n# Not ours, and not shown: {}\n", names.join(", "));
+        text = format!("{text}\n# Not ours, and not shown: {}\n", names.join(", "));
     }
     Ok(text)
 }

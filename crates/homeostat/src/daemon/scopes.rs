@@ -126,15 +126,15 @@ impl Running {
         document: &Document,
         (ledger, events): (&Arc<dyn Ledger>, &Events),
     ) {
-        let rank = |planner: &Box<dyn Planner>| {
+        let rank = |planner: &dyn Planner| {
             let source = &planner.place().source;
             BEFORE_ALL.iter().position(|name| name == source).unwrap_or(BEFORE_ALL.len())
         };
         let mut planners = planners;
-        planners.sort_by_key(rank);
+        planners.sort_by_key(|planner| rank(&**planner));
         let (mut first, mut others) = (Vec::new(), Vec::new());
         for planner in planners {
-            let comes_first = rank(&planner) < BEFORE_ALL.len();
+            let comes_first = rank(&*planner) < BEFORE_ALL.len();
             let Some(control) = self.put(planner, document, (ledger, events)) else { continue };
             if comes_first {
                 // Whether it worked is in its report.

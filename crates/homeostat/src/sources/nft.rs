@@ -124,7 +124,7 @@ fn push_inside(misfits: &mut Misfits<'_>, text: &Spanned<String>, error: &Compil
     };
     for fault in error.faults() {
         if !is_placed(fault) {
-            misfits.push(text.span, &fault.to_string(), error.help());
+            misfits.push(text.span, &in_one_line(fault), error.help());
             continue;
         }
         let at = u32::try_from(start + offset(text, fault)).unwrap_or_default();
@@ -141,7 +141,22 @@ fn offset(text: &str, fault: &Fault) -> usize {
     lines.map(str::len).sum::<usize>() + fault.column.saturating_sub(1) as usize
 }
 
+/// A fault in one line: with the line of the text that `nft` repeats.
+fn in_one_line(fault: &Fault) -> String {
+    let mut lines = fault.message.lines();
+    let message = lines.next().unwrap_or_default().to_owned();
+    let line = lines.next().map(str::trim).filter(|line| !line.is_empty());
+    let message = line.map_or(message.clone(), |line| format!("{message}: {line}"));
+    Fault { message, ..fault.clone() }.to_string()
+}
+
 fn push(misfits: &mut Misfits<'_>, span: Span, error: &CompileError) {
+    for fault in error.faults() {
+        misfits.push(span, &in_one_line(fault), error.help());
+    }
+    if !error.faults().is_empty() {
+        return;
+    }
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

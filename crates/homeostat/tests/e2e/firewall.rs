@@ -74,7 +74,9 @@ fn whatever_somebody_does_to_the_firewall_is_undone_by_hint() {
     for nth in 0..5 {
         // Handles are others after each act.
         let act = sabotage().swap_remove(nth);
-        act.iter().for_each(|command| _ = nft(command));
+        for command in &act {
+            nft(command);
+        }
         let woken = events.until(|event| event["event"] == "woken" && event["source"] == "nft");
         assert!(woken["by"].as_str().unwrap().starts_with("nft (pid "), "{woken}");
         events.until(|event| {
@@ -94,7 +96,9 @@ fn what_happens_while_nobody_heals_is_undone_by_the_next_full_look() {
         let whole = listed();
         world.run("pause").exits(0);
         let act = sabotage().swap_remove(nth);
-        act.iter().for_each(|command| _ = nft(command));
+        for command in &act {
+            nft(command);
+        }
         assert_ne!(listed(), whole, "{act:?}");
         world.run("resume").exits(0);
         world.run("resync").exits(0);

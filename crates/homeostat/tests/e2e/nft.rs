@@ -94,3 +94,54 @@ fn a_mistake_in_a_file_is_told_with_its_place_and_nothing_is_changed() {
     assert!(ran.stderr.contains("fw.nft:2:"), "{}", ran.stderr);
     assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
 }
+
+#[test]
+fn texts_that_are_no_rulesets_are_refused_and_nothing_is_changed() {
+    let world =
+        World::with("[nftables]\nfile = \"fw.nft\"\n[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    let bad: [(&str, &[u8], &str); 6] = [
+        ("an unknown family", b"table outer a { }\n", "fw.nft:1:13: syntax error"),
+        (
+            "a missing set",
+            b"table ip a {\n chain x { ip saddr @no drop; }\n}\n",
+            "fw.nft:2:21: No such",
+        ),
+        ("bytes", &[0xff, 0xfe, 0, 1], "fw.nft` is no text"),
+        ("a command that prints", b"table ip a { }\nreset counters\n", "fw.nft:2:1: `reset`"),
+        (
+            "an owned table",
+            b"table ip a {\n flags owner\n}\n",
+            "fw.nft:2:2: a table with `flags owner`",
+        ),
+        (
+            "a name",
+            b"table ip a { chain x { ip saddr no.such.invalid drop; }; }\n",
+            "write addresses",
+        ),
+    ];
+    for (what, text, words) in bad {
+        world.write("fw.nft", text);
+        for command in ["plan", "apply --yes"] {
+            let ran = world.run(&format!("{command} host.toml")).exits(1);
+            assert!(ran.stderr.contains(words), "{what}: {}", ran.stderr);
+            assert!(ran.stderr.contains("nothing was changed"), "{what}: {}", ran.stderr);
+        }
+    }
+    std::fs::File::create(world.path().join("fw.nft")).unwrap().set_len(100 << 20).unwrap();
+    let ran = world.run("apply --yes host.toml").exits(1);
+    assert!(ran.stderr.contains("more than a ruleset may have"), "{}", ran.stderr);
+    assert_eq!(nft(&["list", "ruleset"]), "");
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+}
+
+#[test]
+fn a_namespace_of_ours_goes_with_its_firewall() {
+    let world = World::new().with_own_names();
+    world.apply(
+        "[namespaces.blue]\ncreate = true\n[namespaces.blue.nftables]\n\
+         ruleset = 'table ip a { chain x { accept; }; }'\n",
+    );
+    world.write("host.toml", "[namespaces]\n");
+    world.run("apply --yes host.toml").exits(0);
+    world.run("plan host.toml").says(0, "No changes.\n");
+}
