@@ -95,6 +95,9 @@ fn includes_are_found_beside_the_file_and_their_mistakes_named() {
     let world = World::new();
     let compile = || Compiler::default().compile(&Ruleset::read(&main).unwrap(), &world.source);
     assert_eq!(compile().unwrap().keys().len(), 1);
+    std::fs::write(&part, "table ip a {\n flags owner\n }\n").unwrap();
+    let error = compile().unwrap_err().to_string();
+    assert!(error.contains("main.nft: a table with `flags owner`"), "{error}");
     std::fs::write(&part, "table ip a {\n oops }\n").unwrap();
     let error = compile().unwrap_err().to_string();
     assert!(error.contains("part.nft:2:"), "{error}");
