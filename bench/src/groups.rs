@@ -11,11 +11,13 @@ mod library;
 pub mod list;
 pub mod lookup;
 pub mod netlink;
+pub mod nft;
 pub mod pacing;
 pub mod pass;
 mod peers;
 mod routes;
 pub mod rtnl;
+mod scene;
 pub mod wakeups;
 mod wire;
 
@@ -50,6 +52,15 @@ pub const ALL: &[&Group] = &[
     &heal::idle::BYTES,
     &heal::idle::WORK,
     &heal::memory::GROUP,
+    &nft::cold::ELEMENTS,
+    &nft::cold::RULES,
+    &nft::converged::ELEMENTS,
+    &nft::converged::RULES,
+    &nft::change::RULE,
+    &nft::change::ELEMENT,
+    &nft::change::ELEMENT_OF_MANY,
+    &nft::heal::GROUP,
+    &nft::memory::GROUP,
     &pacing::GROUP,
     &lanes::GROUP,
     &wakeups::QUEUES,

@@ -6,7 +6,7 @@
 )]
 
 use homeostat_bench::contest::{Group, hold};
-use homeostat_bench::groups::{heal, netlink, rtnl};
+use homeostat_bench::groups::{heal, netlink, nft, rtnl};
 use homeostat_bench::run::Scale;
 
 #[track_caller]
@@ -69,4 +69,27 @@ fn an_idle_daemon_is_watched_and_weighed() {
     check(&heal::idle::BYTES);
     check(&heal::idle::WORK);
     check(&heal::memory::GROUP);
+}
+
+#[test]
+fn a_cold_load_ends_with_the_whole_ruleset() {
+    check(&nft::cold::ELEMENTS);
+    check(&nft::cold::RULES);
+}
+
+#[test]
+fn what_is_loaded_is_as_wished() {
+    check(&nft::converged::ELEMENTS);
+    check(&nft::converged::RULES);
+}
+
+#[test]
+fn a_missing_rule_or_element_is_put_back() {
+    check(&nft::change::RULE);
+    check(&nft::change::ELEMENT);
+}
+
+#[test]
+fn the_loop_heals_a_ruleset() {
+    check(&nft::heal::GROUP);
 }

@@ -1,0 +1,91 @@
+//! From nothing to everything: the first message until all is verified.
+
+use anyhow::{Result, ensure};
+use homeostat_engine::{Explain as _, Focus};
+
+use super::super::scene::Scene;
+use super::load::{self, File, Load, source};
+use super::raw;
+use super::stage::fresh;
+use crate::contest::{Contestant, Group};
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// A block list beside a firewall.
+pub const ELEMENTS: Group = Group {
+    name: "nft: cold load of 1k rules and 100k elements",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "floor", run: |run| floor(run, load::ELEMENTS), budgets: &[] },
+        Contestant { name: "homeostat", run: |run| ours(run, load::ELEMENTS), budgets: &[] },
+        Contestant {
+            name: "homeostat, from text",
+            run: |run| from_text(run, load::ELEMENTS),
+            budgets: &[],
+        },
+        Contestant { name: "nft -f", run: |run| theirs(run, load::ELEMENTS), budgets: &[] },
+    ],
+};
+
+/// Many rules.
+pub const RULES: Group = Group {
+    name: "nft: cold load of 10k rules",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "floor", run: |run| floor(run, load::RULES), budgets: &[] },
+        Contestant { name: "homeostat", run: |run| ours(run, load::RULES), budgets: &[] },
+        Contestant {
+            name: "homeostat, from text",
+            run: |run| from_text(run, load::RULES),
+            budgets: &[],
+        },
+        Contestant { name: "nft -f", run: |run| theirs(run, load::RULES), budgets: &[] },
+    ],
+};
+
+/// Fails unless the namespace has as much as the load says, by the bytes of a dump.
+fn expect(load: Load) -> Result<()> {
+    const LEAST: usize = 16;
+    let bytes = raw::read(&raw::socket(0)?, &raw::requests(load)?)?;
+    ensure!(bytes > load.count() * LEAST, "only {bytes} bytes");
+    Ok(())
+}
+
+fn floor(run: &mut Run, load: Load) -> Result<()> {
+    let load = load.at(run);
+    let _model = fresh()?;
+    File::of(load)?.load()?;
+    let whole = raw::whole(load)?;
+    let _namespace = fresh()?;
+    let socket = raw::socket(2 * whole.bytes().len())?;
+    run.time(load.count(), || raw::commit(&socket, &whole))?;
+    expect(load)
+}
+
+fn ours(run: &mut Run, load: Load) -> Result<()> {
+    let load = load.at(run);
+    let _namespace = fresh()?;
+    let mut scene = Scene::deaf(source(), load.wish()?)?;
+    let report = run.time(load.count(), || scene.pass(Focus::All))?;
+    ensure!(report.is_converged(), "not converged");
+    expect(load)
+}
+
+fn from_text(run: &mut Run, load: Load) -> Result<()> {
+    let load = load.at(run);
+    let _namespace = fresh()?;
+    let report = run.time(load.count(), || {
+        let mut scene = Scene::deaf(source(), load.wish()?)?;
+        scene.pass(Focus::All)
+    })?;
+    ensure!(report.is_converged(), "not converged");
+    expect(load)
+}
+
+fn theirs(run: &mut Run, load: Load) -> Result<()> {
+    let load = load.at(run);
+    let _namespace = fresh()?;
+    let file = File::of(load)?;
+    run.time(load.count(), || file.load())?;
+    expect(load)
+}

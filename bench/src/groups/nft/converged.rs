@@ -1,0 +1,59 @@
+//! A full pass over a ruleset that is as wished.
+
+use anyhow::Result;
+use homeostat_engine::{Focus, Summary};
+
+use super::super::scene::expect;
+use super::load::{self, Load};
+use super::raw;
+use super::stage::on_stage;
+use crate::budget::Budget;
+use crate::contest::{Contestant, Group};
+use crate::program;
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// A block list beside a firewall.
+pub const ELEMENTS: Group = Group {
+    name: "nft: converged pass over 1k rules and 100k elements",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "raw dump", run: |run| raw_dump(run, load::ELEMENTS), budgets: &[] },
+        Contestant { name: "homeostat", run: |run| ours(run, load::ELEMENTS), budgets: BUDGETS },
+        Contestant { name: "nft list", run: |run| listed(run, load::ELEMENTS), budgets: &[] },
+    ],
+};
+
+/// Many rules.
+pub const RULES: Group = Group {
+    name: "nft: converged pass over 10k rules",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "raw dump", run: |run| raw_dump(run, load::RULES), budgets: &[] },
+        Contestant { name: "homeostat", run: |run| ours(run, load::RULES), budgets: BUDGETS },
+        Contestant { name: "nft list", run: |run| listed(run, load::RULES), budgets: &[] },
+    ],
+};
+
+const BUDGETS: &[Budget] = &[Budget::Within(1.3, "raw dump")];
+
+fn raw_dump(run: &mut Run, load: Load) -> Result<()> {
+    let load = load.at(run);
+    on_stage(load, |_| {
+        let (socket, requests) = (raw::socket(0)?, raw::requests(load)?);
+        run.time(load.count(), || raw::read(&socket, &requests)).map(|_| ())
+    })
+}
+
+fn ours(run: &mut Run, load: Load) -> Result<()> {
+    let load = load.at(run);
+    on_stage(load, |stage| {
+        let report = run.time_and_weigh(load.count(), || stage.scene.pass(Focus::All))?;
+        expect(&report, Summary::default())
+    })
+}
+
+fn listed(run: &mut Run, load: Load) -> Result<()> {
+    let load = load.at(run);
+    on_stage(load, |_| run.time(load.count(), || program::run_unheard("nft", &["list", "ruleset"])))
+}

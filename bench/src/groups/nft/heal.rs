@@ -1,0 +1,153 @@
+//! What somebody does to the ruleset is undone by the running loop. Timed is from the kernel's answer to
+//! the harm until the kernel tells everybody of the commit that heals it.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use homeostat_engine::{
+    Alone, Bound, Config, Events, Handle, Loop, Means, MemoryLedger, Ownership, Pace,
+};
+use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN};
+use homeostat_netlink::{Batch, Event, Family, Group as Multicast, Listener, Options};
+use homeostat_nft::{Nft, Wish};
+
+use super::super::scene::place;
+use super::load::{self, Load, address, source};
+use super::raw::{self, Rule, drop_element};
+use super::stage::fresh;
+use crate::clock;
+use crate::contest::{Contestant, Group};
+use crate::run::Run;
+use crate::unit::Unit;
+
+/// By what was done, and by the size of the ruleset.
+pub const GROUP: Group = Group {
+    name: "nft: heal in the loop, p50",
+    unit: Unit::Seconds,
+    contestants: &[
+        Contestant { name: "a rule of 10", run: |run| ours(run, SMALL, rule), budgets: &[] },
+        Contestant {
+            name: "`flush ruleset`, 10",
+            run: |run| ours(run, SMALL, flush),
+            budgets: &[],
+        },
+        Contestant { name: "a rule of 10k", run: |run| ours(run, load::RULES, rule), budgets: &[] },
+        Contestant {
+            name: "`flush ruleset`, 10k rules",
+            run: |run| ours(run, load::RULES, flush),
+            budgets: &[],
+        },
+        Contestant {
+            name: "an element of 100k",
+            run: |run| ours(run, load::ELEMENTS, element),
+            budgets: &[],
+        },
+    ],
+};
+
+/// A host's own firewall.
+const SMALL: Load = Load { rules: 10, elements: 0 };
+/// Fewer than make a fight of it, which would be answered by pauses.
+const HEALS: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+type Harm = fn(Load) -> Result<Batch>;
+
+fn rule(load: Load) -> Result<Batch> {
+    Ok(Rule::at(load.rules / 2)?.delete)
+}
+
+fn flush(_load: Load) -> Result<Batch> {
+    raw::flush()
+}
+
+fn element(load: Load) -> Result<Batch> {
+    drop_element(address(load.elements / 2))
+}
+
+fn ours(run: &mut Run, load: Load, harm: Harm) -> Result<()> {
+    let load = load.at(run);
+    let _namespace = fresh()?;
+    let mut watch = Watch::open()?;
+    let kept = Kept::start(load.wish()?)?;
+    watch.commit()?;
+    let socket = raw::socket(0)?;
+    let mut times = Vec::new();
+    for _ in 0..HEALS {
+        let harm = harm(load)?;
+        // A key that was looked at a moment ago waits for its turn.
+        thread::sleep(Duration::from_millis(20));
+        raw::commit(&socket, &harm)?;
+        let start = clock::now();
+        watch.commit()?;
+        watch.commit()?;
+        times.push(start.elapsed());
+    }
+    kept.stop()?;
+    times.sort_unstable();
+    run.record(times.get(HEALS / 2).context("nothing was healed")?.as_secs_f64());
+    Ok(())
+}
+
+/// Hears of commits, whoever makes them.
+struct Watch(Listener);
+
+impl Watch {
+    fn open() -> Result<Self> {
+        let groups = [Multicast(NFNLGRP_NFTABLES)];
+        Ok(Watch(Listener::open(Family::Netfilter, &groups, &Options::for_events())?))
+    }
+
+    /// Waits for the next one.
+    fn commit(&mut self) -> Result<()> {
+        const COMMIT: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWGEN;
+        let mut is_done = false;
+        while !is_done {
+            let heard = self.0.receive_within(PATIENCE, &mut |event| {
+                is_done |= matches!(&event, Event::Message(message) if message.kind == COMMIT);
+            })?;
+            ensure!(heard, "nobody committed");
+        }
+        Ok(())
+    }
+}
+
+/// A loop on a thread of its own.
+struct Kept {
+    handle: Handle<Nft>,
+    thread: thread::JoinHandle<Result<()>>,
+}
+
+impl Kept {
+    fn start(wish: Arc<Wish>) -> Result<Self> {
+        let bound = Bound {
+            source: source(),
+            wish,
+            ownership: Ownership::Marked,
+            config: Config::default(),
+            place: place("nft"),
+            nothing: None,
+        };
+        let means = Means {
+            lock: Arc::new(Alone::i_am_the_only_writer()),
+            ledger: Arc::new(MemoryLedger::default()),
+            events: Events::default(),
+        };
+        let pace = Pace { min_interval: Duration::from_millis(1), ..Pace::of::<Nft>(1) };
+        let (kept, handle) = Loop::new(bound, means, pace);
+        // A thread begins in the namespace of the one that starts it.
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(kept.run());
+            Ok(())
+        });
+        Ok(Kept { handle, thread })
+    }
+
+    fn stop(self) -> Result<()> {
+        drop(self.handle);
+        self.thread.join().map_err(|_| anyhow!("the loop panicked"))?
+    }
+}
