@@ -1,6 +1,7 @@
 //! Reads tables from the kernel, whole. Start at [`heads`] and [`table`].
 
 mod parts;
+mod rules;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ use crate::mark::Words;
 use crate::model::{Handle, Table};
 use crate::tlv::{be32, be64, name};
 use parts::Loose;
+use rules::RawRules;
 
 /// In every message of nftables the first attribute is the name of the table.
 pub(crate) const TABLE: u16 = NFTA_TABLE_NAME;
@@ -79,9 +81,7 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
     let chains = list(connection, &ask(NFT_MSG_GETCHAIN), "chains", |_, attrs| {
         if name(attrs, TABLE)? == key.name { parts::chain(attrs).map(Some) } else { Ok(None) }
     })?;
-    let rules = list(connection, &inside(NFT_MSG_GETRULE), "rules", |_, attrs| {
-        parts::rule(attrs).map(Some)
-    })?;
+    let rules = raw_rules(connection, &inside(NFT_MSG_GETRULE))?;
     let mut sets = BTreeMap::new();
     let bare =
         list(connection, &inside(NFT_MSG_GETSET), "sets", |_, attrs| parts::set(attrs).map(Some))?;
@@ -122,6 +122,18 @@ fn flowtables(connection: &mut Connection, ask: &Ask<'_>) -> Result<Vec<Flowtabl
         Err(Error::Netlink(error)) if error.errno() == Some(Errno::OPNOTSUPP) => Ok(Vec::new()),
         listed => listed,
     }
+}
+
+fn raw_rules(connection: &mut Connection, ask: &Ask<'_>) -> Result<RawRules, Error> {
+    let (mut rules, mut failed) = (RawRules::default(), Ok(()));
+    connection.dump(&mut ask.request()?, &mut |dumped| match dumped {
+        Dumped::Restart => rules.clear(),
+        Dumped::Object(message) if failed.is_ok() => {
+            failed = message.split::<4>().and_then(|(_, attrs)| rules.take(attrs));
+        }
+        Dumped::Object(_) => {}
+    })?;
+    failed.map(|()| rules).map_err(|source| Error::Malformed { what: "rules", source })
 }
 
 fn elements(

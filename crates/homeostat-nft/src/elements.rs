@@ -116,6 +116,10 @@ impl Elements {
         same: impl Fn(&[u8], &[u8]) -> bool,
         mut found: impl FnMut(Difference),
     ) {
+        // Most sets are as wished.
+        if self == other {
+            return;
+        }
         let (mut ours, mut theirs) = (self.places().peekable(), other.places().peekable());
         loop {
             let order = match (ours.peek(), theirs.peek()) {

@@ -13,7 +13,7 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
-use crate::tlv::{Tlvs, be32, name};
+use crate::tlv::{Tlvs, be32, name, text};
 
 /// Something in its table that an expression names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,12 +61,22 @@ pub(crate) struct Rewriting<'a> {
 
 /// Puts a list of expressions differently.
 pub(crate) fn rewrite(list: &[u8], how: &mut Rewriting<'_>) -> Result<Box<[u8]>, Malformed> {
-    let mut out = Tlvs::default();
+    let mut out = Tlvs::with_room(list.len());
+    rewrite_into(list, how, &mut out)?;
+    Ok(out.into_bytes())
+}
+
+/// The same, behind what is there.
+pub(crate) fn rewrite_into(
+    list: &[u8],
+    how: &mut Rewriting<'_>,
+    out: &mut Tlvs,
+) -> Result<(), Malformed> {
     for element in Attrs::new(list) {
         let element = element?;
         out.nest(&element, |out| one(element.value, how, out))?;
     }
-    Ok(out.into_bytes())
+    Ok(())
 }
 
 /// Leaves out what packets have changed of one expression.
@@ -133,11 +143,11 @@ fn is_void(expression: &str, attr: &Attr<'_>) -> bool {
 }
 
 fn one(expression: &[u8], how: &mut Rewriting<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
-    let kind = name(&Attrs::new(expression), NFTA_EXPR_NAME)?;
+    let kind = text(&Attrs::new(expression), NFTA_EXPR_NAME)?;
     for attr in Attrs::new(expression) {
         let attr = attr?;
         if attr.kind == NFTA_EXPR_DATA {
-            out.nest(&attr, |out| data(&kind, &attr, how, out))?;
+            out.nest(&attr, |out| data(kind, &attr, how, out))?;
         } else {
             out.copy(&attr);
         }

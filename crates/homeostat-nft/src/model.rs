@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::elements::Elements;
 use crate::expression::Reference;
 use crate::key::Key;
+use crate::tlv::Tlvs;
 
 /// The kernel's number for something in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,14 +64,56 @@ pub(crate) struct Chain {
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) handle: Handle,
-    /// For comparing: without counts and without the kernel's own names.
-    pub(crate) expressions: Box<[u8]>,
-    /// As dumped, where that is more.
-    pub(crate) dumped: Option<Box<[u8]>>,
-    pub(crate) userdata: Option<Box<[u8]>>,
+    pub(crate) bytes: RuleBytes,
     /// Sets and chains without names, in the order in which the rule refers to them.
     pub(crate) inside: Vec<Inside>,
     pub(crate) references: BTreeSet<Reference>,
+}
+
+/// The bytes of a rule in one piece: there may be many thousands of them.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleBytes {
+    /// For comparing, then for userspace, then as dumped.
+    all: Vec<u8>,
+    expressions: usize,
+    userdata: usize,
+    has_userdata: bool,
+}
+
+impl RuleBytes {
+    /// Puts them together: `rewrite` writes what is compared.
+    pub(crate) fn new<E>(
+        dumped: &[u8],
+        userdata: Option<&[u8]>,
+        rewrite: impl FnOnce(&mut Tlvs) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let more = userdata.unwrap_or_default();
+        let mut out = Tlvs::with_room(2 * dumped.len() + more.len());
+        rewrite(&mut out)?;
+        let mut all = out.into_vec();
+        let (expressions, userdata_end) = (all.len(), all.len() + more.len());
+        let is_all = all == dumped;
+        all.extend_from_slice(more);
+        if is_all {
+            all.shrink_to_fit();
+        } else {
+            all.extend_from_slice(dumped);
+        }
+        Ok(RuleBytes { all, expressions, userdata: userdata_end, has_userdata: userdata.is_some() })
+    }
+
+    fn expressions(&self) -> &[u8] {
+        self.all.get(..self.expressions).unwrap_or_default()
+    }
+
+    fn userdata(&self) -> Option<&[u8]> {
+        self.all.get(self.expressions..self.userdata).filter(|_| self.has_userdata)
+    }
+
+    /// As dumped, where that is more.
+    fn dumped(&self) -> Option<&[u8]> {
+        self.all.get(self.userdata..).filter(|bytes| !bytes.is_empty())
+    }
 }
 
 /// Something that lives and dies with its rule.
@@ -83,11 +126,21 @@ pub(crate) enum Inside {
 impl Rule {
     /// The expressions as they were dumped.
     pub(crate) fn whole(&self) -> &[u8] {
-        self.dumped.as_ref().unwrap_or(&self.expressions)
+        self.bytes.dumped().unwrap_or(self.expressions())
+    }
+
+    /// The expressions for comparing: without counts and without the kernel's own names.
+    pub(crate) fn expressions(&self) -> &[u8] {
+        self.bytes.expressions()
+    }
+
+    /// What userspace keeps with it: comments, mostly.
+    pub(crate) fn userdata(&self) -> Option<&[u8]> {
+        self.bytes.userdata()
     }
 
     fn mentions(&self, bytes: &[u8]) -> bool {
-        let holds = self.expressions.windows(bytes.len()).any(|window| window == bytes);
+        let holds = self.expressions().windows(bytes.len()).any(|window| window == bytes);
         holds
             || self.inside.iter().any(|inside| match inside {
                 Inside::Set(set) => set.elements.mention(bytes),
@@ -107,8 +160,8 @@ impl Rule {
 
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
-        self.expressions == other.expressions
-            && self.userdata == other.userdata
+        self.expressions() == other.expressions()
+            && self.userdata() == other.userdata()
             && self.inside == other.inside
     }
 }
@@ -117,8 +170,8 @@ impl Eq for Rule {}
 
 impl Hash for Rule {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.expressions.hash(state);
-        self.userdata.hash(state);
+        self.expressions().hash(state);
+        self.userdata().hash(state);
         self.inside.hash(state);
     }
 }

@@ -138,8 +138,8 @@ fn digest(table: &Table) -> String {
 
 fn rules(rules: &[Rule], sum: &mut Fnv) {
     for rule in rules {
-        sum.take(&rule.expressions);
-        sum.take(rule.userdata.as_deref().unwrap_or_default());
+        sum.take(rule.expressions());
+        sum.take(rule.userdata().unwrap_or_default());
         for inside in &rule.inside {
             match inside {
                 Inside::Set(set) => {

@@ -13,6 +13,11 @@ pub(crate) struct Tlvs {
 }
 
 impl Tlvs {
+    /// Nothing yet, with room for so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        Tlvs { bytes: Vec::with_capacity(bytes) }
+    }
+
     /// Takes an attribute over as it is.
     pub(crate) fn copy(&mut self, attr: &Attr<'_>) {
         self.put(kind(attr), attr.value);
@@ -43,6 +48,10 @@ impl Tlvs {
         inside(self)?;
         self.end(start);
         Ok(())
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        self.bytes
     }
 
     pub(crate) fn into_bytes(self) -> Box<[u8]> {
@@ -92,7 +101,12 @@ pub(crate) fn padded(attr: &Attr<'_>) -> usize {
 
 /// The text of the first attribute of this type.
 pub(crate) fn name(attrs: &Attrs<'_>, kind: u16) -> Result<String, Malformed> {
-    attrs.clone().first(kind)?.map_or(Ok(""), |attr| attr.str()).map(str::to_owned)
+    text(attrs, kind).map(str::to_owned)
+}
+
+/// The same, borrowed.
+pub(crate) fn text<'a>(attrs: &Attrs<'a>, kind: u16) -> Result<&'a str, Malformed> {
+    attrs.clone().first(kind)?.map_or(Ok(""), |attr| attr.str())
 }
 
 /// The first attribute of this type as a number in network order.

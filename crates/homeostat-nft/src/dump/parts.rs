@@ -4,35 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_netlink::uapi::{
     NFT_CHAIN_BINDING, NFT_OBJECT_COUNTER, NFT_OBJECT_QUOTA, NFT_SET_ANONYMOUS, NFT_SET_CONCAT,
-    NFT_SET_EVAL, NFT_SET_INTERVAL, NFT_SET_OBJECT, NFTA_CHAIN_FLAGS, NFTA_CHAIN_HOOK,
+    NFT_SET_EVAL, NFT_SET_INTERVAL, NFT_SET_MAP, NFT_SET_OBJECT, NFTA_CHAIN_FLAGS, NFTA_CHAIN_HOOK,
     NFTA_CHAIN_NAME, NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE, NFTA_CHAIN_USERDATA, NFTA_FLOWTABLE_FLAGS,
     NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_NAME, NFTA_OBJ_DATA, NFTA_OBJ_NAME, NFTA_OBJ_TYPE,
-    NFTA_OBJ_USERDATA, NFTA_RULE_CHAIN, NFTA_RULE_EXPRESSIONS, NFTA_RULE_HANDLE,
-    NFTA_RULE_USERDATA, NFTA_SET_DATA_LEN, NFTA_SET_DATA_TYPE, NFTA_SET_DESC, NFTA_SET_EXPR,
+    NFTA_OBJ_USERDATA, NFTA_SET_DATA_LEN, NFTA_SET_DATA_TYPE, NFTA_SET_DESC, NFTA_SET_EXPR,
     NFTA_SET_EXPRESSIONS, NFTA_SET_FLAGS, NFTA_SET_GC_INTERVAL, NFTA_SET_KEY_LEN,
     NFTA_SET_KEY_TYPE, NFTA_SET_NAME, NFTA_SET_OBJ_TYPE, NFTA_SET_POLICY, NFTA_SET_TIMEOUT,
     NFTA_SET_USERDATA,
 };
 use homeostat_netlink::{Attrs, Malformed};
 
+use super::rules::{RawRule, RawRules};
 use crate::elements::{Elements, Layout, targets};
-use crate::expression::{Becomes, Counts, Reference, Rewriting, rewrite, volatile};
-use crate::model::{Chain, Handle, Inside, ObjectId, Rule, Set, Stateful};
-use crate::tlv::{Tlvs, be32, be64, name, only};
+use crate::expression::{Becomes, Counts, Reference, Rewriting, rewrite_into, volatile};
+use crate::model::{Chain, Inside, ObjectId, Rule, RuleBytes, Set, Stateful};
+use crate::tlv::{Tlvs, be32, name, only};
 
 /// A chain without its rules.
 pub(super) struct Bare {
     name: String,
     flags: u32,
     chain: Chain,
-}
-
-/// A rule that is not yet put together.
-pub(super) struct RawRule {
-    chain: String,
-    handle: Handle,
-    expressions: Box<[u8]>,
-    userdata: Option<Box<[u8]>>,
 }
 
 pub(super) fn chain(attrs: &Attrs<'_>) -> Result<Bare, Malformed> {
@@ -45,16 +37,6 @@ pub(super) fn chain(attrs: &Attrs<'_>) -> Result<Bare, Malformed> {
             policy: be32(attrs, NFTA_CHAIN_POLICY)?,
             rules: Vec::new(),
         },
-    })
-}
-
-pub(super) fn rule(attrs: &Attrs<'_>) -> Result<RawRule, Malformed> {
-    let bytes = |kind| Ok(attrs.clone().first(kind)?.map(|attr| Box::from(attr.value)));
-    Ok(RawRule {
-        chain: name(attrs, NFTA_RULE_CHAIN)?,
-        handle: Handle(be64(attrs, NFTA_RULE_HANDLE)?.unwrap_or_default()),
-        expressions: bytes(NFTA_RULE_EXPRESSIONS)?.unwrap_or_default(),
-        userdata: bytes(NFTA_RULE_USERDATA)?,
     })
 }
 
@@ -135,6 +117,10 @@ impl Set {
     }
 
     pub(super) fn note_references(&mut self) {
+        // Elements of a plain set lead nowhere.
+        if self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) == 0 {
+            return;
+        }
         let kind = be32(&Attrs::new(&self.shape), NFTA_SET_OBJ_TYPE).ok().flatten();
         let kind = kind.filter(|_| self.flags & NFT_SET_OBJECT != 0);
         for at in self.elements.places() {
@@ -150,7 +136,7 @@ impl Set {
 /// A table's parts before rules are put together.
 pub(super) struct Loose {
     pub(super) chains: Vec<Bare>,
-    pub(super) rules: Vec<RawRule>,
+    pub(super) rules: RawRules,
     pub(super) sets: BTreeMap<String, Set>,
 }
 
@@ -160,12 +146,12 @@ impl Loose {
     /// Chains with their rules, and sets, as far as they have names.
     pub(super) fn assembled(self) -> Result<Parts, Malformed> {
         let mut raw: BTreeMap<&str, Vec<&RawRule>> = BTreeMap::new();
-        for rule in &self.rules {
-            raw.entry(&rule.chain).or_default().push(rule);
+        for rule in self.rules.all() {
+            raw.entry(self.rules.chain(rule)).or_default().push(rule);
         }
         let nameless = self.chains.iter().filter(|bare| bare.flags & NFT_CHAIN_BINDING != 0);
         let nameless = nameless.map(|bare| bare.name.as_str()).collect();
-        let assembly = Assembly { raw, nameless, sets: &self.sets };
+        let assembly = Assembly { bytes: &self.rules, raw, nameless, sets: &self.sets };
         let mut chains = BTreeMap::new();
         for bare in &self.chains {
             if bare.flags & NFT_CHAIN_BINDING == 0 {
@@ -183,6 +169,7 @@ impl Loose {
 const DEEPEST: usize = 32;
 
 struct Assembly<'a> {
+    bytes: &'a RawRules,
     raw: BTreeMap<&'a str, Vec<&'a RawRule>>,
     nameless: BTreeSet<&'a str>,
     sets: &'a BTreeMap<String, Set>,
@@ -206,12 +193,12 @@ impl Assembly<'_> {
             references.insert(to);
             Becomes::Named
         };
-        let expressions =
-            rewrite(&raw.expressions, &mut Rewriting { refer, counts: Counts::Masked })?;
+        let (dumped, userdata) = (self.bytes.expressions(raw), self.bytes.userdata(raw));
+        let bytes = RuleBytes::new(dumped, userdata, |out| {
+            rewrite_into(dumped, &mut Rewriting { refer, counts: Counts::Masked }, out)
+        })?;
         let inside = nameless.iter().map(|to| self.inside(to, depth)).collect::<Result<_, _>>()?;
-        let dumped = (expressions != raw.expressions).then(|| raw.expressions.clone());
-        let userdata = raw.userdata.clone();
-        Ok(Rule { handle: raw.handle, expressions, dumped, userdata, inside, references })
+        Ok(Rule { handle: raw.handle, bytes, inside, references })
     }
 
     fn is_nameless(&self, to: &Reference) -> bool {

@@ -1,10 +1,12 @@
-//! Elements as they come from the kernel: sorted, joined to units, and without what time changes.
+//! Elements as they come from the kernel, in any order, sorted and joined to units.
+//!
+//! Each element is read once, when it comes; what its place in the order depends on is kept beside it.
 
-use std::ops::Range;
+use std::cmp::Ordering;
 
 use homeostat_netlink::uapi::{
-    NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS, NFTA_SET_ELEM_FLAGS,
-    NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_TIMEOUT,
+    NFT_SET_ELEM_INTERVAL_END, NFTA_DATA_VALUE, NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_EXPR,
+    NFTA_SET_ELEM_EXPRESSIONS, NFTA_SET_ELEM_FLAGS, NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_TIMEOUT,
 };
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
@@ -12,11 +14,52 @@ use super::{Elements, Layout, is_end, rank};
 use crate::expression::{Becomes, Counts, Rewriting, masked, rewrite};
 use crate::tlv::{Tlvs, only, padded};
 
-/// Elements as they come from the kernel, in any order.
+/// Elements that are not yet sorted.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     bytes: Vec<u8>,
-    places: Vec<Range<u32>>,
+    places: Vec<Place>,
+}
+
+/// Where an element is, and what decides where it goes.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// How the key begins: most keys differ here.
+    key: u64,
+    start: u32,
+    len: u32,
+    is_end: bool,
+    /// Whether neither packets nor time change anything of it, and it can be sent as it is.
+    is_steady: bool,
+}
+
+impl Place {
+    fn of(element: &Attr<'_>) -> Result<Self, Malformed> {
+        let mut place = Place { key: 0, start: 0, len: 0, is_end: false, is_steady: true };
+        let mut has_time = false;
+        for attr in element.attrs() {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_SET_ELEM_KEY => place.key = beginning(&attr)?,
+                NFTA_SET_ELEM_FLAGS => place.is_end = attr.be32()? & NFT_SET_ELEM_INTERVAL_END != 0,
+                NFTA_SET_ELEM_EXPIRATION | NFTA_SET_ELEM_EXPR | NFTA_SET_ELEM_EXPRESSIONS => {
+                    place.is_steady = false;
+                }
+                NFTA_SET_ELEM_TIMEOUT => has_time = true,
+                _ => {}
+            }
+        }
+        place.is_steady &= !(place.is_end && has_time);
+        Ok(place)
+    }
+}
+
+/// The first bytes of a key. A shorter key is filled up: all keys of a set are of one length.
+fn beginning(key: &Attr<'_>) -> Result<u64, Malformed> {
+    let value = key.attrs().first(NFTA_DATA_VALUE)?.map_or(&[][..], |value| value.value);
+    let mut first = [0; 8];
+    first.iter_mut().zip(value).for_each(|(to, from)| *to = *from);
+    Ok(u64::from_be_bytes(first))
 }
 
 impl Collected {
@@ -29,10 +72,12 @@ impl Collected {
     pub(crate) fn take(&mut self, list: &[u8]) -> Result<(), Malformed> {
         let (mut at, base) = (0, self.bytes.len());
         for element in Attrs::new(list) {
-            let next = at + padded(&element?);
-            let place = |at: usize| u32::try_from(base + at).map_err(|_| Malformed::Message);
-            self.places.push(place(at)?..place(next)?);
-            at = next;
+            let element = element?;
+            let len = padded(&element);
+            let short = |len: usize| u32::try_from(len).map_err(|_| Malformed::Message);
+            let place = Place::of(&element)?;
+            self.places.push(Place { start: short(base + at)?, len: short(len)?, ..place });
+            at += len;
         }
         self.bytes.extend_from_slice(list);
         // The last one may lack its padding.
@@ -40,40 +85,65 @@ impl Collected {
         Ok(())
     }
 
-    fn element(&self, place: &Range<u32>) -> &[u8] {
-        self.bytes.get(place.start as usize..place.end as usize).unwrap_or_default()
+    fn element(&self, place: &Place) -> &[u8] {
+        let start = place.start as usize;
+        self.bytes.get(start..start + place.len as usize).unwrap_or_default()
+    }
+
+    fn order(&self, a: &Place, b: &Place) -> Ordering {
+        a.key.cmp(&b.key).then_with(|| rank(self.element(a)).cmp(&rank(self.element(b))))
     }
 
     /// Sorts them and joins the two ends of each interval.
     pub(crate) fn sorted(mut self, layout: Layout) -> Result<Elements, Malformed> {
         let mut places = std::mem::take(&mut self.places);
-        places.sort_by(|a, b| rank(self.element(a)).cmp(&rank(self.element(b))));
-        let mut sorted = Elements::default();
+        places.sort_by(|a, b| self.order(a, b));
+        let mut sorted = Elements::with_room(self.bytes.len(), places.len());
         let mut places = places.iter().peekable();
         while let Some(first) = places.next() {
-            let begins = rank(self.element(first)).1;
             let end = match layout {
-                Layout::Ends if begins => places.next_if(|next| !rank(self.element(next)).1),
+                Layout::Ends if !first.is_end => places.next_if(|next| next.is_end),
                 _ => None,
             };
-            let end = end.map_or(&[][..], |end| self.element(end));
-            sorted.push(&[self.element(first), end].concat())?;
+            let is_steady = first.is_steady && end.is_none_or(|end| end.is_steady);
+            let parts = [self.element(first), end.map_or(&[][..], |end| self.element(end))];
+            if is_steady { sorted.push_steady(parts)? } else { sorted.push_moving(parts)? }
         }
         Ok(sorted)
     }
 }
 
 impl Elements {
-    fn push(&mut self, dumped: &[u8]) -> Result<(), Malformed> {
-        let at = u32::try_from(self.ends.len()).map_err(|_| Malformed::Message)?;
-        let bare = bare_ends(dumped)?;
-        let dumped = bare.as_deref().unwrap_or(dumped);
-        if is_steady(dumped)? {
-            self.bytes.extend_from_slice(dumped);
-        } else {
-            self.bytes.extend_from_slice(&steady(dumped)?);
-            self.whole.insert(at, dumped.into());
+    fn with_room(bytes: usize, units: usize) -> Self {
+        Elements {
+            bytes: Vec::with_capacity(bytes),
+            ends: Vec::with_capacity(units),
+            ..Elements::default()
         }
+    }
+
+    fn push_steady(&mut self, parts: [&[u8]; 2]) -> Result<(), Malformed> {
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.end_unit()
+    }
+
+    /// A unit of which packets or time change something: that is kept apart.
+    fn push_moving(&mut self, parts: [&[u8]; 2]) -> Result<(), Malformed> {
+        let at = u32::try_from(self.ends.len()).map_err(|_| Malformed::Message)?;
+        let dumped = parts.concat();
+        let dumped = bare_ends(&dumped)?.unwrap_or_else(|| dumped.into());
+        if is_steady(&dumped)? {
+            self.bytes.extend_from_slice(&dumped);
+        } else {
+            self.bytes.extend_from_slice(&steady(&dumped)?);
+            self.whole.insert(at, dumped);
+        }
+        self.end_unit()
+    }
+
+    fn end_unit(&mut self) -> Result<(), Malformed> {
         self.ends.push(u32::try_from(self.bytes.len()).map_err(|_| Malformed::Message)?);
         Ok(())
     }

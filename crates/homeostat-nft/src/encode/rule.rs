@@ -59,7 +59,7 @@ impl Encoder<'_> {
             At::EndOf(id) => _ = message.attr_be32(NFTA_RULE_CHAIN_ID, *id),
         }
         message.nest(NFTA_RULE_EXPRESSIONS, |inside| _ = inside.fixed(&expressions));
-        if let Some(userdata) = &rule.userdata {
+        if let Some(userdata) = rule.userdata() {
             message.attr(NFTA_RULE_USERDATA, userdata);
         }
         Ok(message.finish()?)
