@@ -2,11 +2,13 @@
 
 mod whole;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_core::{Failure, Outcome, Outcomes, Retry, Work};
+use homeostat_netlink::uapi::NLM_F_ECHO;
 use homeostat_netlink::{Batch, Connection, Errno, Family, Refusal, Transacted};
 
+use crate::echo::{self, Echoes};
 use crate::encode::Encoder;
 use crate::error::Error;
 use crate::object::Object;
@@ -50,6 +52,7 @@ impl Writer {
                 mark: &self.source.mark,
                 wish: step.wish.as_deref(),
                 seen: step.seen.as_deref(),
+                flags: if echo::is_small(step) { NLM_F_ECHO } else { 0 },
             };
             for (op_at, op) in step.ops.iter().enumerate() {
                 let written = encoder.op(op);
@@ -60,16 +63,33 @@ impl Writer {
         Ok((batch, places))
     }
 
-    fn commit(&self, work: &Work<'_, Nft>, batch: &Batch) -> Result<Transacted, Error> {
+    /// Commits, and tells for each step whether the kernel's own words show that it is done.
+    fn commit(
+        &self,
+        work: &Work<'_, Nft>,
+        (batch, places): (&Batch, &Places),
+    ) -> Result<(Transacted, Vec<bool>), Error> {
         let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
         let guarded = hands.stale < PATIENCE;
         let generation = guarded.then_some(work.moment.generation);
-        let transacted = hands.connection.transact(batch, generation);
+        let mut echoes: Vec<Echoes> = work.steps.iter().map(|_| Echoes::default()).collect();
+        let transacted = hands.connection.transact_told(batch, generation, &mut |at, message| {
+            let place = at.and_then(|at| places.get(at).copied());
+            let place = place.or_else(|| echo::about(work.steps, &message));
+            if let Some((step, op)) = place
+                && let Some(echoes) = echoes.get_mut(step)
+            {
+                echoes.hear(op, &message);
+            }
+        });
         match &transacted {
             Ok(Transacted::Refused { refusal, .. }) if refusal.errno == STALE => hands.stale += 1,
             _ => hands.stale = 0,
         }
-        Ok(transacted?)
+        // Without the generation, somebody may have changed what the step did not touch.
+        let shown = echoes.into_iter().zip(work.steps);
+        let shown = shown.map(|(echoes, step)| guarded && echoes.show(step)).collect();
+        Ok((transacted?, shown))
     }
 }
 
@@ -89,15 +109,20 @@ impl homeostat_core::Writer<Nft> for Writer {
             Ok(written) => written,
             Err((at, failure)) => return refuse(&work, Some(at), &failure, out),
         };
-        let is_empty = places.is_empty();
-        let committed = if is_empty { Ok(Transacted::Done) } else { self.commit(&work, &batch) };
+        let committed = if places.is_empty() {
+            Ok((Transacted::Done, Vec::new()))
+        } else {
+            self.commit(&work, (&batch, &places))
+        };
         match committed {
-            Ok(Transacted::Done) => self.finish(&work, &Outcome::Applied { now: None }, out),
-            Ok(Transacted::Unknown) => {
-                let why = "the kernel's answer was lost".to_owned();
-                self.finish(&work, &Outcome::Unknown { why }, out);
+            Ok((Transacted::Done, shown)) => {
+                self.finish(&work, |at| Outcome::Applied { now: now(&work, &shown, at) }, out);
             }
-            Ok(Transacted::Refused { place, refusal }) => {
+            Ok((Transacted::Unknown, _)) => {
+                let why = "the kernel's answer was lost".to_owned();
+                self.finish(&work, |_| Outcome::Unknown { why: why.clone() }, out);
+            }
+            Ok((Transacted::Refused { place, refusal }, _)) => {
                 let place = place.and_then(|place| places.get(place)).copied();
                 let failure = refused(work.steps, place, &refusal);
                 refuse(&work, place.map(|(step, _)| step), &failure, out);
@@ -112,17 +137,24 @@ impl Writer {
     fn finish(
         &self,
         work: &Work<'_, Nft>,
-        committed: &Outcome<Object>,
+        committed: impl Fn(usize) -> Outcome<Object>,
         out: &dyn Outcomes<Object>,
     ) {
         for (at, step) in work.iter() {
             let outcome = match step.script() {
                 Some(script) => whole::load(&self.source, step, script),
-                None => committed.clone(),
+                None => committed(at - work.first),
             };
             out.put(at..at + 1, outcome);
         }
     }
+}
+
+/// What the kernel has shown by its own words; all else is looked at again.
+fn now(work: &Work<'_, Nft>, shown: &[bool], at: usize) -> Option<Object> {
+    let is_shown = shown.get(at).copied().unwrap_or_default();
+    let wish = work.steps.get(at).and_then(|step| step.wish.as_ref()).filter(|_| is_shown);
+    wish.map(|wish| Object::seen(Arc::clone(wish)))
 }
 
 /// Nothing was done: one step is the cause, the others wait for it.

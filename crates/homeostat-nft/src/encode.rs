@@ -48,6 +48,8 @@ pub(crate) struct Encoder<'a> {
     pub(crate) mark: &'a Mark,
     pub(crate) wish: Option<&'a Table>,
     pub(crate) seen: Option<&'a Table>,
+    /// Flags that every message of the table has.
+    pub(crate) flags: u16,
 }
 
 impl Encoder<'_> {
@@ -87,7 +89,7 @@ impl Encoder<'_> {
     }
 
     fn message(&mut self, message: u16, flags: u16) -> MessageWriter<'_> {
-        let mut writer = self.batch.message(kind(message), flags);
+        let mut writer = self.batch.message(kind(message), flags | self.flags);
         writer.fixed(&[self.key.family.0, 0, 0, 0]);
         put_name(&mut writer, TABLE, &self.key.name);
         writer

@@ -16,6 +16,7 @@ mod compile;
 mod declared;
 mod diff;
 mod dump;
+mod echo;
 mod edit;
 mod elements;
 mod encode;

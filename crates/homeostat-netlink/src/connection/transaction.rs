@@ -10,7 +10,7 @@ use crate::uapi::{
     NFNL_BATCH_GENID, NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NLM_F_ACK,
     NLMSG_ERROR,
 };
-use crate::{Batch, Error, Messages, Refusal, Result};
+use crate::{Batch, Error, Message, Messages, Refusal, Result};
 
 /// What became of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,20 @@ impl Connection {
     /// Commits the messages of `batch` in one send, if the ruleset still has this `generation`; without one,
     /// whatever it has. A batch without messages is done.
     pub fn transact(&mut self, batch: &Batch, generation: Option<u32>) -> Result<Transacted> {
+        self.transact_told(batch, generation, &mut |_, _| {})
+    }
+
+    /// The same, and hands on what the kernel tells of messages with `NLM_F_ECHO`, each with the place of
+    /// the message that it is about. It is told before the verdict, and means nothing without a good one.
+    ///
+    /// Quirk `elements-told-without-number` (Linux 6.18): what is told of elements has the sequence number
+    /// zero, so that it comes without a place.
+    pub fn transact_told(
+        &mut self,
+        batch: &Batch,
+        generation: Option<u32>,
+        told: &mut dyn FnMut(Option<usize>, Message<'_>),
+    ) -> Result<Transacted> {
         if self.is_dead {
             return Err(Error::Dead);
         }
@@ -56,18 +70,23 @@ impl Connection {
         let last = ask_for_ack(&mut framed);
         self.socket.make_send_room(framed.bytes().len());
         self.socket.send(framed.bytes())?;
-        let heard = self.hear(&chunk, last)?;
+        let heard = self.hear(&chunk, last, told)?;
         Ok(heard.verdict(chunk.count))
     }
 
     /// The kernel has queued every answer when `send` returns.
-    fn hear(&mut self, chunk: &Chunk, last: usize) -> Result<Heard> {
+    fn hear(
+        &mut self,
+        chunk: &Chunk,
+        last: usize,
+        told: &mut dyn FnMut(Option<usize>, Message<'_>),
+    ) -> Result<Heard> {
         let mut heard = Heard::default();
         loop {
             let is_over = heard.is_done || heard.is_lossy || heard.refused.is_some();
             let patience = if is_over { Duration::ZERO } else { self.limits.timeout };
             match self.inbox.receive(&self.socket, patience)? {
-                Incoming::Messages(messages) => heard.take(messages, chunk, last)?,
+                Incoming::Messages(messages) => heard.take(messages, (chunk, last), told)?,
                 Incoming::Lost | Incoming::Truncated(_) => heard.is_lossy = true,
                 Incoming::Nothing if is_over => return Ok(heard),
                 Incoming::Nothing => return Err(Error::Timeout(self.limits.timeout)),
@@ -120,13 +139,20 @@ fn ask_for_ack(framed: &mut Batch) -> usize {
 }
 
 impl Heard {
-    fn take(&mut self, messages: Messages<'_>, chunk: &Chunk, last: usize) -> Result<()> {
+    fn take(
+        &mut self,
+        messages: Messages<'_>,
+        (chunk, last): (&Chunk, usize),
+        told: &mut dyn FnMut(Option<usize>, Message<'_>),
+    ) -> Result<()> {
         for message in messages {
             let message = message?;
-            let Some(place) = chunk.place(message.seq) else { continue };
-            if message.kind != NLMSG_ERROR {
-                continue;
+            let place = chunk.place(message.seq);
+            if message.kind != NLMSG_ERROR && (place.is_some() || message.seq == 0) {
+                // The mark that begins the transaction stands before all messages.
+                told(place.and_then(|place| place.checked_sub(1)), message);
             }
+            let Some(place) = place.filter(|_| message.kind == NLMSG_ERROR) else { continue };
             match Refusal::of_error(&message)? {
                 Some(refusal) => self.refuse(place, refusal),
                 None => self.is_done |= place == last,
@@ -157,7 +183,7 @@ impl Heard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Errno, Message};
+    use crate::Errno;
 
     fn refusal() -> Refusal {
         Refusal { errno: Errno::BUSY, text: None, offset: None }

@@ -109,3 +109,54 @@ fn a_transaction_larger_than_the_send_buffer_makes_room_or_is_refused_whole() {
     let mut connection = Connection::new(socket, Limits::default());
     assert_eq!(connection.transact(&tables(2000), None).unwrap(), Transacted::Done);
 }
+
+fn small() -> Connection {
+    let options = Options { receive_buffer: Some(4096), force: Force::Never, ..Options::default() };
+    Connection::new(Socket::open(Family::Netfilter, &options).unwrap(), Limits::default())
+}
+
+#[test]
+fn errors_that_overflow_a_small_buffer_never_look_like_success() {
+    let _namespace = Namespace::enter().unwrap();
+    let mut batch = tables(1);
+    (0..5000).for_each(|at| table(&mut batch, NFT_MSG_DELTABLE, &format!("missing{at}")));
+    let verdict = small().transact(&batch, None).unwrap();
+    assert_ne!(verdict, Transacted::Done);
+    assert_eq!(count(&mut Connection::open(Family::Netfilter).unwrap()), 0);
+}
+
+fn echoed(count: usize) -> Batch {
+    let mut batch = Batch::new();
+    for at in 0..count {
+        let mut message = batch.message(kind(NFT_MSG_NEWTABLE), NLM_F_CREATE | NLM_F_ECHO);
+        message.fixed(&[NFPROTO_IPV4, 0, 0, 0]);
+        message.attr(NFTA_TABLE_NAME, format!("t{at}\0").as_bytes());
+        message.finish().unwrap();
+    }
+    batch
+}
+
+#[test]
+fn what_was_made_is_told_with_the_place_of_its_message() {
+    let _namespace = Namespace::enter().unwrap();
+    let mut told = Vec::new();
+    let mut connection = Connection::open(Family::Netfilter).unwrap();
+    let each = &mut |place: Option<usize>, message: homeostat_netlink::Message<'_>| {
+        if message.kind == kind(NFT_MSG_NEWTABLE) {
+            let (_, attrs) = message.split::<4>().unwrap();
+            let name = attrs.first(NFTA_TABLE_NAME).unwrap().unwrap().str().unwrap().to_owned();
+            told.push((place, name));
+        }
+    };
+    assert_eq!(connection.transact_told(&echoed(3), None, each).unwrap(), Transacted::Done);
+    let expected = [0, 1, 2].map(|at| (Some(at), format!("t{at}")));
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn words_that_overflow_a_small_buffer_never_look_like_a_refusal() {
+    let _namespace = Namespace::enter().unwrap();
+    let verdict = small().transact_told(&echoed(5000), None, &mut |_, _| {}).unwrap();
+    assert!(matches!(verdict, Transacted::Done | Transacted::Unknown), "{verdict:?}");
+    assert_eq!(count(&mut Connection::open(Family::Netfilter).unwrap()), 5000);
+}

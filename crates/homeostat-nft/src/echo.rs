@@ -1,0 +1,236 @@
+//! What the kernel itself tells of a small edit, so that nobody has to read a whole table again.
+//!
+//! A transaction under the generation that was observed finds the table as it was seen, so that what was
+//! told of each message (`NLM_F_ECHO`) shows the rest. Whatever is not told as expected is no failure: the
+//! table is looked at again. Start at [`is_small`] and [`Echoes::show`].
+
+use std::collections::BTreeMap;
+
+use homeostat_netlink::uapi::{
+    NFT_MSG_DELRULE, NFT_MSG_DELSETELEM, NFT_MSG_NEWCHAIN, NFT_MSG_NEWGEN, NFT_MSG_NEWRULE,
+    NFT_MSG_NEWSETELEM, NFTA_CHAIN_POLICY, NFTA_RULE_EXPRESSIONS, NFTA_RULE_HANDLE,
+    NFTA_RULE_POSITION, NFTA_RULE_USERDATA, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET,
+};
+use homeostat_netlink::{Attrs, Malformed, Message};
+
+use crate::dump::{TABLE, kind};
+use crate::elements::Collected;
+use crate::expression::{Becomes, Counts, Rewriting, rewrite};
+use crate::key::Family;
+use crate::model::{Handle, Rule};
+use crate::op::{From, Op};
+use crate::step::Step;
+use crate::tlv::{be32, be64, text};
+
+/// Beyond this, the answers cost as much as another look.
+const MOST: usize = 1000;
+
+/// Whether the kernel's words on each message are few, and enough to know what became of the table.
+pub(crate) fn is_small(step: &Step) -> bool {
+    let is_edit = step.wish.is_some() && step.seen.is_some() && step.adopts.is_none();
+    is_edit
+        && step.script().is_none()
+        && step.ops.iter().map(|op| size(step, op)).try_fold(0, add).is_some()
+}
+
+fn add(sum: usize, size: Option<usize>) -> Option<usize> {
+    Some(sum + size?).filter(|sum| *sum <= MOST)
+}
+
+/// How much is told of an act, if that is enough.
+fn size(step: &Step, op: &Op) -> Option<usize> {
+    match op {
+        Op::DropRule { .. } | Op::SetPolicy(_) => Some(1),
+        // What lives inside a rule has a name that only another look tells.
+        Op::AddRule { chain, at, .. } => {
+            wished(step, chain, *at).filter(|rule| rule.inside.is_empty()).map(|_| 1)
+        }
+        Op::DropElements { units, .. } => Some(units.len()),
+        Op::AddElements { units, .. } => {
+            units.iter().all(|from| matches!(from, From::Wish(_))).then_some(units.len())
+        }
+        _ => None,
+    }
+}
+
+fn wished<'a>(step: &'a Step, chain: &str, at: usize) -> Option<&'a Rule> {
+    step.wish.as_ref()?.chains.get(chain)?.rules.get(at)
+}
+
+/// Which act of which step a word on elements is about: it has no number.
+pub(crate) fn about(steps: &[Step], message: &Message<'_>) -> Option<(usize, usize)> {
+    let ([family, ..], attrs) = message.split::<4>().ok()?;
+    let (table, name) = (text(&attrs, TABLE).ok()?, text(&attrs, NFTA_SET_ELEM_LIST_SET).ok()?);
+    let is_here = |step: &Step| step.key.family == Family(*family) && step.key.name == table;
+    let at = steps.iter().position(is_here)?;
+    let is_meant = |op: &Op| match op {
+        Op::AddElements { set, .. } => message.kind == ELEMENTS && set == name,
+        Op::DropElements { set, .. } => message.kind == NO_ELEMENTS && set == name,
+        _ => false,
+    };
+    Some((at, steps.get(at)?.ops.iter().position(is_meant)?))
+}
+
+const COMMIT: u16 = kind(NFT_MSG_NEWGEN);
+const CHAIN: u16 = kind(NFT_MSG_NEWCHAIN);
+const RULE: u16 = kind(NFT_MSG_NEWRULE);
+const NO_RULE: u16 = kind(NFT_MSG_DELRULE);
+const ELEMENTS: u16 = kind(NFT_MSG_NEWSETELEM);
+const NO_ELEMENTS: u16 = kind(NFT_MSG_DELSETELEM);
+
+/// What was told of the acts of one step.
+#[derive(Debug, Default)]
+pub(crate) struct Echoes {
+    acts: BTreeMap<usize, Echo>,
+}
+
+/// What was told of one act.
+#[derive(Debug, Default)]
+struct Echo {
+    elements: Collected,
+    rule: Option<Told>,
+    policy: Option<u32>,
+    gone: Option<Handle>,
+    is_odd: bool,
+}
+
+/// A rule as it was told.
+#[derive(Debug)]
+struct Told {
+    handle: Handle,
+    /// The rule before it, unless it is the first or the last.
+    after: Option<Handle>,
+    expressions: Box<[u8]>,
+    userdata: Option<Box<[u8]>>,
+}
+
+impl Echoes {
+    /// Takes what was told of an act.
+    pub(crate) fn hear(&mut self, op: usize, message: &Message<'_>) {
+        let echo = self.acts.entry(op).or_default();
+        let taken = message.split::<4>().and_then(|(_, attrs)| echo.take(message.kind, &attrs));
+        echo.is_odd |= taken.is_err();
+    }
+
+    /// Whether everything that a step did was told as it was meant.
+    pub(crate) fn show(self, step: &Step) -> bool {
+        if !is_small(step) {
+            return false;
+        }
+        let Echoes { mut acts } = self;
+        let mut places = Places::default();
+        let mut shows = |(at, op): (usize, &Op)| {
+            let echo = acts.remove(&at).filter(|echo| !echo.is_odd);
+            echo.is_some_and(|echo| echo.shows(step, op, &mut places).unwrap_or(false))
+        };
+        step.ops.iter().enumerate().all(&mut shows) && places.agree(step)
+    }
+}
+
+impl Echo {
+    fn take(&mut self, message: u16, attrs: &Attrs<'_>) -> Result<(), Malformed> {
+        match message {
+            CHAIN => self.policy = be32(attrs, NFTA_CHAIN_POLICY)?,
+            RULE => self.rule = Some(Told::of(attrs)?),
+            NO_RULE => self.gone = be64(attrs, NFTA_RULE_HANDLE)?.map(Handle),
+            ELEMENTS | NO_ELEMENTS => {
+                let list = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
+                list.map_or(Ok(()), |list| self.elements.take(list.value))?;
+            }
+            // The commit itself is told, too.
+            COMMIT => {}
+            _ => self.is_odd = true,
+        }
+        Ok(())
+    }
+
+    fn shows(self, step: &Step, op: &Op, places: &mut Places) -> Result<bool, Malformed> {
+        let seen = step.seen.as_ref();
+        Ok(match op {
+            Op::SetPolicy(chain) => {
+                let wish = step.wish.as_ref().and_then(|wish| wish.chains.get(chain));
+                self.policy.is_some() && self.policy == wish.and_then(|chain| chain.policy)
+            }
+            Op::DropRule { chain, at } => {
+                places.gone.entry(chain.clone()).or_default().push(*at);
+                let rules = seen.and_then(|seen| seen.chains.get(chain)).map(|chain| &chain.rules);
+                let rule = rules.and_then(|rules| rules.get(*at));
+                self.gone.is_some() && self.gone == rule.map(|rule| rule.handle)
+            }
+            Op::AddRule { chain, at, .. } => {
+                let (Some(rule), Some(told)) = (wished(step, chain, *at), self.rule) else {
+                    return Ok(false);
+                };
+                let is_equal = *told.expressions == *rule.expressions()
+                    && told.userdata.as_deref() == rule.userdata();
+                places
+                    .made
+                    .entry(chain.clone())
+                    .or_default()
+                    .insert(*at, (told.handle, told.after));
+                is_equal
+            }
+            Op::DropElements { set, units } => {
+                let set = seen.and_then(|seen| seen.sets.get(set));
+                let told = set.map(|set| self.elements.sorted(set.layout())).transpose()?;
+                told.is_some_and(|told| told.places().len() == units.len())
+            }
+            Op::AddElements { set, units } => {
+                let set = step.wish.as_ref().and_then(|wish| wish.sets.get(set));
+                let Some(set) = set else { return Ok(false) };
+                let told = self.elements.sorted(set.layout())?;
+                let mut wished = units.iter().filter_map(|from| match from {
+                    From::Wish(at) => Some(set.elements.unit(*at)),
+                    From::Seen(_) => None,
+                });
+                told.places().len() == units.len()
+                    && told.places().all(|at| wished.next() == Some(told.unit(at)))
+            }
+            _ => false,
+        })
+    }
+}
+
+impl Told {
+    fn of(attrs: &Attrs<'_>) -> Result<Self, Malformed> {
+        let bytes = |kind| Ok(attrs.clone().first(kind)?.map(|attr| Box::from(attr.value)));
+        let expressions: Box<[u8]> = bytes(NFTA_RULE_EXPRESSIONS)?.unwrap_or_default();
+        let refer = &mut |_| Becomes::Named;
+        Ok(Told {
+            handle: Handle(be64(attrs, NFTA_RULE_HANDLE)?.ok_or(Malformed::Payload)?),
+            after: be64(attrs, NFTA_RULE_POSITION)?.map(Handle),
+            expressions: rewrite(&expressions, &mut Rewriting { refer, counts: Counts::Masked })?,
+            userdata: bytes(NFTA_RULE_USERDATA)?,
+        })
+    }
+}
+
+/// Where rules of each chain went and came.
+#[derive(Debug, Default)]
+struct Places {
+    gone: BTreeMap<String, Vec<usize>>,
+    made: BTreeMap<String, BTreeMap<usize, (Handle, Option<Handle>)>>,
+}
+
+impl Places {
+    /// Whether each rule that came stands behind the one that it was wished behind.
+    fn agree(&self, step: &Step) -> bool {
+        self.made.iter().all(|(chain, made)| {
+            let rules = step.seen.as_ref().and_then(|seen| seen.chains.get(chain));
+            let gone = self.gone.get(chain).map_or(&[][..], |gone| gone);
+            let rules = rules.iter().flat_map(|chain| chain.rules.iter().enumerate());
+            let mut stay = rules.filter(|(at, _)| gone.binary_search(at).is_err());
+            let mut before = None;
+            let count = step.wish.as_ref().and_then(|wish| wish.chains.get(chain));
+            (0..count.map_or(0, |chain| chain.rules.len())).all(|at| {
+                let former = before;
+                let Some((handle, after)) = made.get(&at) else {
+                    before = stay.next().map(|(_, rule)| rule.handle);
+                    return before.is_some();
+                };
+                before = Some(*handle);
+                after.is_none() || *after == former
+            })
+        })
+    }
+}
