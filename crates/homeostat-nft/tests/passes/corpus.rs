@@ -1,5 +1,7 @@
 //! Rulesets of every kind: each is applied as `nft` would load it, and each can become any other.
 
+mod headers;
+
 use crate::world::{World, by_hand, expected, listed};
 
 /// Each statement and expression family of nft's manual page that this kernel has.
@@ -178,20 +180,31 @@ pub(crate) const CORPUS: &[(&str, &str)] = &[
     }"),
 ];
 
+/// All rulesets.
+fn corpus() -> Vec<(&'static str, &'static str)> {
+    [CORPUS, headers::MORE].concat()
+}
+
+#[test]
+fn there_are_rulesets_of_many_kinds() {
+    let names: std::collections::BTreeSet<_> = corpus().iter().map(|(name, _)| *name).collect();
+    assert_eq!(names.len(), corpus().len());
+    assert!(names.len() >= 60, "{}", names.len());
+}
+
 /// All of them, if `nft` itself takes them.
 pub(crate) fn taken() -> Vec<(&'static str, &'static str)> {
-    let refused = |text: &&str| {
-        let text = (*text).to_owned();
+    let refused = |text: &'static str| {
         let tried = std::thread::spawn(move || {
             let _namespace = homeostat_testkit::namespace::Namespace::enter().unwrap();
-            crate::world::nft(&["-f", "-"], &text)
+            crate::world::nft(&["-f", "-"], text)
         });
         tried.join().unwrap().err()
     };
     let mut taken = Vec::new();
-    for (name, text) in CORPUS {
+    for (name, text) in corpus() {
         match refused(text) {
-            None => taken.push((*name, *text)),
+            None => taken.push((name, text)),
             Some(words) => panic!("nft refuses {name}: {words}"),
         }
     }
@@ -219,12 +232,12 @@ fn every_ruleset_is_as_nft_would_have_loaded_it() {
 
 /// A pseudo-random sequence, the same at each run.
 fn pairs(count: usize) -> Vec<(usize, usize)> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let (mut state, len) = (0x2545_f491_4f6c_dd1d_u64, corpus().len() as u64);
     let mut next = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        usize::try_from(state % CORPUS.len() as u64).unwrap()
+        usize::try_from(state % len).unwrap()
     };
     (0..count).map(|_| (next(), next())).collect()
 }
@@ -232,8 +245,9 @@ fn pairs(count: usize) -> Vec<(usize, usize)> {
 #[test]
 fn every_ruleset_becomes_any_other_in_one_pass_and_strangers_stay() {
     const STRANGER: &str = "table ip stranger { chain x { counter packets 7 bytes 8; }; }";
+    let all = corpus();
     let check = |(from, to): (usize, usize)| {
-        let ((from_name, from), (to_name, to)) = (CORPUS[from], CORPUS[to]);
+        let ((from_name, from), (to_name, to)) = (all[from], all[to]);
         failed(format!("from {from_name} to {to_name}"), move || {
             let mut world = World::new();
             by_hand(STRANGER);

@@ -2,14 +2,17 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod applying;
+mod confirming;
 mod corpus;
 mod declared;
+mod examples;
 mod facts;
 mod hints;
 mod laws;
 mod links;
 mod moved;
 mod owning;
+mod packets;
 mod quirks;
 mod random;
 mod refusing;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use homeostat_engine::Explain as _;
 use proptest::prelude::*;
 
+use crate::packets::{Sender, counted};
 use crate::world::{World, by_hand, expected, listed, nft, told};
 
 const STRANGER: &str =
@@ -20,12 +21,24 @@ struct Numbers {
     input: Vec<u8>,
     y: Vec<u8>,
     z: Vec<u8>,
+    /// Which name the second chain has.
+    name: u8,
 }
 
 fn numbers() -> impl Strategy<Value = Numbers> {
     let rules = || proptest::collection::vec(0_u8..14, 0..8);
-    (0_u8..4, any::<u8>(), 0_u8..6, rules(), rules(), rules())
-        .prop_map(|(set, elements, base, input, y, z)| Numbers { set, elements, base, input, y, z })
+    let chains = (rules(), rules(), rules(), 0_u8..3);
+    (0_u8..4, any::<u8>(), 0_u8..6, chains).prop_map(
+        |(set, elements, base, (input, y, z, name))| Numbers {
+            set,
+            elements,
+            base,
+            input,
+            y,
+            z,
+            name,
+        },
+    )
 }
 
 impl Numbers {
@@ -54,11 +67,12 @@ impl Numbers {
         let _ = writeln!(text, "counter c {{ comment \"{}\"; }}", self.base % 2);
         let _ = writeln!(text, "limit l {{ rate {}/second; }}", self.base + 1);
         chain(&mut text, "z", "", &self.z, &[]);
-        chain(&mut text, "y", "", &self.y, &["jump z"]);
+        let y = ["y", "y", "renamed"][usize::from(self.name % 3)];
+        chain(&mut text, y, "", &self.y, &["jump z"]);
         let policy = if self.base.is_multiple_of(2) { "accept" } else { "drop" };
         let hook = format!("type filter hook input priority {}; policy {policy};", self.base / 2);
         let named = [
-            "jump y",
+            &format!("jump {y}"),
             "jump z",
             &format!("{key} @s counter drop"),
             &format!("{key} != @s accept"),
@@ -112,6 +126,55 @@ proptest! {
         .join()
         .map_err(|_| TestCaseError::fail("it did not converge"))?;
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 200 } else { 8 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn unchanged_rules_keep_what_they_counted_of_real_packets(from in numbers(), to in numbers()) {
+        std::thread::spawn(move || keep_counts(&from, &to))
+            .join()
+            .map_err(|_| TestCaseError::fail("counts were lost"))?;
+    }
+}
+
+fn keep_counts(from: &Numbers, to: &Numbers) {
+    let mut world = World::new();
+    let sender = Sender::beside(&world);
+    world.converge(&from.text());
+    sender.send(5);
+    let before = counted("a");
+    world.converge(&to.text());
+    let after = counted("a");
+    for (handle, packets) in &before.by_handle {
+        let kept = after.by_handle.get(handle);
+        assert!(kept.is_none_or(|kept| kept == packets), "rule {handle}: {before:?} {after:?}");
+    }
+    // As many equal rules as before in the same chain: those that moved carried their counts on.
+    for (rule, counts) in &before.by_text {
+        let now = after.by_text.get(rule).filter(|now| now.len() == counts.len());
+        assert!(now.is_none_or(|now| now == counts), "{rule}: {counts:?} became {now:?}");
+    }
+    sender.send(5);
+    world.converge(&to.text());
+    assert_eq!(
+        counted("a").by_handle.keys().collect::<Vec<_>>(),
+        after.by_handle.keys().collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn packets_are_counted_at_all() {
+    let mut world = World::new();
+    let sender = Sender::beside(&world);
+    world.converge("table ip a { chain i { type filter hook input priority 0; counter; udp dport 9999 counter; }; }");
+    sender.send(5);
+    assert!(counted("a").by_handle.values().all(|packets| *packets >= 5), "{:?}", counted("a"));
 }
 
 /// Ends the other writer also when the test fails.

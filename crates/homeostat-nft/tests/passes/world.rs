@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -147,8 +148,14 @@ fn line(entry: &Entry) -> String {
 
 /// Runs `nft` on the calling thread's network.
 pub(crate) fn nft(arguments: &[&str], text: &str) -> Result<String, String> {
+    nft_from(Path::new("."), arguments, text)
+}
+
+/// The same from another directory, which some includes are relative to.
+pub(crate) fn nft_from(directory: &Path, arguments: &[&str], text: &str) -> Result<String, String> {
     let mut child = Command::new("nft")
         .args(arguments)
+        .current_dir(directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -158,6 +165,12 @@ pub(crate) fn nft(arguments: &[&str], text: &str) -> Result<String, String> {
     let output = child.wait_with_output().unwrap();
     let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() { Ok(words(&output.stdout)) } else { Err(words(&output.stderr)) }
+}
+
+/// Runs `ip` on the calling thread's network.
+pub(crate) fn ip_here(words: &str) {
+    let status = Command::new("ip").args(words.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {words}");
 }
 
 /// Runs one command of nft, as somebody else would.
@@ -212,16 +225,21 @@ pub(crate) fn expected(text: &str) -> Vec<Value> {
 /// The same in a namespace that was prepared.
 pub(crate) fn expected_with(text: &str, prepare: fn(&World)) -> Vec<Value> {
     let text = text.to_owned();
+    expected_of(prepare, move || by_hand(&text))
+}
+
+/// What somebody's own way of loading gives there.
+pub(crate) fn expected_of(prepare: fn(&World), load: impl FnOnce() + Send + 'static) -> Vec<Value> {
     std::thread::spawn(move || {
         let world = World::new();
         prepare(&world);
-        by_hand(&text);
+        load();
         listed()
     })
     .join()
     .unwrap()
 }
 
-fn done<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn done<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
