@@ -53,10 +53,27 @@ const BENCH_NEEDS: &[Need] =
 /// Packages that would start a service on this very machine, which nobody asked for.
 const SERVICES: &[(&str, &str)] = &[("bird2", "bird.service")];
 
+/// Rulesets that the package of `nft` has among its documents, which some systems leave out.
+const EXAMPLES: &str = "/usr/share/doc/nftables/examples";
+
 /// Installs what the tests need and is missing, or says how to.
 pub(crate) fn setup() -> Result<()> {
-    provide(NEEDS)
+    provide(NEEDS)?;
+    if Path::new(EXAMPLES).is_dir() { Ok(()) } else { provide_examples() }
 }
+
+/// Takes them out of the package itself.
+fn provide_examples() -> Result<()> {
+    console::note(&format!("missing: {EXAMPLES}: tests apply them"));
+    let unpack = Program::new("sh", &["-euc", UNPACK]);
+    match way(user(), |binary| find(binary).is_some()) {
+        Way::Install => unpack.run(),
+        _ => bail!("only root can unpack them\nhelp: run as root: {unpack}"),
+    }
+}
+
+const UNPACK: &str = "cd \"$(mktemp -d)\" && apt-get update -q && apt-get download -q nftables && \
+    dpkg-deb --fsys-tarfile nftables_*.deb | tar -x -C / ./usr/share/doc/nftables/examples";
 
 /// The same for the virtual machine.
 pub(crate) fn setup_vm() -> Result<()> {

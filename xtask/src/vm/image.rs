@@ -23,6 +23,9 @@ const PROGRAMS: &[(&str, &str)] =
 /// Programs that come along where they are installed.
 const IF_INSTALLED: &[(&str, &str)] = &[("nft", "/sbin/nft")];
 
+/// Files that tests read, where they are installed.
+const READ_IF_INSTALLED: &str = "/usr/share/doc/nftables/examples";
+
 /// The names by which `ip` knows protocols.
 const PROTOCOLS: &str = "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\ndccp 33 DCCP\nsctp 132 SCTP\n";
 
@@ -53,6 +56,7 @@ pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> Result<()> {
     for (name, place) in IF_INSTALLED {
         setup::find(name).map_or(Ok(()), |found| add_program(&mut archive, &found, place))?;
     }
+    add_files(&mut archive, Path::new(READ_IF_INSTALLED))?;
     for test in contents.tests {
         add_program(&mut archive, &test.path, &format!("/tests/{}", test.name))?;
     }
@@ -91,6 +95,15 @@ fn add_modules(archive: &mut Archive<impl Write>, kernel: &Kernel) -> Result<()>
             let name = entry.file_name().to_string_lossy().into_owned();
             archive.file(&place(&name), Mode::FILE, &read(&entry.path())?)?;
         }
+    }
+    Ok(())
+}
+
+/// Adds the files of a directory, if there is one.
+fn add_files(archive: &mut Archive<impl Write>, directory: &Path) -> Result<()> {
+    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    for path in entries.map(|entry| entry.path()).filter(|path| path.is_file()) {
+        archive.file(&path.display().to_string(), Mode::FILE, &read(&path)?)?;
     }
     Ok(())
 }

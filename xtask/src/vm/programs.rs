@@ -22,7 +22,8 @@ const OUTSIDE: &[(&str, &str)] =
     &[("homeostat-netlink/uapi", "compares with the C headers of the machine that builds")];
 
 /// What a short run runs.
-const SHORT: &[&str] = &["homeostat-netns/kernel", "homeostat-knobs/controllers"];
+const SHORT: &[&str] =
+    &["homeostat-netns/kernel", "homeostat-knobs/controllers", "homeostat-nft/flowtables"];
 
 /// A program that cargo has built from a package's `tests` directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +155,7 @@ mod tests {
             message("homeostat-netlink", "homeostat_netlink", "lib"),
             message("homeostat-netns", "kernel", "test"),
             message("homeostat-knobs", "controllers", "test"),
+            message("homeostat-nft", "flowtables", "test"),
             message("homeostat-core", "diff", "test"),
             serde_json::json!({ "reason": "build-finished", "success": true }).to_string(),
         ];
@@ -167,7 +169,7 @@ mod tests {
     #[test]
     fn test_programs_are_found_among_what_cargo_says() {
         let found = all();
-        assert_eq!(found.len(), 6, "{found:?}");
+        assert_eq!(found.len(), 7, "{found:?}");
         let path = PathBuf::from("/target/debug/deps/passes-0123");
         assert_eq!(found[0], TestProgram { name: "homeostat-rtnl/passes".to_owned(), path });
     }
@@ -179,6 +181,7 @@ mod tests {
             "homeostat-netlink/kernel",
             "homeostat-knobs/controllers",
             "homeostat-rtnl/passes",
+            "homeostat-nft/flowtables",
         ];
         assert_eq!(names(&Chosen::All), expected);
     }

@@ -71,7 +71,7 @@ fn ours(run: &mut Run, load: Load, harm: Harm) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;
     let mut watch = Watch::open()?;
-    let kept = Kept::start(load.wish()?)?;
+    let kept = Kept::start(load.wish()?);
     watch.commit()?;
     let socket = raw::socket(0)?;
     let mut times = Vec::new();
@@ -121,7 +121,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn start(wish: Arc<Wish>) -> Result<Self> {
+    fn start(wish: Arc<Wish>) -> Self {
         let bound = Bound {
             source: source(),
             wish,
@@ -143,7 +143,7 @@ impl Kept {
             runtime.block_on(kept.run());
             Ok(())
         });
-        Ok(Kept { handle, thread })
+        Kept { handle, thread }
     }
 
     fn stop(self) -> Result<()> {

@@ -15,6 +15,7 @@ mod owning;
 mod packets;
 mod quirks;
 mod random;
+mod refusals;
 mod refusing;
 mod whole;
 mod world;

@@ -1,0 +1,71 @@
+//! Flowtables and queues, which not every kernel has: `cargo xtask vm` runs this.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+#[path = "../passes/world.rs"]
+#[expect(dead_code, reason = "other programs need more of it")]
+mod world;
+
+use world::{World, by_hand, expected_with, listed};
+
+/// The links that flowtables speak of.
+fn make_links(world: &World) {
+    world.namespace.ip(&["link", "add", "v0", "type", "veth", "peer", "name", "v1"]).unwrap();
+}
+
+const FLOWTABLE: &str = "table inet a {
+    flowtable f { hook ingress priority filter; devices = { v0, v1 }; }
+    chain f { type filter hook forward priority filter; policy accept; ct state established flow add @f counter; tcp dport 22 accept; }
+}";
+
+const RULESETS: &[&str] = &[
+    FLOWTABLE,
+    "table inet a { flowtable f { hook ingress priority 10; devices = { v0 }; }; chain f { type filter hook forward priority filter; ip protocol { tcp, udp } flow add @f; }; }",
+    "table ip a { flowtable one { hook ingress priority 0; devices = { v0 }; }; flowtable two { hook ingress priority 5; devices = { v1 }; }; chain f { type filter hook forward priority filter; flow add @two; flow add @one; }; }",
+    "table inet a { flowtable f { hook ingress priority filter; devices = { v0 }; counter; }; chain f { type filter hook forward priority filter; flow add @f; }; }",
+    "table inet a { chain i { type filter hook input priority 0; queue num 5; tcp dport 22 queue flags bypass to 7; udp dport 53 queue flags fanout to 1-4; queue flags bypass,fanout to 3-5; }; }",
+    "table inet a { chain i { type filter hook input priority 0; queue to symhash mod 4; queue flags bypass to numgen inc mod 8; queue to oifname map { \"v0\" : 1, \"v1\" : 2 }; }; }",
+];
+
+fn world() -> World {
+    let world = World::new();
+    make_links(&world);
+    world
+}
+
+#[test]
+fn every_ruleset_is_as_nft_would_have_loaded_it() {
+    for text in RULESETS {
+        std::thread::spawn(|| {
+            let mut world = world();
+            world.converge(text);
+            assert_eq!(listed(), expected_with(text, make_links));
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+#[test]
+fn every_ruleset_becomes_every_other_in_one_pass() {
+    for from in RULESETS {
+        for to in RULESETS {
+            std::thread::spawn(|| {
+                let mut world = world();
+                world.converge(from);
+                world.converge(to);
+                assert_eq!(listed(), expected_with(to, make_links));
+            })
+            .join()
+            .unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_flowtable_that_somebody_removed_comes_back_with_its_rule() {
+    let mut world = world();
+    world.converge(FLOWTABLE);
+    by_hand("flush chain inet a f; delete flowtable inet a f");
+    world.converge(FLOWTABLE);
+    assert_eq!(listed(), expected_with(FLOWTABLE, make_links));
+}
