@@ -1,5 +1,5 @@
-//! What somebody does to the ruleset is undone by the running loop. Timed is from the kernel's answer to
-//! the harm until the kernel tells everybody of the commit that heals it.
+//! What somebody does to the ruleset is undone by the running loop. Timed is from the harm until the
+//! kernel tells everybody of the commit that heals it.
 
 use std::sync::Arc;
 use std::thread;
@@ -79,8 +79,8 @@ fn ours(run: &mut Run, load: Load, harm: Harm) -> Result<()> {
         let harm = harm(load)?;
         // A key that was looked at a moment ago waits for its turn.
         thread::sleep(Duration::from_millis(20));
-        raw::commit(&socket, &harm)?;
         let start = clock::now();
+        raw::commit(&socket, &harm)?;
         watch.commit()?;
         watch.commit()?;
         times.push(start.elapsed());

@@ -17,7 +17,8 @@ struct Script<'a> {
 
 /// Rules that go. Those of a chain that goes are flushed, so that they let go of everything first.
 pub(super) fn drop(wish: &Table, seen: &Table, fate: &Fate, ops: &mut Vec<Op>) {
-    for (name, chain) in &seen.chains {
+    for (name, chain) in seen.chains.iter().filter(|(name, _)| !is_settled(wish, seen, fate, name))
+    {
         match staying(wish, seen, fate, name) {
             Some(script) => script.drop(name, ops),
             None if chain.rules.is_empty() => {}
@@ -28,7 +29,8 @@ pub(super) fn drop(wish: &Table, seen: &Table, fate: &Fate, ops: &mut Vec<Op>) {
 
 /// Rules that come.
 pub(super) fn add(wish: &Table, seen: &Table, fate: &Fate, ops: &mut Vec<Op>) {
-    for (name, chain) in &wish.chains {
+    for (name, chain) in wish.chains.iter().filter(|(name, _)| !is_settled(wish, seen, fate, name))
+    {
         let script = staying(wish, seen, fate, name).unwrap_or_else(|| {
             // A chain that is made again carries on the counts of the former one.
             let before = seen.chains.get(name).map_or(&[][..], |before| &before.rules);
@@ -43,6 +45,12 @@ pub(super) fn all(wish: &Table, ops: &mut Vec<Op>) {
     for (name, chain) in &wish.chains {
         Script { seen: &[], wish: &chain.rules, kept: Vec::new() }.add(name, ops);
     }
+}
+
+/// Whether nothing is to be done to a chain, as to most.
+fn is_settled(wish: &Table, seen: &Table, fate: &Fate, name: &str) -> bool {
+    let both = seen.chains.get(name).zip(wish.chains.get(name));
+    fate.gone.is_empty() && both.is_some_and(|(seen, wish)| seen.rules == wish.rules)
 }
 
 fn staying<'a>(wish: &'a Table, seen: &'a Table, fate: &Fate, name: &str) -> Option<Script<'a>> {
