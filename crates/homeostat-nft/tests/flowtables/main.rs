@@ -46,18 +46,16 @@ fn every_ruleset_is_as_nft_would_have_loaded_it() {
 }
 
 #[test]
-fn every_ruleset_becomes_every_other_in_one_pass() {
-    for from in RULESETS {
-        for to in RULESETS {
-            std::thread::spawn(|| {
-                let mut world = world();
-                world.converge(from);
-                world.converge(to);
-                assert_eq!(listed(), expected_with(to, make_links));
-            })
-            .join()
-            .unwrap();
-        }
+fn every_ruleset_becomes_another_in_one_pass() {
+    for (from, to) in RULESETS.iter().zip(RULESETS.iter().cycle().skip(1)) {
+        std::thread::spawn(|| {
+            let mut world = world();
+            world.converge(from);
+            world.converge(to);
+            assert_eq!(listed(), expected_with(to, make_links));
+        })
+        .join()
+        .unwrap();
     }
 }
 
