@@ -178,7 +178,7 @@ fn two_who_fight_over_a_route_are_slowed_down_and_the_other_is_named() {
             status.counts.drift_by_hint == heals && (status.is_converged || status.open.held == 1)
         });
     }
-    assert_eq!(heals, 5, "it takes five losses in ten seconds, unless the machine is very slow");
+    assert!(heals >= 5, "it takes five losses within ten seconds, not {heals}");
     let (key, culprit, pause) = kept.status().contended[0].clone();
     assert_eq!((key.as_str(), pause), ("route 10.6.0.0/16", Duration::from_millis(200)));
     assert!(culprit.starts_with("process "), "{culprit}");
