@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Events, Failure, Handle, Loop, Means, MemoryLedger, Owner, Pace, Retry, Seen,
+    Alone, Bound, Events, Failure, Handle, Loop, Means, MemoryLedger, Owner, Pace, Retry, Seen,
 };
 use homeostat_kit::simple::{Adapted, Api, Listed, Progress, Refusal, Wishes, Written, place};
 use homeostat_kit::strategy::Strategy;
@@ -71,14 +71,20 @@ impl Api for Door {
     }
 }
 
-fn keep(door: &Arc<Door>, ledger: &Arc<MemoryLedger>) -> Handle<Adapted<Door>> {
-    let source = Adapted::shared(Arc::clone(door));
+fn bound(source: &Adapted<Door>) -> Bound<Adapted<Door>> {
     let wish = Wishes::new([("door".to_owned(), 1)]).unwrap();
-    let bound = source.bind(&Strategy::Checkpoint, wish, place::<Door>("me", "here")).unwrap();
+    source.bind(&Strategy::Checkpoint, wish, place::<Door>("me", "here")).unwrap()
+}
+
+fn keep(door: &Arc<Door>, ledger: &Arc<MemoryLedger>) -> Handle<Adapted<Door>> {
+    keep_by(&Adapted::shared(Arc::clone(door)), ledger)
+}
+
+fn keep_by(source: &Adapted<Door>, ledger: &Arc<MemoryLedger>) -> Handle<Adapted<Door>> {
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means = Means { lock, ledger: ledger.clone(), events: Events::default() };
     let pace = Pace::of::<Adapted<Door>>(1).with_resync(Duration::from_hours(1)).unwrap();
-    let (kept, handle) = Loop::new(bound, means, pace);
+    let (kept, handle) = Loop::new(bound(source), means, pace);
     tokio::spawn(kept.run());
     handle
 }
@@ -143,6 +149,20 @@ async fn a_task_is_asked_for_after_growing_pauses_and_never_sent_again() {
     assert!(pauses.is_sorted(), "{pauses:?}");
     assert!(pauses[11] >= Duration::from_secs(10), "{pauses:?}");
     assert!(pauses[11] < Duration::from_secs(11), "there is a longest pause: {pauses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_wish_goes_on_waiting_for_the_task_of_the_last_one() {
+    let door = Arc::<Door>::default();
+    door.answers.lock().unwrap().push(Refusal::Task { id: "t1".to_owned() });
+    door.tasks.lock().unwrap().extend(vec![Progress::Running; 5]);
+    let source = Adapted::shared(Arc::clone(&door));
+    let handle = keep_by(&source, &Arc::default());
+    handle.wait_for(|status| status.is_ready).await.unwrap();
+    handle.put(bound(&source)).unwrap();
+    handle.wait_for(|status| status.is_converged).await.unwrap();
+    assert_eq!(door.times("create").len(), 1);
+    assert!(handle.status().counts.full >= 2);
 }
 
 #[tokio::test(start_paused = true)]

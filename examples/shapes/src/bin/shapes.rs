@@ -18,7 +18,7 @@ use homeostat_engine::{
 use homeostat_kit::provider::{Every, File, Latest};
 use homeostat_kit::simple::{Adapted, place};
 use homeostat_shapes::client::Client;
-use homeostat_shapes::document::Document;
+use homeostat_shapes::document::{Document, Ownership};
 use homeostat_shapes::source::Shapes;
 
 #[tokio::main(flavor = "current_thread")]
@@ -30,12 +30,13 @@ async fn main() -> anyhow::Result<()> {
         bail!("usage: shapes [--once] SERVICE DOCUMENT [STATE]");
     };
     let client = Client::new(service.parse().context("SERVICE is an address and a port")?);
+    let mut binder = Binder { client, last: None };
     let ledger = ledger(state.first())?;
     if is_once {
         let text = fs::read_to_string(document).with_context(|| format!("`{document}`"))?;
-        return once(bound(&client, &text.parse()?)?, ledger).await;
+        return once(binder.bound(&text.parse()?)?, ledger).await;
     }
-    keep(&client, Path::new(document), ledger).await
+    keep(&mut binder, Path::new(document), ledger).await
 }
 
 fn ledger(state: Option<&String>) -> anyhow::Result<Arc<dyn Ledger>> {
@@ -45,11 +46,22 @@ fn ledger(state: Option<&String>) -> anyhow::Result<Arc<dyn Ledger>> {
     })
 }
 
-fn bound(client: &Client, document: &Document) -> anyhow::Result<Bound<Adapted<Shapes>>> {
-    let strategy = document.strategy()?;
-    let source = Adapted::new(Shapes { client: client.clone(), strategy: strategy.clone() });
-    let place = place::<Shapes>(&document.owner, "service");
-    Ok(source.bind(&strategy, document.wishes()?, place)?)
+/// Binds documents to the service. Wishes of one owner share a source, and with it what is under way.
+struct Binder {
+    client: Client,
+    last: Option<(String, Ownership, Adapted<Shapes>)>,
+}
+
+impl Binder {
+    fn bound(&mut self, document: &Document) -> anyhow::Result<Bound<Adapted<Shapes>>> {
+        let strategy = document.strategy()?;
+        let (owner, ownership) = (&document.owner, document.ownership);
+        let known = self.last.take().filter(|last| (&last.0, last.1) == (owner, ownership));
+        let fresh = || Shapes { client: self.client.clone(), strategy: strategy.clone() };
+        let source = known.map_or_else(|| Adapted::new(fresh()), |last| last.2);
+        self.last = Some((owner.clone(), ownership, source.clone()));
+        Ok(source.bind(&strategy, document.wishes()?, place::<Shapes>(owner, "service"))?)
+    }
 }
 
 async fn once(bound: Bound<Adapted<Shapes>>, ledger: Arc<dyn Ledger>) -> anyhow::Result<()> {
@@ -68,7 +80,7 @@ async fn once(bound: Bound<Adapted<Shapes>>, ledger: Arc<dyn Ledger>) -> anyhow:
     Ok(())
 }
 
-async fn keep(client: &Client, path: &Path, ledger: Arc<dyn Ledger>) -> anyhow::Result<()> {
+async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyhow::Result<()> {
     let file = File::new(path, str::parse::<Document>);
     let mut wishes = Latest::new(Every::new(Duration::from_secs(1), file));
     let first = wishes.next_wish().await;
@@ -76,11 +88,11 @@ async fn keep(client: &Client, path: &Path, ledger: Arc<dyn Ledger>) -> anyhow::
     let mut told = events.subscribe();
     let means = Means { lock, ledger, events };
     let pace = Pace::of::<Adapted<Shapes>>(u64::from(std::process::id()));
-    let (kept, handle) = Loop::new(bound(client, &first)?, means, pace);
+    let (kept, handle) = Loop::new(binder.bound(&first)?, means, pace);
     let running = tokio::spawn(kept.run());
     loop {
         tokio::select! {
-            wish = wishes.next_wish() => handle.put(bound(client, &wish)?)?,
+            wish = wishes.next_wish() => handle.put(binder.bound(&wish)?)?,
             event = told.recv() => event.iter().try_for_each(tell)?,
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
