@@ -3,7 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "the test runs the program as a user does")]
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use homeostat_shapes::service::Service;
 
@@ -53,4 +54,46 @@ fn the_program_ends_with_an_error_when_a_stranger_is_in_the_way() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("not everything is as declared"));
     assert_eq!(service.shown(), "red door, blue window");
+}
+
+/// Ends with the test, whatever becomes of it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until the service holds this, while the program runs.
+async fn until(service: &Service, shown: &str) {
+    let mut turn = tokio::time::interval(Duration::from_millis(5));
+    let waited = tokio::time::timeout(Duration::from_mins(1), async {
+        while service.shown() != shown {
+            turn.tick().await;
+        }
+    });
+    assert!(waited.await.is_ok(), "there is {:?}, and never {shown:?}", service.shown());
+}
+
+#[tokio::test]
+async fn the_program_heals_what_strangers_do_and_follows_its_document() {
+    let directory = tempfile::tempdir().unwrap();
+    let document = directory.path().join("shapes.toml");
+    std::fs::write(&document, DOCUMENT).unwrap();
+    let service = Service::start().unwrap();
+    service.paint("cloud", "white");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shapes"));
+    command.arg(service.addr().to_string()).arg(&document).stdout(Stdio::null());
+    let _running = Running(command.spawn().unwrap());
+    until(&service, "white cloud, green door, blue window").await;
+    service.paint("door", "red");
+    service.remove("window");
+    until(&service, "white cloud, green door, blue window").await;
+    std::fs::write(&document, "owner = ").unwrap();
+    service.paint("door", "red");
+    until(&service, "white cloud, green door, blue window").await;
+    std::fs::write(&document, DOCUMENT.split("[shapes.window]").next().unwrap()).unwrap();
+    until(&service, "white cloud, green door").await;
 }
