@@ -50,6 +50,8 @@ fn what_happened(what: &What) -> (&'static str, Value) {
             let (reasons, waited) = (reasons.to_string(), micros(*waited));
             ("started", json!({ "reasons": reasons, "keys": keys, "waited_us": waited }))
         }
+        What::Rendered { bytes, print } => ("rendered", json!({ "bytes": bytes, "print": print })),
+        What::Validated => ("validated", Value::Null),
         What::Planned { summary } => ("planned", json!({ "summary": summary })),
         What::StepApplied { action, key, cause } => {
             ("step-applied", json!({ "action": action, "key": key, "cause": cause }))
