@@ -7,13 +7,15 @@
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use futures_util::{StreamExt as _, stream};
 use homeostat_engine::outcome::Later;
 use homeostat_engine::pacing::{KeyPacer, Time};
 use homeostat_engine::{
-    Alone, Coverage, Events, Failure, Hint, Loop, Means, MemoryLedger, Owner, Pace, Seen,
+    Alone, Coverage, Events, Exclusive, Failure, Hint, Loop, Means, MemoryLedger, Owner, Pace,
+    Retry, Seen,
 };
 use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Watch, Wishes, Written, place};
 use homeostat_kit::strategy::Strategy;
@@ -47,12 +49,7 @@ pub const LOOPS: Group = Group {
     unit: Unit::PerSecond,
     contestants: &[
         Contestant { name: "kube-runtime applier", run: their_loop, budgets: &[] },
-        Contestant { name: "homeostat loop, one hint a key", run: our_loop_by_one, budgets: &[] },
-        Contestant {
-            name: "homeostat loop, hints by the thousand",
-            run: our_loop_by_thousands,
-            budgets: &[],
-        },
+        Contestant { name: "homeostat loop", run: our_loop, budgets: &[] },
     ],
 };
 
@@ -77,9 +74,10 @@ fn their_queue(run: &mut Run) -> Result<()> {
         runtime.block_on(async {
             let now = Instant::now();
             let requests = keys(count).map(|message| ScheduleRequest { message, run_at: now });
-            let mut queue = pin!(scheduler(stream::iter(requests)));
+            // Requests that end take what is still in the queue along: these stay open.
+            let mut queue = pin!(scheduler(stream::iter(requests).chain(stream::pending())));
             let mut out = 0;
-            while queue.as_mut().hold_unless(|_| true).next().await.is_some() {
+            while out < count && queue.as_mut().hold_unless(|_| true).next().await.is_some() {
                 out += 1;
             }
             out
@@ -92,7 +90,7 @@ fn their_queue(run: &mut Run) -> Result<()> {
 fn our_queue(run: &mut Run) -> Result<()> {
     let count = count(run);
     let out = run.time(count, || {
-        let mut queue = KeyPacer::new(std::time::Duration::from_millis(100));
+        let mut queue = KeyPacer::new(Duration::from_millis(100));
         keys(count).for_each(|key| queue.on_hint(key, Time::EPOCH));
         queue.take_due(Time::EPOCH).len()
     });
@@ -156,10 +154,10 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Objects that are always as wished, and hints about each of them, so many at a time.
+/// Objects that are always as wished, and a hint about each of them once somebody says so.
 struct Calm {
     count: usize,
-    at_a_time: usize,
+    begin: watch::Receiver<bool>,
     looked: Arc<watch::Sender<usize>>,
 }
 
@@ -197,57 +195,49 @@ impl Api for Calm {
     }
 
     async fn watch(&self) -> Result<Box<dyn Watch<usize>>, Failure> {
-        let left = keys(self.count).collect();
-        Ok(Box::new(Told { left, at_a_time: self.at_a_time, is_open: false }))
+        let (left, begin) = (keys(self.count).collect(), self.begin.clone());
+        Ok(Box::new(Told { left, begin }))
     }
 }
 
 struct Told {
     left: Vec<usize>,
-    at_a_time: usize,
-    is_open: bool,
+    begin: watch::Receiver<bool>,
 }
 
 impl Watch<usize> for Told {
     fn next(&mut self) -> Later<'_, Result<Hint<usize>, Failure>> {
-        // The first poll is part of the drain before the first pass, which would absorb the hints.
-        if !std::mem::replace(&mut self.is_open, true) || self.left.is_empty() {
-            return Box::pin(std::future::pending());
-        }
-        let from = self.left.len().saturating_sub(self.at_a_time);
-        Box::pin(std::future::ready(Ok(Hint::Keys(self.left.split_off(from)))))
+        Box::pin(async {
+            let over = |_| Failure::new("over", Retry::Never);
+            self.begin.wait_for(|begin| *begin).await.map_err(over)?;
+            match self.left.pop() {
+                Some(key) => Ok(Hint::Keys(vec![key])),
+                None => std::future::pending().await,
+            }
+        })
     }
 }
 
-fn our_loop_by_one(run: &mut Run) -> Result<()> {
-    our_loop(run, 1)
-}
-
-fn our_loop_by_thousands(run: &mut Run) -> Result<()> {
-    our_loop(run, 1000)
-}
-
-fn our_loop(run: &mut Run, at_a_time: usize) -> Result<()> {
+fn our_loop(run: &mut Run) -> Result<()> {
     let count = count(run);
     let runtime = runtime()?;
-    let looked = Arc::new(watch::Sender::new(0));
-    let api = Calm { count, at_a_time, looked: Arc::clone(&looked) };
+    let (looked, begin) = (Arc::new(watch::Sender::new(0)), watch::Sender::new(false));
+    let api = Calm { count, begin: begin.subscribe(), looked: Arc::clone(&looked) };
     let wish = Wishes::new((0..count).map(|key| (key, 0)))?;
-    let strategy =
-        Strategy::Exclusive(homeostat_engine::Exclusive::everything_in_this_scope_is_mine());
+    let strategy = Strategy::Exclusive(Exclusive::everything_in_this_scope_is_mine());
     let bound = Adapted::new(api).bind(&strategy, wish, place::<Calm>("bench", "here"))?;
     let (lock, ledger) = (Arc::new(Alone::i_am_the_only_writer()), Arc::<MemoryLedger>::default());
     let means = Means { lock, ledger, events: Events::default() };
-    let (kept, handle) = Loop::new(bound, means, Pace::of::<Adapted<Calm>>(1));
-    let full = run.time(count, || {
-        runtime.block_on(async {
-            let running = tokio::spawn(kept.run());
-            let mut looked = looked.subscribe();
-            let all = looked.wait_for(|looked| *looked >= count).await.is_ok();
-            drop(running);
-            all.then(|| handle.status().counts.full)
-        })
-    });
-    ensure!(full == Some(1), "{full:?} full passes: the hints were absorbed");
+    let pace = Pace::of::<Adapted<Calm>>(1).with_resync(Duration::from_hours(1))?;
+    let (kept, handle) = Loop::new(bound, means, pace);
+    runtime.spawn(kept.run());
+    runtime.block_on(handle.wait_for(|status| status.is_ready))?;
+    let mut seen = looked.subscribe();
+    run.time(count, || {
+        begin.send_replace(true);
+        runtime.block_on(seen.wait_for(|looked| *looked >= count)).map(|_| ())
+    })?;
+    let full = handle.status().counts.full;
+    ensure!(full == 1, "{full} full passes: hints were absorbed");
     Ok(())
 }
