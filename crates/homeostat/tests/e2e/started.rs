@@ -1,5 +1,6 @@
 //! A daemon as a child of the test, which hears from it what systemd would hear.
 
+use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -49,7 +50,13 @@ impl Started {
     /// The next notice.
     pub(crate) fn notice(&self) -> String {
         let mut buffer = [0; 1024];
-        let length = self.notices.recv(&mut buffer).unwrap();
+        // A wait with a time limit is also ended by a stop and a continuation of this process.
+        let length = loop {
+            match self.notices.recv(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                received => break received.unwrap(),
+            }
+        };
         String::from_utf8(buffer[..length].to_vec()).unwrap()
     }
 
