@@ -61,7 +61,7 @@ pub use ownership::{
 pub use plan::{Draft, Held, Pending, Plan, Refused, Step, Taken};
 pub use report::{Report, Tally};
 pub use schedule::{Schedule, Strictness, Turn};
-pub use seen::{Focus, Hint, Owner, See, Seen};
+pub use seen::{Focus, Hint, Owner, See, Seen, most_keys};
 pub use source::{
     Coverage, Excludes, Fails, Key, Object, Reader, ScopeLock, Source, View, Work, Writer,
 };

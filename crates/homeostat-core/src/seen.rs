@@ -14,6 +14,13 @@ pub enum Focus<K> {
     Keys(BTreeSet<K>),
 }
 
+/// How many keys are worth single looks where so many are wished; beyond, one look at everything is
+/// cheaper.
+#[must_use]
+pub fn most_keys(wished: usize) -> usize {
+    (wished / 16).max(4096)
+}
+
 impl<K: Ord> Focus<K> {
     /// Whether `key` is looked at.
     pub fn covers(&self, key: &K) -> bool {

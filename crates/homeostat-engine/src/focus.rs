@@ -1,21 +1,19 @@
 //! Widens a focus by what depends on its keys. Pure.
 
-use homeostat_core::{Desired, Focus};
-
-/// How many keys a focused pass may be about; beyond, one look at everything is cheaper.
-const MOST_KEYS: usize = 4096;
+use homeostat_core::{Desired, Focus, most_keys};
 
 /// The keys in focus, with what depends on them, and on that in turn.
 pub(crate) fn widened<D: Desired>(wish: &D, focus: &Focus<D::Key>) -> Focus<D::Key> {
     let Focus::Keys(keys) = focus else { return Focus::All };
+    let most = most_keys(wish.len());
     let (mut wide, mut fresh) = (keys.clone(), keys.clone());
     while let Some(key) = fresh.pop_first() {
         wish.dependants(&key, &mut |key| {
-            if wide.len() <= MOST_KEYS && wide.insert(key.clone()) {
+            if wide.len() <= most && wide.insert(key.clone()) {
                 fresh.insert(key);
             }
         });
-        if wide.len() > MOST_KEYS {
+        if wide.len() > most {
             return Focus::All;
         }
     }
@@ -92,5 +90,13 @@ mod tests {
     fn beyond_some_thousands_everything_is_looked_at() {
         assert_eq!(wide(20_000, &["1"]), None);
         assert_eq!(wide(4096, &["1"]).unwrap().len(), 4095);
+    }
+
+    #[test]
+    fn where_more_is_wished_more_keys_are_worth_single_looks() {
+        let many: Vec<String> = (100_000..110_000).map(|number: u32| number.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(wide(90_000, &many).is_none());
+        assert_eq!(wide(200_000, &many).unwrap().len(), 10_000);
     }
 }

@@ -52,7 +52,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::pacing::{Reasons, Time};
-use homeostat_core::{Failure, Hint, Key, Kind, ScopeLock, Source};
+use homeostat_core::{Desired as _, Failure, Hint, Key, Kind, ScopeLock, Source};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -144,7 +144,7 @@ impl<S: Source> Loop<S> {
             }
             keeper.drain();
             keeper.end_pause();
-            if let Some(turn) = keeper.agenda.next(keeper.now()) {
+            if let Some(turn) = keeper.agenda.next(keeper.now(), keeper.bound.wish.len()) {
                 // The report went out as events, and its sum is in the status.
                 let _ = keeper.take(turn, &mut mail).await;
             }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Failure, Focus, Hint};
+use homeostat_core::{Desired as _, Failure, Focus, Hint};
 use homeostat_netlink::uapi::{
     RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR,
     RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV6_RULE, RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_NEXTHOP,
@@ -62,6 +62,7 @@ impl Ear {
 
     /// Neighbours come and go with every packet, so that only who wishes some hears of them.
     pub(crate) fn attend(&mut self, wish: &Wish) -> Result<(), Failure> {
+        self.notices.wished = wish.len();
         self.notices.neighbours = neighbour::wished(wish);
         if self.notices.neighbours.is_empty() || self.is_nearby {
             return Ok(());

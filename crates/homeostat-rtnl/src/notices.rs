@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use homeostat_core::{Agreement, Desired as _, Hint};
+use homeostat_core::{Agreement, Desired as _, Hint, most_keys};
 use homeostat_netlink::uapi::{
     NLM_F_REPLACE, RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE,
     RTM_DELRULE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE,
@@ -34,15 +34,14 @@ mod link;
 
 use culprit::Culprit;
 
-/// Beyond so many keys, one look at everything is cheaper.
-const MOST_KEYS: usize = 4096;
-
 /// What was heard and not yet handed on.
 pub(crate) struct Notices {
     /// Where the links are.
     pub(crate) links: Links,
     /// The neighbours that matter.
     pub(crate) neighbours: BTreeSet<NeighbourKey>,
+    /// How much is wished: beyond a part of it, one look at everything is cheaper.
+    pub(crate) wished: usize,
     protocol: Protocol,
     owner: String,
     address_marks: AddressMarks,
@@ -58,6 +57,7 @@ impl Notices {
         Notices {
             links: Links::default(),
             neighbours: BTreeSet::new(),
+            wished: 0,
             protocol: source.protocol,
             owner: source.owner().to_owned(),
             address_marks: source.address_marks,
@@ -77,7 +77,7 @@ impl Notices {
             }
             Event::Message(message) => self.message(&message, shadow),
         };
-        self.is_lost |= !matches!(taken, Ok(true)) || self.keys.len() > MOST_KEYS;
+        self.is_lost |= !matches!(taken, Ok(true)) || self.keys.len() > most_keys(self.wished);
     }
 
     /// Every event of our own writes so far was taken.

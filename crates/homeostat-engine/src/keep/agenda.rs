@@ -10,15 +10,12 @@ use homeostat_core::pacing::{
     Backoff, Contended, Contention, Convergence, Heal, KeyPacer, NotConverging, Pacer, Pauses,
     Reason, Reasons, Resync, Threshold, Time,
 };
-use homeostat_core::{Focus, Key, Retry};
+use homeostat_core::{Focus, Key, Retry, most_keys};
 
 use super::deaths::Deaths;
 use super::losses::UNNAMED;
 use super::pace::Pace;
 use super::wakeup::{Facts, Turn, Wakeup};
-
-/// With more keys than this, one look at everything is cheaper than many at single keys.
-const MOST_KEYS: usize = 4096;
 
 /// What a loop does next.
 pub(crate) struct Agenda<K> {
@@ -112,7 +109,7 @@ impl<K: Key> Agenda<K> {
     }
 
     /// The pass that starts now, if one is due.
-    pub(crate) fn next(&mut self, now: Time) -> Option<Turn<K>> {
+    pub(crate) fn next(&mut self, now: Time, wished: usize) -> Option<Turn<K>> {
         if self.is_paused() {
             return None;
         }
@@ -123,7 +120,7 @@ impl<K: Key> Agenda<K> {
             self.full.on_command(Reason::Retry, now);
         }
         let full = self.next_full(now);
-        if full.is_some() || self.is_blind { full } else { self.next_keys(now) }
+        if full.is_some() || self.is_blind { full } else { self.next_keys(now, wished) }
     }
 
     fn next_full(&mut self, now: Time) -> Option<Turn<K>> {
@@ -138,7 +135,7 @@ impl<K: Key> Agenda<K> {
         Some(Turn { focus: Focus::All, reasons, waited: fired.waited })
     }
 
-    fn next_keys(&mut self, now: Time) -> Option<Turn<K>> {
+    fn next_keys(&mut self, now: Time, wished: usize) -> Option<Turn<K>> {
         let mut due: BTreeSet<K> = self.keys.take_due(now).into_iter().collect();
         let waited = self.keys.taken_since().map_or(Duration::ZERO, |since| now.since(since));
         let hinted = if due.is_empty() { Reasons::NONE } else { Reason::Hint.into() };
@@ -149,7 +146,7 @@ impl<K: Key> Agenda<K> {
             return None;
         }
         let reasons = if is_retried { hinted | Reason::Retry } else { hinted };
-        if due.len() > MOST_KEYS {
+        if due.len() > most_keys(wished) {
             self.full.on_command(reasons | Reason::Resync, now);
             return self.next_full(now);
         }
@@ -322,7 +319,7 @@ mod tests {
         };
         let mut agenda = Agenda::new(&pace);
         agenda.wake(Wakeup::Start, at(0));
-        let turn = agenda.next(at(0)).unwrap();
+        let turn = agenda.next(at(0), 1).unwrap();
         let failed = [("a".to_owned(), retry)].into();
         agenda.ended(&turn, Facts { failed, ..Facts::default() }, at(0));
         agenda
@@ -333,10 +330,10 @@ mod tests {
         let mut agenda = failing(Retry::Soon);
         agenda.wake(Wakeup::Hint(vec!["b".to_owned()]), at(1));
         agenda.is_blind = true;
-        assert_eq!(agenda.next(at(200)), None, "neither the retry nor the hint");
+        assert_eq!(agenda.next(at(200), 1), None, "neither the retry nor the hint");
         assert!(agenda.deadline() > Some(at(20_000)), "and it does not spin for them");
         agenda.wake(Wakeup::Operator, at(200));
-        let turn = agenda.next(at(200)).unwrap();
+        let turn = agenda.next(at(200), 1).unwrap();
         assert!(turn.focus == Focus::All && turn.reasons.contains(Reason::Resync));
     }
 
