@@ -157,6 +157,9 @@ pub(crate) struct RunArgs {
     /// /api/v1/status, /api/v1/events
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<Listen>,
+    /// Let this group read how all stands: `status` and `events`, nothing else
+    #[arg(long, value_name = "NAME|NUMBER")]
+    pub(crate) status_group: Option<String>,
     /// How the log is written
     #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
     pub(crate) log: LogForm,

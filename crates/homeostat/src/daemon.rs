@@ -12,6 +12,7 @@ mod json;
 pub(crate) mod log;
 mod metrics;
 mod orders;
+mod readers;
 mod recent;
 mod scopes;
 mod socket;
@@ -44,6 +45,7 @@ use capabilities::Allowed;
 use http::Listen;
 use log::Log;
 use orders::{Counter, Deed, Order};
+pub(crate) use readers::Readers;
 use scopes::Scopes;
 use socket::Door;
 use standing::Standing;
@@ -67,6 +69,7 @@ pub(crate) struct Daemon {
     on_stop: Option<OnStop>,
     log: Log,
     listen: Option<Listen>,
+    readers: Option<Readers>,
     /// What was not dropped, if anything was.
     allowed: Option<Allowed>,
     is_silent: bool,
@@ -112,6 +115,7 @@ impl Daemon {
             on_stop,
             log,
             listen,
+            readers: None,
             allowed,
             is_silent,
             own,
@@ -123,7 +127,10 @@ impl Daemon {
     /// Drops what the document has no need of. Must come before any thread exists.
     pub(crate) fn confined(mut self) -> Result<Self> {
         let Daemon { context, document, ledger, .. } = &self;
-        let allowed = Allowed::for_document(context, document, &**ledger)?;
+        let mut allowed = Allowed::for_document(context, document, &**ledger)?;
+        if self.readers.is_some() {
+            allowed = allowed.and_chown();
+        }
         allowed.drop_others(context)?;
         self.allowed = Some(allowed);
         Ok(self)
@@ -138,6 +145,12 @@ impl Daemon {
     /// Lets others read over HTTP how it stands.
     pub(crate) fn listening(mut self, listen: Option<Listen>) -> Self {
         self.listen = listen;
+        self
+    }
+
+    /// Lets a group read over the control socket how it stands.
+    pub(crate) fn read_by(mut self, readers: Option<Readers>) -> Self {
+        self.readers = readers;
         self
     }
 
@@ -164,7 +177,7 @@ impl Daemon {
         let mut wakes = Wakes::new(&self, orders)?;
         let surface = Surface::open(&self.events, self.log, self.listen).await?;
         let answers = Answers::new(&self.standing, counter, surface.recent());
-        let _door = Door::open(&self.context.socket, answers)?;
+        let _door = Door::open(&self.context.socket, answers, self.readers)?;
         if !self.is_silent {
             tokio::spawn(self.log.follow(self.events.subscribe()));
         }

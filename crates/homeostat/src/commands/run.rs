@@ -9,7 +9,7 @@ use homeostat_engine::{Ledger, SqliteLedger};
 use crate::cli::{Global, RunArgs};
 use crate::commands::{block_on, load, not_built};
 use crate::context::Context;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Readers};
 use crate::failure::Helped;
 
 /// Keeps the machine as declared until it is stopped.
@@ -29,7 +29,8 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let policy = args.on_stop.map(Into::into);
     let daemon = Daemon::new(context, (paths.clone(), document), ledger).stopping(policy);
-    let daemon = daemon.logging(args.log).listening(args.listen).confined()?;
+    let readers = args.status_group.as_deref().map(Readers::find).transpose()?;
+    let daemon = daemon.logging(args.log).listening(args.listen).read_by(readers).confined()?;
     block_on(Box::pin(daemon.run()))??;
     Ok(ExitCode::SUCCESS)
 }

@@ -52,6 +52,11 @@ impl Allowed {
         Ok(Allowed(needed))
     }
 
+    /// Also what gives the control socket to a group.
+    pub(crate) fn and_chown(self) -> Self {
+        Allowed(self.0 | CapabilitySet::CHOWN)
+    }
+
     /// Drops everything else, for this process and for all that it may start. In a sandbox there is
     /// nothing to drop that would reach beyond it.
     pub(crate) fn drop_others(self, context: &Context) -> Result<()> {

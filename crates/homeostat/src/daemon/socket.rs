@@ -16,6 +16,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use super::answers::Answers;
+use super::readers::Readers;
 use crate::failure::Helped;
 
 /// How many clients are served at once; others wait in the kernel's queue.
@@ -31,17 +32,21 @@ pub(super) struct Door {
 
 impl Door {
     /// Listens at `path`; what a dead daemon left there is replaced, a live one is refused.
-    pub(super) fn open(path: &Path, answers: Answers) -> Result<Self> {
+    pub(super) fn open(path: &Path, answers: Answers, readers: Option<Readers>) -> Result<Self> {
         let whole = || format!("cannot open the control socket {}", path.display());
         make_directory(path).with_context(whole)?;
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => replace(path)?,
             other => other.with_context(whole)?,
         };
-        // Whoever connects before this is refused by who they are.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).with_context(whole)?;
+        // Whoever connects before this is refused, or may only read, by who they are.
+        if let Some(Readers(group)) = readers {
+            std::os::unix::fs::lchown(path, None, Some(group)).with_context(whole)?;
+        }
+        let mode = if readers.is_some() { 0o660 } else { 0o600 };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).with_context(whole)?;
         let file = identity(path).with_context(whole)?;
-        let accepting = tokio::spawn(accept(listener, answers));
+        let accepting = tokio::spawn(accept(listener, answers, readers));
         Ok(Door { path: path.to_owned(), file, accepting })
     }
 }
@@ -91,7 +96,7 @@ fn holder(stream: std::os::unix::net::UnixStream) -> String {
     }
 }
 
-async fn accept(listener: UnixListener, answers: Answers) {
+async fn accept(listener: UnixListener, answers: Answers, readers: Option<Readers>) {
     let places = Arc::new(Semaphore::new(CLIENTS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -100,7 +105,7 @@ async fn accept(listener: UnixListener, answers: Answers) {
                 let answers = answers.clone();
                 tokio::spawn(async move {
                     // A client that cannot be spoken with is told nothing.
-                    let _ = conversation::hold(stream, &answers).await;
+                    let _ = conversation::hold(stream, &answers, readers).await;
                     drop(place);
                 });
             }

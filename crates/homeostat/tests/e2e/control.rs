@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde_json::Value;
 use snapbox::str;
 
-use crate::program::HOMEOSTAT;
+use crate::program::copy_program;
 use crate::world::World;
 
 const KEY: &str = "route 10.9.0.0/16";
@@ -284,7 +284,7 @@ fn only_root_and_the_daemons_own_user_may_speak() {
     let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(world.socket()), 0o600);
     let program = world.path().join("homeostat");
-    fs::copy(HOMEOSTAT, &program).unwrap();
+    copy_program(&program);
     let open = |path: PathBuf, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     open(world.path().to_owned(), 0o755).unwrap();
     open(world.state(), 0o755).unwrap();
@@ -362,4 +362,39 @@ fn one_connection_may_ask_several_times() {
         assert_eq!(answer["converged"] == true, is_request, "{request}: {answer}");
         assert_eq!(answer["error"].is_string(), !is_request, "{request}: {answer}");
     }
+}
+
+#[test]
+fn a_group_may_read_how_all_stands_and_change_nothing() {
+    let world = cabled();
+    let _daemon = world.keep_with(WISH, "--status-group 65533");
+    world.converges();
+    let file = fs::metadata(world.socket()).unwrap();
+    assert_eq!((file.permissions().mode() & 0o777, file.gid()), (0o660, 65_533));
+    let program = world.path().join("homeostat");
+    copy_program(&program);
+    for directory in [world.path().to_owned(), world.state()] {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let as_member = |group: &str, args: &str| {
+        let mut command = world.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", group, "--no-new-privs"]);
+        command.arg(&program).args(args.split_whitespace());
+        command.arg("--state-dir").arg(world.state());
+        world.finish(command)
+    };
+    let member = "--groups=65533";
+    assert!(as_member(member, "status").exits(0).stdout.contains("converged"));
+    as_member(member, "events").exits(0);
+    for command in ["pause", "reload", "resync", "forget route"] {
+        let said = as_member(member, command).exits(1).stderr;
+        assert!(said.contains("user 65534 may only read how things stand"), "{said}");
+    }
+    let said = as_member("--clear-groups", "status").exits(1).stderr;
+    assert!(said.contains("may not speak with the daemon"), "{said}");
+    world.run("run host.toml --status-group nosuch").fails(str![[r#"
+error: there is no group `nosuch`
+help: `--status-group` takes a name from /etc/group, or a number
+
+"#]]);
 }

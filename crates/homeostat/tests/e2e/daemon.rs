@@ -15,9 +15,14 @@ pub(crate) struct Daemon {
 impl World {
     /// Starts a daemon that keeps the document.
     pub(crate) fn keep(&self, document: &str) -> Daemon {
+        self.keep_with(document, "")
+    }
+
+    /// Keeps a document, with more options.
+    pub(crate) fn keep_with(&self, document: &str, options: &str) -> Daemon {
         self.write("host.toml", document);
         let log = std::fs::File::create(self.path().join("log")).unwrap();
-        let mut command = self.homeostat("run host.toml");
+        let mut command = self.homeostat(&format!("run host.toml {options}"));
         Daemon { child: command.stdout(Stdio::null()).stderr(log).spawn().unwrap() }
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
 use crate::daemon::answers::Answers;
+use crate::daemon::readers::Readers;
 use crate::daemon::recent::Recent;
 use crate::wire::{self, Envelope, FORMAT_VERSION, Request};
 
@@ -29,16 +30,20 @@ const GLANCE: Duration = Duration::from_millis(500);
 enum Access {
     /// Everything: root, and the daemon's own user.
     Full,
-    /// How things stand; nobody has it as long as no group is named for it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the seam for a group that may read"))]
+    /// How things stand: the group that was named for it. Who can connect at all is in it, since the file
+    /// belongs to that group.
     Reading,
     Refused,
 }
 
 impl Access {
-    fn of(peer: &UCred) -> Self {
+    fn of(peer: &UCred, readers: Option<Readers>) -> Self {
         let is_own = peer.uid() == rustix::process::geteuid().as_raw();
-        if peer.uid() == 0 || is_own { Access::Full } else { Access::Refused }
+        match readers {
+            _ if peer.uid() == 0 || is_own => Access::Full,
+            Some(_) => Access::Reading,
+            None => Access::Refused,
+        }
     }
 
     fn allows(self, request: &Request) -> bool {
@@ -51,9 +56,13 @@ impl Access {
 }
 
 /// Answers until the client has no more to ask, or takes too long.
-pub(super) async fn hold(stream: UnixStream, answers: &Answers) -> io::Result<()> {
+pub(super) async fn hold(
+    stream: UnixStream,
+    answers: &Answers,
+    readers: Option<Readers>,
+) -> io::Result<()> {
     let peer = stream.peer_cred()?;
-    let access = Access::of(&peer);
+    let access = Access::of(&peer, readers);
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     loop {
@@ -63,7 +72,7 @@ pub(super) async fn hold(stream: UnixStream, answers: &Answers) -> io::Result<()
             _ if access == Access::Refused => return say(&mut write, &not_for(&peer)).await,
             Err(why) => say(&mut write, &refuse(&why)).await?,
             Ok(request) if !access.allows(&request) => {
-                return say(&mut write, &not_for(&peer)).await;
+                return say(&mut write, &only_reading(&peer)).await;
             }
             Ok(Request::Events { follow }) => {
                 return relate(read, write, (&answers.recent, follow)).await;
@@ -108,6 +117,10 @@ fn parse(line: &[u8]) -> Result<Request, String> {
 fn not_for(peer: &UCred) -> Value {
     let own = rustix::process::geteuid().as_raw();
     refuse(&format!("user {} may not speak with the daemon of user {own}", peer.uid()))
+}
+
+fn only_reading(peer: &UCred) -> Value {
+    refuse(&format!("user {} may only read how things stand", peer.uid()))
 }
 
 /// Waits until the client has closed both ways: one that only has no more to ask still listens.
