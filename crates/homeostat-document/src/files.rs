@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::load::{Format, Text};
 use crate::span::{FileId, Span};
 
 /// All files of one document. Cheap to clone.
@@ -52,6 +53,18 @@ impl Files {
         let lines = std::iter::once(0).chain(starts.map(|(at, _)| at + 1)).collect();
         let (name, directory) = (name.to_owned(), directory.to_owned());
         self.push(File { name, directory, text, first: 1, lines })
+    }
+
+    /// The texts, in order.
+    #[must_use]
+    pub fn texts(&self) -> Vec<Text> {
+        let text = |File { name, directory, text, .. }: &File| Text {
+            name: name.clone(),
+            directory: directory.clone(),
+            format: Format::of(Path::new(name)).unwrap_or(Format::Toml),
+            text: text.clone(),
+        };
+        self.files.iter().map(text).collect()
     }
 
     /// Adds a single line of a file that is too long to be kept.

@@ -57,7 +57,7 @@ pub use key::{KeyError, knob_path, link_knob_path};
 pub use kinds::{Kind, KindName};
 pub use knobs::{Cgroup, Knob};
 pub use links::{Alias, Link, LinkRef};
-pub use load::{Format, load, parse};
+pub use load::{Format, Text, load, parse, restore};
 pub use name::{DEFAULT_OWNER, HOST, Name, NamespaceName, OwnerName};
 pub use neighbours::Neighbour;
 pub use net::{Family, Mac, Prefix};

@@ -63,6 +63,28 @@ pub fn parse(name: &str, format: Format, text: &str) -> Result<Document, Diagnos
     gathered.document()
 }
 
+/// One of the texts that a document was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// What messages call it.
+    pub name: String,
+    /// What relative paths in it are relative to.
+    pub directory: PathBuf,
+    /// What it is written in.
+    pub format: Format,
+    /// The text.
+    pub text: String,
+}
+
+/// Reads texts as one document, as [`load`] reads files.
+pub fn restore(texts: Vec<Text>) -> Result<Document, Diagnostics> {
+    let mut gathered = Gathered::default();
+    for Text { name, directory, format, text } in texts {
+        gathered.text(&name, &directory, (format, text));
+    }
+    gathered.document()
+}
+
 /// The trees of the files so far, and what was wrong with them.
 #[derive(Default)]
 struct Gathered {

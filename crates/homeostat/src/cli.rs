@@ -124,7 +124,7 @@ pub(crate) struct PlanArgs {
     /// Exit with 2 if the machine is not as declared
     #[arg(long)]
     pub(crate) detailed_exitcode: bool,
-    /// Save the plan for `apply`; not built in yet
+    /// Save the plan and its document, so that `apply FILE` does exactly that
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }

@@ -9,6 +9,7 @@ mod hand_over;
 mod man;
 mod plan;
 mod run;
+mod saved;
 mod show;
 mod status;
 
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue};
-use homeostat_document::Document;
+use homeostat_document::{Diagnostics, Document};
 
 use crate::cli::{Cli, Command};
 use crate::failure::{Helped, Misfit};
@@ -105,7 +106,12 @@ pub(crate) fn not_built(what: &str) -> anyhow::Error {
 /// Reads the documents; every mistake in them is shown at once, those that only a source can see
 /// included.
 pub(crate) fn load(paths: &[PathBuf]) -> Result<Document> {
-    homeostat_document::load(paths).map_err(|diagnostics| {
+    understand(homeostat_document::load(paths))
+}
+
+/// A document, or every mistake in it.
+fn understand(read: Result<Document, Diagnostics>) -> Result<Document> {
+    read.map_err(|diagnostics| {
         let more = diagnostics
             .readable()
             .and_then(|part| registry::resolve(part, registry::Lists::Read).err());

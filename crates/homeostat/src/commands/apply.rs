@@ -10,6 +10,7 @@ use homeostat_document::{Document, Format};
 use homeostat_engine::{Ledger, SqliteLedger, SqlitePages, Strictness};
 
 use crate::cli::{ApplyArgs, Global};
+use crate::commands::saved::{self, Saved};
 use crate::commands::{block_on, hand_over, load, not_built};
 use crate::context::Context;
 use crate::failure::Helped;
@@ -21,8 +22,8 @@ use crate::output::{Form, Told, is_converged, json, stream, summary, text};
 
 /// Makes the machine as declared.
 pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
-    refuse_later_parts(args)?;
-    let document = load(&args.documents.documents)?;
+    let asked = Asked::read(args)?;
+    let document = asked.document()?;
     let mut context = Context::enter(global, &document.settings)?;
     if args.strict {
         context.strictness = Strictness::Strict;
@@ -30,7 +31,8 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     if context.detail != Detail::Quiet {
         context.progress = Some(Arc::new(Bar::default()));
     }
-    if !args.yes && !std::io::stdin().is_terminal() {
+    let needs_a_yes = !args.yes && asked.saved.is_none();
+    if needs_a_yes && !std::io::stdin().is_terminal() {
         refuse_changes(&context, &document)?;
     }
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
@@ -38,10 +40,12 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     let form = args.form.form();
     let mut drivers = match machine.unlock(&ledger) {
         Ok(drivers) => drivers,
-        Err(error) => return hand_over::instead(error, args, (&context, &document)),
+        Err(error) => return hand_over::instead(error, &asked, (&context, &document)),
     };
     let told = block_on(async {
-        if !args.yes {
+        if let Some(saved) = &asked.saved {
+            saved.check(&drivers.plan().await?)?;
+        } else if needs_a_yes {
             ask(&context, &mut drivers, form).await?;
         }
         drivers.prune()?;
@@ -51,20 +55,44 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     Ok(if is_converged(&told) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn refuse_later_parts(args: &ApplyArgs) -> Result<()> {
-    if args.confirm_within.is_some() {
-        return Err(not_built("`apply --confirm-within`"));
+/// What is to be applied: documents, or a saved plan.
+pub(super) struct Asked<'a> {
+    pub(super) args: &'a ApplyArgs,
+    pub(super) saved: Option<Saved>,
+}
+
+impl<'a> Asked<'a> {
+    fn read(args: &'a ApplyArgs) -> Result<Self> {
+        if args.confirm_within.is_some() {
+            return Err(not_built("`apply --confirm-within`"));
+        }
+        let paths = &args.documents.documents;
+        for path in paths {
+            if let Some(saved) = saved::read(path)? {
+                return match paths.len() {
+                    1 => Ok(Asked { args, saved: Some(saved) }),
+                    _ => Err(Helped::error(
+                        format!("{} is a saved plan, which is applied alone", path.display()),
+                        "name it alone, or only documents",
+                    )),
+                };
+            }
+        }
+        let is_other = |path: &&PathBuf| path.is_file() && Format::of(path).is_none();
+        match paths.iter().find(is_other) {
+            Some(other) => Err(Helped::error(
+                format!("`{}` is neither a document nor a saved plan", other.display()),
+                "a document ends in .toml, .yaml, .yml or .json; `homeostat plan --out` saves a plan",
+            )),
+            None => Ok(Asked { args, saved: None }),
+        }
     }
-    let is_other = |path: &&PathBuf| path.is_file() && Format::of(path).is_none();
-    match args.documents.documents.iter().find(is_other) {
-        Some(other) => Err(Helped::error(
-            format!(
-                "`{}` is not a document, and applying a saved plan is not built in yet",
-                other.display()
-            ),
-            "a document ends in .toml, .yaml, .yml or .json",
-        )),
-        None => Ok(()),
+
+    fn document(&self) -> Result<Document> {
+        match &self.saved {
+            Some(saved) => saved.document(),
+            None => load(&self.args.documents.documents),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use homeostat_document::Document;
 use homeostat_engine::{Cascades, Error, MassDelete, OnRelease, SqlitePages, Strictness};
 
-use super::apply::confirm;
+use super::apply::{Asked, confirm};
 use super::control::{ask, print_report};
 use crate::cli::ApplyArgs;
 use crate::client::Client;
@@ -15,27 +15,26 @@ use crate::commands::block_on;
 use crate::context::Context;
 use crate::failure::Helped;
 use crate::machine::Machine;
-use crate::output::summary;
+use crate::output::{Told, summary};
 use crate::scope::Scope;
 use crate::wire::{Ask, Handed, Leave, Request};
 
 /// Where a daemon of the same owner holds the lock, it takes the document; else the error stands.
 pub(super) fn instead(
     error: anyhow::Error,
-    args: &ApplyArgs,
+    asked: &Asked<'_>,
     (context, document): (&Context, &Document),
 ) -> Result<ExitCode> {
+    let args = asked.args;
     let is_locked = error
         .chain()
         .any(|cause| matches!(cause.downcast_ref::<Error>(), Some(Error::Locked { .. })));
     let client = if is_locked { Client::try_connect(&context.socket) } else { None };
     let Some(client) = client else { return Err(error) };
     refuse_own_ways(context)?;
-    if !args.yes {
-        agree(args, (context, document))?;
-    }
+    let files = agreed(asked, (context, document))?;
     let handed = Handed {
-        paths: paths(&args.documents.documents)?,
+        paths: paths(&files)?,
         top: Scope::top(context)?.identity,
         protocol: context.mark.number(),
     };
@@ -65,14 +64,30 @@ fn leave(context: &Context) -> Leave {
     }
 }
 
+/// The files to hand over, once what will be done is what was planned, or somebody said yes to it.
+fn agreed(asked: &Asked<'_>, (context, document): (&Context, &Document)) -> Result<Vec<PathBuf>> {
+    if let Some(saved) = &asked.saved {
+        saved.check(&plan(context, document)?)?;
+        return saved.files();
+    }
+    if !asked.args.yes {
+        agree(asked.args, (context, document))?;
+    }
+    Ok(asked.args.documents.documents.clone())
+}
+
 fn agree(args: &ApplyArgs, (context, document): (&Context, &Document)) -> Result<()> {
-    let pages = SqlitePages::open(&context.state_dir)?;
-    let machine = Machine::bind(context, document, &pages)?;
-    let told = block_on(machine.plan(&pages))??;
+    let told = plan(context, document)?;
     if summary(&told).total() == 0 {
         return Ok(());
     }
     confirm(context, &told, args.form.form())
+}
+
+fn plan(context: &Context, document: &Document) -> Result<Vec<Told>> {
+    let pages = SqlitePages::open(&context.state_dir)?;
+    let machine = Machine::bind(context, document, &pages)?;
+    block_on(machine.plan(&pages))?
 }
 
 /// The daemon runs in another directory, and reads no input of ours.

@@ -1,12 +1,14 @@
 //! `homeostat plan` and `homeostat verify`: look, compare, tell. Neither has a way to write.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use homeostat_document::Document;
 use homeostat_engine::SqlitePages;
 
 use crate::cli::{Global, PlanArgs, VerifyArgs};
-use crate::commands::{block_on, load, not_built};
+use crate::commands::{block_on, load, saved};
 use crate::context::Context;
 use crate::machine::Machine;
 use crate::output::text::{Closing, Detail, Drawing};
@@ -17,10 +19,10 @@ pub(super) const NOT_CONVERGED: u8 = 2;
 
 /// Shows what would change.
 pub(crate) fn run(args: &PlanArgs, global: Global) -> Result<ExitCode> {
-    if args.out.is_some() {
-        return Err(not_built("`plan --out`"));
+    let (context, document, told) = look(&args.documents.documents, global)?;
+    if let Some(path) = &args.out {
+        saved::save(path, &document, &told)?;
     }
-    let (context, told) = look(&args.documents.documents, global)?;
     print(&context, &told, (args.form.form(), Closing::Plan))?;
     let is_told = args.detailed_exitcode && !is_converged(&told);
     Ok(if is_told { ExitCode::from(NOT_CONVERGED) } else { ExitCode::SUCCESS })
@@ -28,7 +30,7 @@ pub(crate) fn run(args: &PlanArgs, global: Global) -> Result<ExitCode> {
 
 /// Tells whether the machine is as declared.
 pub(crate) fn verify(args: &VerifyArgs, global: Global) -> Result<ExitCode> {
-    let (context, told) = look(&args.documents.documents, global)?;
+    let (context, _, told) = look(&args.documents.documents, global)?;
     let converged = is_converged(&told);
     if args.form.json || !converged || context.detail == Detail::Verbose {
         print(&context, &told, (args.form.form(), Closing::Verdict))?;
@@ -36,13 +38,13 @@ pub(crate) fn verify(args: &VerifyArgs, global: Global) -> Result<ExitCode> {
     Ok(if converged { ExitCode::SUCCESS } else { ExitCode::from(NOT_CONVERGED) })
 }
 
-fn look(documents: &[std::path::PathBuf], global: Global) -> Result<(Context, Vec<Told>)> {
+fn look(documents: &[PathBuf], global: Global) -> Result<(Context, Document, Vec<Told>)> {
     let document = load(documents)?;
     let context = Context::enter(global, &document.settings)?;
     let pages = SqlitePages::open(&context.state_dir)?;
     let machine = Machine::bind(&context, &document, &pages)?;
     let told = block_on(machine.plan(&pages))??;
-    Ok((context, told))
+    Ok((context, document, told))
 }
 
 fn print(context: &Context, told: &[Told], (form, closing): (Form, Closing)) -> Result<()> {

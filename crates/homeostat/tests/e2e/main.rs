@@ -36,6 +36,7 @@ mod program;
 mod reading;
 mod restart;
 mod sandbox;
+mod saved;
 mod show;
 mod soak;
 mod spaces;

@@ -1,0 +1,174 @@
+//! Saved plans: the document and what was planned for it, so that `apply` does that and nothing else.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{BufWriter, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use homeostat_document::{Document, Format, Text};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::commands::understand;
+use crate::failure::Helped;
+use crate::output::{Told, json};
+
+/// How a saved plan begins, whatever its name is.
+const BEGINNING: &[u8] = b"{\"homeostat_plan\":";
+const VERSION: &str = "1.0";
+/// What must be the same for a plan to be the same.
+const COMPARED: [&str; 4] = ["changes", "conflicts", "held", "refused"];
+/// How many of the lines that moved are told.
+const TOLD: usize = 10;
+
+/// A plan, as it is on disk.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Saved {
+    homeostat_plan: String,
+    documents: Vec<SavedText>,
+    plan: Value,
+}
+
+#[derive(Deserialize, Serialize)]
+struct SavedText {
+    name: String,
+    directory: PathBuf,
+    format: String,
+    text: String,
+}
+
+/// Saves a plan with the document that it was made for.
+pub(super) fn save(path: &Path, document: &Document, told: &[Told]) -> Result<()> {
+    let documents = document.files.texts().into_iter().map(saved_text).collect::<Result<_>>()?;
+    let saved = Saved { homeostat_plan: VERSION.to_owned(), documents, plan: planned(told)? };
+    let whole = || format!("cannot save the plan to {}", path.display());
+    // A document may hold what not everybody should read.
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+    let mut file = BufWriter::new(file.with_context(whole)?);
+    serde_json::to_writer(&mut file, &saved).with_context(whole)?;
+    file.write_all(b"\n").and_then(|()| file.flush()).with_context(whole)
+}
+
+/// A plan is applied from anywhere: what it names is named from the root.
+fn saved_text(text: Text) -> Result<SavedText> {
+    let is_file = Path::new(&text.name).exists();
+    let name = if is_file { std::path::absolute(&text.name)? } else { PathBuf::from(&text.name) };
+    let here = || std::env::current_dir().context("cannot tell the directory");
+    let directory = match text.directory {
+        directory if directory.as_os_str().is_empty() => here()?,
+        directory => std::path::absolute(directory)?,
+    };
+    let format = match text.format {
+        Format::Toml => "toml",
+        Format::Yaml => "yaml",
+        Format::Json => "json",
+    };
+    let name = name.to_string_lossy().into_owned();
+    Ok(SavedText { name, directory, format: format.to_owned(), text: text.text })
+}
+
+fn planned(told: &[Told]) -> Result<Value> {
+    let mut text = Vec::new();
+    json::plan(told, &mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// The saved plan in a file; nothing, if it is something else.
+pub(super) fn read(path: &Path) -> Result<Option<Saved>> {
+    let whole = || format!("cannot read {}", path.display());
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let mut beginning = Vec::new();
+    let file = fs::File::open(path).with_context(whole)?;
+    file.take(BEGINNING.len() as u64).read_to_end(&mut beginning).with_context(whole)?;
+    if beginning != BEGINNING {
+        return Ok(None);
+    }
+    let damaged = |why: &dyn std::fmt::Display| {
+        let help = "make it again: homeostat plan --out";
+        Helped::error(format!("the plan {} cannot be used: {why}", path.display()), help)
+    };
+    let text = fs::read(path).with_context(whole)?;
+    let saved: Saved = serde_json::from_slice(&text).map_err(|error| damaged(&error))?;
+    if saved.homeostat_plan != VERSION {
+        return Err(damaged(&format!("it has version {}", saved.homeostat_plan)));
+    }
+    Ok(Some(saved))
+}
+
+impl Saved {
+    /// The document that the plan was made for.
+    pub(super) fn document(&self) -> Result<Document> {
+        let text = |saved: &SavedText| Text {
+            name: saved.name.clone(),
+            directory: saved.directory.clone(),
+            format: match saved.format.as_str() {
+                "yaml" => Format::Yaml,
+                "json" => Format::Json,
+                _ => Format::Toml,
+            },
+            text: saved.text.clone(),
+        };
+        understand(homeostat_document::restore(self.documents.iter().map(text).collect()))
+    }
+
+    /// The files of the document, if they still hold what the plan was made for.
+    pub(super) fn files(&self) -> Result<Vec<PathBuf>> {
+        let file = |saved: &SavedText| {
+            let path = PathBuf::from(&saved.name);
+            let is_same = fs::read_to_string(&path).is_ok_and(|text| text == saved.text);
+            is_same.then_some(path).ok_or_else(|| {
+                let error = format!("{} is not what the plan was made for", saved.name);
+                Helped::error(error, "make a new plan: homeostat plan --out")
+            })
+        };
+        self.documents.iter().map(file).collect()
+    }
+
+    /// Refuses if what would be done now is not what was planned, and says what moved.
+    pub(super) fn check(&self, told: &[Told]) -> Result<()> {
+        let now = planned(told)?;
+        if COMPARED.iter().all(|list| self.plan.get(list) == now.get(list)) {
+            return Ok(());
+        }
+        let [then, now] = [&self.plan, &now].map(lines);
+        let mut moved = String::from("the machine moved since the plan was made");
+        for (title, lines) in [("planned then", &then - &now), ("planned now", &now - &then)] {
+            for line in lines.iter().take(TOLD) {
+                let _ = write!(moved, "\n  {title}: {line}");
+            }
+            if let Some(more @ 1..) = lines.len().checked_sub(TOLD) {
+                let _ = write!(moved, "\n  {title}: and {more} more");
+            }
+        }
+        let help = "nothing was changed; make a new plan: homeostat plan --out";
+        Err(Helped::error(moved, help))
+    }
+}
+
+/// The changes of a plan, and what stands in their way, a line each.
+fn lines(plan: &Value) -> BTreeSet<String> {
+    let mut lines = BTreeSet::new();
+    for list in COMPARED {
+        for entry in plan.get(list).and_then(Value::as_array).into_iter().flatten() {
+            let word = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+            let what = if list == "changes" { word("action") } else { list };
+            let value = |field: &str| match entry.get(field) {
+                None | Some(Value::Null) => "nothing".to_owned(),
+                Some(Value::String(text)) => text.clone(),
+                Some(value) => value.to_string(),
+            };
+            let change = match list {
+                "changes" => format!(", {} -> {}", value("before"), value("after")),
+                _ => String::new(),
+            };
+            lines.insert(format!("{what} {}{change}", word("key")));
+        }
+    }
+    lines
+}
