@@ -79,7 +79,7 @@ fn the_same_key_in_two_files_is_an_error_with_both_places() {
 fn namespaces_and_settings_are_merged_too() {
     let document = load_all(&[
         ("a.toml", b"[settings.rtnl]\nresync = '1m'\n[namespaces.x]\ncreate = true\n[[namespaces.x.rules]]\ntable = 5"),
-        ("b.toml", b"[settings.rtnl]\nmode = 'heal'\n[[namespaces.x.rules]]\ntable = 6\n[namespaces.y]"),
+        ("b.toml", b"[settings.rtnl]\nmode = 'heal'\n[[namespaces.x.rules]]\ntable = 6\npriority = 6\n[namespaces.y]"),
     ])
     .unwrap_or_else(|found| panic!("{found}"));
     assert_eq!(document.namespaces.len(), 2);

@@ -11,7 +11,7 @@ use crate::document::Scope;
 use crate::links::Link;
 use crate::net::{Family, Prefix};
 use crate::routes::{Route, RouteEntry};
-use crate::rules::{Rule, RuleType};
+use crate::rules::Rule;
 use crate::span::{Span, Spanned};
 
 /// Where each key was seen first.
@@ -121,19 +121,28 @@ impl fmt::Display for RouteKey {
     }
 }
 
-/// Two rules are the same if nothing that the kernel sees differs.
+/// A rule is known by its priority and its selectors: what it leads to is what is kept.
 fn check_rules(scope: &Scope, checker: &mut Checker) {
     let mut twins = Twins::new();
     for rule in scope.rules.iter().flatten() {
-        twins.see(normalized(rule), rule.span, checker, || "the same rule".to_owned());
+        let what = || "a rule with this priority and these selectors".to_owned();
+        twins.see(key_of(rule), rule.span, checker, what);
     }
 }
 
-fn normalized(rule: &Rule) -> Rule {
+fn key_of(rule: &Rule) -> Rule {
     let mask = |prefix: Option<Spanned<Prefix>>| {
         let masked = prefix.map(|prefix| prefix.map(Prefix::masked));
         masked.filter(|prefix| prefix.len() > 0)
     };
-    let kind = rule.kind.filter(|kind| kind.value != RuleType::Lookup);
-    Rule { from: mask(rule.from), to: mask(rule.to), kind, adopt: false, ..rule.clone() }
+    Rule {
+        from: mask(rule.from),
+        to: mask(rule.to),
+        table: None,
+        kind: None,
+        l3mdev: false,
+        suppress_prefixlength: None,
+        adopt: false,
+        ..rule.clone()
+    }
 }
