@@ -43,9 +43,16 @@ impl Format {
             _ => None,
         }
     }
+
+    /// The format of a text that has no name. No TOML begins with a brace.
+    fn of_input(text: &str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if text.trim_start().starts_with('{') { Self::Json } else { Self::Toml }
+    }
 }
 
-/// Reads files and directories as one document. `-` is TOML from the standard input.
+/// Reads files and directories as one document. `-` is the standard input: JSON if it
+/// begins with a brace, else TOML.
 pub fn load(paths: &[PathBuf]) -> Result<Document, Diagnostics> {
     let mut gathered = Gathered::default();
     for path in paths {
@@ -97,7 +104,7 @@ impl Gathered {
     fn path(&mut self, path: &Path) -> Result<(), Diagnostic> {
         if path == Path::new("-") {
             let text = decode("standard input", read(io::stdin())).map_err(|error| *error)?;
-            self.text("standard input", Path::new(""), (Format::Toml, text));
+            self.text("standard input", Path::new(""), (Format::of_input(&text), text));
             return Ok(());
         }
         let meta = fs::metadata(path).map_err(|error| unreadable(path, &error))?;

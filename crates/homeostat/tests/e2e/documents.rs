@@ -187,6 +187,15 @@ error: this is not TOML: unclosed table, expected `]`
 "#]]);
 }
 
+#[test]
+fn standard_input_may_be_json() {
+    let world = World::new();
+    let json = world.run("show --json").exits(0).stdout;
+    world.finish_with(world.homeostat("plan -"), &json).says(0, "No changes.\n");
+    let ran = world.finish_with(world.homeostat("check -"), "\n{ \"sysctl\": 1 }\n").exits(1);
+    assert_eq!(places(&ran.stderr), ["standard input:2:13"], "{}", ran.stderr);
+}
+
 /// The lines that a diagnosis points at.
 fn places(stderr: &str) -> Vec<&str> {
     stderr.lines().filter_map(|line| line.trim_start().strip_prefix("--> ")).collect()
