@@ -57,6 +57,30 @@ fn owned_knobs_are_shown_beside_the_common_ones() {
 }
 
 #[test]
+fn v6_nowhere_dev_lo() {
+    let world = World::new();
+    for kind in ["blackhole", "unreachable", "prohibit", "throw"] {
+        world.ip(&format!("-6 route add {kind} fd66::/32 metric {}", 10 + kind.len()));
+    }
+    let shown = round_trip(&world, "show", "shown.toml");
+    assert_eq!(shown.matches("to = \"fd66::/32\"\n").count(), 4, "{shown}");
+}
+
+#[test]
+fn what_is_there_twice_is_left_out() {
+    let world = World::new();
+    world.add_pair("lan0", "peer0");
+    world.ip("addr add 10.9.0.1/24 dev lan0");
+    world.ip("link set lan0 up");
+    world.ip("route add 10.71.0.0/16 via 10.9.0.2 metric 5");
+    world.ip("route append 10.71.0.0/16 via 10.9.0.3 metric 5");
+    world.ip("route add 10.72.0.0/16 via 10.9.0.2");
+    let shown = round_trip(&world, "show", "shown.toml");
+    assert!(shown.contains("10.72.0.0/16"), "{shown}");
+    assert!(!shown.contains("10.71.0.0/16"), "{shown}");
+}
+
+#[test]
 fn a_sandbox_can_be_shown() {
     let world = World::new();
     world.meddle("net/ipv4/tcp_retries1", "5");

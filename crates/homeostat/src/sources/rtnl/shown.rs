@@ -1,11 +1,11 @@
 //! What is observed of the network, in the words of a document.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use homeostat_engine::Owner;
 use homeostat_rtnl::{
     AddressKey, Family, Found, Key, Link, LinkKind, LinkName, LinkRef, NeighbourKey, Object, Route,
-    RouteKey, Rule, RuleAction, RuleKey, Table, Tos,
+    RouteKey, RouteKind, Rule, RuleAction, RuleKey, Table, Tos,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 /// The sections of a document.
 pub(super) type Sections = Map<String, Value>;
 
-/// The document that everything found would be declared by. What the kernel makes by itself, and
-/// what routers told it, is left out.
+/// The document that everything found would be declared by. What the kernel makes by itself, what
+/// routers told it, and what is there twice and can be declared only once, is left out.
 pub(super) fn sections(found: &[Found]) -> Sections {
     let mut shown = Shown::default();
     let names = names(found);
@@ -23,7 +23,8 @@ pub(super) fn sections(found: &[Found]) -> Sections {
             shown.link(*name, link, &names);
         }
     }
-    for Found { key, object, owner } in found {
+    let twins = twins(found);
+    for Found { key, object, owner } in found.iter().filter(|found| !twins.contains(&found.key)) {
         let is_told = matches!(owner, Owner::Foreign(who) if who.contains("protocol ra"));
         if is_told || *owner == Owner::Kernel {
             continue;
@@ -46,6 +47,12 @@ pub(super) fn sections(found: &[Found]) -> Sections {
         }
     }
     shown.into_sections()
+}
+
+/// Keys that more than one object has, such as routes that were appended to each other.
+fn twins(found: &[Found]) -> HashSet<&Key> {
+    let mut seen = HashSet::new();
+    found.iter().map(|found| &found.key).filter(|key| !seen.insert(*key)).collect()
 }
 
 fn names(found: &[Found]) -> BTreeSet<LinkName> {
@@ -163,6 +170,11 @@ fn route(key: &RouteKey, route: &Route) -> Option<Value> {
     if way.contains_key("nexthop") {
         way.retain(|name, _| !["via", "dev", "nexthops", "onlink"].contains(&name.as_str()));
     }
+    // Quirk `v6-nowhere-dev-lo` (Linux 6.18): an IPv6 route that goes nowhere reads back with the
+    // loopback link, which nobody has declared.
+    if !goes_somewhere(route.kind) {
+        way.remove("dev");
+    }
     way.retain(|name, value| *value != json!(false) && (name != "type" || *value != "unicast"));
     shown.extend(way);
     let metric = Some(key.metric()).filter(|metric| *metric != usual).map(|metric| metric.0);
@@ -170,6 +182,11 @@ fn route(key: &RouteKey, route: &Route) -> Option<Value> {
     let tos = Some(key.tos()).filter(|tos| *tos != Tos::default()).map(|tos| tos.0);
     shown.extend(plain([("table", json!(table)), ("metric", json!(metric)), ("tos", json!(tos))]));
     Some(Value::Object(shown))
+}
+
+fn goes_somewhere(kind: RouteKind) -> bool {
+    use RouteKind::{Blackhole, Prohibit, Throw, Unreachable};
+    !matches!(kind, Blackhole | Prohibit | Throw | Unreachable)
 }
 
 fn hop(hop: &Value) -> Value {
