@@ -28,9 +28,10 @@ impl Beside {
         Beside(looks.collect())
     }
 
-    /// The directories that they are in.
+    /// The directories that they are in; of links, those of what they lead to, too.
     pub(super) fn directories(&self) -> BTreeSet<PathBuf> {
-        self.0.keys().map(|path| directory(path)).collect()
+        let real = self.0.keys().filter_map(|path| std::fs::canonicalize(path).ok());
+        self.0.keys().cloned().chain(real).map(|path| directory(&path)).collect()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Hears of changes to files, so that nothing has to be polled.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
-use inotify::{EventStream, Inotify, WatchMask, Watches};
+use inotify::{EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 use tokio::time::Instant;
 
 use super::beside::{Beside, directory};
@@ -14,11 +15,34 @@ use super::beside::{Beside, directory};
 /// Some directories in which something may change. One that is not there yet is watched from when
 /// it comes, if it is in another one that is watched.
 pub(super) struct Watch {
+    /// Files and directories whose place may change, as that of a link's target.
+    paths: Vec<PathBuf>,
     directories: BTreeSet<PathBuf>,
     watches: Watches,
+    /// Directories in which only these names matter.
+    narrow: HashMap<WatchDescriptor, HashSet<OsString>>,
     stream: EventStream<[u8; 4096]>,
-    /// When what has changed will have been quiet for long enough.
-    due: Option<Instant>,
+    noise: Option<Noise>,
+}
+
+/// Changes that came one after another.
+#[derive(Clone, Copy)]
+struct Noise {
+    since: Instant,
+    /// When it will have been quiet for long enough, or noisy for too long.
+    due: Instant,
+}
+
+/// So many times the quiet that is waited for may a noise go on: a neighbour in the same directory
+/// that never rests must not hide a change for good.
+const LONGEST_NOISE: u32 = 10;
+
+impl Noise {
+    /// Something changed now.
+    fn heard(before: Option<Self>, now: Instant, quiet: Duration) -> Self {
+        let since = before.map_or(now, |noise| noise.since);
+        Noise { since, due: (now + quiet).min(since + quiet * LONGEST_NOISE) }
+    }
 }
 
 /// What may become of a file that is written, replaced, made or removed.
@@ -32,37 +56,60 @@ impl Watch {
     /// The directories that documents, and the files that they name, are in: an editor may put
     /// another file in the place of one.
     pub(super) fn documents(paths: &[PathBuf], beside: &Beside) -> Result<Self> {
-        let directory = |path: &PathBuf| if path.is_dir() { path.clone() } else { directory(path) };
-        Self::of(paths.iter().map(directory).chain(beside.directories()).collect())
+        Self::of(paths.to_owned(), beside.directories())
     }
 
     /// Watches these directories, too.
     pub(super) fn attend(&mut self, directories: BTreeSet<PathBuf>) {
         self.directories.extend(directories);
         // What cannot be watched is read when somebody asks for it.
-        let _ = self.add();
+        let _ = self.add().and_then(|()| self.add_places());
     }
 
     /// Where namespaces have their names; the directory comes with the first of them.
     pub(super) fn namespaces() -> Result<Self> {
-        Self::of(["/run", "/run/netns"].map(|path| Path::new(path).to_owned()).into())
+        let directories = ["/run", "/run/netns"].map(|path| Path::new(path).to_owned());
+        Self::of(Vec::new(), directories.into())
     }
 
-    fn of(directories: BTreeSet<PathBuf>) -> Result<Self> {
+    fn of(paths: Vec<PathBuf>, directories: BTreeSet<PathBuf>) -> Result<Self> {
         let inotify = Inotify::init().context("cannot watch files")?;
         let watches = inotify.watches();
         let stream = inotify.into_event_stream([0; 4096]).context("cannot watch files")?;
-        let mut watch = Watch { directories, watches, stream, due: None };
-        watch.add().context("cannot watch files")?;
+        let narrow = HashMap::new();
+        let mut watch = Watch { paths, directories, watches, narrow, stream, noise: None };
+        watch.add().and_then(|()| watch.add_places()).context("cannot watch files")?;
         Ok(watch)
     }
 
     /// Adding what is watched already changes nothing.
     fn add(&mut self) -> std::io::Result<()> {
         for directory in self.directories.iter().filter(|directory| directory.is_dir()) {
-            self.watches.add(directory, CHANGES)?;
+            let watched = self.watches.add(directory, CHANGES)?;
+            self.narrow.remove(&watched);
         }
         Ok(())
+    }
+
+    /// The same for where the paths lead to now: a whole directory may have been put in the place of
+    /// another, and a link may lead elsewhere.
+    fn add_places(&mut self) -> std::io::Result<()> {
+        let ends: BTreeSet<_> = self.paths.iter().flat_map(|path| ends(path)).collect();
+        let places = ends.iter().map(|end| if end.is_dir() { end.clone() } else { directory(end) });
+        let places: BTreeSet<_> = places.filter(|place| place.is_dir()).collect();
+        for around in places.iter().filter_map(|place| std::path::absolute(place).ok()) {
+            if let Some(name) = around.file_name() {
+                let watched = self.watches.add(directory(&around), CHANGES)?;
+                self.narrow.entry(watched).or_default().insert(name.to_owned());
+            }
+        }
+        self.directories.extend(places);
+        self.add()
+    }
+
+    fn is_about_us(&self, watched: &WatchDescriptor, name: Option<&OsStr>) -> bool {
+        let names = self.narrow.get(watched);
+        names.is_none_or(|names| name.is_none_or(|name| names.contains(name)))
     }
 
     /// Waits for a change after which nothing changes for some time. Nothing is lost if it is
@@ -70,20 +117,53 @@ impl Watch {
     pub(super) async fn changed(&mut self, quiet: Duration) {
         loop {
             let next = self.stream.next();
-            let event = match self.due {
+            let event = match self.noise {
                 None => Ok(next.await),
-                Some(due) => tokio::time::timeout_at(due, next).await,
+                Some(noise) => tokio::time::timeout_at(noise.due, next).await,
             };
             let Ok(event) = event else {
-                self.due = None;
+                self.noise = None;
+                // What cannot be watched is read when somebody asks for it.
+                let _ = self.add_places();
                 return;
             };
-            if event.is_none() {
-                return std::future::pending().await;
+            let Some(event) = event else { return std::future::pending().await };
+            let is_idle =
+                event.is_ok_and(|event| !self.is_about_us(&event.wd, event.name.as_deref()));
+            if is_idle {
+                continue;
             }
-            self.due = Some(Instant::now() + quiet);
+            self.noise = Some(Noise::heard(self.noise, Instant::now(), quiet));
             // What cannot be watched is found by the resync.
             let _ = self.add();
         }
+    }
+}
+
+/// What is at a path, and where it and everything in it leads to.
+fn ends(path: &Path) -> Vec<PathBuf> {
+    let mut ends = vec![path.to_owned()];
+    if let Ok(entries) = std::fs::read_dir(path) {
+        let links = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_symlink());
+        ends.extend(links.filter(|link| !link.is_dir()));
+    }
+    let real: Vec<_> = ends.iter().filter_map(|end| std::fs::canonicalize(end).ok()).collect();
+    ends.extend(real);
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_noise_that_never_ends_is_looked_into_all_the_same() {
+        let (start, quiet) = (Instant::now(), Duration::from_secs(1));
+        let mut noise = Noise::heard(None, start, quiet);
+        assert_eq!(noise.due, start + quiet);
+        for tenths in 1..200 {
+            noise = Noise::heard(Some(noise), start + quiet / 10 * tenths, quiet);
+        }
+        assert_eq!(noise.due, start + quiet * LONGEST_NOISE);
     }
 }

@@ -21,8 +21,13 @@ impl World {
     /// Keeps a document, with more options.
     pub(crate) fn keep_with(&self, document: &str, options: &str) -> Daemon {
         self.write("host.toml", document);
+        self.keep_at(&format!("host.toml {options}"))
+    }
+
+    /// Starts a daemon that keeps the document at a path.
+    pub(crate) fn keep_at(&self, path: &str) -> Daemon {
         let log = std::fs::File::create(self.path().join("log")).unwrap();
-        let mut command = self.homeostat(&format!("run host.toml {options}"));
+        let mut command = self.homeostat(&format!("run {path}"));
         Daemon { child: command.stdout(Stdio::null()).stderr(log).spawn().unwrap() }
     }
 

@@ -64,6 +64,41 @@ fn a_changed_list_alone_is_taken_over_wherever_it_is() {
     assert_eq!(world.listed("route show proto 76").len(), 4);
 }
 
+const ROUTE: &str = "[[routes]]\nto = \"10.20.0.0/16\"\ntype = \"blackhole\"\n";
+
+#[test]
+fn a_document_behind_a_link_is_taken_over_when_it_changes() {
+    let world = World::new();
+    world.write("elsewhere/real.toml", "");
+    std::os::unix::fs::symlink("elsewhere/real.toml", world.path().join("host.toml")).unwrap();
+    let _daemon = world.keep("");
+    world.converges();
+    world.write("elsewhere/real.toml", ROUTE);
+    until("the route", || world.listed("route show proto 76").len() == 1);
+}
+
+#[test]
+fn a_directory_of_documents_may_be_put_in_the_place_of_another() {
+    let world = World::new();
+    world.write("conf/a.toml", "");
+    world.write("next/a.toml", ROUTE);
+    let _daemon = world.keep_at("conf");
+    world.converges();
+    let rename = |from: &str, to: &str| {
+        std::fs::rename(world.path().join(from), world.path().join(to)).unwrap();
+    };
+    rename("conf", "former");
+    until("the refusal", || {
+        assert_eq!(world.listed("route show proto 76").len(), 0);
+        world.log().contains("conf")
+    });
+    rename("next", "conf");
+    until("the route", || world.listed("route show proto 76").len() == 1);
+    // It is watched as the former one was.
+    world.write("conf/b.toml", ROUTE.replace("10.20", "10.21"));
+    until("another route", || world.listed("route show proto 76").len() == 2);
+}
+
 #[test]
 fn a_bad_list_is_refused_and_the_last_good_one_stands() {
     let world = World::new();
