@@ -9,10 +9,12 @@
 mod child;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use homeostat_engine::journal::{
     CommandKey, End, Fact, Intent, Journal, JournalError, Known, Millis, OpenStep, Recovered,
     StepId, Subject, follow,
@@ -259,6 +261,90 @@ async fn a_reader_follows_what_somebody_else_writes() {
     let more = following.more().unwrap();
     assert_eq!(more[0].fact, Fact::Dispatched { task: "UPID:a".to_owned() });
     assert_eq!(more[1].fact, Fact::Ended(succeeded()));
+}
+
+#[tokio::test]
+async fn a_reader_that_has_seen_a_torn_line_sees_what_is_written_in_its_place() {
+    let directory = TempDir::new().unwrap();
+    busy(directory.path()).await;
+    let path = directory.path().join("journal");
+    let sound = fs::read(&path).unwrap();
+    let torn = format!("0123abcd {{\"id\":\"1-5\",\"key\":\"{}", "x".repeat(1000));
+    fs::write(&path, [sound.as_slice(), torn.as_bytes()].concat()).unwrap();
+    let mut following = follow(directory.path());
+    assert_eq!(following.more().unwrap().len(), 8);
+    let (journal, recovered) = open(directory.path());
+    assert!(recovered.cut > 0);
+    let step = journal.begin(intent("guest 101", "start")).await.unwrap();
+    let more = following.more().unwrap();
+    assert_eq!(more.iter().map(|record| record.id).collect::<Vec<_>>(), [step]);
+}
+
+/// Writes so much that the journal is worth making anew, again and again.
+async fn grow(journal: &Journal) {
+    for guest in 0..2500 {
+        let step = journal.begin(intent(&format!("guest {}", guest % 5), "set")).await.unwrap();
+        journal.end(step, End::Failed { why: "x".repeat(1000) }).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_crash_left_beside_the_journal_does_no_harm() {
+    let directory = TempDir::new_in(FAST).unwrap();
+    let (beside, elsewhere) = (directory.path().join("journal.new"), directory.path().join("else"));
+    fs::write(&elsewhere, "mine").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
+    let (journal, _) = open(directory.path());
+    grow(&journal).await;
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "mine");
+    let file = fs::symlink_metadata(directory.path().join("journal")).unwrap();
+    assert!(file.is_file() && file.len() < 2 << 20, "{file:?}");
+}
+
+#[tokio::test]
+async fn a_journal_that_cannot_be_made_anew_goes_on_as_it_is() {
+    let directory = TempDir::new_in(FAST).unwrap();
+    // Nothing can be written in its place.
+    fs::create_dir(directory.path().join("journal.new")).unwrap();
+    let (journal, _) = open(directory.path());
+    let open_step = journal.begin(intent("guest 9", "start")).await.unwrap();
+    grow(&journal).await;
+    drop(journal);
+    let (_, recovered) = open(directory.path());
+    assert_eq!(recovered.open.iter().map(|step| step.id).collect::<Vec<_>>(), [open_step]);
+}
+
+#[tokio::test]
+async fn only_its_owner_reads_a_journal() {
+    let directory = TempDir::new_in(FAST).unwrap();
+    let modes = || {
+        let names = ["journal", "journal.lock"].map(|name| directory.path().join(name));
+        names.map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777)
+    };
+    let (journal, _) = open(directory.path());
+    assert_eq!(modes(), [0o600; 2]);
+    grow(&journal).await;
+    assert_eq!(modes(), [0o600; 2], "made anew");
+}
+
+#[test]
+fn a_runtime_that_has_ended_takes_no_line_along() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(directory.path());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let handle = runtime.handle().clone();
+    drop(runtime);
+    // Whoever ends with it still finds it, and it drops all that it is given.
+    let inside = handle.enter();
+    let _ = journal.begin(intent("guest 1", "start")).now_or_never();
+    drop(inside);
+    let (done, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(journal);
+        done.send(())
+    });
+    told.recv_timeout(Duration::from_mins(1)).unwrap();
+    assert_eq!(in_flight(&open(directory.path()).1), ["1-1 start guest 1: no task"]);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,8 +43,7 @@ impl JournalFile {
         let path = directory.join("journal");
         let turn = own_turn(directory)?;
         let wrap = |source| JournalError::Open { path: path.clone(), source: Arc::new(source) };
-        let mut options = OpenOptions::new();
-        let mut file = options.read(true).append(true).create(true).open(&path).map_err(wrap)?;
+        let mut file = appending().create(true).open(&path).map_err(wrap)?;
         let bytes = fs::read(&path).map_err(wrap)?;
         let Replayed { steps, epoch, whole } = replay(&path, &bytes)?;
         let cut = bytes.len().saturating_sub(whole) as u64;
@@ -80,43 +80,58 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Makes it anew if that would make it much smaller.
+    /// Makes it anew if that would make it much smaller. Where that cannot be done, the file stays as it is
+    /// and is tried again when it has grown as much again.
     pub(super) fn compact(&mut self, steps: &mut Steps, now: Millis) -> io::Result<bool> {
         if self.length < SMALL || self.length / 2 < self.compacted {
             return Ok(false);
         }
         steps.expire(now);
-        self.replace(&steps.needed(now))?;
+        let beside = self.path.with_extension("new");
+        let Ok((file, length)) = self.write_beside(&beside, &steps.needed(now)) else {
+            // What a full disk has no room for must not fill it.
+            let _ = fs::remove_file(&beside);
+            self.compacted = self.length;
+            return Ok(false);
+        };
+        (self.file, self.length, self.compacted) = (file, length, length);
+        if let Some(directory) = self.path.parent() {
+            make_durable(directory)?;
+        }
         Ok(true)
     }
 
-    /// Writes a new file beside the old one and puts it in its place.
-    fn replace(&mut self, records: &[Record]) -> io::Result<()> {
+    /// Writes a new file beside the old one and, once it is durable, puts it in its place.
+    fn write_beside(&self, beside: &Path, records: &[Record]) -> io::Result<(File, u64)> {
         let mut bytes = Vec::new();
         write(&Line::Opening(Opening { journal: FORMAT, epoch: self.epoch }), &mut bytes)?;
         for record in records {
             write(&Line::Record(record.clone()), &mut bytes)?;
         }
-        let beside = self.path.with_extension("new");
-        fs::write(&beside, &bytes)?;
-        let file = OpenOptions::new().read(true).append(true).open(&beside)?;
-        file.sync_all()?;
-        fs::rename(&beside, &self.path)?;
-        if let Some(directory) = self.path.parent() {
-            make_durable(directory)?;
+        // A crash may have left one, and nobody knows where a link leads to.
+        if fs::symlink_metadata(beside).is_ok() {
+            fs::remove_file(beside)?;
         }
-        self.file = file;
-        self.length = bytes.len() as u64;
-        self.compacted = self.length;
-        Ok(())
+        let mut file = appending().create_new(true).open(beside)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(beside, &self.path)?;
+        Ok((file, bytes.len() as u64))
     }
+}
+
+/// What was sent to a target is nobody else's business.
+fn appending() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).mode(0o600);
+    options
 }
 
 /// Held for as long as the file is open; a lock on the file itself would go when it is made anew.
 fn own_turn(directory: &Path) -> Result<File, JournalError> {
     let path = directory.join("journal.lock");
     let wrap = |source| JournalError::Open { path: path.clone(), source: Arc::new(source) };
-    let turn = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    let turn = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
     let turn = turn.map_err(wrap)?;
     match flock(&turn, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(turn),

@@ -11,14 +11,12 @@ use super::record::{Line, Record, read};
 pub struct Following {
     path: PathBuf,
     file: Option<(BufReader<File>, u64)>,
-    /// The beginning of a line that is not whole yet.
-    begun: Vec<u8>,
 }
 
 /// Follows the journal of a state directory. One that does not exist yet has nothing to tell.
 #[must_use]
 pub fn follow(directory: &Path) -> Following {
-    Following { path: directory.join("journal"), file: None, begun: Vec::new() }
+    Following { path: directory.join("journal"), file: None }
 }
 
 impl Following {
@@ -33,8 +31,9 @@ impl Following {
             if !self.is_replaced()? {
                 return Ok(records);
             }
+            // Nothing is added to the old one any more, but something may have been since.
+            self.drain(&mut records)?;
             self.file = None;
-            self.begun.clear();
         }
     }
 
@@ -51,14 +50,18 @@ impl Following {
 
     fn drain(&mut self, records: &mut Vec<Record>) -> io::Result<()> {
         let Some((file, _)) = &mut self.file else { return Ok(()) };
-        while file.read_until(b'\n', &mut self.begun)? > 0 {
-            let Some(line) = self.begun.strip_suffix(b"\n") else { return Ok(()) };
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let count = file.read_until(b'\n', &mut line)?;
+            let Some(line) = line.strip_suffix(b"\n") else {
+                // What is not whole yet is read again: if its writer died, the next one cuts it off.
+                return file.seek_relative(-i64::try_from(count).unwrap_or(0));
+            };
             if let Some(Line::Record(record)) = read(line) {
                 records.push(record);
             }
-            self.begun.clear();
         }
-        Ok(())
     }
 
     /// What was made anew repeats what is needed of the old one: readers see such records again.

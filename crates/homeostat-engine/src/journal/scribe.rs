@@ -55,13 +55,23 @@ impl Scribe {
         let is_attended = std::mem::replace(&mut tray.is_attended, true);
         drop(tray);
         if !is_attended {
-            let work = Arc::clone(&self.work);
+            let shift = Shift(Arc::clone(&self.work));
             match Handle::try_current() {
-                Ok(runtime) => drop(runtime.spawn_blocking(move || work.attend())),
-                Err(_) => work.attend(),
+                Ok(runtime) => drop(runtime.spawn_blocking(move || drop(shift))),
+                Err(_) => drop(shift),
             }
         }
         answered
+    }
+}
+
+/// Whoever was sent to write. A runtime that shuts down drops what it has not begun: the lines are written
+/// then, too, or nobody would ever be sent again.
+struct Shift(Arc<Work>);
+
+impl Drop for Shift {
+    fn drop(&mut self) {
+        self.0.attend();
     }
 }
 
