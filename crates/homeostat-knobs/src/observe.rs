@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::absence::Absence;
 use crate::coupling::{is_general, rewrites};
+use crate::gate::{self, Gate};
 use crate::hints::Hints;
 use crate::key::Key;
 use crate::model::Value;
@@ -25,6 +26,8 @@ pub struct Moment {
     pub read_only: BTreeSet<Key>,
     /// What wished knobs hold that a step for another knob would rewrite.
     pub rewritten: BTreeMap<Key, Value>,
+    /// What turning forwarding on waits on, if anything.
+    pub gate: Option<String>,
 }
 
 /// What is in one file.
@@ -43,11 +46,13 @@ pub(crate) enum Look {
 pub struct Reader {
     knobs: Knobs,
     hints: Hints,
+    /// What was wished, but could not go through the gate.
+    held: Vec<Key>,
 }
 
 impl Reader {
     pub(crate) fn new(knobs: Knobs) -> Self {
-        Reader { knobs, hints: Hints::open() }
+        Reader { knobs, hints: Hints::open(), held: Vec::new() }
     }
 }
 
@@ -66,7 +71,10 @@ impl homeostat_core::Reader<Knobs> for Reader {
             knobs.check_roots(&keys)?;
             Ok(keys.iter().map(look).collect::<Vec<_>>())
         })??;
-        let mut moment = Moment::default();
+        // Who opens it from here on is answered by the hint.
+        let gate = self.knobs.gate.as_ref().and_then(Gate::waits_on);
+        self.held = if gate.is_some() { gate::held(view.wish) } else { Vec::new() };
+        let mut moment = Moment { gate, ..Moment::default() };
         for (key, (look, owner)) in keys.into_iter().zip(looks) {
             moment.take(view, see, Looked { key, look, owner });
         }
@@ -74,7 +82,16 @@ impl homeostat_core::Reader<Knobs> for Reader {
     }
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
-        self.hints.next().await
+        let (Some(gate), false) = (&self.knobs.gate, self.held.is_empty()) else {
+            return self.hints.next().await;
+        };
+        tokio::select! {
+            opened = gate.opened(&self.held) => {
+                self.held.clear();
+                Ok(opened)
+            }
+            hint = self.hints.next() => hint,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use homeostat_core::{
 };
 
 use crate::coupling::{fights, is_general, phase, rewrites};
+use crate::gate::lets_through;
 use crate::key::Key;
 use crate::model::{Value, Wish};
 use crate::observe::Moment;
@@ -93,8 +94,20 @@ impl Drafting<'_> {
             self.draft.refused.push(Refused { key, failure });
             return;
         }
+        if let Some(on) = self.must_wait(slot, &before, &why) {
+            self.draft.pending.push(Pending { key, on });
+            return;
+        }
         let phase = phase(&key);
         self.draft.steps.push(Step::Set { slot, before, why, phase });
+    }
+
+    /// What turning forwarding on waits on. What is on already stays so, unless it is rewritten first.
+    fn must_wait(&self, slot: Slot, before: &Value, why: &Why) -> Option<String> {
+        let (key, wanted) = self.wish.at(slot);
+        let is_on = *why == Why::Differs && wanted.value.agrees(key, before);
+        let on = self.moment.gate.clone().filter(|_| lets_through(key, &wanted.value))?;
+        (!is_on).then_some(on)
     }
 
     /// A released knob that holds its original is left alone, unless an earlier step rewrites it.
@@ -267,6 +280,22 @@ mod tests {
         let draft = draft(&wish, &moment, vec![update(&wish, "net.ipv4.ip_forward", "0")].into());
         assert!(draft.steps.is_empty());
         assert_eq!(draft.refused.len(), 1);
+    }
+
+    #[test]
+    fn while_the_gate_is_closed_only_forwarding_that_is_off_waits() {
+        let wish = wish(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.tcp_rmem", "1")]);
+        let moment = Moment { gate: Some("the firewall".to_owned()), ..Moment::default() };
+        let drafted = |before: &str| {
+            let keys = ["net.ipv4.ip_forward", "net.ipv4.tcp_rmem"];
+            draft(&wish, &moment, keys.map(|key| update(&wish, key, before)).into_iter().collect())
+        };
+        let off = drafted("0");
+        assert_eq!((off.steps.len(), off.pending.len()), (1, 1));
+        assert_eq!(off.pending[0].key, key("net.ipv4.ip_forward"));
+        assert_eq!(off.pending[0].on, "the firewall");
+        let claimed = drafted("1");
+        assert_eq!((claimed.steps.len(), claimed.pending.len()), (2, 0));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Sou
 use crate::absence::Absence;
 use crate::apply::Writer;
 use crate::cgroup;
+use crate::gate::Gate;
 use crate::key::Key;
 use crate::model::{Value, Wish};
 use crate::observe::{Moment, Reader};
@@ -59,13 +60,14 @@ pub struct Knobs {
     pub(crate) place: Place,
     pub(crate) host_wide: HostWide,
     pub(crate) others: BTreeMap<Key, String>,
+    pub(crate) gate: Option<Gate>,
 }
 
 impl Knobs {
     /// The knobs below `roots`, as seen from `place`.
     #[must_use]
     pub fn new(roots: Roots, place: Place) -> Self {
-        Knobs { roots, place, host_wide: HostWide::Allowed, others: BTreeMap::new() }
+        Knobs { roots, place, host_wide: HostWide::Allowed, others: BTreeMap::new(), gate: None }
     }
 
     /// Says whether host-wide knobs may be touched.
@@ -79,6 +81,13 @@ impl Knobs {
     #[must_use]
     pub fn with_others(mut self, others: BTreeMap<Key, String>) -> Self {
         self.others = others;
+        self
+    }
+
+    /// Says what forwarding must wait for.
+    #[must_use]
+    pub fn behind(mut self, gate: Gate) -> Self {
+        self.gate = Some(gate);
         self
     }
 

@@ -7,6 +7,7 @@ mod answers;
 mod beside;
 pub(crate) mod capabilities;
 mod clock;
+mod firewall;
 pub(crate) mod http;
 mod json;
 pub(crate) mod log;

@@ -5,6 +5,7 @@
 
 mod broken;
 mod drivers;
+mod firewalls;
 mod unapplied;
 mod waiting;
 
@@ -24,6 +25,7 @@ use crate::sources::namespaces;
 pub(crate) use broken::Broken;
 use drivers::Driven;
 pub(crate) use drivers::{Drivers, Settling};
+use firewalls::Firewalls;
 pub(crate) use unapplied::Unapplied;
 pub(crate) use waiting::{Waiting, told as told_of_waiting};
 
@@ -190,6 +192,7 @@ impl<'a> Machine<'a> {
     ) -> Result<Drivers<'a>> {
         let Machine { context, document, spaces: mut first, scopes, waiting, gone } = self;
         let (mut spaces, mut driven, mut locks) = (Vec::new(), Vec::new(), Vec::new());
+        let firewalls = Firewalls::of(scopes.iter().map(|(scope, _)| scope));
         for (scope, all) in scopes {
             let first = std::mem::take(&mut first);
             let heals = first.iter().chain(&all).any(|bound| bound.mode == Mode::Heal);
@@ -202,7 +205,7 @@ impl<'a> Machine<'a> {
             locks.push(lock);
         }
         let ledger = Arc::clone(ledger);
-        Ok(Drivers { context, document, spaces, driven, locks, waiting, gone, ledger })
+        Ok(Drivers { context, document, spaces, driven, locks, firewalls, waiting, gone, ledger })
     }
 }
 

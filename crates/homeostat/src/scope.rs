@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow};
 use homeostat_document::{HOST, NamespaceName};
 use homeostat_engine::{NetnsLock, Place as LedgerPlace, ScopeLock};
+use homeostat_knobs::Gate;
 use homeostat_netns::{Error, Identity, Name, Netns, Place};
 
 use crate::context::{Context, Top};
@@ -23,6 +24,8 @@ pub(crate) struct Scope {
     pub(crate) identity: String,
     /// Whether host-wide things belong to it.
     pub(crate) reach: Reach,
+    /// What forwarding in it waits for.
+    pub(crate) gate: Gate,
 }
 
 /// What belongs to a scope beside its network namespace.
@@ -79,7 +82,8 @@ impl Scope {
 
     fn new(name: &str, netns: Netns, reach: Reach) -> Result<Self> {
         let identity = Identity::of(&netns)?.to_string();
-        Ok(Scope { name: name.to_owned(), netns: Arc::new(netns), identity, reach })
+        let (netns, gate) = (Arc::new(netns), Gate::waiting_on("nft's first pass"));
+        Ok(Scope { name: name.to_owned(), netns, identity, reach, gate })
     }
 
     /// Where the ledger files a source in this scope.

@@ -8,10 +8,13 @@ use homeostat_document::{Document, Settings, SourceSettings};
 use homeostat_engine::{
     Control, Events, Kept, Ledger, Means, Mode, Pace, Place, Planner, ScopeLock,
 };
+use homeostat_knobs::Gate;
 use tokio::task::JoinHandle;
 
+use super::firewall::Firewall;
 use crate::context::Context;
 use crate::machine::{Machine, Part, Waiting};
+use crate::sources::nft;
 
 /// Everything that runs, by scope.
 #[derive(Default)]
@@ -26,6 +29,7 @@ struct Running {
     /// One writer per scope and mark; shared by its loops.
     lock: Arc<ScopeLock>,
     loops: BTreeMap<String, Looping>,
+    firewall: Firewall,
 }
 
 struct Looping {
@@ -93,7 +97,12 @@ impl Scopes {
             let Part { scope, first, rest } = part;
             if !self.running.contains_key(&scope.name) {
                 let (identity, lock) = (scope.identity.clone(), Arc::new(scope.lock(context)?));
-                let running = Running { identity, lock, loops: BTreeMap::new() };
+                let running = Running {
+                    identity,
+                    lock,
+                    loops: BTreeMap::new(),
+                    firewall: Firewall::default(),
+                };
                 self.running.insert(scope.name.clone(), running);
             }
             let Some(running) = self.running.get_mut(&scope.name) else { continue };
@@ -108,7 +117,7 @@ impl Scopes {
                     made = true;
                 }
             }
-            running.start(rest, document, (ledger, events)).await;
+            running.start((rest, &scope.gate), document, (ledger, events)).await;
         }
         Ok(made)
     }
@@ -122,7 +131,7 @@ impl Running {
     /// Gives loops their wishes, and starts those that are missing in their order.
     async fn start(
         &mut self,
-        planners: Vec<Box<dyn Planner>>,
+        (planners, gate): (Vec<Box<dyn Planner>>, &Gate),
         document: &Document,
         (ledger, events): (&Arc<dyn Ledger>, &Events),
     ) {
@@ -135,14 +144,15 @@ impl Running {
         let (mut first, mut others) = (Vec::new(), Vec::new());
         for planner in planners {
             let comes_first = rank(&*planner) < BEFORE_ALL.len();
-            let Some(control) = self.put(planner, document, (ledger, events)) else { continue };
-            if comes_first {
+            let source = planner.place().source.clone();
+            let begun = self.put(planner, document, (ledger, events));
+            if source == nft::REGISTERED.name {
+                self.follow_firewall(gate).await;
+            } else if let Some(control) = begun.as_ref().filter(|_| comes_first) {
                 // Whether it worked is in its report.
                 let _ = control.pass().await;
-                first.push(control);
-            } else {
-                others.push(control);
             }
+            if comes_first { &mut first } else { &mut others }.extend(begun);
         }
         // What waited for a link gets another look once the links are made.
         tokio::spawn(async move {
@@ -153,6 +163,12 @@ impl Running {
                 let _ = control.pass().await;
             }
         });
+    }
+
+    async fn follow_firewall(&mut self, gate: &Gate) {
+        if let Some(looping) = self.loops.get(nft::REGISTERED.name) {
+            self.firewall.follow(Arc::clone(&looping.control), gate).await;
+        }
     }
 
     /// Gives a loop its wish, or starts one and hands it out.

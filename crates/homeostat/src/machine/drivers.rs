@@ -13,6 +13,7 @@ use homeostat_engine::{
 
 use super::Machine;
 use super::broken::Broken;
+use super::firewalls::Firewalls;
 use super::unapplied::Unapplied;
 use super::waiting::{self, Waiting};
 use crate::context::Context;
@@ -34,6 +35,7 @@ pub(crate) struct Drivers<'a> {
     pub(super) driven: Vec<Driven>,
     /// Of each scope, in which something can be written.
     pub(super) locks: Vec<Option<ScopeLock>>,
+    pub(super) firewalls: Firewalls,
     pub(super) waiting: Vec<(Place, Waiting)>,
     pub(super) gone: Vec<Place>,
     pub(super) ledger: Arc<dyn Ledger>,
@@ -75,18 +77,18 @@ impl Drivers<'_> {
     /// Runs passes until all is as declared, or nothing moves any more. What this run has set moving
     /// gets a little time: an IPv6 address is probed for a second before a route may use it.
     pub(crate) async fn converge(&mut self) -> Result<Vec<Told>> {
-        let mut told = settle(&mut self.spaces, &self.ledger).await;
+        let mut told = settle(&mut self.spaces, (&self.firewalls, &self.ledger)).await;
         if summary(&told).total() > 0 {
             let why = "namespaces were made or removed, but the scopes cannot be opened after it";
             self.open_anew().context(why)?;
         }
-        let mut all = settle(&mut self.driven, &self.ledger).await;
+        let mut all = settle(&mut self.driven, (&self.firewalls, &self.ledger)).await;
         for pause in PAUSES {
             if is_converged(&all) || summary(&all).total() == 0 || !needs_time(&all) {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(pause)).await;
-            all = after(all, settle(&mut self.driven, &self.ledger).await);
+            all = after(all, settle(&mut self.driven, (&self.firewalls, &self.ledger)).await);
         }
         told.extend(all);
         told.extend(self.waiting.iter().map(waiting::told));
@@ -105,14 +107,14 @@ impl Drivers<'_> {
 }
 
 /// Runs passes as long as each brings something.
-async fn settle(driven: &mut [Driven], ledger: &Arc<dyn Ledger>) -> Vec<Told> {
-    let mut all = pass(driven, ledger).await;
+async fn settle(driven: &mut [Driven], with: (&Firewalls, &Arc<dyn Ledger>)) -> Vec<Told> {
+    let mut all = pass(driven, with).await;
     for _ in 1..MOST_PASSES {
         let may_move = summary(&all).total() > 0 || has_moved_under_us(&all);
         if is_converged(&all) || !may_move || is_unrecorded(&all) {
             break;
         }
-        let again = pass(driven, ledger).await;
+        let again = pass(driven, with).await;
         let moved = summary(&again).total() > 0 || has_moved_under_us(&again);
         all = after(all, again);
         if !moved {
@@ -123,12 +125,17 @@ async fn settle(driven: &mut [Driven], ledger: &Arc<dyn Ledger>) -> Vec<Told> {
 }
 
 /// One pass over every source. One that fails keeps no other from its pass or its report.
-async fn pass(driven: &mut [Driven], ledger: &Arc<dyn Ledger>) -> Vec<Told> {
+async fn pass(
+    driven: &mut [Driven],
+    (firewalls, ledger): (&Firewalls, &Arc<dyn Ledger>),
+) -> Vec<Told> {
     let mut all = Vec::new();
     for driven in driven {
         let place = driven.place().clone();
+        firewalls.before(&place);
         let what = driven.pass(ledger).await;
         let what = what.unwrap_or_else(|error| Box::new(Broken::by(&error, &place)));
+        firewalls.after(&place, &*what);
         all.push(Told { place, what });
     }
     all

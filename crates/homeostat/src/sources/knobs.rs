@@ -142,7 +142,8 @@ fn source(scope: &Scope) -> Knobs {
         Reach::Sandbox => refused("a sandbox"),
     };
     let place = Place::In(Arc::clone(&scope.netns));
-    Knobs::new(Roots::of_the_system(), place).with_host_wide(host_wide)
+    let knobs = Knobs::new(Roots::of_the_system(), place).with_host_wide(host_wide);
+    knobs.behind(scope.gate.clone())
 }
 
 /// Which knobs are shown beside the owned ones.

@@ -31,6 +31,12 @@ impl World {
         Daemon { child: command.stdout(Stdio::null()).stderr(log).spawn().unwrap() }
     }
 
+    /// Waits until the daemon answers, however things stand.
+    pub(crate) fn listens(&self) {
+        let is_up = || self.run("status").stdout.contains("last good pass");
+        assert!((0..1000).any(|_| is_up()), "the daemon does not answer");
+    }
+
     /// Waits until everything is as declared.
     #[track_caller]
     pub(crate) fn converges(&self) {

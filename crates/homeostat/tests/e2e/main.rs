@@ -20,6 +20,7 @@ mod control;
 mod daemon;
 mod documents;
 mod firewall;
+mod forwarding;
 mod guards;
 mod http;
 mod keeping;

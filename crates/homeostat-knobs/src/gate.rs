@@ -1,0 +1,91 @@
+//! Holds back what lets packets through until somebody says that it is safe: a host must not forward
+//! before its firewall stands.
+//!
+//! Only turning it on waits. What is on stays on, and turning it off waits for nothing.
+
+use std::sync::Arc;
+
+use homeostat_core::Hint;
+use tokio::sync::watch;
+
+use crate::key::Key;
+use crate::model::{Value, Wish};
+
+/// A gate that somebody opens and closes for the knobs of one scope; it begins open.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    is_open: watch::Sender<bool>,
+    on: Arc<str>,
+}
+
+impl Gate {
+    /// A gate that, while it is closed, waits on this.
+    #[must_use]
+    pub fn waiting_on(on: &str) -> Self {
+        Gate { is_open: watch::Sender::new(true), on: on.into() }
+    }
+
+    /// Lets everything through, and has who waits look again.
+    pub fn open(&self) {
+        self.is_open.send_replace(true);
+    }
+
+    /// Holds back what has not gone through yet.
+    pub fn close(&self) {
+        self.is_open.send_replace(false);
+    }
+
+    /// Whether everything may go through.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        *self.is_open.borrow()
+    }
+
+    /// What is waited for, while it is closed.
+    pub(crate) fn waits_on(&self) -> Option<String> {
+        (!self.is_open()).then(|| self.on.to_string())
+    }
+
+    /// Comes back when it is open, with these keys to look at.
+    pub(crate) async fn opened(&self, held: &[Key]) -> Hint<Key> {
+        // It cannot end: the sender is ours.
+        let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
+        Hint::Keys(held.to_vec())
+    }
+}
+
+/// Whether this value lets packets through from one link to another, now or on links to come.
+pub(crate) fn lets_through(key: &Key, value: &Value) -> bool {
+    let Key::Sysctl(path) = key else { return false };
+    let is_forwarding = path.as_str() == "net/ipv4/ip_forward"
+        || path.as_str().starts_with("net/ipv")
+            && ["forwarding", "force_forwarding", "mc_forwarding"].contains(&path.name());
+    is_forwarding && value.as_str() != "0"
+}
+
+/// Every wished knob that the gate holds back while it is closed.
+pub(crate) fn held(wish: &Wish) -> Vec<Key> {
+    let wished = wish.iter().filter(|(key, wanted)| lets_through(key, &wanted.value));
+    wished.map(|(key, _)| key.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_turns_forwarding_on_is_held() {
+        let check = |path: &str, value: &str, expected: bool| {
+            let key = Key::sysctl(path).unwrap();
+            assert_eq!(lets_through(&key, &Value::of(&key, value)), expected, "{path} {value}");
+        };
+        check("net.ipv4.ip_forward", "1", true);
+        check("net.ipv4.ip_forward", "0", false);
+        check("net/ipv4/conf/eth0/forwarding", "1", true);
+        check("net/ipv4/conf/default/forwarding", "1", true);
+        check("net/ipv6/conf/all/forwarding", "2", true);
+        check("net/ipv6/conf/eth0/force_forwarding", "1", true);
+        check("net/ipv4/conf/eth0/rp_filter", "1", false);
+        check("net.ipv4.ip_forward_use_pmtu", "1", false);
+    }
+}

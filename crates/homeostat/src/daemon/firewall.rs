@@ -1,0 +1,52 @@
+//! The firewall of one scope, watched until it stands as the present document has it: what is to be
+//! forwarded there waits for it.
+
+use std::sync::Arc;
+
+use homeostat_engine::Control;
+use homeostat_knobs::Gate;
+use tokio::task::JoinHandle;
+
+/// Who watches it, as long as it does not stand.
+#[derive(Default)]
+pub(super) struct Firewall {
+    watching: Option<JoinHandle<()>>,
+}
+
+impl Firewall {
+    /// Opens the gate once all of the newest wish is there; from then on it stays open.
+    pub(super) async fn follow(&mut self, control: Arc<dyn Control>, gate: &Gate) {
+        self.stop_watching();
+        gate.close();
+        if !control.status().is_paused {
+            // Whether it worked is in its report.
+            let _ = control.pass().await;
+        }
+        if control.status().is_converged {
+            return gate.open();
+        }
+        self.watching = Some(tokio::spawn(open_when_it_stands(control, gate.clone())));
+    }
+
+    fn stop_watching(&mut self) {
+        if let Some(watching) = self.watching.take() {
+            watching.abort();
+        }
+    }
+}
+
+impl Drop for Firewall {
+    fn drop(&mut self) {
+        self.stop_watching();
+    }
+}
+
+/// A firewall whose loop ends never stands.
+async fn open_when_it_stands(control: Arc<dyn Control>, gate: Gate) {
+    while !control.status().is_converged {
+        if control.changed().await.is_err() {
+            return;
+        }
+    }
+    gate.open();
+}
