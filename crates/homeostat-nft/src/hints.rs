@@ -42,10 +42,18 @@ impl Ear {
     pub(crate) fn open(source: &Nft) -> Result<Self, Error> {
         let listener =
             source.listen(homeostat_netlink::Family::Netfilter, Group(NFNLGRP_NFTABLES))?;
+        Ok(Self::on(Subscription::Standing(listener), source))
+    }
+
+    /// One that hears nothing of commits.
+    pub(crate) fn deaf(source: &Nft) -> Self {
+        Self::on(Subscription::Dead, source)
+    }
+
+    fn on(subscription: Subscription, source: &Nft) -> Self {
         let (attended, touched) = (BTreeSet::new(), BTreeSet::new());
         let commits = Commits { ours: source.ours.clone(), attended, touched };
-        let subscription = Subscription::Standing(listener);
-        Ok(Ear { subscription, commits, links: None, heard: VecDeque::new() })
+        Ear { subscription, commits, links: None, heard: VecDeque::new() }
     }
 
     pub(crate) fn attend(&mut self, keys: impl Iterator<Item = Key>) {

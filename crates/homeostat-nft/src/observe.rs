@@ -36,32 +36,57 @@ const TRIES: u32 = 8;
 
 type Found = Vec<(Head, Arc<Table>)>;
 
+/// What was found, and between which generations.
+struct Reading {
+    before: Generation,
+    found: Found,
+    after: Generation,
+}
+
+/// Reads until nothing moved meanwhile. Every commit by anybody moves the generation, so that two equal
+/// readings in a row count as whole, too. What could not be read to its end is read again.
+fn whole(mut read: impl FnMut() -> Result<Option<Reading>, Error>) -> Result<Reading, Error> {
+    let mut former: Option<Found> = None;
+    for _ in 0..TRIES {
+        let Some(reading) = read()? else { continue };
+        let stood_still = reading.before == reading.after;
+        if stood_still || former.as_ref().is_some_and(|former| are_equal(former, &reading.found)) {
+            return Ok(reading);
+        }
+        former = Some(reading.found);
+    }
+    Err(Error::Moving { tries: TRIES })
+}
+
 impl Reader {
     pub(crate) fn open(source: Nft) -> Result<Self, Error> {
         // The subscription stands before the first look.
         let ear = Ear::open(&source)?;
+        Self::with(ear, source)
+    }
+
+    /// One that hears nothing: while nobody listens, the kernel tells nobody of large commits.
+    pub(crate) fn open_deaf(source: Nft) -> Result<Self, Error> {
+        Self::with(Ear::deaf(&source), source)
+    }
+
+    fn with(ear: Ear, source: Nft) -> Result<Self, Error> {
         let connection = source.connect(Family::Netfilter)?;
         Ok(Reader { source, connection, ear })
     }
 
-    /// Reads until nothing moved meanwhile. Every commit by anybody moves the generation, so that two
-    /// equal readings in a row count as whole, too.
     fn look(&mut self, view: &View<'_, Nft>) -> Result<(Moment, Found), Error> {
-        let mut former: Option<Found> = None;
-        for _ in 0..TRIES {
-            let generation = dump::generation(&mut self.connection)?;
+        let whole = whole(|| {
+            let before = dump::generation(&mut self.connection)?;
             let found = match self.read(view) {
                 // A table that went between two lists.
-                Err(Error::Netlink(error)) if is_absence(&error) => continue,
+                Err(Error::Netlink(error)) if is_absence(&error) => return Ok(None),
                 found => found?,
             };
-            let stood_still = dump::generation(&mut self.connection)? == generation;
-            if stood_still || former.as_ref().is_some_and(|former| are_equal(former, &found)) {
-                return Ok((Moment { generation }, found));
-            }
-            former = Some(found);
-        }
-        Err(Error::Moving { tries: TRIES })
+            let after = dump::generation(&mut self.connection)?;
+            Ok(Some(Reading { before, found, after }))
+        })?;
+        Ok((Moment { generation: whole.before }, whole.found))
     }
 
     fn read(&mut self, view: &View<'_, Nft>) -> Result<Found, Error> {
@@ -171,5 +196,65 @@ impl homeostat_core::Reader<Nft> for Reader {
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
         self.ear.hint().await.map_err(|error| error.failure())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::key::Family as TableFamily;
+    use crate::mark::Words;
+    use crate::model::Handle;
+
+    /// A table that can be told from another by its flags.
+    fn found(flags: u32) -> Found {
+        let key = Key { family: TableFamily(2), name: "a".to_owned() };
+        let table = Table {
+            key: key.clone(),
+            handle: Handle(1),
+            flags,
+            comment: String::new(),
+            chains: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            flowtables: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            script: None,
+        };
+        let head = Head { key, handle: Handle(1), flags, words: Words::default() };
+        vec![(head, Arc::new(table))]
+    }
+
+    /// Reads these one after the other, each with its flags: how many were needed, and which counted.
+    fn check(
+        readings: &[Option<(u32, Generation, Generation)>],
+        expected: Result<(usize, u32), u32>,
+    ) {
+        let mut reads = 0;
+        let told = whole(|| {
+            let reading = readings[reads % readings.len()];
+            reads += 1;
+            Ok(reading.map(|(flags, before, after)| Reading { before, found: found(flags), after }))
+        });
+        let told = match told {
+            Ok(reading) => Ok((reads, reading.found[0].0.flags)),
+            Err(Error::Moving { tries }) => Err(tries),
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(told, expected, "{readings:?}");
+    }
+
+    #[test]
+    fn two_equal_dumps_in_a_row_count_as_whole() {
+        check(&[Some((0, 1, 1))], Ok((1, 0)));
+        check(&[Some((0, 1, 2)), Some((0, 2, 3))], Ok((2, 0)));
+        check(&[Some((0, 1, 2)), Some((4, 2, 3)), Some((4, 3, 4))], Ok((3, 4)));
+        check(&[Some((0, 1, 2)), Some((4, 2, 3)), Some((0, 4, 4))], Ok((3, 0)));
+        check(&[Some((0, 1, 2)), None, Some((0, 3, 4))], Ok((3, 0)));
+        // One that is another each time is never whole, however often it is read.
+        check(&[Some((0, 1, 2)), Some((4, 2, 3))], Err(TRIES));
+        check(&[None], Err(TRIES));
     }
 }

@@ -152,6 +152,10 @@ impl Source for Nft {
         Reader::open(self.clone()).map_err(|error| error.failure())
     }
 
+    fn reader_without_hints(&self) -> Result<Reader, Failure> {
+        Reader::open_deaf(self.clone()).map_err(|error| error.failure())
+    }
+
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
         Writer::open(self.clone()).map_err(|error| error.failure())
     }

@@ -8,6 +8,7 @@ mod declared;
 mod examples;
 mod facts;
 mod hints;
+mod keeping;
 mod laws;
 mod links;
 mod moved;
