@@ -2,6 +2,7 @@
 //!
 //! Start at [`Compiler::compile`].
 
+mod absent;
 mod carry;
 mod fault;
 mod scratch;
@@ -16,13 +17,13 @@ use homeostat_netlink::Family;
 
 use crate::clearing::{Cleared, clear, owner_wanted};
 use crate::error::Error;
-use crate::key::Key;
 use crate::mark::Mark;
 use crate::model::{Script, Table};
 use crate::placeholders::{self, Link, Relevance};
 use crate::source::Nft;
 use crate::statements::printing;
 use crate::wish::{Compiled, Wish};
+use absent::Absent;
 pub(crate) use fault::TOO_LONG;
 pub use fault::{CompileError, Fault};
 use scratch::Scratch;
@@ -162,26 +163,23 @@ impl Recipe<'_> {
         let mut tables = scratch.tables()?;
         room_for(&self.mark, &tables)?;
         self.mark_uncarried(&scratch, (&cleared, &links, &absent), &mut tables)?;
-        let waiting = waiting(&tables, &absent);
+        let waiting = absent.waiting(&tables);
         let notes = notes(&cleared);
         Ok(Compiled { notes, links, waiting, ..Compiled::new(tables) })
     }
 
     /// Loads the text. A link that is not there is stood in for by one with a number that none has.
     fn load(&self, cleared: &Cleared, links: &[Link]) -> Result<Loaded<'_>, CompileError> {
-        let mut absent = Vec::new();
+        let mut absent = Absent::default();
         loop {
             let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
-            scratch.stand_in(links.iter().chain(&absent))?;
+            scratch.stand_in(links.iter().chain(absent.all()))?;
             let refused = match scratch.load(&cleared.text) {
                 Ok(()) => return Ok((scratch, absent)),
                 Err(refused) => refused,
             };
-            match refused.missing_link() {
-                Some(name) if absent.len() < MOST_ABSENT && !name.starts_with('$') => {
-                    absent.push(Link::absent(name, absent.len()));
-                }
-                _ => return Err(refused),
+            if !absent.learn(&refused, (&cleared.text, links)) {
+                return Err(refused);
             }
         }
     }
@@ -190,7 +188,7 @@ impl Recipe<'_> {
     fn mark_uncarried(
         &self,
         scratch: &Scratch<'_>,
-        (cleared, links, absent): (&Cleared, &[Link], &[Link]),
+        (cleared, links, absent): (&Cleared, &[Link], &Absent),
         tables: &mut [Table],
     ) -> Result<(), CompileError> {
         let uncarried = match self.compiler.carries {
@@ -203,7 +201,7 @@ impl Recipe<'_> {
         // The first one was used up by the trial.
         let fresh = || -> Result<_, CompileError> {
             let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
-            scratch.stand_in(links.iter().chain(absent))?;
+            scratch.stand_in(links.iter().chain(absent.all()))?;
             Ok(scratch)
         };
         let (first, second) = (fresh()?, fresh()?);
@@ -226,19 +224,7 @@ impl Recipe<'_> {
     }
 }
 
-type Loaded<'a> = (Scratch<'a>, Vec<Link>);
-
-/// More links that are not there than this are a mistake.
-const MOST_ABSENT: usize = 64;
-
-/// Which tables speak of a link that is not there.
-fn waiting(tables: &[Table], absent: &[Link]) -> BTreeMap<Key, String> {
-    let waits = |table: &Table| {
-        let link = absent.iter().find(|link| table.mentions(&link.index))?;
-        Some((table.key.clone(), link.name.clone()))
-    };
-    tables.iter().filter_map(waits).collect()
-}
+type Loaded<'a> = (Scratch<'a>, Absent);
 
 fn room_for(mark: &Mark, tables: &[Table]) -> Result<(), CompileError> {
     match tables.iter().find(|table| !mark.fits(&table.comment)) {

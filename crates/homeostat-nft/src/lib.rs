@@ -14,6 +14,7 @@ mod apply;
 mod clearing;
 mod compile;
 mod declared;
+mod devices;
 mod diff;
 mod dump;
 mod echo;

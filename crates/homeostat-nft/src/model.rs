@@ -49,6 +49,14 @@ impl Table {
         rules.into_iter().any(|rule| rule.mentions(bytes))
             || sets.into_iter().any(|set| set.elements.mention(bytes))
     }
+
+    /// Whether a chain or a flowtable of it hooks into a link of this name.
+    pub(crate) fn hooks_into(&self, link: &str) -> bool {
+        let name = [link.as_bytes(), &[0]].concat();
+        let chains = self.chains.values().map(|chain| &chain.definition);
+        let mut hooked = chains.chain(self.flowtables.values());
+        hooked.any(|bytes| bytes.windows(name.len()).any(|window| window == name))
+    }
 }
 
 /// A chain that has a name.

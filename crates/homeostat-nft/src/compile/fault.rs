@@ -138,6 +138,12 @@ impl CompileError {
         (!name.is_empty()).then_some(name)
     }
 
+    /// Whether the kernel missed something that the text speaks of.
+    pub(super) fn is_absence(&self) -> bool {
+        let is_it = |fault: &Fault| fault.message.contains("No such file or directory");
+        matches!(self, CompileError::Refused(faults) if faults.iter().any(is_it))
+    }
+
     /// What is wrong with the text, place by place.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {

@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "other programs need more of it")]
 mod world;
 
+use homeostat_engine::Explain as _;
 use world::{World, by_hand, expected_with, listed};
 
 /// The links that flowtables speak of.
@@ -66,4 +67,23 @@ fn a_flowtable_that_somebody_removed_comes_back_with_its_rule() {
     by_hand("flush chain inet a f; delete flowtable inet a f");
     world.converge(FLOWTABLE);
     assert_eq!(listed(), expected_with(FLOWTABLE, make_links));
+}
+
+#[test]
+fn a_flowtable_waits_for_its_links_and_a_hook_for_its_own() {
+    const HOOKED: &str =
+        "table netdev n { chain i { type filter hook ingress device v1 priority 0; }; }";
+    for text in [FLOWTABLE, HOOKED] {
+        std::thread::spawn(move || {
+            let mut world = World::new();
+            let wish = world.wish(text);
+            let words = world::told(&world.pass(&wish));
+            assert!(!words.contains("failed"), "{words}");
+            make_links(&world);
+            assert!(world.pass(&wish).is_converged());
+            assert_eq!(listed(), expected_with(text, make_links));
+        })
+        .join()
+        .unwrap();
+    }
 }
