@@ -5,6 +5,7 @@
 //! writes to the kernel, and an ear of its own measures when things are back.
 
 mod acts;
+mod firewall;
 mod judge;
 mod listen;
 mod picture;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use homeostat_document::{Document, Format};
+use homeostat_document::{Diagnostics, Document, Format, Settings};
 use homeostat_engine::{Ledger, MemoryLedger};
 
 use crate::cli::{DemoArgs, Global};
@@ -30,7 +31,7 @@ use crate::daemon::Daemon;
 use crate::machine::Machine;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{stream, text};
-use show::Show;
+use show::{Show, Wall};
 
 const DOCUMENT: &str = include_str!("demo/router.toml");
 
@@ -51,15 +52,15 @@ pub(crate) fn run(args: &DemoArgs, mut global: Global) -> Result<ExitCode> {
     global.sandbox = true;
     // Whoever it is for the host, in the sandbox it is a fresh owner with a fresh ledger.
     (global.netns, global.owner, global.protocol) = (None, None, None);
-    let document = homeostat_document::parse("demo.toml", Format::Toml, &document())?;
-    let context = Context::enter(global, &document.settings)?;
+    let [bare, walled] = ["", firewall::SECTION].map(parse);
+    let context = Context::enter(global, &Settings::default())?;
     let is_watched = io::stdout().is_terminal() || args.forever;
     let length = show::Length {
         end: (!args.forever).then_some(END),
         pause: if is_watched { PAUSE } else { SHORT_PAUSE },
     };
     let stdout = stream::stdout(context.color);
-    match block_on(tour(context, document, length, stdout))? {
+    match block_on(tour(context, [bare?, walled?], length, stdout))? {
         Ok(true) => Ok(ExitCode::SUCCESS),
         Ok(false) => Ok(ExitCode::FAILURE),
         Err(error) if stream::is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
@@ -67,24 +68,45 @@ pub(crate) fn run(args: &DemoArgs, mut global: Global) -> Result<ExitCode> {
     }
 }
 
-/// The document with its many routes.
-fn document() -> String {
-    let mut document = DOCUMENT.to_owned();
+/// The document with its many routes, and with this section.
+fn parse(section: &str) -> Result<Document, Diagnostics> {
+    let mut document = format!("{DOCUMENT}{section}");
     for number in 0..MORE_ROUTES {
         let route = format!("to = \"10.64.{number}.0/24\"\nvia = \"192.0.2.3\"\ntable = 100");
         // Writing into text cannot fail.
         let _ = write!(document, "\n[[routes]]\n{route}\n");
     }
-    document
+    homeostat_document::parse("demo.toml", Format::Toml, &document)
+}
+
+/// Shows the document: with its firewall, if that can be compiled here.
+fn introduce(
+    context: &Context,
+    [bare, walled]: [Document; 2],
+    ledger: &dyn Ledger,
+    to: &mut impl Write,
+) -> Result<(Document, Wall)> {
+    let refused = Machine::bind(context, &walled, ledger).err();
+    let section = if refused.is_none() { firewall::SECTION } else { "" };
+    let text = format!("{DOCUMENT}{section}");
+    step(to, "A sandbox: our own network namespace, no privileges. The document:")?;
+    writeln!(to, "{}\n\n# ... and {MORE_ROUTES} more routes", text.trim_end())?;
+    let Some(refused) = refused else { return Ok((walled, Wall::Stands)) };
+    // A mistake is drawn with colour.
+    let why = anstream::adapter::strip_str(&refused.root_cause().to_string()).to_string();
+    let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    writeln!(to, "# ... and no firewall, which needs `nft`: {why}")?;
+    Ok((bare, Wall::Missing))
 }
 
 async fn tour(
     context: Context,
-    document: Document,
+    documents: [Document; 2],
     length: show::Length,
     mut to: impl Write + Send + 'static,
 ) -> Result<bool> {
     let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::default());
+    let (document, wall) = introduce(&context, documents, &*ledger, &mut to)?;
     build(&context, &document, &ledger, &mut to).await?;
     step(&mut to, "homeostat run demo.toml     (and somebody sabotages it)")?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -92,7 +114,7 @@ async fn tour(
     let stopped = Arc::clone(&stop);
     let thread = std::thread::Builder::new().name("show".into());
     thread.spawn(move || {
-        let played = Show::open(to, stopped).and_then(|show| show.play(length));
+        let played = Show::open(to, stopped, wall).and_then(|show| show.play(length));
         // Nobody waits if the program is about to end.
         let _ = finished.send(played);
     })?;
@@ -118,8 +140,6 @@ async fn build(
 ) -> Result<()> {
     let drawing = Drawing { detail: Detail::Normal, length: Length::Cut };
     let mut drivers = Machine::bind(context, document, &**ledger)?.unlock(ledger)?;
-    step(to, "A sandbox: our own network namespace, no privileges. The document:")?;
-    writeln!(to, "{}\n\n# ... and {MORE_ROUTES} more routes", DOCUMENT.trim_end())?;
     step(to, "homeostat plan demo.toml")?;
     text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
     step(to, "homeostat apply demo.toml")?;

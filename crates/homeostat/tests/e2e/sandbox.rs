@@ -141,6 +141,10 @@ fn the_demo_heals_a_sandboxed_router_and_leaves_the_host_and_the_foreign_alone()
 namespaces in sandbox
   config changed:
     + namespace lab
+nft in sandbox
+  config changed:
+    + table inet filter
+...
 rtnl in sandbox
 ...
     ~ sysctl net.ipv4.tcp_retries1 [..] 3 -> 5
@@ -155,13 +159,27 @@ No changes.
 # homeostat run demo.toml     (and somebody sabotages it)
   delete a route         default via 192.0.2.1 [..]
 ...
-# 50 of 50 healed
+# 53 of 53 healed
+...
+  firewall, by event [..] 3 [..]
 ...
   foreign objects: 107, untouched
 
 "#]],
     );
     assert!((world.knobs(), world.ip("link")) == before, "something outside was changed");
+}
+
+#[test]
+fn without_nft_the_demo_goes_on_without_its_firewall_and_says_so() {
+    let world = World::new();
+    let mut command = world.bare("demo");
+    command.env("PATH", "/nonexistent");
+    let ran = world.finish(command).exits(0);
+    let said = "# ... and no firewall, which needs `nft`: `nft` is not installed\n";
+    assert!(ran.stdout.contains(said), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("table inet filter"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("# 50 of 50 healed"), "{}", ran.stdout);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The saboteur's repertoire.
 
+use super::firewall::Harm;
 use super::picture::Kind;
 use super::saboteur::Route;
 
@@ -30,6 +31,8 @@ pub(super) enum Deed {
         path: &'static str,
         to: &'static str,
     },
+    /// Something is done to the firewall.
+    Breach(Harm),
     /// The namespace of the lab is deleted.
     Raze,
     /// Others add routes of their own, which must stay.
@@ -40,16 +43,22 @@ pub(super) enum Deed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
     Object,
+    Firewall,
     Link,
     Looked,
 }
 
 impl Deed {
+    pub(super) fn is_breach(&self) -> bool {
+        matches!(self, Deed::Breach(_))
+    }
+
     pub(super) fn group(&self) -> Group {
         match self {
             Deed::Delete(Kind::Link, _) | Deed::Down(_) | Deed::Flap(_) | Deed::Flush => {
                 Group::Link
             }
+            Deed::Breach(_) => Group::Firewall,
             Deed::Cut(_) | Deed::Turn { .. } | Deed::Raze => Group::Looked,
             _ => Group::Object,
         }
@@ -60,7 +69,7 @@ const WAN: Route<'static> =
     Route { to: "203.0.113.0", length: 24, via: Some("192.0.2.66"), dev: "wan0", metric: 0 };
 
 /// All acts, in their order. Between two on the same key lies time: that would be a fight.
-pub(super) const ACTS: [Act; 20] = [
+pub(super) const ACTS: [Act; 23] = [
     act(
         "delete a route",
         "default via 192.0.2.1",
@@ -103,11 +112,14 @@ pub(super) const ACTS: [Act; 20] = [
         "net.ipv4.ip_forward = 0",
         Deed::Turn { path: "/proc/sys/net/ipv4/ip_forward", to: "0\n" },
     ),
+    act("delete a firewall", "table inet filter, whole", Deed::Breach(Harm::Table)),
     act("delete routes", "32 of table 100, one by one", Deed::OneByOne),
     act("unplug a bridge port", "lab0 from lan0", Deed::Unplug("lab0")),
+    act("delete a rule of nft", "ip saddr @admins tcp dport 22", Deed::Breach(Harm::Rule)),
     act("set a link down", "wan0", Deed::Down("wan0")),
     act("flap a link", "lan0 down and up", Deed::Flap("lan0")),
     act("flush routes", "all of homeostat", Deed::Flush),
+    act("empty a set", "@admins", Deed::Breach(Harm::Set)),
     act("delete a link", "wan0 with all that is on it", Deed::Delete(Kind::Link, "wan0")),
     act("delete a bridge", "lan0 with all that is on it", Deed::Delete(Kind::Link, "lan0")),
     act("cut a cable", "lab0, and eth0 inside the lab", Deed::Cut("lab0")),

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use homeostat_netns::Name;
 
 use super::acts::{ACTS, Act, Deed, Group};
+use super::firewall::{Firewall, Harm};
 use super::judge::{Healing, Judge};
 use super::listen::now;
 use super::picture::{Key, Kind, Object, Picture};
@@ -29,32 +30,44 @@ pub(super) struct Length {
     pub(super) pause: Duration,
 }
 
+/// Whether the router has a firewall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wall {
+    Stands,
+    /// There is no `nft` to make one.
+    Missing,
+}
+
 /// Everybody on the stage.
 pub(super) struct Show<W> {
     to: W,
     saboteur: Saboteur,
     judge: Judge,
+    /// Nothing, where there is no `nft` to make one.
+    firewall: Option<Firewall>,
     stop: Arc<AtomicBool>,
     tally: Tally,
 }
 
 impl<W: Write> Show<W> {
     /// Lets others move in, and takes what is there then for what has to be.
-    pub(super) fn open(to: W, stop: Arc<AtomicBool>) -> Result<Self> {
+    pub(super) fn open(to: W, stop: Arc<AtomicBool>, wall: Wall) -> Result<Self> {
         let mut saboteur = Saboteur::open()?;
         saboteur.settle_in()?;
         let twin = Route { to: "198.51.100.0", length: 24, via: None, dev: THEIRS, metric: 50 };
         saboteur.add([twin, Route { to: "2001:db8:ffff::", length: 48, ..twin }].into_iter())?;
         let judge = Judge::new(&mut saboteur, Name::new(LAB)?, Arc::clone(&stop))?;
-        Ok(Show { to, saboteur, judge, stop, tally: Tally::default() })
+        let firewall = (wall == Wall::Stands).then(Firewall::open).transpose()?;
+        Ok(Show { to, saboteur, judge, firewall, stop, tally: Tally::default() })
     }
 
     /// Plays until the end, and tells whether all was healed and nothing foreign was harmed.
     pub(super) fn play(mut self, length: Length) -> Result<bool> {
         let began = now();
         let goes_on = || length.end.is_none_or(|end| began.elapsed() < end);
+        let has_wall = self.firewall.is_some();
         loop {
-            for act in ACTS {
+            for act in ACTS.into_iter().filter(|act| has_wall || !act.deed.is_breach()) {
                 std::thread::sleep(length.pause);
                 if self.is_stopped() || !goes_on() {
                     break;
@@ -76,6 +89,7 @@ impl<W: Write> Show<W> {
         match &act.deed {
             Deed::OneByOne => return self.one_by_one(),
             Deed::Crowd => return self.crowd(),
+            Deed::Breach(harm) => return self.breach(*harm),
             _ => {}
         }
         let sent = self.sabotage(&act.deed)?;
@@ -112,7 +126,7 @@ impl<W: Write> Show<W> {
                 homeostat_netns::remove(&Name::new(LAB)?)?;
                 Ok(())
             }
-            Deed::OneByOne | Deed::Crowd => Ok(()),
+            Deed::OneByOne | Deed::Crowd | Deed::Breach(_) => Ok(()),
         }?;
         Ok(sent)
     }
@@ -135,6 +149,13 @@ impl<W: Write> Show<W> {
         let worst = all.last().copied().unwrap_or_default();
         writeln!(self.to, " {GREEN}{:>10}{GREEN:#}   at most {}", time(median), time(worst))?;
         Ok(())
+    }
+
+    fn breach(&mut self, harm: Harm) -> Result<()> {
+        let Some(firewall) = &mut self.firewall else { return Ok(()) };
+        let sent = firewall.sabotage(harm)?;
+        let healed = firewall.healed((harm, sent), &self.stop)?;
+        self.tell(Group::Firewall, healed)
     }
 
     fn crowd(&mut self) -> Result<()> {

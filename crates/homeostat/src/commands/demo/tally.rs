@@ -53,6 +53,7 @@ impl Tally {
 fn words(group: Group) -> &'static str {
     match group {
         Group::Object => "objects, by event",
+        Group::Firewall => "firewall, by event",
         Group::Link => "links and flushes",
         Group::Looked => "seen by looking (~)",
     }
