@@ -29,6 +29,7 @@ const GROUND: &[&str] = &[
     "homeostat-kit",
     "homeostat-netlink",
     "homeostat-netns",
+    "homeostat-pve-simulator",
     "homeostat-testkit",
 ];
 const BINARIES: &[&str] = &["homeostat", "homeostat-bench", "xtask"];

@@ -1,0 +1,131 @@
+//! Writes: options at once, with their digest as a precondition; starts and stops as tasks of the target,
+//! with a journal around them.
+
+use homeostat_core::outcome::Later;
+use homeostat_core::{Begun, Ended, Failure, Outcome, Outcomes, Recovery, Retry, Work};
+
+use crate::api::Sought;
+use crate::classify::Class;
+use crate::error::Error;
+use crate::follow;
+use crate::mark::{self, Marked};
+use crate::model::Guest;
+use crate::normalize;
+use crate::recover;
+use crate::source::Guests;
+use crate::step::{Expects, Power, Set, Step};
+
+/// The hands of the source.
+#[derive(Debug)]
+pub struct Writer {
+    source: Guests,
+}
+
+type Out<'a> = &'a dyn Outcomes<Guest>;
+
+impl Writer {
+    pub(crate) fn new(source: Guests) -> Self {
+        Writer { source }
+    }
+
+    async fn set(&self, set: &Set) -> Outcome<Guest> {
+        let change = (set.sets.as_slice(), set.deletes.as_slice());
+        match self.source.client.set(&set.place, change, &set.digest).await {
+            Ok(()) => Outcome::Applied { now: None },
+            Err(error) => refused(&error),
+        }
+    }
+
+    async fn power(&self, (at, power): (usize, &Power), out: Out<'_>) -> Outcome<Guest> {
+        if let Err(outcome) = self.check(power).await {
+            return outcome;
+        }
+        if let Err(failure) = out.intent(at).await {
+            return Outcome::Failed(failure);
+        }
+        let asked = (power.verb(), power.parameters());
+        match self.source.client.power(&power.place, asked).await {
+            Ok(upid) => {
+                let task = upid.to_string();
+                match out.dispatched(at, &task).await {
+                    Ok(()) => Outcome::Waiting { task },
+                    // The intent is open: the next pass finds the task by it.
+                    Err(failure) => Outcome::Unknown { why: failure.error },
+                }
+            }
+            Err(error) => refused(&error),
+        }
+    }
+
+    /// At the head of the lane: the guest is still the one that was planned for, has still to be started or
+    /// stopped, and nobody is about to.
+    async fn check(&self, power: &Power) -> Result<(), Outcome<Guest>> {
+        let client = &self.source.client;
+        self.check_identity(power).await?;
+        let current = client.current(&power.place).await.map_err(|error| refused(&error))?;
+        if current.run == Some(power.to) {
+            return Err(Outcome::Applied { now: None });
+        }
+        let sought = Sought { vmid: power.place.vmid, source: "active", since: 0, user: None };
+        let running = client.tasks(&power.place.node, &sought).await;
+        let running = running.map_err(|error| refused(&error))?;
+        match running.first() {
+            Some(task) => Err(Outcome::Pending { on: format!("task {task}") }),
+            None => Ok(()),
+        }
+    }
+
+    async fn check_identity(&self, power: &Power) -> Result<(), Outcome<Guest>> {
+        let moved = || {
+            let words = "it is not the guest that was planned for any more";
+            Outcome::Failed(Failure::new(words, Retry::Now))
+        };
+        if power.expects == Expects::Nothing {
+            return Ok(());
+        }
+        let read = self.source.client.options(&power.place).await;
+        let read = read.map_err(|error| refused(&error))?;
+        let tags = normalize::tags(read.options.get("tags").map_or("", String::as_str));
+        let marked = mark::read(&self.source.owner, power.place.vmid, &tags);
+        let is_same = match (&power.expects, marked) {
+            (Expects::Mark(expected), Marked::Ours(found)) => *expected == found,
+            (Expects::Digest(expected), Marked::Not) => *expected == read.digest,
+            _ => false,
+        };
+        if is_same { Ok(()) } else { Err(moved()) }
+    }
+}
+
+/// What a refusal means for its step. What is already as asked for is done: the second look shows it.
+fn refused(error: &Error) -> Outcome<Guest> {
+    match error.class() {
+        Class::AlreadyDone => Outcome::Applied { now: None },
+        Class::UnknownOutcome => Outcome::Unknown { why: error.to_string() },
+        _ => Outcome::Failed(error.failure()),
+    }
+}
+
+impl homeostat_core::Writer<Guests> for Writer {
+    async fn apply(&self, work: Work<'_, Guests>, out: Out<'_>) {
+        for (at, step) in work.iter() {
+            let outcome = match step {
+                Step::Set(set) => self.set(set).await,
+                Step::Power(power) => self.power((at, power), out).await,
+                Step::Release { .. } => Outcome::Applied { now: None },
+            };
+            let is_good = outcome.is_good();
+            out.put(at..at + 1, outcome);
+            if !is_good {
+                return;
+            }
+        }
+    }
+
+    fn follow(&self, task: &str) -> Later<'static, Ended> {
+        Box::pin(follow::to_the_end(self.source.clone(), task.to_owned()))
+    }
+
+    fn recover(&self, begun: Begun) -> Later<'static, Result<Recovery, Failure>> {
+        Box::pin(recover::ask(self.source.clone(), begun))
+    }
+}

@@ -1,0 +1,74 @@
+//! Where the API is.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The port that Proxmox VE listens on.
+const PORT: u16 = 8006;
+
+/// A host and a port. Only HTTPS is spoken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// A text is no endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no endpoint: it looks like https://pve.example:8006")]
+pub struct BadEndpoint(pub String);
+
+impl FromStr for Endpoint {
+    type Err = BadEndpoint;
+
+    fn from_str(text: &str) -> Result<Self, BadEndpoint> {
+        let bad = || BadEndpoint(text.to_owned());
+        let rest = text.strip_prefix("https://").ok_or_else(bad)?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, "")) => (host, None),
+            Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
+            None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
+        };
+        let port = port.map_or(Ok(PORT), str::parse).map_err(|_| bad())?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || ['-', '.', ':', '_'].contains(&c);
+        let is_whole = !host.is_empty() && host.chars().all(is_name) && port != 0;
+        is_whole.then(|| Endpoint { host: host.to_owned(), port }).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Endpoint { host, port } = self;
+        if host.contains(':') {
+            return write!(f, "https://[{host}]:{port}");
+        }
+        write!(f, "https://{host}:{port}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_https_with_a_host_and_perhaps_a_port() {
+        let check = |text: &str, expected: Option<&str>| {
+            let found = text.parse::<Endpoint>().ok().map(|endpoint| endpoint.to_string());
+            assert_eq!(found.as_deref(), expected, "{text}");
+        };
+        check("https://pve.example:8006", Some("https://pve.example:8006"));
+        check("https://pve.example/", Some("https://pve.example:8006"));
+        check("https://[fd00::1]:443", Some("https://[fd00::1]:443"));
+        check("https://[fd00::1]", Some("https://[fd00::1]:8006"));
+        check("http://pve.example", None);
+        check("pve.example", None);
+        check("https://", None);
+        check("https://user:secret@pve.example", None);
+        check("https://pve.example:8006/api2/json", None);
+        check("https://pve.example:0", None);
+        check("https://pve.example:99999", None);
+    }
+}

@@ -1,0 +1,42 @@
+//! The guests source: run state and declared options of declared guests on Proxmox VE.
+//!
+//! A remote API where a start is a task that runs for minutes, may outlive us, and must not be sent twice;
+//! where errors are words, values are printed anew, and a guest's number is given again when it is free.
+//! All of that is answered here. Guests are never made or destroyed, and a guest that is not declared is
+//! not touched.
+//!
+//! Start at [`Guests`] for the source, at [`Wish::builder`] for what is wished, at [`Client`] for the API.
+
+mod api;
+mod apply;
+mod builder;
+pub mod classify;
+mod client;
+mod endpoint;
+mod error;
+mod follow;
+mod form;
+mod mark;
+mod model;
+pub mod normalize;
+mod observe;
+mod plan;
+mod recover;
+mod source;
+mod step;
+mod tls;
+mod token;
+mod upid;
+
+pub use apply::Writer;
+pub use builder::{Builder, WishError};
+pub use client::Client;
+pub use endpoint::{BadEndpoint, Endpoint};
+pub use error::Error;
+pub use model::{BadKey, Guest, Key, Kind, Run, Stop, Vmid, Wanted, Wish};
+pub use observe::{Moment, Reader};
+pub use source::{Guests, Patience};
+pub use step::{Power, Set, Step};
+pub use tls::{BadFingerprint, Fingerprint, Trust};
+pub use token::{Token, TokenError};
+pub use upid::{BadUpid, Upid};

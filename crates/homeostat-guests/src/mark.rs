@@ -1,0 +1,123 @@
+//! Our mark on a guest: a tag that names the owner, the guest's number and a generation.
+//!
+//! A number is given again once it is free, so the number alone says nothing about which guest it is. The
+//! mark was written to one guest: another one with its number does not carry it, and a clone carries the
+//! number of its original. The generation is taken from the digest of the configuration that was claimed.
+
+use std::collections::BTreeSet;
+
+use crate::model::Vmid;
+
+const PREFIX: &str = "homeostat-";
+/// So many digits of the digest.
+const GENERATION: usize = 8;
+
+/// Whether a tag is a mark of any owner.
+#[must_use]
+pub(crate) fn is_mark(tag: &str) -> bool {
+    parse(tag).is_some()
+}
+
+struct Parts<'a> {
+    owner: &'a str,
+    vmid: &'a str,
+}
+
+fn parse(tag: &str) -> Option<Parts<'_>> {
+    let (owner, rest) = tag.strip_prefix(PREFIX)?.rsplit_once('+')?;
+    let (vmid, _) = rest.split_once('.')?;
+    Some(Parts { owner, vmid })
+}
+
+/// Who marked a guest, by its tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Marked {
+    /// Nobody.
+    Not,
+    /// We, with this tag.
+    Ours(String),
+    /// Another owner.
+    Other(String),
+}
+
+/// Reads the marks of a guest.
+pub(crate) fn read(owner: &str, vmid: Vmid, tags: &BTreeSet<String>) -> Marked {
+    let owner = owner.to_lowercase();
+    let number = vmid.to_string();
+    let marks = tags.iter().filter_map(|tag| Some((tag, parse(tag)?)));
+    // A mark with another number came with a clone.
+    let (mut ours, mut other) = (None, None);
+    for (tag, parts) in marks.filter(|(_, parts)| parts.vmid == number) {
+        if parts.owner == owner {
+            ours = Some(tag.clone());
+        } else {
+            other = Some(parts.owner.to_owned());
+        }
+    }
+    match (other, ours) {
+        (Some(other), _) => Marked::Other(other),
+        (None, Some(ours)) => Marked::Ours(ours),
+        (None, None) => Marked::Not,
+    }
+}
+
+/// The mark for a guest whose configuration has this digest.
+pub(crate) fn make(owner: &str, vmid: Vmid, digest: &str) -> String {
+    let generation: String =
+        digest.chars().filter(char::is_ascii_alphanumeric).take(GENERATION).collect();
+    format!("{PREFIX}{}+{vmid}.{}", owner.to_lowercase(), generation.to_lowercase())
+}
+
+/// Tags without marks: what people see of them.
+pub(crate) fn without(tags: &BTreeSet<String>) -> BTreeSet<String> {
+    tags.iter().filter(|tag| !is_mark(tag)).cloned().collect()
+}
+
+/// The tags to write: the wished ones, or those that are there, with our mark and with nobody else's for
+/// this guest. Marks that came with a clone go.
+pub(crate) fn tags(wished: Option<&str>, there: &BTreeSet<String>, mark: &str) -> String {
+    let mut tags = match wished {
+        Some(wished) => crate::normalize::tags(wished),
+        None => without(there),
+    };
+    tags.insert(mark.to_owned());
+    tags.into_iter().collect::<Vec<_>>().join(";")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(tags: &[&str]) -> BTreeSet<String> {
+        tags.iter().map(|tag| (*tag).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_mark_names_owner_guest_and_generation() {
+        let mark = make("default", Vmid(101), "0123456789abcdef");
+        assert_eq!(mark, "homeostat-default+101.01234567");
+        assert!(crate::normalize::is_tag(&mark));
+        let tags = set(&["web", &mark]);
+        assert_eq!(read("default", Vmid(101), &tags), Marked::Ours(mark.clone()));
+        assert_eq!(read("other", Vmid(101), &tags), Marked::Other("default".to_owned()));
+        assert_eq!(without(&tags), set(&["web"]));
+    }
+
+    #[test]
+    fn a_clone_is_not_marked_by_the_mark_of_its_original() {
+        let tags = set(&["homeostat-default+101.01234567"]);
+        assert_eq!(read("default", Vmid(102), &tags), Marked::Not);
+        let mark = make("default", Vmid(102), "ff");
+        assert_eq!(super::tags(None, &tags, &mark), mark);
+    }
+
+    #[test]
+    fn other_tags_stay_where_none_are_wished() {
+        let there = set(&["web", "homeostat-other+101.0a"]);
+        assert_eq!(tags(None, &there, "homeostat-default+101.0b"), "homeostat-default+101.0b;web");
+        assert_eq!(
+            tags(Some("a;b"), &there, "homeostat-default+101.0b"),
+            "a;b;homeostat-default+101.0b"
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! What the target makes of the options that it is given: both sides are brought to one form before they
+//! are compared. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::Kind;
+
+/// The share of the processor under version 2 of the cgroups.
+const CPU_UNITS: std::ops::RangeInclusive<u64> = 1..=10_000;
+
+/// How an option is written, and read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Description,
+    Tags,
+    Words,
+    Number,
+    CpuUnits,
+    Memory,
+    Boolean,
+    ContainerNet,
+    MachineNet,
+    Other,
+}
+
+impl Form {
+    fn of(kind: Kind, option: &str) -> Self {
+        let stem = option.trim_end_matches(|c: char| c.is_ascii_digit());
+        match (stem, kind) {
+            ("description", _) => Form::Description,
+            ("tags", _) => Form::Tags,
+            ("nameserver" | "searchdomain", _) => Form::Words,
+            ("cores" | "swap" | "sockets" | "tty" | "vcpus" | "balloon" | "shares", _) => {
+                Form::Number
+            }
+            ("cpuunits", _) => Form::CpuUnits,
+            ("memory", _) => Form::Memory,
+            (
+                "onboot" | "protection" | "unprivileged" | "console" | "debug" | "acpi" | "kvm"
+                | "tablet" | "numa" | "autostart" | "freeze" | "localtime",
+                _,
+            ) => Form::Boolean,
+            ("net", Kind::Lxc) => Form::ContainerNet,
+            ("net", Kind::Qemu) => Form::MachineNet,
+            _ => Form::Other,
+        }
+    }
+}
+
+/// The normal form of an option's text. Empty means that it is not set.
+#[must_use]
+pub fn normal(kind: Kind, option: &str, text: &str) -> String {
+    match Form::of(kind, option) {
+        Form::Description => description(text),
+        Form::Tags => tags(text).into_iter().collect::<Vec<_>>().join(";"),
+        Form::Words => text
+            .split([',', ';', ' ', '\t'])
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" "),
+        Form::Number => number(text),
+        Form::CpuUnits => cpu_units(text),
+        Form::Memory => number(text.strip_prefix("current=").unwrap_or(text)),
+        Form::Boolean => boolean(text),
+        Form::ContainerNet => print(&container_net(text)),
+        Form::MachineNet => print(&machine_net(text)),
+        Form::Other => pairs_in_order(text),
+    }
+}
+
+/// The normal form of what is seen; an option that is not set has its default.
+#[must_use]
+pub fn seen(kind: Kind, option: &str, text: Option<&str>) -> String {
+    match text {
+        Some(text) => normal(kind, option, text),
+        None => default(kind, option).unwrap_or_default().to_owned(),
+    }
+}
+
+/// Whether a seen value is as wished, both in normal form. An interface for which no address is wished
+/// has the one that was made up for it.
+#[must_use]
+pub fn agrees(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> bool {
+    if wanted == seen {
+        return true;
+    }
+    // To wish an option away is to wish its default.
+    if wanted.is_empty() {
+        return default(kind, option) == Some(seen);
+    }
+    let Some(address) = address_of(kind, option) else { return false };
+    let (wanted, mut seen) = (parse(wanted), parse(seen));
+    if !wanted.contains_key(address) {
+        seen.remove(address);
+    }
+    wanted == seen
+}
+
+/// What is sent so that an option becomes as wished: an interface keeps the address that it has.
+#[must_use]
+pub fn written(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> String {
+    let Some(address) = address_of(kind, option) else { return wanted.to_owned() };
+    let (mut wanted, seen) = (parse(wanted), parse(seen));
+    if let (false, Some(known)) = (wanted.contains_key(address), seen.get(address)) {
+        wanted.insert(address.to_owned(), known.clone());
+    }
+    print(&wanted)
+}
+
+/// The tags of a text.
+#[must_use]
+pub fn tags(text: &str) -> BTreeSet<String> {
+    let tags = text.split([',', ';', ' ', '\n', '\t']).filter(|tag| !tag.is_empty());
+    tags.map(str::to_lowercase).collect()
+}
+
+/// Whether the target would take a text as a tag.
+#[must_use]
+pub fn is_tag(text: &str) -> bool {
+    let is_first = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.starts_with(is_first) && text.chars().all(|c| is_first(c) || ['-', '+', '.'].contains(&c))
+}
+
+// Quirk `description-ends-a-line` (Proxmox VE 8): it is kept as comment lines of the file, so it reads back
+// with one line end, however many it was given; and what counts as false in Perl, "0", is not kept.
+fn description(text: &str) -> String {
+    let text = text.trim_end_matches('\n');
+    if text == "0" { String::new() } else { text.to_owned() }
+}
+
+fn number(text: &str) -> String {
+    let text = text.trim();
+    text.parse::<u64>().map_or_else(|_| text.to_owned(), |number| number.to_string())
+}
+
+// Quirk `cpuunits-clamped` (Proxmox VE 8): the share is brought into the bounds of version 2 of the cgroups.
+fn cpu_units(text: &str) -> String {
+    let text = text.trim();
+    let clamp = |number: u64| number.clamp(*CPU_UNITS.start(), *CPU_UNITS.end()).to_string();
+    text.parse::<u64>().map_or_else(|_| text.to_owned(), clamp)
+}
+
+fn boolean(text: &str) -> String {
+    match text.trim() {
+        "yes" | "true" | "on" | "1" => "1".to_owned(),
+        "no" | "false" | "off" | "0" => "0".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn default(kind: Kind, option: &str) -> Option<&'static str> {
+    match (option, kind) {
+        ("memory", _) | ("swap", Kind::Lxc) => Some("512"),
+        ("onboot" | "protection" | "unprivileged" | "debug" | "numa" | "autostart", _) => Some("0"),
+        ("console" | "acpi" | "kvm" | "tablet", _) | ("cores" | "sockets", Kind::Qemu) => Some("1"),
+        ("tty", Kind::Lxc) => Some("2"),
+        _ => None,
+    }
+}
+
+fn address_of(kind: Kind, option: &str) -> Option<&'static str> {
+    match Form::of(kind, option) {
+        Form::ContainerNet => Some("hwaddr"),
+        Form::MachineNet => Some("macaddr"),
+        _ => None,
+    }
+}
+
+fn parse(text: &str) -> BTreeMap<String, String> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let pairs = parts.map(|part| part.split_once('=').unwrap_or((part, "")));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+fn print(pairs: &BTreeMap<String, String>) -> String {
+    let parts = pairs.iter().map(|(key, value)| format!("{key}={value}"));
+    parts.collect::<Vec<_>>().join(",")
+}
+
+// Quirk `net-printed-anew` (Proxmox VE 8): an interface reads back in an order of the target's own, with an
+// address, and with the only type that there is.
+fn container_net(text: &str) -> BTreeMap<String, String> {
+    let mut net = parse(text);
+    if net.get("type").is_some_and(|kind| kind == "veth") {
+        net.remove("type");
+    }
+    if let Some(address) = net.get_mut("hwaddr") {
+        address.make_ascii_uppercase();
+    }
+    net
+}
+
+/// The model can stand alone, with its address, or by name.
+fn machine_net(text: &str) -> BTreeMap<String, String> {
+    const MODELS: [&str; 8] =
+        ["virtio", "e1000", "e1000e", "rtl8139", "vmxnet3", "ne2k_pci", "pcnet", "i82551"];
+    let mut net = parse(text);
+    let short = MODELS.iter().find_map(|model| Some((*model, net.remove(*model)?)));
+    if let Some((model, address)) = short {
+        net.insert("model".to_owned(), model.to_owned());
+        if !address.is_empty() {
+            net.insert("macaddr".to_owned(), address);
+        }
+    }
+    if let Some(address) = net.get_mut("macaddr") {
+        address.make_ascii_uppercase();
+    }
+    net
+}
+
+/// Other options are lists of pairs, perhaps after one word: the order of the pairs means nothing.
+fn pairs_in_order(text: &str) -> String {
+    let text = text.trim();
+    let mut parts: Vec<_> = text.split(',').map(str::trim).collect();
+    let pairs = usize::from(parts.first().is_some_and(|first| !first.contains('=')));
+    match parts.get_mut(pairs..) {
+        Some(rest) if rest.iter().all(|part| part.contains('=')) => rest.sort_unstable(),
+        _ => return text.to_owned(),
+    }
+    parts.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(kind: Kind, option: &str, (text, expected): (&str, &str)) {
+        let found = normal(kind, option, text);
+        assert_eq!(found, expected, "{option} {text:?}");
+        assert_eq!(normal(kind, option, &found), found, "a normal form stays as it is");
+    }
+
+    #[test]
+    fn normal_forms() {
+        let lxc = |option, row| check(Kind::Lxc, option, row);
+        lxc("description", ("web\n\n", "web"));
+        lxc("description", ("two\nlines\n", "two\nlines"));
+        lxc("description", ("0", ""));
+        lxc("tags", ("Web, blue;web  a", "a;blue;web"));
+        lxc("nameserver", ("10.0.0.1,  10.0.0.2", "10.0.0.1 10.0.0.2"));
+        lxc("cpuunits", ("50000", "10000"));
+        lxc("cpuunits", ("0", "1"));
+        lxc("memory", ("0512", "512"));
+        lxc("onboot", ("yes", "1"));
+        lxc(
+            "net0",
+            (
+                "name=eth0,hwaddr=bc:24:11:00:00:01,bridge=vmbr0,type=veth",
+                "bridge=vmbr0,hwaddr=BC:24:11:00:00:01,name=eth0",
+            ),
+        );
+        lxc("startup", ("up=10,order=1", "order=1,up=10"));
+        lxc("rootfs", ("local:disk,size=4G,acl=1", "local:disk,acl=1,size=4G"));
+        lxc("hostname", (" web ", "web"));
+        let qemu = |option, row| check(Kind::Qemu, option, row);
+        qemu("memory", ("current=2048", "2048"));
+        qemu("net0", ("virtio,bridge=vmbr0", "bridge=vmbr0,model=virtio"));
+        qemu(
+            "net0",
+            (
+                "virtio=bc:24:11:00:00:01,bridge=vmbr0",
+                "bridge=vmbr0,macaddr=BC:24:11:00:00:01,model=virtio",
+            ),
+        );
+        qemu("boot", ("order=scsi0;net0", "order=scsi0;net0"));
+    }
+
+    #[test]
+    fn an_address_that_nobody_wished_is_kept_and_is_no_difference() {
+        let (wanted, seen) =
+            ("bridge=vmbr1,name=eth0", "bridge=vmbr0,hwaddr=BC:24:11:00:00:01,name=eth0");
+        assert!(!agrees(Kind::Lxc, "net0", (wanted, seen)));
+        let sent = written(Kind::Lxc, "net0", (wanted, seen));
+        assert_eq!(sent, "bridge=vmbr1,hwaddr=BC:24:11:00:00:01,name=eth0");
+        assert!(agrees(Kind::Lxc, "net0", (wanted, &sent)));
+        let other = "bridge=vmbr1,hwaddr=02:00:00:00:00:01,name=eth0";
+        assert!(!agrees(Kind::Lxc, "net0", (other, &sent)), "a wished address counts");
+    }
+
+    #[test]
+    fn an_option_that_is_not_set_has_its_default() {
+        assert_eq!(seen(Kind::Lxc, "memory", None), "512");
+        assert_eq!(seen(Kind::Lxc, "onboot", None), "0");
+        assert_eq!(seen(Kind::Lxc, "nameserver", None), "");
+        assert!(agrees(Kind::Lxc, "onboot", ("", "0")), "wished away, and by default off");
+        assert!(!agrees(Kind::Lxc, "nameserver", ("", "10.0.0.1")));
+    }
+}

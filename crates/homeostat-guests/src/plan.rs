@@ -1,0 +1,135 @@
+//! From differences to steps. Pure.
+
+use homeostat_core::{Change, ChangeList, Draft, Failure, Owner, Pending, Refused, Retry, Slot};
+
+use crate::mark;
+use crate::model::{Guest, Key, Run, Wish};
+use crate::normalize;
+use crate::observe::{Facts, Moment};
+use crate::source::Guests;
+use crate::step::{Expects, Power, Set, Step};
+
+/// Plans for every change, and says what waits for a restart.
+pub(crate) fn draft(
+    source: &Guests,
+    (wish, moment): (&Wish, &Moment),
+    changes: ChangeList<Key, Guest>,
+) -> Draft<Guests> {
+    let mut draft = Draft::default();
+    for change in changes {
+        match change {
+            Change::Create { slot } => draft.refused.push(absent(*wish.at(slot).0)),
+            Change::Update { slot, before, adopts } => {
+                let key = *wish.at(slot).0;
+                if let Some(facts) = moment.guests.get(&key) {
+                    let difference = Difference { slot, before, adopts, facts };
+                    draft.steps.extend(difference.steps(source, wish));
+                }
+            }
+            // Nothing is written to a guest that is not declared.
+            Change::Delete { key, before } | Change::Release { key, before, .. } => {
+                draft.steps.push(Step::Release { key, before });
+            }
+        }
+    }
+    draft.pending = waiting(wish, moment, &draft.steps);
+    draft
+}
+
+fn absent(key: Key) -> Refused<Key> {
+    let failure = Failure::new("there is no such guest", Retry::OnChange)
+        .with_help("make it first: guests are never made or destroyed here");
+    Refused { key, failure }
+}
+
+/// Options that are configured and take effect with the next start: told, not fought.
+fn waiting(wish: &Wish, moment: &Moment, steps: &[Step]) -> Vec<Pending<Key>> {
+    let restarts = |key: &Key| {
+        steps.iter().any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
+    };
+    let guests = moment.guests.iter().filter(|(key, facts)| {
+        !facts.waits.is_empty() && wish.wanted(key).is_some() && !restarts(key)
+    });
+    let pending = guests.map(|(key, facts)| {
+        let on =
+            format!("a restart of the guest, for `{}` to take effect", facts.waits.join("`, `"));
+        Pending { key: *key, on }
+    });
+    pending.collect()
+}
+
+struct Difference<'a> {
+    slot: Slot,
+    before: Guest,
+    adopts: Option<Owner>,
+    facts: &'a Facts,
+}
+
+impl Difference<'_> {
+    fn steps(self, source: &Guests, wish: &Wish) -> Vec<Step> {
+        let set = self.set(source, wish);
+        let power = self.power(wish, set.as_ref());
+        let steps = [set.map(Step::Set), power.map(Step::Power)];
+        steps.into_iter().flatten().collect()
+    }
+
+    /// Only declared options are written, and only if the configuration could be read.
+    fn set(&self, source: &Guests, wish: &Wish) -> Option<Set> {
+        let (key, wanted) = wish.at(self.slot);
+        let digest = self.facts.digest.clone()?;
+        if !wanted.is_configured() {
+            return None;
+        }
+        let claims = self.facts.mark.is_none() || self.adopts.is_some();
+        let mark = match &self.facts.mark {
+            Some(mark) if !claims => mark.clone(),
+            _ => mark::make(&source.owner, key.0, &digest),
+        };
+        let differing = wish.differing(self.slot, &self.before);
+        let (mut sets, mut deletes) = (Vec::new(), Vec::new());
+        for option in differing.iter().filter(|option| **option != "tags") {
+            let value = wanted.options.get(*option).map(String::as_str).unwrap_or_default();
+            if value.is_empty() {
+                deletes.push((*option).to_owned());
+                continue;
+            }
+            let seen = self.before.options.get(*option).map(String::as_str).unwrap_or_default();
+            sets.push((
+                (*option).to_owned(),
+                normalize::written(wanted.kind, option, (value, seen)),
+            ));
+        }
+        if claims || differing.contains(&"tags") {
+            let wished = wanted.options.get("tags").map(String::as_str);
+            sets.push(("tags".to_owned(), mark::tags(wished, &self.facts.tags, &mark)));
+        }
+        let is_needed = !sets.is_empty() || !deletes.is_empty();
+        let (slot, place, before) = (self.slot, self.facts.place.clone(), self.before.clone());
+        let adopts = self.adopts.clone();
+        is_needed.then_some(Set { slot, place, before, sets, deletes, digest, claims, adopts })
+    }
+
+    fn power(&self, wish: &Wish, set: Option<&Set>) -> Option<Power> {
+        let wanted = wish.at(self.slot).1;
+        let to = wanted.run?;
+        if self.before.run? == to {
+            return None;
+        }
+        let expects = self.expects(to, set);
+        let (slot, place, before) = (self.slot, self.facts.place.clone(), self.before.clone());
+        Some(Power { slot, place, before, to, stop: wanted.stop, expects })
+    }
+
+    /// A start comes after the change of the options, which may put our mark on.
+    fn expects(&self, to: Run, set: Option<&Set>) -> Expects {
+        let written = set.filter(|_| to == Run::Running).and_then(|set| {
+            let tags = set.sets.iter().find(|(name, _)| name == "tags")?;
+            normalize::tags(&tags.1).into_iter().find(|tag| mark::is_mark(tag))
+        });
+        match (written.or_else(|| self.facts.mark.clone()), &self.facts.digest) {
+            (Some(mark), _) => Expects::Mark(mark),
+            (None, Some(digest)) => Expects::Digest(digest.clone()),
+            (None, None) => Expects::Nothing,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Finds out what became of a start or a stop whose end nobody wrote down.
+
+use homeostat_core::{Begun, Ended, Failure, Recovery};
+
+use crate::api::{Sought, TaskState};
+use crate::classify::Class;
+use crate::follow;
+use crate::model::Key;
+use crate::source::Guests;
+use crate::upid::Upid;
+
+/// The clocks of two machines differ.
+const SKEW: u64 = 60;
+
+/// Asks by the task's name, if it is known, else by the list of tasks.
+pub(crate) async fn ask(source: Guests, begun: Begun) -> Result<Recovery, Failure> {
+    let known = begun.task.as_ref().and_then(|task| task.parse().ok());
+    let upid = match known {
+        Some(upid) => Some(upid),
+        None => find(&source, &begun).await?,
+    };
+    let Some(upid) = upid else {
+        let why = "the target has no task of it: it never arrived, or was done at once";
+        return Ok(Recovery::Ended(Ended::Unknown(why.to_owned())));
+    };
+    match source.client.task(&upid).await {
+        Ok(TaskState::Running) => Ok(running(&upid)),
+        // What was requested of the resource manager may still be to come.
+        Ok(TaskState::Stopped(_)) if upid.is_request() => Ok(running(&upid)),
+        Ok(TaskState::Stopped(status)) => Ok(Recovery::Ended(follow::ended(&status))),
+        Err(error) if error.class() == Class::NoSuchTask => {
+            let why = format!("the target does not know task {upid} any more");
+            Ok(Recovery::Ended(Ended::Unknown(why)))
+        }
+        Err(error) => Err(error.failure()),
+    }
+}
+
+fn running(upid: &Upid) -> Recovery {
+    Recovery::Running { task: upid.to_string(), node: upid.node().to_owned() }
+}
+
+/// The newest task of our own user that does what was begun.
+async fn find(source: &Guests, begun: &Begun) -> Result<Option<Upid>, Failure> {
+    let Ok(Key(vmid)) = begun.key.parse() else { return Ok(None) };
+    let Some(node) = node_of(&begun.dispatch.parameters) else { return Ok(None) };
+    let since = (begun.since / 1000).saturating_sub(SKEW);
+    let user = source.client.user().to_owned();
+    let sought = Sought { vmid, source: "all", since, user: Some(&user) };
+    let tasks = source.client.tasks(&node, &sought).await.map_err(|error| error.failure())?;
+    let kinds = kinds(&begun.dispatch.kind);
+    Ok(tasks.into_iter().find(|task| kinds.contains(&task.kind())))
+}
+
+/// The node in the path that was to be asked.
+fn node_of(parameters: &str) -> Option<String> {
+    let mut parts = parameters.split('/');
+    parts.find(|part| *part == "nodes")?;
+    parts.next().map(str::to_owned)
+}
+
+/// What the tasks of a verb are called.
+fn kinds(verb: &str) -> &'static [&'static str] {
+    match verb {
+        "start" => &["vzstart", "qmstart", "hastart"],
+        "stop" => &["vzstop", "qmstop", "hastop"],
+        "shutdown" => &["vzshutdown", "qmshutdown", "hastop"],
+        _ => &[],
+    }
+}

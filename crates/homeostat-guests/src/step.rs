@@ -1,0 +1,182 @@
+//! One write to a guest, and how it explains itself. Pure.
+
+use homeostat_core::{Action, Dispatch, Line, Owner, Slot};
+use serde_json::{Map, Value, json};
+
+use crate::api::Place;
+use crate::model::{Guest, Key, Run, Stop, Wish};
+
+/// One write.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Make options as wished, and put our mark on.
+    Set(Set),
+    /// Start or stop a guest.
+    Power(Power),
+    /// Give a guest up; nothing is written to it.
+    Release {
+        /// The guest.
+        key: Key,
+        /// What it was.
+        before: Guest,
+    },
+}
+
+/// A change of a configuration.
+#[derive(Clone, Debug)]
+pub struct Set {
+    pub(crate) slot: Slot,
+    pub(crate) place: Place,
+    pub(crate) before: Guest,
+    pub(crate) sets: Vec<(String, String)>,
+    pub(crate) deletes: Vec<String>,
+    /// What the configuration must still be.
+    pub(crate) digest: String,
+    /// Whether our mark is put on.
+    pub(crate) claims: bool,
+    /// Whose it was.
+    pub(crate) adopts: Option<Owner>,
+}
+
+/// A start or a stop.
+#[derive(Clone, Debug)]
+pub struct Power {
+    pub(crate) slot: Slot,
+    pub(crate) place: Place,
+    pub(crate) before: Guest,
+    pub(crate) to: Run,
+    pub(crate) stop: Stop,
+    /// What must still hold at the head of the lane.
+    pub(crate) expects: Expects,
+}
+
+/// How a guest is known to be the one that was planned for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Expects {
+    /// By our mark, generation included.
+    Mark(String),
+    /// By its configuration, for want of a mark.
+    Digest(String),
+    /// Its configuration cannot be read.
+    Nothing,
+}
+
+impl Power {
+    /// The verb of the API.
+    pub(crate) fn verb(&self) -> &'static str {
+        match (self.to, self.stop) {
+            (Run::Running, _) => "start",
+            (Run::Stopped, Stop::Immediate) => "stop",
+            (Run::Stopped, Stop::Graceful(_) | Stop::Shutdown(_)) => "shutdown",
+        }
+    }
+
+    /// What is sent along.
+    pub(crate) fn parameters(&self) -> Vec<(String, String)> {
+        let (timeout, is_forced) = match (self.to, self.stop) {
+            (Run::Running, _) | (_, Stop::Immediate) => return Vec::new(),
+            (Run::Stopped, Stop::Graceful(timeout)) => (timeout, "1"),
+            (Run::Stopped, Stop::Shutdown(timeout)) => (timeout, "0"),
+        };
+        let timeout = timeout.as_secs().to_string();
+        vec![("forceStop".to_owned(), is_forced.to_owned()), ("timeout".to_owned(), timeout)]
+    }
+
+    fn request(&self) -> String {
+        let parameters =
+            self.parameters().into_iter().map(|(name, value)| format!(" {name}={value}"));
+        format!("{}/status/{}{}", self.place.path(), self.verb(), parameters.collect::<String>())
+    }
+}
+
+impl homeostat_core::Step<Wish> for Step {
+    fn key(&self, _wish: &Wish) -> Key {
+        match self {
+            Step::Set(Set { place, .. }) | Step::Power(Power { place, .. }) => Key(place.vmid),
+            Step::Release { key, .. } => *key,
+        }
+    }
+
+    fn slot(&self) -> Option<Slot> {
+        match self {
+            Step::Set(Set { slot, .. }) | Step::Power(Power { slot, .. }) => Some(*slot),
+            Step::Release { .. } => None,
+        }
+    }
+
+    fn action(&self) -> Action {
+        match self {
+            Step::Set(_) | Step::Power(_) => Action::Update,
+            Step::Release { .. } => Action::Delete,
+        }
+    }
+
+    /// Options come first where the guest is started, so that they are in effect from its start, and last
+    /// where it is stopped, so that none has to wait.
+    fn phase(&self) -> u8 {
+        match self {
+            Step::Power(Power { to: Run::Stopped, .. }) => 0,
+            Step::Set(_) | Step::Release { .. } => 1,
+            Step::Power(Power { to: Run::Running, .. }) => 2,
+        }
+    }
+
+    fn is_recorded(&self) -> bool {
+        true
+    }
+
+    fn node(&self, _wish: &Wish) -> String {
+        match self {
+            Step::Set(Set { place, .. }) | Step::Power(Power { place, .. }) => place.node.clone(),
+            Step::Release { .. } => String::new(),
+        }
+    }
+
+    fn dispatch(&self, _wish: &Wish) -> Dispatch {
+        let Step::Power(power) = self else {
+            return Dispatch { kind: "set".to_owned(), ..Dispatch::default() };
+        };
+        let precondition = match &power.expects {
+            Expects::Mark(text) | Expects::Digest(text) => Some(text.clone()),
+            Expects::Nothing => None,
+        };
+        let (kind, parameters) = (power.verb().to_owned(), power.request());
+        Dispatch { kind, parameters, precondition }
+    }
+
+    fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
+        let key = self.key(wish).to_string();
+        let action = self.action();
+        let (before, after, note) = match self {
+            Step::Set(set) => set.explained(wish),
+            Step::Power(power) => {
+                (json!({ "run": power.before.run }), Some(json!({ "run": power.to })), None)
+            }
+            Step::Release { before, .. } => (
+                json!({ "run": before.run }),
+                None,
+                Some("given up, nothing is written".to_owned()),
+            ),
+        };
+        tell(Line { action, key, before: Some(before), after, note });
+    }
+}
+
+impl Set {
+    fn explained(&self, wish: &Wish) -> (Value, Option<Value>, Option<String>) {
+        let wanted = &wish.at(self.slot).1.options;
+        let (mut before, mut after) = (Map::new(), Map::new());
+        let names = self.sets.iter().map(|(name, _)| name).chain(&self.deletes);
+        for name in names.filter(|name| wanted.contains_key(*name)) {
+            let was = self.before.options.get(name).cloned().unwrap_or_default();
+            let becomes = wanted.get(name).cloned().unwrap_or_default();
+            if was != becomes {
+                before.insert(name.clone(), was.into());
+                after.insert(name.clone(), becomes.into());
+            }
+        }
+        let adopts = self.adopts.as_ref().map(|owner| format!("taken over from {owner}"));
+        let claims = self.claims.then(|| "our mark is put on".to_owned());
+        (before.into(), Some(after.into()), adopts.or(claims))
+    }
+}

@@ -1,0 +1,155 @@
+//! Whom we talk to: the certificate is judged during the handshake, before anything is sent.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+/// The SHA-256 of a server's own certificate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint([u8; 32]);
+
+/// A text is no fingerprint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no SHA-256 fingerprint: it has 32 pairs of hexadecimal digits, with colons between"
+)]
+pub struct BadFingerprint(pub String);
+
+impl FromStr for Fingerprint {
+    type Err = BadFingerprint;
+
+    fn from_str(text: &str) -> Result<Self, BadFingerprint> {
+        let bad = || BadFingerprint(text.to_owned());
+        let is_pair = |pair: &&str| pair.len() == 2 && pair.bytes().all(|b| b.is_ascii_hexdigit());
+        let pairs: Vec<_> = text.split(':').collect();
+        if !pairs.iter().all(is_pair) {
+            return Err(bad());
+        }
+        let bytes: Option<Vec<u8>> =
+            pairs.iter().map(|pair| u8::from_str_radix(pair, 16).ok()).collect();
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Fingerprint).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            let colon = if at == 0 { "" } else { ":" };
+            write!(f, "{colon}{byte:02X}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+/// Whom to trust.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The server with this very certificate, whoever signed it.
+    Pinned(Fingerprint),
+    /// Whomever the system trusts.
+    System,
+}
+
+impl Trust {
+    /// What a client needs for it.
+    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?;
+        let config = match self {
+            Trust::Pinned(pin) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Pinned { pin: *pin, provider }))
+                .with_no_client_auth(),
+            Trust::System => builder.with_root_certificates(system_roots()).with_no_client_auth(),
+        };
+        Ok(Arc::new(config))
+    }
+}
+
+/// A store that is empty trusts nobody: the handshake then says so.
+fn system_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    roots
+}
+
+#[derive(Debug)]
+struct Pinned {
+    pin: Fingerprint,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let seen = digest(&SHA256, end_entity);
+        if seen.as_ref() == self.pin.0 {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let seen = seen.as_ref().try_into().map(Fingerprint);
+        let seen = seen.map_or_else(|_| String::new(), |seen| seen.to_string());
+        Err(Error::General(format!("the server's certificate has the fingerprint {seen}")))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, dss, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_pin_is_refused() {
+        let good = ["AB"; 32].join(":");
+        assert_eq!(good.parse::<Fingerprint>().unwrap().to_string(), good);
+        assert_eq!(good.to_lowercase().parse::<Fingerprint>().unwrap().to_string(), good);
+        let (short, long) = (["AB"; 31].join(":"), ["AB"; 33].join(":"));
+        let (plain, signed) = (["AB"; 32].concat(), good.replacen("AB", "+A", 1));
+        for bad in ["", "AB", &short, &long, &plain, &signed, &good.replace(':', "-")] {
+            assert!(bad.parse::<Fingerprint>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The API token: read from a file that only its owner can read, and shown to nobody.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use hyper::header::HeaderValue;
+
+/// Why a token cannot be used. No variant carries its text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// The file could not be read.
+    #[error("cannot read the token file {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        #[source]
+        source: io::Error,
+    },
+    /// Others can read the file.
+    #[error("the token file {path} has mode {mode:04o}: others can read or write it")]
+    Mode {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The text is no token.
+    #[error("the token file {path} holds no token")]
+    Shape {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl TokenError {
+    /// The way out.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            TokenError::Read { path, .. } => {
+                format!("put the token into {} and make it readable for this user", path.display())
+            }
+            TokenError::Mode { path, .. } => {
+                format!("run `chmod 600 {}`, and consider the token as known", path.display())
+            }
+            TokenError::Shape { .. } => {
+                "it is one line such as `keeper@pve!homeostat=SECRET`".to_owned()
+            }
+        }
+    }
+}
+
+/// A token. Neither `Debug` nor `Display` tells its secret.
+#[derive(Clone)]
+pub struct Token {
+    user: String,
+    secret: String,
+}
+
+impl Token {
+    /// Reads the token of a file, which must be for its owner alone.
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
+        let failed = |source| TokenError::Read { path: path.to_owned(), source };
+        let mut file = File::open(path).map_err(failed)?;
+        // Asked of the open file: nobody can put another one in its place.
+        let mode = file.metadata().map_err(failed)?.mode() & 0o7777;
+        if mode & 0o177 != 0 {
+            return Err(TokenError::Mode { path: path.to_owned(), mode });
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
+        Token::parse(text.trim()).ok_or_else(|| TokenError::Shape { path: path.to_owned() })
+    }
+
+    /// Takes `USER@REALM!NAME=SECRET`, with or without the word that stands before it in a request.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_prefix("PVEAPIToken=").unwrap_or(text);
+        let (user, secret) = text.split_once('=')?;
+        let (name, _) = user.split_once('!')?;
+        let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
+        let is_whole = name.contains('@') && !secret.is_empty();
+        (is_whole && is_plain(user) && is_plain(secret))
+            .then(|| Token { user: user.to_owned(), secret: secret.to_owned() })
+    }
+
+    /// Whose it is: the user of the tasks that it begins.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The header that carries it, marked so that nobody prints it.
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        let text = format!("PVEAPIToken={}={}", self.user, self.secret);
+        let mut value = HeaderValue::from_str(&text).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("user", &self.user).finish_non_exhaustive()
+    }
+}

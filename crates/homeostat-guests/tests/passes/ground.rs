@@ -1,0 +1,184 @@
+//! A cluster, a state directory, and processes that come and go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use homeostat_engine::journal::{Clock, JournalError, Millis};
+use homeostat_engine::{
+    Alone, Book, Config, Entry, Explain as _, Fence, Focus, Journal, Kind as Told, Ledger, Limits,
+    Observer, Operations, Order, Ownership, Place, Report, Source as _, SqliteLedger, pass,
+};
+use homeostat_guests::{
+    Client, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Vmid, Wanted, Wish, Writer,
+};
+use homeostat_pve_simulator::{Simulator, World};
+use tempfile::TempDir;
+
+/// A cluster and a state directory.
+pub(crate) struct Ground {
+    pub(crate) simulator: Simulator,
+    pub(crate) state: TempDir,
+}
+
+/// One process: what it opens, it closes when it ends, however it does.
+pub(crate) struct Process {
+    source: Guests,
+    observer: Observer<Guests>,
+    writer: Writer,
+    book: Book<Guests>,
+    pub(crate) operations: Operations<Key>,
+    config: Config<Key>,
+}
+
+pub(crate) fn key(vmid: u32) -> Key {
+    Key(Vmid(vmid))
+}
+
+/// A container on node `pve1` of which nothing is wished.
+pub(crate) fn wanted() -> Wanted {
+    Wanted {
+        kind: Kind::Lxc,
+        node: Some("pve1".to_owned()),
+        run: None,
+        stop: Stop::default(),
+        options: BTreeMap::new(),
+        adopt: false,
+    }
+}
+
+pub(crate) fn runs(run: Run) -> Wanted {
+    Wanted { run: Some(run), ..wanted() }
+}
+
+pub(crate) fn options(options: &[(&str, &str)]) -> Wanted {
+    let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Wanted { options: options.collect(), ..wanted() }
+}
+
+pub(crate) fn wish(guests: impl IntoIterator<Item = (u32, Wanted)>) -> Arc<Wish> {
+    let built = guests
+        .into_iter()
+        .try_fold(Wish::builder(), |builder, (vmid, wanted)| builder.guest(vmid, wanted));
+    Arc::new(built.unwrap().build())
+}
+
+impl Ground {
+    pub(crate) fn new(world: World) -> Self {
+        Ground { simulator: Simulator::start(world).unwrap(), state: TempDir::new().unwrap() }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let trust = Trust::Pinned(self.simulator.fingerprint().parse().unwrap());
+        let token = Token::parse(&Simulator::token()).unwrap();
+        Client::new(self.simulator.endpoint().parse().unwrap(), token, &trust).unwrap()
+    }
+
+    pub(crate) fn process(&self) -> Process {
+        self.process_of("default")
+    }
+
+    pub(crate) fn process_of(&self, owner: &str) -> Process {
+        let patience = Patience { answer: Duration::from_secs(5), task: Duration::from_secs(20) };
+        let source = Guests::new(&self.client(), owner, patience);
+        let clock: Clock =
+            Arc::new(|| Millis(u64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap()));
+        let journal = self.journal(&clock);
+        let limits = Limits { total: 16, per_node: 2 };
+        let operations = Operations::new(Arc::new(journal), (Guests::NAME, "host"), limits);
+        let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(self.state.path()).unwrap());
+        let place = Place {
+            owner: owner.to_owned(),
+            source: Guests::NAME.to_owned(),
+            scope: "host".to_owned(),
+            identity: "cluster".to_owned(),
+        };
+        Process {
+            observer: Observer::without_hints(&source, "host").unwrap(),
+            writer: source.writer(&Alone::i_am_the_only_writer()).unwrap(),
+            book: Book::open(ledger, place).unwrap(),
+            config: Config { fence: Fence::Kept(operations.clone()), ..Config::default() },
+            operations,
+            source,
+        }
+    }
+
+    /// The journal of the process before is closed by a thread of its own.
+    fn journal(&self, clock: &Clock) -> Journal {
+        let deadline = UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(10);
+        loop {
+            match Journal::open(self.state.path(), Arc::clone(clock)) {
+                Ok((journal, _)) => return journal,
+                Err(JournalError::Busy { .. }) if UNIX_EPOCH.elapsed().unwrap() < deadline => {
+                    std::thread::yield_now();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// How many writes reached the cluster.
+    pub(crate) fn writes(&self) -> usize {
+        self.simulator.with(|world| world.writes().len())
+    }
+}
+
+impl Process {
+    pub(crate) async fn pass(&mut self, wish: &Arc<Wish>) -> Report<Guests> {
+        self.try_pass(wish).await.unwrap()
+    }
+
+    pub(crate) async fn try_pass(
+        &mut self,
+        wish: &Arc<Wish>,
+    ) -> Result<Report<Guests>, homeostat_engine::Error> {
+        let order = Order {
+            source: &self.source,
+            wish: Arc::clone(wish),
+            ownership: &Ownership::Checkpoint,
+            focus: Focus::All,
+            config: &self.config,
+        };
+        pass(&order, &mut self.observer, &self.writer, &mut self.book).await
+    }
+
+    /// Passes, each after everything has landed, until one is converged; at most ten.
+    pub(crate) async fn converge(&mut self, wish: &Arc<Wish>) {
+        let mut last = None;
+        for _ in 0..10 {
+            let report = self.pass(wish).await;
+            if report.is_converged() {
+                return;
+            }
+            last = Some(story(&report));
+            self.operations.landed().await;
+        }
+        panic!("not converged: {last:#?}");
+    }
+
+    pub(crate) fn adopt(&mut self, key: Key) {
+        self.config.adopt.insert(key);
+    }
+}
+
+pub(crate) fn entries(what: &dyn homeostat_engine::Explain, kind: Told) -> Vec<Entry> {
+    let mut told = Vec::new();
+    what.explain(kind, &mut |entry| told.push(entry));
+    told
+}
+
+/// Everything that a report tells, as text.
+pub(crate) fn story(report: &Report<Guests>) -> String {
+    let kinds = [
+        Told::Applied,
+        Told::Failed,
+        Told::Pending,
+        Told::Conflict,
+        Told::Settled,
+        Told::Matched,
+        Told::Unknown,
+        Told::Held,
+    ];
+    let told = kinds.into_iter().flat_map(|kind| entries(report, kind));
+    told.map(|entry| format!("{entry:?}")).collect::<Vec<_>>().join("\n")
+}

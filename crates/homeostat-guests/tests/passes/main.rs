@@ -1,0 +1,16 @@
+//! Whole passes over a simulated cluster, by HTTPS on the loopback. What was done is judged by the
+//! simulator's own state and by the requests that reached it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "this is test code, but outside `#[test]` clippy cannot know"
+)]
+
+mod crash;
+mod faults;
+mod ground;
+mod options;
+mod owning;
+mod run_state;
+mod secret;
+mod unknown;

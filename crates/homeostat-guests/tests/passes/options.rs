@@ -1,0 +1,178 @@
+//! Declared options: written once, read back as the same, with a digest as a precondition.
+
+use homeostat_engine::Explain as _;
+use homeostat_guests::{Kind, Run, Wanted};
+use homeostat_pve_simulator::{Fault, Guest, Harm, Kind as Simulated, World};
+
+use crate::ground::{Ground, options, runs, story, wish};
+
+fn ground(kind: Simulated) -> Ground {
+    Ground::new(World::default().with(101, Guest::new(kind, "pve1")))
+}
+
+/// Sets an option, and looks twice more: nothing may be written again.
+async fn is_stable(kind: Kind, option: &str, value: &str) {
+    let simulated = if kind == Kind::Lxc { Simulated::Lxc } else { Simulated::Qemu };
+    let ground = ground(simulated);
+    let wish = wish([(101, Wanted { kind, ..options(&[(option, value)]) })]);
+    let mut process = ground.process();
+    process.converge(&wish).await;
+    let writes = ground.writes();
+    assert_eq!(writes, 1, "{option} = {value:?}");
+    for _ in 0..3 {
+        let report = process.pass(&wish).await;
+        assert!(report.is_converged(), "{option} = {value:?}: {}", story(&report));
+    }
+    assert_eq!(ground.writes(), writes, "{option} = {value:?} is written once");
+}
+
+#[tokio::test]
+async fn quirk_description_ends_a_line() {
+    for value in ["web", "web\n", "two\nlines\n\n\n", "  blanks  ", "ü & = + %"] {
+        is_stable(Kind::Lxc, "description", value).await;
+    }
+}
+
+#[tokio::test]
+async fn quirk_tags_are_a_sorted_set_in_small_letters() {
+    for value in ["web;blue", "Web, blue web", "a"] {
+        is_stable(Kind::Lxc, "tags", value).await;
+    }
+}
+
+#[tokio::test]
+async fn quirk_net_printed_anew() {
+    is_stable(Kind::Lxc, "net0", "bridge=vmbr0,name=eth0,ip=dhcp").await;
+    is_stable(Kind::Lxc, "net0", "name=eth0,hwaddr=bc:24:11:00:00:01,bridge=vmbr0").await;
+    is_stable(Kind::Qemu, "net0", "virtio,bridge=vmbr0").await;
+    is_stable(Kind::Qemu, "net1", "model=e1000,macaddr=bc:24:11:00:00:01,bridge=vmbr0").await;
+}
+
+#[tokio::test]
+async fn quirk_nameserver_words() {
+    is_stable(Kind::Lxc, "nameserver", "10.0.0.1,10.0.0.2").await;
+    is_stable(Kind::Lxc, "nameserver", "  10.0.0.1   10.0.0.2 ").await;
+}
+
+#[tokio::test]
+async fn quirk_cpuunits_clamped() {
+    is_stable(Kind::Lxc, "cpuunits", "50000").await;
+    is_stable(Kind::Qemu, "cpuunits", "200").await;
+}
+
+#[tokio::test]
+async fn quirk_memory_is_a_number_here_and_a_text_there() {
+    is_stable(Kind::Lxc, "memory", "1024").await;
+    is_stable(Kind::Qemu, "memory", "1024").await;
+}
+
+#[tokio::test]
+async fn an_interface_keeps_the_address_that_was_made_up_for_it() {
+    let ground = ground(Simulated::Lxc);
+    let mut process = ground.process();
+    process.converge(&wish([(101, options(&[("net0", "name=eth0,bridge=vmbr0")]))])).await;
+    let address = |world: &mut World| {
+        let net = &world.guests[&101].config["net0"];
+        net.split(',').find(|part| part.starts_with("hwaddr=")).unwrap().to_owned()
+    };
+    let before = ground.simulator.with(address);
+    process.converge(&wish([(101, options(&[("net0", "name=eth0,bridge=vmbr1")]))])).await;
+    assert_eq!(ground.simulator.with(address), before);
+}
+
+#[tokio::test]
+async fn only_declared_options_are_written_and_each_with_the_digest() {
+    let ground = ground(Simulated::Lxc);
+    let before = ground.simulator.with(|world| world.guests[&101].config.clone());
+    ground.process().converge(&wish([(101, options(&[("cores", "2")]))])).await;
+    let after = ground.simulator.with(|world| world.guests[&101].config.clone());
+    let changed: Vec<_> =
+        after.iter().filter(|(name, value)| before.get(*name) != Some(value)).collect();
+    let names: Vec<_> = changed.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["cores", "tags"], "the option, and our mark");
+    let calls =
+        ground.simulator.with(|world| world.writes().into_iter().cloned().collect::<Vec<_>>());
+    assert!(calls.iter().all(|call| call.parameter("digest").is_some()), "{calls:?}");
+}
+
+#[tokio::test]
+async fn an_option_that_is_wished_away_is_deleted() {
+    let guest = Guest::new(Simulated::Lxc, "pve1").with("nameserver", "10.0.0.9");
+    let ground = Ground::new(World::default().with(101, guest));
+    let mut process = ground.process();
+    let wish = wish([(101, options(&[("nameserver", ""), ("onboot", "")]))]);
+    process.converge(&wish).await;
+    assert!(!ground.simulator.with(|world| world.guests[&101].config.contains_key("nameserver")));
+    assert_eq!(ground.writes(), 1);
+}
+
+#[tokio::test]
+async fn a_change_by_somebody_else_in_between_is_seen_by_the_digest() {
+    let ground = ground(Simulated::Lxc);
+    let words = "detected modified configuration - file changed by other user? Try again.";
+    ground.simulator.with(|world| {
+        let harm = Harm::Refuse(500, words.to_owned());
+        world.fail(Fault::on("/config", harm).method("PUT").times(1));
+    });
+    let mut process = ground.process();
+    let wish = wish([(101, options(&[("cores", "2")]))]);
+    let report = process.pass(&wish).await;
+    assert!(story(&report).contains("retry: Now"), "{}", story(&report));
+    process.converge(&wish).await;
+}
+
+#[tokio::test]
+async fn what_waits_for_a_restart_is_told_and_not_fought() {
+    let guest = Guest::new(Simulated::Lxc, "pve1").running();
+    let ground = Ground::new(World::default().with(101, guest));
+    let mut process = ground.process();
+    let mut wanted = runs(Run::Running);
+    wanted.options.insert("nameserver".to_owned(), "10.0.0.1".to_owned());
+    let wish = wish([(101, wanted)]);
+    process.pass(&wish).await;
+    let writes = ground.writes();
+    for _ in 0..2 {
+        let report = process.pass(&wish).await;
+        let told = story(&report);
+        assert!(told.contains("a restart of the guest, for `nameserver` to take effect"), "{told}");
+        assert!(!report.is_converged());
+    }
+    assert_eq!(ground.writes(), writes, "it is not written again, and the guest is not restarted");
+    let running = ground.simulator.with(|world| world.guests[&101].running);
+    assert!(running);
+}
+
+#[tokio::test]
+async fn a_held_lock_is_told_and_tried_again() {
+    let ground = ground(Simulated::Lxc);
+    let lock = |to: Option<&str>| {
+        let to = to.map(str::to_owned);
+        ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().lock = to);
+    };
+    lock(Some("backup"));
+    let mut process = ground.process();
+    let wish = wish([(101, options(&[("cores", "2")]))]);
+    let report = process.pass(&wish).await;
+    let told = story(&report);
+    assert!(told.contains("CT is locked (backup)") && told.contains("retry: Soon"), "{told}");
+    lock(None);
+    process.converge(&wish).await;
+}
+
+#[tokio::test]
+async fn a_failed_change_of_options_leaves_the_start_of_that_guest_undone_and_others_go_on() {
+    let ground = ground(Simulated::Lxc);
+    ground.simulator.with(|world| {
+        world.put(102, Guest::new(Simulated::Lxc, "pve1"));
+        world.guests.get_mut(&101).unwrap().lock = Some("backup".to_owned());
+    });
+    let mut first = runs(Run::Running);
+    first.options.insert("cores".to_owned(), "2".to_owned());
+    let wish = wish([(101, first), (102, runs(Run::Running))]);
+    let mut process = ground.process();
+    let report = process.pass(&wish).await;
+    assert!(story(&report).contains("an earlier step of `guest 101`"), "{}", story(&report));
+    process.operations.landed().await;
+    let running = ground.simulator.with(|world| [101, 102].map(|vmid| world.guests[&vmid].running));
+    assert_eq!(running, [false, true]);
+}

@@ -1,0 +1,209 @@
+//! Starting and stopping.
+
+use std::time::Duration;
+
+use homeostat_engine::Explain as _;
+use homeostat_guests::{Kind, Run, Stop, Wanted};
+use homeostat_pve_simulator::{End, Guest, Kind as Simulated, Manners, Script, World};
+
+use crate::ground::{Ground, key, runs, story, wish};
+
+fn one(guest: Guest) -> Ground {
+    Ground::new(World::default().with(101, guest))
+}
+
+fn lxc() -> Guest {
+    Guest::new(Simulated::Lxc, "pve1")
+}
+
+fn is_running(ground: &Ground) -> bool {
+    ground.simulator.with(|world| world.guests[&101].running)
+}
+
+#[tokio::test]
+async fn a_declared_guest_is_started_and_a_second_pass_writes_nothing() {
+    let ground = one(lxc());
+    let mut process = ground.process();
+    let wish = wish([(101, runs(Run::Running))]);
+    process.converge(&wish).await;
+    assert!(is_running(&ground));
+    assert_eq!(
+        ground.writes(),
+        1,
+        "one start, and nothing into a configuration that is not declared"
+    );
+    assert!(process.pass(&wish).await.is_converged());
+    assert_eq!(ground.writes(), 1);
+}
+
+#[tokio::test]
+async fn guests_that_are_not_declared_are_not_even_asked_about() {
+    let ground = one(lxc());
+    ground.simulator.with(|world| world.put(102, lxc()));
+    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    let asked = |world: &mut World| world.calls.iter().any(|call| call.path.contains("/102"));
+    assert!(!ground.simulator.with(asked));
+}
+
+#[tokio::test]
+async fn a_stop_is_a_shutdown_with_a_timeout_and_then_a_stop() {
+    let ground = one(lxc().running());
+    ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().manners = Manners::Deaf);
+    let wanted = Wanted { stop: Stop::Graceful(Duration::from_secs(1)), ..runs(Run::Stopped) };
+    ground.process().converge(&wish([(101, wanted)])).await;
+    assert!(!is_running(&ground));
+    let call = ground.simulator.with(|world| world.writes().last().map(|call| (*call).clone()));
+    let call = call.unwrap();
+    assert!(call.path.ends_with("/status/shutdown"), "{call:?}");
+    assert_eq!((call.parameter("forceStop"), call.parameter("timeout")), (Some("1"), Some("1")));
+}
+
+#[tokio::test]
+async fn a_shutdown_alone_leaves_a_deaf_guest_running_and_says_so() {
+    let ground = one(lxc().running());
+    ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().manners = Manners::Deaf);
+    let wanted = Wanted { stop: Stop::Shutdown(Duration::ZERO), ..runs(Run::Stopped) };
+    let wish = wish([(101, wanted)]);
+    let mut process = ground.process();
+    assert!(!process.pass(&wish).await.is_converged());
+    process.operations.landed().await;
+    assert!(is_running(&ground));
+    let ended = process.operations.journal().open_step(&process.operations.subject(&key(101)));
+    assert_eq!(ended, None, "the step is closed");
+}
+
+#[tokio::test]
+async fn an_immediate_stop_asks_for_nothing_else() {
+    let ground = one(Guest::new(Simulated::Qemu, "pve1").running());
+    let wanted = Wanted { stop: Stop::Immediate, kind: Kind::Qemu, ..runs(Run::Stopped) };
+    ground.process().converge(&wish([(101, wanted)])).await;
+    assert!(!is_running(&ground));
+    assert_eq!(ground.simulator.with(|world| world.count(101, "qmstop")), 1);
+}
+
+#[tokio::test]
+async fn a_task_that_ends_with_warnings_has_ended_well() {
+    let ground = one(lxc());
+    let script = Script { takes: Duration::ZERO, end: End::Warnings(2) };
+    ground.simulator.with(|world| world.script(101, script));
+    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+}
+
+#[tokio::test]
+async fn a_task_that_fails_is_tried_again_and_one_that_was_killed_too() {
+    let ground = one(lxc());
+    ground.simulator.with(|world| {
+        let end = End::Error("startup for container '101' failed".to_owned());
+        world.script(101, Script { takes: Duration::ZERO, end });
+        world.script(101, Script { takes: Duration::ZERO, end: End::Killed });
+    });
+    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    assert!(is_running(&ground));
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 3);
+}
+
+#[tokio::test]
+async fn a_task_that_was_killed_after_its_effect_is_not_sent_again() {
+    let ground = one(lxc());
+    let script = Script { takes: Duration::ZERO, end: End::KilledAfterEffect };
+    ground.simulator.with(|world| world.script(101, script));
+    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+}
+
+#[tokio::test]
+async fn quirk_no_such_task_for_a_moment() {
+    let ground = one(lxc());
+    ground.simulator.with(|world| world.shy_tasks = 3);
+    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+}
+
+#[tokio::test]
+async fn quirk_ha_only_requests() {
+    let ground = one(lxc());
+    ground.simulator.with(|world| {
+        world.guests.get_mut(&101).unwrap().is_ha = true;
+        world.ha_delay = Duration::from_millis(300);
+    });
+    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    assert!(is_running(&ground));
+    let count = ground.simulator.with(|world| world.count(101, "hastart"));
+    assert_eq!(count, 1, "the state was waited for, and not requested twice");
+}
+
+#[tokio::test]
+async fn quirk_already_running_is_an_error_of_the_target_and_success_for_us() {
+    let ground = one(lxc());
+    let mut process = ground.process();
+    let wish = wish([(101, runs(Run::Running))]);
+    // Somebody starts it between our last look and our request.
+    ground.simulator.with(|world| {
+        let words = "CT 101 already running".to_owned();
+        let harm = homeostat_pve_simulator::Harm::Refuse(500, words);
+        world.fail(homeostat_pve_simulator::Fault::on("/status/start", harm).times(1));
+    });
+    let report = process.pass(&wish).await;
+    assert!(!report.is_converged(), "words alone are not believed: {}", story(&report));
+    ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().running = true);
+    assert!(process.pass(&wish).await.is_converged());
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 0);
+}
+
+#[tokio::test]
+async fn a_task_of_somebody_else_is_waited_for() {
+    let ground = one(lxc());
+    let mut other = ground.process();
+    let wish = wish([(101, runs(Run::Running))]);
+    let script = Script { takes: Duration::from_millis(400), end: End::Ok };
+    ground.simulator.with(|world| world.script(101, script));
+    let first = other.pass(&wish).await;
+    assert!(!first.is_converged());
+    // Another state directory knows nothing of the task.
+    let elsewhere = tempfile::TempDir::new().unwrap();
+    let ground = Ground { state: elsewhere, ..ground };
+    let mut process = ground.process();
+    let report = process.pass(&wish).await;
+    assert!(story(&report).contains("task UPID:pve1:"), "{}", story(&report));
+    other.operations.landed().await;
+    process.converge(&wish).await;
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+}
+
+#[tokio::test]
+async fn a_node_has_at_most_so_many_tasks_at_once_and_a_guest_one() {
+    let guests = (101..109).map(|vmid| (vmid, runs(Run::Running)));
+    let wish = wish(guests);
+    let mut world = World::default();
+    for vmid in 101..109 {
+        world.put(vmid, lxc());
+        world.script(vmid, Script { takes: Duration::from_millis(60), end: End::Ok });
+    }
+    let ground = Ground::new(world);
+    ground.process().converge(&wish).await;
+    let most = ground.simulator.with(|world| (world.most_per_node, world.most_per_guest));
+    assert_eq!(most, (2, 1));
+}
+
+#[tokio::test]
+async fn options_are_set_before_a_start_so_that_none_waits() {
+    let ground = one(lxc());
+    let mut wanted = runs(Run::Running);
+    wanted.options.insert("nameserver".to_owned(), "10.0.0.1".to_owned());
+    ground.process().converge(&wish([(101, wanted)])).await;
+    let pending = ground.simulator.with(|world| world.guests[&101].pending.clone());
+    assert!(pending.is_empty(), "{pending:?}");
+}
+
+#[tokio::test]
+async fn a_stopped_process_finds_its_task_again() {
+    let ground = one(lxc());
+    let script = Script { takes: Duration::from_millis(500), end: End::Ok };
+    ground.simulator.with(|world| world.script(101, script));
+    let wish = wish([(101, runs(Run::Running))]);
+    let report = ground.process().pass(&wish).await;
+    assert!(story(&report).contains("UPID"), "{}", story(&report));
+    ground.process().converge(&wish).await;
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+}

@@ -1,0 +1,132 @@
+//! Whom we talk to, and that nobody else learns the token.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+
+use homeostat_core::{Failure, Reader as _};
+use homeostat_engine::{Focus, Source as _, View};
+use homeostat_guests::{Client, Guests, Patience, Run, Token, TokenError, Trust};
+use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, Simulator, World};
+
+use crate::ground::{Ground, runs, story, wish};
+
+/// The part of the token that nobody may see.
+fn secret() -> String {
+    Simulator::token().split_once('=').unwrap().1.to_owned()
+}
+
+fn ground() -> Ground {
+    Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")))
+}
+
+async fn failure(endpoint: &str, trust: &Trust) -> Failure {
+    let token = Token::parse(&Simulator::token()).unwrap();
+    let client = Client::new(endpoint.parse().unwrap(), token, trust).unwrap();
+    let source = Guests::new(&client, "default", Patience::default());
+    let (focus, records) = (Focus::All, std::collections::BTreeMap::new());
+    let wish = wish([(101, runs(Run::Running))]);
+    let view = View { focus: &focus, wish: &wish, records: &records };
+    source.reader().unwrap().observe(&view, &mut |_| {}).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn another_certificate_than_the_pinned_one_gets_no_request() {
+    let ground = ground();
+    let pin = ["AB"; 32].join(":").parse().unwrap();
+    let failure = failure(&ground.simulator.endpoint(), &Trust::Pinned(pin)).await;
+    assert!(failure.error.contains(&ground.simulator.fingerprint()), "{failure:?}");
+    assert!(failure.help.unwrap().contains("fingerprint"));
+    assert_eq!(ground.simulator.with(|world| world.calls.len()), 0);
+}
+
+#[tokio::test]
+async fn the_system_does_not_trust_a_certificate_that_signed_itself() {
+    let ground = ground();
+    let failure = failure(&ground.simulator.endpoint(), &Trust::System).await;
+    assert!(failure.error.contains("cannot reach"), "{failure:?}");
+    assert_eq!(ground.simulator.with(|world| world.calls.len()), 0);
+}
+
+#[tokio::test]
+async fn a_server_without_tls_learns_nothing() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("https://{}", listener.local_addr().unwrap());
+    let heard = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut heard = vec![0; 4096];
+        let length = stream.read(&mut heard).unwrap();
+        stream.write_all(b"HTTP/1.1 302 Found\r\nlocation: http://elsewhere/\r\n\r\n").unwrap();
+        heard.truncate(length);
+        heard
+    });
+    let failure = failure(&endpoint, &Trust::System).await;
+    let heard = String::from_utf8_lossy(&heard.join().unwrap()).into_owned();
+    assert!(!heard.contains(&secret()), "the token was sent in the clear");
+    assert!(!format!("{failure:?}").contains(&secret()));
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_error_and_the_token_goes_nowhere_else() {
+    let ground = ground();
+    ground.simulator.with(|world| {
+        world.fail(Fault::on("/nodes", Harm::Refuse(302, "Found".to_owned())));
+    });
+    let trust = Trust::Pinned(ground.simulator.fingerprint().parse().unwrap());
+    let failure = failure(&ground.simulator.endpoint(), &trust).await;
+    assert!(failure.error.contains("302"), "{failure:?}");
+    assert_eq!(ground.simulator.with(|world| world.calls.len()), 1);
+}
+
+#[tokio::test]
+async fn nothing_that_is_printed_has_the_token_in_it() {
+    let ground = ground();
+    let client = ground.client();
+    let source = Guests::new(&client, "default", Patience::default());
+    let token = Token::parse(&Simulator::token()).unwrap();
+    let (reader, operations) = (source.reader().unwrap(), ground.process().operations);
+    let mut printed = format!("{client:?} {source:?} {token:?} {reader:?} {operations:?}");
+    drop(operations);
+    let harms = [
+        Harm::DropRequest,
+        Harm::DropResponse,
+        Harm::Refuse(401, "authentication failure".to_owned()),
+        Harm::Refuse(500, "boom".to_owned()),
+    ];
+    for harm in harms {
+        let mut process = ground.process();
+        ground.simulator.with(|world| world.fail(Fault::on("/status/start", harm).times(1)));
+        let report = process.pass(&wish([(101, runs(Run::Running))])).await;
+        printed += &story(&report);
+        process.operations.landed().await;
+    }
+    for entry in fs::read_dir(ground.state.path()).unwrap() {
+        printed += &String::from_utf8_lossy(&fs::read(entry.unwrap().path()).unwrap());
+    }
+    assert!(!printed.contains(&secret()), "{printed}");
+    let heard = ground.simulator.with(|world| world.calls.first().unwrap().authorization.clone());
+    assert!(heard.unwrap().contains(&secret()), "the target itself is told");
+}
+
+#[test]
+fn a_token_file_that_others_can_read_is_refused() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("token");
+    fs::write(&path, format!("{}\n", Simulator::token())).unwrap();
+    let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    for mode in [0o644, 0o640, 0o620, 0o602, 0o700] {
+        set(mode);
+        let refused = Token::read(&path).unwrap_err();
+        assert!(matches!(refused, TokenError::Mode { .. }), "{refused:?}");
+        assert!(refused.help().contains("chmod 600"));
+    }
+    set(0o600);
+    assert_eq!(Token::read(&path).unwrap().user(), "keeper@pve!homeostat");
+    set(0o400);
+    assert!(Token::read(&path).is_ok());
+    set(0o600);
+    fs::write(&path, "hunter2").unwrap();
+    let refused = Token::read(&path).unwrap_err();
+    assert!(matches!(refused, TokenError::Shape { .. }));
+    assert!(!format!("{refused} {refused:?} {}", refused.help()).contains("hunter2"));
+}

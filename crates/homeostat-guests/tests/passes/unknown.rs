@@ -1,0 +1,104 @@
+//! What cannot be seen is unknown, and causes no write.
+
+use homeostat_guests::{Kind as Declared, Run, Wanted};
+use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
+
+use crate::ground::{Ground, runs, story, wanted, wish};
+
+fn lxc() -> Guest {
+    Guest::new(Kind::Lxc, "pve1")
+}
+
+#[tokio::test]
+async fn a_lost_permission_looks_like_a_deletion_and_is_unknown() {
+    let ground = Ground::new(World::default().with(101, lxc().denying("VM.Audit")));
+    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    let told = story(&report);
+    assert!(told.contains("Unknown") && told.contains("VM.Audit"), "{told}");
+    assert_eq!(ground.writes(), 0);
+}
+
+#[tokio::test]
+async fn a_guest_that_is_really_absent_is_refused_with_help_and_never_made() {
+    let ground = Ground::new(World::default().with(102, lxc()));
+    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    let told = story(&report);
+    assert!(told.contains("there is no such guest") && told.contains("never made"), "{told}");
+    assert_eq!(ground.writes(), 0);
+}
+
+#[tokio::test]
+async fn an_unreachable_node_makes_its_guests_unknown_and_delays_no_others() {
+    let world = World::default().with(101, lxc()).with(102, Guest::new(Kind::Lxc, "pve2"));
+    let ground = Ground::new(world);
+    ground.simulator.with(|world| *world.nodes.get_mut("pve2").unwrap() = false);
+    let other = Wanted { node: Some("pve2".to_owned()), ..runs(Run::Running) };
+    let wish = wish([(101, runs(Run::Running)), (102, other)]);
+    let mut process = ground.process();
+    let report = process.pass(&wish).await;
+    assert!(story(&report).contains("node pve2 does not answer"), "{}", story(&report));
+    process.operations.landed().await;
+    let running = |vmid| ground.simulator.with(|world| world.guests[&vmid].running);
+    assert!(running(101) && !running(102));
+    ground.simulator.with(|world| *world.nodes.get_mut("pve2").unwrap() = true);
+    process.converge(&wish).await;
+    assert!(running(102));
+}
+
+#[tokio::test]
+async fn a_node_that_answers_596_makes_its_guests_unknown() {
+    let ground = Ground::new(World::default().with(101, lxc()));
+    ground.simulator.with(|world| {
+        world.fail(Fault::on("/nodes/pve1/lxc", Harm::Refuse(596, "tls error".to_owned())));
+    });
+    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    assert!(story(&report).contains("node pve1 does not answer"), "{}", story(&report));
+    assert_eq!(ground.writes(), 0);
+}
+
+#[tokio::test]
+async fn a_guest_whose_configuration_cannot_be_read_keeps_its_run_state() {
+    let world = World::default().with(101, lxc()).with(102, lxc());
+    let ground = Ground::new(world);
+    ground.simulator.with(|world| {
+        let words = "unable to parse config line 7".to_owned();
+        world.fail(Fault::on("/101/config", Harm::Refuse(500, words)).method("GET"));
+    });
+    let configured = || {
+        let mut wanted = runs(Run::Running);
+        wanted.options.insert("cores".to_owned(), "2".to_owned());
+        wanted
+    };
+    let wish = wish([(101, configured()), (102, configured())]);
+    let mut process = ground.process();
+    let report = process.pass(&wish).await;
+    let told = story(&report);
+    assert!(told.contains("its configuration cannot be read"), "{told}");
+    process.operations.landed().await;
+    process.pass(&wish).await;
+    process.operations.landed().await;
+    ground.simulator.with(|world| {
+        assert!(world.guests[&101].running && world.guests[&102].running);
+        assert_eq!(world.guests[&102].config.get("cores").map(String::as_str), Some("2"));
+        let puts = world.writes().iter().filter(|call| call.path.contains("/101/config")).count();
+        assert_eq!(puts, 0, "nothing is written into what cannot be read");
+    });
+}
+
+#[tokio::test]
+async fn a_guest_elsewhere_or_of_another_kind_is_not_the_declared_one() {
+    let world = World::default().with(101, Guest::new(Kind::Lxc, "pve2")).with(102, lxc());
+    let ground = Ground::new(world);
+    ground.simulator.with(|world| {
+        world.nodes.insert("pve1".to_owned(), true);
+    });
+    let machine = Wanted { kind: Declared::Qemu, ..runs(Run::Running) };
+    let report = ground.process().pass(&wish([(101, runs(Run::Running)), (102, machine)])).await;
+    let told = story(&report);
+    assert!(told.contains("declared on node pve1, and is on pve2"), "{told}");
+    assert!(told.contains("declared as qemu, and there is a lxc"), "{told}");
+    assert_eq!(ground.writes(), 0);
+    // Without a node it is kept wherever it is.
+    let anywhere = Wanted { node: None, run: Some(Run::Running), ..wanted() };
+    ground.process().converge(&wish([(101, anywhere)])).await;
+}

@@ -1,0 +1,86 @@
+//! What goes wrong on demand.
+
+use std::time::Duration;
+
+use crate::call::Call;
+use crate::world::World;
+
+/// What happens to a request.
+#[derive(Clone, Debug)]
+pub enum Harm {
+    /// It never arrives.
+    DropRequest,
+    /// It does its work, and the answer never arrives.
+    DropResponse,
+    /// It is refused with this status and these words, and does nothing.
+    Refuse(u16, String),
+    /// It does its work, and a proxy on the way answers instead.
+    Mask(u16, String),
+    /// Just before it, somebody else does something.
+    Meddle(fn(&mut World)),
+    /// It takes this much longer.
+    Slow(Duration),
+}
+
+/// A fault: which requests meet it, and how often.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    method: Option<String>,
+    path: String,
+    harm: Harm,
+    /// Requests that pass before the first meets it, and between two that do.
+    spared: u32,
+    every: u32,
+    left: Option<u32>,
+}
+
+impl Fault {
+    /// Meets every request whose path has this in it.
+    pub fn on(path: impl Into<String>, harm: Harm) -> Self {
+        Fault { method: None, path: path.into(), harm, spared: 0, every: 0, left: None }
+    }
+
+    /// Only requests of this method.
+    #[must_use]
+    pub fn method(mut self, method: &str) -> Self {
+        self.method = Some(method.to_owned());
+        self
+    }
+
+    /// Only so many times.
+    #[must_use]
+    pub fn times(mut self, times: u32) -> Self {
+        self.left = Some(times);
+        self
+    }
+
+    /// Spares so many requests first.
+    #[must_use]
+    pub fn after(mut self, requests: u32) -> Self {
+        self.spared = requests;
+        self
+    }
+
+    /// Flaps: between two requests that meet it, so many do not.
+    #[must_use]
+    pub fn flapping(mut self, between: u32) -> Self {
+        self.every = between;
+        self
+    }
+
+    /// What happens to a request, if it meets the fault.
+    pub(crate) fn meet(&mut self, call: &Call) -> Option<Harm> {
+        let is_meant = self.method.as_ref().is_none_or(|method| *method == call.method)
+            && call.path.contains(&self.path);
+        if !is_meant || self.left == Some(0) {
+            return None;
+        }
+        if self.spared > 0 {
+            self.spared -= 1;
+            return None;
+        }
+        self.spared = self.every;
+        self.left = self.left.map(|left| left - 1);
+        Some(self.harm.clone())
+    }
+}

@@ -1,0 +1,29 @@
+//! A Proxmox VE for tests: it answers over HTTPS as the real one does, quirks included, and fails on demand.
+//!
+//! What it knows is one [`World`]: nodes, guests, tasks, tokens and the faults that a test asked for. A
+//! test changes it through [`Simulator::with`] and reads there what was really asked of it
+//! ([`World::calls`]), so that no client judges itself. Start at [`Simulator::start`].
+
+mod answer;
+mod call;
+mod config;
+mod faults;
+mod guest;
+mod lists;
+pub mod parameters;
+mod quirks;
+mod route;
+mod server;
+mod tasks;
+mod tls;
+mod upid;
+mod verbs;
+mod world;
+
+pub use answer::Answer;
+pub use call::Call;
+pub use faults::{Fault, Harm};
+pub use guest::{Guest, Kind, Manners};
+pub use server::Simulator;
+pub use tasks::{End, Script, Task};
+pub use world::World;

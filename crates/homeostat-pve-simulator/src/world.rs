@@ -1,0 +1,181 @@
+//! Everything that the simulated cluster is, and what was asked of it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use crate::call::Call;
+use crate::config;
+use crate::faults::{Fault, Harm};
+use crate::guest::Guest;
+use crate::tasks::{Effect, Script, Task};
+use crate::upid::Upid;
+
+/// The token that is known from the start, and its user.
+pub(crate) const USER: &str = "keeper@pve!homeostat";
+pub(crate) const SECRET: &str = "0b7c2d4e-51f6-4a3b-9c8d-7e6f5a4b3c2d";
+
+/// A cluster.
+#[derive(Debug)]
+pub struct World {
+    /// The nodes, and whether each can be reached.
+    pub nodes: BTreeMap<String, bool>,
+    /// The guests by number.
+    pub guests: BTreeMap<u32, Guest>,
+    /// Tokens with their secrets.
+    pub tokens: BTreeMap<String, String>,
+    /// So many questions about a fresh task are answered with "no such task".
+    pub shy_tasks: u32,
+    /// How long the cluster's resource manager takes to do what a task requested.
+    pub ha_delay: Duration,
+    /// Every request that arrived, the newest last.
+    pub calls: Vec<Call>,
+    /// The most tasks that ran at once on a node, and on a guest.
+    pub most_per_node: usize,
+    /// Likewise of one guest.
+    pub most_per_guest: usize,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) scripts: BTreeMap<u32, VecDeque<Script>>,
+    pub(crate) requested: Vec<(Instant, u32, Effect)>,
+    /// What `/cluster/resources` says, and since when.
+    pub(crate) resources: Option<(Instant, serde_json::Value)>,
+    faults: Vec<Fault>,
+    sequence: u32,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        World {
+            nodes: BTreeMap::new(),
+            guests: BTreeMap::new(),
+            tokens: BTreeMap::from([(USER.to_owned(), SECRET.to_owned())]),
+            shy_tasks: 0,
+            ha_delay: Duration::ZERO,
+            calls: Vec::new(),
+            most_per_node: 0,
+            most_per_guest: 0,
+            tasks: Vec::new(),
+            scripts: BTreeMap::new(),
+            requested: Vec::new(),
+            resources: None,
+            faults: Vec::new(),
+            sequence: 0,
+        }
+    }
+}
+
+impl World {
+    /// Adds a guest, and its node if that is new. One that had the number is gone.
+    #[must_use]
+    pub fn with(mut self, vmid: u32, guest: Guest) -> Self {
+        self.put(vmid, guest);
+        self
+    }
+
+    /// The same for a world that is already simulated: a number is a name that can be given again.
+    pub fn put(&mut self, vmid: u32, guest: Guest) {
+        self.nodes.entry(guest.node.clone()).or_insert(true);
+        self.guests.insert(vmid, guest);
+    }
+
+    /// Says how the next task of a guest goes; without a script it ends well, at once.
+    pub fn script(&mut self, vmid: u32, script: Script) {
+        self.scripts.entry(vmid).or_default().push_back(script);
+    }
+
+    /// Adds a fault.
+    pub fn fail(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn mend(&mut self) {
+        self.faults.clear();
+    }
+
+    /// All tasks, the oldest first.
+    #[must_use]
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// How many tasks of this kind a guest has had.
+    #[must_use]
+    pub fn count(&self, vmid: u32, kind: &str) -> usize {
+        self.tasks.iter().filter(|task| task.vmid() == vmid && task.kind() == kind).count()
+    }
+
+    /// Requests that change something.
+    #[must_use]
+    pub fn writes(&self) -> Vec<&Call> {
+        self.calls.iter().filter(|call| call.method != "GET").collect()
+    }
+
+    /// Brings everything up to the present: tasks that are due end, and have their effect.
+    pub fn settle(&mut self) {
+        let now = Instant::now();
+        for at in 0..self.tasks.len() {
+            let Some(task) = self.tasks.get_mut(at) else { continue };
+            if task.is_over || task.due > now {
+                continue;
+            }
+            task.is_over = true;
+            let (vmid, effect, end) = (task.vmid(), task.effect, task.script.end.clone());
+            if end.has_effect() {
+                self.affect(vmid, effect);
+            }
+        }
+        let (due, rest): (Vec<_>, _) =
+            std::mem::take(&mut self.requested).into_iter().partition(|(at, ..)| *at <= now);
+        self.requested = rest;
+        for (_, vmid, effect) in due {
+            self.affect(vmid, effect);
+        }
+    }
+
+    fn affect(&mut self, vmid: u32, effect: Effect) {
+        let Some(guest) = self.guests.get_mut(&vmid) else { return };
+        match effect {
+            Effect::Start => {
+                config::take_effect(guest);
+                guest.running = true;
+            }
+            Effect::Stop => {
+                guest.running = false;
+                config::take_effect(guest);
+            }
+            Effect::Nothing => {}
+        }
+    }
+
+    pub(crate) fn harm(&mut self, call: &Call) -> Vec<Harm> {
+        self.faults.iter_mut().filter_map(|fault| fault.meet(call)).collect()
+    }
+
+    /// Begins a task, and tells its name.
+    pub(crate) fn begin(&mut self, name: Upid, effect: Effect, script: Script) -> String {
+        let (node, vmid) = (name.node.clone(), name.vmid);
+        let due = Instant::now() + script.takes;
+        let hidden = self.shy_tasks;
+        self.tasks.push(Task { name, effect, script, due, is_over: false, hidden });
+        let running = || self.tasks.iter().filter(|task| task.is_running());
+        let on_node = running().filter(|task| task.name.node == node).count();
+        let of_guest = running().filter(|task| task.vmid() == vmid).count();
+        self.most_per_node = self.most_per_node.max(on_node);
+        self.most_per_guest = self.most_per_guest.max(of_guest);
+        self.tasks.last().map(Task::upid).unwrap_or_default()
+    }
+
+    pub(crate) fn name(&mut self, kind: String, (vmid, node): (u32, &str), user: &str) -> Upid {
+        self.sequence += 1;
+        let start = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+        let process = 0x1000 + self.sequence;
+        Upid { node: node.to_owned(), process, start, kind, vmid, user: user.to_owned() }
+    }
+
+    /// The nodes that can be reached.
+    pub(crate) fn online(&self) -> BTreeSet<&str> {
+        self.nodes.iter().filter(|(_, online)| **online).map(|(name, _)| name.as_str()).collect()
+    }
+}
