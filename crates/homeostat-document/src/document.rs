@@ -6,6 +6,7 @@ use crate::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::fields::{Fields, Keyed, Section, describe_section, read_named};
 use crate::files::{Files, Location};
+use crate::guests::{Guest, Proxmox};
 use crate::key::knob_path;
 use crate::knobs::{Cgroup, Knob};
 use crate::links::Link;
@@ -55,6 +56,10 @@ pub struct Scope {
     pub nftables: Option<Spanned<Nftables>>,
     /// Limits of control groups; only the host's scope has them.
     pub cgroups: Option<Vec<Cgroup>>,
+    /// A cluster of Proxmox VE; only the host's scope has one.
+    pub proxmox: Option<Spanned<Proxmox>>,
+    /// Its guests by number.
+    pub guests: Option<Vec<Guest>>,
 }
 
 /// A network namespace by name.
@@ -116,6 +121,13 @@ impl Section for Document {
         let settings = fields.optional("settings", "Whose document this is, how sources are run");
         let mut host = read_scope(fields);
         host.cgroups = fields.keyed("cgroups", "Limits of control groups by path");
+        host.proxmox = fields.optional("proxmox", "A cluster of Proxmox VE");
+        host.guests = fields.keyed("guests", "Guests of the cluster by number");
+        if host.guests.is_some() && !fields.has("proxmox") {
+            let missing =
+                Diagnostic::new(fields.at("guests"), "there is no `[proxmox]` for these guests");
+            fields.report(missing.help("say where the cluster is: `endpoint` and `token-file`"));
+        }
         let namespaces: Option<Vec<_>> =
             fields.keyed("namespaces", "Other network namespaces by name");
         let states_namespaces = namespaces.is_some();
@@ -137,6 +149,8 @@ fn read_scope(fields: &mut Fields<'_>) -> Scope {
         sysctl: fields.keyed("sysctl", "Kernel knobs by key"),
         nftables: fields.optional("nftables", "The firewall, in nft's own language"),
         cgroups: None,
+        proxmox: None,
+        guests: None,
     }
 }
 
@@ -150,6 +164,8 @@ impl Section for NamedNamespace {
         let scope = read_scope(fields);
         let outside = "move it to the top level of the document";
         fields.refused("cgroups", "control groups belong to the host, not to a namespace", outside);
+        fields.refused("proxmox", "a cluster belongs to the host, not to a namespace", outside);
+        fields.refused("guests", "guests belong to the host, not to a namespace", outside);
         fields.refused("namespaces", "a namespace cannot hold another namespace", outside);
         fields.refused("settings", "settings are the same for all namespaces", outside);
         scope.sysctl.iter().flatten().for_each(|knob| refuse_host_wide(knob, fields));

@@ -14,6 +14,7 @@ mod entries;
 mod error;
 mod fields;
 mod files;
+mod guests;
 mod json;
 mod key;
 mod kinds;
@@ -53,6 +54,9 @@ pub use diagnostic::{Diagnostics, Finding};
 pub use document::{Document, Namespace, Scope};
 pub use error::ValueError;
 pub use files::{Files, Location};
+pub use guests::{
+    Cores, Guest, GuestKind, GuestOption, GuestRun, GuestStop, NodeLimit, Proxmox, Vmid,
+};
 pub use key::{KeyError, knob_path, link_knob_path};
 pub use kinds::{Kind, KindName};
 pub use knobs::{Cgroup, Knob};

@@ -76,9 +76,13 @@ fn how(path: &[String]) -> Join {
     };
     match inside {
         []
-        | ["namespaces" | "links" | "sysctl" | "nftables" | "cgroups" | "settings"]
-        | ["links" | "cgroups" | "settings", _]
-        | ["links", _, "sysctl"] => Join::Tables,
+        | [
+            "namespaces" | "links" | "sysctl" | "nftables" | "cgroups" | "settings" | "proxmox"
+            | "guests",
+        ]
+        | ["links" | "cgroups" | "settings" | "guests", _]
+        | ["links", _, "sysctl"]
+        | ["guests", _, "config"] => Join::Tables,
         ["routes" | "rules" | "neighbours" | "nexthops"] => Join::Lists,
         _ => Join::Never,
     }

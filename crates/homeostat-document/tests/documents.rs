@@ -39,6 +39,31 @@ fn everything_that_can_be_written_is_read() {
 }
 
 #[test]
+fn guests_are_read_with_their_options_as_text() {
+    let document = good("guests.toml");
+    let proxmox = document.host.proxmox.unwrap();
+    assert_eq!(proxmox.token_file.value, folder("good").join("pve.token"));
+    let guests = document.host.guests.unwrap();
+    let options: Vec<_> = guests[0]
+        .options
+        .iter()
+        .map(|option| (option.name.as_str(), option.value.as_str()))
+        .collect();
+    let expected = [
+        ("cores", "2"),
+        ("memory", "512"),
+        ("description", "web"),
+        ("tags", "web;blue"),
+        ("nameserver", "10.0.0.1 10.0.0.2"),
+        ("onboot", "1"),
+        ("swap", "256"),
+    ];
+    assert_eq!(options, expected);
+    assert_eq!(guests[1].options[0].value, "4096");
+    assert_eq!((guests[0].adopt, guests[1].adopt), (false, true));
+}
+
+#[test]
 fn what_is_empty_is_said_aloud_and_what_is_absent_is_not() {
     let document = good("everything.toml");
     assert_eq!(document.host.sysctl, Some(Vec::new()));

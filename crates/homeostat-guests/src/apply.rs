@@ -18,7 +18,7 @@ use crate::step::{Expects, Power, Set, Step};
 /// The hands of the source.
 #[derive(Debug)]
 pub struct Writer {
-    source: Guests,
+    pub(crate) source: Guests,
 }
 
 type Out<'a> = &'a dyn Outcomes<Guest>;

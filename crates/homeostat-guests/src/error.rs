@@ -57,6 +57,12 @@ impl Error {
         }
     }
 
+    /// Whether it may have been done all the same.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.class() == Class::UnknownOutcome
+    }
+
     /// When another try makes sense.
     #[must_use]
     pub fn retry(&self) -> Retry {

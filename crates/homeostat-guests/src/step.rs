@@ -82,7 +82,7 @@ impl Power {
         vec![("forceStop".to_owned(), is_forced.to_owned()), ("timeout".to_owned(), timeout)]
     }
 
-    fn request(&self) -> String {
+    pub(crate) fn request(&self) -> String {
         let parameters =
             self.parameters().into_iter().map(|(name, value)| format!(" {name}={value}"));
         format!("{}/status/{}{}", self.place.path(), self.verb(), parameters.collect::<String>())

@@ -1,5 +1,7 @@
 //! The words of the command line.
 
+mod guests;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use homeostat_document::{OwnerName, Period, Protocol};
 use homeostat_netns::Place;
 
+pub(crate) use self::guests::{GuestArgs, GuestVerb, JournalArgs};
 use crate::daemon::http::Listen;
 use crate::output::Form;
 use crate::output::text::Length;
@@ -69,6 +72,14 @@ pub(crate) enum Command {
     Release(KeyArgs),
     /// Drop what the ledger knows of a key; the machine is not touched
     Forget(KeyArgs),
+    /// Start or stop a guest now, whatever is declared, and wait for the end of it
+    #[command(
+        after_help = "Exit: 0 done, 1 not done or not known. The daemon does it, if one runs; \
+                            it heals what differs from its document."
+    )]
+    Guest(GuestArgs),
+    /// Tell what was sent that must not be sent twice, and what became of it
+    Journal(JournalArgs),
     /// Print the observed state as a document, a start for writing one
     Show(ShowArgs),
     /// A tour in a sandbox: applies, is sabotaged, heals; touches nothing of the host

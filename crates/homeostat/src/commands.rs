@@ -5,7 +5,9 @@ mod check;
 mod control;
 mod demo;
 mod events;
+pub(crate) mod guest;
 mod hand_over;
+mod journal;
 mod man;
 mod plan;
 mod run;
@@ -29,7 +31,7 @@ use crate::output::stream;
 use crate::registry;
 
 /// Commands of the design that come with later parts.
-const LATER: [&str; 4] = ["journal", "confirm", "rollback", "guest"];
+const LATER: [&str; 2] = ["confirm", "rollback"];
 
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
@@ -49,6 +51,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Adopt(args) => control::adopt(args, &global),
         Command::Release(args) => control::release(args, &global),
         Command::Forget(args) => control::forget(args, &global),
+        Command::Guest(args) => guest::run(&args, global),
+        Command::Journal(args) => journal::run(&args, &global),
         Command::Show(args) => show::run(&args, global),
         Command::Demo(args) => demo::run(&args, global),
         Command::Schema => print_schema(),

@@ -9,6 +9,7 @@ use homeostat_engine::{Cascades, Guards, MassDelete, OnRelease, Progress, Strict
 use homeostat_netns::{Name, Place, Sandbox};
 
 use crate::cli::{Color, Global};
+use crate::desk::{self, Desk};
 use crate::failure::Helped;
 use crate::mark::Mark;
 use crate::output::text::Detail;
@@ -47,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) detail: Detail,
     /// Whether people read what is planned here, and nobody waits for it.
     pub(crate) is_for_people: bool,
+    /// Where writes are kept from being sent twice.
+    pub(crate) desk: Desk,
 }
 
 impl Context {
@@ -79,6 +82,7 @@ impl Context {
                 _ => Detail::Normal,
             },
             is_for_people: true,
+            desk: Desk::default(),
         };
         if matches!(context.top, Top::Sandbox) {
             Sandbox::enter()?;
@@ -88,6 +92,11 @@ impl Context {
 }
 
 impl Context {
+    /// Lets the owner's journal be opened: this process writes.
+    pub(crate) fn open_desk(&self) {
+        self.desk.allow(desk::directory(&self.state_dir, &self.owner));
+    }
+
     /// Refuses settings that only a fresh start can take over.
     pub(crate) fn check_same(&self, settings: &Settings) -> Result<()> {
         let owner = settings.owner.as_ref().map(|owner| owner.as_str());
@@ -103,6 +112,11 @@ impl Context {
         }
         Ok(())
     }
+}
+
+/// Where an owner's state is, outside of a sandbox.
+pub(crate) fn state_dir(global: &Global) -> PathBuf {
+    global.state_dir.clone().unwrap_or_else(|| STATE_DIR.into())
 }
 
 /// Where an owner's daemon listens: in the state directory, if one was given.

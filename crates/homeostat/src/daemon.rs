@@ -6,7 +6,7 @@
 mod answers;
 mod beside;
 pub(crate) mod capabilities;
-mod clock;
+pub(crate) mod clock;
 mod firewall;
 pub(crate) mod http;
 mod json;
@@ -39,6 +39,7 @@ use tokio::sync::{mpsc, watch as told};
 use crate::cli::LogForm;
 use crate::commands::load;
 use crate::context::Context;
+use crate::scope::Scope;
 use crate::wire::Handed;
 use answers::Answers;
 use beside::Beside;
@@ -218,7 +219,12 @@ impl Daemon {
     fn tell_standing(&self) {
         let (loops, waiting) = (self.scopes.loops(), self.scopes.waiting());
         let is_handed = self.own.is_some();
-        self.standing.send_replace(Standing { loops, waiting, is_arranged: true, is_handed });
+        // Without a scope's lock there is nobody who could command.
+        let top = Scope::top(&self.context).ok();
+        let lock = top.and_then(|top| self.scopes.lock(&top.name));
+        let commands = lock.and_then(|lock| self.context.desk.commands(&lock).ok().flatten());
+        let is_arranged = true;
+        self.standing.send_replace(Standing { loops, waiting, is_arranged, commands, is_handed });
     }
 
     /// Does what somebody asked for, and tells them what became of it.

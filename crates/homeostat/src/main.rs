@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod context;
 mod daemon;
+mod desk;
 mod failure;
 mod machine;
 mod mark;

@@ -7,7 +7,7 @@ use homeostat_engine::{Budget, Config, Guards, Key, Pages, Place, Planner, Secti
 use crate::context::Context;
 use crate::failure::{Misfit, Misfits};
 use crate::scope::Scope;
-use crate::sources::{knobs, namespaces, nft, rtnl};
+use crate::sources::{guests, knobs, namespaces, nft, rtnl};
 
 /// A bound source, if it has business in the scope.
 pub(crate) type Bind = Result<Option<Box<dyn Planner>>>;
@@ -37,7 +37,8 @@ pub(crate) enum Lists {
 pub(crate) const FIRST: Registered = namespaces::REGISTERED;
 
 /// Every other source, in the order in which they are driven.
-pub(crate) const SOURCES: &[Registered] = &[nft::REGISTERED, rtnl::REGISTERED, knobs::REGISTERED];
+pub(crate) const SOURCES: &[Registered] =
+    &[nft::REGISTERED, rtnl::REGISTERED, knobs::REGISTERED, guests::REGISTERED];
 
 /// The settings of a source by its name.
 pub(crate) fn settings_of<'s>(name: &str, settings: &'s Settings) -> &'s SourceSettings {

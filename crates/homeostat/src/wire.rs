@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::cli::GuestVerb;
 use crate::output::text::Drawing;
 
 /// The version of all that is said here; another first number is another language.
@@ -45,6 +46,8 @@ pub(crate) enum Request {
     Release(About),
     /// Drops what the ledger knows of a key.
     Forget(About),
+    /// Starts or stops a guest, and waits for the end of it.
+    Guest { vmid: u32, command: GuestVerb, name: Option<String> },
 }
 
 impl Request {

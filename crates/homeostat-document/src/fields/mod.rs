@@ -116,6 +116,13 @@ impl<'a> Fields<'a> {
         self.known.push(Known { name, kinds: &[] });
     }
 
+    /// The same for a field whose value must not be printed: the whole table is pointed at.
+    pub(crate) fn refused_unseen(&mut self, name: &'static str, why: &str, help: &str) {
+        if self.find(name).is_some() {
+            self.report(Diagnostic::new(self.span, why).help(help));
+        }
+    }
+
     /// Says which kind this table has; fields of other kinds are refused by name.
     pub(crate) fn set_kind(&mut self, kind: Option<&'static str>) {
         self.kind = kind;

@@ -35,6 +35,7 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     if needs_a_yes && !std::io::stdin().is_terminal() {
         refuse_changes(&context, &document)?;
     }
+    context.open_desk();
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let machine = Machine::bind(&context, &document, &*ledger)?;
     let form = args.form.form();

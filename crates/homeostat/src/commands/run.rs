@@ -26,6 +26,7 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     }
     let document = load(paths)?;
     let context = Context::enter(global, &document.settings)?;
+    context.open_desk();
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let policy = args.on_stop.map(Into::into);
     let daemon = Daemon::new(context, (paths.clone(), document), ledger).stopping(policy);

@@ -15,6 +15,8 @@ use tokio::sync::watch;
 use super::orders::{Counter, Deed};
 use super::recent::Recent;
 use super::standing::Standing;
+use crate::commands::guest;
+use crate::desk::command::Command;
 use crate::failure::{self, Helped};
 use crate::wire::{FORMAT_VERSION, Request, refusal};
 
@@ -68,6 +70,9 @@ impl Answers {
             Request::Adopt { about, ask } => self.adopt(&about, ask).await,
             Request::Release(about) => self.release(&about).await,
             Request::Forget(about) => self.forget(&about).await,
+            Request::Guest { vmid, command, name } => {
+                self.guest(guest::command(command, vmid, name)).await
+            }
             Request::Events { .. } => Err(Helped::error("events are told one by one", "ask again")),
         }
     }
@@ -90,6 +95,18 @@ impl Answers {
         // How things stand is told either way.
         let _ = tokio::time::timeout(wait, converged).await;
         Ok(serde_json::to_vec(&self.standing.borrow().overview())?)
+    }
+
+    /// Does a command. Who asked may hang up: it is done all the same.
+    async fn guest(&self, command: Command) -> Result<Vec<u8>> {
+        let commands = self.standing.borrow().commands.clone();
+        let Some(commands) = commands else {
+            let help = "add `[proxmox]` to the document of the daemon";
+            return Err(Helped::error("the daemon knows no cluster", help));
+        };
+        let asked = command.clone();
+        let done = tokio::spawn(async move { commands.obey(&asked).await }).await??;
+        Ok(serde_json::to_vec(&guest::answer(&command, &done))?)
     }
 
     /// The loops of one scope, or all.

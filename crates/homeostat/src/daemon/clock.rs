@@ -15,6 +15,16 @@ impl Stamp {
         Stamp(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
+    /// That many milliseconds after 1970.
+    pub(crate) fn of_millis(millis: u64) -> Self {
+        Stamp(Duration::from_millis(millis))
+    }
+
+    /// Milliseconds since 1970, as the journal has them.
+    pub(crate) fn as_millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Seconds since 1970, as metrics have them.
     pub(crate) fn as_seconds(self) -> f64 {
         self.0.as_secs_f64()

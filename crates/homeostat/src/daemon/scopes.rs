@@ -51,6 +51,11 @@ impl Scopes {
         all.map(|looping| Arc::clone(&looping.control)).collect()
     }
 
+    /// The lock of a scope in which something runs.
+    pub(super) fn lock(&self, scope: &str) -> Option<Arc<ScopeLock>> {
+        self.running.get(scope).map(|running| Arc::clone(&running.lock))
+    }
+
     /// What waits for a scope that is not there.
     pub(super) fn waiting(&self) -> Vec<(Place, Waiting)> {
         self.waiting.clone()

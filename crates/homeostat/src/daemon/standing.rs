@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::json::counts;
+use crate::desk::Commands;
 use crate::machine::Waiting;
 use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, Open, Overview, Trouble};
 
@@ -18,6 +19,8 @@ pub(super) struct Standing {
     pub(super) waiting: Vec<(Place, Waiting)>,
     /// Whether the daemon has arranged anything yet.
     pub(super) is_arranged: bool,
+    /// How guests are started and stopped, if the document names a cluster.
+    pub(super) commands: Option<Commands>,
     /// Whether the document in force was handed over.
     pub(super) is_handed: bool,
 }

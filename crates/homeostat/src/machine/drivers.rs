@@ -17,6 +17,7 @@ use super::firewalls::Firewalls;
 use super::unapplied::Unapplied;
 use super::waiting::{self, Waiting};
 use crate::context::Context;
+use crate::output::text::Detail;
 use crate::output::{Told, is_converged, summary};
 use crate::sources::namespaces;
 
@@ -89,6 +90,11 @@ impl Drivers<'_> {
             }
             tokio::time::sleep(Duration::from_millis(pause)).await;
             all = after(all, settle(&mut self.driven, (&self.firewalls, &self.ledger)).await);
+        }
+        let color = (self.context.detail != Detail::Quiet).then_some(self.context.color);
+        let mut said = BTreeSet::new();
+        while self.context.desk.wait(&mut said, color).await? {
+            all = after(all, settle(&mut self.driven, &self.ledger).await);
         }
         told.extend(all);
         told.extend(self.waiting.iter().map(waiting::told));

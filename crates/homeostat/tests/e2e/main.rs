@@ -22,6 +22,7 @@ mod documents;
 mod firewall;
 mod forwarding;
 mod guards;
+mod guests;
 mod http;
 mod keeping;
 mod kernel;

@@ -13,7 +13,7 @@ error: `apply --confirm-within` is not built in yet
 help: `homeostat --help` lists what works in this version
 
 "#]]);
-    for args in ["run etcd://localhost", "journal", "confirm", "rollback", "guest start 100"] {
+    for args in ["run etcd://localhost", "confirm", "rollback"] {
         let ran = world.finish(world.bare(args)).exits(1);
         assert!(ran.stderr.contains("is not built in yet\nhelp: "), "{args}: {}", ran.stderr);
     }

@@ -1,0 +1,121 @@
+//! One command for one guest, as somebody gives it: whatever is declared, and through the same lane.
+
+use std::fmt;
+use std::time::Duration;
+
+use homeostat_core::{Dispatch, Failure, Retry};
+
+use crate::api::Place;
+use crate::apply::Writer;
+use crate::classify::Class;
+use crate::error::Error;
+use crate::model::{Guest, Kind, Run, Stop, Vmid};
+use crate::step::{Expects, Power};
+
+/// What is to be done to a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Start it.
+    Start,
+    /// Stop it at once.
+    Stop,
+    /// Ask it to shut down, and leave it running if it does not.
+    Shutdown,
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verb::Start => "start",
+            Verb::Stop => "stop",
+            Verb::Shutdown => "shutdown",
+        })
+    }
+}
+
+/// Where a guest is.
+#[derive(Clone, Debug)]
+pub struct Located {
+    place: Place,
+    run: Option<Run>,
+}
+
+impl Located {
+    /// Its node.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.place.node
+    }
+
+    /// What is remembered of a command for it.
+    #[must_use]
+    pub fn dispatch(&self, verb: Verb) -> Dispatch {
+        let power = self.power(verb);
+        let (kind, parameters) = (power.verb().to_owned(), power.request());
+        Dispatch { kind, parameters, precondition: None }
+    }
+
+    fn power(&self, verb: Verb) -> Power {
+        let (to, stop) = match verb {
+            Verb::Start => (Run::Running, Stop::Immediate),
+            Verb::Stop => (Run::Stopped, Stop::Immediate),
+            Verb::Shutdown => (Run::Stopped, Stop::Shutdown(Duration::from_mins(1))),
+        };
+        let (kind, run) = (self.place.kind, self.run);
+        let before = Guest { kind, run, options: [].into(), unread: None, is_marked: false };
+        let (slot, place) = (homeostat_core::Slot(0), self.place.clone());
+        Power { slot, place, before, to, stop, expects: Expects::Nothing }
+    }
+}
+
+/// What the target made of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It works on it, and calls the work so.
+    Task(String),
+    /// It is already as asked for.
+    AlreadyDone,
+}
+
+impl Writer {
+    /// Finds a guest, wherever it is.
+    pub async fn locate(&self, vmid: Vmid) -> Result<Located, Failure> {
+        let client = &self.source.client;
+        let nodes = client.nodes().await.map_err(|error| error.failure())?;
+        let mut silent = Vec::new();
+        for (node, is_online) in nodes {
+            for kind in [Kind::Lxc, Kind::Qemu] {
+                let listed = if is_online { client.guests(&node, kind).await.ok() } else { None };
+                match listed.map(|mut listed| listed.remove(&vmid)) {
+                    Some(Some(listed)) => {
+                        return Ok(Located { place: Place { node, kind, vmid }, run: listed.run });
+                    }
+                    Some(None) => {}
+                    None => silent.push(node.clone()),
+                }
+            }
+        }
+        silent.dedup();
+        Err(match silent.as_slice() {
+            [] => Failure::new(
+                format!("there is no guest {vmid} that the token can see"),
+                Retry::OnChange,
+            ),
+            some => Failure::new(
+                format!("guest {vmid} was not found, and node {} does not answer", some.join(", ")),
+                Retry::Soon,
+            ),
+        })
+    }
+
+    /// Sends a command. The caller holds the guest's lane, and has written down the intent.
+    pub async fn send(&self, located: &Located, verb: Verb) -> Result<Sent, Error> {
+        let power = located.power(verb);
+        let asked = (power.verb(), power.parameters());
+        match self.source.client.power(&located.place, asked).await {
+            Ok(upid) => Ok(Sent::Task(upid.to_string())),
+            Err(error) if error.class() == Class::AlreadyDone => Ok(Sent::AlreadyDone),
+            Err(error) => Err(error),
+        }
+    }
+}

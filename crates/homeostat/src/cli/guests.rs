@@ -1,0 +1,53 @@
+//! The words of `guest` and `journal`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+#[derive(Args, Debug)]
+pub(crate) struct GuestArgs {
+    /// What to do
+    #[arg(value_enum)]
+    pub(crate) verb: GuestVerb,
+    /// The number of the guest
+    #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(100..=999_999_999))]
+    pub(crate) vmid: u32,
+    /// A name for this command: a second try with it gets the outcome of the first
+    #[arg(long, value_name = "KEY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) idempotency_key: Option<String>,
+    /// Where the cluster is, if no daemon runs
+    #[arg(long = "document", value_name = "DOC")]
+    pub(crate) documents: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is done to a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum GuestVerb {
+    /// Start it
+    Start,
+    /// Stop it at once
+    Stop,
+    /// Ask it to shut down
+    Shutdown,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JournalArgs {
+    /// Go on with what is written from here on
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only this key, such as "guest 101"
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}

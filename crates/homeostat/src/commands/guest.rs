@@ -1,0 +1,103 @@
+//! `homeostat guest start|stop|shutdown ID`: one command for one guest, through the daemon if one runs.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use homeostat_engine::SqlitePages;
+use homeostat_engine::journal::End;
+use serde_json::{Value, json};
+
+use crate::cli::{Global, GuestArgs, GuestVerb};
+use crate::client::{Client, place};
+use crate::commands::{block_on, load};
+use crate::context::Context;
+use crate::desk::command::{Command, Done};
+use crate::failure::Helped;
+use crate::output::line::plain;
+use crate::output::stream;
+use crate::registry::Binding;
+use crate::scope::Scope;
+use crate::sources::guests;
+use crate::wire::{FORMAT_VERSION, Request};
+
+/// Starts or stops a guest, and waits for the end of it.
+pub(super) fn run(args: &GuestArgs, global: Global) -> Result<ExitCode> {
+    let answer = match Client::try_connect(&place(&global)) {
+        Some(client) => client.ask(Request::Guest {
+            vmid: args.vmid,
+            command: args.verb,
+            name: args.idempotency_key.clone(),
+        })?,
+        None => directly(args, global)?,
+    };
+    let said = if args.json { format!("{answer}\n") } else { line(&answer) };
+    stream::ignore_closed_pipe(std::io::stdout().write_all(said.as_bytes()))?;
+    let is_done = word(&answer, "outcome") == "succeeded";
+    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The answer to a command, as both sides of the socket know it.
+pub(crate) fn answer(command: &Command, done: &Done) -> Value {
+    let (outcome, why) = match &done.end {
+        End::Succeeded { .. } => ("succeeded", None),
+        End::Failed { why } => ("failed", Some(why)),
+        End::Unknown { why } => ("unknown", Some(why)),
+    };
+    json!({
+        "format_version": FORMAT_VERSION, "key": format!("guest {}", command.vmid),
+        "verb": command.verb.to_string(), "outcome": outcome, "why": why, "stored": done.is_stored,
+    })
+}
+
+/// Without a daemon, the document says where the cluster is.
+fn directly(args: &GuestArgs, global: Global) -> Result<Value> {
+    if args.documents.is_empty() {
+        return Err(Helped::error(
+            "no daemon runs, and no document says where the cluster is",
+            "add `--document DOC`, or start the daemon with `homeostat run DOC`",
+        ));
+    }
+    let document = load(&args.documents)?;
+    let context = Context::enter(global, &document.settings)?;
+    context.open_desk();
+    let scope = Scope::top(&context)?;
+    let lock = scope.lock(&context)?;
+    let pages = SqlitePages::open(&context.state_dir)?;
+    let section = Some(&document.host);
+    let (context, scope) = (&context, &scope);
+    let binding = Binding { context, document: &document, scope, section, pages: &pages };
+    (guests::REGISTERED.bind)(&binding)?;
+    let Some(commands) = context.desk.commands(&lock)? else {
+        return Err(Helped::error(
+            "there is no cluster to speak with, or another process keeps its journal",
+            "the document needs `[proxmox]`; a daemon of this owner must be reachable",
+        ));
+    };
+    let command = command(args.verb, args.vmid, args.idempotency_key.clone());
+    let done = block_on(commands.obey(&command))??;
+    Ok(answer(&command, &done))
+}
+
+/// A command in its own words.
+pub(crate) fn command(verb: GuestVerb, vmid: u32, name: Option<String>) -> Command {
+    let verb = match verb {
+        GuestVerb::Start => homeostat_guests::Verb::Start,
+        GuestVerb::Stop => homeostat_guests::Verb::Stop,
+        GuestVerb::Shutdown => homeostat_guests::Verb::Shutdown,
+    };
+    Command { vmid, verb, name }
+}
+
+fn word(answer: &Value, name: &str) -> String {
+    plain(answer.get(name).and_then(Value::as_str).unwrap_or_default())
+}
+
+fn line(answer: &Value) -> String {
+    let (key, verb, outcome) = (word(answer, "key"), word(answer, "verb"), word(answer, "outcome"));
+    let why = Some(word(answer, "why")).filter(|why| !why.is_empty());
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let is_stored = answer.get("stored").and_then(Value::as_bool) == Some(true);
+    let stored = if is_stored { " (the outcome of an earlier try)" } else { "" };
+    format!("{verb} {key}: {outcome}{why}{stored}\n")
+}

@@ -1,0 +1,138 @@
+//! Writes that must not be sent twice: the owner's journal, opened when it is first needed, and the
+//! lanes of the guests, which loops and commands share.
+
+pub(crate) mod command;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context as _, Result};
+use homeostat_document::DEFAULT_OWNER;
+use homeostat_engine::journal::{Clock, JournalError, Millis};
+use homeostat_engine::{Fence, Journal, Limits, Operations, ScopeLock, Source as _};
+use homeostat_guests::{Guests, Key};
+
+use crate::cli::Color;
+use crate::daemon::clock::Stamp;
+use crate::failure::Helped;
+use crate::output::stream;
+
+/// Where the journal of an owner is. Owners may share a state directory, but not a journal.
+pub(crate) fn directory(state_dir: &Path, owner: &str) -> PathBuf {
+    match owner {
+        DEFAULT_OWNER => state_dir.to_owned(),
+        owner => state_dir.join(format!("{owner}.journal")),
+    }
+}
+
+/// The journal and the lanes of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Where a journal may be opened; nowhere, for who only reads.
+    directory: Option<PathBuf>,
+    operations: Option<Operations<Key>>,
+    /// The cluster that the document names.
+    source: Option<Guests>,
+}
+
+impl Desk {
+    /// Lets a journal be opened: this process writes.
+    pub(crate) fn allow(&self, directory: PathBuf) {
+        self.state().directory = Some(directory);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What keeps writes to guests from being sent twice. Whoever finds the journal in use by another
+    /// process will not get the scope's lock either, and need not be told twice.
+    pub(crate) fn fence(
+        &self,
+        source: &Guests,
+        (scope, limits): (&str, Limits),
+    ) -> Result<Fence<Key>> {
+        self.state().source = Some(source.clone());
+        match self.open(scope, limits) {
+            Ok(Some(operations)) => Ok(Fence::Kept(operations)),
+            Ok(None) | Err(JournalError::Busy { .. }) => Ok(Fence::Absent),
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    /// The lanes; nothing, for who only reads.
+    fn open(&self, scope: &str, limits: Limits) -> Result<Option<Operations<Key>>, JournalError> {
+        let mut state = self.state();
+        if state.operations.is_none() {
+            let Some(directory) = &state.directory else { return Ok(None) };
+            let made = fs::create_dir_all(directory);
+            let failed =
+                |source| JournalError::Open { path: directory.clone(), source: Arc::new(source) };
+            made.map_err(failed)?;
+            let (journal, _) = Journal::open(directory, clock())?;
+            let named = (Guests::NAME, scope);
+            state.operations = Some(Operations::new(Arc::new(journal), named, limits));
+        }
+        Ok(state.operations.clone())
+    }
+
+    /// What commands need, once a document with a cluster is bound.
+    pub(crate) fn commands(&self, lock: &ScopeLock) -> Result<Option<Commands>> {
+        let state = self.state();
+        let (Some(source), Some(operations)) = (&state.source, &state.operations) else {
+            return Ok(None);
+        };
+        let writer = source.writer(lock).context("cannot write to the cluster")?;
+        Ok(Some(Commands { writer: Arc::new(writer), operations: operations.clone() }))
+    }
+
+    /// Waits until one of the tasks that the target works on has ended, and says what is waited for.
+    /// False, if there is none.
+    pub(crate) async fn wait(
+        &self,
+        told: &mut BTreeSet<String>,
+        color: Option<Color>,
+    ) -> Result<bool> {
+        let operations = self.state().operations.clone();
+        let Some(operations) = operations else { return Ok(false) };
+        let flying = operations.in_flight();
+        if flying.is_empty() {
+            return Ok(false);
+        }
+        for (key, task) in flying {
+            if let Some(color) = color.filter(|_| told.insert(task.clone())) {
+                writeln!(stream::stderr(color), "Waiting for {key}: task {task}")?;
+            }
+        }
+        operations.news().await;
+        Ok(true)
+    }
+}
+
+/// What commands need: hands, and the lanes.
+#[derive(Clone, Debug)]
+pub(crate) struct Commands {
+    pub(crate) writer: Arc<homeostat_guests::Writer>,
+    pub(crate) operations: Operations<Key>,
+}
+
+/// A journal's error, with its way out.
+pub(crate) fn told(error: &JournalError) -> anyhow::Error {
+    match error.help() {
+        Some(help) => Helped::error(error.to_string(), help),
+        None => anyhow::anyhow!("{error}"),
+    }
+}
+
+/// The time of day.
+pub(crate) fn clock() -> Clock {
+    Arc::new(|| Millis(Stamp::now().as_millis()))
+}

@@ -1,0 +1,154 @@
+//! One command for one guest, done once for each name that a client gives it.
+//!
+//! A second try with the same name gets the outcome of the first; while that runs, it waits in the same
+//! lane for the same end. The journal remembers, so a restart in between changes nothing.
+
+use anyhow::Result;
+use homeostat_engine::journal::{CommandKey, End, Intent, Known, Millis, OpenStep, StepId};
+use homeostat_engine::outcome::Ended;
+use homeostat_engine::{Begun, Dispatch, Failure, Recovery, Writer as _};
+use homeostat_guests::{Key, Located, Sent, Verb, Vmid};
+use serde_json::json;
+
+use super::{Commands, clock, told};
+use crate::failure::Helped;
+
+/// How long the outcome of a named command is kept: longer than any client tries again.
+const KEPT_FOR: u64 = 7 * 24 * 60 * 60 * 1000;
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    pub(crate) vmid: u32,
+    pub(crate) verb: Verb,
+    /// The client's own name for it.
+    pub(crate) name: Option<String>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) end: End,
+    /// Whether it was done for an earlier try.
+    pub(crate) is_stored: bool,
+}
+
+impl Command {
+    fn key(&self) -> Key {
+        Key(Vmid(self.vmid))
+    }
+
+    /// A name says the same command: for another guest or verb it is another name.
+    fn name(&self) -> Option<String> {
+        self.name.as_ref().map(|name| format!("{} {}: {name}", self.verb, self.key()))
+    }
+}
+
+impl Commands {
+    /// Does a command, or tells what became of it before.
+    pub(crate) async fn obey(&self, command: &Command) -> Result<Done> {
+        if let Some(done) = self.stored(command) {
+            return Ok(done);
+        }
+        let located = self.writer.locate(Vmid(command.vmid)).await.map_err(|it| refused(&it))?;
+        let _lane = self.operations.enter(&command.key(), located.node()).await;
+        if let Some(done) = self.stored(command) {
+            return Ok(done);
+        }
+        self.close_open(&command.key()).await?;
+        match self.stored(command) {
+            Some(done) => Ok(done),
+            None => self.carry_out(command, &located).await,
+        }
+    }
+
+    /// How a named command ended, if it did.
+    fn stored(&self, command: &Command) -> Option<Done> {
+        match self.operations.journal().known(&command.name()?)? {
+            Known::Ended(end) => Some(Done { end, is_stored: true }),
+            Known::Running(_) => None,
+        }
+    }
+
+    /// An open step of a key whose lane is ours was left by a process that is no more.
+    async fn close_open(&self, key: &Key) -> Result<()> {
+        let subject = self.operations.subject(key);
+        let Some(open) = self.operations.journal().open_step(&subject) else { return Ok(()) };
+        let (id, is_named) = (open.id, open.task.is_some());
+        let ended = self.look_up((id, is_named), begun(open)).await?;
+        self.end(id, &end_of(ended)).await
+    }
+
+    /// Finds out what became of a step, and waits for it if it runs.
+    async fn look_up(&self, (id, is_named): (StepId, bool), begun: Begun) -> Result<Ended> {
+        let found = self.writer.recover(begun).await.map_err(|failure| refused(&failure))?;
+        let task = match found {
+            Recovery::Ended(ended) => return Ok(ended),
+            Recovery::Running { task, .. } => task,
+        };
+        if !is_named {
+            self.note(id, &task).await?;
+        }
+        Ok(self.writer.follow(&task).await)
+    }
+
+    async fn carry_out(&self, command: &Command, located: &Located) -> Result<Done> {
+        let Dispatch { kind, parameters, precondition } = located.dispatch(command.verb);
+        let subject = self.operations.subject(&command.key());
+        let name = command.name().map(|name| CommandKey { name, expires: expiry() });
+        let intent = Intent { subject, kind, parameters, precondition, command: name };
+        let id = self.operations.journal().begin(intent.clone()).await.map_err(|it| told(&it))?;
+        let ended = match self.writer.send(located, command.verb).await {
+            Ok(Sent::Task(task)) => {
+                self.note(id, &task).await?;
+                self.writer.follow(&task).await
+            }
+            Ok(Sent::AlreadyDone) => Ended::Succeeded,
+            Err(error) if error.is_unknown() => {
+                let open = OpenStep { id, since: now(), intent, task: None };
+                self.look_up((id, false), begun(open)).await?
+            }
+            Err(error) => Ended::Failed(error.to_string()),
+        };
+        let end = end_of(ended);
+        self.end(id, &end).await?;
+        Ok(Done { end, is_stored: false })
+    }
+
+    async fn note(&self, id: StepId, task: &str) -> Result<()> {
+        self.operations.journal().dispatched(id, task).await.map_err(|error| told(&error))
+    }
+
+    async fn end(&self, id: StepId, end: &End) -> Result<()> {
+        self.operations.journal().end(id, end.clone()).await.map_err(|error| told(&error))
+    }
+}
+
+fn now() -> Millis {
+    clock()()
+}
+
+fn expiry() -> Millis {
+    Millis(now().0.saturating_add(KEPT_FOR))
+}
+
+fn begun(open: OpenStep) -> Begun {
+    let Intent { subject, kind, parameters, precondition, .. } = open.intent;
+    let dispatch = Dispatch { kind, parameters, precondition };
+    Begun { key: subject.key, dispatch, task: open.task, since: open.since.0 }
+}
+
+fn end_of(ended: Ended) -> End {
+    match ended {
+        Ended::Succeeded => End::Succeeded { answer: json!(null) },
+        Ended::Failed(why) => End::Failed { why },
+        Ended::Unknown(why) => End::Unknown { why },
+    }
+}
+
+fn refused(failure: &Failure) -> anyhow::Error {
+    match &failure.help {
+        Some(help) => Helped::error(failure.error.clone(), help.clone()),
+        None => anyhow::anyhow!("{}", failure.error),
+    }
+}

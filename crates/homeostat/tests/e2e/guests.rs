@@ -1,0 +1,288 @@
+//! Guests on a simulated cluster, over HTTPS: apply, heal, commands, the journal, and secrets kept.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+use homeostat_pve_simulator::{End, Guest, Kind, Script, Simulator, World as Cluster};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::program;
+use crate::world::{DOCUMENT, World};
+
+/// A world with a cluster in it.
+struct Ground {
+    world: World,
+    cluster: Simulator,
+}
+
+const GUEST: &str = "[guests.101]\nkind = \"lxc\"\nnode = \"pve1\"\nrun = \"running\"\n";
+
+impl Ground {
+    fn new(guests: &str) -> Self {
+        let world = World::new();
+        let mut up = program::command("ip");
+        up.args(["link", "set", "lo", "up"]);
+        program::output(up);
+        let cluster = Cluster::default()
+            .with(101, Guest::new(Kind::Lxc, "pve1"))
+            .with(102, Guest::new(Kind::Qemu, "pve2").running());
+        let cluster = Simulator::start(cluster).unwrap();
+        let ground = Ground { world, cluster };
+        ground.token(0o600);
+        ground.declare(guests);
+        ground
+    }
+
+    fn token(&self, mode: u32) {
+        let path = self.world.write("pve.token", format!("{}\n", Simulator::token()));
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn declare(&self, guests: &str) {
+        let (endpoint, pin) = (self.cluster.endpoint(), self.cluster.fingerprint());
+        let text = format!(
+            "[proxmox]\nendpoint = \"{endpoint}\"\ntoken-file = \"pve.token\"\nfingerprint = \
+             \"{pin}\"\n{guests}"
+        );
+        self.world.write(DOCUMENT, text);
+    }
+
+    fn starts(&self) -> usize {
+        self.cluster.with(|world| world.count(101, "vzstart"))
+    }
+
+    fn is_running(&self) -> bool {
+        self.cluster.with(|world| world.guests[&101].running)
+    }
+
+    fn takes(&self, millis: u64) {
+        let script = Script { takes: Duration::from_millis(millis), end: End::Ok };
+        self.cluster.with(|world| world.script(101, script));
+    }
+}
+
+/// Waits until something is so. The cluster runs on a thread of its own, and tells nobody.
+#[track_caller]
+fn later(so: impl Fn() -> bool) {
+    let deadline = UNIX_EPOCH.elapsed().unwrap() + Duration::from_mins(1);
+    while !so() {
+        assert!(UNIX_EPOCH.elapsed().unwrap() < deadline, "it did not come to pass");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_apply_waits_for_its_tasks_and_a_second_one_has_nothing_to_do() {
+    let ground = Ground::new(&format!(
+        "{GUEST}cores = 2\nmemory = \"1G\"\ndescription = \"web\"\ntags = [\"web\", \"blue\"]\n\
+         [guests.101.config]\nnameserver = \"10.0.0.1 10.0.0.2\"\n"
+    ));
+    ground.takes(300);
+    let ran = ground.world.run("apply --yes host.toml").exits(0);
+    assert!(ran.stderr.starts_with("Waiting for guest 101: task UPID:pve1:"), "{ran:?}");
+    assert!(ground.is_running());
+    let config = ground.cluster.with(|world| world.guests[&101].config.clone());
+    let is = |name: &str| config.get(name).map(String::as_str).unwrap_or_default();
+    assert_eq!((is("cores"), is("memory"), is("description")), ("2", "1024", "web\n"));
+    assert_eq!(is("nameserver"), "10.0.0.1 10.0.0.2");
+    let writes = ground.cluster.with(|world| world.writes().len());
+    ground.world.run("apply --yes host.toml").exits(0);
+    ground.world.run("verify host.toml").exits(0);
+    assert!(ground.world.run("plan host.toml").exits(0).stdout.ends_with("No changes.\n"));
+    assert_eq!(ground.cluster.with(|world| world.writes().len()), writes);
+}
+
+#[test]
+fn a_plan_shows_what_would_change_and_writes_nothing_not_even_a_journal() {
+    let ground = Ground::new(&format!("{GUEST}cores = 2\n"));
+    let plan = ground.world.plan();
+    let changes = plan["changes"].as_array().unwrap();
+    let after: Vec<&Value> = changes.iter().map(|change| &change["after"]).collect();
+    let expected = [&serde_json::json!({ "cores": "2" }), &serde_json::json!({ "run": "running" })];
+    assert_eq!(after, expected, "{plan}");
+    assert_eq!(ground.cluster.with(|world| world.writes().len()), 0);
+    assert!(!ground.world.state().join("journal").exists());
+}
+
+#[test]
+fn a_daemon_starts_a_guest_again_that_somebody_stopped() {
+    let ground = Ground::new(&format!("{GUEST}[settings.guests]\nresync = \"300ms\"\n"));
+    let daemon = ground.world.start("");
+    later(|| ground.is_running());
+    ground.cluster.with(|world| world.guests.get_mut(&101).unwrap().running = false);
+    later(|| ground.is_running());
+    assert_eq!(ground.starts(), 2);
+    let status = ground.world.run("status --wait").exits(0);
+    assert!(status.stdout.contains("guests"), "{status:?}");
+    daemon.stop();
+}
+
+#[test]
+fn an_apply_that_was_killed_leaves_a_task_that_the_next_one_adopts() {
+    let ground = Ground::new(GUEST);
+    ground.takes(1500);
+    let mut apply = ground.world.homeostat("apply --yes host.toml");
+    let mut apply = apply.stderr(std::process::Stdio::null()).spawn().unwrap();
+    later(|| ground.starts() == 1);
+    apply.kill().unwrap();
+    apply.wait().unwrap();
+    ground.world.run("apply --yes host.toml").exits(0);
+    assert!(ground.is_running());
+    assert_eq!(ground.starts(), 1, "the task was found again");
+}
+
+#[test]
+fn a_command_with_a_name_is_done_once_also_across_restarts() {
+    let ground = Ground::new("");
+    let start = "guest start 101 --idempotency-key once --document host.toml";
+    let first = ground.world.run(start).exits(0);
+    assert_eq!(first.stdout, "start guest 101: succeeded\n");
+    ground.cluster.with(|world| world.guests.get_mut(&101).unwrap().running = false);
+    let second = ground.world.run(start).exits(0);
+    let stored = "start guest 101: succeeded (the outcome of an earlier try)\n";
+    assert_eq!(second.stdout, stored);
+    assert_eq!(ground.starts(), 1);
+    // The same name for something else is something else.
+    let stop = "guest stop 102 --idempotency-key once --document host.toml --json";
+    let answer = ground.world.run(stop).json(0);
+    assert_eq!((&answer["outcome"], &answer["stored"]), (&"succeeded".into(), &false.into()));
+    // A daemon knows it too.
+    let daemon = ground.world.start("");
+    let third = ground.world.run("guest start 101 --idempotency-key once").exits(0);
+    assert_eq!(third.stdout, stored);
+    ground.world.run("guest start 101").exits(0);
+    assert_eq!(ground.starts(), 2);
+    daemon.stop();
+}
+
+#[test]
+fn a_duplicate_of_a_running_command_joins_it() {
+    let ground = Ground::new("");
+    let daemon = ground.world.start("");
+    ground.takes(700);
+    let start = "guest start 101 --idempotency-key k --json";
+    let mut first = ground.world.homeostat(start);
+    let first = first.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    later(|| ground.starts() == 1);
+    let second = ground.world.run(start).json(0);
+    let first = first.wait_with_output().unwrap();
+    let first: Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!((&first["stored"], &second["stored"]), (&false.into(), &true.into()));
+    assert_eq!((&first["outcome"], &second["outcome"]), (&"succeeded".into(), &"succeeded".into()));
+    assert_eq!(ground.starts(), 1);
+    daemon.stop();
+}
+
+#[test]
+fn a_command_whose_process_was_killed_is_joined_by_the_next_try() {
+    let ground = Ground::new("");
+    ground.takes(1500);
+    let start = "guest start 101 --idempotency-key k --document host.toml --json";
+    let mut first = ground.world.homeostat(start);
+    let mut first = first.stdout(std::process::Stdio::null()).spawn().unwrap();
+    later(|| ground.starts() == 1);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let second = ground.world.run(start).json(0);
+    assert_eq!((&second["outcome"], &second["stored"]), (&"succeeded".into(), &true.into()));
+    assert_eq!(ground.starts(), 1);
+}
+
+#[test]
+fn a_command_that_fails_says_why_and_keeps_saying_it() {
+    let ground = Ground::new("");
+    let words = "startup for container '101' failed";
+    ground.cluster.with(|world| {
+        let end = End::Error(words.to_owned());
+        world.script(101, Script { takes: Duration::ZERO, end });
+    });
+    let start = "guest start 101 --idempotency-key k --document host.toml";
+    let failed = ground.world.run(start).exits(1);
+    assert_eq!(failed.stdout, format!("start guest 101: failed: {words}\n"));
+    let again = ground.world.run(start).exits(1);
+    assert!(again.stdout.contains(words) && again.stdout.contains("earlier try"), "{again:?}");
+    let absent = ground.world.run("guest start 999 --document host.toml").exits(1);
+    assert!(absent.stderr.contains("there is no guest 999"), "{absent:?}");
+    let nowhere = ground.world.run("guest start 101").exits(1);
+    assert!(nowhere.stderr.contains("--document"), "{nowhere:?}");
+}
+
+#[test]
+fn the_journal_is_listed_filtered_and_followed() {
+    let ground = Ground::new(GUEST);
+    assert_eq!(ground.world.run("journal").exits(0).stdout, "", "there is none yet");
+    ground.world.run("apply --yes host.toml").exits(0);
+    ground.world.run("guest stop 102 --document host.toml").exits(0);
+    let all = ground.world.run("journal").exits(0).stdout;
+    let lines: Vec<_> = all.lines().collect();
+    assert_eq!(lines.len(), 6, "{all}");
+    assert!(lines[0].contains(" guests in host: guest 101 start intent step="), "{all}");
+    assert!(lines[1].contains("guest 101 start dispatched task=UPID:pve1:"), "{all}");
+    assert!(lines[2].contains("guest 101 start succeeded step="), "{all}");
+    let mut one = ground.world.homeostat("journal --json --source guests");
+    one.args(["--key", "guest 102"]);
+    let one = ground.world.finish(one).exits(0).stdout;
+    let records: Vec<Value> = one.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let words: Vec<_> = records.iter().map(|record| record["is"].as_str().unwrap()).collect();
+    assert_eq!(words, ["intent", "dispatched", "succeeded"], "{one}");
+    assert!(records.iter().all(|record| record["key"] == "guest 102"), "{one}");
+    assert_eq!(ground.world.run("journal --source nft").exits(0).stdout, "");
+    let path = ground.world.path().join("followed");
+    let mut follow = ground.world.homeostat("journal -f --json");
+    let mut follow = follow.stdout(fs::File::create(&path).unwrap()).spawn().unwrap();
+    later(|| fs::read_to_string(&path).unwrap().lines().count() == 6);
+    ground.world.run("guest start 102 --document host.toml").exits(0);
+    later(|| fs::read_to_string(&path).unwrap().lines().count() == 9);
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+}
+
+#[test]
+fn a_malformed_pin_and_an_open_token_file_refuse_to_start() {
+    let ground = Ground::new(GUEST);
+    let text = fs::read_to_string(ground.world.path().join(DOCUMENT)).unwrap();
+    let broken = text.replace(&ground.cluster.fingerprint(), "AB:CD");
+    ground.world.write(DOCUMENT, broken);
+    let ran = ground.world.run("check host.toml").exits(1);
+    assert!(ran.stderr.contains("`AB:CD` is no SHA-256 fingerprint"), "{ran:?}");
+    ground.declare(GUEST);
+    ground.token(0o644);
+    for command in ["plan host.toml", "apply --yes host.toml", "run host.toml"] {
+        let ran = ground.world.run(command).exits(1);
+        assert!(ran.stderr.contains("has mode 0644"), "{command}: {ran:?}");
+        assert!(ran.stderr.contains("chmod 600"), "{command}: {ran:?}");
+    }
+    assert_eq!(ground.cluster.with(|world| world.calls.len()), 0);
+}
+
+#[test]
+fn another_server_is_refused_and_the_token_is_in_no_output() {
+    let ground = Ground::new(GUEST);
+    let text = fs::read_to_string(ground.world.path().join(DOCUMENT)).unwrap();
+    let other = text.replace(&ground.cluster.fingerprint(), &["AB"; 32].join(":"));
+    ground.world.write(DOCUMENT, other);
+    let ran = ground.world.run("apply --yes host.toml -v").exits(1);
+    assert!(format!("{ran:?}").contains("the server's certificate has the fingerprint"), "{ran:?}");
+    assert_eq!(ground.cluster.with(|world| world.calls.len()), 0);
+    let daemon = ground.world.start_watched("-v", None);
+    later(|| ground.world.log().contains("fingerprint"));
+    daemon.signal(Signal::TERM);
+    drop(daemon);
+    let (_, secret) =
+        Simulator::token().split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let told = format!("{ran:?}{}", ground.world.log());
+    assert!(!told.contains(&secret), "{told}");
+}
+
+#[test]
+fn what_the_token_may_not_see_is_unknown_and_nothing_is_written() {
+    let ground = Ground::new(GUEST);
+    ground.cluster.with(|world| {
+        world.guests.get_mut(&101).unwrap().denied.insert("VM.Audit".to_owned());
+    });
+    let report = ground.world.run("apply --yes --json host.toml").json(1);
+    assert_eq!(report["unknown"][0]["key"], "guest 101", "{report}");
+    assert_eq!(ground.cluster.with(|world| world.writes().len()), 0);
+}
