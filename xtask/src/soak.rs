@@ -29,6 +29,9 @@ fn steps(Length(times): Length, filters: &[String]) -> Vec<Step> {
         .arguments_after("--", filters);
     let mut steps = vec![Step::Setup, Step::Program("soak tests", tests)];
     if filters.is_empty() {
+        // By programs that are not ours, from their registries.
+        let judges = Program::new("python3", &["xtask/pve/judge.py"]);
+        steps.push(Step::Program("simulator judges", judges));
         steps.push(Step::SoakVm);
     }
     steps
@@ -44,6 +47,15 @@ mod tests {
         let Some(Step::Program(_, program)) = steps.last() else { panic!("{steps:?}") };
         let typed = "HOMEOSTAT_SOAK=3 cargo test --workspace --profile soak --locked -- ledger";
         assert_eq!(program.to_string(), typed);
+    }
+
+    #[test]
+    fn the_simulator_is_judged_by_others_unless_tests_are_chosen() {
+        let is_judged = |steps: &[Step]| {
+            steps.iter().any(|step| matches!(step, Step::Program("simulator judges", _)))
+        };
+        assert!(is_judged(&steps(&[])));
+        assert!(!is_judged(&steps(&["ledger".to_owned()])));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! with a journal around them.
 
 use homeostat_core::outcome::Later;
-use homeostat_core::{Begun, Ended, Failure, Outcome, Outcomes, Recovery, Retry, Work};
+use homeostat_core::{Begun, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd, Work};
 
 use crate::api::Sought;
 use crate::classify::Class;
@@ -121,7 +121,7 @@ impl homeostat_core::Writer<Guests> for Writer {
         }
     }
 
-    fn follow(&self, task: &str) -> Later<'static, Ended> {
+    fn follow(&self, task: &str) -> Later<'static, TaskEnd> {
         Box::pin(follow::to_the_end(self.source.clone(), task.to_owned()))
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_core::Ended;
+use homeostat_core::TaskEnd;
 use tokio::time::{Instant, sleep};
 
 use crate::api::{Place, TaskState};
@@ -17,55 +17,55 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 const FRESH: Duration = Duration::from_secs(10);
 
 /// Follows a task to its end.
-pub(crate) async fn to_the_end(source: Guests, task: String) -> Ended {
+pub(crate) async fn to_the_end(source: Guests, task: String) -> TaskEnd {
     let Ok(upid) = task.parse::<Upid>() else {
-        return Ended::Unknown(format!("`{task}` is no name of a task"));
+        return TaskEnd::Unknown(format!("`{task}` is no name of a task"));
     };
     let mut waits = Waits::new(source.patience.task);
     let ended = loop {
         match source.client.task(&upid).await {
             Ok(TaskState::Stopped(status)) => break ended(&status),
             Err(error) if error.class() == Class::NoSuchTask && waits.is_longer_than(FRESH) => {
-                return Ended::Unknown(format!("the target does not know task {upid}"));
+                return TaskEnd::Unknown(format!("the target does not know task {upid}"));
             }
             // It runs on, whether we can ask or not.
             Ok(TaskState::Running) | Err(_) => {}
         }
         if !waits.pause().await {
-            return Ended::Unknown(format!("task {upid} did not end in time"));
+            return TaskEnd::Unknown(format!("task {upid} did not end in time"));
         }
     };
     match ended {
         // Quirk `ha-only-requests` (Proxmox VE 8): the task of a guest that the cluster's resource manager
         // keeps ends as soon as the request is noted.
-        Ended::Succeeded if upid.is_request() => requested(&source, &upid, waits).await,
+        TaskEnd::Succeeded if upid.is_request() => requested(&source, &upid, waits).await,
         ended => ended,
     }
 }
 
 /// What an exit status says.
-pub(crate) fn ended(status: &str) -> Ended {
+pub(crate) fn ended(status: &str) -> TaskEnd {
     match exit(status) {
-        Exit::Ok | Exit::AlreadyDone => Ended::Succeeded,
-        Exit::Unknown => Ended::Unknown(format!("the task ended with `{status}`")),
-        Exit::Failed(_) => Ended::Failed(status.to_owned()),
+        Exit::Ok | Exit::AlreadyDone => TaskEnd::Succeeded,
+        Exit::Unknown => TaskEnd::Unknown(format!("the task ended with `{status}`")),
+        Exit::Failed(_) => TaskEnd::Failed(status.to_owned()),
     }
 }
 
 /// Waits until the resource manager has done what was requested.
-async fn requested(source: &Guests, upid: &Upid, mut waits: Waits) -> Ended {
+async fn requested(source: &Guests, upid: &Upid, mut waits: Waits) -> TaskEnd {
     let to = if upid.kind() == "hastart" { Run::Running } else { Run::Stopped };
-    let Some(vmid) = upid.guest().map(Vmid) else { return Ended::Succeeded };
+    let Some(vmid) = upid.guest().map(Vmid) else { return TaskEnd::Succeeded };
     loop {
         for kind in [Kind::Lxc, Kind::Qemu] {
             let place = Place { node: upid.node().to_owned(), kind, vmid };
             let current = source.client.current(&place).await;
             if current.is_ok_and(|current| current.run == Some(to)) {
-                return Ended::Succeeded;
+                return TaskEnd::Succeeded;
             }
         }
         if !waits.pause().await {
-            return Ended::Unknown("the resource manager has not done it in time".to_owned());
+            return TaskEnd::Unknown("the resource manager has not done it in time".to_owned());
         }
     }
 }

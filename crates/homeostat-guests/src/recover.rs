@@ -1,6 +1,6 @@
 //! Finds out what became of a start or a stop whose end nobody wrote down.
 
-use homeostat_core::{Begun, Ended, Failure, Recovery};
+use homeostat_core::{Begun, Failure, Recovery, TaskEnd};
 
 use crate::api::{Sought, TaskState};
 use crate::classify::Class;
@@ -21,7 +21,7 @@ pub(crate) async fn ask(source: Guests, begun: Begun) -> Result<Recovery, Failur
     };
     let Some(upid) = upid else {
         let why = "the target has no task of it: it never arrived, or was done at once";
-        return Ok(Recovery::Ended(Ended::Unknown(why.to_owned())));
+        return Ok(Recovery::Ended(TaskEnd::Unknown(why.to_owned())));
     };
     match source.client.task(&upid).await {
         Ok(TaskState::Running) => Ok(running(&upid)),
@@ -30,7 +30,7 @@ pub(crate) async fn ask(source: Guests, begun: Begun) -> Result<Recovery, Failur
         Ok(TaskState::Stopped(status)) => Ok(Recovery::Ended(follow::ended(&status))),
         Err(error) if error.class() == Class::NoSuchTask => {
             let why = format!("the target does not know task {upid} any more");
-            Ok(Recovery::Ended(Ended::Unknown(why)))
+            Ok(Recovery::Ended(TaskEnd::Unknown(why)))
         }
         Err(error) => Err(error.failure()),
     }

@@ -5,8 +5,7 @@
 
 use anyhow::Result;
 use homeostat_engine::journal::{CommandKey, End, Intent, Known, Millis, OpenStep, StepId};
-use homeostat_engine::outcome::Ended;
-use homeostat_engine::{Begun, Dispatch, Failure, Recovery, Writer as _};
+use homeostat_engine::{Begun, Dispatch, Failure, Recovery, TaskEnd, Writer as _};
 use homeostat_guests::{Key, Located, Sent, Verb, Vmid};
 use serde_json::json;
 
@@ -80,7 +79,7 @@ impl Commands {
     }
 
     /// Finds out what became of a step, and waits for it if it runs.
-    async fn look_up(&self, (id, is_named): (StepId, bool), begun: Begun) -> Result<Ended> {
+    async fn look_up(&self, (id, is_named): (StepId, bool), begun: Begun) -> Result<TaskEnd> {
         let found = self.writer.recover(begun).await.map_err(|failure| refused(&failure))?;
         let task = match found {
             Recovery::Ended(ended) => return Ok(ended),
@@ -103,12 +102,12 @@ impl Commands {
                 self.note(id, &task).await?;
                 self.writer.follow(&task).await
             }
-            Ok(Sent::AlreadyDone) => Ended::Succeeded,
+            Ok(Sent::AlreadyDone) => TaskEnd::Succeeded,
             Err(error) if error.is_unknown() => {
                 let open = OpenStep { id, since: now(), intent, task: None };
                 self.look_up((id, false), begun(open)).await?
             }
-            Err(error) => Ended::Failed(error.to_string()),
+            Err(error) => TaskEnd::Failed(error.to_string()),
         };
         let end = end_of(ended);
         self.end(id, &end).await?;
@@ -138,11 +137,11 @@ fn begun(open: OpenStep) -> Begun {
     Begun { key: subject.key, dispatch, task: open.task, since: open.since.0 }
 }
 
-fn end_of(ended: Ended) -> End {
+fn end_of(ended: TaskEnd) -> End {
     match ended {
-        Ended::Succeeded => End::Succeeded { answer: json!(null) },
-        Ended::Failed(why) => End::Failed { why },
-        Ended::Unknown(why) => End::Unknown { why },
+        TaskEnd::Succeeded => End::Succeeded { answer: json!(null) },
+        TaskEnd::Failed(why) => End::Failed { why },
+        TaskEnd::Unknown(why) => End::Unknown { why },
     }
 }
 
