@@ -54,8 +54,8 @@ mod tests {
         let is_judged = |steps: &[Step]| {
             steps.iter().any(|step| matches!(step, Step::Program("simulator judges", _)))
         };
-        assert!(is_judged(&steps(&[])));
-        assert!(!is_judged(&steps(&["ledger".to_owned()])));
+        assert!(is_judged(&steps(Length::default(), &[])));
+        assert!(!is_judged(&steps(Length::default(), &["ledger".to_owned()])));
     }
 
     #[test]

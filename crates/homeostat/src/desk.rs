@@ -3,7 +3,7 @@
 
 pub(crate) mod command;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::DEFAULT_OWNER;
-use homeostat_engine::journal::{Clock, JournalError, Millis};
+use homeostat_engine::journal::{Clock, End, Fact, JournalError, Millis, follow};
 use homeostat_engine::{Fence, Journal, Limits, Operations, ScopeLock, Source as _};
 use homeostat_guests::{Guests, Key};
 
@@ -94,26 +94,54 @@ impl Desk {
         Ok(Some(Commands { writer: Arc::new(writer), operations: operations.clone() }))
     }
 
+    /// Whether the target works on nothing of ours.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state().operations.as_ref().is_none_or(|operations| operations.in_flight().is_empty())
+    }
+
+    /// The keys whose last step did not end well, and why.
+    pub(crate) fn failures(&self) -> BTreeMap<String, String> {
+        let directory = self.state().directory.clone();
+        // What cannot be read is told as pending.
+        let records = directory.and_then(|directory| follow(&directory).more().ok());
+        let (mut keys, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        for record in records.into_iter().flatten() {
+            match record.fact {
+                Fact::Intent(intent) => {
+                    failed.remove(&intent.subject.key);
+                    keys.insert(record.id, intent.subject.key);
+                }
+                Fact::Ended(End::Failed { why } | End::Unknown { why }) => {
+                    failed.extend(keys.remove(&record.id).map(|key| (key, why)));
+                }
+                Fact::Dispatched { .. } | Fact::Ended(End::Succeeded { .. }) => {}
+            }
+        }
+        failed
+    }
+
     /// Waits until one of the tasks that the target works on has ended, and says what is waited for.
-    /// False, if there is none.
+    /// Tells which keys ended; nothing, if there was none.
     pub(crate) async fn wait(
         &self,
         told: &mut BTreeSet<String>,
         color: Option<Color>,
-    ) -> Result<bool> {
+    ) -> Result<Option<BTreeSet<String>>> {
         let operations = self.state().operations.clone();
-        let Some(operations) = operations else { return Ok(false) };
+        let Some(operations) = operations else { return Ok(None) };
         let flying = operations.in_flight();
         if flying.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
-        for (key, task) in flying {
+        for (key, task) in &flying {
             if let Some(color) = color.filter(|_| told.insert(task.clone())) {
                 writeln!(stream::stderr(color), "Waiting for {key}: task {task}")?;
             }
         }
         operations.news().await;
-        Ok(true)
+        let still = operations.in_flight();
+        let ended = flying.keys().filter(|key| !still.contains_key(key));
+        Ok(Some(ended.map(ToString::to_string).collect()))
     }
 }
 

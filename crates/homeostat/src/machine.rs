@@ -6,6 +6,7 @@
 mod broken;
 mod drivers;
 mod firewalls;
+mod landed;
 mod unapplied;
 mod waiting;
 

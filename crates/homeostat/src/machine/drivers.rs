@@ -1,6 +1,6 @@
 //! What can write, with the locks that allow it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use homeostat_engine::{
 use super::Machine;
 use super::broken::Broken;
 use super::firewalls::Firewalls;
+use super::landed;
 use super::unapplied::Unapplied;
 use super::waiting::{self, Waiting};
 use crate::context::Context;
@@ -91,14 +92,31 @@ impl Drivers<'_> {
             tokio::time::sleep(Duration::from_millis(pause)).await;
             all = after(all, settle(&mut self.driven, (&self.firewalls, &self.ledger)).await);
         }
-        let color = (self.context.detail != Detail::Quiet).then_some(self.context.color);
-        let mut said = BTreeSet::new();
-        while self.context.desk.wait(&mut said, color).await? {
-            all = after(all, settle(&mut self.driven, &self.ledger).await);
-        }
-        told.extend(all);
+        told.extend(self.land(all).await?);
         told.extend(self.waiting.iter().map(waiting::told));
         Ok(told)
+    }
+
+    /// Looks again whenever work has ended that the target does by itself, until there is none. Work that
+    /// ends badly is begun again a few times, and then told.
+    async fn land(&mut self, mut all: Vec<Told>) -> Result<Vec<Told>> {
+        let desk = &self.context.desk;
+        let color = (self.context.detail != Detail::Quiet).then_some(self.context.color);
+        let (mut said, mut tries) = (BTreeSet::new(), BTreeMap::<String, usize>::new());
+        while let Some(ended) = desk.wait(&mut said, color).await? {
+            for key in ended {
+                *tries.entry(key).or_default() += 1;
+            }
+            let is_tried = |key| tries.get(key).is_some_and(|tries| *tries >= MOST_PASSES);
+            if desk.is_idle() && landed::waiting(&all).iter().all(is_tried) {
+                let failed = desk.failures();
+                return Ok(all.into_iter().map(|told| landed::given_up(told, &failed)).collect());
+            }
+            let now = settle(&mut self.driven, (&self.firewalls, &self.ledger)).await;
+            let pairs = all.into_iter().zip(now);
+            all = pairs.map(|(before, now)| landed::after(before, now)).collect();
+        }
+        Ok(all)
     }
 
     /// Opens the scopes that are there now, and lets go of the others: whoever holds a namespace

@@ -82,6 +82,7 @@ fn an_apply_waits_for_its_tasks_and_a_second_one_has_nothing_to_do() {
     ground.takes(300);
     let ran = ground.world.run("apply --yes host.toml").exits(0);
     assert!(ran.stderr.starts_with("Waiting for guest 101: task UPID:pve1:"), "{ran:?}");
+    assert!(ran.stdout.contains("guest 101") && ran.stdout.contains("task UPID:pve1:"), "{ran:?}");
     assert!(ground.is_running());
     let config = ground.cluster.with(|world| world.guests[&101].config.clone());
     let is = |name: &str| config.get(name).map(String::as_str).unwrap_or_default();
@@ -92,6 +93,42 @@ fn an_apply_waits_for_its_tasks_and_a_second_one_has_nothing_to_do() {
     ground.world.run("verify host.toml").exits(0);
     assert!(ground.world.run("plan host.toml").exits(0).stdout.ends_with("No changes.\n"));
     assert_eq!(ground.cluster.with(|world| world.writes().len()), writes);
+}
+
+#[test]
+fn a_start_that_fails_again_and_again_is_given_up_with_the_words_of_the_target() {
+    let ground = Ground::new(GUEST);
+    let words = "startup for container '101' failed";
+    for _ in 0..9 {
+        let end = End::Error(words.to_owned());
+        let script = Script { takes: Duration::from_millis(50), end };
+        ground.cluster.with(|world| world.script(101, script));
+    }
+    let report = ground.world.run("apply --yes --json host.toml").json(1);
+    assert_eq!(report["failed"][0]["error"], words, "{report}");
+    assert_eq!(report["pending"], serde_json::json!([]), "{report}");
+    assert_eq!(ground.starts(), 3);
+}
+
+#[test]
+fn one_start_that_fails_keeps_no_other_guest_from_its_turn() {
+    let declared = |vmid| format!("[guests.{vmid}]\nkind = \"lxc\"\nrun = \"running\"\n");
+    let guests: String = (101..108).map(declared).collect();
+    let ground = Ground::new(&guests);
+    ground.cluster.with(|world| {
+        for vmid in 102..108 {
+            world.put(vmid, Guest::new(Kind::Lxc, "pve1"));
+        }
+        for _ in 0..40 {
+            let end = End::Error("no".to_owned());
+            world.script(101, Script { takes: Duration::ZERO, end });
+        }
+    });
+    let report = ground.world.run("apply --yes --json host.toml").json(1);
+    assert_eq!(report["failed"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(report["applied"].as_array().unwrap().len(), 6, "{report}");
+    let running = ground.cluster.with(|world| (102..108).all(|vmid| world.guests[&vmid].running));
+    assert!(running, "{report}");
 }
 
 #[test]
