@@ -77,7 +77,8 @@ impl Desk {
             let failed =
                 |source| JournalError::Open { path: directory.clone(), source: Arc::new(source) };
             made.map_err(failed)?;
-            let (journal, _) = Journal::open(directory, clock())?;
+            let (journal, recovered) = Journal::open(directory, clock())?;
+            tell_torn(recovered.cut);
             let named = (Guests::NAME, scope);
             state.operations = Some(Operations::new(Arc::new(journal), named, limits));
         }
@@ -150,6 +151,15 @@ impl Desk {
 pub(crate) struct Commands {
     pub(crate) writer: Arc<homeostat_guests::Writer>,
     pub(crate) operations: Operations<Key>,
+}
+
+/// Says that the last write was torn: what it was about is looked up in the target.
+fn tell_torn(bytes: u64) {
+    if bytes > 0 {
+        let words = "warning: the end of the journal was torn, and cut off";
+        // There is nobody left to tell if stderr is closed.
+        let _ = writeln!(stream::stderr(Color::Auto), "{words}: {bytes} bytes");
+    }
 }
 
 /// A journal's error, with its way out.

@@ -11,6 +11,7 @@ mod faults;
 mod ground;
 mod options;
 mod owning;
+mod round_trip;
 mod run_state;
 mod secret;
 mod unknown;

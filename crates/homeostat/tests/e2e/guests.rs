@@ -247,6 +247,29 @@ fn a_command_that_fails_says_why_and_keeps_saying_it() {
 }
 
 #[test]
+fn a_torn_journal_is_cut_and_said_so_and_a_damaged_one_stops_everything() {
+    let ground = Ground::new(GUEST);
+    ground.world.run("apply --yes host.toml").exits(0);
+    let path = ground.world.state().join("journal");
+    let whole = fs::read(&path).unwrap();
+    let torn = [whole.as_slice(), b"0123 half a li"].concat();
+    fs::write(&path, torn).unwrap();
+    let ran = ground.world.run("apply --yes host.toml").exits(0);
+    assert!(
+        ran.stderr.contains("the end of the journal was torn, and cut off: 14 bytes"),
+        "{ran:?}"
+    );
+    let mut damaged = whole;
+    damaged[3] ^= 1;
+    fs::write(&path, damaged).unwrap();
+    let ran = ground.world.run("apply --yes host.toml").exits(1);
+    assert!(
+        ran.stderr.contains("is damaged in line 1") && ran.stderr.contains("help: "),
+        "{ran:?}"
+    );
+}
+
+#[test]
 fn the_journal_is_listed_filtered_and_followed() {
     let ground = Ground::new(GUEST);
     assert_eq!(ground.world.run("journal").exits(0).stdout, "", "there is none yet");
