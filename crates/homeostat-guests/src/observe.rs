@@ -163,6 +163,9 @@ async fn look(source: &Guests, lists: &Lists, subject: Subject) -> (Key, Looked)
         return (key, Looked::Unknown(why));
     }
     let read = source.client.options(place).await;
+    if let (None, Err(error)) = (&subject.wanted, &read) {
+        return (key, Looked::Unknown(error.to_string()));
+    }
     let waiting = match (&read, listed.run) {
         (Ok(_), Some(Run::Running)) => source.client.pending(place).await.unwrap_or_default(),
         _ => BTreeSet::new(),

@@ -9,6 +9,7 @@
 mod crash;
 mod faults;
 mod ground;
+mod laws;
 mod options;
 mod owning;
 mod round_trip;
