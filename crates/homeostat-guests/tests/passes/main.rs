@@ -10,6 +10,7 @@ mod crash;
 mod faults;
 mod ground;
 mod laws;
+mod many;
 mod options;
 mod owning;
 mod round_trip;
