@@ -19,7 +19,8 @@ use crate::source::Guests;
 
 /// Requests that run side by side.
 const AT_ONCE: usize = 16;
-/// What a node that did not answer the last time gets, so that it delays its own guests only.
+/// What a node gets that did not answer the last time, so that it delays its own guests only. If that was
+/// too short, it gets twice as much the next time.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// What an observe learned of each guest beside what is managed of it.
@@ -44,8 +45,8 @@ pub(crate) struct Facts {
 #[derive(Debug)]
 pub struct Reader {
     source: Guests,
-    /// Nodes that did not answer the last time.
-    silent: BTreeSet<String>,
+    /// Nodes that did not answer the last time, and how long they get.
+    silent: BTreeMap<String, Duration>,
 }
 
 /// What the nodes say.
@@ -65,7 +66,7 @@ struct Subject {
 
 impl Reader {
     pub(crate) fn new(source: Guests) -> Self {
-        Reader { source, silent: BTreeSet::new() }
+        Reader { source, silent: BTreeMap::new() }
     }
 
     async fn lists(&mut self) -> Result<Lists, Error> {
@@ -77,8 +78,9 @@ impl Reader {
             .filter(|(_, is_online)| **is_online)
             .flat_map(|(node, _)| [Kind::Lxc, Kind::Qemu].map(|kind| (node.clone(), kind)))
             .map(|(node, kind)| {
-                let is_silent = self.silent.contains(&node);
-                (node, kind, if is_silent { client.within(SHORT) } else { client.clone() })
+                let patience = self.silent.get(&node).copied();
+                let client = client.within(patience.unwrap_or(self.source.patience.answer));
+                (node, kind, client)
             })
             .collect();
         let answers = futures_util::stream::iter(asks).map(|(node, kind, client)| async move {
@@ -99,9 +101,19 @@ impl Reader {
         let offline = nodes.iter().filter(|(_, is_online)| !**is_online);
         lists.silent.extend(offline.map(|(node, _)| (node.clone(), "it is offline".to_owned())));
         drop(answers);
-        self.silent = lists.silent.keys().cloned().collect();
+        let most = self.source.patience.answer;
+        let silent = lists.silent.keys().map(|node| {
+            let patience = longer(self.silent.get(node).copied(), most);
+            (node.clone(), patience)
+        });
+        self.silent = silent.collect();
         Ok(lists)
     }
+}
+
+/// How long a node gets that has just been silent for so long.
+fn longer(last: Option<Duration>, most: Duration) -> Duration {
+    last.map_or(SHORT, |last| last * 2).min(most)
 }
 
 impl homeostat_core::Reader<Guests> for Reader {
@@ -259,5 +271,24 @@ fn owner(marked: &Marked, was_marked: bool) -> Owner {
             Owner::foreign("a guest without our mark: another one with its number, perhaps")
         }
         Marked::Not | Marked::Ours(_) => Owner::Nobody,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_node_gets_little_time_at_first_and_then_more() {
+        let most = Duration::from_secs(10);
+        let mut last = None;
+        let given: Vec<u64> = std::iter::repeat_with(|| {
+            let next = longer(last, most);
+            last = Some(next);
+            next.as_secs()
+        })
+        .take(6)
+        .collect();
+        assert_eq!(given, [1, 2, 4, 8, 10, 10]);
     }
 }

@@ -46,6 +46,24 @@ async fn an_unreachable_node_makes_its_guests_unknown_and_delays_no_others() {
 }
 
 #[tokio::test]
+async fn a_node_that_hangs_keeps_no_other_guest_from_its_start() {
+    let world = World::default().with(101, lxc()).with(102, Guest::new(Kind::Lxc, "pve2"));
+    let ground = Ground::new(world);
+    let hangs = Harm::Slow(std::time::Duration::from_mins(5));
+    ground.simulator.with(|world| world.fail(Fault::on("/nodes/pve2/", hangs)));
+    let other = Wanted { node: Some("pve2".to_owned()), ..runs(Run::Running) };
+    let wish = wish([(101, runs(Run::Running)), (102, other)]);
+    let mut process = ground.process();
+    let report = process.pass(&wish).await;
+    assert!(story(&report).contains("node pve2 does not answer"), "{}", story(&report));
+    process.operations.landed().await;
+    assert!(ground.simulator.with(|world| world.guests[&101].running));
+    ground.simulator.with(World::mend);
+    process.converge(&wish).await;
+    assert!(ground.simulator.with(|world| world.guests[&102].running));
+}
+
+#[tokio::test]
 async fn a_node_that_answers_596_makes_its_guests_unknown() {
     let ground = Ground::new(World::default().with(101, lxc()));
     ground.simulator.with(|world| {
