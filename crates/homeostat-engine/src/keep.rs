@@ -68,6 +68,7 @@ use self::wakeup::Wakeup;
 use crate::bound::Bound;
 use crate::config::Fence;
 use crate::ledger::Ledger;
+use crate::operations::Awaits;
 
 /// What a loop works with.
 pub struct Means {
@@ -134,6 +135,7 @@ impl<S: Source> Loop<S> {
     /// Keeps the source as declared until it is told to stop, or until nobody holds a handle.
     pub async fn run(self) {
         let Loop { mut keeper, mut mail } = self;
+        keeper.attend();
         keeper.wake(Wakeup::Start);
         loop {
             // Ten wishes that came during a pass are one wakeup, not ten.
@@ -164,7 +166,26 @@ impl<S: Source> Loop<S> {
     }
 }
 
+impl<S: Source> Drop for Keeper<S> {
+    /// Lanes that came free for it are for others.
+    fn drop(&mut self) {
+        self.set_awaits(Awaits::Nobody);
+    }
+}
+
 impl<S: Source> Keeper<S> {
+    /// Has lanes kept for its passes, unless it makes none.
+    fn attend(&self) {
+        let is_paused = self.agenda.is_paused();
+        self.set_awaits(if is_paused { Awaits::Nobody } else { Awaits::Passes });
+    }
+
+    fn set_awaits(&self, awaits: Awaits) {
+        if let Fence::Kept(operations) = &self.bound.config.fence {
+            operations.set_awaits(awaits);
+        }
+    }
+
     /// Whatever happens first.
     async fn next(&mut self, mail: &mut Mail<S>) -> Next<S> {
         let deadline = self.agenda.deadline().map(|time| self.pulse.at(time));

@@ -62,6 +62,19 @@ struct State<K: Key> {
     /// The tasks that the target works on.
     in_flight: BTreeMap<K, String>,
     news: BTreeSet<K>,
+    /// Whether lanes are kept for passes that have not come yet.
+    awaits: Awaits,
+    /// Keys that a pass asks for at this moment.
+    asked: BTreeSet<K>,
+}
+
+/// Whether passes come by themselves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// A loop hears the news, and comes.
+    Passes,
+    /// It is paused or gone: a lane that is kept for it would keep commands out for good.
+    Nobody,
 }
 
 impl<K: Key> Operations<K> {
@@ -74,6 +87,8 @@ impl<K: Key> Operations<K> {
             doubtful: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             news: BTreeSet::new(),
+            awaits: Awaits::Passes,
+            asked: BTreeSet::new(),
         };
         let shared = Shared {
             journal,
@@ -115,10 +130,12 @@ impl<K: Key> Operations<K> {
     pub(crate) fn turn(&self, key: &K, node: String) -> Result<Held<K>, String> {
         let mut state = self.shared.state();
         if !state.granted.contains_key(key) {
+            state.asked.insert(key.clone());
             state.lanes.mark(key, node);
             drop(state);
             self.shared.pump();
             state = self.shared.state();
+            state.asked.remove(key);
         }
         state.news.remove(key);
         state.granted.remove(key).ok_or_else(|| state.why_not(key))
@@ -132,11 +149,20 @@ impl<K: Key> Operations<K> {
 
     /// Lanes that a pass over these keys was granted and did not need are free again.
     pub(crate) fn let_go(&self, unneeded: impl Fn(&K) -> bool) {
-        let granted = std::mem::take(&mut self.shared.state().granted);
-        let (freed, kept): (BTreeMap<_, _>, _) =
-            granted.into_iter().partition(|(key, _)| unneeded(key));
-        self.shared.state().granted.extend(kept);
+        let mut state = self.shared.state();
+        let granted = std::mem::take(&mut state.granted).into_iter();
+        let (freed, kept): (BTreeMap<_, _>, _) = granted.partition(|(key, _)| unneeded(key));
+        state.granted = kept;
+        drop(state);
         drop(freed);
+    }
+
+    /// Keeps lanes for passes that will come, or for nobody.
+    pub(crate) fn set_awaits(&self, awaits: Awaits) {
+        self.shared.state().awaits = awaits;
+        if awaits == Awaits::Nobody {
+            self.let_go(|_| true);
+        }
     }
 
     /// Keys that are worth another look: their work ended, or their lane came free. Cancel-safe.
@@ -193,7 +219,12 @@ impl<K: Key> Shared<K> {
                 Job::Pass => {
                     let mut state = self.state();
                     state.news.insert(key.clone());
-                    state.granted.insert(key, held);
+                    if state.awaits == Awaits::Passes || state.asked.contains(&key) {
+                        state.granted.insert(key, held);
+                    } else {
+                        drop(state);
+                        held.give_back();
+                    }
                 }
                 // Whoever stopped waiting hands it back.
                 Job::Command(waiter) => {

@@ -17,6 +17,7 @@ use super::wakeup::{Turn, Wakeup};
 use crate::bound::Bound;
 use crate::error::Error;
 use crate::guard::{Guards, MassDelete, Section};
+use crate::operations::Awaits;
 
 impl<S: Source> Keeper<S> {
     /// Does what it is told; breaks when that was to stop.
@@ -46,7 +47,9 @@ impl<S: Source> Keeper<S> {
 
     /// Nobody knows yet how the target stands to another wish.
     fn put(&mut self, bound: Bound<S>) {
+        self.set_awaits(Awaits::Nobody);
         (self.bound, self.open) = (bound, None);
+        self.attend();
         self.status.send_modify(|status| {
             status.is_converged = false;
             status.wishes += 1;
@@ -57,6 +60,7 @@ impl<S: Source> Keeper<S> {
     fn pause(&mut self, during: Option<Duration>) {
         let until = during.map(|during| self.now().after(during));
         self.agenda.pause(until);
+        self.attend();
         self.pulse.health().paused();
         self.tell(What::Paused { during });
     }
@@ -64,6 +68,7 @@ impl<S: Source> Keeper<S> {
     /// Goes on, with a look at everything.
     pub(super) fn resume(&mut self) {
         self.agenda.resume();
+        self.attend();
         self.pulse.health().resumed(self.now());
         self.tell(What::Resumed);
         self.wake(Wakeup::Operator);

@@ -58,3 +58,37 @@ async fn other_keys_go_on_within_the_limit() {
     let late = tokio::time::timeout(MINUTE, operations.enter(&Id(102), "pve2")).await;
     assert!(late.is_err(), "two run already");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_a_paused_loop_waited_for_is_free_for_commands() {
+    let (server, state) = (Server::new(100..101, MINUTE), state_directory());
+    let process = Process::start(&server, state.path(), WIDE).await;
+    process.converge().await;
+    let held = process.operations.enter(&Id(100), "pve0").await;
+    server.stop(100);
+    let told = process.handle.pass().await.unwrap().unwrap();
+    assert!(!told.is_converged(), "somebody else holds the lane");
+    process.handle.pause(None).unwrap();
+    drop(held);
+    let next = tokio::time::timeout(MINUTE, process.operations.enter(&Id(100), "pve0")).await;
+    drop(next.expect("the lane waits for a pass that does not come"));
+    assert_eq!(server.running(), [false], "a paused loop writes nothing");
+    process.handle.resume().unwrap();
+    process.converge().await;
+    assert_eq!(server.running(), [true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_a_loop_waited_for_is_free_when_the_loop_has_ended() {
+    let (server, state) = (Server::new(100..101, MINUTE), state_directory());
+    let process = Process::start(&server, state.path(), WIDE).await;
+    process.converge().await;
+    let held = process.operations.enter(&Id(100), "pve0").await;
+    server.stop(100);
+    let told = process.handle.pass().await.unwrap().unwrap();
+    assert!(!told.is_converged(), "somebody else holds the lane");
+    process.handle.stop(homeostat_engine::OnStop::Leave).await;
+    drop(held);
+    let next = tokio::time::timeout(MINUTE, process.operations.enter(&Id(100), "pve0")).await;
+    assert!(next.is_ok(), "the lane waits for a loop that is gone");
+}
