@@ -44,7 +44,12 @@ impl Ruleset<'_> {
     pub fn read(path: &Path) -> Result<Self, CompileError> {
         let name = path.display().to_string();
         let refused = |source| CompileError::Read { name: name.clone(), source };
-        let size = std::fs::metadata(path).map_err(refused)?.len();
+        let meta = std::fs::metadata(path).map_err(refused)?;
+        // A pipe would be waited for, and a device may never end.
+        if !meta.is_file() {
+            return Err(refused(std::io::Error::other("this is not a regular file")));
+        }
+        let size = meta.len();
         if size > LARGEST {
             return Err(CompileError::TooLarge { name, size });
         }

@@ -61,6 +61,12 @@ pub enum CompileError {
         /// Why.
         source: io::Error,
     },
+    /// `nft` was ended, for it would not end by itself.
+    #[error("`nft` was stopped")]
+    Endless {
+        /// Why.
+        source: io::Error,
+    },
     /// There is no place to load it.
     #[error("cannot make a scratch namespace for `nft`")]
     Scratch(#[source] homeostat_netns::Error),
@@ -188,6 +194,9 @@ impl CompileError {
         match self {
             CompileError::NoProgram => Some("install the package `nftables`"),
             CompileError::TooOld { .. } => Some("install a newer package `nftables`"),
+            CompileError::Endless { .. } => {
+                Some("include only files: a pipe or a device has no end")
+            }
             CompileError::Prints(_) => Some("keep only what shall be there"),
             CompileError::Owned(_) => Some("leave `owner` out: the mark is in the comment"),
             CompileError::LongComment { .. } => Some("shorten the comment"),

@@ -167,6 +167,7 @@ pub(super) fn check_version(program: &OsStr, directory: &Path) -> Result<(), Com
 fn not_started(source: io::Error, directory: &Path) -> CompileError {
     match source.kind() {
         io::ErrorKind::NotFound if directory.is_dir() => CompileError::NoProgram,
+        io::ErrorKind::TimedOut => CompileError::Endless { source },
         _ => CompileError::Start { source },
     }
 }

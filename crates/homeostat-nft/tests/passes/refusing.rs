@@ -72,6 +72,8 @@ fn junk_is_no_text() {
     assert!(matches!(Ruleset::read(&path), Err(CompileError::TooLarge { .. })));
     let missing = Ruleset::read(&directory.path().join("missing"));
     assert!(matches!(missing, Err(CompileError::Read { .. })));
+    let device = Ruleset::read(std::path::Path::new("/dev/zero"));
+    assert!(matches!(device, Err(CompileError::Read { .. })), "it would never end");
     let (error, _) = refused("table ip a { }\0");
     assert!(error.contains("is no text"), "{error}");
 }
