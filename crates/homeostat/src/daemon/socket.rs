@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use rustix::fs::{FlockOperation, flock};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use super::answers::Answers;
+use super::beside::directory;
 use super::readers::Readers;
 use crate::failure::Helped;
 
@@ -35,10 +37,7 @@ impl Door {
     pub(super) fn open(path: &Path, answers: Answers, readers: Option<Readers>) -> Result<Self> {
         let whole = || format!("cannot open the control socket {}", path.display());
         make_directory(path).with_context(whole)?;
-        let listener = match UnixListener::bind(path) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => replace(path)?,
-            other => other.with_context(whole)?,
-        };
+        let listener = listen(path)?;
         // Whoever connects before this is refused, or may only read, by who they are.
         if let Some(Readers(group)) = readers {
             std::os::unix::fs::lchown(path, None, Some(group)).with_context(whole)?;
@@ -67,6 +66,17 @@ fn make_directory(path: &Path) -> io::Result<()> {
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+/// One at a time: of two daemons that find a dead one's socket, the second would remove the first's.
+fn listen(path: &Path) -> Result<UnixListener> {
+    let whole = || format!("cannot open the control socket {}", path.display());
+    let turn = fs::File::open(directory(path)).with_context(whole)?;
+    flock(&turn, FlockOperation::LockExclusive).with_context(whole)?;
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => replace(path),
+        other => other.with_context(whole),
+    }
 }
 
 /// Listens in place of a daemon that is dead.
@@ -112,5 +122,37 @@ async fn accept(listener: UnixListener, answers: Answers, readers: Option<Reader
             // Out of descriptors: others will be closed.
             Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener as Other, UnixStream as Client};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_another_daemon_is_just_replacing_is_left_to_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("default.sock");
+        drop(Other::bind(&path).unwrap());
+        let turn = fs::File::open(directory.path()).unwrap();
+        flock(&turn, FlockOperation::LockExclusive).unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                let _inside = runtime.enter();
+                listen(&path).map(drop)
+            });
+            // Long enough for whoever does not wait for their turn.
+            (0..10_000).for_each(|_| std::thread::yield_now());
+            assert!(!second.is_finished(), "it is not its turn");
+            fs::remove_file(&path).unwrap();
+            let first = Other::bind(&path).unwrap();
+            drop(turn);
+            let refused = second.join().unwrap().unwrap_err();
+            assert!(refused.to_string().contains("is held by a daemon"), "{refused}");
+            drop((Client::connect(&path).unwrap(), first));
+        });
     }
 }
