@@ -103,6 +103,12 @@ impl Ground {
         }
     }
 
+    /// Whether nobody holds the journal.
+    pub(crate) fn is_free(&self) -> bool {
+        let clock: Clock = Arc::new(|| Millis(0));
+        !matches!(Journal::open(self.state.path(), clock), Err(JournalError::Busy { .. }))
+    }
+
     /// The journal of the process before is closed by a thread of its own.
     fn journal(&self, clock: &Clock) -> Journal {
         let deadline = UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(10);
