@@ -17,8 +17,12 @@ use crate::setup;
 const INIT: &str = include_str!("init.sh");
 
 /// Programs that must be there, and their places: the kernel itself starts `modprobe`.
-const PROGRAMS: &[(&str, &str)] =
-    &[("busybox", "/bin/busybox"), ("ip", "/sbin/ip"), ("modprobe", "/sbin/modprobe")];
+const PROGRAMS: &[(&str, &str)] = &[
+    ("busybox", "/bin/busybox"),
+    ("ip", "/sbin/ip"),
+    ("modprobe", "/sbin/modprobe"),
+    ("sh", "/bin/sh"),
+];
 
 /// Programs that come along where they are installed.
 const IF_INSTALLED: &[(&str, &str)] = &[("nft", "/sbin/nft")];
