@@ -46,6 +46,21 @@ async fn a_panic_is_caught_told_and_the_source_opened_anew_with_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_subscription_that_cannot_be_opened_is_told_and_tried_again_with_growing_pauses() {
+    let stage = Stage::with(&[("a", "1")], pace(), |faults| faults.closed = true);
+    later(MINUTE).await;
+    let status = stage.handle.status();
+    assert!(!status.is_ready && !status.is_converged);
+    assert!((5..=20).contains(&status.counts.broken), "no hot loop: {:?}", status.counts);
+    let error = status.last_error.unwrap().error;
+    assert!(error.contains("nobody can subscribe"), "{error}");
+    assert_eq!(stage.target.writes(), 0, "nothing is written unheard");
+    stage.faults(|faults| faults.closed = false);
+    stage.converged().await;
+    assert_eq!(stage.values(), ["a=1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_subscription_that_dies_or_panics_is_opened_anew_and_a_full_pass_follows() {
     for panics in [None, Some(Act::Hint)] {
         let mut stage = Stage::settled(&[("a", "1")]).await;

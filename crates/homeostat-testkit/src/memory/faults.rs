@@ -8,6 +8,8 @@ use homeostat_engine::Retry;
 /// The faults of a target; the default has none.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
+    /// Nobody can subscribe.
+    pub closed: bool,
     /// Every look fails.
     pub blind: bool,
     /// A look fails after it has told this many objects.

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use homeostat_engine::{
-    Change, ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Slot, Source, Table,
+    Change, ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Slot, Source, Table,
 };
 
 use super::faults::Act;
@@ -116,6 +116,9 @@ impl<M: Manner> Source for Memory<M> {
 
     fn reader(&self) -> Result<Eyes, Failure> {
         self.target.note("subscribe".to_owned());
+        if self.target.is_closed() {
+            return Err(Failure::new("nobody can subscribe", Retry::Soon));
+        }
         Ok(Eyes::new(self.target.clone(), self.marks, self.flaw))
     }
 

@@ -76,6 +76,10 @@ impl Target {
         world.notify(key);
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.world().faults.closed
+    }
+
     /// Changes what the target does wrong.
     pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
         let mut world = self.world();
