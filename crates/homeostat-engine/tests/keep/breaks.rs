@@ -47,7 +47,8 @@ async fn a_panic_is_caught_told_and_the_source_opened_anew_with_backoff() {
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_that_cannot_be_opened_is_told_and_tried_again_with_growing_pauses() {
-    let stage = Stage::with(&[("a", "1")], pace(), |faults| faults.closed = true);
+    let closed = HintFault::Closed;
+    let stage = Stage::with(&[("a", "1")], pace(), |faults| faults.hints = closed);
     later(MINUTE).await;
     let status = stage.handle.status();
     assert!(!status.is_ready && !status.is_converged);
@@ -55,7 +56,7 @@ async fn a_subscription_that_cannot_be_opened_is_told_and_tried_again_with_growi
     let error = status.last_error.unwrap().error;
     assert!(error.contains("nobody can subscribe"), "{error}");
     assert_eq!(stage.target.writes(), 0, "nothing is written unheard");
-    stage.faults(|faults| faults.closed = false);
+    stage.faults(|faults| faults.hints = HintFault::None);
     stage.converged().await;
     assert_eq!(stage.values(), ["a=1"]);
 }

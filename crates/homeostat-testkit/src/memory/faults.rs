@@ -8,8 +8,6 @@ use homeostat_engine::Retry;
 /// The faults of a target; the default has none.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Nobody can subscribe.
-    pub closed: bool,
     /// Every look fails.
     pub blind: bool,
     /// A look fails after it has told this many objects.
@@ -74,4 +72,6 @@ pub enum HintFault {
     Wrong,
     /// The subscription dies.
     Dead,
+    /// Nobody can subscribe.
+    Closed,
 }

@@ -77,7 +77,7 @@ impl Target {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.world().faults.closed
+        self.world().faults.hints == HintFault::Closed
     }
 
     /// Changes what the target does wrong.
@@ -175,7 +175,7 @@ impl World {
         };
         match self.faults.hints {
             HintFault::None => self.hints.push_back(hint(key)),
-            HintFault::Lost | HintFault::Dead => return,
+            HintFault::Lost | HintFault::Dead | HintFault::Closed => return,
             HintFault::Twice => self.hints.extend([hint(key), hint(key)]),
             HintFault::Wrong => self.hints.push_back(hint("no-such-key")),
         }
