@@ -1,6 +1,6 @@
 //! Reads tables from the kernel, whole. Start at [`heads`] and [`table`].
 
-mod parts;
+pub(crate) mod parts;
 mod rules;
 
 use std::collections::BTreeMap;
@@ -37,6 +37,24 @@ pub(crate) struct Head {
     pub(crate) words: Words,
 }
 
+impl Table {
+    /// One with nothing in it.
+    pub(crate) fn empty(head: &Head) -> Self {
+        Table {
+            key: head.key.clone(),
+            handle: head.handle,
+            flags: head.flags,
+            comment: head.words.comment.clone(),
+            chains: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            flowtables: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            script: None,
+        }
+    }
+}
+
 /// The type of a message of nftables.
 pub(crate) const fn kind(message: u16) -> u16 {
     NFNL_SUBSYS_NFTABLES << 8 | message
@@ -60,20 +78,23 @@ pub(crate) fn generation(connection: &mut Connection) -> Result<Generation, Erro
 /// All tables, without their content.
 pub(crate) fn heads(connection: &mut Connection) -> Result<Vec<Head>, Error> {
     let all = Ask { message: NFT_MSG_GETTABLE, family: Family(0), names: &[] };
-    list(connection, &all, "tables", |family, attrs| {
-        let userdata = attrs.clone().first(NFTA_TABLE_USERDATA)?;
-        Ok(Some(Head {
-            key: Key { family, name: name(attrs, NFTA_TABLE_NAME)? },
-            handle: Handle(be64(attrs, NFTA_TABLE_HANDLE)?.unwrap_or_default()),
-            flags: be32(attrs, NFTA_TABLE_FLAGS)?.unwrap_or_default(),
-            words: userdata.map_or_else(Words::default, |attr| Words::read(attr.value)),
-        }))
+    list(connection, &all, "tables", |family, attrs| head(family, attrs).map(Some))
+}
+
+/// What a message tells of a table itself.
+pub(crate) fn head(family: Family, attrs: &Attrs<'_>) -> Result<Head, Malformed> {
+    let userdata = attrs.clone().first(NFTA_TABLE_USERDATA)?;
+    Ok(Head {
+        key: Key { family, name: name(attrs, NFTA_TABLE_NAME)? },
+        handle: Handle(be64(attrs, NFTA_TABLE_HANDLE)?.unwrap_or_default()),
+        flags: be32(attrs, NFTA_TABLE_FLAGS)?.unwrap_or_default(),
+        words: userdata.map_or_else(Words::default, |attr| Words::read(attr.value)),
     })
 }
 
 /// A table with everything in it.
 pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, Error> {
-    let Head { key, handle, flags, words } = head;
+    let key = &head.key;
     let ask = |message| Ask { message, family: key.family, names: &[] };
     let here = [(TABLE, key.name.as_str())];
     let inside = |message| Ask { names: &here, ..ask(message) };
@@ -100,16 +121,11 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
     let malformed = |source| Error::Malformed { what: "rules", source };
     let (chains, sets) = loose.assembled().map_err(malformed)?;
     Ok(Table {
-        key: key.clone(),
-        handle: *handle,
-        flags: *flags,
-        comment: words.comment.clone(),
         chains,
         sets,
         objects: objects.into_iter().collect(),
         flowtables: flowtables.into_iter().collect(),
-        texts: BTreeMap::new(),
-        script: None,
+        ..Table::empty(head)
     })
 }
 

@@ -3,6 +3,7 @@
 //! A *unit* is what is added and deleted as one: an element, or the two ends of an interval.
 
 mod collected;
+mod edits;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use homeostat_netlink::{Attr, Attrs, Malformed};
 use crate::tlv::{Tlvs, be32, only};
 
 pub(crate) use collected::Collected;
+pub(crate) use edits::Edits;
 
 /// The place of a unit in its list.
 pub(crate) type UnitAt = u32;

@@ -17,6 +17,7 @@ use homeostat_netlink::{AsyncListener, Event, Group, Listener, Message};
 use crate::dump::{TABLE, kind};
 use crate::error::Error;
 use crate::key::{Family, Key};
+use crate::shadow::Shadow;
 use crate::source::{Nft, Ports};
 use crate::tlv::{be32, name};
 pub(crate) use links::Links;
@@ -25,6 +26,8 @@ pub(crate) use links::Links;
 pub(crate) struct Ear {
     subscription: Subscription,
     commits: Commits,
+    /// What the commits have left of our tables.
+    pub(crate) shadow: Shadow,
     /// Links, once a wish speaks of them.
     pub(crate) links: Option<Links>,
     /// What is heard and not yet told.
@@ -53,11 +56,34 @@ impl Ear {
     fn on(subscription: Subscription, source: &Nft) -> Self {
         let (attended, touched) = (BTreeSet::new(), BTreeSet::new());
         let commits = Commits { ours: source.ours.clone(), attended, touched };
-        Ear { subscription, commits, links: None, heard: VecDeque::new() }
+        let (shadow, heard) = (Shadow::default(), VecDeque::new());
+        Ear { subscription, commits, shadow, links: None, heard }
     }
 
     pub(crate) fn attend(&mut self, keys: impl Iterator<Item = Key>) {
         self.commits.attended.extend(keys);
+    }
+
+    /// Whether it hears of commits.
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(self.subscription, Subscription::Dead)
+    }
+
+    /// Takes in what is told already, without waiting. Whoever commits without a pause is not listened to
+    /// for ever.
+    pub(crate) fn catch_up(&mut self) {
+        const MOST: usize = 4096;
+        let Ear { subscription, commits, shadow, heard, .. } = self;
+        let mut commit = |event: Event<'_>| {
+            shadow.hear(&event);
+            commits.take(event, heard);
+        };
+        let was_heard = (0..MOST).map(|_| subscription.receive_now(&mut commit));
+        let end = was_heard.into_iter().find(|heard| !matches!(heard, Ok(true)));
+        // A subscription that failed is told of when somebody waits for it.
+        if matches!(end, Some(Err(_))) {
+            shadow.give_up();
+        }
     }
 
     /// The next hint. Nothing is lost if it is dropped while it waits.
@@ -72,8 +98,11 @@ impl Ear {
 
     /// Waits for one datagram.
     async fn hear(&mut self) -> Result<(), Error> {
-        let Ear { subscription, commits, links, heard } = self;
-        let mut commit = |event: Event<'_>| commits.take(event, heard);
+        let Ear { subscription, commits, shadow, links, heard } = self;
+        let mut commit = |event: Event<'_>| {
+            shadow.hear(&event);
+            commits.take(event, heard);
+        };
         let tables = subscription.receive(&mut commit);
         let Some(Links { subscription, watch, .. }) = links else { return tables.await };
         let mut is_news = false;
@@ -97,6 +126,15 @@ async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>)
 }
 
 impl Subscription {
+    /// Hands on one datagram, if there is one.
+    fn receive_now(&mut self, each: &mut dyn FnMut(Event<'_>)) -> Result<bool, Error> {
+        Ok(match self {
+            Subscription::Standing(listener) => listener.receive(each)?,
+            Subscription::Waiting(listener) => listener.receive_now(each)?,
+            Subscription::Dead => return Err(homeostat_netlink::Error::Dead.into()),
+        })
+    }
+
     async fn receive(&mut self, each: &mut (dyn FnMut(Event<'_>) + Send)) -> Result<(), Error> {
         if let Subscription::Standing(_) = self
             && let Subscription::Standing(listener) = std::mem::replace(self, Subscription::Dead)

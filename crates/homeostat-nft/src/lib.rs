@@ -34,6 +34,7 @@ mod op;
 mod placeholders;
 mod plan;
 mod program;
+mod shadow;
 mod shown;
 mod source;
 mod statements;

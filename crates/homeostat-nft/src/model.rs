@@ -62,6 +62,7 @@ impl Table {
 /// A chain that has a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
+    pub(crate) handle: Handle,
     /// Hook, type, flags, comment: what cannot change in place.
     pub(crate) definition: Box<[u8]>,
     pub(crate) policy: Option<u32>,

@@ -1,5 +1,7 @@
 //! Looks at tables that are wished, marked as ours or recorded, and at no others.
 
+mod recall;
+
 use std::sync::Arc;
 
 use homeostat_core::{
@@ -22,6 +24,16 @@ use crate::source::{Nft, Wording};
 pub struct Moment {
     /// The generation that the ruleset had before the look.
     pub(crate) generation: Generation,
+    /// Whether tables were read for it; else what was told of commits was enough.
+    pub(crate) was_read: bool,
+}
+
+impl Moment {
+    /// Whether tables were read for it. Else what the kernel told of commits was enough.
+    #[must_use]
+    pub fn was_read(&self) -> bool {
+        self.was_read
+    }
 }
 
 /// The eyes of the source.
@@ -76,6 +88,9 @@ impl Reader {
     }
 
     fn look(&mut self, view: &View<'_, Nft>) -> Result<(Moment, Found), Error> {
+        if let Some(recalled) = self.recall(view)? {
+            return Ok(recalled);
+        }
         let whole = whole(|| {
             let before = dump::generation(&mut self.connection)?;
             let found = match self.read(view) {
@@ -86,18 +101,14 @@ impl Reader {
             let after = dump::generation(&mut self.connection)?;
             Ok(Some(Reading { before, found, after }))
         })?;
-        Ok((Moment { generation: whole.before }, whole.found))
+        self.remember(view, &whole);
+        Ok((Moment { generation: whole.before, was_read: true }, whole.found))
     }
 
     fn read(&mut self, view: &View<'_, Nft>) -> Result<Found, Error> {
         let heads = dump::heads(&mut self.connection)?;
-        let of_interest = |head: &Head| {
-            let is_ours = head.words.mark.as_ref() == Some(&self.source.mark);
-            let is_known = is_taken_over(view.records, &head.key);
-            let is_wished = view.wish.slot(&head.key, None).is_some();
-            view.focus.covers(&head.key) && (is_ours || is_known || is_wished)
-        };
-        let heads: Vec<_> = heads.into_iter().filter(of_interest).collect();
+        let heads: Vec<_> =
+            heads.into_iter().filter(|head| self.is_of_interest(view, head)).collect();
         let mut found = Vec::new();
         for head in heads {
             let mut table = dump::table(&mut self.connection, &head)?;
@@ -107,6 +118,13 @@ impl Reader {
             found.push((head, Arc::new(table)));
         }
         Ok(found)
+    }
+
+    fn is_of_interest(&self, view: &View<'_, Nft>, head: &Head) -> bool {
+        let is_ours = head.words.mark.as_ref() == Some(&self.source.mark);
+        let is_known = is_taken_over(view.records, &head.key);
+        let is_wished = view.wish.slot(&head.key, None).is_some();
+        view.focus.covers(&head.key) && (is_ours || is_known || is_wished)
     }
 
     /// Lets the wish mean the links that are there now, if it speaks of any.

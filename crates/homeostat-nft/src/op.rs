@@ -1,7 +1,8 @@
 //! What a transaction does to one table, in the order in which the kernel takes it.
 
 use crate::elements::UnitAt;
-use crate::model::{Handle, ObjectId};
+use crate::expression::counts;
+use crate::model::{Handle, ObjectId, Table};
 
 /// One act. The order of the variants is the order of a transaction: what uses a thing goes before
 /// the thing, and comes after it.
@@ -51,4 +52,17 @@ pub(crate) enum From {
     Wish(UnitAt),
     /// What was seen, with its counts and the time that it has left.
     Seen(UnitAt),
+}
+
+/// Whether an act takes over what packets and time have made of something that was seen.
+pub(crate) fn carries(op: &Op, seen: &Table) -> bool {
+    match op {
+        Op::AddRule { chain, replaces: Some(at), .. } => {
+            let former = seen.chains.get(chain).and_then(|chain| chain.rules.get(*at));
+            former.is_some_and(|rule| counts(rule.whole()).is_ok_and(|counts| !counts.is_empty()))
+        }
+        Op::AddElements { units, .. } => units.iter().any(|from| matches!(from, From::Seen(_))),
+        Op::MakeObject(id) => seen.objects.contains_key(id),
+        _ => false,
+    }
 }

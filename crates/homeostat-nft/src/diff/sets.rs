@@ -1,7 +1,5 @@
 //! Elements of sets and maps: the smallest difference, and what a set that is made again keeps.
 
-use homeostat_netlink::uapi::{NFT_SET_EVAL, NFT_SET_TIMEOUT};
-
 use super::Fate;
 use crate::declared::Former;
 use crate::elements::{Difference, Elements, UnitAt, meaning, targets};
@@ -42,7 +40,7 @@ enum Content {
 fn content(wish: &Set) -> Content {
     match wish {
         wish if wish.elements.is_empty() => Content::Data,
-        wish if wish.flags & (NFT_SET_EVAL | NFT_SET_TIMEOUT) != 0 => Content::AtLeast,
+        wish if wish.is_moving() => Content::AtLeast,
         _ => Content::Exact,
     }
 }

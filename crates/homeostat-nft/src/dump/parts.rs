@@ -4,35 +4,51 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_netlink::uapi::{
     NFT_CHAIN_BINDING, NFT_OBJECT_COUNTER, NFT_OBJECT_QUOTA, NFT_SET_ANONYMOUS, NFT_SET_CONCAT,
-    NFT_SET_EVAL, NFT_SET_INTERVAL, NFT_SET_MAP, NFT_SET_OBJECT, NFTA_CHAIN_FLAGS, NFTA_CHAIN_HOOK,
-    NFTA_CHAIN_NAME, NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE, NFTA_CHAIN_USERDATA, NFTA_FLOWTABLE_FLAGS,
-    NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_NAME, NFTA_OBJ_DATA, NFTA_OBJ_NAME, NFTA_OBJ_TYPE,
-    NFTA_OBJ_USERDATA, NFTA_SET_DATA_LEN, NFTA_SET_DATA_TYPE, NFTA_SET_DESC, NFTA_SET_EXPR,
-    NFTA_SET_EXPRESSIONS, NFTA_SET_FLAGS, NFTA_SET_GC_INTERVAL, NFTA_SET_KEY_LEN,
-    NFTA_SET_KEY_TYPE, NFTA_SET_NAME, NFTA_SET_OBJ_TYPE, NFTA_SET_POLICY, NFTA_SET_TIMEOUT,
-    NFTA_SET_USERDATA,
+    NFT_SET_EVAL, NFT_SET_INTERVAL, NFT_SET_MAP, NFT_SET_OBJECT, NFT_SET_TIMEOUT, NFTA_CHAIN_FLAGS,
+    NFTA_CHAIN_HANDLE, NFTA_CHAIN_HOOK, NFTA_CHAIN_NAME, NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE,
+    NFTA_CHAIN_USERDATA, NFTA_FLOWTABLE_FLAGS, NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_NAME,
+    NFTA_HOOK_DEV, NFTA_HOOK_DEVS, NFTA_OBJ_DATA, NFTA_OBJ_NAME, NFTA_OBJ_TYPE, NFTA_OBJ_USERDATA,
+    NFTA_SET_DATA_LEN, NFTA_SET_DATA_TYPE, NFTA_SET_DESC, NFTA_SET_EXPR, NFTA_SET_EXPRESSIONS,
+    NFTA_SET_FLAGS, NFTA_SET_GC_INTERVAL, NFTA_SET_KEY_LEN, NFTA_SET_KEY_TYPE, NFTA_SET_NAME,
+    NFTA_SET_OBJ_TYPE, NFTA_SET_POLICY, NFTA_SET_TIMEOUT, NFTA_SET_USERDATA,
 };
 use homeostat_netlink::{Attrs, Malformed};
 
 use super::rules::{RawRule, RawRules};
 use crate::elements::{Elements, Layout, targets};
 use crate::expression::{Becomes, Counts, Reference, Rewriting, rewrite_into, volatile};
-use crate::model::{Chain, Inside, ObjectId, Rule, RuleBytes, Set, Stateful};
-use crate::tlv::{Tlvs, be32, name, only};
+use crate::model::{Chain, Handle, Inside, ObjectId, Rule, RuleBytes, Set, Stateful};
+use crate::tlv::{Tlvs, be32, be64, name, only};
 
 /// A chain without its rules.
-pub(super) struct Bare {
-    name: String,
+#[derive(Debug)]
+pub(crate) struct Bare {
+    pub(crate) name: String,
     flags: u32,
-    chain: Chain,
+    pub(crate) chain: Chain,
 }
 
-pub(super) fn chain(attrs: &Attrs<'_>) -> Result<Bare, Malformed> {
+impl Bare {
+    /// Whether it lives and dies with the rule that jumps to it.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.flags & NFT_CHAIN_BINDING != 0
+    }
+
+    /// Whether it hooks into devices.
+    pub(crate) fn has_devices(&self) -> bool {
+        let hook = Attrs::new(&self.chain.definition).first(NFTA_CHAIN_HOOK).ok().flatten();
+        let is_device = |kind: u16| kind == NFTA_HOOK_DEV || kind == NFTA_HOOK_DEVS;
+        hook.is_some_and(|hook| hook.attrs().flatten().any(|attr| is_device(attr.kind)))
+    }
+}
+
+pub(crate) fn chain(attrs: &Attrs<'_>) -> Result<Bare, Malformed> {
     let kept = [NFTA_CHAIN_HOOK, NFTA_CHAIN_TYPE, NFTA_CHAIN_FLAGS, NFTA_CHAIN_USERDATA];
     Ok(Bare {
         name: name(attrs, NFTA_CHAIN_NAME)?,
         flags: be32(attrs, NFTA_CHAIN_FLAGS)?.unwrap_or_default(),
         chain: Chain {
+            handle: Handle(be64(attrs, NFTA_CHAIN_HANDLE)?.unwrap_or_default()),
             definition: only(attrs.clone(), &kept)?,
             policy: be32(attrs, NFTA_CHAIN_POLICY)?,
             rules: Vec::new(),
@@ -40,7 +56,7 @@ pub(super) fn chain(attrs: &Attrs<'_>) -> Result<Bare, Malformed> {
     })
 }
 
-pub(super) fn set(attrs: &Attrs<'_>) -> Result<(String, Set), Malformed> {
+pub(crate) fn set(attrs: &Attrs<'_>) -> Result<(String, Set), Malformed> {
     let shape = [
         NFTA_SET_KEY_TYPE,
         NFTA_SET_KEY_LEN,
@@ -71,7 +87,7 @@ pub(super) fn set(attrs: &Attrs<'_>) -> Result<(String, Set), Malformed> {
     Ok((name, Set { meter, ..set }))
 }
 
-pub(super) fn object(attrs: &Attrs<'_>) -> Result<(ObjectId, Stateful), Malformed> {
+pub(crate) fn object(attrs: &Attrs<'_>) -> Result<(ObjectId, Stateful), Malformed> {
     let kind = be32(attrs, NFTA_OBJ_TYPE)?.unwrap_or_default();
     let counted = match kind {
         NFT_OBJECT_COUNTER => volatile("counter"),
@@ -106,9 +122,14 @@ pub(super) fn flowtable(attrs: &Attrs<'_>) -> Result<(String, Box<[u8]>), Malfor
 
 impl Set {
     /// Whether packets fill it and nobody can name its elements: those of a meter.
-    pub(super) fn is_data(&self) -> bool {
+    pub(crate) fn is_data(&self) -> bool {
         let both = NFT_SET_ANONYMOUS | NFT_SET_EVAL;
         self.flags & both == both
+    }
+
+    /// Whether packets or time change what is in it.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.flags & (NFT_SET_EVAL | NFT_SET_TIMEOUT) != 0
     }
 
     pub(crate) fn layout(&self) -> Layout {
@@ -116,7 +137,8 @@ impl Set {
         if ends { Layout::Ends } else { Layout::Single }
     }
 
-    pub(super) fn note_references(&mut self) {
+    pub(crate) fn note_references(&mut self) {
+        self.references.clear();
         // Elements of a plain set lead nowhere.
         if self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) == 0 {
             return;
@@ -134,10 +156,11 @@ impl Set {
 }
 
 /// A table's parts before rules are put together.
-pub(super) struct Loose {
-    pub(super) chains: Vec<Bare>,
-    pub(super) rules: RawRules,
-    pub(super) sets: BTreeMap<String, Set>,
+#[derive(Debug, Default)]
+pub(crate) struct Loose {
+    pub(crate) chains: Vec<Bare>,
+    pub(crate) rules: RawRules,
+    pub(crate) sets: BTreeMap<String, Set>,
 }
 
 type Parts = (BTreeMap<String, Chain>, BTreeMap<String, Set>);
@@ -145,16 +168,10 @@ type Parts = (BTreeMap<String, Chain>, BTreeMap<String, Set>);
 impl Loose {
     /// Chains with their rules, and sets, as far as they have names.
     pub(super) fn assembled(self) -> Result<Parts, Malformed> {
-        let mut raw: BTreeMap<&str, Vec<&RawRule>> = BTreeMap::new();
-        for rule in self.rules.all() {
-            raw.entry(self.rules.chain(rule)).or_default().push(rule);
-        }
-        let nameless = self.chains.iter().filter(|bare| bare.flags & NFT_CHAIN_BINDING != 0);
-        let nameless = nameless.map(|bare| bare.name.as_str()).collect();
-        let assembly = Assembly { bytes: &self.rules, raw, nameless, sets: &self.sets };
+        let assembly = self.assembly();
         let mut chains = BTreeMap::new();
         for bare in &self.chains {
-            if bare.flags & NFT_CHAIN_BINDING == 0 {
+            if !bare.is_nameless() {
                 let rules = assembly.rules(&bare.name, DEEPEST)?;
                 chains.insert(bare.name.clone(), Chain { rules, ..bare.chain.clone() });
             }
@@ -162,6 +179,22 @@ impl Loose {
         let mut sets = self.sets;
         sets.retain(|_, set| set.flags & NFT_SET_ANONYMOUS == 0);
         Ok((chains, sets))
+    }
+
+    /// The rule that came last, with what lives inside it.
+    pub(crate) fn last_rule(&self) -> Result<Rule, Malformed> {
+        let last = self.rules.all().last().ok_or(Malformed::Payload)?;
+        self.assembly().rule(last, DEEPEST)
+    }
+
+    fn assembly(&self) -> Assembly<'_> {
+        let mut raw: BTreeMap<&str, Vec<&RawRule>> = BTreeMap::new();
+        for rule in self.rules.all() {
+            raw.entry(self.rules.chain(rule)).or_default().push(rule);
+        }
+        let nameless = self.chains.iter().filter(|bare| bare.is_nameless());
+        let nameless = nameless.map(|bare| bare.name.as_str()).collect();
+        Assembly { bytes: &self.rules, raw, nameless, sets: &self.sets }
     }
 }
 

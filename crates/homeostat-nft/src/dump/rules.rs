@@ -12,7 +12,7 @@ use crate::tlv::text;
 
 /// Rules that are not yet put together.
 #[derive(Debug, Default)]
-pub(super) struct RawRules {
+pub(crate) struct RawRules {
     bytes: Vec<u8>,
     /// The names of chains, as often as the list came to another one.
     chains: Vec<String>,
@@ -34,7 +34,7 @@ impl RawRules {
     }
 
     /// Takes one message.
-    pub(super) fn take(&mut self, attrs: Attrs<'_>) -> Result<(), Malformed> {
+    pub(crate) fn take(&mut self, attrs: Attrs<'_>) -> Result<(), Malformed> {
         let chain = text(&attrs, NFTA_RULE_CHAIN)?;
         if self.chains.last().is_none_or(|last| last != chain) {
             self.chains.push(chain.to_owned());
@@ -52,6 +52,11 @@ impl RawRules {
         }
         self.rules.push(rule);
         Ok(())
+    }
+
+    /// Leaves out the one that came last.
+    pub(crate) fn drop_last(&mut self) {
+        self.rules.pop();
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Range<usize> {

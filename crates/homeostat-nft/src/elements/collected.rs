@@ -85,6 +85,13 @@ impl Collected {
         Ok(())
     }
 
+    /// Takes one more.
+    pub(super) fn take_one(&mut self, element: &Attr<'_>) -> Result<(), Malformed> {
+        let mut one = Tlvs::default();
+        one.copy(element);
+        self.take(&one.into_bytes())
+    }
+
     fn element(&self, place: &Place) -> &[u8] {
         let start = place.start as usize;
         self.bytes.get(start..start + place.len as usize).unwrap_or_default()

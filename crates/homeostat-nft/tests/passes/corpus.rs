@@ -181,7 +181,7 @@ pub(crate) const CORPUS: &[(&str, &str)] = &[
 ];
 
 /// All rulesets.
-fn corpus() -> Vec<(&'static str, &'static str)> {
+pub(crate) fn corpus() -> Vec<(&'static str, &'static str)> {
     [CORPUS, headers::MORE].concat()
 }
 
@@ -212,7 +212,7 @@ pub(crate) fn taken() -> Vec<(&'static str, &'static str)> {
 }
 
 /// Runs a check on a thread of its own, and says if it failed.
-fn failed(name: String, check: impl FnOnce() + Send + 'static) -> Option<String> {
+pub(crate) fn failed(name: String, check: impl FnOnce() + Send + 'static) -> Option<String> {
     std::thread::spawn(check).join().err().map(|_| name)
 }
 
@@ -231,7 +231,7 @@ fn every_ruleset_is_as_nft_would_have_loaded_it() {
 }
 
 /// A pseudo-random sequence, the same at each run.
-fn pairs(count: usize) -> Vec<(usize, usize)> {
+pub(crate) fn pairs(count: usize) -> Vec<(usize, usize)> {
     let (mut state, len) = (0x2545_f491_4f6c_dd1d_u64, corpus().len() as u64);
     let mut next = || {
         state ^= state << 13;

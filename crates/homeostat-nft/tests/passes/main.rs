@@ -18,5 +18,6 @@ mod quirks;
 mod random;
 mod refusals;
 mod refusing;
+mod shadow;
 mod whole;
 mod world;

@@ -14,7 +14,7 @@ const STRANGER: &str =
 
 /// A ruleset that these numbers stand for.
 #[derive(Clone, Debug)]
-struct Numbers {
+pub(crate) struct Numbers {
     set: u8,
     elements: u8,
     base: u8,
@@ -25,7 +25,7 @@ struct Numbers {
     name: u8,
 }
 
-fn numbers() -> impl Strategy<Value = Numbers> {
+pub(crate) fn numbers() -> impl Strategy<Value = Numbers> {
     let rules = || proptest::collection::vec(0_u8..14, 0..8);
     let chains = (rules(), rules(), rules(), 0_u8..3);
     (0_u8..4, any::<u8>(), 0_u8..6, chains).prop_map(
@@ -42,7 +42,7 @@ fn numbers() -> impl Strategy<Value = Numbers> {
 }
 
 impl Numbers {
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let (kind, key, value): (_, _, fn(u8) -> String) = match self.set {
             0 => ("type ipv4_addr", "ip saddr", |at| format!("10.0.0.{at}")),
             1 => ("type ipv4_addr; flags interval", "ip saddr", |at| format!("10.{at}.0.0/16")),

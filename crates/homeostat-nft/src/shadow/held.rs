@@ -1,0 +1,250 @@
+//! One table that follows what is told of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use homeostat_netlink::uapi::{
+    NFT_MSG_DELCHAIN, NFT_MSG_DELOBJ, NFT_MSG_DELRULE, NFT_MSG_DELSET, NFT_MSG_DELSETELEM,
+    NFT_MSG_NEWCHAIN, NFT_MSG_NEWOBJ, NFT_MSG_NEWRULE, NFT_MSG_NEWSET, NFT_MSG_NEWSETELEM,
+    NFT_MSG_NEWTABLE, NFT_SET_ANONYMOUS, NFTA_CHAIN_NAME, NFTA_RULE_CHAIN, NFTA_RULE_HANDLE,
+    NFTA_RULE_POSITION, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_NAME,
+    NLM_F_APPEND,
+};
+use homeostat_netlink::{Attrs, Malformed, Message};
+
+use crate::dump::{self, Head, kind, parts};
+use crate::elements::Edits;
+use crate::model::{Handle, Table};
+use crate::tlv::{be64, text};
+
+/// A table, and the commit that changes it.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) head: Head,
+    pub(super) table: Arc<Table>,
+    under_way: UnderWay,
+}
+
+/// What is told of a commit before its end.
+#[derive(Debug, Default)]
+struct UnderWay {
+    /// How many messages were about this table.
+    count: usize,
+    /// Sets and chains without names, which the rule comes after.
+    nameless: parts::Loose,
+    elements: BTreeMap<String, Edits>,
+    /// The rule that went last: where it was, in case the next one replaces it.
+    went: Option<(Handle, usize)>,
+}
+
+/// Beyond this, another look costs less.
+const MOST: usize = 1000;
+
+/// Only another look can tell what is meant.
+#[derive(Debug)]
+pub(super) struct Unclear;
+
+impl From<Malformed> for Unclear {
+    fn from(_: Malformed) -> Self {
+        Unclear
+    }
+}
+
+type Heard = Result<(), Unclear>;
+
+const TABLE: u16 = kind(NFT_MSG_NEWTABLE);
+const CHAIN: u16 = kind(NFT_MSG_NEWCHAIN);
+const NO_CHAIN: u16 = kind(NFT_MSG_DELCHAIN);
+const RULE: u16 = kind(NFT_MSG_NEWRULE);
+const NO_RULE: u16 = kind(NFT_MSG_DELRULE);
+const SET: u16 = kind(NFT_MSG_NEWSET);
+const NO_SET: u16 = kind(NFT_MSG_DELSET);
+const ELEMENTS: u16 = kind(NFT_MSG_NEWSETELEM);
+const NO_ELEMENTS: u16 = kind(NFT_MSG_DELSETELEM);
+const OBJECT: u16 = kind(NFT_MSG_NEWOBJ);
+const NO_OBJECT: u16 = kind(NFT_MSG_DELOBJ);
+
+impl Held {
+    pub(super) fn new(head: Head, table: Arc<Table>) -> Self {
+        Held { head, table, under_way: UnderWay::default() }
+    }
+
+    /// Takes one message about the table.
+    pub(super) fn hear(&mut self, message: &Message<'_>, attrs: &Attrs<'_>) -> Heard {
+        self.under_way.count += 1;
+        if self.under_way.count > MOST {
+            return Err(Unclear);
+        }
+        match message.kind {
+            TABLE => self.changed(attrs),
+            CHAIN => self.chain(attrs),
+            NO_CHAIN => self.no_chain(attrs),
+            RULE => self.rule(message.flags, attrs),
+            NO_RULE => self.no_rule(message.flags & NLM_F_APPEND != 0, attrs),
+            SET => self.set(attrs),
+            NO_SET => {
+                let name = text(attrs, NFTA_SET_NAME)?;
+                self.under_way.elements.remove(name);
+                self.table().sets.remove(name);
+                Ok(())
+            }
+            ELEMENTS | NO_ELEMENTS => self.elements(message.kind == ELEMENTS, attrs),
+            OBJECT => {
+                let (id, object) = parts::object(attrs)?;
+                self.table().objects.insert(id, object);
+                Ok(())
+            }
+            NO_OBJECT => {
+                let (id, _) = parts::object(attrs)?;
+                self.table().objects.remove(&id);
+                Ok(())
+            }
+            // Devices come and go in flowtables.
+            _ => Err(Unclear),
+        }
+    }
+
+    /// Ends a commit.
+    pub(super) fn settle(&mut self) -> Heard {
+        if self.under_way.count == 0 {
+            return Ok(());
+        }
+        let UnderWay { elements, .. } = std::mem::take(&mut self.under_way);
+        let table = Arc::make_mut(&mut self.table);
+        for (name, edits) in elements {
+            let set = table.sets.get_mut(&name).ok_or(Unclear)?;
+            let layout = set.layout();
+            let was_known = set.elements.edit(&edits, layout)?;
+            // What packets or time put there, they have put there unheard.
+            if !was_known && !set.is_moving() {
+                return Err(Unclear);
+            }
+            set.note_references();
+        }
+        Ok(())
+    }
+
+    fn table(&mut self) -> &mut Table {
+        Arc::make_mut(&mut self.table)
+    }
+
+    fn changed(&mut self, attrs: &Attrs<'_>) -> Heard {
+        let head = dump::head(self.head.key.family, attrs)?;
+        if head.handle != self.head.handle || head.words != self.head.words {
+            return Err(Unclear);
+        }
+        self.table().flags = head.flags;
+        self.head = head;
+        Ok(())
+    }
+
+    fn chain(&mut self, attrs: &Attrs<'_>) -> Heard {
+        let mut told = parts::chain(attrs)?;
+        if told.is_nameless() {
+            self.under_way.nameless.chains.push(told);
+            return Ok(());
+        }
+        // Of devices only those that come are told.
+        if told.has_devices() {
+            return Err(Unclear);
+        }
+        let chains = &mut self.table().chains;
+        if let Some(former) = chains.get_mut(&told.name) {
+            told.chain.rules = std::mem::take(&mut former.rules);
+        } else if chains.values().any(|chain| chain.handle == told.chain.handle) {
+            // It has another name now, also where rules jump to it.
+            return Err(Unclear);
+        }
+        chains.insert(told.name, told.chain);
+        Ok(())
+    }
+
+    fn no_chain(&mut self, attrs: &Attrs<'_>) -> Heard {
+        // It may be that only devices go.
+        if parts::chain(attrs)?.has_devices() {
+            return Err(Unclear);
+        }
+        self.table().chains.remove(text(attrs, NFTA_CHAIN_NAME)?);
+        Ok(())
+    }
+
+    fn rule(&mut self, flags: u16, attrs: &Attrs<'_>) -> Heard {
+        let chain = text(attrs, NFTA_RULE_CHAIN)?;
+        let Held { table, under_way: UnderWay { nameless, elements, went, .. }, .. } = self;
+        let went = went.take();
+        nameless.rules.take(attrs.clone())?;
+        if nameless.chains.iter().any(|bare| bare.name == chain) {
+            return Ok(());
+        }
+        for (name, set) in &mut nameless.sets {
+            if let Some(edits) = elements.remove(name) {
+                let layout = set.layout();
+                set.elements.edit(&edits, layout)?;
+                set.note_references();
+            }
+        }
+        let rule = nameless.last_rule()?;
+        nameless.rules.drop_last();
+        let rules = &mut Arc::make_mut(table).chains.get_mut(chain).ok_or(Unclear)?.rules;
+        let place = match be64(attrs, NFTA_RULE_POSITION)?.map(Handle) {
+            Some(after) => rules.iter().rposition(|rule| rule.handle == after).map(|at| at + 1),
+            // The first and the last rule are not told where they are.
+            None if rules.is_empty() => Some(0),
+            // Quirk `replacing-looks-like-appending` (Linux 6.18): both are told with the same flag, and
+            // one that replaces another has its handle.
+            None => match went {
+                Some((handle, at)) if handle == rule.handle => Some(at),
+                Some(_) if flags & NLM_F_APPEND != 0 => None,
+                _ if flags & NLM_F_APPEND != 0 => Some(rules.len()),
+                _ => Some(0),
+            },
+        };
+        rules.insert(place.ok_or(Unclear)?, rule);
+        Ok(())
+    }
+
+    fn no_rule(&mut self, is_replaced: bool, attrs: &Attrs<'_>) -> Heard {
+        let handle = be64(attrs, NFTA_RULE_HANDLE)?.map(Handle);
+        // The rules of a chain without a name go with the one that jumps to it.
+        let Some(chain) = self.table().chains.get_mut(text(attrs, NFTA_RULE_CHAIN)?) else {
+            return Ok(());
+        };
+        let at = chain.rules.iter().position(|rule| Some(rule.handle) == handle);
+        let (at, handle) = at.zip(handle).ok_or(Unclear)?;
+        chain.rules.remove(at);
+        self.under_way.went = is_replaced.then_some((handle, at));
+        Ok(())
+    }
+
+    fn set(&mut self, attrs: &Attrs<'_>) -> Heard {
+        let (name, mut told) = parts::set(attrs)?;
+        if told.flags & NFT_SET_ANONYMOUS != 0 {
+            self.under_way.nameless.sets.insert(name, told);
+            return Ok(());
+        }
+        let sets = &mut self.table().sets;
+        if let Some(former) = sets.get_mut(&name) {
+            told.elements = std::mem::take(&mut former.elements);
+            told.note_references();
+        }
+        sets.insert(name, told);
+        Ok(())
+    }
+
+    fn elements(&mut self, came: bool, attrs: &Attrs<'_>) -> Heard {
+        let name = text(attrs, NFTA_SET_ELEM_LIST_SET)?;
+        let UnderWay { nameless, elements, .. } = &mut self.under_way;
+        let set = nameless.sets.get(name).or_else(|| self.table.sets.get(name));
+        if set.ok_or(Unclear)?.is_data() {
+            return Ok(());
+        }
+        let edits = elements.entry(name.to_owned()).or_default();
+        let Some(list) = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)? else { return Ok(()) };
+        if came {
+            edits.came(list.value)?;
+        } else {
+            edits.went(list.value)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! What the kernel tells of commits leaves the same tables as another look at all of them would.
+
+use std::sync::Arc;
+
+use homeostat_engine::{Focus, Reader as _, Records, Seen, Source as _, View};
+use homeostat_nft::{Nft, Reader, Wish};
+use proptest::prelude::*;
+
+use crate::corpus::{corpus, failed, pairs};
+use crate::random::numbers;
+use crate::world::{World, by_hand, done, nft, told};
+
+/// A reader that hears of commits.
+struct Hearing {
+    source: Nft,
+    wish: Arc<Wish>,
+    reader: Reader,
+}
+
+/// What a look has shown, down to the handles, and whether tables were read for it.
+#[derive(Debug, PartialEq)]
+struct Look {
+    tables: Vec<String>,
+    was_read: bool,
+}
+
+impl Hearing {
+    /// One that has seen everything.
+    fn of(world: &World, wish: &Arc<Wish>) -> Self {
+        let (source, wish) = (world.source.clone(), Arc::clone(wish));
+        let mut reader = source.reader().unwrap();
+        look(&mut reader, &wish, &Focus::All);
+        Hearing { source, wish, reader }
+    }
+
+    /// A look at the tables of the wish that shows what another reader sees with its own eyes: whether it had
+    /// to read any of them.
+    fn had_to_read(&mut self) -> bool {
+        let mut other = self.source.reader_without_hints().unwrap();
+        let expected = look(&mut other, &self.wish, &Focus::All);
+        let focus = Focus::Keys(self.wish.keys().into_iter().collect());
+        let told = look(&mut self.reader, &self.wish, &focus);
+        let (told_tables, expected) = (told.tables.join("\n"), expected.tables.join("\n"));
+        let same = told_tables.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
+        let part = |text: &str| {
+            text.get(same.saturating_sub(600)..)
+                .map(|rest| rest.chars().take(900).collect::<String>())
+        };
+        assert!(
+            told_tables == expected,
+            "told:\n{:?}\nseen:\n{:?}",
+            part(&told_tables),
+            part(&expected)
+        );
+        told.was_read
+    }
+}
+
+fn look(reader: &mut Reader, wish: &Arc<Wish>, focus: &Focus<homeostat_nft::Key>) -> Look {
+    let records = Records::new();
+    let view = View { focus, wish, records: &records };
+    let mut tables = Vec::new();
+    let moment = done(reader.observe(&view, &mut |seen| {
+        let Seen::Present { key, object, owner } = seen else { panic!("{seen:?}") };
+        tables.push(without_time(&format!("{key} {owner:?} {object:?}")));
+    }));
+    tables.sort();
+    Look { tables, was_read: moment.unwrap().was_read() }
+}
+
+/// The time that an element has left is another at each look.
+fn without_time(text: &str) -> String {
+    // An attribute of twelve bytes and the type of NFTA_SET_ELEM_EXPIRATION.
+    const BEGINS: &str = "12, 0, 5, 0, ";
+    let mut parts = text.split(BEGINS);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let rest = part.splitn(9, [',', ']']).nth(8).unwrap_or(part);
+        format!("{text}{BEGINS}?{rest}")
+    })
+}
+
+const TEXT: &str = "table ip a {
+    comment \"mine\"
+    counter c { packets 1 bytes 2; }
+    quota q { over 10 mbytes; }
+    set s { type ipv4_addr; elements = { 10.0.0.1, 10.0.0.2, 10.0.0.3 }; }
+    set i { type ipv4_addr; flags interval; elements = { 10.0.0.0/24, 10.0.1.0/24, 10.9.0.0/16 }; }
+    map m { type ipv4_addr : verdict; elements = { 10.0.0.1 : accept, 10.0.0.2 : jump x }; }
+    chain x { counter; tcp dport 5 accept; }
+    chain y { }
+    chain i { type filter hook input priority 0; policy accept; tcp dport 1 counter accept; tcp dport 2 accept; ip saddr @s drop; ip saddr vmap @m; tcp dport { 7, 8 } accept; jump { counter; drop; }; }
+}
+table ip b { }
+";
+
+/// Whether a commit had to be read after it, though its table had been seen.
+fn check(commits: &[&str], expected: bool) {
+    let world = World::new();
+    by_hand(TEXT);
+    let mut hearing = Hearing::of(&world, &world.wish(TEXT));
+    for commit in commits {
+        by_hand(commit);
+        assert_eq!(hearing.had_to_read(), expected, "{commit}");
+        // What was read is known again.
+        assert!(!hearing.had_to_read(), "{commit}, a second time");
+    }
+}
+
+#[test]
+fn what_is_told_of_a_commit_is_enough() {
+    check(
+        &[
+            "add rule ip a y counter",
+            "add rule ip a y tcp dport 2 accept",
+            "insert rule ip a y tcp dport 1 accept",
+            "insert rule ip a y tcp dport { 3, 4 } accept; add rule ip a y jump { counter; tcp dport vmap { 1 : accept }; }",
+            "add rule ip a i meter seen { ip saddr limit rate 3/minute }",
+            "flush chain ip a i",
+            "delete chain ip a y; add chain ip a y; add rule ip a y accept",
+            "chain ip a i { type filter hook input priority 0; policy drop; }",
+            "add element ip a s { 10.0.0.4, 10.0.0.0 }; delete element ip a s { 10.0.0.2 }",
+            "flush set ip a s",
+            "add element ip a i { 10.0.2.0/24, 10.0.4.0-10.0.4.7, 10.1.0.0/16, 255.0.0.0/8 }",
+            "delete element ip a i { 10.0.1.0/24 }; add element ip a i { 10.0.1.0/25 }",
+            "delete element ip a m { 10.0.0.1 }; add element ip a m { 10.0.0.1 : drop, 10.0.0.3 : goto y }",
+            "add set ip a t { type ipv4_addr; flags timeout; }; add element ip a t { 10.0.0.2 timeout 1h }",
+            "delete element ip a t { 10.0.0.2 }",
+            "add set ip a n { type inet_service; elements = { 1, 2 }; }; add rule ip a y tcp dport @n drop",
+            "flush chain ip a y; delete set ip a n",
+            "add counter ip a d; add limit ip a l { rate 1/second }",
+            "delete limit ip a l; delete counter ip a d",
+            "add table ip a { flags dormant; }",
+            "add table ip a",
+            "add table ip stranger; add chain ip stranger x",
+            "delete table ip b",
+            "table ip b { set s { type ipv4_addr; elements = { 10.0.0.1 }; }; chain x { ip saddr @s accept; }; }",
+            "flush ruleset",
+            TEXT,
+        ],
+        false,
+    );
+}
+
+#[test]
+fn what_is_not_told_beyond_doubt_is_read() {
+    // The new name stands in rules that nobody touched.
+    check(&["rename chain ip a x z"], true);
+    // Rules that come before rules of the same commit.
+    check(&["insert rule ip a i tcp dport 6 accept; insert rule ip a i tcp dport 7 accept"], true);
+    // More than is worth being followed.
+    let many = (0..1001).map(|at| format!("add rule ip a y tcp dport {at} accept"));
+    check(&[&many.collect::<Vec<_>>().join("\n")], true);
+}
+
+#[test]
+fn a_replaced_rule_is_found_at_its_place() {
+    let world = World::new();
+    by_hand(TEXT);
+    let mut hearing = Hearing::of(&world, &world.wish(TEXT));
+    for text in ["tcp dport 1 ", "tcp dport 2 ", "jump {"] {
+        let list = nft(&["-a", "list", "chain", "ip", "a", "i"], "").unwrap();
+        let rule = list.lines().find(|line| line.contains(text)).unwrap();
+        // A rule of several lines has its handle at the last of them.
+        let last = list.lines().rev().find_map(|line| line.strip_prefix("\t\t} # handle "));
+        let handle = rule.split("# handle ").nth(1).or(last).unwrap();
+        by_hand(&format!("replace rule ip a i handle {handle} udp dport 9 drop"));
+        hearing.had_to_read();
+        assert!(!hearing.had_to_read(), "{text}");
+    }
+}
+
+#[test]
+fn a_table_that_nobody_has_seen_is_read_and_known_from_then_on() {
+    let world = World::new();
+    let mut hearing = Hearing::of(&world, &world.wish(""));
+    hearing.wish = world.wish("table ip a { }");
+    by_hand("table ip a { chain x { accept; }; }");
+    assert!(hearing.had_to_read());
+    by_hand("add rule ip a x drop");
+    assert!(!hearing.had_to_read());
+}
+
+#[test]
+fn lost_events_give_everything_up() {
+    let world = World::new();
+    by_hand(TEXT);
+    let mut hearing = Hearing::of(&world, &world.wish(TEXT));
+    // More than any buffer holds.
+    for round in 0..40_u32 {
+        let elements = (0..2000_u32).map(|at| format!("10.{round}.{}.{}", 1 + (at >> 8), at & 255));
+        by_hand(
+            &format!("add element ip b s {{ {} }}", elements.collect::<Vec<_>>().join(", "))
+                .replace("ip b s", "ip a s"),
+        );
+    }
+    assert!(hearing.had_to_read());
+    by_hand("add rule ip a y counter");
+    assert!(!hearing.had_to_read());
+}
+
+#[test]
+fn counts_that_have_to_be_carried_on_are_read() {
+    let mut world = World::new();
+    world.converge(TEXT);
+    // Nothing of the wish has to carry a count of what somebody added, but a rule that is to be changed does.
+    let wish =
+        world.wish(&TEXT.replace("tcp dport 1 counter accept", "tcp dport 11 counter accept"));
+    let mut hearing = Hearing::of(&world, &wish);
+    assert!(hearing.had_to_read());
+    let wish = world.wish(&TEXT.replace("tcp dport 2 accept", "tcp dport 12 accept"));
+    hearing.wish = wish;
+    assert!(!hearing.had_to_read());
+}
+
+#[test]
+fn every_ruleset_is_followed_to_any_other() {
+    let all = corpus();
+    let check = |(from, to): (usize, usize)| {
+        let ((from_name, from), (to_name, to)) = (all[from], all[to]);
+        failed(format!("from {from_name} to {to_name}"), move || {
+            let world = World::new();
+            let to = format!("flush ruleset\n{}", to.replace("flush ruleset", ""));
+            let wish = world.wish(&format!("{from}\n{to}"));
+            by_hand(from);
+            let mut hearing = Hearing::of(&world, &wish);
+            by_hand(&to);
+            hearing.had_to_read();
+            assert!(!hearing.had_to_read(), "a second time");
+        })
+    };
+    let count = if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 300 } else { 30 };
+    let failed: Vec<String> = pairs(count).into_iter().filter_map(check).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 500 } else { 24 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_edit_is_followed(rulesets in proptest::collection::vec(numbers(), 2..5)) {
+        std::thread::spawn(move || {
+            let mut world = World::new();
+            world.converge(&rulesets[0].text());
+            let mut hearing = Hearing::of(&world, &world.wish(&rulesets[0].text()));
+            for numbers in &rulesets[1..] {
+                let wish = world.wish(&numbers.text());
+                let report = world.pass(&wish);
+                assert!(homeostat_engine::Explain::is_converged(&report), "{}", told(&report));
+                hearing.had_to_read();
+            }
+        })
+        .join()
+        .map_err(|_| TestCaseError::fail("it was not followed"))?;
+    }
+}
