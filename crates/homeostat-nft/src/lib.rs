@@ -3,7 +3,8 @@
 //! The text is loaded by `nft` itself into an empty namespace and read back from the kernel
 //! (`compile.rs`), so that the kernel is the normalizer and expressions stay opaque bytes. A pass
 //! reads our tables by netlink (`observe.rs`, `dump.rs`), compares them (`diff.rs`), and writes the
-//! difference as one transaction under the generation that was observed (`apply.rs`, `encode.rs`).
+//! difference as one transaction under the generation that was observed (`apply.rs`, `encode.rs`). After a
+//! hint it reads only what the kernel has not told by itself (`shadow.rs`).
 //!
 //! A key is a table, because a table is what is owned: it carries our mark in its comment. What a
 //! step does inside of it is explained line by line (`step.rs`).

@@ -162,8 +162,8 @@ fn a_replaced_rule_is_found_at_its_place() {
         let list = nft(&["-a", "list", "chain", "ip", "a", "i"], "").unwrap();
         let rule = list.lines().find(|line| line.contains(text)).unwrap();
         // A rule of several lines has its handle at the last of them.
-        let last = list.lines().rev().find_map(|line| line.strip_prefix("\t\t} # handle "));
-        let handle = rule.split("# handle ").nth(1).or(last).unwrap();
+        let inner = list.lines().rev().find_map(|line| line.strip_prefix("\t\t} # handle "));
+        let handle = rule.split("# handle ").nth(1).or(inner).unwrap();
         by_hand(&format!("replace rule ip a i handle {handle} udp dport 9 drop"));
         hearing.had_to_read();
         assert!(!hearing.had_to_read(), "{text}");
