@@ -29,7 +29,8 @@ struct Fate {
 fn changed(wish: &Table, seen: &Table, former: &Former) -> Vec<Op> {
     let fate = Fate::of(wish, seen);
     let mut ops = Vec::new();
-    rules::drop(wish, seen, &fate, &mut ops);
+    let rules = rules::Scripts::of(wish, seen, &fate);
+    rules.drop(&mut ops);
     let sets = sets::edits(wish, (seen, former), &fate);
     ops.extend(sets.iter().filter_map(sets::Edit::dropped));
     drop_named(seen, &fate, &mut ops);
@@ -42,7 +43,7 @@ fn changed(wish: &Table, seen: &Table, former: &Former) -> Vec<Op> {
             ops.push(Op::SetPolicy(name.clone()));
         }
     }
-    rules::add(wish, seen, &fate, &mut ops);
+    rules.add(&mut ops);
     if (wish.flags ^ seen.flags) & NFT_TABLE_F_DORMANT == 0 {
         return ops;
     }

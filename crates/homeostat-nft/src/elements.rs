@@ -118,32 +118,77 @@ impl Elements {
         same: impl Fn(&[u8], &[u8]) -> bool,
         mut found: impl FnMut(Difference),
     ) {
-        // Most sets are as wished.
+        // Most sets are as wished, or differ in one place.
         if self == other {
             return;
         }
-        let (mut ours, mut theirs) = (self.places().peekable(), other.places().peekable());
-        loop {
-            let order = match (ours.peek(), theirs.peek()) {
-                (None, None) => return,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(a), Some(b)) => order(self.unit(*a), other.unit(*b)),
-            };
-            let our = ours.next_if(|_| order.is_le());
-            let their = theirs.next_if(|_| order.is_ge());
-            match (our, their) {
-                (Some(a), Some(b)) => {
-                    let (a_unit, b_unit) = (self.unit(a), other.unit(b));
-                    if a_unit != b_unit && !same(a_unit, b_unit) {
-                        found(Difference::Changed(a, b));
-                    }
+        let same_so_far = self.count_alike(other);
+        let (mut ours, mut theirs) = (self.places(), other.places());
+        (ours.start, theirs.start) = (same_so_far, same_so_far);
+        let (mut ours, mut theirs) = (ours.peekable(), theirs.peekable());
+        let mut tries = TRIES;
+        while let Some(next) = next(self, other, &mut ours, &mut theirs) {
+            let is_difference = match next {
+                Difference::Changed(a, b) => {
+                    let (a, b) = (self.unit(a), other.unit(b));
+                    a != b && !same(a, b)
                 }
-                (Some(a), None) => found(Difference::Missing(a)),
-                (None, Some(b)) => found(Difference::Extra(b)),
-                (None, None) => return,
+                Difference::Missing(_) | Difference::Extra(_) => true,
+            };
+            if !is_difference {
+                continue;
             }
+            found(next);
+            if tries > 0 && self.rest(ours.peek()) == other.rest(theirs.peek()) {
+                return;
+            }
+            tries = tries.saturating_sub(1);
         }
+    }
+
+    /// How many units are alike from the beginning, at least.
+    fn count_alike(&self, other: &Self) -> u32 {
+        const BLOCK: usize = 4096;
+        let blocks = self.bytes.chunks(BLOCK).zip(other.bytes.chunks(BLOCK));
+        let bytes = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
+        let count = self.ends.partition_point(|end| (*end as usize) <= bytes);
+        let is_alike = self.ends.get(..count) == other.ends.get(..count);
+        if is_alike { u32::try_from(count).unwrap_or_default() } else { 0 }
+    }
+
+    /// The bytes of all units from one on.
+    fn rest(&self, from: Option<&UnitAt>) -> &[u8] {
+        let start = from.map(|at| at.checked_sub(1).and_then(|at| self.ends.get(at as usize)));
+        let start = start.map_or(self.bytes.len(), |end| end.map_or(0, |end| *end as usize));
+        self.bytes.get(start..).unwrap_or_default()
+    }
+}
+
+/// After so many differences the next one is not expected to be the last.
+const TRIES: u32 = 16;
+
+type Places = std::iter::Peekable<Range<UnitAt>>;
+
+/// The next units of both, one of each if they have the same key: whether they differ is another matter.
+fn next(
+    us: &Elements,
+    them: &Elements,
+    ours: &mut Places,
+    theirs: &mut Places,
+) -> Option<Difference> {
+    let order = match (ours.peek(), theirs.peek()) {
+        (None, None) => return None,
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (Some(a), Some(b)) => order(us.unit(*a), them.unit(*b)),
+    };
+    let our = ours.next_if(|_| order.is_le());
+    let their = theirs.next_if(|_| order.is_ge());
+    match (our, their) {
+        (Some(a), Some(b)) => Some(Difference::Changed(a, b)),
+        (Some(a), None) => Some(Difference::Missing(a)),
+        (None, Some(b)) => Some(Difference::Extra(b)),
+        (None, None) => None,
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use crate::declared::{Declared, Former};
+use crate::diff;
 use crate::model::{Inside, Rule, Table};
+use crate::op::Op;
 
 /// A table. A ledger keeps a digest of the content, which is enough to tell it from others, and which
 /// elements were declared.
@@ -18,6 +20,14 @@ pub struct Object {
     pub(crate) former: Former,
     /// Whether it was seen with our mark.
     pub(crate) is_marked: bool,
+    acts: Arc<OnceLock<Acts>>,
+}
+
+/// What has to be done to a table that was seen, and for which wish.
+#[derive(Debug)]
+struct Acts {
+    wish: Arc<Table>,
+    ops: Arc<Vec<Op>>,
 }
 
 /// What is recorded of a table, taken only if somebody asks: most tables are compared whole.
@@ -39,7 +49,7 @@ impl From<Stored> for Object {
     fn from(Stored { digest, declared }: Stored) -> Self {
         let (digest, declared) = (OnceLock::from(digest), OnceLock::from(declared));
         let content = Arc::new(Content { of: None, digest, declared });
-        Object { content, table: None, former: Former::default(), is_marked: false }
+        Object::new(content, None)
     }
 }
 
@@ -50,17 +60,37 @@ impl From<Object> for Stored {
 }
 
 impl Object {
+    fn new(content: Arc<Content>, table: Option<Arc<Table>>) -> Self {
+        let (former, acts) = (Former::default(), Arc::default());
+        Object { content, table, former, is_marked: false, acts }
+    }
+
+    /// What makes it as wished. A pass asks several times for what takes long to find in a large table.
+    pub(crate) fn acts(&self, wish: &Arc<Table>) -> Arc<Vec<Op>> {
+        let ops = || {
+            let seen = self.table.as_deref().map(|seen| (seen, &self.former));
+            Arc::new(diff::table(wish, seen))
+        };
+        let known = self.acts.get_or_init(|| Acts { wish: Arc::clone(wish), ops: ops() });
+        if Arc::ptr_eq(&known.wish, wish) { Arc::clone(&known.ops) } else { ops() }
+    }
+
     /// A table of the wish: its elements are declared.
     pub(crate) fn wished(table: Arc<Table>) -> Self {
         let content = Arc::new(Content { of: Some(Arc::clone(&table)), ..Content::default() });
-        Object { content, table: Some(table), former: Former::default(), is_marked: false }
+        Object::new(content, Some(table))
+    }
+
+    /// One that was looked at: what was declared in it, and whether it has our mark.
+    pub(crate) fn looked_at(table: Arc<Table>, former: Former, is_marked: bool) -> Self {
+        Object { former, is_marked, ..Object::seen(table) }
     }
 
     /// A table of the kernel: nobody declared what is in it.
     pub(crate) fn seen(table: Arc<Table>) -> Self {
         let (of, declared) = (Some(Arc::clone(&table)), OnceLock::from(Declared::default()));
         let content = Arc::new(Content { of, declared, ..Content::default() });
-        Object { content, table: Some(table), former: Former::default(), is_marked: false }
+        Object::new(content, Some(table))
     }
 
     /// A digest of the content.

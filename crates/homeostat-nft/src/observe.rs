@@ -46,7 +46,7 @@ pub struct Reader {
 /// How often a moving ruleset is read before it is given up.
 const TRIES: u32 = 8;
 
-type Found = Vec<(Head, Arc<Table>)>;
+type Found = Vec<(Head, Object)>;
 
 /// What was found, and between which generations.
 struct Reading {
@@ -115,9 +115,16 @@ impl Reader {
             if self.source.wording == Wording::Listed && differs(view, &table) {
                 table.texts = self.source.texts(&head.key);
             }
-            found.push((head, Arc::new(table)));
+            let object = self.object(view, &head, Arc::new(table));
+            found.push((head, object));
         }
         Ok(found)
+    }
+
+    /// A table that was looked at, with what the ledger knows of it.
+    fn object(&self, view: &View<'_, Nft>, head: &Head, table: Arc<Table>) -> Object {
+        let is_marked = self.owner(head, view.records) == Owner::Ours;
+        Object::looked_at(table, former(view.records, &head.key), is_marked)
     }
 
     fn is_of_interest(&self, view: &View<'_, Nft>, head: &Head) -> bool {
@@ -185,9 +192,7 @@ fn is_absence(error: &homeostat_netlink::Error) -> bool {
 }
 
 fn are_equal(one: &Found, other: &Found) -> bool {
-    let object = |(_, table): &(Head, Arc<Table>)| Object::seen(Arc::clone(table));
-    one.len() == other.len()
-        && one.iter().zip(other).all(|(a, b)| a.0.key == b.0.key && object(a) == object(b))
+    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a.0.key == b.0.key && a.1 == b.1)
 }
 
 impl homeostat_core::Reader<Nft> for Reader {
@@ -201,12 +206,8 @@ impl homeostat_core::Reader<Nft> for Reader {
         let seen = found.iter().map(|(head, _)| head.key.clone());
         let records = view.records.keys().cloned();
         self.ear.attend(view.wish.keys().into_iter().chain(seen).chain(records));
-        for (head, table) in found {
+        for (head, object) in found {
             let owner = self.owner(&head, view.records);
-            let former = former(view.records, &head.key);
-            let is_marked = owner == Owner::Ours;
-            let mut object = Object::seen(table);
-            (object.former, object.is_marked) = (former, is_marked);
             see(Seen::Present { key: head.key, object, owner });
         }
         Ok(moment)
@@ -242,7 +243,7 @@ mod tests {
             script: None,
         };
         let head = Head { key, handle: Handle(1), flags, words: Words::default() };
-        vec![(head, Arc::new(table))]
+        vec![(head, Object::seen(Arc::new(table)))]
     }
 
     /// Reads these one after the other, each with its flags: how many were needed, and which counted.

@@ -40,8 +40,9 @@ fn step(compiled: &Compiled, key: Key, change: Change<Key, Object>) -> Option<St
             Step { slot, ops, wish, ..Step::new(key, Action::Create) }
         }
         Change::Update { slot, before, adopts } => {
-            let (table, seen) = (Arc::clone(compiled.table(slot)?), before.table?);
-            let ops = diff::table(&table, Some((&seen, &before.former)));
+            let table = Arc::clone(compiled.table(slot)?);
+            let ops = Arc::unwrap_or_clone(before.acts(&table));
+            let seen = before.table?;
             let (slot, wish, seen) = (Some(slot), Some(table), Some(seen));
             Step { slot, ops, wish, seen, adopts, ..Step::new(key, Action::Update) }
         }

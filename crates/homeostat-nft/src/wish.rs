@@ -10,7 +10,6 @@ use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Fingerprint, Slot};
 
 use crate::compile::{CompileError, Recipe};
-use crate::diff;
 use crate::key::Key;
 use crate::model::Table;
 use crate::object::Object;
@@ -120,9 +119,7 @@ impl Desired for Wish {
         match (self.compiled().table(slot), &seen.table) {
             // The kernel's own words have shown it.
             (Some(wish), Some(table)) if Arc::ptr_eq(wish, table) => Agreement::Agrees,
-            (Some(wish), Some(table)) => {
-                Agreement::when(diff::table(wish, Some((table, &seen.former))).is_empty())
-            }
+            (Some(wish), Some(_)) => Agreement::when(seen.acts(wish).is_empty()),
             _ => Agreement::when(self.object(slot) == *seen),
         }
     }

@@ -1,6 +1,6 @@
 //! Rules in their order: what stays keeps its handle and its counts, what comes may carry counts on.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::Fate;
 use crate::edit::kept;
@@ -15,28 +15,48 @@ struct Script<'a> {
     kept: Vec<(usize, usize)>,
 }
 
-/// Rules that go. Those of a chain that goes are flushed, so that they let go of everything first.
-pub(super) fn drop(wish: &Table, seen: &Table, fate: &Fate, ops: &mut Vec<Op>) {
-    for (name, chain) in seen.chains.iter().filter(|(name, _)| !is_settled(wish, seen, fate, name))
-    {
-        match staying(wish, seen, fate, name) {
-            Some(script) => script.drop(name, ops),
-            None if chain.rules.is_empty() => {}
-            None => ops.push(Op::FlushChain(name.clone())),
-        }
-    }
+/// What becomes of the rules of each chain that is not as wished.
+pub(super) struct Scripts<'a> {
+    chains: Vec<(&'a str, Option<Script<'a>>)>,
+    wish: &'a Table,
+    seen: &'a Table,
 }
 
-/// Rules that come.
-pub(super) fn add(wish: &Table, seen: &Table, fate: &Fate, ops: &mut Vec<Op>) {
-    for (name, chain) in wish.chains.iter().filter(|(name, _)| !is_settled(wish, seen, fate, name))
-    {
-        let script = staying(wish, seen, fate, name).unwrap_or_else(|| {
+impl<'a> Scripts<'a> {
+    pub(super) fn of(wish: &'a Table, seen: &'a Table, fate: &Fate) -> Self {
+        let names: BTreeSet<&String> = seen.chains.keys().chain(wish.chains.keys()).collect();
+        let moving = names.into_iter().filter(|name| !is_settled(wish, seen, fate, name));
+        let chains = moving.map(|name| (name.as_str(), staying(wish, seen, fate, name))).collect();
+        Scripts { chains, wish, seen }
+    }
+
+    /// Rules that go. Those of a chain that goes are flushed, so that they let go of everything first.
+    pub(super) fn drop(&self, ops: &mut Vec<Op>) {
+        for (name, script) in &self.chains {
+            let rules = self.seen.chains.get(*name).map_or(&[][..], |chain| &chain.rules);
+            match script {
+                Some(script) => script.drop(name, ops),
+                None if rules.is_empty() => {}
+                None => ops.push(Op::FlushChain((*name).to_owned())),
+            }
+        }
+    }
+
+    /// Rules that come.
+    pub(super) fn add(&self, ops: &mut Vec<Op>) {
+        for (name, script) in &self.chains {
+            let Some(chain) = self.wish.chains.get(*name) else { continue };
             // A chain that is made again carries on the counts of the former one.
-            let before = seen.chains.get(name).map_or(&[][..], |before| &before.rules);
-            Script { seen: before, wish: &chain.rules, kept: Vec::new() }
-        });
-        script.add(name, ops);
+            let made = || Script {
+                seen: self.seen.chains.get(*name).map_or(&[][..], |before| &before.rules),
+                wish: &chain.rules,
+                kept: Vec::new(),
+            };
+            match script {
+                Some(script) => script.add(name, ops),
+                None => made().add(name, ops),
+            }
+        }
     }
 }
 

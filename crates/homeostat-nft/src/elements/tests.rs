@@ -81,3 +81,31 @@ fn missing_and_extra_ones_are_told_by_their_places() {
     let found = differences(&ours, &theirs);
     assert_eq!(found, [Difference::Missing(0), Difference::Extra(1), Difference::Extra(3)]);
 }
+
+proptest::proptest! {
+    #[test]
+    fn long_lists_differ_where_their_keys_do(
+        ours in proptest::collection::btree_set(0_u32..2000, 0..20),
+        theirs in proptest::collection::btree_set(0_u32..2000, 0..20),
+    ) {
+        // Both have all keys but those.
+        let list = |without: &std::collections::BTreeSet<u32>| -> Vec<u32> {
+            (0..2000).filter(|key| !without.contains(key)).collect()
+        };
+        let (our_keys, their_keys) = (list(&ours), list(&theirs));
+        let long = |keys: &[u32]| {
+            elements(Layout::Single, &keys.iter().map(|key| start(*key)).collect::<Vec<_>>())
+        };
+        let found = differences(&long(&our_keys), &long(&their_keys));
+        let of = |at: &Difference| match at {
+            Difference::Missing(at) => (true, our_keys[*at as usize]),
+            Difference::Extra(at) => (false, their_keys[*at as usize]),
+            Difference::Changed(..) => panic!("{at:?}"),
+        };
+        let mut found: Vec<_> = found.iter().map(of).collect();
+        found.sort_unstable();
+        let extra = ours.difference(&theirs).map(|key| (false, *key));
+        let expected: Vec<_> = extra.chain(theirs.difference(&ours).map(|key| (true, *key))).collect();
+        proptest::prop_assert_eq!(found, expected);
+    }
+}

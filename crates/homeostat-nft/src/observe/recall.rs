@@ -2,24 +2,23 @@
 //! last full look says the rest.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use homeostat_core::{Desired as _, Focus, View};
 
-use super::{Found, Moment, Reader, Reading, former, is_absence};
+use super::{Found, Moment, Reader, Reading, is_absence};
 use crate::dump::{self, Head};
 use crate::error::Error;
 use crate::key::Key;
-use crate::model::Table;
+use crate::object::Object;
+use crate::op;
 use crate::shadow::Known;
 use crate::source::{Nft, Wording};
-use crate::{diff, op};
 
 /// How often a commit may come between what was told and what the kernel says of its generation.
 const TRIES: u32 = 3;
 
 /// What another look at single tables has shown.
-type Anew = Vec<(Key, Option<(Head, Arc<Table>)>)>;
+type Anew = Vec<(Key, Option<(Head, Object)>)>;
 
 impl Reader {
     /// The tables as they are at the kernel's own generation, if that can be told without reading them all.
@@ -57,10 +56,15 @@ impl Reader {
             match self.ear.shadow.known(key) {
                 Known::Absent => {}
                 Known::Held(head, _) if !self.is_of_interest(view, &head) => {}
-                Known::Held(head, table) if !needs_counts(view, &table) => {
-                    found.push((head, table));
+                Known::Held(head, table) => {
+                    let object = self.object(view, &head, table);
+                    if needs_counts(view, key, &object) {
+                        unknown.insert(key.clone());
+                    } else {
+                        found.push((head, object));
+                    }
                 }
-                Known::Held(..) | Known::Nothing => _ = unknown.insert(key.clone()),
+                Known::Nothing => _ = unknown.insert(key.clone()),
             }
         }
         (found, unknown)
@@ -81,7 +85,8 @@ impl Reader {
 
     fn note(&mut self, read: &Anew) {
         for (key, seen) in read {
-            let seen = seen.as_ref().map(|(head, table)| (head, table));
+            let seen =
+                seen.as_ref().and_then(|(head, object)| Some((head, object.table.as_ref()?)));
             self.ear.shadow.know(key.clone(), seen);
         }
     }
@@ -99,19 +104,18 @@ impl Reader {
         for key in expected.filter(|key| view.focus.covers(key)) {
             self.ear.shadow.know(key, None);
         }
-        for (head, table) in &reading.found {
-            self.ear.shadow.know(head.key.clone(), Some((head, table)));
+        for (head, object) in &reading.found {
+            self.ear
+                .shadow
+                .know(head.key.clone(), object.table.as_ref().map(|table| (head, table)));
         }
     }
 }
 
 /// Whether a change of this table would carry on counts, which nobody tells of.
-fn needs_counts(view: &View<'_, Nft>, table: &Table) -> bool {
+fn needs_counts(view: &View<'_, Nft>, key: &Key, object: &Object) -> bool {
     let compiled = view.wish.compiled();
-    let wish = view.wish.slot(&table.key, None).and_then(|slot| compiled.table(slot));
-    wish.is_some_and(|wish| {
-        let former = former(view.records, &table.key);
-        let ops = diff::table(wish, Some((table, &former)));
-        ops.iter().any(|op| op::carries(op, table))
-    })
+    let wish = view.wish.slot(key, None).and_then(|slot| compiled.table(slot));
+    let (Some(wish), Some(table)) = (wish, &object.table) else { return false };
+    object.acts(wish).iter().any(|op| op::carries(op, table))
 }

@@ -62,7 +62,10 @@ fn look(reader: &mut Reader, wish: &Arc<Wish>, focus: &Focus<homeostat_nft::Key>
     let mut tables = Vec::new();
     let moment = done(reader.observe(&view, &mut |seen| {
         let Seen::Present { key, object, owner } = seen else { panic!("{seen:?}") };
-        tables.push(without_time(&format!("{key} {owner:?} {object:?}")));
+        let whole = format!("{key} {owner:?} {object:?}");
+        // What was found out about a table comes after it.
+        let (table, _) = whole.split_once(", digest:").unwrap();
+        tables.push(without_time(table));
     }));
     tables.sort();
     Look { tables, was_read: moment.unwrap().was_read() }
