@@ -82,6 +82,9 @@ impl Writer {
                 echoes.hear(op, &message);
             }
         });
+        if !matches!(transacted, Ok(Transacted::Done)) {
+            self.source.refusals.add();
+        }
         match &transacted {
             Ok(Transacted::Refused { refusal, .. }) if refusal.errno == STALE => hands.stale += 1,
             _ => hands.stale = 0,

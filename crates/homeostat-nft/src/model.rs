@@ -7,6 +7,9 @@ use std::ffi::OsString;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use homeostat_netlink::Attrs;
+use homeostat_netlink::uapi::{NFTA_CHAIN_HOOK, NFTA_HOOK_DEV, NFTA_HOOK_DEVS};
+
 use crate::elements::Elements;
 use crate::expression::Reference;
 use crate::key::Key;
@@ -50,6 +53,11 @@ impl Table {
             || sets.into_iter().any(|set| set.elements.mention(bytes))
     }
 
+    /// Whether anything of it goes with a device.
+    pub(crate) fn has_devices(&self) -> bool {
+        !self.flowtables.is_empty() || self.chains.values().any(Chain::has_devices)
+    }
+
     /// Whether a chain or a flowtable of it hooks into a link of this name.
     pub(crate) fn hooks_into(&self, link: &str) -> bool {
         let name = [link.as_bytes(), &[0]].concat();
@@ -67,6 +75,15 @@ pub(crate) struct Chain {
     pub(crate) definition: Box<[u8]>,
     pub(crate) policy: Option<u32>,
     pub(crate) rules: Vec<Rule>,
+}
+
+impl Chain {
+    /// Whether it hooks into devices.
+    pub(crate) fn has_devices(&self) -> bool {
+        let hook = Attrs::new(&self.definition).first(NFTA_CHAIN_HOOK).ok().flatten();
+        let is_device = |kind: u16| kind == NFTA_HOOK_DEV || kind == NFTA_HOOK_DEVS;
+        hook.is_some_and(|hook| hook.attrs().flatten().any(|attr| is_device(attr.kind)))
+    }
 }
 
 /// A rule, with everything that has no name of its own inside.

@@ -41,6 +41,8 @@ pub struct Reader {
     source: Nft,
     connection: Connection,
     ear: Ear,
+    /// How many refusals of transactions it knows of.
+    refusals: u64,
 }
 
 /// How often a moving ruleset is read before it is given up.
@@ -84,7 +86,8 @@ impl Reader {
 
     fn with(ear: Ear, source: Nft) -> Result<Self, Error> {
         let connection = source.connect(Family::Netfilter)?;
-        Ok(Reader { source, connection, ear })
+        let refusals = source.refusals.count();
+        Ok(Reader { source, connection, ear, refusals })
     }
 
     fn look(&mut self, view: &View<'_, Nft>) -> Result<(Moment, Found), Error> {

@@ -1,6 +1,7 @@
 //! The source: whose tables it keeps, in which namespace, and what ties its parts to the contract.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
@@ -24,6 +25,7 @@ pub struct Nft {
     netns: Option<Arc<Netns>>,
     pub(crate) mark: Mark,
     pub(crate) ours: Ports,
+    pub(crate) refusals: Refusals,
     pub(crate) wording: Wording,
 }
 
@@ -47,7 +49,8 @@ impl Nft {
     /// Those of the calling thread's namespace.
     #[must_use]
     pub fn here(mark: Mark) -> Self {
-        Nft { netns: None, mark, ours: Ports::default(), wording: Wording::Parts }
+        let (ours, refusals) = (Ports::default(), Refusals::default());
+        Nft { netns: None, mark, ours, refusals, wording: Wording::Parts }
     }
 
     /// Those of another namespace, which is kept alive by this.
@@ -95,6 +98,20 @@ impl Nft {
 
 /// Room for an error about every message of a large transaction.
 const BUFFER: usize = 8 << 20;
+
+/// How many transactions did not fit what was there. Each is a reason to read what was only told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusals(Arc<AtomicU64>);
+
+impl Refusals {
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// The sockets that our own transactions come from.
 #[derive(Clone, Debug, Default)]

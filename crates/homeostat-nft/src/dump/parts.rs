@@ -7,10 +7,10 @@ use homeostat_netlink::uapi::{
     NFT_SET_EVAL, NFT_SET_INTERVAL, NFT_SET_MAP, NFT_SET_OBJECT, NFT_SET_TIMEOUT, NFTA_CHAIN_FLAGS,
     NFTA_CHAIN_HANDLE, NFTA_CHAIN_HOOK, NFTA_CHAIN_NAME, NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE,
     NFTA_CHAIN_USERDATA, NFTA_FLOWTABLE_FLAGS, NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_NAME,
-    NFTA_HOOK_DEV, NFTA_HOOK_DEVS, NFTA_OBJ_DATA, NFTA_OBJ_NAME, NFTA_OBJ_TYPE, NFTA_OBJ_USERDATA,
-    NFTA_SET_DATA_LEN, NFTA_SET_DATA_TYPE, NFTA_SET_DESC, NFTA_SET_EXPR, NFTA_SET_EXPRESSIONS,
-    NFTA_SET_FLAGS, NFTA_SET_GC_INTERVAL, NFTA_SET_KEY_LEN, NFTA_SET_KEY_TYPE, NFTA_SET_NAME,
-    NFTA_SET_OBJ_TYPE, NFTA_SET_POLICY, NFTA_SET_TIMEOUT, NFTA_SET_USERDATA,
+    NFTA_OBJ_DATA, NFTA_OBJ_NAME, NFTA_OBJ_TYPE, NFTA_OBJ_USERDATA, NFTA_SET_DATA_LEN,
+    NFTA_SET_DATA_TYPE, NFTA_SET_DESC, NFTA_SET_EXPR, NFTA_SET_EXPRESSIONS, NFTA_SET_FLAGS,
+    NFTA_SET_GC_INTERVAL, NFTA_SET_KEY_LEN, NFTA_SET_KEY_TYPE, NFTA_SET_NAME, NFTA_SET_OBJ_TYPE,
+    NFTA_SET_POLICY, NFTA_SET_TIMEOUT, NFTA_SET_USERDATA,
 };
 use homeostat_netlink::{Attrs, Malformed};
 
@@ -32,13 +32,6 @@ impl Bare {
     /// Whether it lives and dies with the rule that jumps to it.
     pub(crate) fn is_nameless(&self) -> bool {
         self.flags & NFT_CHAIN_BINDING != 0
-    }
-
-    /// Whether it hooks into devices.
-    pub(crate) fn has_devices(&self) -> bool {
-        let hook = Attrs::new(&self.chain.definition).first(NFTA_CHAIN_HOOK).ok().flatten();
-        let is_device = |kind: u16| kind == NFTA_HOOK_DEV || kind == NFTA_HOOK_DEVS;
-        hook.is_some_and(|hook| hook.attrs().flatten().any(|attr| is_device(attr.kind)))
     }
 }
 

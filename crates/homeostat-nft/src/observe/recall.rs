@@ -30,6 +30,10 @@ impl Reader {
         if self.source.wording == Wording::Listed || !self.ear.is_open() {
             return Ok(None);
         }
+        let refusals = self.source.refusals.count();
+        if refusals != std::mem::replace(&mut self.refusals, refusals) {
+            return Ok(None);
+        }
         for _ in 0..TRIES {
             self.ear.catch_up();
             let Some(generation) = self.ear.shadow.generation() else { return Ok(None) };
@@ -56,6 +60,8 @@ impl Reader {
             match self.ear.shadow.known(key) {
                 Known::Absent => {}
                 Known::Held(head, _) if !self.is_of_interest(view, &head) => {}
+                // What goes with a device is told by nobody.
+                Known::Held(_, table) if table.has_devices() => _ = unknown.insert(key.clone()),
                 Known::Held(head, table) => {
                     let object = self.object(view, &head, table);
                     if needs_counts(view, key, &object) {

@@ -145,7 +145,7 @@ impl Held {
             return Ok(());
         }
         // Of devices only those that come are told.
-        if told.has_devices() {
+        if told.chain.has_devices() {
             return Err(Unclear);
         }
         let chains = &mut self.table().chains;
@@ -161,7 +161,7 @@ impl Held {
 
     fn no_chain(&mut self, attrs: &Attrs<'_>) -> Heard {
         // It may be that only devices go.
-        if parts::chain(attrs)?.has_devices() {
+        if parts::chain(attrs)?.chain.has_devices() {
             return Err(Unclear);
         }
         self.table().chains.remove(text(attrs, NFTA_CHAIN_NAME)?);
