@@ -14,6 +14,8 @@ pub enum Harm {
     DropResponse,
     /// It is refused with this status and these words, and does nothing.
     Refuse(u16, String),
+    /// It is sent elsewhere, to this address.
+    Redirect(String),
     /// It does its work, and a proxy on the way answers instead.
     Mask(u16, String),
     /// Just before it, somebody else does something.

@@ -1,7 +1,5 @@
 //! What can be listed: nodes, guests, resources, tasks, permissions.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -9,9 +7,6 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::guest::{Guest, Kind};
 use crate::world::World;
-
-/// The resources are gathered every so often.
-const STALE: Duration = Duration::from_secs(10);
 
 pub(crate) fn nodes(world: &World) -> Answer {
     let rows = world.nodes.iter().map(|(name, online)| {
@@ -59,7 +54,7 @@ pub(crate) fn current(vmid: u32, guest: &Guest) -> Answer {
 pub(crate) fn resources(world: &mut World) -> Answer {
     let now = Instant::now();
     if let Some((since, told)) = &world.resources
-        && now.duration_since(*since) < STALE
+        && now.duration_since(*since) < world.stale
     {
         return Answer::data(told.clone());
     }

@@ -29,6 +29,7 @@ pub struct Simulator {
     world: Arc<Mutex<World>>,
     address: SocketAddr,
     certificate: Vec<u8>,
+    authority: String,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -58,7 +59,8 @@ impl Simulator {
             });
         });
         let (stop, thread) = (Some(stop), Some(thread));
-        Ok(Simulator { world, address, certificate: identity.certificate, stop, thread })
+        let (certificate, authority) = (identity.certificate, identity.authority);
+        Ok(Simulator { world, address, certificate, authority, stop, thread })
     }
 
     /// Where it answers.
@@ -83,6 +85,12 @@ impl Simulator {
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
         &self.certificate
+    }
+
+    /// The certificate of the authority that signed it, as a file has it.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.authority
     }
 
     /// The token that it knows from the start.
@@ -157,6 +165,13 @@ async fn respond(
             Harm::Refuse(status, words) => {
                 lock(&world).calls.push(call);
                 return print(&Answer::error(*status, words.clone()));
+            }
+            Harm::Redirect(to) => {
+                lock(&world).calls.push(call);
+                let mut answer = print(&Answer::error(302, "Found"))?;
+                let to = to.parse().map_err(|_| Lost)?;
+                answer.headers_mut().insert(hyper::header::LOCATION, to);
+                return Ok(answer);
             }
             Harm::Slow(pause) => tokio::time::sleep(*pause).await,
             Harm::Meddle(what) => what(&mut lock(&world)),

@@ -1,26 +1,30 @@
-//! The server's own certificate, as a fresh installation has one: signed by itself.
+//! The server's certificate, as a fresh installation has one: signed by an authority of the cluster's own, which
+//! nobody else knows.
 
 use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use ring::digest::{SHA256, digest};
 use rustls::ServerConfig;
-use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
 /// What a server speaks with.
 pub(crate) struct Identity {
     pub(crate) config: Arc<ServerConfig>,
     /// The certificate, for whoever wants to trust it.
     pub(crate) certificate: Vec<u8>,
+    /// The certificate of the authority, as a text.
+    pub(crate) authority: String,
 }
 
-/// Makes a certificate for the local machine.
+/// The names that the certificate is good for.
+const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
+
+/// Makes an authority, and a certificate for the local machine.
 pub(crate) fn identity() -> io::Result<Identity> {
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).map_err(io::Error::other)?;
-    let certificate = made.cert.der().clone();
-    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let (certificate, key, authority) = certify().map_err(io::Error::other)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -28,7 +32,20 @@ pub(crate) fn identity() -> io::Result<Identity> {
         .with_no_client_auth()
         .with_single_cert(vec![certificate.clone()], key.into())
         .map_err(io::Error::other)?;
-    Ok(Identity { config: Arc::new(config), certificate: certificate.to_vec() })
+    Ok(Identity { config: Arc::new(config), certificate: certificate.to_vec(), authority })
+}
+
+type Certified = (CertificateDer<'static>, PrivatePkcs8KeyDer<'static>, String);
+
+fn certify() -> Result<Certified, rcgen::Error> {
+    let mut root = CertificateParams::default();
+    root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    root.distinguished_name.push(DnType::CommonName, "Proxmox Virtual Environment");
+    let root = CertifiedIssuer::self_signed(root, KeyPair::generate()?)?;
+    let leaf = CertificateParams::new(NAMES.map(str::to_owned))?;
+    let key = KeyPair::generate()?;
+    let certificate = leaf.signed_by(&key, &root)?.der().clone();
+    Ok((certificate, PrivatePkcs8KeyDer::from(key.serialize_der()), root.pem()))
 }
 
 /// The fingerprint of a certificate, as Proxmox VE shows it.

@@ -29,8 +29,12 @@ pub struct World {
     pub shy_tasks: u32,
     /// How long the cluster's resource manager takes to do what a task requested.
     pub ha_delay: Duration,
+    /// How old the resources of the cluster may be.
+    pub stale: Duration,
     /// Every request that arrived, the newest last.
     pub calls: Vec<Call>,
+    /// Every request that met a fault, whether it arrived or not.
+    pub harmed: Vec<Call>,
     /// The most tasks that ran at once on a node, and on a guest.
     pub most_per_node: usize,
     /// Likewise of one guest.
@@ -52,7 +56,9 @@ impl Default for World {
             tokens: BTreeMap::from([(USER.to_owned(), SECRET.to_owned())]),
             shy_tasks: 0,
             ha_delay: Duration::ZERO,
+            stale: Duration::from_secs(10),
             calls: Vec::new(),
+            harmed: Vec::new(),
             most_per_node: 0,
             most_per_guest: 0,
             tasks: Vec::new(),
@@ -150,7 +156,11 @@ impl World {
     }
 
     pub(crate) fn harm(&mut self, call: &Call) -> Vec<Harm> {
-        self.faults.iter_mut().filter_map(|fault| fault.meet(call)).collect()
+        let harms: Vec<_> = self.faults.iter_mut().filter_map(|fault| fault.meet(call)).collect();
+        if !harms.is_empty() {
+            self.harmed.push(call.clone());
+        }
+        harms
     }
 
     /// Begins a task, and tells its name.
