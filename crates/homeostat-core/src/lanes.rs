@@ -74,14 +74,19 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
     /// Lanes with nothing to do. A limit of zero counts as one: nothing would ever run.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        let limits = Limits { total: limits.total.max(1), per_node: limits.per_node.max(1) };
-        Lanes {
-            limits,
-            keys: HashMap::new(),
-            nodes: BTreeMap::new(),
-            open: BTreeSet::new(),
-            running: 0,
-            next: Ticket::default(),
+        let (keys, nodes, open) = (HashMap::new(), BTreeMap::new(), BTreeSet::new());
+        let mut lanes = Lanes { limits, keys, nodes, open, running: 0, next: Ticket::default() };
+        lanes.limit(limits);
+        lanes
+    }
+
+    /// Sets other limits. What runs goes on, even if it is more than may begin from here on.
+    pub fn limit(&mut self, limits: Limits) {
+        self.limits = Limits { total: limits.total.max(1), per_node: limits.per_node.max(1) };
+        self.open.clear();
+        let nodes: Vec<N> = self.nodes.keys().cloned().collect();
+        for node in nodes {
+            self.reopen(&node);
         }
     }
 

@@ -67,6 +67,27 @@ fn a_busy_node_delays_its_own_keys_only() {
 }
 
 #[test]
+fn other_limits_hold_for_what_begins_after_them() {
+    let mut lanes = Guests::new(Limits { total: 100, per_node: 1 });
+    for key in 101..106 {
+        lanes.mark(&key, 1);
+    }
+    assert_eq!(lanes.start(), Some(pass(101, 1)));
+    assert_eq!(lanes.start(), None);
+    lanes.limit(Limits { total: 100, per_node: 3 });
+    assert_eq!(lanes.start(), Some(pass(102, 1)));
+    assert_eq!(lanes.start(), Some(pass(103, 1)));
+    assert_eq!(lanes.start(), None);
+    lanes.limit(Limits { total: 100, per_node: 1 });
+    lanes.end(&101);
+    lanes.end(&102);
+    assert_eq!(lanes.start(), None, "one still runs");
+    lanes.end(&103);
+    assert_eq!(lanes.start(), Some(pass(104, 1)));
+    assert_eq!(lanes.start(), None);
+}
+
+#[test]
 fn what_waited_longest_goes_first_however_much_comes_after_it() {
     let mut lanes = Guests::new(Limits { total: 1, per_node: 1 });
     lanes.mark(&101, 1);

@@ -29,6 +29,8 @@ pub struct Proxmox {
     pub timeout: Option<Spanned<Period>>,
     /// How long a task may take.
     pub task_timeout: Option<Spanned<Period>>,
+    /// How often it is asked whether any guest has changed.
+    pub poll: Option<Spanned<Period>>,
 }
 
 /// What one guest shall be.
@@ -140,6 +142,10 @@ impl Section for Proxmox {
         let timeout = fields.optional("timeout", "How long an answer may take; 10s if left out");
         let task_timeout =
             fields.optional("task-timeout", "How long a task may take; 15m if left out");
+        let poll = fields.optional(
+            "poll",
+            "How often it is asked whether any guest has changed; 5s if left out",
+        );
         let token = "the token is never in the document";
         fields.refused_unseen(
             "token",
@@ -153,6 +159,7 @@ impl Section for Proxmox {
             node_limit,
             timeout,
             task_timeout,
+            poll,
         })
     }
 }

@@ -107,6 +107,12 @@ impl<K: Key> Operations<K> {
         &self.shared.journal
     }
 
+    /// Sets other limits, for what begins from here on.
+    pub fn limit(&self, limits: Limits) {
+        self.shared.state().lanes.limit(limits);
+        self.shared.pump();
+    }
+
     /// A key, as the journal has it.
     pub fn subject(&self, key: &K) -> Subject {
         let Shared { source, scope, .. } = &*self.shared;

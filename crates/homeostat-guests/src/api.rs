@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::client::{Ask, Client};
 use crate::error::Error;
 use crate::form::escape;
-use crate::model::{Kind, Run, Vmid};
+use crate::model::{Key, Kind, Run, Vmid};
 use crate::normalize;
 use crate::upid::Upid;
 
@@ -27,10 +27,20 @@ impl Place {
 }
 
 /// A guest in a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) run: Option<Run>,
     pub(crate) tags: BTreeSet<String>,
+    pub(crate) name: String,
+    /// Who holds its lock.
+    pub(crate) lock: Option<String>,
+}
+
+/// A guest in the list of the whole cluster, which may be old.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resource {
+    pub(crate) node: String,
+    pub(crate) listed: Listed,
 }
 
 /// A configuration, as configured: with what waits for a restart.
@@ -78,6 +88,17 @@ impl Client {
         let guests = rows.as_array().into_iter().flatten().filter_map(|row| {
             let vmid = u32::try_from(number(row.get("vmid")?)?).ok()?;
             Some((Vmid(vmid), listed(row)))
+        });
+        Ok(guests.collect())
+    }
+
+    /// The guests of all nodes, as they were some seconds ago.
+    pub(crate) async fn resources(&self) -> Result<BTreeMap<Key, Resource>, Error> {
+        let rows = self.ask(Ask::get("/cluster/resources").with("type", "vm")).await?;
+        let guests = rows.as_array().into_iter().flatten().filter_map(|row| {
+            let vmid = u32::try_from(number(row.get("vmid")?)?).ok()?;
+            let node = row.get("node")?.as_str()?.to_owned();
+            Some((Key(Vmid(vmid)), Resource { node, listed: listed(row) }))
         });
         Ok(guests.collect())
     }
@@ -188,8 +209,9 @@ fn listed(row: &Value) -> Listed {
         Some("stopped") => Some(Run::Stopped),
         _ => None,
     };
-    let tags = row.get("tags").and_then(Value::as_str).unwrap_or_default();
-    Listed { run, tags: normalize::tags(tags) }
+    let text = |name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
+    let tags = normalize::tags(&text("tags").unwrap_or_default());
+    Listed { run, tags, name: text("name").unwrap_or_default(), lock: text("lock") }
 }
 
 /// Numbers come as numbers, or as texts.

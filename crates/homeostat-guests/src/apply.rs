@@ -4,7 +4,7 @@
 use homeostat_core::outcome::Later;
 use homeostat_core::{Begun, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd, Work};
 
-use crate::api::Sought;
+use crate::api::{Listed, Sought};
 use crate::classify::Class;
 use crate::error::Error;
 use crate::follow;
@@ -13,7 +13,7 @@ use crate::model::Guest;
 use crate::normalize;
 use crate::recover;
 use crate::source::Guests;
-use crate::step::{Expects, Power, Set, Step};
+use crate::step::{Expects, Power, Release, Set, Step};
 
 /// The hands of the source.
 #[derive(Debug)]
@@ -57,42 +57,69 @@ impl Writer {
         }
     }
 
-    /// At the head of the lane: the guest is still the one that was planned for, has still to be started or
-    /// stopped, and nobody is about to.
+    /// At the head of the lane: nobody is about to start or stop the guest, it has still to be, and it is
+    /// still the one that was planned for. Who it is comes last, right before the write.
     async fn check(&self, power: &Power) -> Result<(), Outcome<Guest>> {
         let client = &self.source.client;
-        self.check_identity(power).await?;
+        let sought = Sought { vmid: power.place.vmid, source: "active", since: 0, user: None };
+        let running = client.tasks(&power.place.node, &sought).await;
+        if let Some(task) = running.map_err(|error| refused(&error))?.first() {
+            return Err(Outcome::Pending { on: format!("task {task}") });
+        }
         let current = client.current(&power.place).await.map_err(|error| refused(&error))?;
+        self.check_identity(power, &current).await?;
         if current.run == Some(power.to) {
             return Err(Outcome::Applied { now: None });
         }
-        let sought = Sought { vmid: power.place.vmid, source: "active", since: 0, user: None };
-        let running = client.tasks(&power.place.node, &sought).await;
-        let running = running.map_err(|error| refused(&error))?;
-        match running.first() {
-            Some(task) => Err(Outcome::Pending { on: format!("task {task}") }),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
-    async fn check_identity(&self, power: &Power) -> Result<(), Outcome<Guest>> {
-        let moved = || {
-            let words = "it is not the guest that was planned for any more";
-            Outcome::Failed(Failure::new(words, Retry::Now))
+    async fn check_identity(&self, power: &Power, current: &Listed) -> Result<(), Outcome<Guest>> {
+        // Whoever could not read the configuration for the plan goes by what the state tells.
+        let (tags, digest) = if power.before.unread.is_some() {
+            (current.tags.clone(), None)
+        } else {
+            let read = self.source.client.options(&power.place).await;
+            let read = read.map_err(|error| refused(&error))?;
+            let tags = normalize::tags(read.options.get("tags").map_or("", String::as_str));
+            (tags, Some(read.digest))
         };
-        if power.expects == Expects::Nothing {
-            return Ok(());
-        }
-        let read = self.source.client.options(&power.place).await;
-        let read = read.map_err(|error| refused(&error))?;
-        let tags = normalize::tags(read.options.get("tags").map_or("", String::as_str));
         let marked = mark::read(&self.source.owner, power.place.vmid, &tags);
         let is_same = match (&power.expects, marked) {
+            (Expects::Number, _) => true,
             (Expects::Mark(expected), Marked::Ours(found)) => *expected == found,
-            (Expects::Digest(expected), Marked::Not) => *expected == read.digest,
+            (Expects::Digest(expected), Marked::Not) => Some(expected) == digest.as_ref(),
+            (Expects::Name(expected), Marked::Not) => *expected == current.name,
             _ => false,
         };
-        if is_same { Ok(()) } else { Err(moved()) }
+        let words = "it is not the guest that was planned for any more";
+        is_same.then_some(()).ok_or_else(|| Outcome::Failed(Failure::new(words, Retry::Now)))
+    }
+
+    /// Takes our mark off, and looks whether it is gone. Where we may not write any more, or where the guest
+    /// is gone, there is nothing to give up.
+    async fn release(&self, release: &Release) -> Outcome<Guest> {
+        let Some(write) = &release.write else { return Outcome::Applied { now: None } };
+        let (client, change) = (&self.source.client, (&*write.sets, &*write.deletes));
+        match client.set(&write.place, change, &write.digest).await {
+            Ok(()) => {}
+            Err(error) if matches!(error.class(), Class::Forbidden | Class::NotFound) => {
+                return Outcome::Applied { now: None };
+            }
+            Err(error) => return refused(&error),
+        }
+        let read = match client.options(&write.place).await {
+            Ok(read) => read,
+            Err(error) => return Outcome::Unknown { why: error.to_string() },
+        };
+        let tags = normalize::tags(read.options.get("tags").map_or("", String::as_str));
+        match mark::read(&self.source.owner, write.place.vmid, &tags) {
+            Marked::Ours(mark) => {
+                let words = format!("the write was accepted, but the tag {mark} is still there");
+                Outcome::Failed(Failure::new(words, Retry::Soon))
+            }
+            Marked::Not | Marked::Other(_) => Outcome::Applied { now: None },
+        }
     }
 }
 
@@ -111,7 +138,7 @@ impl homeostat_core::Writer<Guests> for Writer {
             let outcome = match step {
                 Step::Set(set) => self.set(set).await,
                 Step::Power(power) => self.power((at, power), out).await,
-                Step::Release { .. } => Outcome::Applied { now: None },
+                Step::Release(release) => self.release(release).await,
             };
             let is_good = outcome.is_good();
             out.put(at..at + 1, outcome);

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -43,7 +43,7 @@ pub struct Client {
 
 struct Shared {
     endpoint: Endpoint,
-    token: Token,
+    token: Mutex<Token>,
     tls: TlsConnector,
     idle: Mutex<Vec<Talk>>,
 }
@@ -85,10 +85,9 @@ impl Ask {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shared { endpoint, token, .. } = &*self.shared;
         f.debug_struct("Client")
-            .field("endpoint", endpoint)
-            .field("token", token)
+            .field("endpoint", &self.shared.endpoint)
+            .field("token", &*self.token())
             .finish_non_exhaustive()
     }
 }
@@ -98,7 +97,7 @@ impl Client {
     pub fn new(endpoint: Endpoint, token: Token, trust: &Trust) -> Result<Self, rustls::Error> {
         let config: Arc<ClientConfig> = trust.config()?;
         let (tls, idle) = (TlsConnector::from(config), Mutex::new(Vec::new()));
-        let shared = Arc::new(Shared { endpoint, token, tls, idle });
+        let shared = Arc::new(Shared { endpoint, token: Mutex::new(token), tls, idle });
         Ok(Client { shared, timeout: Duration::from_secs(30) })
     }
 
@@ -110,14 +109,42 @@ impl Client {
 
     /// Whose tasks ours are.
     #[must_use]
-    pub fn user(&self) -> &str {
-        self.shared.token.user()
+    pub fn user(&self) -> String {
+        self.token().user().to_owned()
     }
 
-    /// Asks for something, and hands over the data of the answer.
+    fn token(&self) -> MutexGuard<'_, Token> {
+        self.shared.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for something, and hands over the data of the answer. Who is not known by its token has done
+    /// nothing yet: if the token's file holds another one by now, that is tried.
     pub(crate) async fn ask(&self, ask: Ask) -> Result<Value, Error> {
+        let used = self.token().clone();
+        match self.ask_once(&ask).await {
+            Err(Error::Refused { status: 401, .. }) if self.renew(&used) => {
+                self.ask_once(&ask).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Takes another token in place of one that is not known any more; tells whether there is one.
+    fn renew(&self, used: &Token) -> bool {
+        let mut token = self.token();
+        // Another request may have done it already.
+        if token.is_like(used) {
+            match used.renewed() {
+                Some(renewed) => *token = renewed,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    async fn ask_once(&self, ask: &Ask) -> Result<Value, Error> {
         let mut is_sent = false;
-        let asked = tokio::time::timeout(self.timeout, self.exchange(&ask, &mut is_sent)).await;
+        let asked = tokio::time::timeout(self.timeout, self.exchange(ask, &mut is_sent)).await;
         asked.unwrap_or_else(|_| {
             let why = format!("no answer within {:?}", self.timeout);
             let lost = is_sent.then(|| Error::Lost { request: ask.name(), why: why.clone() });
@@ -196,7 +223,7 @@ impl Client {
             .method(ask.method.clone())
             .uri(format!("/api2/json{}{query}", ask.path))
             .header(HOST, format!("{host}:{port}"))
-            .header(AUTHORIZATION, self.shared.token.header()?);
+            .header(AUTHORIZATION, self.token().header()?);
         let request = match ask.asks() {
             Asks::Read => request,
             Asks::Write => request.header(CONTENT_TYPE, "application/x-www-form-urlencoded"),

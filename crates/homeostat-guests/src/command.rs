@@ -1,8 +1,11 @@
 //! One command for one guest, as somebody gives it: whatever is declared, and through the same lane.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use homeostat_core::{Dispatch, Failure, Retry};
 
 use crate::api::Place;
@@ -64,7 +67,7 @@ impl Located {
         let (kind, run) = (self.place.kind, self.run);
         let before = Guest { kind, run, options: [].into(), unread: None, is_marked: false };
         let (slot, place) = (homeostat_core::Slot(0), self.place.clone());
-        Power { slot, place, before, to, stop, expects: Expects::Nothing }
+        Power { slot, place, before, to, stop, expects: Expects::Number }
     }
 }
 
@@ -78,34 +81,29 @@ pub enum Sent {
 }
 
 impl Writer {
-    /// Finds a guest, wherever it is.
+    /// Finds a guest, wherever it is; a node that hangs is waited for only if no other has it.
     pub async fn locate(&self, vmid: Vmid) -> Result<Located, Failure> {
         let client = &self.source.client;
         let nodes = client.nodes().await.map_err(|error| error.failure())?;
-        let mut silent = Vec::new();
-        for (node, is_online) in nodes {
-            for kind in [Kind::Lxc, Kind::Qemu] {
-                let listed = if is_online { client.guests(&node, kind).await.ok() } else { None };
-                match listed.map(|mut listed| listed.remove(&vmid)) {
-                    Some(Some(listed)) => {
-                        return Ok(Located { place: Place { node, kind, vmid }, run: listed.run });
-                    }
-                    Some(None) => {}
-                    None => silent.push(node.clone()),
-                }
+        let places = nodes.iter().flat_map(|(node, is_online)| {
+            [Kind::Lxc, Kind::Qemu]
+                .map(|kind| (Place { node: node.clone(), kind, vmid }, *is_online))
+        });
+        let asked = places.map(async |(place, is_online)| {
+            let listed =
+                if is_online { client.guests(&place.node, place.kind).await.ok() } else { None };
+            (place, listed)
+        });
+        let mut answers: FuturesUnordered<_> = asked.collect();
+        let mut silent = BTreeSet::new();
+        while let Some((place, listed)) = answers.next().await {
+            match listed.map(|mut listed| listed.remove(&vmid)) {
+                Some(Some(listed)) => return Ok(Located { place, run: listed.run }),
+                Some(None) => {}
+                None => _ = silent.insert(place.node),
             }
         }
-        silent.dedup();
-        Err(match silent.as_slice() {
-            [] => Failure::new(
-                format!("there is no guest {vmid} that the token can see"),
-                Retry::OnChange,
-            ),
-            some => Failure::new(
-                format!("guest {vmid} was not found, and node {} does not answer", some.join(", ")),
-                Retry::Soon,
-            ),
-        })
+        Err(not_found(vmid, silent))
     }
 
     /// Sends a command. The caller holds the guest's lane, and has written down the intent.
@@ -118,4 +116,14 @@ impl Writer {
             Err(error) => Err(error),
         }
     }
+}
+
+fn not_found(vmid: Vmid, silent: BTreeSet<String>) -> Failure {
+    if silent.is_empty() {
+        let words = format!("there is no guest {vmid} that the token can see");
+        return Failure::new(words, Retry::OnChange);
+    }
+    let nodes = silent.into_iter().collect::<Vec<_>>().join(", ");
+    let words = format!("guest {vmid} was not found, and node {nodes} does not answer");
+    Failure::new(words, Retry::Soon)
 }

@@ -84,6 +84,14 @@ pub(crate) fn tags(wished: Option<&str>, there: &BTreeSet<String>, mark: &str) -
     tags.into_iter().collect::<Vec<_>>().join(";")
 }
 
+/// The tags to write when our mark goes: the original ones, or those that are there. Marks of others stay.
+pub(crate) fn off(original: Option<&str>, there: &BTreeSet<String>, mark: &str) -> String {
+    let own = original.map(crate::normalize::tags);
+    let marks = there.iter().filter(|tag| own.is_none() || is_mark(tag));
+    let kept: BTreeSet<String> = marks.cloned().chain(own.iter().flatten().cloned()).collect();
+    kept.into_iter().filter(|tag| tag != mark).collect::<Vec<_>>().join(";")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +127,14 @@ mod tests {
             tags(Some("a;b"), &there, "homeostat-default+101.0b"),
             "a;b;homeostat-default+101.0b"
         );
+    }
+
+    #[test]
+    fn our_mark_alone_goes_and_original_tags_come_back_if_they_are_asked_for() {
+        let there = set(&["a", "homeostat-default+101.0b", "homeostat-default+102.0c"]);
+        let ours = "homeostat-default+101.0b";
+        assert_eq!(off(None, &there, ours), "a;homeostat-default+102.0c");
+        assert_eq!(off(Some("web"), &there, ours), "homeostat-default+102.0c;web");
+        assert_eq!(off(None, &set(&[ours]), ours), "");
     }
 }

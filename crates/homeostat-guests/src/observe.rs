@@ -1,27 +1,25 @@
-//! Looks at the declared guests: lists first, then one configuration after the other, many at a time.
+//! Looks at the declared guests: lists first, then configurations, many at a time.
 //!
 //! A guest that is not in a list is absent only if its node answered and the token could have seen it; else
 //! it is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::StreamExt as _;
-use homeostat_core::{Failure, Owner, See, Seen, Stage, View};
+use homeostat_core::{Failure, Focus, Hint, Owner, See, Seen, Stage, View};
 
-use crate::api::{Listed, Options, Place};
-use crate::client::Client;
+use crate::api::{Listed, Options, Place, Resource};
 use crate::error::Error;
+use crate::hints::Watch;
 use crate::mark::{self, Marked};
-use crate::model::{Guest, Key, Kind, Run, Vmid, Wanted};
+use crate::model::{Guest, Key, Kind, Run, Wanted};
+use crate::nodes::{Habit, Lists, Nodes};
 use crate::normalize;
 use crate::source::Guests;
 
-/// Requests that run side by side.
+/// Configurations that are read side by side.
 const AT_ONCE: usize = 16;
-/// What a node gets that did not answer the last time, so that it delays its own guests only. If that was
-/// too short, it gets twice as much the next time.
-const SHORT: Duration = Duration::from_secs(1);
 
 /// What an observe learned of each guest beside what is managed of it.
 #[derive(Debug, Default)]
@@ -33,6 +31,7 @@ pub struct Moment {
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) place: Place,
+    pub(crate) name: String,
     /// Of the configuration, if it could be read.
     pub(crate) digest: Option<String>,
     pub(crate) tags: BTreeSet<String>,
@@ -45,75 +44,99 @@ pub(crate) struct Facts {
 #[derive(Debug)]
 pub struct Reader {
     source: Guests,
-    /// Nodes that did not answer the last time, and how long they get.
-    silent: BTreeMap<String, Duration>,
-}
-
-/// What the nodes say.
-struct Lists {
-    found: BTreeMap<Vmid, (Place, Listed)>,
-    /// Nodes that said nothing, and why.
-    silent: BTreeMap<String, String>,
+    nodes: Nodes,
+    /// Nothing, if nobody asks for hints.
+    watch: Option<Watch>,
+    /// Guests that could not be seen while a node was silent.
+    missed: BTreeSet<Key>,
 }
 
 /// A guest to look at.
 struct Subject {
     key: Key,
     wanted: Option<Wanted>,
-    /// Whether the ledger says that we marked it.
-    was_marked: bool,
+    /// What we wrote, if we did.
+    wrote: Option<Guest>,
 }
 
 impl Reader {
-    pub(crate) fn new(source: Guests) -> Self {
-        Reader { source, silent: BTreeMap::new() }
+    /// A reader that is asked for hints.
+    pub(crate) fn listening(source: Guests) -> Self {
+        let watch = Some(Watch::new(source.patience.poll));
+        let nodes = Nodes::new(Habit::Prompt, source.patience.answer);
+        Reader { source, nodes, watch, missed: BTreeSet::new() }
     }
 
-    async fn lists(&mut self) -> Result<Lists, Error> {
-        let client = &self.source.client;
-        let nodes = client.nodes().await?;
-        let mut lists = Lists { found: BTreeMap::new(), silent: BTreeMap::new() };
-        let asks: Vec<(String, Kind, Client)> = nodes
-            .iter()
-            .filter(|(_, is_online)| **is_online)
-            .flat_map(|(node, _)| [Kind::Lxc, Kind::Qemu].map(|kind| (node.clone(), kind)))
-            .map(|(node, kind)| {
-                let patience = self.silent.get(&node).copied();
-                let client = client.within(patience.unwrap_or(self.source.patience.answer));
-                (node, kind, client)
-            })
-            .collect();
-        let answers = futures_util::stream::iter(asks).map(|(node, kind, client)| async move {
-            let told = client.guests(&node, kind).await;
-            (node, kind, told)
+    /// A reader for looks alone.
+    pub(crate) fn deaf(source: Guests) -> Self {
+        let nodes = Nodes::new(Habit::Patient, source.patience.answer);
+        Reader { source, nodes, watch: None, missed: BTreeSet::new() }
+    }
+
+    /// Looks at every subject; a node that hangs in the middle of it keeps no other waiting.
+    async fn looks(&mut self, lists: &Lists, subjects: Vec<Subject>) -> Vec<(Key, Looked)> {
+        let (source, hung) = (&self.source, Hung::default());
+        let timed = subjects.into_iter().map(|subject| {
+            let node = lists.found.get(&subject.key.0).map(|(place, _)| place.node.clone());
+            let node = node.unwrap_or_default();
+            (self.nodes.glance(&node), node, subject)
         });
-        let mut answers = answers.buffer_unordered(AT_ONCE);
-        while let Some((node, kind, told)) = answers.next().await {
-            match told {
-                Ok(guests) => lists.found.extend(guests.into_iter().map(|(vmid, listed)| {
-                    (vmid, (Place { node: node.clone(), kind, vmid }, listed))
-                })),
-                Err(error) => {
-                    lists.silent.insert(node, error.to_string());
+        let timed: Vec<_> = timed.collect();
+        let looks = futures_util::stream::iter(timed).map(|(most, node, subject)| {
+            let (hung, key) = (&hung, subject.key);
+            async move {
+                let told = || Looked::Unknown(format!("node {node} does not answer any more"));
+                if hung.has(&node) {
+                    return (key, told());
                 }
+                let looked = tokio::time::timeout(most, look(source, lists, subject)).await;
+                (key, looked.unwrap_or_else(|_| hung.note(&node, told())))
             }
-        }
-        let offline = nodes.iter().filter(|(_, is_online)| !**is_online);
-        lists.silent.extend(offline.map(|(node, _)| (node.clone(), "it is offline".to_owned())));
-        drop(answers);
-        let most = self.source.patience.answer;
-        let silent = lists.silent.keys().map(|node| {
-            let patience = longer(self.silent.get(node).copied(), most);
-            (node.clone(), patience)
         });
-        self.silent = silent.collect();
-        Ok(lists)
+        let looked: Vec<_> = looks.buffer_unordered(AT_ONCE).collect().await;
+        for node in hung.into_nodes() {
+            self.nodes.hung(&node);
+        }
+        looked
+    }
+
+    /// Remembers what to compare notices with, and what to look at when a node is back.
+    fn remember(&mut self, focus: &Focus<Key>, lists: &Lists, looked: &[(Key, Looked)]) {
+        let is_unknown = |looked: &Looked| matches!(looked, Looked::Unknown(_));
+        self.missed.retain(|key| !focus.covers(key));
+        let missed = looked.iter().filter(|(_, looked)| is_unknown(looked));
+        self.missed.extend(missed.map(|(key, _)| *key));
+        let known = looked.iter().filter(|(_, looked)| !is_unknown(looked)).map(|(key, _)| {
+            let row = lists.found.get(&key.0);
+            let resource = row.map(|(place, listed)| Resource {
+                node: place.node.clone(),
+                listed: listed.clone(),
+            });
+            (*key, resource)
+        });
+        if let Some(watch) = &mut self.watch {
+            watch.saw(focus, known.collect());
+        }
     }
 }
 
-/// How long a node gets that has just been silent for so long.
-fn longer(last: Option<Duration>, most: Duration) -> Duration {
-    last.map_or(SHORT, |last| last * 2).min(most)
+/// Nodes that hang.
+#[derive(Default)]
+struct Hung(Mutex<BTreeSet<String>>);
+
+impl Hung {
+    fn has(&self, node: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
+    }
+
+    fn note(&self, node: &str, looked: Looked) -> Looked {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned());
+        looked
+    }
+
+    fn into_nodes(self) -> BTreeSet<String> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl homeostat_core::Reader<Guests> for Reader {
@@ -127,22 +150,36 @@ impl homeostat_core::Reader<Guests> for Reader {
         if subjects.is_empty() {
             return Ok(moment);
         }
-        let lists = self.lists().await.map_err(|error| error.failure())?;
-        let (source, lists) = (&self.source, &lists);
-        let looks = futures_util::stream::iter(subjects)
-            .map(|subject| async move { look(source, lists, subject).await });
-        let mut looks = looks.buffer_unordered(AT_ONCE);
-        while let Some((key, looked)) = looks.next().await {
+        let lists = self.nodes.ask(&self.source.client).await.map_err(|error| error.failure())?;
+        let looked = self.looks(&lists, subjects).await;
+        self.remember(view.focus, &lists, &looked);
+        for (key, looked) in looked {
             match looked {
                 Looked::Absent => {}
                 Looked::Unknown(why) => see(Seen::Unknown { key, why }),
-                Looked::Present { object, owner, facts } => {
+                Looked::Present(present) => {
+                    let Present { object, owner, facts } = *present;
                     moment.guests.insert(key, facts);
                     see(Seen::Present { key, object, owner });
                 }
             }
         }
         Ok(moment)
+    }
+
+    async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
+        let Reader { source, nodes, watch: Some(watch), missed } = self else {
+            return std::future::pending().await;
+        };
+        loop {
+            let keys = tokio::select! {
+                () = nodes.back(&source.client) => std::mem::take(missed),
+                changed = watch.changed(&source.client) => changed,
+            };
+            if !keys.is_empty() {
+                return Ok(Hint::Keys(keys.into_iter().collect()));
+            }
+        }
     }
 }
 
@@ -152,37 +189,73 @@ fn subjects(view: &View<'_, Guests>) -> Vec<Subject> {
     let focused = keys.into_iter().filter(|key| view.focus.covers(key));
     focused
         .map(|key| {
-            let record = view.records.get(&key);
-            let was_marked =
-                record.is_some_and(|record| record.stage == Stage::Done && record.wrote.is_marked);
-            Subject { key, wanted: view.wish.wanted(&key).cloned(), was_marked }
+            let record = view.records.get(&key).filter(|record| record.stage == Stage::Done);
+            let wrote = record.map(|record| record.wrote.clone());
+            Subject { key, wanted: view.wish.wanted(&key).cloned(), wrote }
         })
         .collect()
+}
+
+impl Subject {
+    /// The options that matter: the declared ones, and of a guest that left the document those that we wrote.
+    fn options(&self) -> impl Iterator<Item = &String> {
+        let declared = self.wanted.as_ref().map(|wanted| &wanted.options);
+        let options = declared.or_else(|| self.wrote.as_ref().map(|wrote| &wrote.options));
+        options.into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// A guest is a thing that exists without us: whoever writes it first claims it. One that we marked,
+    /// and that carries no mark, is another guest with its number, or somebody took the mark off. One that
+    /// left the document is given up, whoever has it.
+    fn owner(&self, marked: &Marked) -> Owner {
+        let was_marked = self.wrote.as_ref().is_some_and(|wrote| wrote.is_marked);
+        match marked {
+            _ if self.wanted.is_none() => Owner::Nobody,
+            Marked::Other(owner) => Owner::Foreign(format!("the owner {owner}").into()),
+            Marked::Not if was_marked => {
+                Owner::foreign("a guest without our mark: another one with its number, perhaps")
+            }
+            Marked::Not | Marked::Ours(_) => Owner::Nobody,
+        }
+    }
 }
 
 enum Looked {
     Absent,
     Unknown(String),
-    Present { object: Guest, owner: Owner, facts: Facts },
+    Present(Box<Present>),
 }
 
-async fn look(source: &Guests, lists: &Lists, subject: Subject) -> (Key, Looked) {
-    let key = subject.key;
-    let Some((place, listed)) = lists.found.get(&key.0) else {
-        return (key, missing(source, lists, &subject).await);
+struct Present {
+    object: Guest,
+    owner: Owner,
+    facts: Facts,
+}
+
+type Read = (Options, BTreeSet<String>);
+
+async fn look(source: &Guests, lists: &Lists, subject: Subject) -> Looked {
+    let Some((place, listed)) = lists.found.get(&subject.key.0) else {
+        return missing(source, lists, &subject).await;
     };
     if let Some(why) = misplaced(subject.wanted.as_ref(), place) {
-        return (key, Looked::Unknown(why));
+        return Looked::Unknown(why);
     }
-    let read = source.client.options(place).await;
-    if let (None, Err(error)) = (&subject.wanted, &read) {
-        return (key, Looked::Unknown(error.to_string()));
+    let read = read(source, place, listed).await;
+    match (&subject.wanted, read) {
+        (None, Err(error)) => Looked::Unknown(error.to_string()),
+        (_, read) => present(source, &subject, Looks { place, listed, read }),
     }
-    let waiting = match (&read, listed.run) {
-        (Ok(_), Some(Run::Running)) => source.client.pending(place).await.unwrap_or_default(),
+}
+
+/// The configuration of a guest, and what of it waits for a restart.
+async fn read(source: &Guests, place: &Place, listed: &Listed) -> Result<Read, Error> {
+    let options = source.client.options(place).await?;
+    let waiting = match listed.run {
+        Some(Run::Running) => source.client.pending(place).await?,
         _ => BTreeSet::new(),
     };
-    (key, present(source, &subject, Looks { place, listed, read, waiting }))
+    Ok((options, waiting))
 }
 
 /// Why a guest that is in no list may be there all the same.
@@ -224,71 +297,50 @@ fn misplaced(wanted: Option<&Wanted>, place: &Place) -> Option<String> {
 struct Looks<'a> {
     place: &'a Place,
     listed: &'a Listed,
-    read: Result<Options, Error>,
-    waiting: BTreeSet<String>,
+    read: Result<Read, Error>,
 }
 
 fn present(source: &Guests, subject: &Subject, looks: Looks<'_>) -> Looked {
-    let Looks { place, listed, read, waiting } = looks;
-    let (options, digest, unread) = match read {
-        Ok(Options { options, digest }) => (Some(options), Some(digest), None),
-        Err(error) => (None, None, Some(error.to_string())),
+    let Looks { place, listed, read } = looks;
+    let (read, unread) = match read {
+        Ok(read) => (Some(read), None),
+        Err(error) => (None, Some(error.to_string())),
     };
-    let tags = match &options {
-        Some(options) => normalize::tags(options.get("tags").map_or("", String::as_str)),
+    let tags = match &read {
+        Some((read, _)) => normalize::tags(read.options.get("tags").map_or("", String::as_str)),
         None => listed.tags.clone(),
     };
     let marked = mark::read(&source.owner, place.vmid, &tags);
-    let owner = owner(&marked, subject.was_marked);
+    let owner = subject.owner(&marked);
     let mark = match marked {
         Marked::Ours(mark) => Some(mark),
         _ => None,
     };
-    let declared = subject.wanted.as_ref().map(|wanted| &wanted.options).into_iter().flatten();
-    let options = options.unwrap_or_default();
-    let seen = declared.clone().map(|(option, _)| {
+    let (mut options, mut waits, mut digest) = (BTreeMap::new(), Vec::new(), None);
+    if let Some((read, waiting)) = read {
+        options = seen(place.kind, &read, (subject, &tags));
+        waits = subject.options().filter(|option| waiting.contains(*option)).cloned().collect();
+        digest = Some(read.digest);
+    }
+    let (kind, run, is_marked) = (place.kind, listed.run, mark.is_some());
+    let object = Guest { kind, run, options, unread, is_marked };
+    let (place, name) = (place.clone(), listed.name.clone());
+    let facts = Facts { place, name, digest, tags, mark, waits };
+    Looked::Present(Box::new(Present { object, owner, facts }))
+}
+
+/// The options that matter, in normal form; our mark is none of the tags.
+fn seen(
+    kind: Kind,
+    read: &Options,
+    (subject, tags): (&Subject, &BTreeSet<String>),
+) -> BTreeMap<String, String> {
+    let seen = subject.options().map(|option| {
         let value = match option.as_str() {
-            "tags" => mark::without(&tags).into_iter().collect::<Vec<_>>().join(";"),
-            _ => normalize::seen(place.kind, option, options.get(option).map(String::as_str)),
+            "tags" => mark::without(tags).into_iter().collect::<Vec<_>>().join(";"),
+            _ => normalize::seen(kind, option, read.options.get(option).map(String::as_str)),
         };
         (option.clone(), value)
     });
-    let seen = if unread.is_none() { seen.collect() } else { BTreeMap::new() };
-    let waits = declared.map(|(option, _)| option).filter(|option| waiting.contains(*option));
-    let waits = waits.cloned().collect();
-    let is_marked = mark.is_some();
-    let object = Guest { kind: place.kind, run: listed.run, options: seen, unread, is_marked };
-    let facts = Facts { place: place.clone(), digest, tags, mark, waits };
-    Looked::Present { object, owner, facts }
-}
-
-/// A guest is a thing that exists without us: whoever writes it first claims it. One that we marked, and
-/// that carries no mark, is another guest with its number, or somebody took the mark off.
-fn owner(marked: &Marked, was_marked: bool) -> Owner {
-    match marked {
-        Marked::Other(owner) => Owner::Foreign(format!("the owner {owner}").into()),
-        Marked::Not if was_marked => {
-            Owner::foreign("a guest without our mark: another one with its number, perhaps")
-        }
-        Marked::Not | Marked::Ours(_) => Owner::Nobody,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_silent_node_gets_little_time_at_first_and_then_more() {
-        let most = Duration::from_secs(10);
-        let mut last = None;
-        let given: Vec<u64> = std::iter::repeat_with(|| {
-            let next = longer(last, most);
-            last = Some(next);
-            next.as_secs()
-        })
-        .take(6)
-        .collect();
-        assert_eq!(given, [1, 2, 4, 8, 10, 10]);
-    }
+    seen.collect()
 }

@@ -7,7 +7,7 @@ use crate::model::{Guest, Key, Run, Wish};
 use crate::normalize;
 use crate::observe::{Facts, Moment};
 use crate::source::Guests;
-use crate::step::{Expects, Power, Set, Step};
+use crate::step::{Expects, Power, Release, Set, Step, Unmark};
 
 /// Plans for every change, and says what waits for a restart.
 pub(crate) fn draft(
@@ -26,14 +26,39 @@ pub(crate) fn draft(
                     draft.steps.extend(difference.steps(source, wish));
                 }
             }
-            // Nothing is written to a guest that is not declared.
-            Change::Delete { key, before } | Change::Release { key, before, .. } => {
-                draft.steps.push(Step::Release { key, before });
+            Change::Delete { key, before } => {
+                draft.steps.push(release((key, before), None, moment.guests.get(&key)));
+            }
+            Change::Release { key, before, restore } => {
+                draft.steps.push(release((key, before), restore, moment.guests.get(&key)));
             }
         }
     }
     draft.pending = waiting(wish, moment, &draft.steps);
     draft
+}
+
+/// Our mark is all that is written to a guest that is not declared any more, unless originals are asked
+/// back. Without the mark it may be another guest with its number, and nothing is written at all.
+fn release((key, before): (Key, Guest), restore: Option<Guest>, facts: Option<&Facts>) -> Step {
+    let ours = facts.and_then(|facts| Some((facts, facts.mark.as_ref()?, facts.digest.clone()?)));
+    let write = ours.map(|(facts, mark, digest)| {
+        let originals = restore.map(|original| original.options).unwrap_or_default();
+        let tags = mark::off(originals.get("tags").map(String::as_str), &facts.tags, mark);
+        let (mut sets, mut deletes) = (Vec::new(), Vec::new());
+        let options = originals.iter().filter(|(option, _)| *option != "tags");
+        let changed = options.filter(|(option, value)| before.options.get(*option) != Some(value));
+        let values = changed.map(|(option, value)| (option.clone(), value.clone()));
+        for (option, value) in values.chain([("tags".to_owned(), tags)]) {
+            if value.is_empty() {
+                deletes.push(option);
+            } else {
+                sets.push((option, value));
+            }
+        }
+        Unmark { place: facts.place.clone(), sets, deletes, digest }
+    });
+    Step::Release(Release { key, before, write })
 }
 
 fn absent(key: Key) -> Refused<Key> {
@@ -129,7 +154,7 @@ impl Difference<'_> {
         match (written.or_else(|| self.facts.mark.clone()), &self.facts.digest) {
             (Some(mark), _) => Expects::Mark(mark),
             (None, Some(digest)) => Expects::Digest(digest.clone()),
-            (None, None) => Expects::Nothing,
+            (None, None) => Expects::Name(self.facts.name.clone()),
         }
     }
 }

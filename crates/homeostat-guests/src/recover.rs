@@ -45,7 +45,7 @@ async fn find(source: &Guests, begun: &Begun) -> Result<Option<Upid>, Failure> {
     let Ok(Key(vmid)) = begun.key.parse() else { return Ok(None) };
     let Some(node) = node_of(&begun.dispatch.parameters) else { return Ok(None) };
     let since = (begun.since / 1000).saturating_sub(SKEW);
-    let user = source.client.user().to_owned();
+    let user = source.client.user();
     let sought = Sought { vmid, source: "all", since, user: Some(&user) };
     let tasks = source.client.tasks(&node, &sought).await.map_err(|error| error.failure())?;
     let kinds = kinds(&begun.dispatch.kind);

@@ -18,11 +18,17 @@ pub struct Patience {
     pub answer: Duration,
     /// For the end of a task.
     pub task: Duration,
+    /// Between two questions whether any guest has changed.
+    pub poll: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { answer: Duration::from_secs(10), task: Duration::from_mins(15) }
+        Patience {
+            answer: Duration::from_secs(10),
+            task: Duration::from_mins(15),
+            poll: Duration::from_secs(5),
+        }
     }
 }
 
@@ -40,12 +46,18 @@ impl Guests {
     pub fn new(client: &Client, owner: impl Into<String>, patience: Patience) -> Self {
         Guests { client: client.within(patience.answer), owner: owner.into(), patience }
     }
+
+    /// Whose mark is put on guests.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
 }
 
 impl Source for Guests {
     const NAME: &'static str = "guests";
     const FAILS: Fails = Fails::Lanes;
-    const COVERAGE: Coverage = Coverage::None;
+    const COVERAGE: Coverage = Coverage::Some;
 
     type Key = Key;
     type Object = Guest;
@@ -56,7 +68,11 @@ impl Source for Guests {
     type Writer = Writer;
 
     fn reader(&self) -> Result<Reader, Failure> {
-        Ok(Reader::new(self.clone()))
+        Ok(Reader::listening(self.clone()))
+    }
+
+    fn reader_without_hints(&self) -> Result<Reader, Failure> {
+        Ok(Reader::deaf(self.clone()))
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {

@@ -13,13 +13,28 @@ pub enum Step {
     Set(Set),
     /// Start or stop a guest.
     Power(Power),
-    /// Give a guest up; nothing is written to it.
-    Release {
-        /// The guest.
-        key: Key,
-        /// What it was.
-        before: Guest,
-    },
+    /// Give a guest up: our mark is taken off, and nothing else is written, but for originals that are asked
+    /// back.
+    Release(Release),
+}
+
+/// The end of our claim on a guest.
+#[derive(Clone, Debug)]
+pub struct Release {
+    pub(crate) key: Key,
+    pub(crate) before: Guest,
+    /// What is written, if it carries our mark.
+    pub(crate) write: Option<Unmark>,
+}
+
+/// How our mark is taken off.
+#[derive(Clone, Debug)]
+pub(crate) struct Unmark {
+    pub(crate) place: Place,
+    pub(crate) sets: Vec<(String, String)>,
+    pub(crate) deletes: Vec<String>,
+    /// What the configuration must still be.
+    pub(crate) digest: String,
 }
 
 /// A change of a configuration.
@@ -57,8 +72,10 @@ pub(crate) enum Expects {
     Mark(String),
     /// By its configuration, for want of a mark.
     Digest(String),
-    /// Its configuration cannot be read.
-    Nothing,
+    /// By its name and the lack of a mark, for want of a configuration that can be read.
+    Name(String),
+    /// Whatever has the number is meant.
+    Number,
 }
 
 impl Power {
@@ -93,21 +110,21 @@ impl homeostat_core::Step<Wish> for Step {
     fn key(&self, _wish: &Wish) -> Key {
         match self {
             Step::Set(Set { place, .. }) | Step::Power(Power { place, .. }) => Key(place.vmid),
-            Step::Release { key, .. } => *key,
+            Step::Release(release) => release.key,
         }
     }
 
     fn slot(&self) -> Option<Slot> {
         match self {
             Step::Set(Set { slot, .. }) | Step::Power(Power { slot, .. }) => Some(*slot),
-            Step::Release { .. } => None,
+            Step::Release(_) => None,
         }
     }
 
     fn action(&self) -> Action {
         match self {
             Step::Set(_) | Step::Power(_) => Action::Update,
-            Step::Release { .. } => Action::Delete,
+            Step::Release(_) => Action::Delete,
         }
     }
 
@@ -116,7 +133,7 @@ impl homeostat_core::Step<Wish> for Step {
     fn phase(&self) -> u8 {
         match self {
             Step::Power(Power { to: Run::Stopped, .. }) => 0,
-            Step::Set(_) | Step::Release { .. } => 1,
+            Step::Set(_) | Step::Release(_) => 1,
             Step::Power(Power { to: Run::Running, .. }) => 2,
         }
     }
@@ -128,7 +145,9 @@ impl homeostat_core::Step<Wish> for Step {
     fn node(&self, _wish: &Wish) -> String {
         match self {
             Step::Set(Set { place, .. }) | Step::Power(Power { place, .. }) => place.node.clone(),
-            Step::Release { .. } => String::new(),
+            Step::Release(Release { write, .. }) => {
+                write.as_ref().map(|write| write.place.node.clone()).unwrap_or_default()
+            }
         }
     }
 
@@ -137,8 +156,8 @@ impl homeostat_core::Step<Wish> for Step {
             return Dispatch { kind: "set".to_owned(), ..Dispatch::default() };
         };
         let precondition = match &power.expects {
-            Expects::Mark(text) | Expects::Digest(text) => Some(text.clone()),
-            Expects::Nothing => None,
+            Expects::Mark(text) | Expects::Digest(text) | Expects::Name(text) => Some(text.clone()),
+            Expects::Number => None,
         };
         let (kind, parameters) = (power.verb().to_owned(), power.request());
         Dispatch { kind, parameters, precondition }
@@ -152,13 +171,24 @@ impl homeostat_core::Step<Wish> for Step {
             Step::Power(power) => {
                 (json!({ "run": power.before.run }), Some(json!({ "run": power.to })), None)
             }
-            Step::Release { before, .. } => (
-                json!({ "run": before.run }),
-                None,
-                Some("given up, nothing is written".to_owned()),
-            ),
+            Step::Release(release) => release.explained(),
         };
         tell(Line { action, key, before: Some(before), after, note });
+    }
+}
+
+impl Release {
+    fn explained(&self) -> (Value, Option<Value>, Option<String>) {
+        let restores = |write: &Unmark| {
+            let sets = write.sets.iter().map(|(name, _)| name);
+            sets.chain(&write.deletes).any(|name| name != "tags")
+        };
+        let note = match &self.write {
+            None => "given up, nothing is written",
+            Some(write) if restores(write) => "given up, originals come back and our mark goes",
+            Some(_) => "given up, our mark is taken off",
+        };
+        (json!({ "run": self.before.run }), None, Some(note.to_owned()))
     }
 }
 

@@ -60,6 +60,8 @@ impl TokenError {
 pub struct Token {
     user: String,
     secret: String,
+    /// Where it was read, if it was.
+    path: Option<PathBuf>,
 }
 
 impl Token {
@@ -74,7 +76,20 @@ impl Token {
         }
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
-        Token::parse(text.trim()).ok_or_else(|| TokenError::Shape { path: path.to_owned() })
+        let token = Token::parse(text.trim());
+        let token = token.ok_or_else(|| TokenError::Shape { path: path.to_owned() })?;
+        Ok(Token { path: Some(path.to_owned()), ..token })
+    }
+
+    /// What its file holds by now, if that is another token.
+    pub(crate) fn renewed(&self) -> Option<Self> {
+        let token = Token::read(self.path.as_ref()?).ok()?;
+        (!token.is_like(self)).then_some(token)
+    }
+
+    /// Whether it opens the same doors.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        (&self.user, &self.secret) == (&other.user, &other.secret)
     }
 
     /// Takes `USER@REALM!NAME=SECRET`, with or without the word that stands before it in a request.
@@ -85,14 +100,23 @@ impl Token {
         let (name, _) = user.split_once('!')?;
         let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
         let is_whole = name.contains('@') && !secret.is_empty();
-        (is_whole && is_plain(user) && is_plain(secret))
-            .then(|| Token { user: user.to_owned(), secret: secret.to_owned() })
+        (is_whole && is_plain(user) && is_plain(secret)).then(|| Token {
+            user: user.to_owned(),
+            secret: secret.to_owned(),
+            path: None,
+        })
     }
 
-    /// Whose it is: the user of the tasks that it begins.
+    /// Its own name, `USER@REALM!NAME`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.user
+    }
+
+    /// Whose it is, `USER@REALM`: another token of the same user may have begun what this one finds.
     #[must_use]
     pub fn user(&self) -> &str {
-        &self.user
+        self.user.split_once('!').map_or(&*self.user, |(user, _)| user)
     }
 
     /// The header that carries it, marked so that nobody prints it.

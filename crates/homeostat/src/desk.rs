@@ -68,10 +68,17 @@ impl Desk {
         }
     }
 
+    /// The document names no cluster any more.
+    pub(crate) fn leave(&self) {
+        self.state().source = None;
+    }
+
     /// The lanes; nothing, for who only reads.
     fn open(&self, scope: &str, limits: Limits) -> Result<Option<Operations<Key>>, JournalError> {
         let mut state = self.state();
-        if state.operations.is_none() {
+        if let Some(operations) = &state.operations {
+            operations.limit(limits);
+        } else {
             let Some(directory) = &state.directory else { return Ok(None) };
             let made = fs::create_dir_all(directory);
             let failed =

@@ -20,7 +20,7 @@ use homeostat_engine::{Error, Explain, Ledger, Pages, Place, Planner, ScopeLock}
 use crate::context::{Context, Top};
 use crate::failure::Helped;
 use crate::output::Told;
-use crate::registry::{Binding, FIRST, Lists, Registered, SOURCES, resolve};
+use crate::registry::{Binding, FIRST, Lists, Registered, SOURCES, known, resolve};
 use crate::scope::{Scope, name_of};
 use crate::sources::namespaces;
 pub(crate) use broken::Broken;
@@ -130,6 +130,11 @@ impl<'a> Machine<'a> {
     fn add_left_behind(&mut self, with: With<'_>) -> Result<()> {
         for place in with.pages.places(&with.context.owner)? {
             let name = &place.scope;
+            // What is not here is not gone with anything that was here.
+            let remote = known(&place.source).remote.as_ref();
+            if remote.is_some_and(|remote| remote.identity == place.identity) {
+                continue;
+            }
             if self.waiting.iter().any(|(waiting, _)| waiting.scope == *name) {
                 continue;
             }

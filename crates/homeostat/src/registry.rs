@@ -1,5 +1,7 @@
 //! The only list of sources, and what the binary must know of each.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use homeostat_document::{Document, Scope as Section, Settings, SourceSettings};
 use homeostat_engine::{Budget, Config, Guards, Key, Pages, Place, Planner, Section as Stated};
@@ -24,6 +26,16 @@ pub(crate) struct Registered {
     pub(crate) bind: fn(&Binding<'_>) -> Bind,
     /// What waits for a namespace that is not there.
     pub(crate) wait: fn(&Document, &Section) -> Vec<String>,
+    /// What is different about a target on another machine.
+    pub(crate) remote: Option<Remote>,
+}
+
+/// A target that is not on this machine.
+pub(crate) struct Remote {
+    /// What its records are bound to: it outlives every boot of this machine.
+    pub(crate) identity: &'static str,
+    /// How often everything there is looked at.
+    pub(crate) resync: Duration,
 }
 
 /// Whether long lists beside the document are checked, too: whoever binds it reads them anyway.
@@ -40,10 +52,9 @@ pub(crate) const FIRST: Registered = namespaces::REGISTERED;
 pub(crate) const SOURCES: &[Registered] =
     &[nft::REGISTERED, rtnl::REGISTERED, knobs::REGISTERED, guests::REGISTERED];
 
-/// The settings of a source by its name.
-pub(crate) fn settings_of<'s>(name: &str, settings: &'s Settings) -> &'s SourceSettings {
-    let known = SOURCES.iter().find(|source| source.name == name).unwrap_or(&FIRST);
-    (known.settings)(settings)
+/// A source by its name.
+pub(crate) fn known(name: &str) -> &'static Registered {
+    SOURCES.iter().find(|source| source.name == name).unwrap_or(&FIRST)
 }
 
 /// A scope, and what the document says of it.
@@ -59,7 +70,11 @@ pub(crate) struct Binding<'a> {
 impl Binding<'_> {
     /// Where the ledger files a source in this scope.
     pub(crate) fn place(&self, source: &str) -> Place {
-        self.scope.place(&self.context.owner, source)
+        let place = self.scope.place(&self.context.owner, source);
+        match &known(source).remote {
+            Some(remote) => Place { identity: remote.identity.to_owned(), ..place },
+            None => place,
+        }
     }
 
     /// How passes of a source behave, and whether the document says anything of it.

@@ -6,14 +6,21 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::journal::{Clock, JournalError, Millis};
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Explain as _, Fence, Focus, Journal, Kind as Told, Ledger, Limits,
-    Observer, Operations, Order, Ownership, Place, Report, Source as _, SqliteLedger, pass,
+    Alone, Book, Config, Entry, Explain as _, Fence, Focus, Hint, Journal, Kind as Told, Ledger,
+    Limits, Observer, OnRelease, Operations, Order, Ownership, Place, Report, Source as _,
+    SqliteLedger, pass,
 };
 use homeostat_guests::{
     Client, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Vmid, Wanted, Wish, Writer,
 };
 use homeostat_pve_simulator::{Simulator, World};
 use tempfile::TempDir;
+
+const PATIENCE: Patience = Patience {
+    answer: Duration::from_secs(5),
+    task: Duration::from_secs(20),
+    poll: Duration::from_millis(20),
+};
 
 /// A cluster and a state directory.
 pub(crate) struct Ground {
@@ -79,8 +86,31 @@ impl Ground {
     }
 
     pub(crate) fn process_of(&self, owner: &str) -> Process {
-        let patience = Patience { answer: Duration::from_secs(5), task: Duration::from_secs(20) };
-        let source = Guests::new(&self.client(), owner, patience);
+        let source = self.source(owner, PATIENCE);
+        let observer = Observer::without_hints(&source, "host").unwrap();
+        self.process_with(source, observer)
+    }
+
+    /// A process with a client of its own.
+    pub(crate) fn process_by(&self, client: &Client) -> Process {
+        let source = Guests::new(client, "default", PATIENCE);
+        let observer = Observer::without_hints(&source, "host").unwrap();
+        self.process_with(source, observer)
+    }
+
+    /// A process that waits for hints, as a daemon does.
+    pub(crate) fn daemon(&self, answer: Duration) -> Process {
+        let source = self.source("default", Patience { answer, ..PATIENCE });
+        let observer = Observer::open(&source, "host").unwrap();
+        self.process_with(source, observer)
+    }
+
+    fn source(&self, owner: &str, patience: Patience) -> Guests {
+        Guests::new(&self.client(), owner, patience)
+    }
+
+    fn process_with(&self, source: Guests, observer: Observer<Guests>) -> Process {
+        let owner = source.owner().to_owned();
         let clock: Clock =
             Arc::new(|| Millis(u64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap()));
         let journal = self.journal(&clock);
@@ -88,13 +118,13 @@ impl Ground {
         let operations = Operations::new(Arc::new(journal), (Guests::NAME, "host"), limits);
         let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(self.state.path()).unwrap());
         let place = Place {
-            owner: owner.to_owned(),
+            owner,
             source: Guests::NAME.to_owned(),
             scope: "host".to_owned(),
             identity: "cluster".to_owned(),
         };
         Process {
-            observer: Observer::without_hints(&source, "host").unwrap(),
+            observer,
             writer: source.writer(&Alone::i_am_the_only_writer()).unwrap(),
             book: Book::open(ledger, place).unwrap(),
             config: Config { fence: Fence::Kept(operations.clone()), ..Config::default() },
@@ -138,11 +168,19 @@ impl Process {
         &mut self,
         wish: &Arc<Wish>,
     ) -> Result<Report<Guests>, homeostat_engine::Error> {
+        self.pass_over(wish, Focus::All).await
+    }
+
+    pub(crate) async fn pass_over(
+        &mut self,
+        wish: &Arc<Wish>,
+        focus: Focus<Key>,
+    ) -> Result<Report<Guests>, homeostat_engine::Error> {
         let order = Order {
             source: &self.source,
             wish: Arc::clone(wish),
             ownership: &Ownership::Checkpoint,
-            focus: Focus::All,
+            focus,
             config: &self.config,
         };
         pass(&order, &mut self.observer, &self.writer, &mut self.book).await
@@ -160,6 +198,26 @@ impl Process {
             self.operations.landed().await;
         }
         panic!("not converged: {last:#?}");
+    }
+
+    /// The keys that the next hint names. Nothing may be missing for it: the wait has an end.
+    pub(crate) async fn hinted(&mut self) -> Vec<Key> {
+        let hint = tokio::time::timeout(Duration::from_mins(1), self.observer.hint()).await;
+        match hint.unwrap().unwrap() {
+            Hint::Keys(keys) => keys,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn locate(
+        &self,
+        vmid: u32,
+    ) -> Result<homeostat_guests::Located, homeostat_core::Failure> {
+        self.writer.locate(Vmid(vmid)).await
+    }
+
+    pub(crate) fn on_release(&mut self, policy: OnRelease) {
+        self.config.on_release = policy;
     }
 
     pub(crate) fn adopt(&mut self, key: Key) {

@@ -9,6 +9,7 @@
 mod crash;
 mod faults;
 mod ground;
+mod hints;
 mod laws;
 mod many;
 mod options;
@@ -16,4 +17,5 @@ mod owning;
 mod round_trip;
 mod run_state;
 mod secret;
+mod silence;
 mod unknown;

@@ -1,10 +1,10 @@
 //! Whose guests they are: marks, numbers that are given again, and guests that leave the document.
 
-use homeostat_engine::Explain as _;
+use homeostat_engine::{Explain as _, OnRelease};
 use homeostat_guests::{Run, Stop, Wanted};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 
-use crate::ground::{Ground, key, options, story, wish};
+use crate::ground::{Ground, key, options, runs, story, wish};
 
 fn ground() -> Ground {
     Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1").running()))
@@ -94,13 +94,143 @@ async fn a_guest_of_another_owner_is_a_conflict_unless_adopted() {
     assert!(tags(&theirs).starts_with("homeostat-blue+101."), "{}", tags(&theirs));
 }
 
-#[tokio::test]
-async fn a_guest_that_leaves_the_document_is_given_up_and_not_touched() {
+/// A guest that carries a tag of its own, with what the ledger knows of our claim on it.
+async fn claimed() -> Ground {
     let ground = ground();
-    let mut process = ground.process();
-    process.converge(&wish([(101, options(&[("cores", "2")]))])).await;
+    ground.simulator.with(|world| {
+        let config = &mut world.guests.get_mut(&101).unwrap().config;
+        config.insert("tags".to_owned(), "web".to_owned());
+        config.insert("cores".to_owned(), "1".to_owned());
+    });
+    let wanted = Wanted { run: Some(Run::Running), ..options(&[("cores", "2")]) };
+    ground.process().converge(&wish([(101, wanted)])).await;
+    ground
+}
+
+#[tokio::test]
+async fn a_guest_that_leaves_the_document_loses_our_mark_and_nothing_else() {
+    let ground = claimed().await;
+    let before = ground.simulator.with(|world| world.guests[&101].clone());
     let writes = ground.writes();
+    let mut process = ground.process();
     process.converge(&wish([])).await;
     assert!(process.pass(&wish([])).await.is_converged());
+    assert_eq!(ground.writes(), writes + 1, "one write, and then none");
+    let after = ground.simulator.with(|world| world.guests[&101].clone());
+    assert_eq!(tags(&ground), "web");
+    assert_eq!(after.running, before.running);
+    let others = |guest: &Guest| {
+        let mut config = guest.config.clone();
+        config.remove("tags");
+        config
+    };
+    assert_eq!(others(&after), others(&before));
+    let call = ground.simulator.with(|world| world.writes().last().map(|call| (*call).clone()));
+    assert!(call.unwrap().parameter("digest").is_some());
+}
+
+#[tokio::test]
+async fn a_released_guest_gets_its_options_back_if_that_is_asked_for() {
+    let ground = claimed().await;
+    let mut process = ground.process();
+    process.on_release(OnRelease::Restore);
+    process.converge(&wish([])).await;
+    let cores = ground.simulator.with(|world| world.guests[&101].config["cores"].clone());
+    assert_eq!((tags(&ground).as_str(), cores.as_str()), ("web", "1"));
+    assert!(
+        ground.simulator.with(|world| world.guests[&101].running),
+        "it is not stopped for that"
+    );
+}
+
+#[tokio::test]
+async fn a_mark_that_may_not_be_written_any_more_is_given_up() {
+    let ground = claimed().await;
+    ground.simulator.with(|world| {
+        world.guests.get_mut(&101).unwrap().denied.insert("VM.Config.Options".to_owned());
+    });
+    let mut process = ground.process();
+    process.converge(&wish([])).await;
+    let writes = ground.writes();
+    assert!(process.pass(&wish([])).await.is_converged());
+    assert_eq!(ground.writes(), writes, "it is not tried for ever");
+}
+
+#[tokio::test]
+async fn a_release_waits_for_a_lock_and_for_a_configuration_that_can_be_read() {
+    let ground = claimed().await;
+    let lock = |to: Option<&str>| {
+        let to = to.map(str::to_owned);
+        ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().lock = to);
+    };
+    lock(Some("backup"));
+    let mut process = ground.process();
+    assert!(story(&process.pass(&wish([])).await).contains("is locked (backup)"));
+    lock(None);
+    ground.simulator.with(|world| {
+        let refuse = Harm::Refuse(500, "unable to parse".to_owned());
+        world.fail(Fault::on("/101/config", refuse).method("GET").times(1));
+    });
+    assert!(story(&process.pass(&wish([])).await).contains("Unknown"));
+    process.converge(&wish([])).await;
+    assert_eq!(tags(&ground), "web");
+}
+
+#[tokio::test]
+async fn a_guest_that_got_the_number_of_a_released_one_is_not_written() {
+    let ground = claimed().await;
+    ground.simulator.with(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
+    let writes = ground.writes();
+    let mut process = ground.process();
+    process.converge(&wish([])).await;
     assert_eq!(ground.writes(), writes);
+    // Nor if that happens between the look and the write.
+    let ground = claimed().await;
+    ground.simulator.with(|world| {
+        let other = Harm::Meddle(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
+        world.fail(Fault::on("/101/config", other).method("PUT").times(1));
+    });
+    let mut process = ground.process();
+    assert!(!process.pass(&wish([])).await.is_converged());
+    process.converge(&wish([])).await;
+    assert_eq!(tags(&ground), "");
+}
+
+#[tokio::test]
+async fn options_are_not_written_into_a_guest_that_got_the_number_after_the_plan() {
+    let ground = claimed().await;
+    ground.simulator.with(|world| {
+        let other = Harm::Meddle(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
+        world.fail(Fault::on("/101/config", other).method("PUT").times(1));
+    });
+    let mut process = ground.process();
+    let report = process.pass(&wish([(101, options(&[("cores", "4")]))])).await;
+    assert!(story(&report).contains("detected modified configuration"), "{}", story(&report));
+    assert!(!ground.simulator.with(|world| world.guests[&101].config.contains_key("cores")));
+    let report = process.pass(&wish([(101, options(&[("cores", "4")]))])).await;
+    assert!(story(&report).contains("LostMark"), "{}", story(&report));
+}
+
+#[tokio::test]
+async fn an_unmarked_guest_is_known_by_its_digest_and_else_by_its_name() {
+    let replaced = |world: &mut World| {
+        world.put(101, Guest::new(Kind::Lxc, "pve1").running().with("hostname", "another"));
+    };
+    // The first is noticed by the configuration, the second by the state, since that one cannot be read.
+    for is_read in [true, false] {
+        let ground = ground();
+        ground.simulator.with(|world| {
+            if !is_read {
+                let refuse = Harm::Refuse(500, "unable to parse".to_owned());
+                world.fail(Fault::on("/101/config", refuse).method("GET"));
+            }
+            world.fail(Fault::on("/101/status/current", Harm::Meddle(replaced)).times(1));
+        });
+        let stop = Wanted { stop: Stop::Immediate, ..runs(Run::Stopped) };
+        let report = ground.process().pass(&wish([(101, stop)])).await;
+        let told = story(&report);
+        assert!(told.contains("not the guest that was planned for"), "{told}");
+        assert!(ground.simulator.with(|world| world.guests[&101].running));
+        assert_eq!(ground.writes(), 0);
+    }
 }

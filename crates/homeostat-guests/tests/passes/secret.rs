@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use homeostat_core::{Failure, Reader as _};
 use homeostat_engine::{Focus, Source as _, View};
 use homeostat_guests::{Client, Guests, Patience, Run, Token, TokenError, Trust};
-use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, Simulator, World};
+use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, Simulator, World};
 
 use crate::ground::{Ground, runs, story, wish};
 
@@ -41,7 +41,7 @@ async fn another_certificate_than_the_pinned_one_gets_no_request() {
 }
 
 #[tokio::test]
-async fn the_system_does_not_trust_a_certificate_that_signed_itself() {
+async fn the_system_does_not_trust_an_authority_that_it_does_not_know() {
     let ground = ground();
     let failure = failure(&ground.simulator.endpoint(), &Trust::System).await;
     assert!(failure.error.contains("cannot reach"), "{failure:?}");
@@ -68,14 +68,66 @@ async fn a_server_without_tls_learns_nothing() {
 
 #[tokio::test]
 async fn a_redirect_is_an_error_and_the_token_goes_nowhere_else() {
-    let ground = ground();
-    ground.simulator.with(|world| {
-        world.fail(Fault::on("/nodes", Harm::Refuse(302, "Found".to_owned())));
-    });
+    let (ground, elsewhere) = (ground(), ground());
+    let to = format!("{}/api2/json/nodes", elsewhere.simulator.endpoint());
+    ground.simulator.with(|world| world.fail(Fault::on("/nodes", Harm::Redirect(to))));
     let trust = Trust::Pinned(ground.simulator.fingerprint().parse().unwrap());
     let failure = failure(&ground.simulator.endpoint(), &trust).await;
     assert!(failure.error.contains("302"), "{failure:?}");
+    assert!(!format!("{failure:?}").contains(&secret()));
     assert_eq!(ground.simulator.with(|world| world.calls.len()), 1);
+    assert_eq!(elsewhere.simulator.with(|world| world.calls.len()), 0);
+}
+
+/// A client whose token is in a file, and that file.
+fn by_file(ground: &Ground) -> (Client, std::path::PathBuf) {
+    let path = ground.state.path().join("token");
+    fs::write(&path, Simulator::token()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let trust = Trust::Pinned(ground.simulator.fingerprint().parse().unwrap());
+    let endpoint = ground.simulator.endpoint().parse().unwrap();
+    (Client::new(endpoint, Token::read(&path).unwrap(), &trust).unwrap(), path)
+}
+
+/// The cluster knows this token, and no other.
+fn rotate(ground: &Ground, name: &str) {
+    ground.simulator.with(|world| {
+        world.tokens = [(name.to_owned(), "another-secret".to_owned())].into();
+    });
+}
+
+#[tokio::test]
+async fn a_token_that_was_replaced_in_its_file_is_picked_up_also_while_a_task_is_followed() {
+    let ground = ground();
+    let (client, path) = by_file(&ground);
+    let mut process = ground.process_by(&client);
+    let takes = std::time::Duration::from_millis(300);
+    ground.simulator.with(|world| world.script(101, Script { takes, end: End::Ok }));
+    process.pass(&wish([(101, runs(Run::Running))])).await;
+    rotate(&ground, "keeper@pve!second");
+    fs::write(&path, "keeper@pve!second=another-secret").unwrap();
+    process.operations.landed().await;
+    process.converge(&wish([(101, runs(Run::Running))])).await;
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+    assert!(ground.simulator.with(|world| world.guests[&101].running));
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_known_any_more_is_an_error_that_does_not_show_it() {
+    let ground = ground();
+    let (client, path) = by_file(&ground);
+    rotate(&ground, "keeper@pve!homeostat");
+    let wish = wish([(101, runs(Run::Running))]);
+    let mut process = ground.process_by(&client);
+    let error = process.try_pass(&wish).await.err().unwrap();
+    let told = format!("{error} {error:?}");
+    assert!(told.contains("401") && !told.contains(&secret()), "{told}");
+    // A file that others can read is not read, whatever it holds.
+    fs::write(&path, "keeper@pve!homeostat=another-secret").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(process.try_pass(&wish).await.is_err());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    process.converge(&wish).await;
 }
 
 #[tokio::test]
@@ -121,7 +173,7 @@ fn a_token_file_that_others_can_read_is_refused() {
         assert!(refused.help().contains("chmod 600"));
     }
     set(0o600);
-    assert_eq!(Token::read(&path).unwrap().user(), "keeper@pve!homeostat");
+    assert_eq!(Token::read(&path).unwrap().name(), "keeper@pve!homeostat");
     set(0o400);
     assert!(Token::read(&path).is_ok());
     set(0o600);

@@ -1,5 +1,6 @@
 //! What cannot be seen is unknown, and causes no write.
 
+use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind as Declared, Run, Wanted};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 
@@ -46,24 +47,6 @@ async fn an_unreachable_node_makes_its_guests_unknown_and_delays_no_others() {
 }
 
 #[tokio::test]
-async fn a_node_that_hangs_keeps_no_other_guest_from_its_start() {
-    let world = World::default().with(101, lxc()).with(102, Guest::new(Kind::Lxc, "pve2"));
-    let ground = Ground::new(world);
-    let hangs = Harm::Slow(std::time::Duration::from_mins(5));
-    ground.simulator.with(|world| world.fail(Fault::on("/nodes/pve2/", hangs)));
-    let other = Wanted { node: Some("pve2".to_owned()), ..runs(Run::Running) };
-    let wish = wish([(101, runs(Run::Running)), (102, other)]);
-    let mut process = ground.process();
-    let report = process.pass(&wish).await;
-    assert!(story(&report).contains("node pve2 does not answer"), "{}", story(&report));
-    process.operations.landed().await;
-    assert!(ground.simulator.with(|world| world.guests[&101].running));
-    ground.simulator.with(World::mend);
-    process.converge(&wish).await;
-    assert!(ground.simulator.with(|world| world.guests[&102].running));
-}
-
-#[tokio::test]
 async fn a_node_that_answers_596_makes_its_guests_unknown() {
     let ground = Ground::new(World::default().with(101, lxc()));
     ground.simulator.with(|world| {
@@ -101,6 +84,46 @@ async fn a_guest_whose_configuration_cannot_be_read_keeps_its_run_state() {
         let puts = world.writes().iter().filter(|call| call.path.contains("/101/config")).count();
         assert_eq!(puts, 0, "nothing is written into what cannot be read");
     });
+}
+
+#[tokio::test]
+async fn a_marked_guest_whose_configuration_cannot_be_read_any_more_is_started_all_the_same() {
+    let ground = Ground::new(World::default().with(101, lxc()));
+    let mut wanted = runs(Run::Running);
+    wanted.options.insert("cores".to_owned(), "2".to_owned());
+    let wish = wish([(101, wanted)]);
+    let mut process = ground.process();
+    process.converge(&wish).await;
+    let puts = |world: &mut World| {
+        world.writes().iter().filter(|call| call.path.ends_with("/config")).count()
+    };
+    let before = ground.simulator.with(puts);
+    ground.simulator.with(|world| {
+        world.guests.get_mut(&101).unwrap().running = false;
+        let words = "unable to parse config line 7".to_owned();
+        world.fail(Fault::on("/101/config", Harm::Refuse(500, words)).method("GET"));
+    });
+    let report = process.pass(&wish).await;
+    process.operations.landed().await;
+    assert!(ground.simulator.with(|world| world.guests[&101].running), "{}", story(&report));
+    assert_eq!(ground.simulator.with(puts), before);
+    assert!(!process.pass(&wish).await.is_converged(), "its configuration is not known");
+}
+
+#[tokio::test]
+async fn what_waits_for_a_restart_is_unknown_while_it_cannot_be_read() {
+    let ground = Ground::new(World::default().with(101, lxc().running()));
+    ground.simulator.with(|world| {
+        world.fail(Fault::on("/101/pending", Harm::Refuse(500, "no".to_owned())));
+    });
+    let mut wanted = runs(Run::Running);
+    wanted.options.insert("memory".to_owned(), "512".to_owned());
+    let wish = wish([(101, wanted)]);
+    let mut process = ground.process();
+    assert!(!process.pass(&wish).await.is_converged());
+    assert_eq!(ground.writes(), 0);
+    ground.simulator.with(World::mend);
+    process.converge(&wish).await;
 }
 
 #[tokio::test]

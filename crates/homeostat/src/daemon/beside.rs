@@ -1,4 +1,4 @@
-//! The files that a document names (lists of routes, rulesets), and whether they are as they were.
+//! The files that a document names (lists of routes, rulesets, a token), and whether they are as they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -51,7 +51,8 @@ fn named(document: &Document) -> Vec<PathBuf> {
             Ruleset::File(path) => Some(path.value.clone()),
             Ruleset::Text(_) => None,
         });
-        lists.chain(ruleset).collect::<Vec<_>>()
+        let token = scope.proxmox.as_ref().map(|proxmox| proxmox.token_file.value.clone());
+        lists.chain(ruleset).chain(token).collect::<Vec<_>>()
     };
     document.scopes().flat_map(of_scope).collect()
 }

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use super::firewall::Firewall;
 use crate::context::Context;
 use crate::machine::{Machine, Part, Waiting};
+use crate::registry::known;
 use crate::sources::nft;
 
 /// Everything that runs, by scope.
@@ -207,11 +208,13 @@ impl Running {
 fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
     let seed = u64::from(std::process::id());
     let mut pace = planner.pace(seed);
-    let SourceSettings { resync, min_interval, mode, .. } =
-        crate::registry::settings_of(&planner.place().source, settings);
+    let source = known(&planner.place().source);
+    let SourceSettings { resync, min_interval, mode, .. } = (source.settings)(settings);
+    let usual = source.remote.as_ref().map(|remote| remote.resync);
+    let resync = resync.as_ref().map(|period| period.get()).or(usual);
     if let Some(period) = resync {
         // The document allows only what a resync can be.
-        pace = pace.clone().with_resync(period.get()).unwrap_or(pace);
+        pace = pace.clone().with_resync(period).unwrap_or(pace);
     }
     if let Some(least) = min_interval {
         pace = pace.with_min_interval(least.get());

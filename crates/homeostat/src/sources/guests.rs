@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_document::{
@@ -15,14 +16,21 @@ use homeostat_guests::{
 };
 
 use crate::failure::{Helped, Misfits};
-use crate::registry::{Bind, Binding, Lists, Registered};
+use crate::registry::{Bind, Binding, Lists, Registered, Remote};
 
 /// Guests in the registry.
-pub(crate) const REGISTERED: Registered = Registered { name: NAME, settings, check, bind, wait };
+pub(crate) const REGISTERED: Registered =
+    Registered { name: NAME, settings, check, bind, wait, remote: Some(REMOTE) };
+
+/// A look at everything costs a request or two a guest, and a poll tells of what cannot wait.
+const REMOTE: Remote =
+    Remote { identity: "a cluster of Proxmox VE", resync: Duration::from_secs(30) };
 
 const NAME: &str = <Guests as homeostat_engine::Source>::NAME;
 /// What nearly everybody ends with.
 const NODE_LIMIT: u16 = 2;
+/// The least time to wait for anything there, or between two questions.
+const LEAST: Duration = Duration::from_millis(100);
 /// Tasks at once in the whole cluster.
 const TOTAL: usize = 64;
 
@@ -40,6 +48,11 @@ fn check(section: &Section, _lists: Lists, misfits: &mut Misfits<'_>) {
             let span = proxmox.fingerprint.as_ref().map_or(proxmox.span, |pin| pin.span);
             let help = "`pvenode cert info` prints it, or the web interface under Certificates";
             misfits.push(span, &error.to_string(), Some(help));
+        }
+        for time in [&proxmox.timeout, &proxmox.task_timeout, &proxmox.poll].into_iter().flatten() {
+            if time.value.get() < LEAST {
+                misfits.push(time.span, "less than 100ms is too short for a cluster", None);
+            }
         }
     }
     for guest in section.guests.iter().flatten() {
@@ -65,7 +78,12 @@ fn wait(_document: &Document, _section: &Section) -> Vec<String> {
 
 fn bind(binding: &Binding<'_>) -> Bind {
     let Some(section) = binding.section else { return Ok(None) };
-    let Some(proxmox) = &section.proxmox else { return Ok(None) };
+    let Some(proxmox) = &section.proxmox else {
+        if std::ptr::eq(section, &raw const binding.document.host) {
+            binding.context.desk.leave();
+        }
+        return Ok(None);
+    };
     let source = source(binding, proxmox)?;
     let stated = if section.guests.is_some() { Stated::Stated } else { Stated::Missing };
     let per_node =
@@ -89,7 +107,8 @@ fn source(binding: &Binding<'_>, proxmox: &Proxmox) -> Result<Guests> {
     let usual = Patience::default();
     let answer = proxmox.timeout.as_ref().map_or(usual.answer, |time| Period::get(time.value));
     let task = proxmox.task_timeout.as_ref().map_or(usual.task, |time| Period::get(time.value));
-    Ok(Guests::new(&client, &binding.context.owner, Patience { answer, task }))
+    let poll = proxmox.poll.as_ref().map_or(usual.poll, |time| Period::get(time.value));
+    Ok(Guests::new(&client, &binding.context.owner, Patience { answer, task, poll }))
 }
 
 fn wish(section: &Section) -> Result<Wish, WishError> {
@@ -120,7 +139,7 @@ fn wanted(guest: &Guest) -> Wanted {
 }
 
 fn stop(guest: &Guest) -> Stop {
-    let usual = std::time::Duration::from_mins(1);
+    let usual = Duration::from_mins(1);
     let timeout = guest.stop_timeout.as_ref().map_or(usual, |time| Period::get(time.value));
     match guest.stop.as_ref().map(|stop| stop.value) {
         None | Some(GuestStop::Graceful) => Stop::Graceful(timeout),

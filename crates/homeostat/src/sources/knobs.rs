@@ -15,7 +15,8 @@ use crate::registry::{Bind, Binding, Lists, Registered};
 use crate::scope::{Reach, Scope};
 
 /// Knobs in the registry.
-pub(crate) const REGISTERED: Registered = Registered { name: NAME, settings, check, bind, wait };
+pub(crate) const REGISTERED: Registered =
+    Registered { name: NAME, settings, check, bind, wait, remote: None };
 
 const NAME: &str = <Knobs as homeostat_engine::Source>::NAME;
 

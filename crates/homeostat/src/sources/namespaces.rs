@@ -16,7 +16,8 @@ use crate::registry::{Bind, Binding, Lists, Registered};
 use crate::scope::{Reach, called};
 
 /// Namespaces in the registry.
-pub(crate) const REGISTERED: Registered = Registered { name: NAME, settings, check, bind, wait };
+pub(crate) const REGISTERED: Registered =
+    Registered { name: NAME, settings, check, bind, wait, remote: None };
 
 const NAME: &str = <Namespaces as homeostat_engine::Source>::NAME;
 

@@ -17,7 +17,8 @@ use crate::registry::{Bind, Binding, Lists, Registered};
 use crate::scope::Scope;
 
 /// The firewall in the registry.
-pub(crate) const REGISTERED: Registered = Registered { name: NAME, settings, check, bind, wait };
+pub(crate) const REGISTERED: Registered =
+    Registered { name: NAME, settings, check, bind, wait, remote: None };
 
 /// What errors call a text of the document itself.
 const INLINE: &str = "ruleset";

@@ -23,7 +23,8 @@ use crate::registry::{Bind, Binding, Lists, Registered};
 use crate::scope::Scope;
 
 /// The network in the registry.
-pub(crate) const REGISTERED: Registered = Registered { name: NAME, settings, check, bind, wait };
+pub(crate) const REGISTERED: Registered =
+    Registered { name: NAME, settings, check, bind, wait, remote: None };
 
 const NAME: &str = <Rtnl as homeostat_engine::Source>::NAME;
 

@@ -1,0 +1,143 @@
+//! Nodes that hang: they take connections, and answer nothing. Only their own guests wait.
+
+use std::time::Duration;
+
+use homeostat_engine::{Explain as _, Focus};
+use homeostat_guests::{Run, Wanted};
+use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
+
+use crate::ground::{Ground, Process, key, options, runs, story, wish};
+
+/// One that nobody waits for: whoever does so meets the end of the test first.
+const LONG: Duration = Duration::from_hours(1);
+
+fn ground() -> Ground {
+    let on = |node: &str| Guest::new(Kind::Lxc, node);
+    Ground::new(World::default().with(101, on("pve1")).with(102, on("pve2")))
+}
+
+fn hang(ground: &Ground, path: &str) {
+    ground.simulator.with(|world| world.fail(Fault::on(path, Harm::Slow(LONG))));
+}
+
+fn elsewhere() -> Wanted {
+    Wanted { node: Some("pve2".to_owned()), ..runs(Run::Running) }
+}
+
+fn is_running(ground: &Ground, vmid: u32) -> bool {
+    ground.simulator.with(|world| world.guests[&vmid].running)
+}
+
+/// Waits for a hint about the guest of the silent node.
+async fn is_named(daemon: &mut Process) {
+    while !daemon.hinted().await.contains(&key(102)) {}
+}
+
+/// Fails in place of waiting for ever.
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_mins(1), work).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_keeps_no_other_guest_from_its_start() {
+    let ground = ground();
+    hang(&ground, "/nodes/pve2/");
+    let wish = wish([(101, runs(Run::Running)), (102, elsewhere())]);
+    let mut daemon = ground.daemon(LONG);
+    let report = soon(daemon.pass(&wish)).await;
+    let told = story(&report);
+    assert!(told.contains("node pve2 does not answer: it has not answered yet"), "{told}");
+    soon(daemon.operations.landed()).await;
+    assert!(is_running(&ground, 101) && !is_running(&ground, 102));
+    // It is not asked a second time while the first question is open.
+    let asked = |world: &mut World| {
+        world.harmed.iter().filter(|call| call.path.contains("/nodes/pve2/")).count()
+    };
+    let before = ground.simulator.with(asked);
+    soon(daemon.pass(&wish)).await;
+    assert_eq!((before, ground.simulator.with(asked)), (2, 2), "one question for each kind");
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_with_its_configurations_keeps_no_other_guest_from_its_options() {
+    let ground = ground();
+    ground.simulator.with(|world| {
+        for vmid in 200..260 {
+            world.put(vmid, Guest::new(Kind::Lxc, "pve2"));
+        }
+    });
+    hang(&ground, "/nodes/pve2/lxc/");
+    let wanted = |node: &str| Wanted { node: Some(node.to_owned()), ..options(&[("cores", "2")]) };
+    let many = (200..260).map(|vmid| (vmid, wanted("pve2")));
+    let wish = wish(many.chain([(101, wanted("pve1"))]));
+    let mut daemon = ground.daemon(LONG);
+    let report = soon(daemon.pass(&wish)).await;
+    assert!(story(&report).contains("node pve2 does not answer any more"), "{}", story(&report));
+    let cores = ground.simulator.with(|world| world.guests[&101].config.get("cores").cloned());
+    assert_eq!(cores.as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn a_node_that_is_late_is_heard_when_it_answers() {
+    let ground = ground();
+    ground.simulator.with(|world| {
+        let late = Harm::Slow(Duration::from_millis(1500));
+        world.fail(Fault::on("/nodes/pve2/", late).times(2));
+    });
+    let wish = wish([(101, runs(Run::Running)), (102, elsewhere())]);
+    let mut daemon = ground.daemon(LONG);
+    assert!(story(&soon(daemon.pass(&wish)).await).contains("it has not answered yet"));
+    soon(daemon.operations.landed()).await;
+    soon(is_named(&mut daemon)).await;
+    let focus = Focus::Keys([key(102)].into());
+    soon(daemon.pass_over(&wish, focus)).await.unwrap();
+    soon(daemon.operations.landed()).await;
+    assert!(is_running(&ground, 102));
+}
+
+#[tokio::test]
+async fn a_node_that_hung_is_asked_again_by_itself_and_its_guests_are_looked_at() {
+    let ground = ground();
+    hang(&ground, "/nodes/pve2/");
+    let wish = wish([(101, runs(Run::Running)), (102, elsewhere())]);
+    let mut daemon = ground.daemon(Duration::from_millis(1200));
+    soon(daemon.pass(&wish)).await;
+    soon(daemon.operations.landed()).await;
+    ground.simulator.with(World::mend);
+    soon(is_named(&mut daemon)).await;
+    soon(daemon.converge(&wish)).await;
+    assert!(is_running(&ground, 102));
+}
+
+#[tokio::test]
+async fn who_hears_no_hints_waits_for_a_node_as_long_as_an_answer_may_take() {
+    let ground = ground();
+    ground.simulator.with(|world| {
+        let late = Harm::Slow(Duration::from_millis(1500));
+        world.fail(Fault::on("/nodes/pve2/", late).times(2));
+    });
+    let report = soon(ground.process().pass(&wish([(102, elsewhere())]))).await;
+    assert!(!story(&report).contains("does not answer"), "{}", story(&report));
+}
+
+#[tokio::test]
+async fn a_command_finds_its_guest_although_another_node_hangs() {
+    let ground = ground();
+    hang(&ground, "/nodes/pve1/");
+    let process = ground.daemon(LONG);
+    let located = soon(process.locate(102)).await.unwrap();
+    assert_eq!(located.node(), "pve2");
+}
+
+#[tokio::test]
+async fn a_cluster_that_does_not_answer_at_all_fails_the_pass_and_harms_nothing() {
+    let ground = ground();
+    hang(&ground, "/nodes");
+    let mut daemon = ground.daemon(Duration::from_millis(200));
+    let wish = wish([(101, runs(Run::Running))]);
+    let error = soon(daemon.try_pass(&wish)).await.err().unwrap();
+    assert!(error.to_string().contains("observe"), "{error}");
+    ground.simulator.with(World::mend);
+    soon(daemon.converge(&wish)).await;
+    assert!(daemon.pass(&wish).await.is_converged());
+}
