@@ -2,7 +2,8 @@
 
 First by proxmoxer, the client that people use: it drives the simulator over HTTPS as it would drive a
 cluster. Then by the published description of the API, as the npm package `proxmox-api` carries it in typed
-form: every request that the simulator answers must be in it, with every parameter and with what it returns.
+form: every request that the simulator answers must be in it, with every parameter and with what it returns, and
+what it really answers must have the published fields and types.
 
 Both come from their registries, into a directory that is gone afterwards. Without a network this fails: what
 was not judged is not known to be right.
@@ -19,6 +20,9 @@ import tempfile
 import urllib.request
 import venv
 
+sys.dont_write_bytecode = True
+import answers
+
 PROXMOXER = ["proxmoxer==2.3.0", "requests"]
 DESCRIPTION = "https://registry.npmjs.org/proxmox-api/-/proxmox-api-1.1.1.tgz"
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -26,16 +30,25 @@ CARGO = ["cargo", "run", "--quiet", "--locked", "-p", "homeostat-pve-simulator",
 
 
 def main():
+    text = description()
+    published, listed = requests_in(text), requests()
+    compare(published, listed)
     with tempfile.TemporaryDirectory() as directory:
         python = install(pathlib.Path(directory))
-        drive(python)
-    compare(description(), requests())
+        serve(lambda server: drive(python, server))
+    types = answers.interfaces(text)
+    wrong = serve(lambda server: answers.judge(server, listed, published, types))
+    if wrong:
+        sys.exit("\n".join(wrong))
     print("the simulator is as proxmoxer and the published description expect it")
 
 
 def install(directory):
     """A Python with proxmoxer in it."""
-    venv.create(directory, with_pip=True)
+    try:
+        venv.create(directory, with_pip=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"no pip, so the simulator was not judged; install python3-venv: {error}")
     python = directory / "bin" / "python"
     installed = subprocess.run([python, "-m", "pip", "install", "--quiet", *PROXMOXER])
     if installed.returncode != 0:
@@ -43,18 +56,24 @@ def install(directory):
     return python
 
 
-def drive(python):
-    """Runs the client against a simulator that lives as long."""
-    serve = subprocess.Popen(CARGO + ["serve"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def serve(judge):
+    """Lets somebody judge a fresh simulator, which lives as long."""
+    serving = subprocess.Popen(CARGO + ["serve"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        line = serve.stdout.readline().decode().split()
+        line = serving.stdout.readline().decode().split()
         if len(line) != 3:
             sys.exit("the simulator does not start")
-        client = pathlib.Path(__file__).with_name("client.py")
-        subprocess.run([python, client, *line], check=True)
+        return judge(line)
     finally:
-        serve.stdin.close()
-        serve.wait()
+        serving.stdin.close()
+        serving.wait()
+
+
+def drive(python, server):
+    """Runs the client that people use."""
+    client = pathlib.Path(__file__).with_name("client.py")
+    if subprocess.run([python, client, *server]).returncode != 0:
+        sys.exit("proxmoxer is not content with the simulator")
 
 
 def requests():
@@ -64,13 +83,17 @@ def requests():
 
 
 def description():
-    """The published description: a request, its parameters, what it returns."""
+    """The published description, as text."""
     try:
         archive = urllib.request.urlopen(DESCRIPTION, timeout=60).read()
     except OSError as error:
         sys.exit(f"the description of the API cannot be had from npm: {error}")
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        text = files.extractfile("package/src/model.ts").read().decode()
+        return files.extractfile("package/src/model.ts").read().decode()
+
+
+def requests_in(text):
+    """What is described: a request, its parameters, what it returns."""
     found = {}
     shape = re.compile(
         r"^ *\* (GET|PUT|POST|DELETE) (/\S+)\n(?:^ *\*[^\n]*\n)*?^ *\*/\n"

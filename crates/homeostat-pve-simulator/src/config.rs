@@ -103,11 +103,11 @@ pub(crate) fn pending(guest: &Guest) -> Answer {
     let rows = names.into_iter().map(|name| {
         let mut row = json!({ "key": name });
         if let (Some(value), Some(row)) = (guest.config.get(name), row.as_object_mut()) {
-            row.insert("value".to_owned(), typed(guest.kind, name, value));
+            row.insert("value".to_owned(), value.as_str().into());
         }
         match (guest.pending.get(name), row.as_object_mut()) {
             (Some(Some(value)), Some(row)) => {
-                row.insert("pending".to_owned(), typed(guest.kind, name, value));
+                row.insert("pending".to_owned(), value.as_str().into());
             }
             (Some(None), Some(row)) => {
                 row.insert("delete".to_owned(), json!(1));

@@ -193,6 +193,9 @@ async fn respond(
     print(&answer)
 }
 
+/// What a body must be.
+const FORM: &str = "application/x-www-form-urlencoded";
+
 async fn read(request: Request<Incoming>) -> Option<Call> {
     let path = request.uri().path();
     let path = path.strip_prefix("/api2/json").unwrap_or(path).to_owned();
@@ -200,8 +203,13 @@ async fn read(request: Request<Incoming>) -> Option<Call> {
     let header = request.headers().get(hyper::header::AUTHORIZATION);
     let authorization = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
     let method = request.method().to_string();
+    let kind = request.headers().get(hyper::header::CONTENT_TYPE);
+    let is_form = kind.is_some_and(|kind| kind.as_bytes().starts_with(FORM.as_bytes()));
     let body = request.into_body().collect().await.ok()?.to_bytes();
-    parameters.extend(form(std::str::from_utf8(&body).ok()?));
+    // A body of another kind is not looked into.
+    if is_form {
+        parameters.extend(form(std::str::from_utf8(&body).ok()?));
+    }
     Some(Call { method, path, parameters, authorization })
 }
 

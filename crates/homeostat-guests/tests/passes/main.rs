@@ -14,6 +14,7 @@ mod laws;
 mod many;
 mod options;
 mod owning;
+mod refusals;
 mod round_trip;
 mod run_state;
 mod secret;
