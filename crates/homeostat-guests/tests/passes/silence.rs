@@ -75,6 +75,8 @@ async fn a_node_that_hangs_with_its_configurations_keeps_no_other_guest_from_its
     assert!(story(&report).contains("node pve2 does not answer any more"), "{}", story(&report));
     let cores = ground.simulator.with(|world| world.guests[&101].config.get("cores").cloned());
     assert_eq!(cores.as_deref(), Some("2"));
+    let asked = ground.simulator.with(|world| world.harmed.len());
+    assert!((1..=16).contains(&asked), "{asked} of 60: the others were not tried");
 }
 
 #[tokio::test]

@@ -490,6 +490,43 @@ fn another_server_is_refused_and_the_token_is_in_no_output() {
 }
 
 #[test]
+fn the_token_is_in_no_output_no_log_and_no_file_of_ours() {
+    let ground = Ground::new(&format!("{GUEST}cores = 2\n"));
+    let mut told = String::new();
+    let before =
+        ["check host.toml", "plan host.toml -v", "plan --json host.toml", "show", "show --json"];
+    for command in before {
+        told += &format!("{:?}", ground.world.run(command));
+    }
+    let daemon = ground.world.start_watched("-v", None);
+    later(|| ground.is_running());
+    // Errors and refusals are told, too.
+    ground.cluster.with(|world| {
+        world.tokens.clear();
+        world.guests.get_mut(&101).unwrap().running = false;
+    });
+    ground.world.run("resync");
+    later(|| ground.world.log().contains("401"));
+    for command in ["status", "status --json", "events", "journal", "journal --json"] {
+        told += &format!("{:?}", ground.world.run(command));
+    }
+    told += &format!("{:?}", ground.world.run("guest start 101"));
+    daemon.signal(Signal::TERM);
+    drop(daemon);
+    told += &ground.world.log();
+    for entry in fs::read_dir(ground.world.state()).unwrap() {
+        let path = entry.unwrap().path();
+        told += &fs::read(&path)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default();
+    }
+    let (_, secret) =
+        Simulator::token().split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    assert!(told.contains("guest 101") && told.contains("401"), "{told}");
+    assert!(!told.contains(&secret), "{told}");
+}
+
+#[test]
 fn what_the_token_may_not_see_is_unknown_and_nothing_is_written() {
     let ground = Ground::new(GUEST);
     ground.cluster.with(|world| {
