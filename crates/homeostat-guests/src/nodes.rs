@@ -278,5 +278,7 @@ mod tests {
         nodes.hung("pve1");
         assert_eq!(nodes.glance("pve1"), 2 * GLANCE, "a configuration gets more time, too");
         assert_eq!(nodes.known["pve1"].hangs, 1);
+        assert!(nodes.note(&answer(PROMPT, true)).is_ok());
+        assert_eq!(nodes.known["pve1"].hangs, 0, "an answer ends the row");
     }
 }

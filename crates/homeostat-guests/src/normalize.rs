@@ -236,6 +236,7 @@ mod tests {
         let lxc = |option, row| check(Kind::Lxc, option, row);
         lxc("description", ("web\n\n", "web"));
         lxc("description", ("two\nlines\n", "two\nlines"));
+        lxc("description", ("\n  web", "\n  web"));
         lxc("description", ("0", ""));
         lxc("tags", ("Web, blue;web  a", "a;blue;web"));
         lxc("nameserver", ("10.0.0.1,  10.0.0.2", "10.0.0.1 10.0.0.2"));

@@ -105,11 +105,8 @@ impl Difference<'_> {
         if !wanted.is_configured() {
             return None;
         }
-        let claims = self.facts.mark.is_none() || self.adopts.is_some();
-        let mark = match &self.facts.mark {
-            Some(mark) if !claims => mark.clone(),
-            _ => mark::make(&source.owner, key.0, &digest),
-        };
+        let (claims, known) = (self.facts.mark.is_none(), self.facts.mark.clone());
+        let mark = known.unwrap_or_else(|| mark::make(&source.owner, key.0, &digest));
         let differing = wish.differing(self.slot, &self.before);
         let (mut sets, mut deletes) = (Vec::new(), Vec::new());
         for option in differing.iter().filter(|option| **option != "tags") {

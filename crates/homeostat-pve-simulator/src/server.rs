@@ -202,6 +202,8 @@ async fn read(request: Request<Incoming>) -> Option<Call> {
     let mut parameters = form(request.uri().query().unwrap_or_default());
     let header = request.headers().get(hyper::header::AUTHORIZATION);
     let authorization = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
+    // A request that does not say whom it is for is none.
+    request.headers().get(hyper::header::HOST)?;
     let method = request.method().to_string();
     let kind = request.headers().get(hyper::header::CONTENT_TYPE);
     let is_form = kind.is_some_and(|kind| kind.as_bytes().starts_with(FORM.as_bytes()));

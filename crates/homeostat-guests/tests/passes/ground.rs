@@ -76,8 +76,12 @@ impl Ground {
     }
 
     pub(crate) fn client(&self) -> Client {
+        self.client_of(&Simulator::token())
+    }
+
+    pub(crate) fn client_of(&self, token: &str) -> Client {
         let trust = Trust::Pinned(self.simulator.fingerprint().parse().unwrap());
-        let token = Token::parse(&Simulator::token()).unwrap();
+        let token = Token::parse(token).unwrap();
         Client::new(self.simulator.endpoint().parse().unwrap(), token, &trust).unwrap()
     }
 

@@ -28,7 +28,7 @@ async fn is_stable(kind: Kind, option: &str, value: &str) {
 
 #[tokio::test]
 async fn quirk_description_ends_a_line() {
-    for value in ["", "web", "web\n", "two\nlines\n\n\n", "  blanks  ", "ü & = + %"] {
+    for value in ["", "web", "web\n", "\nweb", "two\nlines\n\n\n", "  blanks  ", "ü & = + %"] {
         is_stable(Kind::Lxc, "description", value).await;
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use homeostat_engine::Explain as _;
+use homeostat_engine::journal::{End as JournalEnd, Fact, follow};
 use homeostat_guests::{Kind, Run, Stop, Wanted};
 use homeostat_pve_simulator::{End, Guest, Kind as Simulated, Manners, Script, World};
 
@@ -118,6 +119,47 @@ async fn quirk_no_such_task_for_a_moment() {
     ground.simulator.with(|world| world.shy_tasks = 3);
     ground.process().converge(&wish([(101, runs(Run::Running))])).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+    let ends = ends(&ground);
+    assert!(matches!(&*ends, [JournalEnd::Succeeded { .. }]), "it was waited for: {ends:?}");
+}
+
+/// How the journal says that steps ended.
+fn ends(ground: &Ground) -> Vec<JournalEnd> {
+    let records = follow(ground.state.path()).more().unwrap();
+    let ends = records.into_iter().filter_map(|record| match record.fact {
+        Fact::Ended(end) => Some(end),
+        _ => None,
+    });
+    ends.collect()
+}
+
+#[tokio::test]
+async fn a_lost_request_is_not_taken_for_a_task_of_somebody_else() {
+    let ground = one(lxc());
+    let lose = homeostat_pve_simulator::Harm::DropRequest;
+    ground.simulator.with(|world| {
+        world.fail(homeostat_pve_simulator::Fault::on("/status/start", lose).times(1));
+        world.tokens.insert("root@pam!x".to_owned(), "theirs".to_owned());
+    });
+    let wish = wish([(101, runs(Run::Running))]);
+    let mut process = ground.process();
+    process.pass(&wish).await;
+    // Somebody else begins the same thing, and fails.
+    ground.simulator.with(|world| {
+        let end = End::Error("startup for container '101' failed".to_owned());
+        world.script(101, Script { takes: Duration::ZERO, end });
+    });
+    let Ground { simulator, state } = ground;
+    let theirs = Ground { simulator, state: tempfile::TempDir::new().unwrap() };
+    let mut other = theirs.process_by(&theirs.client_of("root@pam!x=theirs"));
+    other.pass(&wish).await;
+    other.operations.landed().await;
+    process.converge(&wish).await;
+    let ends = ends(&Ground { state, ..theirs });
+    assert!(
+        matches!(&*ends, [JournalEnd::Unknown { .. }, JournalEnd::Succeeded { .. }]),
+        "{ends:?}"
+    );
 }
 
 #[tokio::test]
@@ -131,6 +173,20 @@ async fn quirk_ha_only_requests() {
     assert!(is_running(&ground));
     let count = ground.simulator.with(|world| world.count(101, "hastart"));
     assert_eq!(count, 1, "the state was waited for, and not requested twice");
+}
+
+#[tokio::test]
+async fn a_crash_after_a_request_to_the_resource_manager_requests_nothing_twice() {
+    let ground = one(lxc());
+    ground.simulator.with(|world| {
+        world.guests.get_mut(&101).unwrap().is_ha = true;
+        world.ha_delay = Duration::from_millis(500);
+    });
+    let wish = wish([(101, runs(Run::Running))]);
+    ground.process().pass(&wish).await;
+    assert!(!is_running(&ground), "it has only been requested");
+    ground.process().converge(&wish).await;
+    assert_eq!(ground.simulator.with(|world| world.count(101, "hastart")), 1);
 }
 
 #[tokio::test]
