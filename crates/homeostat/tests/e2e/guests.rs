@@ -4,24 +4,22 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, UNIX_EPOCH};
 
-use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, Simulator, World as Cluster};
-use homeostat_testkit::namespace::Namespace;
-use rustix::process::Signal;
+use homeostat_pve_simulator::{End, Guest, Kind, Script, Simulator, World as Cluster};
 use serde_json::Value;
 
 use crate::program;
 use crate::world::{DOCUMENT, World};
 
 /// A world with a cluster in it.
-struct Ground {
-    world: World,
-    cluster: Simulator,
+pub(crate) struct Ground {
+    pub(crate) world: World,
+    pub(crate) cluster: Simulator,
 }
 
-const GUEST: &str = "[guests.101]\nkind = \"lxc\"\nnode = \"pve1\"\nrun = \"running\"\n";
+pub(crate) const GUEST: &str = "[guests.101]\nkind = \"lxc\"\nnode = \"pve1\"\nrun = \"running\"\n";
 
 impl Ground {
-    fn new(guests: &str) -> Self {
+    pub(crate) fn new(guests: &str) -> Self {
         let world = World::new();
         let ground = Ground { world, cluster: cluster() };
         ground.token(0o600);
@@ -29,21 +27,21 @@ impl Ground {
         ground
     }
 
-    fn token(&self, mode: u32) {
+    pub(crate) fn token(&self, mode: u32) {
         self.put_token(&Simulator::token(), mode);
     }
 
-    fn put_token(&self, token: &str, mode: u32) {
+    pub(crate) fn put_token(&self, token: &str, mode: u32) {
         let path = self.world.write("pve.token", format!("{token}\n"));
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    fn declare(&self, guests: &str) {
+    pub(crate) fn declare(&self, guests: &str) {
         self.connect("", guests);
     }
 
     /// Declares guests, and more about the cluster.
-    fn connect(&self, more: &str, guests: &str) {
+    pub(crate) fn connect(&self, more: &str, guests: &str) {
         let (endpoint, pin) = (self.cluster.endpoint(), self.cluster.fingerprint());
         let text = format!(
             "[proxmox]\nendpoint = \"{endpoint}\"\ntoken-file = \"pve.token\"\nfingerprint = \
@@ -52,11 +50,11 @@ impl Ground {
         self.world.write(DOCUMENT, text);
     }
 
-    fn starts(&self) -> usize {
+    pub(crate) fn starts(&self) -> usize {
         self.cluster.with(|world| world.count(101, "vzstart"))
     }
 
-    fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.cluster.with(|world| world.guests[&101].running)
     }
 
@@ -67,7 +65,7 @@ impl Ground {
 }
 
 /// A cluster on the loopback of the namespace that we are in.
-fn cluster() -> Simulator {
+pub(crate) fn cluster() -> Simulator {
     let mut up = program::command("ip");
     up.args(["link", "set", "lo", "up"]);
     program::output(up);
@@ -79,7 +77,7 @@ fn cluster() -> Simulator {
 
 /// Waits until something is so. The cluster runs on a thread of its own, and tells nobody.
 #[track_caller]
-fn later(so: impl Fn() -> bool) {
+pub(crate) fn later(so: impl Fn() -> bool) {
     let deadline = UNIX_EPOCH.elapsed().unwrap() + Duration::from_mins(1);
     while !so() {
         assert!(UNIX_EPOCH.elapsed().unwrap() < deadline, "it did not come to pass");
@@ -168,129 +166,6 @@ fn a_daemon_starts_a_guest_again_that_somebody_stopped() {
     let status = ground.world.run("status --wait").exits(0);
     assert!(status.stdout.contains("guests"), "{status:?}");
     daemon.stop();
-}
-
-#[test]
-fn a_daemon_notices_a_stopped_guest_long_before_the_resync() {
-    let ground = Ground::new(GUEST);
-    ground.cluster.with(|world| world.stale = Duration::ZERO);
-    ground.connect("poll = \"100ms\"\n", &format!("{GUEST}[settings.guests]\nresync = \"1h\"\n"));
-    let daemon = ground.world.start("");
-    later(|| ground.is_running());
-    ground.world.run("status --wait").exits(0);
-    ground.cluster.with(|world| world.guests.get_mut(&101).unwrap().running = false);
-    later(|| ground.is_running());
-    assert_eq!(ground.starts(), 2);
-    daemon.stop();
-}
-
-#[test]
-fn a_daemon_starts_guests_although_another_node_hangs() {
-    let other = GUEST.replace("101", "103").replace("pve1", "pve3");
-    let ground = Ground::new(&format!("{GUEST}{other}"));
-    ground.cluster.with(|world| {
-        world.put(103, Guest::new(Kind::Lxc, "pve3"));
-        world.fail(Fault::on("/nodes/pve3/", Harm::Slow(Duration::from_hours(1))));
-    });
-    ground.connect("timeout = \"1h\"\n", &format!("{GUEST}{other}"));
-    let daemon = ground.world.start("");
-    later(|| ground.is_running());
-    let key = ground.world.finish({
-        let mut status = ground.world.homeostat("status");
-        status.arg("guest 103");
-        status
-    });
-    assert!(key.stdout.contains("node pve3 does not answer"), "{key:?}");
-    daemon.stop();
-}
-
-#[test]
-fn a_reload_takes_over_another_node_limit_another_cluster_and_another_token() {
-    let one = "[guests.101]\nkind = \"lxc\"\nrun = \"stopped\"\nstop = \"immediate\"\n";
-    let many = (101..107).map(|vmid| one.replace("101", &vmid.to_string())).collect::<String>();
-    let ground = Ground::new(&many);
-    ground.cluster.with(|world| {
-        for vmid in 101..107 {
-            world.put(vmid, Guest::new(Kind::Lxc, "pve1"));
-            world.script(vmid, Script { takes: Duration::from_millis(400), end: End::Ok });
-        }
-    });
-    ground.connect("node-limit = 1\n", &many);
-    let daemon = ground.world.start("");
-    ground.world.run("status --wait").exits(0);
-    // More may run at once.
-    let starts = many.replace("stopped", "running");
-    ground.connect("node-limit = 4\n", &starts);
-    // What it began runs on when the answer comes.
-    ground.world.run("reload").exits(1);
-    later(|| ground.cluster.with(|world| (101..107).all(|vmid| world.guests[&vmid].running)));
-    assert_eq!(ground.cluster.with(|world| world.most_per_node), 4);
-    // Another token is read when its file changes, without anybody's word.
-    ground.world.run("status --wait").exits(0);
-    ground.cluster.with(|world| {
-        world.tokens = [("keeper@pve!second".to_owned(), "secret".to_owned())].into();
-        world.calls.clear();
-    });
-    ground.put_token("keeper@pve!second=secret", 0o600);
-    let is_heard = |world: &mut Cluster| {
-        let called = |call: &homeostat_pve_simulator::Call| {
-            call.authorization.as_ref().is_some_and(|told| told.contains("!second="))
-        };
-        world.calls.iter().any(called)
-    };
-    later(|| ground.cluster.with(is_heard));
-    // Another cluster is another cluster.
-    let other =
-        Simulator::start(Cluster::default().with(101, Guest::new(Kind::Lxc, "pve9"))).unwrap();
-    ground.put_token(&Simulator::token(), 0o600);
-    let text = fs::read_to_string(ground.world.path().join(DOCUMENT)).unwrap();
-    let text = text.replace(&ground.cluster.endpoint(), &other.endpoint());
-    let text = text.replace(&ground.cluster.fingerprint(), &other.fingerprint());
-    ground.world.write(DOCUMENT, text);
-    ground.world.run("reload");
-    later(|| other.with(|world| world.guests[&101].running));
-    daemon.stop();
-}
-
-#[test]
-fn an_authority_of_the_system_is_trusted_for_the_names_that_it_vouches_for() {
-    let ground = Ground::new(GUEST);
-    let authority = ground.world.write("authority.pem", ground.cluster.authority());
-    let text = fs::read_to_string(ground.world.path().join(DOCUMENT)).unwrap();
-    let pin = format!("fingerprint = \"{}\"\n", ground.cluster.fingerprint());
-    let unpinned = text.replace(&pin, "");
-    let apply = |text: &str, trusts: bool| {
-        ground.world.write(DOCUMENT, text);
-        let mut apply = ground.world.homeostat("apply --yes host.toml");
-        if trusts {
-            apply.env("SSL_CERT_FILE", &authority);
-        }
-        ground.world.finish(apply)
-    };
-    let refused = apply(&unpinned, false).exits(1);
-    assert!(format!("{refused:?}").contains("cannot reach"), "{refused:?}");
-    let another = unpinned.replace("127.0.0.1", "127.0.0.2");
-    assert!(format!("{:?}", apply(&another, true).exits(1)).contains("cannot reach"));
-    assert_eq!(ground.cluster.with(|world| world.calls.len()), 0);
-    apply(&unpinned, true).exits(0);
-    assert!(ground.is_running());
-}
-
-#[test]
-fn a_reboot_of_this_machine_forgets_no_guest() {
-    let declared = format!("{GUEST}cores = 2\n");
-    let mut ground = Ground::new(&declared);
-    ground.world.run("apply --yes host.toml").exits(0);
-    // Another network namespace has another identity, as a machine that has booted again has. The cluster
-    // is the same one in the meantime, but for a guest that got the number of ours.
-    ground.world.namespace = Namespace::enter().unwrap();
-    ground.cluster = cluster();
-    ground.declare(&declared);
-    let report = ground.world.run("apply --yes --json host.toml").json(1);
-    assert_eq!(report["conflicts"][0]["key"], "guest 101", "{report}");
-    let report = ground.world.run("apply --yes --json host.toml").json(1);
-    assert_eq!(report["conflicts"][0]["key"], "guest 101", "it was not forgotten: {report}");
-    assert_eq!(ground.cluster.with(|world| world.writes().len()), 0);
 }
 
 #[test]
@@ -450,80 +325,6 @@ fn the_journal_is_listed_filtered_and_followed() {
     later(|| fs::read_to_string(&path).unwrap().lines().count() == 9);
     follow.kill().unwrap();
     follow.wait().unwrap();
-}
-
-#[test]
-fn a_malformed_pin_and_an_open_token_file_refuse_to_start() {
-    let ground = Ground::new(GUEST);
-    let text = fs::read_to_string(ground.world.path().join(DOCUMENT)).unwrap();
-    let broken = text.replace(&ground.cluster.fingerprint(), "AB:CD");
-    ground.world.write(DOCUMENT, broken);
-    let ran = ground.world.run("check host.toml").exits(1);
-    assert!(ran.stderr.contains("`AB:CD` is no SHA-256 fingerprint"), "{ran:?}");
-    ground.declare(GUEST);
-    ground.token(0o644);
-    for command in ["plan host.toml", "apply --yes host.toml", "run host.toml"] {
-        let ran = ground.world.run(command).exits(1);
-        assert!(ran.stderr.contains("has mode 0644"), "{command}: {ran:?}");
-        assert!(ran.stderr.contains("chmod 600"), "{command}: {ran:?}");
-    }
-    assert_eq!(ground.cluster.with(|world| world.calls.len()), 0);
-}
-
-#[test]
-fn another_server_is_refused_and_the_token_is_in_no_output() {
-    let ground = Ground::new(GUEST);
-    let text = fs::read_to_string(ground.world.path().join(DOCUMENT)).unwrap();
-    let other = text.replace(&ground.cluster.fingerprint(), &["AB"; 32].join(":"));
-    ground.world.write(DOCUMENT, other);
-    let ran = ground.world.run("apply --yes host.toml -v").exits(1);
-    assert!(format!("{ran:?}").contains("the server's certificate has the fingerprint"), "{ran:?}");
-    assert_eq!(ground.cluster.with(|world| world.calls.len()), 0);
-    let daemon = ground.world.start_watched("-v", None);
-    later(|| ground.world.log().contains("fingerprint"));
-    daemon.signal(Signal::TERM);
-    drop(daemon);
-    let (_, secret) =
-        Simulator::token().split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    let told = format!("{ran:?}{}", ground.world.log());
-    assert!(!told.contains(&secret), "{told}");
-}
-
-#[test]
-fn the_token_is_in_no_output_no_log_and_no_file_of_ours() {
-    let ground = Ground::new(&format!("{GUEST}cores = 2\n"));
-    let mut told = String::new();
-    let before =
-        ["check host.toml", "plan host.toml -v", "plan --json host.toml", "show", "show --json"];
-    for command in before {
-        told += &format!("{:?}", ground.world.run(command));
-    }
-    let daemon = ground.world.start_watched("-v", None);
-    later(|| ground.is_running());
-    // Errors and refusals are told, too.
-    ground.cluster.with(|world| {
-        world.tokens.clear();
-        world.guests.get_mut(&101).unwrap().running = false;
-    });
-    ground.world.run("resync");
-    later(|| ground.world.log().contains("401"));
-    for command in ["status", "status --json", "events", "journal", "journal --json"] {
-        told += &format!("{:?}", ground.world.run(command));
-    }
-    told += &format!("{:?}", ground.world.run("guest start 101"));
-    daemon.signal(Signal::TERM);
-    drop(daemon);
-    told += &ground.world.log();
-    for entry in fs::read_dir(ground.world.state()).unwrap() {
-        let path = entry.unwrap().path();
-        told += &fs::read(&path)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default();
-    }
-    let (_, secret) =
-        Simulator::token().split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    assert!(told.contains("guest 101") && told.contains("401"), "{told}");
-    assert!(!told.contains(&secret), "{told}");
 }
 
 #[test]

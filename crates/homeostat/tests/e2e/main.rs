@@ -15,6 +15,7 @@
 
 mod apply;
 mod bad;
+mod clusters;
 mod colours;
 mod control;
 mod daemon;
