@@ -93,4 +93,17 @@ mod tests {
         std::fs::remove_file(&list).unwrap();
         assert_ne!(written, Beside::of(&document));
     }
+
+    #[test]
+    fn a_token_that_was_replaced_looks_different() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = "[proxmox]\nendpoint = \"https://pve\"\ntoken-file = \"pve.token\"\n";
+        let path = directory.path().join("host.toml");
+        std::fs::write(&path, text).unwrap();
+        let document = homeostat_document::load(&[path]).unwrap();
+        let before = Beside::of(&document);
+        assert_eq!(before.directories(), [directory.path().to_owned()].into());
+        std::fs::write(directory.path().join("pve.token"), "keeper@pve!a=b").unwrap();
+        assert_ne!(before, Beside::of(&document));
+    }
 }
