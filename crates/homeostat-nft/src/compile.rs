@@ -2,87 +2,31 @@
 //!
 //! Start at [`Compiler::compile`].
 
-mod absent;
 mod carry;
+mod debugged;
 mod fault;
+mod ruleset;
 mod scratch;
+mod spoken;
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use homeostat_netlink::Family;
 
-use crate::clearing::{Cleared, clear, owner_wanted};
+use crate::clearing::{Cleared, clear};
 use crate::error::Error;
 use crate::mark::Mark;
 use crate::model::{Script, Table};
 use crate::placeholders::{self, Link, Relevance};
 use crate::source::Nft;
-use crate::statements::printing;
 use crate::wish::{Compiled, Wish};
-use absent::Absent;
 pub(crate) use fault::TOO_LONG;
 pub use fault::{CompileError, Fault};
+pub use ruleset::Ruleset;
 use scratch::Scratch;
-
-/// A text in nft's own language.
-#[derive(Clone, Debug)]
-pub struct Ruleset<'a> {
-    /// The text.
-    pub text: Cow<'a, str>,
-    /// What errors call it.
-    pub name: String,
-    /// Where what it includes is looked for.
-    pub directory: PathBuf,
-}
-
-impl Ruleset<'_> {
-    /// The text of a file.
-    pub fn read(path: &Path) -> Result<Self, CompileError> {
-        let name = path.display().to_string();
-        let refused = |source| CompileError::Read { name: name.clone(), source };
-        let meta = std::fs::metadata(path).map_err(refused)?;
-        // A pipe would be waited for, and a device may never end.
-        if !meta.is_file() {
-            return Err(refused(std::io::Error::other("this is not a regular file")));
-        }
-        let size = meta.len();
-        if size > LARGEST {
-            return Err(CompileError::TooLarge { name, size });
-        }
-        let bytes = std::fs::read(path).map_err(refused)?;
-        let text = String::from_utf8(bytes);
-        let text = text.map_err(|_| CompileError::NotText { name: name.clone() })?;
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new(".")).to_owned();
-        Ok(Ruleset { text: Cow::Owned(text), name, directory })
-    }
-
-    fn owned(&self) -> Ruleset<'static> {
-        let text = Cow::Owned(self.text.clone().into_owned());
-        Ruleset { text, name: self.name.clone(), directory: self.directory.clone() }
-    }
-
-    /// What no `nft` has to be asked about.
-    fn check(&self) -> Result<(), CompileError> {
-        if self.text.contains('\0') {
-            return Err(CompileError::NotText { name: self.name.clone() });
-        }
-        if let Some(at) = owner_wanted(&self.text) {
-            return Err(CompileError::owned(&self.name, at));
-        }
-        match printing(&self.text) {
-            Some((command, at)) => Err(CompileError::prints(command, (&self.name, at))),
-            None => Ok(()),
-        }
-    }
-}
-
-/// More than this is no firewall. A set of a million addresses needs a fifth of it.
-const LARGEST: u64 = 64 << 20;
+use spoken::{Hooks, Spoken};
 
 /// Understands rulesets as `nft` does.
 #[derive(Clone, Debug)]
@@ -127,14 +71,14 @@ impl Compiler {
         let Some(relevance) = Relevance::of(&ruleset.text) else {
             let ruleset = ruleset.clone();
             let recipe = Recipe { compiler, ruleset, mark, relevance: Relevance::default() };
-            return Ok(Wish::new(recipe.compile(Vec::new())?, None));
+            return Ok(Wish::new(recipe.compile(&[], &BTreeSet::new())?, None));
         };
         let recipe = Recipe { compiler, ruleset: ruleset.owned(), mark, relevance };
         let links = source
             .connect(Family::Route)
             .and_then(|mut connection| placeholders::links(&mut connection).map_err(Error::from));
         let links = links.map_err(|error| CompileError::kernel(&error))?;
-        Ok(Wish::new(recipe.compile(recipe.relevant(&links))?, Some(recipe)))
+        Ok(Wish::new(recipe.compile(&links, &BTreeSet::new())?, Some(recipe)))
     }
 }
 
@@ -148,52 +92,67 @@ pub(crate) struct Recipe<'a> {
 }
 
 impl Recipe<'_> {
-    /// The links that the text may speak of.
-    pub(crate) fn relevant(&self, links: &[Link]) -> Vec<Link> {
-        let mut relevant: Vec<_> =
-            links.iter().filter(|link| self.relevance.covers(&link.name)).cloned().collect();
-        relevant.sort();
-        relevant
-    }
-
-    /// Whether the text may speak of a link.
+    /// Whether the text itself may speak of a link.
     pub(crate) fn speaks_of(&self, link: &str) -> bool {
         self.relevance.covers(link)
     }
 
-    /// Compiles the text by these links.
-    pub(crate) fn compile(&self, links: Vec<Link>) -> Result<Compiled, CompileError> {
+    /// Compiles the text by the links that are there, some of which it is known to speak of.
+    pub(crate) fn compile(
+        &self,
+        there: &[Link],
+        known: &BTreeSet<String>,
+    ) -> Result<Compiled, CompileError> {
         let cleared = clear(&self.ruleset.text);
-        let (scratch, absent) = self.load(&cleared, &links)?;
+        let mut spoken = Spoken::new(there, |name| self.speaks_of(name) || known.contains(name));
+        let scratch = self.load(&cleared, &mut spoken)?;
         let mut tables = scratch.tables()?;
         room_for(&self.mark, &tables)?;
-        self.mark_uncarried(&scratch, (&cleared, &links, &absent), &mut tables)?;
-        let waiting = absent.waiting(&tables);
+        self.mark_uncarried(&scratch, (&cleared, &spoken), &mut tables)?;
+        let waiting = spoken.waiting(&tables, self.hooks(&spoken, &tables)?);
+        let (links, spoken) = spoken.into_known();
         let notes = notes(&cleared);
-        Ok(Compiled { notes, links, waiting, ..Compiled::new(tables) })
+        Ok(Compiled { notes, links, spoken, waiting, ..Compiled::new(tables) })
     }
 
     /// Loads the text. A link that is not there is stood in for by one with a number that none has.
-    fn load(&self, cleared: &Cleared, links: &[Link]) -> Result<Loaded<'_>, CompileError> {
-        let mut absent = Absent::default();
+    fn load(
+        &self,
+        cleared: &Cleared,
+        spoken: &mut Spoken<'_>,
+    ) -> Result<Scratch<'_>, CompileError> {
+        let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
+        scratch.stand_in(spoken.all())?;
         loop {
-            let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
-            scratch.stand_in(links.iter().chain(absent.all()))?;
-            let refused = match scratch.load(&cleared.text) {
-                Ok(()) => return Ok((scratch, absent)),
-                Err(refused) => refused,
+            let Err(refused) = scratch.load(&cleared.text) else { return Ok(scratch) };
+            // Nothing was loaded: a text is one transaction.
+            let news = match refused.missing_links(|fault| self.ruleset.line(fault)) {
+                Some(names) => spoken.learn_numbers(names),
+                None if refused.is_absence() => spoken.learn_hooks(scratch.hooked(&cleared.text)),
+                None => Vec::new(),
             };
-            if !absent.learn(&refused, (&cleared.text, links)) {
+            if news.is_empty() {
                 return Err(refused);
             }
+            scratch.stand_in(news.iter())?;
         }
+    }
+
+    /// What becomes of hooks into links that are not there. Asked only where it matters.
+    fn hooks(&self, spoken: &Spoken<'_>, tables: &[Table]) -> Result<Hooks, CompileError> {
+        if !spoken.may_hide_hooks(tables) {
+            // Nobody learns of hooks from a kernel that takes them.
+            return Ok(Hooks::WantLinks);
+        }
+        let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
+        Ok(Hooks::told(&scratch.load(Hooks::PROBE)))
     }
 
     /// Gives the tables that cannot be carried as bytes the text that `nft` loads in place of them.
     fn mark_uncarried(
         &self,
         scratch: &Scratch<'_>,
-        (cleared, links, absent): (&Cleared, &[Link], &Absent),
+        (cleared, spoken): (&Cleared, &Spoken<'_>),
         tables: &mut [Table],
     ) -> Result<(), CompileError> {
         let uncarried = match self.compiler.carries {
@@ -206,7 +165,7 @@ impl Recipe<'_> {
         // The first one was used up by the trial.
         let fresh = || -> Result<_, CompileError> {
             let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
-            scratch.stand_in(links.iter().chain(absent.all()))?;
+            scratch.stand_in(spoken.all())?;
             Ok(scratch)
         };
         let (first, second) = (fresh()?, fresh()?);
@@ -228,8 +187,6 @@ impl Recipe<'_> {
         Ok(())
     }
 }
-
-type Loaded<'a> = (Scratch<'a>, Absent);
 
 fn room_for(mark: &Mark, tables: &[Table]) -> Result<(), CompileError> {
     match tables.iter().find(|table| !mark.fits(&table.comment)) {

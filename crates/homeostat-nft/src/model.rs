@@ -12,6 +12,7 @@ use homeostat_netlink::uapi::{NFTA_CHAIN_HOOK, NFTA_HOOK_DEV, NFTA_HOOK_DEVS};
 
 use crate::elements::Elements;
 use crate::expression::Reference;
+use crate::hooked::Hooking;
 use crate::key::Key;
 use crate::tlv::Tlvs;
 
@@ -60,10 +61,9 @@ impl Table {
 
     /// Whether a chain or a flowtable of it hooks into a link of this name.
     pub(crate) fn hooks_into(&self, link: &str) -> bool {
-        let name = [link.as_bytes(), &[0]].concat();
-        let chains = self.chains.values().map(|chain| &chain.definition);
-        let mut hooked = chains.chain(self.flowtables.values());
-        hooked.any(|bytes| bytes.windows(name.len()).any(|window| window == name))
+        let chains = self.chains.values().map(|chain| (Hooking::Chain, &chain.definition));
+        let flowtables = self.flowtables.values().map(|bytes| (Hooking::Flowtable, bytes));
+        chains.chain(flowtables).any(|(kind, bytes)| kind.links(bytes).contains(link))
     }
 }
 

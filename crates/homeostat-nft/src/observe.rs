@@ -151,6 +151,8 @@ impl Reader {
         if *view.focus == Focus::All || links.have_moved() {
             let there = links.look(view.wish).map_err(|error| error.failure())?;
             view.wish.resolve(&there).map_err(|error| error.failure())?;
+            // What it means is known only now.
+            links.attend(view.wish, &there);
         }
         Ok(())
     }

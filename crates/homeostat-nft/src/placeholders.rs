@@ -38,39 +38,28 @@ impl Link {
     }
 }
 
-/// Which links a text may speak of.
+/// Which links a text may speak of by its own words: what it includes is known only to `nft`.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Relevance {
-    /// All of them: it includes others.
-    #[default]
-    All,
-    /// Those that have one of its words for a name.
-    Words(BTreeSet<String>),
-}
+pub(crate) struct Relevance(BTreeSet<String>);
 
 impl Relevance {
-    /// Nothing, if a text asks for no link by number and includes no other that does.
+    /// Nothing, if a text asks for no link by number and includes no other that may do so.
     pub(crate) fn of(text: &str) -> Option<Self> {
-        const ASKING: [&str; 6] = ["iif", "oif", "device", "devices", "sdif", "iface_index"];
+        const ASKING: [&str; 7] =
+            ["iif", "oif", "device", "devices", "sdif", "iface_index", "include"];
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let mut words = text.split(|c| !is_word(c));
-        if words.clone().any(|word| word == "include") {
-            return Some(Relevance::All);
-        }
         let names = || {
             let names = text.split(|c: char| c.is_whitespace() || "{},;\"=:".contains(c));
             // The kernel takes no longer ones, and a million addresses are no names.
             let may_be = |name: &&str| (1..16).contains(&name.len()) && !is_address(name);
             names.filter(may_be).map(str::to_owned).collect()
         };
-        words.any(|word| ASKING.contains(&word)).then(|| Relevance::Words(names()))
+        words.any(|word| ASKING.contains(&word)).then(|| Relevance(names()))
     }
 
     pub(crate) fn covers(&self, link: &str) -> bool {
-        match self {
-            Relevance::All => true,
-            Relevance::Words(words) => words.contains(link),
-        }
+        self.0.contains(link)
     }
 }
 
@@ -154,6 +143,6 @@ mod tests {
         for (name, expected) in [("eth0", true), ("br-lan", true), ("eth1", false), ("br", false)] {
             assert_eq!(relevance.covers(name), expected, "{name}");
         }
-        assert!(Relevance::of("include \"x\"").unwrap().covers("eth1"));
+        assert!(!Relevance::of("include \"x\"").unwrap().covers("eth1"), "`nft` will tell");
     }
 }

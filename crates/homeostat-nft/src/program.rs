@@ -2,11 +2,11 @@
 #![expect(clippy::disallowed_methods, reason = "the one module of this crate that starts programs")]
 
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -57,10 +57,34 @@ impl Running {
         self.finish_within(text, LONGEST)
     }
 
-    fn finish_within(mut self, text: &str, longest: Duration) -> io::Result<Output> {
-        let stdin = self.0.stdin.take();
+    /// The same, with what it prints told line by line: it may be far more than anybody wants to keep.
+    pub(crate) fn finish_telling(
+        self,
+        text: &str,
+        tell: &mut (dyn FnMut(&str) + Send),
+    ) -> io::Result<()> {
+        let told = self.attend((text, LONGEST), |stdout| {
+            BufReader::new(stdout).lines().try_for_each(|line| line.map(|line| tell(&line)))
+        });
+        told.map(|_| ())
+    }
+
+    fn finish_within(self, text: &str, longest: Duration) -> io::Result<Output> {
+        let mut stdout = Vec::new();
+        let read = |mut printed: ChildStdout| printed.read_to_end(&mut stdout).map(|_| ());
+        let (status, stderr) = self.attend((text, longest), read)?;
+        Ok(Output { status, stdout, stderr })
+    }
+
+    fn attend(
+        mut self,
+        (text, longest): (&str, Duration),
+        read: impl FnOnce(ChildStdout) -> io::Result<()>,
+    ) -> io::Result<(ExitStatus, Vec<u8>)> {
+        let Child { stdin, stdout, stderr, .. } = &mut self.0;
+        let (stdin, stdout, stderr) = (stdin.take(), stdout.take(), stderr.take());
         let process = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty())?;
-        let output = std::thread::scope(|scope| {
+        let (read, status, words) = std::thread::scope(|scope| {
             // On a thread of its own: `nft` may print before it has read all.
             scope.spawn(move || {
                 if let Some(mut stdin) = stdin {
@@ -68,20 +92,33 @@ impl Running {
                     let _ = stdin.write_all(text.as_bytes());
                 }
             });
+            let words = scope.spawn(move || stderr.map_or_else(Vec::new, words_of));
             scope.spawn(|| {
                 if !ends_within(&process, longest) {
                     // It may have ended just now.
                     let _ = pidfd_send_signal(&process, Signal::KILL);
                 }
             });
-            self.0.wait_with_output()
-        })?;
-        if output.status.signal() == Some(Signal::KILL.as_raw()) {
+            let read = stdout.map_or(Ok(()), read);
+            (read, self.0.wait(), words.join().unwrap_or_default())
+        });
+        let status = status?;
+        if status.signal() == Some(Signal::KILL.as_raw()) {
             let message = format!("it did not end within {longest:?}");
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
-        Ok(output)
+        read.map(|()| (status, words))
     }
+}
+
+/// What it says, as far as anybody reads: it repeats each line that it has something against, however long
+/// that is.
+fn words_of(stderr: ChildStderr) -> Vec<u8> {
+    const MOST: u64 = 1 << 20;
+    let mut words = Vec::new();
+    // What came before a failure is said all the same.
+    let _ = stderr.take(MOST).read_to_end(&mut words);
+    words
 }
 
 fn ends_within(process: &impl AsFd, longest: Duration) -> bool {
@@ -102,6 +139,21 @@ mod tests {
         let error = running.finish_within("", Duration::from_millis(10)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(error.to_string(), "it did not end within 10ms");
+    }
+
+    #[test]
+    fn what_a_program_complains_of_is_read_only_so_far() {
+        let arguments = ["-c", "yes no | head -c 3000000 >&2"].map(OsStr::new);
+        let output = run(OsStr::new("sh"), Path::new("/"), &arguments, "").unwrap();
+        assert_eq!(output.stderr.len(), 1 << 20);
+    }
+
+    #[test]
+    fn what_a_program_prints_is_told_line_by_line() {
+        let running = Running::start(OsStr::new("cat"), Path::new("/"), &[]).unwrap();
+        let mut lines = Vec::new();
+        running.finish_telling("a\nb\n", &mut |line| lines.push(line.to_owned())).unwrap();
+        assert_eq!(lines, ["a", "b"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Rules can mean links by number. Which number a link has is known only where and when a pass looks, so
 //! a text that asks for links is compiled again when they are others than they were.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use homeostat_core::desired::find_near;
@@ -31,6 +31,8 @@ pub(crate) struct Compiled {
     pub(crate) notes: Vec<String>,
     /// The links that it was understood by.
     pub(crate) links: Vec<Link>,
+    /// The names of all that it spoke of, by way of what it includes too, there or not.
+    pub(crate) spoken: BTreeSet<String>,
     /// Tables that speak of a link that is not there.
     pub(crate) waiting: BTreeMap<Key, String>,
 }
@@ -82,14 +84,28 @@ impl Wish {
         self.recipe.as_ref()
     }
 
+    /// Whether it may mean a link of this name.
+    pub(crate) fn speaks_of(&self, link: &str) -> bool {
+        let by_itself = self.recipe.as_ref().is_some_and(|recipe| recipe.speaks_of(link));
+        by_itself || self.compiled().spoken.contains(link)
+    }
+
+    /// The links that it may mean.
+    pub(crate) fn relevant(&self, links: &[Link]) -> Vec<Link> {
+        let mut relevant: Vec<_> =
+            links.iter().filter(|link| self.speaks_of(&link.name)).cloned().collect();
+        relevant.sort();
+        relevant
+    }
+
     /// Understands it by the links that are there now; nothing is done if they are the same.
     pub(crate) fn resolve(&self, links: &[Link]) -> Result<(), CompileError> {
         let Some(recipe) = &self.recipe else { return Ok(()) };
-        let relevant = recipe.relevant(links);
-        if self.compiled().links == relevant {
+        let former = self.compiled();
+        if former.links == self.relevant(links) {
             return Ok(());
         }
-        let compiled = Arc::new(recipe.compile(relevant)?);
+        let compiled = Arc::new(recipe.compile(links, &former.spoken)?);
         *self.compiled.write().unwrap_or_else(PoisonError::into_inner) = compiled;
         Ok(())
     }

@@ -99,6 +99,8 @@ pub struct Fault {
     pub line: u32,
     /// The column, from one.
     pub column: u32,
+    /// How many columns it is about.
+    pub width: u32,
     /// What is wrong, in nft's words, with the line that it is about.
     pub message: String,
 }
@@ -112,9 +114,20 @@ impl fmt::Display for Fault {
     }
 }
 
+/// A longer line is not repeated: its place is told.
+const LONGEST: usize = 400;
+
 impl Fault {
+    /// What stands at its place in its line: a name, with or without quotes.
+    fn marked(&self, line: &str) -> Option<String> {
+        let start = self.column.checked_sub(1)? as usize;
+        let marked = line.get(start..start + self.width as usize)?.trim_matches('"');
+        let is_name = !marked.is_empty() && !marked.starts_with('$');
+        is_name.then(|| marked.to_owned())
+    }
+
     fn at(name: &str, At { line, column }: At, message: String) -> Self {
-        Fault { file: name.to_owned(), line, column, message }
+        Fault { file: name.to_owned(), line, column, width: 1, message }
     }
 }
 
@@ -133,15 +146,16 @@ impl CompileError {
         CompileError::Owned(Fault::at(name, at, message))
     }
 
-    /// The link that `nft` missed, from the line that it repeats with the place marked below it.
-    pub(super) fn missing_link(&self) -> Option<String> {
+    /// The links that `nft` missed, by what stands at the places that it names.
+    pub(super) fn missing_links(
+        &self,
+        line: impl Fn(&Fault) -> Option<String>,
+    ) -> Option<Vec<String>> {
         let CompileError::Refused(faults) = self else { return None };
-        let fault = faults.iter().find(|fault| fault.message.starts_with(NO_LINK))?;
-        let mut lines = fault.message.lines().skip(1);
-        let (line, marks) = (lines.next()?, lines.next()?);
-        let marked = line.chars().zip(marks.chars()).filter(|(_, mark)| *mark == '^');
-        let name: String = marked.map(|(c, _)| c).filter(|c| *c != '"').collect();
-        (!name.is_empty()).then_some(name)
+        let missing = faults.iter().filter(|fault| fault.message.contains(NO_LINK));
+        let names = missing.map(|fault| fault.marked(&line(fault)?)).collect::<Vec<_>>();
+        // Whatever else is wrong is said when no link is missed any more.
+        (!names.is_empty()).then(|| names.into_iter().flatten().collect())
     }
 
     /// Whether the kernel missed something that the text speaks of.
@@ -163,9 +177,20 @@ impl CompileError {
     /// From what `nft` prints on its standard error.
     pub(super) fn refused(words: &str, name: &str) -> Self {
         let mut faults: Vec<Fault> = Vec::new();
+        let (mut included, mut is_cut) = (None, false);
         for line in words.lines() {
+            if let Some(place) = inclusion(line, name) {
+                included = Some(place);
+                continue;
+            }
             match (fault(line, name), faults.last_mut()) {
-                (Some(fault), _) => faults.push(fault),
+                (Some(mut fault), _) => {
+                    is_cut = false;
+                    fault.message.extend(included.take().map(|by| format!(" (included by {by})")));
+                    faults.push(fault);
+                }
+                // With the line go the marks below it.
+                (None, Some(_)) if is_cut || line.len() > LONGEST => is_cut = !is_cut,
                 (None, Some(last)) => last.message = format!("{}\n{line}", last.message),
                 (None, None) => faults.push(unplaced(line, name)),
             }
@@ -214,7 +239,7 @@ impl CompileError {
 }
 
 fn unplaced(line: &str, name: &str) -> Fault {
-    Fault { file: name.to_owned(), line: 0, column: 0, message: line.to_owned() }
+    Fault::at(name, At { line: 0, column: 0 }, line.to_owned())
 }
 
 /// `FILE:LINE:COLUMN-COLUMN: Error: WORDS`.
@@ -222,10 +247,22 @@ fn fault(text: &str, name: &str) -> Option<Fault> {
     let (place, message) = text.split_once(": Error: ")?;
     let mut parts = place.rsplitn(3, ':');
     let (columns, line, file) = (parts.next()?, parts.next()?, parts.next()?);
-    let column = columns.split('-').next()?.parse().ok()?;
+    let (first, last) = columns.split_once('-')?;
+    let (column, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+    let width = last.saturating_sub(column).saturating_add(1);
     let file = if file == STDIN { name } else { file };
     let (file, line) = (file.to_owned(), line.parse().ok()?);
-    Some(Fault { file, line, column, message: message.to_owned() })
+    Some(Fault { file, line, column, width, message: message.to_owned() })
+}
+
+/// `In file included from FILE:LINE:COLUMN-COLUMN:`, and more such lines, the outermost file last.
+fn inclusion(text: &str, name: &str) -> Option<String> {
+    let place = text.trim_start().strip_prefix("In file included ").unwrap_or(text.trim_start());
+    let place = place.strip_prefix("from ")?.strip_suffix(':')?;
+    let mut parts = place.rsplitn(3, ':');
+    let (_columns, line, file) = (parts.next()?, parts.next()?, parts.next()?);
+    let file = if file == STDIN { name } else { file };
+    line.parse::<u32>().ok().map(|line| format!("{file}:{line}"))
 }
 
 #[cfg(test)]
@@ -243,6 +280,25 @@ mod tests {
         assert_eq!((faults[0].file.as_str(), faults[0].line, faults[0].column), ("fw.nft", 7, 32));
         assert!(faults[0].message.ends_with('^'), "{}", faults[0]);
         assert_eq!(faults[1].to_string(), "/etc/a:1:2: no");
+    }
+
+    #[test]
+    fn who_includes_a_faulty_file_is_named() {
+        let words = "In file included from ./b.nft:3:1-19:\n                 from /dev/stdin:2:1-19:\n\
+                     ./c.nft:1:14-18: Error: Interface does not exist\ndefine wan = gone0\n             ^^^^^\n";
+        let error = CompileError::refused(words, "fw.nft");
+        let told = "./c.nft:1:14: Interface does not exist (included by fw.nft:2)\ndefine wan";
+        assert!(error.to_string().starts_with(told), "{error}");
+        let names = error.missing_links(|_| Some("define wan = gone0".to_owned()));
+        assert_eq!(names, Some(vec!["gone0".to_owned()]));
+        let other = CompileError::refused("/dev/stdin:1:1-2: Error: syntax error\n", "fw.nft");
+        assert_eq!(other.missing_links(|_| None), None);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_not_repeated() {
+        let words = format!("/dev/stdin:1:9-9: Error: no\n{}\n^\n", "x".repeat(5000));
+        assert!(CompileError::refused(&words, "fw.nft").to_string().len() < 100);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! An empty namespace that `nft` loads a text into, and what it tells of it afterwards.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Output;
 
@@ -11,6 +13,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Connection, Event, Family, Group, Listener, Options};
 use homeostat_netns::Netns;
 
+use super::debugged::Debugged;
 use super::{CompileError, Ruleset};
 use crate::dump;
 use crate::error::Error;
@@ -18,7 +21,7 @@ use crate::key::Key;
 use crate::listing::{self, Texts};
 use crate::model::Table;
 use crate::placeholders::{self, Link};
-use crate::program::run;
+use crate::program::{Running, run};
 use crate::statements::At;
 use crate::tlv::be32;
 use crate::version::{OLDEST, Version};
@@ -71,6 +74,11 @@ impl<'a> Scratch<'a> {
         let Ruleset { name, directory, .. } = self.ruleset;
         let ran =
             self.run(&["-I".as_ref(), directory.as_os_str(), "-f".as_ref(), "-".as_ref()], text)?;
+        if let Some(signal) = ran.status.signal() {
+            // A bug of its own: what it was about to say is lost.
+            let words = format!("`nft` crashed on it (signal {signal})");
+            return Err(CompileError::refused(&words, name));
+        }
         if !ran.status.success() {
             return Err(CompileError::refused(&String::from_utf8_lossy(&ran.stderr), name));
         }
@@ -79,6 +87,21 @@ impl<'a> Scratch<'a> {
             return Err(CompileError::prints("list", (name, At { line: 0, column: 0 })));
         }
         Ok(())
+    }
+
+    /// The links that a text would hook into, found without loading it.
+    pub(super) fn hooked(&self, text: &str) -> BTreeSet<String> {
+        let directory = &self.ruleset.directory;
+        let options = ["-c", "--debug=mnl", "-I"].map(OsStr::new);
+        let file = ["-f", "-"].map(OsStr::new);
+        let arguments = [&options[..], &[directory.as_os_str()], &file].concat();
+        let mut debugged = Debugged::default();
+        // Where it cannot be found out, the text stays refused for what `nft` said.
+        let _ = self.netns.run(|| {
+            let running = Running::start(self.program, directory, &arguments)?;
+            running.finish_telling(text, &mut |line| debugged.take(line))
+        });
+        debugged.names()
     }
 
     /// Everything that was loaded, with the rules in nft's own words.

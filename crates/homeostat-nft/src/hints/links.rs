@@ -44,9 +44,14 @@ impl Links {
     /// The links that are there.
     pub(crate) fn look(&mut self, wish: &Arc<Wish>) -> Result<Vec<Link>, Error> {
         let links = placeholders::links(&mut self.connection)?;
-        let known = wish.recipe().map_or_else(Vec::new, |recipe| recipe.relevant(&links));
-        self.watch = Watch { wish: Arc::clone(wish), known, is_moved: false };
+        self.attend(wish, &links);
         Ok(links)
+    }
+
+    /// Listens for those of these links that a wish means.
+    pub(crate) fn attend(&mut self, wish: &Arc<Wish>, links: &[Link]) {
+        let (wish, known) = (Arc::clone(wish), wish.relevant(links));
+        self.watch = Watch { wish, known, is_moved: false };
     }
 }
 
@@ -73,9 +78,7 @@ impl Watch {
         let is_same = self.known.iter().any(|link| link.index == index && link.name == name);
         match message.kind {
             RTM_NEWLINK if is_same => false,
-            RTM_NEWLINK => {
-                is_known || self.wish.recipe().is_some_and(|recipe| recipe.speaks_of(&name))
-            }
+            RTM_NEWLINK => is_known || self.wish.speaks_of(&name),
             RTM_DELLINK => is_known,
             _ => false,
         }

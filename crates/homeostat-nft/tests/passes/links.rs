@@ -1,10 +1,8 @@
 //! Links by number: those of the real namespace are known while a text is compiled.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{Explain as _, Focus, Hint, Reader as _, Records, Source as _, View};
-use homeostat_nft::{Compiler, Ruleset};
 
 use crate::world::{World, expected, expected_with, listed, nft, told};
 
@@ -102,41 +100,4 @@ fn a_hook_into_a_link_that_is_not_there_is_no_failure() {
     assert!(world.pass(&wish).is_converged());
     assert_eq!(listed(), expected_with(HOOKED, make_br8));
     assert_eq!(told(&world.plan(&wish)), "");
-}
-
-/// Refuses a text as a kernel does that wants the links of hooks to be there.
-const STRICT: &str = "#!/bin/sh
-case \" $* \" in *' -f '*) ip link show br8 >/dev/null 2>&1 || {
-    echo '/dev/stdin:1:24-24: Error: Could not process rule: No such file or directory' >&2
-    exit 1
-};; esac
-exec nft \"$@\"
-";
-
-#[test]
-fn hooks_want_links() {
-    let directory = tempfile::tempdir().unwrap();
-    let program = directory.path().join("nft");
-    std::fs::write(&program, STRICT).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&program, mode).unwrap();
-    let mut world = World::new();
-    let (name, directory) = ("fw.nft".to_owned(), std::env::temp_dir());
-    let ruleset = Ruleset { text: HOOKED.into(), name, directory };
-    let compiler = Compiler::with_program(&program);
-    let wish = Arc::new(compiler.compile(&ruleset, &world.source).unwrap());
-    let words = told(&world.pass(&wish));
-    assert!(words.contains("table netdev a") && words.contains("link br8"), "{words}");
-    assert!(!words.contains("failed"), "{words}");
-    assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
-    make_br8(&world);
-    assert!(world.pass(&wish).is_converged());
-    assert_eq!(listed(), expected_with(HOOKED, make_br8));
-    world.namespace.ip(&["link", "del", "br8"]).unwrap();
-    let words = told(&world.pass(&wish));
-    assert!(!words.contains("failed"), "{words}");
-    // What is refused for another reason is refused, links or not.
-    let missing = "table netdev a { chain i { type filter hook ingress device br8 priority 0; jump nowhere; }; }";
-    let ruleset = Ruleset { text: missing.into(), ..ruleset };
-    assert!(compiler.compile(&ruleset, &world.source).is_err());
 }

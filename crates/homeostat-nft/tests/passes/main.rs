@@ -8,6 +8,8 @@ mod declared;
 mod examples;
 mod facts;
 mod hints;
+mod hooks;
+mod included;
 mod keeping;
 mod laws;
 mod links;

@@ -110,3 +110,18 @@ fn a_comment_without_room_for_the_mark_is_refused() {
     let (error, _) = refused(&format!("table ip a {{ comment \"{}\"; }}", "x".repeat(120)));
     assert!(error.contains("leaves no room"), "{error}");
 }
+
+#[test]
+fn a_program_that_crashes_is_named_as_the_one_to_blame() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("nft");
+    let script = "#!/bin/sh\ncase \"$*\" in *-f*) kill -SEGV $$;; esac\nexec nft \"$@\"\n";
+    std::fs::write(&program, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    let text = Cow::Borrowed("table ip a { }");
+    let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
+    let compiler = Compiler::with_program(program);
+    let error = compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err();
+    assert_eq!(error.to_string(), "x: `nft` crashed on it (signal 11)");
+}

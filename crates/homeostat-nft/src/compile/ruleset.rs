@@ -1,0 +1,75 @@
+//! The text that is compiled, and what can be told of it before any `nft` sees it.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use super::{CompileError, Fault};
+use crate::clearing::owner_wanted;
+use crate::statements::printing;
+
+/// A text in nft's own language.
+#[derive(Clone, Debug)]
+pub struct Ruleset<'a> {
+    /// The text.
+    pub text: Cow<'a, str>,
+    /// What errors call it.
+    pub name: String,
+    /// Where what it includes is looked for.
+    pub directory: PathBuf,
+}
+
+impl Ruleset<'_> {
+    /// The text of a file.
+    pub fn read(path: &Path) -> Result<Self, CompileError> {
+        let name = path.display().to_string();
+        let refused = |source| CompileError::Read { name: name.clone(), source };
+        let meta = std::fs::metadata(path).map_err(refused)?;
+        // A pipe would be waited for, and a device may never end.
+        if !meta.is_file() {
+            return Err(refused(std::io::Error::other("this is not a regular file")));
+        }
+        let size = meta.len();
+        if size > LARGEST {
+            return Err(CompileError::TooLarge { name, size });
+        }
+        let bytes = std::fs::read(path).map_err(refused)?;
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| CompileError::NotText { name: name.clone() })?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new(".")).to_owned();
+        Ok(Ruleset { text: Cow::Owned(text), name, directory })
+    }
+
+    pub(super) fn owned(&self) -> Ruleset<'static> {
+        let text = Cow::Owned(self.text.clone().into_owned());
+        Ruleset { text, name: self.name.clone(), directory: self.directory.clone() }
+    }
+
+    /// The line that a fault is about, in the text itself or in what it includes.
+    pub(super) fn line(&self, fault: &Fault) -> Option<String> {
+        let nth = usize::try_from(fault.line.checked_sub(1)?).ok()?;
+        if fault.file == self.name {
+            return self.text.lines().nth(nth).map(str::to_owned);
+        }
+        // Includes are found from the directory, and named from there.
+        let included = Ruleset::read(&self.directory.join(&fault.file)).ok()?;
+        included.text.lines().nth(nth).map(str::to_owned)
+    }
+
+    /// What no `nft` has to be asked about.
+    pub(super) fn check(&self) -> Result<(), CompileError> {
+        if self.text.contains('\0') {
+            return Err(CompileError::NotText { name: self.name.clone() });
+        }
+        if let Some(at) = owner_wanted(&self.text) {
+            return Err(CompileError::owned(&self.name, at));
+        }
+        match printing(&self.text) {
+            Some((command, at)) => Err(CompileError::prints(command, (&self.name, at))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// More than this is no firewall. A set of a million addresses needs a fifth of it.
+const LARGEST: u64 = 64 << 20;
