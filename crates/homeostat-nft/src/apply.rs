@@ -119,11 +119,12 @@ impl homeostat_core::Writer<Nft> for Writer {
         };
         match committed {
             Ok((Transacted::Done, shown)) => {
-                self.finish(&work, |at| Outcome::Applied { now: now(&work, &shown, at) }, out);
+                let done = |at| Outcome::Applied { now: now(&work, &shown, at) };
+                self.finish(&work, done, out).await;
             }
             Ok((Transacted::Unknown, _)) => {
                 let why = "the kernel's answer was lost".to_owned();
-                self.finish(&work, |_| Outcome::Unknown { why: why.clone() }, out);
+                self.finish(&work, |_| Outcome::Unknown { why: why.clone() }, out).await;
             }
             Ok((Transacted::Refused { place, refusal }, _)) => {
                 let place = place.and_then(|place| places.get(place)).copied();
@@ -137,7 +138,7 @@ impl homeostat_core::Writer<Nft> for Writer {
 
 impl Writer {
     /// Answers for what was committed, and loads what could not be a part of it.
-    fn finish(
+    async fn finish(
         &self,
         work: &Work<'_, Nft>,
         committed: impl Fn(usize) -> Outcome<Object>,
@@ -145,7 +146,7 @@ impl Writer {
     ) {
         for (at, step) in work.iter() {
             let outcome = match step.script() {
-                Some(script) => whole::load(&self.source, step, script),
+                Some(script) => whole::load(&self.source, step, script).await,
                 None => committed(at - work.first),
             };
             out.put(at..at + 1, outcome);

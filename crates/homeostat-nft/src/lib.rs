@@ -12,6 +12,7 @@
 //! Never done: listing through `nft` in a pass; touching a table that is neither ours nor wished.
 
 mod apply;
+mod aside;
 mod clearing;
 mod compile;
 mod declared;

@@ -138,7 +138,7 @@ impl Reader {
     }
 
     /// Lets the wish mean the links that are there now, if it speaks of any.
-    fn resolve(&mut self, view: &View<'_, Nft>) -> Result<(), Failure> {
+    async fn resolve(&mut self, view: &View<'_, Nft>) -> Result<(), Failure> {
         if view.wish.recipe().is_none() {
             self.ear.links = None;
             return Ok(());
@@ -150,7 +150,7 @@ impl Reader {
         let links = self.ear.links.insert(links);
         if *view.focus == Focus::All || links.have_moved() {
             let there = links.look(view.wish).map_err(|error| error.failure())?;
-            view.wish.resolve(&there).map_err(|error| error.failure())?;
+            view.wish.resolve(&there).await?;
             // What it means is known only now.
             links.attend(view.wish, &there);
         }
@@ -206,7 +206,7 @@ impl homeostat_core::Reader<Nft> for Reader {
         view: &View<'_, Nft>,
         see: &mut See<'_, Key, Object>,
     ) -> Result<Moment, Failure> {
-        self.resolve(view)?;
+        self.resolve(view).await?;
         let (moment, found) = self.look(view).map_err(|error| error.failure())?;
         let seen = found.iter().map(|(head, _)| head.key.clone());
         let records = view.records.keys().cloned();

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use homeostat_core::desired::find_near;
-use homeostat_core::{Agreement, Desired, Fingerprint, Slot};
+use homeostat_core::{Agreement, Desired, Failure, Fingerprint, Retry, Slot};
 
-use crate::compile::{CompileError, Recipe};
+use crate::aside::aside;
+use crate::compile::Recipe;
 use crate::key::Key;
 use crate::model::Table;
 use crate::object::Object;
@@ -20,7 +21,7 @@ use crate::placeholders::Link;
 pub struct Wish {
     compiled: RwLock<Arc<Compiled>>,
     /// How it is compiled again; nothing if links do not matter to it.
-    recipe: Option<Recipe<'static>>,
+    recipe: Option<Arc<Recipe<'static>>>,
     may_adopt: bool,
 }
 
@@ -58,7 +59,8 @@ impl Wish {
     }
 
     pub(crate) fn new(compiled: Compiled, recipe: Option<Recipe<'static>>) -> Self {
-        Wish { compiled: RwLock::new(Arc::new(compiled)), recipe, may_adopt: false }
+        let (compiled, recipe) = (RwLock::new(Arc::new(compiled)), recipe.map(Arc::new));
+        Wish { compiled, recipe, may_adopt: false }
     }
 
     /// Gives standing leave to take these tables from anybody.
@@ -81,7 +83,7 @@ impl Wish {
 
     /// What matters to it of links, if anything does.
     pub(crate) fn recipe(&self) -> Option<&Recipe<'static>> {
-        self.recipe.as_ref()
+        self.recipe.as_deref()
     }
 
     /// Whether it may mean a link of this name.
@@ -99,14 +101,17 @@ impl Wish {
     }
 
     /// Understands it by the links that are there now; nothing is done if they are the same.
-    pub(crate) fn resolve(&self, links: &[Link]) -> Result<(), CompileError> {
-        let Some(recipe) = &self.recipe else { return Ok(()) };
-        let former = self.compiled();
+    pub(crate) async fn resolve(&self, links: &[Link]) -> Result<(), Failure> {
+        let (former, Some(recipe)) = (self.compiled(), &self.recipe) else { return Ok(()) };
         if former.links == self.relevant(links) {
             return Ok(());
         }
-        let compiled = Arc::new(recipe.compile(links, &former.spoken)?);
-        *self.compiled.write().unwrap_or_else(PoisonError::into_inner) = compiled;
+        let (recipe, links) = (Arc::clone(recipe), links.to_vec());
+        let compiled = aside(move || recipe.compile(&links, &former.spoken)).await;
+        let compiled = compiled.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
+        let compiled = compiled.map_err(|error| error.failure())?;
+        // Set by who looks: what it means never changes under a pass that did not wait for it.
+        *self.compiled.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(compiled);
         Ok(())
     }
 }

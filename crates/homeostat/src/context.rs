@@ -20,7 +20,7 @@ const SANDBOX_STATE_DIR: &str = "/run/homeostat";
 const SOCKET_DIR: &str = "/run/homeostat";
 
 /// Which scope the top level of a document speaks of.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Top {
     /// The namespace that the program was started in, and the whole host.
     Host,
@@ -31,7 +31,7 @@ pub(crate) enum Top {
 }
 
 /// Where and as whom.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) owner: String,
     /// The other half of the owner's identity.
@@ -49,7 +49,7 @@ pub(crate) struct Context {
     /// Whether people read what is planned here, and nobody waits for it.
     pub(crate) is_for_people: bool,
     /// Where writes are kept from being sent twice.
-    pub(crate) desk: Desk,
+    pub(crate) desk: Arc<Desk>,
 }
 
 impl Context {
@@ -82,7 +82,7 @@ impl Context {
                 _ => Detail::Normal,
             },
             is_for_people: true,
-            desk: Desk::default(),
+            desk: Arc::default(),
         };
         if matches!(context.top, Top::Sandbox) {
             Sandbox::enter()?;

@@ -1,7 +1,7 @@
 //! The daemon: one loop per source and scope of a document, kept in step with the document and with
 //! the namespaces that come and go.
 //!
-//! Everything runs on one thread. Start at [`Daemon::run`].
+//! Everything runs on one thread, but for what has to wait for `nft`. Start at [`Daemon::run`].
 
 mod answers;
 mod beside;
@@ -183,27 +183,33 @@ impl Daemon {
         if !self.is_silent {
             tokio::spawn(self.log.follow(self.events.subscribe()));
         }
-        self.arrange().await?;
+        let mut goes_on = wakes.unless_stopped(self.arrange()).await.transpose()?.is_some();
         surface.show(self.loops());
-        loop {
-            match wakes.next().await {
-                Wake::Stop => break,
-                Wake::Spaces => {
-                    // Whatever is wrong with one namespace, the others go on as they are.
-                    if let Err(error) = self.arrange().await {
-                        self.log.failed(&error);
-                    }
-                }
-                Wake::Changed => self.reload_aloud(Occasion::Changed, &surface).await,
-                Wake::Reload => self.reload_aloud(Occasion::Asked, &surface).await,
-                Wake::Order(order) => self.obey(order).await,
-            }
+        while goes_on {
+            let wake = wakes.next().await;
+            goes_on = !matches!(wake, Wake::Stop)
+                && wakes.unless_stopped(self.attend(wake, &surface)).await.is_some();
             wakes.document.attend(self.beside.directories());
             surface.show(self.loops());
         }
         surface.stopping();
         self.stop().await;
         Ok(())
+    }
+
+    async fn attend(&mut self, wake: Wake, surface: &Surface) {
+        match wake {
+            Wake::Stop => {}
+            Wake::Spaces => {
+                // Whatever is wrong with one namespace, the others go on as they are.
+                if let Err(error) = self.arrange().await {
+                    self.log.failed(&error);
+                }
+            }
+            Wake::Changed => self.reload_aloud(Occasion::Changed, surface).await,
+            Wake::Reload => self.reload_aloud(Occasion::Asked, surface).await,
+            Wake::Order(order) => self.obey(order).await,
+        }
     }
 
     /// Brings the loops in line with the document and with the namespaces that are there. Those of
@@ -335,6 +341,16 @@ impl Wakes {
             spaces: Watch::namespaces()?,
             events: daemon.events.subscribe(),
         })
+    }
+
+    /// Waits for work that may take long; for nothing more, once it is told to stop.
+    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let Wakes { terminate, interrupt, .. } = self;
+        tokio::select! {
+            done = work => Some(done),
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+        }
     }
 
     async fn next(&mut self) -> Wake {

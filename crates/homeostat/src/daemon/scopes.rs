@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use homeostat_document::{Document, Settings, SourceSettings};
 use homeostat_engine::{
     Control, Events, Kept, Ledger, Means, Mode, Pace, Place, Planner, ScopeLock,
 };
 use homeostat_knobs::Gate;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::firewall::Firewall;
@@ -69,19 +70,38 @@ impl Scopes {
         document: &Document,
         (ledger, events): (&Arc<dyn Ledger>, &Events),
     ) -> Result<()> {
-        let machine = Machine::bind(context, document, &**ledger)?;
-        self.waiting = machine.waiting();
-        let parts = machine.into_parts();
+        let parts = self.bind(context, document, ledger).await?;
         self.end_missing(&parts);
         let made = self.settle(parts, (context, document), (ledger, events)).await?;
         if made {
             // What is inside the namespaces that were just made can be opened only now.
-            let machine = Machine::bind(context, document, &**ledger)?;
-            self.waiting = machine.waiting();
-            let parts = machine.into_parts();
+            let parts = self.bind(context, document, ledger).await?;
             self.settle(parts, (context, document), (ledger, events)).await?;
         }
         Ok(())
+    }
+
+    /// Binds the document on a thread of its own: it may take as long as `nft` does, and nothing that runs
+    /// waits for that.
+    async fn bind(
+        &mut self,
+        context: &Context,
+        document: &Document,
+        ledger: &Arc<dyn Ledger>,
+    ) -> Result<Vec<Part>> {
+        let (context, document) = (context.clone(), document.clone());
+        let (ledger, runtime) = (Arc::clone(ledger), tokio::runtime::Handle::current());
+        let (tell, told) = oneshot::channel();
+        std::thread::Builder::new().name("bind".to_owned()).spawn(move || {
+            let _runtime = runtime.enter();
+            let bound = Machine::bind(&context, &document, &*ledger);
+            // The daemon may have been told to stop.
+            let _ = tell.send(bound.map(|machine| (machine.waiting(), machine.into_parts())));
+        })?;
+        let (waiting, parts) =
+            told.await.context("binding the document ended without an answer")??;
+        self.waiting = waiting;
+        Ok(parts)
     }
 
     /// A scope that is gone, or is another one under the same name, ends with all of its loops.

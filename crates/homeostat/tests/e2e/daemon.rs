@@ -1,7 +1,7 @@
 //! A daemon as a child in a world of its own, ended with its test.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
@@ -26,8 +26,12 @@ impl World {
 
     /// Starts a daemon that keeps the document at a path.
     pub(crate) fn keep_at(&self, path: &str) -> Daemon {
+        self.keep_by(self.homeostat(&format!("run {path}")))
+    }
+
+    /// Starts a daemon by a command that was prepared.
+    pub(crate) fn keep_by(&self, mut command: Command) -> Daemon {
         let log = std::fs::File::create(self.path().join("log")).unwrap();
-        let mut command = self.homeostat(&format!("run {path}"));
         Daemon { child: command.stdout(Stdio::null()).stderr(log).spawn().unwrap() }
     }
 
@@ -63,6 +67,11 @@ impl Daemon {
     /// The process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
     }
 
     /// Ends it as nothing should end.

@@ -44,6 +44,7 @@ mod show;
 mod soak;
 mod spaces;
 mod started;
+mod stuck;
 mod systemd;
 mod table;
 mod terminal;
