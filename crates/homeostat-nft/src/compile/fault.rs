@@ -38,12 +38,9 @@ pub enum CompileError {
         /// Its size.
         size: u64,
     },
-    /// The file holds something else than text.
-    #[error("`{name}` is no text")]
-    NotText {
-        /// The file.
-        name: String,
-    },
+    /// It holds something else than text.
+    #[error("{0}")]
+    NotText(Fault),
     /// `nft` is not installed.
     #[error("`nft` is not installed")]
     NoProgram,
@@ -114,7 +111,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A longer line is not repeated: its place is told.
+/// A longer line is not repeated, and neither is junk, which a terminal might obey: the place is told.
 const LONGEST: usize = 400;
 
 impl Fault {
@@ -139,6 +136,11 @@ impl CompileError {
     pub(super) fn prints(command: &str, (name, at): (&str, At)) -> Self {
         let message = format!("`{command}` is a command that prints, and no part of a ruleset");
         CompileError::Prints(Fault::at(name, at, message))
+    }
+
+    /// This byte is no part of a text.
+    pub(super) fn no_text(byte: u8, (name, at): (&str, At)) -> Self {
+        CompileError::NotText(Fault::at(name, at, format!("this is no text (byte {byte:#04x})")))
     }
 
     pub(super) fn owned(name: &str, at: At) -> Self {
@@ -169,7 +171,9 @@ impl CompileError {
     pub fn faults(&self) -> &[Fault] {
         match self {
             CompileError::Refused(faults) => faults,
-            CompileError::Prints(fault) | CompileError::Owned(fault) => std::slice::from_ref(fault),
+            CompileError::Prints(fault)
+            | CompileError::Owned(fault)
+            | CompileError::NotText(fault) => std::slice::from_ref(fault),
             _ => &[],
         }
     }
@@ -190,7 +194,7 @@ impl CompileError {
                     faults.push(fault);
                 }
                 // With the line go the marks below it.
-                (None, Some(_)) if is_cut || line.len() > LONGEST => is_cut = !is_cut,
+                (None, Some(_)) if is_cut || !is_readable(line) => is_cut = !is_cut,
                 (None, Some(last)) => last.message = format!("{}\n{line}", last.message),
                 (None, None) => faults.push(unplaced(line, name)),
             }
@@ -236,6 +240,11 @@ impl CompileError {
             _ => None,
         }
     }
+}
+
+fn is_readable(line: &str) -> bool {
+    let is_junk = |c: char| c.is_control() && c != '\t' || c == char::REPLACEMENT_CHARACTER;
+    line.len() <= LONGEST && !line.contains(is_junk)
 }
 
 fn unplaced(line: &str, name: &str) -> Fault {
@@ -296,7 +305,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_not_repeated() {
+    fn a_line_without_an_end_or_of_junk_is_not_repeated() {
+        let words = "./x:1:1-1: Error: syntax error\n\u{fffd}\u{1b}[31m\n^\n";
+        assert_eq!(CompileError::refused(words, "a").to_string(), "./x:1:1: syntax error");
         let words = format!("/dev/stdin:1:9-9: Error: no\n{}\n^\n", "x".repeat(5000));
         assert!(CompileError::refused(&words, "fw.nft").to_string().len() < 100);
     }

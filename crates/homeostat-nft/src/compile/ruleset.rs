@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{CompileError, Fault};
 use crate::clearing::owner_wanted;
-use crate::statements::printing;
+use crate::statements::{at, printing};
 
 /// A text in nft's own language.
 #[derive(Clone, Debug)]
@@ -33,8 +33,7 @@ impl Ruleset<'_> {
             return Err(CompileError::TooLarge { name, size });
         }
         let bytes = std::fs::read(path).map_err(refused)?;
-        let text = String::from_utf8(bytes);
-        let text = text.map_err(|_| CompileError::NotText { name: name.clone() })?;
+        let text = String::from_utf8(bytes).map_err(|error| no_text(&error, &name))?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new(".")).to_owned();
         Ok(Ruleset { text: Cow::Owned(text), name, directory })
@@ -58,8 +57,8 @@ impl Ruleset<'_> {
 
     /// What no `nft` has to be asked about.
     pub(super) fn check(&self) -> Result<(), CompileError> {
-        if self.text.contains('\0') {
-            return Err(CompileError::NotText { name: self.name.clone() });
+        if let Some(nul) = self.text.find('\0') {
+            return Err(CompileError::no_text(0, (&self.name, at(&self.text, nul))));
         }
         if let Some(at) = owner_wanted(&self.text) {
             return Err(CompileError::owned(&self.name, at));
@@ -73,3 +72,11 @@ impl Ruleset<'_> {
 
 /// More than this is no firewall. A set of a million addresses needs a fifth of it.
 const LARGEST: u64 = 64 << 20;
+
+/// The first byte that is no text, with its place.
+fn no_text(error: &std::string::FromUtf8Error, name: &str) -> CompileError {
+    let valid = error.utf8_error().valid_up_to();
+    let (before, rest) = error.as_bytes().split_at_checked(valid).unwrap_or_default();
+    let place = at(&String::from_utf8_lossy(before), valid);
+    CompileError::no_text(rest.first().copied().unwrap_or_default(), (name, place))
+}

@@ -66,16 +66,17 @@ fn what_tells_no_version_is_taken_for_too_old() {
 fn junk_is_no_text() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("junk.nft");
-    std::fs::write(&path, [0xff, 0xfe, 0, 1, 2]).unwrap();
-    assert!(matches!(Ruleset::read(&path), Err(CompileError::NotText { .. })));
+    std::fs::write(&path, b"# a\n \xff\xfe\0").unwrap();
+    let error = Ruleset::read(&path).unwrap_err().to_string();
+    assert!(error.ends_with("junk.nft:2:2: this is no text (byte 0xff)"), "{error}");
     std::fs::File::create(&path).unwrap().set_len(100 << 20).unwrap();
     assert!(matches!(Ruleset::read(&path), Err(CompileError::TooLarge { .. })));
     let missing = Ruleset::read(&directory.path().join("missing"));
     assert!(matches!(missing, Err(CompileError::Read { .. })));
     let device = Ruleset::read(std::path::Path::new("/dev/zero"));
     assert!(matches!(device, Err(CompileError::Read { .. })), "it would never end");
-    let (error, _) = refused("table ip a { }\0");
-    assert!(error.contains("is no text"), "{error}");
+    let (error, _) = refused("table ip a { }\n\0");
+    assert_eq!(error, "fw.nft:2:1: this is no text (byte 0x00)");
 }
 
 #[test]
@@ -103,6 +104,25 @@ fn includes_are_found_beside_the_file_and_their_mistakes_named() {
     std::fs::write(&part, "table ip a {\n oops }\n").unwrap();
     let error = compile().unwrap_err().to_string();
     assert!(error.contains("part.nft:2:"), "{error}");
+}
+
+#[test]
+fn includes_that_lead_nowhere_are_told_with_their_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let check = |main: &str, part: &[u8], told: &[&str]| {
+        let (path, world) = (directory.path().join("main.nft"), World::new());
+        std::fs::write(&path, main).unwrap();
+        std::fs::write(directory.path().join("part.nft"), part).unwrap();
+        let ruleset = Ruleset::read(&path).unwrap();
+        let error = Compiler::default().compile(&ruleset, &world.source).unwrap_err().to_string();
+        assert!(told.iter().all(|words| error.contains(words)), "{error}");
+        assert_eq!(listed(), expected(""));
+    };
+    check("\ninclude \"./nowhere.nft\"\n", b"", &["main.nft:2:1: File not found: ./nowhere.nft"]);
+    let deep = ["part.nft:1:1: Include nested too deeply", "main.nft:2)"];
+    check("\ninclude \"part.nft\"\n", b"include \"part.nft\"\n", &deep);
+    let junk = ["part.nft:1:1: syntax error, unexpected junk (included by ", "main.nft:1)"];
+    check("include \"part.nft\"\n", b"\x01\xff\xfe\0\x1b[31m\n", &junk);
 }
 
 #[test]

@@ -99,14 +99,17 @@ fn a_mistake_in_a_file_is_told_with_its_place_and_nothing_is_changed() {
 fn texts_that_are_no_rulesets_are_refused_and_nothing_is_changed() {
     let world =
         World::with("[nftables]\nfile = \"fw.nft\"\n[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
-    let bad: [(&str, &[u8], &str); 6] = [
+    let bad: [(&str, &[u8], &str); 9] = [
         ("an unknown family", b"table outer a { }\n", "fw.nft:1:13: syntax error"),
         (
             "a missing set",
             b"table ip a {\n chain x { ip saddr @no drop; }\n}\n",
             "fw.nft:2:21: No such",
         ),
-        ("bytes", &[0xff, 0xfe, 0, 1], "fw.nft` is no text"),
+        ("bytes", &[0xff, 0xfe, 0, 1], "fw.nft:1:1: this is no text (byte 0xff)"),
+        ("a NUL", b"table ip a { }\n \0\n", "fw.nft:2:2: this is no text (byte 0x00)"),
+        ("an include of nothing", b"include \"./no.nft\"\n", "fw.nft:1:1: File not found: ./no.nft"),
+        ("a loop", b"include \"fw.nft\"\n", "fw.nft:1:1: Include nested too deeply"),
         ("a command that prints", b"table ip a { }\nreset counters\n", "fw.nft:2:1: `reset`"),
         (
             "an owned table",

@@ -86,7 +86,7 @@ fn others_are_healed_while_the_text_is_understood_by_other_links() {
     world.namespace.ip(&["link", "add", "br7", "type", "bridge"]).unwrap();
     let rules = PLAIN.replace("accept", "iif br7 accept");
     let _daemon = keep(&world, &format!("{LINKS}{rules}"));
-    let stuck = stuck(&world, || _ = world.namespace.ip(&["link", "del", "br7"]).unwrap());
+    let stuck = stuck(&world, || world.namespace.ip(&["link", "del", "br7"]).unwrap());
     is_healed(&world);
     assert!(stuck.is_still_there(), "it was healed only afterwards");
 }
