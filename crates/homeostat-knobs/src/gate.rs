@@ -3,9 +3,10 @@
 //!
 //! Only turning it on waits. What is on stays on, and turning it off waits for nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::Hint;
+use homeostat_core::{Hint, Original, Records};
 use tokio::sync::watch;
 
 use crate::key::Key;
@@ -63,10 +64,14 @@ pub(crate) fn lets_through(key: &Key, value: &Value) -> bool {
     is_forwarding && value.as_str() != "0"
 }
 
-/// Every wished knob that the gate holds back while it is closed.
-pub(crate) fn held(wish: &Wish) -> Vec<Key> {
+/// Every knob that the gate holds back while it is closed: wished ones, and originals that may come back.
+pub(crate) fn held(wish: &Wish, records: &Records<Key, Value>) -> Vec<Key> {
     let wished = wish.iter().filter(|(key, wanted)| lets_through(key, &wanted.value));
-    wished.map(|(key, _)| key.clone()).collect()
+    let originals = records.iter().filter(|(key, record)| {
+        matches!(&record.original, Original::Was(value) if lets_through(key, value))
+    });
+    let keys = wished.map(|(key, _)| key).chain(originals.map(|(key, _)| key));
+    keys.cloned().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ impl homeostat_core::Reader<Knobs> for Reader {
         })??;
         // Who opens it from here on is answered by the hint.
         let gate = self.knobs.gate.as_ref().and_then(Gate::waits_on);
-        self.held = if gate.is_some() { gate::held(view.wish) } else { Vec::new() };
+        self.held = if gate.is_some() { gate::held(view.wish, view.records) } else { Vec::new() };
         let mut moment = Moment { gate, ..Moment::default() };
         for (key, (look, owner)) in keys.into_iter().zip(looks) {
             moment.take(view, see, Looked { key, look, owner });

@@ -50,7 +50,10 @@ impl Drafting<'_> {
             }
             Change::Release { key, before, restore } => {
                 let restore = restore.filter(|_| !self.would_undo(&key));
-                self.draft.steps.push(Step::Release { key, before, restore });
+                match self.must_wait_for(&key, restore.as_ref().filter(|value| **value != before)) {
+                    Some(on) => self.draft.pending.push(Pending { key, on }),
+                    None => self.draft.steps.push(Step::Release { key, before, restore }),
+                }
             }
             // A knob cannot be deleted; who owns everything in the scope gives it up.
             Change::Delete { key, before } => {
@@ -106,8 +109,12 @@ impl Drafting<'_> {
     fn must_wait(&self, slot: Slot, before: &Value, why: &Why) -> Option<String> {
         let (key, wanted) = self.wish.at(slot);
         let is_on = *why == Why::Differs && wanted.value.agrees(key, before);
-        let on = self.moment.gate.clone().filter(|_| lets_through(key, &wanted.value))?;
-        (!is_on).then_some(on)
+        self.must_wait_for(key, Some(&wanted.value)).filter(|_| !is_on)
+    }
+
+    /// What this value waits on, also if it is an original that comes back.
+    fn must_wait_for(&self, key: &Key, value: Option<&Value>) -> Option<String> {
+        self.moment.gate.clone().filter(|_| value.is_some_and(|value| lets_through(key, value)))
     }
 
     /// A released knob that holds its original is left alone, unless an earlier step rewrites it.

@@ -31,7 +31,7 @@ impl Writer {
             let error = "somebody made another namespace of this name meanwhile";
             return Err(Failure::new(error, Retry::Now));
         }
-        let foreign = inside::foreign(&netns, &self.source.mark)?;
+        let foreign = inside::foreign(&netns, self.source.signs(key))?;
         if let Some(taken) = inside::news(&foreign, agreed) {
             let error = format!("`{}` came into it meanwhile", taken.key);
             return Err(Failure::new(error, Retry::Now));

@@ -12,20 +12,21 @@ use homeostat_core::{Failure, Owner, Retry, Taken};
 use homeostat_netlink::{Batch, Connection, Dumped, Error, Family, Malformed, Message};
 use homeostat_netns::Netns;
 
-use crate::mark::Mark;
+use crate::source::Signs;
 
 /// More than this is not worth the memory.
 const ENOUGH: usize = 20;
 
 /// Everything that would be lost to somebody else.
-pub(crate) fn foreign(netns: &Netns, mark: &Mark) -> Result<Vec<Taken>, Failure> {
+pub(crate) fn foreign(netns: &Netns, signs: Signs<'_>) -> Result<Vec<Taken>, Failure> {
+    let mark = signs.mark;
     let mut connection =
         Connection::open_in(netns, Family::Route).map_err(|error| unseen(&error))?;
     let links = links::links(&mut connection, mark).map_err(|error| unseen(&error))?;
     let mut found = links.foreign();
     found.extend(tasks::inside(netns)?);
     found.extend(network::foreign(&mut connection, &links, mark).map_err(|error| unseen(&error))?);
-    found.extend(tables::tables(netns, mark).map_err(|error| unseen(&error))?);
+    found.extend(tables::tables(netns, signs).map_err(|error| unseen(&error))?);
     found.truncate(ENOUGH);
     Ok(found)
 }

@@ -32,5 +32,5 @@ pub use key::{Key, NotAKey};
 pub use mark::{Mark, Protocol};
 pub use model::{Namespace, Wish};
 pub use observe::{Moment, Reader};
-pub use source::Namespaces;
+pub use source::{Namespaces, OwnTable};
 pub use step::{Ground, Step};

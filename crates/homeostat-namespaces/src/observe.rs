@@ -53,7 +53,7 @@ impl Reader {
                 let identity = namespace.identity.map(|identity| identity.to_string());
                 let is_ours = record.is_some_and(|record| record.is_about(identity.as_deref()));
                 if is_ours && view.wish.means(key).is_none() {
-                    match inside::foreign(&netns, &self.source.mark) {
+                    match inside::foreign(&netns, self.source.signs(key)) {
                         Ok(foreign) => moment.foreign.insert(key.clone(), foreign),
                         Err(failure) => return Some(unknown(key, &failure)),
                     };

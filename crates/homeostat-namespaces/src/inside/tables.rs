@@ -1,15 +1,17 @@
-//! Tables of nftables inside a namespace: foreign, but for those with our mark in their comment.
+//! Tables of nftables inside a namespace: foreign, but for those with our mark in their comment, and those
+//! that are known to have been taken over.
 
 use homeostat_core::{Owner, Taken};
 use homeostat_netlink::{Connection, Errno, Error, Family, Malformed, Message};
 use homeostat_netns::Netns;
 
 use super::{ENOUGH, List, dump, taken};
-use crate::mark::Mark;
+use crate::source::{OwnTable, Signs};
 
 /// `NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE`.
 const GET_TABLE: u16 = 0x0a01;
 const NFTA_TABLE_NAME: u16 = 1;
+const NFTA_TABLE_HANDLE: u16 = 4;
 const NFTA_TABLE_USERDATA: u16 = 6;
 /// The type of a comment among a table's user data, as `nft` writes it.
 const COMMENT: u8 = 0;
@@ -18,10 +20,10 @@ const COMMENT: u8 = 0;
 const MISSING: [Errno; 4] = [Errno::PROTONOSUPPORT, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOENT];
 
 /// Lists them; a kernel without nftables has none.
-pub(super) fn tables(netns: &Netns, mark: &Mark) -> Result<Vec<Taken>, Error> {
+pub(super) fn tables(netns: &Netns, signs: Signs<'_>) -> Result<Vec<Taken>, Error> {
     let listed = Connection::open_in(netns, Family::Netfilter).and_then(|mut connection| {
         let list = List { kind: GET_TABLE, fixed: &[0; 4], most: ENOUGH };
-        dump(&mut connection, &list, &mut |message| table(message, mark))
+        dump(&mut connection, &list, &mut |message| table(message, signs))
     });
     match listed {
         Err(error) if error.errno().is_some_and(|errno| MISSING.contains(&errno)) => Ok(vec![]),
@@ -29,13 +31,17 @@ pub(super) fn tables(netns: &Netns, mark: &Mark) -> Result<Vec<Taken>, Error> {
     }
 }
 
-fn table(message: &Message<'_>, mark: &Mark) -> Result<Option<Taken>, Malformed> {
+fn table(message: &Message<'_>, signs: Signs<'_>) -> Result<Option<Taken>, Malformed> {
     let ([family, ..], attrs) = message.split::<4>()?;
     let userdata = attrs.clone().first(NFTA_TABLE_USERDATA)?.and_then(|attr| comment(attr.value));
+    let handle =
+        attrs.clone().first(NFTA_TABLE_HANDLE)?.map(|handle| handle.array()).transpose()?;
+    let handle = handle.map_or(0, u64::from_be_bytes);
     let name = attrs.first(NFTA_TABLE_NAME)?.map_or(Ok(""), |name| name.str())?;
-    let key = format!("table {} {name}", family_name(*family));
-    let is_ours = userdata.is_some_and(|comment| mark.is_on_table(comment));
-    Ok(taken(key, if is_ours { Owner::Ours } else { Owner::foreign("somebody else") }))
+    let table = OwnTable { name: format!("table {} {name}", family_name(*family)), handle };
+    let is_marked = userdata.is_some_and(|comment| signs.mark.is_on_table(comment));
+    let is_ours = is_marked || signs.is_own(&table);
+    Ok(taken(table.name, if is_ours { Owner::Ours } else { Owner::foreign("somebody else") }))
 }
 
 /// The comment among a table's user data.

@@ -7,13 +7,14 @@ use anyhow::Result;
 use homeostat_document::{Document, Scope as Section, Settings, SourceSettings};
 use homeostat_engine::book::holdings;
 use homeostat_engine::{Action, Bound, Entry, Explain, Kind, Ownership, Section as Stated};
-use homeostat_namespaces::{Key, Mark, Namespaces, Protocol, Wish};
+use homeostat_namespaces::{Key, Mark, Namespaces, OwnTable, Protocol, Wish};
 use homeostat_netns::{Name, Place};
 
 use crate::context::{Context, Top};
 use crate::failure::{Misfit, Misfits};
 use crate::registry::{Bind, Binding, Lists, Registered};
-use crate::scope::{Reach, called};
+use crate::scope::{Reach, Scope, called};
+use crate::sources::nft;
 
 /// Namespaces in the registry.
 pub(crate) const REGISTERED: Registered =
@@ -61,8 +62,12 @@ fn bind(binding: &Binding<'_>) -> Bind {
     let kept = kept.into_iter().filter(|key| owned.contains_key(key));
     let stated = if document.states_namespaces { Stated::Stated } else { Stated::Missing };
     let Context { mark, owner, .. } = binding.context;
+    let mut source = Namespaces::new(Mark::new(Protocol(mark.number()), owner));
+    for key in owned.keys() {
+        source = source.owning(key.clone(), taken_over(binding, key)?);
+    }
     let bound = Bound {
-        source: Namespaces::new(Mark::new(Protocol(mark.number()), owner)),
+        source,
         wish: Arc::new(Wish::new(wished).keeping(kept)),
         ownership: Ownership::Checkpoint,
         config: binding.config(settings, stated),
@@ -70,6 +75,15 @@ fn bind(binding: &Binding<'_>) -> Bind {
         nothing: Some(Arc::new(Wish::new(Vec::new()))),
     };
     Ok(Some(Box::new(bound)))
+}
+
+/// The tables inside of a namespace that the ledger knows for ours, and that carry no mark.
+fn taken_over(binding: &Binding<'_>, key: &Key) -> Result<Vec<OwnTable>> {
+    let name = called(&Place::Named(key.name().clone()))?;
+    // Whatever keeps it from being opened, the source itself will say.
+    let Ok(Some(scope)) = Scope::recorded(&name) else { return Ok(Vec::new()) };
+    let tables = nft::taken_over(&scope.place(&binding.context.owner, nft::NAME), binding.pages)?;
+    Ok(tables.into_iter().map(|(name, handle)| OwnTable { name, handle }).collect())
 }
 
 /// The namespaces of a document whose `create` is as asked for.

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use homeostat_document::{Document, Nftables, Ruleset as Declared, Scope as Section};
 use homeostat_document::{Settings, SourceSettings, Span, Spanned};
 use homeostat_engine::book::holdings;
-use homeostat_engine::{Bound, Ownership, Pages, Section as Stated};
+use homeostat_engine::{Bound, Ownership, Pages, Place, Section as Stated};
 use homeostat_nft::{CompileError, Compiler, Fault, Mark, Nft, Ruleset, Shown, Wish, Wording};
 
 use crate::context::Context;
@@ -23,7 +23,7 @@ pub(crate) const REGISTERED: Registered =
 /// What errors call a text of the document itself.
 const INLINE: &str = "ruleset";
 
-const NAME: &str = <Nft as homeostat_engine::Source>::NAME;
+pub(crate) const NAME: &str = <Nft as homeostat_engine::Source>::NAME;
 
 fn settings(all: &Settings) -> &SourceSettings {
     &all.nft
@@ -72,6 +72,16 @@ pub(crate) fn show(context: &Context, scope: &Scope, pages: &dyn Pages) -> Resul
         Some(help) => Helped::error(failure.error, help),
         None => anyhow!(failure.error),
     })
+}
+
+/// The tables that were taken over, by name and the kernel's number: they carry no mark.
+pub(crate) fn taken_over(place: &Place, pages: &dyn Pages) -> Result<Vec<(String, u64)>> {
+    let records = holdings::<Nft>(pages, place)?.records;
+    let tables = records.iter().filter_map(|(key, record)| {
+        let handle = record.identity.as_ref()?.parse().ok()?;
+        Some((key.to_string(), handle))
+    });
+    Ok(tables.collect())
 }
 
 fn declared(section: &Section) -> Option<&Declared> {

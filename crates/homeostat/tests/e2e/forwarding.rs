@@ -126,3 +126,26 @@ fn a_router_goes_on_forwarding_when_a_stranger_meddles_with_its_firewall_later()
     world.run("resync").exits(1);
     assert_eq!(forwards(&world), ["1", "1"]);
 }
+
+#[test]
+fn forwarding_that_was_on_before_us_comes_back_only_behind_the_firewall() {
+    let off = ROUTER.replace("\" = 1", "\" = 0");
+    let (firewall, _) = off.split_once("[sysctl]").unwrap();
+    let world = World::with(&off);
+    world.meddle("net/ipv4/ip_forward", "1");
+    world.run("apply --yes host.toml").exits(0);
+    assert_eq!(forwards(&world), ["0", "0"]);
+    // The table is a stranger's meanwhile.
+    nft("delete table inet filter");
+    nft("add table inet filter");
+    world.write("host.toml", format!("{firewall}\n[sysctl]\n"));
+    let report = world.run("apply --yes --revert-on-release --json host.toml").json(1);
+    let pending = report["pending"].as_array().unwrap();
+    let held =
+        |one: &serde_json::Value| one["key"] == "sysctl net.ipv4.ip_forward" && one["on"] == ON;
+    assert!(pending.iter().any(held), "{report}");
+    assert_eq!(forwards(&world), ["0", "0"]);
+    nft("delete table inet filter");
+    world.run("apply --yes --revert-on-release host.toml").exits(0);
+    assert_eq!(forwards(&world)[0], "1");
+}

@@ -108,7 +108,11 @@ fn texts_that_are_no_rulesets_are_refused_and_nothing_is_changed() {
         ),
         ("bytes", &[0xff, 0xfe, 0, 1], "fw.nft:1:1: this is no text (byte 0xff)"),
         ("a NUL", b"table ip a { }\n \0\n", "fw.nft:2:2: this is no text (byte 0x00)"),
-        ("an include of nothing", b"include \"./no.nft\"\n", "fw.nft:1:1: File not found: ./no.nft"),
+        (
+            "an include of nothing",
+            b"include \"./no.nft\"\n",
+            "fw.nft:1:1: File not found: ./no.nft",
+        ),
         ("a loop", b"include \"fw.nft\"\n", "fw.nft:1:1: Include nested too deeply"),
         ("a command that prints", b"table ip a { }\nreset counters\n", "fw.nft:2:1: `reset`"),
         (
@@ -144,6 +148,34 @@ fn a_namespace_of_ours_goes_with_its_firewall() {
         "[namespaces.blue]\ncreate = true\n[namespaces.blue.nftables]\n\
          ruleset = 'table ip a { chain x { accept; }; }'\n",
     );
+    world.write("host.toml", "[namespaces]\n");
+    world.run("apply --yes host.toml").exits(0);
+    world.run("plan host.toml").says(0, "No changes.\n");
+}
+
+#[test]
+fn a_namespace_of_ours_goes_with_a_table_that_was_taken_over_and_not_with_a_strangers() {
+    let world = World::new().with_own_names();
+    let document = "[namespaces.blue]\ncreate = true\n[namespaces.blue.nftables]\nadopt = true\n\
+        ruleset = 'table ip a { chain x { accept; }; }'\n";
+    world.apply("[namespaces.blue]\ncreate = true\n");
+    let inside = |command: &str| {
+        let mut ip = world.command("ip");
+        ip.args(["netns", "exec", "blue", "nft"]).args(command.split(' '));
+        world.finish(ip).exits(0);
+    };
+    inside("add table ip a");
+    world.apply(document);
+    world.write("host.toml", "[namespaces]\n");
+    // Another one of the same name is somebody else's.
+    inside("delete table ip a");
+    inside("add table ip a");
+    let held = world.run("apply --yes host.toml").exits(1);
+    assert!(held.stdout.contains("table ip a"), "{}", held.stdout);
+    inside("delete table ip a");
+    // One that was taken over is ours, though nothing on it says so.
+    inside("add table ip a");
+    world.apply(document);
     world.write("host.toml", "[namespaces]\n");
     world.run("apply --yes host.toml").exits(0);
     world.run("plan host.toml").says(0, "No changes.\n");
