@@ -19,6 +19,7 @@ use crate::clearing::{Cleared, clear};
 use crate::error::Error;
 use crate::mark::Mark;
 use crate::model::{Script, Table};
+use crate::own;
 use crate::placeholders::{self, Link, Relevance};
 use crate::source::Nft;
 use crate::wish::{Compiled, Wish};
@@ -109,6 +110,7 @@ impl Recipe<'_> {
         let mut tables = scratch.tables()?;
         room_for(&self.mark, &tables)?;
         self.mark_uncarried(&scratch, (&cleared, &spoken), &mut tables)?;
+        own::attach((&cleared.text, &self.ruleset.name), &mut tables);
         let waiting = spoken.waiting(&tables, self.hooks(&spoken, &tables)?);
         let (links, spoken) = spoken.into_known();
         let notes = notes(&cleared);

@@ -33,6 +33,7 @@ mod model;
 mod object;
 mod observe;
 mod op;
+mod own;
 mod placeholders;
 mod plan;
 mod program;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::key::Key;
 use crate::model::Handle;
+use crate::own::Words;
 
 /// Rules in nft's own words, by their table and number.
-pub(crate) type Texts = BTreeMap<Key, BTreeMap<Handle, String>>;
+pub(crate) type Texts = BTreeMap<Key, BTreeMap<Handle, Words>>;
 
 /// Reads a listing. What it does not understand is left out: the texts are for people only.
 pub(crate) fn read(listing: &str) -> Texts {
@@ -41,7 +42,8 @@ fn take(
             open.push(words.to_owned());
             let text = std::mem::take(open).join(" ");
             if let Some((key, texts)) = to {
-                texts.entry(key.clone()).or_default().insert(handle, text);
+                let words = Words { listed: text, own: None };
+                texts.entry(key.clone()).or_default().insert(handle, words);
             }
         }
     }
@@ -68,7 +70,8 @@ mod tests {
             \t\t\tcounter packets 0 bytes 0\n\t\t\taccept\n\t\t} # handle 14\n\t}\n}\n";
         let texts = read(listing);
         let key: Key = "table inet filter".parse().unwrap();
-        let found: Vec<_> = texts[&key].iter().map(|(at, text)| (at.0, text.as_str())).collect();
+        let found = texts[&key].iter().map(|(at, words)| (at.0, words.listed.as_str()));
+        let found: Vec<_> = found.collect();
         let expected = [
             (8, "tcp dport 22 accept comment \"a # b\""),
             (14, "iif \"lo\" jump { counter packets 0 bytes 0 accept }"),

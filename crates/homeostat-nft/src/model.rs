@@ -14,6 +14,7 @@ use crate::elements::Elements;
 use crate::expression::Reference;
 use crate::hooked::Hooking;
 use crate::key::Key;
+use crate::own::Words;
 use crate::tlv::Tlvs;
 
 /// The kernel's number for something in a table.
@@ -32,8 +33,8 @@ pub(crate) struct Table {
     pub(crate) sets: BTreeMap<String, Set>,
     pub(crate) objects: BTreeMap<ObjectId, Stateful>,
     pub(crate) flowtables: BTreeMap<String, Box<[u8]>>,
-    /// Rules in nft's own words, where somebody asked for them.
-    pub(crate) texts: BTreeMap<Handle, String>,
+    /// Rules in words, where somebody asked for them.
+    pub(crate) texts: BTreeMap<Handle, Words>,
     /// How it is written if its bytes cannot be carried.
     pub(crate) script: Option<Arc<Script>>,
 }

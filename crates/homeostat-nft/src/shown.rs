@@ -13,6 +13,7 @@ use crate::listing;
 use crate::model::Handle;
 use crate::object::Object;
 use crate::observe::is_taken_over;
+use crate::own::Words;
 use crate::program::run;
 use crate::source::Nft;
 
@@ -42,7 +43,7 @@ impl Nft {
     }
 
     /// The rules of a table in nft's words. For people only, so that a failure only costs the words.
-    pub(crate) fn texts(&self, key: &Key) -> BTreeMap<Handle, String> {
+    pub(crate) fn texts(&self, key: &Key) -> BTreeMap<Handle, Words> {
         let family = key.family.to_string();
         let arguments = ["-t", "-a", "list", "table", &family, &key.name].map(OsStr::new);
         let ran = self.run(|| run("nft".as_ref(), Path::new("/"), &arguments, ""));

@@ -44,9 +44,10 @@ impl Step {
         let remade = Remade::default();
         let line = self.ops.get(at).and_then(|_| self.explained(at, &remade));
         let Some(line) = line else { return self.key.to_string() };
-        match line.after.or(line.before) {
-            Some(Value::String(text)) => format!("{}: {text}", line.key),
-            _ => line.key,
+        let told = line.after.or(line.before);
+        match told.as_ref().and_then(|told| told[RULE].as_str()) {
+            Some(rule) => format!("{}: {rule}", line.key),
+            None => line.key,
         }
     }
 
@@ -127,7 +128,10 @@ impl Step {
             (Some((table, former)), _) => (Action::Update, None, Some(self.wording(table, former))),
             (None, _) => (Action::Create, Some(format!("at place {}", at + 1)), None),
         };
-        let note = note.filter(|_| self.seen.is_some());
+        let place = text.as_ref().and_then(|text| text[PLACE].as_str()).map(str::to_owned);
+        // Of a table that is made whole, the order of the lines says as much.
+        let notes = note.into_iter().chain(place).filter(|_| self.seen.is_some());
+        let note = notes.reduce(|note, place| format!("{note}; {place}"));
         Line { before, after: text, note, ..self.line(action, &part) }
     }
 
@@ -231,10 +235,21 @@ fn rule<'a>(table: Option<&'a Table>, chain: &str, at: usize) -> Option<(&'a Tab
     table.chains.get(chain)?.rules.get(at).map(|rule| (table, rule))
 }
 
-/// A rule in nft's words where they are known, else the names of what it is made of.
+/// A rule as people read it: the user's own line where it is known.
+const RULE: &str = "rule";
+/// The rule as `nft` lists it.
+const NORMALIZED: &str = "normalized";
+/// The file and the line that it comes from.
+const PLACE: &str = "place";
+
+/// A rule in words where they are known, else the names of what it is made of.
 fn text(table: &Table, rule: &Rule) -> Value {
-    match table.texts.get(&rule.handle) {
-        Some(text) => json!(text),
-        None => json!(format!("handle {} ({})", rule.handle.0, names(rule.whole()).join(", "))),
-    }
+    let words = table.texts.get(&rule.handle);
+    let listed = words.map(|words| words.listed.clone()).filter(|listed| !listed.is_empty());
+    let listed = listed.unwrap_or_else(|| {
+        format!("handle {} ({})", rule.handle.0, names(rule.whole()).join(", "))
+    });
+    let own = words.and_then(|words| words.own.as_ref());
+    let shown = own.map_or(&listed, |own| &own.text);
+    json!({ RULE: shown, NORMALIZED: &listed, PLACE: own.map(|own| &own.place) })
 }

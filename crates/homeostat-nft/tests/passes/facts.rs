@@ -384,6 +384,9 @@ fn the_smallest_script_moves_one_rule_and_leaves_the_others() {
     world.converge(&ports(&[1, 2, 3, 4, 5]));
     let wish = world.wish(&ports(&[2, 3, 4, 5, 1]));
     let plan = world.plan(&wish);
-    assert_eq!(told(&plan), "~ table ip a chain x | tcp dport 1 accept (moves to place 5)");
+    assert_eq!(
+        told(&plan),
+        "~ table ip a chain x | tcp dport 1 accept (moves to place 5; fw.nft:1)"
+    );
     assert_eq!(plan.summary().total(), 1);
 }

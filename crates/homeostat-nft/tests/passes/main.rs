@@ -12,6 +12,7 @@ mod hooks;
 mod included;
 mod keeping;
 mod laws;
+mod lines;
 mod links;
 mod moved;
 mod owning;

@@ -140,7 +140,8 @@ fn line(entry: &Entry) -> String {
     let mut text = format!("{word}{} {}", line.action.sign(), line.key);
     for value in [&line.before, &line.after].into_iter().flatten() {
         text.push_str(" | ");
-        text.push_str(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        let words = value["rule"].as_str().or(value.as_str());
+        text.push_str(&words.map_or_else(|| value.to_string(), str::to_owned));
     }
     let note = line.note.as_ref().map(|note| format!(" ({note})"));
     text + &note.unwrap_or_default()

@@ -55,6 +55,9 @@ pub(super) fn change(line: &Line) -> Row {
 /// What a change turns into what.
 pub(crate) fn values(line: &Line) -> Option<String> {
     match (&line.before, &line.after) {
+        (Some(before), Some(after)) if rule(before).or(rule(after)).is_some() => {
+            Some(format!("{} -> {}", value(before), value(after)))
+        }
         (Some(Value::Object(before)), Some(Value::Object(after))) => Some(fields(before, after)),
         (Some(before), Some(after)) => Some(format!("{} -> {}", value(before), value(after))),
         (Some(one), None) | (None, Some(one)) => Some(value(one)),
@@ -77,6 +80,7 @@ fn value(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) => plain(&text.replace('\n', "; ")),
+        Value::Object(_) if rule(value).is_some() => plain(rule(value).unwrap_or_default()),
         Value::Object(fields) => {
             let fields =
                 fields.iter().map(|(name, field)| format!("{name} {}", self::value(field)));
@@ -88,6 +92,11 @@ fn value(value: &Value) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// Of a rule that is told in two ways, the one for people.
+fn rule(value: &Value) -> Option<&str> {
+    value.get("normalized").and_then(|_| value["rule"].as_str())
 }
 
 /// Anything that a source in `place` has to tell.
@@ -147,6 +156,19 @@ pub(crate) fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_is_shown_as_its_author_wrote_it() {
+        let rule = |rule: &str| {
+            let normalized = format!("{rule} # handle");
+            Some(serde_json::json!({ "rule": rule, "normalized": normalized, "place": "a:1" }))
+        };
+        let (action, key, note) = (Action::Update, String::new(), None);
+        let line = Line { action, key, before: rule("drop"), after: rule("iif $wan accept"), note };
+        assert_eq!(values(&line).as_deref(), Some("drop -> iif $wan accept"));
+        let line = Line { before: None, ..line };
+        assert_eq!(values(&line).as_deref(), Some("iif $wan accept"));
+    }
 
     #[test]
     fn what_a_terminal_would_obey_is_shown_as_its_number() {

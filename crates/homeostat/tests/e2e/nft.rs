@@ -42,6 +42,25 @@ fn a_firewall_is_planned_applied_and_left_alone() {
 }
 
 #[test]
+fn a_plan_shows_the_authors_own_lines_and_json_what_nft_makes_of_them() {
+    let world = World::with("[nftables]\nfile = \"fw.nft\"\n");
+    let text = "define web = { 80, 443 }\ntable ip a {\n  chain x {\n    tcp dport $web counter accept\n  }\n}\n";
+    world.write("fw.nft", text);
+    let plan = world.run("plan host.toml").exits(0).stdout;
+    assert!(plan.contains("  tcp dport $web counter accept\n"), "{plan}");
+    let plan = world.plan();
+    let rule = plan["changes"].as_array().unwrap().iter().find_map(|one| one["after"].as_object());
+    let rule = rule.unwrap();
+    assert_eq!(rule["rule"], "tcp dport $web counter accept");
+    assert_eq!(rule["normalized"], "tcp dport { 80, 443 } counter packets 0 bytes 0 accept");
+    assert_eq!(rule["place"], "fw.nft:4");
+    world.run("apply --yes host.toml").exits(0);
+    world.write("fw.nft", text.replace("accept", "drop"));
+    let plan = world.run("plan host.toml").exits(0).stdout;
+    assert!(plan.contains("tcp dport $web counter drop  (fw.nft:4)"), "{plan}");
+}
+
+#[test]
 fn drift_is_shown_line_by_line_and_healed() {
     let world = World::with(TEXT);
     world.run("apply --yes host.toml").exits(0);

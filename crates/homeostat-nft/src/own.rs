@@ -1,0 +1,269 @@
+//! Which line of the user's own text each rule comes from. Pure.
+//!
+//! Nobody tells: `nft` and the kernel forget it. But blocks of rules only append, so that the n-th statement
+//! of a chain is its n-th rule, as long as nothing but blocks follows the first one. Wherever there is any
+//! doubt, no line is known, and rules are shown as `nft` lists them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::key::Key;
+use crate::model::Table;
+
+/// A rule in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// As `nft` lists it.
+    pub(crate) listed: String,
+    /// As the user wrote it, where that is known.
+    pub(crate) own: Option<Own>,
+}
+
+/// What the user wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Own {
+    /// In one line, without comments.
+    pub(crate) text: String,
+    /// File and line.
+    pub(crate) place: String,
+}
+
+/// Gives the rules of tables the lines that they come from.
+pub(crate) fn attach((text, name): (&str, &str), tables: &mut [Table]) {
+    let Some(chains) = chains(text) else { return };
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let line = |at: usize| ends.partition_point(|end| *end < at) + 1;
+    for table in tables {
+        for (chain, compiled) in &table.chains {
+            let known = chains.get(&(table.key.clone(), chain.clone()));
+            let Some(known) = known.filter(|known| known.len() == compiled.rules.len()) else {
+                continue;
+            };
+            for (rule, at) in compiled.rules.iter().zip(known) {
+                let place = format!("{name}:{}", line(at.start));
+                let own = text.get(at.clone()).map(|text| Own { text: in_one_line(text), place });
+                table.texts.entry(rule.handle).or_default().own = own;
+            }
+        }
+    }
+}
+
+type Chains = BTreeMap<(Key, String), Vec<Range<usize>>>;
+
+/// The rules of each chain; nothing, if anything but blocks may have had a part in them.
+fn chains(text: &str) -> Option<Chains> {
+    let mut chains = Chains::new();
+    for statement in split(text, 0..text.len(), Ends::WithBlock) {
+        let (words, body) = head(text, &statement);
+        match words.as_slice() {
+            ["define" | "redefine" | "undefine", ..] => {}
+            // What is included before the first block can only put more rules in front of ours.
+            ["include", ..] if chains.is_empty() => {}
+            ["table", rest @ ..] | ["add", "table", rest @ ..] => {
+                let key = match rest {
+                    [name] => format!("table ip {name}"),
+                    [family, name] => format!("table {family} {name}"),
+                    _ => return None,
+                };
+                let key: Key = key.parse().ok()?;
+                body.map_or(Some(()), |body| table(text, body, (&key, &mut chains)))?;
+            }
+            _ => return None,
+        }
+    }
+    Some(chains)
+}
+
+fn table(text: &str, body: Range<usize>, (key, chains): (&Key, &mut Chains)) -> Option<()> {
+    for statement in split(text, body, Ends::WithBlock) {
+        match head(text, &statement) {
+            (words, Some(body)) if words.first() == Some(&"chain") => {
+                let [_, name] = words[..] else { return None };
+                let rules = chains.entry((key.clone(), name.to_owned())).or_default();
+                rules.extend(rules_in(text, body)?);
+            }
+            (words, _) if words.first() == Some(&"include") => return None,
+            _ => {}
+        }
+    }
+    Some(())
+}
+
+fn rules_in(text: &str, body: Range<usize>) -> Option<Vec<Range<usize>>> {
+    const NO_RULES: [&str; 8] =
+        ["type", "policy", "comment", "devices", "flags", "define", "redefine", "undefine"];
+    let mut rules = split(text, body, Ends::WithLine);
+    let first = |at: &Range<usize>| head(text, at).0.first().copied().unwrap_or_default();
+    rules.retain(|at| !NO_RULES.contains(&first(at)));
+    (!rules.iter().any(|at| first(at) == "include")).then_some(rules)
+}
+
+/// The words before a block, and what is inside of it.
+fn head<'a>(text: &'a str, statement: &Range<usize>) -> (Vec<&'a str>, Option<Range<usize>>) {
+    let whole = text.get(statement.clone()).unwrap_or_default();
+    let (head, body) = match whole.strip_suffix('}').and_then(|_| whole.find('{')) {
+        Some(open) => (whole.get(..open), Some(statement.start + open + 1..statement.end - 1)),
+        None => (Some(whole), None),
+    };
+    (head.unwrap_or_default().split_whitespace().collect(), body)
+}
+
+/// Where a statement ends, beside `;`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// With the line, and with a block.
+    WithBlock,
+    /// With the line only: a rule goes on after a set.
+    WithLine,
+}
+
+/// The statements of a part of a text, without what is around them.
+fn split(text: &str, part: Range<usize>, ends: Ends) -> Vec<Range<usize>> {
+    let (mut found, mut scan, mut start) = (Vec::new(), Scan::default(), part.start);
+    let slice = text.get(part.clone()).unwrap_or_default();
+    for (at, c) in slice.char_indices().map(|(at, c)| (part.start + at, c)) {
+        let is_code = scan.take(c);
+        let is_end = is_code && scan.is_between();
+        let next = at + c.len_utf8();
+        match c {
+            '}' if is_end && ends == Ends::WithBlock => found.extend(trimmed(text, start..next)),
+            ';' | '\n' if is_end => found.extend(trimmed(text, start..at)),
+            _ => continue,
+        }
+        start = next;
+    }
+    found.extend(trimmed(text, start..part.end));
+    found
+}
+
+/// A statement without blanks and comments before it and after it.
+fn trimmed(text: &str, mut at: Range<usize>) -> Option<Range<usize>> {
+    loop {
+        let whole = text.get(at.clone())?;
+        let blanks = whole.len() - whole.trim_start().len();
+        at.start += blanks;
+        let rest = text.get(at.clone())?;
+        if rest.is_empty() {
+            return None;
+        }
+        if !rest.starts_with('#') {
+            break;
+        }
+        at.start += rest.find('\n').unwrap_or(rest.len());
+    }
+    // A comment behind it is cut off, one inside of it stays.
+    let (mut scan, mut end) = (Scan::default(), at.start);
+    for (nth, c) in text.get(at.clone())?.char_indices() {
+        if scan.take(c) && !c.is_whitespace() {
+            end = at.start + nth + c.len_utf8();
+        }
+    }
+    Some(at.start..end).filter(|at| !at.is_empty())
+}
+
+/// For people: blanks are one blank, and comments are gone.
+fn in_one_line(text: &str) -> String {
+    let mut scan = Scan::default();
+    let code: String = text.chars().filter(|c| scan.take(*c) || *c == '\n').collect();
+    code.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[derive(Default)]
+struct Scan {
+    depth: usize,
+    inside: Inside,
+    is_escaped: bool,
+}
+
+#[derive(Default, PartialEq, Eq)]
+enum Inside {
+    #[default]
+    Nothing,
+    Quotes,
+    Comment,
+}
+
+impl Scan {
+    fn is_between(&self) -> bool {
+        self.depth == 0 && self.inside == Inside::Nothing
+    }
+
+    /// Takes a character: whether it is neither in a comment nor the end of a line that goes on.
+    fn take(&mut self, c: char) -> bool {
+        let was_escaped = std::mem::replace(&mut self.is_escaped, c == '\\');
+        match (&self.inside, c) {
+            (Inside::Comment, '\n') | (Inside::Quotes, '"') => self.inside = Inside::Nothing,
+            (Inside::Comment, _) => return false,
+            (Inside::Nothing, '"') => self.inside = Inside::Quotes,
+            (Inside::Nothing, '#') => self.inside = Inside::Comment,
+            (Inside::Nothing, '{') => self.depth += 1,
+            (Inside::Nothing, '}') => self.depth = self.depth.saturating_sub(1),
+            (Inside::Nothing, '\n') if was_escaped => return false,
+            _ => {}
+        }
+        self.inside != Inside::Comment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rules of each chain, as they are shown, with their lines.
+    fn known(text: &str) -> Option<Vec<(String, Vec<String>)>> {
+        let rule = |at: &Range<usize>| {
+            let line = text[..at.start].matches('\n').count() + 1;
+            format!("{line}: {}", in_one_line(&text[at.clone()]))
+        };
+        let told = |((key, chain), rules): ((Key, String), Vec<Range<usize>>)| {
+            (format!("{key} {chain}"), rules.iter().map(rule).collect())
+        };
+        chains(text).map(|chains| chains.into_iter().map(told).collect())
+    }
+
+    fn check(text: &str, chain: &str, expected: &[&str]) {
+        let known = known(text).unwrap();
+        let found = known.iter().find(|(name, _)| name == chain);
+        assert_eq!(found.map(|(_, rules)| rules.clone()).unwrap_or_default(), expected, "{text}");
+    }
+
+    #[test]
+    fn each_statement_of_a_chain_is_a_rule() {
+        let text = "#!/usr/sbin/nft -f\ndefine wan = { eth0,\n eth1 }\ninclude \"x\"\ntable inet filter {\n\
+            \tcomment \"{ a; b\"\n\tset s { type ipv4_addr; elements = { 1.1.1.1, # one }\n 2.2.2.2 } }\n\
+            \tchain input { # the way in {\n\t\ttype filter hook input priority 0; policy drop;\n\
+            \t\tiif $wan   accept # a ; comment\n\n\t\ttcp dport { 22,\n\t\t\t80 # web\n\t\t} counter accept; udp dport 53 \\\n\
+            \t\t  accept comment \"x; # y\"\n\t\tjump { drop; accept; }\n\t}\n} table a { chain input { drop } }\n";
+        check(
+            text,
+            "table inet filter input",
+            &[
+                "11: iif $wan accept",
+                "13: tcp dport { 22, 80 } counter accept",
+                "15: udp dport 53 accept comment \"x; # y\"",
+                "17: jump { drop; accept; }",
+            ],
+        );
+        check(text, "table ip a input", &["19: drop"]);
+    }
+
+    #[test]
+    fn blocks_of_one_chain_follow_each_other() {
+        let text = "table ip a { chain x { accept; }; }\nadd table ip a { chain x { drop; } }\n";
+        check(text, "table ip a x", &["1: accept", "2: drop"]);
+    }
+
+    #[test]
+    fn wherever_something_else_may_have_a_part_in_it_nothing_is_known() {
+        for text in [
+            "table ip a { chain x { accept; }; }\nadd rule ip a x drop",
+            "table ip a { chain x { accept; }; }\nflush chain ip a x",
+            "table ip a { chain x { accept; }; }\ninclude \"y\"",
+            "table ip a { chain x { accept\n include \"y\"\n }; }",
+            "table ip a { include \"y\"\n chain x { accept; }; }",
+            "table ip a { chain x { accept; }; }\n}",
+        ] {
+            assert_eq!(known(text), None, "{text}");
+        }
+    }
+}

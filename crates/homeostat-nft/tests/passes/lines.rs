@@ -1,0 +1,99 @@
+//! Rules in plans: as their author wrote them, beside how `nft` lists them.
+
+use homeostat_engine::{Entry, Explain as _, Kind};
+use homeostat_nft::{Compiler, Ruleset};
+use serde_json::Value;
+
+use crate::corpus;
+use crate::world::{World, by_hand, nft, told};
+
+/// What a plan says of rules that are to come.
+fn rules(world: &mut World, text: &str) -> Vec<Value> {
+    let wish = world.wish(text);
+    let (plan, mut rules) = (world.plan(&wish), Vec::new());
+    plan.explain(Kind::Change, &mut |entry| {
+        if let Entry::Change(line, _) = entry {
+            rules.extend(line.after.filter(|after| after.get("normalized").is_some()));
+        }
+    });
+    rules
+}
+
+fn words<'a>(rules: &'a [Value], what: &str) -> Vec<&'a str> {
+    rules.iter().map(|rule| rule[what].as_str().unwrap_or("-")).collect()
+}
+
+#[test]
+fn a_rule_is_told_as_its_author_wrote_it_and_as_nft_lists_it_with_its_place() {
+    let mut world = World::new();
+    let text = "define web = { http, https }\ntable inet a {\n  chain i {\n    type filter hook input priority 0\n    \
+        tcp dport  $web counter accept # the web\n    iif lo accept; ip protocol icmp drop\n  }\n}\n";
+    let rules = rules(&mut world, text);
+    let own = ["tcp dport $web counter accept", "iif lo accept", "ip protocol icmp drop"];
+    assert_eq!(words(&rules, "rule"), own);
+    let listed = [
+        "tcp dport { 80, 443 } counter packets 0 bytes 0 accept",
+        "iif \"lo\" accept",
+        "ip protocol icmp drop",
+    ];
+    assert_eq!(words(&rules, "normalized"), listed);
+    assert_eq!(words(&rules, "place"), ["fw.nft:5", "fw.nft:6", "fw.nft:6"]);
+}
+
+#[test]
+fn a_change_names_the_line_that_it_comes_from() {
+    let mut world = World::new();
+    let text = |port: &str| {
+        format!(
+            "table ip a {{\n chain x {{\n  tcp dport ssh accept\n  tcp dport {port} accept\n }}\n}}\n"
+        )
+    };
+    world.converge(&text("http"));
+    let planned = world.planned(&text("https"));
+    assert!(planned.ends_with("tcp dport https accept (fw.nft:4)"), "{planned}");
+    by_hand("flush chain ip a x");
+    let wish = world.wish(&text("http"));
+    let planned = told(&world.plan(&wish));
+    assert!(planned.contains("| tcp dport ssh accept (at place 1; fw.nft:3)"), "{planned}");
+}
+
+#[test]
+fn where_others_have_a_part_in_a_chain_rules_are_told_as_nft_lists_them() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("part.nft"), "table ip a { chain x { drop; }; }\n")
+        .unwrap();
+    let text = "include \"part.nft\"\ntable ip a {\n chain x { tcp dport ssh accept; }\n chain y { tcp dport ssh drop; }\n}\n";
+    let mut world = World::new();
+    let (name, directory) = ("fw.nft".to_owned(), directory.path().to_owned());
+    let ruleset = Ruleset { text: text.into(), name, directory };
+    let wish = Compiler::default().compile(&ruleset, &world.source).unwrap();
+    let plan = told(&world.plan(&std::sync::Arc::new(wish)));
+    for line in ["chain x | drop", "chain x | tcp dport 22 accept", "chain y | tcp dport ssh drop"]
+    {
+        assert!(plan.contains(line), "{line}: {plan}");
+    }
+    let text = "table ip a { chain x { tcp dport ssh accept; }; }\ninsert rule ip a x drop\n";
+    assert_eq!(words(&rules(&mut world, text), "rule"), ["drop", "tcp dport 22 accept"]);
+}
+
+/// A listing is a text of its own: what it says of a rule is what is listed of the rule, or the rule was
+/// taken for another.
+#[test]
+fn no_rule_is_taken_for_another() {
+    let mut known = 0;
+    for (name, text) in corpus::taken() {
+        let mut world = World::new();
+        by_hand(text);
+        let listing = nft(&["-s", "list", "ruleset"], "").unwrap();
+        by_hand("flush ruleset");
+        for rule in rules(&mut world, &listing).iter().filter(|rule| !rule["place"].is_null()) {
+            let plain = |what: &str| {
+                let words = rule[what].as_str().unwrap().replace(" packets 0 bytes 0", "");
+                words.replace(" used 0 bytes", "")
+            };
+            assert_eq!(plain("rule"), plain("normalized"), "{name}");
+            known += 1;
+        }
+    }
+    assert!(known > 200, "{known}");
+}
