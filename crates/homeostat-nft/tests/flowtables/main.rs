@@ -6,7 +6,8 @@
 mod world;
 
 use homeostat_engine::Explain as _;
-use world::{World, by_hand, expected_with, listed};
+use homeostat_nft::{Compiler, Ruleset};
+use world::{World, by_hand, expected_with, listed, told};
 
 /// The links that flowtables speak of.
 fn make_links(world: &World) {
@@ -86,4 +87,25 @@ fn a_flowtable_waits_for_its_links_and_a_hook_for_its_own() {
         .join()
         .unwrap();
     }
+}
+
+#[test]
+fn a_flowtable_waits_for_links_that_only_an_included_file_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let names = "define one = v0\ndefine both = { v0, v1 }\n";
+    std::fs::write(directory.path().join("names.nft"), names).unwrap();
+    let text = "include \"names.nft\"\ntable inet a { flowtable f { hook ingress priority 0; devices = $both; }; }\n\
+        table ip b { chain x { iif $one accept; }; }\ntable ip c { chain x { accept; }; }";
+    let (name, directory) = ("fw.nft".to_owned(), directory.path().to_owned());
+    let ruleset = Ruleset { text: text.into(), name, directory };
+    let mut world = World::new();
+    let wish = Compiler::default().compile(&ruleset, &world.source).unwrap();
+    let wish = std::sync::Arc::new(wish);
+    let words = told(&world.pass(&wish));
+    assert!(!words.contains("failed"), "{words}");
+    assert!(words.contains("key: \"table ip b\", on: \"link v0\""), "{words}");
+    make_links(&world);
+    let report = world.pass(&wish);
+    assert!(report.is_converged(), "{}", told(&report));
+    assert!(world.plan(&wish).steps.is_empty());
 }

@@ -26,7 +26,7 @@ fn words<'a>(rules: &'a [Value], what: &str) -> Vec<&'a str> {
 #[test]
 fn a_rule_is_told_as_its_author_wrote_it_and_as_nft_lists_it_with_its_place() {
     let mut world = World::new();
-    let text = "define web = { http, https }\ntable inet a {\n  chain i {\n    type filter hook input priority 0\n    \
+    let text = "define web = { 0x50, 443 }\ntable inet a {\n  chain i {\n    type filter hook input priority 0\n    \
         tcp dport  $web counter accept # the web\n    iif lo accept; ip protocol icmp drop\n  }\n}\n";
     let rules = rules(&mut world, text);
     let own = ["tcp dport $web counter accept", "iif lo accept", "ip protocol icmp drop"];
@@ -45,16 +45,16 @@ fn a_change_names_the_line_that_it_comes_from() {
     let mut world = World::new();
     let text = |port: &str| {
         format!(
-            "table ip a {{\n chain x {{\n  tcp dport ssh accept\n  tcp dport {port} accept\n }}\n}}\n"
+            "table ip a {{\n chain x {{\n  tcp dport 0x16 accept\n  tcp dport {port} accept\n }}\n}}\n"
         )
     };
-    world.converge(&text("http"));
-    let planned = world.planned(&text("https"));
-    assert!(planned.ends_with("tcp dport https accept (fw.nft:4)"), "{planned}");
+    world.converge(&text("0x50"));
+    let planned = world.planned(&text("0x1bb"));
+    assert!(planned.ends_with("tcp dport 0x1bb accept (fw.nft:4)"), "{planned}");
     by_hand("flush chain ip a x");
-    let wish = world.wish(&text("http"));
+    let wish = world.wish(&text("0x50"));
     let planned = told(&world.plan(&wish));
-    assert!(planned.contains("| tcp dport ssh accept (at place 1; fw.nft:3)"), "{planned}");
+    assert!(planned.contains("| tcp dport 0x16 accept (at place 1; fw.nft:3)"), "{planned}");
 }
 
 #[test]
@@ -62,17 +62,17 @@ fn where_others_have_a_part_in_a_chain_rules_are_told_as_nft_lists_them() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("part.nft"), "table ip a { chain x { drop; }; }\n")
         .unwrap();
-    let text = "include \"part.nft\"\ntable ip a {\n chain x { tcp dport ssh accept; }\n chain y { tcp dport ssh drop; }\n}\n";
+    let text = "include \"part.nft\"\ntable ip a {\n chain x { tcp dport 0x16 accept; }\n chain y { tcp dport 0x16 drop; }\n}\n";
     let mut world = World::new();
     let (name, directory) = ("fw.nft".to_owned(), directory.path().to_owned());
     let ruleset = Ruleset { text: text.into(), name, directory };
     let wish = Compiler::default().compile(&ruleset, &world.source).unwrap();
     let plan = told(&world.plan(&std::sync::Arc::new(wish)));
-    for line in ["chain x | drop", "chain x | tcp dport 22 accept", "chain y | tcp dport ssh drop"]
+    for line in ["chain x | drop", "chain x | tcp dport 22 accept", "chain y | tcp dport 0x16 drop"]
     {
         assert!(plan.contains(line), "{line}: {plan}");
     }
-    let text = "table ip a { chain x { tcp dport ssh accept; }; }\ninsert rule ip a x drop\n";
+    let text = "table ip a { chain x { tcp dport 0x16 accept; }; }\ninsert rule ip a x drop\n";
     assert_eq!(words(&rules(&mut world, text), "rule"), ["drop", "tcp dport 22 accept"]);
 }
 
