@@ -26,6 +26,7 @@ mod error;
 mod expression;
 mod hints;
 mod hooked;
+mod hosts;
 mod key;
 mod listing;
 mod mark;

@@ -16,6 +16,8 @@ const STDIN: &str = "/dev/stdin";
 pub(crate) const TOO_LONG: &str = "without CAP_NET_ADMIN outside of the sandbox a transaction is limited by \
     net.core.wmem_max; run it as root, or raise that";
 
+const NO_NAMES: &str = "names are not looked up while a ruleset is loaded; write addresses";
+
 const NO_LINK: &str = "Interface does not exist";
 
 /// A text that could not be compiled.
@@ -76,6 +78,9 @@ pub enum CompileError {
     /// It holds commands that print.
     #[error("{0}")]
     Prints(Fault),
+    /// A host is named where an address belongs.
+    #[error("{0}")]
+    NamesHost(Fault),
     /// A table wants to be owned by whoever loads it.
     #[error("{0}")]
     Owned(Fault),
@@ -138,6 +143,10 @@ impl CompileError {
         CompileError::Prints(Fault::at(name, at, message))
     }
 
+    pub(super) fn names_host(host: &str, (name, at): (&str, At)) -> Self {
+        CompileError::NamesHost(Fault::at(name, at, format!("`{host}` is the name of a host")))
+    }
+
     /// This byte is no part of a text.
     pub(super) fn no_text(byte: u8, (name, at): (&str, At)) -> Self {
         CompileError::NotText(Fault::at(name, at, format!("this is no text (byte {byte:#04x})")))
@@ -173,6 +182,7 @@ impl CompileError {
             CompileError::Refused(faults) => faults,
             CompileError::Prints(fault)
             | CompileError::Owned(fault)
+            | CompileError::NamesHost(fault)
             | CompileError::NotText(fault) => std::slice::from_ref(fault),
             _ => &[],
         }
@@ -234,9 +244,8 @@ impl CompileError {
                 Some("`iif` and `oif` want a link that exists; write `iifname` or `oifname`")
             }
             CompileError::Refused(faults) if has(faults, "Message too long") => Some(TOO_LONG),
-            CompileError::Refused(faults) if has(faults, "esolve hostname") => {
-                Some("names are not looked up while a ruleset is loaded; write addresses")
-            }
+            CompileError::Refused(faults) if has(faults, "esolve hostname") => Some(NO_NAMES),
+            CompileError::NamesHost(_) => Some(NO_NAMES),
             _ => None,
         }
     }

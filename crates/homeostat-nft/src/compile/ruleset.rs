@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{CompileError, Fault};
 use crate::clearing::owner_wanted;
+use crate::hosts;
 use crate::statements::{at, printing};
 
 /// A text in nft's own language.
@@ -62,6 +63,9 @@ impl Ruleset<'_> {
         }
         if let Some(at) = owner_wanted(&self.text) {
             return Err(CompileError::owned(&self.name, at));
+        }
+        if let Some((host, at)) = hosts::named(&self.text) {
+            return Err(CompileError::names_host(host, (&self.name, at)));
         }
         match printing(&self.text) {
             Some((command, at)) => Err(CompileError::prints(command, (&self.name, at))),

@@ -90,3 +90,32 @@ fn elements_that_come_and_go_are_counted_and_some_are_named() {
     let plan = world.planned(&text("10.0.0.1, 10.0.0.2, 10.0.0.3"));
     assert!(plan.contains(r#""samples":["- 10.0.1.0-10.0.1.255"]"#), "{plan}");
 }
+
+#[test]
+fn commands_after_the_first_table_act_on_the_text_alone() {
+    let mut world = World::new();
+    by_hand("table ip theirs { chain x { accept; }; }");
+    let text = "table ip a { chain x { drop; }; }\nflush ruleset\ntable ip b { chain x { drop; }; }\n\
+        add rule ip b x accept\ninsert rule ip b x counter\ntable ip c { }\ndelete table ip c\n";
+    world.converge(text);
+    let both = format!(
+        "table ip theirs {{ chain x {{ accept; }}; }}\n{}",
+        &text[text.find("table ip b").unwrap()..]
+    );
+    assert_eq!(listed(), expected(&both));
+    // What is not in the text is not there to be deleted.
+    let error = world.compile("table ip a { }\ndelete table ip theirs\n").unwrap_err().to_string();
+    assert!(error.starts_with("fw.nft:2:17: Could not process rule: No such file"), "{error}");
+}
+
+#[test]
+fn commands_that_clear_are_mentioned_once() {
+    let mut world = World::new();
+    by_hand("table ip theirs { }");
+    let text = "flush ruleset\ndelete table ip a\ndestroy table ip b\ntable ip a { }\ntable ip b { chain x { drop; }; }\n";
+    let plan = world.planned(text);
+    let note = "`flush ruleset`, `delete table ip a`, `destroy table ip b` at the beginning of the text means";
+    assert_eq!(plan.matches(note).count(), 1, "{plan}");
+    world.converge(text);
+    assert!(nft(&["list", "tables"], "").unwrap().contains("table ip theirs"));
+}

@@ -31,9 +31,17 @@ fn all_mistakes_are_told() {
 
 #[test]
 fn names_of_hosts_are_not_looked_up() {
-    let (error, help) =
-        refused("table ip a { chain x { ip saddr no.such.host.invalid accept; }; }");
-    assert!(help.unwrap_or_default().contains("write addresses"), "{error}");
+    // One that `nft` could look up without any network, one with a dot, and one that only it knows for a name.
+    for (name, told) in [
+        ("localhost", "fw.nft:1:33: `localhost` is the name of a host"),
+        ("no.such.host.invalid", "fw.nft:1:33: `no.such.host.invalid` is the name of a host"),
+        ("nosuchhost", "fw.nft:1:33: Could not resolve hostname"),
+    ] {
+        let (error, help) =
+            refused(&format!("table ip a {{ chain x {{ ip saddr {name} accept; }}; }}"));
+        assert!(error.starts_with(told), "{error}");
+        assert!(help.unwrap_or_default().contains("write addresses"), "{error}");
+    }
 }
 
 #[test]
@@ -131,17 +139,28 @@ fn a_comment_without_room_for_the_mark_is_refused() {
     assert!(error.contains("leaves no room"), "{error}");
 }
 
-#[test]
-fn a_program_that_crashes_is_named_as_the_one_to_blame() {
+/// What is said if this script is the program.
+fn refused_by(script: &str) -> CompileError {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("nft");
-    let script = "#!/bin/sh\ncase \"$*\" in *-f*) kill -SEGV $$;; esac\nexec nft \"$@\"\n";
-    std::fs::write(&program, script).unwrap();
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&program, mode).unwrap();
     let text = Cow::Borrowed("table ip a { }");
     let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
     let compiler = Compiler::with_program(program);
-    let error = compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err();
+    compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err()
+}
+
+#[test]
+fn a_program_that_crashes_is_named_as_the_one_to_blame() {
+    let error = refused_by("case \"$*\" in *-f*) kill -SEGV $$;; esac\nexec nft \"$@\"");
     assert_eq!(error.to_string(), "x: `nft` crashed on it (signal 11)");
+}
+
+#[test]
+fn a_program_that_is_too_old_is_named_with_the_version_that_would_do() {
+    let error = refused_by("echo 'nftables v0.9.8 (E.D.S.)'");
+    assert_eq!(error.to_string(), "`nft` has version 0.9.8, and at least 1.0.0 is needed");
+    assert_eq!(error.help(), Some("install a newer package `nftables`"));
 }
