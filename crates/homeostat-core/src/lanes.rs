@@ -37,9 +37,9 @@ pub struct Start<K, N, C> {
     pub job: Job<C>,
 }
 
-/// The order of arrival.
+/// The order of arrival; whoever waits with a command can take it back by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Ticket(u64);
+pub struct Ticket(u64);
 
 struct Waiting<N, C> {
     ticket: Ticket,
@@ -102,8 +102,19 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
     }
 
     /// Queues a command.
-    pub fn submit(&mut self, key: &K, node: N, command: C) {
-        self.push(key, node, Job::Command(command));
+    pub fn submit(&mut self, key: &K, node: N, command: C) -> Ticket {
+        self.push(key, node, Job::Command(command))
+    }
+
+    /// Takes back a command that has not begun, and says whether it could. What comes after it moves up.
+    pub fn withdraw(&mut self, key: &K, ticket: Ticket) -> bool {
+        self.hide(key);
+        let Some(lane) = self.keys.get_mut(key) else { return false };
+        let before = lane.waiting.len();
+        lane.waiting.retain(|waiting| waiting.ticket != ticket);
+        let is_withdrawn = lane.waiting.len() < before;
+        self.ready(key);
+        is_withdrawn
     }
 
     /// The next job that may run. Its lane is taken until [`Lanes::end`].
@@ -125,23 +136,18 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
     }
 
     /// Takes a lane for something that runs already, whatever the limits say. Says whether it was free.
-    pub fn occupy(&mut self, key: &K, node: N) -> bool {
+    pub fn occupy(&mut self, key: &K, node: &N) -> bool {
         if self.is_running(key) {
             return false;
         }
-        self.withdraw(key);
-        let lane = self.keys.entry(key.clone());
-        let lane = lane.or_insert_with(|| Lane { running: None, waiting: VecDeque::new() });
+        self.hide(key);
+        let lane = self.lane(key);
         lane.running = Some(node.clone());
         self.running += 1;
         let place = self.nodes.entry(node.clone());
         let place = place.or_insert_with(|| Node { running: 0, ready: BTreeMap::new() });
         place.running += 1;
-        let (first, is_full) =
-            (place.ready.keys().next().copied(), place.running >= self.limits.per_node);
-        if let Some(first) = first.filter(|_| is_full) {
-            self.open.remove(&(first, node));
-        }
+        self.reopen(node);
         true
     }
 
@@ -180,20 +186,23 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
         self.keys.is_empty()
     }
 
-    fn push(&mut self, key: &K, node: N, job: Job<C>) {
-        let ticket = self.next;
-        self.next = Ticket(ticket.0 + 1);
+    fn lane(&mut self, key: &K) -> &mut Lane<N, C> {
         let lane = self.keys.entry(key.clone());
-        let lane = lane.or_insert_with(|| Lane { running: None, waiting: VecDeque::new() });
-        lane.waiting.push_back(Waiting { ticket, node, job });
-        if lane.running.is_none() && lane.waiting.len() == 1 {
-            self.ready(key);
-        }
+        lane.or_insert_with(|| Lane { running: None, waiting: VecDeque::new() })
     }
 
-    /// Puts the next job of an idle lane where it can be found, or forgets the lane.
+    fn push(&mut self, key: &K, node: N, job: Job<C>) -> Ticket {
+        let ticket = self.next;
+        self.next = Ticket(ticket.0 + 1);
+        let lane = self.lane(key);
+        lane.waiting.push_back(Waiting { ticket, node, job });
+        self.ready(key);
+        ticket
+    }
+
+    /// Puts the next job of a lane where it can be found, unless one runs, or forgets an idle lane.
     fn ready(&mut self, key: &K) {
-        let Some(lane) = self.keys.get(key) else { return };
+        let Some(lane) = self.keys.get(key).filter(|lane| lane.running.is_none()) else { return };
         let Some(Waiting { ticket, node, .. }) = lane.waiting.front() else {
             self.keys.remove(key);
             return;
@@ -208,8 +217,8 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
         self.reopen(&node);
     }
 
-    /// Takes the next job of an idle lane out of where it can be found.
-    fn withdraw(&mut self, key: &K) {
+    /// Takes the next job of a lane out of where it can be found.
+    fn hide(&mut self, key: &K) {
         let Some(Waiting { ticket, node, .. }) =
             self.keys.get(key).and_then(|lane| lane.waiting.front())
         else {
@@ -223,13 +232,14 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
         self.reopen(&node);
     }
 
-    /// Offers what has waited longest on a node, if there is room, and forgets a node without work.
+    /// Offers what has waited longest on a node, as long as there is room, and forgets a node without work.
     fn reopen(&mut self, node: &N) {
         let Some(place) = self.nodes.get(node) else { return };
         match place.ready.first_key_value() {
             Some((first, _)) if place.running < self.limits.per_node => {
                 self.open.insert((*first, node.clone()));
             }
+            Some((first, _)) => _ = self.open.remove(&(*first, node.clone())),
             None if place.running == 0 => {
                 self.nodes.remove(node);
             }

@@ -51,7 +51,7 @@ pub use change_list::ChangeList;
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
-pub use lanes::{Job, Lanes, Limits, Start};
+pub use lanes::{Job, Lanes, Limits, Start, Ticket};
 pub use last_wish::{Fingerprint, LastWish};
 pub use outcome::{Begun, Dispatch, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd};
 pub use ownership::{

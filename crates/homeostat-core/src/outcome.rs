@@ -179,6 +179,10 @@ pub trait Outcomes<O>: Send + Sync {
     /// it is given. Where no journal is kept, it is refused.
     fn intent(&self, step: usize) -> Later<'_, Result<(), Failure>>;
 
+    /// Notes a write that may be sent again: nothing depends on the note. A journal that cannot take it is
+    /// reported, and keeps nothing from being written.
+    fn note(&self, step: usize) -> Later<'_, ()>;
+
     /// Tells the target's name for the work that it accepted; durable when it returns.
     fn dispatched<'a>(&'a self, step: usize, task: &'a str) -> Later<'a, Result<(), Failure>>;
 }

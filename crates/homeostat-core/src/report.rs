@@ -79,12 +79,15 @@ impl<O: Clone> Tally<O> {
 
 /// What stands for the key where the outcomes as a whole could not be recorded.
 pub const LEDGER: &str = "ledger";
+/// What stands for the key where a step was done that the journal could not be told of.
+pub const JOURNAL: &str = "journal";
 
 /// A plan and what became of it.
 pub struct Report<S: Source> {
     plan: Plan<S>,
     tally: Tally<S::Object>,
-    unrecorded: Option<Failure>,
+    /// What could not be written, and why.
+    unrecorded: Option<(&'static str, Failure)>,
 }
 
 impl<S: Source> Report<S> {
@@ -99,10 +102,10 @@ impl<S: Source> Report<S> {
         Report { plan, tally, unrecorded: None }
     }
 
-    /// Adds that the outcomes could not be recorded: the target was written all the same.
+    /// Adds that outcomes could not be recorded, and where: the target was written all the same.
     #[must_use]
-    pub fn unrecorded(mut self, failure: Failure) -> Self {
-        self.unrecorded = Some(failure);
+    pub fn unrecorded(mut self, place: &'static str, failure: Failure) -> Self {
+        self.unrecorded = Some((place, failure));
         self
     }
 
@@ -175,8 +178,9 @@ impl<S: Source> Explain for Report<S> {
             _ => {
                 self.plan.explain_found(kind, tell);
                 self.explain_others(kind, tell);
-                if let Some(failure) = self.unrecorded.clone().filter(|_| kind == Kind::Failed) {
-                    tell(Entry::Failed { action: None, key: LEDGER.to_owned(), failure });
+                let unrecorded = self.unrecorded.clone().filter(|_| kind == Kind::Failed);
+                if let Some((what, failure)) = unrecorded {
+                    tell(Entry::Failed { action: None, key: what.to_owned(), failure });
                 }
             }
         }

@@ -1,4 +1,9 @@
 //! Lanes: never two at once on a key, nobody starved, no command lost, no limit passed.
+#![expect(
+    clippy::unwrap_used,
+    reason = "this is test code, but outside `#[test]` clippy cannot know"
+)]
+
 mod common;
 
 use std::collections::BTreeMap;
@@ -129,9 +134,9 @@ fn what_runs_already_takes_its_lane_and_its_place_on_the_node() {
     let mut lanes = Guests::new(Limits { total: 100, per_node: 1 });
     lanes.mark(&101, 1);
     lanes.mark(&102, 1);
-    assert!(lanes.occupy(&101, 1));
-    assert!(!lanes.occupy(&101, 1));
-    assert!(lanes.occupy(&103, 1), "it runs, whatever the limit says");
+    assert!(lanes.occupy(&101, &1));
+    assert!(!lanes.occupy(&101, &1));
+    assert!(lanes.occupy(&103, &1), "it runs, whatever the limit says");
     assert_eq!((lanes.start(), lanes.running()), (None, 2));
     lanes.end(&103);
     assert_eq!(lanes.start(), None);
@@ -140,6 +145,31 @@ fn what_runs_already_takes_its_lane_and_its_place_on_the_node() {
     lanes.end(&101);
     assert_eq!(lanes.start(), Some(pass(102, 1)));
     lanes.end(&102);
+    assert!(lanes.is_empty());
+}
+
+#[test]
+fn a_command_that_is_taken_back_leaves_no_trace_and_lets_the_next_one_move_up() {
+    let mut lanes = Guests::new(Limits { total: 100, per_node: 1 });
+    let only = lanes.submit(&101, 1, 1);
+    assert!(lanes.withdraw(&101, only));
+    assert!(lanes.is_empty(), "an idle key");
+    assert_eq!((lanes.withdraw(&101, only), lanes.start()), (false, None));
+    // The one behind it is for a node with room.
+    lanes.submit(&102, 1, 2);
+    assert_eq!(lanes.start(), Some(command(102, 1, 2)));
+    let first = lanes.submit(&101, 1, 3);
+    lanes.submit(&101, 2, 4);
+    assert_eq!(lanes.start(), None);
+    assert!(lanes.withdraw(&101, first));
+    assert_eq!(lanes.start(), Some(command(101, 2, 4)));
+    assert!(!lanes.withdraw(&101, first));
+    let running = lanes.submit(&103, 3, 5);
+    assert_eq!(lanes.start(), Some(command(103, 3, 5)));
+    assert!(!lanes.withdraw(&103, running), "it runs");
+    for key in [101, 102, 103] {
+        lanes.end(&key);
+    }
     assert!(lanes.is_empty());
 }
 
@@ -166,6 +196,13 @@ impl Model {
         is_news
     }
 
+    fn withdraw(&mut self, number: u32) -> Option<u32> {
+        let waits = |one: &Started| one.job == Job::Command(number);
+        let at = self.waiting.iter().position(waits)?;
+        self.waiting.remove(at);
+        Some(number)
+    }
+
     fn start(&mut self) -> Option<Started> {
         let on = |node: u8| self.running.values().filter(|one| **one == node).count();
         let is_first = |at: usize| {
@@ -189,6 +226,7 @@ impl Model {
 enum Act {
     Mark(u32, u8),
     Submit(u32, u8),
+    Withdraw(usize),
     Start,
     Occupy(u32, u8),
     End(usize),
@@ -198,6 +236,7 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         3 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Mark(key, node)),
         3 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Submit(key, node)),
+        1 => (0..60_usize).prop_map(Act::Withdraw),
         4 => Just(Act::Start),
         1 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Occupy(key, node)),
         3 => (0..8_usize).prop_map(Act::End),
@@ -207,7 +246,7 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(cases(256))]
 
-    /// Equal to the model at every step; and when all is drained, every command ran, once.
+    /// Equal to the model at every step; and when all is drained, every command ran or was taken back, once.
     #[test]
     fn lanes_do_what_the_plainest_model_does(
         acts in proptest::collection::vec(act(), 0..200),
@@ -217,7 +256,7 @@ proptest! {
         let limits = Limits { total, per_node };
         let mut lanes = Guests::new(limits);
         let mut model = Model { limits, waiting: Vec::new(), running: BTreeMap::new() };
-        let (mut submitted, mut done) = (0, Vec::new());
+        let (mut submitted, mut done, mut tickets) = (0, Vec::new(), Vec::new());
         let note = |started: &Option<Started>, done: &mut Vec<u32>| {
             if let Some(Start { job: Job::Command(number), .. }) = started {
                 done.push(*number);
@@ -227,9 +266,16 @@ proptest! {
             match act {
                 Act::Mark(key, node) => prop_assert_eq!(lanes.mark(&key, node), model.mark(key, node)),
                 Act::Submit(key, node) => {
-                    lanes.submit(&key, node, submitted);
+                    tickets.push((key, lanes.submit(&key, node, submitted)));
                     model.waiting.push(command(key, node, submitted));
                     submitted += 1;
+                }
+                Act::Withdraw(at) => {
+                    let Some((key, ticket)) = tickets.get(at).copied() else { continue };
+                    let withdrawn = lanes.withdraw(&key, ticket);
+                    let expected = model.withdraw(u32::try_from(at).unwrap());
+                    prop_assert_eq!(withdrawn, expected.is_some());
+                    done.extend(expected);
                 }
                 Act::Start => {
                     let started = lanes.start();
@@ -238,7 +284,7 @@ proptest! {
                 }
                 Act::Occupy(key, node) => {
                     let is_free = !model.running.contains_key(&key);
-                    prop_assert_eq!(lanes.occupy(&key, node), is_free);
+                    prop_assert_eq!(lanes.occupy(&key, &node), is_free);
                     model.running.entry(key).or_insert(node);
                 }
                 Act::End(at) => {
@@ -264,5 +310,119 @@ proptest! {
         }
         done.sort_unstable();
         prop_assert_eq!(done, (0..submitted).collect::<Vec<_>>());
+    }
+}
+
+/// What came, when, and how long it takes.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    at: u64,
+    key: u32,
+    node: u8,
+    takes: u64,
+    is_command: bool,
+}
+
+fn arrival() -> impl Strategy<Value = Arrival> {
+    let parts = (0..300_u64, 0..12_u32, 0..4_u8, 1..40_u64, any::<bool>());
+    parts.prop_map(|(at, key, node, takes, is_command)| Arrival {
+        at,
+        key,
+        node,
+        takes,
+        is_command,
+    })
+}
+
+/// One that has begun, in virtual time.
+#[derive(Clone, Copy, Debug)]
+struct Ran {
+    key: u32,
+    node: u8,
+    from: u64,
+    to: u64,
+    /// The first arrival that it serves, and when that came.
+    arrival: usize,
+    came: u64,
+}
+
+/// Plays arrivals in virtual time, minute by minute, until nothing is left to do.
+fn play(arrivals: &[Arrival], limits: Limits) -> Vec<Ran> {
+    let mut lanes = Guests::new(limits);
+    let mut marked: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut running: Vec<Ran> = Vec::new();
+    let mut ran = Vec::new();
+    for now in 0.. {
+        for over in running.extract_if(.., |one| one.to <= now) {
+            lanes.end(&over.key);
+        }
+        for (number, one) in arrivals.iter().enumerate().filter(|(_, one)| one.at == now) {
+            if one.is_command {
+                lanes.submit(&one.key, one.node, u32::try_from(number).unwrap());
+            } else if lanes.mark(&one.key, one.node) {
+                marked.insert(one.key, number);
+            }
+        }
+        while let Some(Start { key, node, job }) = lanes.start() {
+            let arrival = match job {
+                Job::Command(number) => number as usize,
+                Job::Pass => marked.remove(&key).unwrap(),
+            };
+            let Arrival { at: came, takes, .. } = arrivals[arrival];
+            let one = Ran { key, node, from: now, to: now + takes, arrival, came };
+            running.push(one);
+            ran.push(one);
+        }
+        if now > 300 && lanes.is_empty() {
+            return ran;
+        }
+        assert!(now < 100_000, "somebody starves: {} keys wait", lanes.len());
+    }
+    ran
+}
+
+proptest! {
+    #![proptest_config(cases(128))]
+
+    /// In virtual time: a key has never two at once and keeps its order, limits hold, every command runs
+    /// once, and nobody is passed by a later one, unless their key or their node was busy at that moment.
+    #[test]
+    fn in_virtual_time_no_key_is_doubled_starved_or_robbed_of_a_command(
+        arrivals in proptest::collection::vec(arrival(), 1..120),
+        total in 1..6_usize,
+        per_node in 1..3_usize,
+    ) {
+        let ran = play(&arrivals, Limits { total, per_node });
+        let order = |one: &Ran| (one.came, one.arrival);
+        let at = |time: u64| ran.iter().filter(move |one| one.from <= time && time < one.to);
+        for one in &ran {
+            prop_assert_eq!(at(one.from).filter(|other| other.key == one.key).count(), 1);
+            prop_assert!(at(one.from).count() <= total);
+            prop_assert!(at(one.from).filter(|other| other.node == one.node).count() <= per_node);
+            for later in ran.iter().filter(|later| order(later) > order(one)) {
+                let is_passed = later.from < one.from;
+                prop_assert!(!(is_passed && later.key == one.key), "{:?} before {:?}", later, one);
+                // Those that passed it in this very moment took no place that was theirs.
+                let on_node = at(later.from).filter(|other| {
+                    let is_before = other.from < later.from || order(other) < order(one);
+                    other.node == one.node && is_before
+                });
+                let on_node = on_node.count();
+                let is_key_busy = ran.iter().any(|other| {
+                    other.key == one.key && order(other) < order(one) && other.to > later.from
+                });
+                prop_assert!(!is_passed || is_key_busy || on_node >= per_node, "{:?} passed {:?}", later, one);
+            }
+        }
+        let mut commands: Vec<_> = ran.iter().map(|one| one.arrival).collect();
+        commands.retain(|number| arrivals[*number].is_command);
+        commands.sort_unstable();
+        let all = arrivals.iter().enumerate().filter(|(_, one)| one.is_command);
+        prop_assert_eq!(commands, all.map(|(number, _)| number).collect::<Vec<_>>());
+        // Every mark is followed by a pass that begins no earlier.
+        for mark in arrivals.iter().filter(|one| !one.is_command) {
+            let is_seen = |one: &Ran| one.key == mark.key && one.from >= mark.at && !arrivals[one.arrival].is_command;
+            prop_assert!(ran.iter().any(is_seen), "{:?} was never looked at", mark);
+        }
     }
 }

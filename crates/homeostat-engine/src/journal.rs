@@ -10,6 +10,7 @@
 
 mod file;
 mod flat;
+mod line;
 mod reading;
 mod record;
 mod scribe;
@@ -17,12 +18,13 @@ mod steps;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use file::{Found, JournalFile};
 pub use reading::{Following, follow};
-use record::Line;
-pub use record::{BadStepId, CommandKey, End, Fact, Intent, Millis, Record, StepId, Subject};
+pub use record::{
+    BadStepId, CommandKey, End, Fact, Intent, Millis, Record, Repeat, StepId, Subject,
+};
 use scribe::Scribe;
 use steps::Steps;
 pub use steps::{Illegal, Known, OpenStep};
@@ -112,9 +114,6 @@ pub struct Recovered {
 /// A journal that this process alone writes.
 pub struct Journal {
     path: PathBuf,
-    steps: Mutex<Steps>,
-    /// The last id that was given out; also the order in which lines go to the thread.
-    turn: Mutex<StepId>,
     scribe: Scribe,
     clock: Clock,
 }
@@ -125,12 +124,10 @@ pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 impl Journal {
     /// Opens or makes the journal of a state directory.
     pub fn open(directory: &Path, clock: Clock) -> Result<(Journal, Recovered), JournalError> {
-        let Found { file, steps, cut } = JournalFile::open(directory)?;
+        let Found { file, steps, cut } = JournalFile::open(directory, clock())?;
         let recovered = Recovered { cut, open: steps.open_steps() };
-        let turn = Mutex::new(StepId { epoch: file.epoch(), sequence: 0 });
-        let (path, scribe) =
-            (file.path().to_owned(), Scribe::new(file, steps.clone(), clock.clone()));
-        Ok((Journal { path, steps: Mutex::new(steps), turn, scribe, clock }, recovered))
+        let path = file.path().to_owned();
+        Ok((Journal { path, scribe: Scribe::new(file, steps, clock.clone()), clock }, recovered))
     }
 
     /// Begins a step; durable when it returns. Refused while the key has an open step, or if the
@@ -150,43 +147,38 @@ impl Journal {
     }
 
     /// The open step of a key.
+    #[must_use]
     pub fn open_step(&self, subject: &Subject) -> Option<OpenStep> {
-        self.with_steps(|steps| steps.open_step(subject))
+        self.scribe.with_steps(|steps| steps.open_step(subject))
     }
 
     /// All open steps, the oldest first.
     pub fn open_steps(&self) -> Vec<OpenStep> {
-        self.with_steps(|steps| steps.open_steps())
+        self.scribe.with_steps(Steps::open_steps)
     }
 
     /// What is known of a command that a client named.
+    #[must_use]
     pub fn known(&self, command: &str) -> Option<Known> {
-        self.with_steps(|steps| steps.known(command, (self.clock)()))
+        self.scribe.with_steps(|steps| steps.known(command, (self.clock)()))
+    }
+
+    /// How many commands are known by name. Those whose time is over go when the file is made anew.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        self.scribe.with_steps(Steps::names)
+    }
+
+    /// How many waits for the disk its lines took; those that came together share one.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.scribe.writes()
     }
 
     async fn write(&self, id: Option<StepId>, fact: Fact) -> Result<StepId, JournalError> {
-        let (id, answer) = self.hand(id, fact)?;
+        let (id, answer) = self.scribe.hand(id, fact)?;
         let written = answer.await.unwrap_or_else(|_| Err(Arc::new(io::Error::other("it ended"))));
         let failed = |source| JournalError::Write { path: self.path.clone(), source };
         written.map_err(failed).map(|()| id)
     }
-
-    /// Adds the line to the sum and hands it over under one lock, so that the file has the same order.
-    fn hand(&self, id: Option<StepId>, fact: Fact) -> Result<Pending, JournalError> {
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = StepId { sequence: turn.sequence + 1, ..*turn };
-        let record = Record { id: id.unwrap_or(next), at: (self.clock)(), fact };
-        self.with_steps(|steps| steps.add(&record))?;
-        if id.is_none() {
-            *turn = next;
-        }
-        Ok((record.id, self.scribe.hand(Line::Record(record))))
-    }
-
-    fn with_steps<T>(&self, what: impl FnOnce(&mut Steps) -> T) -> T {
-        what(&mut self.steps.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
-
-/// A line on its way to the disk.
-type Pending = (StepId, tokio::sync::oneshot::Receiver<scribe::Written>);

@@ -14,13 +14,13 @@ mod recovery;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use homeostat_core::{Job, Key, Lanes, Limits, Start};
+use homeostat_core::{Job, Key, Lanes, Limits, Start, Ticket};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 
 pub(crate) use self::flight::Flight;
 pub use self::held::Held;
-use crate::journal::{Journal, Subject};
+use crate::journal::{Journal, Repeat, Subject};
 
 /// Somebody who waits for a lane.
 type Waiter<K> = oneshot::Sender<Held<K>>;
@@ -123,13 +123,20 @@ impl<K: Key> Operations<K> {
     pub async fn enter(&self, key: &K, node: &str) -> Held<K> {
         loop {
             let (grant, granted) = oneshot::channel();
-            self.shared.state().lanes.submit(key, node.to_owned(), grant);
+            let ticket = self.shared.state().lanes.submit(key, node.to_owned(), grant);
+            let _place = InLine { shared: &self.shared, key, ticket };
             self.shared.pump();
             // Nobody drops a waiter without having called it; should that happen, the wait begins anew.
             if let Ok(held) = granted.await {
                 return held;
             }
         }
+    }
+
+    /// How many keys have something running or waiting; the others leave no trace.
+    #[must_use]
+    pub fn busy(&self) -> usize {
+        self.shared.state().lanes.len()
     }
 
     /// A pass asks for a key's lane, and does not wait. If it is not free, the key will be in the news.
@@ -147,10 +154,18 @@ impl<K: Key> Operations<K> {
         state.granted.remove(key).ok_or_else(|| state.why_not(key))
     }
 
-    /// Keeps a lane whose last answer was lost: the target may work on it.
-    pub(crate) fn doubt(&self, held: Held<K>) {
-        let key = held.key().clone();
-        self.shared.state().doubtful.insert(key, held);
+    /// Gives a lane back, or keeps it until somebody has asked what became of its last step: the target may
+    /// work on it. Where no pass will come to ask, whoever enters next does.
+    pub(crate) fn leave(&self, held: Held<K>) {
+        let open = self.journal().open_step(&self.subject(held.key()));
+        let is_doubtful = open.is_some_and(|open| open.intent.repeat == Repeat::Hurts);
+        let mut state = self.shared.state();
+        if is_doubtful && state.awaits == Awaits::Passes {
+            state.doubtful.insert(held.key().clone(), held);
+        } else {
+            drop(state);
+            drop(held);
+        }
     }
 
     /// Lanes that a pass over these keys was granted and did not need are free again.
@@ -165,8 +180,12 @@ impl<K: Key> Operations<K> {
 
     /// Keeps lanes for passes that will come, or for nobody.
     pub(crate) fn set_awaits(&self, awaits: Awaits) {
-        self.shared.state().awaits = awaits;
+        let mut state = self.shared.state();
+        state.awaits = awaits;
         if awaits == Awaits::Nobody {
+            let doubtful = std::mem::take(&mut state.doubtful);
+            drop(state);
+            drop(doubtful);
             self.let_go(|_| true);
         }
     }
@@ -197,6 +216,23 @@ impl<K: Key> Operations<K> {
                 return;
             }
             moved.await;
+        }
+    }
+}
+
+/// A place in the queue of a key, given up when it is dropped before its turn came.
+struct InLine<'a, K: Key> {
+    shared: &'a Arc<Shared<K>>,
+    key: &'a K,
+    ticket: Ticket,
+}
+
+impl<K: Key> Drop for InLine<'_, K> {
+    fn drop(&mut self) {
+        let is_withdrawn = self.shared.state().lanes.withdraw(self.key, self.ticket);
+        if is_withdrawn {
+            // What stood behind it may be for a node with room.
+            self.shared.pump();
         }
     }
 }

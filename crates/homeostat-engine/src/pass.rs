@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use homeostat_core::report::{JOURNAL, LEDGER};
 use homeostat_core::{Focus, Holdings, Outcome, Plan, Report, Source};
 
 use crate::book::Book;
@@ -46,9 +47,10 @@ pub async fn apply<S: Source>(
     }
     let recorded = book.close();
     let report = Report::new(plan, ran.tally);
-    Ok(match recorded {
-        Ok(()) => report,
-        Err(error) => report.unrecorded(error.failure()),
+    Ok(match (recorded, ran.unwritten) {
+        (Err(error), _) => report.unrecorded(LEDGER, error.failure()),
+        (Ok(()), Some(failure)) => report.unrecorded(JOURNAL, failure),
+        (Ok(()), None) => report,
     })
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use futures_util::StreamExt as _;
-use homeostat_core::{Fails, Plan, Schedule, Source, Step, Tally, Turn, Work, Writer};
+use homeostat_core::{Fails, Failure, Plan, Schedule, Source, Step, Tally, Turn, Work, Writer};
 
 use self::lane::Lane;
 use self::sink::Sink;
@@ -18,6 +18,8 @@ pub(crate) struct Ran<O> {
     pub(crate) tally: Tally<O>,
     /// Applied steps whose effect the target has not told by itself.
     pub(crate) unverified: Vec<Range<usize>>,
+    /// Why the journal does not tell of a step that was sent all the same.
+    pub(crate) unwritten: Option<Failure>,
 }
 
 impl<O> Ran<O> {

@@ -28,7 +28,9 @@ impl Writer {
         Writer { source }
     }
 
-    async fn set(&self, set: &Set) -> Outcome<Guest> {
+    /// The digest makes it harmless to send it again.
+    async fn set(&self, (at, set): (usize, &Set), out: Out<'_>) -> Outcome<Guest> {
+        out.note(at).await;
         let change = (set.sets.as_slice(), set.deletes.as_slice());
         match self.source.client.set(&set.place, change, &set.digest).await {
             Ok(()) => Outcome::Applied { now: None },
@@ -136,7 +138,7 @@ impl homeostat_core::Writer<Guests> for Writer {
     async fn apply(&self, work: Work<'_, Guests>, out: Out<'_>) {
         for (at, step) in work.iter() {
             let outcome = match step {
-                Step::Set(set) => self.set(set).await,
+                Step::Set(set) => self.set((at, set), out).await,
                 Step::Power(power) => self.power((at, power), out).await,
                 Step::Release(release) => self.release(release).await,
             };

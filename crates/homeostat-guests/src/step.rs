@@ -106,6 +106,17 @@ impl Power {
     }
 }
 
+impl Set {
+    /// Values may be secrets: only a fingerprint of them is written down.
+    fn dispatch(&self) -> Dispatch {
+        let change = format!("{:?} {:?}", self.sets, self.deletes);
+        let print = ring::digest::digest(&ring::digest::SHA256, change.as_bytes());
+        let print = print.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        let parameters = format!("{}/config {print:016x}", self.place.path());
+        Dispatch { kind: "set".to_owned(), parameters, precondition: Some(self.digest.clone()) }
+    }
+}
+
 impl homeostat_core::Step<Wish> for Step {
     fn key(&self, _wish: &Wish) -> Key {
         match self {
@@ -152,8 +163,10 @@ impl homeostat_core::Step<Wish> for Step {
     }
 
     fn dispatch(&self, _wish: &Wish) -> Dispatch {
-        let Step::Power(power) = self else {
-            return Dispatch { kind: "set".to_owned(), ..Dispatch::default() };
+        let power = match self {
+            Step::Power(power) => power,
+            Step::Set(set) => return set.dispatch(),
+            Step::Release { .. } => return Dispatch::default(),
         };
         let precondition = match &power.expects {
             Expects::Mark(text) | Expects::Digest(text) | Expects::Name(text) => Some(text.clone()),

@@ -1,19 +1,18 @@
 //! The file of a journal: read whole at the start, then only appended to, now and then made anew.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
-use super::record::{Line, Opening, Record, read, write};
-use super::steps::Steps;
+use super::line::{BROKEN, FORMAT, Line, Opening, read, write};
+use super::steps::{Needed, Steps};
 use super::{JournalError, Millis};
 
-/// The format that this version writes.
-const FORMAT: u32 = 1;
 /// A file smaller than this is not worth making anew.
 const SMALL: u64 = 1 << 20;
 
@@ -39,23 +38,23 @@ pub(super) struct Found {
 
 impl JournalFile {
     /// Opens or makes it, cuts a torn tail, and begins a new epoch.
-    pub(super) fn open(directory: &Path) -> Result<Found, JournalError> {
+    pub(super) fn open(directory: &Path, now: Millis) -> Result<Found, JournalError> {
         let path = directory.join("journal");
         let turn = own_turn(directory)?;
         let wrap = |source| JournalError::Open { path: path.clone(), source: Arc::new(source) };
-        let mut file = appending().create(true).open(&path).map_err(wrap)?;
-        let bytes = fs::read(&path).map_err(wrap)?;
-        let Replayed { steps, epoch, whole } = replay(&path, &bytes)?;
-        let cut = bytes.len().saturating_sub(whole) as u64;
+        let file = appending().create(true).open(&path).map_err(wrap)?;
+        let Replayed { steps, epoch, whole } = replay(&path, &file)?;
+        let cut = file.metadata().map_err(wrap)?.len().saturating_sub(whole);
         if cut > 0 {
-            file.set_len(whole as u64).map_err(wrap)?;
-            file.seek(SeekFrom::End(0)).map_err(wrap)?;
+            file.set_len(whole).map_err(wrap)?;
         }
         let epoch = epoch.map_or(1, |epoch| epoch.saturating_add(1));
-        let length = whole as u64;
+        // Many short lives together outgrow what is needed as one long one does.
+        let compacted = if whole < SMALL { whole } else { steps.needed(now).length() };
         let mut file =
-            JournalFile { path: path.clone(), file, _turn: turn, length, compacted: length, epoch };
-        file.append(&[Line::Opening(Opening { journal: FORMAT, epoch })]).map_err(wrap)?;
+            JournalFile { path: path.clone(), file, _turn: turn, length: whole, compacted, epoch };
+        let opening = file.opening().map_err(wrap)?;
+        file.append(&opening).map_err(wrap)?;
         make_durable(directory).map_err(wrap)?;
         Ok(Found { file, steps, cut })
     }
@@ -69,46 +68,42 @@ impl JournalFile {
     }
 
     /// Appends lines; durable when it returns.
-    pub(super) fn append(&mut self, lines: &[Line]) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for line in lines {
-            write(line, &mut bytes)?;
-        }
-        self.file.write_all(&bytes)?;
+    pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.file.write_all(lines)?;
         self.file.sync_data()?;
-        self.length += bytes.len() as u64;
+        self.length += lines.len() as u64;
         Ok(())
     }
 
-    /// Makes it anew if that would make it much smaller. Where that cannot be done, the file stays as it is
-    /// and is tried again when it has grown as much again.
-    pub(super) fn compact(&mut self, steps: &mut Steps, now: Millis) -> io::Result<bool> {
-        if self.length < SMALL || self.length / 2 < self.compacted {
-            return Ok(false);
-        }
-        steps.expire(now);
+    /// Whether it would be much smaller, made anew.
+    pub(super) fn is_outgrown(&self) -> bool {
+        self.length >= SMALL && self.length / 2 >= self.compacted
+    }
+
+    /// Makes it anew. Where that cannot be done, the file stays as it is and is tried again when it has
+    /// grown as much again. A failure may have put it half in place: nothing may be written to it then.
+    pub(super) fn renew(&mut self, needed: &Needed) -> io::Result<Renewed> {
         let beside = self.path.with_extension("new");
-        let Ok((file, length)) = self.write_beside(&beside, &steps.needed(now)) else {
+        let Ok((file, length)) = self.write_beside(&beside, needed) else {
             // What a full disk has no room for must not fill it.
             let _ = fs::remove_file(&beside);
             self.compacted = self.length;
-            return Ok(false);
+            return Ok(Renewed::No);
         };
         (self.file, self.length, self.compacted) = (file, length, length);
         if let Some(directory) = self.path.parent() {
             make_durable(directory)?;
         }
-        Ok(true)
+        Ok(Renewed::Yes)
     }
 
     /// Writes a new file beside the old one and, once it is durable, puts it in its place.
-    fn write_beside(&self, beside: &Path, records: &[Record]) -> io::Result<(File, u64)> {
-        let mut bytes = Vec::new();
-        write(&Line::Opening(Opening { journal: FORMAT, epoch: self.epoch }), &mut bytes)?;
-        for record in records {
-            write(&Line::Record(record.clone()), &mut bytes)?;
+    fn write_beside(&self, beside: &Path, needed: &Needed) -> io::Result<(File, u64)> {
+        let mut bytes = self.opening()?;
+        for lines in &needed.lines {
+            bytes.extend_from_slice(lines);
         }
-        // A crash may have left one, and nobody knows where a link leads to.
+        // What a crash left there may be anything, a link too.
         if fs::symlink_metadata(beside).is_ok() {
             fs::remove_file(beside)?;
         }
@@ -118,6 +113,20 @@ impl JournalFile {
         fs::rename(beside, &self.path)?;
         Ok((file, bytes.len() as u64))
     }
+
+    /// The line that an opening begins with.
+    fn opening(&self) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        write(&Opening { journal: FORMAT, epoch: self.epoch }, &mut line)?;
+        Ok(line)
+    }
+}
+
+/// Whether a file was made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewed {
+    Yes,
+    No,
 }
 
 /// What was sent to a target is nobody else's business.
@@ -135,7 +144,8 @@ fn own_turn(directory: &Path) -> Result<File, JournalError> {
     let turn = turn.map_err(wrap)?;
     match flock(&turn, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(turn),
-        Err(_) => Err(JournalError::Busy { path: directory.join("journal") }),
+        Err(Errno::WOULDBLOCK) => Err(JournalError::Busy { path: directory.join("journal") }),
+        Err(error) => Err(wrap(error.into())),
     }
 }
 
@@ -147,36 +157,35 @@ struct Replayed {
     steps: Steps,
     epoch: Option<u32>,
     /// How many bytes are whole lines.
-    whole: usize,
+    whole: u64,
 }
 
 /// Adds up all lines. What is broken at the end was being written when the power went; what is
 /// broken before a sound line is damage.
-fn replay(path: &Path, bytes: &[u8]) -> Result<Replayed, JournalError> {
-    let mut replayed = Replayed { steps: Steps::default(), epoch: None, whole: 0 };
+fn replay(path: &Path, file: &File) -> Result<Replayed, JournalError> {
+    let wrap = |source| JournalError::Open { path: path.to_owned(), source: Arc::new(source) };
     let damaged =
         |line: usize, reason: String| JournalError::Damaged { path: path.to_owned(), line, reason };
-    for (at, piece) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        let line = piece.strip_suffix(b"\n").and_then(read);
-        let Some(line) = line else {
-            let rest = bytes.get(replayed.whole + piece.len()..).unwrap_or_default();
-            if rest.split(|byte| *byte == b'\n').any(|piece| read(piece).is_some()) {
-                return Err(damaged(at + 1, "its checksum does not fit".to_owned()));
-            }
-            return Ok(replayed);
-        };
-        match line {
-            Line::Opening(opening) if opening.journal > FORMAT => {
-                let (found, known) = (opening.journal, FORMAT);
-                return Err(JournalError::Newer { path: path.to_owned(), found, known });
-            }
-            Line::Opening(opening) => replayed.epoch = Some(opening.epoch),
-            Line::Record(record) => {
-                let added = replayed.steps.add(&record);
-                added.map_err(|illegal| damaged(at + 1, illegal.to_string()))?;
+    let mut replayed = Replayed { steps: Steps::default(), epoch: None, whole: 0 };
+    let (mut lines, mut line, mut broken) =
+        (BufReader::with_capacity(1 << 16, file), Vec::new(), None);
+    for number in 1.. {
+        line.clear();
+        if lines.read_until(b'\n', &mut line).map_err(wrap)? == 0 {
+            break;
+        }
+        match (read(&line), broken) {
+            (None, _) => broken = broken.or(Some(number)),
+            (Some(_), Some(number)) => return Err(damaged(number, BROKEN.to_owned())),
+            (Some(Line::Opening(opening)), _) => replayed.epoch = Some(opening.epoch(path)?),
+            (Some(Line::Record(record)), _) => {
+                let added = replayed.steps.add(&record, &line);
+                added.map_err(|illegal| damaged(number, illegal.to_string()))?;
             }
         }
-        replayed.whole += piece.len();
+        if broken.is_none() {
+            replayed.whole += line.len() as u64;
+        }
     }
     Ok(replayed)
 }

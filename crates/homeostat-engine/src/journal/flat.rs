@@ -1,14 +1,16 @@
 //! A record as it stands in the file: one object, a word for what happened, and the fields of that.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::record::{CommandKey, End, Fact, Intent, Millis, Record, StepId, Subject};
+use super::record::{CommandKey, End, Fact, Intent, Millis, Record, Repeat, StepId, Subject};
 
 /// What happened, in a word.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Is {
+pub(super) enum Is {
     Intent,
     Dispatched,
     Succeeded,
@@ -16,35 +18,53 @@ enum Is {
     Unknown,
 }
 
-/// A record, flat.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Flat {
-    id: StepId,
-    at: Millis,
-    is: Is,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    source: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    scope: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    kind: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    parameters: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    precondition: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    command: Option<CommandKey>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    task: Option<String>,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    answer: Value,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
+/// Text that is borrowed from the line, unless something in it is escaped.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+impl<'a> Text<'a> {
+    fn of(text: &'a str) -> Self {
+        Text(Cow::Borrowed(text))
+    }
 }
 
-impl Flat {
+/// A record, flat.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Flat<'a> {
+    pub(super) id: StepId,
+    pub(super) at: Millis,
+    pub(super) is: Is,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) scope: Option<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) kind: Option<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) parameters: Option<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) precondition: Option<Text<'a>>,
+    #[serde(default, skip_serializing_if = "Repeat::hurts")]
+    repeat: Repeat,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) command: Option<Cow<'a, CommandKey>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) task: Option<Text<'a>>,
+    #[serde(default, skip_serializing_if = "is_null")]
+    answer: Cow<'a, Value>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    why: Option<Text<'a>>,
+}
+
+#[expect(clippy::ptr_arg, reason = "serde hands the field over as it is")]
+fn is_null(answer: &Cow<'_, Value>) -> bool {
+    answer.is_null()
+}
+
+impl Flat<'_> {
     fn new(id: StepId, at: Millis, is: Is) -> Self {
         Flat {
             id,
@@ -56,32 +76,51 @@ impl Flat {
             kind: None,
             parameters: None,
             precondition: None,
+            repeat: Repeat::Hurts,
             command: None,
             task: None,
-            answer: Value::Null,
+            answer: Cow::Owned(Value::Null),
             why: None,
         }
     }
+
+    /// Whether it has the fields that its word asks for.
+    pub(super) fn is_complete(&self) -> bool {
+        let Flat { source, scope, key, kind, parameters, task, why, .. } = self;
+        let needed: &[&Option<Text<'_>>] = match self.is {
+            Is::Intent => &[source, scope, key, kind, parameters],
+            Is::Dispatched => &[task],
+            Is::Succeeded => &[],
+            Is::Failed | Is::Unknown => &[why],
+        };
+        needed.iter().all(|field| field.is_some())
+    }
 }
 
-impl From<Record> for Flat {
-    fn from(Record { id, at, fact }: Record) -> Self {
-        let flat = |is| Flat::new(id, at, is);
+impl<'a> From<&'a Record> for Flat<'a> {
+    fn from(Record { id, at, fact }: &'a Record) -> Self {
+        let flat = |is| Flat::new(*id, *at, is);
+        let text = |text: &'a String| Some(Text::of(text));
         match fact {
-            Fact::Intent(Intent { subject, kind, parameters, precondition, command }) => Flat {
-                source: Some(subject.source),
-                scope: Some(subject.scope),
-                key: Some(subject.key),
-                kind: Some(kind),
-                parameters: Some(parameters),
-                precondition,
-                command,
-                ..flat(Is::Intent)
-            },
-            Fact::Dispatched { task } => Flat { task: Some(task), ..flat(Is::Dispatched) },
-            Fact::Ended(End::Succeeded { answer }) => Flat { answer, ..flat(Is::Succeeded) },
-            Fact::Ended(End::Failed { why }) => Flat { why: Some(why), ..flat(Is::Failed) },
-            Fact::Ended(End::Unknown { why }) => Flat { why: Some(why), ..flat(Is::Unknown) },
+            Fact::Intent(Intent { subject, kind, parameters, precondition, repeat, command }) => {
+                Flat {
+                    repeat: *repeat,
+                    source: text(&subject.source),
+                    scope: text(&subject.scope),
+                    key: text(&subject.key),
+                    kind: text(kind),
+                    parameters: text(parameters),
+                    precondition: precondition.as_deref().map(Text::of),
+                    command: command.as_ref().map(Cow::Borrowed),
+                    ..flat(Is::Intent)
+                }
+            }
+            Fact::Dispatched { task } => Flat { task: text(task), ..flat(Is::Dispatched) },
+            Fact::Ended(End::Succeeded { answer }) => {
+                Flat { answer: Cow::Borrowed(answer), ..flat(Is::Succeeded) }
+            }
+            Fact::Ended(End::Failed { why }) => Flat { why: text(why), ..flat(Is::Failed) },
+            Fact::Ended(End::Unknown { why }) => Flat { why: text(why), ..flat(Is::Unknown) },
         }
     }
 }
@@ -91,11 +130,13 @@ impl From<Record> for Flat {
 #[error("a record of this kind needs the field `{0}`")]
 pub(super) struct Missing(&'static str);
 
-impl TryFrom<Flat> for Record {
+impl TryFrom<Flat<'_>> for Record {
     type Error = Missing;
 
-    fn try_from(flat: Flat) -> Result<Self, Missing> {
-        let needed = |name: &'static str, field: Option<String>| field.ok_or(Missing(name));
+    fn try_from(flat: Flat<'_>) -> Result<Self, Missing> {
+        let needed = |name: &'static str, field: Option<Text<'_>>| {
+            field.map(|text| text.0.into_owned()).ok_or(Missing(name))
+        };
         let fact = match flat.is {
             Is::Intent => Fact::Intent(Intent {
                 subject: Subject {
@@ -105,11 +146,12 @@ impl TryFrom<Flat> for Record {
                 },
                 kind: needed("kind", flat.kind)?,
                 parameters: needed("parameters", flat.parameters)?,
-                precondition: flat.precondition,
-                command: flat.command,
+                precondition: flat.precondition.map(|text| text.0.into_owned()),
+                repeat: flat.repeat,
+                command: flat.command.map(Cow::into_owned),
             }),
             Is::Dispatched => Fact::Dispatched { task: needed("task", flat.task)? },
-            Is::Succeeded => Fact::Ended(End::Succeeded { answer: flat.answer }),
+            Is::Succeeded => Fact::Ended(End::Succeeded { answer: flat.answer.into_owned() }),
             Is::Failed => Fact::Ended(End::Failed { why: needed("why", flat.why)? }),
             Is::Unknown => Fact::Ended(End::Unknown { why: needed("why", flat.why)? }),
         };

@@ -1,40 +1,69 @@
 //! Reads a journal that somebody else may be writing.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, ErrorKind};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::record::{Line, Record, read};
+use super::JournalError;
+use super::line::{BROKEN, Line, read};
+use super::record::Record;
 
 /// Follows a journal from its first line on, also across its being made anew.
 pub struct Following {
     path: PathBuf,
-    file: Option<(BufReader<File>, u64)>,
+    file: Option<Reading>,
+    /// Why nothing more can be told.
+    failed: Option<JournalError>,
+}
+
+/// A file, and how far it was read.
+struct Reading {
+    lines: BufReader<File>,
+    inode: u64,
+    /// Where the next line begins, and its number.
+    at: u64,
+    number: usize,
 }
 
 /// Follows the journal of a state directory. One that does not exist yet has nothing to tell.
 #[must_use]
 pub fn follow(directory: &Path) -> Following {
-    Following { path: directory.join("journal"), file: None }
+    Following { path: directory.join("journal"), file: None, failed: None }
 }
 
 impl Following {
-    /// The records that came since the last call.
-    pub fn more(&mut self) -> io::Result<Vec<Record>> {
+    /// The records that came since the last call. What can be read before damage or a newer format is told
+    /// first, and the error by the call after it.
+    pub fn more(&mut self) -> Result<Vec<Record>, JournalError> {
         let mut records = Vec::new();
+        if self.failed.is_none() {
+            self.failed = self.read_on(&mut records).err();
+        }
+        match &self.failed {
+            Some(error) if records.is_empty() => Err(error.clone()),
+            _ => Ok(records),
+        }
+    }
+
+    fn read_on(&mut self, records: &mut Vec<Record>) -> Result<(), JournalError> {
         loop {
-            if self.file.is_none() && !self.open()? {
-                return Ok(records);
+            if self.file.is_none() && !self.open().map_err(|error| self.unreadable(error))? {
+                return Ok(());
             }
-            self.drain(&mut records)?;
-            if !self.is_replaced()? {
-                return Ok(records);
+            self.drain(records)?;
+            if !self.is_replaced().map_err(|error| self.unreadable(error))? {
+                return Ok(());
             }
             // Nothing is added to the old one any more, but something may have been since.
-            self.drain(&mut records)?;
+            self.drain(records)?;
             self.file = None;
         }
+    }
+
+    fn unreadable(&self, error: io::Error) -> JournalError {
+        JournalError::Open { path: self.path.clone(), source: Arc::new(error) }
     }
 
     fn open(&mut self) -> io::Result<bool> {
@@ -44,33 +73,49 @@ impl Following {
             Err(error) => return Err(error),
         };
         let inode = file.metadata()?.ino();
-        self.file = Some((BufReader::new(file), inode));
+        self.file = Some(Reading { lines: BufReader::new(file), inode, at: 0, number: 1 });
         Ok(true)
     }
 
-    fn drain(&mut self, records: &mut Vec<Record>) -> io::Result<()> {
-        let Some((file, _)) = &mut self.file else { return Ok(()) };
+    /// Reads whole lines. One that is not whole is read again the next time: if its writer died, the next
+    /// one cuts it off. Unless something sound follows it: then it is damage.
+    fn drain(&mut self, records: &mut Vec<Record>) -> Result<(), JournalError> {
+        let wrap =
+            |source| JournalError::Open { path: self.path.clone(), source: Arc::new(source) };
+        let Some(reading) = &mut self.file else { return Ok(()) };
         let mut line = Vec::new();
-        loop {
-            line.clear();
-            let count = file.read_until(b'\n', &mut line)?;
-            let Some(line) = line.strip_suffix(b"\n") else {
-                // What is not whole yet is read again: if its writer died, the next one cuts it off.
-                return file.seek_relative(-i64::try_from(count).unwrap_or(0));
-            };
-            if let Some(Line::Record(record)) = read(line) {
-                records.push(record);
+        let mut broken = None;
+        while next(&mut reading.lines, &mut line).map_err(wrap)? {
+            match (read(&line), broken) {
+                (None, _) => broken = broken.or(Some(reading.number)),
+                (Some(_), Some(line)) => {
+                    let (path, reason) = (self.path.clone(), BROKEN.to_owned());
+                    return Err(JournalError::Damaged { path, line, reason });
+                }
+                (Some(Line::Opening(opening)), None) => _ = opening.epoch(&self.path)?,
+                (Some(Line::Record(record)), None) => records.extend(Record::try_from(record).ok()),
+            }
+            if broken.is_none() {
+                reading.at += line.len() as u64;
+                reading.number += 1;
             }
         }
+        reading.lines.seek(SeekFrom::Start(reading.at)).map_err(wrap).map(|_| ())
     }
 
     /// What was made anew repeats what is needed of the old one: readers see such records again.
     fn is_replaced(&self) -> io::Result<bool> {
-        let Some((_, inode)) = &self.file else { return Ok(false) };
+        let Some(Reading { inode, .. }) = &self.file else { return Ok(false) };
         match std::fs::metadata(&self.path) {
             Ok(there) => Ok(there.ino() != *inode),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
     }
+}
+
+/// Reads the next line, whole or not; false at the end.
+fn next(lines: &mut BufReader<File>, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    Ok(lines.read_until(b'\n', line)? > 0)
 }

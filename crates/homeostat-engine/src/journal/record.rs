@@ -1,15 +1,16 @@
-//! One line of the journal: a checksum and what happened to a step.
+//! What the journal knows of a step, record by record.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::flat::Flat;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::flat::{Flat, Text};
+
 /// Names a step for good: which opening of the journal it was written in, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepId {
     /// Counts the openings of the journal.
     pub epoch: u32,
@@ -32,25 +33,29 @@ impl FromStr for StepId {
     type Err = BadStepId;
 
     fn from_str(text: &str) -> Result<Self, BadStepId> {
-        let parts = text.split_once('-');
+        let parts =
+            text.split_once('-').filter(|(epoch, sequence)| is_plain(epoch) && is_plain(sequence));
         let id = parts.and_then(|(epoch, sequence)| {
             Some(StepId { epoch: epoch.parse().ok()?, sequence: sequence.parse().ok()? })
         });
-        id.filter(|id| id.to_string() == text).ok_or_else(|| BadStepId(text.to_owned()))
+        id.ok_or_else(|| BadStepId(text.to_owned()))
     }
 }
 
-impl From<StepId> for String {
-    fn from(id: StepId) -> String {
-        id.to_string()
+/// Whether a number is written as we write it: an id has one spelling.
+fn is_plain(number: &str) -> bool {
+    number == "0" || !number.starts_with(['0', '+'])
+}
+
+impl Serialize for StepId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 
-impl TryFrom<String> for StepId {
-    type Error = BadStepId;
-
-    fn try_from(text: String) -> Result<Self, BadStepId> {
-        text.parse()
+impl<'de> Deserialize<'de> for StepId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Text::deserialize(from)?.0.parse().map_err(D::Error::custom)
     }
 }
 
@@ -81,8 +86,28 @@ pub struct Intent {
     pub parameters: String,
     /// What must hold for it to be done: a digest, a generation.
     pub precondition: Option<String>,
+    /// What sending it a second time would do.
+    pub repeat: Repeat,
     /// The command that it belongs to, if a client may ask for it again.
     pub command: Option<CommandKey>,
+}
+
+/// What sending a step a second time would do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Repeat {
+    /// Harm: it is sent only once it is written down, and looked up after a crash.
+    #[default]
+    Hurts,
+    /// Nothing new: it is written down to be told.
+    Harmless,
+}
+
+impl Repeat {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a field over so")]
+    pub(super) fn hurts(&self) -> bool {
+        *self == Repeat::Hurts
+    }
 }
 
 /// A client's own name for a command, by which a second try is known.
@@ -129,8 +154,7 @@ pub enum Fact {
 }
 
 /// One line. As JSON it is flat: the fields of its fact stand beside its own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "Flat", try_from = "Flat")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Which step.
     pub id: StepId,
@@ -140,49 +164,14 @@ pub struct Record {
     pub fact: Fact,
 }
 
-/// The beginning of a journal, and of each opening of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Opening {
-    /// The format.
-    pub(super) journal: u32,
-    pub(super) epoch: u32,
+impl Serialize for Record {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Flat::from(self).serialize(to)
+    }
 }
 
-/// A line of the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub(super) enum Line {
-    Opening(Opening),
-    Record(Record),
-}
-
-/// The digits of the checksum, and the blank after them.
-const HEAD: usize = 9;
-
-/// Writes a line, its end included.
-pub(super) fn write(line: &Line, to: &mut Vec<u8>) -> serde_json::Result<()> {
-    let start = to.len();
-    to.extend_from_slice(b"00000000 ");
-    serde_json::to_writer(&mut *to, line)?;
-    let body = to.get(start + HEAD..).unwrap_or_default();
-    let sum = format!("{:08x}", crc32fast::hash(body));
-    if let Some(place) = to.get_mut(start..start + HEAD - 1) {
-        place.copy_from_slice(sum.as_bytes());
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Record::try_from(Flat::deserialize(from)?).map_err(D::Error::custom)
     }
-    to.push(b'\n');
-    Ok(())
-}
-
-/// Reads a line without its end; nothing, if the checksum does not fit.
-pub(super) fn read(line: &[u8]) -> Option<Line> {
-    let (sum, body) = (line.get(..HEAD - 1)?, line.get(HEAD..)?);
-    let sum = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
-    let is_whole = line.get(HEAD - 1) == Some(&b' ') && crc32fast::hash(body) == sum;
-    if !is_whole {
-        return None;
-    }
-    if body.starts_with(b"{\"journal\"") {
-        return serde_json::from_slice(body).ok().map(Line::Opening);
-    }
-    serde_json::from_slice(body).ok().map(Line::Record)
 }

@@ -1,4 +1,4 @@
-//! Writes a journal's file off the caller's thread, so that many callers share one wait for the disk.
+//! Adds lines up and writes them off the caller's thread, so that many callers share one wait for the disk.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,19 +6,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::file::JournalFile;
-use super::record::Line;
-use super::steps::Steps;
-use super::{Clock, Millis};
-
-/// No write is made larger than this many lines, so that no caller waits for a very long one.
-const MOST: usize = 4096;
+use super::Clock;
+use super::file::{JournalFile, Renewed};
+use super::flat::Flat;
+use super::line::write;
+use super::record::{Fact, Record, StepId};
+use super::steps::{Illegal, Steps};
 
 /// How a line went. An error is shared: it stands for every line after it, too.
 pub(super) type Written = Result<(), Arc<io::Error>>;
 
-/// A line, and who waits for it.
-type Handed = (Line, oneshot::Sender<Written>);
+/// A line on its way to the disk.
+pub(super) type Pending = (StepId, oneshot::Receiver<Written>);
 
 /// Takes lines. Dropped, it waits until everything is written.
 pub(super) struct Scribe {
@@ -30,28 +29,55 @@ struct Work {
     emptied: Condvar,
     /// Nothing, once the journal is closed.
     desk: Mutex<Option<Desk>>,
+    clock: Clock,
 }
 
-/// What waits to be written, and whether somebody sees to it.
-#[derive(Default)]
+/// The sum of all lines, with those that wait to be written, and whether somebody sees to these.
 struct Tray {
-    lines: Vec<Handed>,
+    steps: Steps,
+    /// The last id that was given out.
+    newest: StepId,
+    handed: Handed,
     is_attended: bool,
+    writes: u64,
+}
+
+/// Lines, and who waits for them.
+#[derive(Default)]
+struct Handed {
+    lines: Vec<u8>,
+    waiting: Vec<oneshot::Sender<Written>>,
+}
+
+impl Handed {
+    fn answer(self, written: &Written) {
+        for one in self.waiting {
+            // Whoever stopped waiting does not care.
+            let _ = one.send(written.clone());
+        }
+    }
 }
 
 impl Scribe {
     pub(super) fn new(file: JournalFile, steps: Steps, clock: Clock) -> Self {
-        let desk = Mutex::new(Some(Desk { file, steps, clock, broken: None }));
-        let work = Work { tray: Mutex::default(), emptied: Condvar::new(), desk };
+        let newest = StepId { epoch: file.epoch(), sequence: 0 };
+        let handed = Handed::default();
+        let tray = Mutex::new(Tray { steps, newest, handed, is_attended: false, writes: 0 });
+        let desk = Mutex::new(Some(Desk { file, broken: None }));
+        let work = Work { tray, emptied: Condvar::new(), desk, clock };
         Scribe { work: Arc::new(work) }
     }
 
     /// Hands a line over, in order; the answer comes when it is durable. Whoever finds nobody at work sends
     /// somebody, and does not wait for them here; what comes meanwhile goes into the next write.
-    pub(super) fn hand(&self, line: Line) -> oneshot::Receiver<Written> {
-        let (answer, answered) = oneshot::channel();
+    pub(super) fn hand(&self, id: Option<StepId>, fact: Fact) -> Result<Pending, Illegal> {
         let mut tray = self.work.tray();
-        tray.lines.push((line, answer));
+        // Told under the lock, so that the order of lines is that of their times.
+        let at = (self.work.clock)();
+        let next = StepId { sequence: tray.newest.sequence + 1, ..tray.newest };
+        let record = Record { id: id.unwrap_or(next), at, fact };
+        let answered = tray.put(&record)?;
+        tray.newest = if id.is_none() { next } else { tray.newest };
         let is_attended = std::mem::replace(&mut tray.is_attended, true);
         drop(tray);
         if !is_attended {
@@ -61,7 +87,38 @@ impl Scribe {
                 Err(_) => drop(shift),
             }
         }
-        answered
+        Ok((record.id, answered))
+    }
+
+    /// The sum of all lines, also of those on their way.
+    pub(super) fn with_steps<T>(&self, what: impl FnOnce(&Steps) -> T) -> T {
+        what(&self.work.tray().steps)
+    }
+
+    /// How many waits for the disk there were.
+    pub(super) fn writes(&self) -> u64 {
+        self.work.tray().writes
+    }
+}
+
+impl Tray {
+    /// Adds a line to the sum and to what is to be written, or to neither.
+    fn put(&mut self, record: &Record) -> Result<oneshot::Receiver<Written>, Illegal> {
+        let (answer, answered) = oneshot::channel();
+        let lines = &mut self.handed.lines;
+        let (start, flat) = (lines.len(), Flat::from(record));
+        if let Err(error) = write(&flat, lines) {
+            lines.truncate(start);
+            // Who asked waits for it below.
+            let _ = answer.send(Err(Arc::new(error.into())));
+            return Ok(answered);
+        }
+        if let Err(illegal) = self.steps.add(&flat, lines.get(start..).unwrap_or_default()) {
+            lines.truncate(start);
+            return Err(illegal);
+        }
+        self.handed.waiting.push(answer);
+        Ok(answered)
     }
 }
 
@@ -99,12 +156,11 @@ impl Work {
     fn attend(&self) {
         let mut desk = self.desk();
         while let Some(handed) = self.take() {
-            let (lines, waiting): (Vec<_>, Vec<_>) = handed.into_iter().unzip();
             let closed = || Err(Arc::new(io::Error::other("it is closed")));
-            let written = desk.as_mut().map_or_else(closed, |desk| desk.write(&lines));
-            for one in waiting {
-                // Whoever stopped waiting does not care.
-                let _ = one.send(written.clone());
+            let written = desk.as_mut().map_or_else(closed, |desk| desk.write(&handed.lines));
+            handed.answer(&written);
+            if let Some(desk) = desk.as_mut().filter(|desk| desk.is_outgrown()) {
+                self.renew(desk);
             }
         }
         drop(desk);
@@ -112,44 +168,47 @@ impl Work {
     }
 
     /// The next lines; nothing, if the tray is empty: then somebody else is sent for the next one.
-    fn take(&self) -> Option<Vec<Handed>> {
+    fn take(&self) -> Option<Handed> {
         let mut tray = self.tray();
-        let count = tray.lines.len().min(MOST);
-        tray.is_attended = count > 0;
-        (count > 0).then(|| tray.lines.drain(..count).collect())
+        tray.is_attended = !tray.handed.waiting.is_empty();
+        tray.writes += u64::from(tray.is_attended);
+        tray.is_attended.then(|| std::mem::take(&mut tray.handed))
+    }
+
+    /// Makes the file anew. The sum has the lines in the tray too, so they are written with it.
+    fn renew(&self, desk: &mut Desk) {
+        let mut tray = self.tray();
+        let needed = tray.steps.needed((self.clock)());
+        let handed = std::mem::take(&mut tray.handed);
+        drop(tray);
+        let written = match desk.file.renew(&needed) {
+            Ok(Renewed::Yes) => {
+                self.tray().steps.forget(needed);
+                Ok(())
+            }
+            Ok(Renewed::No) => desk.write(&handed.lines),
+            Err(error) => Err(desk.give_up(error)),
+        };
+        handed.answer(&written);
     }
 }
 
 struct Desk {
     file: JournalFile,
-    /// The sum of what is durable. Callers see a newer one, with lines that are still on their way.
-    steps: Steps,
-    clock: Clock,
     /// After a failed write nobody knows what the file holds: nothing is written before it is opened anew.
     broken: Option<Arc<io::Error>>,
 }
 
 impl Desk {
-    fn write(&mut self, lines: &[Line]) -> Written {
+    fn write(&mut self, lines: &[u8]) -> Written {
         if let Some(broken) = &self.broken {
             return Err(Arc::clone(broken));
         }
-        self.file.append(lines).map_err(|error| self.give_up(error))?;
-        for line in lines {
-            if let Line::Record(record) = line {
-                // Whoever handed it over has checked it.
-                let _ = self.steps.add(record);
-            }
-        }
-        self.tidy((self.clock)());
-        Ok(())
+        self.file.append(lines).map_err(|error| self.give_up(error))
     }
 
-    /// A file that cannot be made smaller may be half put in place: nothing more is written to it.
-    fn tidy(&mut self, now: Millis) {
-        if let Err(error) = self.file.compact(&mut self.steps, now) {
-            self.give_up(error);
-        }
+    fn is_outgrown(&self) -> bool {
+        self.broken.is_none() && self.file.is_outgrown()
     }
 
     fn give_up(&mut self, error: io::Error) -> Arc<io::Error> {

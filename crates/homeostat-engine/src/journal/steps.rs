@@ -1,7 +1,13 @@
 //! Which steps are open, and how the others ended: what the lines of a journal add up to.
+//!
+//! What is only needed to make the file anew is kept as the lines that it was read from.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::sync::Arc;
 
+use super::flat::{Flat, Is, Text};
+use super::line::{Line, read};
 use super::record::{End, Fact, Intent, Millis, Record, StepId, Subject};
 
 /// A step that was begun and has no end yet.
@@ -57,89 +63,135 @@ pub enum Illegal {
     },
 }
 
-/// The last thing that is known of a key, kept so that it can be told.
-#[derive(Clone)]
-struct Last {
-    intent: Record,
-    end: Record,
+/// Lines as they stand in the file.
+type Lines = Arc<[u8]>;
+
+/// A subject in one word: lengths first, so that no two subjects have the same one.
+type Name = Arc<str>;
+
+/// A step without an end.
+struct Open {
+    name: Name,
+    /// The client's name for its command.
+    command: Option<String>,
+    intent: Box<[u8]>,
+    dispatched: Option<(String, Box<[u8]>)>,
+}
+
+/// What is known of a subject.
+#[derive(Default)]
+struct Lately {
+    open: Option<StepId>,
+    /// Its last step that ended: intent and end.
+    last: Option<(StepId, Lines)>,
 }
 
 /// A command that a client named.
-#[derive(Clone)]
 struct Command {
     id: StepId,
     expires: Millis,
-    /// Its lines, once it has ended.
-    ended: Option<(Record, Record)>,
+    /// Intent and end, once it has one.
+    ended: Option<Lines>,
 }
 
 /// The sum of all lines.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Steps {
     newest: Option<StepId>,
-    open: BTreeMap<StepId, (Record, Option<Record>)>,
-    /// The open step of each subject: there is at most one.
-    busy: HashMap<Subject, StepId>,
-    last: HashMap<Subject, Last>,
+    open: BTreeMap<StepId, Open>,
+    subjects: HashMap<Name, Lately>,
     commands: HashMap<String, Command>,
+    /// Where names are put together.
+    scratch: String,
+}
+
+/// What a journal that is made anew has to hold, and what it leaves out.
+pub(super) struct Needed {
+    /// In the order of their ids, so that they can be read back.
+    pub(super) lines: Vec<Lines>,
+    forgotten: Vec<(String, StepId)>,
+}
+
+impl Needed {
+    /// How long the lines are.
+    pub(super) fn length(&self) -> u64 {
+        self.lines.iter().map(|lines| lines.len() as u64).sum()
+    }
 }
 
 impl Steps {
-    /// Adds a line, or says why it cannot be; then nothing is changed.
-    pub(super) fn add(&mut self, record: &Record) -> Result<(), Illegal> {
-        match &record.fact {
-            Fact::Intent(intent) => self.begin(record, intent),
-            Fact::Dispatched { .. } => self.dispatch(record),
-            Fact::Ended(_) => self.end(record),
+    /// Adds a record with its line, or says why it cannot be; then nothing is changed.
+    pub(super) fn add(&mut self, record: &Flat<'_>, line: &[u8]) -> Result<(), Illegal> {
+        match record.is {
+            Is::Intent => self.begin(record, line),
+            Is::Dispatched => self.dispatch(record, line),
+            Is::Succeeded | Is::Failed | Is::Unknown => self.end(record.id, line),
         }
     }
 
-    fn begin(&mut self, record: &Record, intent: &Intent) -> Result<(), Illegal> {
-        if self.newest.is_some_and(|newest| newest >= record.id) {
-            return Err(Illegal::Order(record.id));
+    fn begin(&mut self, record: &Flat<'_>, line: &[u8]) -> Result<(), Illegal> {
+        let id = record.id;
+        if self.newest.is_some_and(|newest| newest >= id) {
+            return Err(Illegal::Order(id));
         }
-        if let Some(id) = self.busy.get(&intent.subject) {
-            return Err(Illegal::StillOpen { id: *id, key: intent.subject.key.clone() });
+        put_name(&mut self.scratch, subject_of(record));
+        let known = self.subjects.get_key_value(self.scratch.as_str());
+        if let Some(open) = known.and_then(|(_, lately)| lately.open) {
+            return Err(Illegal::StillOpen { id: open, key: subject_of(record)[2].to_owned() });
         }
-        if let Some(command) = &intent.command {
-            let taken = self.commands.get(&command.name);
-            if taken.is_some_and(|taken| taken.ended.is_none() || taken.expires > record.at) {
-                return Err(Illegal::Command(command.name.clone()));
-            }
-            let named = Command { id: record.id, expires: command.expires, ended: None };
-            self.commands.insert(command.name.clone(), named);
+        let name =
+            known.map_or_else(|| Name::from(self.scratch.as_str()), |(name, _)| name.clone());
+        self.name_command(record)?;
+        self.newest = Some(id);
+        match self.subjects.get_mut(&name) {
+            Some(lately) => lately.open = Some(id),
+            None => _ = self.subjects.insert(name.clone(), Lately { open: Some(id), last: None }),
         }
-        self.newest = Some(record.id);
-        self.busy.insert(intent.subject.clone(), record.id);
-        self.open.insert(record.id, (record.clone(), None));
+        let command = record.command.as_ref().map(|command| command.name.clone());
+        self.open.insert(id, Open { name, command, intent: line.into(), dispatched: None });
         Ok(())
     }
 
-    fn dispatch(&mut self, record: &Record) -> Result<(), Illegal> {
-        let (_, dispatched) = self.open.get_mut(&record.id).ok_or(Illegal::NotOpen(record.id))?;
-        if let Some(Record { fact: Fact::Dispatched { task }, .. }) = dispatched {
-            return Err(Illegal::Dispatched { id: record.id, task: task.clone() });
+    fn name_command(&mut self, record: &Flat<'_>) -> Result<(), Illegal> {
+        let Some(command) = &record.command else { return Ok(()) };
+        let taken = self.commands.get(&command.name);
+        if taken.is_some_and(|taken| taken.ended.is_none() || taken.expires > record.at) {
+            return Err(Illegal::Command(command.name.clone()));
         }
-        *dispatched = Some(record.clone());
+        let named = Command { id: record.id, expires: command.expires, ended: None };
+        self.commands.insert(command.name.clone(), named);
         Ok(())
     }
 
-    fn end(&mut self, record: &Record) -> Result<(), Illegal> {
-        let (begun, _) = self.open.remove(&record.id).ok_or(Illegal::NotOpen(record.id))?;
-        let Fact::Intent(intent) = &begun.fact else { return Ok(()) };
-        self.busy.remove(&intent.subject);
-        let named = intent.command.as_ref().and_then(|named| self.commands.get_mut(&named.name));
+    fn dispatch(&mut self, record: &Flat<'_>, line: &[u8]) -> Result<(), Illegal> {
+        let id = record.id;
+        let open = self.open.get_mut(&id).ok_or(Illegal::NotOpen(id))?;
+        if let Some((task, _)) = &open.dispatched {
+            return Err(Illegal::Dispatched { id, task: task.clone() });
+        }
+        open.dispatched = Some((text(record.task.as_ref()).to_owned(), line.into()));
+        Ok(())
+    }
+
+    fn end(&mut self, id: StepId, line: &[u8]) -> Result<(), Illegal> {
+        let open = self.open.remove(&id).ok_or(Illegal::NotOpen(id))?;
+        let lines = Lines::from([&*open.intent, line].concat());
+        let named = open.command.and_then(|name| self.commands.get_mut(&name));
         if let Some(command) = named {
-            command.ended = Some((begun.clone(), record.clone()));
+            command.ended = Some(lines.clone());
         }
-        let subject = intent.subject.clone();
-        self.last.insert(subject, Last { intent: begun, end: record.clone() });
+        if let Some(lately) = self.subjects.get_mut(&open.name) {
+            *lately = Lately { open: None, last: Some((id, lines)) };
+        }
         Ok(())
     }
 
     /// The open step of a key.
-    pub(super) fn open_step(&self, subject: &Subject) -> Option<OpenStep> {
-        open_step(self.open.get(self.busy.get(subject)?)?)
+    pub(super) fn open_step(&self, Subject { source, scope, key }: &Subject) -> Option<OpenStep> {
+        let mut name = String::new();
+        put_name(&mut name, [source, scope, key]);
+        let id = self.subjects.get(name.as_str())?.open?;
+        open_step(self.open.get(&id)?)
     }
 
     /// All open steps, the oldest first.
@@ -150,47 +202,75 @@ impl Steps {
     /// What is known of a command, unless its time is over.
     pub(super) fn known(&self, command: &str, now: Millis) -> Option<Known> {
         let command = self.commands.get(command)?;
-        match &command.ended {
-            None => Some(Known::Running(command.id)),
-            Some((_, Record { fact: Fact::Ended(end), .. })) if command.expires > now => {
-                Some(Known::Ended(end.clone()))
-            }
-            Some(_) => None,
+        let Some(lines) = &command.ended else { return Some(Known::Running(command.id)) };
+        let end = lines.split_inclusive(|byte| *byte == b'\n').nth(1);
+        match end.and_then(record_of)?.fact {
+            Fact::Ended(end) if command.expires > now => Some(Known::Ended(end)),
+            _ => None,
         }
+    }
+
+    /// How many commands are known.
+    pub(super) fn names(&self) -> usize {
+        self.commands.len()
     }
 
     /// The lines that add up to what is still needed: open steps, unexpired commands, and the last
-    /// end of each key; in the order of their ids, so that they can be read back.
-    pub(super) fn needed(&self, now: Millis) -> Vec<Record> {
-        let mut kept: BTreeMap<StepId, Vec<Record>> = BTreeMap::new();
-        for (id, (begun, dispatched)) in &self.open {
-            kept.insert(
-                *id,
-                [Some(begun), dispatched.as_ref()].into_iter().flatten().cloned().collect(),
-            );
+    /// end of each key.
+    pub(super) fn needed(&self, now: Millis) -> Needed {
+        let mut kept: BTreeMap<StepId, Lines> = BTreeMap::new();
+        for (id, Open { intent, dispatched, .. }) in &self.open {
+            let dispatched = dispatched.as_ref().map_or(&[][..], |(_, line)| line);
+            kept.insert(*id, Lines::from([intent, dispatched].concat()));
         }
-        for Last { intent, end } in self.last.values() {
-            kept.insert(intent.id, vec![intent.clone(), end.clone()]);
-        }
-        for command in self.commands.values().filter(|command| command.expires > now) {
-            if let Some((intent, end)) = &command.ended {
-                kept.insert(command.id, vec![intent.clone(), end.clone()]);
+        kept.extend(self.subjects.values().filter_map(|lately| lately.last.clone()));
+        let mut forgotten = Vec::new();
+        for (name, Command { id, expires, ended }) in &self.commands {
+            match ended {
+                Some(lines) if *expires > now => _ = kept.insert(*id, lines.clone()),
+                Some(_) if !kept.contains_key(id) => forgotten.push((name.clone(), *id)),
+                _ => {}
             }
         }
-        kept.into_values().flatten().collect()
+        Needed { lines: kept.into_values().collect(), forgotten }
     }
 
-    /// Forgets commands whose time is over.
-    pub(super) fn expire(&mut self, now: Millis) {
-        self.commands.retain(|_, command| command.ended.is_none() || command.expires > now);
+    /// Forgets what the file, made anew, has left out. Not before: a name that is begun again is judged by
+    /// what the file holds, when it is written and when it is read, whatever the clock has done between.
+    pub(super) fn forget(&mut self, needed: Needed) {
+        for (name, id) in needed.forgotten {
+            if self.commands.get(&name).is_some_and(|command| command.id == id) {
+                self.commands.remove(&name);
+            }
+        }
     }
 }
 
-fn open_step((begun, dispatched): &(Record, Option<Record>)) -> Option<OpenStep> {
-    let Fact::Intent(intent) = &begun.fact else { return None };
-    let task = match dispatched {
-        Some(Record { fact: Fact::Dispatched { task }, .. }) => Some(task.clone()),
-        _ => None,
+fn text<'a>(text: Option<&'a Text<'_>>) -> &'a str {
+    text.map_or("", |text| &text.0)
+}
+
+fn subject_of<'a>(record: &'a Flat<'_>) -> [&'a str; 3] {
+    [&record.source, &record.scope, &record.key].map(|field| text(field.as_ref()))
+}
+
+fn put_name(name: &mut String, [source, scope, key]: [&str; 3]) {
+    name.clear();
+    // Text takes whatever is written to it.
+    let _ = write!(name, "{} {} {source}{scope}{key}", source.len(), scope.len());
+}
+
+fn record_of(line: &[u8]) -> Option<Record> {
+    match read(line)? {
+        Line::Record(flat) => Record::try_from(flat).ok(),
+        Line::Opening(_) => None,
+    }
+}
+
+fn open_step(open: &Open) -> Option<OpenStep> {
+    let Record { id, at, fact: Fact::Intent(intent) } = record_of(&open.intent)? else {
+        return None;
     };
-    Some(OpenStep { id: begun.id, since: begun.at, intent: intent.clone(), task })
+    let task = open.dispatched.as_ref().map(|(task, _)| task.clone());
+    Some(OpenStep { id, since: at, intent, task })
 }

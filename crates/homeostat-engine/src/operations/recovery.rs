@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use homeostat_core::{Begun, Dispatch, Failure, Key, Recovery, Source, Writer};
+use homeostat_core::{Begun, Dispatch, Failure, Key, Recovery, Source, TaskEnd, Writer};
 
 use super::Operations;
 use super::flight::Flight;
 use super::held::Held;
-use crate::journal::{Intent, OpenStep};
+use crate::journal::{Intent, OpenStep, Repeat};
 
 impl<K: Key> Operations<K> {
     /// Asks the target about every step of this source that has no end and is not followed. Tells their
@@ -19,6 +19,11 @@ impl<K: Key> Operations<K> {
             let Some(key) = self.key_of(&open).filter(|key| !self.is_followed(key)) else {
                 continue;
             };
+            if open.intent.repeat == Repeat::Harmless {
+                // What this pass has seen tells whether it is needed again.
+                self.end(open.id, TaskEnd::Unknown("nobody heard the answer".to_owned())).await;
+                continue;
+            }
             if self.recover_one::<S>(writer, (key.clone(), &open)).await.is_ok() {
                 self.shared.state().news.insert(key.clone());
             }
@@ -30,7 +35,7 @@ impl<K: Key> Operations<K> {
 
     /// The lane of a key that the target works on, whatever the limits say. If somebody else of this process
     /// has taken it meanwhile, they know the step: it is not lost at all.
-    fn held_anyhow(&self, key: K, node: String) -> Option<Held<K>> {
+    fn held_anyhow(&self, key: K, node: &String) -> Option<Held<K>> {
         let mut state = self.shared.state();
         let kept = state.doubtful.remove(&key);
         if kept.is_none() && !state.lanes.occupy(&key, node) {
@@ -73,7 +78,7 @@ impl<K: Key> Operations<K> {
             let written = self.journal().dispatched(open.id, &task).await;
             written.map_err(|error| Failure::from_error(&error, homeostat_core::Retry::Soon))?;
         }
-        let Some(held) = self.held_anyhow(key, node) else { return Ok(()) };
+        let Some(held) = self.held_anyhow(key, &node) else { return Ok(()) };
         let end = writer.follow(&task);
         self.follow(Flight { held, id: open.id, task }, end);
         Ok(())

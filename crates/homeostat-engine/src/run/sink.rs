@@ -12,7 +12,7 @@ use homeostat_core::{
 
 use super::Ran;
 use crate::config::{Config, Fence};
-use crate::journal::{Intent, JournalError, StepId};
+use crate::journal::{Intent, JournalError, Repeat, StepId};
 use crate::operations::Operations;
 
 /// Takes outcomes as they happen.
@@ -28,6 +28,8 @@ struct State<O> {
     bad: Vec<usize>,
     /// The steps that the journal knows.
     begun: BTreeMap<usize, StepId>,
+    /// Why a step that may be sent again could not be written down.
+    unwritten: Option<Failure>,
 }
 
 impl<'a, S: Source> Sink<'a, S> {
@@ -37,6 +39,7 @@ impl<'a, S: Source> Sink<'a, S> {
             unverified: Vec::new(),
             bad: Vec::new(),
             begun: BTreeMap::new(),
+            unwritten: None,
         };
         Sink { plan, config, state: Mutex::new(state) }
     }
@@ -47,7 +50,8 @@ impl<'a, S: Source> Sink<'a, S> {
 
     pub(super) fn into_ran(self) -> Ran<S::Object> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ran { tally: state.tally, unverified: state.unverified }
+        let State { tally, unverified, unwritten, .. } = state;
+        Ran { tally, unverified, unwritten }
     }
 
     fn state(&self) -> MutexGuard<'_, State<S::Object>> {
@@ -82,13 +86,6 @@ impl<'a, S: Source> Sink<'a, S> {
         self.state().tally.other(at).cloned()
     }
 
-    /// Whether a step was begun and its answer lost.
-    pub(super) fn is_lost(&self, at: usize) -> bool {
-        let state = self.state();
-        let is_unknown = matches!(state.tally.other(at), Some(Outcome::Unknown { .. }));
-        is_unknown && state.begun.contains_key(&at)
-    }
-
     /// The work that the target does for a step.
     pub(super) fn task(&self, at: usize) -> Option<String> {
         match self.state().tally.other(at) {
@@ -114,18 +111,28 @@ impl<'a, S: Source> Sink<'a, S> {
         }
     }
 
-    async fn begin(&self, operations: &Operations<S::Key>, at: usize) -> Result<(), Failure> {
+    async fn begin(
+        &self,
+        operations: &Operations<S::Key>,
+        (at, repeat): (usize, Repeat),
+    ) -> Result<(), Failure> {
         let Some(step) = self.plan.steps.get(at) else { return Ok(()) };
         let wish = &*self.plan.wish;
         let Dispatch { kind, parameters, precondition } = step.dispatch(wish);
         let subject = operations.subject(&step.key(wish));
-        let intent = Intent { subject, kind, parameters, precondition, command: None };
+        let intent = Intent { subject, kind, parameters, precondition, repeat, command: None };
         let id = operations.journal().begin(intent).await.map_err(|error| unwritten(&error))?;
         self.state().begun.insert(at, id);
         Ok(())
     }
 
-    async fn note(
+    async fn tell(&self, operations: &Operations<S::Key>, at: usize) {
+        if let Err(failure) = self.begin(operations, (at, Repeat::Harmless)).await {
+            self.state().unwritten = Some(failure);
+        }
+    }
+
+    async fn name(
         &self,
         operations: &Operations<S::Key>,
         (at, task): (usize, &str),
@@ -177,7 +184,14 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
         match &self.config.fence {
             Fence::Absent => Box::pin(std::future::ready(Err(unfenced()))),
             Fence::Volatile => Box::pin(std::future::ready(Ok(()))),
-            Fence::Kept(operations) => Box::pin(self.begin(operations, step)),
+            Fence::Kept(operations) => Box::pin(self.begin(operations, (step, Repeat::Hurts))),
+        }
+    }
+
+    fn note(&self, step: usize) -> Later<'_, ()> {
+        match &self.config.fence {
+            Fence::Absent | Fence::Volatile => Box::pin(std::future::ready(())),
+            Fence::Kept(operations) => Box::pin(self.tell(operations, step)),
         }
     }
 
@@ -185,7 +199,7 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
         match &self.config.fence {
             Fence::Absent => Box::pin(std::future::ready(Err(unfenced()))),
             Fence::Volatile => Box::pin(std::future::ready(Ok(()))),
-            Fence::Kept(operations) => Box::pin(self.note(operations, (step, task))),
+            Fence::Kept(operations) => Box::pin(self.name(operations, (step, task))),
         }
     }
 }

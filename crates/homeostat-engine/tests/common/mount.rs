@@ -1,5 +1,7 @@
 //! A small disk of its own for one test: a memory filesystem that only the calling thread sees.
 
+#![allow(dead_code, reason = "every test binary uses another part of it")]
+
 use std::path::Path;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_remount};

@@ -5,6 +5,7 @@
 
 #[path = "../common/child.rs"]
 mod child;
+mod journal;
 mod target;
 
 use std::collections::BTreeMap;

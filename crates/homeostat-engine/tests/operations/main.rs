@@ -3,6 +3,10 @@
 
 mod commands;
 mod crashes;
+mod falls;
+mod journals;
+#[path = "../common/mount.rs"]
+mod mount;
 mod passes;
 mod server;
 mod stage;

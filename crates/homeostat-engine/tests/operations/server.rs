@@ -1,6 +1,6 @@
 //! A server that works on tasks for a while, as a hypervisor does, in virtual time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
@@ -54,6 +54,10 @@ pub(crate) enum Fault {
     FailTask,
     /// Whoever waits for its task falls over.
     PanicInWait,
+    /// Whoever sends it falls over before it is sent.
+    PanicInSend,
+    /// It is done, and no answer ever comes.
+    Hang,
 }
 
 struct Task {
@@ -71,6 +75,10 @@ pub(crate) struct World {
     tasks: BTreeMap<String, Task>,
     faults: BTreeMap<Id, Vec<Fault>>,
     pub(crate) takes: Duration,
+    /// Guests whose tasks take longer.
+    pub(crate) slow: BTreeMap<Id, Duration>,
+    /// Guests whose steps may be sent again: they are done at once.
+    pub(crate) harmless: BTreeSet<Id>,
     /// Requests that had an effect, in order.
     pub(crate) calls: Vec<Id>,
     /// What must never be: two tasks of one guest, too many on a node.
@@ -178,7 +186,7 @@ impl World {
         let on_node = 1 + open().filter(|task| task.guest.node() == guest.node()).count();
         self.most_per_node = self.most_per_node.max(on_node);
         let name = format!("UPID:{}:{:06}", guest.0, self.tasks.len());
-        let ends = Instant::now() + self.takes;
+        let ends = Instant::now() + self.slow.get(&guest).copied().unwrap_or(self.takes);
         let task = Task { guest, wanted, ends, fault, is_over: false };
         self.tasks.insert(name.clone(), task);
         self.calls.push(guest);
@@ -324,20 +332,47 @@ impl Server {
     /// With a place to die before and after each record and each call.
     async fn send(&self, (at, step): (usize, &Run), out: &dyn Outcomes<bool>) -> Outcome<bool> {
         self.point().await;
+        if self.world.lock().unwrap().harmless.contains(&step.id) {
+            return self.set(step, out.note(at)).await;
+        }
         if let Err(failure) = out.intent(at).await {
             return Outcome::Failed(failure);
         }
         self.point().await;
+        let fault = self.next_fault(step.id);
+        assert_ne!(fault, Some(Fault::PanicInSend), "told to fall over");
         let task = match self.request(step.id, step.wanted) {
             Err(outcome) => return outcome,
             Ok(task) => task,
         };
+        if fault == Some(Fault::Hang) {
+            std::future::pending::<()>().await;
+        }
         self.point().await;
         if let Err(failure) = out.dispatched(at, &task).await {
             return Outcome::Unknown { why: failure.error };
         }
         self.point().await;
         Outcome::Waiting { task }
+    }
+}
+
+impl Server {
+    /// What will go wrong with the next request; the kinds that the sender sees to itself are spent.
+    fn next_fault(&self, guest: Id) -> Option<Fault> {
+        let mut world = self.world.lock().unwrap();
+        let faults = world.faults.get_mut(&guest)?;
+        faults.pop_if(|fault| matches!(fault, Fault::PanicInSend | Fault::Hang))
+    }
+
+    /// Done at once, and to be done again without harm.
+    async fn set(&self, step: &Run, noted: Later<'_, ()>) -> Outcome<bool> {
+        noted.await;
+        self.point().await;
+        let mut world = self.world.lock().unwrap();
+        world.running.insert(step.id, step.wanted);
+        world.calls.push(step.id);
+        Outcome::Applied { now: Some(step.wanted) }
     }
 }
 

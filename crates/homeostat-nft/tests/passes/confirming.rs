@@ -23,6 +23,10 @@ impl Outcomes<Object> for Shown {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    fn note(&self, _: usize) -> Later<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     fn dispatched<'a>(&'a self, _step: usize, _task: &'a str) -> Later<'a, Result<(), Failure>> {
         Box::pin(std::future::ready(Ok(())))
     }

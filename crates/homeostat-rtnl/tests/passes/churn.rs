@@ -122,6 +122,10 @@ impl Outcomes<Object> for Unasked {
         Box::pin(async { Ok(()) })
     }
 
+    fn note(&self, _: usize) -> Later<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     fn dispatched<'a>(&'a self, _step: usize, _task: &'a str) -> Later<'a, Result<(), Failure>> {
         Box::pin(async { Ok(()) })
     }

@@ -149,6 +149,10 @@ impl<O: Clone + Send> Outcomes<O> for Answers<O> {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    fn note(&self, _: usize) -> Later<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     fn dispatched<'a>(&'a self, _step: usize, _task: &'a str) -> Later<'a, Result<(), Failure>> {
         Box::pin(std::future::ready(Ok(())))
     }

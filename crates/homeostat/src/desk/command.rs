@@ -4,7 +4,7 @@
 //! lane for the same end. The journal remembers, so a restart in between changes nothing.
 
 use anyhow::Result;
-use homeostat_engine::journal::{CommandKey, End, Intent, Known, Millis, OpenStep, StepId};
+use homeostat_engine::journal::{CommandKey, End, Intent, Known, Millis, OpenStep, Repeat, StepId};
 use homeostat_engine::{Begun, Dispatch, Failure, Recovery, TaskEnd, Writer as _};
 use homeostat_guests::{Key, Located, Sent, Verb, Vmid};
 use serde_json::json;
@@ -73,6 +73,10 @@ impl Commands {
     async fn close_open(&self, key: &Key) -> Result<()> {
         let subject = self.operations.subject(key);
         let Some(open) = self.operations.journal().open_step(&subject) else { return Ok(()) };
+        if open.intent.repeat == Repeat::Harmless {
+            let why = "nobody heard the answer".to_owned();
+            return self.end(open.id, &End::Unknown { why }).await;
+        }
         let (id, is_named) = (open.id, open.task.is_some());
         let ended = self.look_up((id, is_named), begun(open)).await?;
         self.end(id, &end_of(ended)).await
@@ -94,8 +98,9 @@ impl Commands {
     async fn carry_out(&self, command: &Command, located: &Located) -> Result<Done> {
         let Dispatch { kind, parameters, precondition } = located.dispatch(command.verb);
         let subject = self.operations.subject(&command.key());
-        let name = command.name().map(|name| CommandKey { name, expires: expiry() });
-        let intent = Intent { subject, kind, parameters, precondition, command: name };
+        let named = command.name().map(|name| CommandKey { name, expires: expiry() });
+        let repeat = Repeat::Hurts;
+        let intent = Intent { subject, kind, parameters, precondition, repeat, command: named };
         let id = self.operations.journal().begin(intent.clone()).await.map_err(|it| told(&it))?;
         let ended = match self.writer.send(located, command.verb).await {
             Ok(Sent::Task(task)) => {

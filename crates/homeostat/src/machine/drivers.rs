@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::Document;
-use homeostat_engine::report::LEDGER;
+use homeostat_engine::report::{JOURNAL, LEDGER};
 use homeostat_engine::{
     Driver, Entry, Error, Explain, Failure, Kind, Ledger, Place, Planner, Retry, ScopeLock,
 };
@@ -229,7 +229,7 @@ fn has_moved_under_us(all: &[Told]) -> bool {
 
 /// Whether outcomes could not be recorded: another pass would only fail at that.
 fn is_unrecorded(all: &[Told]) -> bool {
-    has_failed(all, |key, _| key == LEDGER)
+    has_failed(all, |key, _| key == LEDGER || key == JOURNAL)
 }
 
 fn has_failed(all: &[Told], so: impl Fn(&str, &Failure) -> bool) -> bool {

@@ -1,12 +1,18 @@
 //! The journal: what it tells after any cut, what it refuses, and that nothing acknowledged is lost.
+//!
+//! No test here starts a process: until it runs its own program, a child shares the locks of its parent, and
+//! a journal that another test has just closed is still busy.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     reason = "this is test code, but outside `#[test]` clippy cannot know"
 )]
 
-#[path = "common/child.rs"]
-mod child;
+mod disks;
+mod lives;
+#[path = "../common/mount.rs"]
+mod mount;
+mod reading;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,16 +22,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use homeostat_engine::journal::{
-    CommandKey, End, Fact, Intent, Journal, JournalError, Known, Millis, OpenStep, Recovered,
-    StepId, Subject, follow,
+    CommandKey, End, Intent, Journal, JournalError, Known, Millis, OpenStep, Recovered, Repeat,
+    StepId, Subject,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Where a wait for the disk is none: for tests with thousands of files.
 const FAST: &str = "/dev/shm";
-/// Set where the test runs in a process of its own, with a small disk here.
-const SMALL_DISK: &str = "HOMEOSTAT_TEST_SMALL_DISK";
 const FAR: Millis = Millis(u64::MAX);
 
 fn subject(key: &str) -> Subject {
@@ -34,7 +38,8 @@ fn subject(key: &str) -> Subject {
 
 fn intent(key: &str, kind: &str) -> Intent {
     let (kind, parameters) = (kind.to_owned(), "9f2c".to_owned());
-    Intent { subject: subject(key), kind, parameters, precondition: None, command: None }
+    let (precondition, repeat, command) = (None, Repeat::Hurts, None);
+    Intent { subject: subject(key), kind, parameters, precondition, repeat, command }
 }
 
 fn named(key: &str, name: &str, expires: Millis) -> Intent {
@@ -52,6 +57,12 @@ fn open(directory: &Path) -> (Journal, Recovered) {
 
 fn try_open(directory: &Path) -> Result<(Journal, Recovered), JournalError> {
     Journal::open(directory, Arc::new(|| Millis(1000)))
+}
+
+/// The first line of a journal that a newer version wrote.
+fn newer() -> String {
+    let body = br#"{"journal":2,"epoch":1}"#;
+    format!("{:08x} {}\n", crc32fast::hash(body), std::str::from_utf8(body).unwrap())
 }
 
 fn id(text: &str) -> StepId {
@@ -210,108 +221,10 @@ async fn one_process_writes_at_a_time_and_a_newer_format_is_refused() {
     let second = try_open(directory.path()).map(|_| ()).unwrap_err();
     assert!(matches!(second, JournalError::Busy { .. }), "{second}");
     drop(journal);
-    let body = br#"{"journal":2,"epoch":1}"#;
-    let line = format!("{:08x} {}\n", crc32fast::hash(body), std::str::from_utf8(body).unwrap());
-    fs::write(directory.path().join("journal"), line).unwrap();
+    fs::write(directory.path().join("journal"), newer()).unwrap();
     let newer = try_open(directory.path()).map(|_| ()).unwrap_err();
     let says = "has format 2, and this version knows formats up to 1";
     assert!(newer.to_string().ends_with(says), "{newer}");
-}
-
-#[tokio::test]
-async fn a_long_life_leaves_a_short_file_with_all_that_is_needed() {
-    let directory = TempDir::new().unwrap();
-    let (journal, _) = open(directory.path());
-    let kept = journal.begin(named("guest 1", "kept", FAR)).await.unwrap();
-    journal.end(kept, succeeded()).await.unwrap();
-    let running = journal.begin(intent("guest 2", "start")).await.unwrap();
-    journal.dispatched(running, "UPID:b").await.unwrap();
-    for _ in 0..200 {
-        let steps = (100..150).map(|guest| {
-            let journal = &journal;
-            async move {
-                let step = journal.begin(intent(&format!("guest {guest}"), "set")).await.unwrap();
-                journal.end(step, End::Failed { why: "x".repeat(100) }).await.unwrap();
-            }
-        });
-        futures_util::future::join_all(steps).await;
-    }
-    drop(journal);
-    let length = fs::metadata(directory.path().join("journal")).unwrap().len();
-    assert!(length < 2 << 20, "{length} bytes are left of ten thousand steps");
-    let (journal, recovered) = open(directory.path());
-    assert_eq!(in_flight(&recovered), ["1-2 start guest 2: UPID:b"]);
-    assert!(matches!(journal.known("kept"), Some(Known::Ended(_))));
-    let told = follow(directory.path()).more().unwrap();
-    let last = told.iter().rev().find(|record| matches!(record.fact, Fact::Ended(_))).unwrap();
-    assert_eq!(last.fact, Fact::Ended(End::Failed { why: "x".repeat(100) }));
-}
-
-#[tokio::test]
-async fn a_reader_follows_what_somebody_else_writes() {
-    let directory = TempDir::new().unwrap();
-    let mut following = follow(directory.path());
-    assert_eq!(following.more().unwrap(), []);
-    let (journal, _) = open(directory.path());
-    let step = journal.begin(intent("guest 101", "start")).await.unwrap();
-    assert_eq!(following.more().unwrap().len(), 1);
-    assert_eq!(following.more().unwrap().len(), 0);
-    journal.dispatched(step, "UPID:a").await.unwrap();
-    journal.end(step, succeeded()).await.unwrap();
-    let more = following.more().unwrap();
-    assert_eq!(more[0].fact, Fact::Dispatched { task: "UPID:a".to_owned() });
-    assert_eq!(more[1].fact, Fact::Ended(succeeded()));
-}
-
-#[tokio::test]
-async fn a_reader_that_has_seen_a_torn_line_sees_what_is_written_in_its_place() {
-    let directory = TempDir::new().unwrap();
-    busy(directory.path()).await;
-    let path = directory.path().join("journal");
-    let sound = fs::read(&path).unwrap();
-    let torn = format!("0123abcd {{\"id\":\"1-5\",\"key\":\"{}", "x".repeat(1000));
-    fs::write(&path, [sound.as_slice(), torn.as_bytes()].concat()).unwrap();
-    let mut following = follow(directory.path());
-    assert_eq!(following.more().unwrap().len(), 8);
-    let (journal, recovered) = open(directory.path());
-    assert!(recovered.cut > 0);
-    let step = journal.begin(intent("guest 101", "start")).await.unwrap();
-    let more = following.more().unwrap();
-    assert_eq!(more.iter().map(|record| record.id).collect::<Vec<_>>(), [step]);
-}
-
-/// Writes so much that the journal is worth making anew, again and again.
-async fn grow(journal: &Journal) {
-    for guest in 0..2500 {
-        let step = journal.begin(intent(&format!("guest {}", guest % 5), "set")).await.unwrap();
-        journal.end(step, End::Failed { why: "x".repeat(1000) }).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn what_a_crash_left_beside_the_journal_does_no_harm() {
-    let directory = TempDir::new_in(FAST).unwrap();
-    let (beside, elsewhere) = (directory.path().join("journal.new"), directory.path().join("else"));
-    fs::write(&elsewhere, "mine").unwrap();
-    std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
-    let (journal, _) = open(directory.path());
-    grow(&journal).await;
-    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "mine");
-    let file = fs::symlink_metadata(directory.path().join("journal")).unwrap();
-    assert!(file.is_file() && file.len() < 2 << 20, "{file:?}");
-}
-
-#[tokio::test]
-async fn a_journal_that_cannot_be_made_anew_goes_on_as_it_is() {
-    let directory = TempDir::new_in(FAST).unwrap();
-    // Nothing can be written in its place.
-    fs::create_dir(directory.path().join("journal.new")).unwrap();
-    let (journal, _) = open(directory.path());
-    let open_step = journal.begin(intent("guest 9", "start")).await.unwrap();
-    grow(&journal).await;
-    drop(journal);
-    let (_, recovered) = open(directory.path());
-    assert_eq!(recovered.open.iter().map(|step| step.id).collect::<Vec<_>>(), [open_step]);
 }
 
 #[tokio::test]
@@ -323,7 +236,7 @@ async fn only_its_owner_reads_a_journal() {
     };
     let (journal, _) = open(directory.path());
     assert_eq!(modes(), [0o600; 2]);
-    grow(&journal).await;
+    lives::grow(&journal).await;
     assert_eq!(modes(), [0o600; 2], "made anew");
 }
 
@@ -364,40 +277,6 @@ async fn many_writers_share_one_order_and_nothing_is_lost() {
     futures_util::future::join_all(steps).await;
     drop(journal);
     assert_eq!(open(directory.path()).1.open.len(), 64);
-}
-
-/// Fills the disk step by step, until the journal gives up.
-async fn fill(directory: &Path) -> (Journal, JournalError) {
-    let (journal, _) = open(directory);
-    for guest in 0..10_000 {
-        let key = format!("guest {guest} {}", "x".repeat(1000));
-        if let Err(error) = journal.begin(intent(&key, "start")).await {
-            return (journal, error);
-        }
-    }
-    panic!("the disk is not small");
-}
-
-#[tokio::test]
-async fn a_journal_that_cannot_be_written_refuses_every_step_until_it_is_opened_anew() {
-    let Some(disk) = std::env::var_os(SMALL_DISK) else {
-        let directory = TempDir::new().unwrap();
-        let test = "a_journal_that_cannot_be_written_refuses_every_step_until_it_is_opened_anew";
-        return child::on_a_small_disk(test, (SMALL_DISK, directory.path()));
-    };
-    let directory = Path::new(&disk);
-    let (journal, error) = fill(directory).await;
-    assert!(matches!(error, JournalError::Write { .. }), "{error}");
-    assert!(error.help().unwrap().contains("room"), "{error}");
-    let known = journal.open_steps().len();
-    let again = journal.begin(intent("guest 1", "stop")).await.unwrap_err();
-    assert!(matches!(again, JournalError::Write { .. }), "{again}");
-    drop(journal);
-    // What was acknowledged is there; what was refused is not, however far its line got.
-    fs::remove_file(directory.join("ballast")).unwrap();
-    let (journal, recovered) = open(directory);
-    assert_eq!(recovered.open.len(), known - 1);
-    journal.begin(intent("guest 1", "stop")).await.unwrap();
 }
 
 #[test]

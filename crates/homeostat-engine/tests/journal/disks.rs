@@ -1,0 +1,61 @@
+//! Disks that are full or read-only: what was acknowledged stands, the rest is refused, and the error says
+//! the way out.
+
+use std::fs;
+use std::path::Path;
+
+use homeostat_engine::journal::{Journal, JournalError, follow};
+use tempfile::TempDir;
+
+use crate::{intent, mount, open, try_open};
+
+/// Fills the disk step by step, until the journal gives up.
+async fn fill(directory: &Path) -> (Journal, JournalError) {
+    let (journal, _) = open(directory);
+    for guest in 0..10_000 {
+        let key = format!("guest {guest} {}", "x".repeat(1000));
+        if let Err(error) = journal.begin(intent(&key, "start")).await {
+            return (journal, error);
+        }
+    }
+    panic!("the disk is not small");
+}
+
+async fn fill_and_make_room(directory: &Path) {
+    fs::write(directory.join("ballast"), vec![0; 1 << 16]).unwrap();
+    let (journal, error) = fill(directory).await;
+    assert!(matches!(error, JournalError::Write { .. }), "{error}");
+    assert!(error.help().unwrap().contains("room"), "{error}");
+    let known = journal.open_steps().len();
+    let again = journal.begin(intent("guest 1", "stop")).await.unwrap_err();
+    assert!(matches!(again, JournalError::Write { .. }), "{again}");
+    drop(journal);
+    // What was acknowledged is there; what was refused is not, however far its line got.
+    fs::remove_file(directory.join("ballast")).unwrap();
+    let (journal, recovered) = open(directory);
+    assert_eq!(recovered.open.len(), known - 1);
+    journal.begin(intent("guest 1", "stop")).await.unwrap();
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_refuses_every_step_until_it_is_opened_anew() {
+    let directory = TempDir::new().unwrap();
+    mount::with_small_disk(directory.path(), "256k", || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(fill_and_make_room(directory.path()));
+    });
+}
+
+#[test]
+fn a_state_directory_that_is_read_only_is_a_clear_error_and_can_still_be_read() {
+    let directory = TempDir::new().unwrap();
+    mount::with_small_disk(directory.path(), "256k", || {
+        drop(try_open(directory.path()).unwrap());
+        mount::make_read_only(directory.path());
+        let error = try_open(directory.path()).map(|_| ()).unwrap_err();
+        assert!(matches!(error, JournalError::Open { .. }), "{error}");
+        assert!(error.to_string().contains("Read-only file system"), "{error}");
+        assert!(error.help().unwrap().contains("rights in the state directory"), "{error}");
+        assert_eq!(follow(directory.path()).more().unwrap(), []);
+    });
+}

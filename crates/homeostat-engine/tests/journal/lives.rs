@@ -1,0 +1,207 @@
+//! Long lives and many short ones: file and memory stay small, and nothing that is needed is lost.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::future::join_all;
+use homeostat_engine::journal::{End, Fact, Journal, Known, Millis, follow};
+use tempfile::TempDir;
+
+use crate::{FAR, FAST, in_flight, intent, named, open, succeeded};
+
+#[tokio::test]
+async fn a_long_life_leaves_a_short_file_with_all_that_is_needed() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(directory.path());
+    let kept = journal.begin(named("guest 1", "kept", FAR)).await.unwrap();
+    journal.end(kept, succeeded()).await.unwrap();
+    let running = journal.begin(intent("guest 2", "start")).await.unwrap();
+    journal.dispatched(running, "UPID:b").await.unwrap();
+    for _ in 0..200 {
+        let steps = (100..150).map(|guest| {
+            let journal = &journal;
+            async move {
+                let step = journal.begin(intent(&format!("guest {guest}"), "set")).await.unwrap();
+                journal.end(step, End::Failed { why: "x".repeat(100) }).await.unwrap();
+            }
+        });
+        join_all(steps).await;
+    }
+    drop(journal);
+    let length = fs::metadata(directory.path().join("journal")).unwrap().len();
+    assert!(length < 2 << 20, "{length} bytes are left of ten thousand steps");
+    let (journal, recovered) = open(directory.path());
+    assert_eq!(in_flight(&recovered), ["1-2 start guest 2: UPID:b"]);
+    assert!(matches!(journal.known("kept"), Some(Known::Ended(_))));
+    let told = follow(directory.path()).more().unwrap();
+    let last = told.iter().rev().find(|record| matches!(record.fact, Fact::Ended(_))).unwrap();
+    assert_eq!(last.fact, Fact::Ended(End::Failed { why: "x".repeat(100) }));
+}
+
+/// Writes so much that the journal is worth making anew, again and again.
+pub(crate) async fn grow(journal: &Journal) {
+    for guest in 0..2500 {
+        let step = journal.begin(intent(&format!("guest {}", guest % 5), "set")).await.unwrap();
+        journal.end(step, End::Failed { why: "x".repeat(1000) }).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_crash_left_beside_the_journal_does_no_harm() {
+    let directory = TempDir::new_in(FAST).unwrap();
+    let (beside, elsewhere) = (directory.path().join("journal.new"), directory.path().join("else"));
+    fs::write(&elsewhere, "mine").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
+    let (journal, _) = open(directory.path());
+    grow(&journal).await;
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "mine");
+    let file = fs::symlink_metadata(directory.path().join("journal")).unwrap();
+    assert!(file.is_file() && file.len() < 2 << 20, "{file:?}");
+}
+
+#[tokio::test]
+async fn a_journal_that_cannot_be_made_anew_goes_on_as_it_is() {
+    let directory = TempDir::new_in(FAST).unwrap();
+    // Nothing can be written in its place.
+    fs::create_dir(directory.path().join("journal.new")).unwrap();
+    let (journal, _) = open(directory.path());
+    let open_step = journal.begin(intent("guest 9", "start")).await.unwrap();
+    grow(&journal).await;
+    drop(journal);
+    let (_, recovered) = open(directory.path());
+    assert_eq!(recovered.open.iter().map(|step| step.id).collect::<Vec<_>>(), [open_step]);
+}
+
+/// What a file holds that was made anew, and again as much.
+const SHORT: u64 = 2 << 20;
+
+fn length(directory: &Path) -> u64 {
+    fs::metadata(directory.join("journal")).unwrap().len()
+}
+
+/// A journal whose clock the test sets.
+fn open_at(directory: &Path, now: &Arc<AtomicU64>) -> Journal {
+    let now = Arc::clone(now);
+    Journal::open(directory, Arc::new(move || Millis(now.load(Ordering::Relaxed)))).unwrap().0
+}
+
+#[tokio::test]
+async fn many_short_lives_leave_a_short_file_too() {
+    let directory = TempDir::new_in(FAST).unwrap();
+    for _ in 0..60 {
+        let (journal, _) = open(directory.path());
+        for guest in 0..50 {
+            let step = journal.begin(intent(&format!("guest {guest}"), "set")).await.unwrap();
+            journal.end(step, End::Failed { why: "x".repeat(1000) }).await.unwrap();
+        }
+    }
+    let length = length(directory.path());
+    assert!(length < SHORT, "{length} bytes are left of three thousand steps");
+}
+
+#[tokio::test]
+async fn commands_are_forgotten_when_their_time_is_over_and_not_before() {
+    let directory = TempDir::new_in(FAST).unwrap();
+    let now = Arc::new(AtomicU64::new(0));
+    let journal = open_at(directory.path(), &now);
+    for nth in 0..10_000_u64 {
+        now.store(nth, Ordering::Relaxed);
+        let command = named("guest 1", &format!("{nth} {}", "x".repeat(300)), Millis(nth + 100));
+        let step = journal.begin(command).await.unwrap();
+        journal.end(step, succeeded()).await.unwrap();
+        let earlier = nth.saturating_sub(90);
+        let known = journal.known(&format!("{earlier} {}", "x".repeat(300)));
+        assert_eq!(known, Some(Known::Ended(succeeded())), "{earlier} at {nth}");
+    }
+    assert!(length(directory.path()) < SHORT, "{}", length(directory.path()));
+    let names = journal.names();
+    assert!(names < 5000, "{names} names are left of ten thousand commands");
+}
+
+/// A clock that was wrong and is put right makes expired names unexpired again. Those that the file has left
+/// out are new; those that it still has are known. Either way it can be read back.
+#[tokio::test]
+async fn a_clock_that_goes_back_makes_no_journal_that_cannot_be_read() {
+    let directory = TempDir::new_in(FAST).unwrap();
+    let now = Arc::new(AtomicU64::new(1000));
+    let journal = open_at(directory.path(), &now);
+    for guest in ["guest 1", "guest 2"] {
+        let step =
+            journal.begin(named(guest, &format!("once {guest}"), Millis(2000))).await.unwrap();
+        journal.end(step, succeeded()).await.unwrap();
+    }
+    // Only of the first one the step is not the last one of its key.
+    let step = journal.begin(intent("guest 1", "stop")).await.unwrap();
+    journal.end(step, succeeded()).await.unwrap();
+    now.store(1_000_000, Ordering::Relaxed);
+    for guest in 0..2500 {
+        let step = journal.begin(intent(&format!("guest {}", 5 + guest % 5), "set")).await.unwrap();
+        journal.end(step, End::Failed { why: "x".repeat(1000) }).await.unwrap();
+    }
+    assert!(length(directory.path()) < SHORT, "it was made anew");
+    now.store(1500, Ordering::Relaxed);
+    assert_eq!(journal.known("once guest 1"), None);
+    assert_eq!(journal.known("once guest 2"), Some(Known::Ended(succeeded())));
+    let step = journal.begin(named("guest 1", "once guest 1", Millis(2500))).await.unwrap();
+    assert!(journal.begin(named("guest 2", "once guest 2", Millis(2500))).await.is_err());
+    drop(journal);
+    let journal = open_at(directory.path(), &now);
+    assert_eq!(journal.known("once guest 1"), Some(Known::Running(step)));
+    assert_eq!(journal.known("once guest 2"), Some(Known::Ended(succeeded())));
+}
+
+#[tokio::test]
+async fn what_is_handed_in_while_the_file_is_made_anew_is_in_the_new_one() {
+    let directory = TempDir::new_in(FAST).unwrap();
+    let (journal, _) = open(directory.path());
+    let lives = (0..32).map(|guest| {
+        let journal = &journal;
+        async move {
+            let mut last = None;
+            for _ in 0..300 {
+                let step = journal.begin(intent(&format!("guest {guest}"), "set")).await.unwrap();
+                journal.dispatched(step, &"x".repeat(300)).await.unwrap();
+                journal.end(step, succeeded()).await.unwrap();
+                last = Some(step);
+            }
+            last.unwrap()
+        }
+    });
+    let mut last = join_all(lives).await;
+    drop(journal);
+    assert!(length(directory.path()) < SHORT, "{}", length(directory.path()));
+    assert!(in_flight(&open(directory.path()).1).is_empty());
+    let told = follow(directory.path()).more().unwrap();
+    let ended = |record: &&_| {
+        matches!(record, homeostat_engine::journal::Record { fact: Fact::Ended(_), .. })
+    };
+    let ended: std::collections::BTreeSet<_> =
+        told.iter().filter(ended).map(|record| record.id).collect();
+    last.retain(|step| !ended.contains(step));
+    assert_eq!(last, [], "the last end of each key is kept");
+}
+
+/// All that waits for the one who writes is written by them at once.
+#[test]
+fn many_writers_share_one_wait_for_the_disk() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(directory.path());
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        // The only thread that could write is busy until all lines are handed in.
+        let busy = tokio::task::spawn_blocking(move || gone.recv());
+        let steps = (0..64).map(|guest| journal.begin(intent(&format!("guest {guest}"), "start")));
+        let handed_in = async {
+            tokio::task::yield_now().await;
+            go.send(()).unwrap();
+        };
+        let (begun, ()) = futures_util::future::join(join_all(steps), handed_in).await;
+        assert_eq!(begun.iter().filter(|step| step.is_ok()).count(), 64);
+        busy.await.unwrap().unwrap();
+    });
+    assert_eq!(journal.writes(), 1);
+}

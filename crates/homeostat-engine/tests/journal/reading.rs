@@ -1,0 +1,79 @@
+//! Readers: they follow along, and say what they cannot read.
+
+use std::fs;
+
+use homeostat_engine::journal::{Fact, JournalError, follow};
+use tempfile::TempDir;
+
+use crate::{busy, intent, open, succeeded};
+
+#[tokio::test]
+async fn a_reader_follows_what_somebody_else_writes() {
+    let directory = TempDir::new().unwrap();
+    let mut following = follow(directory.path());
+    assert_eq!(following.more().unwrap(), []);
+    let (journal, _) = open(directory.path());
+    let step = journal.begin(intent("guest 101", "start")).await.unwrap();
+    assert_eq!(following.more().unwrap().len(), 1);
+    assert_eq!(following.more().unwrap().len(), 0);
+    journal.dispatched(step, "UPID:a").await.unwrap();
+    journal.end(step, succeeded()).await.unwrap();
+    let more = following.more().unwrap();
+    assert_eq!(more[0].fact, Fact::Dispatched { task: "UPID:a".to_owned() });
+    assert_eq!(more[1].fact, Fact::Ended(succeeded()));
+}
+
+#[tokio::test]
+async fn a_reader_that_has_seen_a_torn_line_sees_what_is_written_in_its_place() {
+    let directory = TempDir::new().unwrap();
+    busy(directory.path()).await;
+    let path = directory.path().join("journal");
+    let sound = fs::read(&path).unwrap();
+    let torn = format!("0123abcd {{\"id\":\"1-5\",\"key\":\"{}", "x".repeat(1000));
+    fs::write(&path, [sound.as_slice(), torn.as_bytes()].concat()).unwrap();
+    let mut following = follow(directory.path());
+    assert_eq!(following.more().unwrap().len(), 8);
+    let (journal, recovered) = open(directory.path());
+    assert!(recovered.cut > 0);
+    let step = journal.begin(intent("guest 101", "start")).await.unwrap();
+    let more = following.more().unwrap();
+    assert_eq!(more.iter().map(|record| record.id).collect::<Vec<_>>(), [step]);
+}
+
+#[tokio::test]
+async fn a_reader_tells_what_stands_before_damage_and_then_where_it_is() {
+    let directory = TempDir::new().unwrap();
+    busy(directory.path()).await;
+    let path = directory.path().join("journal");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("UPID:a", "UPID:b", 1)).unwrap();
+    let mut following = follow(directory.path());
+    assert_eq!(following.more().unwrap().len(), 1, "what stands before it");
+    for _ in 0..2 {
+        let error = following.more().unwrap_err();
+        assert!(error.to_string().ends_with("is damaged in line 3: its checksum does not fit"));
+    }
+}
+
+#[tokio::test]
+async fn a_reader_of_a_newer_format_says_so() {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("journal"), crate::newer()).unwrap();
+    let error = follow(directory.path()).more().unwrap_err();
+    assert!(matches!(error, JournalError::Newer { found: 2, known: 1, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_reader_waits_for_a_whole_line_that_makes_no_sense_and_has_nothing_after_it() {
+    let directory = TempDir::new().unwrap();
+    busy(directory.path()).await;
+    let path = directory.path().join("journal");
+    let sound = fs::read(&path).unwrap();
+    fs::write(&path, [sound.as_slice(), b"\0\0\0\0\n"].concat()).unwrap();
+    let mut following = follow(directory.path());
+    assert_eq!(following.more().unwrap().len(), 8);
+    let (journal, recovered) = open(directory.path());
+    assert_eq!(recovered.cut, 5, "torn in its middle");
+    journal.begin(intent("guest 101", "start")).await.unwrap();
+    assert_eq!(following.more().unwrap().len(), 1);
+}

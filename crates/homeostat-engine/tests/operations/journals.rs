@@ -1,0 +1,93 @@
+//! A journal that cannot be written: what must not be sent twice is not sent, and the rest is done and told.
+
+use std::fs;
+use std::path::Path;
+
+use homeostat_engine::journal::{Intent, Repeat, Subject};
+use homeostat_engine::{Entry, Kind};
+use tempfile::TempDir;
+
+use crate::mount::with_small_disk;
+use crate::server::{Id, Server};
+use crate::stage::{MINUTE, Process, WIDE, begun, state_directory};
+
+/// Writes until there is no room left.
+async fn fill(process: &Process, disk: &Path) {
+    let _ = fs::write(disk.join("ballast"), vec![0; 1 << 20]);
+    for nth in 0..1000 {
+        let [source, scope, kind, parameters] =
+            ["others", "s", "set", &"x".repeat(1000)].map(str::to_owned);
+        let subject = Subject { source, scope, key: nth.to_string() };
+        let (precondition, repeat, command) = (None, Repeat::Hurts, None);
+        let intent = Intent { subject, kind, parameters, precondition, repeat, command };
+        if process.operations.journal().begin(intent).await.is_err() {
+            return;
+        }
+    }
+    panic!("the disk is not small");
+}
+
+async fn on_a_full_disk(disk: &Path) {
+    let server = Server::new(100..102, MINUTE);
+    server.world.lock().unwrap().harmless.insert(Id(101));
+    let process = Process::start(&server, disk, WIDE).await;
+    process.converge().await;
+    fill(&process, disk).await;
+    server.stop(100);
+    server.stop(101);
+    server.world.lock().unwrap().calls.clear();
+    let told = process.handle.pass().await.unwrap().unwrap();
+    let mut failed = Vec::new();
+    told.explain(Kind::Failed, &mut |entry| match entry {
+        Entry::Failed { key, failure, .. } => failed.push((key, failure)),
+        other => panic!("{other:?}"),
+    });
+    assert!(!told.is_converged());
+    assert_eq!(server.running(), [false, true], "the one that may be sent again was");
+    assert_eq!(server.world.lock().unwrap().calls, [Id(101)]);
+    assert_eq!(
+        failed.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(),
+        ["guest 100", "journal"]
+    );
+    for (key, failure) in failed {
+        assert!(failure.error.contains("cannot be written: No space left"), "{key}: {failure}");
+        let help = failure.help.unwrap();
+        assert!(help.contains("see to room and rights in the state directory"), "{key}: {help}");
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_back_what_must_not_be_sent_twice_and_is_only_told_for_the_rest() {
+    let directory = TempDir::new().unwrap();
+    with_small_disk(directory.path(), "256k", || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(on_a_full_disk(directory.path()));
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_may_be_sent_again_is_in_the_journal_too_and_a_crash_closes_it_as_unknown() {
+    for point in 0..10 {
+        let (server, state) = (Server::new(100..101, MINUTE), state_directory());
+        server.world.lock().unwrap().harmless.insert(Id(100));
+        server.world.lock().unwrap().fuse = Some(point);
+        let process = Process::start(&server, state.path(), WIDE).await;
+        let died = tokio::select! {
+            () = server.crashed.notified() => true,
+            () = process.converge() => false,
+        };
+        process.kill().await;
+        server.world.lock().unwrap().fuse = None;
+        let process = Process::start(&server, state.path(), WIDE).await;
+        process.converge().await;
+        assert_eq!(server.running(), [true], "at {point}");
+        assert!(process.operations.journal().open_steps().is_empty(), "at {point}");
+        assert!(begun(state.path()) > 0, "at {point}");
+        if !died {
+            assert!(point > 1, "only {point} points");
+            return;
+        }
+    }
+    panic!("it never lived");
+}
