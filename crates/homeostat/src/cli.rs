@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use homeostat_document::{OwnerName, Period, Protocol};
 use homeostat_netns::Place;
 
-pub(crate) use self::guests::{GuestArgs, GuestVerb, JournalArgs};
+pub(crate) use self::guests::{GuestArgs, GuestVerb, JournalArgs, RecordWord};
 use crate::daemon::http::Listen;
 use crate::output::Form;
 use crate::output::text::Length;
@@ -78,7 +78,11 @@ pub(crate) enum Command {
                             it heals what differs from its document."
     )]
     Guest(GuestArgs),
-    /// Tell what was sent that must not be sent twice, and what became of it
+    /// Tell what was sent to guests, and what became of it
+    #[command(
+        after_help = "Exit: 0 told, 1 error. A step is begun by an intent; one without an end is looked up \
+                            before anything else is sent to its key."
+    )]
     Journal(JournalArgs),
     /// Print the observed state as a document, a start for writing one
     Show(ShowArgs),

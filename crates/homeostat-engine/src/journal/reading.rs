@@ -1,5 +1,6 @@
 //! Reads a journal that somebody else may be writing.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use super::JournalError;
 use super::line::{BROKEN, Line, read};
-use super::record::Record;
+use super::record::{Fact, Record, StepId};
 
 /// Follows a journal from its first line on, also across its being made anew.
 pub struct Following {
@@ -16,6 +17,46 @@ pub struct Following {
     file: Option<Reading>,
     /// Why nothing more can be told.
     failed: Option<JournalError>,
+    told: Told,
+}
+
+/// What was told already: a journal that is made anew repeats what is needed of the old one.
+#[derive(Default)]
+struct Told {
+    newest: Option<StepId>,
+    /// The steps without an end, and how far they had come.
+    open: BTreeMap<StepId, Stage>,
+}
+
+/// How far a step has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Begun,
+    Dispatched,
+    Ended,
+}
+
+impl Told {
+    /// Whether a record is news; from then on it is not.
+    fn is_news(&mut self, Record { id, fact, .. }: &Record) -> bool {
+        let stage = match fact {
+            Fact::Intent(_) => Stage::Begun,
+            Fact::Dispatched { .. } => Stage::Dispatched,
+            Fact::Ended(_) => Stage::Ended,
+        };
+        let before = self.open.get(id).copied();
+        let is_news = match before {
+            Some(before) => before < stage,
+            None => self.newest.is_none_or(|newest| newest < *id),
+        };
+        if is_news && stage == Stage::Ended {
+            self.open.remove(id);
+        } else if is_news {
+            self.open.insert(*id, stage);
+        }
+        self.newest = self.newest.max(Some(*id));
+        is_news
+    }
 }
 
 /// A file, and how far it was read.
@@ -30,7 +71,7 @@ struct Reading {
 /// Follows the journal of a state directory. One that does not exist yet has nothing to tell.
 #[must_use]
 pub fn follow(directory: &Path) -> Following {
-    Following { path: directory.join("journal"), file: None, failed: None }
+    Following { path: directory.join("journal"), file: None, failed: None, told: Told::default() }
 }
 
 impl Following {
@@ -93,7 +134,10 @@ impl Following {
                     return Err(JournalError::Damaged { path, line, reason });
                 }
                 (Some(Line::Opening(opening)), None) => _ = opening.epoch(&self.path)?,
-                (Some(Line::Record(record)), None) => records.extend(Record::try_from(record).ok()),
+                (Some(Line::Record(record)), None) => {
+                    let record = Record::try_from(record).ok();
+                    records.extend(record.filter(|record| self.told.is_news(record)));
+                }
             }
             if broken.is_none() {
                 reading.at += line.len() as u64;
@@ -103,7 +147,6 @@ impl Following {
         reading.lines.seek(SeekFrom::Start(reading.at)).map_err(wrap).map(|_| ())
     }
 
-    /// What was made anew repeats what is needed of the old one: readers see such records again.
     fn is_replaced(&self) -> io::Result<bool> {
         let Some(Reading { inode, .. }) = &self.file else { return Ok(false) };
         match std::fs::metadata(&self.path) {

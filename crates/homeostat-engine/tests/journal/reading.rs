@@ -1,6 +1,8 @@
 //! Readers: they follow along, and say what they cannot read.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use homeostat_engine::journal::{Fact, JournalError, follow};
 use tempfile::TempDir;
@@ -76,4 +78,27 @@ async fn a_reader_waits_for_a_whole_line_that_makes_no_sense_and_has_nothing_aft
     assert_eq!(recovered.cut, 5, "torn in its middle");
     journal.begin(intent("guest 101", "start")).await.unwrap();
     assert_eq!(following.more().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_reader_is_told_everything_once_also_when_the_file_is_made_anew() {
+    let directory = TempDir::new_in(crate::FAST).unwrap();
+    let (journal, _) = open(directory.path());
+    let mut following = follow(directory.path());
+    let kept = journal.begin(intent("guest 9", "start")).await.unwrap();
+    journal.dispatched(kept, "UPID:a").await.unwrap();
+    let mut told = following.more().unwrap();
+    let inode = |path: &Path| fs::metadata(path.join("journal")).unwrap().ino();
+    let first = inode(directory.path());
+    crate::lives::grow(&journal).await;
+    assert_ne!(inode(directory.path()), first, "it was made anew");
+    journal.end(kept, succeeded()).await.unwrap();
+    told.extend(following.more().unwrap());
+    let of_it: Vec<_> = told.iter().filter(|record| record.id == kept).collect();
+    assert_eq!(of_it.len(), 3, "{of_it:?}");
+    let mut all: Vec<_> = told.iter().map(|record| format!("{record:?}")).collect();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count, "something was told twice");
 }

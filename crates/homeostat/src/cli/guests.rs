@@ -38,7 +38,7 @@ pub(crate) enum GuestVerb {
 
 #[derive(Args, Debug)]
 pub(crate) struct JournalArgs {
-    /// Go on with what is written from here on
+    /// After what is there, go on with what is written from here on
     #[arg(long, short)]
     pub(crate) follow: bool,
     /// Only this key, such as "guest 101"
@@ -47,7 +47,25 @@ pub(crate) struct JournalArgs {
     /// Only this source
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
+    /// Only records that say this
+    #[arg(long, value_enum, value_name = "WORD")]
+    pub(crate) is: Option<RecordWord>,
     /// Print JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What a record of the journal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecordWord {
+    /// It is about to be sent
+    Intent,
+    /// The target accepted it and works on it
+    Dispatched,
+    /// The target did it
+    Succeeded,
+    /// The target did not do it
+    Failed,
+    /// Nobody knows; the next look tells
+    Unknown,
 }

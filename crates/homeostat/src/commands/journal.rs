@@ -1,20 +1,21 @@
-//! `homeostat journal`: what was sent that must not be sent twice, and what became of it.
+//! `homeostat journal`: what was sent to guests, and what became of it.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use homeostat_document::{DEFAULT_OWNER, OwnerName};
 use homeostat_engine::journal::{End, Fact, Record, StepId, Subject, follow};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
-use crate::cli::{Global, JournalArgs};
+use crate::cli::{Global, JournalArgs, RecordWord};
 use crate::commands::block_on;
 use crate::context::state_dir;
 use crate::daemon::clock::Stamp;
-use crate::desk::directory;
+use crate::desk::{directory, told};
 use crate::output::line::plain;
 use crate::output::stream;
 
@@ -24,22 +25,29 @@ const EVERY: Duration = Duration::from_millis(200);
 /// Prints the records, oldest first.
 pub(super) fn run(args: &JournalArgs, global: &Global) -> Result<ExitCode> {
     let owner = global.owner.as_ref().map_or(DEFAULT_OWNER, OwnerName::as_str);
-    let directory = directory(&state_dir(global), owner);
-    let mut journal = follow(&directory);
+    let mut journal = follow(&directory(&state_dir(global), owner));
     let mut listing = Listing { args, begun: HashMap::new() };
     block_on(async {
         loop {
-            let records = journal.more().with_context(|| unreadable(&directory))?;
-            if !listing.print(records)? || !args.follow {
+            let records = journal.more().map_err(|error| told(&error))?;
+            let is_all = records.is_empty();
+            if !listing.print(records)? || is_all && (!args.follow || is_hung_up()) {
                 return Ok(ExitCode::SUCCESS);
             }
-            tokio::time::sleep(EVERY).await;
+            if is_all {
+                tokio::time::sleep(EVERY).await;
+            }
         }
     })?
 }
 
-fn unreadable(directory: &std::path::Path) -> String {
-    format!("cannot read the journal in {}", directory.display())
+/// Whether nobody reads what we print, though there may be nothing to print for a long time.
+fn is_hung_up() -> bool {
+    let stdout = io::stdout();
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut watched, Some(&at_once)).is_ok()
+        && watched.iter().any(|one| one.revents().contains(PollFlags::ERR))
 }
 
 struct Listing<'a> {
@@ -57,7 +65,11 @@ impl Listing<'_> {
                 let about = (intent.subject.clone(), intent.kind.clone());
                 self.begun.insert(record.id, about);
             }
-            let Some(line) = self.line(&record)? else { continue };
+            let line = self.line(&record)?;
+            if let Fact::Ended(_) = &record.fact {
+                self.begun.remove(&record.id);
+            }
+            let Some(line) = line else { continue };
             if let Err(error) = writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
                 stream::ignore_closed_pipe(Err(error))?;
                 return Ok(false);
@@ -70,6 +82,9 @@ impl Listing<'_> {
         let Some((subject, kind)) = self.begun.get(&record.id) else { return Ok(None) };
         let is = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|one| one == is);
         if !is(&self.args.key, &subject.key) || !is(&self.args.source, &subject.source) {
+            return Ok(None);
+        }
+        if self.args.is.is_some_and(|wanted| wanted != word(&record.fact)) {
             return Ok(None);
         }
         if self.args.json {
@@ -96,6 +111,16 @@ fn json(record: &Record, (subject, kind): (&Subject, &str)) -> Result<String> {
         }
     }
     Ok(value.to_string())
+}
+
+fn word(fact: &Fact) -> RecordWord {
+    match fact {
+        Fact::Intent(_) => RecordWord::Intent,
+        Fact::Dispatched { .. } => RecordWord::Dispatched,
+        Fact::Ended(End::Succeeded { .. }) => RecordWord::Succeeded,
+        Fact::Ended(End::Failed { .. }) => RecordWord::Failed,
+        Fact::Ended(End::Unknown { .. }) => RecordWord::Unknown,
+    }
 }
 
 fn words(fact: &Fact) -> String {

@@ -42,12 +42,16 @@ impl Ground {
 
     /// Declares guests, and more about the cluster.
     pub(crate) fn connect(&self, more: &str, guests: &str) {
+        self.world.write(DOCUMENT, self.document(&format!("{more}{guests}")));
+    }
+
+    /// A document with this cluster in it.
+    pub(crate) fn document(&self, rest: &str) -> String {
         let (endpoint, pin) = (self.cluster.endpoint(), self.cluster.fingerprint());
-        let text = format!(
+        format!(
             "[proxmox]\nendpoint = \"{endpoint}\"\ntoken-file = \"pve.token\"\nfingerprint = \
-             \"{pin}\"\n{more}{guests}"
-        );
-        self.world.write(DOCUMENT, text);
+             \"{pin}\"\n{rest}"
+        )
     }
 
     pub(crate) fn starts(&self) -> usize {
@@ -58,7 +62,7 @@ impl Ground {
         self.cluster.with(|world| world.guests[&101].running)
     }
 
-    fn takes(&self, millis: u64) {
+    pub(crate) fn takes(&self, millis: u64) {
         let script = Script { takes: Duration::from_millis(millis), end: End::Ok };
         self.cluster.with(|world| world.script(101, script));
     }

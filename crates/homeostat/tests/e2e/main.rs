@@ -25,6 +25,7 @@ mod forwarding;
 mod guards;
 mod guests;
 mod http;
+mod journals;
 mod keeping;
 mod kernel;
 mod ledger;
