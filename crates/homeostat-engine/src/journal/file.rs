@@ -50,7 +50,7 @@ impl JournalFile {
         }
         let epoch = epoch.map_or(1, |epoch| epoch.saturating_add(1));
         // Many short lives together outgrow what is needed as one long one does.
-        let compacted = if whole < SMALL { whole } else { steps.needed(now).length() };
+        let compacted = if whole < SMALL { whole } else { steps.needed_length(now) };
         let mut file =
             JournalFile { path: path.clone(), file, _turn: turn, length: whole, compacted, epoch };
         let opening = file.opening().map_err(wrap)?;
@@ -100,9 +100,7 @@ impl JournalFile {
     /// Writes a new file beside the old one and, once it is durable, puts it in its place.
     fn write_beside(&self, beside: &Path, needed: &Needed) -> io::Result<(File, u64)> {
         let mut bytes = self.opening()?;
-        for lines in &needed.lines {
-            bytes.extend_from_slice(lines);
-        }
+        bytes.extend_from_slice(&needed.lines);
         // What a crash left there may be anything, a link too.
         if fs::symlink_metadata(beside).is_ok() {
             fs::remove_file(beside)?;

@@ -3,7 +3,6 @@
 //! What is only needed to make the file anew is kept as the lines that it was read from.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::flat::{Flat, Is, Text};
@@ -64,18 +63,28 @@ pub enum Illegal {
 }
 
 /// Lines as they stand in the file.
-type Lines = Arc<[u8]>;
+type Lines = Box<[u8]>;
 
-/// A subject in one word: lengths first, so that no two subjects have the same one.
-type Name = Arc<str>;
+/// Room for the line that ends a step, so that most of them join its first one where that is.
+const ROOM: usize = 96;
 
 /// A step without an end.
 struct Open {
-    name: Name,
+    subject: Key,
     /// The client's name for its command.
     command: Option<String>,
-    intent: Box<[u8]>,
-    dispatched: Option<(String, Box<[u8]>)>,
+    intent: Vec<u8>,
+    dispatched: Option<(String, Lines)>,
+}
+
+/// A subject: the number of its place, and its key.
+type Key = (usize, Arc<str>);
+
+/// A source in a scope; there are few.
+struct Place {
+    source: String,
+    scope: String,
+    keys: HashMap<Arc<str>, Lately>,
 }
 
 /// What is known of a subject.
@@ -99,24 +108,15 @@ struct Command {
 pub(super) struct Steps {
     newest: Option<StepId>,
     open: BTreeMap<StepId, Open>,
-    subjects: HashMap<Name, Lately>,
+    places: Vec<Place>,
     commands: HashMap<String, Command>,
-    /// Where names are put together.
-    scratch: String,
 }
 
 /// What a journal that is made anew has to hold, and what it leaves out.
 pub(super) struct Needed {
     /// In the order of their ids, so that they can be read back.
-    pub(super) lines: Vec<Lines>,
+    pub(super) lines: Vec<u8>,
     forgotten: Vec<(String, StepId)>,
-}
-
-impl Needed {
-    /// How long the lines are.
-    pub(super) fn length(&self) -> u64 {
-        self.lines.iter().map(|lines| lines.len() as u64).sum()
-    }
 }
 
 impl Steps {
@@ -130,26 +130,36 @@ impl Steps {
     }
 
     fn begin(&mut self, record: &Flat<'_>, line: &[u8]) -> Result<(), Illegal> {
-        let id = record.id;
+        let (id, key) = (record.id, text(record.key.as_ref()));
         if self.newest.is_some_and(|newest| newest >= id) {
             return Err(Illegal::Order(id));
         }
-        put_name(&mut self.scratch, subject_of(record));
-        let known = self.subjects.get_key_value(self.scratch.as_str());
+        let place = self.place([&record.source, &record.scope].map(|field| text(field.as_ref())));
+        let known = self.places.get(place).and_then(|place| place.keys.get_key_value(key));
         if let Some(open) = known.and_then(|(_, lately)| lately.open) {
-            return Err(Illegal::StillOpen { id: open, key: subject_of(record)[2].to_owned() });
+            return Err(Illegal::StillOpen { id: open, key: key.to_owned() });
         }
-        let name =
-            known.map_or_else(|| Name::from(self.scratch.as_str()), |(name, _)| name.clone());
+        let key = known.map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key));
         self.name_command(record)?;
         self.newest = Some(id);
-        match self.subjects.get_mut(&name) {
-            Some(lately) => lately.open = Some(id),
-            None => _ = self.subjects.insert(name.clone(), Lately { open: Some(id), last: None }),
+        if let Some(place) = self.places.get_mut(place) {
+            place.keys.entry(Arc::clone(&key)).or_default().open = Some(id);
         }
         let command = record.command.as_ref().map(|command| command.name.clone());
-        self.open.insert(id, Open { name, command, intent: line.into(), dispatched: None });
+        let mut intent = Vec::with_capacity(line.len() + ROOM);
+        intent.extend_from_slice(line);
+        self.open.insert(id, Open { subject: (place, key), command, intent, dispatched: None });
         Ok(())
+    }
+
+    /// The number of a place.
+    fn place(&mut self, [source, scope]: [&str; 2]) -> usize {
+        let is_it = |place: &Place| place.source == source && place.scope == scope;
+        self.places.iter().position(is_it).unwrap_or_else(|| {
+            let [source, scope] = [source, scope].map(str::to_owned);
+            self.places.push(Place { source, scope, keys: HashMap::new() });
+            self.places.len() - 1
+        })
     }
 
     fn name_command(&mut self, record: &Flat<'_>) -> Result<(), Illegal> {
@@ -174,13 +184,15 @@ impl Steps {
     }
 
     fn end(&mut self, id: StepId, line: &[u8]) -> Result<(), Illegal> {
-        let open = self.open.remove(&id).ok_or(Illegal::NotOpen(id))?;
-        let lines = Lines::from([&*open.intent, line].concat());
-        let named = open.command.and_then(|name| self.commands.get_mut(&name));
-        if let Some(command) = named {
+        let Open { subject: (place, key), command, mut intent, .. } =
+            self.open.remove(&id).ok_or(Illegal::NotOpen(id))?;
+        intent.extend_from_slice(line);
+        let lines = intent.into_boxed_slice();
+        if let Some(command) = command.and_then(|name| self.commands.get_mut(&name)) {
             command.ended = Some(lines.clone());
         }
-        if let Some(lately) = self.subjects.get_mut(&open.name) {
+        let lately = self.places.get_mut(place).and_then(|place| place.keys.get_mut(&key));
+        if let Some(lately) = lately {
             *lately = Lately { open: None, last: Some((id, lines)) };
         }
         Ok(())
@@ -188,9 +200,8 @@ impl Steps {
 
     /// The open step of a key.
     pub(super) fn open_step(&self, Subject { source, scope, key }: &Subject) -> Option<OpenStep> {
-        let mut name = String::new();
-        put_name(&mut name, [source, scope, key]);
-        let id = self.subjects.get(name.as_str())?.open?;
+        let is_it = |place: &&Place| place.source == *source && place.scope == *scope;
+        let id = self.places.iter().find(is_it)?.keys.get(key.as_str())?.open?;
         open_step(self.open.get(&id)?)
     }
 
@@ -218,21 +229,42 @@ impl Steps {
     /// The lines that add up to what is still needed: open steps, unexpired commands, and the last
     /// end of each key.
     pub(super) fn needed(&self, now: Millis) -> Needed {
-        let mut kept: BTreeMap<StepId, Lines> = BTreeMap::new();
+        let ended = self.lately().map(|(id, lines)| (*id, &**lines));
+        let mut kept: Vec<(StepId, &[u8])> = ended.collect();
         for (id, Open { intent, dispatched, .. }) in &self.open {
-            let dispatched = dispatched.as_ref().map_or(&[][..], |(_, line)| line);
-            kept.insert(*id, Lines::from([intent, dispatched].concat()));
+            kept.push((*id, intent));
+            kept.extend(dispatched.as_ref().map(|(_, line)| (*id, &**line)));
         }
-        kept.extend(self.subjects.values().filter_map(|lately| lately.last.clone()));
-        let mut forgotten = Vec::new();
+        kept.sort_by_key(|(id, _)| *id);
+        let is_kept = |id| kept.binary_search_by_key(id, |(id, _)| *id).is_ok();
+        let (mut named, mut forgotten) = (Vec::new(), Vec::new());
         for (name, Command { id, expires, ended }) in &self.commands {
             match ended {
-                Some(lines) if *expires > now => _ = kept.insert(*id, lines.clone()),
-                Some(_) if !kept.contains_key(id) => forgotten.push((name.clone(), *id)),
+                Some(lines) if !is_kept(id) && *expires > now => named.push((*id, &**lines)),
+                Some(_) if !is_kept(id) => forgotten.push((name.clone(), *id)),
                 _ => {}
             }
         }
-        Needed { lines: kept.into_values().collect(), forgotten }
+        kept.extend(named);
+        // An intent stays before what was said of it later.
+        kept.sort_by_key(|(id, _)| *id);
+        let lines = kept.into_iter().map(|(_, lines)| lines).collect::<Vec<_>>().concat();
+        Needed { lines, forgotten }
+    }
+
+    /// About how long the lines are that are still needed.
+    pub(super) fn needed_length(&self, now: Millis) -> u64 {
+        let named = self.commands.values().filter(|command| command.expires > now);
+        let named = named.filter_map(|command| command.ended.as_ref());
+        let lines = self.lately().map(|(_, lines)| lines).chain(named).map(|lines| lines.len());
+        let open = self.open.values().map(|open| open.intent.len());
+        lines.chain(open).map(|length| length as u64).sum()
+    }
+
+    /// The last end of each key.
+    fn lately(&self) -> impl Iterator<Item = &(StepId, Lines)> {
+        let keys = self.places.iter().flat_map(|place| place.keys.values());
+        keys.filter_map(|lately| lately.last.as_ref())
     }
 
     /// Forgets what the file, made anew, has left out. Not before: a name that is begun again is judged by
@@ -248,16 +280,6 @@ impl Steps {
 
 fn text<'a>(text: Option<&'a Text<'_>>) -> &'a str {
     text.map_or("", |text| &text.0)
-}
-
-fn subject_of<'a>(record: &'a Flat<'_>) -> [&'a str; 3] {
-    [&record.source, &record.scope, &record.key].map(|field| text(field.as_ref()))
-}
-
-fn put_name(name: &mut String, [source, scope, key]: [&str; 3]) {
-    name.clear();
-    // Text takes whatever is written to it.
-    let _ = write!(name, "{} {} {source}{scope}{key}", source.len(), scope.len());
 }
 
 fn record_of(line: &[u8]) -> Option<Record> {

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use homeostat_engine::journal::{End, Fact, Journal, Known, Millis, follow};
+use homeostat_engine::journal::{End, Fact, Journal, Known, Millis, StepId, follow};
 use tempfile::TempDir;
 
 use crate::{FAR, FAST, in_flight, intent, named, open, succeeded};
@@ -67,11 +68,24 @@ async fn a_journal_that_cannot_be_made_anew_goes_on_as_it_is() {
     // Nothing can be written in its place.
     fs::create_dir(directory.path().join("journal.new")).unwrap();
     let (journal, _) = open(directory.path());
-    let open_step = journal.begin(intent("guest 9", "start")).await.unwrap();
-    grow(&journal).await;
+    let open_step = journal.begin(intent("guest 99", "start")).await.unwrap();
+    join_all((0..32).map(|guest| live(&journal, guest, 100))).await;
     drop(journal);
+    assert!(length(directory.path()) > SHORT, "it grew and grew");
     let (_, recovered) = open(directory.path());
     assert_eq!(recovered.open.iter().map(|step| step.id).collect::<Vec<_>>(), [open_step]);
+}
+
+/// Many steps of a guest, one after the other; tells the last one.
+async fn live(journal: &Journal, guest: usize, steps: usize) -> StepId {
+    let mut last = None;
+    for _ in 0..steps {
+        let step = journal.begin(intent(&format!("guest {guest}"), "set")).await.unwrap();
+        journal.dispatched(step, &"x".repeat(600)).await.unwrap();
+        journal.end(step, succeeded()).await.unwrap();
+        last = Some(step);
+    }
+    last.unwrap()
 }
 
 /// What a file holds that was made anew, and again as much.
@@ -156,19 +170,7 @@ async fn a_clock_that_goes_back_makes_no_journal_that_cannot_be_read() {
 async fn what_is_handed_in_while_the_file_is_made_anew_is_in_the_new_one() {
     let directory = TempDir::new_in(FAST).unwrap();
     let (journal, _) = open(directory.path());
-    let lives = (0..32).map(|guest| {
-        let journal = &journal;
-        async move {
-            let mut last = None;
-            for _ in 0..300 {
-                let step = journal.begin(intent(&format!("guest {guest}"), "set")).await.unwrap();
-                journal.dispatched(step, &"x".repeat(300)).await.unwrap();
-                journal.end(step, succeeded()).await.unwrap();
-                last = Some(step);
-            }
-            last.unwrap()
-        }
-    });
+    let lives = (0..32).map(|guest| live(&journal, guest, 200));
     let mut last = join_all(lives).await;
     drop(journal);
     assert!(length(directory.path()) < SHORT, "{}", length(directory.path()));
@@ -181,6 +183,34 @@ async fn what_is_handed_in_while_the_file_is_made_anew_is_in_the_new_one() {
         told.iter().filter(ended).map(|record| record.id).collect();
     last.retain(|step| !ended.contains(step));
     assert_eq!(last, [], "the last end of each key is kept");
+}
+
+/// Hands in and does not wait.
+fn hand_in(journal: &Journal, thread: u32) {
+    for nth in 0..1500 {
+        let key = format!("guest {thread} {nth} {}", "x".repeat(1000));
+        let _ = journal.begin(intent(&key, "start")).now_or_never();
+    }
+}
+
+/// On a real disk, so that there is always something in the tray when a write is done.
+#[test]
+fn what_waits_while_the_file_is_or_cannot_be_made_anew_is_written_all_the_same() {
+    for can_be_made_anew in [true, false] {
+        let directory = TempDir::new().unwrap();
+        if !can_be_made_anew {
+            fs::create_dir(directory.path().join("journal.new")).unwrap();
+        }
+        let (journal, _) = open(directory.path());
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let journal = &journal;
+                scope.spawn(move || hand_in(journal, thread));
+            }
+        });
+        drop(journal);
+        assert_eq!(open(directory.path()).1.open.len(), 6000, "made anew: {can_be_made_anew}");
+    }
 }
 
 /// All that waits for the one who writes is written by them at once.

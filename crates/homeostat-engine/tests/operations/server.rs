@@ -85,6 +85,8 @@ pub(crate) struct World {
     pub(crate) breaches: Vec<String>,
     pub(crate) most_per_node: usize,
     pub(crate) is_unreachable: bool,
+    /// Whether somebody asked what became of a step.
+    pub(crate) is_asked: bool,
     /// Counts down to a crash.
     pub(crate) fuse: Option<u32>,
 }
@@ -310,6 +312,7 @@ impl Writer<Guests> for Server {
         Box::pin(async move {
             server.point().await;
             let mut world = server.world.lock().unwrap();
+            world.is_asked = true;
             if world.is_unreachable {
                 return Err(Failure::new("connection refused", Retry::Soon));
             }
