@@ -115,8 +115,7 @@ impl<K: Key> Operations<K> {
 
     /// A key, as the journal has it.
     pub fn subject(&self, key: &K) -> Subject {
-        let Shared { source, scope, .. } = &*self.shared;
-        Subject { source: source.clone(), scope: scope.clone(), key: key.to_string() }
+        self.shared.subject(key)
     }
 
     /// Waits for a key's lane, in the order of arrival. Whoever stops waiting gives up their place.
@@ -152,20 +151,6 @@ impl<K: Key> Operations<K> {
         }
         state.news.remove(key);
         state.granted.remove(key).ok_or_else(|| state.why_not(key))
-    }
-
-    /// Gives a lane back, or keeps it until somebody has asked what became of its last step: the target may
-    /// work on it. Where no pass will come to ask, whoever enters next does.
-    pub(crate) fn leave(&self, held: Held<K>) {
-        let open = self.journal().open_step(&self.subject(held.key()));
-        let is_doubtful = open.is_some_and(|open| open.intent.repeat == Repeat::Hurts);
-        let mut state = self.shared.state();
-        if is_doubtful && state.awaits == Awaits::Passes {
-            state.doubtful.insert(held.key().clone(), held);
-        } else {
-            drop(state);
-            drop(held);
-        }
     }
 
     /// Lanes that a pass over these keys was granted and did not need are free again.
@@ -251,6 +236,34 @@ impl<K: Key> State<K> {
 impl<K: Key> Shared<K> {
     fn state(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn subject(&self, key: &K) -> Subject {
+        let Shared { source, scope, .. } = self;
+        Subject { source: source.clone(), scope: scope.clone(), key: key.to_string() }
+    }
+
+    /// Whether a key was sent something and nobody knows what became of it: the target may work on it.
+    fn is_in_doubt(&self, key: &K) -> bool {
+        let open = self.journal.open_step(&self.subject(key));
+        open.is_some_and(|open| open.intent.repeat == Repeat::Hurts)
+    }
+
+    /// Frees a lane, or keeps it until a pass has asked what became of its last step. Where no pass will
+    /// come, whoever enters next asks.
+    fn free(self: &Arc<Self>, key: &K) {
+        let is_in_doubt = self.is_in_doubt(key);
+        let mut state = self.state();
+        if is_in_doubt && state.awaits == Awaits::Passes {
+            state.doubtful.insert(key.clone(), Held::new(key.clone(), self));
+            state.news.insert(key.clone());
+            drop(state);
+            self.moved.notify_waiters();
+        } else {
+            state.lanes.end(key);
+            drop(state);
+            self.pump();
+        }
     }
 
     /// Gives out lanes as long as some are free and wanted.

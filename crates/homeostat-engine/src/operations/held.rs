@@ -7,7 +7,8 @@ use homeostat_core::Key;
 use super::Shared;
 
 /// A lane: as long as it is held, nobody else writes to the key. It is freed when it is dropped, also by a
-/// panic.
+/// panic. If something was sent to the key whose end is not written down by then, because the answer was
+/// lost, or time ran out, a loop first asks the target about it.
 pub struct Held<K: Key> {
     key: K,
     shared: Weak<Shared<K>>,
@@ -36,8 +37,7 @@ impl<K: Key> Held<K> {
 impl<K: Key> Drop for Held<K> {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade().filter(|_| !self.is_given_back) {
-            shared.state().lanes.end(&self.key);
-            shared.pump();
+            shared.free(&self.key);
         }
     }
 }

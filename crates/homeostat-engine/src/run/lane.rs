@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use homeostat_core::outcome::Later;
-use homeostat_core::{Key, Outcome, Plan, Source, Step, TaskEnd, Writer};
+use homeostat_core::{Outcome, Plan, Source, Step, TaskEnd, Writer};
 
 use super::sink::Sink;
 use super::work;
 use crate::config::Fence;
-use crate::journal::StepId;
 use crate::operations::{Flight, Held, Operations};
 
 pub(super) struct Lane<'a, S: Source> {
@@ -20,6 +18,9 @@ pub(super) struct Lane<'a, S: Source> {
     pub(super) sink: &'a Sink<'a, S>,
     pub(super) steps: Range<usize>,
 }
+
+/// A lane, and where it comes from.
+type Taken<'a, K> = (&'a Operations<K>, Held<K>);
 
 impl<S: Source> Lane<'_, S> {
     /// Runs the steps if it is the key's turn; else they are left for another pass.
@@ -33,12 +34,12 @@ impl<S: Source> Lane<'_, S> {
             return self.sink.leave(self.steps, "another look after an earlier step of it");
         }
         match operations.turn(&key, first.node(&self.plan.wish)) {
-            Ok(held) => self.steps(Some(Taken { operations, held: Some(held) })).await,
+            Ok(held) => self.steps(Some((operations, held))).await,
             Err(on) => self.sink.leave(self.steps, on),
         }
     }
 
-    async fn steps(self, mut lane: Option<Taken<'_, S::Key>>) {
+    async fn steps(self, lane: Option<Taken<'_, S::Key>>) {
         let Lane { plan, writer, sink, steps, .. } = self;
         for at in steps.clone() {
             writer.apply(work(plan, at..at + 1), sink).await;
@@ -46,43 +47,20 @@ impl<S: Source> Lane<'_, S> {
             let rest = at + 1..steps.end;
             if let Some(task) = sink.task(at) {
                 let on = format!("task {task}");
-                if let (Some(lane), Some(id)) = (&mut lane, sink.begun(at)) {
-                    lane.follow((id, task.clone()), writer.follow(&task));
+                if let (Some((operations, held)), Some(id)) = (lane, sink.begun(at)) {
+                    let end = writer.follow(&task);
+                    operations.follow(Flight { held, id, task }, end);
                 }
                 return sink.leave(rest, on);
             }
-            if let Some(lane) = &lane {
-                note_end(lane.operations, sink, at).await;
+            if let Some((operations, _)) = &lane {
+                note_end(operations, sink, at).await;
             }
             if !sink.is_good(at) {
                 let key = plan.steps.get(at).map(|step| step.key(&plan.wish).to_string());
                 return sink
                     .leave(rest, format!("an earlier step of `{}`", key.unwrap_or_default()));
             }
-        }
-    }
-}
-
-/// A lane, and where it is given back. However it is left, a step without an end keeps it: with a lost
-/// answer, out of time, in a panic.
-struct Taken<'a, K: Key> {
-    operations: &'a Operations<K>,
-    held: Option<Held<K>>,
-}
-
-impl<K: Key> Taken<'_, K> {
-    /// The target works on a step: the lane is taken until that ends.
-    fn follow(&mut self, (id, task): (StepId, String), end: Later<'static, TaskEnd>) {
-        if let Some(held) = self.held.take() {
-            self.operations.follow(Flight { held, id, task }, end);
-        }
-    }
-}
-
-impl<K: Key> Drop for Taken<'_, K> {
-    fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            self.operations.leave(held);
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use homeostat_engine::journal::{Fact, Record, follow};
+use homeostat_engine::journal::{End, Fact, Intent, Record, Repeat, follow};
 use homeostat_engine::{Limits, OnStop};
 
 use crate::server::{Fault, Id, Server};
@@ -25,9 +25,9 @@ fn told(state: &std::path::Path, guest: u32) -> Vec<&'static str> {
         Fact::Intent(_) => "intent",
         Fact::Dispatched { .. } => "dispatched",
         Fact::Ended(end) => match end {
-            homeostat_engine::journal::End::Succeeded { .. } => "succeeded",
-            homeostat_engine::journal::End::Failed { .. } => "failed",
-            homeostat_engine::journal::End::Unknown { .. } => "unknown",
+            End::Succeeded { .. } => "succeeded",
+            End::Failed { .. } => "failed",
+            End::Unknown { .. } => "unknown",
         },
     });
     words.collect()
@@ -155,4 +155,39 @@ async fn a_lane_in_doubt_is_free_for_commands_when_no_pass_comes_to_ask() {
         1,
         "it still has to be asked about"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_can_tell_is_unknown_and_the_next_look_decides() {
+    for (fault, calls) in [(Fault::DropAnswer, 1), (Fault::DropRequest, 1)] {
+        let (server, state) = (Server::new(100..101, Duration::ZERO), state_directory());
+        server.breaks(100, fault);
+        server.world.lock().unwrap().is_forgetful = true;
+        let process = Process::start(&server, state.path(), WIDE).await;
+        process.converge().await;
+        let_pass(MINUTE).await;
+        assert_eq!(server.running(), [true], "{fault:?}");
+        assert_eq!(told(state.path(), 100)[..2], ["intent", "unknown"], "{fault:?}");
+        assert_eq!(server.world.lock().unwrap().calls.len(), calls, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_is_left_without_an_end_keeps_its_lane_until_a_pass_has_asked() {
+    let (server, state) = (Server::new(100..101, Duration::ZERO), state_directory());
+    let process = Process::start(&server, state.path(), NARROW).await;
+    process.converge().await;
+    server.world.lock().unwrap().is_unreachable = true;
+    let held = process.operations.enter(&Id(100), "pve0").await;
+    let (subject, kind) = (process.operations.subject(held.key()), "start".to_owned());
+    let (precondition, repeat, command) = (None, Repeat::Hurts, None);
+    let intent = Intent { subject, kind, parameters: String::new(), precondition, repeat, command };
+    process.operations.journal().begin(intent).await.unwrap();
+    drop(held);
+    let early = tokio::time::timeout(MINUTE, process.operations.enter(&Id(110), "pve0")).await;
+    assert!(early.is_err(), "the node may be at work");
+    server.world.lock().unwrap().is_unreachable = false;
+    process.handle.pass().await.unwrap().unwrap();
+    let later = tokio::time::timeout(MINUTE, process.operations.enter(&Id(110), "pve0")).await;
+    assert!(later.is_ok());
 }

@@ -81,7 +81,11 @@ async fn a_step_that_may_be_sent_again_is_in_the_journal_too_and_a_crash_closes_
         server.world.lock().unwrap().fuse = None;
         let process = Process::start(&server, state.path(), WIDE).await;
         process.converge().await;
-        assert!(!server.world.lock().unwrap().is_asked, "at {point}: there is nothing to look up");
+        assert_eq!(
+            server.world.lock().unwrap().asked,
+            0,
+            "at {point}: there is nothing to look up"
+        );
         assert_eq!(server.running(), [true], "at {point}");
         assert!(process.operations.journal().open_steps().is_empty(), "at {point}");
         assert!(begun(state.path()) > 0, "at {point}");

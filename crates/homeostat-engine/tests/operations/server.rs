@@ -85,8 +85,10 @@ pub(crate) struct World {
     pub(crate) breaches: Vec<String>,
     pub(crate) most_per_node: usize,
     pub(crate) is_unreachable: bool,
-    /// Whether somebody asked what became of a step.
-    pub(crate) is_asked: bool,
+    /// Whether the server has no list of tasks any more.
+    pub(crate) is_forgetful: bool,
+    /// How often somebody asked what became of a step.
+    pub(crate) asked: usize,
     /// Counts down to a crash.
     pub(crate) fuse: Option<u32>,
 }
@@ -312,9 +314,13 @@ impl Writer<Guests> for Server {
         Box::pin(async move {
             server.point().await;
             let mut world = server.world.lock().unwrap();
-            world.is_asked = true;
+            world.asked += 1;
             if world.is_unreachable {
                 return Err(Failure::new("connection refused", Retry::Soon));
+            }
+            if world.is_forgetful {
+                let why = "the target does not know it any more".to_owned();
+                return Ok(Recovery::Ended(TaskEnd::Unknown(why)));
             }
             let guest: Id = begun.key.parse().unwrap();
             let listed = || world.tasks.iter().rev().find(|(_, task)| task.guest == guest);
