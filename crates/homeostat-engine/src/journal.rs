@@ -10,6 +10,7 @@
 
 mod file;
 mod flat;
+mod known;
 mod line;
 mod reading;
 mod record;
@@ -21,13 +22,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use file::{Found, JournalFile};
+pub use known::{Illegal, Known, OpenStep};
 pub use reading::{Following, follow};
 pub use record::{
     BadStepId, CommandKey, End, Fact, Intent, Millis, Record, Repeat, StepId, Subject,
 };
 use scribe::Scribe;
 use steps::Steps;
-pub use steps::{Illegal, Known, OpenStep};
 
 /// Why the journal cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]

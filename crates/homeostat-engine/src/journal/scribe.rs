@@ -9,9 +9,10 @@ use tokio::sync::oneshot;
 use super::Clock;
 use super::file::{JournalFile, Renewed};
 use super::flat::Flat;
+use super::known::Illegal;
 use super::line::write;
 use super::record::{Fact, Record, StepId};
-use super::steps::{Illegal, Steps};
+use super::steps::Steps;
 
 /// How a line went. An error is shared: it stands for every line after it, too.
 pub(super) type Written = Result<(), Arc<io::Error>>;
