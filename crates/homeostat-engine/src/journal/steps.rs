@@ -3,7 +3,6 @@
 //! What is only needed to make the file anew is kept as the lines that it was read from.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use super::flat::{Flat, Is, Text};
 use super::known::{Illegal, Known, OpenStep};
@@ -18,21 +17,19 @@ const ROOM: usize = 96;
 
 /// A step without an end.
 struct Open {
-    subject: Key,
+    slot: usize,
     /// The client's name for its command.
     command: Option<String>,
     intent: Vec<u8>,
     dispatched: Option<(String, Lines)>,
 }
 
-/// A subject: the number of its place, and its key.
-type Key = (usize, Arc<str>);
-
 /// A source in a scope; there are few.
 struct Place {
     source: String,
     scope: String,
-    keys: HashMap<Arc<str>, Lately>,
+    /// The slot of each key.
+    keys: HashMap<Box<str>, usize>,
 }
 
 /// What is known of a subject.
@@ -57,6 +54,7 @@ pub(super) struct Steps {
     newest: Option<StepId>,
     open: BTreeMap<StepId, Open>,
     places: Vec<Place>,
+    slots: Vec<Lately>,
     commands: HashMap<String, Command>,
 }
 
@@ -83,21 +81,30 @@ impl Steps {
             return Err(Illegal::Order(id));
         }
         let place = self.place([&record.source, &record.scope].map(|field| text(field.as_ref())));
-        let known = self.places.get(place).and_then(|place| place.keys.get_key_value(key));
-        if let Some(open) = known.and_then(|(_, lately)| lately.open) {
+        let known = self.places.get(place).and_then(|place| place.keys.get(key).copied());
+        if let Some(open) = known.and_then(|slot| self.slots.get(slot)?.open) {
             return Err(Illegal::StillOpen { id: open, key: key.to_owned() });
         }
-        let key = known.map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key));
         self.name_command(record)?;
         self.newest = Some(id);
-        if let Some(place) = self.places.get_mut(place) {
-            place.keys.entry(Arc::clone(&key)).or_default().open = Some(id);
+        let slot = known.unwrap_or_else(|| self.new_slot(place, key));
+        if let Some(lately) = self.slots.get_mut(slot) {
+            lately.open = Some(id);
         }
         let command = record.command.as_ref().map(|command| command.name.clone());
         let mut intent = Vec::with_capacity(line.len() + ROOM);
         intent.extend_from_slice(line);
-        self.open.insert(id, Open { subject: (place, key), command, intent, dispatched: None });
+        self.open.insert(id, Open { slot, command, intent, dispatched: None });
         Ok(())
+    }
+
+    fn new_slot(&mut self, place: usize, key: &str) -> usize {
+        self.slots.push(Lately::default());
+        let slot = self.slots.len() - 1;
+        if let Some(place) = self.places.get_mut(place) {
+            place.keys.insert(key.into(), slot);
+        }
+        slot
     }
 
     /// The number of a place.
@@ -132,15 +139,14 @@ impl Steps {
     }
 
     fn end(&mut self, id: StepId, line: &[u8]) -> Result<(), Illegal> {
-        let Open { subject: (place, key), command, mut intent, .. } =
+        let Open { slot, command, mut intent, .. } =
             self.open.remove(&id).ok_or(Illegal::NotOpen(id))?;
         intent.extend_from_slice(line);
         let lines = intent.into_boxed_slice();
         if let Some(command) = command.and_then(|name| self.commands.get_mut(&name)) {
             command.ended = Some(lines.clone());
         }
-        let lately = self.places.get_mut(place).and_then(|place| place.keys.get_mut(&key));
-        if let Some(lately) = lately {
+        if let Some(lately) = self.slots.get_mut(slot) {
             *lately = Lately { open: None, last: Some((id, lines)) };
         }
         Ok(())
@@ -149,7 +155,8 @@ impl Steps {
     /// The open step of a key.
     pub(super) fn open_step(&self, Subject { source, scope, key }: &Subject) -> Option<OpenStep> {
         let is_it = |place: &&Place| place.source == *source && place.scope == *scope;
-        let id = self.places.iter().find(is_it)?.keys.get(key.as_str())?.open?;
+        let slot = self.places.iter().find(is_it)?.keys.get(key.as_str())?;
+        let id = self.slots.get(*slot)?.open?;
         open_step(self.open.get(&id)?)
     }
 
@@ -211,8 +218,7 @@ impl Steps {
 
     /// The last end of each key.
     fn lately(&self) -> impl Iterator<Item = &(StepId, Lines)> {
-        let keys = self.places.iter().flat_map(|place| place.keys.values());
-        keys.filter_map(|lately| lately.last.as_ref())
+        self.slots.iter().filter_map(|lately| lately.last.as_ref())
     }
 
     /// Forgets what the file, made anew, has left out. Not before: a name that is begun again is judged by
