@@ -219,12 +219,9 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
 
     /// Takes the next job of a lane out of where it can be found.
     fn hide(&mut self, key: &K) {
-        let Some(Waiting { ticket, node, .. }) =
-            self.keys.get(key).and_then(|lane| lane.waiting.front())
-        else {
-            return;
-        };
-        let (ticket, node) = (*ticket, node.clone());
+        let next = self.keys.get(key).and_then(|lane| lane.waiting.front());
+        let next = next.map(|waiting| (waiting.ticket, waiting.node.clone()));
+        let Some((ticket, node)) = next else { return };
         self.open.remove(&(ticket, node.clone()));
         if let Some(place) = self.nodes.get_mut(&node) {
             place.ready.remove(&ticket);
