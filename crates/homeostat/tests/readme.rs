@@ -14,8 +14,12 @@ fn root() -> &'static Path {
 
 /// The text of the fenced block that opens with these words.
 fn block(fence: &str) -> String {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, rest) = readme.split_once(fence).expect("the README has this block");
+    block_of("README.md", fence)
+}
+
+fn block_of(file: &str, fence: &str) -> String {
+    let text = std::fs::read_to_string(root().join(file)).unwrap();
+    let (_, rest) = text.split_once(fence).expect("the file has this block");
     let (block, _) = rest.split_once("```").expect("the block ends");
     block.to_owned()
 }
@@ -44,8 +48,10 @@ fn every_example_is_a_good_document() {
     let mut examples = 0;
     for entry in std::fs::read_dir(root().join("examples")).unwrap() {
         let path = entry.unwrap().path();
-        // A list is read through the document that names it; a directory is a program with tests of its own.
-        if path.is_dir() || path.extension().is_some_and(|extension| extension == "routes") {
+        // Lists and rulesets are read through the document that names them; a directory is a program with
+        // tests of its own.
+        let is_named = |kind: &std::ffi::OsStr| kind == "routes" || kind == "nft";
+        if path.is_dir() || path.extension().is_some_and(is_named) {
             continue;
         }
         let output =
@@ -57,18 +63,31 @@ fn every_example_is_a_good_document() {
     assert!(examples >= 2, "the examples are gone");
 }
 
-#[test]
+/// What a plan in a sandbox prints.
 #[expect(clippy::disallowed_methods, reason = "the test runs the program as a user does")]
-fn the_plan_in_the_readme_is_the_plan_of_the_example() {
-    let shown = block("```text\n$ homeostat --sandbox plan examples/router.toml\n");
+fn planned(document: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_homeostat"))
-        .args(["--sandbox", "plan", "examples/router.toml"])
+        .args(["--sandbox", "plan", document])
         .current_dir(root())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let printed = String::from_utf8(output.stdout).unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_plan_in_the_readme_is_the_plan_of_the_example() {
+    let shown = block("```text\n$ homeostat --sandbox plan examples/router.toml\n");
+    let printed = planned("examples/router.toml");
     assert_eq!(without_values_before(&printed), without_values_before(&shown));
+}
+
+#[test]
+fn the_guide_to_firewalls_shows_the_example_and_its_plan() {
+    let example = std::fs::read_to_string(root().join("examples/firewall.nft")).unwrap();
+    assert_eq!(block_of("docs/firewall.md", "```nft\n"), example);
+    let shown = block_of("docs/firewall.md", "$ homeostat --sandbox plan examples/firewall.toml\n");
+    assert_eq!(planned("examples/firewall.toml"), shown);
 }
 
 /// What differs between two runs of the demo: times, and how many objects events told of.

@@ -80,11 +80,12 @@ fn value(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) => plain(&text.replace('\n', "; ")),
-        Value::Object(_) if rule(value).is_some() => plain(rule(value).unwrap_or_default()),
         Value::Object(fields) => {
-            let fields =
-                fields.iter().map(|(name, field)| format!("{name} {}", self::value(field)));
-            fields.collect::<Vec<_>>().join(" ")
+            rule(value).map(plain).or_else(|| elements(value)).unwrap_or_else(|| {
+                let fields =
+                    fields.iter().map(|(name, field)| format!("{name} {}", self::value(field)));
+                fields.collect::<Vec<_>>().join(" ")
+            })
         }
         Value::Array(all) => {
             let all: Vec<String> = all.iter().map(self::value).collect();
@@ -97,6 +98,17 @@ fn value(value: &Value) -> String {
 /// Of a rule that is told in two ways, the one for people.
 fn rule(value: &Value) -> Option<&str> {
     value.get("normalized").and_then(|_| value["rule"].as_str())
+}
+
+/// Elements of a set that come and go: how many, and the first of them.
+fn elements(value: &Value) -> Option<String> {
+    let count = |name| value.get(name).and_then(Value::as_u64);
+    let (added, removed) = (count("elements added")?, count("elements removed")?);
+    let samples: Vec<_> = value["samples"].as_array()?.iter().map(self::value).collect();
+    let counts = [("+", added), ("-", removed)].into_iter().filter(|(_, count)| *count > 0);
+    let counts: Vec<_> = counts.map(|(sign, count)| format!("{sign}{count}")).collect();
+    let more = if added + removed > samples.len() as u64 { ", ..." } else { "" };
+    Some(format!("elements {}: {}{more}", counts.join(" "), samples.join(", ")))
 }
 
 /// Anything that a source in `place` has to tell.
@@ -168,6 +180,21 @@ mod tests {
         assert_eq!(values(&line).as_deref(), Some("drop -> iif $wan accept"));
         let line = Line { before: None, ..line };
         assert_eq!(values(&line).as_deref(), Some("iif $wan accept"));
+    }
+
+    #[test]
+    fn elements_are_counted_with_samples() {
+        let shown = |added: u64, removed: u64, samples: &[&str]| {
+            let told = serde_json::json!({
+                "elements added": added, "elements removed": removed, "samples": samples
+            });
+            value(&told)
+        };
+        assert_eq!(
+            shown(1, 1, &["- 1.1.1.1", "+ 2.2.2.2"]),
+            "elements +1 -1: - 1.1.1.1, + 2.2.2.2"
+        );
+        assert_eq!(shown(9, 0, &["+ 1.1.1.1"]), "elements +9: + 1.1.1.1, ...");
     }
 
     #[test]
