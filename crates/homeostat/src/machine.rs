@@ -20,7 +20,7 @@ use homeostat_engine::{Error, Explain, Ledger, Pages, Place, Planner, ScopeLock}
 use crate::context::{Context, Top};
 use crate::failure::Helped;
 use crate::output::Told;
-use crate::registry::{Binding, FIRST, Lists, Registered, SOURCES, known, resolve};
+use crate::registry::{Binding, FIRST, Lists, Registered, Remote, SOURCES, known, resolve};
 use crate::scope::{Scope, name_of};
 use crate::sources::namespaces;
 pub(crate) use broken::Broken;
@@ -132,7 +132,8 @@ impl<'a> Machine<'a> {
             let name = &place.scope;
             // What is not here is not gone with anything that was here.
             let remote = known(&place.source).remote.as_ref();
-            if remote.is_some_and(|remote| remote.identity == place.identity) {
+            if let Some(remote) = remote.filter(|remote| remote.identity == place.identity) {
+                self.miss(place, remote);
                 continue;
             }
             if self.waiting.iter().any(|(waiting, _)| waiting.scope == *name) {
@@ -150,6 +151,16 @@ impl<'a> Machine<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What we own elsewhere stays ours while the document does not say where that is.
+    fn miss(&mut self, place: Place, remote: &Remote) {
+        let mut bound = self.scopes.iter().flat_map(|(_, bound)| bound);
+        if bound.all(|bound| bound.planner.place().source != place.source) {
+            let keys = vec![place.source.clone()];
+            let on = format!("`[{}]`, which says where what we own is", remote.section);
+            self.waiting.push((place, Waiting { keys, on }));
+        }
     }
 
     /// Plans everything.

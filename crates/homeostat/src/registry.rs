@@ -32,6 +32,8 @@ pub(crate) struct Registered {
 
 /// A target that is not on this machine.
 pub(crate) struct Remote {
+    /// The section that says where it is.
+    pub(crate) section: &'static str,
     /// What its records are bound to: it outlives every boot of this machine.
     pub(crate) identity: &'static str,
     /// How often everything there is looked at.

@@ -23,8 +23,11 @@ pub(crate) const REGISTERED: Registered =
     Registered { name: NAME, settings, check, bind, wait, remote: Some(REMOTE) };
 
 /// A look at everything costs a request or two a guest, and a poll tells of what cannot wait.
-const REMOTE: Remote =
-    Remote { identity: "a cluster of Proxmox VE", resync: Duration::from_secs(30) };
+const REMOTE: Remote = Remote {
+    section: "proxmox",
+    identity: "a cluster of Proxmox VE",
+    resync: Duration::from_secs(30),
+};
 
 const NAME: &str = <Guests as homeostat_engine::Source>::NAME;
 /// What nearly everybody ends with.

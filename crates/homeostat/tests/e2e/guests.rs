@@ -189,6 +189,20 @@ fn a_guest_that_leaves_the_document_loses_our_mark() {
 }
 
 #[test]
+fn a_cluster_that_leaves_the_document_with_its_guests_is_missed() {
+    let ground = Ground::new(&format!("{GUEST}cores = 2\n"));
+    ground.world.run("apply --yes host.toml").exits(0);
+    ground.world.write("host.toml", "[sysctl]\n");
+    let plan = ground.world.run("plan host.toml").exits(0).stdout;
+    assert!(plan.contains("guests  waits on `[proxmox]`"), "{plan}");
+    // Once the marks are off, nobody misses it.
+    ground.declare("[guests]\n");
+    ground.world.run("--allow-mass-delete apply --yes host.toml").exits(0);
+    ground.world.write("host.toml", "[sysctl]\n");
+    ground.world.run("plan host.toml").says(0, "No changes.\n");
+}
+
+#[test]
 fn an_apply_that_was_killed_leaves_a_task_that_the_next_one_adopts() {
     let ground = Ground::new(GUEST);
     ground.takes(1500);
