@@ -8,6 +8,7 @@
 //! and sockets, but `/proc/net` (it follows the process) and `/sys/class/net` (it follows the mount) stay.
 
 mod error;
+mod hosts;
 mod identity;
 mod name;
 mod named;
@@ -17,6 +18,7 @@ mod sandbox;
 mod sys;
 
 pub use error::Error;
+pub use hosts::forget_hosts;
 pub use identity::{BootId, Cookie, Identity};
 pub use name::Name;
 pub use named::{create, names, remove};

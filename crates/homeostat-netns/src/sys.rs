@@ -15,6 +15,8 @@ const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
 pub(crate) enum Detach {
     /// The calling thread gets an empty network namespace.
     Network,
+    /// The calling thread gets its own view of the file system.
+    Mounts,
     /// The process gets its own user, network and mount namespace.
     Sandbox,
 }
@@ -23,9 +25,10 @@ pub(crate) enum Detach {
 pub(crate) fn detach(what: Detach) -> io::Result<()> {
     let flags = match what {
         Detach::Network => UnshareFlags::NEWNET,
+        Detach::Mounts => UnshareFlags::NEWNS,
         Detach::Sandbox => UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS,
     };
-    // SAFETY: only `CLONE_FILES` is unsound (it splits the descriptor table), and it is in neither set.
+    // SAFETY: only `CLONE_FILES` is unsound (it splits the descriptor table), and it is in none of these sets.
     unsafe { unshare_unsafe(flags) }.map_err(Into::into)
 }
 

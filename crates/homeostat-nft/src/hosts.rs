@@ -1,8 +1,9 @@
 //! Names of hosts where addresses belong. Pure.
 //!
-//! `nft` looks names up while it loads a text: in the scratch namespace that fails, unless somebody answers
-//! on a local socket or from `/etc/hosts`, and then the firewall is what the answer was that day. Only what
-//! cannot be anything else is taken for a name: with a dot and a letter, right after `ip saddr` and the like.
+//! `nft` looks names up while it loads a text. Where hosts can be hidden from it, it finds none; elsewhere
+//! somebody may answer on a local socket or from `/etc/hosts`, and the firewall would be what the answer was
+//! that day. So what cannot be anything else is refused before: a name with a dot and a letter, right after
+//! `ip saddr` and the like.
 
 use std::net::IpAddr;
 

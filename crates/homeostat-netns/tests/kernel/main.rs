@@ -54,6 +54,7 @@ const CHECKS: &[Check] = checks![
     sandbox::the_way_back_to_the_hosts_namespace_is_refused_with_help,
     threads::a_panic_inside_leaves_the_caller_where_it_was,
     threads::a_thread_inside_sees_its_own_network_knobs,
+    threads::a_thread_that_forgets_hosts_changes_nothing_for_others,
     threads::abstract_socket_names_are_per_network_namespace,
     threads::an_entered_thread_stays_inside_and_the_others_outside,
 ];

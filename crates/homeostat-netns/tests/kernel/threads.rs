@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::thread;
 
-use homeostat_netns::{Error, Netns};
+use homeostat_netns::{Error, Netns, forget_hosts};
 
 use crate::setting::sandbox;
 
@@ -54,4 +54,21 @@ pub(crate) fn abstract_socket_names_are_per_network_namespace() {
     let other = Netns::anonymous().unwrap();
     let held_elsewhere = other.run(bind).unwrap().unwrap();
     drop((held, held_elsewhere));
+}
+
+pub(crate) fn a_thread_that_forgets_hosts_changes_nothing_for_others() {
+    sandbox();
+    let read =
+        || ["/etc/hosts", "/etc/nsswitch.conf"].map(|file| fs::read_to_string(file).unwrap());
+    let before = read();
+    let inside = thread::spawn(move || {
+        forget_hosts().unwrap();
+        assert!(fs::exists("/proc/self/status").unwrap());
+        read()
+    });
+    let [hosts, switch] = inside.join().unwrap();
+    assert_eq!(hosts, "");
+    assert_eq!(switch.matches("hosts:").count(), 1);
+    assert!(switch.ends_with("\nhosts: files\n"), "{switch}");
+    assert_eq!(read(), before);
 }

@@ -72,8 +72,11 @@ impl<'a> Scratch<'a> {
 
     fn load_unseen(&self, text: &str) -> Result<(), CompileError> {
         let Ruleset { name, directory, .. } = self.ruleset;
-        let ran =
-            self.run(&["-I".as_ref(), directory.as_os_str(), "-f".as_ref(), "-".as_ref()], text)?;
+        let arguments = ["-I".as_ref(), directory.as_os_str(), "-f".as_ref(), "-".as_ref()];
+        let ran = self.run_with(|| {
+            hide_hosts();
+            run(self.program, directory, &arguments, text)
+        })?;
         if let Some(signal) = ran.status.signal() {
             // A bug of its own: what it was about to say is lost.
             let words = format!("`nft` crashed on it (signal {signal})");
@@ -98,6 +101,7 @@ impl<'a> Scratch<'a> {
         let mut debugged = Debugged::default();
         // Where it cannot be found out, the text stays refused for what `nft` said.
         let _ = self.netns.run(|| {
+            hide_hosts();
             let running = Running::start(self.program, directory, &arguments)?;
             running.finish_telling(text, &mut |line| debugged.take(line))
         });
@@ -141,10 +145,22 @@ impl<'a> Scratch<'a> {
     }
 
     fn run(&self, arguments: &[&OsStr], text: &str) -> Result<Output, CompileError> {
-        let directory = &self.ruleset.directory;
-        let ran = self.netns.run(|| run(self.program, directory, arguments, text));
-        ran.map_err(CompileError::Scratch)?.map_err(|source| not_started(source, directory))
+        self.run_with(|| run(self.program, &self.ruleset.directory, arguments, text))
     }
+
+    fn run_with(
+        &self,
+        start: impl FnOnce() -> io::Result<Output> + Send,
+    ) -> Result<Output, CompileError> {
+        let ran = self.netns.run(start).map_err(CompileError::Scratch)?;
+        ran.map_err(|source| not_started(source, &self.ruleset.directory))
+    }
+}
+
+/// A name would be frozen to what was found by it today. Where hosts cannot be hidden, only the names that
+/// can be told from everything else are refused.
+fn hide_hosts() {
+    let _ = homeostat_netns::forget_hosts();
 }
 
 /// Somebody who sees tables that are gone again before anybody can list them.

@@ -15,6 +15,7 @@ mod laws;
 mod lines;
 mod links;
 mod moved;
+mod named;
 mod owning;
 mod packets;
 mod quirks;
