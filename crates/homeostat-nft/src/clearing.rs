@@ -26,7 +26,7 @@ pub(crate) fn clear(text: &str) -> Cleared {
                 let blank = " ".repeat(command.len());
                 cleared.text.replace_range(command.clone(), &blank);
             }
-            ["define" | "redefine" | "undefine" | "include", ..] => {}
+            ["define" | "redefine" | "undefine", ..] => {}
             _ => break,
         }
         at = command.end;

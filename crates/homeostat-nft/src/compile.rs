@@ -4,6 +4,7 @@
 
 mod carry;
 mod debugged;
+mod expanded;
 mod fault;
 mod ruleset;
 mod scratch;
@@ -23,6 +24,8 @@ use crate::own;
 use crate::placeholders::{self, Link, Relevance};
 use crate::source::Nft;
 use crate::wish::{Compiled, Wish};
+use expanded::Expanded;
+pub use expanded::Included;
 pub(crate) use fault::TOO_LONG;
 pub use fault::{CompileError, Fault};
 pub use ruleset::Ruleset;
@@ -66,15 +69,14 @@ impl Compiler {
 
     /// Compiles a text for the namespace of a source. Writes nothing outside of a scratch namespace.
     pub fn compile(&self, ruleset: &Ruleset<'_>, source: &Nft) -> Result<Wish, CompileError> {
-        ruleset.check()?;
-        scratch::check_version(&self.program, &ruleset.directory)?;
         let (compiler, mark) = (self.clone(), source.mark.clone());
-        let Some(relevance) = Relevance::of(&ruleset.text) else {
-            let ruleset = ruleset.clone();
-            let recipe = Recipe { compiler, ruleset, mark, relevance: Relevance::default() };
+        let expanded = Expanded::of(ruleset)?;
+        let Some(relevance) = Relevance::of(&expanded.ruleset.text) else {
+            let relevance = Relevance::default();
+            let recipe = Recipe { compiler, expanded, mark, relevance };
             return Ok(Wish::new(recipe.compile(&[], &BTreeSet::new())?, None));
         };
-        let recipe = Recipe { compiler, ruleset: ruleset.owned(), mark, relevance };
+        let recipe = Recipe { compiler, expanded: expanded.owned(), mark, relevance };
         let links = source
             .connect(Family::Route)
             .and_then(|mut connection| placeholders::links(&mut connection).map_err(Error::from));
@@ -87,7 +89,7 @@ impl Compiler {
 #[derive(Debug)]
 pub(crate) struct Recipe<'a> {
     compiler: Compiler,
-    ruleset: Ruleset<'a>,
+    expanded: Expanded<'a>,
     mark: Mark,
     relevance: Relevance,
 }
@@ -104,13 +106,24 @@ impl Recipe<'_> {
         there: &[Link],
         known: &BTreeSet<String>,
     ) -> Result<Compiled, CompileError> {
-        let cleared = clear(&self.ruleset.text);
+        self.compile_whole(there, known).map_err(|error| self.expanded.placed(error))
+    }
+
+    fn compile_whole(
+        &self,
+        there: &[Link],
+        known: &BTreeSet<String>,
+    ) -> Result<Compiled, CompileError> {
+        let ruleset = &self.expanded.ruleset;
+        ruleset.check()?;
+        scratch::check_version(&self.compiler.program, &ruleset.directory)?;
+        let cleared = clear(&ruleset.text);
         let mut spoken = Spoken::new(there, |name| self.speaks_of(name) || known.contains(name));
         let scratch = self.load(&cleared, &mut spoken)?;
         let mut tables = scratch.tables()?;
         room_for(&self.mark, &tables)?;
         self.mark_uncarried(&scratch, (&cleared, &spoken), &mut tables)?;
-        own::attach((&cleared.text, &self.ruleset.name), &mut tables);
+        own::attach(&cleared.text, |line| self.expanded.place(line), &mut tables);
         let waiting = spoken.waiting(&tables, self.hooks(&spoken, &tables)?);
         let (links, spoken) = spoken.into_known();
         let notes = notes(&cleared);
@@ -123,12 +136,12 @@ impl Recipe<'_> {
         cleared: &Cleared,
         spoken: &mut Spoken<'_>,
     ) -> Result<Scratch<'_>, CompileError> {
-        let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
+        let scratch = Scratch::open(&self.compiler.program, &self.expanded.ruleset)?;
         scratch.stand_in(spoken.all())?;
         loop {
             let Err(refused) = scratch.load(&cleared.text) else { return Ok(scratch) };
             // Nothing was loaded: a text is one transaction.
-            let news = match refused.missing_links(|fault| self.ruleset.line(fault)) {
+            let news = match refused.missing_links(|fault| self.expanded.ruleset.line(fault)) {
                 Some(names) => spoken.learn_numbers(names),
                 None if refused.is_absence() => spoken.learn_hooks(scratch.hooked(&cleared.text)),
                 None => Vec::new(),
@@ -146,7 +159,7 @@ impl Recipe<'_> {
             // Nobody learns of hooks from a kernel that takes them.
             return Ok(Hooks::WantLinks);
         }
-        let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
+        let scratch = Scratch::open(&self.compiler.program, &self.expanded.ruleset)?;
         Ok(Hooks::told(&scratch.load(Hooks::PROBE)))
     }
 
@@ -166,7 +179,7 @@ impl Recipe<'_> {
         }
         // The first one was used up by the trial.
         let fresh = || -> Result<_, CompileError> {
-            let scratch = Scratch::open(&self.compiler.program, &self.ruleset)?;
+            let scratch = Scratch::open(&self.compiler.program, &self.expanded.ruleset)?;
             scratch.stand_in(spoken.all())?;
             Ok(scratch)
         };

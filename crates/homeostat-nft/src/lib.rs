@@ -38,6 +38,7 @@ mod own;
 mod placeholders;
 mod plan;
 mod program;
+mod scan;
 mod shadow;
 mod shown;
 mod source;
@@ -48,7 +49,7 @@ mod version;
 mod wish;
 
 pub use apply::Writer;
-pub use compile::{CompileError, Compiler, Fault, Ruleset};
+pub use compile::{CompileError, Compiler, Fault, Included, Ruleset};
 pub use key::{Family, Key, KeyError};
 pub use mark::Mark;
 pub use object::Object;

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::key::Key;
 use crate::model::Table;
+use crate::scan::Scan;
 
 /// A rule in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,8 +29,8 @@ pub(crate) struct Own {
     pub(crate) place: String,
 }
 
-/// Gives the rules of tables the lines that they come from.
-pub(crate) fn attach((text, name): (&str, &str), tables: &mut [Table]) {
+/// Gives the rules of tables the lines that they come from, told by the line of the whole text.
+pub(crate) fn attach(text: &str, place: impl Fn(usize) -> String, tables: &mut [Table]) {
     let Some(chains) = chains(text) else { return };
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let line = |at: usize| ends.partition_point(|end| *end < at) + 1;
@@ -40,7 +41,7 @@ pub(crate) fn attach((text, name): (&str, &str), tables: &mut [Table]) {
                 continue;
             };
             for (rule, at) in compiled.rules.iter().zip(known) {
-                let place = format!("{name}:{}", line(at.start));
+                let place = place(line(at.start));
                 let own = text.get(at.clone()).map(|text| Own { text: in_one_line(text), place });
                 table.texts.entry(rule.handle).or_default().own = own;
             }
@@ -57,8 +58,6 @@ fn chains(text: &str) -> Option<Chains> {
         let (words, body) = head(text, &statement);
         match words.as_slice() {
             ["define" | "redefine" | "undefine", ..] => {}
-            // What is included before the first block can only put more rules in front of ours.
-            ["include", ..] if chains.is_empty() => {}
             ["table", rest @ ..] | ["add", "table", rest @ ..] => {
                 let key = match rest {
                     [name] => format!("table ip {name}"),
@@ -80,22 +79,21 @@ fn table(text: &str, body: Range<usize>, (key, chains): (&Key, &mut Chains)) -> 
             (words, Some(body)) if words.first() == Some(&"chain") => {
                 let [_, name] = words[..] else { return None };
                 let rules = chains.entry((key.clone(), name.to_owned())).or_default();
-                rules.extend(rules_in(text, body)?);
+                rules.extend(rules_in(text, body));
             }
-            (words, _) if words.first() == Some(&"include") => return None,
             _ => {}
         }
     }
     Some(())
 }
 
-fn rules_in(text: &str, body: Range<usize>) -> Option<Vec<Range<usize>>> {
+fn rules_in(text: &str, body: Range<usize>) -> Vec<Range<usize>> {
     const NO_RULES: [&str; 8] =
         ["type", "policy", "comment", "devices", "flags", "define", "redefine", "undefine"];
     let mut rules = split(text, body, Ends::WithLine);
     let first = |at: &Range<usize>| head(text, at).0.first().copied().unwrap_or_default();
     rules.retain(|at| !NO_RULES.contains(&first(at)));
-    (!rules.iter().any(|at| first(at) == "include")).then_some(rules)
+    rules
 }
 
 /// The words before a block, and what is inside of it.
@@ -168,43 +166,6 @@ fn in_one_line(text: &str) -> String {
     code.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-#[derive(Default)]
-struct Scan {
-    depth: usize,
-    inside: Inside,
-    is_escaped: bool,
-}
-
-#[derive(Default, PartialEq, Eq)]
-enum Inside {
-    #[default]
-    Nothing,
-    Quotes,
-    Comment,
-}
-
-impl Scan {
-    fn is_between(&self) -> bool {
-        self.depth == 0 && self.inside == Inside::Nothing
-    }
-
-    /// Takes a character: whether it is neither in a comment nor the end of a line that goes on.
-    fn take(&mut self, c: char) -> bool {
-        let was_escaped = std::mem::replace(&mut self.is_escaped, c == '\\');
-        match (&self.inside, c) {
-            (Inside::Comment, '\n') | (Inside::Quotes, '"') => self.inside = Inside::Nothing,
-            (Inside::Comment, _) => return false,
-            (Inside::Nothing, '"') => self.inside = Inside::Quotes,
-            (Inside::Nothing, '#') => self.inside = Inside::Comment,
-            (Inside::Nothing, '{') => self.depth += 1,
-            (Inside::Nothing, '}') => self.depth = self.depth.saturating_sub(1),
-            (Inside::Nothing, '\n') if was_escaped => return false,
-            _ => {}
-        }
-        self.inside != Inside::Comment
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,7 +190,7 @@ mod tests {
 
     #[test]
     fn each_statement_of_a_chain_is_a_rule() {
-        let text = "#!/usr/sbin/nft -f\ndefine wan = { eth0,\n eth1 }\ninclude \"x\"\ntable inet filter {\n\
+        let text = "#!/usr/sbin/nft -f\ndefine wan = { eth0,\n eth1 }\n\ntable inet filter {\n\
             \tcomment \"{ a; b\"\n\tset s { type ipv4_addr; elements = { 1.1.1.1, # one }\n 2.2.2.2 } }\n\
             \tchain input { # the way in {\n\t\ttype filter hook input priority 0; policy drop;\n\
             \t\tiif $wan   accept # a ; comment\n\n\t\ttcp dport { 22,\n\t\t\t80 # web\n\t\t} counter accept; udp dport 53 \\\n\
@@ -258,9 +219,6 @@ mod tests {
         for text in [
             "table ip a { chain x { accept; }; }\nadd rule ip a x drop",
             "table ip a { chain x { accept; }; }\nflush chain ip a x",
-            "table ip a { chain x { accept; }; }\ninclude \"y\"",
-            "table ip a { chain x { accept\n include \"y\"\n }; }",
-            "table ip a { include \"y\"\n chain x { accept; }; }",
             "table ip a { chain x { accept; }; }\n}",
         ] {
             assert_eq!(known(text), None, "{text}");

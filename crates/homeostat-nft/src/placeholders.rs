@@ -38,15 +38,14 @@ impl Link {
     }
 }
 
-/// Which links a text may speak of by its own words: what it includes is known only to `nft`.
+/// Which links a text may speak of by its own words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relevance(BTreeSet<String>);
 
 impl Relevance {
-    /// Nothing, if a text asks for no link by number and includes no other that may do so.
+    /// Nothing, if a text asks for no link by number.
     pub(crate) fn of(text: &str) -> Option<Self> {
-        const ASKING: [&str; 7] =
-            ["iif", "oif", "device", "devices", "sdif", "iface_index", "include"];
+        const ASKING: [&str; 6] = ["iif", "oif", "device", "devices", "sdif", "iface_index"];
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let mut words = text.split(|c| !is_word(c));
         let names = || {
@@ -128,8 +127,7 @@ mod tests {
 
     #[test]
     fn links_are_needed_where_a_text_asks_for_them_by_number() {
-        for text in ["iif lo accept", "meta oif eth0", "hook ingress device eth0", "include \"x\""]
-        {
+        for text in ["iif lo accept", "meta oif eth0", "hook ingress device eth0"] {
             assert!(Relevance::of(text).is_some(), "{text}");
         }
         assert!(Relevance::of("iifname \"eth0\" oifname { \"a\", \"b\" } accept").is_none());
@@ -143,6 +141,5 @@ mod tests {
         for (name, expected) in [("eth0", true), ("br-lan", true), ("eth1", false), ("br", false)] {
             assert_eq!(relevance.covers(name), expected, "{name}");
         }
-        assert!(!Relevance::of("include \"x\"").unwrap().covers("eth1"), "`nft` will tell");
     }
 }

@@ -152,6 +152,11 @@ impl CompileError {
         CompileError::NotText(Fault::at(name, at, format!("this is no text (byte {byte:#04x})")))
     }
 
+    /// An include that leads too far.
+    pub(super) fn include(message: String, (name, at): (&str, At)) -> Self {
+        CompileError::Refused(vec![Fault::at(name, at, message)])
+    }
+
     pub(super) fn owned(name: &str, at: At) -> Self {
         let message = "a table with `flags owner` goes with the program that loaded it".to_owned();
         CompileError::Owned(Fault::at(name, at, message))
@@ -188,19 +193,24 @@ impl CompileError {
         }
     }
 
+    pub(super) fn faults_mut(&mut self) -> &mut [Fault] {
+        match self {
+            CompileError::Refused(faults) => faults,
+            CompileError::Prints(fault)
+            | CompileError::Owned(fault)
+            | CompileError::NamesHost(fault)
+            | CompileError::NotText(fault) => std::slice::from_mut(fault),
+            _ => &mut [],
+        }
+    }
+
     /// From what `nft` prints on its standard error.
     pub(super) fn refused(words: &str, name: &str) -> Self {
-        let mut faults: Vec<Fault> = Vec::new();
-        let (mut included, mut is_cut) = (None, false);
+        let (mut faults, mut is_cut) = (Vec::<Fault>::new(), false);
         for line in words.lines() {
-            if let Some(place) = inclusion(line, name) {
-                included = Some(place);
-                continue;
-            }
             match (fault(line, name), faults.last_mut()) {
-                (Some(mut fault), _) => {
+                (Some(fault), _) => {
                     is_cut = false;
-                    fault.message.extend(included.take().map(|by| format!(" (included by {by})")));
                     faults.push(fault);
                 }
                 // With the line go the marks below it.
@@ -273,16 +283,6 @@ fn fault(text: &str, name: &str) -> Option<Fault> {
     Some(Fault { file, line, column, width, message: message.to_owned() })
 }
 
-/// `In file included from FILE:LINE:COLUMN-COLUMN:`, and more such lines, the outermost file last.
-fn inclusion(text: &str, name: &str) -> Option<String> {
-    let place = text.trim_start().strip_prefix("In file included ").unwrap_or(text.trim_start());
-    let place = place.strip_prefix("from ")?.strip_suffix(':')?;
-    let mut parts = place.rsplitn(3, ':');
-    let (_columns, line, file) = (parts.next()?, parts.next()?, parts.next()?);
-    let file = if file == STDIN { name } else { file };
-    line.parse::<u32>().ok().map(|line| format!("{file}:{line}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,12 +301,9 @@ mod tests {
     }
 
     #[test]
-    fn who_includes_a_faulty_file_is_named() {
-        let words = "In file included from ./b.nft:3:1-19:\n                 from /dev/stdin:2:1-19:\n\
-                     ./c.nft:1:14-18: Error: Interface does not exist\ndefine wan = gone0\n             ^^^^^\n";
+    fn links_that_are_missed_are_told_by_what_stands_at_their_place() {
+        let words = "/dev/stdin:1:14-18: Error: Interface does not exist\ndefine wan = gone0\n";
         let error = CompileError::refused(words, "fw.nft");
-        let told = "./c.nft:1:14: Interface does not exist (included by fw.nft:2)\ndefine wan";
-        assert!(error.to_string().starts_with(told), "{error}");
         let names = error.missing_links(|_| Some("define wan = gone0".to_owned()));
         assert_eq!(names, Some(vec!["gone0".to_owned()]));
         let other = CompileError::refused("/dev/stdin:1:1-2: Error: syntax error\n", "fw.nft");

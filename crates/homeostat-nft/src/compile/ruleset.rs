@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use super::expanded::{self, Included};
 use super::{CompileError, Fault};
 use crate::clearing::owner_wanted;
 use crate::hosts;
 use crate::statements::{at, printing};
 
 /// A text in nft's own language.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Ruleset<'a> {
     /// The text.
     pub text: Cow<'a, str>,
@@ -45,15 +46,16 @@ impl Ruleset<'_> {
         Ruleset { text, name: self.name.clone(), directory: self.directory.clone() }
     }
 
-    /// The line that a fault is about, in the text itself or in what it includes.
+    /// What it includes, and where more of it may come from.
+    #[must_use]
+    pub fn included(&self) -> Included {
+        expanded::included(self)
+    }
+
+    /// The line that a fault is about.
     pub(super) fn line(&self, fault: &Fault) -> Option<String> {
         let nth = usize::try_from(fault.line.checked_sub(1)?).ok()?;
-        if fault.file == self.name {
-            return self.text.lines().nth(nth).map(str::to_owned);
-        }
-        // Includes are found from the directory, and named from there.
-        let included = Ruleset::read(&self.directory.join(&fault.file)).ok()?;
-        included.text.lines().nth(nth).map(str::to_owned)
+        self.text.lines().nth(nth).map(str::to_owned)
     }
 
     /// What no `nft` has to be asked about.
@@ -75,7 +77,7 @@ impl Ruleset<'_> {
 }
 
 /// More than this is no firewall. A set of a million addresses needs a fifth of it.
-const LARGEST: u64 = 64 << 20;
+pub(super) const LARGEST: u64 = 64 << 20;
 
 /// The first byte that is no text, with its place.
 fn no_text(error: &std::string::FromUtf8Error, name: &str) -> CompileError {

@@ -7,10 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Output;
 
-use homeostat_netlink::uapi::{
-    NFNLGRP_NFTABLES, NFT_MSG_NEWTABLE, NFT_TABLE_F_OWNER, NFTA_TABLE_FLAGS,
-};
-use homeostat_netlink::{Connection, Event, Family, Group, Listener, Options};
+use homeostat_netlink::{Connection, Family};
 use homeostat_netns::Netns;
 
 use super::debugged::Debugged;
@@ -23,7 +20,6 @@ use crate::model::Table;
 use crate::placeholders::{self, Link};
 use crate::program::{Running, run};
 use crate::statements::At;
-use crate::tlv::be32;
 use crate::version::{OLDEST, Version};
 
 /// A namespace that is gone when nobody needs it any more.
@@ -60,19 +56,9 @@ impl<'a> Scratch<'a> {
 
     /// Loads a text.
     pub(super) fn load(&self, text: &str) -> Result<(), CompileError> {
-        // What is included is not known before it is loaded.
-        let witness = text.contains("include").then(|| Witness::listen(&self.netns));
-        let witness = witness.transpose().map_err(|error| CompileError::kernel(&error))?;
-        self.load_unseen(text)?;
-        if witness.is_some_and(Witness::saw_owner) {
-            return Err(CompileError::owned(&self.ruleset.name, At { line: 0, column: 0 }));
-        }
-        Ok(())
-    }
-
-    fn load_unseen(&self, text: &str) -> Result<(), CompileError> {
-        let Ruleset { name, directory, .. } = self.ruleset;
-        let arguments = ["-I".as_ref(), directory.as_os_str(), "-f".as_ref(), "-".as_ref()];
+        let name = &self.ruleset.name;
+        let directory = &self.ruleset.directory;
+        let arguments = ["-f", "-"].map(OsStr::new);
         let ran = self.run_with(|| {
             hide_hosts();
             run(self.program, directory, &arguments, text)
@@ -85,7 +71,7 @@ impl<'a> Scratch<'a> {
         if !ran.status.success() {
             return Err(CompileError::refused(&String::from_utf8_lossy(&ran.stderr), name));
         }
-        // What is included may have commands that print, too.
+        // A command that prints, and that nobody here knows yet.
         if !ran.stdout.is_empty() {
             return Err(CompileError::prints("list", (name, At { line: 0, column: 0 })));
         }
@@ -95,9 +81,7 @@ impl<'a> Scratch<'a> {
     /// The links that a text would hook into, found without loading it.
     pub(super) fn hooked(&self, text: &str) -> BTreeSet<String> {
         let directory = &self.ruleset.directory;
-        let options = ["-c", "--debug=mnl", "-I"].map(OsStr::new);
-        let file = ["-f", "-"].map(OsStr::new);
-        let arguments = [&options[..], &[directory.as_os_str()], &file].concat();
+        let arguments = ["-c", "--debug=mnl", "-f", "-"].map(OsStr::new);
         let mut debugged = Debugged::default();
         // Where it cannot be found out, the text stays refused for what `nft` said.
         let _ = self.netns.run(|| {
@@ -161,31 +145,6 @@ impl<'a> Scratch<'a> {
 /// can be told from everything else are refused.
 fn hide_hosts() {
     let _ = homeostat_netns::forget_hosts();
-}
-
-/// Somebody who sees tables that are gone again before anybody can list them.
-struct Witness(Listener);
-
-impl Witness {
-    fn listen(netns: &Netns) -> Result<Self, Error> {
-        let (groups, options) = ([Group(NFNLGRP_NFTABLES)], Options::for_events());
-        Ok(Witness(Listener::open_in(netns, Family::Netfilter, &groups, &options)?))
-    }
-
-    /// Whether a table was made that goes with the program that made it. What was lost was not seen.
-    fn saw_owner(mut self) -> bool {
-        let mut is_seen = false;
-        let mut each = |event: Event<'_>| is_seen |= makes_owned(&event);
-        while matches!(self.0.receive(&mut each), Ok(true)) {}
-        is_seen
-    }
-}
-
-fn makes_owned(event: &Event<'_>) -> bool {
-    let Event::Message(message) = event else { return false };
-    let Ok((_, attrs)) = message.split::<4>() else { return false };
-    let flags = be32(&attrs, NFTA_TABLE_FLAGS).ok().flatten().unwrap_or_default();
-    message.kind == dump::kind(NFT_MSG_NEWTABLE) && flags & NFT_TABLE_F_OWNER != 0
 }
 
 /// Whether `nft` is there and understands what is asked of it.

@@ -10,7 +10,7 @@ use homeostat_nft::{Compiler, Ruleset, Wish};
 use crate::world::{World, expected, expected_of, expected_with, listed, nft_from, told};
 
 /// Files by their names, and the wish of the first one.
-fn files(directory: &Path, files: &[(&str, &str)]) {
+pub(crate) fn files(directory: &Path, files: &[(&str, &str)]) {
     for (name, text) in files {
         let path = directory.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

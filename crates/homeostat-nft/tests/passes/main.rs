@@ -10,6 +10,7 @@ mod facts;
 mod hints;
 mod hooks;
 mod included;
+mod including;
 mod keeping;
 mod laws;
 mod lines;

@@ -1,5 +1,8 @@
 //! Names that `nft` looks up: none of hosts, wherever they stand; all others as ever.
 
+use homeostat_nft::{Compiler, Ruleset};
+
+use crate::included::files;
 use crate::world::{World, expected, listed};
 
 /// What is refused, and where. Each host has an address on every machine, so that `nft` would find one.
@@ -26,6 +29,15 @@ fn no_host_is_looked_up_wherever_it_is_named() {
         assert!(error.help().unwrap().contains("write addresses"), "{text}");
     }
     assert_eq!(listed(), expected(""));
+}
+
+#[test]
+fn a_host_in_an_included_file_is_told_with_its_place_there() {
+    let (world, directory) = (World::new(), tempfile::tempdir().unwrap());
+    files(directory.path(), &[("main.nft", "include \"hosts.nft\"\n"), ("hosts.nft", HOSTS[1].0)]);
+    let ruleset = Ruleset::read(&directory.path().join("main.nft")).unwrap();
+    let error = Compiler::default().compile(&ruleset, &world.source).unwrap_err().to_string();
+    assert!(error.contains("hosts.nft:1:13: Could not resolve hostname"), "{error}");
 }
 
 #[test]

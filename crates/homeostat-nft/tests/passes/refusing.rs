@@ -108,7 +108,7 @@ fn includes_are_found_beside_the_file_and_their_mistakes_named() {
     assert_eq!(compile().unwrap().keys().len(), 1);
     std::fs::write(&part, "table ip a {\n flags owner\n }\n").unwrap();
     let error = compile().unwrap_err().to_string();
-    assert!(error.contains("main.nft: a table with `flags owner`"), "{error}");
+    assert!(error.contains("part.nft:2:2: a table with `flags owner`"), "{error}");
     std::fs::write(&part, "table ip a {\n oops }\n").unwrap();
     let error = compile().unwrap_err().to_string();
     assert!(error.contains("part.nft:2:"), "{error}");
@@ -129,8 +129,12 @@ fn includes_that_lead_nowhere_are_told_with_their_place() {
     check("\ninclude \"./nowhere.nft\"\n", b"", &["main.nft:2:1: File not found: ./nowhere.nft"]);
     let deep = ["part.nft:1:1: Include nested too deeply", "main.nft:2)"];
     check("\ninclude \"part.nft\"\n", b"include \"part.nft\"\n", &deep);
-    let junk = ["part.nft:1:1: syntax error, unexpected junk (included by ", "main.nft:1)"];
-    check("include \"part.nft\"\n", b"\x01\xff\xfe\0\x1b[31m\n", &junk);
+    let junk = ["part.nft:2:2: this is no text (byte 0xff)"];
+    check("include \"part.nft\"\n", b"# a\n \xff\xfe\0\x1b[31m\n", &junk);
+    let junk = ["part.nft:1:3: this is no text (byte 0x00) (included by ", "main.nft:1)"];
+    check("include \"part.nft\"\n", b"  \0\n", &junk);
+    let device = ["cannot read `/dev/zero`"];
+    check("include \"/dev/zero\"\n", b"", &device);
 }
 
 #[test]
