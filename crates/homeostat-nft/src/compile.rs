@@ -6,6 +6,7 @@ mod carry;
 mod debugged;
 mod expanded;
 mod fault;
+mod memory;
 mod ruleset;
 mod scratch;
 mod spoken;
@@ -28,15 +29,17 @@ use expanded::Expanded;
 pub use expanded::Included;
 pub(crate) use fault::TOO_LONG;
 pub use fault::{CompileError, Fault};
+use memory::{Memory, Print};
 pub use ruleset::Ruleset;
 use scratch::Scratch;
 use spoken::{Hooks, Spoken};
 
-/// Understands rulesets as `nft` does.
+/// Understands rulesets as `nft` does. Clones share what they remember of texts that are still wished.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     program: OsString,
     carries: Carries,
+    memory: Memory,
 }
 
 /// Whether tables are written as the bytes that they were dumped as.
@@ -50,7 +53,7 @@ enum Carries {
 
 impl Default for Compiler {
     fn default() -> Self {
-        Compiler { program: "nft".into(), carries: Carries::Proven }
+        Compiler::with_program("nft")
     }
 }
 
@@ -58,25 +61,27 @@ impl Compiler {
     /// Takes another program for `nft`.
     #[must_use]
     pub fn with_program(program: impl Into<OsString>) -> Self {
-        Compiler { program: program.into(), ..Compiler::default() }
+        let (carries, memory) = (Carries::Proven, Memory::default());
+        Compiler { program: program.into(), carries, memory }
     }
 
     /// Lets `nft` load every table whole, as if none could be carried as bytes.
     #[must_use]
     pub fn carrying_nothing(self) -> Self {
-        Compiler { carries: Carries::Nothing, ..self }
+        Compiler { carries: Carries::Nothing, memory: Memory::default(), ..self }
     }
 
     /// Compiles a text for the namespace of a source. Writes nothing outside of a scratch namespace.
     pub fn compile(&self, ruleset: &Ruleset<'_>, source: &Nft) -> Result<Wish, CompileError> {
         let (compiler, mark) = (self.clone(), source.mark.clone());
         let expanded = Expanded::of(ruleset)?;
+        let print = Print::of(&expanded, &mark);
         let Some(relevance) = Relevance::of(&expanded.ruleset.text) else {
             let relevance = Relevance::default();
-            let recipe = Recipe { compiler, expanded, mark, relevance };
+            let recipe = Recipe { compiler, expanded, print, mark, relevance };
             return Ok(Wish::new(recipe.compile(&[], &BTreeSet::new())?, None));
         };
-        let recipe = Recipe { compiler, expanded: expanded.owned(), mark, relevance };
+        let recipe = Recipe { compiler, expanded: expanded.owned(), print, mark, relevance };
         let links = source
             .connect(Family::Route)
             .and_then(|mut connection| placeholders::links(&mut connection).map_err(Error::from));
@@ -90,6 +95,7 @@ impl Compiler {
 pub(crate) struct Recipe<'a> {
     compiler: Compiler,
     expanded: Expanded<'a>,
+    print: Print,
     mark: Mark,
     relevance: Relevance,
 }
@@ -100,16 +106,33 @@ impl Recipe<'_> {
         self.relevance.covers(link)
     }
 
-    /// Compiles the text by the links that are there, some of which it is known to speak of.
+    /// Those of the links that the text may speak of, some of which it is known to speak of.
+    pub(crate) fn relevant(&self, links: &[Link], known: &BTreeSet<String>) -> Vec<Link> {
+        let is_relevant = |link: &&Link| self.speaks_of(&link.name) || known.contains(&link.name);
+        let mut relevant: Vec<_> = links.iter().filter(is_relevant).cloned().collect();
+        relevant.sort();
+        relevant
+    }
+
+    /// Compiles the text by the links that are there, some of which it is known to speak of; unless that
+    /// was done before.
     pub(crate) fn compile(
         &self,
         there: &[Link],
         known: &BTreeSet<String>,
-    ) -> Result<Compiled, CompileError> {
-        self.compile_whole(there, known).map_err(|error| self.expanded.placed(error))
+    ) -> Result<Arc<Compiled>, CompileError> {
+        let memory = &self.compiler.memory;
+        let is_same = |former: &Compiled| former.links == self.relevant(there, &former.spoken);
+        if let Some(compiled) = memory.recall(self.print, is_same) {
+            return Ok(compiled);
+        }
+        let compiled = self.compile_anew(there, known);
+        let compiled = Arc::new(compiled.map_err(|error| self.expanded.placed(error))?);
+        memory.keep(self.print, &compiled);
+        Ok(compiled)
     }
 
-    fn compile_whole(
+    fn compile_anew(
         &self,
         there: &[Link],
         known: &BTreeSet<String>,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Whose tables we keep.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mark {
     word: String,
 }

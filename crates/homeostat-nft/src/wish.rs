@@ -58,8 +58,8 @@ impl Wish {
         Wish::default()
     }
 
-    pub(crate) fn new(compiled: Compiled, recipe: Option<Recipe<'static>>) -> Self {
-        let (compiled, recipe) = (RwLock::new(Arc::new(compiled)), recipe.map(Arc::new));
+    pub(crate) fn new(compiled: Arc<Compiled>, recipe: Option<Recipe<'static>>) -> Self {
+        let (compiled, recipe) = (RwLock::new(compiled), recipe.map(Arc::new));
         Wish { compiled, recipe, may_adopt: false }
     }
 
@@ -94,10 +94,8 @@ impl Wish {
 
     /// The links that it may mean.
     pub(crate) fn relevant(&self, links: &[Link]) -> Vec<Link> {
-        let mut relevant: Vec<_> =
-            links.iter().filter(|link| self.speaks_of(&link.name)).cloned().collect();
-        relevant.sort();
-        relevant
+        let recipe = self.recipe.as_ref();
+        recipe.map_or_else(Vec::new, |recipe| recipe.relevant(links, &self.compiled().spoken))
     }
 
     /// Understands it by the links that are there now; nothing is done if they are the same.
@@ -111,7 +109,7 @@ impl Wish {
         let compiled = compiled.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
         let compiled = compiled.map_err(|error| error.failure())?;
         // Set by who looks: what it means never changes under a pass that did not wait for it.
-        *self.compiled.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(compiled);
+        *self.compiled.write().unwrap_or_else(PoisonError::into_inner) = compiled;
         Ok(())
     }
 }

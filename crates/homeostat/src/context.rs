@@ -7,6 +7,7 @@ use anyhow::Result;
 use homeostat_document::{DEFAULT_OWNER, OwnerName, Settings};
 use homeostat_engine::{Cascades, Guards, MassDelete, OnRelease, Progress, Strictness};
 use homeostat_netns::{Name, Place, Sandbox};
+use homeostat_nft::Compiler;
 
 use crate::cli::{Color, Global};
 use crate::desk::{self, Desk};
@@ -50,6 +51,8 @@ pub(crate) struct Context {
     pub(crate) is_for_people: bool,
     /// Where writes are kept from being sent twice.
     pub(crate) desk: Arc<Desk>,
+    /// It remembers rulesets, so that one that is bound again is not compiled again.
+    pub(crate) compiler: Compiler,
 }
 
 impl Context {
@@ -83,6 +86,7 @@ impl Context {
             },
             is_for_people: true,
             desk: Arc::default(),
+            compiler: Compiler::default(),
         };
         if matches!(context.top, Top::Sandbox) {
             Sandbox::enter()?;

@@ -1,5 +1,6 @@
 //! Included files get the same checks as the text itself, and are read as `nft` reads them.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use homeostat_engine::Explain as _;
@@ -140,4 +141,46 @@ fn the_files_that_are_taken_and_their_order_are_those_of_nft() {
     };
     assert_eq!(ours, expected_of(|_| {}, load));
     assert!(ours.iter().any(|entry| entry["rule"]["comment"] == "10"), "{ours:?}");
+}
+
+#[test]
+fn a_text_is_compiled_once_as_long_as_it_is_wished_and_means_the_same() {
+    let (world, directory) = (World::new(), tempfile::tempdir().unwrap());
+    let root = directory.path();
+    let (program, runs) = (root.join("nft"), root.join("runs"));
+    let script = format!("#!/bin/sh\necho run >> {}\nexec nft \"$@\"\n", runs.display());
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let compiler = Compiler::with_program(&program);
+    let wish = || {
+        let ruleset = Ruleset::read(&root.join("main.nft")).unwrap();
+        compiler.clone().compile(&ruleset, &world.source).unwrap()
+    };
+    // The wish, and whether anything was run for it.
+    let runs_for = || {
+        let count = || std::fs::read_to_string(&runs).unwrap_or_default().len();
+        let before = count();
+        (wish(), count() > before)
+    };
+    files(
+        root,
+        &[
+            ("main.nft", "include \"part.nft\"\ntable ip a { chain x { iif br7 accept; }; }\n"),
+            ("part.nft", "table ip b { }\n"),
+        ],
+    );
+    let (_first, has_run) = runs_for();
+    assert!(has_run);
+    assert!(!runs_for().1, "nothing is another");
+    world.namespace.ip(&["link", "add", "br1", "type", "bridge"]).unwrap();
+    assert!(!runs_for().1, "nobody speaks of this link");
+    world.namespace.ip(&["link", "add", "br7", "type", "bridge"]).unwrap();
+    let (_second, has_run) = runs_for();
+    assert!(has_run, "the link has come");
+    assert!(!runs_for().1);
+    world.namespace.ip(&["link", "del", "br7"]).unwrap();
+    assert!(!runs_for().1, "the first one is wished still");
+    files(root, &[("part.nft", "table ip c { }\n")]);
+    assert!(runs_for().1, "what is included is another");
+    assert!(runs_for().1, "and nobody wished it any more");
 }

@@ -9,7 +9,7 @@ use homeostat_document::{Document, Nftables, Ruleset as Declared, Scope as Secti
 use homeostat_document::{Settings, SourceSettings, Span, Spanned};
 use homeostat_engine::book::holdings;
 use homeostat_engine::{Bound, Ownership, Pages, Place, Section as Stated};
-use homeostat_nft::{CompileError, Compiler, Fault, Mark, Nft, Ruleset, Shown, Wish, Wording};
+use homeostat_nft::{CompileError, Fault, Mark, Nft, Ruleset, Shown, Wish, Wording};
 
 use crate::context::Context;
 use crate::failure::{Helped, Misfits};
@@ -56,7 +56,7 @@ fn bind(binding: &Binding<'_>) -> Bind {
     {
         return Ok(None);
     }
-    let wish = stated.map(|nftables| wish(binding.document, nftables, &source)).transpose()?;
+    let wish = stated.map(|nftables| wish(binding, nftables, &source)).transpose()?;
     let section = if stated.is_some() { Stated::Stated } else { Stated::Missing };
     let config = binding.config(settings, section);
     let (wish, ownership) = (Arc::new(wish.unwrap_or_default()), Ownership::Marked);
@@ -88,14 +88,15 @@ fn declared(section: &Section) -> Option<&Declared> {
     section.nftables.as_ref().and_then(|nftables| nftables.ruleset.as_ref())
 }
 
-fn wish(document: &Document, nftables: &Nftables, source: &Nft) -> Result<Wish> {
+fn wish(binding: &Binding<'_>, nftables: &Nftables, source: &Nft) -> Result<Wish> {
+    let document = binding.document;
     let Some(declared) = &nftables.ruleset else { return Ok(Wish::nothing()) };
     let span = match declared {
         Declared::File(path) => path.span,
         Declared::Text(text) => text.span,
     };
     let compiled = ruleset(document, declared)
-        .and_then(|ruleset| Compiler::default().compile(&ruleset, source));
+        .and_then(|ruleset| binding.context.compiler.compile(&ruleset, source));
     match compiled {
         Ok(wish) if nftables.adopt => Ok(wish.adopting()),
         Ok(wish) => Ok(wish),
