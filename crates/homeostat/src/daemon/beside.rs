@@ -1,14 +1,21 @@
-//! The files that a document names (lists of routes, rulesets, a token), and whether they are as they were.
+//! The files that a document names (lists of routes, rulesets and what they include, a token), and whether
+//! they are as they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use homeostat_document::{Document, Ruleset};
+use homeostat_document::Document;
+
+use crate::sources::nft;
 
 /// What the files beside a document looked like at some moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Beside(BTreeMap<PathBuf, Option<Look>>);
+pub(super) struct Beside {
+    looks: BTreeMap<PathBuf, Option<Look>>,
+    /// Where more of them may come.
+    more: BTreeSet<PathBuf>,
+}
 
 /// What tells two versions of a file apart without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,18 +28,40 @@ struct Look {
 impl Beside {
     /// What they look like. To be asked before they are read: a change in between is seen later.
     pub(super) fn of(document: &Document) -> Self {
-        let looks = named(document).into_iter().map(|path| {
+        let (mut files, mut more) = (BTreeSet::new(), BTreeSet::new());
+        for (_, scope) in document.scopes() {
+            files.extend(scope.route_files().map(|list| list.path.value.clone()));
+            files.extend(scope.proxmox.as_ref().map(|proxmox| proxmox.token_file.value.clone()));
+            let (ruleset, included) = nft::files(document, scope);
+            files.extend(ruleset.into_iter().chain(included.files));
+            more.extend(included.directories);
+        }
+        let look = |path: PathBuf| {
             let look = Look::of(&path);
             (path, look)
-        });
-        Beside(looks.collect())
+        };
+        Beside { looks: files.into_iter().map(look).collect(), more }
     }
 
-    /// The directories that they are in; of links, those of what they lead to, too.
+    /// The directories that they are in; of links, those of what they lead to, too; and where one that is
+    /// not there would come.
     pub(super) fn directories(&self) -> BTreeSet<PathBuf> {
-        let real = self.0.keys().filter_map(|path| std::fs::canonicalize(path).ok());
-        self.0.keys().cloned().chain(real).map(|path| directory(&path)).collect()
+        let files = self.looks.keys();
+        let real = files.clone().filter_map(|path| std::fs::canonicalize(path).ok());
+        let of_files = files.cloned().chain(real).map(|path| directory(&path));
+        let mut all: BTreeSet<_> = of_files.chain(self.more.iter().cloned()).collect();
+        all.extend(all.clone().iter().filter_map(|missing| above(missing)));
+        all
     }
+}
+
+/// The nearest directory above one that is not there.
+fn above(missing: &Path) -> Option<PathBuf> {
+    let mut around = (!missing.is_dir()).then(|| directory(missing))?;
+    while !around.is_dir() && around.parent().is_some() {
+        around = directory(&around);
+    }
+    Some(around)
 }
 
 /// The directory that a file is in.
@@ -41,20 +70,6 @@ pub(super) fn directory(path: &Path) -> PathBuf {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     }
-}
-
-fn named(document: &Document) -> Vec<PathBuf> {
-    let of_scope = |(_, scope): (_, &homeostat_document::Scope)| {
-        let lists = scope.route_files().map(|list| list.path.value.clone());
-        let ruleset = scope.nftables.as_ref().and_then(|nft| nft.value.ruleset.as_ref());
-        let ruleset = ruleset.and_then(|ruleset| match ruleset {
-            Ruleset::File(path) => Some(path.value.clone()),
-            Ruleset::Text(_) => None,
-        });
-        let token = scope.proxmox.as_ref().map(|proxmox| proxmox.token_file.value.clone());
-        lists.chain(ruleset).chain(token).collect::<Vec<_>>()
-    };
-    document.scopes().flat_map(of_scope).collect()
 }
 
 impl Look {

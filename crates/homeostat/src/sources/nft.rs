@@ -9,7 +9,7 @@ use homeostat_document::{Document, Nftables, Ruleset as Declared, Scope as Secti
 use homeostat_document::{Settings, SourceSettings, Span, Spanned};
 use homeostat_engine::book::holdings;
 use homeostat_engine::{Bound, Ownership, Pages, Place, Section as Stated};
-use homeostat_nft::{CompileError, Fault, Mark, Nft, Ruleset, Shown, Wish, Wording};
+use homeostat_nft::{CompileError, Fault, Included, Mark, Nft, Ruleset, Shown, Wish, Wording};
 
 use crate::context::Context;
 use crate::failure::{Helped, Misfits};
@@ -110,6 +110,18 @@ fn wish(binding: &Binding<'_>, nftables: &Nftables, source: &Nft) -> Result<Wish
             Ok(Wish::nothing())
         }
     }
+}
+
+/// The file of a section's ruleset, if it is in one, and what the ruleset includes.
+pub(crate) fn files(document: &Document, section: &Section) -> (Option<PathBuf>, Included) {
+    let Some(declared) = declared(section) else { return (None, Included::default()) };
+    let file = match declared {
+        Declared::File(path) => Some(path.value.clone()),
+        Declared::Text(_) => None,
+    };
+    // One that cannot be read includes nothing.
+    let included = ruleset(document, declared).map(|ruleset| ruleset.included());
+    (file, included.unwrap_or_default())
 }
 
 fn ruleset<'a>(document: &Document, declared: &'a Declared) -> Result<Ruleset<'a>, CompileError> {

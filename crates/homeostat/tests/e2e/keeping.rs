@@ -14,7 +14,7 @@ const TRIES: usize = 20_000;
 
 /// Looks until it is so; each look starts a program at least.
 #[track_caller]
-fn until(what: &str, so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, so: impl Fn() -> bool) {
     assert!((0..TRIES).any(|_| so()), "{what} never came");
 }
 

@@ -25,6 +25,7 @@ mod forwarding;
 mod guards;
 mod guests;
 mod http;
+mod included;
 mod journals;
 mod keeping;
 mod kernel;
