@@ -1,5 +1,7 @@
 //! The commands of a text, as far as they must be known before `nft` sees them.
 
+use crate::scan::Scan;
+
 /// Where something stands in a text, from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct At {
@@ -34,48 +36,19 @@ pub(crate) fn at(text: &str, offset: usize) -> At {
 
 /// Where each command outside of any block begins.
 fn starts(text: &str) -> impl Iterator<Item = usize> {
-    let mut scan = Scan { depth: 0, inside: Inside::Nothing, begins: true, is_continued: false };
-    text.char_indices().filter(move |(_, c)| scan.begins_with(*c)).map(|(at, _)| at)
-}
-
-struct Scan {
-    depth: u32,
-    inside: Inside,
-    /// Whether the next word begins a command.
-    begins: bool,
-    is_continued: bool,
-}
-
-enum Inside {
-    Nothing,
-    Quotes,
-    Comment,
-}
-
-impl Scan {
-    /// Takes the next character: whether a command begins with it.
-    fn begins_with(&mut self, c: char) -> bool {
-        let was_continued = std::mem::replace(&mut self.is_continued, c == '\\');
-        match (&self.inside, c) {
-            (Inside::Quotes, '"') | (Inside::Comment, '\n') => self.inside = Inside::Nothing,
-            (Inside::Quotes | Inside::Comment, _) => return false,
-            (Inside::Nothing, '"') => self.inside = Inside::Quotes,
-            (Inside::Nothing, '#') => self.inside = Inside::Comment,
-            (Inside::Nothing, _) => {}
-        }
+    let (mut scan, mut begins) = (Scan::default(), true);
+    let mut is_start = move |c: char| {
+        let is_code = scan.take(c) && scan.is_plain();
         match c {
-            '{' => self.depth += 1,
-            '}' => self.depth = self.depth.saturating_sub(1),
-            _ => {}
+            _ if !is_code || c.is_whitespace() && c != '\n' => false,
+            ';' | '\n' | '}' => {
+                begins = scan.is_between();
+                false
+            }
+            _ => std::mem::take(&mut begins) && scan.is_between(),
         }
-        match c {
-            '\n' if was_continued => {}
-            ';' | '\n' | '}' => self.begins = self.depth == 0,
-            _ if c.is_whitespace() || c == '#' => {}
-            _ => return std::mem::take(&mut self.begins) && self.depth == 0,
-        }
-        false
-    }
+    };
+    text.char_indices().filter(move |(_, c)| is_start(*c)).map(|(at, _)| at)
 }
 
 #[cfg(test)]
