@@ -75,7 +75,12 @@ impl Listener {
         let messages = match self.inbox.receive(&self.socket, patience)? {
             Incoming::Nothing => return Ok(false),
             Incoming::Messages(messages) => messages,
-            Incoming::Lost | Incoming::Truncated(_) => {
+            Incoming::Truncated(_) => {
+                each(Event::Lost);
+                return Ok(true);
+            }
+            Incoming::Lost => {
+                self.drain()?;
                 each(Event::Lost);
                 return Ok(true);
             }
@@ -84,6 +89,20 @@ impl Listener {
             each(Event::Message(message.map_err(Error::Malformed)?));
         }
         Ok(true)
+    }
+
+    /// Quirk `deaf-until-empty` (Linux 6.18): after a loss the kernel drops every further event, and says
+    /// nothing of it, until the queue was once empty. So it is emptied before the loss is told: whoever looks
+    /// at everything then hears of what comes after the look.
+    fn drain(&mut self) -> Result<()> {
+        // Nothing comes into a full queue; the limit is for one that is filled again while it is emptied.
+        const MOST: usize = 1 << 17;
+        for _ in 0..MOST {
+            if matches!(self.inbox.receive(&self.socket, Duration::ZERO)?, Incoming::Nothing) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
