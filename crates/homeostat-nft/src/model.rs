@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use homeostat_netlink::Attrs;
-use homeostat_netlink::uapi::{NFTA_CHAIN_HOOK, NFTA_HOOK_DEV, NFTA_HOOK_DEVS};
+use homeostat_netlink::uapi::{NFT_TABLE_F_OWNER, NFTA_CHAIN_HOOK, NFTA_HOOK_DEV, NFTA_HOOK_DEVS};
 
 use crate::elements::Elements;
 use crate::expression::Reference;
@@ -55,9 +55,11 @@ impl Table {
             || sets.into_iter().any(|set| set.elements.mention(bytes))
     }
 
-    /// Whether anything of it goes with a device.
-    pub(crate) fn has_devices(&self) -> bool {
-        !self.flowtables.is_empty() || self.chains.values().any(Chain::has_devices)
+    /// Whether anything of it goes with a device, or with the program that owns it: nobody is told of that,
+    /// and no generation moves.
+    pub(crate) fn may_go_unheard(&self) -> bool {
+        let is_owned = self.flags & NFT_TABLE_F_OWNER != 0;
+        is_owned || !self.flowtables.is_empty() || self.chains.values().any(Chain::has_devices)
     }
 
     /// Whether a chain or a flowtable of it hooks into a link of this name.

@@ -95,6 +95,8 @@ impl Reader {
             return Ok(recalled);
         }
         let whole = whole(|| {
+            // What is told of commits before the look is over then, and what is told later is not.
+            self.ear.catch_up();
             let before = dump::generation(&mut self.connection)?;
             let found = match self.read(view) {
                 // A table that went between two lists.

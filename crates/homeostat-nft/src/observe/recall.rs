@@ -60,8 +60,7 @@ impl Reader {
             match self.ear.shadow.known(key) {
                 Known::Absent => {}
                 Known::Held(head, _) if !self.is_of_interest(view, &head) => {}
-                // What goes with a device is told by nobody.
-                Known::Held(_, table) if table.has_devices() => _ = unknown.insert(key.clone()),
+                Known::Held(_, table) if table.may_go_unheard() => _ = unknown.insert(key.clone()),
                 Known::Held(head, table) => {
                     let object = self.object(view, &head, table);
                     if needs_counts(view, key, &object) {

@@ -12,6 +12,7 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attrs, Malformed, Message};
 
+use super::places::{End, Places};
 use crate::dump::{self, Head, kind, parts};
 use crate::elements::Edits;
 use crate::model::{Handle, Table};
@@ -33,8 +34,7 @@ struct UnderWay {
     /// Sets and chains without names, which the rule comes after.
     nameless: parts::Loose,
     elements: BTreeMap<String, Edits>,
-    /// The rule that went last: where it was, in case the next one replaces it.
-    went: Option<(Handle, usize)>,
+    rules: Places,
 }
 
 /// Beyond this, another look costs less.
@@ -164,14 +164,16 @@ impl Held {
         if parts::chain(attrs)?.chain.has_devices() {
             return Err(Unclear);
         }
-        self.table().chains.remove(text(attrs, NFTA_CHAIN_NAME)?);
+        let name = text(attrs, NFTA_CHAIN_NAME)?;
+        self.under_way.rules.forget(name);
+        self.table().chains.remove(name);
         Ok(())
     }
 
     fn rule(&mut self, flags: u16, attrs: &Attrs<'_>) -> Heard {
         let chain = text(attrs, NFTA_RULE_CHAIN)?;
-        let Held { table, under_way: UnderWay { nameless, elements, went, .. }, .. } = self;
-        let went = went.take();
+        let Held { table, under_way: UnderWay { nameless, elements, rules: places, .. }, .. } =
+            self;
         nameless.rules.take(attrs.clone())?;
         if nameless.chains.iter().any(|bare| bare.name == chain) {
             return Ok(());
@@ -188,16 +190,10 @@ impl Held {
         let rules = &mut Arc::make_mut(table).chains.get_mut(chain).ok_or(Unclear)?.rules;
         let place = match be64(attrs, NFTA_RULE_POSITION)?.map(Handle) {
             Some(after) => rules.iter().rposition(|rule| rule.handle == after).map(|at| at + 1),
-            // The first and the last rule are not told where they are.
-            None if rules.is_empty() => Some(0),
-            // Quirk `replacing-looks-like-appending` (Linux 6.18): both are told with the same flag, and
-            // one that replaces another has its handle.
-            None => match went {
-                Some((handle, at)) if handle == rule.handle => Some(at),
-                Some(_) if flags & NLM_F_APPEND != 0 => None,
-                _ if flags & NLM_F_APPEND != 0 => Some(rules.len()),
-                _ => Some(0),
-            },
+            None => {
+                let end = if flags & NLM_F_APPEND != 0 { End::Last } else { End::First };
+                places.of(chain, (rule.handle, end), rules.len())
+            }
         };
         rules.insert(place.ok_or(Unclear)?, rule);
         Ok(())
@@ -206,13 +202,17 @@ impl Held {
     fn no_rule(&mut self, is_replaced: bool, attrs: &Attrs<'_>) -> Heard {
         let handle = be64(attrs, NFTA_RULE_HANDLE)?.map(Handle);
         // The rules of a chain without a name go with the one that jumps to it.
-        let Some(chain) = self.table().chains.get_mut(text(attrs, NFTA_RULE_CHAIN)?) else {
-            return Ok(());
-        };
+        let name = text(attrs, NFTA_RULE_CHAIN)?;
+        let Some(chain) = self.table().chains.get_mut(name) else { return Ok(()) };
         let at = chain.rules.iter().position(|rule| Some(rule.handle) == handle);
         let (at, handle) = at.zip(handle).ok_or(Unclear)?;
         chain.rules.remove(at);
-        self.under_way.went = is_replaced.then_some((handle, at));
+        let left = chain.rules.len();
+        if is_replaced {
+            self.under_way.rules.replaced(handle, at);
+        } else {
+            self.under_way.rules.went(name, at, left);
+        }
         Ok(())
     }
 

@@ -24,5 +24,6 @@ mod random;
 mod refusals;
 mod refusing;
 mod shadow;
+mod unheard;
 mod whole;
 mod world;

@@ -11,7 +11,7 @@ use crate::random::numbers;
 use crate::world::{World, by_hand, done, ip_here, nft, told};
 
 /// A reader that hears of commits.
-struct Hearing {
+pub(crate) struct Hearing {
     source: Nft,
     wish: Arc<Wish>,
     reader: Reader,
@@ -26,7 +26,7 @@ struct Look {
 
 impl Hearing {
     /// One that has seen everything.
-    fn of(world: &World, wish: &Arc<Wish>) -> Self {
+    pub(crate) fn of(world: &World, wish: &Arc<Wish>) -> Self {
         let (source, wish) = (world.source.clone(), Arc::clone(wish));
         let mut reader = source.reader().unwrap();
         look(&mut reader, &wish, &Focus::All);
@@ -35,7 +35,7 @@ impl Hearing {
 
     /// A look at the tables of the wish that shows what another reader sees with its own eyes: whether it had
     /// to read any of them.
-    fn had_to_read(&mut self) -> bool {
+    pub(crate) fn had_to_read(&mut self) -> bool {
         let mut other = self.source.reader_without_hints().unwrap();
         let expected = look(&mut other, &self.wish, &Focus::All);
         let focus = Focus::Keys(self.wish.keys().into_iter().collect());
