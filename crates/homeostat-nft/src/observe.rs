@@ -95,9 +95,10 @@ impl Reader {
             return Ok(recalled);
         }
         let whole = whole(|| {
-            // What is told of commits before the look is over then, and what is told later is not.
-            self.ear.catch_up();
             let before = dump::generation(&mut self.connection)?;
+            // Quirk `counted-before-done` (Linux 6.18): a commit moves the generation first, and changes
+            // policies, names, flags and concatenated intervals one after the other then.
+            self.connection.await_commit()?;
             let found = match self.read(view) {
                 // A table that went between two lists.
                 Err(Error::Netlink(error)) if is_absence(&error) => return Ok(None),

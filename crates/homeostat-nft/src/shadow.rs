@@ -4,11 +4,6 @@
 //! its generation, and the next one in the row is followed. Whatever is missing, or not understood beyond
 //! doubt, is read again: a generation too many gives everything up, an unclear word its table. What is
 //! answered from here counts only while the kernel still has the generation that was followed to.
-//!
-//! Quirk `counted-before-done` (Linux 6.18): a commit moves the generation first, and changes policies, names,
-//! flags and concatenated intervals one after the other then. A look meanwhile shows some of them as they were,
-//! and the generation as it will be; what is told of the commit comes when it is done. So a table that is told
-//! of after a look at its generation is looked at again.
 
 mod held;
 mod places;
@@ -29,15 +24,11 @@ use held::Held;
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
     followed: Option<Followed>,
-    /// The commit whose end was told last.
-    ended: Option<Generation>,
 }
 
 #[derive(Debug)]
 struct Followed {
     generation: Generation,
-    /// Whether the end of the commit that made this generation was told.
-    is_ended: bool,
     /// Whether a commit was begun whose end is not told yet.
     is_under_way: bool,
     tables: BTreeMap<Key, State>,
@@ -65,8 +56,6 @@ pub(crate) enum Known {
 /// How a message stands to the commit that is expected next.
 enum Turn {
     Over,
-    /// It made the generation that was looked at, perhaps during the look.
-    Late,
     Now,
     TooFar,
 }
@@ -85,8 +74,8 @@ impl Shadow {
 
     /// Forgets everything but what was just seen.
     pub(crate) fn begin(&mut self, generation: Generation) {
-        let (is_ended, tables) = (self.ended == Some(generation), BTreeMap::new());
-        self.followed = Some(Followed { generation, is_ended, is_under_way: false, tables });
+        let tables = BTreeMap::new();
+        self.followed = Some(Followed { generation, is_under_way: false, tables });
     }
 
     /// Takes in what a look at one table has shown.
@@ -110,9 +99,6 @@ impl Shadow {
 
     /// Follows one event. What cannot be followed is forgotten.
     pub(crate) fn hear(&mut self, event: &Event<'_>) {
-        if let Event::Message(message) = event {
-            self.ended = ending(message).or(self.ended);
-        }
         let Some(followed) = &mut self.followed else { return };
         let is_followed = match event {
             Event::Lost => false,
@@ -131,18 +117,14 @@ const NO_TABLE: u16 = kind(NFT_MSG_DELTABLE);
 impl Followed {
     /// Whether the message follows on what is known.
     fn take(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
-        if message.kind == COMMIT {
-            return Ok(self.end(ending(message).ok_or(Malformed::Payload)?));
-        }
         let ([family, _, high, low], attrs) = message.split::<4>()?;
+        if message.kind == COMMIT {
+            let generation = be32(&attrs, NFTA_GEN_ID)?.ok_or(Malformed::Payload)?;
+            return Ok(self.end(generation));
+        }
         // Each message tells the end of the generation that it belongs to.
         Ok(match self.turn(u16::from_be_bytes([*high, *low])) {
             Turn::Over => true,
-            Turn::Late => {
-                let key = Key { family: Family(*family), name: name(&attrs, TABLE)? };
-                self.tables.entry(key).and_modify(|state| *state = State::Unclear);
-                true
-            }
             Turn::TooFar => false,
             Turn::Now => {
                 self.is_under_way = true;
@@ -153,27 +135,23 @@ impl Followed {
     }
 
     fn turn(&self, label: u16) -> Turn {
-        let ahead = |of: Generation| {
-            let [_, _, high, low] = of.to_be_bytes();
-            label.wrapping_sub(u16::from_be_bytes([high, low])).cast_signed()
-        };
-        match ahead(after(self.generation)) {
+        let [_, _, high, low] = after(self.generation).to_be_bytes();
+        let ahead = label.wrapping_sub(u16::from_be_bytes([high, low])).cast_signed();
+        match ahead {
             0 => Turn::Now,
-            ..0 if !self.is_ended && ahead(self.generation) == 0 => Turn::Late,
             ..0 => Turn::Over,
             _ => Turn::TooFar,
         }
     }
 
     fn end(&mut self, generation: Generation) -> bool {
-        self.is_ended |= generation == self.generation;
         if generation.wrapping_sub(self.generation).cast_signed() <= 0 {
             return true;
         }
         if generation != after(self.generation) {
             return false;
         }
-        (self.generation, self.is_ended, self.is_under_way) = (generation, true, false);
+        (self.generation, self.is_under_way) = (generation, false);
         for state in self.tables.values_mut() {
             if let State::Held(held) = state
                 && held.settle().is_err()
@@ -209,12 +187,6 @@ impl Followed {
         }
         Ok(())
     }
-}
-
-/// The generation of a commit whose end this is.
-fn ending(message: &Message<'_>) -> Option<Generation> {
-    let (_, attrs) = message.split::<4>().ok().filter(|_| message.kind == COMMIT)?;
-    be32(&attrs, NFTA_GEN_ID).ok()?
 }
 
 /// The generation of the next commit; none has the number 0.
@@ -282,20 +254,5 @@ mod tests {
             assert_eq!(shadow.generation(), None);
             assert!(matches!(shadow.known(&key()), Known::Nothing), "{generation:x}");
         }
-    }
-
-    #[test]
-    fn a_commit_that_ended_after_a_look_at_its_generation_has_to_be_looked_at() {
-        let mut shadow = Shadow::default();
-        ended(&mut shadow, 4);
-        look(&mut shadow, 5);
-        gone(&mut shadow, 5);
-        ended(&mut shadow, 5);
-        assert_eq!(shadow.generation(), Some(5));
-        assert!(matches!(shadow.known(&key()), Known::Nothing));
-        // Once the end was told, a look shows all of it.
-        look(&mut shadow, 5);
-        gone(&mut shadow, 5);
-        assert!(matches!(shadow.known(&key()), Known::Held(..)));
     }
 }

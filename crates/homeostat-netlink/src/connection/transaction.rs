@@ -74,6 +74,17 @@ impl Connection {
         Ok(heard.verdict(chunk.count))
     }
 
+    /// Waits until no transaction of anybody is under way: a commit that has moved the generation is done then.
+    /// One without messages changes nothing and moves no generation, but has to wait for its turn.
+    pub fn await_commit(&mut self) -> Result<()> {
+        if self.is_dead {
+            return Err(Error::Dead);
+        }
+        // Nothing in it asks for an answer: when it is sent it had its turn. Whoever may not begin a transaction
+        // may ask for nothing else either, and is told so then.
+        self.socket.send(framed(&Batch::new(), None)?.bytes())
+    }
+
     /// The kernel has queued every answer when `send` returns.
     fn hear(
         &mut self,

@@ -24,6 +24,7 @@ mod random;
 mod refusals;
 mod refusing;
 mod shadow;
+mod storm;
 mod unheard;
 mod whole;
 mod world;

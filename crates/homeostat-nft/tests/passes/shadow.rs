@@ -33,6 +33,21 @@ impl Hearing {
         Hearing { source, wish, reader }
     }
 
+    /// A look at everything, or at the tables of the wish, whatever it shows.
+    pub(crate) fn look_anyhow(&mut self, at_all: bool) {
+        let keys = Focus::Keys(self.wish.keys().into_iter().collect());
+        let focus = if at_all { Focus::All } else { keys };
+        let records = Records::new();
+        let view = View { focus: &focus, wish: &self.wish, records: &records };
+        // Where writers never rest, a look may fail.
+        let _ = done(self.reader.observe(&view, &mut |_| {}));
+    }
+
+    /// What a look at everything shows.
+    pub(crate) fn seen(&mut self) -> String {
+        look(&mut self.reader, &self.wish, &Focus::All).tables.join("\n")
+    }
+
     /// A look at the tables of the wish that shows what another reader sees with its own eyes: whether it had
     /// to read any of them.
     pub(crate) fn had_to_read(&mut self) -> bool {

@@ -89,3 +89,51 @@ fn what_an_owner_takes_along_is_told_by_nobody() {
     assert!(later(|| !is_there()));
     hearing.had_to_read();
 }
+
+/// Quirk `counted-before-done`: a look in the midst of a commit shows all of it.
+#[test]
+fn a_commit_is_counted_before_it_is_done() {
+    const ROUNDS: u32 = 12;
+    const NO_ELEMENTS: &str = "elements: Elements { bytes: []";
+    let world = World::new();
+    let text = "table ip a {
+        set p { type ipv4_addr . inet_service; flags interval; }
+        chain h { type filter hook input priority 0; policy accept; }
+    }";
+    by_hand(text);
+    by_hand("add element ip a p { 10.0.0.0/8 . 1-2 }");
+    let mut hearing = Hearing::of(&world, &world.wish(text));
+    let netns = homeostat_netns::Netns::current().unwrap();
+    for round in 0..ROUNDS {
+        // What is changed last is the policy, and what is seen last are the elements.
+        let element = |at| format!("10.{round}.{}.{} . {at}", at / 250, at % 250);
+        let elements = (0..3000).map(element).collect::<Vec<_>>().join(", ");
+        let policy = ["drop", "accept"][usize::from(round % 2 == 1)];
+        let commit = format!(
+            "flush set ip a p\nadd element ip a p {{ {elements} }}\nadd chain ip a h {{ policy {policy}; }}"
+        );
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                netns.enter().unwrap();
+                by_hand(&commit);
+            });
+            while !writer.is_finished() {
+                let seen = hearing.seen();
+                assert!(!seen.contains(NO_ELEMENTS), "round {round}: half of a commit was seen");
+            }
+        });
+        hearing.had_to_read();
+    }
+}
+
+#[test]
+fn waiting_for_commits_changes_nothing_and_tells_nobody() {
+    let world = World::new();
+    by_hand(TEXT);
+    let mut hearing = Hearing::of(&world, &world.wish(TEXT));
+    let before = nft(&["-a", "list", "ruleset"], "").unwrap();
+    // Each of these looks waits.
+    (0..3).for_each(|_| hearing.look_anyhow(true));
+    assert!(!hearing.had_to_read(), "what was followed still counts: no generation moved");
+    assert_eq!(nft(&["-a", "list", "ruleset"], "").unwrap(), before);
+}
