@@ -188,13 +188,12 @@ impl Held {
         let rule = nameless.last_rule()?;
         nameless.rules.drop_last();
         let rules = &mut Arc::make_mut(table).chains.get_mut(chain).ok_or(Unclear)?.rules;
-        let place = match be64(attrs, NFTA_RULE_POSITION)?.map(Handle) {
-            Some(after) => rules.iter().rposition(|rule| rule.handle == after).map(|at| at + 1),
-            None => {
-                let end = if flags & NLM_F_APPEND != 0 { End::Last } else { End::First };
-                places.of(chain, (rule.handle, end), rules.len())
-            }
-        };
+        let end = if flags & NLM_F_APPEND != 0 { End::Last } else { End::First };
+        let untold = places.of(chain, (rule.handle, end), rules.len());
+        let after = be64(attrs, NFTA_RULE_POSITION)?.map(Handle);
+        let place = after.map_or(untold, |after| {
+            rules.iter().rposition(|rule| rule.handle == after).map(|at| at + 1)
+        });
         rules.insert(place.ok_or(Unclear)?, rule);
         Ok(())
     }

@@ -23,6 +23,7 @@ mod quirks;
 mod random;
 mod refusals;
 mod refusing;
+mod saboteur;
 mod shadow;
 mod storm;
 mod unheard;

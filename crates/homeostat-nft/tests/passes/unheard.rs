@@ -47,6 +47,7 @@ fn a_rule_beside_one_that_goes_is_found_at_its_place() {
         "replace rule ip a x #3 tcp dport 9 drop; add rule ip a x tcp dport 8 drop",
         "replace rule ip a x #3 tcp dport 9 drop; insert rule ip a x tcp dport 8 drop",
         "delete rule ip a x #2; replace rule ip a x #3 tcp dport 9 drop",
+        "replace rule ip a x #2 tcp dport 9 drop; add rule ip a x tcp dport 8 drop",
         "replace rule ip a x #1 tcp dport 9 drop; replace rule ip a x #3 jump { counter; tcp dport {1,2} accept; }",
     ] {
         check(commit);

@@ -181,8 +181,13 @@ pub(crate) fn by_hand(command: &str) {
 
 /// The ruleset as `nft -j` tells it, without handles, counts and names that the kernel gave.
 pub(crate) fn listed() -> Vec<Value> {
+    listed_if_told().unwrap()
+}
+
+/// The same, if `nft` can tell it: one of version 1.0.6 writes broken words about a table that sleeps.
+pub(crate) fn listed_if_told() -> Option<Vec<Value>> {
     let text = nft(&["-j", "list", "ruleset"], "").unwrap();
-    let all: Value = serde_json::from_str(&text).unwrap();
+    let all: Value = serde_json::from_str(&text).ok()?;
     let mut entries = all["nftables"].as_array().unwrap().clone();
     entries.retain(|entry| entry.get("metainfo").is_none());
     entries.iter_mut().for_each(steady);
@@ -197,7 +202,7 @@ pub(crate) fn listed() -> Vec<Value> {
     };
     rules.sort_by_key(chain);
     others.extend(rules);
-    others
+    Some(others)
 }
 
 fn steady(value: &mut Value) {
