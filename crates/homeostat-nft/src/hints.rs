@@ -168,6 +168,7 @@ impl Commits {
             }
             Event::Message(message) if message.kind == NEW_GENERATION => {
                 heard.extend(self.end(&message));
+                bound(heard);
             }
             Event::Message(message) => self.touch(&message),
         }
@@ -194,10 +195,36 @@ impl Commits {
     }
 }
 
+/// Whoever commits faster than hints are taken fills no memory: what is too much to be told one by one is told as
+/// a loss.
+fn bound(heard: &mut VecDeque<Hint<Key>>) {
+    const MOST: usize = 10_000;
+    if heard.len() > MOST {
+        heard.clear();
+        heard.push_back(Hint::Lost);
+    }
+}
+
 /// Who committed, where the kernel tells.
 fn who(message: &Message<'_>) -> Option<Arc<str>> {
     let (_, attrs) = message.split::<4>().ok()?;
     let name = name(&attrs, NFTA_GEN_PROC_NAME).ok().filter(|name| !name.is_empty())?;
     let pid = be32(&attrs, NFTA_GEN_PROC_PID).ok()??;
     Some(format!("{name} (pid {pid})").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storm_of_hints_ends_in_one_look_at_everything() {
+        let mut heard = VecDeque::new();
+        for nth in 1..=25_000_u32 {
+            heard.push_back(Hint::Keys(Vec::new()));
+            bound(&mut heard);
+            assert!(heard.len() <= 10_000, "{nth}");
+        }
+        assert!(matches!(heard.front(), Some(Hint::Lost)));
+    }
 }

@@ -133,7 +133,7 @@ async fn outlasts(commits: u32) {
         let mut dice = Dice::new(11);
         for nth in 0..commits {
             // All but the first, which harms everybody.
-            let act: &str = *dice.one_of(&SABOTAGE[1..]);
+            let act = *dice.one_of(&SABOTAGE[1..]);
             let _ = nft(&["-f", "-"], act);
             by_hand(&format!("add element inet other n {{ 10.7.{}.{} }}", nth >> 8, nth & 255));
         }

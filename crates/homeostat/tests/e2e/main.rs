@@ -50,5 +50,6 @@ mod stuck;
 mod systemd;
 mod table;
 mod terminal;
+mod torment;
 mod words;
 mod world;
