@@ -13,7 +13,7 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attrs, Batch, Connection, Dumped, Errno, Malformed, Message};
 
-use crate::elements::{Collected, Elements};
+use crate::elements::{Collected, Elements, Layout};
 use crate::error::Error;
 use crate::key::{Family, Key};
 use crate::mark::Words;
@@ -156,10 +156,40 @@ fn elements(
     connection: &mut Connection,
     key: &Key,
     set: &str,
-    layout: crate::elements::Layout,
+    layout: Layout,
 ) -> Result<Elements, Error> {
     let names = [(TABLE, key.name.as_str()), (NFTA_SET_ELEM_LIST_SET, set)];
     let ask = Ask { message: NFT_MSG_GETSETELEM, family: key.family, names: &names };
+    told_once(layout, || collected(connection, &ask))
+}
+
+/// How often a set is listed whose elements change their places.
+const LISTS: u32 = 8;
+
+/// Lists elements until each of them is told once.
+///
+/// Quirk `elements-told-twice` (Linux 6.18): a large set that was just filled moves its elements to a larger
+/// table in the background. A list that is made meanwhile has some of them twice and lacks as many others, and
+/// neither the generation nor a flag tells of it.
+fn told_once(
+    layout: Layout,
+    mut list: impl FnMut() -> Result<Collected, Error>,
+) -> Result<Elements, Error> {
+    let mut former = None;
+    for _ in 0..LISTS {
+        let (elements, is_whole) = list()?
+            .sorted_and_judged(layout)
+            .map_err(|source| Error::Malformed { what: "elements", source })?;
+        // What is told twice in the same way again is so.
+        if is_whole || former.as_ref() == Some(&elements) {
+            return Ok(elements);
+        }
+        former = Some(elements);
+    }
+    Err(Error::Moving { tries: LISTS })
+}
+
+fn collected(connection: &mut Connection, ask: &Ask<'_>) -> Result<Collected, Error> {
     let mut collected = Collected::default();
     let mut failed = Ok(());
     connection.dump(&mut ask.request()?, &mut |dumped| match dumped {
@@ -172,8 +202,7 @@ fn elements(
         }
         Dumped::Object(_) => {}
     })?;
-    let sorted = failed.and_then(|()| collected.sorted(layout));
-    sorted.map_err(|source| Error::Malformed { what: "elements", source })
+    failed.map(|()| collected).map_err(|source| Error::Malformed { what: "elements", source })
 }
 
 /// What to list.
@@ -217,4 +246,46 @@ fn list<T>(
         },
     })?;
     failed.map_or(Ok(found), |source| Err(Error::Malformed { what, source }))
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_netlink::uapi::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, NFTA_SET_ELEM_KEY};
+
+    use super::*;
+    use crate::tlv::Tlvs;
+
+    fn list(keys: &[u8]) -> Collected {
+        let mut collected = Collected::default();
+        for key in keys {
+            let (mut value, mut inside, mut out) =
+                (Tlvs::default(), Tlvs::default(), Tlvs::default());
+            value.put(NFTA_DATA_VALUE, &[*key; 4]);
+            inside.put(NFTA_SET_ELEM_KEY, &value.into_vec());
+            out.put(NFTA_LIST_ELEM, &inside.into_vec());
+            collected.take(&out.into_vec()).unwrap();
+        }
+        collected
+    }
+
+    /// How many lists it takes, and how many elements are told in the end.
+    fn check(lists: &[&[u8]], expected: Option<(usize, usize)>) {
+        let mut made = 0;
+        let told = told_once(Layout::Single, || {
+            made += 1;
+            Ok(list(lists[(made - 1) % lists.len()]))
+        });
+        let told = told.ok().map(|elements| (made, elements.places().len()));
+        assert_eq!(told, expected, "{lists:?}");
+    }
+
+    #[test]
+    fn elements_that_are_told_twice_are_listed_again() {
+        check(&[&[1, 2, 3]], Some((1, 3)));
+        check(&[&[1, 2, 2], &[3, 1, 2]], Some((2, 3)));
+        check(&[&[1, 2, 2], &[1, 1, 3], &[1, 2, 3]], Some((3, 3)));
+        // Whatever is so each time is so.
+        check(&[&[1, 2, 2]], Some((2, 3)));
+        check(&[&[1, 2, 2], &[1, 1, 3]], None);
+    }
 }

@@ -102,9 +102,21 @@ impl Collected {
     }
 
     /// Sorts them and joins the two ends of each interval.
-    pub(crate) fn sorted(mut self, layout: Layout) -> Result<Elements, Malformed> {
+    pub(crate) fn sorted(self, layout: Layout) -> Result<Elements, Malformed> {
+        self.sorted_and_judged(layout).map(|(sorted, _)| sorted)
+    }
+
+    /// The same, with whether each is there once.
+    pub(crate) fn sorted_and_judged(
+        mut self,
+        layout: Layout,
+    ) -> Result<(Elements, bool), Malformed> {
         let mut places = std::mem::take(&mut self.places);
         places.sort_by(|a, b| self.order(a, b));
+        let is_once = places.windows(2).all(|pair| match pair {
+            [a, b] => a.key != b.key || self.order(a, b).is_ne(),
+            _ => true,
+        });
         let mut sorted = Elements::with_room(self.bytes.len(), places.len());
         let mut places = places.iter().peekable();
         while let Some(first) = places.next() {
@@ -116,7 +128,7 @@ impl Collected {
             let parts = [self.element(first), end.map_or(&[][..], |end| self.element(end))];
             if is_steady { sorted.push_steady(parts)? } else { sorted.push_moving(parts)? }
         }
-        Ok(sorted)
+        Ok((sorted, is_once))
     }
 }
 

@@ -309,3 +309,19 @@ fn a_refused_transaction_is_a_reason_to_read() {
     assert!(hearing.had_to_read());
     assert!(!hearing.had_to_read());
 }
+
+/// Quirk `elements-told-twice`.
+#[test]
+fn a_set_that_was_just_filled_is_read_whole() {
+    let world = World::new();
+    let wish = world.wish("table ip a { }");
+    let elements: Vec<_> = (0..100_000_u32)
+        .map(|at| format!("10.{}.{}.{}", at >> 16, at >> 8 & 255, at & 255))
+        .collect();
+    let set = format!("set s {{ type ipv4_addr; elements = {{ {} }}; }}", elements.join(", "));
+    let mut reader = world.source.reader_without_hints().unwrap();
+    by_hand(&format!("table ip a {{ {set}; }}"));
+    let first = look(&mut reader, &wish, &Focus::All);
+    let later = look(&mut reader, &wish, &Focus::All);
+    assert!(first == later, "some elements were read twice, and others not at all");
+}
