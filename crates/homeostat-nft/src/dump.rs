@@ -6,10 +6,10 @@ mod rules;
 use std::collections::BTreeMap;
 
 use homeostat_netlink::uapi::{
-    NFNL_SUBSYS_NFTABLES, NFT_MSG_GETCHAIN, NFT_MSG_GETFLOWTABLE, NFT_MSG_GETGEN, NFT_MSG_GETOBJ,
-    NFT_MSG_GETRULE, NFT_MSG_GETSET, NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE, NFTA_GEN_ID,
-    NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_TABLE_FLAGS, NFTA_TABLE_HANDLE,
-    NFTA_TABLE_NAME, NFTA_TABLE_USERDATA, NLM_F_ECHO,
+    NFT_MSG_GETCHAIN, NFT_MSG_GETFLOWTABLE, NFT_MSG_GETGEN, NFT_MSG_GETOBJ, NFT_MSG_GETRULE,
+    NFT_MSG_GETSET, NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE, NFTA_GEN_ID, NFTA_SET_ELEM_LIST_ELEMENTS,
+    NFTA_SET_ELEM_LIST_SET, NFTA_TABLE_FLAGS, NFTA_TABLE_HANDLE, NFTA_TABLE_NAME,
+    NFTA_TABLE_USERDATA, NLM_F_ECHO,
 };
 use homeostat_netlink::{Attrs, Batch, Connection, Dumped, Errno, Malformed, Message};
 
@@ -17,6 +17,7 @@ use crate::elements::{Collected, Elements, Layout};
 use crate::error::Error;
 use crate::key::{Family, Key};
 use crate::mark::Words;
+use crate::message::kind;
 use crate::model::{Handle, Table};
 use crate::tlv::{be32, be64, name};
 use parts::Loose;
@@ -53,11 +54,6 @@ impl Table {
             script: None,
         }
     }
-}
-
-/// The type of a message of nftables.
-pub(crate) const fn kind(message: u16) -> u16 {
-    NFNL_SUBSYS_NFTABLES << 8 | message
 }
 
 /// The generation that the ruleset has.

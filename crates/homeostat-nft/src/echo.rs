@@ -7,16 +7,16 @@
 use std::collections::BTreeMap;
 
 use homeostat_netlink::uapi::{
-    NFT_MSG_DELRULE, NFT_MSG_DELSETELEM, NFT_MSG_NEWCHAIN, NFT_MSG_NEWGEN, NFT_MSG_NEWRULE,
-    NFT_MSG_NEWSETELEM, NFTA_CHAIN_POLICY, NFTA_RULE_EXPRESSIONS, NFTA_RULE_HANDLE,
-    NFTA_RULE_POSITION, NFTA_RULE_USERDATA, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET,
+    NFTA_CHAIN_POLICY, NFTA_RULE_EXPRESSIONS, NFTA_RULE_HANDLE, NFTA_RULE_POSITION,
+    NFTA_RULE_USERDATA, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET,
 };
 use homeostat_netlink::{Attrs, Malformed, Message};
 
-use crate::dump::{TABLE, kind};
+use crate::dump::TABLE;
 use crate::elements::Collected;
 use crate::expression::{Becomes, Counts, Rewriting, rewrite};
 use crate::key::Family;
+use crate::message::{CHAIN, COMMIT, ELEMENTS, NO_ELEMENTS, NO_RULE, RULE};
 use crate::model::{Handle, Rule};
 use crate::op::{From, Op};
 use crate::step::Step;
@@ -70,13 +70,6 @@ pub(crate) fn about(steps: &[Step], message: &Message<'_>) -> Option<(usize, usi
     };
     Some((at, steps.get(at)?.ops.iter().position(is_meant)?))
 }
-
-const COMMIT: u16 = kind(NFT_MSG_NEWGEN);
-const CHAIN: u16 = kind(NFT_MSG_NEWCHAIN);
-const RULE: u16 = kind(NFT_MSG_NEWRULE);
-const NO_RULE: u16 = kind(NFT_MSG_DELRULE);
-const ELEMENTS: u16 = kind(NFT_MSG_NEWSETELEM);
-const NO_ELEMENTS: u16 = kind(NFT_MSG_DELSETELEM);
 
 /// What was told of the acts of one step.
 #[derive(Debug, Default)]

@@ -13,10 +13,11 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attrs, Batch, Malformed, MessageWriter};
 
-use crate::dump::{TABLE, kind};
+use crate::dump::TABLE;
 use crate::expression::NAMELESS;
 use crate::key::Key;
 use crate::mark::Mark;
+use crate::message::kind;
 use crate::model::{ObjectId, Set, Stateful, Table};
 use crate::op::{From, Op};
 use crate::tlv::Tlvs;

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use homeostat_core::Hint;
-use homeostat_netlink::uapi::{
-    NFNLGRP_NFTABLES, NFT_MSG_NEWGEN, NFTA_GEN_PROC_NAME, NFTA_GEN_PROC_PID,
-};
+use homeostat_netlink::uapi::{NFNLGRP_NFTABLES, NFTA_GEN_PROC_NAME, NFTA_GEN_PROC_PID};
 use homeostat_netlink::{AsyncListener, Event, Group, Listener, Message};
 
-use crate::dump::{TABLE, kind};
+use crate::dump::TABLE;
 use crate::error::Error;
 use crate::key::{Family, Key};
+use crate::message::COMMIT;
 use crate::shadow::Shadow;
 use crate::source::{Nft, Ports};
 use crate::tlv::{be32, name};
@@ -157,8 +156,6 @@ struct Commits {
     touched: BTreeSet<Key>,
 }
 
-const NEW_GENERATION: u16 = kind(NFT_MSG_NEWGEN);
-
 impl Commits {
     fn take(&mut self, event: Event<'_>, heard: &mut VecDeque<Hint<Key>>) {
         match event {
@@ -166,7 +163,7 @@ impl Commits {
                 self.touched.clear();
                 heard.push_back(Hint::Lost);
             }
-            Event::Message(message) if message.kind == NEW_GENERATION => {
+            Event::Message(message) if message.kind == COMMIT => {
                 heard.extend(self.end(&message));
                 bound(heard);
             }

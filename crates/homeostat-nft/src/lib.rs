@@ -30,6 +30,7 @@ mod hosts;
 mod key;
 mod listing;
 mod mark;
+mod message;
 mod model;
 mod object;
 mod observe;

@@ -228,8 +228,6 @@ impl homeostat_core::Reader<Nft> for Reader {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::key::Family as TableFamily;
     use crate::mark::Words;
@@ -238,20 +236,9 @@ mod tests {
     /// A table that can be told from another by its flags.
     fn found(flags: u32) -> Found {
         let key = Key { family: TableFamily(2), name: "a".to_owned() };
-        let table = Table {
-            key: key.clone(),
-            handle: Handle(1),
-            flags,
-            comment: String::new(),
-            chains: BTreeMap::new(),
-            sets: BTreeMap::new(),
-            objects: BTreeMap::new(),
-            flowtables: BTreeMap::new(),
-            texts: BTreeMap::new(),
-            script: None,
-        };
         let head = Head { key, handle: Handle(1), flags, words: Words::default() };
-        vec![(head, Object::seen(Arc::new(table)))]
+        let table = Arc::new(Table::empty(&head));
+        vec![(head, Object::seen(table))]
     }
 
     /// Reads these one after the other, each with its flags: how many were needed, and which counted.

@@ -11,11 +11,12 @@ mod places;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use homeostat_netlink::uapi::{NFT_MSG_DELTABLE, NFT_MSG_NEWGEN, NFT_MSG_NEWTABLE, NFTA_GEN_ID};
+use homeostat_netlink::uapi::NFTA_GEN_ID;
 use homeostat_netlink::{Attrs, Event, Malformed, Message};
 
-use crate::dump::{self, Generation, Head, TABLE, kind};
+use crate::dump::{self, Generation, Head, TABLE};
 use crate::key::{Family, Key};
+use crate::message::{self, COMMIT, NO_TABLE};
 use crate::model::Table;
 use crate::tlv::{be32, name};
 use held::Held;
@@ -110,10 +111,6 @@ impl Shadow {
     }
 }
 
-const COMMIT: u16 = kind(NFT_MSG_NEWGEN);
-const NEW_TABLE: u16 = kind(NFT_MSG_NEWTABLE);
-const NO_TABLE: u16 = kind(NFT_MSG_DELTABLE);
-
 impl Followed {
     /// Whether the message follows on what is known.
     fn take(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
@@ -177,7 +174,7 @@ impl Followed {
                     *state = State::Unclear;
                 }
             }
-            State::Absent if message.kind == NEW_TABLE => {
+            State::Absent if message.kind == message::TABLE => {
                 let head = dump::head(family, attrs)?;
                 let table = Arc::new(Table::empty(&head));
                 *state = State::Held(Box::new(Held::new(head, table)));

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_netlink::uapi::{
-    NFT_MSG_DELCHAIN, NFT_MSG_DELOBJ, NFT_MSG_DELRULE, NFT_MSG_DELSET, NFT_MSG_DELSETELEM,
-    NFT_MSG_NEWCHAIN, NFT_MSG_NEWOBJ, NFT_MSG_NEWRULE, NFT_MSG_NEWSET, NFT_MSG_NEWSETELEM,
-    NFT_MSG_NEWTABLE, NFT_SET_ANONYMOUS, NFTA_CHAIN_NAME, NFTA_RULE_CHAIN, NFTA_RULE_HANDLE,
-    NFTA_RULE_POSITION, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_NAME,
-    NLM_F_APPEND,
+    NFT_SET_ANONYMOUS, NFTA_CHAIN_NAME, NFTA_RULE_CHAIN, NFTA_RULE_HANDLE, NFTA_RULE_POSITION,
+    NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_NAME, NLM_F_APPEND,
 };
 use homeostat_netlink::{Attrs, Malformed, Message};
 
 use super::places::{End, Places};
-use crate::dump::{self, Head, kind, parts};
+use crate::dump::{self, Head, parts};
 use crate::elements::Edits;
+use crate::message::{
+    CHAIN, ELEMENTS, NO_CHAIN, NO_ELEMENTS, NO_OBJECT, NO_RULE, NO_SET, OBJECT, RULE, SET, TABLE,
+};
 use crate::model::{Handle, Table};
 use crate::tlv::{be64, text};
 
@@ -51,18 +51,6 @@ impl From<Malformed> for Unclear {
 }
 
 type Heard = Result<(), Unclear>;
-
-const TABLE: u16 = kind(NFT_MSG_NEWTABLE);
-const CHAIN: u16 = kind(NFT_MSG_NEWCHAIN);
-const NO_CHAIN: u16 = kind(NFT_MSG_DELCHAIN);
-const RULE: u16 = kind(NFT_MSG_NEWRULE);
-const NO_RULE: u16 = kind(NFT_MSG_DELRULE);
-const SET: u16 = kind(NFT_MSG_NEWSET);
-const NO_SET: u16 = kind(NFT_MSG_DELSET);
-const ELEMENTS: u16 = kind(NFT_MSG_NEWSETELEM);
-const NO_ELEMENTS: u16 = kind(NFT_MSG_DELSETELEM);
-const OBJECT: u16 = kind(NFT_MSG_NEWOBJ);
-const NO_OBJECT: u16 = kind(NFT_MSG_DELOBJ);
 
 impl Held {
     pub(super) fn new(head: Head, table: Arc<Table>) -> Self {
