@@ -30,8 +30,13 @@ const IF_INSTALLED: &[(&str, &str)] = &[("nft", "/sbin/nft")];
 /// Files that tests read, where they are installed.
 const READ_IF_INSTALLED: &str = "/usr/share/doc/nftables/examples";
 
-/// The names by which `ip` knows protocols.
-const PROTOCOLS: &str = "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\ndccp 33 DCCP\nsctp 132 SCTP\n";
+/// The names that programs and tests know protocols, services and hosts by.
+const NAMES: &[(&str, &str)] = &[
+    ("/etc/protocols", "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\ndccp 33 DCCP\nsctp 132 SCTP\n"),
+    ("/etc/services", "ssh 22/tcp\ndomain 53/tcp\ndomain 53/udp\nhttp 80/tcp\nhttps 443/tcp\n"),
+    ("/etc/hosts", "127.0.0.1 localhost\n"),
+    ("/etc/nsswitch.conf", "hosts: files dns\nservices: files\nprotocols: files\n"),
+];
 
 /// Where tests and the kernel expect a directory.
 const DIRECTORIES: &[&str] =
@@ -73,7 +78,9 @@ fn base(archive: &mut Archive<impl Write>, list: &str) -> Result<()> {
     }
     // Without it the kernel has nowhere to show what the first process complains about.
     archive.device("/dev/console", Device { major: 5, minor: 1 })?;
-    archive.file("/etc/protocols", Mode::FILE, PROTOCOLS.as_bytes())?;
+    for (file, text) in NAMES {
+        archive.file(file, Mode::FILE, text.as_bytes())?;
+    }
     archive.file("/init", Mode::PROGRAM, INIT.as_bytes())?;
     archive.file("/tests/list", Mode::FILE, list.as_bytes())
 }
