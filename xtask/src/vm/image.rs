@@ -30,10 +30,12 @@ const IF_INSTALLED: &[(&str, &str)] = &[("nft", "/sbin/nft")];
 /// Files that tests read, where they are installed.
 const READ_IF_INSTALLED: &str = "/usr/share/doc/nftables/examples";
 
-/// The names that programs and tests know protocols, services and hosts by.
+/// The names that programs and tests know protocols, services, users and hosts by.
 const NAMES: &[(&str, &str)] = &[
     ("/etc/protocols", "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\ndccp 33 DCCP\nsctp 132 SCTP\n"),
     ("/etc/services", "ssh 22/tcp\ndomain 53/tcp\ndomain 53/udp\nhttp 80/tcp\nhttps 443/tcp\n"),
+    ("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/:/bin/sh\n"),
+    ("/etc/group", "root:x:0:\ndaemon:x:1:\n"),
     ("/etc/hosts", "127.0.0.1 localhost\n"),
     ("/etc/nsswitch.conf", "hosts: files dns\nservices: files\nprotocols: files\n"),
 ];
