@@ -50,6 +50,7 @@ fn intent(guest: usize) -> Intent {
         kind: "start".to_owned(),
         parameters: "9f86d081884c7d65".to_owned(),
         precondition: Some("digest 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12".to_owned()),
+        node: "pve1".to_owned(),
         repeat: Repeat::Hurts,
         command: None,
     }

@@ -81,12 +81,6 @@ impl<K, O> FromIterator<Change<K, O>> for ChangeList<K, O> {
     }
 }
 
-impl<K, O> From<Vec<Change<K, O>>> for ChangeList<K, O> {
-    fn from(changes: Vec<Change<K, O>>) -> Self {
-        changes.into_iter().collect()
-    }
-}
-
 impl<K, O> IntoIterator for ChangeList<K, O> {
     type Item = Change<K, O>;
     type IntoIter = InOrder<K, O>;

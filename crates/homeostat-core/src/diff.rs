@@ -72,7 +72,7 @@ impl<'a, D: Desired> Diff<'a, D> {
             met: Met::new(focus, wish.len()),
             near: None,
             twins: BTreeSet::new(),
-            untold: Barred::default(),
+            untold: Barred::none(),
             unsure: Vec::new(),
             recorded: BTreeSet::new(),
             found: Changes::default(),
@@ -312,17 +312,15 @@ impl<'a, D: Desired> Diff<'a, D> {
     /// A key that was seen twice is written by nobody, since a replace could hit the other one; and
     /// one that could not be read is written by nobody either.
     fn take_back(&mut self) {
-        let untold = std::mem::take(&mut self.untold);
+        let untold = std::mem::replace(&mut self.untold, Barred::none());
         let twins = Barred { slots: std::mem::take(&mut self.twins), keys: self.unwished_twins() };
         let is_barred = |slot: &Slot| twins.slots.contains(slot) || untold.slots.contains(slot);
         let unsure = self.unsure.drain(..).filter(|(slot, _)| !is_barred(slot));
         self.found.unknown.extend(unsure.map(|(slot, why)| (self.wish.key(slot), why)));
         let wished = twins.slots.difference(&untold.slots).map(|slot| self.wish.key(*slot));
         let keys = wished.chain(twins.keys.difference(&untold.keys).cloned());
-        let (owner, reason) = (Owner::Unmarked, Reason::Twin);
-        let conflicts: Vec<_> = keys
-            .map(|key| Conflict { key, owner: owner.clone(), reason: reason.clone() })
-            .collect();
+        let conflict = |key| Conflict { key, owner: Owner::Unmarked, reason: Reason::Twin };
+        let conflicts: Vec<_> = keys.map(conflict).collect();
         twins.clear(self.wish, &mut self.found);
         untold.clear(self.wish, &mut self.found);
         self.found.conflicts.extend(conflicts);

@@ -60,13 +60,11 @@ pub(crate) struct Barred<K> {
     pub(crate) keys: BTreeSet<K>,
 }
 
-impl<K> Default for Barred<K> {
-    fn default() -> Self {
+impl<K: Ord + Clone> Barred<K> {
+    pub(crate) fn none() -> Self {
         Barred { slots: BTreeSet::new(), keys: BTreeSet::new() }
     }
-}
 
-impl<K: Ord + Clone> Barred<K> {
     /// Takes every finding about the barred keys back.
     pub(crate) fn clear<D: Desired<Key = K>>(
         mut self,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::change::{Change, Changes, Conflict};
@@ -140,7 +141,7 @@ pub struct Plan<S: Source> {
     /// The wish that it serves.
     pub wish: Arc<S::Desired>,
     /// What the observe learned beside the objects.
-    pub moment: S::Moment,
+    pub moment: Arc<S::Moment>,
     /// The steps, in order.
     pub steps: Vec<S::Step>,
     /// Steps held back by a guard.
@@ -181,19 +182,31 @@ impl<S: Source> Plan<S> {
             _ => None,
         });
         let released = released.collect();
-        let draft = source.plan(&wish, &moment, changes);
-        let mut steps = draft.steps;
+        let Draft { mut steps, pending, refused, conflicts } = source.plan(&wish, &moment, changes);
         match S::FAILS {
             Fails::Lanes => {
                 steps.sort_by_cached_key(|step| (step.key(&wish), step.phase()));
             }
             _ => steps.sort_by_key(Step::phase),
         }
-        found.conflicts.extend(draft.conflicts);
+        found.conflicts.extend(conflicts);
         found.conflicts.sort_by(|a, b| a.key.cmp(&b.key));
-        let (pending, refused) = (draft.pending, draft.refused);
-        let (held, last) = (Vec::new(), LastWish::default());
+        Plan { pending, refused, found, removals, released, ..Plan::of(wish, moment.into(), steps) }
+    }
+
+    /// Nothing but steps.
+    fn of(wish: Arc<S::Desired>, moment: Arc<S::Moment>, steps: Vec<S::Step>) -> Self {
+        let (held, pending, refused, found) = (vec![], vec![], vec![], Changes::default());
+        let (removals, last, released) = (0, LastWish::default(), BTreeSet::new());
         Plan { wish, moment, steps, held, pending, refused, found, removals, last, released }
+    }
+
+    /// Takes some steps out, as a plan of their own. What is left is about the others.
+    #[must_use]
+    pub fn part(&mut self, steps: Range<usize>) -> Self {
+        let steps = self.steps.drain(steps).collect();
+        let (last, released) = (self.last.clone(), self.released.clone());
+        Plan { last, released, ..Plan::of(self.wish.clone(), self.moment.clone(), steps) }
     }
 
     /// Lets the plan tell "config changed" from "drifted".

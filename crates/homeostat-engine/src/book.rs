@@ -196,8 +196,12 @@ impl<S: Source> Book<S> {
     ) -> Result<(), Error> {
         let fates = fates(plan, tally, &prior);
         for (key, before) in prior {
+            let known = self.holdings.records.get(&key);
+            let is_announced = known.is_some_and(|known| known.stage == Stage::Intent);
             match (fates.get(&key), before) {
                 (Some(Fate::Written { settled }), _) => self.done(key, settled.clone())?,
+                // Another pass may have found out more than what was announced.
+                (Some(Fate::Untouched), _) if !is_announced => {}
                 (Some(Fate::Removed), _) | (Some(Fate::Untouched), None) => self.drop(&key),
                 (Some(Fate::Untouched), Some(record)) => self.put(key, record)?,
                 // Nobody knows whether it was written: the intent stands.

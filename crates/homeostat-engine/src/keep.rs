@@ -27,6 +27,8 @@
 //! 9. Converged is what the last full pass and all focused ones since left so, for the newest wish,
 //!    and never while passes fail.
 //! 10. A stop waits half a second for a running pass, then lets go of it.
+//! 11. A pass waits a second for its lanes. One that takes longer goes on aside, keeps its key, and is
+//!     concluded when it has ended.
 //!
 //! Start at [`Loop::new`].
 
@@ -35,6 +37,7 @@ pub mod control;
 mod deaths;
 pub mod event;
 pub mod handle;
+mod late;
 mod listen;
 mod losses;
 mod made;
@@ -59,6 +62,7 @@ use tokio::time::Instant;
 use self::agenda::Agenda;
 use self::event::{Event, Events, PassId, What};
 use self::handle::{Command, Handle};
+use self::late::Late;
 use self::mail::Mail;
 use self::make::Open;
 pub use self::pace::Pace;
@@ -102,6 +106,8 @@ struct Keeper<S: Source> {
     pass: PassId,
     /// Whether a full pass holds removals back, so that focused ones must do so, too.
     holds_removals: bool,
+    /// Lanes that no pass waits for.
+    late: Late<S>,
     /// What is not as declared, and why.
     unsettled: BTreeMap<S::Key, Kind>,
 }
@@ -124,6 +130,7 @@ impl<S: Source> Loop<S> {
             scope: bound.place.scope.as_str().into(),
             pass: PassId::default(),
             holds_removals: false,
+            late: Late::default(),
             unsettled: BTreeMap::new(),
             bound,
             means,
@@ -144,6 +151,7 @@ impl<S: Source> Loop<S> {
                     return;
                 }
             }
+            keeper.conclude(&mut mail).await;
             keeper.drain();
             keeper.end_pause();
             if let Some(turn) = keeper.agenda.next(keeper.now(), keeper.bound.wish.len()) {
@@ -152,7 +160,7 @@ impl<S: Source> Loop<S> {
             }
             keeper.refresh();
             match keeper.next(&mut mail).await {
-                Next::Due => {}
+                Next::Due | Next::Met => {}
                 Next::Hint(hint) => keeper.heard(hint),
                 Next::News(keys) => keeper.wake(Wakeup::Hint(keys.into_iter().collect())),
                 Next::Command(command) => {
@@ -188,10 +196,14 @@ impl<S: Source> Keeper<S> {
 
     /// Whatever happens first.
     async fn next(&mut self, mail: &mut Mail<S>) -> Next<S> {
+        if self.may_conclude() {
+            return Next::Met;
+        }
         let deadline = self.agenda.deadline().map(|time| self.pulse.at(time));
         tokio::select! {
             biased;
             command = mail.next() => command.map_or(Next::Abandoned, Next::Command),
+            () = self.late.meet() => Next::Met,
             () = until(deadline) => Next::Due,
             keys = news(&self.bound.config.fence) => Next::News(keys),
             hint = listen::hint(&mut self.open) => Next::Hint(hint),
@@ -250,6 +262,8 @@ impl<S: Source> Keeper<S> {
 enum Next<S: Source> {
     /// Something that waited for its moment.
     Due,
+    /// A lane that no pass waited for has ended.
+    Met,
     Command(Command<S>),
     Hint(Result<Hint<S::Key>, Failure>),
     /// Work of the target ended, or a lane came free.

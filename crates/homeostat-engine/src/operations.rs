@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 pub(crate) use self::flight::Flight;
 pub use self::held::Held;
+use self::recovery::Question;
 use crate::journal::{Journal, Repeat, Subject};
 
 /// Somebody who waits for a lane.
@@ -49,8 +50,9 @@ struct Shared<K: Key> {
     state: Mutex<State<K>>,
     /// Somebody should look at the news, or at what is in flight.
     moved: Notify,
-    /// Ends with the value: what is in flight then is found in the journal.
-    following: Mutex<JoinSet<()>>,
+    /// What goes on beside the passes. It ends with the value: what is in flight then is found in the
+    /// journal.
+    aside: Mutex<JoinSet<()>>,
 }
 
 struct State<K: Key> {
@@ -59,6 +61,8 @@ struct State<K: Key> {
     granted: BTreeMap<K, Held<K>>,
     /// Lanes of keys whose last answer was lost: taken until somebody has asked what became of it.
     doubtful: BTreeMap<K, Held<K>>,
+    /// What the target was asked about some of them.
+    questions: BTreeMap<K, Question>,
     /// The tasks that the target works on.
     in_flight: BTreeMap<K, String>,
     news: BTreeSet<K>,
@@ -85,6 +89,7 @@ impl<K: Key> Operations<K> {
             lanes: Lanes::new(limits),
             granted: BTreeMap::new(),
             doubtful: BTreeMap::new(),
+            questions: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             news: BTreeSet::new(),
             awaits: Awaits::Passes,
@@ -96,7 +101,7 @@ impl<K: Key> Operations<K> {
             scope: scope.to_owned(),
             state: Mutex::new(state),
             moved: Notify::new(),
-            following: Mutex::new(JoinSet::new()),
+            aside: Mutex::new(JoinSet::new()),
         };
         Operations { shared: Arc::new(shared) }
     }
@@ -165,12 +170,9 @@ impl<K: Key> Operations<K> {
 
     /// Keeps lanes for passes that will come, or for nobody.
     pub(crate) fn set_awaits(&self, awaits: Awaits) {
-        let mut state = self.shared.state();
-        state.awaits = awaits;
+        self.shared.state().awaits = awaits;
         if awaits == Awaits::Nobody {
-            let doubtful = std::mem::take(&mut state.doubtful);
-            drop(state);
-            drop(doubtful);
+            self.leave_doubts();
             self.let_go(|_| true);
         }
     }
@@ -241,6 +243,14 @@ impl<K: Key> Shared<K> {
     fn subject(&self, key: &K) -> Subject {
         let Shared { source, scope, .. } = self;
         Subject { source: source.clone(), scope: scope.clone(), key: key.to_string() }
+    }
+
+    /// Does something beside the passes.
+    fn aside(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that have ended are only counted.
+        while aside.try_join_next().is_some() {}
+        aside.spawn(work);
     }
 
     /// Whether a key was sent something and nobody knows what became of it: the target may work on it.

@@ -8,8 +8,9 @@ use homeostat_core::{Focus, Holdings, Outcome, Plan, Report, Source};
 use crate::book::Book;
 use crate::config::{Fence, Order};
 use crate::error::Error;
+use crate::fate::Prior;
 use crate::observer::Observer;
-use crate::run::{Ran, run};
+use crate::run::{Ran, Straggler, may_straggle, run, run_promptly};
 use crate::verify::{Shown, doubts};
 
 /// Observes, diffs and plans. It has no writer, so it cannot write.
@@ -31,13 +32,44 @@ pub async fn apply<S: Source>(
     order: &Order<'_, S>,
     observer: &mut Observer<S>,
     writer: &S::Writer,
-    (book, mut plan): (&mut Book<S>, Plan<S>),
+    (book, plan): (&mut Book<S>, Plan<S>),
 ) -> Result<Report<S>, Error> {
     let prior = book.begin(&plan, order.ownership)?;
-    let mut ran = run(&plan, writer, order.config).await;
+    let ran = run(&plan, writer, order.config).await;
     if let Fence::Kept(operations) = &order.config.fence {
         operations.let_go(|key| order.focus.covers(key));
     }
+    conclude(order, observer, (book, prior), (plan, ran)).await
+}
+
+/// The same, but for lanes that take long: they are handed over, to be concluded when they have ended.
+pub(crate) async fn apply_promptly<S: Source>(
+    order: &Order<'_, S>,
+    observer: &mut Observer<S>,
+    writer: &Arc<S::Writer>,
+    (book, mut plan): (&mut Book<S>, Plan<S>),
+) -> Result<(Report<S>, Vec<Straggler<S>>), Error> {
+    let Some(operations) = may_straggle::<S>(order.config) else {
+        let report = apply(order, observer, writer, (book, plan)).await?;
+        return Ok((report, Vec::new()));
+    };
+    let mut prior = book.begin(&plan, order.ownership)?;
+    let (ran, mut late) = run_promptly(&mut plan, writer, (order.config, operations)).await;
+    operations.let_go(|key| order.focus.covers(key));
+    for straggler in &mut late {
+        straggler.prior.extend(prior.remove_entry(&straggler.key));
+    }
+    let report = conclude(order, observer, (book, prior), (plan, ran)).await?;
+    Ok((report, late))
+}
+
+/// Verifies what steps did, and records what is ours now.
+pub(crate) async fn conclude<S: Source>(
+    order: &Order<'_, S>,
+    observer: &mut Observer<S>,
+    (book, prior): (&mut Book<S>, Prior<S>),
+    (mut plan, mut ran): (Plan<S>, Ran<S::Object>),
+) -> Result<Report<S>, Error> {
     book.absorb(&plan, &ran.tally, prior)?;
     let shown = look_again(order, observer, book.holdings(), (&mut plan, &mut ran)).await;
     book.learn(shown)?;

@@ -1,65 +1,50 @@
 //! Runs the steps of a plan, turn by turn, and gathers their outcomes.
 
 mod lane;
+mod ran;
 mod sink;
+mod straggler;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use futures_util::StreamExt as _;
-use homeostat_core::{Fails, Failure, Plan, Schedule, Source, Step, Tally, Turn, Work, Writer};
+use homeostat_core::{Fails, Plan, Schedule, Source, Turn, Work, Writer};
 
 use self::lane::Lane;
+pub(crate) use self::ran::Ran;
 use self::sink::Sink;
+pub(crate) use self::straggler::{Ended, Straggler, join, may_straggle, run_promptly};
 use crate::config::{Config, Fence};
 
-/// What running a plan left behind.
-pub(crate) struct Ran<O> {
-    pub(crate) tally: Tally<O>,
-    /// Applied steps whose effect the target has not told by itself.
-    pub(crate) unverified: Vec<Range<usize>>,
-    /// Why the journal does not tell of a step that was sent all the same.
-    pub(crate) unwritten: Option<Failure>,
-}
-
-impl<O> Ran<O> {
-    /// The keys of the applied steps that need a second look, with the steps' numbers.
-    pub(crate) fn keys<S: Source<Object = O>>(
-        &self,
-        plan: &Plan<S>,
-    ) -> impl Iterator<Item = (S::Key, usize)> {
-        let steps = self.unverified.iter().cloned().flatten();
-        steps.filter_map(|at| Some((plan.steps.get(at)?.key(&plan.wish), at)))
-    }
-}
-
-/// Runs every step that may run.
+/// Runs every step that may run, and waits for all of them.
 pub(crate) async fn run<S: Source>(
     plan: &Plan<S>,
     writer: &S::Writer,
     config: &Config<S::Key>,
 ) -> Ran<S::Object> {
-    let recovered = match &config.fence {
-        Fence::Kept(operations) => operations.recover::<S>(writer).await,
+    let doubted = match &config.fence {
+        Fence::Kept(operations) => operations.ask::<S>(writer).await,
         Fence::Absent | Fence::Volatile => BTreeSet::new(),
     };
-    let sink = Sink::new(plan, config);
+    let sink = Sink::new(plan, &config.fence, config.progress.as_deref());
     if let Some(progress) = &config.progress {
         progress.begin(S::NAME, plan.steps.len());
     }
-    let lane = |steps| Lane { plan, writer, recovered: &recovered, sink: &sink, steps };
+    let lane = |steps| Lane { plan, writer, doubted: &doubted, sink: &sink, steps };
     let mut schedule = Schedule::<S>::new(config.strictness);
     while let Some(turn) = schedule.next(plan) {
         match turn {
             Turn::Wait { steps, on } => sink.leave(steps, on),
-            Turn::Run(steps) if S::FAILS == Fails::Lanes => lane(steps).run().await,
+            Turn::Run(steps) if S::FAILS == Fails::Lanes => _ = lane(steps).run().await,
             Turn::Run(steps) => {
                 writer.apply(work(plan, steps.clone()), &sink).await;
                 sink.close(steps);
             }
             Turn::Lanes(lanes) => {
                 let lanes = futures_util::stream::iter(lanes);
-                lanes.for_each_concurrent(config.lanes, |steps| lane(steps).run()).await;
+                let run = async |steps| drop(lane(steps).run().await);
+                lanes.for_each_concurrent(config.lanes, run).await;
             }
         }
         // After the last turn nothing is left to block.
@@ -68,6 +53,11 @@ pub(crate) async fn run<S: Source>(
                 schedule.went_bad(plan, step);
             }
         }
+    }
+    if let Fence::Kept(operations) = &config.fence {
+        operations.answered(&doubted).await;
+        operations.act_on_answers::<S>(writer).await;
+        operations.leave_doubts();
     }
     if let Some(progress) = &config.progress {
         progress.end();

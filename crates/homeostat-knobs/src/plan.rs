@@ -210,7 +210,8 @@ mod tests {
         for (knob, _) in wish.iter() {
             moment.rewritten.insert(knob.clone(), wish.wanted(knob).unwrap().value.clone());
         }
-        let draft = draft(&wish, &moment, vec![update(&wish, "net.ipv4.ip_forward", "0")].into());
+        let changes = ChangeList::from_iter([update(&wish, "net.ipv4.ip_forward", "0")]);
+        let draft = draft(&wish, &moment, changes);
         let again = "written again, since `sysctl net.ipv4.ip_forward` rewrites it";
         assert_eq!(
             lines(&wish, draft),
@@ -284,7 +285,8 @@ mod tests {
         let wish = wish(&[("net.ipv4.ip_forward", "1")]);
         let read_only = [key("net.ipv4.ip_forward")].into();
         let moment = Moment { read_only, ..Moment::default() };
-        let draft = draft(&wish, &moment, vec![update(&wish, "net.ipv4.ip_forward", "0")].into());
+        let changes = ChangeList::from_iter([update(&wish, "net.ipv4.ip_forward", "0")]);
+        let draft = draft(&wish, &moment, changes);
         assert!(draft.steps.is_empty());
         assert_eq!(draft.refused.len(), 1);
     }

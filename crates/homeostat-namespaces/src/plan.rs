@@ -55,7 +55,7 @@ mod tests {
         let mut moment = Moment::default();
         moment.foreign.insert(blue.clone(), vec![link.clone()]);
         let delete = Change::Delete { key: blue, before: Namespace::default() };
-        let draft = draft(&Wish::default(), &moment, vec![delete].into());
+        let draft = draft(&Wish::default(), &moment, ChangeList::from_iter([delete]));
         assert_eq!(draft.steps[0].takes(), [link]);
     }
 
@@ -65,7 +65,7 @@ mod tests {
         let mut moment = Moment::default();
         moment.leftovers.insert(key("namespace blue"));
         let changes = [Slot(0), Slot(1)].map(|slot| Change::Create { slot });
-        let steps = draft(&wish, &moment, changes.to_vec().into()).steps;
+        let steps = draft(&wish, &moment, changes.iter().cloned().collect()).steps;
         assert_eq!(steps[0], Step::Create { slot: Slot(0), ground: Ground::Leftover });
         assert_eq!(steps[1], Step::Create { slot: Slot(1), ground: Ground::Free });
     }

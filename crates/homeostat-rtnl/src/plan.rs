@@ -21,12 +21,7 @@ use crate::wish::{Shape, Wish};
 pub(crate) mod other;
 
 /// The steps for all changes, and the wishes that wait for a link.
-pub(crate) fn draft(
-    wish: &Wish,
-    moment: &Moment,
-    changes: impl Into<ChangeList<Key, Object>>,
-) -> Draft<Rtnl> {
-    let changes = changes.into();
+pub(crate) fn draft(wish: &Wish, moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Rtnl> {
     let mut planner = Planner::new(wish, moment, &changes);
     planner.put_on_renewed(&changes);
     for change in changes {

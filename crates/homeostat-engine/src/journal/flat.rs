@@ -47,6 +47,8 @@ pub(super) struct Flat<'a> {
     pub(super) parameters: Option<Text<'a>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(super) precondition: Option<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    node: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Repeat::hurts")]
     repeat: Repeat,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,6 +78,7 @@ impl Flat<'_> {
             kind: None,
             parameters: None,
             precondition: None,
+            node: None,
             repeat: Repeat::Hurts,
             command: None,
             task: None,
@@ -102,19 +105,18 @@ impl<'a> From<&'a Record> for Flat<'a> {
         let flat = |is| Flat::new(*id, *at, is);
         let text = |text: &'a String| Some(Text::of(text));
         match fact {
-            Fact::Intent(Intent { subject, kind, parameters, precondition, repeat, command }) => {
-                Flat {
-                    repeat: *repeat,
-                    source: text(&subject.source),
-                    scope: text(&subject.scope),
-                    key: text(&subject.key),
-                    kind: text(kind),
-                    parameters: text(parameters),
-                    precondition: precondition.as_deref().map(Text::of),
-                    command: command.as_ref().map(Cow::Borrowed),
-                    ..flat(Is::Intent)
-                }
-            }
+            Fact::Intent(intent) => Flat {
+                repeat: intent.repeat,
+                source: text(&intent.subject.source),
+                scope: text(&intent.subject.scope),
+                key: text(&intent.subject.key),
+                kind: text(&intent.kind),
+                parameters: text(&intent.parameters),
+                precondition: intent.precondition.as_deref().map(Text::of),
+                node: text(&intent.node).filter(|node| !node.0.is_empty()),
+                command: intent.command.as_ref().map(Cow::Borrowed),
+                ..flat(Is::Intent)
+            },
             Fact::Dispatched { task } => Flat { task: text(task), ..flat(Is::Dispatched) },
             Fact::Ended(End::Succeeded { answer }) => {
                 Flat { answer: Cow::Borrowed(answer), ..flat(Is::Succeeded) }
@@ -147,6 +149,7 @@ impl TryFrom<Flat<'_>> for Record {
                 kind: needed("kind", flat.kind)?,
                 parameters: needed("parameters", flat.parameters)?,
                 precondition: flat.precondition.map(|text| text.0.into_owned()),
+                node: flat.node.map(|text| text.0.into_owned()).unwrap_or_default(),
                 repeat: flat.repeat,
                 command: flat.command.map(Cow::into_owned),
             }),

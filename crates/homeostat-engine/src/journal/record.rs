@@ -86,6 +86,8 @@ pub struct Intent {
     pub parameters: String,
     /// What must hold for it to be done: a digest, a generation.
     pub precondition: Option<String>,
+    /// Where it runs; empty where nobody tells nodes apart.
+    pub node: String,
     /// What sending it a second time would do.
     pub repeat: Repeat,
     /// The command that it belongs to, if a client may ask for it again.

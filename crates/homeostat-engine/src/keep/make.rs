@@ -13,7 +13,6 @@ use super::losses::take_named;
 use super::made::{Held, Made};
 use super::mail::Mail;
 use super::pace::Mode;
-use super::turn::bounded;
 use super::wakeup::Turn;
 use crate::book::Book;
 use crate::bound::Bound;
@@ -26,13 +25,13 @@ use crate::pass;
 /// Reader, writer and ledger of a loop, as long as nothing breaks.
 pub(super) struct Open<S: Source> {
     pub(super) observer: Observer<S>,
-    pub(super) writer: S::Writer,
+    pub(super) writer: Arc<S::Writer>,
     pub(super) book: Book<S>,
     pub(super) named: Named<S::Key>,
 }
 
 impl<S: Source> Keeper<S> {
-    fn open(&mut self) -> Result<Open<S>, Error> {
+    pub(super) fn open(&mut self) -> Result<Open<S>, Error> {
         if let Some(open) = self.open.take() {
             return Ok(open);
         }
@@ -49,7 +48,7 @@ impl<S: Source> Keeper<S> {
             self.status.send_modify(|status| status.counts.resubscribed += 1);
             self.tell(What::Resubscribed);
         }
-        Ok(Open { observer, writer, book, named: Named::new() })
+        Ok(Open { observer, writer: Arc::new(writer), book, named: Named::new() })
     }
 
     /// One pass over the keys of the turn and what depends on them.
@@ -93,7 +92,8 @@ impl<S: Source> Keeper<S> {
         let written = written(&plan, &turn.focus);
         let Open { observer, writer, book, .. } = open;
         let asked = order(&self.bound, &config, turn.focus.clone());
-        let report = pass::apply(&asked, observer, writer, (book, plan)).await?;
+        let (report, late) = pass::apply_promptly(&asked, observer, writer, (book, plan)).await?;
+        self.late.add(late, self.pace.deadline);
         let mut made = Made::applied(report, Held { keys: held, removals: holds_removals });
         made.facts.written = written;
         Ok(made)
@@ -114,12 +114,7 @@ impl<S: Source> Keeper<S> {
     /// How some keys stand; nothing is written.
     pub(super) async fn peek(&mut self, focus: Focus<S::Key>, mail: &mut Mail<S>) -> Told {
         let focus = self.seeing(focus);
-        let deadline = self.pace.deadline;
-        let looked = tokio::select! {
-            biased;
-            looked = bounded(deadline, self.plan(focus)) => looked,
-            () = mail.stopped() => Err(Error::Stopped),
-        };
+        let looked = self.guarded(mail, async |keeper| keeper.plan(focus).await).await;
         looked.map_err(|error| {
             self.lose_reader();
             Arc::new(error)
@@ -158,7 +153,7 @@ fn written<S: Source>(plan: &Plan<S>, focus: &Focus<S::Key>) -> BTreeSet<S::Key>
 
 type Explained = dyn Explain + Send + Sync;
 
-fn order<'a, S: Source>(
+pub(super) fn order<'a, S: Source>(
     bound: &'a Bound<S>,
     config: &'a Config<S::Key>,
     focus: Focus<S::Key>,

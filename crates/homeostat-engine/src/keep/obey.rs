@@ -11,6 +11,7 @@ use homeostat_core::{Focus, OnRelease, Source};
 use super::Keeper;
 use super::event::What;
 use super::handle::{Command, OnStop, Told};
+use super::late::Late;
 use super::mail::Mail;
 use super::turn::bounded;
 use super::wakeup::{Turn, Wakeup};
@@ -47,6 +48,8 @@ impl<S: Source> Keeper<S> {
 
     /// Nobody knows yet how the target stands to another wish.
     fn put(&mut self, bound: Bound<S>) {
+        // What goes on for the former wish is asked about like anything else that is in doubt.
+        self.late = Late::default();
         self.set_awaits(Awaits::Nobody);
         (self.bound, self.open) = (bound, None);
         self.attend();
@@ -127,7 +130,7 @@ impl<S: Source> Keeper<S> {
         config.on_release = OnRelease::Restore;
         config.guards =
             Guards { mass_delete: MassDelete::Allow, section: Section::Stated, ..config.guards };
-        self.bound.wish = nothing;
+        (self.bound.wish, self.late) = (nothing, Late::default());
         self.agenda.wake(Wakeup::Desired, self.now());
         let turn = self.turn(Focus::All);
         let _ = self.take_last(turn).await;

@@ -23,12 +23,7 @@ impl<S: Source> Keeper<S> {
     /// Runs one pass, whatever becomes of it. Once told to stop, it is not waited for for long.
     pub(super) async fn take(&mut self, mut turn: Turn<S::Key>, mail: &mut Mail<S>) -> Told {
         self.begin(&turn);
-        let deadline = self.pace.deadline;
-        let made = tokio::select! {
-            biased;
-            made = bounded(deadline, self.make(&mut turn)) => made,
-            () = mail.stopped() => Err(Error::Stopped),
-        };
+        let made = self.guarded(mail, async |keeper| keeper.make(&mut turn).await).await;
         self.end(&turn, made)
     }
 
@@ -39,7 +34,7 @@ impl<S: Source> Keeper<S> {
         self.end(&turn, made)
     }
 
-    fn begin(&mut self, turn: &Turn<S::Key>) {
+    pub(super) fn begin(&mut self, turn: &Turn<S::Key>) {
         let now = self.now();
         self.pass = PassId(self.pass.0 + 1);
         let keys = match &turn.focus {
@@ -63,7 +58,7 @@ impl<S: Source> Keeper<S> {
         self.tell(What::Started { reasons: turn.reasons, keys, waited: turn.waited });
     }
 
-    fn end(&mut self, turn: &Turn<S::Key>, made: Result<Made<S>, Error>) -> Told {
+    pub(super) fn end(&mut self, turn: &Turn<S::Key>, made: Result<Made<S>, Error>) -> Told {
         let now = self.now();
         let began = self.status.borrow().last_attempt;
         let took = began.map_or(Duration::ZERO, |began| now.since(began));

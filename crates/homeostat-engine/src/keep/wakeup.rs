@@ -55,6 +55,16 @@ pub(crate) struct Turn<K> {
     pub(crate) waited: Duration,
 }
 
+impl<K: Ord + Clone> Turn<K> {
+    /// The keys that it names; none for everything.
+    pub(crate) fn keys(&self) -> BTreeSet<K> {
+        match &self.focus {
+            Focus::All => BTreeSet::new(),
+            Focus::Keys(keys) => keys.clone(),
+        }
+    }
+}
+
 /// What a pass found out that decides about the next one.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts<K> {

@@ -1,7 +1,7 @@
 //! Work that the target does by itself: followed to its end, while its lane stays taken.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use homeostat_core::outcome::Later;
@@ -25,10 +25,7 @@ impl<K: Key> Operations<K> {
         let key = flight.held.key().clone();
         self.shared.state().in_flight.insert(key, flight.task.clone());
         let shared = Arc::downgrade(&self.shared);
-        let mut following = self.shared.following.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that have ended are only counted.
-        while following.try_join_next().is_some() {}
-        following.spawn(async move {
+        self.shared.aside(async move {
             let ended = AssertUnwindSafe(end).catch_unwind().await;
             let panicked = |_| TaskEnd::Unknown("waiting for it panicked".to_owned());
             let ended = ended.unwrap_or_else(panicked);

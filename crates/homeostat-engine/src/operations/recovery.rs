@@ -1,20 +1,35 @@
-//! What was in flight when the last process ended: adopted, closed, or known to be unknown.
+//! What was in flight when the last process ended, or lost its answer: adopted, closed, or known to be
+//! unknown.
+//!
+//! The target is asked aside of the passes, which leave the keys in doubt alone meanwhile: one that does not
+//! answer delays nobody else.
 
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
-use homeostat_core::{Begun, Dispatch, Failure, Key, Recovery, Source, TaskEnd, Writer};
+use futures_util::FutureExt as _;
+use homeostat_core::{Begun, Dispatch, Failure, Key, Recovery, Retry, Source, TaskEnd, Writer};
 
-use super::Operations;
 use super::flight::Flight;
 use super::held::Held;
+use super::{Awaits, Operations, Shared};
 use crate::journal::{Intent, OpenStep, Repeat};
 
+/// What the target was asked about a step.
+pub(super) enum Question {
+    /// It has not answered yet.
+    Asked,
+    /// The answer, for the next pass to act on.
+    Answered(Box<OpenStep>, Recovery),
+}
+
 impl<K: Key> Operations<K> {
-    /// Asks the target about every step of this source that has no end and is not followed. Tells their
-    /// keys: what was planned for them does not know of the answer, so they are left alone until they are
-    /// looked at again. What the target cannot tell now stays open.
-    pub(crate) async fn recover<S: Source<Key = K>>(&self, writer: &S::Writer) -> BTreeSet<K> {
-        let mut keys = BTreeSet::new();
+    /// Asks the target about every step of this source that has no end and is not followed, unless it has
+    /// been asked already. Tells their keys: what was planned for them does not know of the answer, so they
+    /// are left alone until they are looked at again. What the target cannot tell now stays open.
+    pub(crate) async fn ask<S: Source<Key = K>>(&self, writer: &S::Writer) -> BTreeSet<K> {
+        let mut doubted = self.act_on_answers::<S>(writer).await;
         for open in self.journal().open_steps() {
             let Some(key) = self.key_of(&open).filter(|key| !self.is_followed(key)) else {
                 continue;
@@ -24,7 +39,36 @@ impl<K: Key> Operations<K> {
                 self.end(open.id, TaskEnd::Unknown("nobody heard the answer".to_owned())).await;
                 continue;
             }
-            if self.recover_one::<S>(writer, (key.clone(), &open)).await.is_ok() {
+            self.ask_about::<S>(writer, (&key, open));
+            doubted.insert(key);
+        }
+        doubted
+    }
+
+    /// Waits until the target has said something about each of these keys, or cannot be asked.
+    pub(crate) async fn answered(&self, keys: &BTreeSet<K>) {
+        loop {
+            let moved = self.shared.moved.notified();
+            if !self.shared.state().is_waiting_about(keys) {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// Closes or adopts the steps that the target has told of. Tells their keys, which are in the news.
+    pub(crate) async fn act_on_answers<S: Source<Key = K>>(
+        &self,
+        writer: &S::Writer,
+    ) -> BTreeSet<K> {
+        let mut keys = BTreeSet::new();
+        let answers = self.shared.state().take_answers();
+        for (key, open, told) in answers {
+            let now = self.journal().open_step(&self.subject(&key));
+            if now.is_none_or(|now| now.id != open.id) {
+                // Somebody else of this process has asked, too.
+                self.shared.let_go_of_doubt(&key);
+            } else if self.act_on::<S>(writer, (&key, &open), told).await.is_ok() {
                 self.shared.state().news.insert(key.clone());
             }
             keys.insert(key);
@@ -33,16 +77,51 @@ impl<K: Key> Operations<K> {
         keys
     }
 
+    /// Where no pass will come to act on answers, whoever enters next asks.
+    pub(crate) fn leave_doubts(&self) {
+        let mut state = self.shared.state();
+        if state.awaits == Awaits::Nobody {
+            state.questions.clear();
+            let doubtful = std::mem::take(&mut state.doubtful);
+            drop(state);
+            drop(doubtful);
+        }
+    }
+
+    /// The lane of a key that is asked about is taken: what is in doubt may be running.
+    fn ask_about<S: Source<Key = K>>(&self, writer: &S::Writer, (key, open): (&K, OpenStep)) {
+        if self.shared.state().questions.contains_key(key) {
+            return;
+        }
+        let answer = writer.recover(begun(&open));
+        let mut state = self.shared.state();
+        if !state.doubtful.contains_key(key) && state.lanes.occupy(key, &open.intent.node) {
+            state.doubtful.insert(key.clone(), Held::new(key.clone(), &self.shared));
+        }
+        state.questions.insert(key.clone(), Question::Asked);
+        drop(state);
+        let (key, shared) = (key.clone(), Arc::downgrade(&self.shared));
+        self.shared.aside(async move {
+            let panicked = |_| Err(Failure::new("asking about it panicked", Retry::Soon));
+            let told = AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(panicked);
+            if let Some(shared) = shared.upgrade() {
+                shared.told(key, open, told);
+            }
+        });
+    }
+
     /// The lane of a key that the target works on, whatever the limits say. If somebody else of this process
     /// has taken it meanwhile, they know the step: it is not lost at all.
-    fn held_anyhow(&self, key: K, node: &String) -> Option<Held<K>> {
+    fn held_anyhow(&self, key: &K, node: &String) -> Option<Held<K>> {
         let mut state = self.shared.state();
-        let kept = state.doubtful.remove(&key);
-        if kept.is_none() && !state.lanes.occupy(&key, node) {
-            return None;
+        let kept = state.doubtful.remove(key);
+        if kept.is_some() {
+            // It may be at work elsewhere than we thought.
+            state.lanes.end(key);
         }
+        let is_ours = state.lanes.occupy(key, node);
         drop(state);
-        Some(kept.unwrap_or_else(|| Held::new(key, &self.shared)))
+        is_ours.then(|| kept.unwrap_or_else(|| Held::new(key.clone(), &self.shared)))
     }
 
     /// Whether somebody of this process knows how the key's step goes on.
@@ -60,28 +139,64 @@ impl<K: Key> Operations<K> {
         K::from_str(&subject.key).ok().filter(|_| is_ours)
     }
 
-    async fn recover_one<S: Source<Key = K>>(
+    async fn act_on<S: Source<Key = K>>(
         &self,
         writer: &S::Writer,
-        (key, open): (K, &OpenStep),
+        (key, open): (&K, &OpenStep),
+        told: Recovery,
     ) -> Result<(), Failure> {
-        let (task, node) = match writer.recover(begun(open)).await? {
+        let (task, node) = match told {
             Recovery::Ended(ended) => {
                 self.end(open.id, ended).await;
-                let kept = self.shared.state().doubtful.remove(&key);
-                drop(kept);
+                self.shared.let_go_of_doubt(key);
                 return Ok(());
             }
             Recovery::Running { task, node } => (task, node),
         };
         if open.task.is_none() {
             let written = self.journal().dispatched(open.id, &task).await;
-            written.map_err(|error| Failure::from_error(&error, homeostat_core::Retry::Soon))?;
+            written.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
         }
         let Some(held) = self.held_anyhow(key, &node) else { return Ok(()) };
         let end = writer.follow(&task);
         self.follow(Flight { held, id: open.id, task }, end);
         Ok(())
+    }
+}
+
+impl<K: Key> super::State<K> {
+    fn is_waiting_about(&self, keys: &BTreeSet<K>) -> bool {
+        keys.iter().any(|key| matches!(self.questions.get(key), Some(Question::Asked)))
+    }
+
+    fn take_answers(&mut self) -> Vec<(K, OpenStep, Recovery)> {
+        let is_answered = |_: &K, it: &mut Question| matches!(it, Question::Answered(..));
+        let answers = self.questions.extract_if(.., is_answered);
+        let answers = answers.filter_map(|(key, question)| match question {
+            Question::Asked => None,
+            Question::Answered(open, told) => Some((key, *open, told)),
+        });
+        answers.collect()
+    }
+}
+
+impl<K: Key> Shared<K> {
+    /// Takes in an answer, if it is still waited for.
+    fn told(&self, key: K, open: OpenStep, told: Result<Recovery, Failure>) {
+        let mut state = self.state();
+        if state.questions.remove(&key).is_some()
+            && let Ok(told) = told
+        {
+            state.questions.insert(key.clone(), Question::Answered(Box::new(open), told));
+            state.news.insert(key);
+        }
+        drop(state);
+        self.moved.notify_waiters();
+    }
+
+    fn let_go_of_doubt(&self, key: &K) {
+        let kept = self.state().doubtful.remove(key);
+        drop(kept);
     }
 }
 

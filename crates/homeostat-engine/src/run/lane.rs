@@ -13,8 +13,8 @@ use crate::operations::{Flight, Held, Operations};
 pub(super) struct Lane<'a, S: Source> {
     pub(super) plan: &'a Plan<S>,
     pub(super) writer: &'a S::Writer,
-    /// Keys of which this pass has just learned what became of an earlier step.
-    pub(super) recovered: &'a BTreeSet<S::Key>,
+    /// Keys of which nobody knew, when they were planned for, what became of an earlier step.
+    pub(super) doubted: &'a BTreeSet<S::Key>,
     pub(super) sink: &'a Sink<'a, S>,
     pub(super) steps: Range<usize>,
 }
@@ -23,23 +23,29 @@ pub(super) struct Lane<'a, S: Source> {
 type Taken<'a, K> = (&'a Operations<K>, Held<K>);
 
 impl<S: Source> Lane<'_, S> {
-    /// Runs the steps if it is the key's turn; else they are left for another pass.
-    pub(super) async fn run(self) {
-        let Some(first) = self.plan.steps.get(self.steps.start) else { return };
+    /// Runs the steps if it is the key's turn; else they are left for another pass. Hands the lane back when
+    /// nothing goes on in it.
+    pub(super) async fn run(self) -> Option<Held<S::Key>> {
+        let first = self.plan.steps.get(self.steps.start)?;
         let Fence::Kept(operations) = self.sink.fence() else {
             return self.steps(None).await;
         };
         let key = first.key(&self.plan.wish);
-        if self.recovered.contains(&key) {
-            return self.sink.leave(self.steps, "another look after an earlier step of it");
-        }
-        match operations.turn(&key, first.node(&self.plan.wish)) {
+        let turn = if self.doubted.contains(&key) {
+            Err("what became of an earlier step of it".to_owned())
+        } else {
+            operations.turn(&key, first.node(&self.plan.wish))
+        };
+        match turn {
             Ok(held) => self.steps(Some((operations, held))).await,
-            Err(on) => self.sink.leave(self.steps, on),
+            Err(on) => {
+                self.sink.leave(self.steps, on);
+                None
+            }
         }
     }
 
-    async fn steps(self, lane: Option<Taken<'_, S::Key>>) {
+    async fn steps(self, lane: Option<Taken<'_, S::Key>>) -> Option<Held<S::Key>> {
         let Lane { plan, writer, sink, steps, .. } = self;
         for at in steps.clone() {
             writer.apply(work(plan, at..at + 1), sink).await;
@@ -51,17 +57,19 @@ impl<S: Source> Lane<'_, S> {
                     let end = writer.follow(&task);
                     operations.follow(Flight { held, id, task }, end);
                 }
-                return sink.leave(rest, on);
+                sink.leave(rest, on);
+                return None;
             }
             if let Some((operations, _)) = &lane {
                 note_end(operations, sink, at).await;
             }
             if !sink.is_good(at) {
                 let key = plan.steps.get(at).map(|step| step.key(&plan.wish).to_string());
-                return sink
-                    .leave(rest, format!("an earlier step of `{}`", key.unwrap_or_default()));
+                sink.leave(rest, format!("an earlier step of `{}`", key.unwrap_or_default()));
+                break;
             }
         }
+        lane.map(|(_, held)| held)
     }
 }
 

@@ -10,15 +10,16 @@ use homeostat_core::{
     Tally,
 };
 
-use super::Ran;
-use crate::config::{Config, Fence};
+use super::ran::{Ran, push_joined};
+use crate::config::{Fence, Progress};
 use crate::journal::{Intent, JournalError, Repeat, StepId};
 use crate::operations::Operations;
 
 /// Takes outcomes as they happen.
 pub(super) struct Sink<'a, S: Source> {
     plan: &'a Plan<S>,
-    config: &'a Config<S::Key>,
+    fence: &'a Fence<S::Key>,
+    progress: Option<&'a dyn Progress>,
     state: Mutex<State<S::Object>>,
 }
 
@@ -33,7 +34,11 @@ struct State<O> {
 }
 
 impl<'a, S: Source> Sink<'a, S> {
-    pub(super) fn new(plan: &'a Plan<S>, config: &'a Config<S::Key>) -> Self {
+    pub(super) fn new(
+        plan: &'a Plan<S>,
+        fence: &'a Fence<S::Key>,
+        progress: Option<&'a dyn Progress>,
+    ) -> Self {
         let state = State {
             tally: Tally::new(plan.steps.len()),
             unverified: Vec::new(),
@@ -41,11 +46,11 @@ impl<'a, S: Source> Sink<'a, S> {
             begun: BTreeMap::new(),
             unwritten: None,
         };
-        Sink { plan, config, state: Mutex::new(state) }
+        Sink { plan, fence, progress, state: Mutex::new(state) }
     }
 
     pub(super) fn fence(&self) -> &'a Fence<S::Key> {
-        &self.config.fence
+        self.fence
     }
 
     pub(super) fn into_ran(self) -> Ran<S::Object> {
@@ -120,7 +125,8 @@ impl<'a, S: Source> Sink<'a, S> {
         let wish = &*self.plan.wish;
         let Dispatch { kind, parameters, precondition } = step.dispatch(wish);
         let subject = operations.subject(&step.key(wish));
-        let intent = Intent { subject, kind, parameters, precondition, repeat, command: None };
+        let (node, command) = (step.node(wish), None);
+        let intent = Intent { subject, kind, parameters, precondition, node, repeat, command };
         let id = operations.journal().begin(intent).await.map_err(|error| unwritten(&error))?;
         self.state().begun.insert(at, id);
         Ok(())
@@ -158,7 +164,7 @@ fn unwritten(error: &JournalError) -> Failure {
 
 impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
     fn put(&self, steps: Range<usize>, outcome: Outcome<S::Object>) {
-        if let Some(progress) = &self.config.progress {
+        if let Some(progress) = self.progress {
             progress.advance(steps.len());
         }
         let mut state = self.state();
@@ -181,7 +187,7 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
     }
 
     fn intent(&self, step: usize) -> Later<'_, Result<(), Failure>> {
-        match &self.config.fence {
+        match self.fence {
             Fence::Absent => Box::pin(std::future::ready(Err(unfenced()))),
             Fence::Volatile => Box::pin(std::future::ready(Ok(()))),
             Fence::Kept(operations) => Box::pin(self.begin(operations, (step, Repeat::Hurts))),
@@ -189,25 +195,17 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
     }
 
     fn note(&self, step: usize) -> Later<'_, ()> {
-        match &self.config.fence {
+        match self.fence {
             Fence::Absent | Fence::Volatile => Box::pin(std::future::ready(())),
             Fence::Kept(operations) => Box::pin(self.tell(operations, step)),
         }
     }
 
     fn dispatched<'a>(&'a self, step: usize, task: &'a str) -> Later<'a, Result<(), Failure>> {
-        match &self.config.fence {
+        match self.fence {
             Fence::Absent => Box::pin(std::future::ready(Err(unfenced()))),
             Fence::Volatile => Box::pin(std::future::ready(Ok(()))),
             Fence::Kept(operations) => Box::pin(self.name(operations, (step, task))),
         }
-    }
-}
-
-/// Neighbouring ranges become one, so that a million single answers stay one range.
-fn push_joined(ranges: &mut Vec<Range<usize>>, range: Range<usize>) {
-    match ranges.last_mut() {
-        Some(last) if last.end == range.start => last.end = range.end,
-        _ => ranges.push(range),
     }
 }

@@ -38,8 +38,8 @@ fn subject(key: &str) -> Subject {
 
 fn intent(key: &str, kind: &str) -> Intent {
     let (kind, parameters) = (kind.to_owned(), "9f2c".to_owned());
-    let (precondition, repeat, command) = (None, Repeat::Hurts, None);
-    Intent { subject: subject(key), kind, parameters, precondition, repeat, command }
+    let (precondition, node, repeat, command) = (None, String::new(), Repeat::Hurts, None);
+    Intent { subject: subject(key), kind, parameters, precondition, node, repeat, command }
 }
 
 fn named(key: &str, name: &str, expires: Millis) -> Intent {

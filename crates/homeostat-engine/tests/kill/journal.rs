@@ -25,8 +25,8 @@ fn open(directory: &Path) -> Journal {
 fn intent(guest: u32) -> Intent {
     let [source, scope, kind] = ["guests", "pve", "start"].map(str::to_owned);
     let subject = Subject { source, scope, key: format!("guest {guest}") };
-    let (precondition, repeat, command) = (None, Repeat::Hurts, None);
-    Intent { subject, kind, parameters: "x".repeat(2000), precondition, repeat, command }
+    let (precondition, node, repeat, command) = (None, String::new(), Repeat::Hurts, None);
+    Intent { subject, kind, parameters: "x".repeat(2000), precondition, node, repeat, command }
 }
 
 /// Writes as fast as it can, tells what was acknowledged, and never ends by itself. Long lines let the file

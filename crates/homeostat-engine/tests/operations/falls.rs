@@ -180,8 +180,9 @@ async fn a_command_that_is_left_without_an_end_keeps_its_lane_until_a_pass_has_a
     server.world.lock().unwrap().is_unreachable = true;
     let held = process.operations.enter(&Id(100), "pve0").await;
     let (subject, kind) = (process.operations.subject(held.key()), "start".to_owned());
-    let (precondition, repeat, command) = (None, Repeat::Hurts, None);
-    let intent = Intent { subject, kind, parameters: String::new(), precondition, repeat, command };
+    let (parameters, precondition, node) = (String::new(), None, "pve0".to_owned());
+    let (repeat, command) = (Repeat::Hurts, None);
+    let intent = Intent { subject, kind, parameters, precondition, node, repeat, command };
     process.operations.journal().begin(intent).await.unwrap();
     drop(held);
     let early = tokio::time::timeout(MINUTE, process.operations.enter(&Id(110), "pve0")).await;

@@ -18,8 +18,8 @@ async fn fill(process: &Process, disk: &Path) {
         let [source, scope, kind, parameters] =
             ["others", "s", "set", &"x".repeat(1000)].map(str::to_owned);
         let subject = Subject { source, scope, key: nth.to_string() };
-        let (precondition, repeat, command) = (None, Repeat::Hurts, None);
-        let intent = Intent { subject, kind, parameters, precondition, repeat, command };
+        let (precondition, node, repeat, command) = (None, String::new(), Repeat::Hurts, None);
+        let intent = Intent { subject, kind, parameters, precondition, node, repeat, command };
         if process.operations.journal().begin(intent).await.is_err() {
             return;
         }

@@ -9,4 +9,5 @@ mod journals;
 mod mount;
 mod passes;
 mod server;
+mod silence;
 mod stage;

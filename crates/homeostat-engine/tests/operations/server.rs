@@ -50,6 +50,8 @@ pub(crate) enum Fault {
     Vanish,
     /// It is refused.
     Refuse,
+    /// It is done, and the answer says that it was refused.
+    Belie,
     /// It is accepted, and its task fails.
     FailTask,
     /// Whoever waits for its task falls over.
@@ -85,6 +87,16 @@ pub(crate) struct World {
     pub(crate) breaches: Vec<String>,
     pub(crate) most_per_node: usize,
     pub(crate) is_unreachable: bool,
+    /// Nodes that take requests and answer none, until they are mended.
+    silent: BTreeSet<String>,
+    /// Why looks fail, if they do.
+    pub(crate) hidden: Option<&'static str>,
+    /// How long a look takes.
+    pub(crate) looks_take: Duration,
+    /// Guests whose steps need a record in the ledger.
+    pub(crate) recorded: BTreeSet<Id>,
+    /// Guests whose requests are answered only after some time.
+    pub(crate) late: BTreeMap<Id, Duration>,
     /// Whether the server has no list of tasks any more.
     pub(crate) is_forgetful: bool,
     /// How often somebody asked what became of a step.
@@ -97,13 +109,36 @@ pub(crate) struct World {
 pub(crate) struct Server {
     pub(crate) world: Arc<Mutex<World>>,
     pub(crate) crashed: Arc<Notify>,
+    mended: Arc<Notify>,
 }
 
 impl Server {
     pub(crate) fn new(guests: impl IntoIterator<Item = u32>, takes: Duration) -> Self {
         let running = guests.into_iter().map(|id| (Id(id), false)).collect();
         let world = World { running, takes, ..World::default() };
-        Server { world: Arc::new(Mutex::new(world)), crashed: Arc::default() }
+        Server { world: Arc::new(Mutex::new(world)), ..Server::default() }
+    }
+
+    /// A node answers nothing any more.
+    pub(crate) fn silence(&self, node: &str) {
+        self.world.lock().unwrap().silent.insert(node.to_owned());
+    }
+
+    /// All nodes answer again, also what they were asked before.
+    pub(crate) fn mend(&self) {
+        self.world.lock().unwrap().silent.clear();
+        self.mended.notify_waiters();
+    }
+
+    /// Waits for as long as the guest's node says nothing.
+    async fn reach(&self, guest: Id) {
+        loop {
+            let mended = self.mended.notified();
+            if !self.world.lock().unwrap().silent.contains(&guest.node()) {
+                return;
+            }
+            mended.await;
+        }
     }
 
     pub(crate) fn breaks(&self, guest: u32, fault: Fault) {
@@ -163,6 +198,9 @@ impl Server {
         world.is_unreachable = fault == Some(Fault::Vanish);
         match fault {
             Some(Fault::DropAnswer | Fault::Vanish) => Err(lost()),
+            Some(Fault::Belie) => {
+                Err(Outcome::Failed(Failure::new("already running", Retry::Soon)))
+            }
             _ => Ok(task),
         }
     }
@@ -215,6 +253,7 @@ pub(crate) struct Guests(pub(crate) Server);
 pub(crate) struct Run {
     id: Id,
     wanted: bool,
+    is_recorded: bool,
 }
 
 impl Step<Table<Id, bool>> for Run {
@@ -224,6 +263,10 @@ impl Step<Table<Id, bool>> for Run {
 
     fn action(&self) -> Action {
         Action::Update
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.is_recorded
     }
 
     fn node(&self, _: &Table<Id, bool>) -> String {
@@ -263,9 +306,11 @@ impl Source for Guests {
 
     fn plan(&self, wish: &Table<Id, bool>, (): &(), changes: ChangeList<Id, bool>) -> Draft<Self> {
         let mut draft = Draft::default();
+        let world = self.0.world.lock().unwrap();
         for change in changes {
             if let Change::Update { slot, .. } = change {
-                draft.steps.push(Run { id: wish.key(slot), wanted: wish.object(slot) });
+                let (id, wanted) = (wish.key(slot), wish.object(slot));
+                draft.steps.push(Run { id, wanted, is_recorded: world.recorded.contains(&id) });
             }
         }
         draft
@@ -278,7 +323,14 @@ impl Reader<Guests> for Server {
         view: &View<'_, Guests>,
         see: &mut See<'_, Id, bool>,
     ) -> Result<(), Failure> {
+        let takes = self.world.lock().unwrap().looks_take;
+        if takes > Duration::ZERO {
+            sleep_until(Instant::now() + takes).await;
+        }
         let mut world = self.world.lock().unwrap();
+        if let Some(why) = world.hidden {
+            return Err(Failure::new(why, Retry::Soon));
+        }
         for (key, object) in world.now().iter().filter(|(id, _)| view.focus.covers(id)) {
             see(Seen::Present { key: *key, object: *object, owner: Owner::Ours });
         }
@@ -313,6 +365,8 @@ impl Writer<Guests> for Server {
         let server = self.clone();
         Box::pin(async move {
             server.point().await;
+            let guest: Id = begun.key.parse().unwrap();
+            server.reach(guest).await;
             let mut world = server.world.lock().unwrap();
             world.asked += 1;
             if world.is_unreachable {
@@ -322,7 +376,6 @@ impl Writer<Guests> for Server {
                 let why = "the target does not know it any more".to_owned();
                 return Ok(Recovery::Ended(TaskEnd::Unknown(why)));
             }
-            let guest: Id = begun.key.parse().unwrap();
             let listed = || world.tasks.iter().rev().find(|(_, task)| task.guest == guest);
             // Without a name, the last task of the guest that began with or after the step is the one.
             let task = begun.task.or_else(|| listed().map(|(name, _)| name.clone()));
@@ -341,6 +394,7 @@ impl Server {
     /// With a place to die before and after each record and each call.
     async fn send(&self, (at, step): (usize, &Run), out: &dyn Outcomes<bool>) -> Outcome<bool> {
         self.point().await;
+        self.reach(step.id).await;
         if self.world.lock().unwrap().harmless.contains(&step.id) {
             return self.set(step, out.note(at)).await;
         }
@@ -351,12 +405,16 @@ impl Server {
         let fault = self.next_fault(step.id);
         assert_ne!(fault, Some(Fault::PanicInSend), "told to fall over");
         let task = match self.request(step.id, step.wanted) {
-            Err(outcome) => return outcome,
+            Err(outcome) => {
+                self.answer(step.id).await;
+                return outcome;
+            }
             Ok(task) => task,
         };
         if fault == Some(Fault::Hang) {
             std::future::pending::<()>().await;
         }
+        self.answer(step.id).await;
         self.point().await;
         if let Err(failure) = out.dispatched(at, &task).await {
             return Outcome::Unknown { why: failure.error };
@@ -374,14 +432,25 @@ impl Server {
         faults.pop_if(|fault| matches!(fault, Fault::PanicInSend | Fault::Hang))
     }
 
+    /// Takes its time to answer.
+    async fn answer(&self, guest: Id) {
+        let late = self.world.lock().unwrap().late.get(&guest).copied();
+        if let Some(late) = late {
+            sleep_until(Instant::now() + late).await;
+        }
+    }
+
     /// Done at once, and to be done again without harm.
     async fn set(&self, step: &Run, noted: Later<'_, ()>) -> Outcome<bool> {
         noted.await;
         self.point().await;
-        let mut world = self.world.lock().unwrap();
-        world.running.insert(step.id, step.wanted);
-        world.calls.push(step.id);
-        Outcome::Applied { now: Some(step.wanted) }
+        {
+            let mut world = self.world.lock().unwrap();
+            world.running.insert(step.id, step.wanted);
+            world.calls.push(step.id);
+        }
+        self.answer(step.id).await;
+        Outcome::Applied { now: None }
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use homeostat_engine::journal::{JournalError, Millis, follow};
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Fence, Handle, Journal, Limits, Loop, Means, MemoryLedger,
-    Operations, Ownership, Pace, Place,
+    Alone, Bound, Config, Events, Fence, Handle, Journal, Ledger, Limits, Loop, Means,
+    MemoryLedger, Operations, Ownership, Pace, Place,
 };
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -25,6 +25,7 @@ pub(crate) fn state_directory() -> TempDir {
 pub(crate) struct Process {
     pub(crate) operations: Operations<Id>,
     pub(crate) handle: Handle<Guests>,
+    pub(crate) ledger: Arc<MemoryLedger>,
     running: JoinHandle<()>,
 }
 
@@ -36,9 +37,10 @@ impl Process {
         bound.config.fence = Fence::Kept(operations.clone());
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let ledger = Arc::new(MemoryLedger::default());
-        let means = Means { lock, ledger, events: Events::default() };
+        let kept: Arc<dyn Ledger> = Arc::<MemoryLedger>::clone(&ledger);
+        let means = Means { lock, ledger: kept, events: Events::default() };
         let (kept, handle) = Loop::new(bound, means, Pace::of::<Guests>(1));
-        Process { operations, handle, running: tokio::spawn(kept.run()) }
+        Process { operations, handle, ledger, running: tokio::spawn(kept.run()) }
     }
 
     /// Waits until all is as declared.
@@ -48,7 +50,7 @@ impl Process {
 
     /// Nothing of it goes on: no loop, nobody who waits for a task, no journal.
     pub(crate) async fn kill(self) {
-        let Process { operations, handle, running } = self;
+        let Process { operations, handle, running, .. } = self;
         running.abort();
         let _ = running.await;
         drop((operations, handle));

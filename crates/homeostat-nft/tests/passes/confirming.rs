@@ -38,7 +38,7 @@ fn shown(world: &mut World, text: &str) -> Vec<bool> {
     let plan = world.plan(&wish);
     let writer = world.source.writer(&Alone::i_am_the_only_writer()).unwrap();
     let shown = Shown::default();
-    let work = Work { wish: &*wish, moment: &plan.moment, first: 0, steps: &plan.steps };
+    let work = Work { wish: &*wish, moment: &*plan.moment, first: 0, steps: &plan.steps };
     done(writer.apply(work, &shown));
     assert_eq!(listed(), expected(text));
     shown.0.into_inner().unwrap()

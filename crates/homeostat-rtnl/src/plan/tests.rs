@@ -7,6 +7,10 @@ use crate::link::IfIndex;
 use crate::model::Address;
 use crate::moment::Standing;
 
+fn draft(wish: &Wish, moment: &Moment, changes: Vec<Change<Key, Object>>) -> Draft<Rtnl> {
+    super::draft(wish, moment, changes.into_iter().collect())
+}
+
 fn key(text: &str) -> Key {
     text.parse().unwrap()
 }

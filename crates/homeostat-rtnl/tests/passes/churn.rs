@@ -151,7 +151,7 @@ fn a_look_at_a_few_keys_after_many_unheard_writes_asks_for_a_look_at_everything(
         let nothing = Holdings::default();
         let plan = pass::plan(&order(Focus::All), &mut observer, &nothing).await.unwrap();
         let Plan { wish, moment, steps, .. } = &plan;
-        let work = Work { wish: &**wish, moment, first: 0, steps };
+        let work = Work { wish: &**wish, moment: &**moment, first: 0, steps };
         homeostat_engine::Writer::<Rtnl>::apply(&writer, work, &Unasked).await;
         let few = Focus::Keys([keys[0].parse().unwrap()].into());
         let plan = pass::plan(&order(few), &mut observer, &nothing).await.unwrap();

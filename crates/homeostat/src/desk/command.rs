@@ -99,8 +99,15 @@ impl Commands {
         let Dispatch { kind, parameters, precondition } = located.dispatch(command.verb);
         let subject = self.operations.subject(&command.key());
         let named = command.name().map(|name| CommandKey { name, expires: expiry() });
-        let repeat = Repeat::Hurts;
-        let intent = Intent { subject, kind, parameters, precondition, repeat, command: named };
+        let intent = Intent {
+            subject,
+            kind,
+            parameters,
+            precondition,
+            node: located.node().to_owned(),
+            repeat: Repeat::Hurts,
+            command: named,
+        };
         let id = self.operations.journal().begin(intent.clone()).await.map_err(|it| told(&it))?;
         let ended = match self.writer.send(located, command.verb).await {
             Ok(Sent::Task(task)) => {

@@ -44,6 +44,73 @@ fn a_daemon_starts_guests_although_another_node_hangs() {
     daemon.stop();
 }
 
+/// A guest of pve1, and one of pve3, with a daemon that hears of changes soon and waits for answers for ever.
+fn two_nodes() -> Ground {
+    let other = GUEST.replace("101", "103").replace("pve1", "pve3");
+    let ground = Ground::new("");
+    ground.cluster.with(|world| {
+        world.stale = Duration::ZERO;
+        world.put(103, Guest::new(Kind::Lxc, "pve3"));
+    });
+    let settings = "[settings.guests]\nresync = \"1h\"\n";
+    let more = "timeout = \"1h\"\npoll = \"100ms\"\n";
+    ground.connect(more, &format!("{GUEST}{other}{settings}"));
+    ground
+}
+
+/// Stops the guest of pve1 again and again, and sees it started again.
+fn heal(ground: &Ground) {
+    for _ in 0..4 {
+        later(|| ground.is_running());
+        ground.cluster.with(|world| world.guests.get_mut(&101).unwrap().running = false);
+    }
+    later(|| ground.is_running());
+}
+
+#[test]
+fn a_start_that_is_not_answered_keeps_no_other_guest_from_being_healed() {
+    let ground = two_nodes();
+    ground.cluster.with(|world| {
+        let hangs = Harm::Slow(Duration::from_hours(1));
+        world.fail(Fault::on("/nodes/pve3/lxc/103/status/start", hangs));
+    });
+    let daemon = ground.world.start("");
+    heal(&ground);
+    let mut status = ground.world.homeostat("status");
+    status.arg("guest 103");
+    let told = ground.world.finish(status);
+    assert!(told.stdout.contains("guest 103"), "{told:?}");
+    assert_eq!(ground.cluster.with(|world| world.harmed.len()), 1, "it is asked once");
+    daemon.stop();
+}
+
+#[test]
+fn a_daemon_that_cannot_ask_what_became_of_a_start_heals_the_other_guests() {
+    let ground = two_nodes();
+    let long = Script { takes: Duration::from_mins(10), end: End::Ok };
+    ground.cluster.with(|world| world.script(103, long));
+    let daemon = ground.world.start("");
+    later(|| ground.cluster.with(|world| world.count(103, "vzstart") == 1));
+    later(|| ground.world.run("journal --json").stdout.contains("UPID:pve3:"));
+    drop(daemon);
+    let hangs = Harm::Slow(Duration::from_hours(1));
+    ground.cluster.with(|world| world.fail(Fault::on("/nodes/pve3/", hangs)));
+    let daemon = ground.world.start("");
+    heal(&ground);
+    drop(daemon);
+    ground.cluster.with(|world| {
+        world.mend();
+        world.calls.clear();
+    });
+    let daemon = ground.world.start("");
+    let is_followed = |world: &mut Cluster| {
+        world.calls.iter().any(|call| call.path.contains("/nodes/pve3/tasks/UPID"))
+    };
+    later(|| ground.cluster.with(is_followed));
+    assert_eq!(ground.cluster.with(|world| world.count(103, "vzstart")), 1, "it is found again");
+    daemon.stop();
+}
+
 #[test]
 fn a_reload_takes_over_another_node_limit_another_cluster_and_another_token() {
     let one = "[guests.101]\nkind = \"lxc\"\nrun = \"stopped\"\nstop = \"immediate\"\n";
