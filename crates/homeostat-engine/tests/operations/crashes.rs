@@ -4,16 +4,21 @@ use std::time::Duration;
 
 use homeostat_engine::Limits;
 
-use crate::server::{Fault, Server};
+use crate::server::{Fault, Id, Server};
 use crate::stage::{MINUTE, Process, WIDE, let_pass, state_directory};
 
-/// A life that ends at the given point, unless it is over before; says whether it did.
-async fn dies_at(point: u32, fault: Option<Fault>) -> bool {
+/// A life that ends at the given point, unless it is over before; says whether it did. One guest answers
+/// only after some time, so that it goes on without its pass.
+async fn dies_at(point: u32, (fault, late): (Option<Fault>, Duration)) -> bool {
     let (server, state) = (Server::new(100..103, MINUTE), state_directory());
     if let Some(fault) = fault {
         server.breaks(101, fault);
     }
-    server.world.lock().unwrap().fuse = Some(point);
+    {
+        let mut world = server.world.lock().unwrap();
+        world.late.insert(Id(101), late);
+        world.fuse = Some(point);
+    }
     let process = Process::start(&server, state.path(), WIDE).await;
     let died = tokio::select! {
         () = server.crashed.notified() => true,
@@ -36,11 +41,13 @@ async fn dies_at(point: u32, fault: Option<Fault>) -> bool {
 async fn a_kill_at_any_point_sends_nothing_twice_and_loses_nothing() {
     use Fault::{DropAnswer, DropRequest, FailTask, Refuse};
     for fault in [None, Some(DropAnswer), Some(DropRequest), Some(Refuse), Some(FailTask)] {
-        let mut point = 0;
-        while dies_at(point, fault).await {
-            point += 1;
+        for late in [Duration::ZERO, MINUTE / 4] {
+            let mut point = 0;
+            while dies_at(point, (fault, late)).await {
+                point += 1;
+            }
+            assert!(point > 10, "{fault:?}, {late:?}: only {point} points");
         }
-        assert!(point > 10, "{fault:?}: only {point} points");
     }
 }
 
@@ -55,7 +62,8 @@ impl Dice {
     }
 }
 
-/// Guests stop by themselves, requests and answers are lost, tasks fail, the process is killed.
+/// Guests stop by themselves, requests and answers are lost or late, tasks fail, nodes fall silent, the wish is
+/// put again, the process is killed.
 async fn a_life(seed: u64, (guests, minutes): (u32, u32)) {
     use Fault::{DropAnswer, DropRequest, FailTask, Refuse};
     let (server, state) = (Server::new(100..100 + guests, MINUTE / 2), state_directory());
@@ -69,12 +77,21 @@ async fn a_life(seed: u64, (guests, minutes): (u32, u32)) {
             let faults = [DropAnswer, DropRequest, FailTask, Refuse];
             server.stop(guest);
             server.breaks(guest, faults[usize::try_from(dice.roll(4)).unwrap()]);
+            let late = Duration::from_secs(dice.roll(4) * dice.roll(10));
+            server.world.lock().unwrap().late.insert(Id(guest), late);
+        }
+        match dice.roll(12) {
+            0 => server.silence(&format!("pve{}", dice.roll(10))),
+            1 | 2 => server.mend(),
+            3 => process.put_again(&server),
+            _ => {}
         }
         if dice.roll(30) == 0 {
             process.kill().await;
             process = Process::start(&server, state.path(), limits).await;
         }
     }
+    server.mend();
     process.converge().await;
     process.operations.landed().await;
     assert!(server.running().iter().all(|running| *running), "seed {seed}");

@@ -187,9 +187,7 @@ async fn another_wish_finds_out_what_became_of_a_late_step() {
     server.world.lock().unwrap().late.insert(Id(101), SECOND * 10);
     let process = Process::start(&server, state.path(), WIDE).await;
     let_pass(SOON).await;
-    let mut next = bound(&server, &[100, 101]);
-    next.config.fence = homeostat_engine::Fence::Kept(process.operations.clone());
-    process.handle.put(next).unwrap();
+    process.put_again(&server);
     process.converge().await;
     let world = server.world.lock().unwrap();
     assert_eq!((world.calls.len(), &world.breaches), (2, &Vec::new()));

@@ -43,6 +43,14 @@ impl Process {
         Process { operations, handle, ledger, running: tokio::spawn(kept.run()) }
     }
 
+    /// Puts the same wish again, as a reload does.
+    pub(crate) fn put_again(&self, server: &Server) {
+        let guests: Vec<u32> = (100..).take(server.running().len()).collect();
+        let mut bound = bound(server, &guests);
+        bound.config.fence = Fence::Kept(self.operations.clone());
+        self.handle.put(bound).unwrap();
+    }
+
     /// Waits until all is as declared.
     pub(crate) async fn converge(&self) {
         self.handle.wait_for(|status| status.is_converged).await.unwrap();
