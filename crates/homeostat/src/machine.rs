@@ -221,6 +221,8 @@ impl<'a> Machine<'a> {
             driven.extend(unlock(all, lock.as_ref(), ledger)?);
             locks.push(lock);
         }
+        // What is elsewhere may keep us waiting: nothing here waits for it.
+        driven.sort_by_key(|one: &Driven| known(&one.place().source).remote.is_some());
         let ledger = Arc::clone(ledger);
         Ok(Drivers { context, document, spaces, driven, locks, firewalls, waiting, gone, ledger })
     }

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::lane::Lane;
 use super::ran::Ran;
 use super::sink::Sink;
-use crate::config::{Config, Fence};
+use crate::config::{Config, Fence, Progress};
 use crate::fate::Prior;
 use crate::operations::{Held, Operations};
 
@@ -90,7 +90,7 @@ pub(crate) async fn run_promptly<S: Source>(
     let (mut lanes, mut ended) = (depart(plan, writer, (config, &doubted)), Vec::new());
     let all = async {
         while let Some(one) = lanes.next().await {
-            // The pass itself keeps others from being planned for the key.
+            // The next one need not wait for the slowest lane of this pass.
             ended.push(Ended { held: None, ..one });
         }
         operations.answered(&doubted).await;
@@ -123,23 +123,27 @@ fn depart<S: Source>(
     let Some(Turn::Lanes(ranges)) = Schedule::<S>::new(config.strictness).next(plan) else {
         return lanes;
     };
-    // From the last to the first, so that the numbers of the others stay true.
-    for (nth, steps) in ranges.into_iter().enumerate().rev() {
-        let part = plan.part(steps);
+    // Taken out from the last to the first, so that the numbers of the others stay true.
+    let parts: Vec<Plan<S>> = ranges.into_iter().rev().map(|steps| plan.part(steps)).collect();
+    for (nth, part) in parts.into_iter().rev().enumerate() {
         let Some(key) = part.steps.first().map(|step| step.key(&part.wish)) else { continue };
         let doubted = doubted.get(&key).cloned().into_iter().collect();
-        let lane = Box::pin(go_on(part, Arc::clone(writer), (config.clone(), doubted)));
+        let told = (config.fence.clone(), config.progress.clone());
+        let lane = Box::pin(go_on(part, Arc::clone(writer), (told, doubted)));
         lanes.push(Straggler { key, prior: Prior::<S>::new(), nth, lane });
     }
     lanes
 }
 
+/// Who is told what becomes of the steps.
+type Told<K> = (Fence<K>, Option<Arc<dyn Progress>>);
+
 async fn go_on<S: Source>(
     plan: Plan<S>,
     writer: Arc<S::Writer>,
-    (config, doubted): (Config<S::Key>, BTreeSet<S::Key>),
+    ((fence, progress), doubted): (Told<S::Key>, BTreeSet<S::Key>),
 ) -> Ended<S> {
-    let sink = Sink::new(&plan, &config.fence, config.progress.as_deref());
+    let sink = Sink::new(&plan, &fence, progress.as_deref());
     let steps = 0..plan.steps.len();
     let lane = Lane { plan: &plan, writer: &*writer, doubted: &doubted, sink: &sink, steps };
     let held = lane.run().await;

@@ -166,7 +166,7 @@ async fn pass(
 }
 
 impl Driven {
-    fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &Place {
         match self {
             Driven::Healing(driver) => driver.place(),
             Driven::Observing(planner) => planner.place(),

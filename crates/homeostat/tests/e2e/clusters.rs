@@ -112,6 +112,22 @@ fn a_daemon_that_cannot_ask_what_became_of_a_start_heals_the_other_guests() {
 }
 
 #[test]
+fn an_apply_sees_to_this_machine_before_it_waits_for_a_node() {
+    let Ground { world, cluster } = Ground::new("");
+    let ground = Ground { world: world.with_own_names(), cluster };
+    ground.world.ip("netns add blue");
+    let hangs = Harm::Slow(Duration::from_hours(1));
+    ground.cluster.with(|world| world.fail(Fault::on("/nodes/pve1/", hangs)));
+    let blue = "[namespaces.blue.sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+    ground.connect("timeout = \"1h\"\n", &format!("{GUEST}{blue}"));
+    let mut applying = ground.world.homeostat("apply --yes host.toml").spawn().unwrap();
+    later(|| ground.world.knob_in("blue", "net/ipv4/tcp_retries1") == "5");
+    assert!(applying.try_wait().unwrap().is_none(), "it waits for the node");
+    applying.kill().unwrap();
+    applying.wait().unwrap();
+}
+
+#[test]
 fn a_reload_takes_over_another_node_limit_another_cluster_and_another_token() {
     let one = "[guests.101]\nkind = \"lxc\"\nrun = \"stopped\"\nstop = \"immediate\"\n";
     let many = (101..107).map(|vmid| one.replace("101", &vmid.to_string())).collect::<String>();

@@ -23,7 +23,7 @@ impl World {
         scopes.map(Result::unwrap).collect()
     }
 
-    fn knob_in(&self, name: &str, key: &str) -> String {
+    pub(crate) fn knob_in(&self, name: &str, key: &str) -> String {
         self.ip(&format!("netns exec {name} cat /proc/sys/{key}")).trim().to_owned()
     }
 }
