@@ -69,7 +69,7 @@ pub enum JournalError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A line could not be written, now or earlier: nothing is sent that must not be sent twice.
+    /// A line could not be written: nothing is sent that must not be sent twice.
     #[error("the journal {path} cannot be written: {source}")]
     Write {
         /// Its file.
@@ -95,8 +95,11 @@ impl JournalError {
             )),
             JournalError::Newer { .. } => Some("use the newer version that wrote it".to_owned()),
             JournalError::Busy { .. } => Some("ask the daemon, or stop it".to_owned()),
-            JournalError::Open { .. } | JournalError::Write { .. } => {
+            JournalError::Open { .. } => {
                 Some("see to room and rights in the state directory, then start again".to_owned())
+            }
+            JournalError::Write { .. } => {
+                Some("see to room and rights in the state directory; then it goes on".to_owned())
             }
             JournalError::Illegal(_) => None,
         }

@@ -84,11 +84,14 @@ impl JournalFile {
     /// grown as much again. A failure may have put it half in place: nothing may be written to it then.
     pub(super) fn renew(&mut self, needed: &Needed) -> io::Result<Renewed> {
         let beside = self.path.with_extension("new");
-        let Ok((file, length)) = self.write_beside(&beside, needed) else {
-            // What a full disk has no room for must not fill it.
-            let _ = fs::remove_file(&beside);
-            self.compacted = self.length;
-            return Ok(Renewed::No);
+        let (file, length) = match self.write_beside(&beside, needed) {
+            Ok(written) => written,
+            Err(error) => {
+                // What a full disk has no room for must not fill it.
+                let _ = fs::remove_file(&beside);
+                self.compacted = self.length;
+                return Ok(Renewed::No(error));
+            }
         };
         (self.file, self.length, self.compacted) = (file, length, length);
         if let Some(directory) = self.path.parent() {
@@ -121,10 +124,9 @@ impl JournalFile {
 }
 
 /// Whether a file was made anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Renewed {
     Yes,
-    No,
+    No(io::Error),
 }
 
 /// What was sent to a target is nobody else's business.

@@ -14,7 +14,7 @@ use super::line::write;
 use super::record::{Fact, Record, StepId};
 use super::steps::Steps;
 
-/// How a line went. An error is shared: it stands for every line after it, too.
+/// How a line went. An error is shared by all lines of one write.
 pub(super) type Written = Result<(), Arc<io::Error>>;
 
 /// A line on its way to the disk.
@@ -48,15 +48,8 @@ struct Tray {
 struct Handed {
     lines: Vec<u8>,
     waiting: Vec<oneshot::Sender<Written>>,
-}
-
-impl Handed {
-    fn answer(self, written: &Written) {
-        for one in self.waiting {
-            // Whoever stopped waiting does not care.
-            let _ = one.send(written.clone());
-        }
-    }
+    /// Steps that the lines begin.
+    begun: Vec<StepId>,
 }
 
 impl Scribe {
@@ -119,6 +112,9 @@ impl Tray {
             return Err(illegal);
         }
         self.handed.waiting.push(answer);
+        if matches!(record.fact, Fact::Intent(_)) {
+            self.handed.begun.push(record.id);
+        }
         Ok(answered)
     }
 }
@@ -158,8 +154,11 @@ impl Work {
         let mut desk = self.desk();
         while let Some(handed) = self.take() {
             let closed = || Err(Arc::new(io::Error::other("it is closed")));
-            let written = desk.as_mut().map_or_else(closed, |desk| desk.write(&handed.lines));
-            handed.answer(&written);
+            let written = desk.as_mut().map_or_else(closed, |desk| match desk.broken {
+                Some(_) => self.mend(desk),
+                None => desk.write(&handed.lines),
+            });
+            self.answer(handed, &written);
             if let Some(desk) = desk.as_mut().filter(|desk| desk.is_outgrown()) {
                 self.renew(desk);
             }
@@ -187,24 +186,47 @@ impl Work {
                 self.tray().steps.forget(needed);
                 Ok(())
             }
-            Ok(Renewed::No) => desk.write(&handed.lines),
+            Ok(Renewed::No(_)) => desk.write(&handed.lines),
             Err(error) => Err(desk.give_up(error)),
         };
-        handed.answer(&written);
+        self.answer(handed, &written);
+    }
+
+    /// Nobody sends a step whose first line was not written: it is as if it had never been begun.
+    fn answer(&self, handed: Handed, written: &Written) {
+        if written.is_err() {
+            let mut tray = self.tray();
+            handed.begun.iter().for_each(|id| tray.steps.retract(*id));
+        }
+        for one in handed.waiting {
+            // Whoever stopped waiting does not care.
+            let _ = one.send(written.clone());
+        }
+    }
+
+    /// After a failed write nobody knows what the file holds, but what it should hold is known: the sum, in
+    /// which the lines that are to be written are, too, and those that told of steps and failed.
+    fn mend(&self, desk: &mut Desk) -> Written {
+        let needed = self.tray().steps.needed((self.clock)());
+        match desk.file.renew(&needed) {
+            Ok(Renewed::Yes) => {
+                desk.broken = None;
+                self.tray().steps.forget(needed);
+                Ok(())
+            }
+            Ok(Renewed::No(error)) | Err(error) => Err(desk.give_up(error)),
+        }
     }
 }
 
 struct Desk {
     file: JournalFile,
-    /// After a failed write nobody knows what the file holds: nothing is written before it is opened anew.
+    /// After a failed write nobody knows what the file holds: nothing is added to it before it was made anew.
     broken: Option<Arc<io::Error>>,
 }
 
 impl Desk {
     fn write(&mut self, lines: &[u8]) -> Written {
-        if let Some(broken) = &self.broken {
-            return Err(Arc::clone(broken));
-        }
         self.file.append(lines).map_err(|error| self.give_up(error))
     }
 

@@ -152,6 +152,17 @@ impl Steps {
         Ok(())
     }
 
+    /// Takes a step back whose first line could not be written: nobody has sent it.
+    pub(super) fn retract(&mut self, id: StepId) {
+        let Some(Open { slot, command, .. }) = self.open.remove(&id) else { return };
+        if let Some(lately) = self.slots.get_mut(slot) {
+            lately.open = None;
+        }
+        if let Some(name) = command {
+            self.commands.remove(&name);
+        }
+    }
+
     /// The open step of a key.
     pub(super) fn open_step(&self, Subject { source, scope, key }: &Subject) -> Option<OpenStep> {
         let is_it = |place: &&Place| place.source == *source && place.scope == *scope;

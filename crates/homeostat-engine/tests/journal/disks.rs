@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use homeostat_engine::journal::{Journal, JournalError, follow};
+use homeostat_engine::journal::{Journal, JournalError, Known, follow};
 use tempfile::TempDir;
 
-use crate::{intent, mount, open, try_open};
+use crate::{FAR, intent, mount, named, open, succeeded, try_open};
 
 /// Fills the disk step by step, until the journal gives up.
 async fn fill(directory: &Path) -> (Journal, JournalError) {
@@ -22,23 +22,31 @@ async fn fill(directory: &Path) -> (Journal, JournalError) {
 }
 
 async fn fill_and_make_room(directory: &Path) {
-    fs::write(directory.join("ballast"), vec![0; 1 << 16]).unwrap();
+    fs::write(directory.join("ballast"), vec![0; 160 << 10]).unwrap();
     let (journal, error) = fill(directory).await;
     assert!(matches!(error, JournalError::Write { .. }), "{error}");
     assert!(error.help().unwrap().contains("room"), "{error}");
     let known = journal.open_steps().len();
-    let again = journal.begin(intent("guest 1", "stop")).await.unwrap_err();
-    assert!(matches!(again, JournalError::Write { .. }), "{again}");
-    drop(journal);
-    // What was acknowledged is there; what was refused is not, however far its line got.
+    let ended = journal.open_steps()[0].id;
+    for _ in 0..3 {
+        let again = journal.begin(named("guest 1", "k", FAR)).await.unwrap_err();
+        assert!(matches!(again, JournalError::Write { .. }), "{again}");
+    }
+    // It could not be written down, and was all the same: what is asked of the target later knows it.
+    journal.end(ended, succeeded()).await.unwrap_err();
+    assert_eq!(journal.open_steps().len(), known - 1, "a refused step was never begun");
+    assert_eq!(journal.known("k"), None, "nor was its command");
     fs::remove_file(directory.join("ballast")).unwrap();
+    journal.begin(named("guest 1", "k", FAR)).await.unwrap();
+    journal.begin(intent("guest 2", "stop")).await.unwrap();
+    drop(journal);
     let (journal, recovered) = open(directory);
-    assert_eq!(recovered.open.len(), known - 1);
-    journal.begin(intent("guest 1", "stop")).await.unwrap();
+    assert_eq!((recovered.cut, recovered.open.len()), (0, known + 1));
+    assert!(matches!(journal.known("k"), Some(Known::Running(_))));
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_refuses_every_step_until_it_is_opened_anew() {
+fn a_journal_that_cannot_be_written_refuses_every_step_until_there_is_room() {
     let directory = TempDir::new().unwrap();
     mount::with_small_disk(directory.path(), "256k", || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -54,6 +54,16 @@ async fn on_a_full_disk(disk: &Path) {
         let help = failure.help.unwrap();
         assert!(help.contains("see to room and rights in the state directory"), "{key}: {help}");
     }
+    fs::remove_file(disk.join("ballast")).unwrap();
+    process.converge().await;
+    assert_eq!(server.running(), [true, true], "it goes on by itself once there is room");
+    assert_eq!(server.world.lock().unwrap().calls, [Id(101), Id(100)]);
+    process.kill().await;
+    let process = Process::start(&server, disk, WIDE).await;
+    process.converge().await;
+    let ours = process.operations.journal().open_steps().into_iter();
+    assert_eq!(ours.filter(|open| open.intent.subject.source == "guests").count(), 0);
+    assert_eq!(server.world.lock().unwrap().calls.len(), 2);
 }
 
 #[test]
