@@ -151,6 +151,9 @@ pub enum TaskEnd {
     Failed(String),
     /// Nobody knows before the next look.
     Unknown(String),
+    /// It had no end as long as anybody waited, and may still run: the step stays open, and the target is
+    /// asked about it before anything else is sent to the key.
+    GivenUp(String),
 }
 
 /// What became of a write that was begun before a crash.

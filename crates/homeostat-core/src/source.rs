@@ -159,7 +159,7 @@ pub trait Writer<S: Source>: Send + Sync {
     ) -> impl Future<Output = ()> + Send;
 
     /// Waits for the end of work that the target accepted. It needs an end of its own: work that takes
-    /// too long is unknown.
+    /// too long is given up, which is no end of the work.
     fn follow(&self, task: &str) -> Later<'static, TaskEnd> {
         let why = format!("this source cannot wait for task {task}");
         Box::pin(std::future::ready(TaskEnd::Unknown(why)))

@@ -61,6 +61,8 @@ impl<K: Key> Shared<K> {
             TaskEnd::Succeeded => End::Succeeded { answer },
             TaskEnd::Failed(why) => End::Failed { why },
             TaskEnd::Unknown(why) => End::Unknown { why },
+            // It may still run: its lane is in doubt from here on.
+            TaskEnd::GivenUp(_) => return,
         };
         let _ = self.journal.end(id, end).await;
     }

@@ -146,6 +146,7 @@ impl<K: Key> Operations<K> {
         told: Recovery,
     ) -> Result<(), Failure> {
         let (task, node) = match told {
+            Recovery::Ended(TaskEnd::GivenUp(why)) => return Err(Failure::new(why, Retry::Soon)),
             Recovery::Ended(ended) => {
                 self.end(open.id, ended).await;
                 self.shared.let_go_of_doubt(key);

@@ -48,6 +48,22 @@ async fn a_step_that_ran_out_of_time_is_retired_before_the_next_one_starts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_for_a_task_that_runs_out_of_time_is_no_end_of_the_task() {
+    let (server, state) = (Server::new(100..111, MINUTE * 30), state_directory());
+    server.world.lock().unwrap().patience = Some(MINUTE * 4);
+    let process = Process::start(&server, state.path(), NARROW).await;
+    let_pass(MINUTE * 20).await;
+    assert_eq!(process.operations.in_flight().len(), 10, "it is found again and waited for");
+    let passes = process.handle.status().counts;
+    assert!(passes.focused < 40, "a few for each time it was given up: {passes:?}");
+    process.converge().await;
+    assert_eq!(told(state.path(), 100), ["intent", "dispatched", "succeeded"]);
+    let world = server.world.lock().unwrap();
+    assert_eq!((world.calls.len(), world.most_per_node), (11, 1));
+    assert_eq!(world.breaches, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_a_step_frees_its_lane_once_it_is_known_what_became_of_it() {
     let (server, state) = (Server::new(100..103, MINUTE), state_directory());
     server.breaks(101, Fault::PanicInSend);

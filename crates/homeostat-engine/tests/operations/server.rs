@@ -95,6 +95,8 @@ pub(crate) struct World {
     pub(crate) looks_take: Duration,
     /// Guests whose steps need a record in the ledger.
     pub(crate) recorded: BTreeSet<Id>,
+    /// How long a task is waited for at once.
+    pub(crate) patience: Option<Duration>,
     /// Guests whose requests are answered only after some time.
     pub(crate) late: BTreeMap<Id, Duration>,
     /// Whether the server has no list of tasks any more.
@@ -349,13 +351,17 @@ impl Writer<Guests> for Server {
     fn follow(&self, task: &str) -> Later<'static, TaskEnd> {
         let (server, task) = (self.clone(), task.to_owned());
         Box::pin(async move {
-            let (ends, fault) = {
+            let (ends, fault, patience) = {
                 let world = server.world.lock().unwrap();
                 let task = world.tasks.get(&task).unwrap();
-                (task.ends, task.fault)
+                (task.ends, task.fault, world.patience)
             };
             assert_ne!(fault, Some(Fault::PanicInWait), "told to fall over");
-            sleep_until(ends).await;
+            let patience = patience.map(|patience| Instant::now() + patience);
+            sleep_until(patience.unwrap_or(ends).min(ends)).await;
+            if Instant::now() < ends {
+                return TaskEnd::GivenUp("it takes too long".to_owned());
+            }
             server.point().await;
             server.world.lock().unwrap().end_of(&task).unwrap()
         })

@@ -153,7 +153,7 @@ fn end_of(ended: TaskEnd) -> End {
     match ended {
         TaskEnd::Succeeded => End::Succeeded { answer: json!(null) },
         TaskEnd::Failed(why) => End::Failed { why },
-        TaskEnd::Unknown(why) => End::Unknown { why },
+        TaskEnd::Unknown(why) | TaskEnd::GivenUp(why) => End::Unknown { why },
     }
 }
 
