@@ -138,6 +138,8 @@ pub struct Begun {
     pub dispatch: Dispatch,
     /// The target's name for the work, if it is known to have accepted it.
     pub task: Option<String>,
+    /// Its name for the last work on the key before: what is looked for came after it.
+    pub after: Option<String>,
     /// When it was begun, in milliseconds since 1970.
     pub since: u64,
 }

@@ -161,8 +161,7 @@ pub trait Writer<S: Source>: Send + Sync {
     /// Waits for the end of work that the target accepted. It needs an end of its own: work that takes
     /// too long is given up, which is no end of the work.
     fn follow(&self, task: &str) -> Later<'static, TaskEnd> {
-        let why = format!("this source cannot wait for task {task}");
-        Box::pin(std::future::ready(TaskEnd::Unknown(why)))
+        Box::pin(std::future::ready(TaskEnd::Unknown(format!("nobody can wait for task {task}"))))
     }
 
     /// Finds out what became of a write that was begun before a crash. An error means that the target

@@ -40,7 +40,8 @@ fn running(upid: &Upid) -> Recovery {
     Recovery::Running { task: upid.to_string(), node: upid.node().to_owned() }
 }
 
-/// The newest task of our own user that does what was begun.
+/// The newest task of our own user that does what was begun, if it came after the last one that we know: the
+/// clocks of two machines differ, so that one may seem to be in time.
 async fn find(source: &Guests, begun: &Begun) -> Result<Option<Upid>, Failure> {
     let Ok(Key(vmid)) = begun.key.parse() else { return Ok(None) };
     let Some(node) = node_of(&begun.dispatch.parameters) else { return Ok(None) };
@@ -49,7 +50,8 @@ async fn find(source: &Guests, begun: &Begun) -> Result<Option<Upid>, Failure> {
     let sought = Sought { vmid, source: "all", since, user: Some(&user) };
     let tasks = source.client.tasks(&node, &sought).await.map_err(|error| error.failure())?;
     let kinds = kinds(&begun.dispatch.kind);
-    Ok(tasks.into_iter().find(|task| kinds.contains(&task.kind())))
+    let mut newer = tasks.into_iter().take_while(|task| begun.after != Some(task.to_string()));
+    Ok(newer.find(|task| kinds.contains(&task.kind())))
 }
 
 /// The node in the path that was to be asked.

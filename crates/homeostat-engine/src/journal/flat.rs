@@ -24,7 +24,7 @@ pub(super) enum Is {
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 impl<'a> Text<'a> {
-    fn of(text: &'a str) -> Self {
+    pub(super) fn of(text: &'a str) -> Self {
         Text(Cow::Borrowed(text))
     }
 }
@@ -49,6 +49,9 @@ pub(super) struct Flat<'a> {
     pub(super) precondition: Option<Text<'a>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     node: Option<Text<'a>>,
+    /// The last work on the key before this step.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) after: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Repeat::hurts")]
     repeat: Repeat,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,6 +82,7 @@ impl Flat<'_> {
             parameters: None,
             precondition: None,
             node: None,
+            after: None,
             repeat: Repeat::Hurts,
             command: None,
             task: None,

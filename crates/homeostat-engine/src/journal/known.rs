@@ -13,6 +13,8 @@ pub struct OpenStep {
     pub intent: Intent,
     /// The target's name for the work, if it is known to have accepted it.
     pub task: Option<String>,
+    /// Its name for the last work on the key before this step: what is looked for came after it.
+    pub after: Option<String>,
 }
 
 /// What is known of a command that a client named.

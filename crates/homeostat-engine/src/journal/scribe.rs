@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::Clock;
 use super::file::{JournalFile, Renewed};
-use super::flat::Flat;
+use super::flat::{Flat, Text};
 use super::known::Illegal;
 use super::line::write;
 use super::record::{Fact, Record, StepId};
@@ -99,8 +99,14 @@ impl Tray {
     /// Adds a line to the sum and to what is to be written, or to neither.
     fn put(&mut self, record: &Record) -> Result<oneshot::Receiver<Written>, Illegal> {
         let (answer, answered) = oneshot::channel();
+        let after = match &record.fact {
+            Fact::Intent(intent) => self.steps.last_task(&intent.subject).map(str::to_owned),
+            Fact::Dispatched { .. } | Fact::Ended(_) => None,
+        };
         let lines = &mut self.handed.lines;
-        let (start, flat) = (lines.len(), Flat::from(record));
+        let start = lines.len();
+        let mut flat = Flat::from(record);
+        flat.after = after.as_deref().map(Text::of);
         if let Err(error) = write(&flat, lines) {
             lines.truncate(start);
             // Who asked waits for it below.

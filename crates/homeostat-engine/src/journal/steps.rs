@@ -36,7 +36,9 @@ struct Place {
 #[derive(Default)]
 struct Lately {
     open: Option<StepId>,
-    /// Its last step that ended: intent and end.
+    /// The target's name for the last work on it. Each step carries it on.
+    task: Option<Box<str>>,
+    /// Its last step that ended, with all of its lines.
     last: Option<(StepId, Lines)>,
 }
 
@@ -44,7 +46,7 @@ struct Lately {
 struct Command {
     id: StepId,
     expires: Millis,
-    /// Intent and end, once it has one.
+    /// All of its lines, once it has ended.
     ended: Option<Lines>,
 }
 
@@ -90,6 +92,7 @@ impl Steps {
         let slot = known.unwrap_or_else(|| self.new_slot(place, key));
         if let Some(lately) = self.slots.get_mut(slot) {
             lately.open = Some(id);
+            lately.task = record.after.as_ref().map(|task| (*task.0).into());
         }
         let command = record.command.as_ref().map(|command| command.name.clone());
         let mut intent = Vec::with_capacity(line.len() + ROOM);
@@ -134,20 +137,25 @@ impl Steps {
         if let Some((task, _)) = &open.dispatched {
             return Err(Illegal::Dispatched { id, task: task.clone() });
         }
-        open.dispatched = Some((text(record.task.as_ref()).to_owned(), line.into()));
+        let task = text(record.task.as_ref());
+        open.dispatched = Some((task.to_owned(), line.into()));
+        if let Some(lately) = self.slots.get_mut(open.slot) {
+            lately.task = Some(task.into());
+        }
         Ok(())
     }
 
     fn end(&mut self, id: StepId, line: &[u8]) -> Result<(), Illegal> {
-        let Open { slot, command, mut intent, .. } =
+        let Open { slot, command, mut intent, dispatched } =
             self.open.remove(&id).ok_or(Illegal::NotOpen(id))?;
+        intent.extend_from_slice(dispatched.as_ref().map_or(&[], |(_, line)| line));
         intent.extend_from_slice(line);
         let lines = intent.into_boxed_slice();
         if let Some(command) = command.and_then(|name| self.commands.get_mut(&name)) {
             command.ended = Some(lines.clone());
         }
         if let Some(lately) = self.slots.get_mut(slot) {
-            *lately = Lately { open: None, last: Some((id, lines)) };
+            (lately.open, lately.last) = (None, Some((id, lines)));
         }
         Ok(())
     }
@@ -163,12 +171,21 @@ impl Steps {
         }
     }
 
-    /// The open step of a key.
-    pub(super) fn open_step(&self, Subject { source, scope, key }: &Subject) -> Option<OpenStep> {
+    fn lately_of(&self, Subject { source, scope, key }: &Subject) -> Option<&Lately> {
         let is_it = |place: &&Place| place.source == *source && place.scope == *scope;
         let slot = self.places.iter().find(is_it)?.keys.get(key.as_str())?;
-        let id = self.slots.get(*slot)?.open?;
+        self.slots.get(*slot)
+    }
+
+    /// The open step of a key.
+    pub(super) fn open_step(&self, subject: &Subject) -> Option<OpenStep> {
+        let id = self.lately_of(subject)?.open?;
         open_step(self.open.get(&id)?)
+    }
+
+    /// The target's name for the last work on a key.
+    pub(super) fn last_task(&self, subject: &Subject) -> Option<&str> {
+        self.lately_of(subject)?.task.as_deref()
     }
 
     /// All open steps, the oldest first.
@@ -180,7 +197,7 @@ impl Steps {
     pub(super) fn known(&self, command: &str, now: Millis) -> Option<Known> {
         let command = self.commands.get(command)?;
         let Some(lines) = &command.ended else { return Some(Known::Running(command.id)) };
-        let end = lines.split_inclusive(|byte| *byte == b'\n').nth(1);
+        let end = lines.split_inclusive(|byte| *byte == b'\n').next_back();
         match end.and_then(record_of)?.fact {
             Fact::Ended(end) if command.expires > now => Some(Known::Ended(end)),
             _ => None,
@@ -255,9 +272,11 @@ fn record_of(line: &[u8]) -> Option<Record> {
 }
 
 fn open_step(open: &Open) -> Option<OpenStep> {
-    let Record { id, at, fact: Fact::Intent(intent) } = record_of(&open.intent)? else {
+    let Line::Record(flat) = read(&open.intent)? else { return None };
+    let after = flat.after.as_ref().map(|task| task.0.clone().into_owned());
+    let Record { id, at, fact: Fact::Intent(intent) } = Record::try_from(flat).ok()? else {
         return None;
     };
     let task = open.dispatched.as_ref().map(|(task, _)| task.clone());
-    Some(OpenStep { id, since: at, intent, task })
+    Some(OpenStep { id, since: at, intent, task, after })
 }

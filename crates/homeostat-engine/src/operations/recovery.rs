@@ -204,5 +204,6 @@ impl<K: Key> Shared<K> {
 fn begun(open: &OpenStep) -> Begun {
     let Intent { subject, kind, parameters, precondition, .. } = open.intent.clone();
     let dispatch = Dispatch { kind, parameters, precondition };
-    Begun { key: subject.key, dispatch, task: open.task.clone(), since: open.since.0 }
+    let OpenStep { task, after, .. } = open.clone();
+    Begun { key: subject.key, dispatch, task, after, since: open.since.0 }
 }

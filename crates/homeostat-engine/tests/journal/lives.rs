@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use homeostat_engine::journal::{End, Fact, Journal, Known, Millis, StepId, follow};
 use tempfile::TempDir;
 
-use crate::{FAR, FAST, in_flight, intent, named, open, succeeded};
+use crate::{FAR, FAST, in_flight, intent, named, open, subject, succeeded};
 
 #[tokio::test]
 async fn a_long_life_leaves_a_short_file_with_all_that_is_needed() {
@@ -41,12 +41,46 @@ async fn a_long_life_leaves_a_short_file_with_all_that_is_needed() {
     assert_eq!(last.fact, Fact::Ended(End::Failed { why: "x".repeat(100) }));
 }
 
-/// Writes so much that the journal is worth making anew, again and again.
-pub(crate) async fn grow(journal: &Journal) {
+#[tokio::test]
+async fn a_step_knows_the_last_work_on_its_key_across_steps_without_any_lives_and_new_files() {
+    let directory = TempDir::new_in(FAST).unwrap();
+    let (journal, _) = open(directory.path());
+    let after = |journal: &Journal| journal.open_step(&subject("guest 1")).unwrap().after;
+    let worked = journal.begin(intent("guest 1", "start")).await.unwrap();
+    assert_eq!(after(&journal), None);
+    journal.dispatched(worked, "UPID:a").await.unwrap();
+    journal.end(worked, succeeded()).await.unwrap();
+    grow_by(&journal, 10).await;
+    drop(journal);
+    assert!(length(directory.path()) < 2 << 20, "it was made anew");
+    for _ in 0..2 {
+        let (journal, _) = open(directory.path());
+        let lost = journal.begin(intent("guest 1", "start")).await.unwrap();
+        assert_eq!(after(&journal).as_deref(), Some("UPID:a"));
+        journal.end(lost, End::Unknown { why: "lost".to_owned() }).await.unwrap();
+        grow_by(&journal, 10).await;
+    }
+    let (journal, _) = open(directory.path());
+    let next = journal.begin(intent("guest 1", "stop")).await.unwrap();
+    journal.dispatched(next, "UPID:b").await.unwrap();
+    assert_eq!(after(&journal).as_deref(), Some("UPID:a"), "what it is about came after that");
+    journal.end(next, succeeded()).await.unwrap();
+    journal.begin(intent("guest 1", "start")).await.unwrap();
+    assert_eq!(after(&journal).as_deref(), Some("UPID:b"));
+}
+
+/// The same by the steps of five guests, from this number on.
+async fn grow_by(journal: &Journal, first: u32) {
     for guest in 0..2500 {
-        let step = journal.begin(intent(&format!("guest {}", guest % 5), "set")).await.unwrap();
+        let key = format!("guest {}", first + guest % 5);
+        let step = journal.begin(intent(&key, "set")).await.unwrap();
         journal.end(step, End::Failed { why: "x".repeat(1000) }).await.unwrap();
     }
+}
+
+/// Writes so much that the journal is worth making anew, again and again.
+pub(crate) async fn grow(journal: &Journal) {
+    grow_by(journal, 0).await;
 }
 
 #[tokio::test]

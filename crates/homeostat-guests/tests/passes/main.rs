@@ -11,6 +11,7 @@ mod faults;
 mod ground;
 mod hints;
 mod laws;
+mod lost;
 mod many;
 mod options;
 mod owning;

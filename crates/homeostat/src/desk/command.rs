@@ -100,7 +100,7 @@ impl Commands {
         let subject = self.operations.subject(&command.key());
         let named = command.name().map(|name| CommandKey { name, expires: expiry() });
         let intent = Intent {
-            subject,
+            subject: subject.clone(),
             kind,
             parameters,
             precondition,
@@ -108,7 +108,7 @@ impl Commands {
             repeat: Repeat::Hurts,
             command: named,
         };
-        let id = self.operations.journal().begin(intent.clone()).await.map_err(|it| told(&it))?;
+        let id = self.operations.journal().begin(intent).await.map_err(|it| told(&it))?;
         let ended = match self.writer.send(located, command.verb).await {
             Ok(Sent::Task(task)) => {
                 self.note(id, &task).await?;
@@ -116,8 +116,10 @@ impl Commands {
             }
             Ok(Sent::AlreadyDone) => TaskEnd::Succeeded,
             Err(error) if error.is_unknown() => {
-                let open = OpenStep { id, since: now(), intent, task: None };
-                self.look_up((id, false), begun(open)).await?
+                match self.operations.journal().open_step(&subject) {
+                    Some(open) => self.look_up((id, false), begun(open)).await?,
+                    None => TaskEnd::Unknown(error.to_string()),
+                }
             }
             Err(error) => TaskEnd::Failed(error.to_string()),
         };
@@ -146,7 +148,8 @@ fn expiry() -> Millis {
 fn begun(open: OpenStep) -> Begun {
     let Intent { subject, kind, parameters, precondition, .. } = open.intent;
     let dispatch = Dispatch { kind, parameters, precondition };
-    Begun { key: subject.key, dispatch, task: open.task, since: open.since.0 }
+    let OpenStep { task, after, since, .. } = open;
+    Begun { key: subject.key, dispatch, task, after, since: since.0 }
 }
 
 fn end_of(ended: TaskEnd) -> End {
