@@ -61,12 +61,16 @@ fn try_open(directory: &Path) -> Result<(Journal, Recovered), JournalError> {
 
 /// The first line of a journal that a newer version wrote.
 fn newer() -> String {
-    let body = br#"{"journal":2,"epoch":1}"#;
-    format!("{:08x} {}\n", crc32fast::hash(body), std::str::from_utf8(body).unwrap())
+    line(r#"{"journal":2,"epoch":1}"#)
 }
 
 fn id(text: &str) -> StepId {
     text.parse().unwrap()
+}
+
+/// A line with a checksum that fits.
+fn line(body: &str) -> String {
+    format!("{:08x} {body}\n", crc32fast::hash(body.as_bytes()))
 }
 
 /// Two ended steps, one that was dispatched and one that was only begun.
@@ -112,6 +116,41 @@ async fn a_key_with_an_open_step_gets_no_other_one() {
     assert_eq!(refused.to_string(), "step 1-4 of `guest 104` has no end yet");
     journal.end(id("1-4"), End::Unknown { why: "a crash".to_owned() }).await.unwrap();
     journal.begin(intent("guest 104", "start")).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_could_not_have_been_written_is_damage_when_it_is_read_back() {
+    let begins = |id: &str, key: &str, more: &str| {
+        line(&format!(
+            "{{\"id\":\"{id}\",\"at\":1,\"is\":\"intent\",\"source\":\"guests\",\"scope\":\"pve\",\"key\":\"{key}\",\
+             \"kind\":\"start\",\"parameters\":\"x\"{more}}}"
+        ))
+    };
+    let is_named = |name: &str| format!(",\"command\":{{\"name\":\"{name}\",\"expires\":99}}");
+    let dispatched = line("{\"id\":\"1-3\",\"at\":1,\"is\":\"dispatched\",\"task\":\"UPID:d\"}");
+    let ended = |id: &str| line(&format!("{{\"id\":\"{id}\",\"at\":1,\"is\":\"succeeded\"}}"));
+    let table = [
+        (begins("1-4", "guest 9", ""), "step 1-4 is begun after a later one"),
+        (begins("1-2", "guest 9", ""), "step 1-2 is begun after a later one"),
+        (begins("1-5", "guest 104", ""), "step 1-4 of `guest 104` has no end yet"),
+        (begins("1-5", "guest 9", &is_named("k")), "the command `k` was already begun"),
+        (dispatched, "step 1-3 was already dispatched, as task UPID:c"),
+        (ended("1-1"), "step 1-1 is not open"),
+        (ended("7-1"), "step 7-1 is not open"),
+    ];
+    for (bad, why) in table {
+        let directory = TempDir::new_in(FAST).unwrap();
+        busy(directory.path()).await;
+        let path = directory.path().join("journal");
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        // Also as the last line: it is whole, so it was not torn.
+        text.push_str(&bad);
+        std::fs::write(&path, &text).unwrap();
+        let error = try_open(directory.path()).map(|_| ()).unwrap_err();
+        assert!(matches!(error, JournalError::Damaged { .. }), "{bad}: {error}");
+        assert!(error.to_string().ends_with(why), "{bad}: {error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "nothing is cut or written");
+    }
 }
 
 #[tokio::test]

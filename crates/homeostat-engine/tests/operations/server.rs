@@ -39,6 +39,9 @@ impl Id {
     }
 }
 
+/// How much the journal is told of each step, so that it is worth making anew soon.
+pub(crate) const SENT: usize = 4000;
+
 /// What goes wrong with one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -86,6 +89,7 @@ pub(crate) struct World {
     /// What must never be: two tasks of one guest, too many on a node.
     pub(crate) breaches: Vec<String>,
     pub(crate) most_per_node: usize,
+    pub(crate) most_in_all: usize,
     pub(crate) is_unreachable: bool,
     /// Nodes that take requests and answer none, until they are mended.
     silent: BTreeSet<String>,
@@ -229,6 +233,7 @@ impl World {
         }
         let on_node = 1 + open().filter(|task| task.guest.node() == guest.node()).count();
         self.most_per_node = self.most_per_node.max(on_node);
+        self.most_in_all = self.most_in_all.max(1 + open().count());
         let name = format!("UPID:{}:{:06}", guest.0, self.tasks.len());
         let ends = Instant::now() + self.slow.get(&guest).copied().unwrap_or(self.takes);
         let task = Task { guest, wanted, ends, fault, is_over: false };
@@ -277,7 +282,7 @@ impl Step<Table<Id, bool>> for Run {
 
     fn dispatch(&self, _: &Table<Id, bool>) -> Dispatch {
         let kind = if self.wanted { "start" } else { "stop" };
-        Dispatch { kind: kind.to_owned(), ..Dispatch::default() }
+        Dispatch { kind: kind.to_owned(), parameters: "x".repeat(SENT), precondition: None }
     }
 
     fn explain(&self, _: &Table<Id, bool>, tell: &mut dyn FnMut(Line)) {
@@ -413,6 +418,7 @@ impl Server {
         let task = match self.request(step.id, step.wanted) {
             Err(outcome) => {
                 self.answer(step.id).await;
+                self.point().await;
                 return outcome;
             }
             Ok(task) => task,
