@@ -100,8 +100,9 @@ impl Writer {
 
     /// Takes our mark off, and looks whether it is gone. Where we may not write any more, or where the guest
     /// is gone, there is nothing to give up.
-    async fn release(&self, release: &Release) -> Outcome<Guest> {
+    async fn release(&self, (at, release): (usize, &Release), out: Out<'_>) -> Outcome<Guest> {
         let Some(write) = &release.write else { return Outcome::Applied { now: None } };
+        out.note(at).await;
         let (client, change) = (&self.source.client, (&*write.sets, &*write.deletes));
         match client.set(&write.place, change, &write.digest).await {
             Ok(()) => {}
@@ -140,7 +141,7 @@ impl homeostat_core::Writer<Guests> for Writer {
             let outcome = match step {
                 Step::Set(set) => self.set((at, set), out).await,
                 Step::Power(power) => self.power((at, power), out).await,
-                Step::Release(release) => self.release(release).await,
+                Step::Release(release) => self.release((at, release), out).await,
             };
             let is_good = outcome.is_good();
             out.put(at..at + 1, outcome);

@@ -107,14 +107,27 @@ impl Power {
 }
 
 impl Set {
-    /// Values may be secrets: only a fingerprint of them is written down.
     fn dispatch(&self) -> Dispatch {
-        let change = format!("{:?} {:?}", self.sets, self.deletes);
-        let print = ring::digest::digest(&ring::digest::SHA256, change.as_bytes());
-        let print = print.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        let parameters = format!("{}/config {print:016x}", self.place.path());
+        let parameters = fingerprint(&self.place, (&self.sets, &self.deletes));
         Dispatch { kind: "set".to_owned(), parameters, precondition: Some(self.digest.clone()) }
     }
+}
+
+impl Release {
+    fn dispatch(&self) -> Dispatch {
+        let Some(write) = &self.write else { return Dispatch::default() };
+        let parameters = fingerprint(&write.place, (&write.sets, &write.deletes));
+        let precondition = Some(write.digest.clone());
+        Dispatch { kind: "release".to_owned(), parameters, precondition }
+    }
+}
+
+/// Values may be secrets: only a fingerprint of them is written down.
+fn fingerprint(place: &Place, (sets, deletes): (&[(String, String)], &[String])) -> String {
+    let change = format!("{sets:?} {deletes:?}");
+    let print = ring::digest::digest(&ring::digest::SHA256, change.as_bytes());
+    let print = print.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    format!("{}/config {print:016x}", place.path())
 }
 
 impl homeostat_core::Step<Wish> for Step {
@@ -166,7 +179,7 @@ impl homeostat_core::Step<Wish> for Step {
         let power = match self {
             Step::Power(power) => power,
             Step::Set(set) => return set.dispatch(),
-            Step::Release { .. } => return Dispatch::default(),
+            Step::Release(release) => return release.dispatch(),
         };
         let precondition = match &power.expects {
             Expects::Mark(text) | Expects::Digest(text) | Expects::Name(text) => Some(text.clone()),
