@@ -55,8 +55,18 @@ impl Writer {
                     Err(failure) => Outcome::Unknown { why: failure.error },
                 }
             }
+            Err(error) if self.is_done(power, &error).await => Outcome::Applied { now: None },
             Err(error) => refused(&error),
         }
+    }
+
+    /// Whether a refusal says that it is already as asked for, and another look shows it.
+    pub(crate) async fn is_done(&self, power: &Power, refusal: &Error) -> bool {
+        if refusal.class() != Class::AlreadyDone(power.to) {
+            return false;
+        }
+        let current = self.source.client.current(&power.place).await;
+        current.is_ok_and(|current| current.run == Some(power.to))
     }
 
     /// At the head of the lane: nobody is about to start or stop the guest, it has still to be, and it is
@@ -126,13 +136,12 @@ impl Writer {
     }
 }
 
-/// What a refusal means for its step. What is already as asked for is done: the second look shows it.
+/// What a refusal means for its step.
 fn refused(error: &Error) -> Outcome<Guest> {
-    match error.class() {
-        Class::AlreadyDone => Outcome::Applied { now: None },
-        Class::UnknownOutcome => Outcome::Unknown { why: error.to_string() },
-        _ => Outcome::Failed(error.failure()),
+    if error.is_unknown() {
+        return Outcome::Unknown { why: error.to_string() };
     }
+    Outcome::Failed(error.failure())
 }
 
 impl homeostat_core::Writer<Guests> for Writer {

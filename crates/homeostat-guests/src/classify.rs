@@ -1,5 +1,7 @@
 //! What the target's words mean. It says nearly everything with status 500, so the words decide.
 
+use crate::model::Run;
+
 /// What an error answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -9,8 +11,9 @@ pub enum Class {
     Locked,
     /// The configuration moved under the plan.
     Conflict,
-    /// It is already as asked for.
-    AlreadyDone,
+    /// It says that the guest runs already, or does not run. That is success only for whoever asked for just
+    /// that, and only if another look shows it: other things are "not running", too.
+    AlreadyDone(Run),
     /// There is no such guest.
     NotFound,
     /// A task of this name is not known, or not yet.
@@ -31,8 +34,8 @@ const WORDS: &[(&str, Class)] = &[
     ("can't lock file", Class::Transient),
     ("got timeout", Class::Transient),
     ("is locked (", Class::Locked),
-    ("already running", Class::AlreadyDone),
-    ("not running", Class::AlreadyDone),
+    ("already running", Class::AlreadyDone(Run::Running)),
+    ("not running", Class::AlreadyDone(Run::Stopped)),
     ("no such task", Class::NoSuchTask),
     ("does not exist", Class::NotFound),
     ("permission check failed", Class::Forbidden),
@@ -84,8 +87,8 @@ pub fn classify(status: u16, words: &str, asks: Asks) -> Class {
 pub enum Exit {
     /// Well, with or without warnings.
     Ok,
-    /// It found things already as asked for.
-    AlreadyDone,
+    /// It says that it found the guest running, or not running; see [`Class::AlreadyDone`].
+    AlreadyDone(Run),
     /// Nobody wrote down how.
     Unknown,
     /// Badly.
@@ -100,7 +103,7 @@ pub fn exit(status: &str) -> Exit {
         "unexpected status" | "" => Exit::Unknown,
         words if words.starts_with("WARNINGS: ") => Exit::Ok,
         words => match classify(500, words, Asks::Write) {
-            Class::AlreadyDone => Exit::AlreadyDone,
+            Class::AlreadyDone(run) => Exit::AlreadyDone(run),
             class => Exit::Failed(class),
         },
     }
@@ -134,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn already_running_and_not_running_are_done_already() {
-        check(500, "CT 101 already running", Class::AlreadyDone);
-        check(500, "VM 101 already running", Class::AlreadyDone);
-        check(500, "CT 101 not running", Class::AlreadyDone);
+    fn already_running_and_not_running_are_done_already_for_whoever_asked_for_it() {
+        check(500, "CT 101 already running", Class::AlreadyDone(Run::Running));
+        check(500, "VM 101 already running", Class::AlreadyDone(Run::Running));
+        check(500, "CT 101 not running", Class::AlreadyDone(Run::Stopped));
     }
 
     #[test]
@@ -192,7 +195,8 @@ mod tests {
         assert_eq!(exit("OK"), Exit::Ok);
         assert_eq!(exit("WARNINGS: 2"), Exit::Ok);
         assert_eq!(exit("unexpected status"), Exit::Unknown);
-        assert_eq!(exit("CT 101 already running"), Exit::AlreadyDone);
+        assert_eq!(exit("CT 101 already running"), Exit::AlreadyDone(Run::Running));
+        assert_eq!(exit("CT 101 not running"), Exit::AlreadyDone(Run::Stopped));
         assert_eq!(exit("CT is locked (backup)"), Exit::Failed(Class::Locked));
         assert_eq!(exit("startup for container '101' failed"), Exit::Failed(Class::Other));
     }

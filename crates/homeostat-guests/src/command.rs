@@ -10,7 +10,7 @@ use homeostat_core::{Dispatch, Failure, Retry};
 
 use crate::api::Place;
 use crate::apply::Writer;
-use crate::classify::Class;
+use crate::client::Client;
 use crate::error::Error;
 use crate::model::{Guest, Kind, Run, Stop, Vmid};
 use crate::step::{Expects, Power};
@@ -39,7 +39,7 @@ impl fmt::Display for Verb {
 /// Where a guest is.
 #[derive(Clone, Debug)]
 pub struct Located {
-    place: Place,
+    pub(crate) place: Place,
     run: Option<Run>,
 }
 
@@ -76,34 +76,14 @@ impl Located {
 pub enum Sent {
     /// It works on it, and calls the work so.
     Task(String),
-    /// It is already as asked for.
+    /// It is already as asked for: it says so, and another look shows it.
     AlreadyDone,
 }
 
 impl Writer {
     /// Finds a guest, wherever it is; a node that hangs is waited for only if no other has it.
     pub async fn locate(&self, vmid: Vmid) -> Result<Located, Failure> {
-        let client = &self.source.client;
-        let nodes = client.nodes().await.map_err(|error| error.failure())?;
-        let places = nodes.iter().flat_map(|(node, is_online)| {
-            [Kind::Lxc, Kind::Qemu]
-                .map(|kind| (Place { node: node.clone(), kind, vmid }, *is_online))
-        });
-        let asked = places.map(async |(place, is_online)| {
-            let listed =
-                if is_online { client.guests(&place.node, place.kind).await.ok() } else { None };
-            (place, listed)
-        });
-        let mut answers: FuturesUnordered<_> = asked.collect();
-        let mut silent = BTreeSet::new();
-        while let Some((place, listed)) = answers.next().await {
-            match listed.map(|mut listed| listed.remove(&vmid)) {
-                Some(Some(listed)) => return Ok(Located { place, run: listed.run }),
-                Some(None) => {}
-                None => _ = silent.insert(place.node),
-            }
-        }
-        Err(not_found(vmid, silent))
+        locate(&self.source.client, vmid).await
     }
 
     /// Sends a command. The caller holds the guest's lane, and has written down the intent.
@@ -112,10 +92,33 @@ impl Writer {
         let asked = (power.verb(), power.parameters());
         match self.source.client.power(&located.place, asked).await {
             Ok(upid) => Ok(Sent::Task(upid.to_string())),
-            Err(error) if error.class() == Class::AlreadyDone => Ok(Sent::AlreadyDone),
+            Err(error) if self.is_done(&power, &error).await => Ok(Sent::AlreadyDone),
             Err(error) => Err(error),
         }
     }
+}
+
+/// Finds a guest, see [`Writer::locate`].
+pub(crate) async fn locate(client: &Client, vmid: Vmid) -> Result<Located, Failure> {
+    let nodes = client.nodes().await.map_err(|error| error.failure())?;
+    let places = nodes.iter().flat_map(|(node, is_online)| {
+        [Kind::Lxc, Kind::Qemu].map(|kind| (Place { node: node.clone(), kind, vmid }, *is_online))
+    });
+    let asked = places.map(async |(place, is_online)| {
+        let listed =
+            if is_online { client.guests(&place.node, place.kind).await.ok() } else { None };
+        (place, listed)
+    });
+    let mut answers: FuturesUnordered<_> = asked.collect();
+    let mut silent = BTreeSet::new();
+    while let Some((place, listed)) = answers.next().await {
+        match listed.map(|mut listed| listed.remove(&vmid)) {
+            Some(Some(listed)) => return Ok(Located { place, run: listed.run }),
+            Some(None) => {}
+            None => _ = silent.insert(place.node),
+        }
+    }
+    Err(not_found(vmid, silent))
 }
 
 fn not_found(vmid: Vmid, silent: BTreeSet<String>) -> Failure {

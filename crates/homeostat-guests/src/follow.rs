@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::api::{Place, TaskState};
 use crate::classify::{Class, Exit, exit};
+use crate::command::locate;
 use crate::model::{Kind, Run, Vmid};
 use crate::source::Guests;
 use crate::upid::Upid;
@@ -22,9 +23,9 @@ pub(crate) async fn to_the_end(source: Guests, task: String) -> TaskEnd {
         return TaskEnd::Unknown(format!("`{task}` is no name of a task"));
     };
     let mut waits = Waits::new(source.patience.task);
-    let ended = loop {
+    let status = loop {
         match source.client.task(&upid).await {
-            Ok(TaskState::Stopped(status)) => break ended(&status),
+            Ok(TaskState::Stopped(status)) => break status,
             Err(error) if error.class() == Class::NoSuchTask && waits.is_longer_than(FRESH) => {
                 return TaskEnd::Unknown(format!("the target does not know task {upid}"));
             }
@@ -35,7 +36,7 @@ pub(crate) async fn to_the_end(source: Guests, task: String) -> TaskEnd {
             return TaskEnd::Unknown(format!("task {upid} did not end in time"));
         }
     };
-    match ended {
+    match ended(&source, &upid, &status).await {
         // Quirk `ha-only-requests` (Proxmox VE 8): the task of a guest that the cluster's resource manager
         // keeps ends as soon as the request is noted.
         TaskEnd::Succeeded if upid.is_request() => requested(&source, &upid, waits).await,
@@ -43,13 +44,20 @@ pub(crate) async fn to_the_end(source: Guests, task: String) -> TaskEnd {
     }
 }
 
-/// What an exit status says.
-pub(crate) fn ended(status: &str) -> TaskEnd {
+/// What an exit status says. That it was done already is believed only if another look shows it.
+pub(crate) async fn ended(source: &Guests, upid: &Upid, status: &str) -> TaskEnd {
     match exit(status) {
-        Exit::Ok | Exit::AlreadyDone => TaskEnd::Succeeded,
+        Exit::Ok => TaskEnd::Succeeded,
         Exit::Unknown => TaskEnd::Unknown(format!("the task ended with `{status}`")),
-        Exit::Failed(_) => TaskEnd::Failed(status.to_owned()),
+        Exit::AlreadyDone(run) if is_done(source, upid, run).await => TaskEnd::Succeeded,
+        Exit::AlreadyDone(_) | Exit::Failed(_) => TaskEnd::Failed(status.to_owned()),
     }
+}
+
+/// Whether a task was to make its guest run, or not, and another look shows it so.
+async fn is_done(source: &Guests, upid: &Upid, run: Run) -> bool {
+    let Some(vmid) = upid.guest().filter(|_| asks_for(upid) == Some(run)) else { return false };
+    Look::at(source, Vmid(vmid)).run().await == Some(run)
 }
 
 /// Waits until the resource manager has done what was requested.
@@ -67,6 +75,41 @@ async fn requested(source: &Guests, upid: &Upid, mut waits: Waits) -> TaskEnd {
         if !waits.pause().await {
             return TaskEnd::Unknown("the resource manager has not done it in time".to_owned());
         }
+    }
+}
+
+/// What a task is to make of its guest.
+fn asks_for(upid: &Upid) -> Option<Run> {
+    match upid.kind() {
+        "vzstart" | "qmstart" | "hastart" => Some(Run::Running),
+        "vzstop" | "qmstop" | "hastop" | "vzshutdown" | "qmshutdown" => Some(Run::Stopped),
+        _ => None,
+    }
+}
+
+/// Looks at a guest, wherever it is: the resource manager moves guests.
+struct Look<'a> {
+    source: &'a Guests,
+    vmid: Vmid,
+    /// Where it was seen last.
+    place: Option<Place>,
+}
+
+impl<'a> Look<'a> {
+    fn at(source: &'a Guests, vmid: Vmid) -> Self {
+        Look { source, vmid, place: None }
+    }
+
+    /// Whether it runs, if it can be seen.
+    async fn run(&mut self) -> Option<Run> {
+        let client = &self.source.client;
+        let place = match self.place.take() {
+            Some(place) => place,
+            None => locate(client, self.vmid).await.ok()?.place,
+        };
+        let current = client.current(&place).await.ok()?;
+        self.place = Some(place);
+        current.run
     }
 }
 

@@ -27,7 +27,9 @@ pub(crate) async fn ask(source: Guests, begun: Begun) -> Result<Recovery, Failur
         Ok(TaskState::Running) => Ok(running(&upid)),
         // What was requested of the resource manager may still be to come.
         Ok(TaskState::Stopped(_)) if upid.is_request() => Ok(running(&upid)),
-        Ok(TaskState::Stopped(status)) => Ok(Recovery::Ended(follow::ended(&status))),
+        Ok(TaskState::Stopped(status)) => {
+            Ok(Recovery::Ended(follow::ended(&source, &upid, &status).await))
+        }
         Err(error) if error.class() == Class::NoSuchTask => {
             let why = format!("the target does not know task {upid} any more");
             Ok(Recovery::Ended(TaskEnd::Unknown(why)))

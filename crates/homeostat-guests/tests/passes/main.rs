@@ -23,3 +23,4 @@ mod secret;
 mod silence;
 mod told;
 mod unknown;
+mod words;
