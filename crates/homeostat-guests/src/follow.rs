@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep};
 use crate::api::{Place, TaskState};
 use crate::classify::{Class, Exit, exit};
 use crate::command::locate;
-use crate::model::{Kind, Run, Vmid};
+use crate::error::Error;
+use crate::model::{Run, Vmid};
 use crate::source::Guests;
 use crate::upid::Upid;
 
@@ -17,23 +18,23 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// A fresh task may not be known for a moment.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Follows a task to its end.
+/// Follows a task to its end, as long as anybody waits.
 pub(crate) async fn to_the_end(source: Guests, task: String) -> TaskEnd {
     let Ok(upid) = task.parse::<Upid>() else {
         return TaskEnd::Unknown(format!("`{task}` is no name of a task"));
     };
     let mut waits = Waits::new(source.patience.task);
     let status = loop {
-        match source.client.task(&upid).await {
+        match state(&source, &upid).await {
             Ok(TaskState::Stopped(status)) => break status,
-            Err(error) if error.class() == Class::NoSuchTask && waits.is_longer_than(FRESH) => {
+            Err(error) if error.class() == Class::NoSuchTask => {
                 return TaskEnd::Unknown(format!("the target does not know task {upid}"));
             }
             // It runs on, whether we can ask or not.
             Ok(TaskState::Running) | Err(_) => {}
         }
         if !waits.pause().await {
-            return TaskEnd::Unknown(format!("task {upid} did not end in time"));
+            return TaskEnd::GivenUp(format!("task {upid} did not end in time"));
         }
     };
     match ended(&source, &upid, &status).await {
@@ -41,6 +42,17 @@ pub(crate) async fn to_the_end(source: Guests, task: String) -> TaskEnd {
         // keeps ends as soon as the request is noted.
         TaskEnd::Succeeded if upid.is_request() => requested(&source, &upid, waits).await,
         ended => ended,
+    }
+}
+
+/// What a task does. One that is not known is asked about again, until it cannot be a fresh one any more.
+pub(crate) async fn state(source: &Guests, upid: &Upid) -> Result<TaskState, Error> {
+    let mut waits = Waits::new(FRESH);
+    loop {
+        match source.client.task(upid).await {
+            Err(error) if error.class() == Class::NoSuchTask && waits.pause().await => {}
+            told => return told,
+        }
     }
 }
 
@@ -62,20 +74,17 @@ async fn is_done(source: &Guests, upid: &Upid, run: Run) -> bool {
 
 /// Waits until the resource manager has done what was requested.
 async fn requested(source: &Guests, upid: &Upid, mut waits: Waits) -> TaskEnd {
-    let to = if upid.kind() == "hastart" { Run::Running } else { Run::Stopped };
-    let Some(vmid) = upid.guest().map(Vmid) else { return TaskEnd::Succeeded };
-    loop {
-        for kind in [Kind::Lxc, Kind::Qemu] {
-            let place = Place { node: upid.node().to_owned(), kind, vmid };
-            let current = source.client.current(&place).await;
-            if current.is_ok_and(|current| current.run == Some(to)) {
-                return TaskEnd::Succeeded;
-            }
-        }
+    let (Some(to), Some(vmid)) = (asks_for(upid), upid.guest()) else {
+        return TaskEnd::Succeeded;
+    };
+    let mut look = Look::at(source, Vmid(vmid));
+    while look.run().await != Some(to) {
         if !waits.pause().await {
-            return TaskEnd::Unknown("the resource manager has not done it in time".to_owned());
+            let words = "the resource manager has not done it in time";
+            return TaskEnd::GivenUp(words.to_owned());
         }
     }
+    TaskEnd::Succeeded
 }
 
 /// What a task is to make of its guest.

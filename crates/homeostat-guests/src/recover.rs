@@ -23,7 +23,7 @@ pub(crate) async fn ask(source: Guests, begun: Begun) -> Result<Recovery, Failur
         let why = "the target has no task of it: it never arrived, or was done at once";
         return Ok(Recovery::Ended(TaskEnd::Unknown(why.to_owned())));
     };
-    match source.client.task(&upid).await {
+    match follow::state(&source, &upid).await {
         Ok(TaskState::Running) => Ok(running(&upid)),
         // What was requested of the resource manager may still be to come.
         Ok(TaskState::Stopped(_)) if upid.is_request() => Ok(running(&upid)),

@@ -16,7 +16,7 @@ use homeostat_guests::{
 use homeostat_pve_simulator::{Simulator, World};
 use tempfile::TempDir;
 
-const PATIENCE: Patience = Patience {
+pub(crate) const PATIENCE: Patience = Patience {
     answer: Duration::from_secs(5),
     task: Duration::from_secs(20),
     poll: Duration::from_millis(20),
@@ -91,6 +91,13 @@ impl Ground {
 
     pub(crate) fn process_of(&self, owner: &str) -> Process {
         let source = self.source(owner, PATIENCE);
+        let observer = Observer::without_hints(&source, "host").unwrap();
+        self.process_with(source, observer)
+    }
+
+    /// A process that waits for other times.
+    pub(crate) fn process_within(&self, patience: Patience) -> Process {
+        let source = self.source("default", patience);
         let observer = Observer::without_hints(&source, "host").unwrap();
         self.process_with(source, observer)
     }

@@ -1,0 +1,67 @@
+//! Guests that the cluster's resource manager keeps: what was requested is done when it can be seen, on
+//! whatever node.
+
+use std::time::Duration;
+
+use homeostat_guests::{Patience, Run, Wanted};
+use homeostat_pve_simulator::{Guest, Kind, World};
+
+use crate::ground::{Ground, PATIENCE, runs, wish};
+use crate::told::told;
+
+fn ground(kind: Kind, delay: Duration) -> Ground {
+    let mut kept = Guest::new(kind, "pve1");
+    kept.is_ha = true;
+    let mut world = World::default();
+    world.ha_delay = delay;
+    Ground::new(world.with(101, kept).with(102, Guest::new(Kind::Lxc, "pve2")))
+}
+
+fn anywhere(kind: homeostat_guests::Kind) -> Wanted {
+    Wanted { node: None, kind, ..runs(Run::Running) }
+}
+
+#[tokio::test]
+async fn a_guest_that_is_moved_to_be_started_is_seen_where_it_is() {
+    let kinds =
+        [(Kind::Lxc, homeostat_guests::Kind::Lxc), (Kind::Qemu, homeostat_guests::Kind::Qemu)];
+    for (kind, declared) in kinds {
+        let ground = ground(kind, Duration::from_millis(400));
+        let wish = wish([(101, anywhere(declared))]);
+        let mut process = ground.process();
+        process.pass(&wish).await;
+        ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().node = "pve2".to_owned());
+        process.converge(&wish).await;
+        assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"], "{kind:?}");
+        assert_eq!(ground.simulator.with(|world| world.count(101, "hastart")), 1, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_guest_is_seen_where_it_is_while_the_node_of_its_request_is_gone() {
+    let ground = ground(Kind::Lxc, Duration::from_millis(400));
+    let wish = wish([(101, anywhere(homeostat_guests::Kind::Lxc))]);
+    let mut process = ground.process();
+    process.pass(&wish).await;
+    let asked =
+        |world: &mut World| world.calls.iter().any(|call| call.path.contains("/tasks/UPID"));
+    while !ground.simulator.with(asked) {
+        tokio::task::yield_now().await;
+    }
+    ground.simulator.with(|world| {
+        *world.nodes.get_mut("pve1").unwrap() = false;
+        world.guests.get_mut(&101).unwrap().node = "pve2".to_owned();
+    });
+    process.operations.landed().await;
+    assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
+}
+
+#[tokio::test]
+async fn a_resource_manager_that_takes_longer_than_anybody_waits_is_not_asked_twice() {
+    let ground = ground(Kind::Lxc, Duration::from_millis(1200));
+    let patience = Patience { task: Duration::from_millis(200), ..PATIENCE };
+    let mut process = ground.process_within(patience);
+    process.converge(&wish([(101, anywhere(homeostat_guests::Kind::Lxc))])).await;
+    assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
+    assert_eq!(ground.simulator.with(|world| world.count(101, "hastart")), 1);
+}

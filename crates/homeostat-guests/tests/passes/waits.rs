@@ -1,0 +1,55 @@
+//! How long is waited for a task, and that the end of a wait is not the end of the task.
+
+use std::time::Duration;
+
+use homeostat_guests::{Patience, Run};
+use homeostat_pve_simulator::{End, Guest, Kind, Script, World};
+
+use crate::ground::{Ground, PATIENCE, runs, wish};
+use crate::told::told;
+
+fn ground(vmids: impl IntoIterator<Item = u32>, takes: Duration) -> Ground {
+    let mut world = World::default();
+    for vmid in vmids {
+        world.put(vmid, Guest::new(Kind::Lxc, "pve1"));
+        world.script(vmid, Script { takes, end: End::Ok });
+    }
+    Ground::new(world)
+}
+
+#[tokio::test]
+async fn a_task_that_is_not_known_for_a_moment_after_a_restart_is_still_ours() {
+    let ground = ground([101], Duration::from_secs(3));
+    ground.simulator.with(|world| world.shy_tasks = 5);
+    let wish = wish([(101, runs(Run::Running))]);
+    ground.process().pass(&wish).await;
+    ground.process().converge(&wish).await;
+    assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+}
+
+#[tokio::test]
+async fn a_task_that_is_never_known_again_is_unknown_and_another_look_decides() {
+    let ground = ground([101], Duration::ZERO);
+    ground.simulator.with(|world| world.shy_tasks = u32::MAX);
+    let wish = wish([(101, runs(Run::Running))]);
+    ground.process().pass(&wish).await;
+    ground.process().converge(&wish).await;
+    let told = told(&ground, 101);
+    let [_, _, end] = &*told else { panic!("{told:?}") };
+    assert!(end.starts_with("unknown: the target does not know task"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_wait_that_runs_out_of_time_ends_no_step_and_frees_no_place_on_the_node() {
+    let ground = ground([101, 102, 103], Duration::from_millis(600));
+    let patience = Patience { task: Duration::from_millis(200), ..PATIENCE };
+    let mut process = ground.process_within(patience);
+    let guests = [101, 102, 103];
+    process.converge(&wish(guests.map(|vmid| (vmid, runs(Run::Running))))).await;
+    for vmid in guests {
+        assert_eq!(told(&ground, vmid), ["start", "dispatched", "succeeded"], "{vmid}");
+        assert_eq!(ground.simulator.with(|world| world.count(vmid, "vzstart")), 1, "{vmid}");
+    }
+    assert_eq!(ground.simulator.with(|world| world.most_per_node), 2, "the third has waited");
+}
