@@ -34,6 +34,19 @@ pub(crate) struct Listed {
     pub(crate) name: String,
     /// Who holds its lock.
     pub(crate) lock: Option<String>,
+    pub(crate) keeper: Keeper,
+}
+
+/// Who sees to it that a guest runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Keeper {
+    /// Not told: lists do not.
+    #[default]
+    Untold,
+    /// Nobody.
+    Nobody,
+    /// The cluster's resource manager, and what it does with the guest.
+    Manager(String),
 }
 
 /// A guest in the list of the whole cluster, which may be old.
@@ -211,7 +224,17 @@ fn listed(row: &Value) -> Listed {
     };
     let text = |name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
     let tags = normalize::tags(&text("tags").unwrap_or_default());
-    Listed { run, tags, name: text("name").unwrap_or_default(), lock: text("lock") }
+    let name = text("name").unwrap_or_default();
+    Listed { run, tags, name, lock: text("lock"), keeper: keeper(row) }
+}
+
+fn keeper(row: &Value) -> Keeper {
+    let Some(told) = row.get("ha") else { return Keeper::Untold };
+    match told.get("managed").and_then(number) {
+        None => Keeper::Untold,
+        Some(0) => Keeper::Nobody,
+        Some(_) => Keeper::Manager(told.get("state").map(text).unwrap_or_default()),
+    }
 }
 
 /// Numbers come as numbers, or as texts.

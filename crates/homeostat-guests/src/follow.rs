@@ -5,7 +5,7 @@ use std::time::Duration;
 use homeostat_core::TaskEnd;
 use tokio::time::{Instant, sleep};
 
-use crate::api::{Place, TaskState};
+use crate::api::{Keeper, Listed, Place, TaskState};
 use crate::classify::{Class, Exit, exit};
 use crate::command::locate;
 use crate::error::Error;
@@ -69,7 +69,7 @@ pub(crate) async fn ended(source: &Guests, upid: &Upid, status: &str) -> TaskEnd
 /// Whether a task was to make its guest run, or not, and another look shows it so.
 async fn is_done(source: &Guests, upid: &Upid, run: Run) -> bool {
     let Some(vmid) = upid.guest().filter(|_| asks_for(upid) == Some(run)) else { return false };
-    Look::at(source, Vmid(vmid)).run().await == Some(run)
+    Look::at(source, Vmid(vmid)).current().await.is_some_and(|current| current.run == Some(run))
 }
 
 /// Waits until the resource manager has done what was requested.
@@ -78,13 +78,43 @@ async fn requested(source: &Guests, upid: &Upid, mut waits: Waits) -> TaskEnd {
         return TaskEnd::Succeeded;
     };
     let mut look = Look::at(source, Vmid(vmid));
-    while look.run().await != Some(to) {
+    loop {
+        let seen = look.current().await;
+        if let Some(end) = seen.as_ref().and_then(|seen| settled(to, seen)) {
+            return end;
+        }
         if !waits.pause().await {
-            let words = "the resource manager has not done it in time";
-            return TaskEnd::GivenUp(words.to_owned());
+            return left(to, &seen.unwrap_or_default().keeper);
         }
     }
-    TaskEnd::Succeeded
+}
+
+/// How a request ended, as far as its guest shows.
+fn settled(to: Run, seen: &Listed) -> Option<TaskEnd> {
+    if seen.run == Some(to) {
+        return Some(TaskEnd::Succeeded);
+    }
+    let words = match &seen.keeper {
+        Keeper::Nobody => "the resource manager does not keep the guest any more",
+        Keeper::Manager(state) if state == "error" => {
+            "the resource manager has an error with the guest"
+        }
+        Keeper::Manager(_) | Keeper::Untold => return None,
+    };
+    Some(TaskEnd::Failed(words.to_owned()))
+}
+
+/// What a request is that the resource manager has not done in time. If it has come to rest in the opposite
+/// state, somebody asked for that since: nothing is at work that another request would disturb.
+fn left(to: Run, keeper: &Keeper) -> TaskEnd {
+    let opposite = match to {
+        Run::Running => "stopped",
+        Run::Stopped => "started",
+    };
+    if *keeper == Keeper::Manager(opposite.to_owned()) {
+        return TaskEnd::Unknown(format!("the resource manager keeps the guest {opposite}"));
+    }
+    TaskEnd::GivenUp("the resource manager has not done it in time".to_owned())
 }
 
 /// What a task is to make of its guest.
@@ -109,8 +139,8 @@ impl<'a> Look<'a> {
         Look { source, vmid, place: None }
     }
 
-    /// Whether it runs, if it can be seen.
-    async fn run(&mut self) -> Option<Run> {
+    /// Its state, if it can be seen.
+    async fn current(&mut self) -> Option<Listed> {
         let client = &self.source.client;
         let place = match self.place.take() {
             Some(place) => place,
@@ -118,7 +148,7 @@ impl<'a> Look<'a> {
         };
         let current = client.current(&place).await.ok()?;
         self.place = Some(place);
-        current.run
+        Some(current)
     }
 }
 
@@ -146,5 +176,50 @@ impl Waits {
         sleep(self.next).await;
         self.next = (self.next * 3 / 2).min(PAUSES.1);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(run: Run, keeper: &Keeper) -> Listed {
+        Listed { run: Some(run), keeper: keeper.clone(), ..Listed::default() }
+    }
+
+    fn manager(state: &str) -> Keeper {
+        Keeper::Manager(state.to_owned())
+    }
+
+    #[test]
+    fn a_request_is_done_when_the_guest_shows_it_whoever_keeps_it() {
+        for keeper in [Keeper::Nobody, manager("error"), manager("started")] {
+            let end = settled(Run::Running, &seen(Run::Running, &keeper));
+            assert_eq!(end, Some(TaskEnd::Succeeded), "{keeper:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_to_nobody_or_to_one_with_an_error_has_failed() {
+        for keeper in [Keeper::Nobody, manager("error")] {
+            let end = settled(Run::Running, &seen(Run::Stopped, &keeper));
+            assert!(matches!(end, Some(TaskEnd::Failed(_))), "{keeper:?}: {end:?}");
+        }
+        let at_work = ["", "stopped", "request_start", "started", "migrate", "fence"].map(manager);
+        for keeper in at_work.into_iter().chain([Keeper::Untold]) {
+            let end = settled(Run::Running, &seen(Run::Stopped, &keeper));
+            assert_eq!(end, None, "{keeper:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_somebody_revoked_is_not_waited_for_again() {
+        for (to, state) in [(Run::Running, "stopped"), (Run::Stopped, "started")] {
+            assert!(matches!(left(to, &manager(state)), TaskEnd::Unknown(_)), "{state}");
+        }
+        for keeper in [Keeper::Untold, manager(""), manager("started"), manager("recovery")] {
+            let end = left(Run::Running, &keeper);
+            assert!(matches!(end, TaskEnd::GivenUp(_)), "{keeper:?}");
+        }
     }
 }

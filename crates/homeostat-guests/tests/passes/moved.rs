@@ -65,3 +65,18 @@ async fn a_resource_manager_that_takes_longer_than_anybody_waits_is_not_asked_tw
     assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
     assert_eq!(ground.simulator.with(|world| world.count(101, "hastart")), 1);
 }
+
+#[tokio::test]
+async fn a_guest_that_the_resource_manager_does_not_keep_any_more_is_started_without_it() {
+    let ground = ground(Kind::Lxc, Duration::from_hours(1));
+    let wish = wish([(101, anywhere(homeostat_guests::Kind::Lxc))]);
+    let mut process = ground.process();
+    process.pass(&wish).await;
+    ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().is_ha = false);
+    process.converge(&wish).await;
+    let told = told(&ground, 101);
+    let [_, _, first, second @ ..] = &*told else { panic!("{told:?}") };
+    assert!(first.contains("does not keep the guest any more"), "{told:?}");
+    assert_eq!(second, ["start", "dispatched", "succeeded"]);
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+}
