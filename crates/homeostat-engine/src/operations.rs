@@ -92,7 +92,7 @@ impl<K: Key> Operations<K> {
             questions: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             news: BTreeSet::new(),
-            awaits: Awaits::Passes,
+            awaits: Awaits::Nobody,
             asked: BTreeSet::new(),
         };
         let shared = Shared {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use homeostat_engine::Limits;
+use homeostat_engine::journal::{Intent, Repeat};
 
 use crate::server::{Id, Server};
 use crate::stage::{MINUTE, Process, WIDE, operations, state_directory};
@@ -91,4 +92,19 @@ async fn a_lane_that_a_loop_waited_for_is_free_when_the_loop_has_ended() {
     drop(held);
     let next = tokio::time::timeout(MINUTE, process.operations.enter(&Id(100), "pve0")).await;
     assert!(next.is_ok(), "the lane waits for a loop that is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_loop_whoever_enters_next_finds_out_what_became_of_the_step_before() {
+    let (operations, key) = (operations(state_directory().path(), WIDE).await, Id(100));
+    let held = operations.enter(&key, "pve0").await;
+    let (subject, repeat) = (operations.subject(&key), Repeat::Hurts);
+    let [kind, parameters, node] = ["start", "", "pve0"].map(str::to_owned);
+    let (precondition, command) = (None, None);
+    let intent = Intent { subject, kind, parameters, precondition, node, repeat, command };
+    operations.journal().begin(intent).await.unwrap();
+    drop(held);
+    let next = tokio::time::timeout(MINUTE, operations.enter(&key, "pve0")).await;
+    assert!(next.is_ok(), "the lane waits for a loop that never was");
+    assert_eq!(operations.journal().open_steps().len(), 1);
 }
