@@ -14,7 +14,7 @@ mod recovery;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use homeostat_core::{Job, Key, Lanes, Limits, Start, Ticket};
+use homeostat_core::{Focus, Job, Key, Lanes, Limits, Start, Ticket};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 
@@ -66,6 +66,8 @@ struct State<K: Key> {
     /// The tasks that the target works on.
     in_flight: BTreeMap<K, String>,
     news: BTreeSet<K>,
+    /// Whether a pass of a loop has begun to look: what comes into the news from then on, it does not know.
+    is_looking: bool,
     /// Whether lanes are kept for passes that have not come yet.
     awaits: Awaits,
     /// Keys that a pass asks for at this moment.
@@ -92,6 +94,7 @@ impl<K: Key> Operations<K> {
             questions: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             news: BTreeSet::new(),
+            is_looking: false,
             awaits: Awaits::Nobody,
             asked: BTreeSet::new(),
         };
@@ -143,9 +146,21 @@ impl<K: Key> Operations<K> {
         self.shared.state().lanes.len()
     }
 
-    /// A pass asks for a key's lane, and does not wait. If it is not free, the key will be in the news.
+    /// A look at these keys begins: it will see what is in the news of them.
+    pub(crate) fn looks_at(&self, focus: &Focus<K>) {
+        let mut state = self.shared.state();
+        state.news.retain(|key| !focus.covers(key));
+        state.is_looking = true;
+    }
+
+    /// A pass asks for a key's lane, and does not wait. If it is not free, the key will be in the news. One
+    /// that has come into the news since the look of a loop is left alone: what was planned for it does not
+    /// know.
     pub(crate) fn turn(&self, key: &K, node: String) -> Result<Held<K>, String> {
         let mut state = self.shared.state();
+        if state.is_looking && state.news.contains(key) {
+            return Err("another look: it moved after this one".to_owned());
+        }
         if !state.granted.contains_key(key) {
             state.asked.insert(key.clone());
             state.lanes.mark(key, node);
@@ -154,8 +169,9 @@ impl<K: Key> Operations<K> {
             state = self.shared.state();
             state.asked.remove(key);
         }
+        let held = state.granted.remove(key).ok_or_else(|| state.why_not(key))?;
         state.news.remove(key);
-        state.granted.remove(key).ok_or_else(|| state.why_not(key))
+        Ok(held)
     }
 
     /// Lanes that a pass over these keys was granted and did not need are free again.
@@ -163,7 +179,7 @@ impl<K: Key> Operations<K> {
         let mut state = self.shared.state();
         let granted = std::mem::take(&mut state.granted).into_iter();
         let (freed, kept): (BTreeMap<_, _>, _) = granted.partition(|(key, _)| unneeded(key));
-        state.granted = kept;
+        (state.granted, state.is_looking) = (kept, false);
         drop(state);
         drop(freed);
     }

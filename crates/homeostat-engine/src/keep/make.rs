@@ -16,7 +16,7 @@ use super::pace::Mode;
 use super::wakeup::Turn;
 use crate::book::Book;
 use crate::bound::Bound;
-use crate::config::{Config, Order};
+use crate::config::{Config, Fence, Order};
 use crate::error::Error;
 use crate::focus;
 use crate::observer::Observer;
@@ -79,6 +79,10 @@ impl<S: Source> Keeper<S> {
         turn: &Turn<S::Key>,
     ) -> Result<Made<S>, Error> {
         let config = self.bound.config.clone();
+        // What ended before the look is seen by it; what ends later, the steps do not know of.
+        if let Fence::Kept(operations) = &config.fence {
+            operations.looks_at(&turn.focus);
+        }
         let asked = order(&self.bound, &config, turn.focus.clone());
         let mut plan = pass::plan(&asked, &mut open.observer, open.book.holdings()).await?;
         self.tell(What::Planned { summary: plan.summary() });

@@ -8,6 +8,7 @@ mod journals;
 #[path = "../common/mount.rs"]
 mod mount;
 mod passes;
+mod races;
 mod server;
 mod silence;
 mod stage;

@@ -65,6 +65,14 @@ pub(crate) enum Fault {
     Hang,
 }
 
+/// A moment of a look that takes some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Beginning,
+    #[default]
+    End,
+}
+
 struct Task {
     guest: Id,
     wanted: bool,
@@ -97,6 +105,12 @@ pub(crate) struct World {
     pub(crate) hidden: Option<&'static str>,
     /// How long a look takes.
     pub(crate) looks_take: Duration,
+    /// Which moment a look tells of.
+    pub(crate) looks_tell: Moment,
+    /// How long the answer to a question is waited for.
+    pub(crate) questions_take: Option<Duration>,
+    /// Guests that went to another node.
+    pub(crate) moved: BTreeMap<Id, String>,
     /// Guests whose steps need a record in the ledger.
     pub(crate) recorded: BTreeSet<Id>,
     /// How long a task is waited for at once.
@@ -231,6 +245,9 @@ impl World {
         if open().any(|task| task.guest == guest) {
             self.breaches.push(format!("{guest} has two tasks"));
         }
+        if self.running.get(&guest) == Some(&wanted) {
+            self.breaches.push(format!("{guest} was as wished before"));
+        }
         let on_node = 1 + open().filter(|task| task.guest.node() == guest.node()).count();
         self.most_per_node = self.most_per_node.max(on_node);
         self.most_in_all = self.most_in_all.max(1 + open().count());
@@ -330,6 +347,10 @@ impl Reader<Guests> for Server {
         view: &View<'_, Guests>,
         see: &mut See<'_, Id, bool>,
     ) -> Result<(), Failure> {
+        let old = {
+            let mut world = self.world.lock().unwrap();
+            (world.looks_tell == Moment::Beginning).then(|| world.now().clone())
+        };
         let takes = self.world.lock().unwrap().looks_take;
         if takes > Duration::ZERO {
             sleep_until(Instant::now() + takes).await;
@@ -338,7 +359,8 @@ impl Reader<Guests> for Server {
         if let Some(why) = world.hidden {
             return Err(Failure::new(why, Retry::Soon));
         }
-        for (key, object) in world.now().iter().filter(|(id, _)| view.focus.covers(id)) {
+        let seen = old.unwrap_or_else(|| world.now().clone());
+        for (key, object) in seen.iter().filter(|(id, _)| view.focus.covers(id)) {
             see(Seen::Present { key: *key, object: *object, owner: Owner::Ours });
         }
         Ok(())
@@ -377,7 +399,10 @@ impl Writer<Guests> for Server {
         Box::pin(async move {
             server.point().await;
             let guest: Id = begun.key.parse().unwrap();
-            server.reach(guest).await;
+            let patience = server.world.lock().unwrap().questions_take.unwrap_or(Duration::MAX);
+            if tokio::time::timeout(patience, server.reach(guest)).await.is_err() {
+                return Err(Failure::new("no answer in time", Retry::Soon));
+            }
             let mut world = server.world.lock().unwrap();
             world.asked += 1;
             if world.is_unreachable {
@@ -393,10 +418,9 @@ impl Writer<Guests> for Server {
             let Some(task) = task else {
                 return Ok(Recovery::Ended(TaskEnd::Failed("it never arrived".to_owned())));
             };
-            Ok(match world.end_of(&task) {
-                Some(ended) => Recovery::Ended(ended),
-                None => Recovery::Running { task, node: guest.node() },
-            })
+            let node = world.moved.get(&guest).cloned().unwrap_or_else(|| guest.node());
+            let ended = world.end_of(&task).map(Recovery::Ended);
+            Ok(ended.unwrap_or(Recovery::Running { task, node }))
         })
     }
 }

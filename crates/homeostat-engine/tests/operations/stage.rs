@@ -31,6 +31,13 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) async fn start(server: &Server, state: &Path, limits: Limits) -> Self {
+        Self::start_at(Pace::of::<Guests>(1), (server, state, limits)).await
+    }
+
+    pub(crate) async fn start_at(
+        pace: Pace,
+        (server, state, limits): (&Server, &Path, Limits),
+    ) -> Self {
         let operations = operations(state, limits).await;
         let guests: Vec<u32> = (100..).take(server.running().len()).collect();
         let mut bound = bound(server, &guests);
@@ -39,7 +46,7 @@ impl Process {
         let ledger = Arc::new(MemoryLedger::default());
         let kept: Arc<dyn Ledger> = Arc::<MemoryLedger>::clone(&ledger);
         let means = Means { lock, ledger: kept, events: Events::default() };
-        let (kept, handle) = Loop::new(bound, means, Pace::of::<Guests>(1));
+        let (kept, handle) = Loop::new(bound, means, pace);
         Process { operations, handle, ledger, running: tokio::spawn(kept.run()) }
     }
 
