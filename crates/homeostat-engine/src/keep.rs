@@ -65,6 +65,7 @@ use self::handle::{Command, Handle};
 use self::late::Late;
 use self::mail::Mail;
 use self::make::Open;
+use self::pace::Mode;
 pub use self::pace::Pace;
 use self::pulse::Pulse;
 use self::status::Status;
@@ -182,10 +183,10 @@ impl<S: Source> Drop for Keeper<S> {
 }
 
 impl<S: Source> Keeper<S> {
-    /// Has lanes kept for its passes, unless it makes none.
+    /// Has lanes kept for its passes, unless it makes none that write.
     fn attend(&self) {
-        let is_paused = self.agenda.is_paused();
-        self.set_awaits(if is_paused { Awaits::Nobody } else { Awaits::Passes });
+        let writes = self.pace.mode == Mode::Heal && !self.agenda.is_paused();
+        self.set_awaits(if writes { Awaits::Passes } else { Awaits::Nobody });
     }
 
     fn set_awaits(&self, awaits: Awaits) {

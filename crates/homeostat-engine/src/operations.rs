@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{Focus, Job, Key, Lanes, Limits, Start, Ticket};
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 pub(crate) use self::flight::Flight;
 pub use self::held::Held;
@@ -187,10 +187,18 @@ impl<K: Key> Operations<K> {
     /// Keeps lanes for passes that will come, or for nobody.
     pub(crate) fn set_awaits(&self, awaits: Awaits) {
         self.shared.state().awaits = awaits;
-        if awaits == Awaits::Nobody {
-            self.leave_doubts();
-            self.let_go(|_| true);
+        match awaits {
+            Awaits::Passes => self.take_doubts(),
+            Awaits::Nobody => {
+                self.leave_doubts();
+                self.let_go(|_| true);
+            }
         }
+    }
+
+    /// Whether both are the same one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// Keys that are worth another look: their work ended, or their lane came free. Cancel-safe.
@@ -262,11 +270,11 @@ impl<K: Key> Shared<K> {
     }
 
     /// Does something beside the passes.
-    fn aside(&self, work: impl Future<Output = ()> + Send + 'static) {
+    fn aside(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that have ended are only counted.
         while aside.try_join_next().is_some() {}
-        aside.spawn(work);
+        aside.spawn(work)
     }
 
     /// Whether a key was sent something and nobody knows what became of it: the target may work on it.

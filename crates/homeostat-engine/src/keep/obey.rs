@@ -16,6 +16,7 @@ use super::mail::Mail;
 use super::turn::bounded;
 use super::wakeup::{Turn, Wakeup};
 use crate::bound::Bound;
+use crate::config::Fence;
 use crate::error::Error;
 use crate::guard::{Guards, MassDelete, Section};
 use crate::operations::Awaits;
@@ -50,7 +51,7 @@ impl<S: Source> Keeper<S> {
     fn put(&mut self, bound: Bound<S>) {
         // What goes on for the former wish is asked about like anything else that is in doubt.
         self.late = Late::default();
-        self.set_awaits(Awaits::Nobody);
+        self.leave_for(&bound.config.fence);
         (self.bound, self.open) = (bound, None);
         self.attend();
         self.status.send_modify(|status| {
@@ -58,6 +59,15 @@ impl<S: Source> Keeper<S> {
             status.wishes += 1;
         });
         self.wake(Wakeup::Desired);
+    }
+
+    /// What is in doubt keeps its places, unless it is somebody else's from here on; but another writer may
+    /// reach whom the former one could not ask.
+    fn leave_for(&self, next: &Fence<S::Key>) {
+        match (&self.bound.config.fence, next) {
+            (Fence::Kept(former), Fence::Kept(next)) if former.is(next) => former.ask_anew(),
+            _ => self.set_awaits(Awaits::Nobody),
+        }
     }
 
     fn pause(&mut self, during: Option<Duration>) {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use homeostat_core::{Begun, Dispatch, Failure, Key, Recovery, Retry, Source, TaskEnd, Writer};
+use tokio::task::AbortHandle;
 
 use super::flight::Flight;
 use super::held::Held;
@@ -19,9 +20,18 @@ use crate::journal::{Intent, OpenStep, Repeat};
 /// What the target was asked about a step.
 pub(super) enum Question {
     /// It has not answered yet.
-    Asked,
+    Asked(Asking),
     /// The answer, for the next pass to act on.
     Answered(Box<OpenStep>, Recovery),
+}
+
+/// Whoever waits for an answer. Let go of, they stop: another one may be asked in their place.
+pub(super) struct Asking(AbortHandle);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl<K: Key> Operations<K> {
@@ -30,10 +40,7 @@ impl<K: Key> Operations<K> {
     /// are left alone until they are looked at again. What the target cannot tell now stays open.
     pub(crate) async fn ask<S: Source<Key = K>>(&self, writer: &S::Writer) -> BTreeSet<K> {
         let mut doubted = self.act_on_answers::<S>(writer).await;
-        for open in self.journal().open_steps() {
-            let Some(key) = self.key_of(&open).filter(|key| !self.is_followed(key)) else {
-                continue;
-            };
+        for (key, open) in self.open_steps() {
             if open.intent.repeat == Repeat::Harmless {
                 // What this pass has seen tells whether it is needed again.
                 self.end(open.id, TaskEnd::Unknown("nobody heard the answer".to_owned())).await;
@@ -88,6 +95,29 @@ impl<K: Key> Operations<K> {
         }
     }
 
+    /// What is in doubt may be running: it takes its places before anybody else does.
+    pub(super) fn take_doubts(&self) {
+        let open = self.open_steps();
+        let mut state = self.shared.state();
+        for (key, open) in open.iter().filter(|(_, open)| open.intent.repeat == Repeat::Hurts) {
+            if !state.doubtful.contains_key(key) && state.lanes.occupy(key, &open.intent.node) {
+                state.doubtful.insert(key.clone(), Held::new(key.clone(), &self.shared));
+            }
+        }
+    }
+
+    /// Forgets what was asked: the next pass asks again, and maybe somebody else.
+    pub(crate) fn ask_anew(&self) {
+        self.shared.state().questions.clear();
+    }
+
+    /// The steps of this source that have no end, and that nobody follows.
+    fn open_steps(&self) -> Vec<(K, OpenStep)> {
+        let open = self.journal().open_steps().into_iter();
+        let ours = open.filter_map(|open| Some((self.key_of(&open)?, open)));
+        ours.filter(|(key, _)| !self.is_followed(key)).collect()
+    }
+
     /// The lane of a key that is asked about is taken: what is in doubt may be running.
     fn ask_about<S: Source<Key = K>>(&self, writer: &S::Writer, (key, open): (&K, OpenStep)) {
         if self.shared.state().questions.contains_key(key) {
@@ -98,16 +128,15 @@ impl<K: Key> Operations<K> {
         if !state.doubtful.contains_key(key) && state.lanes.occupy(key, &open.intent.node) {
             state.doubtful.insert(key.clone(), Held::new(key.clone(), &self.shared));
         }
-        state.questions.insert(key.clone(), Question::Asked);
-        drop(state);
-        let (key, shared) = (key.clone(), Arc::downgrade(&self.shared));
-        self.shared.aside(async move {
+        let (asked, shared) = (key.clone(), Arc::downgrade(&self.shared));
+        let asking = self.shared.aside(async move {
             let panicked = |_| Err(Failure::new("asking about it panicked", Retry::Soon));
             let told = AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(panicked);
             if let Some(shared) = shared.upgrade() {
-                shared.told(key, open, told);
+                shared.told(asked, open, told);
             }
         });
+        state.questions.insert(key.clone(), Question::Asked(Asking(asking)));
     }
 
     /// The lane of a key that the target works on, whatever the limits say. If somebody else of this process
@@ -121,6 +150,7 @@ impl<K: Key> Operations<K> {
         }
         let is_ours = state.lanes.occupy(key, node);
         drop(state);
+        self.shared.pump();
         is_ours.then(|| kept.unwrap_or_else(|| Held::new(key.clone(), &self.shared)))
     }
 
@@ -167,14 +197,14 @@ impl<K: Key> Operations<K> {
 
 impl<K: Key> super::State<K> {
     fn is_waiting_about(&self, keys: &BTreeSet<K>) -> bool {
-        keys.iter().any(|key| matches!(self.questions.get(key), Some(Question::Asked)))
+        keys.iter().any(|key| matches!(self.questions.get(key), Some(Question::Asked(_))))
     }
 
     fn take_answers(&mut self) -> Vec<(K, OpenStep, Recovery)> {
         let is_answered = |_: &K, it: &mut Question| matches!(it, Question::Answered(..));
         let answers = self.questions.extract_if(.., is_answered);
         let answers = answers.filter_map(|(key, question)| match question {
-            Question::Asked => None,
+            Question::Asked(_) => None,
             Question::Answered(open, told) => Some((key, *open, told)),
         });
         answers.collect()
@@ -185,9 +215,15 @@ impl<K: Key> Shared<K> {
     /// Takes in an answer, if it is still waited for.
     fn told(&self, key: K, open: OpenStep, told: Result<Recovery, Failure>) {
         let mut state = self.state();
-        if state.questions.remove(&key).is_some()
-            && let Ok(told) = told
-        {
+        let asking = match state.questions.get(&key) {
+            Some(Question::Asked(Asking(asking))) => asking.id(),
+            _ => return,
+        };
+        if tokio::task::id() != asking {
+            return;
+        }
+        state.questions.remove(&key);
+        if let Ok(told) = told {
             state.questions.insert(key.clone(), Question::Answered(Box::new(open), told));
             state.news.insert(key);
         }

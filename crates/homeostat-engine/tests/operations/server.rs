@@ -174,6 +174,11 @@ impl Server {
         }
     }
 
+    /// A guest starts by itself.
+    pub(crate) fn start(&self, guest: u32) {
+        self.world.lock().unwrap().running.insert(Id(guest), true);
+    }
+
     /// A place where the process may die: then nothing of it goes on.
     async fn point(&self) {
         let is_the_end = {
