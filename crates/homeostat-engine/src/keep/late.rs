@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use homeostat_core::outcome::Later;
 use homeostat_core::pacing::Reason;
-use homeostat_core::{Focus, Source};
+use homeostat_core::{Focus, Kind, Source};
 
 use super::Keeper;
 use super::made::{Held, Made};
@@ -17,6 +17,7 @@ use super::mail::Mail;
 use super::make::order;
 use super::turn::bounded;
 use super::wakeup::Turn;
+use crate::config::Fence;
 use crate::error::Error;
 use crate::fate::Prior;
 use crate::pass;
@@ -57,6 +58,14 @@ impl<S: Source> Late<S> {
     fn join(&mut self, other: Late<S>) {
         self.under_way.extend(other.under_way);
         self.met.extend(other.met);
+    }
+
+    /// Those that have ended, and the pass that concludes them.
+    fn take_met(&mut self) -> (Vec<Met<S>>, Turn<S::Key>) {
+        let met = std::mem::take(&mut self.met);
+        let keys: BTreeSet<S::Key> = met.iter().map(|met| met.key.clone()).collect();
+        let (focus, reasons) = (Focus::Keys(keys), Reason::Hint.into());
+        (met, Turn { focus, reasons, waited: Duration::ZERO })
     }
 
     /// Waits until one has ended. Cancel-safe.
@@ -101,19 +110,33 @@ impl<S: Source> Keeper<S> {
 
     /// Concludes the lanes that have ended.
     pub(super) async fn conclude(&mut self, mail: &mut Mail<S>) {
+        if self.agenda.is_blind() && self.agenda.is_paused() {
+            // Nobody may look for a long time, and commands wait for the lanes.
+            self.late.met.clear();
+        }
         if !self.may_conclude() {
             return;
         }
         // What ended together is looked at together.
         while let Some(()) = self.late.meet().now_or_never() {}
-        let met = std::mem::take(&mut self.late.met);
-        let keys: BTreeSet<S::Key> = met.iter().map(|met| met.key.clone()).collect();
-        let (focus, reasons) = (Focus::Keys(keys), Reason::Hint.into());
-        let turn = Turn { focus, reasons, waited: Duration::ZERO };
+        let (met, turn) = self.late.take_met();
         self.begin(&turn);
         let made = self.guarded(mail, async |keeper| keeper.sum_up(met, &turn).await).await;
         // The report went out as events, and its sum is in the status.
         let _ = self.end(&turn, made);
+    }
+
+    /// Waits for everything that goes on aside, and concludes it: nobody will do so later.
+    pub(super) async fn conclude_rest(&mut self) {
+        while let Some(met) = self.late.under_way.next().await {
+            self.late.met.push(met);
+        }
+        if self.may_conclude() {
+            let (met, turn) = self.late.take_met();
+            self.begin(&turn);
+            let made = bounded(self.pace.deadline, self.sum_up(met, &turn)).await;
+            let _ = self.end(&turn, made);
+        }
     }
 
     async fn sum_up(&mut self, met: Vec<Met<S>>, turn: &Turn<S::Key>) -> Result<Made<S>, Error> {
@@ -142,8 +165,17 @@ impl<S: Source> Keeper<S> {
         let held = Held { keys: Vec::new(), removals: self.holds_removals };
         let mut made = Made::applied(report, held);
         made.facts.written = turn.keys();
+        self.remind(&made);
         self.tell_steps(&*made.told);
         self.open = Some(open);
         broken.map_or(Ok(made), Err)
+    }
+
+    /// Work that has ended before anybody was told that it had begun was in the news too early.
+    fn remind(&self, made: &Made<S>) {
+        if let Fence::Kept(operations) = &self.bound.config.fence {
+            let pending = made.open.iter().filter(|(_, kind)| *kind == Kind::Pending);
+            operations.remind(pending.map(|(key, _)| key));
+        }
     }
 }

@@ -31,7 +31,9 @@ impl<S: Source> Keeper<S> {
     pub(super) async fn take_last(&mut self, mut turn: Turn<S::Key>) -> Told {
         self.begin(&turn);
         let made = bounded(self.pace.deadline, self.make(&mut turn)).await;
-        self.end(&turn, made)
+        let told = self.end(&turn, made);
+        self.conclude_rest().await;
+        told
     }
 
     pub(super) fn begin(&mut self, turn: &Turn<S::Key>) {

@@ -35,6 +35,18 @@ impl<K: Key> Operations<K> {
         });
     }
 
+    /// Puts those of the keys into the news whose task has ended by now.
+    pub(crate) fn remind<'a>(&self, keys: impl Iterator<Item = &'a K>) {
+        let mut state = self.shared.state();
+        for key in keys {
+            if !state.in_flight.contains_key(key) {
+                state.news.insert(key.clone());
+            }
+        }
+        drop(state);
+        self.shared.moved.notify_waiters();
+    }
+
     /// Writes down how a step ended.
     pub(crate) async fn end(&self, id: StepId, ended: TaskEnd) {
         self.shared.end(id, ended, Value::Null).await;

@@ -1,16 +1,39 @@
 //! What happens between two things that go on at once: a look and an end, a stop and an answer, two questions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{Limits, Mode, Pace};
+use homeostat_engine::{Fence, Limits, Mode, OnStop, Pace, Table};
 
 use crate::server::{Guests, Id, Moment, Server};
-use crate::stage::{MINUTE, Process, WIDE, let_pass, state_directory};
+use crate::stage::{MINUTE, Process, WIDE, bound, let_pass, state_directory};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// One task at a time on each node.
 const NARROW: Limits = Limits { total: 100, per_node: 1 };
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_puts_everything_back_waits_for_late_answers() {
+    let (server, state) = (Server::new(100..102, Duration::ZERO), state_directory());
+    {
+        let mut world = server.world.lock().unwrap();
+        world.harmless.extend([Id(100), Id(101)]);
+        world.recorded.extend([Id(100), Id(101)]);
+    }
+    let process = Process::start(&server, state.path(), WIDE).await;
+    process.converge().await;
+    let mut bound = bound(&server, &[100, 101]);
+    bound.nothing = Some(Arc::new(Table::new([(Id(100), false), (Id(101), false)]).unwrap()));
+    bound.config.fence = Fence::Kept(process.operations.clone());
+    process.handle.put(bound).unwrap();
+    process.converge().await;
+    server.world.lock().unwrap().late.insert(Id(101), SECOND * 5);
+    process.handle.stop(OnStop::Revert).await;
+    let applied = process.handle.status().counts.applied;
+    assert_eq!((server.running(), applied), (vec![false, false], 4));
+    assert!(process.operations.journal().open_steps().is_empty(), "all ends were heard");
+}
 
 #[tokio::test(start_paused = true)]
 async fn what_ended_after_the_look_is_looked_at_again_before_anything_is_sent() {
@@ -24,6 +47,22 @@ async fn what_ended_after_the_look_is_looked_at_again_before_anything_is_sent() 
     process.handle.pass().await.unwrap().unwrap();
     process.converge().await;
     assert_eq!(server.world.lock().unwrap().calls.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_ended_before_its_late_answer_was_concluded_keeps_nobody_waiting() {
+    let (server, state) = (Server::new(100..101, SECOND / 10), state_directory());
+    server.world.lock().unwrap().late.insert(Id(100), SECOND * 3);
+    let process = Process::start(&server, state.path(), WIDE).await;
+    process.handle.wait_for(|status| status.open.pending == 1).await.unwrap();
+    // Nobody can look when the answer comes, and when the task ends.
+    server.world.lock().unwrap().hidden = Some("connection refused");
+    assert!(process.handle.pass().await.unwrap().is_err());
+    let_pass(SECOND * 10).await;
+    server.world.lock().unwrap().hidden = None;
+    process.handle.pass().await.unwrap().unwrap();
+    let_pass(SECOND / 2).await;
+    assert!(process.handle.status().is_converged, "{:?}", process.handle.status());
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,6 +115,23 @@ async fn what_may_be_running_counts_on_its_node_before_the_first_look() {
     let_pass(SECOND).await;
     let entered = tokio::time::timeout(SECOND, process.operations.enter(&Id(110), "pve0")).await;
     assert!(entered.is_err(), "the node is at work");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_loop_that_cannot_look_keeps_no_lane() {
+    let (server, state) = (Server::new(100..101, Duration::ZERO), state_directory());
+    {
+        let mut world = server.world.lock().unwrap();
+        world.harmless.insert(Id(100));
+        world.late.insert(Id(100), SECOND * 5);
+    }
+    let process = Process::start(&server, state.path(), WIDE).await;
+    process.handle.wait_for(|status| status.open.pending == 1).await.unwrap();
+    server.world.lock().unwrap().hidden = Some("connection refused");
+    process.handle.pause(None).unwrap();
+    assert!(process.handle.pass().await.unwrap().is_err());
+    let entered = tokio::time::timeout(MINUTE, process.operations.enter(&Id(100), "pve0")).await;
+    assert!(entered.is_ok(), "the lane waits for a pass that does not come");
 }
 
 #[tokio::test(start_paused = true)]
