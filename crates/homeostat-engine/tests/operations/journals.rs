@@ -9,15 +9,20 @@ use tempfile::TempDir;
 
 use crate::mount::with_small_disk;
 use crate::server::{Id, Server};
-use crate::stage::{MINUTE, Process, WIDE, begun, state_directory};
+use crate::stage::{MINUTE, Process, WIDE, begun, let_pass, state_directory};
 
 /// Writes until there is no room left.
 async fn fill(process: &Process, disk: &Path) {
     let _ = fs::write(disk.join("ballast"), vec![0; 1 << 20]);
+    fill_with(process, 1000).await;
+    fill_with(process, 0).await;
+}
+
+async fn fill_with(process: &Process, size: usize) {
     for nth in 0..1000 {
         let [source, scope, kind, parameters] =
-            ["others", "s", "set", &"x".repeat(1000)].map(str::to_owned);
-        let subject = Subject { source, scope, key: nth.to_string() };
+            ["others", "s", "set", &"x".repeat(size)].map(str::to_owned);
+        let subject = Subject { source, scope, key: format!("{size} {nth}") };
         let (precondition, node, repeat, command) = (None, String::new(), Repeat::Hurts, None);
         let intent = Intent { subject, kind, parameters, precondition, node, repeat, command };
         if process.operations.journal().begin(intent).await.is_err() {
@@ -64,6 +69,32 @@ async fn on_a_full_disk(disk: &Path) {
     let ours = process.operations.journal().open_steps().into_iter();
     assert_eq!(ours.filter(|open| open.intent.subject.source == "guests").count(), 0);
     assert_eq!(server.world.lock().unwrap().calls.len(), 2);
+}
+
+/// The answer comes, and the task ends, when there is no room to write either down.
+async fn an_end_without_room(disk: &Path) {
+    let server = Server::new(100..101, MINUTE);
+    server.world.lock().unwrap().late.insert(Id(100), MINUTE / 6);
+    let process = Process::start(&server, disk, WIDE).await;
+    process.handle.wait_for(|status| status.open.pending == 1).await.unwrap();
+    fill(&process, disk).await;
+    let_pass(MINUTE * 2).await;
+    let counts = process.handle.status().counts;
+    let passes = counts.full + counts.focused;
+    assert!(passes < 100, "{passes} passes in two minutes");
+    let world = server.world.lock().unwrap();
+    assert_eq!((world.calls.len(), &world.breaches), (1, &Vec::new()));
+    assert_eq!(process.operations.busy(), 0);
+}
+
+#[test]
+fn what_ends_without_room_to_write_it_down_frees_its_lane_and_causes_no_storm_of_looks() {
+    let directory = TempDir::new().unwrap();
+    with_small_disk(directory.path(), "256k", || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(an_end_without_room(directory.path()));
+    });
 }
 
 #[test]

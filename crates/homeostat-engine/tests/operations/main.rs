@@ -12,3 +12,4 @@ mod races;
 mod server;
 mod silence;
 mod stage;
+mod storms;
