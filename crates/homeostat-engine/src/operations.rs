@@ -317,7 +317,7 @@ impl<K: Key> Shared<K> {
                 }
                 // Whoever stopped waiting hands it back.
                 Job::Command(waiter) => {
-                    if let Err(held) = waiter.send(held) {
+                    if let Err(held) = waiter.send(held.for_command()) {
                         held.give_back();
                     }
                 }

@@ -12,12 +12,29 @@ use super::Shared;
 pub struct Held<K: Key> {
     key: K,
     shared: Weak<Shared<K>>,
-    is_given_back: bool,
+    holder: Holder,
+}
+
+/// Who holds a lane.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// The engine, which looks at what it has done.
+    Engine,
+    /// Somebody beside it, who may have done anything.
+    Command,
+    /// Nobody any more.
+    Nobody,
 }
 
 impl<K: Key> Held<K> {
     pub(super) fn new(key: K, shared: &Arc<Shared<K>>) -> Self {
-        Held { key, shared: Arc::downgrade(shared), is_given_back: false }
+        Held { key, shared: Arc::downgrade(shared), holder: Holder::Engine }
+    }
+
+    /// The lane, for a command.
+    pub(super) fn for_command(mut self) -> Self {
+        self.holder = Holder::Command;
+        self
     }
 
     /// The key.
@@ -27,7 +44,7 @@ impl<K: Key> Held<K> {
 
     /// Frees the lane without giving it to the next one: whoever gives out lanes goes on to do so.
     pub(super) fn give_back(mut self) {
-        self.is_given_back = true;
+        self.holder = Holder::Nobody;
         if let Some(shared) = self.shared.upgrade() {
             shared.state().lanes.end(&self.key);
         }
@@ -36,8 +53,14 @@ impl<K: Key> Held<K> {
 
 impl<K: Key> Drop for Held<K> {
     fn drop(&mut self) {
-        if let Some(shared) = self.shared.upgrade().filter(|_| !self.is_given_back) {
-            shared.free(&self.key);
+        let Some(shared) = self.shared.upgrade() else { return };
+        match self.holder {
+            Holder::Engine => shared.free(&self.key),
+            Holder::Command => {
+                shared.state().news.insert(self.key.clone());
+                shared.free(&self.key);
+            }
+            Holder::Nobody => {}
         }
     }
 }

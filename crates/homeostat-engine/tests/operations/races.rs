@@ -167,3 +167,24 @@ async fn a_loop_that_only_looks_keeps_no_lane() {
     let entered = tokio::time::timeout(MINUTE, process.operations.enter(&Id(100), "pve0")).await;
     assert!(entered.is_ok(), "no pass will come to ask");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_command_did_after_the_look_is_looked_at_again_before_anything_is_sent() {
+    let (server, state) = (Server::new(100..101, SECOND), state_directory());
+    let process = Process::start(&server, state.path(), WIDE).await;
+    process.converge().await;
+    server.stop(100);
+    {
+        let mut world = server.world.lock().unwrap();
+        (world.looks_take, world.looks_tell) = (SECOND * 5, Moment::Beginning);
+    }
+    let command = async {
+        let_pass(SECOND).await;
+        let _held = process.operations.enter(&Id(100), "pve0").await;
+        server.start(100);
+    };
+    let (told, ()) = tokio::join!(process.handle.pass(), command);
+    told.unwrap().unwrap();
+    process.converge().await;
+    assert_eq!(server.world.lock().unwrap().breaches, Vec::<String>::new());
+}
