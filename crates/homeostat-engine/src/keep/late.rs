@@ -157,7 +157,8 @@ impl<S: Source> Keeper<S> {
         let mut plan = first.plan.part(0..0);
         // Nobody plans for the keys until it is known how they stand.
         let _held: Vec<_> = ended.iter_mut().map(|ended| ended.held.take()).collect();
-        let ran = join(&mut plan, ended);
+        let mut ran = join(&mut plan, ended);
+        ran.distrust(plan.steps.len());
         let mut open = self.open()?;
         let asked = order(&self.bound, &self.bound.config, turn.focus.clone());
         let book = (&mut open.book, prior);

@@ -33,6 +33,17 @@ impl<O: Clone> Ran<O> {
         self.unwritten = self.unwritten.take().or(part.unwritten);
     }
 
+    /// Has every applied step of a plan looked at, also where the target told its effect: much may have
+    /// happened since.
+    pub(crate) fn distrust(&mut self, steps: usize) {
+        let known = std::mem::take(&mut self.unverified);
+        for at in 0..steps {
+            if self.tally.is_applied(at) || known.iter().any(|range| range.contains(&at)) {
+                push_joined(&mut self.unverified, at..at + 1);
+            }
+        }
+    }
+
     /// The keys of the applied steps that need a second look, with the steps' numbers.
     pub(crate) fn keys<S: Source<Object = O>>(
         &self,

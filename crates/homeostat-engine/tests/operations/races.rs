@@ -188,3 +188,26 @@ async fn what_a_command_did_after_the_look_is_looked_at_again_before_anything_is
     process.converge().await;
     assert_eq!(server.world.lock().unwrap().breaches, Vec::<String>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_concluded_late_proves_nothing_about_the_present() {
+    let (server, state) = (Server::new(100..101, Duration::ZERO), state_directory());
+    {
+        let mut world = server.world.lock().unwrap();
+        world.harmless.insert(Id(100));
+        world.tells.insert(Id(100));
+        world.late.insert(Id(100), SECOND * 3);
+    }
+    let process = Process::start(&server, state.path(), WIDE).await;
+    process.handle.wait_for(|status| status.open.pending == 1).await.unwrap();
+    server.world.lock().unwrap().looks_take = SECOND * 5;
+    // The answer comes while a pass looks, and then the guest stops.
+    let stopping = async {
+        let_pass(SECOND * 3).await;
+        server.stop(100);
+    };
+    let (told, ()) = tokio::join!(process.handle.pass(), stopping);
+    told.unwrap().unwrap();
+    process.converge().await;
+    assert_eq!(server.running(), [true]);
+}

@@ -92,6 +92,8 @@ pub(crate) struct World {
     pub(crate) slow: BTreeMap<Id, Duration>,
     /// Guests whose steps may be sent again: they are done at once.
     pub(crate) harmless: BTreeSet<Id>,
+    /// Guests whose answers tell how they are.
+    pub(crate) tells: BTreeSet<Id>,
     /// Requests that had an effect, in order.
     pub(crate) calls: Vec<Id>,
     /// What must never be: two tasks of one guest, too many on a node.
@@ -491,7 +493,9 @@ impl Server {
             world.calls.push(step.id);
         }
         self.answer(step.id).await;
-        Outcome::Applied { now: None }
+        Outcome::Applied {
+            now: self.world.lock().unwrap().tells.contains(&step.id).then_some(step.wanted),
+        }
     }
 }
 
