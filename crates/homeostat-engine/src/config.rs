@@ -21,7 +21,7 @@ pub struct Config<K: Key> {
     pub on_release: OnRelease,
     /// Keys that may be taken once from whoever has them.
     pub adopt: BTreeSet<K>,
-    /// How many lanes run side by side.
+    /// How many lanes run side by side. In a loop with lanes of its own, their limits say so.
     pub lanes: usize,
     /// What keeps writes that must not be sent twice from being so.
     pub fence: Fence<K>,

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Journal, Limits};
+use homeostat_engine::{Journal, Limits, Pages as _};
 use tokio::task::JoinSet;
 
 use crate::crashes::Dice;
 use crate::server::{Fault, Id, Moment, Server};
-use crate::stage::{MINUTE, Process, let_pass, state_directory};
+use crate::stage::{MINUTE, Process, bound, let_pass, state_directory};
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUESTS: u32 = 20;
@@ -32,13 +32,33 @@ impl Storm {
     /// Somebody holds a lane for a while, or gives up waiting for it.
     fn command(&mut self) {
         let (guest, operations) = (Id(self.guest()), self.process.operations.clone());
-        let (waits, holds) = (self.seconds(30), self.seconds(10));
+        let (waits, holds, starts) = (self.seconds(30), self.seconds(10), self.dice.roll(2) == 0);
+        let server = self.server.clone();
         self.commands.spawn(async move {
             let entered =
                 tokio::time::timeout(waits, operations.enter(&guest, &guest.node())).await;
             if let Ok(_held) = entered {
                 let_pass(holds).await;
+                if starts {
+                    server.start(guest.0);
+                }
             }
+        });
+    }
+
+    /// Somebody asks the loop for something, and may not wait for the answer.
+    fn speak(&mut self) {
+        let (key, verb, waits) = (Id(self.guest()), self.dice.roll(3), self.seconds(10));
+        let handle = self.process.handle.clone();
+        self.commands.spawn(async move {
+            let asked = async {
+                match verb {
+                    0 => _ = handle.pass().await,
+                    1 => _ = handle.look(key).await,
+                    _ => _ = handle.adopt(key).await,
+                }
+            };
+            let _ = tokio::time::timeout(waits, asked).await;
         });
     }
 
@@ -71,6 +91,7 @@ impl Storm {
             6 => self.process.put_again(&self.server),
             7 => self.process.handle.pause(None).unwrap(),
             8 => self.process.handle.resume().unwrap(),
+            9 => self.speak(),
             _ => self.command(),
         }
     }
@@ -93,6 +114,9 @@ impl Storm {
         let_pass(MINUTE * 3).await;
         assert!(self.server.running().iter().all(|running| *running), "seed {seed}");
         assert_eq!(self.process.operations.busy(), 0, "seed {seed}");
+        let page = self.process.ledger.page(&bound(&self.server, &[]).place).unwrap();
+        let open = page.records.iter().filter(|(_, record)| !record.contains("\"done\"")).count();
+        assert_eq!(open, 0, "seed {seed}: {:?}", page.records);
         let journal: &Journal = self.process.operations.journal();
         assert!(journal.open_steps().is_empty(), "seed {seed}");
         let counts = self.process.handle.status().counts;
