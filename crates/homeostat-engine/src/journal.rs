@@ -122,6 +122,12 @@ pub struct Journal {
     clock: Clock,
 }
 
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 /// Tells the time of day.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 

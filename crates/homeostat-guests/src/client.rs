@@ -107,6 +107,12 @@ impl Client {
         Client { shared: Arc::clone(&self.shared), timeout }
     }
 
+    /// Where it asks.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.shared.endpoint
+    }
+
     /// Whose tasks ours are.
     #[must_use]
     pub fn user(&self) -> String {

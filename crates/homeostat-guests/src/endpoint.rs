@@ -1,6 +1,7 @@
 //! Where the API is.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// The port that Proxmox VE listens on.
@@ -35,8 +36,13 @@ impl FromStr for Endpoint {
         let port = port.map_or(Ok(PORT), str::parse).map_err(|_| bad())?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || ['-', '.', ':', '_'].contains(&c);
         let is_whole = !host.is_empty() && host.chars().all(is_name) && port != 0;
-        is_whole.then(|| Endpoint { host: host.to_owned(), port }).ok_or_else(bad)
+        is_whole.then(|| Endpoint { host: plain(host), port }).ok_or_else(bad)
     }
+}
+
+/// One spelling a host: what was sent to a cluster is remembered by its endpoint.
+fn plain(host: &str) -> String {
+    host.parse().map_or_else(|_| host.to_ascii_lowercase(), |addr: IpAddr| addr.to_string())
 }
 
 impl fmt::Display for Endpoint {
@@ -63,6 +69,8 @@ mod tests {
         check("https://pve.example/", Some("https://pve.example:8006"));
         check("https://[fd00::1]:443", Some("https://[fd00::1]:443"));
         check("https://[fd00::1]", Some("https://[fd00::1]:8006"));
+        check("https://PVE.Example", Some("https://pve.example:8006"));
+        check("https://[FD00:0::01]", Some("https://[fd00::1]:8006"));
         check("http://pve.example", None);
         check("pve.example", None);
         check("https://", None);

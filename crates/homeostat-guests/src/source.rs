@@ -6,6 +6,7 @@ use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Sou
 
 use crate::apply::Writer;
 use crate::client::Client;
+use crate::endpoint::Endpoint;
 use crate::model::{Guest, Key, Wish};
 use crate::observe::{Moment, Reader};
 use crate::plan;
@@ -45,6 +46,12 @@ impl Guests {
     #[must_use]
     pub fn new(client: &Client, owner: impl Into<String>, patience: Patience) -> Self {
         Guests { client: client.within(patience.answer), owner: owner.into(), patience }
+    }
+
+    /// Which cluster they are on.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        self.client.endpoint()
     }
 
     /// Whose mark is put on guests.

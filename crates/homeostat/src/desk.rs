@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::DEFAULT_OWNER;
-use homeostat_engine::journal::{Clock, End, Fact, JournalError, Millis, follow};
+use homeostat_engine::journal::{Clock, End, Fact, JournalError, Millis, Subject, follow};
 use homeostat_engine::{Fence, Journal, Limits, Operations, ScopeLock, Source as _};
-use homeostat_guests::{Guests, Key};
+use homeostat_guests::{Endpoint, Guests, Key};
 
 use crate::cli::Color;
 use crate::daemon::clock::Stamp;
@@ -38,9 +38,14 @@ pub(crate) struct Desk {
 struct State {
     /// Where a journal may be opened; nowhere, for who only reads.
     directory: Option<PathBuf>,
-    operations: Option<Operations<Key>>,
+    journal: Option<Arc<Journal>>,
+    /// The lanes of each cluster that was named, by what the journal files its steps under. A cluster that
+    /// is left may still be at work, and what is in flight there is followed to its end.
+    clusters: BTreeMap<String, Operations<Key>>,
     /// The cluster that the document names.
     source: Option<Guests>,
+    /// Its lanes.
+    operations: Option<Operations<Key>>,
 }
 
 impl Desk {
@@ -60,8 +65,12 @@ impl Desk {
         source: &Guests,
         (scope, limits): (&str, Limits),
     ) -> Result<Fence<Key>> {
-        self.state().source = Some(source.clone());
-        match self.open(scope, limits) {
+        let filed = filed(scope, source.endpoint());
+        let opened = self.open(&filed, limits);
+        let mut state = self.state();
+        state.source = Some(source.clone());
+        state.operations = opened.as_ref().ok().cloned().flatten();
+        match opened {
             Ok(Some(operations)) => Ok(Fence::Kept(operations)),
             Ok(None) | Err(JournalError::Busy { .. }) => Ok(Fence::Absent),
             Err(error) => Err(told(&error)),
@@ -73,23 +82,17 @@ impl Desk {
         self.state().source = None;
     }
 
-    /// The lanes; nothing, for who only reads.
-    fn open(&self, scope: &str, limits: Limits) -> Result<Option<Operations<Key>>, JournalError> {
+    /// The lanes of a cluster; nothing, for who only reads.
+    fn open(&self, filed: &str, limits: Limits) -> Result<Option<Operations<Key>>, JournalError> {
         let mut state = self.state();
-        if let Some(operations) = &state.operations {
+        if let Some(operations) = state.clusters.get(filed) {
             operations.limit(limits);
-        } else {
-            let Some(directory) = &state.directory else { return Ok(None) };
-            let made = fs::create_dir_all(directory);
-            let failed =
-                |source| JournalError::Open { path: directory.clone(), source: Arc::new(source) };
-            made.map_err(failed)?;
-            let (journal, recovered) = Journal::open(directory, clock())?;
-            tell_torn(recovered.cut);
-            let named = (Guests::NAME, scope);
-            state.operations = Some(Operations::new(Arc::new(journal), named, limits));
+            return Ok(Some(operations.clone()));
         }
-        Ok(state.operations.clone())
+        let Some(journal) = state.journal()? else { return Ok(None) };
+        let operations = Operations::new(journal, (Guests::NAME, filed), limits);
+        state.clusters.insert(filed.to_owned(), operations.clone());
+        Ok(Some(operations))
     }
 
     /// What commands need, once a document with a cluster is bound.
@@ -107,14 +110,21 @@ impl Desk {
         self.state().operations.as_ref().is_none_or(|operations| operations.in_flight().is_empty())
     }
 
-    /// The keys whose last step did not end well, and why.
+    /// The keys of the cluster whose last step did not end well, and why.
     pub(crate) fn failures(&self) -> BTreeMap<String, String> {
-        let directory = self.state().directory.clone();
+        let state = self.state();
+        let (directory, operations) = (state.directory.clone(), state.operations.clone());
+        drop(state);
+        let is_here = |subject: &Subject| {
+            let key = subject.key.parse().ok();
+            key.zip(operations.as_ref()).is_some_and(|(key, all)| all.subject(&key) == *subject)
+        };
         // What cannot be read is told as pending.
         let records = directory.and_then(|directory| follow(&directory).more().ok());
         let (mut keys, mut failed) = (BTreeMap::new(), BTreeMap::new());
         for record in records.into_iter().flatten() {
             match record.fact {
+                Fact::Intent(intent) if !is_here(&intent.subject) => {}
                 Fact::Intent(intent) => {
                     failed.remove(&intent.subject.key);
                     keys.insert(record.id, intent.subject.key);
@@ -151,6 +161,29 @@ impl Desk {
         let ended = flying.keys().filter(|key| !still.contains_key(key));
         Ok(Some(ended.map(ToString::to_string).collect()))
     }
+}
+
+impl State {
+    /// The journal, opened when it is first needed; nothing, for who only reads.
+    fn journal(&mut self) -> Result<Option<Arc<Journal>>, JournalError> {
+        if self.journal.is_none() {
+            let Some(directory) = &self.directory else { return Ok(None) };
+            let made = fs::create_dir_all(directory);
+            let failed =
+                |source| JournalError::Open { path: directory.clone(), source: Arc::new(source) };
+            made.map_err(failed)?;
+            let (journal, recovered) = Journal::open(directory, clock())?;
+            tell_torn(recovered.cut);
+            self.journal = Some(Arc::new(journal));
+        }
+        Ok(self.journal.clone())
+    }
+}
+
+/// What the journal files the steps of a cluster under. A number means another guest in another cluster: what
+/// was begun in one is never asked of the other, whichever the document names by then.
+fn filed(scope: &str, endpoint: &Endpoint) -> String {
+    format!("{scope} at {endpoint}")
 }
 
 /// What commands need: hands, and the lanes.

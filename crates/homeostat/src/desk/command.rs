@@ -4,7 +4,9 @@
 //! lane for the same end. The journal remembers, so a restart in between changes nothing.
 
 use anyhow::Result;
-use homeostat_engine::journal::{CommandKey, End, Intent, Known, Millis, OpenStep, Repeat, StepId};
+use homeostat_engine::journal::{
+    CommandKey, End, Intent, Known, Millis, OpenStep, Repeat, StepId, Subject,
+};
 use homeostat_engine::{Begun, Dispatch, Failure, Recovery, TaskEnd, Writer as _};
 use homeostat_guests::{Key, Located, Sent, Verb, Vmid};
 use serde_json::json;
@@ -36,11 +38,6 @@ impl Command {
     fn key(&self) -> Key {
         Key(Vmid(self.vmid))
     }
-
-    /// A name says the same command: for another guest or verb it is another name.
-    fn name(&self) -> Option<String> {
-        self.name.as_ref().map(|name| format!("{} {}: {name}", self.verb, self.key()))
-    }
 }
 
 impl Commands {
@@ -61,9 +58,15 @@ impl Commands {
         }
     }
 
+    /// A name says the same command: for another verb, guest or cluster it is another name.
+    fn name(&self, command: &Command) -> Option<String> {
+        let Subject { scope, key, .. } = self.operations.subject(&command.key());
+        command.name.as_ref().map(|name| format!("{} {key} in {scope}: {name}", command.verb))
+    }
+
     /// How a named command ended, if it did.
     fn stored(&self, command: &Command) -> Option<Done> {
-        match self.operations.journal().known(&command.name()?)? {
+        match self.operations.journal().known(&self.name(command)?)? {
             Known::Ended(end) => Some(Done { end, is_stored: true }),
             Known::Running(_) => None,
         }
@@ -98,7 +101,7 @@ impl Commands {
     async fn carry_out(&self, command: &Command, located: &Located) -> Result<Done> {
         let Dispatch { kind, parameters, precondition } = located.dispatch(command.verb);
         let subject = self.operations.subject(&command.key());
-        let named = command.name().map(|name| CommandKey { name, expires: expiry() });
+        let named = self.name(command).map(|name| CommandKey { name, expires: expiry() });
         let intent = Intent {
             subject: subject.clone(),
             kind,

@@ -324,7 +324,8 @@ fn the_journal_is_listed_filtered_and_followed() {
     let all = ground.world.run("journal").exits(0).stdout;
     let lines: Vec<_> = all.lines().collect();
     assert_eq!(lines.len(), 6, "{all}");
-    assert!(lines[0].contains(" guests in host: guest 101 start intent step="), "{all}");
+    let place = format!(" guests in host at {}: guest 101 ", ground.cluster.endpoint());
+    assert!(lines[0].contains(&format!("{place}start intent step=")), "{all}");
     assert!(lines[1].contains("guest 101 start dispatched task=UPID:pve1:"), "{all}");
     assert!(lines[2].contains("guest 101 start succeeded step="), "{all}");
     let mut one = ground.world.homeostat("journal --json --source guests");

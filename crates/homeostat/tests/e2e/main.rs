@@ -17,6 +17,7 @@ mod apply;
 mod bad;
 mod clusters;
 mod colours;
+mod commands;
 mod control;
 mod daemon;
 mod documents;
