@@ -46,6 +46,8 @@ struct State {
     source: Option<Guests>,
     /// Its lanes.
     operations: Option<Operations<Key>>,
+    /// Why there are none: another process writes the journal.
+    busy: Option<JournalError>,
 }
 
 impl Desk {
@@ -70,9 +72,14 @@ impl Desk {
         let mut state = self.state();
         state.source = Some(source.clone());
         state.operations = opened.as_ref().ok().cloned().flatten();
+        state.busy = None;
         match opened {
             Ok(Some(operations)) => Ok(Fence::Kept(operations)),
-            Ok(None) | Err(JournalError::Busy { .. }) => Ok(Fence::Absent),
+            Ok(None) => Ok(Fence::Absent),
+            Err(error @ JournalError::Busy { .. }) => {
+                state.busy = Some(error);
+                Ok(Fence::Absent)
+            }
             Err(error) => Err(told(&error)),
         }
     }
@@ -98,6 +105,9 @@ impl Desk {
     /// What commands need, once a document with a cluster is bound.
     pub(crate) fn commands(&self, lock: &ScopeLock) -> Result<Option<Commands>> {
         let state = self.state();
+        if let Some(busy) = &state.busy {
+            return Err(busy.clone().into());
+        }
         let (Some(source), Some(operations)) = (&state.source, &state.operations) else {
             return Ok(None);
         };

@@ -154,6 +154,7 @@ pub(crate) fn help(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         let helped = cause.downcast_ref::<Helped>().map(|helped| helped.help.clone());
         helped
+            .or_else(|| cause.downcast_ref::<homeostat_engine::journal::JournalError>()?.help())
             .or_else(|| cause.downcast_ref::<homeostat_engine::Error>()?.help())
             .or_else(|| cause.downcast_ref::<homeostat_netns::Error>()?.help())
     })

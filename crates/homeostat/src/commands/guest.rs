@@ -1,9 +1,12 @@
 //! `homeostat guest start|stop|shutdown ID`: one command for one guest, through the daemon if one runs.
 
+mod turn;
+
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use homeostat_document::Document;
 use homeostat_engine::SqlitePages;
 use homeostat_engine::journal::End;
 use serde_json::{Value, json};
@@ -20,16 +23,13 @@ use crate::registry::Binding;
 use crate::scope::Scope;
 use crate::sources::guests;
 use crate::wire::{FORMAT_VERSION, Request};
+use turn::Turn;
 
 /// Starts or stops a guest, and waits for the end of it.
 pub(super) fn run(args: &GuestArgs, global: Global) -> Result<ExitCode> {
     let answer = match Client::try_connect(&place(&global)) {
-        Some(client) => client.ask(Request::Guest {
-            vmid: args.vmid,
-            command: args.verb,
-            name: args.idempotency_key.clone(),
-        })?,
-        None => directly(args, global)?,
+        Some(client) => client.ask(request(args))?,
+        None => without_daemon(args, global)?,
     };
     let said = if args.json { format!("{answer}\n") } else { line(&answer) };
     stream::ignore_closed_pipe(std::io::stdout().write_all(said.as_bytes()))?;
@@ -50,8 +50,14 @@ pub(crate) fn answer(command: &Command, done: &Done) -> Value {
     })
 }
 
-/// Without a daemon, the document says where the cluster is.
-fn directly(args: &GuestArgs, global: Global) -> Result<Value> {
+fn request(args: &GuestArgs) -> Request {
+    let GuestArgs { vmid, verb, idempotency_key, .. } = args;
+    Request::Guest { vmid: *vmid, command: *verb, name: idempotency_key.clone() }
+}
+
+/// Without a daemon, the document says where the cluster is. Who names the command may ask for it while
+/// another process is at it, and waits for that one.
+fn without_daemon(args: &GuestArgs, global: Global) -> Result<Value> {
     if args.documents.is_empty() {
         return Err(Helped::error(
             "no daemon runs, and no document says where the cluster is",
@@ -61,18 +67,28 @@ fn directly(args: &GuestArgs, global: Global) -> Result<Value> {
     let document = load(&args.documents)?;
     let context = Context::enter(global, &document.settings)?;
     context.open_desk();
-    let scope = Scope::top(&context)?;
-    let lock = scope.lock(&context)?;
-    let pages = SqlitePages::open(&context.state_dir)?;
+    let mut turn = args.idempotency_key.as_ref().map(|_| Turn::new(&context));
+    loop {
+        match (directly(args, &context, &document), &mut turn) {
+            (Err(error), Some(turn)) => turn.wait(error)?,
+            (done, _) => return done,
+        }
+        // Who was waited for may have made room for a daemon.
+        if let Some(client) = Client::try_connect(&context.socket) {
+            return client.ask(request(args));
+        }
+    }
+}
+
+fn directly(args: &GuestArgs, context: &Context, document: &Document) -> Result<Value> {
+    let scope = &Scope::top(context)?;
+    let lock = scope.lock(context)?;
+    let pages = &SqlitePages::open(&context.state_dir)?;
     let section = Some(&document.host);
-    let (context, scope) = (&context, &scope);
-    let binding = Binding { context, document: &document, scope, section, pages: &pages };
-    (guests::REGISTERED.bind)(&binding)?;
+    (guests::REGISTERED.bind)(&Binding { context, document, scope, section, pages })?;
     let Some(commands) = context.desk.commands(&lock)? else {
-        return Err(Helped::error(
-            "there is no cluster to speak with, or another process keeps its journal",
-            "the document needs `[proxmox]`; a daemon of this owner must be reachable",
-        ));
+        let help = "the document needs `[proxmox]`";
+        return Err(Helped::error("there is no cluster to speak with", help));
     };
     let command = command(args.verb, args.vmid, args.idempotency_key.clone());
     let done = block_on(commands.obey(&command))??;

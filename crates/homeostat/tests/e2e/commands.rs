@@ -1,8 +1,11 @@
 //! Commands that a client names: each done once, in one cluster, whatever is lost or killed on the way.
 
 use std::fs;
+use std::process::{Child, Stdio};
 
 use homeostat_pve_simulator::{Guest, Kind, Simulator, World as Cluster};
+
+use serde_json::Value;
 
 use crate::guests::{GUEST, Ground, later};
 use crate::world::DOCUMENT;
@@ -79,4 +82,67 @@ fn a_daemon_that_is_told_of_another_cluster_follows_what_it_began_in_the_first()
     ground.world.run("guest stop 101").exits(0);
     assert!(ground.is_running(), "the command is for the cluster that the document names");
     daemon.stop();
+}
+
+const START: &str = "guest start 101 --idempotency-key k --document host.toml --json";
+
+/// A first try that has sent its request.
+fn begun(ground: &Ground) -> Child {
+    let mut first = ground.world.homeostat(START);
+    let first = first.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    later(|| ground.starts() == 1);
+    first
+}
+
+#[test]
+fn a_second_try_without_a_daemon_waits_for_the_first_and_gets_its_outcome() {
+    let ground = Ground::new("");
+    ground.takes(1500);
+    let first = begun(&ground);
+    let process = first.id();
+    let quiet = ground.world.homeostat(&format!("-q {START}"));
+    let quiet = std::thread::scope(|scope| {
+        let quiet = scope.spawn(|| ground.world.finish(quiet).exits(0));
+        let second = ground.world.run(START).exits(0);
+        let waiting =
+            format!("Waiting for process {process} (homeostat) of user 0, which writes here\n");
+        assert!(second.stderr.starts_with(&waiting), "{second:?}");
+        let second: Value = serde_json::from_str(&second.stdout).unwrap();
+        assert_eq!((&second["outcome"], &second["stored"]), (&"succeeded".into(), &true.into()));
+        quiet.join().unwrap()
+    });
+    assert_eq!(quiet.stderr, "");
+    let first = first.wait_with_output().unwrap();
+    let first: Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!((&first["outcome"], &first["stored"]), (&"succeeded".into(), &false.into()));
+    assert_eq!(ground.starts(), 1);
+}
+
+#[test]
+fn a_second_try_goes_on_where_the_first_is_killed_while_it_waits_for_it() {
+    let ground = Ground::new("");
+    ground.takes(3000);
+    let mut first = begun(&ground);
+    let log = ground.world.path().join("second");
+    let mut second = ground.world.homeostat(START);
+    let second = second.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
+    let second = second.spawn().unwrap();
+    later(|| fs::read_to_string(&log).unwrap().starts_with("Waiting for process "));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let second = second.wait_with_output().unwrap();
+    let second: Value = serde_json::from_slice(&second.stdout).unwrap();
+    assert_eq!((&second["outcome"], &second["stored"]), (&"succeeded".into(), &true.into()));
+    assert_eq!(ground.starts(), 1);
+}
+
+#[test]
+fn a_command_without_a_name_does_not_wait_and_says_who_is_at_work() {
+    let ground = Ground::new("");
+    ground.takes(1500);
+    let first = begun(&ground);
+    let refused = ground.world.run("guest stop 101 --document host.toml").exits(1);
+    assert!(refused.stderr.contains("the scope is locked by process "), "{refused:?}");
+    assert!(refused.stderr.contains("\nhelp: stop that process"), "{refused:?}");
+    assert!(first.wait_with_output().unwrap().status.success());
 }
