@@ -141,7 +141,7 @@ impl Journal {
     }
 
     /// Begins a step; durable when it returns. Refused while the key has an open step, or if the
-    /// command it belongs to was begun before.
+    /// command it belongs to was begun before, unless nobody knows how that ended.
     pub async fn begin(&self, intent: Intent) -> Result<StepId, JournalError> {
         self.write(None, Fact::Intent(intent)).await
     }
@@ -171,6 +171,13 @@ impl Journal {
     #[must_use]
     pub fn known(&self, command: &str) -> Option<Known> {
         self.scribe.with_steps(|steps| steps.known(command, (self.clock)()))
+    }
+
+    /// The last step of a command that a client named, if it ended so that nobody knows how: then the name may
+    /// be begun again, once it is known that this one is not at work any more.
+    #[must_use]
+    pub fn doubted(&self, command: &str) -> Option<OpenStep> {
+        self.scribe.with_steps(|steps| steps.doubted(command, (self.clock)()))
     }
 
     /// How many commands are known by name. Those whose time is over go when the file is made anew.

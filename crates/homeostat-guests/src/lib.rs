@@ -18,6 +18,7 @@ mod error;
 mod follow;
 mod form;
 mod hints;
+mod look;
 mod mark;
 mod model;
 mod nodes;

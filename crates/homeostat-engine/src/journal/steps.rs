@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::flat::{Flat, Is, Text};
 use super::known::{Illegal, Known, OpenStep};
 use super::line::{Line, read};
-use super::record::{Fact, Millis, Record, StepId, Subject};
+use super::record::{CommandKey, Fact, Millis, Record, StepId, Subject};
 
 /// Lines as they stand in the file.
 type Lines = Box<[u8]>;
@@ -18,8 +18,8 @@ const ROOM: usize = 96;
 /// A step without an end.
 struct Open {
     slot: usize,
-    /// The client's name for its command.
-    command: Option<String>,
+    /// The client's name for its command, and what it said before.
+    command: Option<(String, Option<Command>)>,
     intent: Vec<u8>,
     dispatched: Option<(String, Lines)>,
 }
@@ -48,6 +48,8 @@ struct Command {
     expires: Millis,
     /// All of its lines, once it has ended.
     ended: Option<Lines>,
+    /// Whether nobody knows how: then it may be begun again.
+    is_unknown: bool,
 }
 
 /// The sum of all lines.
@@ -73,7 +75,7 @@ impl Steps {
         match record.is {
             Is::Intent => self.begin(record, line),
             Is::Dispatched => self.dispatch(record, line),
-            Is::Succeeded | Is::Failed | Is::Unknown => self.end(record.id, line),
+            Is::Succeeded | Is::Failed | Is::Unknown => self.end(record, line),
         }
     }
 
@@ -87,14 +89,13 @@ impl Steps {
         if let Some(open) = known.and_then(|slot| self.slots.get(slot)?.open) {
             return Err(Illegal::StillOpen { id: open, key: key.to_owned() });
         }
-        self.name_command(record)?;
+        let command = self.name_command(record)?;
         self.newest = Some(id);
         let slot = known.unwrap_or_else(|| self.new_slot(place, key));
         if let Some(lately) = self.slots.get_mut(slot) {
             lately.open = Some(id);
             lately.task = record.after.as_ref().map(|task| (*task.0).into());
         }
-        let command = record.command.as_ref().map(|command| command.name.clone());
         let mut intent = Vec::with_capacity(line.len() + ROOM);
         intent.extend_from_slice(line);
         self.open.insert(id, Open { slot, command, intent, dispatched: None });
@@ -120,15 +121,23 @@ impl Steps {
         })
     }
 
-    fn name_command(&mut self, record: &Flat<'_>) -> Result<(), Illegal> {
-        let Some(command) = &record.command else { return Ok(()) };
-        let taken = self.commands.get(&command.name);
-        if taken.is_some_and(|taken| taken.ended.is_none() || taken.expires > record.at) {
-            return Err(Illegal::Command(command.name.clone()));
+    /// A name is begun again once its time is over, or if nobody knows how it ended.
+    fn name_command(
+        &mut self,
+        record: &Flat<'_>,
+    ) -> Result<Option<(String, Option<Command>)>, Illegal> {
+        let Some(CommandKey { name, expires }) = record.command.as_deref() else {
+            return Ok(None);
+        };
+        let is_taken = |command: &Command| {
+            command.ended.is_none() || command.expires > record.at && !command.is_unknown
+        };
+        if self.commands.get(name).is_some_and(is_taken) {
+            return Err(Illegal::Command(name.clone()));
         }
-        let named = Command { id: record.id, expires: command.expires, ended: None };
-        self.commands.insert(command.name.clone(), named);
-        Ok(())
+        let named = Command { id: record.id, expires: *expires, ended: None, is_unknown: false };
+        let before = self.commands.insert(name.clone(), named);
+        Ok(Some((name.clone(), before)))
     }
 
     fn dispatch(&mut self, record: &Flat<'_>, line: &[u8]) -> Result<(), Illegal> {
@@ -145,14 +154,15 @@ impl Steps {
         Ok(())
     }
 
-    fn end(&mut self, id: StepId, line: &[u8]) -> Result<(), Illegal> {
+    fn end(&mut self, record: &Flat<'_>, line: &[u8]) -> Result<(), Illegal> {
+        let (id, is_unknown) = (record.id, record.is == Is::Unknown);
         let Open { slot, command, mut intent, dispatched } =
             self.open.remove(&id).ok_or(Illegal::NotOpen(id))?;
         intent.extend_from_slice(dispatched.as_ref().map_or(&[], |(_, line)| line));
         intent.extend_from_slice(line);
         let lines = intent.into_boxed_slice();
-        if let Some(command) = command.and_then(|name| self.commands.get_mut(&name)) {
-            command.ended = Some(lines.clone());
+        if let Some(command) = command.and_then(|(name, _)| self.commands.get_mut(&name)) {
+            (command.ended, command.is_unknown) = (Some(lines.clone()), is_unknown);
         }
         if let Some(lately) = self.slots.get_mut(slot) {
             (lately.open, lately.last) = (None, Some((id, lines)));
@@ -166,8 +176,9 @@ impl Steps {
         if let Some(lately) = self.slots.get_mut(slot) {
             lately.open = None;
         }
-        if let Some(name) = command {
+        if let Some((name, before)) = command {
             self.commands.remove(&name);
+            self.commands.extend(before.map(|before| (name, before)));
         }
     }
 
@@ -204,6 +215,20 @@ impl Steps {
         }
     }
 
+    /// The step of a command that ended so that nobody knows how, unless its time is over.
+    pub(super) fn doubted(&self, command: &str, now: Millis) -> Option<OpenStep> {
+        let command = self.commands.get(command)?;
+        let lines =
+            command.ended.as_ref().filter(|_| command.is_unknown && command.expires > now)?;
+        let mut lines = lines.split_inclusive(|byte| *byte == b'\n');
+        let intent = lines.next()?;
+        let task = lines.next().and_then(record_of).and_then(|record| match record.fact {
+            Fact::Dispatched { task } => Some(task),
+            Fact::Intent(_) | Fact::Ended(_) => None,
+        });
+        as_open(intent, task)
+    }
+
     /// How many commands are known.
     pub(super) fn names(&self) -> usize {
         self.commands.len()
@@ -221,7 +246,7 @@ impl Steps {
         kept.sort_by_key(|(id, _)| *id);
         let is_kept = |id| kept.binary_search_by_key(id, |(id, _)| *id).is_ok();
         let (mut named, mut forgotten) = (Vec::new(), Vec::new());
-        for (name, Command { id, expires, ended }) in &self.commands {
+        for (name, Command { id, expires, ended, .. }) in &self.commands {
             match ended {
                 Some(lines) if !is_kept(id) && *expires > now => named.push((*id, &**lines)),
                 Some(_) if !is_kept(id) => forgotten.push((name.clone(), *id)),
@@ -272,11 +297,14 @@ fn record_of(line: &[u8]) -> Option<Record> {
 }
 
 fn open_step(open: &Open) -> Option<OpenStep> {
-    let Line::Record(flat) = read(&open.intent)? else { return None };
+    as_open(&open.intent, open.dispatched.as_ref().map(|(task, _)| task.clone()))
+}
+
+fn as_open(intent: &[u8], task: Option<String>) -> Option<OpenStep> {
+    let Line::Record(flat) = read(intent)? else { return None };
     let after = flat.after.as_ref().map(|task| task.0.clone().into_owned());
     let Record { id, at, fact: Fact::Intent(intent) } = Record::try_from(flat).ok()? else {
         return None;
     };
-    let task = open.dispatched.as_ref().map(|(task, _)| task.clone());
     Some(OpenStep { id, since: at, intent, task, after })
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use homeostat_engine::journal::{Journal, JournalError, Known, follow};
+use homeostat_engine::journal::{End, Journal, JournalError, Known, follow};
 use tempfile::TempDir;
 
 use crate::{FAR, intent, mount, named, open, succeeded, try_open};
@@ -21,7 +21,15 @@ async fn fill(directory: &Path) -> (Journal, JournalError) {
     panic!("the disk is not small");
 }
 
+/// A command whose end nobody knows.
+async fn lose(directory: &Path, name: &str) {
+    let (journal, _) = open(directory);
+    let step = journal.begin(named("guest 3", name, FAR)).await.unwrap();
+    journal.end(step, End::Unknown { why: "lost".to_owned() }).await.unwrap();
+}
+
 async fn fill_and_make_room(directory: &Path) {
+    lose(directory, "lost").await;
     fs::write(directory.join("ballast"), vec![0; 160 << 10]).unwrap();
     let (journal, error) = fill(directory).await;
     assert!(matches!(error, JournalError::Write { .. }), "{error}");
@@ -32,6 +40,8 @@ async fn fill_and_make_room(directory: &Path) {
         let again = journal.begin(named("guest 1", "k", FAR)).await.unwrap_err();
         assert!(matches!(again, JournalError::Write { .. }), "{again}");
     }
+    journal.begin(named("guest 3", "lost", FAR)).await.unwrap_err();
+    assert!(journal.doubted("lost").is_some(), "what may be at work is not forgotten");
     // It could not be written down, and was all the same: what is asked of the target later knows it.
     journal.end(ended, succeeded()).await.unwrap_err();
     assert_eq!(journal.open_steps().len(), known - 1, "a refused step was never begun");

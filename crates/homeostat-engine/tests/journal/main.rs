@@ -207,6 +207,35 @@ async fn a_command_is_done_once_and_its_end_is_told_again() {
 }
 
 #[tokio::test]
+async fn a_command_whose_end_nobody_knows_may_be_begun_again_and_only_then() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = open(directory.path());
+    let command = || named("guest 101", "k", FAR);
+    let step = journal.begin(command()).await.unwrap();
+    journal.dispatched(step, "UPID:a").await.unwrap();
+    assert_eq!(journal.doubted("k"), None, "it runs");
+    let unknown = End::Unknown { why: "lost".to_owned() };
+    journal.end(step, unknown.clone()).await.unwrap();
+    drop(journal);
+    let (journal, _) = open(directory.path());
+    assert_eq!(journal.known("k"), Some(Known::Ended(unknown)));
+    let doubted = journal.doubted("k").unwrap();
+    assert_eq!((doubted.id, doubted.task.as_deref()), (step, Some("UPID:a")));
+    assert_eq!(doubted.intent, command());
+    let again = journal.begin(command()).await.unwrap();
+    assert_eq!(journal.known("k"), Some(Known::Running(again)));
+    assert_eq!(journal.doubted("k"), None);
+    let twice = journal.begin(named("guest 102", "k", FAR)).await.unwrap_err();
+    assert_eq!(twice.to_string(), "the command `k` was already begun");
+    journal.end(again, succeeded()).await.unwrap();
+    drop(journal);
+    let (journal, _) = open(directory.path());
+    assert_eq!(journal.known("k"), Some(Known::Ended(succeeded())));
+    assert_eq!(journal.doubted("k"), None);
+    assert!(journal.begin(command()).await.is_err(), "it is done");
+}
+
+#[tokio::test]
 async fn a_tail_torn_at_any_byte_is_cut_and_everything_before_it_stands() {
     let directory = TempDir::new().unwrap();
     busy(directory.path()).await;

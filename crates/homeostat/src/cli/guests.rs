@@ -13,10 +13,13 @@ pub(crate) struct GuestArgs {
     /// The number of the guest
     #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(100..=999_999_999))]
     pub(crate) vmid: u32,
-    /// A name for this command: a second try with it gets the outcome of the first
+    /// A name for this command: a second try with it gets the outcome of the first, for a week
+    ///
+    /// A try while the first one runs waits for it. Where nobody knows how the first one ended, what still runs
+    /// is joined, a guest that is as asked for is left alone, and only else it is sent again.
     #[arg(long, value_name = "KEY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) idempotency_key: Option<String>,
-    /// Where the cluster is, if no daemon runs
+    /// Where the cluster is, if no daemon runs; a daemon uses its own document
     #[arg(long = "document", value_name = "DOC")]
     pub(crate) documents: Vec<PathBuf>,
     /// Print JSON

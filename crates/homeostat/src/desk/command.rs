@@ -1,7 +1,9 @@
 //! One command for one guest, done once for each name that a client gives it.
 //!
 //! A second try with the same name gets the outcome of the first; while that runs, it waits in the same
-//! lane for the same end. The journal remembers, so a restart in between changes nothing.
+//! lane for the same end. Where nobody knows how the first one ended, the second looks: what runs is joined,
+//! what is done is done, and only else it is sent again. The journal remembers, so a restart in between
+//! changes nothing.
 
 use anyhow::Result;
 use homeostat_engine::journal::{
@@ -46,15 +48,28 @@ impl Commands {
         if let Some(done) = self.stored(command) {
             return Ok(done);
         }
-        let located = self.writer.locate(Vmid(command.vmid)).await.map_err(|it| refused(&it))?;
+        let located = self.locate(command).await?;
         let _lane = self.operations.enter(&command.key(), located.node()).await;
+        match self.stored(command) {
+            Some(done) => Ok(done),
+            None => self.obey_in_turn(command, &located).await,
+        }
+    }
+
+    async fn locate(&self, command: &Command) -> Result<Located> {
+        self.writer.locate(Vmid(command.vmid)).await.map_err(|failure| refused(&failure))
+    }
+
+    /// The lane is ours.
+    async fn obey_in_turn(&self, command: &Command, located: &Located) -> Result<Done> {
+        self.close_open(&command.key()).await?;
         if let Some(done) = self.stored(command) {
             return Ok(done);
         }
-        self.close_open(&command.key()).await?;
-        match self.stored(command) {
-            Some(done) => Ok(done),
-            None => self.carry_out(command, &located).await,
+        let name = self.name(command);
+        match name.and_then(|name| self.operations.journal().doubted(&name)) {
+            Some(doubted) => self.try_again(command, located, doubted).await,
+            None => self.carry_out(command, located).await,
         }
     }
 
@@ -64,11 +79,11 @@ impl Commands {
         command.name.as_ref().map(|name| format!("{} {key} in {scope}: {name}", command.verb))
     }
 
-    /// How a named command ended, if it did.
+    /// How a named command ended, if it did, and somebody knows.
     fn stored(&self, command: &Command) -> Option<Done> {
         match self.operations.journal().known(&self.name(command)?)? {
+            Known::Ended(End::Unknown { .. }) | Known::Running(_) => None,
             Known::Ended(end) => Some(Done { end, is_stored: true }),
-            Known::Running(_) => None,
         }
     }
 
@@ -81,8 +96,12 @@ impl Commands {
             return self.end(open.id, &End::Unknown { why }).await;
         }
         let (id, is_named) = (open.id, open.task.is_some());
-        let ended = self.look_up((id, is_named), begun(open)).await?;
-        self.end(id, &end_of(ended)).await
+        match self.look_up((id, is_named), begun(open)).await? {
+            TaskEnd::GivenUp(why) => {
+                Err(Helped::error(why, "ask again later: it is still at work"))
+            }
+            ended => self.end(id, &end_of(ended)).await,
+        }
     }
 
     /// Finds out what became of a step, and waits for it if it runs.
@@ -98,20 +117,30 @@ impl Commands {
         Ok(self.writer.follow(&task).await)
     }
 
+    /// Nobody knows how the last try ended. A request that came late may be at work by this time; where
+    /// nothing of ours is, the guest itself tells whether it is needed once more.
+    async fn try_again(
+        &self,
+        command: &Command,
+        located: &Located,
+        doubted: OpenStep,
+    ) -> Result<Done> {
+        let found = self.writer.recover(begun(doubted)).await.map_err(|it| refused(&it))?;
+        if let Recovery::Running { task, .. } = found {
+            let id = self.begin(command, located).await?;
+            self.note(id, &task).await?;
+            return self.conclude(id, self.writer.follow(&task).await).await;
+        }
+        let place = (Vmid(command.vmid), located.node());
+        if self.writer.is_as_asked(place, command.verb).await.map_err(|it| refused(&it))? {
+            let id = self.begin(command, located).await?;
+            return self.conclude(id, TaskEnd::Succeeded).await;
+        }
+        self.carry_out(command, located).await
+    }
+
     async fn carry_out(&self, command: &Command, located: &Located) -> Result<Done> {
-        let Dispatch { kind, parameters, precondition } = located.dispatch(command.verb);
-        let subject = self.operations.subject(&command.key());
-        let named = self.name(command).map(|name| CommandKey { name, expires: expiry() });
-        let intent = Intent {
-            subject: subject.clone(),
-            kind,
-            parameters,
-            precondition,
-            node: located.node().to_owned(),
-            repeat: Repeat::Hurts,
-            command: named,
-        };
-        let id = self.operations.journal().begin(intent).await.map_err(|it| told(&it))?;
+        let id = self.begin(command, located).await?;
         let ended = match self.writer.send(located, command.verb).await {
             Ok(Sent::Task(task)) => {
                 self.note(id, &task).await?;
@@ -119,6 +148,7 @@ impl Commands {
             }
             Ok(Sent::AlreadyDone) => TaskEnd::Succeeded,
             Err(error) if error.is_unknown() => {
+                let subject = self.operations.subject(&command.key());
                 match self.operations.journal().open_step(&subject) {
                     Some(open) => self.look_up((id, false), begun(open)).await?,
                     None => TaskEnd::Unknown(error.to_string()),
@@ -126,8 +156,30 @@ impl Commands {
             }
             Err(error) => TaskEnd::Failed(error.to_string()),
         };
+        self.conclude(id, ended).await
+    }
+
+    async fn begin(&self, command: &Command, located: &Located) -> Result<StepId> {
+        let Dispatch { kind, parameters, precondition } = located.dispatch(command.verb);
+        let intent = Intent {
+            subject: self.operations.subject(&command.key()),
+            kind,
+            parameters,
+            precondition,
+            node: located.node().to_owned(),
+            repeat: Repeat::Hurts,
+            command: self.name(command).map(|name| CommandKey { name, expires: expiry() }),
+        };
+        self.operations.journal().begin(intent).await.map_err(|error| told(&error))
+    }
+
+    /// Writes down how a step ended. One that was only waited for too long is still at work: it stays open.
+    async fn conclude(&self, id: StepId, ended: TaskEnd) -> Result<Done> {
+        let is_over = !matches!(ended, TaskEnd::GivenUp(_));
         let end = end_of(ended);
-        self.end(id, &end).await?;
+        if is_over {
+            self.end(id, &end).await?;
+        }
         Ok(Done { end, is_stored: false })
     }
 

@@ -41,6 +41,7 @@ mod plan;
 mod program;
 mod reading;
 mod restart;
+mod retries;
 mod sandbox;
 mod saved;
 mod show;
