@@ -1,15 +1,21 @@
-//! What a second try of a named command makes of lost answers: nothing is sent twice, and
+//! What a second try of a named command makes of lost answers and kills: nothing is sent twice, and
 //! nothing is left undone.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use homeostat_pve_simulator::{Fault, Harm, World as Cluster};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::guests::{Ground, later};
 
 const START: &str = "guest start 101 --idempotency-key k --document host.toml --json";
 const SEND: &str = "/nodes/pve1/lxc/101/status/start";
+
+fn never() -> Harm {
+    Harm::Slow(Duration::from_hours(1))
+}
 
 fn told(answer: &Value) -> (&str, bool) {
     (answer["outcome"].as_str().unwrap(), answer["stored"].as_bool().unwrap())
@@ -90,4 +96,97 @@ fn where_nobody_knows_the_end_and_nobody_can_be_asked_nothing_is_sent() {
     ground.cluster.with(Cluster::mend);
     assert_eq!(told(&ground.world.run(START).json(0)), ("succeeded", false));
     assert_eq!(ground.starts(), 1);
+}
+
+/// Where a try is when it is killed.
+struct Point {
+    name: &'static str,
+    /// What holds it there.
+    faults: &'static [fn() -> Fault],
+    is_there: fn(&Ground) -> bool,
+    /// Whether the target was told of the command.
+    is_begun: bool,
+}
+
+fn is_asked(ground: &Ground, path: &str) -> bool {
+    ground.cluster.with(|world| world.harmed.iter().any(|call| call.path.contains(path)))
+}
+
+fn is_dispatched(ground: &Ground) -> bool {
+    ground.world.run("journal --is dispatched").stdout.contains("guest 101 start")
+}
+
+const POINTS: [Point; 5] = [
+    Point {
+        name: "the intent is written, and the request is on its way",
+        faults: &[|| Fault::on(SEND, never())],
+        is_there: |ground| is_asked(ground, SEND),
+        is_begun: false,
+    },
+    Point {
+        name: "the request is lost, and what became of it is asked",
+        faults: &[|| Fault::on(SEND, Harm::DropRequest), || Fault::on("/tasks", never())],
+        is_there: |ground| is_asked(ground, "/tasks"),
+        is_begun: false,
+    },
+    Point {
+        name: "the request has arrived, and its task is not written down",
+        faults: &[|| Fault::on(SEND, Harm::DropResponse), || Fault::on("/tasks", never())],
+        is_there: |ground| is_asked(ground, "/tasks"),
+        is_begun: true,
+    },
+    Point {
+        name: "the task is written down, and runs",
+        faults: &[],
+        is_there: is_dispatched,
+        is_begun: true,
+    },
+    Point {
+        name: "the task has ended, and its end is not written down",
+        faults: &[|| Fault::on("/tasks/UPID", never())],
+        is_there: |ground| is_dispatched(ground) && ground.is_running(),
+        is_begun: true,
+    },
+];
+
+/// Kills whoever does the command, and tries again.
+fn check(point: &Point, through_daemon: bool) {
+    let name = format!("{}, daemon: {through_daemon}", point.name);
+    let ground = Ground::new("");
+    ground.takes(1000);
+    let daemon = through_daemon.then(|| ground.world.start(""));
+    ground.cluster.with(|world| point.faults.iter().for_each(|fault| world.fail(fault())));
+    let mut first = ground.world.homeostat(START);
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    later(|| (point.is_there)(&ground));
+    match &daemon {
+        Some(daemon) => daemon.signal(Signal::KILL),
+        None => first.kill().unwrap(),
+    }
+    assert!(!first.wait().unwrap().success(), "{name}");
+    drop(daemon);
+    assert_eq!(ground.starts(), usize::from(point.is_begun), "{name}");
+    ground.cluster.with(Cluster::mend);
+    let daemon = through_daemon.then(|| ground.world.start(""));
+    let second = ground.world.run(START).json(0);
+    assert_eq!(told(&second), ("succeeded", point.is_begun), "{name}: {second}");
+    assert_eq!(told(&ground.world.run(START).json(0)), ("succeeded", true), "{name}");
+    assert_eq!((ground.starts(), ground.is_running()), (1, true), "{name}");
+    if let Some(daemon) = daemon {
+        daemon.stop();
+    }
+}
+
+#[test]
+fn a_try_that_is_killed_at_any_point_is_carried_on_by_the_next_one() {
+    for point in &POINTS {
+        check(point, false);
+    }
+}
+
+#[test]
+fn a_try_whose_daemon_is_killed_at_any_point_is_carried_on_by_the_next_one() {
+    for point in &POINTS {
+        check(point, true);
+    }
 }
