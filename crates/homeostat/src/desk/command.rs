@@ -48,11 +48,18 @@ impl Commands {
         if let Some(done) = self.stored(command) {
             return Ok(done);
         }
-        let located = self.locate(command).await?;
-        let _lane = self.operations.enter(&command.key(), located.node()).await;
-        match self.stored(command) {
-            Some(done) => Ok(done),
-            None => self.obey_in_turn(command, &located).await,
+        let mut located = self.locate(command).await?;
+        loop {
+            let _lane = self.operations.enter(&command.key(), located.node()).await;
+            if let Some(done) = self.stored(command) {
+                return Ok(done);
+            }
+            // While others had the lane, it may have moved.
+            let there = self.locate(command).await?;
+            if there.node() == located.node() {
+                return self.obey_in_turn(command, &there).await;
+            }
+            located = there;
         }
     }
 

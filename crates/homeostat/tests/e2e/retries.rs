@@ -1,10 +1,10 @@
-//! What a second try of a named command makes of lost answers and kills: nothing is sent twice, and
+//! What a second try of a named command makes of lost answers, kills and moves: nothing is sent twice, and
 //! nothing is left undone.
 
 use std::process::Stdio;
 use std::time::Duration;
 
-use homeostat_pve_simulator::{Fault, Harm, World as Cluster};
+use homeostat_pve_simulator::{End, Fault, Harm, Script, World as Cluster};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -189,4 +189,32 @@ fn a_try_whose_daemon_is_killed_at_any_point_is_carried_on_by_the_next_one() {
     for point in &POINTS {
         check(point, true);
     }
+}
+
+#[test]
+fn a_guest_that_moves_while_its_command_waits_is_found_where_it_is() {
+    let ground = Ground::new("");
+    let daemon = ground.world.start("");
+    ground.world.run("status --wait").exits(0);
+    let script = Script { takes: Duration::from_millis(1500), end: End::Ok };
+    ground.cluster.with(|world| world.script(101, script));
+    let mut first = ground.world.homeostat("guest start 101");
+    let mut first = first.stdout(Stdio::null()).spawn().unwrap();
+    later(|| ground.starts() == 1);
+    ground.cluster.with(|world| world.calls.clear());
+    let mut second = ground.world.homeostat("guest stop 101 --json");
+    let second = second.stdout(Stdio::piped()).spawn().unwrap();
+    let is_located =
+        |world: &mut Cluster| world.calls.iter().any(|it| it.path == "/nodes/pve1/lxc");
+    later(|| ground.cluster.with(is_located));
+    ground.cluster.with(|world| {
+        world.guests.get_mut(&101).unwrap().node = "pve2".to_owned();
+        world.calls.clear();
+    });
+    assert!(first.wait().unwrap().success());
+    let second = second.wait_with_output().unwrap();
+    let second: Value = serde_json::from_slice(&second.stdout).unwrap();
+    assert_eq!(told(&second), ("succeeded", false), "{second}");
+    assert!(!ground.is_running());
+    daemon.stop();
 }
