@@ -69,8 +69,8 @@ impl Commands {
 
     /// The lane is ours.
     async fn obey_in_turn(&self, command: &Command, located: &Located) -> Result<Done> {
-        self.close_open(&command.key()).await?;
-        if let Some(done) = self.stored(command) {
+        let at_work = self.close_open(command).await?;
+        if let Some(done) = at_work.or_else(|| self.stored(command)) {
             return Ok(done);
         }
         let name = self.name(command);
@@ -94,20 +94,26 @@ impl Commands {
         }
     }
 
-    /// An open step of a key whose lane is ours was left by a process that is no more.
-    async fn close_open(&self, key: &Key) -> Result<()> {
-        let subject = self.operations.subject(key);
-        let Some(open) = self.operations.journal().open_step(&subject) else { return Ok(()) };
+    /// An open step of a key whose lane is ours was left by a process that is no more, or by a wait that was
+    /// given up. Tells if it is still at work.
+    async fn close_open(&self, command: &Command) -> Result<Option<Done>> {
+        let subject = self.operations.subject(&command.key());
+        let Some(open) = self.operations.journal().open_step(&subject) else { return Ok(None) };
         if open.intent.repeat == Repeat::Harmless {
             let why = "nobody heard the answer".to_owned();
-            return self.end(open.id, &End::Unknown { why }).await;
+            return self.end(open.id, &End::Unknown { why }).await.map(|()| None);
         }
+        let name = open.intent.command.as_ref().map(|command| command.name.clone());
+        let is_same = name.is_some() && name == self.name(command);
         let (id, is_named) = (open.id, open.task.is_some());
         match self.look_up((id, is_named), begun(open)).await? {
-            TaskEnd::GivenUp(why) => {
-                Err(Helped::error(why, "ask again later: it is still at work"))
+            TaskEnd::GivenUp(why) if is_same => {
+                Ok(Some(Done { end: End::Unknown { why }, is_stored: false }))
             }
-            ended => self.end(id, &end_of(ended)).await,
+            TaskEnd::GivenUp(why) => {
+                Err(Helped::error(why, "it is still at work: ask again later"))
+            }
+            ended => self.end(id, &end_of(ended)).await.map(|()| None),
         }
     }
 

@@ -98,6 +98,21 @@ fn where_nobody_knows_the_end_and_nobody_can_be_asked_nothing_is_sent() {
     assert_eq!(ground.starts(), 1);
 }
 
+#[test]
+fn a_task_that_outlives_every_wait_is_joined_until_it_ends() {
+    let ground = Ground::new("");
+    ground.takes(2500);
+    ground.connect("task-timeout = \"100ms\"\n", "");
+    assert_eq!(told(&ground.world.run(START).json(1)), ("unknown", false));
+    later(|| {
+        let again = ground.world.run(START);
+        let answer: Value = serde_json::from_str(&again.stdout).unwrap();
+        assert!(["unknown", "succeeded"].contains(&told(&answer).0), "{answer}");
+        answer["outcome"] == "succeeded"
+    });
+    assert_eq!(ground.starts(), 1);
+}
+
 /// Where a try is when it is killed.
 struct Point {
     name: &'static str,
