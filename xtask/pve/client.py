@@ -66,8 +66,16 @@ stopping = guest.status.shutdown.post(timeout=5, forceStop=1)
 assert Tasks.blocking_status(cluster, stopping, timeout=20, polling_interval=0.05)["exitstatus"] == "OK"
 refused(guest.status.stop.post, "not running")
 machine = cluster.nodes("pve1").qemu(201)
-machine.config.post(memory=1024)
+assert machine.config.put(memory=768) is None
+task = machine.config.post(memory=1024)
+assert Tasks.decode_upid(task)["type"] == "qmconfig", task
+assert Tasks.blocking_status(cluster, task, timeout=20, polling_interval=0.05)["exitstatus"] == "OK"
 assert machine.config.get()["memory"] == "1024"
+assert machine.config.post(memory=2048, background_delay=5) is None
+assert machine.config.get()["memory"] == "2048" and machine.config.get(current=1)["memory"] == "512"
+refused(lambda: machine.config.post(memory=4096, digest="0" * 40), "500", "detected modified configuration")
+running = Tasks.blocking_status(cluster, machine.status.start.post(), timeout=20, polling_interval=0.05)
+assert running["exitstatus"] == "VM 201 already running", running
 refused(cluster.nodes("pve2").lxc(101).config.get, "does not exist")
 refused(cluster.nodes("pve1").tasks("UPID:pve1:00000001:00000001:00000001:vzstart:1:x@pve:").status.get, "400", "no such task")
 refused(cluster.nodes("pve3").lxc.get, "hostname lookup")

@@ -3,7 +3,7 @@
 First by proxmoxer, the client that people use: it drives the simulator over HTTPS as it would drive a
 cluster. Then by the published description of the API, as the npm package `proxmox-api` carries it in typed
 form: every request that the simulator answers must be in it, with every parameter and with what it returns, and
-what it really answers must have the published fields and types.
+what it really answers must have the published fields and types, and print interfaces in the published order.
 
 Both come from their registries, into a directory that is gone afterwards. Without a network this fails: what
 was not judged is not known to be right.
@@ -38,6 +38,8 @@ def main():
         serve(lambda server: drive(python, server))
     types = answers.interfaces(text)
     wrong = serve(lambda server: answers.judge(server, listed, published, types))
+    wrong += serve(lambda server: answers.judge_changes(server, published))
+    wrong += serve(lambda server: answers.judge_interfaces(server, text))
     if wrong:
         sys.exit("\n".join(wrong))
     print("the simulator is as proxmoxer and the published description expect it")

@@ -13,7 +13,8 @@ use crate::parameters;
 use crate::quirks;
 
 /// Parameters of a change that are no options.
-const NO_OPTIONS: [&str; 5] = ["delete", "digest", "revert", "skiplock", "force"];
+const NO_OPTIONS: [&str; 6] =
+    ["background_delay", "delete", "digest", "revert", "skiplock", "force"];
 
 /// Options of a running guest that are changed at once.
 const LIVE_LXC: [&str; 11] = [

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::guest::{Guest, Kind};
+use crate::tasks::Task;
 use crate::world::World;
 
 pub(crate) fn nodes(world: &World) -> Answer {
@@ -75,12 +76,14 @@ fn resource(vmid: u32, guest: &Guest) -> Value {
 }
 
 /// Privileges of the token on one path.
-pub(crate) fn permissions(world: &World, call: &Call) -> Answer {
+pub(crate) fn permissions(world: &World, (call, user): (&Call, &str)) -> Answer {
     const ALL: [&str; 4] = ["VM.Audit", "VM.Config.Options", "VM.PowerMgmt", "Sys.Audit"];
     let path = call.parameter("path").unwrap_or("/");
     let vmid = path.strip_prefix("/vms/").and_then(|vmid| vmid.parse::<u32>().ok());
     let guest = vmid.and_then(|vmid| world.guests.get(&vmid));
+    let is_auditor = !world.unaudited.contains(user);
     let has = ALL.iter().filter(|one| guest.is_none_or(|guest| guest.is_allowed(one)));
+    let has = has.filter(|one| is_auditor || **one != "Sys.Audit");
     let privileges: Map<_, _> = has.map(|one| ((*one).to_owned(), json!(1))).collect();
     let mut by_path = Map::new();
     if !privileges.is_empty() {
@@ -89,8 +92,10 @@ pub(crate) fn permissions(world: &World, call: &Call) -> Answer {
     Answer::data(by_path)
 }
 
-/// Tasks of a node, the newest first: ended ones, running ones, or all.
-pub(crate) fn tasks(world: &World, node: &str, call: &Call) -> Answer {
+/// Tasks of a node, the newest first: ended ones, running ones, or all. Whoever is no auditor of the node sees
+/// its own only.
+pub(crate) fn tasks(world: &World, node: &str, (call, user): (&Call, &str)) -> Answer {
+    let is_auditor = !world.unaudited.contains(user);
     let source = call.parameter("source").unwrap_or("archive");
     let wanted = |value: Option<&str>, is: &str| value.is_none_or(|value| value == is);
     let since = call.parameter("since").and_then(|since| since.parse::<u64>().ok()).unwrap_or(0);
@@ -103,10 +108,95 @@ pub(crate) fn tasks(world: &World, node: &str, call: &Call) -> Answer {
         };
         is_in_source
             && task.name.node == node
+            && (is_auditor || task.is_of(user))
             && task.name.start >= since
             && wanted(call.parameter("vmid"), &task.name.vmid.to_string())
             && wanted(call.parameter("typefilter"), &task.name.kind)
-            && call.parameter("userfilter").is_none_or(|user| task.name.user.contains(user))
+            && call.parameter("userfilter").is_none_or(|part| is_user(task, part))
     });
-    Answer::data(rows.take(limit).map(crate::tasks::Task::row).collect::<Vec<_>>())
+    Answer::data(rows.take(limit).map(Task::row).collect::<Vec<_>>())
+}
+
+/// The filter knows the user, without its token, in letters of any size.
+fn is_user(task: &Task, part: &str) -> bool {
+    task.owner().0.to_lowercase().contains(&part.to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route;
+
+    /// Two tokens, of which `a@pve!x` is no auditor; each has started a guest.
+    fn world() -> World {
+        let mut world = World::default()
+            .with(101, Guest::new(Kind::Lxc, "pve1"))
+            .with(102, Guest::new(Kind::Lxc, "pve1"));
+        for token in ["a@pve!x", "b@pve!y"] {
+            world.tokens.insert(token.to_owned(), "secret".to_owned());
+        }
+        world.unaudited.insert("a@pve!x".to_owned());
+        ask(&mut world, "a@pve!x", ("POST", "/nodes/pve1/lxc/101/status/start", &[]));
+        ask(&mut world, "b@pve!y", ("POST", "/nodes/pve1/lxc/102/status/start", &[]));
+        world
+    }
+
+    type Asked<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+
+    fn ask(world: &mut World, token: &str, (method, path, parameters): Asked<'_>) -> Answer {
+        let pairs =
+            parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let call = Call {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            parameters: pairs.collect(),
+            authorization: Some(format!("PVEAPIToken={token}=secret")),
+        };
+        route::answer(world, &call)
+    }
+
+    /// The guests of the tasks that a token sees.
+    fn seen(token: &str, filter: &[(&str, &str)]) -> Vec<String> {
+        let answer = ask(&mut world(), token, ("GET", "/nodes/pve1/tasks", filter));
+        let rows = answer.body["data"].as_array().cloned().unwrap_or_default();
+        rows.iter().map(|row| row["id"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    #[test]
+    fn whoever_is_no_auditor_sees_its_own_tasks_only() {
+        assert_eq!(seen("b@pve!y", &[]), ["102", "101"]);
+        assert_eq!(seen("a@pve!x", &[]), ["101"]);
+    }
+
+    #[test]
+    fn a_task_of_somebody_else_tells_an_auditor_how_it_goes_and_nobody_else() {
+        let mut world = world();
+        let upids: Vec<_> = world.tasks.iter().map(Task::upid).collect();
+        let mut status = |token: &str, upid: &str| {
+            let path = format!("/nodes/pve1/tasks/{upid}/status");
+            ask(&mut world, token, ("GET", &path, &[])).status
+        };
+        let told = upids.iter().map(|upid| (status("a@pve!x", upid), status("b@pve!y", upid)));
+        assert_eq!(told.collect::<Vec<_>>(), [(200, 200), (403, 200)]);
+    }
+
+    #[test]
+    fn the_user_of_a_task_is_told_apart_from_its_token_and_filtered_without_it() {
+        assert_eq!(seen("b@pve!y", &[("userfilter", "A@pve")]), ["101"]);
+        assert_eq!(seen("b@pve!y", &[("userfilter", "a@pve!x")]), Vec::<String>::new());
+        let mut world = world();
+        let answer = ask(&mut world, "a@pve!x", ("GET", "/nodes/pve1/tasks", &[]));
+        let row = &answer.body["data"][0];
+        assert_eq!((&row["user"], &row["tokenid"]), (&json!("a@pve"), &json!("x")));
+    }
+
+    #[test]
+    fn a_privilege_that_is_missing_is_not_listed() {
+        let mut world = world();
+        let mut has = |token: &str| {
+            let asked = ("GET", "/access/permissions", &[("path", "/nodes/pve1")][..]);
+            ask(&mut world, token, asked).body["data"]["/nodes/pve1"]["Sys.Audit"] == json!(1)
+        };
+        assert_eq!((has("a@pve!x"), has("b@pve!y")), (false, true));
+    }
 }

@@ -43,7 +43,7 @@ pub const REQUESTS: &[Request] = &[
     request("GET", "/nodes/{node}/qemu/{vmid}/pending", &[], "array"),
     request("PUT", "/nodes/{node}/lxc/{vmid}/config", OPTIONS_LXC, "null"),
     request("PUT", "/nodes/{node}/qemu/{vmid}/config", OPTIONS_QEMU, "null"),
-    request("POST", "/nodes/{node}/qemu/{vmid}/config", OPTIONS_QEMU, "string"),
+    request("POST", "/nodes/{node}/qemu/{vmid}/config", POSTED_QEMU, "string"),
     request("POST", "/nodes/{node}/lxc/{vmid}/status/start", &["debug", "skiplock"], "string"),
     request("POST", "/nodes/{node}/qemu/{vmid}/status/start", &["skiplock", "timeout"], "string"),
     request("POST", "/nodes/{node}/lxc/{vmid}/status/stop", &["skiplock"], "string"),
@@ -121,7 +121,14 @@ const OPTIONS_LXC: &[&str] = &[
     "unprivileged",
 ];
 
-const OPTIONS_QEMU: &[&str] = &[
+const OPTIONS_QEMU: &[&str] = match POSTED_QEMU {
+    [_, options @ ..] => options,
+    [] => &[],
+};
+
+/// Whoever posts can wait for the task.
+const POSTED_QEMU: &[&str] = &[
+    "background_delay",
     "acpi",
     "agent",
     "balloon",

@@ -76,7 +76,8 @@ fn pairs(value: &str) -> Vec<(&str, &str)> {
     parts.map(|part| part.split_once('=').unwrap_or((part, ""))).collect()
 }
 
-/// Printed anew: the name first, the rest by name, with an address of its own and its only type.
+/// Printed anew: what must be there first (`name`), then the rest by name, with an address of its own and its
+/// only type.
 fn container_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answer> {
     let mut parts = pairs(value);
     let Some(at) = parts.iter().position(|(key, _)| *key == "name") else {
@@ -95,9 +96,25 @@ fn container_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answe
     Ok(joined(&parts))
 }
 
+const MODELS: [&str; 14] = [
+    "e1000",
+    "e1000-82540em",
+    "e1000-82544gc",
+    "e1000-82545em",
+    "e1000e",
+    "i82551",
+    "i82557b",
+    "i82559er",
+    "ne2k_isa",
+    "ne2k_pci",
+    "pcnet",
+    "rtl8139",
+    "virtio",
+    "vmxnet3",
+];
+
 /// Printed anew: the model with its address first, the rest by name.
 fn machine_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answer> {
-    const MODELS: [&str; 4] = ["virtio", "e1000", "rtl8139", "vmxnet3"];
     let mut parts = pairs(value);
     let take = |parts: &mut Vec<(&str, &str)>, key: &str| {
         let at = parts.iter().position(|(known, _)| *known == key)?;
@@ -111,7 +128,7 @@ fn machine_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answer>
         return Err(Answer::parameter(name, "invalid format - model: property is missing"));
     };
     let short = short.map(|(_, mac)| mac.to_owned()).filter(|mac| !mac.is_empty());
-    let mac = given.or(short).map_or_else(|| made_up(name, guest), |mac| mac.to_uppercase());
+    let mac = given.or(short).unwrap_or_else(|| made_up(name, guest));
     parts.sort_unstable();
     parts.insert(0, (&model, &mac));
     Ok(joined(&parts))

@@ -23,7 +23,7 @@ pub(crate) fn answer(world: &mut World, call: &Call) -> Answer {
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let answer = match parts.as_slice() {
         ["version"] => Answer::data(json!({ "version": "9.0.3", "release": "9.0", "repoid": "0" })),
-        ["access", "permissions"] => lists::permissions(world, call),
+        ["access", "permissions"] => lists::permissions(world, (call, &user)),
         ["cluster", "resources"] => lists::resources(world),
         ["nodes"] => lists::nodes(world),
         ["nodes", node, rest @ ..] => on_node(world, (node, rest), (call, &user)),
@@ -51,10 +51,9 @@ fn on_node(world: &mut World, (node, rest): (&str, &[&str]), by: (&Call, &str)) 
     if !world.online().contains(node) {
         return Answer::error(595, "No route to host");
     }
-    let (call, _) = by;
     match rest {
-        ["tasks"] => lists::tasks(world, node, call),
-        ["tasks", upid, rest @ ..] => task(world, (node, upid), rest),
+        ["tasks"] => lists::tasks(world, node, by),
+        ["tasks", upid, rest @ ..] => task(world, (node, upid), (rest, by)),
         ["lxc"] => lists::guests(world, (node, Kind::Lxc)),
         ["qemu"] => lists::guests(world, (node, Kind::Qemu)),
         [kind, vmid, rest @ ..] => {
@@ -68,7 +67,11 @@ fn on_node(world: &mut World, (node, rest): (&str, &[&str]), by: (&Call, &str)) 
     }
 }
 
-fn task(world: &mut World, (node, upid): (&str, &str), rest: &[&str]) -> Answer {
+fn task(
+    world: &mut World,
+    (node, upid): (&str, &str),
+    (rest, (call, user)): (&[&str], (&Call, &str)),
+) -> Answer {
     let unknown = || Answer::parameter("upid", "no such task");
     if upid::node_of(upid) != Some(node) {
         return unknown();
@@ -79,6 +82,12 @@ fn task(world: &mut World, (node, upid): (&str, &str), rest: &[&str]) -> Answer 
     if task.hidden > 0 {
         task.hidden -= 1;
         return Answer::error(400, "no such task");
+    }
+    // Of what others do only auditors are told.
+    if world.unaudited.contains(user) && !task.is_of(user) {
+        let privilege = if call.method == "DELETE" { "Sys.Modify" } else { "Sys.Audit" };
+        let words = format!("Permission check failed (/nodes/{node}, {privilege})");
+        return Answer::error(403, words);
     }
     match rest {
         ["status"] => Answer::data(task.status()),
@@ -110,9 +119,7 @@ fn on_guest(
         ("GET", ["pending"]) => config::pending(guest),
         ("PUT", ["config"]) => config::change(guest, call)
             .map_or_else(|refused| named(refused, vmid), |()| Answer::data(json!(null))),
-        // Quirk: a change of a machine that takes no time answers without a task.
-        ("POST", ["config"]) => config::change(guest, call)
-            .map_or_else(|refused| named(refused, vmid), |()| Answer::data(json!(null))),
+        ("POST", ["config"]) => named(verbs::configure(world, (vmid, user), call), vmid),
         ("POST", ["status", verb]) => verbs::begin(world, &Order { vmid, verb, user }, call),
         _ => Answer::error(501, "not implemented"),
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::call::Call;
 use crate::upid::Upid;
 
 /// How a task ends.
@@ -53,10 +54,12 @@ impl Default for Script {
 }
 
 /// What a task does in the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Start,
     Stop,
+    /// What this request says becomes the configuration.
+    Configure(Call),
     Nothing,
 }
 
@@ -97,6 +100,17 @@ impl Task {
         !self.is_over
     }
 
+    /// Whether it is a user's own: a token has only its own tasks, a user those of its tokens too.
+    pub(crate) fn is_of(&self, user: &str) -> bool {
+        self.name.user == user || self.owner().0 == user
+    }
+
+    /// The user, and which of its tokens.
+    pub(crate) fn owner(&self) -> (&str, Option<&str>) {
+        let owner = self.name.user.split_once('!');
+        owner.map_or((&*self.name.user, None), |(user, token)| (user, Some(token)))
+    }
+
     /// Its status, as it is answered.
     pub(crate) fn status(&self) -> Value {
         let mut status = self.common();
@@ -125,10 +139,15 @@ impl Task {
     }
 
     fn common(&self) -> Value {
-        let Upid { node, process, start, kind, vmid, user } = &self.name;
-        json!({
+        let Upid { node, process, start, kind, vmid, .. } = &self.name;
+        let (user, token) = self.owner();
+        let mut common = json!({
             "upid": self.upid(), "node": node, "pid": process, "pstart": process,
             "starttime": start, "type": kind, "id": vmid.to_string(), "user": user,
-        })
+        });
+        if let (Some(token), Some(common)) = (token, common.as_object_mut()) {
+            common.insert("tokenid".to_owned(), token.into());
+        }
+        common
     }
 }

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::answer::Answer;
 use crate::call::Call;
-use crate::guest::{Guest, Manners};
+use crate::config;
+use crate::guest::{Guest, Kind, Manners};
 use crate::tasks::{Effect, End, Script};
 use crate::upid::Upid;
 use crate::world::World;
@@ -44,16 +47,45 @@ pub(crate) fn begin(world: &mut World, order: &Order<'_>, call: &Call) -> Answer
     Answer::data(world.begin(name, effect, script))
 }
 
-/// Containers refuse what is already so; machines begin a task that has nothing to do, but for a start.
+/// Changes the configuration of a machine by a task, and tells its name. Whoever can wait, and whose task ends
+/// in that time, is told nothing, or why it failed. Here nobody waits: such a task ends at once.
+pub(crate) fn configure(world: &mut World, (vmid, user): (u32, &str), call: &Call) -> Answer {
+    let Some(guest) = world.guests.get(&vmid).cloned() else { return Answer::died("no guest") };
+    // What cannot be is refused before there is a task.
+    if let Err(refused) = config::change(&mut guest.clone(), call) {
+        return refused;
+    }
+    let mut script = script(world, (vmid, &guest), ("config", call));
+    let patience = call.parameter("background_delay").and_then(|seconds| seconds.parse().ok());
+    let is_awaited = patience.is_some_and(|seconds| script.takes <= Duration::from_secs(seconds));
+    if is_awaited {
+        script.takes = Duration::ZERO;
+    }
+    let name = world.name("qmconfig".to_owned(), (vmid, &guest.node), user);
+    let upid = world.begin(name, Effect::Configure(call.clone()), script);
+    if !is_awaited {
+        return Answer::data(upid);
+    }
+    world.settle();
+    match world.tasks.last().map(|task| &task.script.end) {
+        Some(End::Ok | End::Warnings(_)) | None => Answer::data(json!(null)),
+        Some(end) => Answer::died(format!("failed to update VM {vmid}: {}", end.exit_status())),
+    }
+}
+
+/// Containers refuse what is already so; machines begin a task that has nothing to do, or that fails.
 fn refused(guest: &Guest, vmid: u32, verb: &str) -> Option<String> {
-    let called = guest.kind.called();
     match (verb, guest.running, guest.kind) {
-        ("start", true, _) => Some(format!("{called} {vmid} already running")),
-        ("stop" | "shutdown" | "reboot", false, crate::Kind::Lxc) => {
-            Some(format!("{called} {vmid} not running"))
+        ("start", true, Kind::Lxc) => Some(already_running(guest, vmid)),
+        ("stop" | "shutdown", false, Kind::Lxc) | ("reboot", false, _) => {
+            Some(format!("{} {vmid} not running", guest.kind.called()))
         }
         _ => None,
     }
+}
+
+fn already_running(guest: &Guest, vmid: u32) -> String {
+    format!("{} {vmid} already running", guest.kind.called())
 }
 
 fn script(world: &mut World, (vmid, guest): (u32, &Guest), (verb, call): (&str, &Call)) -> Script {
@@ -66,6 +98,10 @@ fn script(world: &mut World, (vmid, guest): (u32, &Guest), (verb, call): (&str, 
         let words = format!("{} is locked ({lock})", guest.kind.called());
         return Script { takes: Duration::ZERO, end: End::Error(words) };
     }
+    if verb == "start" && guest.running {
+        let end = End::Error(already_running(guest, vmid));
+        return Script { takes: Duration::ZERO, end };
+    }
     if verb == "shutdown" && guest.manners == Manners::Deaf && guest.running {
         let timeout = call.parameter("timeout").and_then(|timeout| timeout.parse().ok());
         let takes = Duration::from_secs(timeout.unwrap_or(60));
@@ -75,4 +111,74 @@ fn script(world: &mut World, (vmid, guest): (u32, &Guest), (verb, call): (&str, 
         return Script { takes, end };
     }
     Script::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::USER;
+
+    fn world() -> World {
+        World::default().with(201, Guest::new(Kind::Qemu, "pve1"))
+    }
+
+    /// Posts a change of the configuration of machine 201.
+    fn post(world: &mut World, parameters: &[(&str, &str)]) -> Answer {
+        let pairs =
+            parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let (method, path) = ("POST".to_owned(), "/nodes/pve1/qemu/201/config".to_owned());
+        let call = Call { method, path, parameters: pairs.collect(), authorization: None };
+        let answer = configure(world, (201, USER), &call);
+        world.settle();
+        answer
+    }
+
+    fn memory(world: &World) -> Option<&str> {
+        world.guests.get(&201)?.config.get("memory").map(String::as_str)
+    }
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_posted_change_is_a_task_and_takes_effect_at_its_end() {
+        let mut world = world();
+        world.script(201, Script { takes: LONG, end: End::Ok });
+        let answer = post(&mut world, &[("memory", "1024")]);
+        let upid = answer.body["data"].as_str().unwrap_or_default();
+        assert!(upid.starts_with("UPID:pve1:") && upid.contains(":qmconfig:201:"), "{answer:?}");
+        assert_eq!(memory(&world), Some("512"));
+        tokio::time::advance(LONG).await;
+        world.settle();
+        assert_eq!(memory(&world), Some("1024"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_posted_change_that_ends_while_it_is_waited_for_is_answered_with_nothing() {
+        let mut world = world();
+        let wanted = [("memory", "1024"), ("background_delay", "5")];
+        assert_eq!(post(&mut world, &wanted), Answer::data(json!(null)));
+        assert_eq!(memory(&world), Some("1024"));
+        world.script(201, Script { takes: LONG, end: End::Ok });
+        assert!(post(&mut world, &wanted).body["data"].is_string(), "it takes longer");
+        world.script(201, Script { takes: Duration::ZERO, end: End::Error("no".to_owned()) });
+        let answer = post(&mut world, &wanted);
+        assert_eq!(answer, Answer::died("failed to update VM 201: no"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_posted_change_looks_at_the_digest_before_its_task_and_in_it() {
+        let mut world = world();
+        let digest = world.guests.get(&201).map(config::digest).unwrap_or_default();
+        let first = [("memory", "1024"), ("digest", &*digest)];
+        world.script(201, Script { takes: LONG, end: End::Ok });
+        assert_eq!(post(&mut world, &first).status, 200);
+        post(&mut world, &[("memory", "2048")]);
+        assert_eq!(post(&mut world, &first).status, 500, "refused without a task");
+        tokio::time::advance(LONG).await;
+        world.settle();
+        assert_eq!(memory(&world), Some("2048"));
+        let ends: Vec<_> = world.tasks.iter().map(|task| task.script.end.exit_status()).collect();
+        assert_eq!(ends.len(), 2, "{ends:?}");
+        assert!(ends.iter().any(|end| end.contains("detected modified configuration")), "{ends:?}");
+    }
 }

@@ -5,11 +5,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
+use crate::answer::Answer;
 use crate::call::Call;
 use crate::config;
 use crate::faults::{Fault, Harm};
 use crate::guest::Guest;
-use crate::tasks::{Effect, Script, Task};
+use crate::tasks::{Effect, End, Script, Task};
 use crate::upid::Upid;
 
 /// The token that is known from the start, and its user.
@@ -25,6 +26,8 @@ pub struct World {
     pub guests: BTreeMap<u32, Guest>,
     /// Tokens with their secrets.
     pub tokens: BTreeMap<String, String>,
+    /// Tokens that may not look at what others do: they lack `Sys.Audit` on the nodes.
+    pub unaudited: BTreeSet<String>,
     /// So many questions about a fresh task are answered with "no such task".
     pub shy_tasks: u32,
     /// How long the cluster's resource manager takes to do what a task requested.
@@ -54,6 +57,7 @@ impl Default for World {
             nodes: BTreeMap::new(),
             guests: BTreeMap::new(),
             tokens: BTreeMap::from([(USER.to_owned(), SECRET.to_owned())]),
+            unaudited: BTreeSet::new(),
             shy_tasks: 0,
             ha_delay: Duration::ZERO,
             stale: Duration::from_secs(10),
@@ -127,21 +131,23 @@ impl World {
                 continue;
             }
             task.is_over = true;
-            let (vmid, effect, end) = (task.vmid(), task.effect, task.script.end.clone());
-            if end.has_effect() {
-                self.affect(vmid, effect);
+            let (vmid, effect, end) = (task.vmid(), task.effect.clone(), task.script.end.clone());
+            let done = if end.has_effect() { self.affect(vmid, &effect) } else { Ok(()) };
+            if let (Err(refused), Some(task)) = (done, self.tasks.get_mut(at)) {
+                task.script.end = End::Error(refused.reason.unwrap_or_default());
             }
         }
         let (due, rest): (Vec<_>, _) =
             std::mem::take(&mut self.requested).into_iter().partition(|(at, ..)| *at <= now);
         self.requested = rest;
         for (_, vmid, effect) in due {
-            self.affect(vmid, effect);
+            // A manager asks for nothing that could be refused.
+            let _ = self.affect(vmid, &effect);
         }
     }
 
-    fn affect(&mut self, vmid: u32, effect: Effect) {
-        let Some(guest) = self.guests.get_mut(&vmid) else { return };
+    fn affect(&mut self, vmid: u32, effect: &Effect) -> Result<(), Answer> {
+        let Some(guest) = self.guests.get_mut(&vmid) else { return Ok(()) };
         match effect {
             Effect::Start => {
                 config::take_effect(guest);
@@ -151,8 +157,10 @@ impl World {
                 guest.running = false;
                 config::take_effect(guest);
             }
+            Effect::Configure(call) => config::change(guest, call)?,
             Effect::Nothing => {}
         }
+        Ok(())
     }
 
     pub(crate) fn harm(&mut self, call: &Call) -> Vec<Harm> {
