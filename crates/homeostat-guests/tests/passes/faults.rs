@@ -3,48 +3,60 @@
 use std::time::Duration;
 
 use homeostat_guests::Run;
-use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
+use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
 
 use crate::ground::{Ground, options, runs, story, wish};
 
-async fn starts_once(fault: Fault) {
+/// A start meets a fault: it happens once all the same, and the journal has these ends. Tells how often the
+/// list of all tasks was asked for, to find the one that was begun.
+async fn starts_once(fault: Fault, ends: &[&str]) -> usize {
     let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")));
-    ground.simulator.with(|world| world.fail(fault.clone()));
+    ground.simulator.with(|world| {
+        // It takes its time, so that nobody can see by the guest alone that it was asked for.
+        world.script(101, Script { takes: Duration::from_millis(200), end: End::Ok });
+        world.fail(fault.clone());
+    });
     let wish = wish([(101, runs(Run::Running))]);
     let mut process = ground.process();
     process.pass(&wish).await;
-    process.operations.landed().await;
     process.converge(&wish).await;
     ground.simulator.with(|world| {
         assert!(world.guests[&101].running, "{fault:?}");
         assert_eq!(world.count(101, "vzstart"), 1, "{fault:?}");
     });
+    assert_eq!(ground.ends(), ends, "{fault:?}");
+    ground.looked_up("all")
 }
+
+/// A request that was done is found by the list of tasks, and its task is followed.
+const DONE: [&str; 1] = ["succeeded"];
+/// Of one that was not, nobody can know: it is sent again after a look.
+const UNDONE: [&str; 2] = ["unknown", "succeeded"];
 
 #[tokio::test]
 async fn a_start_whose_request_or_answer_is_lost_happens_once() {
-    for harm in [Harm::DropRequest, Harm::DropResponse] {
-        starts_once(Fault::on("/status/start", harm).times(1)).await;
-    }
+    let start = |harm| Fault::on("/status/start", harm).times(1);
+    assert_eq!(starts_once(start(Harm::DropRequest), &UNDONE).await, 1);
+    assert_eq!(starts_once(start(Harm::DropResponse), &DONE).await, 1);
 }
 
 #[tokio::test]
 async fn a_start_that_a_proxy_answers_for_happens_once() {
-    for status in [595, 596, 599] {
+    for status in 595..=599 {
         let words = || "Connection timed out".to_owned();
-        starts_once(Fault::on("/status/start", Harm::Mask(status, words())).times(1)).await;
-        starts_once(Fault::on("/status/start", Harm::Refuse(status, words())).times(1)).await;
+        let start = |harm| Fault::on("/status/start", harm).times(1);
+        assert_eq!(starts_once(start(Harm::Mask(status, words())), &DONE).await, 1);
+        assert_eq!(starts_once(start(Harm::Refuse(status, words())), &UNDONE).await, 1);
     }
 }
 
 #[tokio::test]
 async fn a_task_whose_status_is_hard_to_get_is_followed_all_the_same() {
-    starts_once(Fault::on("/tasks/", Harm::DropResponse).times(3)).await;
-    starts_once(
-        Fault::on("/tasks/", Harm::Refuse(599, "Too many redirections".to_owned())).times(3),
-    )
-    .await;
-    starts_once(Fault::on("/tasks/", Harm::Slow(Duration::from_millis(50)))).await;
+    let refuse = Harm::Refuse(599, "Too many redirections".to_owned());
+    let status = |harm| Fault::on("/tasks/", harm);
+    assert_eq!(starts_once(status(Harm::DropResponse).times(3), &DONE).await, 0);
+    assert_eq!(starts_once(status(refuse).times(3), &DONE).await, 0);
+    assert_eq!(starts_once(status(Harm::Slow(Duration::from_millis(50))), &DONE).await, 0);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use homeostat_engine::journal::{Clock, JournalError, Millis};
+use homeostat_engine::journal::{Clock, End, Fact, JournalError, Millis, follow};
 use homeostat_engine::{
     Alone, Book, Config, Entry, Explain as _, Fence, Focus, Hint, Journal, Kind as Told, Ledger,
     Limits, Observer, OnRelease, Operations, Order, Ownership, Place, Report, Source as _,
@@ -162,6 +162,27 @@ impl Ground {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// How the journal says that steps ended, in its own words.
+    pub(crate) fn ends(&self) -> Vec<&'static str> {
+        let records = follow(self.state.path()).more().unwrap();
+        let ends = records.into_iter().filter_map(|record| match record.fact {
+            Fact::Ended(End::Succeeded { .. }) => Some("succeeded"),
+            Fact::Ended(End::Failed { .. }) => Some("failed"),
+            Fact::Ended(End::Unknown { .. }) => Some("unknown"),
+            _ => None,
+        });
+        ends.collect()
+    }
+
+    /// How often it was asked for the tasks of this source: `active`, or `all`, which nobody needs who
+    /// knows what became of a request.
+    pub(crate) fn looked_up(&self, source: &str) -> usize {
+        self.simulator.with(|world| {
+            let calls = world.calls.iter().filter(|call| call.path.ends_with("/tasks"));
+            calls.filter(|call| call.parameter("source") == Some(source)).count()
+        })
     }
 
     /// How many writes reached the cluster.

@@ -9,6 +9,7 @@
 mod crash;
 mod faults;
 mod ground;
+mod high_availability;
 mod hints;
 mod laws;
 mod lost;

@@ -1,8 +1,10 @@
 //! What the target refuses, class by class, and what a pass makes of it.
 
+use std::time::Duration;
+
 use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind as Declared, Run, Stop, Wanted};
-use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
+use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
 
 use crate::ground::{Ground, options, runs, story, wish};
 
@@ -65,14 +67,58 @@ async fn words_that_nobody_knows_are_told_and_tried_again() {
 async fn an_unknown_outcome_is_looked_up_before_anything_is_sent_again() {
     let ground = ground();
     ground.simulator.with(|world| {
+        world.script(101, Script { takes: Duration::from_millis(300), end: End::Ok });
         let mask = Harm::Mask(599, "Too many redirections".to_owned());
         world.fail(Fault::on("/status/start", mask).times(1));
     });
     let wish = wish([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    process.pass(&wish).await;
+    let told = story(&process.pass(&wish).await);
+    assert!(told.contains("Too many redirections") && !told.contains("retry"), "{told}");
+    assert!(!ground.simulator.with(|world| world.guests[&101].running), "its task takes time");
     process.converge(&wish).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+    assert_eq!(ground.looked_up("all"), 1, "the task is found by the list");
+    assert_eq!(ground.ends(), ["succeeded"], "and followed to its end");
+}
+
+#[tokio::test]
+async fn words_that_do_not_fit_what_is_seen_are_not_believed() {
+    let ground = ground();
+    ground.simulator.with(|world| {
+        let refuse = Harm::Refuse(500, "CT 101 already running".to_owned());
+        world.fail(Fault::on("/status/start", refuse).times(1));
+    });
+    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    assert!(!report.is_converged(), "{}", story(&report));
+}
+
+#[tokio::test]
+async fn quirk_already_running_is_an_error_of_the_target_and_success_for_us() {
+    let ground = ground();
+    ground.simulator.with(|world| {
+        // Somebody starts it between our last look and our request.
+        let starts = Harm::Meddle(|world| world.guests.get_mut(&101).unwrap().running = true);
+        world.fail(Fault::on("/status/start", starts).times(1));
+    });
+    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    assert!(report.is_converged(), "{}", story(&report));
+    let begun = ground.simulator.with(|world| world.count(101, "vzstart"));
+    assert_eq!(begun, 0, "the target began nothing");
+    assert_eq!(ground.ends(), ["succeeded"]);
+}
+
+#[tokio::test]
+async fn quirk_already_running_is_what_the_task_of_a_machine_ends_with() {
+    let ground = Ground::new(World::default().with(101, Guest::new(Kind::Qemu, "pve1")));
+    ground.simulator.with(|world| {
+        let starts = Harm::Meddle(|world| world.guests.get_mut(&101).unwrap().running = true);
+        world.fail(Fault::on("/status/start", starts).times(1));
+    });
+    let wanted = Wanted { kind: Declared::Qemu, ..runs(Run::Running) };
+    ground.process().converge(&wish([(101, wanted)])).await;
+    assert_eq!(ground.simulator.with(|world| world.count(101, "qmstart")), 1);
+    assert_eq!(ground.ends(), ["succeeded"]);
 }
 
 #[tokio::test]
@@ -89,6 +135,7 @@ async fn quirk_not_running_is_an_error_of_the_target_and_success_for_us() {
     assert!(report.is_converged(), "{}", story(&report));
     let refused = ground.simulator.with(|world| world.count(101, "vzstop"));
     assert_eq!(refused, 0, "the target began nothing");
+    assert_eq!(ground.ends(), ["succeeded"]);
 }
 
 #[tokio::test]
