@@ -190,10 +190,26 @@ fn container_net(text: &str) -> BTreeMap<String, String> {
     net
 }
 
+/// Every model that there is: one that we took for another key would never be as wished.
+const MODELS: [&str; 14] = [
+    "e1000",
+    "e1000-82540em",
+    "e1000-82544gc",
+    "e1000-82545em",
+    "e1000e",
+    "i82551",
+    "i82557b",
+    "i82559er",
+    "ne2k_isa",
+    "ne2k_pci",
+    "pcnet",
+    "rtl8139",
+    "virtio",
+    "vmxnet3",
+];
+
 /// The model can stand alone, with its address, or by name.
 fn machine_net(text: &str) -> BTreeMap<String, String> {
-    const MODELS: [&str; 8] =
-        ["virtio", "e1000", "e1000e", "rtl8139", "vmxnet3", "ne2k_pci", "pcnet", "i82551"];
     let mut net = parse(text);
     let short = MODELS.iter().find_map(|model| Some((*model, net.remove(*model)?)));
     if let Some((model, address)) = short {

@@ -46,6 +46,24 @@ async fn quirk_net_printed_anew() {
     is_stable(Kind::Lxc, "net0", "name=eth0,hwaddr=bc:24:11:00:00:01,bridge=vmbr0").await;
     is_stable(Kind::Qemu, "net0", "virtio,bridge=vmbr0").await;
     is_stable(Kind::Qemu, "net1", "model=e1000,macaddr=bc:24:11:00:00:01,bridge=vmbr0").await;
+    for model in [
+        "e1000",
+        "e1000-82540em",
+        "e1000-82544gc",
+        "e1000-82545em",
+        "e1000e",
+        "i82551",
+        "i82557b",
+        "i82559er",
+        "ne2k_isa",
+        "ne2k_pci",
+        "pcnet",
+        "rtl8139",
+        "virtio",
+        "vmxnet3",
+    ] {
+        is_stable(Kind::Qemu, "net0", &format!("bridge=vmbr0,model={model}")).await;
+    }
 }
 
 #[tokio::test]
@@ -121,25 +139,55 @@ async fn a_change_by_somebody_else_in_between_is_seen_by_the_digest() {
     process.converge(&wish).await;
 }
 
-#[tokio::test]
-async fn what_waits_for_a_restart_is_told_and_not_fought() {
-    let guest = Guest::new(Simulated::Lxc, "pve1").running();
-    let ground = Ground::new(World::default().with(101, guest));
+/// Wishes an option of a running guest that can only change while it does not run: the change is written once,
+/// told as long as it waits, and in effect after a restart, which is somebody else's to do.
+async fn waits_for_a_restart(guest: Guest, (option, value): (&str, &str)) {
+    let kind = if guest.kind == Simulated::Lxc { Kind::Lxc } else { Kind::Qemu };
+    let before = guest.config.get(option).cloned();
+    let ground = Ground::new(World::default().with(101, guest.running()));
     let mut process = ground.process();
-    let mut wanted = runs(Run::Running);
-    wanted.options.insert("nameserver".to_owned(), "10.0.0.1".to_owned());
+    let wanted = Wanted { kind, run: Some(Run::Running), ..options(&[(option, value)]) };
     let wish = wish([(101, wanted)]);
     process.pass(&wish).await;
     let writes = ground.writes();
+    assert_eq!(writes, 1, "{option} = {value:?}");
+    let waits = format!("a restart of the guest, for `{option}` to take effect");
     for _ in 0..2 {
         let report = process.pass(&wish).await;
         let told = story(&report);
-        assert!(told.contains("a restart of the guest, for `nameserver` to take effect"), "{told}");
+        assert!(told.contains(&waits), "{option} = {value:?}: {told}");
         assert!(!report.is_converged());
     }
     assert_eq!(ground.writes(), writes, "it is not written again, and the guest is not restarted");
-    let running = ground.simulator.with(|world| world.guests[&101].running);
-    assert!(running);
+    let held = |world: &mut World| world.guests[&101].config.get(option).cloned();
+    assert_eq!(ground.simulator.with(held), before, "it is not in effect");
+    assert!(ground.simulator.with(|world| world.guests[&101].running));
+    ground.simulator.with(World::restart_all);
+    let report = process.pass(&wish).await;
+    assert!(report.is_converged(), "{option} = {value:?}: {}", story(&report));
+    let expected = Some(value.to_owned()).filter(|value| !value.is_empty());
+    assert_eq!(ground.simulator.with(held), expected);
+    assert_eq!(ground.writes(), writes);
+}
+
+#[tokio::test]
+async fn what_waits_for_a_restart_is_told_and_not_fought() {
+    let container = || Guest::new(Simulated::Lxc, "pve1");
+    let machine = || Guest::new(Simulated::Qemu, "pve1");
+    waits_for_a_restart(container(), ("nameserver", "10.0.0.1")).await;
+    waits_for_a_restart(machine(), ("memory", "1024")).await;
+    waits_for_a_restart(machine(), ("sockets", "2")).await;
+}
+
+#[tokio::test]
+async fn a_deletion_that_waits_for_a_restart_is_told_and_not_fought() {
+    let container = Guest::new(Simulated::Lxc, "pve1").with("nameserver", "10.0.0.9");
+    let machine = Guest::new(Simulated::Qemu, "pve1").with("searchdomain", "example.org");
+    waits_for_a_restart(container, ("nameserver", "")).await;
+    waits_for_a_restart(machine, ("searchdomain", "")).await;
+    // Without the option it has its default, which is not in effect either.
+    let machine = Guest::new(Simulated::Qemu, "pve1").with("memory", "4096");
+    waits_for_a_restart(machine, ("memory", "")).await;
 }
 
 #[tokio::test]

@@ -43,8 +43,20 @@ macro_rules! fields {
     };
 }
 
-const FIELDS: Fields<Sample> =
-    fields!["cpuunits", "description", "memory", "nameserver", "net0", "onboot", "startup", "tags"];
+const FIELDS: Fields<Sample> = fields![
+    "cores",
+    "cpuunits",
+    "description",
+    "memory",
+    "nameserver",
+    "net0",
+    "onboot",
+    "searchdomain",
+    "sockets",
+    "startup",
+    "swap",
+    "tags"
+];
 
 fn lxc_net() -> impl Strategy<Value = String> {
     let mac =
@@ -64,6 +76,8 @@ fn qemu_net() -> impl Strategy<Value = String> {
         Just("virtio"),
         Just("virtio=bc:24:11:00:00:01"),
         Just("model=e1000"),
+        Just("model=e1000-82545em"),
+        Just("ne2k_isa=bc:24:11:00:00:03"),
         Just("macaddr=bc:24:11:00:00:02,model=virtio"),
     ];
     (model, any::<bool>()).prop_map(|(model, is_first)| {
@@ -85,21 +99,38 @@ fn sample(kind: Kind) -> impl Strategy<Value = Sample> {
     });
     let tags = "[a-zA-Z0-9_][a-z0-9_.+-]{0,5}([,; ]{1,3}[a-zA-Z0-9_][a-z0-9_.+-]{0,5}){0,4}";
     let nameserver = "(10\\.0\\.0\\.[1-9][,; ]{1,3}){1,3}";
-    (1_u32..300_000, description, 16_u32..9000, nameserver, net, any::<bool>(), tags).prop_map(
-        move |(units, description, memory, nameserver, net, onboot, tags)| {
-            let options = BTreeMap::from([
-                ("cpuunits", units.to_string()),
-                ("description", description),
-                ("memory", memory.to_string()),
-                ("nameserver", nameserver),
-                ("net0", net),
-                ("onboot", if onboot { "yes" } else { "0" }.to_owned()),
-                ("startup", "up=10,order=1".to_owned()),
-                ("tags", tags),
-            ]);
-            Sample { kind, options }
-        },
-    )
+    let searchdomain = "[,; ]{0,2}([a-z]{1,8}(\\.[a-z]{2,3})?[,; ]{1,3}){1,3}";
+    let texts = (description, nameserver, searchdomain, tags);
+    (texts, net, any::<bool>(), numbers(kind)).prop_map(move |(texts, net, onboot, numbers)| {
+        let (description, nameserver, searchdomain, tags) = texts;
+        let mut options = BTreeMap::from([
+            ("description", description),
+            ("nameserver", nameserver),
+            ("net0", net),
+            ("onboot", if onboot { "yes" } else { "0" }.to_owned()),
+            ("searchdomain", searchdomain),
+            ("startup", "up=10,order=1".to_owned()),
+            ("tags", tags),
+        ]);
+        options.extend(numbers);
+        Sample { kind, options }
+    })
+}
+
+/// Options that are numbers, with zeros before them now and then. Swap is a container's, sockets are a
+/// machine's.
+fn numbers(kind: Kind) -> impl Strategy<Value = BTreeMap<&'static str, String>> {
+    let of_its_own = match kind {
+        Kind::Lxc => ("swap", 0_u32..9000),
+        Kind::Qemu => ("sockets", 1_u32..5),
+    };
+    let (name, values) = of_its_own;
+    let numbers = (1_u32..300_000, 16_u32..9000, 1_u32..129, values, any::<bool>());
+    numbers.prop_map(move |(units, memory, cores, value, is_padded)| {
+        let zeros = if is_padded { "00" } else { "" };
+        let numbers = [("cores", cores), ("cpuunits", units), ("memory", memory), (name, value)];
+        numbers.map(|(name, number)| (name, format!("{zeros}{number}"))).into()
+    })
 }
 
 /// Writes a sample by whole passes, and reads what the target holds.
