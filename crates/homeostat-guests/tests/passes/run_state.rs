@@ -172,6 +172,24 @@ async fn a_task_of_somebody_else_is_waited_for() {
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }
 
+/// The process that knew the task is gone, and so is the answer that named it.
+#[tokio::test]
+async fn whoever_sees_its_own_tasks_only_finds_a_lost_one_all_the_same() {
+    let ground = one(lxc());
+    ground.simulator.with(|world| {
+        let token = homeostat_pve_simulator::Simulator::token();
+        world.unaudited.extend(token.split_once('=').map(|(user, _)| user.to_owned()));
+        world.script(101, Script { takes: Duration::from_millis(400), end: End::Ok });
+        let lose = homeostat_pve_simulator::Harm::DropResponse;
+        world.fail(homeostat_pve_simulator::Fault::on("/status/start", lose).times(1));
+    });
+    let wish = wish([(101, runs(Run::Running))]);
+    ground.process().pass(&wish).await;
+    ground.process().converge(&wish).await;
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+    assert_eq!(ground.ends(), ["succeeded"]);
+}
+
 #[tokio::test]
 async fn a_node_has_at_most_so_many_tasks_at_once_and_a_guest_one() {
     let guests = (101..109).map(|vmid| (vmid, runs(Run::Running)));
