@@ -38,61 +38,137 @@ async fn run_until(ground: &Ground, wish: &Arc<Wish>, requests: usize) {
     }
 }
 
-fn world() -> World {
-    let mut world = World::default()
-        .with(101, Guest::new(Kind::Lxc, "pve1"))
-        .with(102, Guest::new(Kind::Qemu, "pve2").running());
+/// A cluster, what is wished of it, and which tasks bring it there, each once.
+struct Scenario {
+    world: fn() -> World,
+    wish: fn() -> Arc<Wish>,
+    /// The guest, its task, what the journal calls the step, and whether it runs in the end.
+    tasks: [(u32, &'static str, &'static str, bool); 2],
+}
+
+/// A container and a machine, of which each task takes its time.
+fn cluster(container: Guest, machine: Guest) -> World {
+    let mut world = World::default().with(101, container).with(102, machine);
     for vmid in [101, 102] {
         world.script(vmid, Script { takes: Duration::from_millis(120), end: End::Ok });
     }
     world
 }
 
-fn desired() -> Arc<Wish> {
-    let start = Wanted { run: Some(Run::Running), ..options(&[("cores", "2"), ("tags", "web")]) };
-    let stop = Wanted {
+fn container() -> Guest {
+    Guest::new(Kind::Lxc, "pve1")
+}
+
+fn machine() -> Guest {
+    Guest::new(Kind::Qemu, "pve2")
+}
+
+/// Wishes both to run or not, with options for each.
+fn both(container: (Run, Stop), machine: (Run, Stop)) -> Arc<Wish> {
+    let first = Wanted {
+        run: Some(container.0),
+        stop: container.1,
+        ..options(&[("cores", "2"), ("tags", "web")])
+    };
+    let second = Wanted {
         kind: homeostat_guests::Kind::Qemu,
         node: Some("pve2".to_owned()),
-        run: Some(Run::Stopped),
-        stop: Stop::Immediate,
+        run: Some(machine.0),
+        stop: machine.1,
         ..options(&[("description", "db")])
     };
-    wish([(101, start), (102, stop)])
+    wish([(101, first), (102, second)])
 }
 
-fn check(ground: &Ground, at: usize) {
-    ground.simulator.with(|world| {
-        assert!(world.guests[&101].running && !world.guests[&102].running, "crash at {at}");
-        assert_eq!(world.count(101, "vzstart"), 1, "crash at {at}");
-        assert_eq!(world.count(102, "qmstop"), 1, "crash at {at}");
-        assert_eq!(world.most_per_guest, 1, "crash at {at}");
-    });
-}
+const GRACEFUL: Stop = Stop::Graceful(Duration::from_secs(5));
 
-#[tokio::test]
-async fn a_crash_after_any_request_loses_no_task_and_sends_none_twice() {
-    let wish = desired();
-    let calm = Ground::new(world());
-    run_until(&calm, &wish, usize::MAX).await;
-    check(&calm, 0);
-    let requests = calm.simulator.with(|world| world.calls.len());
-    assert!(requests > 20, "{requests} requests");
-    for at in 1..=requests {
-        let ground = Ground::new(world());
-        run_until(&ground, &wish, at).await;
-        ground.process().converge(&wish).await;
-        check(&ground, at);
+const START_AND_STOP: Scenario = Scenario {
+    world: || cluster(container(), machine().running()),
+    wish: || both((Run::Running, GRACEFUL), (Run::Stopped, Stop::Immediate)),
+    tasks: [(101, "vzstart", "start", true), (102, "qmstop", "stop", false)],
+};
+
+/// A shutdown, which becomes a stop where nobody listens, and the start of a machine.
+const SHUTDOWN_AND_START: Scenario = Scenario {
+    world: || cluster(container().running(), machine()),
+    wish: || both((Run::Stopped, GRACEFUL), (Run::Running, GRACEFUL)),
+    tasks: [(101, "vzshutdown", "shutdown", false), (102, "qmstart", "start", true)],
+};
+
+/// Guests that the cluster's resource manager keeps.
+const REQUESTS: Scenario = Scenario {
+    world: || {
+        let kept = |guest| Guest { is_ha: true, ..guest };
+        let mut world = cluster(kept(container()), kept(machine().running()));
+        world.ha_delay = Duration::from_millis(120);
+        world
+    },
+    wish: || both((Run::Running, GRACEFUL), (Run::Stopped, GRACEFUL)),
+    tasks: [(101, "hastart", "start", true), (102, "hastop", "shutdown", false)],
+};
+
+impl Scenario {
+    fn ground(&self) -> Ground {
+        Ground::new((self.world)())
+    }
+
+    /// All is as wished, each task was begun once, and the journal knows how each ended.
+    fn check(&self, ground: &Ground, at: usize) {
+        for (vmid, task, step, runs) in self.tasks {
+            ground.simulator.with(|world| {
+                assert_eq!(world.guests[&vmid].running, runs, "{task}, crash at {at}");
+                assert_eq!(world.count(vmid, task), 1, "{task}, crash at {at}");
+                assert_eq!(world.most_per_guest, 1, "{task}, crash at {at}");
+            });
+            let ends = ground.ends_of(vmid, step);
+            let known = ends.iter().filter(|end| **end == "succeeded").count();
+            assert_eq!(known, 1, "no task is lost: {task} has {ends:?}, crash at {at}");
+        }
+        assert_eq!(ground.simulator.with(|world| world.tasks().len()), 2, "crash at {at}");
+    }
+
+    /// A crash after every request that a calm run makes.
+    async fn crash_everywhere(&self) {
+        let wish = (self.wish)();
+        let calm = self.ground();
+        run_until(&calm, &wish, usize::MAX).await;
+        self.check(&calm, 0);
+        let requests = calm.simulator.with(|world| world.calls.len());
+        assert!(requests > 20, "{requests} requests");
+        for at in 1..=requests {
+            let ground = self.ground();
+            run_until(&ground, &wish, at).await;
+            ground.process().converge(&wish).await;
+            self.check(&ground, at);
+        }
     }
 }
 
 #[tokio::test]
+async fn a_crash_after_any_request_loses_no_task_and_sends_none_twice() {
+    START_AND_STOP.crash_everywhere().await;
+}
+
+#[tokio::test]
+async fn a_crash_around_a_shutdown_or_the_start_of_a_machine_is_no_worse() {
+    SHUTDOWN_AND_START.crash_everywhere().await;
+}
+
+#[tokio::test]
+async fn a_crash_around_a_request_to_the_resource_manager_is_no_worse() {
+    REQUESTS.crash_everywhere().await;
+}
+
+#[tokio::test]
 async fn two_crashes_in_a_row_are_no_worse() {
-    let wish = desired();
-    for at in (2..40).step_by(3) {
-        let ground = Ground::new(world());
-        run_until(&ground, &wish, at).await;
-        run_until(&ground, &wish, at + at / 2).await;
-        ground.process().converge(&wish).await;
-        check(&ground, at);
+    for scenario in [START_AND_STOP, SHUTDOWN_AND_START, REQUESTS] {
+        let wish = (scenario.wish)();
+        for at in (2..40).step_by(5) {
+            let ground = scenario.ground();
+            run_until(&ground, &wish, at).await;
+            run_until(&ground, &wish, at + at / 2).await;
+            ground.process().converge(&wish).await;
+            scenario.check(&ground, at);
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! A cluster, a state directory, and processes that come and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use homeostat_engine::journal::{Clock, End, Fact, JournalError, Millis, follow};
+use homeostat_engine::journal::{Clock, End, Fact, Intent, JournalError, Millis, follow};
 use homeostat_engine::{
     Alone, Book, Config, Entry, Explain as _, Fence, Focus, Hint, Journal, Kind as Told, Ledger,
     Limits, Observer, OnRelease, Operations, Order, Ownership, Place, Report, Source as _,
@@ -166,14 +166,30 @@ impl Ground {
 
     /// How the journal says that steps ended, in its own words.
     pub(crate) fn ends(&self) -> Vec<&'static str> {
-        let records = follow(self.state.path()).more().unwrap();
-        let ends = records.into_iter().filter_map(|record| match record.fact {
-            Fact::Ended(End::Succeeded { .. }) => Some("succeeded"),
-            Fact::Ended(End::Failed { .. }) => Some("failed"),
-            Fact::Ended(End::Unknown { .. }) => Some("unknown"),
-            _ => None,
-        });
-        ends.collect()
+        self.ended(|_| true)
+    }
+
+    /// The same of one verb for one guest.
+    pub(crate) fn ends_of(&self, vmid: u32, verb: &str) -> Vec<&'static str> {
+        let key = key(vmid).to_string();
+        self.ended(|intent| intent.subject.key == key && intent.kind == verb)
+    }
+
+    fn ended(&self, is_meant: impl Fn(&Intent) -> bool) -> Vec<&'static str> {
+        let mut meant = BTreeSet::new();
+        let mut ends = Vec::new();
+        for record in follow(self.state.path()).more().unwrap() {
+            match &record.fact {
+                Fact::Intent(intent) if is_meant(intent) => _ = meant.insert(record.id),
+                Fact::Ended(end) if meant.contains(&record.id) => ends.push(match end {
+                    End::Succeeded { .. } => "succeeded",
+                    End::Failed { .. } => "failed",
+                    End::Unknown { .. } => "unknown",
+                }),
+                _ => {}
+            }
+        }
+        ends
     }
 
     /// How often it was asked for the tasks of this source: `active`, or `all`, which nobody needs who
