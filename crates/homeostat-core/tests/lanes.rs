@@ -7,6 +7,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use common::cases;
 use homeostat_core::{Job, Lanes, Limits, Start};
@@ -236,7 +237,7 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         3 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Mark(key, node)),
         3 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Submit(key, node)),
-        1 => (0..60_usize).prop_map(Act::Withdraw),
+        3 => (0..30_usize).prop_map(Act::Withdraw),
         4 => Just(Act::Start),
         1 => (0..8_u32, 0..3_u8).prop_map(|(key, node)| Act::Occupy(key, node)),
         3 => (0..8_usize).prop_map(Act::End),
@@ -310,6 +311,64 @@ proptest! {
         }
         done.sort_unstable();
         prop_assert_eq!(done, (0..submitted).collect::<Vec<_>>());
+    }
+}
+
+/// Lanes whose keys and nodes tell who still has one.
+type Counted = Lanes<Arc<u32>, Arc<u8>, u32>;
+
+/// Does what chance says, and then ends all that runs and all that can still start.
+fn play_and_drain(lanes: &mut Counted, acts: &[Act], (keys, nodes): (&[Arc<u32>], &[Arc<u8>])) {
+    let key = |key: u32| &keys[usize::try_from(key).unwrap()];
+    let node = |node: u8| Arc::clone(&nodes[usize::from(node)]);
+    let mut tickets = Vec::new();
+    for act in acts {
+        match *act {
+            Act::Mark(on, at) => _ = lanes.mark(key(on), node(at)),
+            Act::Submit(on, at) => tickets.push((on, lanes.submit(key(on), node(at), 0))),
+            Act::Withdraw(at) => {
+                if let Some((on, ticket)) = tickets.get(at) {
+                    lanes.withdraw(key(*on), *ticket);
+                }
+            }
+            Act::Start => drop(lanes.start()),
+            Act::Occupy(on, at) => _ = lanes.occupy(key(on), &node(at)),
+            Act::End(at) => lanes.end(&keys[at]),
+        }
+    }
+    // Each round begins something, or nothing ever will.
+    for _ in 0..=acts.len() {
+        while lanes.start().is_some() {}
+        for key in keys {
+            lanes.end(key);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(256))]
+
+    /// Whoever has been here long must not pay for every node and key that ever was.
+    #[test]
+    fn nothing_is_left_of_an_idle_key_nor_of_an_idle_node(
+        acts in proptest::collection::vec(act(), 0..40),
+        total in 1..5_usize,
+        per_node in 1..4_usize,
+    ) {
+        let keys: Vec<_> = (0..8).map(Arc::new).collect();
+        let nodes: Vec<_> = (0..3).map(Arc::new).collect();
+        let mut lanes = Counted::new(Limits { total, per_node });
+        play_and_drain(&mut lanes, &acts, (&keys, &nodes));
+        prop_assert!(lanes.is_empty(), "something waits, and nothing may start");
+        let kept_keys = keys.iter().filter(|key| Arc::strong_count(key) > 1);
+        let kept_nodes = nodes.iter().filter(|node| Arc::strong_count(node) > 1);
+        prop_assert_eq!((kept_keys.count(), kept_nodes.count()), (0, 0));
+        // The limits hold for what comes after, as if nothing had been before.
+        for key in &keys {
+            lanes.mark(key, Arc::clone(&nodes[0]));
+        }
+        let started = std::iter::from_fn(|| lanes.start()).count();
+        prop_assert_eq!(started, total.min(per_node));
     }
 }
 
