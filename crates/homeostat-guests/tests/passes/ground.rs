@@ -234,16 +234,17 @@ impl Process {
         pass(&order, &mut self.observer, &self.writer, &mut self.book).await
     }
 
-    /// Passes, each after everything has landed, until one is converged; at most ten.
+    /// Passes, each after everything has landed, until one is converged; at most ten. A guest can be as wished a
+    /// moment before its task is over: that is waited for, too, so that the journal has its end.
     pub(crate) async fn converge(&mut self, wish: &Arc<Wish>) {
         let mut last = None;
         for _ in 0..10 {
             let report = self.pass(wish).await;
+            self.operations.landed().await;
             if report.is_converged() {
                 return;
             }
             last = Some(story(&report));
-            self.operations.landed().await;
         }
         panic!("not converged: {last:#?}");
     }
