@@ -10,21 +10,18 @@
 mod flight;
 mod held;
 mod recovery;
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use homeostat_core::{Focus, Job, Key, Lanes, Limits, Start, Ticket};
-use tokio::sync::{Notify, oneshot};
-use tokio::task::{AbortHandle, JoinSet};
+use homeostat_core::{Focus, Key, Limits};
+use tokio::sync::oneshot;
 
 pub(crate) use self::flight::Flight;
 pub use self::held::Held;
-use self::recovery::Question;
-use crate::journal::{Journal, Repeat, Subject};
-
-/// Somebody who waits for a lane.
-type Waiter<K> = oneshot::Sender<Held<K>>;
+use self::shared::{InLine, Shared};
+use crate::journal::{Journal, Subject};
 
 /// The lanes of one source in one scope, with the journal. Clones are the same one.
 pub struct Operations<K: Key> {
@@ -43,37 +40,6 @@ impl<K: Key> std::fmt::Debug for Operations<K> {
     }
 }
 
-struct Shared<K: Key> {
-    journal: Arc<Journal>,
-    source: String,
-    scope: String,
-    state: Mutex<State<K>>,
-    /// Somebody should look at the news, or at what is in flight.
-    moved: Notify,
-    /// What goes on beside the passes. It ends with the value: what is in flight then is found in the
-    /// journal.
-    aside: Mutex<JoinSet<()>>,
-}
-
-struct State<K: Key> {
-    lanes: Lanes<K, String, Waiter<K>>,
-    /// Lanes that came free for a pass which has not come yet.
-    granted: BTreeMap<K, Held<K>>,
-    /// Lanes of keys whose last answer was lost: taken until somebody has asked what became of it.
-    doubtful: BTreeMap<K, Held<K>>,
-    /// What the target was asked about some of them.
-    questions: BTreeMap<K, Question>,
-    /// The tasks that the target works on.
-    in_flight: BTreeMap<K, String>,
-    news: BTreeSet<K>,
-    /// Whether a pass of a loop has begun to look: what comes into the news from then on, it does not know.
-    is_looking: bool,
-    /// Whether lanes are kept for passes that have not come yet.
-    awaits: Awaits,
-    /// Keys that a pass asks for at this moment.
-    asked: BTreeSet<K>,
-}
-
 /// Whether passes come by themselves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaits {
@@ -87,26 +53,7 @@ impl<K: Key> Operations<K> {
     /// The operations of a source in a scope.
     #[must_use]
     pub fn new(journal: Arc<Journal>, (source, scope): (&str, &str), limits: Limits) -> Self {
-        let state = State {
-            lanes: Lanes::new(limits),
-            granted: BTreeMap::new(),
-            doubtful: BTreeMap::new(),
-            questions: BTreeMap::new(),
-            in_flight: BTreeMap::new(),
-            news: BTreeSet::new(),
-            is_looking: false,
-            awaits: Awaits::Nobody,
-            asked: BTreeSet::new(),
-        };
-        let shared = Shared {
-            journal,
-            source: source.to_owned(),
-            scope: scope.to_owned(),
-            state: Mutex::new(state),
-            moved: Notify::new(),
-            aside: Mutex::new(JoinSet::new()),
-        };
-        Operations { shared: Arc::new(shared) }
+        Operations { shared: Arc::new(Shared::new(journal, (source, scope), limits)) }
     }
 
     /// The journal.
@@ -228,105 +175,5 @@ impl<K: Key> Operations<K> {
             }
             moved.await;
         }
-    }
-}
-
-/// A place in the queue of a key, given up when it is dropped before its turn came.
-struct InLine<'a, K: Key> {
-    shared: &'a Arc<Shared<K>>,
-    key: &'a K,
-    ticket: Ticket,
-}
-
-impl<K: Key> Drop for InLine<'_, K> {
-    fn drop(&mut self) {
-        let is_withdrawn = self.shared.state().lanes.withdraw(self.key, self.ticket);
-        if is_withdrawn {
-            // What stood behind it may be for a node with room.
-            self.shared.pump();
-        }
-    }
-}
-
-impl<K: Key> State<K> {
-    fn why_not(&self, key: &K) -> String {
-        match self.in_flight.get(key) {
-            Some(task) => format!("task {task}"),
-            None if self.doubtful.contains_key(key) => "what became of an earlier step".to_owned(),
-            None if self.lanes.is_running(key) => "another command for it".to_owned(),
-            None => "a free place on its node".to_owned(),
-        }
-    }
-}
-
-impl<K: Key> Shared<K> {
-    fn state(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn subject(&self, key: &K) -> Subject {
-        let Shared { source, scope, .. } = self;
-        Subject { source: source.clone(), scope: scope.clone(), key: key.to_string() }
-    }
-
-    /// Does something beside the passes.
-    fn aside(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that have ended are only counted.
-        while aside.try_join_next().is_some() {}
-        aside.spawn(work)
-    }
-
-    /// Whether a key was sent something and nobody knows what became of it: the target may work on it.
-    fn is_in_doubt(&self, key: &K) -> bool {
-        let open = self.journal.open_step(&self.subject(key));
-        open.is_some_and(|open| open.intent.repeat == Repeat::Hurts)
-    }
-
-    /// Frees a lane, or keeps it until a pass has asked what became of its last step. Where no pass will
-    /// come, whoever enters next asks.
-    fn free(self: &Arc<Self>, key: &K) {
-        let is_in_doubt = self.is_in_doubt(key);
-        let mut state = self.state();
-        if is_in_doubt && state.awaits == Awaits::Passes {
-            state.doubtful.insert(key.clone(), Held::new(key.clone(), self));
-            state.news.insert(key.clone());
-            drop(state);
-            self.moved.notify_waiters();
-        } else {
-            state.lanes.end(key);
-            drop(state);
-            self.pump();
-        }
-    }
-
-    /// Gives out lanes as long as some are free and wanted.
-    fn pump(self: &Arc<Self>) {
-        while let Some(Start { key, job, .. }) = self.start() {
-            let held = Held::new(key.clone(), self);
-            match job {
-                Job::Pass => {
-                    let mut state = self.state();
-                    state.news.insert(key.clone());
-                    if state.awaits == Awaits::Passes || state.asked.contains(&key) {
-                        state.granted.insert(key, held);
-                    } else {
-                        drop(state);
-                        held.give_back();
-                    }
-                }
-                // Whoever stopped waiting hands it back.
-                Job::Command(waiter) => {
-                    if let Err(held) = waiter.send(held.for_command()) {
-                        held.give_back();
-                    }
-                }
-            }
-        }
-        self.moved.notify_waiters();
-    }
-
-    fn start(&self) -> Option<Start<K, String, Waiter<K>>> {
-        self.state().lanes.start()
     }
 }

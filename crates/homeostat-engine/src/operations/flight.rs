@@ -8,8 +8,9 @@ use homeostat_core::outcome::Later;
 use homeostat_core::{Key, TaskEnd};
 use serde_json::{Value, json};
 
+use super::Operations;
 use super::held::Held;
-use super::{Operations, Shared};
+use super::shared::Shared;
 use crate::journal::{End, StepId};
 
 /// A step that the target accepted.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use homeostat_core::Key;
 
-use super::Shared;
+use super::shared::Shared;
 
 /// A lane: as long as it is held, nobody else writes to the key. It is freed when it is dropped, also by a
 /// panic. If something was sent to the key whose end is not written down by then, because the answer was

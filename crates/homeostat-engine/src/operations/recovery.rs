@@ -14,7 +14,8 @@ use tokio::task::AbortHandle;
 
 use super::flight::Flight;
 use super::held::Held;
-use super::{Awaits, Operations, Shared};
+use super::shared::{Shared, State};
+use super::{Awaits, Operations};
 use crate::journal::{Intent, OpenStep, Repeat};
 
 /// What the target was asked about a step.
@@ -195,7 +196,7 @@ impl<K: Key> Operations<K> {
     }
 }
 
-impl<K: Key> super::State<K> {
+impl<K: Key> State<K> {
     fn is_waiting_about(&self, keys: &BTreeSet<K>) -> bool {
         keys.iter().any(|key| matches!(self.questions.get(key), Some(Question::Asked(_))))
     }
