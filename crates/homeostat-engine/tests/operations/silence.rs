@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Limits, OnStop, Pages as _};
+use homeostat_engine::{Entry, Kind, Limits, OnStop, Pages as _};
 use tokio::time::Instant;
 
 use crate::server::{Fault, Id, Server};
@@ -41,6 +41,11 @@ async fn a_write_that_is_not_answered_delays_no_other_key() {
     let_pass(SOON).await;
     assert!(others_run(&server, &[105]));
     heal_the_others(&process, &server, 105).await;
+    let told = process.handle.pass().await.unwrap().unwrap();
+    let mut waits = Vec::new();
+    told.explain(Kind::Pending, &mut |entry| waits.push(entry));
+    let on = "what is under way for it".to_owned();
+    assert_eq!(waits, [Entry::Pending { key: Id(105).to_string(), on }]);
     assert_eq!(process.handle.status().counts.broken, 0);
     server.mend();
     process.converge().await;

@@ -38,7 +38,7 @@ pub(super) fn given_up(told: Told, failed: &BTreeMap<String, String>) -> Told {
 
 /// The keys that wait for work of the target, their own or that of others.
 pub(super) fn waiting(all: &[Told]) -> BTreeSet<String> {
-    const FOR_OTHERS: [&str; 2] = ["a free place", "another command"];
+    const FOR_OTHERS: [&str; 2] = ["a free place", "what is under way"];
     let mut keys = BTreeSet::new();
     for told in all {
         told.what.explain(Kind::Pending, &mut |entry| match entry {
