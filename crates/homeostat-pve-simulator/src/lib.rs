@@ -24,6 +24,7 @@ pub use answer::Answer;
 pub use call::Call;
 pub use faults::{Fault, Harm};
 pub use guest::{Guest, Kind, Manners};
+pub use quirks::MODELS;
 pub use server::Simulator;
 pub use tasks::{End, Script, Task};
 pub use world::World;

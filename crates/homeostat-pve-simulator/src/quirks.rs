@@ -96,7 +96,8 @@ fn container_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answe
     Ok(joined(&parts))
 }
 
-const MODELS: [&str; 14] = [
+/// The models of a machine's interface, as the published description has them.
+pub const MODELS: [&str; 14] = [
     "e1000",
     "e1000-82540em",
     "e1000-82544gc",

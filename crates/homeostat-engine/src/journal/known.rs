@@ -1,5 +1,7 @@
 //! What a journal tells of its steps, and why it refuses a line.
 
+use homeostat_core::{Begun, Dispatch};
+
 use super::record::{End, Intent, Millis, StepId};
 
 /// A step that was begun and has no end yet.
@@ -15,6 +17,17 @@ pub struct OpenStep {
     pub task: Option<String>,
     /// Its name for the last work on the key before this step: what is looked for came after it.
     pub after: Option<String>,
+}
+
+impl OpenStep {
+    /// What the target can be asked about it.
+    #[must_use]
+    pub fn begun(&self) -> Begun {
+        let OpenStep { since, intent, task, after, .. } = self.clone();
+        let Intent { subject, kind, parameters, precondition, .. } = intent;
+        let dispatch = Dispatch { kind, parameters, precondition };
+        Begun { key: subject.key, dispatch, task, after, since: since.0 }
+    }
 }
 
 /// What is known of a command that a client named.

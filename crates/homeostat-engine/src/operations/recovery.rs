@@ -9,14 +9,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use homeostat_core::{Begun, Dispatch, Failure, Key, Recovery, Retry, Source, TaskEnd, Writer};
+use homeostat_core::{Failure, Key, Recovery, Retry, Source, TaskEnd, Writer};
 use tokio::task::AbortHandle;
 
 use super::flight::Flight;
 use super::held::Held;
 use super::shared::{Shared, State};
 use super::{Awaits, Operations};
-use crate::journal::{Intent, OpenStep, Repeat};
+use crate::journal::{OpenStep, Repeat};
 
 /// What the target was asked about a step.
 pub(super) enum Question {
@@ -101,9 +101,7 @@ impl<K: Key> Operations<K> {
         let open = self.open_steps();
         let mut state = self.shared.state();
         for (key, open) in open.iter().filter(|(_, open)| open.intent.repeat == Repeat::Hurts) {
-            if !state.doubtful.contains_key(key) && state.lanes.occupy(key, &open.intent.node) {
-                state.doubtful.insert(key.clone(), Held::new(key.clone(), &self.shared));
-            }
+            state.doubt(key, open, &self.shared);
         }
     }
 
@@ -124,11 +122,9 @@ impl<K: Key> Operations<K> {
         if self.shared.state().questions.contains_key(key) {
             return;
         }
-        let answer = writer.recover(begun(&open));
+        let answer = writer.recover(open.begun());
         let mut state = self.shared.state();
-        if !state.doubtful.contains_key(key) && state.lanes.occupy(key, &open.intent.node) {
-            state.doubtful.insert(key.clone(), Held::new(key.clone(), &self.shared));
-        }
+        state.doubt(key, &open, &self.shared);
         let (asked, shared) = (key.clone(), Arc::downgrade(&self.shared));
         let asking = self.shared.aside(async move {
             let panicked = |_| Err(Failure::new("asking about it panicked", Retry::Soon));
@@ -197,6 +193,13 @@ impl<K: Key> Operations<K> {
 }
 
 impl<K: Key> State<K> {
+    /// Takes the lane of a key in doubt, on the node of its open step, unless it is taken.
+    fn doubt(&mut self, key: &K, open: &OpenStep, shared: &Arc<Shared<K>>) {
+        if !self.doubtful.contains_key(key) && self.lanes.occupy(key, &open.intent.node) {
+            self.doubtful.insert(key.clone(), Held::new(key.clone(), shared));
+        }
+    }
+
     fn is_waiting_about(&self, keys: &BTreeSet<K>) -> bool {
         keys.iter().any(|key| matches!(self.questions.get(key), Some(Question::Asked(_))))
     }
@@ -236,11 +239,4 @@ impl<K: Key> Shared<K> {
         let kept = self.state().doubtful.remove(key);
         drop(kept);
     }
-}
-
-fn begun(open: &OpenStep) -> Begun {
-    let Intent { subject, kind, parameters, precondition, .. } = open.intent.clone();
-    let dispatch = Dispatch { kind, parameters, precondition };
-    let OpenStep { task, after, .. } = open.clone();
-    Begun { key: subject.key, dispatch, task, after, since: open.since.0 }
 }

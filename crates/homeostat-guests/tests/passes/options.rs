@@ -2,7 +2,7 @@
 
 use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind, Run, Wanted};
-use homeostat_pve_simulator::{Fault, Guest, Harm, Kind as Simulated, World};
+use homeostat_pve_simulator::{Fault, Guest, Harm, Kind as Simulated, MODELS, World};
 
 use crate::ground::{Ground, options, runs, story, wish};
 
@@ -46,22 +46,7 @@ async fn quirk_net_printed_anew() {
     is_stable(Kind::Lxc, "net0", "name=eth0,hwaddr=bc:24:11:00:00:01,bridge=vmbr0").await;
     is_stable(Kind::Qemu, "net0", "virtio,bridge=vmbr0").await;
     is_stable(Kind::Qemu, "net1", "model=e1000,macaddr=bc:24:11:00:00:01,bridge=vmbr0").await;
-    for model in [
-        "e1000",
-        "e1000-82540em",
-        "e1000-82544gc",
-        "e1000-82545em",
-        "e1000e",
-        "i82551",
-        "i82557b",
-        "i82559er",
-        "ne2k_isa",
-        "ne2k_pci",
-        "pcnet",
-        "rtl8139",
-        "virtio",
-        "vmxnet3",
-    ] {
+    for model in MODELS {
         is_stable(Kind::Qemu, "net0", &format!("bridge=vmbr0,model={model}")).await;
     }
 }

@@ -106,7 +106,7 @@ impl Commands {
         let name = open.intent.command.as_ref().map(|command| command.name.clone());
         let is_same = name.is_some() && name == self.name(command);
         let (id, is_named) = (open.id, open.task.is_some());
-        match self.look_up((id, is_named), begun(open)).await? {
+        match self.look_up((id, is_named), open.begun()).await? {
             TaskEnd::GivenUp(why) if is_same => {
                 Ok(Some(Done { end: End::Unknown { why }, is_stored: false }))
             }
@@ -138,7 +138,7 @@ impl Commands {
         located: &Located,
         doubted: OpenStep,
     ) -> Result<Done> {
-        let found = self.writer.recover(begun(doubted)).await.map_err(|it| refused(&it))?;
+        let found = self.writer.recover(doubted.begun()).await.map_err(|it| refused(&it))?;
         if let Recovery::Running { task, .. } = found {
             let id = self.begin(command, located).await?;
             self.note(id, &task).await?;
@@ -163,7 +163,7 @@ impl Commands {
             Err(error) if error.is_unknown() => {
                 let subject = self.operations.subject(&command.key());
                 match self.operations.journal().open_step(&subject) {
-                    Some(open) => self.look_up((id, false), begun(open)).await?,
+                    Some(open) => self.look_up((id, false), open.begun()).await?,
                     None => TaskEnd::Unknown(error.to_string()),
                 }
             }
@@ -211,13 +211,6 @@ fn now() -> Millis {
 
 fn expiry() -> Millis {
     Millis(now().0.saturating_add(KEPT_FOR))
-}
-
-fn begun(open: OpenStep) -> Begun {
-    let Intent { subject, kind, parameters, precondition, .. } = open.intent;
-    let dispatch = Dispatch { kind, parameters, precondition };
-    let OpenStep { task, after, since, .. } = open;
-    Begun { key: subject.key, dispatch, task, after, since: since.0 }
 }
 
 fn end_of(ended: TaskEnd) -> End {
