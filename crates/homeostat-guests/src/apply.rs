@@ -62,11 +62,13 @@ impl Writer {
 
     /// Whether a refusal says that it is already as asked for, and another look shows it.
     pub(crate) async fn is_done(&self, power: &Power, refusal: &Error) -> bool {
-        if refusal.class() != Class::AlreadyDone(power.to) {
-            return false;
-        }
-        let current = self.source.client.current(&power.place).await;
-        current.is_ok_and(|current| current.run == Some(power.to))
+        refusal.class() == Class::AlreadyDone(power.to) && self.shows(power).await.unwrap_or(false)
+    }
+
+    /// Looks whether a guest runs, or does not, as it is to.
+    pub(crate) async fn shows(&self, power: &Power) -> Result<bool, Error> {
+        let current = self.source.client.current(&power.place).await?;
+        Ok(current.run == Some(power.to))
     }
 
     /// At the head of the lane: nobody is about to start or stop the guest, it has still to be, and it is

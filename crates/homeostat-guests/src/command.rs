@@ -86,6 +86,12 @@ impl Writer {
         locate(&self.source.client, vmid).await
     }
 
+    /// Looks whether a guest is already as a command wants it.
+    pub async fn is_as_asked(&self, located: &Located, verb: Verb) -> Result<bool, Failure> {
+        let shown = self.shows(&located.power(verb)).await;
+        shown.map_err(|error| error.failure())
+    }
+
     /// Sends a command. The caller holds the guest's lane, and has written down the intent.
     pub async fn send(&self, located: &Located, verb: Verb) -> Result<Sent, Error> {
         let power = located.power(verb);

@@ -18,7 +18,6 @@ mod error;
 mod follow;
 mod form;
 mod hints;
-mod look;
 mod mark;
 mod model;
 mod nodes;

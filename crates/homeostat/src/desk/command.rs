@@ -144,8 +144,7 @@ impl Commands {
             self.note(id, &task).await?;
             return self.conclude(id, self.writer.follow(&task).await).await;
         }
-        let place = (Vmid(command.vmid), located.node());
-        if self.writer.is_as_asked(place, command.verb).await.map_err(|it| refused(&it))? {
+        if self.writer.is_as_asked(located, command.verb).await.map_err(|it| refused(&it))? {
             let id = self.begin(command, located).await?;
             return self.conclude(id, TaskEnd::Succeeded).await;
         }
