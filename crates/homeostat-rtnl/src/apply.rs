@@ -1,6 +1,6 @@
 //! The only writer: many requests at once, an answer for each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{Failure, Outcome, Outcomes, Owner, Retry, Work};
@@ -34,8 +34,18 @@ struct Hands {
     connection: Option<Connection>,
     batch: Batch,
     requests: Vec<Request>,
-    /// The links as our own steps left them after a moment.
-    relinked: Option<(Arc<()>, Links)>,
+    since: Since,
+}
+
+/// What our own steps left of a moment.
+#[derive(Default)]
+struct Since {
+    /// Which moment.
+    token: Arc<()>,
+    /// The links, if steps were about links.
+    links: Option<Links>,
+    /// The rules that no longer stand where they were seen.
+    moved: BTreeSet<usize>,
 }
 
 impl Writer {
@@ -57,23 +67,26 @@ impl Writer {
 
     fn run(&self, work: &Work<'_, Rtnl>, out: &dyn Outcomes<Object>) -> Result<(), Failure> {
         let mut hands = self.hands();
-        let Hands { connection, batch, requests, relinked } = &mut *hands;
+        let Hands { connection, batch, requests, since } = &mut *hands;
         let mut open = match connection.take() {
             Some(open) => open,
             None => self.connect()?,
         };
         let mut told = Told { out, good: None };
-        relinked.take_if(|(token, _)| !Arc::ptr_eq(token, &work.moment.token));
+        if !Arc::ptr_eq(&since.token, &work.moment.token) {
+            *since = Since { token: Arc::clone(&work.moment.token), ..Since::default() };
+        }
         if links::apply::is_about(work) {
-            let now = relinked.take().map_or_else(|| work.moment.links.clone(), |(_, now)| now);
+            let now = since.links.take().unwrap_or_else(|| work.moment.links.clone());
             let tell = &mut |at, outcome| told.put(at, outcome);
             let now = links::apply::run(work, &self.source, (&mut open, now), tell);
             told.flush();
-            *relinked = Some((Arc::clone(&work.moment.token), now));
+            since.links = Some(now);
             // Who knows whether an answer is still under way there: the next turn opens another.
             return Ok(());
         }
-        let links = relinked.as_ref().map_or(&work.moment.links, |(_, now)| now);
+        let Since { links, moved, .. } = since;
+        let links = links.as_ref().unwrap_or(&work.moment.links);
         let echo = if work.steps.len() > FEW { Echo::Unwanted } else { Echo::Wanted };
         if echo == Echo::Unwanted {
             self.source.sent.makes_many(open.socket().port());
@@ -89,7 +102,7 @@ impl Writer {
                 let protocol = self.source.protocol;
                 let address_marks = self.source.address_marks;
                 let encoder = Encoder { batch, links, protocol, address_marks, echo };
-                let mut pen = Pen { encoder, requests, step: at, moment, sent };
+                let mut pen = Pen { encoder, requests, step: at, moment, moved, sent };
                 if let Err(outcome) = pen.write(work.wish, step) {
                     told.put(at, outcome);
                 }

@@ -186,7 +186,7 @@ impl<'a> Planner<'a> {
         }
         let before = Arc::clone(&self.last);
         let cascade = (cascade != Cascade::default()).then(|| Box::new(cascade));
-        let mut delete = Delete { key, before, phase, cascade };
+        let mut delete = Delete { key, before, phase, is_rest: false, cascade };
         if let Key::Address(key) = delete.key {
             delete.cascade = Some(Box::new(self.cascade(&key)));
             let is_in_the_way = self.wanted.contains(&(key.link(), key.ip()));

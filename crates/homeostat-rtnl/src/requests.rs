@@ -1,5 +1,7 @@
 //! The requests that one step is made of. Sends nothing.
 
+use std::collections::BTreeSet;
+
 use homeostat_core::{Failure, Outcome, Retry, Slot};
 
 use crate::cascade::Cascade;
@@ -47,6 +49,8 @@ pub(crate) struct Pen<'a> {
     pub(crate) requests: &'a mut Vec<Request>,
     pub(crate) step: usize,
     pub(crate) moment: &'a Moment,
+    /// The rules of the moment that are gone by now, or behind all others of their priority.
+    pub(crate) moved: &'a mut BTreeSet<usize>,
     pub(crate) sent: &'a Sent,
 }
 

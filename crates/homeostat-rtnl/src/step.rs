@@ -32,8 +32,6 @@ pub enum Phase {
     PutNeighbours,
     /// Rules are made and changed.
     PutRules,
-    /// Rules go that others replace.
-    ReplaceRules,
     /// Rules go.
     DeleteRules,
     /// Neighbours go.
@@ -109,6 +107,8 @@ pub struct Delete {
     pub before: Arc<Object>,
     /// When.
     pub phase: Phase,
+    /// Whether it is the second half of a change.
+    pub is_rest: bool,
     /// What goes along, if anything can.
     pub cascade: Option<Box<Cascade>>,
 }
@@ -147,7 +147,7 @@ impl Step {
 
     /// Whether it is the second half of a change.
     fn is_rest(&self) -> bool {
-        matches!(self, Step::Delete(delete) if delete.phase == Phase::ReplaceRules)
+        matches!(self, Step::Delete(delete) if delete.is_rest)
     }
 
     /// The address that goes, and what goes along.

@@ -4,6 +4,8 @@
 # the kernel, and so the machine: the other side sees that the results never came.
 set -eu
 export PATH=/sbin:/bin:/usr/bin HOME=/root TMPDIR=/tmp
+# What differs from one run to the next is the kernel, not the dice.
+export PROPTEST_RNG_SEED=76
 
 /bin/busybox mkdir -p /usr/bin
 # Behind the real programs in the path: only what is missing is busybox's.

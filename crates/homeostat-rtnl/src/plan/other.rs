@@ -83,8 +83,8 @@ pub(crate) fn is_anew(wished: &Wished, before: &Object) -> bool {
 /// the other one stands.
 pub(crate) fn rest(wished: Option<&Wished>, update: &Update) -> Option<Step> {
     let key = wished.map(|wished| &wished.key).filter(|key| matches!(key, Key::Rule(_)))?;
-    let (before, phase) = (Arc::new(update.before.clone()), Phase::ReplaceRules);
-    let delete = Delete { key: key.clone(), before, phase, cascade: None };
+    let (before, phase) = (Arc::new(update.before.clone()), Phase::DeleteRules);
+    let delete = Delete { key: key.clone(), before, phase, is_rest: true, cascade: None };
     Some(Step::Delete(Box::new(delete)))
 }
 

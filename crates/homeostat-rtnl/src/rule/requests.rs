@@ -3,6 +3,8 @@
 //! Quirk `rule-delete-takes-the-first-match` (Linux 6.18): a delete removes the first rule that has
 //! all the attributes that it names, also one that has more of them. It honours the protocol, so
 //! that only another rule of ours can be in the way: that one goes too, and is made again at once.
+//! One that is to go itself has its own request before (see the order of the plan), unless a guard
+//! holds that back: then it is made again, too.
 //!
 //! Quirk `rule-excl-takes-a-narrower-one-for-the-same` (Linux 6.18): with `NLM_F_EXCL` a rule for all
 //! packets is refused where one of the same protocol and table stands for those of a network. So that
@@ -21,7 +23,7 @@ use crate::rule::{Rule, RuleAction, RuleKey};
 impl Pen<'_> {
     /// Puts the rule there as wished, unless it stands beside the one that has to go.
     pub(crate) fn update_rule(&mut self, key: &RuleKey, rule: &Rule) -> Written {
-        if on(key, self.moment).any(|one| one.fate == Fate::Stays) {
+        if on(key, self.moment).any(|(_, one)| one.fate == Fate::Stays) {
             return Err(Outcome::Applied { now: None });
         }
         let protocol = self.encoder.protocol;
@@ -36,21 +38,23 @@ impl Pen<'_> {
     /// taken over.
     pub(crate) fn delete_rule(&mut self, key: &RuleKey) -> Written {
         let moment = self.moment;
-        let mut ours = on(key, moment).filter(|one| one.fate != Fate::Foreign).peekable();
-        let going: Vec<&Standing> = match ours.peek() {
-            Some(_) => ours.filter(|one| one.fate == Fate::Goes).collect(),
-            None => on(key, moment).take(1).collect(),
+        let mut ours = on(key, moment).filter(|(_, one)| one.fate != Fate::Foreign).peekable();
+        let going: Vec<usize> = match ours.peek() {
+            Some(_) => ours.filter(|(_, one)| one.fate == Fate::Goes).map(|(at, _)| at).collect(),
+            None => on(key, moment).take(1).map(|(at, _)| at).collect(),
         };
-        for one in &going {
-            self.delete_one(one)?;
+        for at in &going {
+            self.delete_one(*at)?;
         }
         if going.is_empty() { Err(Outcome::Applied { now: None }) } else { Ok(()) }
     }
 
-    fn delete_one(&mut self, going: &Standing) -> Written {
-        let before = self.moment.rules.iter().take_while(|one| !std::ptr::eq(*one, going));
-        let in_the_way = before.filter(|one| one.fate != Fate::Goes && is_hit(one, going));
-        let in_the_way: Vec<&Standing> = in_the_way.collect();
+    fn delete_one(&mut self, at: usize) -> Written {
+        let moment = self.moment;
+        let Some(going) = moment.rules.get(at) else { return Ok(()) };
+        let before = moment.rules.iter().enumerate().take(at);
+        let in_the_way = before.filter(|(at, one)| !self.moved.contains(at) && is_hit(one, going));
+        let (places, in_the_way): (Vec<usize>, Vec<&Standing>) = in_the_way.unzip();
         if let Some(other) = in_the_way.iter().find(|one| one.fate == Fate::Foreign) {
             return Err(Outcome::Failed(mistakable(other)));
         }
@@ -60,6 +64,7 @@ impl Pen<'_> {
         }
         let gone = self.encoder.delete_rule(going.whole());
         self.note(Ok(gone), Aim::Gone)?;
+        self.moved.extend(places.into_iter().chain([at]));
         for one in in_the_way {
             let again = self.encoder.put_rule(one.whole(), NLM_F_CREATE);
             self.note(Ok(again), Aim::Extra)?;
@@ -68,10 +73,13 @@ impl Pen<'_> {
     }
 }
 
-/// The rules that stand on a key.
-fn on<'m>(key: &RuleKey, moment: &'m Moment) -> impl Iterator<Item = &'m Standing> + use<'m> {
+/// The rules that stand on a key, with their places among all.
+fn on<'m>(
+    key: &RuleKey,
+    moment: &'m Moment,
+) -> impl Iterator<Item = (usize, &'m Standing)> + use<'m> {
     let key = *key;
-    moment.rules.iter().filter(move |standing| standing.key == key)
+    moment.rules.iter().enumerate().filter(move |(_, standing)| standing.key == key)
 }
 
 /// Whether a request to delete `going` would fit another rule too.

@@ -219,7 +219,8 @@ fn check(foreign: &State, [first, second]: [&State; 2], drift: &[Drift]) {
 
 #[test]
 fn one_pass_puts_any_drift_right_and_leaves_what_is_foreign_alone() {
-    let config = Config { cases: 32, failure_persistence: None, ..Config::default() };
+    let cases = if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 1000 } else { 32 };
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
     let inputs = (state(), state(), state(), drift());
     let result = TestRunner::new(config).run(&inputs, |(foreign, first, second, drift)| {
         check(&foreign, [&first, &second], &drift);

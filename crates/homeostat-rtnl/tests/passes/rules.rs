@@ -1,6 +1,6 @@
 //! Rules: every attribute, changes without a gap, and foreign rules beside ours.
 
-use homeostat_engine::Explain as _;
+use homeostat_engine::{Explain as _, MassDelete};
 use homeostat_rtnl::Key;
 
 use crate::bench::{Bench, Wished, cable, ip, listed, told, wish};
@@ -181,6 +181,39 @@ fn rule_delete_takes_the_first_match() {
     ip(&namespace, "rule add priority 2000 table 7");
     ip(&namespace, "rule del priority 2000 table 7");
     assert_eq!(listed(&namespace, "rule show priority 2000")[0].get("iif"), None);
+}
+
+#[test]
+fn a_changed_rule_leaves_its_former_self_although_a_narrower_one_goes_too() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let narrow = "rule priority 1000 from 10.0.0.0/8";
+    let narrower = ("rule priority 1000 from 10.0.0.0/8 iif va", "table 7");
+    // The narrower one stands first, so that a request for the other one fits it too.
+    bench.converge(&wish(&[narrower]));
+    bench.converge(&wish(&[narrower, (narrow, "table 7")]));
+    let done = bench.converge(&wish(&[(narrow, "table 8")]));
+    assert_eq!(done, [format!("~ {narrow}"), format!("- {}", narrower.0)]);
+    assert_eq!(ours(&namespace).len(), 1);
+}
+
+#[test]
+fn a_removal_that_is_held_back_is_not_done_by_a_change_of_a_broader_rule() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    bench.config.guards.mass_delete = MassDelete::Hold;
+    let broad = "rule priority 1000";
+    let narrow: Vec<String> = (0..20).map(|n| format!("{broad} from 10.{n}.0.0/16")).collect();
+    let mut entries: Vec<Wished<'_>> = narrow.iter().map(|key| (key.as_str(), "table 7")).collect();
+    bench.converge(&wish(&entries));
+    entries.push((broad, "table 7"));
+    bench.converge(&wish(&entries));
+    let report = bench.pass(&wish(&[(broad, "table 8")]));
+    assert_eq!(report.plan().held.len(), 20, "{:#?}", told(&report));
+    let tables = ours(&namespace);
+    let count = |table: &str| tables.iter().filter(|rule| rule["table"] == table).count();
+    assert_eq!((count("7"), count("8")), (20, 1));
+    assert!(tables.iter().all(|rule| (rule["table"] == "8") == (rule["src"] == "all")));
 }
 
 #[test]
