@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_engine::Error;
-use homeostat_engine::journal::{Fact, Following, JournalError, StepId, follow};
+use homeostat_engine::journal::{Fact, Following, JournalError, Record, StepId, follow};
 
 use crate::commands::block_on;
 use crate::context::Context;
@@ -19,15 +19,15 @@ use crate::output::text::Detail;
 const EVERY: Duration = Duration::from_millis(100);
 /// How long is waited for somebody who has nothing in flight: they may be about to begin, or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long is waited while the journal has a step without an end and nothing is added to it: longer than any
+/// task is waited for. Whoever holds the lock may have another journal, and this one may be a dead process's.
+const LONGEST: Duration = Duration::from_mins(20);
 
 /// A wait for one's turn.
 pub(super) struct Turn<'a> {
     context: &'a Context,
     journal: Following,
-    /// Steps without an end.
-    open: BTreeSet<StepId>,
-    /// For how long nothing has been in flight.
-    idle: Duration,
+    flight: Flight,
     /// Who was named already.
     told: Option<String>,
 }
@@ -35,34 +35,21 @@ pub(super) struct Turn<'a> {
 impl<'a> Turn<'a> {
     pub(super) fn new(context: &'a Context) -> Self {
         let journal = follow(&directory(&context.state_dir, &context.owner));
-        Turn { context, journal, open: BTreeSet::new(), idle: Duration::ZERO, told: None }
+        Turn { context, journal, flight: Flight::default(), told: None }
     }
 
     /// Waits a moment after a try that failed so. An error that does not pass by itself is handed back, and so
-    /// is one that has lasted while nothing was in flight.
+    /// is one that has lasted too long.
     pub(super) fn wait(&mut self, error: anyhow::Error) -> Result<()> {
         let Some(taken) = Taken::of(&error) else { return Err(error) };
-        self.look()?;
-        if self.idle > PATIENCE {
+        self.flight.hear(&self.journal.more().map_err(|error| crate::desk::told(&error))?);
+        if self.flight.is_hopeless() {
             return Err(error);
         }
         if let Taken::Scope(holder) = taken {
             self.tell(holder)?;
         }
         block_on(async { tokio::time::sleep(EVERY).await })
-    }
-
-    /// Looks whether anything is in flight.
-    fn look(&mut self) -> Result<()> {
-        for record in self.journal.more().map_err(|error| crate::desk::told(&error))? {
-            match record.fact {
-                Fact::Intent(_) => _ = self.open.insert(record.id),
-                Fact::Dispatched { .. } => {}
-                Fact::Ended(_) => _ = self.open.remove(&record.id),
-            }
-        }
-        self.idle = if self.open.is_empty() { self.idle + EVERY } else { Duration::ZERO };
-        Ok(())
     }
 
     fn tell(&mut self, holder: String) -> Result<()> {
@@ -72,6 +59,33 @@ impl<'a> Turn<'a> {
             self.told = Some(holder);
         }
         Ok(())
+    }
+}
+
+/// What is in flight, as far as the journal tells.
+#[derive(Default)]
+struct Flight {
+    /// Steps without an end.
+    open: BTreeSet<StepId>,
+    /// For how long nothing has been added.
+    still: Duration,
+}
+
+impl Flight {
+    /// Hears what was added since the last look.
+    fn hear(&mut self, records: &[Record]) {
+        self.still = if records.is_empty() { self.still + EVERY } else { Duration::ZERO };
+        for record in records {
+            match record.fact {
+                Fact::Intent(_) => _ = self.open.insert(record.id),
+                Fact::Dispatched { .. } => {}
+                Fact::Ended(_) => _ = self.open.remove(&record.id),
+            }
+        }
+    }
+
+    fn is_hopeless(&self) -> bool {
+        self.still > if self.open.is_empty() { PATIENCE } else { LONGEST }
     }
 }
 
@@ -90,5 +104,37 @@ impl Taken {
             (_, Some(JournalError::Busy { .. })) => Some(Taken::Journal),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(line: &str) -> Record {
+        serde_json::from_str(line).unwrap()
+    }
+
+    /// How long somebody who heard this waits for more of it.
+    fn waits(records: &[Record]) -> Duration {
+        let mut flight = Flight::default();
+        flight.hear(records);
+        for _ in 0..100_000 {
+            flight.hear(&[]);
+            if flight.is_hopeless() {
+                break;
+            }
+        }
+        flight.still - EVERY
+    }
+
+    #[test]
+    fn what_is_in_flight_is_waited_for_but_not_without_end() {
+        let begun = r#"{"id":"1-1","at":1,"is":"intent","source":"guests","scope":"host",
+            "key":"guest 101","kind":"start","parameters":"p"}"#;
+        let ended = r#"{"id":"1-1","at":2,"is":"failed","why":"no"}"#;
+        assert_eq!(waits(&[]), PATIENCE);
+        assert_eq!(waits(&[record(begun)]), LONGEST);
+        assert_eq!(waits(&[record(begun), record(ended)]), PATIENCE);
     }
 }
