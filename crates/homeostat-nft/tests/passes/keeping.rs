@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, ChangeList, Config, Coverage, Draft, Events, Fails, Failure, Handle, Loop, Means,
-    MemoryLedger, Outcomes, Ownership, Pace, Place, ScopeLock, See, Source, View, Work,
+    Alone, Bound, Config, Events, Handle, Loop, Means, MemoryLedger, Ownership, Pace, Place,
 };
-use homeostat_nft::{Key, Mark, Moment, Nft, Object, Reader, Step, Wish, Writer};
+use homeostat_nft::{Mark, Nft, Wish};
+use homeostat_testkit::deaf::{Deaf, Ears};
 
 use crate::world::{World, by_hand, done, listed, nft};
 
@@ -19,22 +19,13 @@ const TEXT: &str = "table inet a {
 }
 table ip b { chain y { udp dport 53 accept; }; }";
 
-/// What becomes of the hints.
-#[derive(Clone, Copy)]
-enum Ears {
-    /// There is no subscription.
-    None,
-    /// There is one, and nothing of it comes through.
-    Stopped,
-}
-
 /// However busy the machine is, what takes longer does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Without a hint every loss waits for the timer.
 async fn heals_by_timer(ears: Ears) {
     let world = World::new();
-    let source = Deaf { nft: Nft::here(Mark::new("test")), ears };
+    let source = Deaf::new(Nft::here(Mark::new("test")), ears);
     let (handle, looped) = looped(source, world.wish(TEXT));
     tokio::spawn(looped.run());
     handle.wait_for(|status| status.is_converged).await.unwrap();
@@ -79,7 +70,7 @@ fn handle_of(words: &str) -> String {
     line.rsplit(' ').next().unwrap().to_owned()
 }
 
-fn looped(source: Deaf, wish: Arc<Wish>) -> (Handle<Deaf>, Loop<Deaf>) {
+fn looped(source: Deaf<Nft>, wish: Arc<Wish>) -> (Handle<Deaf<Nft>>, Loop<Deaf<Nft>>) {
     let text = || "test".to_owned();
     let place = Place { owner: text(), source: text(), scope: text(), identity: text() };
     let (ownership, config, nothing) = (Ownership::Marked, Config::default(), None);
@@ -87,65 +78,7 @@ fn looped(source: Deaf, wish: Arc<Wish>) -> (Handle<Deaf>, Loop<Deaf>) {
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means =
         Means { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
-    let every = Pace::of::<Deaf>(1).with_resync(Duration::from_millis(100)).unwrap();
+    let every = Pace::of::<Deaf<Nft>>(1).with_resync(Duration::from_millis(100)).unwrap();
     let (looped, handle) = Loop::new(bound, means, every);
     (handle, looped)
-}
-
-/// The source with nobody to tell it of changes.
-struct Deaf {
-    nft: Nft,
-    ears: Ears,
-}
-
-struct Blinkered(Reader);
-struct Hands(Writer);
-
-impl Source for Deaf {
-    const NAME: &'static str = "deaf";
-    const FAILS: Fails = Nft::FAILS;
-    const COVERAGE: Coverage = Coverage::None;
-
-    type Key = Key;
-    type Object = Object;
-    type Desired = Wish;
-    type Step = Step;
-    type Moment = Moment;
-    type Reader = Blinkered;
-    type Writer = Hands;
-
-    fn reader(&self) -> Result<Blinkered, Failure> {
-        let reader = match self.ears {
-            Ears::None => self.nft.reader_without_hints(),
-            Ears::Stopped => self.nft.reader(),
-        };
-        reader.map(Blinkered)
-    }
-
-    fn writer(&self, lock: &ScopeLock) -> Result<Hands, Failure> {
-        self.nft.writer(lock).map(Hands)
-    }
-
-    fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Self> {
-        let Draft { steps, pending, refused, conflicts } = self.nft.plan(wish, moment, changes);
-        Draft { steps, pending, refused, conflicts }
-    }
-}
-
-impl homeostat_engine::Reader<Deaf> for Blinkered {
-    async fn observe(
-        &mut self,
-        view: &View<'_, Deaf>,
-        see: &mut See<'_, Key, Object>,
-    ) -> Result<Moment, Failure> {
-        let View { focus, wish, records } = *view;
-        homeostat_engine::Reader::observe(&mut self.0, &View { focus, wish, records }, see).await
-    }
-}
-
-impl homeostat_engine::Writer<Deaf> for Hands {
-    async fn apply(&self, work: Work<'_, Deaf>, out: &dyn Outcomes<Object>) {
-        let Work { wish, moment, first, steps } = work;
-        homeostat_engine::Writer::apply(&self.0, Work { wish, moment, first, steps }, out).await;
-    }
 }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use homeostat_engine::{Mode, Pace, What};
 use homeostat_rtnl::{Route, RouteKey, RouteKind, Rtnl, Wish};
+use homeostat_testkit::deaf::{Deaf, Ears};
 use homeostat_testkit::namespace::Namespace;
 
 use crate::bench::{addresses, cable, ip, listed, wish};
 use crate::hints::settled_cable;
-use crate::kept::{Deaf, Ears, Kept, by_hints, has_route};
+use crate::kept::{Kept, by_hints, has_route};
 
 const ENTRIES: [(&str, &str); 5] = [
     ("address 10.0.0.1/24 dev va", ""),
@@ -64,8 +65,8 @@ fn what_was_lost_is_healed_by_its_hint_alone() {
 /// Without a hint every loss waits for the timer.
 fn heals_by_timer(ears: Ears) {
     let namespace = cable();
-    let pace = Pace::of::<Deaf>(1).with_resync(Duration::from_millis(100)).unwrap();
-    let source = Deaf { rtnl: Rtnl::here(), ears };
+    let pace = Pace::of::<Deaf<Rtnl>>(1).with_resync(Duration::from_millis(100)).unwrap();
+    let source = Deaf::new(Rtnl::here(), ears);
     let kept = Kept::converged(source, wish(&ENTRIES), pace);
     for sabotage in SABOTAGE {
         ip(&namespace, sabotage);

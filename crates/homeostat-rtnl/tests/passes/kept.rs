@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, ChangeList, Config, Coverage, Draft, Event, Events, Fails, Failure, Handle, Loop,
-    Means, MemoryLedger, Outcomes, Ownership, Pace, Place, ScopeLock, See, Source, Status, View,
-    What, Work,
+    Alone, Bound, Config, Event, Events, Handle, Loop, Means, MemoryLedger, Ownership, Pace, Place,
+    Source, Status, What,
 };
-use homeostat_rtnl::{Key, Moment, Object, Reader, Rtnl, Step, Wish, Writer};
+use homeostat_rtnl::{Rtnl, Wish};
 use homeostat_testkit::namespace::Namespace;
 use tokio::runtime::Runtime;
 use tokio::sync::broadcast::Receiver;
@@ -107,71 +106,4 @@ impl<S: Source<Desired = Wish>> Kept<S> {
 /// Whether `ip` shows exactly one route to there.
 pub(crate) fn has_route(namespace: &Namespace, to: &str) -> bool {
     listed(namespace, &format!("route show {to}")).len() == 1
-}
-
-/// The source with nobody to tell it of changes.
-pub(crate) struct Deaf {
-    pub(crate) rtnl: Rtnl,
-    pub(crate) ears: Ears,
-}
-
-/// What became of its hints.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ears {
-    /// There is no subscription.
-    None,
-    /// There is one, and nothing of it comes through.
-    Stopped,
-}
-
-pub(crate) struct Blinkered(Reader);
-pub(crate) struct Hands(Writer);
-
-impl Source for Deaf {
-    const NAME: &'static str = "deaf";
-    const FAILS: Fails = Rtnl::FAILS;
-    const COVERAGE: Coverage = Coverage::None;
-
-    type Key = Key;
-    type Object = Object;
-    type Desired = Wish;
-    type Step = Step;
-    type Moment = Moment;
-    type Reader = Blinkered;
-    type Writer = Hands;
-
-    fn reader(&self) -> Result<Blinkered, Failure> {
-        let reader = match self.ears {
-            Ears::None => self.rtnl.reader_without_hints(),
-            Ears::Stopped => self.rtnl.reader(),
-        };
-        reader.map(Blinkered)
-    }
-
-    fn writer(&self, lock: &ScopeLock) -> Result<Hands, Failure> {
-        self.rtnl.writer(lock).map(Hands)
-    }
-
-    fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Self> {
-        let Draft { steps, pending, refused, conflicts } = self.rtnl.plan(wish, moment, changes);
-        Draft { steps, pending, refused, conflicts }
-    }
-}
-
-impl homeostat_engine::Reader<Deaf> for Blinkered {
-    async fn observe(
-        &mut self,
-        view: &View<'_, Deaf>,
-        see: &mut See<'_, Key, Object>,
-    ) -> Result<Moment, Failure> {
-        let View { focus, wish, records } = *view;
-        homeostat_engine::Reader::observe(&mut self.0, &View { focus, wish, records }, see).await
-    }
-}
-
-impl homeostat_engine::Writer<Deaf> for Hands {
-    async fn apply(&self, work: Work<'_, Deaf>, out: &dyn Outcomes<Object>) {
-        let Work { wish, moment, first, steps } = work;
-        homeostat_engine::Writer::apply(&self.0, Work { wish, moment, first, steps }, out).await;
-    }
 }
