@@ -225,6 +225,11 @@ pub(crate) fn listed(namespace: &Namespace, args: &str) -> Vec<Value> {
     list
 }
 
+/// Whether something that the kernel does in its own time comes true; each look takes some of that time.
+pub(crate) fn comes_true(so: impl Fn() -> bool) -> bool {
+    (0..10_000).any(|_| so())
+}
+
 /// The addresses of `va` as `IP/LEN`, in the kernel's order. Link-local ones come when they like.
 pub(crate) fn addresses(namespace: &Namespace) -> Vec<String> {
     let links = listed(namespace, "address show dev va");
