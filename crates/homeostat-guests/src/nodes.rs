@@ -102,7 +102,12 @@ impl Nodes {
             let is_in_time = answer.round == self.round;
             match self.note(&answer) {
                 Ok(()) if is_in_time => lists.found.extend(answer.told.into_iter().flatten()),
-                Ok(()) => self.is_back = true,
+                // It may tell what was before this look began: the next one asks again.
+                Ok(()) => {
+                    self.is_back = true;
+                    let why = "it has answered an earlier question only".to_owned();
+                    lists.silent.insert(answer.node, why);
+                }
                 Err(why) => _ = lists.silent.insert(answer.node, why),
             }
         }

@@ -157,3 +157,21 @@ async fn a_cluster_that_does_not_answer_at_all_fails_the_pass_and_harms_nothing(
     soon(daemon.converge(&wish)).await;
     assert!(daemon.pass(&wish).await.is_converged());
 }
+
+#[tokio::test]
+async fn a_node_that_answers_an_earlier_question_during_a_look_makes_no_guest_absent() {
+    let ground = ground();
+    let wish = wish([(101, runs(Run::Running)), (102, elsewhere())]);
+    let mut daemon = ground.daemon(LONG);
+    soon(daemon.converge(&wish)).await;
+    ground.simulator.with(|world| {
+        let late = |path: &str, harm| Fault::on(path, Harm::Slow(harm)).times(2);
+        world.fail(late("/nodes/pve2/", Duration::from_millis(1500)));
+        // The next look is still waiting for this node when the other one answers at last.
+        world.fail(late("/nodes/pve1/", Duration::from_millis(900)).after(4));
+    });
+    let first = story(&soon(daemon.pass(&wish)).await);
+    assert!(first.contains("node pve2 does not answer"), "{first}");
+    let second = story(&soon(daemon.pass(&wish)).await);
+    assert!(!second.contains("there is no such guest"), "{second}");
+}
