@@ -77,15 +77,19 @@ impl Writer {
         let client = &self.source.client;
         let sought = Sought { vmid: power.place.vmid, source: "active", since: 0, user: None };
         let running = client.tasks(&power.place.node, &sought).await;
-        if let Some(task) = running.map_err(|error| refused(&error))?.first() {
+        if let Some(task) = running.map_err(|error| unsent(&error))?.first() {
             return Err(Outcome::Pending { on: format!("task {task}") });
         }
-        let current = client.current(&power.place).await.map_err(|error| refused(&error))?;
+        let current = client.current(&power.place).await.map_err(|error| unsent(&error))?;
         self.check_identity(power, &current).await?;
-        if current.run == Some(power.to) {
-            return Err(Outcome::Applied { now: None });
+        match current.run {
+            Some(run) if run == power.to => Err(Outcome::Applied { now: None }),
+            Some(_) => Ok(()),
+            None => {
+                let words = "whether it runs is not known any more";
+                Err(Outcome::Failed(Failure::new(words, Retry::Soon)))
+            }
         }
-        Ok(())
     }
 
     async fn check_identity(&self, power: &Power, current: &Listed) -> Result<(), Outcome<Guest>> {
@@ -94,7 +98,7 @@ impl Writer {
             (current.tags.clone(), None)
         } else {
             let read = self.source.client.options(&power.place).await;
-            let read = read.map_err(|error| refused(&error))?;
+            let read = read.map_err(|error| unsent(&error))?;
             let tags = normalize::tags(read.options.get("tags").map_or("", String::as_str));
             (tags, Some(read.digest))
         };
@@ -136,6 +140,11 @@ impl Writer {
             Marked::Not | Marked::Other(_) => Outcome::Applied { now: None },
         }
     }
+}
+
+/// What it means for a step that a look before it failed: whatever became of the look, the step was not sent.
+fn unsent(error: &Error) -> Outcome<Guest> {
+    Outcome::Failed(error.failure())
 }
 
 /// What a refusal means for its step.

@@ -94,3 +94,18 @@ async fn a_change_of_options_whose_answer_is_lost_is_looked_at_again() {
     ground.process().converge(&wish).await;
     assert_eq!(ground.writes(), 1, "it was done, so it is not sent again");
 }
+
+#[tokio::test]
+async fn a_start_before_which_a_look_was_lost_has_failed_and_was_not_sent() {
+    for path in ["/pve1/tasks", "/101/status/current"] {
+        let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")));
+        ground.simulator.with(|world| world.fail(Fault::on(path, Harm::DropResponse)));
+        let wish = wish([(101, runs(Run::Running))]);
+        let mut process = ground.process();
+        let told = story(&process.pass(&wish).await);
+        assert!(told.contains("Failed") && !told.contains("Unknown"), "{path}: {told}");
+        assert_eq!(ground.writes(), 0, "{path}");
+        ground.simulator.with(World::mend);
+        process.converge(&wish).await;
+    }
+}
