@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::client::{Ask, Client};
 use crate::error::Error;
 use crate::form::escape;
 use crate::model::{Key, Kind, Run, Vmid};
 use crate::normalize;
+use crate::shape::{fields, number, rows, text};
 use crate::upid::Upid;
 
 /// Where a guest is in the API.
@@ -82,12 +83,11 @@ pub(crate) struct Sought<'a> {
 impl Client {
     /// The nodes, and whether each is there.
     pub(crate) async fn nodes(&self) -> Result<BTreeMap<String, bool>, Error> {
-        let rows = self.ask(Ask::get("/nodes")).await?;
-        let nodes = rows.as_array().into_iter().flatten().filter_map(|row| {
+        let rows = self.list(Ask::get("/nodes"), |row| {
             let is_online = row.get("status").and_then(Value::as_str) == Some("online");
             Some((row.get("node")?.as_str()?.to_owned(), is_online))
         });
-        Ok(nodes.collect())
+        Ok(rows.await?.into_iter().collect())
     }
 
     /// The guests of a node that the token may see.
@@ -97,50 +97,46 @@ impl Client {
         kind: Kind,
     ) -> Result<BTreeMap<Vmid, Listed>, Error> {
         let path = format!("/nodes/{}/{}", escape(node), kind.word());
-        let rows = self.ask(Ask::get(path)).await?;
-        let guests = rows.as_array().into_iter().flatten().filter_map(|row| {
-            let vmid = u32::try_from(number(row.get("vmid")?)?).ok()?;
-            Some((Vmid(vmid), listed(row)))
-        });
-        Ok(guests.collect())
+        let rows = self.list(Ask::get(path), |row| Some((vmid(row)?, listed(row))));
+        Ok(rows.await?.into_iter().collect())
     }
 
     /// The guests of all nodes, as they were some seconds ago.
     pub(crate) async fn resources(&self) -> Result<BTreeMap<Key, Resource>, Error> {
-        let rows = self.ask(Ask::get("/cluster/resources").with("type", "vm")).await?;
-        let guests = rows.as_array().into_iter().flatten().filter_map(|row| {
-            let vmid = u32::try_from(number(row.get("vmid")?)?).ok()?;
+        let rows = self.list(Ask::get("/cluster/resources").with("type", "vm"), |row| {
             let node = row.get("node")?.as_str()?.to_owned();
-            Some((Key(Vmid(vmid)), Resource { node, listed: listed(row) }))
+            Some((Key(vmid(row)?), Resource { node, listed: listed(row) }))
         });
-        Ok(guests.collect())
+        Ok(rows.await?.into_iter().collect())
     }
 
     /// Whether a guest runs.
     pub(crate) async fn current(&self, place: &Place) -> Result<Listed, Error> {
-        let row = self.ask(Ask::get(format!("{}/status/current", place.path()))).await?;
-        Ok(listed(&row))
+        let current = self.object(Ask::get(format!("{}/status/current", place.path()))).await?;
+        Ok(listed(&current.into()))
     }
 
     /// A guest's configuration.
     pub(crate) async fn options(&self, place: &Place) -> Result<Options, Error> {
-        let mut read = self.ask(Ask::get(format!("{}/config", place.path()))).await?;
-        let options = read.as_object_mut().map(std::mem::take).unwrap_or_default();
+        let ask = Ask::get(format!("{}/config", place.path()));
+        let request = ask.name();
+        let read = self.object(ask).await?;
         let mut options: BTreeMap<_, _> =
-            options.into_iter().map(|(name, value)| (name, text(&value))).collect();
-        let digest = options.remove("digest").unwrap_or_default();
+            read.into_iter().map(|(name, value)| (name, text(&value))).collect();
+        // Without it, nothing would keep a write from going over somebody else's.
+        let digest = options.remove("digest").filter(|digest| !digest.is_empty());
+        let why = || "it has no digest".to_owned();
+        let digest = digest.ok_or_else(|| Error::Senseless { request, why: why() })?;
         Ok(Options { options, digest })
     }
 
     /// The options of a running guest that wait for its restart.
     pub(crate) async fn pending(&self, place: &Place) -> Result<BTreeSet<String>, Error> {
-        let rows = self.ask(Ask::get(format!("{}/pending", place.path()))).await?;
-        let waiting = rows.as_array().into_iter().flatten().filter(|row| {
-            let differs = row.get("pending").is_some_and(|value| row.get("value") != Some(value));
-            differs || row.get("delete").is_some_and(|delete| number(delete) != Some(0))
+        let rows = self.list(Ask::get(format!("{}/pending", place.path())), |row| {
+            Some((row.get("key")?.as_str()?.to_owned(), waits(row)))
         });
-        let names = waiting.filter_map(|row| row.get("key")?.as_str().map(str::to_owned));
-        Ok(names.collect())
+        let waiting = rows.await?.into_iter().filter(|(_, waits)| *waits);
+        Ok(waiting.map(|(key, _)| key).collect())
     }
 
     /// Changes a configuration, if it still has this digest.
@@ -167,7 +163,7 @@ impl Client {
     ) -> Result<Upid, Error> {
         let mut ask = Ask::get(format!("{}/status/{verb}", place.path()));
         (ask.method, ask.parameters) = (Method::POST, parameters);
-        let request = format!("POST {}", ask.path);
+        let request = ask.name();
         let answer = self.ask(ask).await?;
         let upid = answer.as_str().and_then(|text| text.parse().ok());
         let why = || format!("`{answer}` is no name of a task");
@@ -177,7 +173,7 @@ impl Client {
     /// Whether the token may see a guest of this number.
     pub(crate) async fn may_see(&self, vmid: Vmid) -> Result<bool, Error> {
         let path = format!("/vms/{vmid}");
-        let told = self.ask(Ask::get("/access/permissions").with("path", path.clone())).await?;
+        let told = self.object(Ask::get("/access/permissions").with("path", path.clone())).await?;
         let privilege = told.get(&path).and_then(|privileges| privileges.get("VM.Audit"));
         Ok(privilege.is_some())
     }
@@ -186,12 +182,16 @@ impl Client {
     pub(crate) async fn task(&self, upid: &Upid) -> Result<TaskState, Error> {
         let path =
             format!("/nodes/{}/tasks/{}/status", escape(upid.node()), escape(&upid.to_string()));
-        let told = self.ask(Ask::get(path)).await?;
-        if told.get("status").and_then(Value::as_str) == Some("running") {
-            return Ok(TaskState::Running);
+        let ask = Ask::get(path);
+        let request = ask.name();
+        let told = self.object(ask).await?;
+        match told.get("status").and_then(Value::as_str) {
+            Some("running") => Ok(TaskState::Running),
+            Some("stopped") => {
+                Ok(TaskState::Stopped(told.get("exitstatus").map(text).unwrap_or_default()))
+            }
+            _ => Err(Error::Senseless { request, why: "it has no status".to_owned() }),
         }
-        let exit = told.get("exitstatus").and_then(Value::as_str).unwrap_or_default();
-        Ok(TaskState::Stopped(exit.to_owned()))
     }
 
     /// The tasks of a guest, the newest first.
@@ -206,14 +206,30 @@ impl Client {
         if let Some(user) = sought.user {
             ask = ask.with("userfilter", user);
         }
-        let rows = self.ask(ask).await?;
-        let upids = rows
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|row| row.get("upid")?.as_str()?.parse().ok());
-        Ok(upids.collect())
+        self.list(ask, |row| row.get("upid")?.as_str()?.parse().ok()).await
     }
+
+    async fn list<T>(&self, ask: Ask, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>, Error> {
+        let request = ask.name();
+        let answer = self.ask(ask).await?;
+        rows(answer, read).map_err(|why| Error::Senseless { request, why })
+    }
+
+    async fn object(&self, ask: Ask) -> Result<Map<String, Value>, Error> {
+        let request = ask.name();
+        fields(self.ask(ask).await?).map_err(|why| Error::Senseless { request, why })
+    }
+}
+
+fn vmid(row: &Value) -> Option<Vmid> {
+    u32::try_from(number(row.get("vmid")?)?).ok().map(Vmid)
+}
+
+/// Whether an option is not in effect as it is configured. One side may come as a number, the other as text.
+fn waits(row: &Value) -> bool {
+    let [value, pending] = ["value", "pending"].map(|name| row.get(name).map(text));
+    let differs = pending.is_some() && pending != value;
+    differs || row.get("delete").is_some_and(|delete| number(delete) != Some(0))
 }
 
 fn listed(row: &Value) -> Listed {
@@ -237,15 +253,20 @@ fn keeper(row: &Value) -> Keeper {
     }
 }
 
-/// Numbers come as numbers, or as texts.
-fn number(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_str()?.parse().ok())
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
+    use super::*;
+
+    #[test]
+    fn an_option_waits_if_what_is_configured_is_not_in_effect_whether_told_as_number_or_text() {
+        let check = |row: Value, expected: bool| assert_eq!(waits(&row), expected, "{row}");
+        check(json!({ "key": "memory", "value": 512 }), false);
+        check(json!({ "key": "memory", "value": 512, "pending": "512" }), false);
+        check(json!({ "key": "memory", "value": 512, "pending": 1024 }), true);
+        check(json!({ "key": "memory", "pending": 1024 }), true);
+        check(json!({ "key": "memory", "value": 512, "delete": "1" }), true);
+        check(json!({ "key": "memory", "value": 512, "delete": 0 }), false);
     }
 }

@@ -78,7 +78,7 @@ impl Ask {
     }
 
     /// As errors name it: values stay out, for a description may be long and private.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 }

@@ -25,6 +25,7 @@ pub mod normalize;
 mod observe;
 mod plan;
 mod recover;
+mod shape;
 mod source;
 mod step;
 mod tls;

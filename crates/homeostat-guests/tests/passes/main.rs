@@ -22,6 +22,7 @@ mod released;
 mod round_trip;
 mod run_state;
 mod secret;
+mod senseless;
 mod silence;
 mod told;
 mod unknown;
