@@ -197,15 +197,7 @@ impl Client {
     async fn on(&self, mut talk: Talk, ask: &Ask) -> Result<Answered, Error> {
         let lost = |why: &dyn ToString| Error::Lost { request: ask.name(), why: why.to_string() };
         let request = self.request(ask).ok_or_else(|| lost(&"it cannot be put into words"))?;
-        let asked = async {
-            let response = talk.send.send_request(request).await.map_err(|error| lost(&error))?;
-            Answered::read(response).await.map_err(|why| lost(&why))
-        };
-        let answer = tokio::select! {
-            biased;
-            answer = asked => answer?,
-            _ = &mut talk.drive => return Err(lost(&"the server hung up")),
-        };
+        let answer = talk.say(request).await.map_err(|why| lost(&why))?;
         if !talk.send.is_closed() {
             let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
             if idle.len() < MOST_IDLE {
@@ -235,6 +227,24 @@ impl Client {
             Asks::Write => request.header(CONTENT_TYPE, "application/x-www-form-urlencoded"),
         };
         request.body(Full::new(Bytes::from(body))).ok()
+    }
+}
+
+impl Talk {
+    /// One request and its answer; else how that was lost.
+    async fn say(&mut self, request: Request<Full<Bytes>>) -> Result<Answered, String> {
+        let Talk { send, drive } = self;
+        let asked = async {
+            let response = send.send_request(request).await.map_err(|error| error.to_string())?;
+            Answered::read(response).await
+        };
+        let mut asked = std::pin::pin!(asked);
+        tokio::select! {
+            biased;
+            answer = &mut asked => answer,
+            // Whoever has hung up may have answered before: then the answer is here.
+            _ = drive => asked.await,
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Harm {
     Redirect(String),
     /// It does its work, and a proxy on the way answers instead.
     Mask(u16, String),
+    /// It is answered, and the server hangs up behind the answer.
+    HangUp,
     /// Just before it, somebody else does something.
     Meddle(fn(&mut World)),
     /// It takes this much longer.

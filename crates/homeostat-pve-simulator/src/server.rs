@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::ext::ReasonPhrase;
+use hyper::header::HeaderValue;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -175,7 +176,7 @@ async fn respond(
             }
             Harm::Slow(pause) => tokio::time::sleep(*pause).await,
             Harm::Meddle(what) => what(&mut lock(&world)),
-            Harm::DropResponse | Harm::Mask(..) => {}
+            Harm::DropResponse | Harm::Mask(..) | Harm::HangUp => {}
         }
     }
     let answer = {
@@ -187,10 +188,16 @@ async fn respond(
         match harm {
             Harm::DropResponse => return Err(Lost),
             Harm::Mask(status, words) => return print(&Answer::error(status, words)),
+            Harm::HangUp => return print(&answer).map(hang_up),
             _ => {}
         }
     }
     print(&answer)
+}
+
+fn hang_up(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// What a body must be.

@@ -109,3 +109,21 @@ async fn a_start_before_which_a_look_was_lost_has_failed_and_was_not_sent() {
         process.converge(&wish).await;
     }
 }
+
+#[tokio::test]
+async fn a_server_that_hangs_up_behind_each_answer_is_understood() {
+    let world = World::default().with(101, Guest::new(Kind::Lxc, "pve1"));
+    let ground = Ground::new(world);
+    ground.simulator.with(|world| world.fail(Fault::on("", Harm::HangUp)));
+    let mut wanted = runs(Run::Running);
+    wanted.options = options(&[("cores", "2")]).options;
+    let wish = wish([(101, wanted)]);
+    let mut process = ground.process();
+    for _ in 0..20 {
+        process.converge(&wish).await;
+        ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().running = false);
+    }
+    assert_eq!(ground.looked_up("all"), 0, "no answer was lost");
+    let ends = ground.ends_of(101, "start");
+    assert!(ends.iter().all(|end| *end == "succeeded"), "{ends:?}");
+}
