@@ -216,11 +216,10 @@ impl Client {
             String::new()
         };
         let body = if is_read { String::new() } else { parameters };
-        let Endpoint { host, port } = &self.shared.endpoint;
         let request = Request::builder()
             .method(ask.method.clone())
             .uri(format!("/api2/json{}{query}", ask.path))
-            .header(HOST, format!("{host}:{port}"))
+            .header(HOST, self.shared.endpoint.authority())
             .header(AUTHORIZATION, self.token().header()?);
         let request = match ask.asks() {
             Asks::Read => request,

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use rustls::pki_types::ServerName;
+
 /// The port that Proxmox VE listens on.
 const PORT: u16 = 8006;
 
@@ -33,11 +35,17 @@ impl FromStr for Endpoint {
             Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
             None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
         };
-        let port = port.map_or(Ok(PORT), str::parse).map_err(|_| bad())?;
-        let is_name = |c: char| c.is_ascii_alphanumeric() || ['-', '.', ':', '_'].contains(&c);
-        let is_whole = !host.is_empty() && host.chars().all(is_name) && port != 0;
+        let port = port.map_or(Some(PORT), number).ok_or_else(bad)?;
+        let is_bracketed = rest.starts_with('[');
+        let is_host = ServerName::try_from(host).is_ok();
+        let is_whole = is_host && is_bracketed == host.contains(':') && port != 0;
         is_whole.then(|| Endpoint { host: plain(host), port }).ok_or_else(bad)
     }
+}
+
+/// Digits alone: a sign is none.
+fn number(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// One spelling a host: what was sent to a cluster is remembered by its endpoint.
@@ -45,13 +53,20 @@ fn plain(host: &str) -> String {
     host.parse().map_or_else(|_| host.to_ascii_lowercase(), |addr: IpAddr| addr.to_string())
 }
 
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Endpoint {
+    /// As requests name it.
+    pub(crate) fn authority(&self) -> String {
         let Endpoint { host, port } = self;
         if host.contains(':') {
-            return write!(f, "https://[{host}]:{port}");
+            return format!("[{host}]:{port}");
         }
-        write!(f, "https://{host}:{port}")
+        format!("{host}:{port}")
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "https://{}", self.authority())
     }
 }
 
@@ -78,5 +93,20 @@ mod tests {
         check("https://pve.example:8006/api2/json", None);
         check("https://pve.example:0", None);
         check("https://pve.example:99999", None);
+        check("https://pve.example:+8006", None);
+        check("https://[pve.example]:8006", None);
+        check("https://fd00::1", None);
+        check("https://..", None);
+        check("https://-", None);
+        check("https://pve_1.lan", Some("https://pve_1.lan:8006"));
+    }
+
+    #[test]
+    fn a_request_names_its_server_with_brackets_around_the_colons() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(text.parse::<Endpoint>().unwrap().authority(), expected);
+        };
+        check("https://[fd00::1]:443", "[fd00::1]:443");
+        check("https://pve.example", "pve.example:8006");
     }
 }
