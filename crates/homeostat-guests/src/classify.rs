@@ -64,8 +64,8 @@ pub enum Asks {
 /// Classifies an error answer.
 #[must_use]
 pub fn classify(status: u16, words: &str, asks: Asks) -> Class {
-    // The node's own daemon did not answer the one that we asked: what it did is not known.
-    if (595..=599).contains(&status) {
+    // The node's own daemon did not answer the one that we asked, or a proxy before it: what it did is not known.
+    if matches!(status, 502 | 504 | 595..=599) {
         return match asks {
             Asks::Read => Class::Transient,
             Asks::Write => Class::UnknownOutcome,
@@ -76,8 +76,7 @@ pub fn classify(status: u16, words: &str, asks: Asks) -> Class {
     known.unwrap_or(match status {
         401 | 403 => Class::Forbidden,
         400 | 404 | 405 | 501 => Class::Malformed,
-        504 if asks == Asks::Write => Class::UnknownOutcome,
-        408 | 425 | 429 | 502 | 503 | 504 => Class::Transient,
+        408 | 425 | 429 | 503 => Class::Transient,
         _ => Class::Other,
     })
 }
@@ -164,13 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_met_595_to_599_has_an_unknown_outcome() {
-        for status in 595..=599 {
+    fn a_write_that_met_595_to_599_or_a_gateway_without_an_answer_has_an_unknown_outcome() {
+        for status in (595..=599).chain([502, 504]) {
             check(status, "Connection timed out", Class::UnknownOutcome);
             assert_eq!(classify(status, "", Asks::Read), Class::Transient, "{status}");
         }
         check(594, "", Class::Other);
-        check(504, "", Class::UnknownOutcome);
     }
 
     #[test]
