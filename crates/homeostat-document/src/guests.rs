@@ -234,9 +234,12 @@ impl Keyed for GuestOption {
         let value = match &node.value {
             Value::Text(text) => text.clone(),
             Value::Int(number) => number.to_string(),
+            Value::Float(number) if is_decimal(number) => number.clone(),
             Value::Bool(value) => u8::from(*value).to_string(),
-            _ => {
-                checker.expected("text, a number, `true` or `false`", node, None);
+            other => {
+                let is_number = matches!(other, Value::Float(_));
+                let help = is_number.then(|| "write it without an exponent".to_owned());
+                checker.expected("text, a plain number, `true` or `false`", node, help);
                 return None;
             }
         };
@@ -244,9 +247,15 @@ impl Keyed for GuestOption {
     }
 
     fn entry_schema(_: &mut Definitions) -> Json {
-        json!({ "type": ["string", "integer", "boolean"],
+        json!({ "type": ["string", "number", "boolean"],
             "description": "its value; an empty text if it shall not be set" })
     }
+}
+
+/// A number as the API writes it, without an exponent.
+fn is_decimal(text: &str) -> bool {
+    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    text.split_once('.').is_some_and(|(whole, part)| is_digits(whole) && is_digits(part))
 }
 
 /// Memory in MiB.

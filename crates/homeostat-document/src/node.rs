@@ -18,7 +18,7 @@ pub(crate) enum Value {
     Null,
     Bool(bool),
     Int(i128),
-    /// A number with a fraction or an exponent, as written; no field wants one.
+    /// A number with a fraction or an exponent, as written; few fields want one.
     Float(String),
     Text(String),
     /// A scalar that readers of this format take for different things (`0755`, `no`, a date).

@@ -57,6 +57,7 @@ fn guests_are_read_with_their_options_as_text() {
         ("nameserver", "10.0.0.1 10.0.0.2"),
         ("onboot", "1"),
         ("swap", "256"),
+        ("cpulimit", "0.5"),
     ];
     assert_eq!(options, expected);
     assert_eq!(guests[1].options[0].value, "4096");
