@@ -20,8 +20,41 @@ enum Form {
     Boolean,
     ContainerNet,
     MachineNet,
-    Other,
+    Pairs,
+    Text,
 }
+
+/// Options that are lists of pairs, without the number that some of them end in. All others are texts, in which
+/// the order may mean something: arguments of a program, a password.
+const PAIRS: [&str; 27] = [
+    "agent",
+    "amd-sev",
+    "audio",
+    "boot",
+    "cicustom",
+    "cpu",
+    "dev",
+    "efidisk",
+    "features",
+    "hostpci",
+    "ide",
+    "ipconfig",
+    "ivshmem",
+    "mp",
+    "rng",
+    "rootfs",
+    "sata",
+    "scsi",
+    "smbios",
+    "spice_enhancements",
+    "startup",
+    "tpmstate",
+    "usb",
+    "vga",
+    "virtio",
+    "virtiofs",
+    "watchdog",
+];
 
 impl Form {
     fn of(kind: Kind, option: &str) -> Self {
@@ -35,6 +68,7 @@ impl Form {
             }
             ("cpuunits", _) => Form::CpuUnits,
             ("memory", _) => Form::Memory,
+            ("numa", _) if option != "numa" => Form::Pairs,
             (
                 "onboot" | "protection" | "unprivileged" | "console" | "debug" | "acpi" | "kvm"
                 | "tablet" | "numa" | "autostart" | "freeze" | "localtime",
@@ -42,7 +76,8 @@ impl Form {
             ) => Form::Boolean,
             ("net", Kind::Lxc) => Form::ContainerNet,
             ("net", Kind::Qemu) => Form::MachineNet,
-            _ => Form::Other,
+            (stem, _) if PAIRS.contains(&stem) => Form::Pairs,
+            _ => Form::Text,
         }
     }
 }
@@ -64,7 +99,8 @@ pub fn normal(kind: Kind, option: &str, text: &str) -> String {
         Form::Boolean => boolean(text),
         Form::ContainerNet => print(&container_net(text)),
         Form::MachineNet => print(&machine_net(text)),
-        Form::Other => pairs_in_order(text),
+        Form::Pairs => pairs_in_order(text),
+        Form::Text => text.trim().to_owned(),
     }
 }
 
@@ -224,7 +260,7 @@ fn machine_net(text: &str) -> BTreeMap<String, String> {
     net
 }
 
-/// Other options are lists of pairs, perhaps after one word: the order of the pairs means nothing.
+/// Pairs, perhaps after one word: their order means nothing.
 fn pairs_in_order(text: &str) -> String {
     let text = text.trim();
     let mut parts: Vec<_> = text.split(',').map(str::trim).collect();
@@ -281,6 +317,15 @@ mod tests {
             ),
         );
         qemu("boot", ("order=scsi0;net0", "order=scsi0;net0"));
+        qemu("numa0", ("memory=512,cpus=0-1", "cpus=0-1,memory=512"));
+        qemu("scsi0", ("local:disk,size=4G,cache=none", "local:disk,cache=none,size=4G"));
+    }
+
+    #[test]
+    fn a_text_is_not_taken_apart_although_it_looks_like_a_list_of_pairs() {
+        let arguments = "-smbios type=1,serial=2 -smbios type=2,asset=1";
+        check(Kind::Qemu, "args", (arguments, arguments));
+        check(Kind::Qemu, "cipassword", ("x,z=1,a=2", "x,z=1,a=2"));
     }
 
     #[test]
