@@ -1,12 +1,13 @@
 //! The API token: read from a file that only its owner can read, and shown to nobody.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use hyper::header::HeaderValue;
+use rustix::fs::OFlags;
 
 /// Why a token cannot be used. No variant carries its text.
 #[derive(Debug, thiserror::Error)]
@@ -68,9 +69,16 @@ impl Token {
     /// Reads the token of a file, which must be for its owner alone.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let failed = |source| TokenError::Read { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(failed)?;
+        // A pipe without a writer would keep us here.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let mut file =
+            OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
         // Asked of the open file: nobody can put another one in its place.
-        let mode = file.metadata().map_err(failed)?.mode() & 0o7777;
+        let found = file.metadata().map_err(failed)?;
+        if !found.is_file() {
+            return Err(failed(io::Error::other("it is no regular file")));
+        }
+        let mode = found.mode() & 0o7777;
         if mode & 0o177 != 0 {
             return Err(TokenError::Mode { path: path.to_owned(), mode });
         }

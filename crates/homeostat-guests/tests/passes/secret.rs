@@ -182,3 +182,14 @@ fn a_token_file_that_others_can_read_is_refused() {
     assert!(matches!(refused, TokenError::Shape { .. }));
     assert!(!format!("{refused} {refused:?} {}", refused.help()).contains("hunter2"));
 }
+
+#[test]
+fn a_token_file_that_is_a_directory_or_a_pipe_is_refused_at_once_and_for_what_it_is() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let pipe = directory.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    for path in [directory.path(), &pipe] {
+        let refused = Token::read(path).unwrap_err();
+        assert!(matches!(&refused, TokenError::Read { .. }), "{refused:?}");
+    }
+}
