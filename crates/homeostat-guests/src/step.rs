@@ -95,7 +95,8 @@ impl Power {
             (Run::Stopped, Stop::Graceful(timeout)) => (timeout, "1"),
             (Run::Stopped, Stop::Shutdown(timeout)) => (timeout, "0"),
         };
-        let timeout = timeout.as_secs().to_string();
+        // The target counts whole seconds: cut off, half a second would be no time at all.
+        let timeout = timeout.as_millis().div_ceil(1000).to_string();
         vec![("forceStop".to_owned(), is_forced.to_owned()), ("timeout".to_owned(), timeout)]
     }
 

@@ -49,13 +49,14 @@ async fn guests_that_are_not_declared_are_not_even_asked_about() {
 async fn a_stop_is_a_shutdown_with_a_timeout_and_then_a_stop() {
     let ground = one(lxc().running());
     ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().manners = Manners::Deaf);
-    let wanted = Wanted { stop: Stop::Graceful(Duration::from_secs(1)), ..runs(Run::Stopped) };
+    let wanted = Wanted { stop: Stop::Graceful(Duration::from_millis(500)), ..runs(Run::Stopped) };
     ground.process().converge(&wish([(101, wanted)])).await;
     assert!(!is_running(&ground));
     let call = ground.simulator.with(|world| world.writes().last().map(|call| (*call).clone()));
     let call = call.unwrap();
     assert!(call.path.ends_with("/status/shutdown"), "{call:?}");
-    assert_eq!((call.parameter("forceStop"), call.parameter("timeout")), (Some("1"), Some("1")));
+    let sent = (call.parameter("forceStop"), call.parameter("timeout"));
+    assert_eq!(sent, (Some("1"), Some("1")), "half a second is not cut off to none");
 }
 
 #[tokio::test]
