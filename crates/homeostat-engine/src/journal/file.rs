@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::line::{BROKEN, FORMAT, Line, Opening, read, write};
+use super::line::{BROKEN, FOREIGN, FORMAT, Line, Opening, may_begin, read, write};
 use super::steps::{Needed, Steps};
 use super::{JournalError, Millis};
 
@@ -174,7 +174,11 @@ fn replay(path: &Path, file: &File) -> Result<Replayed, JournalError> {
         if lines.read_until(b'\n', &mut line).map_err(wrap)? == 0 {
             break;
         }
-        match (read(&line), broken) {
+        let says = read(&line);
+        if number == 1 && !may_begin(&line, says.as_ref()) {
+            return Err(damaged(number, FOREIGN.to_owned()));
+        }
+        match (says, broken) {
             (None, _) => broken = broken.or(Some(number)),
             (Some(_), Some(number)) => return Err(damaged(number, BROKEN.to_owned())),
             (Some(Line::Opening(opening)), _) => replayed.epoch = Some(opening.epoch(path)?),

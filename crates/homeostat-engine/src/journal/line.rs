@@ -9,6 +9,8 @@ use super::flat::Flat;
 
 /// The format that this version writes.
 pub(super) const FORMAT: u32 = 1;
+/// What is wrong with a file that does not begin with an opening.
+pub(super) const FOREIGN: &str = "it does not begin as a journal does";
 /// What is wrong with a line that makes no sense.
 pub(super) const BROKEN: &str = "its checksum does not fit";
 
@@ -35,6 +37,19 @@ impl Opening {
 pub(super) enum Line<'a> {
     Opening(Opening),
     Record(Flat<'a>),
+}
+
+/// No opening is longer.
+const OPENING: usize = 64;
+
+/// Whether a file can begin with this line, and what it says: with an opening, or with one that was torn while
+/// it was written. That is short, and nothing is written behind it before it is whole.
+pub(super) fn may_begin(line: &[u8], says: Option<&Line<'_>>) -> bool {
+    match says {
+        Some(Line::Opening(_)) => true,
+        Some(Line::Record(_)) => false,
+        None => line.len() < OPENING && !line.ends_with(b"\n"),
+    }
 }
 
 /// The digits of the checksum, and the blank after them.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::JournalError;
-use super::line::{BROKEN, Line, read};
+use super::line::{BROKEN, FOREIGN, Line, may_begin, read};
 use super::record::{Fact, Record, StepId};
 
 /// Follows a journal from its first line on, also across its being made anew.
@@ -123,16 +123,21 @@ impl Following {
     fn drain(&mut self, records: &mut Vec<Record>) -> Result<(), JournalError> {
         let wrap =
             |source| JournalError::Open { path: self.path.clone(), source: Arc::new(source) };
+        let damaged = |line: usize, reason: &str| {
+            let (path, reason) = (self.path.clone(), reason.to_owned());
+            JournalError::Damaged { path, line, reason }
+        };
         let Some(reading) = &mut self.file else { return Ok(()) };
         let mut line = Vec::new();
         let mut broken = None;
         while next(&mut reading.lines, &mut line).map_err(wrap)? {
-            match (read(&line), broken) {
+            let says = read(&line);
+            if reading.number == 1 && broken.is_none() && !may_begin(&line, says.as_ref()) {
+                return Err(damaged(1, FOREIGN));
+            }
+            match (says, broken) {
                 (None, _) => broken = broken.or(Some(reading.number)),
-                (Some(_), Some(line)) => {
-                    let (path, reason) = (self.path.clone(), BROKEN.to_owned());
-                    return Err(JournalError::Damaged { path, line, reason });
-                }
+                (Some(_), Some(line)) => return Err(damaged(line, BROKEN)),
                 (Some(Line::Opening(opening)), None) => _ = opening.epoch(&self.path)?,
                 (Some(Line::Record(record)), None) => {
                     let record = Record::try_from(record).ok();

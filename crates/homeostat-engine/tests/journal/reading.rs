@@ -102,3 +102,21 @@ async fn a_reader_is_told_everything_once_also_when_the_file_is_made_anew() {
     all.dedup();
     assert_eq!(all.len(), count, "something was told twice");
 }
+
+#[tokio::test]
+async fn a_file_that_is_no_journal_is_neither_cut_nor_read_as_an_empty_one() {
+    let headless = |text: &str| text.split_once('\n').unwrap().1.to_owned();
+    let sound = TempDir::new().unwrap();
+    busy(sound.path()).await;
+    let sound = fs::read_to_string(sound.path().join("journal")).unwrap();
+    for text in ["my diary\n", "one\ntwo\n", &"x".repeat(300), "\n", &headless(&sound)] {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("journal");
+        fs::write(&path, text).unwrap();
+        let error = crate::try_open(directory.path()).map(|_| ()).unwrap_err();
+        assert!(error.to_string().ends_with("it does not begin as a journal does"), "{error}");
+        assert!(error.help().unwrap().contains("move"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "nothing is cut or written");
+        assert!(follow(directory.path()).more().is_err(), "{text}");
+    }
+}
