@@ -24,6 +24,8 @@ pub enum Harm {
     Meddle(fn(&mut World)),
     /// It takes this much longer.
     Slow(Duration),
+    /// It goes on when everything is mended.
+    Hold,
 }
 
 /// A fault: which requests meet it, and how often.

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
@@ -159,7 +160,10 @@ async fn respond(
     world: Arc<Mutex<World>>,
 ) -> Result<Response<Full<Bytes>>, Lost> {
     let call = read(request).await.ok_or(Lost)?;
-    let harms = lock(&world).harm(&call);
+    let (harms, mended) = {
+        let mut world = lock(&world);
+        (world.harm(&call), world.mended)
+    };
     for harm in &harms {
         match harm {
             Harm::DropRequest => return Err(Lost),
@@ -175,6 +179,7 @@ async fn respond(
                 return Ok(answer);
             }
             Harm::Slow(pause) => tokio::time::sleep(*pause).await,
+            Harm::Hold => later_than(&world, mended).await,
             Harm::Meddle(what) => what(&mut lock(&world)),
             Harm::DropResponse | Harm::Mask(..) | Harm::HangUp => {}
         }
@@ -198,6 +203,13 @@ async fn respond(
 fn hang_up(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
     response
+}
+
+/// Waits until everything is mended once more. Whoever mends tells nobody.
+async fn later_than(world: &Mutex<World>, mended: u32) {
+    while lock(world).mended == mended {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// What a body must be.

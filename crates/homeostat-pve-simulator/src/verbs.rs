@@ -181,4 +181,28 @@ mod tests {
         assert_eq!(ends.len(), 2, "{ends:?}");
         assert!(ends.iter().any(|end| end.contains("detected modified configuration")), "{ends:?}");
     }
+
+    /// Asks for a start of machine 201, which is kept by the resource manager or not.
+    fn start(world: &mut World, is_ha: bool) {
+        world.ha_delay = LONG;
+        world.guests.values_mut().for_each(|guest| guest.is_ha = is_ha);
+        let (method, path) = ("POST".to_owned(), "/nodes/pve1/qemu/201/status/start".to_owned());
+        let parameters = std::collections::BTreeMap::new();
+        let call = Call { method, path, parameters, authorization: None };
+        begin(world, &Order { vmid: 201, verb: "start", user: USER }, &call);
+        world.settle();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_under_way_ends_when_it_is_told_to_hurry_and_not_before() {
+        for is_ha in [false, true] {
+            let mut world = world();
+            world.script(201, Script { takes: LONG, end: End::Ok });
+            start(&mut world, is_ha);
+            let is_running = |world: &World| world.guests.get(&201).map(|guest| guest.running);
+            assert_eq!(is_running(&world), Some(false), "{is_ha}");
+            world.hurry();
+            assert_eq!(is_running(&world), Some(true), "{is_ha}");
+        }
+    }
 }

@@ -48,6 +48,8 @@ pub struct World {
     /// What `/cluster/resources` says, and since when.
     pub(crate) resources: Option<(Instant, serde_json::Value)>,
     faults: Vec<Fault>,
+    /// How often everything was mended.
+    pub(crate) mended: u32,
     sequence: u32,
 }
 
@@ -70,12 +72,16 @@ impl Default for World {
             requested: Vec::new(),
             resources: None,
             faults: Vec::new(),
+            mended: 0,
             sequence: 0,
         }
     }
 }
 
 impl World {
+    /// Longer than any test lasts.
+    pub const LONG: Duration = Duration::from_hours(1);
+
     /// Adds a guest, and its node if that is new. One that had the number is gone.
     #[must_use]
     pub fn with(mut self, vmid: u32, guest: Guest) -> Self {
@@ -99,9 +105,19 @@ impl World {
         self.faults.push(fault);
     }
 
-    /// Nothing goes wrong any more.
+    /// Nothing goes wrong any more, and what was held back until now goes on.
     pub fn mend(&mut self) {
         self.faults.clear();
+        self.mended += 1;
+    }
+
+    /// Whatever is under way comes to its end now, however long it would have taken. A test that looks at what is
+    /// under way has it take [`World::LONG`] and says itself when it is over: no busy machine can be late for that.
+    pub fn hurry(&mut self) {
+        let now = Instant::now();
+        self.tasks.iter_mut().for_each(|task| task.due = task.due.min(now));
+        self.requested.iter_mut().for_each(|(at, ..)| *at = now.min(*at));
+        self.settle();
     }
 
     /// All tasks, the oldest first.

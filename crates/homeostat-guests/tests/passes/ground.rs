@@ -201,6 +201,21 @@ impl Ground {
         })
     }
 
+    /// What is under way ends once the cluster is asked this again, and not when a clock says so.
+    pub(crate) async fn hurry_when_asked(&self, path: &str) {
+        let before = self.simulator.with(|world| world.calls.len());
+        let is_asked = |world: &mut World| {
+            world.calls.iter().skip(before).any(|call| call.path.contains(path))
+        };
+        let asked = async {
+            while !self.simulator.with(is_asked) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(1), asked).await.unwrap();
+        self.simulator.with(World::hurry);
+    }
+
     /// How many writes reached the cluster.
     pub(crate) fn writes(&self) -> usize {
         self.simulator.with(|world| world.writes().len())

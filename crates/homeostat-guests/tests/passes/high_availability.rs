@@ -64,10 +64,11 @@ async fn quirk_ha_only_requests_a_stop_and_a_shutdown_too() {
 async fn a_crash_after_a_request_to_the_resource_manager_requests_nothing_twice() {
     let wishes = [(false, starts()), (true, stops(Kind::Lxc, Stop::Immediate))];
     for ((running, wish), kind) in wishes.into_iter().zip(["hastart", "hastop"]) {
-        let ground = kept(Simulated::Lxc, running, Duration::from_millis(500));
+        let ground = kept(Simulated::Lxc, running, World::LONG);
         ground.process().pass(&wish).await;
         assert_eq!(is_running(&ground), running, "it has only been requested");
-        ground.process().converge(&wish).await;
+        let mut process = ground.process();
+        tokio::join!(process.converge(&wish), ground.hurry_when_asked("/status/current"));
         is_requested_once(&ground, kind);
     }
 }

@@ -26,12 +26,13 @@ async fn a_guest_that_is_moved_to_be_started_is_seen_where_it_is() {
     let kinds =
         [(Kind::Lxc, homeostat_guests::Kind::Lxc), (Kind::Qemu, homeostat_guests::Kind::Qemu)];
     for (kind, declared) in kinds {
-        let ground = ground(kind, Duration::from_millis(400));
+        let ground = ground(kind, World::LONG);
         let wish = wish([(101, anywhere(declared))]);
         let mut process = ground.process();
         process.pass(&wish).await;
         ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().node = "pve2".to_owned());
-        process.converge(&wish).await;
+        let seen = ground.hurry_when_asked("/nodes/pve2/");
+        tokio::join!(process.converge(&wish), seen);
         assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"], "{kind:?}");
         assert_eq!(ground.simulator.with(|world| world.count(101, "hastart")), 1, "{kind:?}");
     }
@@ -39,7 +40,7 @@ async fn a_guest_that_is_moved_to_be_started_is_seen_where_it_is() {
 
 #[tokio::test]
 async fn a_guest_is_seen_where_it_is_while_the_node_of_its_request_is_gone() {
-    let ground = ground(Kind::Lxc, Duration::from_millis(400));
+    let ground = ground(Kind::Lxc, World::LONG);
     let wish = wish([(101, anywhere(homeostat_guests::Kind::Lxc))]);
     let mut process = ground.process();
     process.pass(&wish).await;
@@ -52,7 +53,7 @@ async fn a_guest_is_seen_where_it_is_while_the_node_of_its_request_is_gone() {
         *world.nodes.get_mut("pve1").unwrap() = false;
         world.guests.get_mut(&101).unwrap().node = "pve2".to_owned();
     });
-    process.operations.landed().await;
+    tokio::join!(process.operations.landed(), ground.hurry_when_asked("/nodes/pve2/"));
     assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
 }
 

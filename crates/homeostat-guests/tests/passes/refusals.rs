@@ -1,7 +1,5 @@
 //! What the target refuses, class by class, and what a pass makes of it.
 
-use std::time::Duration;
-
 use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind as Declared, Run, Stop, Wanted};
 use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
@@ -67,7 +65,7 @@ async fn words_that_nobody_knows_are_told_and_tried_again() {
 async fn an_unknown_outcome_is_looked_up_before_anything_is_sent_again() {
     let ground = ground();
     ground.simulator.with(|world| {
-        world.script(101, Script { takes: Duration::from_millis(300), end: End::Ok });
+        world.script(101, Script { takes: World::LONG, end: End::Ok });
         let mask = Harm::Mask(599, "Too many redirections".to_owned());
         world.fail(Fault::on("/status/start", mask).times(1));
     });
@@ -76,7 +74,7 @@ async fn an_unknown_outcome_is_looked_up_before_anything_is_sent_again() {
     let told = story(&process.pass(&wish).await);
     assert!(told.contains("Too many redirections") && !told.contains("retry"), "{told}");
     assert!(!ground.simulator.with(|world| world.guests[&101].running), "its task takes time");
-    process.converge(&wish).await;
+    tokio::join!(process.converge(&wish), ground.hurry_when_asked("/tasks/UPID"));
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert_eq!(ground.looked_up("all"), 1, "the task is found by the list");
     assert_eq!(ground.ends(), ["succeeded"], "and followed to its end");

@@ -158,7 +158,7 @@ async fn a_task_of_somebody_else_is_waited_for() {
     let ground = one(lxc());
     let mut other = ground.process();
     let wish = wish([(101, runs(Run::Running))]);
-    let script = Script { takes: Duration::from_millis(400), end: End::Ok };
+    let script = Script { takes: World::LONG, end: End::Ok };
     ground.simulator.with(|world| world.script(101, script));
     let first = other.pass(&wish).await;
     assert!(!first.is_converged());
@@ -168,6 +168,7 @@ async fn a_task_of_somebody_else_is_waited_for() {
     let mut process = ground.process();
     let report = process.pass(&wish).await;
     assert!(story(&report).contains("task UPID:pve1:"), "{}", story(&report));
+    ground.simulator.with(World::hurry);
     other.operations.landed().await;
     process.converge(&wish).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
@@ -180,15 +181,28 @@ async fn whoever_sees_its_own_tasks_only_finds_a_lost_one_all_the_same() {
     ground.simulator.with(|world| {
         let token = homeostat_pve_simulator::Simulator::token();
         world.unaudited.extend(token.split_once('=').map(|(user, _)| user.to_owned()));
-        world.script(101, Script { takes: Duration::from_millis(400), end: End::Ok });
+        world.script(101, Script { takes: World::LONG, end: End::Ok });
         let lose = homeostat_pve_simulator::Harm::DropResponse;
         world.fail(homeostat_pve_simulator::Fault::on("/status/start", lose).times(1));
     });
     let wish = wish([(101, runs(Run::Running))]);
     ground.process().pass(&wish).await;
-    ground.process().converge(&wish).await;
+    let mut process = ground.process();
+    tokio::join!(process.converge(&wish), ground.hurry_when_asked("/tasks/UPID"));
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert_eq!(ground.ends(), ["succeeded"]);
+}
+
+/// Ends tasks when two of them run, until so many have begun.
+async fn two_by_two(ground: &Ground, tasks: usize) {
+    let running = |world: &mut World| world.tasks().iter().filter(|task| task.is_running()).count();
+    let begun = |world: &mut World| world.tasks().len();
+    while ground.simulator.with(begun) < tasks || ground.simulator.with(running) > 0 {
+        if ground.simulator.with(running) >= 2 {
+            ground.simulator.with(World::hurry);
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -198,10 +212,11 @@ async fn a_node_has_at_most_so_many_tasks_at_once_and_a_guest_one() {
     let mut world = World::default();
     for vmid in 101..109 {
         world.put(vmid, lxc());
-        world.script(vmid, Script { takes: Duration::from_millis(60), end: End::Ok });
+        world.script(vmid, Script { takes: World::LONG, end: End::Ok });
     }
     let ground = Ground::new(world);
-    ground.process().converge(&wish).await;
+    let mut process = ground.process();
+    tokio::join!(process.converge(&wish), two_by_two(&ground, 8));
     let most = ground.simulator.with(|world| (world.most_per_node, world.most_per_guest));
     assert_eq!(most, (2, 1));
 }
@@ -219,11 +234,12 @@ async fn options_are_set_before_a_start_so_that_none_waits() {
 #[tokio::test]
 async fn a_stopped_process_finds_its_task_again() {
     let ground = one(lxc());
-    let script = Script { takes: Duration::from_millis(500), end: End::Ok };
+    let script = Script { takes: World::LONG, end: End::Ok };
     ground.simulator.with(|world| world.script(101, script));
     let wish = wish([(101, runs(Run::Running))]);
     let report = ground.process().pass(&wish).await;
     assert!(story(&report).contains("UPID"), "{}", story(&report));
-    ground.process().converge(&wish).await;
+    let mut process = ground.process();
+    tokio::join!(process.converge(&wish), ground.hurry_when_asked("/tasks/UPID"));
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }

@@ -101,12 +101,12 @@ async fn a_token_that_was_replaced_in_its_file_is_picked_up_also_while_a_task_is
     let ground = ground();
     let (client, path) = by_file(&ground);
     let mut process = ground.process_by(&client);
-    let takes = std::time::Duration::from_millis(300);
-    ground.simulator.with(|world| world.script(101, Script { takes, end: End::Ok }));
+    let script = Script { takes: World::LONG, end: End::Ok };
+    ground.simulator.with(|world| world.script(101, script));
     process.pass(&wish([(101, runs(Run::Running))])).await;
     rotate(&ground, "keeper@pve!second");
     fs::write(&path, "keeper@pve!second=another-secret").unwrap();
-    process.operations.landed().await;
+    tokio::join!(process.operations.landed(), ground.hurry_when_asked("/tasks/UPID"));
     process.converge(&wish([(101, runs(Run::Running))])).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert!(ground.simulator.with(|world| world.guests[&101].running));

@@ -40,13 +40,28 @@ async fn a_task_that_is_never_known_again_is_unknown_and_another_look_decides() 
     assert!(end.starts_with("unknown: the target does not know task"), "{told:?}");
 }
 
+/// Has two tasks run at once, and then one, each until a pass has begun that did not wait for them any more.
+async fn outlast(ground: &Ground) {
+    for (begun, running) in [(2, 2), (3, 1)] {
+        let is_so = |world: &mut World| {
+            let tasks = world.tasks();
+            (tasks.len(), tasks.iter().filter(|task| task.is_running()).count()) == (begun, running)
+        };
+        while !ground.simulator.with(is_so) {
+            tokio::task::yield_now().await;
+        }
+        ground.hurry_when_asked("/nodes/pve1/qemu").await;
+    }
+}
+
 #[tokio::test]
 async fn a_wait_that_runs_out_of_time_ends_no_step_and_frees_no_place_on_the_node() {
-    let ground = ground([101, 102, 103], Duration::from_millis(600));
+    let ground = ground([101, 102, 103], World::LONG);
     let patience = Patience { task: Duration::from_millis(200), ..PATIENCE };
     let mut process = ground.process_within(patience);
     let guests = [101, 102, 103];
-    process.converge(&wish(guests.map(|vmid| (vmid, runs(Run::Running))))).await;
+    let wish = wish(guests.map(|vmid| (vmid, runs(Run::Running))));
+    tokio::join!(process.converge(&wish), outlast(&ground));
     for vmid in guests {
         assert_eq!(told(&ground, vmid), ["start", "dispatched", "succeeded"], "{vmid}");
         assert_eq!(ground.simulator.with(|world| world.count(vmid, "vzstart")), 1, "{vmid}");

@@ -128,10 +128,13 @@ async fn the_journal_believes_no_end_of_a_task_by_its_words_alone() {
 #[tokio::test]
 async fn a_task_that_found_it_done_has_succeeded_when_another_look_shows_it() {
     let ground = ground(false);
-    ends(&ground, ALREADY, Duration::from_millis(300));
+    ends(&ground, ALREADY, World::LONG);
     let mut process = ground.process();
     process.pass(&wish([(101, runs(Run::Running))])).await;
-    ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().running = true);
+    ground.simulator.with(|world| {
+        world.guests.get_mut(&101).unwrap().running = true;
+        world.hurry();
+    });
     process.operations.landed().await;
     assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
 }
@@ -139,16 +142,10 @@ async fn a_task_that_found_it_done_has_succeeded_when_another_look_shows_it() {
 #[tokio::test]
 async fn a_task_that_ended_while_nobody_was_there_is_not_believed_either() {
     let ground = ground(false);
-    ends(&ground, ALREADY, Duration::from_millis(200));
+    ends(&ground, ALREADY, World::LONG);
     let wish = wish([(101, runs(Run::Running))]);
     ground.process().pass(&wish).await;
-    let is_running = |world: &mut World| {
-        world.settle();
-        world.tasks().iter().any(homeostat_pve_simulator::Task::is_running)
-    };
-    while ground.simulator.with(is_running) {
-        tokio::task::yield_now().await;
-    }
+    ground.simulator.with(World::hurry);
     ground.process().converge(&wish).await;
     let told = told(&ground, 101);
     assert_eq!(told[..3], ["start", "dispatched", &format!("failed: {ALREADY}")], "{told:?}");

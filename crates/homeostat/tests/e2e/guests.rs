@@ -62,6 +62,17 @@ impl Ground {
         self.cluster.with(|world| world.guests[&101].running)
     }
 
+    /// Its next task goes on until it is told to hurry.
+    pub(crate) fn lasts(&self) {
+        let script = Script { takes: Cluster::LONG, end: End::Ok };
+        self.cluster.with(|world| world.script(101, script));
+    }
+
+    pub(crate) fn hurry(&self) {
+        self.cluster.with(Cluster::hurry);
+    }
+
+    /// Its next task takes so long.
     pub(crate) fn takes(&self, millis: u64) {
         let script = Script { takes: Duration::from_millis(millis), end: End::Ok };
         self.cluster.with(|world| world.script(101, script));
@@ -95,9 +106,15 @@ fn an_apply_waits_for_its_tasks_and_a_second_one_has_nothing_to_do() {
         "{GUEST}cores = 2\nmemory = \"1G\"\ndescription = \"web\"\ntags = [\"web\", \"blue\"]\n\
          [guests.101.config]\nnameserver = \"10.0.0.1 10.0.0.2\"\n"
     ));
-    ground.takes(300);
-    let ran = ground.world.run("apply --yes host.toml").exits(0);
-    assert!(ran.stderr.starts_with("Waiting for guest 101: task UPID:pve1:"), "{ran:?}");
+    ground.lasts();
+    let told = ground.world.path().join("told");
+    let mut apply = ground.world.homeostat("apply --yes host.toml");
+    apply.stdout(std::process::Stdio::piped()).stderr(fs::File::create(&told).unwrap());
+    let apply = apply.spawn().unwrap();
+    let waits = "Waiting for guest 101: task UPID:pve1:";
+    later(|| fs::read_to_string(&told).unwrap().starts_with(waits));
+    ground.hurry();
+    let ran = ground.world.ran(&apply.wait_with_output().unwrap()).exits(0);
     assert!(ran.stdout.contains("guest 101") && ran.stdout.contains("task UPID:pve1:"), "{ran:?}");
     assert!(ground.is_running());
     let config = ground.cluster.with(|world| world.guests[&101].config.clone());

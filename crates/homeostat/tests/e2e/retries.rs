@@ -101,9 +101,11 @@ fn where_nobody_knows_the_end_and_nobody_can_be_asked_nothing_is_sent() {
 #[test]
 fn a_task_that_outlives_every_wait_is_joined_until_it_ends() {
     let ground = Ground::new("");
-    ground.takes(2500);
+    ground.lasts();
     ground.connect("task-timeout = \"100ms\"\n", "");
     assert_eq!(told(&ground.world.run(START).json(1)), ("unknown", false));
+    assert_eq!(told(&ground.world.run(START).json(1)).0, "unknown", "it was joined, in vain");
+    ground.hurry();
     later(|| {
         let again = ground.world.run(START);
         let answer: Value = serde_json::from_str(&again.stdout).unwrap();
@@ -125,6 +127,10 @@ struct Point {
 
 fn is_asked(ground: &Ground, path: &str) -> bool {
     ground.cluster.with(|world| world.harmed.iter().any(|call| call.path.contains(path)))
+}
+
+fn is_followed(world: &mut Cluster) -> bool {
+    world.calls.iter().any(|call| call.path.contains("/tasks/UPID"))
 }
 
 fn is_dispatched(ground: &Ground) -> bool {
@@ -159,7 +165,13 @@ const POINTS: [Point; 5] = [
     Point {
         name: "the task has ended, and its end is not written down",
         faults: &[|| Fault::on("/tasks/UPID", never())],
-        is_there: |ground| is_dispatched(ground) && ground.is_running(),
+        is_there: |ground| {
+            let is_dispatched = is_dispatched(ground);
+            if is_dispatched {
+                ground.hurry();
+            }
+            is_dispatched && ground.is_running()
+        },
         is_begun: true,
     },
 ];
@@ -168,7 +180,7 @@ const POINTS: [Point; 5] = [
 fn check(point: &Point, through_daemon: bool) {
     let name = format!("{}, daemon: {through_daemon}", point.name);
     let ground = Ground::new("");
-    ground.takes(1000);
+    ground.lasts();
     let daemon = through_daemon.then(|| ground.world.start(""));
     ground.cluster.with(|world| point.faults.iter().for_each(|fault| world.fail(fault())));
     let mut first = ground.world.homeostat(START);
@@ -181,9 +193,17 @@ fn check(point: &Point, through_daemon: bool) {
     assert!(!first.wait().unwrap().success(), "{name}");
     drop(daemon);
     assert_eq!(ground.starts(), usize::from(point.is_begun), "{name}");
-    ground.cluster.with(Cluster::mend);
+    ground.cluster.with(|world| {
+        world.mend();
+        world.calls.clear();
+    });
     let daemon = through_daemon.then(|| ground.world.start(""));
-    let second = ground.world.run(START).json(0);
+    let mut second = ground.world.homeostat(START);
+    let second = second.stdout(Stdio::piped()).spawn().unwrap();
+    // The task goes on until somebody has come back for it.
+    later(|| ground.cluster.with(is_followed));
+    ground.hurry();
+    let second = ground.world.ran(&second.wait_with_output().unwrap()).json(0);
     assert_eq!(told(&second), ("succeeded", point.is_begun), "{name}: {second}");
     assert_eq!(told(&ground.world.run(START).json(0)), ("succeeded", true), "{name}");
     assert_eq!((ground.starts(), ground.is_running()), (1, true), "{name}");
