@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use homeostat_engine::Explain as _;
 use homeostat_nft::{Compiler, Ruleset, Wish};
+use homeostat_testkit::script::write_script;
 
 use crate::world::{World, expected, expected_with, listed, told};
 
@@ -29,9 +30,7 @@ struct Strict {
 impl Strict {
     fn new() -> Self {
         let strict = Strict { directory: tempfile::tempdir().unwrap() };
-        std::fs::write(strict.program(), STRICT).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(strict.program(), mode).unwrap();
+        write_script(&strict.program(), STRICT).unwrap();
         strict
     }
 

@@ -1,10 +1,10 @@
 //! Included files get the same checks as the text itself, and are read as `nft` reads them.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use homeostat_engine::Explain as _;
 use homeostat_nft::{CompileError, Compiler, Ruleset, Wish};
+use homeostat_testkit::script::write_script;
 
 use crate::included::files;
 use crate::world::{World, expected_of, listed, nft_from, told};
@@ -149,8 +149,7 @@ fn a_text_is_compiled_once_as_long_as_it_is_wished_and_means_the_same() {
     let root = directory.path();
     let (program, runs) = (root.join("nft"), root.join("runs"));
     let script = format!("#!/bin/sh\necho run >> {}\nexec nft \"$@\"\n", runs.display());
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&program, &script).unwrap();
     let compiler = Compiler::with_program(&program);
     let wish = || {
         let ruleset = Ruleset::read(&root.join("main.nft")).unwrap();

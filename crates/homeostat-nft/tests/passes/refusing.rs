@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use homeostat_nft::{CompileError, Compiler, Mark, Nft, Ruleset};
+use homeostat_testkit::script::write_script;
 
 use crate::world::{World, expected, listed};
 
@@ -147,9 +148,7 @@ fn a_comment_without_room_for_the_mark_is_refused() {
 fn refused_by(script: &str) -> CompileError {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("nft");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&program, mode).unwrap();
+    write_script(&program, &format!("#!/bin/sh\n{script}\n")).unwrap();
     let text = Cow::Borrowed("table ip a { }");
     let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
     let compiler = Compiler::with_program(program);

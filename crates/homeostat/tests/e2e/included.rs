@@ -2,7 +2,6 @@
 //! compiled again.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
 use crate::daemon::Daemon;
 use crate::keeping::until;
@@ -18,8 +17,8 @@ const NFT: &str = "#!/bin/sh\necho run >> runs\nPATH=${PATH#*:} exec nft \"$@\"\
 impl World {
     /// Keeps a document with an `nft` that is counted.
     fn keep_counting(&self, document: &str) -> Daemon {
-        let nft = self.write("bin/nft", NFT.replace("runs", self.runs_file().to_str().unwrap()));
-        fs::set_permissions(&nft, fs::Permissions::from_mode(0o755)).unwrap();
+        let nft = NFT.replace("runs", self.runs_file().to_str().unwrap());
+        let nft = self.write_program("bin/nft", &nft);
         self.write("host.toml", document);
         let mut command = self.homeostat("run host.toml");
         let path = std::env::var("PATH").unwrap();

@@ -1,7 +1,6 @@
 //! An `nft` that never ends keeps nobody else from being healed, and nobody from stopping.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -39,8 +38,7 @@ impl Drop for Stuck {
 }
 
 fn keep(world: &World, document: &str) -> Daemon {
-    let program = world.write("bin/nft", NFT);
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = world.write_program("bin/nft", NFT);
     assert!(world.command("mkfifo").arg("begun").status().unwrap().success());
     world.write("host.toml", document);
     let mut command = world.homeostat("run host.toml");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use homeostat_testkit::namespace::Namespace;
+use homeostat_testkit::script::write_script;
 use serde_json::Value;
 use snapbox::{Assert, IntoData};
 use tempfile::TempDir;
@@ -72,6 +73,14 @@ impl World {
         let path = self.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Writes a script that can be run at once.
+    pub(crate) fn write_program(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        write_script(&path, text).unwrap();
         path
     }
 
