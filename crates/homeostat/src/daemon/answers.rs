@@ -7,7 +7,7 @@ mod passes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use homeostat_engine::Control;
 use serde_json::json;
 use tokio::sync::watch;
@@ -54,6 +54,11 @@ impl Answers {
     }
 
     async fn respond(&self, request: Request) -> Result<Vec<u8>> {
+        // How it stands is told from the beginning. Everything else is about loops, which are not there yet while
+        // the daemon starts: none of them could be paused, and all of none would be converged.
+        if !matches!(request, Request::Status { .. } | Request::Events { .. }) {
+            self.arranged().await?;
+        }
         match request {
             Request::Status { wait_ms } => self.status(wait_ms).await,
             Request::Key(about) => self.key(&about).await,
@@ -75,6 +80,13 @@ impl Answers {
             }
             Request::Events { .. } => Err(Helped::error("events are told one by one", "ask again")),
         }
+    }
+
+    /// Waits until the daemon has arranged its loops for the first time.
+    async fn arranged(&self) -> Result<()> {
+        let mut standing = self.standing.clone();
+        let arranged = standing.wait_for(|standing| standing.is_arranged).await;
+        arranged.map(drop).map_err(|_| anyhow!("the daemon is stopping"))
     }
 
     async fn status(&self, wait_ms: Option<u64>) -> Result<Vec<u8>> {
@@ -139,5 +151,30 @@ impl Answers {
         });
         let places: Vec<_> = places.collect();
         Ok(serde_json::to_vec(&json!({ "format_version": FORMAT_VERSION, "loops": places }))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Ask;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_asked_of_loops_waits_until_a_daemon_that_starts_has_arranged_them() {
+        let standing = watch::Sender::new(Standing::default());
+        let answers = Answers::new(&standing, Counter::open().0, Recent::default());
+        let requests =
+            || [Request::Resync(Ask::default()), Request::Pause { for_ms: None, scope: None }];
+        for request in requests() {
+            let early = tokio::time::timeout(LONGEST_WAIT, answers.answer(request)).await;
+            assert!(early.is_err(), "{:?}", early.map(String::from_utf8));
+        }
+        let status = answers.answer(Request::Status { wait_ms: None }).await;
+        assert!(String::from_utf8_lossy(&status).contains("\"converged\":false"), "that is told");
+        standing.send_replace(Standing { is_arranged: true, ..Standing::default() });
+        for request in requests() {
+            let answer = String::from_utf8(answers.answer(request).await).unwrap();
+            assert!(!answer.contains("error"), "{answer}");
+        }
     }
 }
