@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::{
     Alone, Book, Config, Desired as _, Edit, Entry, Explain, Focus, Guards, Hint, Kind,
@@ -210,6 +210,15 @@ pub(crate) fn cable() -> Namespace {
     namespace
 }
 
+/// Waits until the kernel has seen to something: a worker of its own follows carriers, when it gets the processor.
+#[track_caller]
+pub(crate) fn until(what: &str, so: impl Fn() -> bool) {
+    let deadline = UNIX_EPOCH.elapsed().unwrap() + Duration::from_mins(1);
+    while !so() {
+        assert!(UNIX_EPOCH.elapsed().unwrap() < deadline, "{what} never came");
+    }
+}
+
 pub(crate) fn ip(namespace: &Namespace, args: &str) {
     let args: Vec<&str> = args.split_whitespace().collect();
     namespace.ip(&args).unwrap();
@@ -223,11 +232,6 @@ pub(crate) fn listed(namespace: &Namespace, args: &str) -> Vec<Value> {
         flags.retain(|flag| flag != "linkdown");
     }
     list
-}
-
-/// Whether something that the kernel does in its own time comes true; each look takes some of that time.
-pub(crate) fn comes_true(so: impl Fn() -> bool) -> bool {
-    (0..10_000).any(|_| so())
 }
 
 /// The addresses of `va` as `IP/LEN`, in the kernel's order. Link-local ones come when they like.

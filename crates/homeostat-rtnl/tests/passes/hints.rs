@@ -9,7 +9,7 @@ use homeostat_netlink::{Batch, Connection, Family};
 use homeostat_rtnl::{Key, Rtnl, Wish};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, addresses, block_on, cable, ip, listed, told, wish};
+use crate::bench::{Bench, addresses, block_on, cable, ip, listed, told, until, wish};
 
 /// A namespace in which nothing changes by itself: the loopback link only does what it is told.
 fn loopback() -> Namespace {
@@ -248,7 +248,7 @@ pub(crate) fn settled_cable() -> Namespace {
     let namespace = cable();
     let is_up =
         |link: &str| listed(&namespace, &format!("link show dev {link}"))[0]["operstate"] == "UP";
-    while !(is_up("va") && is_up("vb")) {}
+    until("the cable", || is_up("va") && is_up("vb"));
     namespace
 }
 

@@ -2,7 +2,7 @@
 
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, cable, ip, listed, wish};
+use crate::bench::{Bench, cable, ip, listed, until, wish};
 
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev br0", "");
 const DEV: (&str, &str) = ("route 10.5.0.0/16", "dev br0");
@@ -117,8 +117,8 @@ fn nexthops_go_with_the_carrier() {
     let entries = [("nexthop 10", "via 10.0.0.2 dev va"), ("route 10.5.0.0/16", "nhid 10")];
     let (mut bench, wished) = listening(&entries);
     ip(&namespace, "link set vb down");
+    until("the loss of the nexthop", || routes(&namespace) == 0);
     ip(&namespace, "link set vb up");
-    assert_eq!(routes(&namespace), 0);
     assert_eq!(bench.heal(&wished), ["+ nexthop 10", "+ route 10.5.0.0/16"]);
     bench.assert_quiet(&wished);
 }

@@ -3,7 +3,7 @@
 use homeostat_rtnl::{Rtnl, Wish};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{cable, comes_true, ip, listed, wish};
+use crate::bench::{cable, ip, listed, until, wish};
 use crate::kept::{Kept, by_hints, has_route};
 
 /// Two cables, and a group with a way over each.
@@ -43,8 +43,7 @@ fn a_group_that_lost_a_member_gets_it_back_in_the_same_wakeup() {
         assert!(is_whole());
         for args in sabotage {
             ip(&namespace, args);
-            // That the other end of a cable is down, the kernel finds in its own time.
-            assert!(comes_true(|| !is_whole()), "{args}");
+            until(&format!("the loss after {args}"), || !is_whole());
         }
         kept.until_seen(&format!("the group after {sabotage:?}"), is_whole);
     }
