@@ -90,9 +90,19 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_falls_silent_is_ended() {
-        let (seen, ended) = watch("echo one; exec sleep 600", Duration::from_millis(300));
-        assert_eq!(seen, ["one"]);
+    fn a_program_that_is_silent_is_ended() {
+        let (seen, ended) = watch("exec sleep 600", Duration::from_millis(300));
+        assert_eq!(seen, Vec::<String>::new());
         assert_eq!(ended, Ended::Silent(Duration::from_millis(300)));
+    }
+
+    /// The lines are there already, so that no busy machine is late with them.
+    #[test]
+    fn whoever_falls_silent_was_heard_before() {
+        let (send, receive) = channel();
+        send.send(b"one\r".to_vec()).unwrap();
+        let mut seen = Vec::new();
+        let last = hear(&receive, Duration::from_millis(1), &mut |line| seen.push(line.to_owned()));
+        assert_eq!((seen, last), (vec!["one".to_owned()], RecvTimeoutError::Timeout));
     }
 }
