@@ -87,7 +87,7 @@ fn status_tells_of_every_loop_and_of_what_waits_for_a_scope() {
     let world = cabled().with_own_names();
     let inside = "[namespaces.blue.links.lo]\naddresses = [\"10.5.0.1/32\"]\n";
     let _daemon = world.keep(&format!("{WISH}{inside}"));
-    let status = world.run("status --wait --timeout 1s --json").json(2);
+    let status = world.stands();
     assert_eq!((&status["format_version"], &status["converged"]), (&"1.0".into(), &false.into()));
     let loops = status["loops"].as_array().unwrap();
     let of = |source: &str, scope: &str| {
@@ -152,7 +152,7 @@ fn a_foreign_route_is_a_conflict_until_it_is_adopted() {
     world.ip("address add 10.0.0.1/24 dev va");
     world.ip("route add 10.9.0.0/16 via 10.0.0.77 proto bird");
     let _daemon = world.keep(WISH);
-    world.run("status --wait --timeout 1s").exits(2);
+    assert_eq!(world.stands()["converged"], false);
     let key = world.key(KEY, 2);
     assert_eq!((&key["state"], &key["owner"]), (&"conflict".into(), &"protocol bird".into()));
     assert!(!world.has_route("10.9.0.0/16"));
@@ -242,7 +242,7 @@ fn a_key_is_released_only_when_nobody_declares_it_and_what_remains_is_said() {
     let world = cabled();
     world.apply(&format!("{WISH}\"net.ipv4.tcp_retries1\" = 5\n"));
     let _daemon = world.keep(WISH.split_once("[links").unwrap().0);
-    world.run("status --wait --timeout 1s").exits(2);
+    assert_eq!(world.stands()["converged"], false);
     let ran = world.about("release", "sysctl net.ipv4.tcp_retries1").exits(0);
     assert_eq!(ran.stdout, "released sysctl net.ipv4.tcp_retries1 (knobs in host)\n");
     assert_eq!(world.knob("net/ipv4/tcp_retries1"), "5");

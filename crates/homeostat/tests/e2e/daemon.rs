@@ -1,10 +1,12 @@
 //! A daemon as a child in a world of its own, ended with its test.
 
+use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
+use crate::keeping::until;
 use crate::world::World;
 
 /// A running daemon.
@@ -35,10 +37,16 @@ impl World {
         Daemon { child: command.stdout(Stdio::null()).stderr(log).spawn().unwrap() }
     }
 
-    /// Waits until the daemon answers, however things stand.
-    pub(crate) fn listens(&self) {
-        let is_up = || self.run("status").stdout.contains("last good pass");
-        assert!((0..1000).any(|_| is_up()), "the daemon does not answer");
+    /// How things stand once each loop has made its first pass, whatever that led to.
+    pub(crate) fn stands(&self) -> Value {
+        let told = RefCell::new(Value::Null);
+        until("the first pass of each loop", || {
+            // Before it listens there is nothing to read.
+            let status = self.run("status --json").stdout;
+            told.replace(serde_json::from_str(&status).unwrap_or_default());
+            told.borrow()["ready"] == true
+        });
+        told.into_inner()
     }
 
     /// Waits until everything is as declared.

@@ -75,7 +75,7 @@ fn a_daemon_turns_forwarding_on_by_itself_once_its_firewall_stands() {
     let _daemon = world.keep(&format!(
         "[settings.nft]\nresync = \"1h\"\n[settings.knobs]\nresync = \"1h\"\n{ROUTER}"
     ));
-    world.listens();
+    world.stands();
     let report = world.run("resync --json").json(1);
     assert_eq!(report["pending"][0]["on"], ON, "{report}");
     assert_eq!(forwards(&world), ["0", "0"]);

@@ -1,5 +1,7 @@
 //! A daemon over what changes around it: the files of its document, and the namespaces it works in.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use snapbox::str;
 
 use crate::program::output;
@@ -9,13 +11,25 @@ const LISTS: &str = "[[routes]]\nfrom-file = \"lists/one.routes\"\n";
 const RED: &str = "[namespaces.red.links.lo]\naddresses = [\"10.7.0.1/32\"]\n\
                    [[namespaces.red.routes]]\nto = \"10.8.0.0/16\"\ntype = \"blackhole\"\n";
 
-/// More than enough, and an end.
-const TRIES: usize = 20_000;
+/// However busy the machine is, what takes longer does not come.
+const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Looks until it is so; each look starts a program at least.
+/// Looks until it is so.
 #[track_caller]
 pub(crate) fn until(what: &str, so: impl Fn() -> bool) {
-    assert!((0..TRIES).any(|_| so()), "{what} never came");
+    assert!(comes(so), "{what} never came");
+}
+
+/// Whether it comes to be so.
+pub(crate) fn comes(so: impl Fn() -> bool) -> bool {
+    let deadline = UNIX_EPOCH.elapsed().unwrap() + PATIENCE;
+    while !so() {
+        if UNIX_EPOCH.elapsed().unwrap() > deadline {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
 }
 
 impl World {

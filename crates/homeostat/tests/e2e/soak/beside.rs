@@ -1,5 +1,6 @@
 //! Foreign objects of every kind, beside ours and on the same links.
 
+use crate::keeping::until;
 use crate::program::{command, output};
 use crate::world::World;
 
@@ -69,7 +70,7 @@ pub(super) fn put(world: &World) {
     nft(world, "-f theirs.nft");
     world.meddle("net/ipv4/tcp_retries2", "9");
     for link in ["va", "vb", "f0", "f1"] {
-        while !world.ip(&format!("link show {link}")).contains("state UP") {}
+        until(link, || world.ip(&format!("link show {link}")).contains("state UP"));
     }
 }
 

@@ -1,6 +1,9 @@
 //! What a process takes of the machine: memory, descriptors, threads.
 
+use std::cell::Cell;
 use std::fs;
+
+use crate::keeping::comes;
 
 const FEW: usize = 2;
 
@@ -33,20 +36,16 @@ impl Usage {
     /// leak: a few descriptors and threads more are not counted, however long it lives.
     #[track_caller]
     pub(super) fn has_not_grown(pid: u32, before: Usage, kilobytes: usize) {
-        let mut after = Usage::of(pid);
         // A client that has just gone may not have been noticed yet.
-        for _ in 0..10_000 {
-            if after.descriptors <= before.descriptors + FEW
-                && after.threads <= before.threads + FEW
-            {
-                break;
-            }
-            std::thread::yield_now();
-            after = Usage::of(pid);
-        }
-        let told = format!("{before:?} before, {after:?} after, {:?}", descriptors(pid));
-        assert!(after.descriptors <= before.descriptors + FEW, "descriptors leak: {told}");
-        assert!(after.threads <= before.threads + FEW, "threads leak: {told}");
+        let last = Cell::new(before);
+        let is_small = || {
+            let after = Usage::of(pid);
+            last.set(after);
+            after.descriptors <= before.descriptors + FEW && after.threads <= before.threads + FEW
+        };
+        let told = || format!("{before:?} before, {:?} after, {:?}", last.get(), descriptors(pid));
+        assert!(comes(is_small), "descriptors or threads leak: {}", told());
+        let (after, told) = (last.get(), told());
         assert!(after.kilobytes <= before.kilobytes + kilobytes, "memory leaks: {told}");
     }
 }

@@ -15,6 +15,7 @@ use super::client::{Door, visit};
 use super::dice::Dice;
 use super::often;
 use super::process::Usage;
+use crate::keeping::until;
 use crate::started::Started;
 use crate::world::World;
 
@@ -45,12 +46,7 @@ impl World {
     /// Takes the route away, and waits until it is back.
     fn heals(&self) {
         self.ip(&format!("route del {ROUTE}"));
-        for _ in 0..5000 {
-            if !self.listed(&format!("route show {ROUTE} proto 76")).is_empty() {
-                return;
-            }
-        }
-        panic!("nobody heals:\n{}", self.log());
+        until("the route", || !self.listed(&format!("route show {ROUTE} proto 76")).is_empty());
     }
 }
 
