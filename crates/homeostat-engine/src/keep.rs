@@ -37,6 +37,7 @@ pub mod control;
 mod deaths;
 pub mod event;
 pub mod handle;
+mod landed;
 mod late;
 mod listen;
 mod losses;
@@ -55,7 +56,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::pacing::{Reasons, Time};
-use homeostat_core::{Desired as _, Failure, Hint, Key, Kind, ScopeLock, Source};
+use homeostat_core::{Action, Cause, Desired as _, Failure, Hint, Key, Kind, ScopeLock, Source};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -109,6 +110,8 @@ struct Keeper<S: Source> {
     holds_removals: bool,
     /// Lanes that no pass waits for.
     late: Late<S>,
+    /// What the target has done, and no look has shown yet.
+    landed: BTreeMap<S::Key, (Action, Cause)>,
     /// What is not as declared, and why.
     unsettled: BTreeMap<S::Key, Kind>,
 }
@@ -132,6 +135,7 @@ impl<S: Source> Loop<S> {
             pass: PassId::default(),
             holds_removals: false,
             late: Late::default(),
+            landed: BTreeMap::new(),
             unsettled: BTreeMap::new(),
             bound,
             means,
@@ -163,7 +167,7 @@ impl<S: Source> Loop<S> {
             match keeper.next(&mut mail).await {
                 Next::Due | Next::Met => {}
                 Next::Hint(hint) => keeper.heard(hint),
-                Next::News(keys) => keeper.wake(Wakeup::Hint(keys.into_iter().collect())),
+                Next::News(keys) => keeper.hear_news(keys),
                 Next::Command(command) => {
                     if keeper.obey(command, &mut mail).await.is_break() {
                         return;

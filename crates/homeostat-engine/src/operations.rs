@@ -18,7 +18,7 @@ use std::sync::Arc;
 use homeostat_core::{Focus, Key, Limits};
 use tokio::sync::oneshot;
 
-pub(crate) use self::flight::Flight;
+pub(crate) use self::flight::{Flight, Landing};
 pub use self::held::Held;
 use self::shared::{InLine, Shared};
 use crate::journal::{Journal, Subject};
@@ -137,6 +137,7 @@ impl<K: Key> Operations<K> {
         match awaits {
             Awaits::Passes => self.take_doubts(),
             Awaits::Nobody => {
+                drop(self.take_landed());
                 self.leave_doubts();
                 self.let_go(|_| true);
             }

@@ -103,6 +103,16 @@ impl<K: Key> Agenda<K> {
         self.backoff.take(key, now);
     }
 
+    /// What the target did for a key has failed, after the pass that began it.
+    pub(crate) fn failed(&mut self, key: K, now: Time) {
+        self.backoff.failed(key, Retry::Soon, now);
+    }
+
+    /// What the target says to have done for a key does not show.
+    pub(crate) fn missed(&mut self, key: K, now: Time) {
+        self.convergence.missed(key, 0, now);
+    }
+
     /// Somebody else removed or replaced this very key.
     pub(crate) fn lost(&mut self, key: K, culprit: Option<Arc<str>>, now: Time) -> Heal {
         self.contention.lost(key, culprit, now)
@@ -224,9 +234,10 @@ impl<K: Key> Agenda<K> {
     }
 
     fn made(&mut self, turn: &Turn<K>, facts: Facts<K>, now: Time) {
-        let Facts { failed, missed, held, written, .. } = facts;
-        let fails = |key: &K| failed.contains_key(key) || held.contains(key);
-        let misses = |key: &K| missed.contains_key(key) || held.contains(key);
+        let Facts { failed, missed, held, waiting, written, .. } = facts;
+        let stands = |key: &K| held.contains(key) || waiting.contains(key);
+        let fails = |key: &K| failed.contains_key(key) || stands(key);
+        let misses = |key: &K| missed.contains_key(key) || stands(key);
         match &turn.focus {
             Focus::All => {
                 self.full.synced(now);

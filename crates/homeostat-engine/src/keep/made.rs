@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Explain, Failure, Kind, Outcome, Plan, Report, Retry, Source, Step as _};
+use homeostat_core::{
+    Explain, Fails, Failure, Kind, Outcome, Plan, Report, Retry, Source, Step as _,
+};
 
 use super::wakeup::Facts;
 
@@ -68,6 +70,9 @@ fn facts<S: Source>(report: &Report<S>) -> Facts<S::Key> {
             Outcome::Failed(failure) => _ = facts.failed.insert(key, failure.retry),
             Outcome::Unkept(failure) => _ = facts.missed.insert(key, print(failure)),
             Outcome::Unknown { .. } => _ = facts.failed.insert(key, Retry::Soon),
+            Outcome::Pending { .. } | Outcome::Waiting { .. } if S::FAILS == Fails::Lanes => {
+                facts.waiting.insert(key);
+            }
             _ => {}
         }
     }

@@ -79,6 +79,7 @@ impl<S: Source> Keeper<S> {
         turn: &Turn<S::Key>,
     ) -> Result<Made<S>, Error> {
         let config = self.bound.config.clone();
+        self.note_landed();
         // What ended before the look is seen by it; what ends later, the steps do not know of.
         if let Fence::Kept(operations) = &config.fence {
             operations.looks_at(&turn.focus);
@@ -97,8 +98,9 @@ impl<S: Source> Keeper<S> {
         let Open { observer, writer, book, .. } = open;
         let asked = order(&self.bound, &config, turn.focus.clone());
         let (report, late) = pass::apply_promptly(&asked, observer, writer, (book, plan)).await?;
-        self.late.add(late, self.pace.deadline);
         let mut made = Made::applied(report, Held { keys: held, removals: holds_removals });
+        made.facts.waiting.extend(late.iter().map(|late| late.key.clone()));
+        self.late.add(late, self.pace.deadline);
         made.facts.written = written;
         Ok(made)
     }

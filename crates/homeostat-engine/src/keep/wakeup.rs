@@ -76,6 +76,8 @@ pub(crate) struct Facts<K> {
     pub(crate) written: BTreeSet<K>,
     /// What was left alone, and stands as before.
     pub(crate) held: BTreeSet<K>,
+    /// What the target works on, or will: whether it fails is not known yet.
+    pub(crate) waiting: BTreeSet<K>,
     /// Why the pass could not be made at all.
     pub(crate) broken: Option<Retry>,
 }
@@ -83,7 +85,7 @@ pub(crate) struct Facts<K> {
 impl<K> Default for Facts<K> {
     fn default() -> Self {
         let (failed, missed) = (BTreeMap::new(), BTreeMap::new());
-        let (written, held) = (BTreeSet::new(), BTreeSet::new());
-        Facts { failed, missed, written, held, broken: None }
+        let (written, held, waiting) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Facts { failed, missed, written, held, waiting, broken: None }
     }
 }

@@ -1,16 +1,17 @@
 //! Work that the target does by itself: followed to its end, while its lane stays taken.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use homeostat_core::outcome::Later;
-use homeostat_core::{Key, TaskEnd};
+use homeostat_core::{Action, Cause, Key, TaskEnd};
 use serde_json::{Value, json};
 
-use super::Operations;
 use super::held::Held;
 use super::shared::Shared;
+use super::{Awaits, Operations};
 use crate::journal::{End, StepId};
 
 /// A step that the target accepted.
@@ -18,6 +19,14 @@ pub(crate) struct Flight<K: Key> {
     pub(crate) held: Held<K>,
     pub(crate) id: StepId,
     pub(crate) task: String,
+    /// What it does, and why; nothing, for one of an earlier life.
+    pub(crate) told: Option<(Action, Cause)>,
+}
+
+/// How the work of a step ended, for the loop that began it.
+pub(crate) struct Landing {
+    pub(crate) told: Option<(Action, Cause)>,
+    pub(crate) ended: TaskEnd,
 }
 
 impl<K: Key> Operations<K> {
@@ -34,6 +43,11 @@ impl<K: Key> Operations<K> {
                 shared.land(flight, ended).await;
             }
         });
+    }
+
+    /// How work ended since this was asked last.
+    pub(crate) fn take_landed(&self) -> BTreeMap<K, Landing> {
+        std::mem::take(&mut self.shared.state().landed)
     }
 
     /// Puts those of the keys into the news whose task has ended by now.
@@ -56,11 +70,14 @@ impl<K: Key> Operations<K> {
 
 impl<K: Key> Shared<K> {
     async fn land(self: Arc<Self>, flight: Flight<K>, ended: TaskEnd) {
-        let Flight { held, id, task } = flight;
-        self.end(id, ended, json!({ "task": task })).await;
+        let Flight { held, id, task, told } = flight;
+        self.end(id, ended.clone(), json!({ "task": task })).await;
         let key = held.key().clone();
         let mut state = self.state();
         state.in_flight.remove(&key);
+        if state.awaits == Awaits::Passes {
+            state.landed.insert(key.clone(), Landing { told, ended });
+        }
         state.news.insert(key);
         drop(state);
         // Frees the lane, and tells.

@@ -187,7 +187,7 @@ impl<K: Key> Operations<K> {
         }
         let Some(held) = self.held_anyhow(key, &node) else { return Ok(()) };
         let end = writer.follow(&task);
-        self.follow(Flight { held, id: open.id, task }, end);
+        self.follow(Flight { held, id: open.id, task, told: None }, end);
         Ok(())
     }
 }

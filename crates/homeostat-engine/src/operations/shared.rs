@@ -8,6 +8,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::Awaits;
+use super::flight::Landing;
 use super::held::Held;
 use super::recovery::Question;
 use crate::journal::{Journal, Repeat, Subject};
@@ -39,6 +40,8 @@ pub(super) struct State<K: Key> {
     pub(super) questions: BTreeMap<K, Question>,
     /// The tasks that the target works on.
     pub(super) in_flight: BTreeMap<K, String>,
+    /// How some of them ended, for the loop to learn from.
+    pub(super) landed: BTreeMap<K, Landing>,
     pub(super) news: BTreeSet<K>,
     /// Whether a pass of a loop has begun to look: what comes into the news from then on, it does not know.
     pub(super) is_looking: bool,
@@ -88,6 +91,7 @@ impl<K: Key> Shared<K> {
             doubtful: BTreeMap::new(),
             questions: BTreeMap::new(),
             in_flight: BTreeMap::new(),
+            landed: BTreeMap::new(),
             news: BTreeSet::new(),
             is_looking: false,
             awaits: Awaits::Nobody,

@@ -54,8 +54,9 @@ impl<S: Source> Lane<'_, S> {
             if let Some(task) = sink.task(at) {
                 let on = format!("task {task}");
                 if let (Some((operations, held)), Some(id)) = (lane, sink.begun(at)) {
-                    let end = writer.follow(&task);
-                    operations.follow(Flight { held, id, task }, end);
+                    let (end, step) = (writer.follow(&task), plan.steps.get(at));
+                    let told = step.map(|step| (step.action(), plan.cause(step)));
+                    operations.follow(Flight { held, id, task, told }, end);
                 }
                 sink.leave(rest, on);
                 return None;

@@ -77,3 +77,31 @@ async fn what_cannot_be_asked_about_now_gets_nothing_new() {
     process.converge().await;
     assert_eq!(server.world.lock().unwrap().calls.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_fails_again_and_again_is_begun_after_growing_pauses_and_told_as_failed() {
+    let (server, state) = (Server::new(100..102, Duration::from_millis(10)), state_directory());
+    (0..9999).for_each(|_| server.breaks(100, Fault::FailTask));
+    let process = Process::start(&server, state.path(), WIDE).await;
+    let_pass(MINUTE * 10).await;
+    // A resync tries everything again, and there is one every five seconds.
+    let begun = server.world.lock().unwrap().calls.len();
+    assert!((10..300).contains(&begun), "{begun} starts in ten minutes");
+    let status = process.handle.status();
+    assert_eq!((status.open.failed, status.open.pending), (1, 0), "{status:?}");
+    assert!(status.counts.failed >= 10, "{status:?}");
+    assert_eq!(process.operations.busy(), 0, "commands can enter meanwhile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_says_done_and_shows_nothing_is_told_and_begun_after_growing_pauses() {
+    let (server, state) = (Server::new(100..102, Duration::from_millis(10)), state_directory());
+    (0..9999).for_each(|_| server.breaks(100, Fault::Idle));
+    let process = Process::start(&server, state.path(), WIDE).await;
+    let_pass(MINUTE * 10).await;
+    let begun = server.world.lock().unwrap().calls.len();
+    assert!((10..300).contains(&begun), "{begun} starts in ten minutes");
+    let status = process.handle.status();
+    assert_eq!(status.not_converging.len(), 1, "{status:?}");
+    assert_eq!(status.counts.applied, 1, "the other one: {status:?}");
+}

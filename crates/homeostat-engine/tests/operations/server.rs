@@ -57,6 +57,8 @@ pub(crate) enum Fault {
     Belie,
     /// It is accepted, and its task fails.
     FailTask,
+    /// It is accepted, its task says that it was done, and nothing has happened.
+    Idle,
     /// Whoever waits for its task falls over.
     PanicInWait,
     /// Whoever sends it falls over before it is sent.
@@ -239,7 +241,7 @@ impl World {
         let now = Instant::now();
         for task in self.tasks.values_mut().filter(|task| !task.is_over && task.ends <= now) {
             task.is_over = true;
-            if task.fault != Some(Fault::FailTask) {
+            if !matches!(task.fault, Some(Fault::FailTask | Fault::Idle)) {
                 self.running.insert(task.guest, task.wanted);
             }
         }

@@ -186,6 +186,27 @@ fn a_daemon_starts_a_guest_again_that_somebody_stopped() {
     assert_eq!(ground.starts(), 2);
     let status = ground.world.run("status --wait").exits(0);
     assert!(status.stdout.contains("guests"), "{status:?}");
+    let told = || ground.world.run("events").exits(0).stdout;
+    later(|| told().contains("step-applied action=update key=\"guest 101\""));
+    daemon.stop();
+}
+
+#[test]
+fn a_start_that_fails_in_a_daemon_is_told_with_the_words_of_the_target_and_not_tried_at_once() {
+    let ground = Ground::new(GUEST);
+    let words = "startup for container '101' failed";
+    ground.cluster.with(|world| {
+        for _ in 0..9999 {
+            let end = End::Error(words.to_owned());
+            world.script(101, Script { takes: Duration::ZERO, end });
+        }
+    });
+    let daemon = ground.world.start("");
+    // The pauses double from a tenth of a second on.
+    later(|| ground.starts() >= 5);
+    let told = ground.world.run("events").exits(0).stdout;
+    assert!(told.contains("step-failed") && told.contains(words), "{told}");
+    later(|| ground.world.run("status").exits(2).stdout.contains("1 failed"));
     daemon.stop();
 }
 
