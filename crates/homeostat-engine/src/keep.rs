@@ -18,7 +18,8 @@
 //!    one that was only looked at. Commands wait for a running pass only. What comes while one runs
 //!    leads to one more.
 //! 4. What fails is tried again after growing pauses, when something it depends on changes and at
-//!    each resync, or, if it says so, only for a new wish.
+//!    each resync, or, if it says so, only for a new wish. Work of the target that goes on after its
+//!    pass and does not end well is a failure like any other.
 //! 5. A key that somebody keeps undoing is healed after growing pauses, never given up, and told with
 //!    who did it. What goes with something it rests on, or was not as declared before, is no fight.
 //! 6. A write that works and never shows is told, and made again after growing pauses.

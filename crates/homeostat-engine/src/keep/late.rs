@@ -175,7 +175,11 @@ impl<S: Source> Keeper<S> {
     /// Work that has ended before anybody was told that it had begun was in the news too early.
     fn remind(&self, made: &Made<S>) {
         if let Fence::Kept(operations) = &self.bound.config.fence {
+            let (agenda, now) = (&self.agenda, self.now());
             let pending = made.open.iter().filter(|(_, kind)| *kind == Kind::Pending);
+            // What failed is looked at after its pause.
+            let pending =
+                pending.filter(|(key, _)| agenda.leaves(key, Reason::Hint.into(), now).is_none());
             operations.remind(pending.map(|(key, _)| key));
         }
     }

@@ -9,9 +9,9 @@ use homeostat_core::outcome::Later;
 use homeostat_core::{Action, Cause, Key, TaskEnd};
 use serde_json::{Value, json};
 
+use super::Operations;
 use super::held::Held;
 use super::shared::Shared;
-use super::{Awaits, Operations};
 use crate::journal::{End, StepId};
 
 /// A step that the target accepted.
@@ -75,10 +75,7 @@ impl<K: Key> Shared<K> {
         let key = held.key().clone();
         let mut state = self.state();
         state.in_flight.remove(&key);
-        if state.awaits == Awaits::Passes {
-            state.landed.insert(key.clone(), Landing { told, ended });
-        }
-        state.news.insert(key);
+        state.landed(&key, Landing { told, ended });
         drop(state);
         // Frees the lane, and tells.
         drop(held);

@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 use homeostat_core::{Failure, Key, Recovery, Retry, Source, TaskEnd, Writer};
 use tokio::task::AbortHandle;
 
-use super::flight::Flight;
+use super::flight::{Flight, Landing};
 use super::held::Held;
 use super::shared::{Shared, State};
 use super::{Awaits, Operations};
@@ -175,7 +175,8 @@ impl<K: Key> Operations<K> {
         let (task, node) = match told {
             Recovery::Ended(TaskEnd::GivenUp(why)) => return Err(Failure::new(why, Retry::Soon)),
             Recovery::Ended(ended) => {
-                self.end(open.id, ended).await;
+                self.end(open.id, ended.clone()).await;
+                self.shared.state().landed(key, Landing { told: None, ended });
                 self.shared.let_go_of_doubt(key);
                 return Ok(());
             }

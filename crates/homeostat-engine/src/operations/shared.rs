@@ -69,6 +69,14 @@ impl<K: Key> Drop for InLine<'_, K> {
 }
 
 impl<K: Key> State<K> {
+    /// Work has ended: that is news, and a loop learns from how.
+    pub(super) fn landed(&mut self, key: &K, landing: Landing) {
+        if self.awaits == Awaits::Passes {
+            self.landed.insert(key.clone(), landing);
+        }
+        self.news.insert(key.clone());
+    }
+
     pub(super) fn why_not(&self, key: &K) -> String {
         match self.in_flight.get(key) {
             Some(task) => format!("task {task}"),

@@ -3,6 +3,7 @@
 
 mod commands;
 mod crashes;
+mod failures;
 mod falls;
 mod journals;
 #[path = "../common/mount.rs"]

@@ -169,6 +169,11 @@ impl Server {
         self.world.lock().unwrap().faults.entry(Id(guest)).or_default().push(fault);
     }
 
+    /// How much has still to go wrong with a guest.
+    pub(crate) fn faults_left(&self, guest: u32) -> usize {
+        self.world.lock().unwrap().faults.get(&Id(guest)).map_or(0, Vec::len)
+    }
+
     /// A guest stops by itself, unless the server is working on it.
     pub(crate) fn stop(&self, guest: u32) {
         let mut world = self.world.lock().unwrap();

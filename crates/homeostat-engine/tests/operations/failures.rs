@@ -1,0 +1,34 @@
+//! Tasks that fail as soon as they begin: tried again, but not again and again.
+
+use std::time::Duration;
+
+use homeostat_engine::Pace;
+
+use crate::server::{Fault, Guests, Server};
+use crate::stage::{MINUTE, Process, WIDE, let_pass, state_directory};
+
+/// More often than anybody will try.
+const MANY: usize = 100_000;
+
+/// How often a guest is started in ten minutes, if each start meets this fault.
+async fn tries_against(fault: Fault) -> usize {
+    let (server, state) = (Server::new(100..101, Duration::ZERO), state_directory());
+    for _ in 0..MANY {
+        server.breaks(100, fault);
+    }
+    let pace = Pace::of::<Guests>(1).with_resync(MINUTE).unwrap();
+    let process = Process::start_at(pace, (&server, state.path(), WIDE)).await;
+    let_pass(10 * MINUTE).await;
+    process.kill().await;
+    MANY - server.faults_left(100)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_always_fails_is_tried_with_growing_pauses() {
+    use Fault::{DropRequest, FailTask, Refuse};
+    for fault in [Refuse, FailTask, DropRequest] {
+        let tries = tries_against(fault).await;
+        // Ten pauses that double, then one every two minutes, and a resync every minute.
+        assert!((10..35).contains(&tries), "{fault:?}: {tries} tries");
+    }
+}
