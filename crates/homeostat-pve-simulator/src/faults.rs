@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::call::Call;
 use crate::world::World;
 
@@ -26,6 +28,8 @@ pub enum Harm {
     Slow(Duration),
     /// It goes on when everything is mended.
     Hold,
+    /// It does its work at once, and the answer comes this much later.
+    Late(Duration),
 }
 
 /// A fault: which requests meet it, and how often.
@@ -38,12 +42,14 @@ pub struct Fault {
     spared: u32,
     every: u32,
     left: Option<u32>,
+    until: Option<Instant>,
 }
 
 impl Fault {
     /// Meets every request whose path has this in it.
     pub fn on(path: impl Into<String>, harm: Harm) -> Self {
-        Fault { method: None, path: path.into(), harm, spared: 0, every: 0, left: None }
+        let path = path.into();
+        Fault { method: None, path, harm, spared: 0, every: 0, left: None, until: None }
     }
 
     /// Only requests of this method.
@@ -57,6 +63,13 @@ impl Fault {
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.left = Some(times);
+        self
+    }
+
+    /// Only until this moment.
+    #[must_use]
+    pub fn until(mut self, moment: Instant) -> Self {
+        self.until = Some(moment);
         self
     }
 
@@ -74,11 +87,16 @@ impl Fault {
         self
     }
 
+    /// Whether no request will meet it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left == Some(0) || self.until.is_some_and(|until| until <= Instant::now())
+    }
+
     /// What happens to a request, if it meets the fault.
     pub(crate) fn meet(&mut self, call: &Call) -> Option<Harm> {
         let is_meant = self.method.as_ref().is_none_or(|method| *method == call.method)
             && call.path.contains(&self.path);
-        if !is_meant || self.left == Some(0) {
+        if !is_meant || self.is_over() {
             return None;
         }
         if self.spared > 0 {
@@ -88,5 +106,28 @@ impl Fault {
         self.spared = self.every;
         self.left = self.left.map(|left| left - 1);
         Some(self.harm.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fault_is_met_until_its_end_and_so_often() {
+        let call = Call {
+            method: "GET".to_owned(),
+            path: "/nodes".to_owned(),
+            parameters: [].into(),
+            authorization: None,
+        };
+        let mut twice = Fault::on("/nodes", Harm::DropRequest).times(2);
+        let met: Vec<_> = (0..3).map(|_| twice.meet(&call).is_some()).collect();
+        assert_eq!(met, [true, true, false]);
+        let minute = Duration::from_mins(1);
+        let mut brief = Fault::on("/nodes", Harm::DropRequest).until(Instant::now() + minute);
+        assert!(brief.meet(&call).is_some());
+        tokio::time::advance(minute).await;
+        assert!(brief.meet(&call).is_none());
     }
 }

@@ -66,6 +66,8 @@ pub struct Guest {
     pub lock: Option<String>,
     /// Whether the cluster's resource manager starts and stops it.
     pub is_ha: bool,
+    /// What the manager says of it, if anything: `started`, `request_stop`.
+    pub managed: Option<String>,
     /// What it does when it is asked to shut down.
     pub manners: Manners,
     /// Privileges that the token lacks on it (`VM.Audit`).
@@ -83,6 +85,7 @@ impl Guest {
             pending: BTreeMap::new(),
             lock: None,
             is_ha: false,
+            managed: None,
             manners: Manners::Obeys,
             denied: BTreeSet::new(),
         }

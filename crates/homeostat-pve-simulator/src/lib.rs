@@ -2,18 +2,21 @@
 //!
 //! What it knows is one [`World`]: nodes, guests, tasks, tokens and the faults that a test asked for. A
 //! test changes it through [`Simulator::with`] and reads there what was really asked of it
-//! ([`World::calls`]), so that no client judges itself. Start at [`Simulator::start`].
+//! ([`World::calls`]), so that no client judges itself. Start at [`Simulator::start`], which serves it on the
+//! loopback, or at [`InMemory::new`], which serves it in virtual time.
 
 mod answer;
 mod call;
 mod config;
 mod faults;
 mod guest;
+mod in_memory;
 mod lists;
 pub mod parameters;
 mod quirks;
 mod route;
 mod server;
+mod talk;
 mod tasks;
 mod tls;
 mod upid;
@@ -24,6 +27,7 @@ pub use answer::Answer;
 pub use call::Call;
 pub use faults::{Fault, Harm};
 pub use guest::{Guest, Kind, Manners};
+pub use in_memory::InMemory;
 pub use quirks::MODELS;
 pub use server::Simulator;
 pub use tasks::{End, Script, Task};

@@ -46,7 +46,11 @@ fn row(vmid: u32, guest: &Guest) -> Value {
 pub(crate) fn current(vmid: u32, guest: &Guest) -> Answer {
     let mut row = row(vmid, guest);
     if let Some(row) = row.as_object_mut() {
-        row.insert("ha".to_owned(), json!({ "managed": u8::from(guest.is_ha) }));
+        let mut told = json!({ "managed": u8::from(guest.is_ha) });
+        if let (Some(state), Some(told)) = (&guest.managed, told.as_object_mut()) {
+            told.insert("state".to_owned(), state.as_str().into());
+        }
+        row.insert("ha".to_owned(), told);
     }
     Answer::data(row)
 }
@@ -188,6 +192,24 @@ mod tests {
         let answer = ask(&mut world, "a@pve!x", ("GET", "/nodes/pve1/tasks", &[]));
         let row = &answer.body["data"][0];
         assert_eq!((&row["user"], &row["tokenid"]), (&json!("a@pve"), &json!("x")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_resource_manager_says_what_it_does_with_a_guest() {
+        let guest = Guest { is_ha: true, ..Guest::new(Kind::Lxc, "pve1") };
+        let mut world = World::default().with(101, guest);
+        world.tokens.insert("a@pve!x".to_owned(), "secret".to_owned());
+        world.ha_delay = std::time::Duration::from_secs(10);
+        let state = |world: &mut World| {
+            let asked = ("GET", "/nodes/pve1/lxc/101/status/current", &[][..]);
+            ask(world, "a@pve!x", asked).body["data"]["ha"].clone()
+        };
+        assert_eq!(state(&mut world), json!({ "managed": 1 }));
+        ask(&mut world, "a@pve!x", ("POST", "/nodes/pve1/lxc/101/status/start", &[]));
+        assert_eq!(state(&mut world)["state"], "request_start");
+        tokio::time::advance(world.ha_delay).await;
+        assert_eq!(state(&mut world)["state"], "started");
+        assert!(world.guests[&101].running);
     }
 
     #[test]

@@ -76,15 +76,14 @@ fn task(
     if upid::node_of(upid) != Some(node) {
         return unknown();
     }
-    let Some(task) = world.tasks.iter_mut().find(|task| task.upid() == upid) else {
-        return unknown();
-    };
+    let is_auditor = !world.unaudited.contains(user);
+    let Some(task) = world.task(upid) else { return unknown() };
     if task.hidden > 0 {
         task.hidden -= 1;
         return Answer::error(400, "no such task");
     }
     // Of what others do only auditors are told.
-    if world.unaudited.contains(user) && !task.is_of(user) {
+    if !is_auditor && !task.is_of(user) {
         let privilege = if call.method == "DELETE" { "Sys.Modify" } else { "Sys.Audit" };
         let words = format!("Permission check failed (/nodes/{node}, {privilege})");
         return Answer::error(403, words);
@@ -94,7 +93,7 @@ fn task(
         ["log"] => Answer::data(json!([{ "n": 1, "t": "no content" }])),
         _ => {
             task.script.end = crate::End::Killed;
-            task.is_over = true;
+            (task.is_over, task.due) = (true, tokio::time::Instant::now());
             Answer::data(json!(null))
         }
     }

@@ -33,7 +33,9 @@ impl End {
         }
     }
 
-    pub(crate) fn has_effect(&self) -> bool {
+    /// Whether the work is done by then.
+    #[must_use]
+    pub fn has_effect(&self) -> bool {
         matches!(self, End::Ok | End::Warnings(_) | End::KilledAfterEffect)
     }
 }
@@ -69,6 +71,7 @@ pub struct Task {
     pub(crate) name: Upid,
     pub(crate) effect: Effect,
     pub(crate) script: Script,
+    pub(crate) began: Instant,
     pub(crate) due: Instant,
     pub(crate) is_over: bool,
     /// So many questions are answered with "no such task" yet.
@@ -92,6 +95,30 @@ impl Task {
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.name.kind
+    }
+
+    /// Where it runs.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.name.node
+    }
+
+    /// Who began it, token included.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.name.user
+    }
+
+    /// When it began, and when it ends or has ended.
+    #[must_use]
+    pub fn lasts(&self) -> (Instant, Instant) {
+        (self.began, self.due)
+    }
+
+    /// How it ends, unless somebody stops it before.
+    #[must_use]
+    pub fn end(&self) -> &End {
+        &self.script.end
     }
 
     /// Whether it runs.

@@ -26,3 +26,8 @@ pub(crate) fn node_of(upid: &str) -> Option<&str> {
     let mut parts = upid.split(':');
     (parts.next() == Some("UPID")).then(|| parts.next()).flatten()
 }
+
+/// The process that a task's name tells.
+pub(crate) fn process_of(upid: &str) -> Option<u32> {
+    upid.split(':').nth(2).and_then(|process| u32::from_str_radix(process, 16).ok())
+}

@@ -27,6 +27,7 @@ pub(crate) fn begin(world: &mut World, order: &Order<'_>, call: &Call) -> Answer
         return Answer::forbidden(*vmid, "VM.PowerMgmt");
     }
     if let Some(words) = refused(&guest, *vmid, verb) {
+        world.needless.push(call.clone());
         return Answer::died(words);
     }
     let effect = match *verb {
@@ -38,6 +39,10 @@ pub(crate) fn begin(world: &mut World, order: &Order<'_>, call: &Call) -> Answer
         let name = world.name(kind.to_owned(), (*vmid, &guest.node), user);
         let upid = world.begin(name, Effect::Nothing, Script::default());
         let at = tokio::time::Instant::now() + world.ha_delay;
+        if let Some(guest) = world.guests.get_mut(vmid) {
+            let state = if effect == Effect::Start { "request_start" } else { "request_stop" };
+            guest.managed = Some(state.to_owned());
+        }
         world.requested.push((at, *vmid, effect));
         return Answer::data(upid);
     }

@@ -11,11 +11,13 @@ use crate::config;
 use crate::faults::{Fault, Harm};
 use crate::guest::Guest;
 use crate::tasks::{Effect, End, Script, Task};
-use crate::upid::Upid;
+use crate::upid::{self, Upid};
 
 /// The token that is known from the start, and its user.
 pub(crate) const USER: &str = "keeper@pve!homeostat";
 pub(crate) const SECRET: &str = "0b7c2d4e-51f6-4a3b-9c8d-7e6f5a4b3c2d";
+/// Who does what we do not.
+const SOMEBODY: &str = "root@pam";
 
 /// A cluster.
 #[derive(Debug)]
@@ -38,11 +40,18 @@ pub struct World {
     pub calls: Vec<Call>,
     /// Every request that met a fault, whether it arrived or not.
     pub harmed: Vec<Call>,
+    /// Every start and stop that was refused because the guest was so already.
+    pub needless: Vec<Call>,
     /// The most tasks that ran at once on a node, and on a guest.
     pub most_per_node: usize,
     /// Likewise of one guest.
     pub most_per_guest: usize,
+    /// In the order of their processes.
     pub(crate) tasks: Vec<Task>,
+    /// Which of them may still run.
+    running: Vec<usize>,
+    /// A moment, and what the clocks of the nodes showed then.
+    clock: (Instant, Duration),
     pub(crate) scripts: BTreeMap<u32, VecDeque<Script>>,
     pub(crate) requested: Vec<(Instant, u32, Effect)>,
     /// What `/cluster/resources` says, and since when.
@@ -65,9 +74,12 @@ impl Default for World {
             stale: Duration::from_secs(10),
             calls: Vec::new(),
             harmed: Vec::new(),
+            needless: Vec::new(),
             most_per_node: 0,
             most_per_guest: 0,
             tasks: Vec::new(),
+            running: Vec::new(),
+            clock: (Instant::now(), UNIX_EPOCH.elapsed().unwrap_or_default()),
             scripts: BTreeMap::new(),
             requested: Vec::new(),
             resources: None,
@@ -141,16 +153,11 @@ impl World {
     /// Brings everything up to the present: tasks that are due end, and have their effect.
     pub fn settle(&mut self) {
         let now = Instant::now();
-        for at in 0..self.tasks.len() {
-            let Some(task) = self.tasks.get_mut(at) else { continue };
-            if task.is_over || task.due > now {
-                continue;
-            }
-            task.is_over = true;
-            let (vmid, effect, end) = (task.vmid(), task.effect.clone(), task.script.end.clone());
-            let done = if end.has_effect() { self.affect(vmid, &effect) } else { Ok(()) };
-            if let (Err(refused), Some(task)) = (done, self.tasks.get_mut(at)) {
-                task.script.end = End::Error(refused.reason.unwrap_or_default());
+        for at in std::mem::take(&mut self.running) {
+            match self.tasks.get(at) {
+                Some(task) if task.is_over => {}
+                Some(task) if task.due <= now => self.finish(at),
+                _ => self.running.push(at),
             }
         }
         let (due, rest): (Vec<_>, _) =
@@ -159,7 +166,28 @@ impl World {
         for (_, vmid, effect) in due {
             // A manager asks for nothing that could be refused.
             let _ = self.affect(vmid, &effect);
+            if let Some(guest) = self.guests.get_mut(&vmid) {
+                let state = if effect == Effect::Start { "started" } else { "stopped" };
+                guest.managed = Some(state.to_owned());
+            }
         }
+    }
+
+    fn finish(&mut self, at: usize) {
+        let Some(task) = self.tasks.get_mut(at) else { return };
+        task.is_over = true;
+        let (vmid, effect, end) = (task.vmid(), task.effect.clone(), task.script.end.clone());
+        let done = if end.has_effect() { self.affect(vmid, &effect) } else { Ok(()) };
+        if let (Err(refused), Some(task)) = (done, self.tasks.get_mut(at)) {
+            task.script.end = End::Error(refused.reason.unwrap_or_default());
+        }
+    }
+
+    /// Somebody else begins a task on a guest: a backup, say, which changes nothing of it.
+    pub fn occupy(&mut self, vmid: u32, kind: &str, takes: Duration) {
+        let Some(node) = self.guests.get(&vmid).map(|guest| guest.node.clone()) else { return };
+        let name = self.name(kind.to_owned(), (vmid, &node), SOMEBODY);
+        self.begin(name, Effect::Nothing, Script { takes, end: End::Ok });
     }
 
     /// Somebody restarts every guest that runs, without a word to anybody.
@@ -187,6 +215,7 @@ impl World {
     }
 
     pub(crate) fn harm(&mut self, call: &Call) -> Vec<Harm> {
+        self.faults.retain(|fault| !fault.is_over());
         let harms: Vec<_> = self.faults.iter_mut().filter_map(|fault| fault.meet(call)).collect();
         if !harms.is_empty() {
             self.harmed.push(call.clone());
@@ -197,20 +226,30 @@ impl World {
     /// Begins a task, and tells its name.
     pub(crate) fn begin(&mut self, name: Upid, effect: Effect, script: Script) -> String {
         let (node, vmid) = (name.node.clone(), name.vmid);
-        let due = Instant::now() + script.takes;
-        let hidden = self.shy_tasks;
-        self.tasks.push(Task { name, effect, script, due, is_over: false, hidden });
-        let running = || self.tasks.iter().filter(|task| task.is_running());
-        let on_node = running().filter(|task| task.name.node == node).count();
-        let of_guest = running().filter(|task| task.vmid() == vmid).count();
+        let began = Instant::now();
+        let (due, hidden) = (began + script.takes, self.shy_tasks);
+        self.running.push(self.tasks.len());
+        self.tasks.push(Task { name, effect, script, began, due, is_over: false, hidden });
+        let running = self.running.iter().filter_map(|at| self.tasks.get(*at));
+        let running: Vec<_> = running.filter(|task| task.is_running()).collect();
+        let on_node = running.iter().filter(|task| task.name.node == node).count();
+        let of_guest = running.iter().filter(|task| task.vmid() == vmid).count();
         self.most_per_node = self.most_per_node.max(on_node);
         self.most_per_guest = self.most_per_guest.max(of_guest);
         self.tasks.last().map(Task::upid).unwrap_or_default()
     }
 
+    /// The task of this name.
+    pub(crate) fn task(&mut self, upid: &str) -> Option<&mut Task> {
+        let process = upid::process_of(upid)?;
+        let at = self.tasks.binary_search_by_key(&process, |task| task.name.process).ok()?;
+        self.tasks.get_mut(at).filter(|task| task.upid() == upid)
+    }
+
     pub(crate) fn name(&mut self, kind: String, (vmid, node): (u32, &str), user: &str) -> Upid {
         self.sequence += 1;
-        let start = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+        let (since, shown) = self.clock;
+        let start = (shown + since.elapsed()).as_secs();
         let process = 0x1000 + self.sequence;
         Upid { node: node.to_owned(), process, start, kind, vmid, user: user.to_owned() }
     }
