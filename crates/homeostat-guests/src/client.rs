@@ -5,6 +5,7 @@
 //! hung up, and nobody could tell whether the write had arrived.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,10 +20,11 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
 use crate::classify::{Asks, classify};
+use crate::dial::Dial;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::form;
@@ -43,6 +45,7 @@ pub struct Client {
 
 struct Shared {
     endpoint: Endpoint,
+    dial: Dial,
     token: Mutex<Token>,
     tls: TlsConnector,
     idle: Mutex<Vec<Talk>>,
@@ -97,8 +100,24 @@ impl Client {
     pub fn new(endpoint: Endpoint, token: Token, trust: &Trust) -> Result<Self, rustls::Error> {
         let config: Arc<ClientConfig> = trust.config()?;
         let (tls, idle) = (TlsConnector::from(config), Mutex::new(Vec::new()));
-        let shared = Arc::new(Shared { endpoint, token: Mutex::new(token), tls, idle });
+        let (dial, token) = (Dial::tcp(), Mutex::new(token));
+        let shared = Arc::new(Shared { endpoint, dial, token, tls, idle });
         Ok(Client { shared, timeout: Duration::from_secs(30) })
+    }
+
+    /// A client of the same server that reaches it another way, through a tunnel say, in place of TCP. The
+    /// server is judged by its certificate all the same, and a dial that takes long is given up in time. It
+    /// shares no connections with this one.
+    #[must_use]
+    pub fn through<S, D>(&self, dial: impl Fn(Endpoint) -> D + Send + Sync + 'static) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        D: Future<Output = io::Result<S>> + Send + 'static,
+    {
+        let (endpoint, token) = (self.endpoint().clone(), Mutex::new(self.token().clone()));
+        let (tls, idle) = (self.shared.tls.clone(), Mutex::new(Vec::new()));
+        let shared = Shared { endpoint, dial: Dial::by(dial), token, tls, idle };
+        Client { shared: Arc::new(shared), timeout: self.timeout }
     }
 
     /// The same client with another patience.
@@ -181,11 +200,10 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Talk, Error> {
-        let Endpoint { host, port } = &self.shared.endpoint;
-        let name = ServerName::try_from(host.clone()).map_err(|error| self.unreachable(&error))?;
-        let stream = TcpStream::connect((host.as_str(), *port)).await;
-        let stream = stream.map_err(|error| self.unreachable(&error))?;
-        stream.set_nodelay(true).map_err(|error| self.unreachable(&error))?;
+        let Shared { endpoint, dial, .. } = &*self.shared;
+        let name = ServerName::try_from(endpoint.host.clone());
+        let name = name.map_err(|error| self.unreachable(&error))?;
+        let stream = dial.reach(endpoint).await.map_err(|error| self.unreachable(&error))?;
         let stream = self.shared.tls.connect(name, stream).await;
         let stream = stream.map_err(|error| self.unreachable(&error))?;
         let made = http1::handshake(TokioIo::new(stream)).await;

@@ -13,6 +13,7 @@ mod builder;
 pub mod classify;
 mod client;
 mod command;
+mod dial;
 mod endpoint;
 mod error;
 mod follow;

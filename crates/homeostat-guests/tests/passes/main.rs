@@ -7,6 +7,7 @@
 )]
 
 mod crash;
+mod dialled;
 mod faults;
 mod ground;
 mod high_availability;
