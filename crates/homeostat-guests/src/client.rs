@@ -33,8 +33,8 @@ use crate::token::Token;
 
 /// Answers are lists of guests at most; one that is larger is none of ours.
 const MOST_BYTES: usize = 16 << 20;
-/// Connections that are kept for the next read.
-const MOST_IDLE: usize = 8;
+/// Connections that are kept for the next read: a look asks every node twice at once.
+const MOST_IDLE: usize = 32;
 
 /// Talks to one cluster. Clones share its connections.
 #[derive(Clone)]
