@@ -12,6 +12,7 @@ mod faults;
 mod ground;
 mod high_availability;
 mod hints;
+mod hour;
 mod laws;
 mod lost;
 mod many;

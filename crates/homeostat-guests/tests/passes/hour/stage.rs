@@ -1,0 +1,197 @@
+//! A cluster in memory, what is wished of it, and processes that come and go.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use homeostat_engine::journal::{Clock, JournalError, Millis};
+use homeostat_engine::{
+    Alone, Bound, Config, Events, Fence, Handle, Journal, Ledger, Limits, Loop, Means, Operations,
+    Ownership, Pace, Place, Source as _, SqliteLedger,
+};
+use homeostat_guests::{
+    Client, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Wanted, Wish,
+};
+use homeostat_pve_simulator::{Guest, InMemory, Kind as Made, Manners, Simulator, World};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::ground::{options, wish};
+
+/// The number of the first guest, and of the first that is not declared.
+pub(crate) const FIRST: u32 = 101;
+pub(crate) const UNDECLARED: u32 = 9000;
+const NODES: u32 = 10;
+/// How long the cluster's resource manager takes.
+pub(crate) const HA_DELAY: Duration = Duration::from_secs(20);
+/// Where a wait for the disk is none.
+const FAST: &str = "/dev/shm";
+
+pub(crate) struct Stage {
+    pub(crate) cluster: InMemory,
+    pub(crate) state: TempDir,
+    pub(crate) wish: Arc<Wish>,
+    pub(crate) limits: Limits,
+    /// Whether nobody can reach the cluster.
+    pub(crate) is_cut_off: Arc<AtomicBool>,
+    clock: Clock,
+    seed: u64,
+}
+
+impl Stage {
+    pub(crate) fn new(seed: u64, (guests, limits): (u32, Limits)) -> Self {
+        let wish = wish((FIRST..FIRST + guests).map(|vmid| (vmid, wanted(vmid))));
+        Stage {
+            cluster: InMemory::new(world(&wish)).unwrap(),
+            state: TempDir::new_in(FAST).unwrap(),
+            wish,
+            limits,
+            is_cut_off: Arc::default(),
+            clock: clock(seed),
+            seed,
+        }
+    }
+
+    /// The source, as the daemon makes it, but for the wires.
+    fn source(&self) -> Guests {
+        let trust = Trust::Pinned(self.cluster.fingerprint().parse().unwrap());
+        let token = Token::parse(&Simulator::token()).unwrap();
+        let client = Client::new(InMemory::endpoint().parse().unwrap(), token, &trust).unwrap();
+        let (cluster, is_cut_off) = (self.cluster.clone(), Arc::clone(&self.is_cut_off));
+        let client = client.through(move |_| {
+            let is_cut_off = is_cut_off.load(Ordering::Relaxed);
+            let reached = (!is_cut_off).then(|| cluster.dial());
+            async move { reached.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused)) }
+        });
+        // Less than some tasks take, and than some nodes are silent.
+        let patience = Patience { task: Duration::from_mins(2), ..Patience::default() };
+        Guests::new(&client, "default", patience)
+    }
+
+    fn bound(&self, operations: &Operations<Key>) -> Bound<Guests> {
+        let [owner, source, scope, identity] =
+            ["default", Guests::NAME, "host", "cluster"].map(str::to_owned);
+        Bound {
+            source: self.source(),
+            wish: Arc::clone(&self.wish),
+            ownership: Ownership::Checkpoint,
+            config: Config {
+                fence: Fence::Kept(operations.clone()),
+                lanes: 64,
+                ..Config::default()
+            },
+            place: Place { owner, source, scope, identity },
+            nothing: Some(Arc::new(Wish::default())),
+        }
+    }
+}
+
+/// Our clock follows virtual time. It is ahead of those of the nodes, or behind.
+fn clock(seed: u64) -> Clock {
+    let (skew, now) = (Duration::from_secs(45), UNIX_EPOCH.elapsed().unwrap());
+    let shown = if seed.is_multiple_of(2) { now + skew } else { now.saturating_sub(skew) };
+    let since = Instant::now();
+    Arc::new(move || Millis(u64::try_from((shown + since.elapsed()).as_millis()).unwrap()))
+}
+
+/// Ten nodes, by the last digit.
+pub(crate) fn node(number: u32) -> String {
+    format!("pve{}", number % NODES)
+}
+
+/// Guests of all kinds.
+fn wanted(vmid: u32) -> Wanted {
+    let machine = vmid.is_multiple_of(3);
+    let declared: &[(&str, &str)] = match machine {
+        _ if vmid.is_multiple_of(13) => &[],
+        true => &[("description", "one of many"), ("tags", "web")],
+        false => &[("cores", "2"), ("description", "one of many")],
+    };
+    Wanted {
+        kind: if machine { Kind::Qemu } else { Kind::Lxc },
+        node: (!vmid.is_multiple_of(7)).then(|| node(vmid)),
+        run: Some(if vmid.is_multiple_of(4) { Run::Stopped } else { Run::Running }),
+        stop: match vmid % 8 {
+            0 => Stop::Immediate,
+            _ => Stop::Graceful(Duration::from_secs(25)),
+        },
+        ..options(declared)
+    }
+}
+
+fn world(wish: &Wish) -> World {
+    let mut world = World::default();
+    world.ha_delay = HA_DELAY;
+    for (Key(vmid), wanted) in wish.iter() {
+        let kind = if wanted.kind == Kind::Lxc { Made::Lxc } else { Made::Qemu };
+        let guest = Guest {
+            is_ha: vmid.0.is_multiple_of(11),
+            manners: if vmid.0.is_multiple_of(5) { Manners::Deaf } else { Manners::Obeys },
+            ..Guest::new(kind, node(vmid.0))
+        };
+        world.put(vmid.0, guest);
+    }
+    for vmid in UNDECLARED..UNDECLARED + 2 * NODES {
+        let guest = Guest::new(Made::Lxc, node(vmid));
+        world.put(vmid, if vmid.is_multiple_of(2) { guest.running() } else { guest });
+    }
+    world
+}
+
+/// One life of the process.
+pub(crate) struct Process {
+    pub(crate) operations: Operations<Key>,
+    pub(crate) handle: Handle<Guests>,
+    running: JoinHandle<()>,
+}
+
+impl Process {
+    pub(crate) async fn start(stage: &Stage) -> Self {
+        let journal = Arc::new(journal(stage).await);
+        let operations = Operations::new(journal, (Guests::NAME, "host"), stage.limits);
+        let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(stage.state.path()).unwrap());
+        let lock = Arc::new(Alone::i_am_the_only_writer());
+        let means = Means { lock, ledger, events: Events::default() };
+        // As the daemon keeps a cluster.
+        let pace = Pace::of::<Guests>(stage.seed).with_resync(Duration::from_secs(30)).unwrap();
+        let (kept, handle) = Loop::new(stage.bound(&operations), means, pace);
+        Process { operations, handle, running: tokio::spawn(kept.run()) }
+    }
+
+    /// Puts the same wish again, with a client of its own, as a reload does.
+    pub(crate) fn put_again(&self, stage: &Stage) {
+        self.handle.put(stage.bound(&self.operations)).unwrap();
+    }
+
+    /// Waits until all is as declared.
+    pub(crate) async fn converge(&self) {
+        self.handle.wait_for(|status| status.is_converged).await.unwrap();
+    }
+
+    /// Nothing of it goes on: no loop, nobody who waits for a task, no journal.
+    pub(crate) async fn kill(self) {
+        let Process { operations, handle, running } = self;
+        running.abort();
+        let _ = running.await;
+        drop((operations, handle));
+    }
+}
+
+/// What a killed process had handed over is written before its journal is free.
+async fn journal(stage: &Stage) -> Journal {
+    for _ in 0..100_000 {
+        match Journal::open(stage.state.path(), Arc::clone(&stage.clock)) {
+            Err(JournalError::Busy { .. }) => tokio::task::yield_now().await,
+            opened => return opened.unwrap().0,
+        }
+    }
+    panic!("somebody holds the journal");
+}
+
+/// Lets virtual time pass, with everything that happens in it.
+pub(crate) async fn let_pass(time: Duration) {
+    let never = tokio::time::timeout(time, std::future::pending::<()>()).await;
+    assert!(never.is_err());
+}
