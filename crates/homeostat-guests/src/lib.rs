@@ -5,7 +5,8 @@
 //! All of that is answered here. Guests are never made or destroyed, and a guest that is not declared is
 //! not touched.
 //!
-//! Start at [`Guests`] for the source, at [`Wish::builder`] for what is wished, at [`Client`] for the API.
+//! Start at [`Guests`] for the source, at [`Wish::builder`] for what is wished, at [`Client`] for the API, and at
+//! [`Client::through`] if the cluster is not reached by TCP.
 
 mod api;
 mod apply;
