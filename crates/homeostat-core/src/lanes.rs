@@ -91,10 +91,14 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
     }
 
     /// Marks a key: a pass over it is due. Says whether that is news; a pass that already waits will
-    /// see what this mark is about.
+    /// see what this mark is about, and waits for this node from here on.
     pub fn mark(&mut self, key: &K, node: N) -> bool {
-        let waits = |waiting: &Waiting<N, C>| matches!(waiting.job, Job::Pass);
-        if self.keys.get(key).is_some_and(|lane| lane.waiting.iter().any(waits)) {
+        let waits = |waiting: &&mut Waiting<N, C>| matches!(waiting.job, Job::Pass);
+        self.hide(key);
+        let waiting = self.keys.get_mut(key).and_then(|lane| lane.waiting.iter_mut().find(waits));
+        if let Some(waiting) = waiting {
+            waiting.node = node;
+            self.ready(key);
             return false;
         }
         self.push(key, node, Job::Pass);
@@ -166,6 +170,11 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
     /// Whether a job of the key runs.
     pub fn is_running(&self, key: &K) -> bool {
         self.keys.get(key).is_some_and(|lane| lane.running.is_some())
+    }
+
+    /// The node that a job of the key runs on, if one does.
+    pub fn node_of(&self, key: &K) -> Option<&N> {
+        self.keys.get(key)?.running.as_ref()
     }
 
     /// How many jobs run.

@@ -120,6 +120,22 @@ fn a_guest_that_moved_counts_where_it_runs() {
 }
 
 #[test]
+fn a_guest_that_moves_while_it_waits_keeps_its_turn_and_waits_where_it_is() {
+    let mut lanes = Guests::new(Limits { total: 100, per_node: 1 });
+    for (key, node) in [(101, 1), (102, 2), (103, 1), (104, 2)] {
+        lanes.mark(&key, node);
+    }
+    assert_eq!(lanes.start(), Some(pass(101, 1)));
+    assert_eq!(lanes.start(), Some(pass(102, 2)));
+    assert!(!lanes.mark(&103, 2), "it waits already");
+    lanes.end(&101);
+    assert_eq!(lanes.start(), None, "nobody waits for the first node any more");
+    lanes.end(&102);
+    assert_eq!(lanes.start(), Some(pass(103, 2)), "it came before the other one");
+    assert_eq!((lanes.node_of(&103), lanes.node_of(&104)), (Some(&2), None));
+}
+
+#[test]
 fn ending_what_does_not_run_changes_nothing() {
     let mut lanes = Guests::new(WIDE);
     lanes.end(&101);
@@ -190,11 +206,13 @@ struct Model {
 
 impl Model {
     fn mark(&mut self, key: u32, node: u8) -> bool {
-        let is_news = !self.waiting.iter().any(|one| one.key == key && one.job == Job::Pass);
-        if is_news {
-            self.waiting.push(pass(key, node));
+        let waits = |one: &&mut Started| one.key == key && one.job == Job::Pass;
+        if let Some(waiting) = self.waiting.iter_mut().find(waits) {
+            waiting.node = node;
+            return false;
         }
-        is_news
+        self.waiting.push(pass(key, node));
+        true
     }
 
     fn withdraw(&mut self, number: u32) -> Option<u32> {
@@ -384,12 +402,10 @@ struct Arrival {
 
 fn arrival() -> impl Strategy<Value = Arrival> {
     let parts = (0..300_u64, 0..12_u32, 0..4_u8, 1..40_u64, any::<bool>());
-    parts.prop_map(|(at, key, node, takes, is_command)| Arrival {
-        at,
-        key,
-        node,
-        takes,
-        is_command,
+    parts.prop_map(|(at, key, node, takes, is_command)| {
+        // Passes of one key are for one node: whoever moves in the queue is passed by others elsewhere.
+        let node = if is_command { node } else { u8::try_from(key % 4).unwrap() };
+        Arrival { at, key, node, takes, is_command }
     })
 }
 

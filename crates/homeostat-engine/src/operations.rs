@@ -108,6 +108,13 @@ impl<K: Key> Operations<K> {
         if state.is_looking && state.news.contains(key) {
             return Err("another look: it moved after this one".to_owned());
         }
+        if state.lanes.node_of(key) != Some(&node) {
+            // It has moved since its lane was granted: the place is not where it is needed.
+            let elsewhere = state.granted.remove(key);
+            drop(state);
+            drop(elsewhere);
+            state = self.shared.state();
+        }
         if !state.granted.contains_key(key) {
             state.asked.insert(key.clone());
             state.lanes.mark(key, node);
@@ -176,5 +183,31 @@ impl<K: Key> Operations<K> {
             }
             moved.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Millis;
+
+    #[tokio::test]
+    async fn a_key_that_has_moved_gets_a_place_on_the_node_where_it_is() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::open(state.path(), Arc::new(|| Millis(0))).unwrap().0;
+        let limits = Limits { total: 9, per_node: 1 };
+        let operations = Operations::new(Arc::new(journal), ("source", "scope"), limits);
+        operations.set_awaits(Awaits::Passes);
+        let turn = |key: &str, node: &str| operations.turn(&key.to_owned(), node.to_owned());
+        let (first, other) = (turn("a", "one").unwrap(), turn("b", "two").unwrap());
+        assert!(turn("c", "one").is_err(), "a is at work there");
+        drop(first);
+        // The place of `a` is kept for `c`, which has gone.
+        assert!(turn("c", "two").is_err(), "b is at work there");
+        let fourth = turn("d", "one").unwrap();
+        drop(other);
+        assert!(turn("c", "two").is_ok());
+        drop(fourth);
+        assert_eq!(operations.busy(), 0);
     }
 }
