@@ -269,11 +269,22 @@ async fn missing(source: &Guests, lists: &Lists, subject: &Subject) -> Looked {
         return Looked::Unknown(format!("node {node} does not answer: {why}"));
     }
     match source.client.may_see(subject.key.0).await {
-        Ok(true) => Looked::Absent,
+        Ok(true) => moving(source, subject.key).await,
         Ok(false) => Looked::Unknown(format!(
             "the token lacks the privilege VM.Audit on /vms/{}: it cannot see whether it is there",
             subject.key.0
         )),
+        Err(error) => Looked::Unknown(error.to_string()),
+    }
+}
+
+/// A guest that moves can be missed by the lists of both nodes, but not by that of the cluster.
+async fn moving(source: &Guests, key: Key) -> Looked {
+    match source.client.resources().await {
+        Ok(told) if !told.contains_key(&key) => Looked::Absent,
+        Ok(_) => {
+            Looked::Unknown("it was on no node, and the cluster knows it: it moves".to_owned())
+        }
         Err(error) => Looked::Unknown(error.to_string()),
     }
 }

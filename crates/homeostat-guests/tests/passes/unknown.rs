@@ -1,5 +1,7 @@
 //! What cannot be seen is unknown, and causes no write.
 
+use std::time::Duration;
+
 use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind as Declared, Run, Wanted};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
@@ -142,4 +144,25 @@ async fn a_guest_elsewhere_or_of_another_kind_is_not_the_declared_one() {
     // Without a node it is kept wherever it is.
     let anywhere = Wanted { node: None, run: Some(Run::Running), ..wanted() };
     ground.process().converge(&wish([(101, anywhere)])).await;
+}
+
+#[tokio::test]
+async fn a_guest_that_moves_between_two_lists_is_unknown_and_not_absent() {
+    let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve2")));
+    ground.simulator.with(|world| {
+        world.nodes.insert("pve1".to_owned(), true);
+        // The list of the one node was told before it came, that of the other is told after it went.
+        let moves = Harm::Meddle(|world| {
+            world.guests.get_mut(&101).unwrap().node = "pve1".to_owned();
+        });
+        let late = Harm::Slow(Duration::from_millis(300));
+        world.fail(Fault::on("/nodes/pve2/lxc", late).times(1));
+        world.fail(Fault::on("/nodes/pve2/lxc", moves).times(1));
+    });
+    let anywhere = Wanted { node: None, ..runs(Run::Running) };
+    let wish = wish([(101, anywhere)]);
+    let mut process = ground.process();
+    let told = story(&process.pass(&wish).await);
+    assert!(told.contains("Unknown") && !told.contains("there is no such guest"), "{told}");
+    process.converge(&wish).await;
 }
