@@ -125,7 +125,7 @@ mod tests {
                 break;
             }
         }
-        flight.still - EVERY
+        flight.still.saturating_sub(EVERY)
     }
 
     #[test]
