@@ -17,6 +17,7 @@ mod readers;
 mod recent;
 mod scopes;
 mod socket;
+mod spaces;
 mod standing;
 #[cfg(test)]
 mod stuck;
@@ -50,6 +51,7 @@ use orders::{Counter, Deed, Order};
 pub(crate) use readers::Readers;
 use scopes::Scopes;
 use socket::Door;
+use spaces::Spaces;
 use standing::Standing;
 use surface::Surface;
 use watch::Watch;
@@ -325,7 +327,7 @@ struct Wakes {
     interrupt: Signal,
     hangup: Signal,
     document: Watch,
-    spaces: Watch,
+    spaces: Spaces,
     events: tokio::sync::broadcast::Receiver<homeostat_engine::Event>,
 }
 
@@ -338,7 +340,7 @@ impl Wakes {
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
             document: Watch::documents(&daemon.paths, &daemon.beside)?,
-            spaces: Watch::namespaces()?,
+            spaces: Spaces::open()?,
             events: daemon.events.subscribe(),
         })
     }
@@ -362,7 +364,7 @@ impl Wakes {
                 _ = hangup.recv() => return Wake::Reload,
                 Some(order) = orders.recv() => return Wake::Order(order),
                 () = document.changed(QUIET) => return Wake::Changed,
-                () = spaces.changed(Duration::from_millis(20)) => return Wake::Spaces,
+                () = spaces.changed() => return Wake::Spaces,
                 event = events.recv() => match event {
                     Ok(event) if is_about_spaces(&event) => return Wake::Spaces,
                     Ok(_) => {}

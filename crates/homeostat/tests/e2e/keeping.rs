@@ -179,6 +179,23 @@ fn a_namespace_that_goes_is_let_go_of_and_what_was_inside_is_not_made_elsewhere(
     assert_eq!(world.listed("route show proto 76").len(), 0, "nothing of it came to the host");
 }
 
+/// Quirk `mounts-are-not-told`: on a busy machine, a namespace comes long after the file of its name.
+#[test]
+fn a_namespace_that_comes_after_its_file_was_looked_at_is_kept() {
+    let world = World::new().with_own_names();
+    let run = |program: &str, args: &[&str]| {
+        let mut command = world.command(program);
+        command.args(args);
+        output(command)
+    };
+    let _daemon = world.keep(RED);
+    world.stands();
+    run("touch", &["/run/netns/red"]);
+    until("a look", || world.log().contains("\"red\" is not a network namespace"));
+    run("unshare", &["--net=/run/netns/red", "true"]);
+    until("the namespace", || world.is_red_kept());
+}
+
 #[test]
 fn a_namespace_that_was_replaced_at_its_path_is_kept_anew_and_the_former_is_let_go_of() {
     let world = World::new().with_own_names();
