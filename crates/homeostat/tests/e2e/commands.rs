@@ -1,6 +1,7 @@
 //! Commands that a client names: each done once, in one cluster, whatever is lost or killed on the way.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use homeostat_pve_simulator::{Guest, Kind, Simulator, World as Cluster};
@@ -47,7 +48,7 @@ fn a_name_is_for_one_cluster_however_that_is_spelled() {
 #[test]
 fn what_is_in_flight_in_one_cluster_is_never_asked_of_another() {
     let ground = Ground::new(GUEST);
-    ground.takes(60_000);
+    ground.lasts();
     let daemon = ground.world.start("");
     later(|| ground.world.run("journal").stdout.contains("dispatched"));
     drop(daemon);
@@ -94,23 +95,36 @@ fn begun(ground: &Ground) -> Child {
     first
 }
 
+/// A second try, and the file of what it says meanwhile.
+fn second(ground: &Ground) -> (Child, PathBuf) {
+    let log = ground.world.path().join("second");
+    let mut second = ground.world.homeostat(START);
+    second.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
+    (second.spawn().unwrap(), log)
+}
+
+/// A second try ends with the outcome of the first.
+fn joins(second: Child) {
+    let told = second.wait_with_output().unwrap();
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!((&told["outcome"], &told["stored"]), (&"succeeded".into(), &true.into()));
+}
+
 #[test]
 fn a_second_try_without_a_daemon_waits_for_the_first_and_gets_its_outcome() {
     let ground = Ground::new("");
-    ground.takes(1500);
+    ground.lasts();
     let first = begun(&ground);
+    let mut quiet = ground.world.homeostat(&format!("-q {START}"));
+    let quiet = quiet.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (second, log) = second(&ground);
     let process = first.id();
-    let quiet = ground.world.homeostat(&format!("-q {START}"));
-    let quiet = std::thread::scope(|scope| {
-        let quiet = scope.spawn(|| ground.world.finish(quiet).exits(0));
-        let second = ground.world.run(START).exits(0);
-        let waiting =
-            format!("Waiting for process {process} (homeostat) of user 0, which writes here\n");
-        assert!(second.stderr.starts_with(&waiting), "{second:?}");
-        let second: Value = serde_json::from_str(&second.stdout).unwrap();
-        assert_eq!((&second["outcome"], &second["stored"]), (&"succeeded".into(), &true.into()));
-        quiet.join().unwrap()
-    });
+    let waiting =
+        format!("Waiting for process {process} (homeostat) of user 0, which writes here\n");
+    later(|| fs::read_to_string(&log).unwrap().starts_with(&waiting));
+    ground.hurry();
+    joins(second);
+    let quiet = ground.world.ran(&quiet.wait_with_output().unwrap()).exits(0);
     assert_eq!(quiet.stderr, "");
     let first = first.wait_with_output().unwrap();
     let first: Value = serde_json::from_slice(&first.stdout).unwrap();
@@ -121,28 +135,27 @@ fn a_second_try_without_a_daemon_waits_for_the_first_and_gets_its_outcome() {
 #[test]
 fn a_second_try_goes_on_where_the_first_is_killed_while_it_waits_for_it() {
     let ground = Ground::new("");
-    ground.takes(3000);
+    ground.lasts();
     let mut first = begun(&ground);
-    let log = ground.world.path().join("second");
-    let mut second = ground.world.homeostat(START);
-    let second = second.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
-    let second = second.spawn().unwrap();
+    let (second, log) = second(&ground);
     later(|| fs::read_to_string(&log).unwrap().starts_with("Waiting for process "));
     first.kill().unwrap();
     first.wait().unwrap();
-    let second = second.wait_with_output().unwrap();
-    let second: Value = serde_json::from_slice(&second.stdout).unwrap();
-    assert_eq!((&second["outcome"], &second["stored"]), (&"succeeded".into(), &true.into()));
+    ground.cluster.with(|world| world.calls.clear());
+    later(|| is_asked(&ground.cluster, "pve1"));
+    ground.hurry();
+    joins(second);
     assert_eq!(ground.starts(), 1);
 }
 
 #[test]
 fn a_command_without_a_name_does_not_wait_and_says_who_is_at_work() {
     let ground = Ground::new("");
-    ground.takes(1500);
+    ground.lasts();
     let first = begun(&ground);
     let refused = ground.world.run("guest stop 101 --document host.toml").exits(1);
     assert!(refused.stderr.contains("the scope is locked by process "), "{refused:?}");
     assert!(refused.stderr.contains("\nhelp: stop that process"), "{refused:?}");
+    ground.hurry();
     assert!(first.wait_with_output().unwrap().status.success());
 }
