@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -59,10 +61,8 @@ impl World {
     pub(crate) fn follow(&self) -> Following {
         let mut command = self.homeostat("events -f --json");
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut following = Following {
-            lines: BufReader::new(child.stdout.take().unwrap()),
-            listener: Daemon { child },
-        };
+        let lines = lines_of(child.stdout.take().unwrap());
+        let mut following = Following { lines, listener: Daemon { child } };
         // What is told of a pass that is asked for now shows that somebody listens.
         self.run("pause").exits(0);
         following.until(|event| event["event"] == "paused");
@@ -96,9 +96,23 @@ impl Drop for Daemon {
     }
 }
 
+/// However busy the machine is, silence for so long is a failure.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// The reading blocks, so a thread does it; it ends with the program.
+fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(output).lines().map_while(Result::ok);
+        // An error means that nobody listens any more.
+        let _ = lines.map(|line| send.send(line)).find(Result::is_err);
+    });
+    receive
+}
+
 /// The events of a daemon, as they come.
 pub(crate) struct Following {
-    lines: BufReader<ChildStdout>,
+    lines: Receiver<String>,
     #[expect(dead_code, reason = "it ends with this")]
     listener: Daemon,
 }
@@ -107,10 +121,11 @@ impl Following {
     /// Reads on until this is told.
     #[track_caller]
     pub(crate) fn until(&mut self, so: impl Fn(&Value) -> bool) -> Value {
+        let deadline = UNIX_EPOCH.elapsed().unwrap() + PATIENCE;
         loop {
-            let mut line = String::new();
-            let read = self.lines.read_line(&mut line).unwrap();
-            assert!(read > 0, "the events ended");
+            let left = deadline.saturating_sub(UNIX_EPOCH.elapsed().unwrap());
+            let line = self.lines.recv_timeout(left);
+            let line = line.unwrap_or_else(|error| panic!("it is not told: {error}"));
             let event: Value = serde_json::from_str(&line).unwrap();
             if so(&event) {
                 return event;
