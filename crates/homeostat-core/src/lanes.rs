@@ -93,11 +93,10 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
     /// Marks a key: a pass over it is due. Says whether that is news; a pass that already waits will
     /// see what this mark is about, and waits for this node from here on.
     pub fn mark(&mut self, key: &K, node: N) -> bool {
-        let waits = |waiting: &&mut Waiting<N, C>| matches!(waiting.job, Job::Pass);
         self.hide(key);
-        let waiting = self.keys.get_mut(key).and_then(|lane| lane.waiting.iter_mut().find(waits));
-        if let Some(waiting) = waiting {
-            waiting.node = node;
+        let waits = self.lane(key).waiting.iter_mut().find(|one| matches!(one.job, Job::Pass));
+        if let Some(waits) = waits {
+            waits.node = node;
             self.ready(key);
             return false;
         }
@@ -132,25 +131,21 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
         let Waiting { job, .. } = lane.waiting.pop_front()?;
         lane.running = Some(node.clone());
         self.running += 1;
-        if let Some(node) = self.nodes.get_mut(&node) {
-            node.running += 1;
-        }
+        self.place(&node).running += 1;
         self.reopen(&node);
         Some(Start { key, node, job })
     }
 
     /// Takes a lane for something that runs already, whatever the limits say. Says whether it was free.
     pub fn occupy(&mut self, key: &K, node: &N) -> bool {
-        if self.is_running(key) {
+        if self.node_of(key).is_some() {
             return false;
         }
         self.hide(key);
         let lane = self.lane(key);
         lane.running = Some(node.clone());
         self.running += 1;
-        let place = self.nodes.entry(node.clone());
-        let place = place.or_insert_with(|| Node { running: 0, ready: BTreeMap::new() });
-        place.running += 1;
+        self.place(node).running += 1;
         self.reopen(node);
         true
     }
@@ -160,16 +155,9 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
         let Some(lane) = self.keys.get_mut(key) else { return };
         let Some(node) = lane.running.take() else { return };
         self.running -= 1;
-        if let Some(node) = self.nodes.get_mut(&node) {
-            node.running -= 1;
-        }
+        self.place(&node).running -= 1;
         self.ready(key);
         self.reopen(&node);
-    }
-
-    /// Whether a job of the key runs.
-    pub fn is_running(&self, key: &K) -> bool {
-        self.keys.get(key).is_some_and(|lane| lane.running.is_some())
     }
 
     /// The node that a job of the key runs on, if one does.
@@ -200,6 +188,11 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
         lane.or_insert_with(|| Lane { running: None, waiting: VecDeque::new() })
     }
 
+    fn place(&mut self, node: &N) -> &mut Node<K> {
+        let place = self.nodes.entry(node.clone());
+        place.or_insert_with(|| Node { running: 0, ready: BTreeMap::new() })
+    }
+
     fn push(&mut self, key: &K, node: N, job: Job<C>) -> Ticket {
         let ticket = self.next;
         self.next = Ticket(ticket.0 + 1);
@@ -217,12 +210,11 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
             return;
         };
         let (ticket, node) = (*ticket, node.clone());
-        let place = self.nodes.entry(node.clone());
-        let place = place.or_insert_with(|| Node { running: 0, ready: BTreeMap::new() });
-        if let Some((first, _)) = place.ready.first_key_value() {
-            self.open.remove(&(*first, node.clone()));
+        let first = self.place(&node).ready.first_key_value().map(|(first, _)| *first);
+        if let Some(first) = first {
+            self.open.remove(&(first, node.clone()));
         }
-        place.ready.insert(ticket, key.clone());
+        self.place(&node).ready.insert(ticket, key.clone());
         self.reopen(&node);
     }
 

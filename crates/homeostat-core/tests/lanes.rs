@@ -143,7 +143,7 @@ fn ending_what_does_not_run_changes_nothing() {
     lanes.end(&101);
     assert_eq!((lanes.len(), lanes.running()), (1, 0));
     assert_eq!(lanes.start(), Some(pass(101, 1)));
-    assert!(lanes.is_running(&101));
+    assert!(lanes.node_of(&101).is_some());
 }
 
 #[test]

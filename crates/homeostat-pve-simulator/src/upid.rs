@@ -28,6 +28,6 @@ pub(crate) fn node_of(upid: &str) -> Option<&str> {
 }
 
 /// The process that a task's name tells.
-pub(crate) fn process_of(upid: &str) -> Option<u32> {
+pub(crate) fn pid_of(upid: &str) -> Option<u32> {
     upid.split(':').nth(2).and_then(|process| u32::from_str_radix(process, 16).ok())
 }

@@ -241,7 +241,7 @@ impl World {
 
     /// The task of this name.
     pub(crate) fn task(&mut self, upid: &str) -> Option<&mut Task> {
-        let process = upid::process_of(upid)?;
+        let process = upid::pid_of(upid)?;
         let at = self.tasks.binary_search_by_key(&process, |task| task.name.process).ok()?;
         self.tasks.get_mut(at).filter(|task| task.upid() == upid)
     }

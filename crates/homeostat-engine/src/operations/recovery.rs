@@ -155,7 +155,7 @@ impl<K: Key> Operations<K> {
     fn is_followed(&self, key: &K) -> bool {
         let state = self.shared.state();
         let is_doubtful = state.doubtful.contains_key(key);
-        state.in_flight.contains_key(key) || state.lanes.is_running(key) && !is_doubtful
+        state.in_flight.contains_key(key) || state.lanes.node_of(key).is_some() && !is_doubtful
     }
 
     /// The key of a step of ours.

@@ -81,7 +81,7 @@ impl<K: Key> State<K> {
         match self.in_flight.get(key) {
             Some(task) => format!("task {task}"),
             None if self.doubtful.contains_key(key) => "what became of an earlier step".to_owned(),
-            None if self.lanes.is_running(key) => "what is under way for it".to_owned(),
+            None if self.lanes.node_of(key).is_some() => "what is under way for it".to_owned(),
             None => "a free place on its node".to_owned(),
         }
     }
