@@ -173,7 +173,9 @@ impl Section for Guest {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let vmid = fields.name();
         let kind = fields.required("kind", "What it is");
-        let node = fields.optional("node", "Where it is; without a node it may be on any");
+        let node: Option<Spanned<NodeName>> =
+            fields.optional("node", "Where it is; without a node it may be on any");
+        let node = node.map(|node| node.map(|NodeName(name)| name));
         let run = fields.optional("run", "Whether it runs");
         let stop = fields.optional("stop", "How it is stopped; graceful if left out");
         let stop_timeout =
@@ -181,7 +183,7 @@ impl Section for Guest {
         let cores: Option<Spanned<Cores>> = fields.optional("cores", "Processor cores");
         let memory: Option<Spanned<Memory>> = fields.optional("memory", "Memory: \"512M\", \"4G\"");
         let description: Option<Spanned<String>> = fields.optional("description", "Notes about it");
-        let tags: Option<Vec<Spanned<String>>> = fields.optional("tags", "All of its tags");
+        let tags: Option<Vec<Spanned<Tag>>> = fields.optional("tags", "All of its tags");
         let at = |fields: &Fields<'_>, name: &str| Spanned::new(name.to_owned(), fields.at(name));
         let mut options = Vec::new();
         let mut add = |name: &str, value: Option<String>| {
@@ -191,8 +193,8 @@ impl Section for Guest {
         add("cores", cores.map(|cores| cores.to_string()));
         add("memory", memory.map(|memory| memory.0.to_string()));
         add("description", description.map(|text| text.value));
-        let joined = |tags: Vec<Spanned<String>>| {
-            tags.into_iter().map(|tag| tag.value).collect::<Vec<_>>().join(";")
+        let joined = |tags: Vec<Spanned<Tag>>| {
+            tags.into_iter().map(|tag| tag.value.0).collect::<Vec<_>>().join(";")
         };
         add("tags", tags.map(joined));
         let more: Option<Vec<GuestOption>> =
@@ -256,6 +258,38 @@ impl Keyed for GuestOption {
 fn is_decimal(text: &str) -> bool {
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     text.split_once('.').is_some_and(|(whole, part)| is_digits(whole) && is_digits(part))
+}
+
+/// The name of a node: that of a host.
+struct NodeName(String);
+
+impl Text for NodeName {
+    const WHAT: &'static str = "the name of a node";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let is_name = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if text.is_empty() || !is_name(text) {
+            let help = "it has letters, digits and hyphens: \"pve1\"";
+            return Err(ValueError::is_not(text, Self::WHAT).help(help));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// One tag.
+struct Tag(String);
+
+impl Text for Tag {
+    const WHAT: &'static str = "a tag";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let parts = |c: char| c.is_whitespace() || [',', ';'].contains(&c);
+        if text.is_empty() || text.contains(parts) {
+            let help = "the target would take it for none, or for several: write one text for each";
+            return Err(ValueError::is_not(text, Self::WHAT).help(help));
+        }
+        Ok(Self(text.to_owned()))
+    }
 }
 
 /// Memory in MiB.
