@@ -93,15 +93,19 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
     /// Marks a key: a pass over it is due. Says whether that is news; a pass that already waits will
     /// see what this mark is about, and waits for this node from here on.
     pub fn mark(&mut self, key: &K, node: N) -> bool {
-        self.hide(key);
-        let waits = self.lane(key).waiting.iter_mut().find(|one| matches!(one.job, Job::Pass));
-        if let Some(waits) = waits {
-            waits.node = node;
-            self.ready(key);
+        let is_like = |one: &Waiting<N, C>| matches!(one.job, Job::Pass) && one.node == node;
+        if self.keys.get(key).is_some_and(|lane| lane.waiting.iter().any(is_like)) {
             return false;
         }
-        self.push(key, node, Job::Pass);
-        true
+        self.hide(key);
+        let waits = self.lane(key).waiting.iter_mut().find(|one| matches!(one.job, Job::Pass));
+        let Some(waits) = waits else {
+            self.push(key, node, Job::Pass);
+            return true;
+        };
+        waits.node = node;
+        self.ready(key);
+        false
     }
 
     /// Queues a command.
@@ -196,8 +200,7 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
     fn push(&mut self, key: &K, node: N, job: Job<C>) -> Ticket {
         let ticket = self.next;
         self.next = Ticket(ticket.0 + 1);
-        let lane = self.lane(key);
-        lane.waiting.push_back(Waiting { ticket, node, job });
+        self.lane(key).waiting.push_back(Waiting { ticket, node, job });
         self.ready(key);
         ticket
     }
@@ -224,9 +227,7 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
         let next = next.map(|waiting| (waiting.ticket, waiting.node.clone()));
         let Some((ticket, node)) = next else { return };
         self.open.remove(&(ticket, node.clone()));
-        if let Some(place) = self.nodes.get_mut(&node) {
-            place.ready.remove(&ticket);
-        }
+        self.place(&node).ready.remove(&ticket);
         self.reopen(&node);
     }
 
@@ -238,9 +239,7 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
                 self.open.insert((*first, node.clone()));
             }
             Some((first, _)) => _ = self.open.remove(&(*first, node.clone())),
-            None if place.running == 0 => {
-                self.nodes.remove(node);
-            }
+            None if place.running == 0 => drop(self.nodes.remove(node)),
             _ => {}
         }
     }
