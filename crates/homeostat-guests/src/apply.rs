@@ -77,7 +77,8 @@ impl Writer {
         let client = &self.source.client;
         let sought = Sought { vmid: power.place.vmid, source: "active", since: 0, user: None };
         let running = client.tasks(&power.place.node, &sought).await;
-        if let Some(task) = running.map_err(|error| unsent(&error))?.first() {
+        let running = running.map_err(|error| unsent(&error))?;
+        if let Some(task) = running.iter().find(|task| !task.is_console()) {
             return Err(Outcome::Pending { on: format!("task {task}") });
         }
         let current = client.current(&power.place).await.map_err(|error| unsent(&error))?;

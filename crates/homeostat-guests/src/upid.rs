@@ -59,6 +59,15 @@ impl Upid {
         self.id.parse().ok()
     }
 
+    /// Whether it only shows a guest to somebody.
+    ///
+    /// Quirk `consoles-are-tasks` (Proxmox VE 8): a console is a task of its guest that runs for as long as
+    /// it is open, for hours perhaps, and keeps nobody from starting or stopping the guest.
+    #[must_use]
+    pub fn is_console(&self) -> bool {
+        matches!(self.kind.as_str(), "vncproxy" | "spiceproxy")
+    }
+
     /// Whether it only asks the cluster's resource manager for something.
     #[must_use]
     pub fn is_request(&self) -> bool {

@@ -154,6 +154,17 @@ async fn a_lost_request_is_not_taken_for_a_task_of_somebody_else() {
 }
 
 #[tokio::test]
+async fn quirk_consoles_are_tasks() {
+    for console in ["vncproxy", "spiceproxy"] {
+        let ground = one(lxc().running());
+        ground.simulator.with(|world| world.occupy(101, console, Duration::from_hours(1)));
+        let wanted = Wanted { stop: Stop::Immediate, ..runs(Run::Stopped) };
+        ground.process().converge(&wish([(101, wanted)])).await;
+        assert!(!is_running(&ground), "{console}: whoever looks on keeps nobody from stopping it");
+    }
+}
+
+#[tokio::test]
 async fn a_task_of_somebody_else_is_waited_for() {
     let ground = one(lxc());
     let mut other = ground.process();
