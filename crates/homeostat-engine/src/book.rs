@@ -264,25 +264,43 @@ impl<S: Source> Book<S> {
         self.put(key, record)
     }
 
-    /// Remembers which wish is applied, but for the parts that are not. The fingerprints of a wish
-    /// are taken once, and nothing is done while the same parts are open.
+    /// Remembers which wish is applied, but for the parts that are not.
     pub(crate) fn advance(&mut self, plan: &Plan<S>, tally: &Tally<S::Object>) {
-        let open = unapplied(plan, tally);
-        let known = self.advanced.take().filter(|known| Arc::ptr_eq(&known.wish, &plan.wish));
+        self.advance_to(&plan.wish, unapplied(plan, tally));
+    }
+
+    /// The same for what a full pass began and a look at these keys shows: the target works by itself, so
+    /// that hardly anything in a lane is done within the pass that began it.
+    pub(crate) fn catch_up(
+        &mut self,
+        (plan, tally): (&Plan<S>, &Tally<S::Object>),
+        looked_at: &BTreeSet<S::Key>,
+    ) {
+        let known = self.advanced.as_ref().filter(|known| Arc::ptr_eq(&known.wish, &plan.wish));
+        let Some(known) = known.filter(|known| !known.open.is_disjoint(looked_at)) else { return };
+        let still = unapplied(plan, tally);
+        let is_open = |key: &&S::Key| still.contains(*key) || !looked_at.contains(*key);
+        let open = known.open.iter().filter(is_open).cloned().collect();
+        self.advance_to(&plan.wish, open);
+    }
+
+    /// The fingerprints of a wish are taken once, and nothing is done while the same parts are open.
+    fn advance_to(&mut self, wish: &Arc<S::Desired>, open: BTreeSet<S::Key>) {
+        let known = self.advanced.take().filter(|known| Arc::ptr_eq(&known.wish, wish));
         let prints = match known {
             Some(known) if known.open == open => {
                 self.advanced = Some(known);
                 return;
             }
             Some(known) => known.prints,
-            None => LastWish::of(&*plan.wish),
+            None => LastWish::of(&**wish),
         };
-        let last = self.holdings.last.advanced(&*plan.wish, prints.clone(), &open);
+        let last = self.holdings.last.advanced(&**wish, prints.clone(), &open);
         if last != self.holdings.last {
             self.edits.push(Edit::Wish(last.to_bytes()));
             self.holdings.last = last;
         }
-        self.advanced = Some(Advanced { wish: Arc::clone(&plan.wish), prints, open });
+        self.advanced = Some(Advanced { wish: Arc::clone(wish), prints, open });
     }
 
     /// Makes the outcomes durable.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homeostat_core::report::{JOURNAL, LEDGER};
-use homeostat_core::{Focus, Holdings, Outcome, Plan, Report, Source};
+use homeostat_core::{Fails, Focus, Holdings, Outcome, Plan, Report, Source};
 
 use crate::book::Book;
 use crate::config::{Fence, Order};
@@ -74,8 +74,13 @@ pub(crate) async fn conclude<S: Source>(
     let shown = look_again(order, observer, book.holdings(), (&mut plan, &mut ran)).await;
     book.learn(shown)?;
     book.forget(&plan, &ran.tally);
-    if order.focus == Focus::All {
-        book.advance(&plan, &ran.tally);
+    match &order.focus {
+        Focus::All => book.advance(&plan, &ran.tally),
+        Focus::Keys(keys) if S::FAILS == Fails::Lanes => {
+            book.catch_up((&plan, &ran.tally), keys);
+        }
+        // Elsewhere what waits is rare, and a wish may be long: the next full pass is soon enough.
+        Focus::Keys(_) => {}
     }
     let recorded = book.close();
     let report = Report::new(plan, ran.tally);

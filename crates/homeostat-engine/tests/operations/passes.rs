@@ -105,3 +105,16 @@ async fn a_task_that_says_done_and_shows_nothing_is_told_and_begun_after_growing
     assert_eq!(status.not_converging.len(), 1, "{status:?}");
     assert_eq!(status.counts.applied, 1, "the other one: {status:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_stops_after_its_start_has_landed_has_drifted() {
+    let (server, state) = (Server::new(100..102, MINUTE), state_directory());
+    let process = Process::start(&server, state.path(), WIDE).await;
+    process.handle.wait_for(|status| status.counts.applied == 2).await.unwrap();
+    let before = process.handle.status().counts;
+    assert_eq!((before.drift_by_hint, before.drift_by_resync), (0, 0), "it was wished anew");
+    server.stop(101);
+    process.handle.pass().await.unwrap().unwrap();
+    assert_eq!(process.handle.status().counts.drift_by_resync, 1);
+    process.converge().await;
+}
