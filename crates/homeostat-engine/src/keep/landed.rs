@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use homeostat_core::{Failure, Kind, Retry, Source, TaskEnd};
+use homeostat_core::{Failure, Focus, Kind, Retry, Source, TaskEnd};
 
 use super::Keeper;
 use super::event::What;
+use super::made::Made;
 use super::status::Counted;
 use super::wakeup::Wakeup;
 use crate::config::Fence;
@@ -66,17 +67,23 @@ impl<S: Source> Keeper<S> {
         });
     }
 
-    /// What was done is told once a look has shown it; what does not show is tried again, but not for ever at
-    /// once.
-    pub(super) fn tell_shown(&mut self, looked_at: impl Fn(&S::Key) -> bool) {
-        let seen: Vec<_> = self.landed.extract_if(.., |key, _| looked_at(key)).collect();
+    /// What was done is told after a look, unless that shows otherwise: then it is tried again, but not for ever
+    /// at once. A look that could not see the key, or not all of it, says nothing against the target's word.
+    pub(super) fn tell_shown(&mut self, focus: &Focus<S::Key>, made: &Made<S>) {
+        let seen: Vec<_> = self.landed.extract_if(.., |key, _| focus.covers(key)).collect();
         let (mut counted, now) = (0, self.now());
         for (key, (action, cause)) in seen {
-            if self.unsettled.contains_key(&key) {
-                self.agenda.missed(key, now);
-            } else {
+            let is_shown = match self.unsettled.get(&key) {
+                None => true,
+                // Written anew, and nobody knows what became of that: it did not show.
+                Some(Kind::Unknown) => !made.facts.failed.contains_key(&key),
+                Some(_) => false,
+            };
+            if is_shown {
                 self.tell(What::StepApplied { action, key: key.to_string(), cause });
                 counted += 1;
+            } else {
+                self.agenda.missed(key, now);
             }
         }
         if counted > 0 {

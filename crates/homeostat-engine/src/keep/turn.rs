@@ -92,7 +92,7 @@ impl<S: Source> Keeper<S> {
             self.holds_removals = made.holds_removals;
         }
         self.note_open(&turn.focus, &made);
-        self.tell_shown(|key| turn.focus.covers(key));
+        self.tell_shown(&turn.focus, &made);
         self.settle(turn, &made);
         for one in self.agenda.not_converging().filter(|one| !stuck.contains(one.key)) {
             self.tell(What::NotConverging { key: one.key.to_string() });

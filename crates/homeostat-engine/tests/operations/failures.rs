@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use homeostat_engine::Pace;
 
-use crate::server::{Fault, Guests, Server};
+use crate::server::{Fault, Guests, Id, Server};
 use crate::stage::{MINUTE, Process, WIDE, let_pass, state_directory};
 
 /// More often than anybody will try.
@@ -31,4 +31,19 @@ async fn a_start_that_always_fails_is_tried_with_growing_pauses() {
         // Ten pauses that double, then one every two minutes, and a resync every minute.
         assert!((10..35).contains(&tries), "{fault:?}: {tries} tries");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_was_done_is_told_also_if_the_look_after_it_sees_nothing() {
+    let (server, state) = (Server::new(100..101, MINUTE / 3), state_directory());
+    let process = Process::start(&server, state.path(), WIDE).await;
+    process.handle.wait_for(|status| status.counts.full == 1).await.unwrap();
+    server.world.lock().unwrap().unseen.insert(Id(100));
+    let_pass(MINUTE).await;
+    let status = process.handle.status();
+    assert_eq!((status.is_converged, status.counts.applied), (false, 1), "{status:?}");
+    assert_eq!(status.open.unknown, 1, "{status:?}");
+    server.world.lock().unwrap().unseen.clear();
+    process.converge().await;
+    assert_eq!(process.handle.status().counts.applied, 1, "and once only");
 }

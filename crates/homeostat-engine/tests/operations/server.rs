@@ -107,6 +107,8 @@ pub(crate) struct World {
     silent: BTreeSet<String>,
     /// Why looks fail, if they do.
     pub(crate) hidden: Option<&'static str>,
+    /// Guests that looks cannot see.
+    pub(crate) unseen: BTreeSet<Id>,
     /// How long a look takes.
     pub(crate) looks_take: Duration,
     /// Which moment a look tells of.
@@ -375,7 +377,11 @@ impl Reader<Guests> for Server {
         }
         let seen = old.unwrap_or_else(|| world.now().clone());
         for (key, object) in seen.iter().filter(|(id, _)| view.focus.covers(id)) {
-            see(Seen::Present { key: *key, object: *object, owner: Owner::Ours });
+            see(if world.unseen.contains(key) {
+                Seen::Unknown { key: *key, why: "its node is silent".to_owned() }
+            } else {
+                Seen::Present { key: *key, object: *object, owner: Owner::Ours }
+            });
         }
         Ok(())
     }
