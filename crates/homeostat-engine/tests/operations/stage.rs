@@ -53,7 +53,12 @@ impl Process {
     /// Puts the same wish again, as a reload does.
     pub(crate) fn put_again(&self, server: &Server) {
         let guests: Vec<u32> = (100..).take(server.running().len()).collect();
-        let mut bound = bound(server, &guests);
+        self.put(server, &guests);
+    }
+
+    /// Puts a wish for these guests.
+    pub(crate) fn put(&self, server: &Server, guests: &[u32]) {
+        let mut bound = bound(server, guests);
         bound.config.fence = Fence::Kept(self.operations.clone());
         self.handle.put(bound).unwrap();
     }

@@ -63,10 +63,10 @@ impl Storm {
     }
 
     fn fault(&mut self) {
-        use Fault::{DropAnswer, DropRequest, FailTask, Hang, PanicInSend, Refuse};
-        let faults = [DropAnswer, DropRequest, FailTask, Refuse, Hang, PanicInSend];
+        use Fault::{DropAnswer, DropRequest, FailTask, Hang, Idle, PanicInSend, Refuse};
+        let faults = [DropAnswer, DropRequest, FailTask, Refuse, Hang, PanicInSend, Idle];
         let (guest, late) = (self.guest(), self.seconds(10));
-        let fault = faults[usize::try_from(self.dice.roll(6)).unwrap()];
+        let fault = faults[usize::try_from(self.dice.roll(7)).unwrap()];
         self.server.stop(guest);
         self.server.breaks(guest, fault);
         self.server.world.lock().unwrap().late.insert(Id(guest), late);
@@ -80,9 +80,30 @@ impl Storm {
         world.hidden = is_hidden.then_some("connection refused");
     }
 
+    /// A guest cannot be seen for a while, or all can again.
+    fn hide(&mut self, guest: u32) {
+        let mut world = self.server.world.lock().unwrap();
+        if self.dice.roll(3) == 0 {
+            world.unseen.clear();
+        } else {
+            world.unseen.insert(Id(guest));
+        }
+    }
+
+    /// Some guests leave the document.
+    fn wish_less(&mut self) {
+        let guests: Vec<u32> = (100..100 + GUESTS).filter(|_| self.dice.roll(3) > 0).collect();
+        self.process.put(&self.server, &guests);
+    }
+
+    fn limit(&mut self) {
+        let total = usize::try_from(self.dice.roll(12)).unwrap();
+        self.process.operations.limit(Limits { total, per_node: 1 });
+    }
+
     fn step(&mut self) {
         let guest = self.guest();
-        match self.dice.roll(12) {
+        match self.dice.roll(16) {
             0 | 1 => self.fault(),
             2 => self.server.stop(guest),
             3 => self.look(),
@@ -92,6 +113,9 @@ impl Storm {
             7 => self.process.handle.pause(None).unwrap(),
             8 => self.process.handle.resume().unwrap(),
             9 => self.speak(),
+            10 => self.hide(guest),
+            11 => self.wish_less(),
+            12 => self.limit(),
             _ => self.command(),
         }
     }
@@ -101,7 +125,10 @@ impl Storm {
             let mut world = self.server.world.lock().unwrap();
             (world.looks_take, world.hidden) = (Duration::ZERO, None);
             world.late.clear();
+            world.unseen.clear();
         }
+        self.process.operations.limit(LIMITS);
+        self.process.put_again(&self.server);
         self.server.mend();
         self.process.handle.resume().unwrap();
         while self.commands.join_next().await.is_some() {}
