@@ -191,7 +191,7 @@ impl<S: Source> Keeper<S> {
     /// Has lanes kept for its passes, unless it makes none that write.
     fn attend(&self) {
         let writes = self.pace.mode == Mode::Heal && !self.agenda.is_paused();
-        self.set_awaits(if writes { Awaits::Passes } else { Awaits::Nobody });
+        self.set_awaits(if writes { Awaits::Passes } else { Awaits::Hearer });
     }
 
     fn set_awaits(&self, awaits: Awaits) {

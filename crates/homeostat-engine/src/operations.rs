@@ -45,7 +45,10 @@ impl<K: Key> std::fmt::Debug for Operations<K> {
 pub(crate) enum Awaits {
     /// A loop hears the news, and comes.
     Passes,
-    /// It is paused or gone: a lane that is kept for it would keep commands out for good.
+    /// A loop hears the news, but it is paused or only looks: a lane that is kept for it would keep commands
+    /// out for good.
+    Hearer,
+    /// It is gone, or never was.
     Nobody,
 }
 
@@ -143,8 +146,10 @@ impl<K: Key> Operations<K> {
         self.shared.state().awaits = awaits;
         match awaits {
             Awaits::Passes => self.take_doubts(),
-            Awaits::Nobody => {
-                drop(self.take_landed());
+            Awaits::Hearer | Awaits::Nobody => {
+                if awaits == Awaits::Nobody {
+                    drop(self.take_landed());
+                }
                 self.leave_doubts();
                 self.let_go(|_| true);
             }

@@ -88,7 +88,7 @@ impl<K: Key> Operations<K> {
     /// Where no pass will come to act on answers, whoever enters next asks.
     pub(crate) fn leave_doubts(&self) {
         let mut state = self.shared.state();
-        if state.awaits == Awaits::Nobody {
+        if state.awaits != Awaits::Passes {
             state.questions.clear();
             let doubtful = std::mem::take(&mut state.doubtful);
             drop(state);

@@ -71,7 +71,7 @@ impl<K: Key> Drop for InLine<'_, K> {
 impl<K: Key> State<K> {
     /// Work has ended: that is news, and a loop learns from how.
     pub(super) fn landed(&mut self, key: &K, landing: Landing) {
-        if self.awaits == Awaits::Passes {
+        if self.awaits != Awaits::Nobody {
             self.landed.insert(key.clone(), landing);
         }
         self.news.insert(key.clone());

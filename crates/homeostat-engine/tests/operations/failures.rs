@@ -47,3 +47,19 @@ async fn a_start_that_was_done_is_told_also_if_the_look_after_it_sees_nothing() 
     process.converge().await;
     assert_eq!(process.handle.status().counts.applied, 1, "and once only");
 }
+
+#[tokio::test(start_paused = true)]
+async fn how_tasks_end_while_the_loop_is_paused_is_told_all_the_same() {
+    let (server, state) = (Server::new(100..102, MINUTE), state_directory());
+    server.breaks(101, Fault::FailTask);
+    let process = Process::start(&server, state.path(), WIDE).await;
+    process.handle.wait_for(|status| status.counts.full == 1).await.unwrap();
+    process.handle.pause(None).unwrap();
+    let_pass(MINUTE * 2).await;
+    let status = process.handle.status();
+    assert_eq!((status.open.failed, status.counts.failed), (1, 1), "{status:?}");
+    assert_eq!(server.running(), [true, false], "a paused loop writes nothing");
+    process.handle.resume().unwrap();
+    process.converge().await;
+    assert_eq!(process.handle.status().counts.applied, 2);
+}
