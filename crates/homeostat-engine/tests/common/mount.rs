@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_remount};
 use rustix::thread::UnshareFlags;
 
@@ -23,9 +25,15 @@ pub(crate) fn with_small_disk(directory: &Path, size: &'static str, test: impl F
     });
 }
 
-/// Makes the disk of the calling thread read-only.
+/// Makes the disk of the calling thread read-only. Until it runs its own program, a child that another test
+/// starts shares our open files, and the disk is busy.
 pub(crate) fn make_read_only(directory: &Path) {
-    mount_remount(directory, MountFlags::RDONLY, c"").unwrap();
+    let deadline = UNIX_EPOCH.elapsed().unwrap() + Duration::from_mins(1);
+    while let Err(error) = mount_remount(directory, MountFlags::RDONLY, c"") {
+        let is_late = UNIX_EPOCH.elapsed().unwrap() > deadline;
+        assert!(error == Errno::BUSY && !is_late, "the disk stays writable: {error}");
+        std::thread::yield_now();
+    }
 }
 
 #[expect(unsafe_code, reason = "the kernel call has no safe form")]
