@@ -30,8 +30,9 @@ const SHORT: Size =
 const FULL: Size =
     Size { guests: 500, minutes: 60, troubled: 24, limits: Limits { total: 16, per_node: 2 } };
 
-/// Once nothing goes wrong any more, all is well within this time.
-const SOON: Duration = Duration::from_mins(10);
+/// Once nothing goes wrong any more, all is well before this time is over. It tells late from never, and no
+/// more: virtual time runs on, through many looks, while the journal waits for a disk that is real.
+const BEFORE_LONG: Duration = Duration::from_hours(24);
 
 /// Lives through it, and tells the most tasks at once, on a node and in all.
 async fn a_life(seed: u64, size: &Size) -> (usize, usize) {
@@ -50,8 +51,9 @@ async fn a_life(seed: u64, size: &Size) -> (usize, usize) {
         }
     }
     trouble.end();
-    let converged = tokio::time::timeout(SOON, process.converge()).await;
-    assert!(converged.is_ok(), "seed {seed}: {:?}", process.handle.status());
+    let converged = tokio::time::timeout(BEFORE_LONG, process.converge()).await;
+    let open = process.operations.journal().open_steps();
+    assert!(converged.is_ok(), "seed {seed}: {:?}, {open:?}", process.handle.status());
     process.operations.landed().await;
     assert!(process.operations.journal().open_steps().is_empty(), "seed {seed}");
     assert_is_kept(&stage, seed);
