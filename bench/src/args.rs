@@ -11,7 +11,6 @@ pub enum Request {
     Help,
     /// Name all groups and contestants.
     List,
-    /// Run groups.
     Run(Wish),
 }
 
@@ -20,15 +19,12 @@ pub enum Request {
 pub struct Wish {
     /// Groups whose `group/contestant` names contain one of these; empty means all.
     pub filters: Vec<String>,
-    /// How often each contestant runs.
     pub rounds: usize,
-    /// How large the inputs are.
     pub scale: Scale,
     /// The directory for the results.
     pub out: PathBuf,
 }
 
-/// The help text.
 pub const HELP: &str = "\
 Runs benchmarks side by side and prints one table.
 
@@ -42,7 +38,7 @@ Usage: cargo xtask bench [OPTIONS] [FILTER...]
   --list         name the groups and contestants, run nothing
   --out DIR      write results.md and results.json there (default bench-results)";
 
-/// Turns words into a request, or says what is wrong with them.
+/// Parses the arguments. The error says what is wrong with them.
 pub fn parse(words: &[String]) -> Result<Request, String> {
     let mut wish =
         Wish { filters: Vec::new(), rounds: 5, scale: Scale::Full, out: "bench-results".into() };

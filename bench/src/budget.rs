@@ -1,8 +1,8 @@
-//! What a contestant must reach, and whether it does.
+//! Budgets of contestants, and whether they are met.
 
 use crate::unit::{Unit, three_digits};
 
-/// One promise about a contestant's median.
+/// A limit for the median of a contestant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Budget {
     /// No more than this, in the group's unit.
@@ -17,36 +17,30 @@ pub enum Budget {
     BytesEach(f64),
 }
 
-/// What a budget is judged by.
+/// The figures that a budget is compared with.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures<'f> {
-    /// The unit of the group.
     pub unit: Unit,
-    /// The contestant's median.
     pub median: f64,
-    /// The bytes that it holds for each object, where it weighed them.
+    /// The memory for each object, if it was measured.
     pub bytes_each: Option<f64>,
     /// Names and medians of the whole group.
     pub group: &'f [(&'static str, f64)],
 }
 
-/// A budget in words, and how it went.
+/// A budget as text, and whether it is met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// As people write it: `<= 1.50 x floor`.
+    /// Such as `<= 1.50 x floor`.
     pub budget: String,
-    /// How it went.
     pub state: State,
 }
 
-/// How a budget went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Kept.
     Met,
-    /// Not kept.
     Missed,
-    /// The sizes were not those that the budget speaks of, or there is nothing to compare with.
+    /// The inputs had other sizes than the budget is for, or the other contestant is missing.
     NotJudged,
 }
 
@@ -63,7 +57,6 @@ impl State {
 }
 
 impl Budget {
-    /// Judges the figures.
     #[must_use]
     pub fn judge(self, figures: &Figures<'_>) -> Verdict {
         let kept = match self {
@@ -83,7 +76,7 @@ impl Budget {
         Verdict { budget: self.in_words(figures.unit), state }
     }
 
-    /// The verdict of a run whose sizes the budget does not speak of.
+    /// The verdict for inputs of another size.
     #[must_use]
     pub fn unjudged(self, unit: Unit) -> Verdict {
         Verdict { budget: self.in_words(unit), state: State::NotJudged }

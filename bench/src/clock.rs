@@ -11,14 +11,14 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Does `work` and tells how long it took.
+/// Does `work` and returns how long it took.
 pub fn time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = now();
     let made = work();
     (made, start.elapsed())
 }
 
-/// Does `work` and tells how long the calling thread was at it, rest and waiting not counted.
+/// Does `work` and returns the CPU time of the calling thread.
 pub fn time_at_work<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = at_work();
     let made = work();

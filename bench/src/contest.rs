@@ -15,9 +15,8 @@ use crate::unit::Unit;
 pub struct Group {
     /// Its name in the table and for filters.
     pub name: &'static str,
-    /// What its figures mean.
     pub unit: Unit,
-    /// The first is what the others are compared with: the floor or the baseline.
+    /// The others are compared with the first: the floor or the baseline.
     pub contestants: &'static [Contestant],
 }
 
@@ -41,12 +40,12 @@ impl Group {
     }
 }
 
-/// What a group came to.
+/// The results of a group.
 #[derive(Debug, Default)]
-pub struct Held {
-    /// One per contestant that took part.
+pub struct GroupResults {
+    /// One per contestant that ran.
     pub rows: Vec<Row>,
-    /// The others.
+    /// Contestants that were left out.
     pub absent: Vec<Absent>,
 }
 
@@ -54,8 +53,8 @@ pub struct Held {
 const LONG: Duration = Duration::from_secs(45);
 const ENOUGH: usize = 3;
 
-/// Runs a group: in each round everybody once, so that a slow minute of the machine hits all alike.
-pub fn hold(group: &Group, rounds: usize, scale: Scale) -> Result<Held> {
+/// Runs a group: every contestant once in each round, so that a slow phase of the machine affects all of them.
+pub fn run_group(group: &Group, rounds: usize, scale: Scale) -> Result<GroupResults> {
     let start = clock::now();
     let mut entries: Vec<Entry> = group.contestants.iter().map(Entry::new).collect();
     for round in 0..rounds {
@@ -66,10 +65,10 @@ pub fn hold(group: &Group, rounds: usize, scale: Scale) -> Result<Held> {
             entry.one_round(group, scale)?;
         }
     }
-    held(group, entries, scale)
+    summarize(group, entries, scale)
 }
 
-/// A contestant and what its rounds came to, or why it has none.
+/// A contestant with its samples, or why it was left out.
 struct Entry {
     contestant: &'static Contestant,
     samples: Vec<Sample>,
@@ -98,13 +97,13 @@ impl Entry {
     }
 }
 
-fn held(group: &Group, entries: Vec<Entry>, scale: Scale) -> Result<Held> {
-    let mut held = Held::default();
+fn summarize(group: &Group, entries: Vec<Entry>, scale: Scale) -> Result<GroupResults> {
+    let mut results = GroupResults::default();
     let mut present = Vec::new();
     for Entry { contestant, samples, absent } in entries {
         match absent {
             Some(LeftOut(why)) => {
-                held.absent.push(Absent { group: group.name, contestant: contestant.name, why });
+                results.absent.push(Absent { group: group.name, contestant: contestant.name, why });
             }
             None => present.push((contestant, Spread::of(&samples).context("no rounds")?, samples)),
         }
@@ -127,8 +126,8 @@ fn held(group: &Group, entries: Vec<Entry>, scale: Scale) -> Result<Held> {
             verdicts: verdicts(contestant, &figures, scale),
         }
     };
-    held.rows = present.iter().map(row).collect();
-    Ok(held)
+    results.rows = present.iter().map(row).collect();
+    Ok(results)
 }
 
 fn verdicts(contestant: &Contestant, figures: &Figures<'_>, scale: Scale) -> Vec<Verdict> {
@@ -177,7 +176,7 @@ mod tests {
 
     #[test]
     fn contestants_run_interleaved_and_are_compared_with_the_first() {
-        let rows = hold(&INTERLEAVED, 3, Scale::Full).unwrap().rows;
+        let rows = run_group(&INTERLEAVED, 3, Scale::Full).unwrap().rows;
         assert_eq!(*ORDER.lock().unwrap(), "ababab");
         let ratios: Vec<String> = rows.iter().map(|row| row.ratio.to_string()).collect();
         assert_eq!(ratios, ["1", "1.5"]);
@@ -185,22 +184,20 @@ mod tests {
         assert_eq!(states.collect::<Vec<_>>(), [State::Met, State::Missed]);
     }
 
+    const THREE: fn(&mut Run) -> Result<()> = |run| {
+        run.record(3.0);
+        Ok(())
+    };
+
     const SMALL: Group = Group {
         name: "small",
         unit: Unit::Seconds,
-        contestants: &[Contestant {
-            name: "a",
-            run: |run| {
-                run.record(3.0);
-                Ok(())
-            },
-            budgets: &[Budget::AtMost(1.0)],
-        }],
+        contestants: &[Contestant { name: "a", run: THREE, budgets: &[Budget::AtMost(1.0)] }],
     };
 
     #[test]
     fn small_sizes_are_not_judged() {
-        let rows = hold(&SMALL, 1, Scale::Quick).unwrap().rows;
+        let rows = run_group(&SMALL, 1, Scale::Quick).unwrap().rows;
         let states = rows.iter().flat_map(|row| row.verdicts.iter().map(|verdict| verdict.state));
         assert_eq!(states.collect::<Vec<_>>(), [State::NotJudged]);
     }
@@ -210,16 +207,16 @@ mod tests {
         unit: Unit::Seconds,
         contestants: &[
             Contestant { name: "a", run: |_| Err(LeftOut("slow".to_owned()).into()), budgets: &[] },
-            Contestant { name: "b", run: second, budgets: &[Budget::Within(1.0, "a")] },
+            Contestant { name: "b", run: THREE, budgets: &[Budget::Within(1.0, "a")] },
         ],
     };
 
     #[test]
-    fn who_is_left_out_is_named_and_stops_nobody() {
-        let held = hold(&LEFT_OUT, 2, Scale::Full).unwrap();
-        let absent: Vec<_> = held.absent.iter().map(|one| (one.contestant, &*one.why)).collect();
+    fn a_contestant_that_is_left_out_is_named_and_the_others_run() {
+        let results = run_group(&LEFT_OUT, 2, Scale::Full).unwrap();
+        let absent: Vec<_> = results.absent.iter().map(|one| (one.contestant, &*one.why)).collect();
         assert_eq!(absent, [("a", "slow")]);
-        let [row] = &*held.rows else { panic!("{:?}", held.rows) };
+        let [row] = &*results.rows else { panic!("{:?}", results.rows) };
         assert_eq!((row.contestant, row.verdicts[0].state), ("b", State::NotJudged));
     }
 
@@ -227,7 +224,7 @@ mod tests {
     fn a_failing_contestant_is_named() {
         let contestants = &[Contestant { name: "a", run: |_| bail!("no route"), budgets: &[] }];
         let group = Group { name: "failing", unit: Unit::Seconds, contestants };
-        let error = hold(&group, 1, Scale::Full).unwrap_err();
+        let error = run_group(&group, 1, Scale::Full).unwrap_err();
         assert_eq!(format!("{error:#}"), "contestant `a`: no route");
     }
 

@@ -2,7 +2,7 @@
 
 mod bird;
 pub mod diff;
-mod ground;
+mod fixture;
 pub mod heal;
 pub mod journal;
 pub mod lanes;
@@ -11,13 +11,13 @@ mod library;
 pub mod list;
 pub mod lookup;
 pub mod netlink;
+mod network;
 pub mod nft;
 pub mod pacing;
 pub mod pass;
 mod peers;
 mod routes;
 pub mod rtnl;
-mod scene;
 pub mod wakeups;
 mod wire;
 

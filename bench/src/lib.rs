@@ -1,5 +1,5 @@
 //! Side-by-side benchmarks: all contestants of a group run interleaved in one process, and one
-//! table tells medians, ratios to the group's first contestant, memory, and whether budgets are met.
+//! table shows medians, ratios to the group's first contestant, memory, and whether budgets are met.
 //!
 //! A group is one file under `groups/`, and one line in [`groups::ALL`].
 //! Start at [`contest::Group`]; what a contestant can measure is [`run::Run`].

@@ -1,11 +1,9 @@
-//! Where the benchmarks ran: figures mean little without it.
+//! The machine on which the benchmarks ran.
 
 use std::fs;
 
-/// A machine in three facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// The processor's own name.
     pub processor: String,
     /// How many threads can run at once.
     pub cores: usize,
@@ -13,7 +11,7 @@ pub struct Machine {
     pub kernel: String,
 }
 
-/// Asks the kernel; what it does not tell is `unknown`.
+/// Reads `/proc`; a fact that is missing there is `unknown`.
 #[must_use]
 pub fn read() -> Machine {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();

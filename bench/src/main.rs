@@ -13,18 +13,18 @@ use homeostat_bench::{groups, machine, output};
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let ended = match args::parse(&words) {
-        Ok(Request::Help) => say(args::HELP),
-        Ok(Request::List) => say(&list()),
+        Ok(Request::Help) => print(args::HELP),
+        Ok(Request::List) => print(&list()),
         Ok(Request::Run(wish)) => run(&wish),
         Err(mistake) => {
-            tell(&format!("error: {mistake}\n\n{}", args::HELP));
+            log(&format!("error: {mistake}\n\n{}", args::HELP));
             return ExitCode::from(2);
         }
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tell(&format!("error: {error:#}"));
+            log(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -45,19 +45,19 @@ fn run(wish: &Wish) -> Result<()> {
     };
     let mut failed = Vec::new();
     for group in chosen {
-        tell(&format!("running {} (up to {} rounds)", group.name, wish.rounds));
-        match contest::hold(group, wish.rounds, wish.scale) {
-            Ok(held) => {
-                results.rows.extend(held.rows);
-                results.absent.extend(held.absent);
+        log(&format!("running {} (up to {} rounds)", group.name, wish.rounds));
+        match contest::run_group(group, wish.rounds, wish.scale) {
+            Ok(group) => {
+                results.rows.extend(group.rows);
+                results.absent.extend(group.absent);
             }
-            // What others have measured so far took minutes, and is shown all the same.
+            // The other groups took minutes, so their results are still shown.
             Err(error) => failed.push(format!("group `{}`: {error:#}", group.name)),
         }
     }
     let written = output::write(&results, &wish.out)?;
-    say(&output::text(&results))?;
-    tell(&format!("written: {written}"));
+    print(&output::text(&results))?;
+    log(&format!("written: {written}"));
     ensure!(failed.is_empty(), "{}", failed.join("\n"));
     Ok(())
 }
@@ -69,12 +69,11 @@ fn list() -> String {
     groups::ALL.iter().flat_map(names).collect::<Vec<_>>().join("\n")
 }
 
-/// Prints what was asked for.
-fn say(text: &str) -> Result<()> {
+fn print(text: &str) -> Result<()> {
     writeln!(io::stdout().lock(), "{text}").context("cannot write to standard output")
 }
 
-/// Prints for the person who watches; nobody may be there.
-fn tell(text: &str) {
+/// Writes to stderr; a closed one is ignored.
+fn log(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Counts the heap: how many bytes live, and how many did at most.
+//! Counts the heap: live bytes, and the most at once.
 //!
 //! The counting allocator serves this whole crate, its tests included. It costs two relaxed atomic
 //! operations per allocation, the same for every contestant. Memory that does not come from the
@@ -18,17 +18,17 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// What some work took from the heap.
+/// The heap memory of some work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weight {
-    /// Bytes that what it returned still holds.
+    /// Bytes that its result still holds.
     pub held: usize,
     /// The most bytes at any moment above those at its start.
     pub peak: usize,
 }
 
-/// Does `work` and weighs it. What other threads allocate meanwhile is counted as well, and the
-/// peak is one for the whole process: weigh one thing at a time.
+/// Does `work` and measures its heap memory. Allocations of other threads count as well, and there is one peak for
+/// the process: measure one thing at a time.
 pub fn weigh<T>(work: impl FnOnce() -> T) -> (T, Weight) {
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
@@ -38,7 +38,7 @@ pub fn weigh<T>(work: impl FnOnce() -> T) -> (T, Weight) {
     (made, Weight { held, peak })
 }
 
-/// The system's allocator with a count beside it.
+/// The system's allocator with counters.
 struct Counting;
 
 fn grow(bytes: usize) {

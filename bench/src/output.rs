@@ -78,7 +78,7 @@ pub fn write(results: &Results, directory: &Path) -> Result<String> {
     Ok(files.map(|(path, _)| path.display().to_string()).join(", "))
 }
 
-/// A line for each that did not take part.
+/// A line for each contestant that was left out.
 fn absent(results: &Results) -> String {
     let line = |Absent { group, contestant, why }: &Absent| {
         format!("\nLeft out: {group}/{contestant}: {why}\n")
@@ -191,7 +191,7 @@ mod tests {
             verdicts: vec![Verdict { budget: "<= 1.50 x floor".to_owned(), state: State::Missed }],
             ..floor.clone()
         };
-        let why = "nobody has it".to_owned();
+        let why = "not installed".to_owned();
         let absent = vec![Absent { group: "routes", contestant: "other", why }];
         Results { machine, round_count: 3, scale: Scale::Full, rows: vec![floor, ours], absent }
     }
@@ -205,7 +205,7 @@ group   contestant  median  min     max     x first  at work  held              
 routes  floor       250 ms  200 ms  300 ms  1.00     125 ms
 routes  ours        500 ms  500 ms  500 ms  2.00              2.00 KiB (20.5 B each)  4.00 KiB  <= 1.50 x floor: MISSED
 
-Left out: routes/other: nobody has it
+Left out: routes/other: not installed
 ";
         assert_eq!(text(&results()), expected);
     }
@@ -227,6 +227,6 @@ Left out: routes/other: nobody has it
         assert_eq!(json.pointer("/rows/0/memory"), Some(&Value::Null));
         assert_eq!(json.pointer("/rows/0/at_work_seconds"), Some(&json!(0.125)));
         assert_eq!(json.pointer("/machine/cores"), Some(&json!(2)));
-        assert_eq!(json.pointer("/left_out/0/why"), Some(&json!("nobody has it")));
+        assert_eq!(json.pointer("/left_out/0/why"), Some(&json!("not installed")));
     }
 }

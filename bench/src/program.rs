@@ -1,4 +1,4 @@
-//! Starts other programs, for those who are compared with us. Nothing else in this crate does.
+//! Starts the programs that homeostat is compared with. Nothing else in this crate starts programs.
 #![expect(clippy::disallowed_methods, reason = "the one module that starts programs")]
 
 use std::io;
@@ -16,8 +16,8 @@ pub fn find(name: &str) -> Option<PathBuf> {
     places.map(|place| place.join(name)).find(|program| program.is_file())
 }
 
-/// Runs a program to its end; what it prints goes nowhere.
-pub fn run_unheard(name: &str, args: &[&str]) -> Result<()> {
+/// Runs a program to its end and discards its output.
+pub fn run_quietly(name: &str, args: &[&str]) -> Result<()> {
     let status = Command::new(name).args(args).stdout(Stdio::null()).status();
     let status = status.with_context(|| format!("cannot start `{name}`"))?;
     ensure!(status.success(), "`{name} {}` ended with {status}", args.join(" "));
@@ -29,7 +29,7 @@ pub fn run_unheard(name: &str, args: &[&str]) -> Result<()> {
 pub struct Running(Child);
 
 impl Running {
-    /// Starts a program; nobody hears it.
+    /// Starts a program and discards its output.
     pub fn start(name: &str, args: &[&str]) -> Result<Self> {
         let mut command = Command::new(name);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -41,34 +41,31 @@ impl Running {
         Ok(self.0.try_wait()?.is_none())
     }
 
-    /// The bytes of memory that it has.
     pub fn resident_bytes(&self) -> Result<usize> {
         self.bytes("VmRSS:")
     }
 
-    /// The most bytes of memory that it ever had.
     pub fn peak_bytes(&self) -> Result<usize> {
         self.bytes("VmHWM:")
     }
 
-    /// The bytes of memory that it has, but for pages of files, which others share.
+    /// Resident memory without pages of files, which processes share.
     pub fn anonymous_bytes(&self) -> Result<usize> {
         self.bytes("RssAnon:")
     }
 
-    /// The process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// What the kernel tells of it in a file of this name.
-    pub fn told(&self, name: &str) -> io::Result<String> {
+    /// The content of a file in `/proc/PID`.
+    pub fn proc_file(&self, name: &str) -> io::Result<String> {
         std::fs::read_to_string(format!("/proc/{}/{name}", self.0.id()))
     }
 
     fn bytes(&self, name: &str) -> Result<usize> {
-        let status = self.told("status")?;
+        let status = self.proc_file("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kilobytes = line.and_then(|line| line.split_whitespace().next());
         let kilobytes: usize = kilobytes.context("no word on its memory")?.parse()?;
@@ -78,7 +75,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is waited for.
+        // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -106,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_named() {
-        let error = run_unheard("false", &["now"]).unwrap_err();
+        let error = run_quietly("false", &["now"]).unwrap_err();
         assert!(error.to_string().starts_with("`false now` ended with"), "{error}");
     }
 }

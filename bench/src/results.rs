@@ -1,50 +1,41 @@
-//! The figures of a whole run, ready to be written.
+//! The figures of a whole run.
 
 use crate::budget::Verdict;
 use crate::machine::Machine;
 use crate::run::{Memory, Sample, Scale};
 use crate::unit::Unit;
 
-/// Everything that one run of the benchmarks found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {
-    /// Where it ran.
     pub machine: Machine,
     /// How often each contestant ran.
     pub round_count: usize,
-    /// How large the inputs were.
     pub scale: Scale,
     /// One per contestant, groups together.
     pub rows: Vec<Row>,
-    /// Who did not take part.
+    /// Contestants that were left out.
     pub absent: Vec<Absent>,
 }
 
-/// A contestant that did not take part.
+/// A contestant that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
-    /// Its group's name.
     pub group: &'static str,
-    /// Its own name.
     pub contestant: &'static str,
-    /// Why it was left out.
     pub why: String,
 }
 
 /// One contestant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Its group's name.
     pub group: &'static str,
-    /// Its own name.
     pub contestant: &'static str,
-    /// What the figures mean.
     pub unit: Unit,
     /// Over all rounds.
     pub spread: Spread,
     /// Its median divided by that of the group's first contestant.
     pub ratio: f64,
-    /// Median of the seconds that its thread was at work, where all rounds were timed.
+    /// Median of the CPU seconds of its thread, if all rounds were timed.
     pub at_work: Option<f64>,
     /// Median of what it holds, maximum of its peaks.
     pub memory: Option<Memory>,
@@ -52,14 +43,10 @@ pub struct Row {
     pub verdicts: Vec<Verdict>,
 }
 
-/// The middle and the ends of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// Half of the rounds are on either side.
     pub median: f64,
-    /// The least.
     pub min: f64,
-    /// The most.
     pub max: f64,
 }
 
@@ -79,14 +66,14 @@ impl Spread {
     }
 }
 
-/// The median of the seconds at work, where all rounds have them.
+/// The median of the CPU seconds, if all rounds have them.
 #[must_use]
 pub fn typical_work(samples: &[Sample]) -> Option<f64> {
     let works: Option<Vec<f64>> = samples.iter().map(|sample| sample.at_work).collect();
     Spread::of_values(works?).map(|spread| spread.median)
 }
 
-/// The median of what was held and the maximum of the peaks, where all rounds weighed something.
+/// The median of the held memory and the maximum of the peaks, if all rounds have them.
 #[must_use]
 pub fn typical_memory(samples: &[Sample]) -> Option<Memory> {
     let mut memories: Vec<Memory> = samples.iter().filter_map(|sample| sample.memory).collect();

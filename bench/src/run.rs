@@ -1,4 +1,4 @@
-//! One round of one contestant: what it measures, and how much it is asked to do.
+//! One round of one contestant: the size of its input and what it measures.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use crate::clock;
 use crate::memory::{self, Weight};
 use crate::unit::Unit;
 
-/// How large the inputs are.
+/// The size of the inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// The sizes that the budgets speak of.
+    /// The sizes of the budgets.
     Full,
     /// The same, for slow contestants too.
     Whole,
-    /// Small ones, to see that everything runs.
+    /// Small, to check that everything runs.
     Quick,
 }
 
-/// Handed to a contestant for one round. Only what happens inside its methods is measured.
+/// Passed to a contestant for one round. Only what happens inside its methods is measured.
 #[derive(Debug)]
 pub struct Run {
     scale: Scale,
@@ -31,16 +31,14 @@ pub struct Run {
     memory: Option<Memory>,
 }
 
-/// What a contestant holds for how many objects.
+/// The memory of a contestant, and for how many objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Bytes held and bytes at most.
     pub weight: Weight,
-    /// Among how many objects they are shared.
     pub objects: u64,
 }
 
-/// Why a contestant does not take part. As an error of a round it stops nobody else.
+/// Why a contestant is left out. As the error of a round it does not stop the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut(pub String);
 
@@ -52,20 +50,19 @@ impl fmt::Display for LeftOut {
 
 impl std::error::Error for LeftOut {}
 
-/// What one round came to.
+/// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     /// In the group's unit.
     pub value: f64,
-    /// The seconds that the contestant's thread was at work while it was timed. Other programs do not
-    /// count, and neither do others on the same machine: it is the steadier figure where they crowd.
+    /// The CPU seconds of the contestant's thread while it was timed. Other processes do not count, so it varies
+    /// less than the elapsed time on a busy machine.
     pub at_work: Option<f64>,
-    /// Where the contestant weighed something.
+    /// If the contestant measured it.
     pub memory: Option<Memory>,
 }
 
 impl Run {
-    /// A round that has measured nothing.
     #[must_use]
     pub fn new(scale: Scale) -> Self {
         Self {
@@ -78,7 +75,7 @@ impl Run {
         }
     }
 
-    /// The size to work with.
+    /// Chooses the size by the scale.
     #[must_use]
     pub fn size(&self, full: usize, quick: usize) -> usize {
         match self.scale {
@@ -87,7 +84,7 @@ impl Run {
         }
     }
 
-    /// Ends the round of a contestant that takes minutes at full size, unless that was asked for.
+    /// Leaves out a contestant that takes minutes at full size, unless `--full` is given.
     pub fn leave_out_if_slow(&self) -> Result<()> {
         match self.scale {
             Scale::Full => Err(LeftOut("it takes minutes; `--full` runs it".to_owned()).into()),
@@ -95,7 +92,7 @@ impl Run {
         }
     }
 
-    /// Does `work`, which is `operations` operations, and adds its time. May be called repeatedly.
+    /// Does `work`, which is `operations` operations, and adds its time. Can be called repeatedly.
     pub fn time<T>(&mut self, operations: usize, work: impl FnOnce() -> T) -> T {
         let ((made, at_work), elapsed) = clock::time(|| clock::time_at_work(work));
         self.elapsed += elapsed;
@@ -104,32 +101,32 @@ impl Run {
         made
     }
 
-    /// Does `work` untimed and notes what it takes from the heap for `objects` objects.
+    /// Does `work` untimed and measures its heap memory for `objects` objects.
     pub fn weigh<T>(&mut self, objects: usize, work: impl FnOnce() -> T) -> T {
         let (made, weight) = memory::weigh(work);
         self.memory = Some(Memory { weight, objects: objects as u64 });
         made
     }
 
-    /// Does `work` once, both timed and weighed: `count` is its operations and its objects.
+    /// Measures both time and memory of `work`: `count` is the number of its operations and objects.
     pub fn time_and_weigh<T>(&mut self, count: usize, work: impl FnOnce() -> T) -> T {
         let (made, weight) = memory::weigh(|| self.time(count, work));
         self.memory = Some(Memory { weight, objects: count as u64 });
         made
     }
 
-    /// Notes what another process holds for `objects` objects, as it was weighed from outside.
+    /// Records the memory of another process for `objects` objects.
     pub fn weighed(&mut self, objects: usize, weight: Weight) {
         self.memory = Some(Memory { weight, objects: objects as u64 });
     }
 
-    /// Gives this round's figure in the group's unit, where it is neither a time nor a rate of ours:
-    /// a percentile, the size of a file, the memory of another process.
+    /// Sets the value of the round in the unit of the group, if it is not measured by this type: a percentile, the
+    /// size of a file, the memory of another process.
     pub fn record(&mut self, figure: f64) {
         self.figure = Some(figure);
     }
 
-    /// What the round came to, or an error if the contestant forgot to measure.
+    /// The result, or an error if nothing was measured.
     #[expect(clippy::cast_precision_loss, reason = "counts of operations stay far below 2^52")]
     pub fn finish(self, unit: Unit) -> Result<Sample> {
         let seconds = self.elapsed.as_secs_f64();

@@ -1,20 +1,20 @@
-//! The groups about the kernel run to their end, in small. Whoever compares must have done the work:
-//! each contestant checks what is there afterwards. Needs root.
+//! Runs the groups about the kernel with small inputs. Each contestant checks its result, so that it is compared only
+//! if it has done the work. Needs root.
 #![expect(
     clippy::unwrap_used,
     reason = "this is test code, but outside `#[test]` clippy cannot know"
 )]
 
-use homeostat_bench::contest::{Group, hold};
+use homeostat_bench::contest::{Group, run_group};
 use homeostat_bench::groups::{heal, netlink, nft, rtnl};
 use homeostat_bench::run::Scale;
 
 #[track_caller]
 fn check(group: &Group) {
-    let held = hold(group, 2, Scale::Quick).unwrap();
+    let results = run_group(group, 2, Scale::Quick).unwrap();
     // Only programs that are not installed may be absent.
-    assert!(held.absent.iter().all(|one| one.why.contains("apt-get")), "{:?}", held.absent);
-    assert_eq!(held.rows.len() + held.absent.len(), group.contestants.len());
+    assert!(results.absent.iter().all(|one| one.why.contains("apt-get")), "{:?}", results.absent);
+    assert_eq!(results.rows.len() + results.absent.len(), group.contestants.len());
 }
 
 #[test]
@@ -51,13 +51,13 @@ fn memory_is_weighed() {
 }
 
 #[test]
-fn foreign_changes_are_not_heard() {
+fn foreign_changes_cause_no_hints() {
     check(&rtnl::foreign::CHURN);
     check(&rtnl::foreign::PASS);
 }
 
 #[test]
-fn deleted_routes_are_put_back_by_whoever_keeps_them() {
+fn deleted_routes_are_restored() {
     check(&heal::latency::GROUP);
     check(&heal::burst::GROUP);
     check(&heal::burst::FLOOD);

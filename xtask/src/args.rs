@@ -1,4 +1,4 @@
-//! Reads the command line and holds the help texts.
+//! Parses the command line; contains the help texts.
 
 use crate::soak::Length;
 use crate::test::{Choice, Extent};
@@ -7,38 +7,36 @@ use crate::vm::{Chosen, Order, Profile};
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Print this text.
     Help(&'static str),
-    /// Run this task.
     Run(Task),
 }
 
 /// A task with its arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Install what the tests need.
     Setup,
-    /// Run every check that a change must pass.
     Test(Choice),
-    /// Run the long form of the tests; the words are test filters.
+    /// With filters of test names.
     Soak(Length, Vec<String>),
-    /// Run the kernel tests on a second kernel.
     Vm(Order),
-    /// Run the benchmarks with these arguments.
     Bench(Vec<String>),
-    /// Check map, sizes and style.
+    /// Check licences, bans and sources of all dependencies.
+    Deny,
+    /// Check the rules that no compiler checks.
     Tidy,
+    /// Print how large crates and files are.
+    SizeReport,
 }
 
-/// Turns words into a request, or says what is wrong with them.
+/// The error says what is wrong with the arguments.
 pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
     let Some((task, rest)) = words.split_first() else {
         return Err("which task?".to_owned());
     };
-    let asks_for_help = rest.iter().any(|word| word == "-h" || word == "--help");
+    let is_help = rest.iter().any(|word| word == "-h" || word == "--help");
     match help(task) {
         None => Err(format!("there is no task `{task}`")),
-        Some(text) if asks_for_help || text == OVERVIEW => Ok(Request::Help(text)),
+        Some(text) if is_help || text == OVERVIEW => Ok(Request::Help(text)),
         Some(_) => match read(task, rest) {
             Ok(task) => Ok(Request::Run(task)),
             Err(mistake) => Err(format!("{task}: {mistake}")),
@@ -54,6 +52,7 @@ fn help(task: &str) -> Option<&'static str> {
         "soak" => Some(SOAK),
         "vm" => Some(VM),
         "bench" => Some(BENCH),
+        "deny" => Some(DENY),
         "tidy" => Some(TIDY),
         _ => None,
     }
@@ -66,7 +65,8 @@ fn read(task: &str, rest: &[String]) -> Result<Task, String> {
         "soak" => soak_order(rest),
         "vm" => vm_order(rest).map(Task::Vm),
         "bench" => Ok(Task::Bench(rest.to_vec())),
-        _ => no_more(rest).map(|()| Task::Tidy),
+        "deny" => no_more(rest).map(|()| Task::Deny),
+        _ => tidy_task(rest),
     }
 }
 
@@ -102,6 +102,13 @@ fn vm_order(words: &[String]) -> Result<Order, String> {
     Ok(Order { chosen, profile: Profile::Test, arguments })
 }
 
+fn tidy_task(words: &[String]) -> Result<Task, String> {
+    match words {
+        [word] if word == "--report" => Ok(Task::SizeReport),
+        _ => no_more(words).map(|()| Task::Tidy),
+    }
+}
+
 fn filters(words: &[String]) -> Result<Vec<String>, String> {
     match words.iter().find(|word| word.starts_with('-')) {
         Some(unknown) => Err(format!("there is no option `{unknown}`")),
@@ -125,7 +132,8 @@ Tasks:
   soak    run the long form of the tests, in release mode
   vm      run the kernel tests on a second kernel, in an emulated machine
   bench   run the benchmarks side by side and print one table
-  tidy    check architecture map, sizes, words, layers, links and licences
+  deny    check licences, bans and sources of all dependencies
+  tidy    check architecture map, words, layers, links and decisions
 
 `cargo xtask <TASK> --help` tells more about one task.";
 
@@ -152,12 +160,13 @@ CARGO_TERM_COLOR and CARGO_TARGET_DIR are obeyed. A machine on which the second 
 
 const SOAK: &str = "\
 Runs what takes longer than a test run should: all tests in release mode with HOMEOSTAT_SOAK=1,
-by which bounded tests raise their number of cases; then everything that `cargo xtask vm` runs.
+by which bounded tests raise their number of cases; then everything that `cargo xtask deny` and
+`cargo xtask vm` run.
 
 Usage: cargo xtask soak [--times N] [FILTER...]
 
   --times N   N times as long, for those that can be longer still: sabotage, kills, sieges
-  FILTER      run only the tests whose name contains one of these words, and no virtual machine";
+  FILTER      run only the tests whose name contains one of these words, and nothing else";
 
 const VM: &str = "\
 Boots Debian's stock kernel in an emulated machine and runs the test programs in it that ask the
@@ -192,12 +201,23 @@ cannot, it says how, and those contestants are left out.
   --list         name the groups and contestants, run nothing
   --out DIR      write the results there instead of bench-results";
 
-const TIDY: &str = "\
-Checks what compilers do not: the architecture map names what exists, files stay small, words are
-the vocabulary's, layers keep their direction, decisions are numbered, links lead somewhere,
-licences are permissive. Shows all problems together.
+const DENY: &str = "\
+Checks that every dependency comes from crates.io under a licence that `deny.toml` allows, and what else
+that file bans. Done by cargo-deny, without its advisories, which need a network.
 
-Usage: cargo xtask tidy";
+Usage: cargo xtask deny
+
+The first run builds cargo-deny into target/tools, which takes about two minutes. So `cargo xtask soak`
+has this step and `cargo xtask test` does not: run it when Cargo.lock has changed.";
+
+const TIDY: &str = "\
+Checks what compilers do not: the architecture map names what exists, names are the vocabulary's,
+dependencies between crates keep their direction, decisions are numbered, links lead somewhere.
+Shows all problems together.
+
+Usage: cargo xtask tidy [--report]
+
+  --report   check nothing, but print the lines of code of each crate and of the largest files";
 
 #[cfg(test)]
 mod tests {
@@ -219,7 +239,9 @@ mod tests {
     #[test]
     fn each_task_is_read_with_its_arguments() {
         check("setup", Task::Setup);
+        check("deny", Task::Deny);
         check("tidy", Task::Tidy);
+        check("tidy --report", Task::SizeReport);
         check("soak", Task::Soak(Length(1), vec![]));
         check("soak ledger", Task::Soak(Length(1), words("ledger")));
         check("soak storm --times 5 kill", Task::Soak(Length(5), words("storm kill")));
@@ -236,7 +258,7 @@ mod tests {
 
     #[test]
     fn every_task_has_its_own_help() {
-        for task in ["setup", "test", "soak", "vm", "bench", "tidy"] {
+        for task in ["setup", "test", "soak", "vm", "bench", "deny", "tidy"] {
             let Ok(Request::Help(text)) = parse_line(&format!("{task} --help")) else {
                 panic!("{task} has no help");
             };

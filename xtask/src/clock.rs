@@ -1,8 +1,7 @@
-//! The one place that reads the time, for the "took 3.2 s" behind each step.
+//! The only module that reads the time.
 
 use std::time::Instant;
 
-/// The moment of the call.
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
 pub(crate) fn now() -> Instant {
     Instant::now()

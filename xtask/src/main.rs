@@ -1,4 +1,4 @@
-//! The workspace's own tasks: `cargo xtask <setup|test|soak|vm|bench|tidy>`.
+//! The workspace's own tasks: `cargo xtask <setup|test|soak|vm|bench|deny|tidy>`.
 //!
 //! Start at [`start`]: each task is one module.
 
@@ -6,6 +6,7 @@ mod args;
 mod bench;
 mod clock;
 mod console;
+mod deny;
 mod run;
 mod setup;
 mod soak;
@@ -42,7 +43,9 @@ fn start(task: Task) -> Result<()> {
         Task::Soak(length, filters) => soak::soak(length, &filters),
         Task::Vm(order) => vm::vm(&order),
         Task::Bench(arguments) => bench::bench(&arguments),
+        Task::Deny => deny::deny(),
         Task::Tidy => tidy::tidy(),
+        Task::SizeReport => tidy::report(),
     }
 }
 

@@ -1,10 +1,11 @@
-//! Starts other programs. Nothing else in xtask does.
+//! Starts other programs. Nothing else in xtask starts any.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 mod watch;
 
@@ -20,18 +21,16 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The program `name` with `arguments`, to be run in the workspace's root.
+    /// To be run in the root of the workspace.
     pub(crate) fn new(name: &str, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(ToString::to_string).collect();
         Self { name: name.to_owned(), arguments, environment: Vec::new(), directory: root() }
     }
 
-    /// A cargo command.
     pub(crate) fn cargo(arguments: &[&str]) -> Self {
         Self::new("cargo", arguments)
     }
 
-    /// The same with one more environment variable.
     pub(crate) fn env(mut self, variable: &'static str, value: impl Into<String>) -> Self {
         self.environment.push((variable, value.into()));
         self
@@ -43,7 +42,7 @@ impl Program {
         self
     }
 
-    /// The same with more arguments behind `separator`; with none of them the separator is left out.
+    /// Adds `separator` and `more` arguments, or nothing if there are none.
     pub(crate) fn arguments_after(mut self, separator: &str, more: &[String]) -> Self {
         if !more.is_empty() {
             self.arguments.push(separator.to_owned());
@@ -52,7 +51,7 @@ impl Program {
         self
     }
 
-    /// Runs to the end; output goes where xtask's own goes, input is empty.
+    /// Runs to the end, with the output of xtask and an empty input.
     pub(crate) fn run(&self) -> Result<()> {
         let status = self.command().status().with_context(|| format!("cannot start `{self}`"))?;
         if !status.success() {
@@ -72,7 +71,7 @@ impl Program {
         String::from_utf8(output.stdout).with_context(|| format!("`{self}` wrote no UTF-8"))
     }
 
-    /// What it writes to its standard output, or nothing where it fails; its complaints are dropped.
+    /// Its standard output, or none if it fails; its standard error is discarded.
     pub(crate) fn try_read(&self) -> Result<Option<String>> {
         let output = self.command().stderr(Stdio::null()).output();
         let output = output.with_context(|| format!("cannot start `{self}`"))?;
@@ -89,7 +88,7 @@ impl Program {
     }
 }
 
-/// As one would type it in a shell.
+/// As a shell command.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (variable, value) in &self.environment {
@@ -106,7 +105,16 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_path_buf()
 }
 
-/// The word as a shell takes it for one.
+/// Where cargo builds, whether the environment or a configuration file says so.
+pub(crate) fn target_directory() -> Result<PathBuf> {
+    let arguments = ["metadata", "--format-version", "1", "--no-deps", "--locked"];
+    let metadata: Value = serde_json::from_str(&Program::cargo(&arguments).read()?)
+        .context("cargo metadata is not JSON")?;
+    let directory = metadata.get("target_directory").and_then(Value::as_str);
+    Ok(directory.context("cargo metadata names no target directory")?.into())
+}
+
+/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=./:,+@%".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {

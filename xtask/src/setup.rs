@@ -17,7 +17,7 @@ struct Need {
     why: &'static str,
 }
 
-/// Everything that the tests need beyond the Rust toolchain: a new one is one more line.
+/// What the tests need besides the Rust toolchain.
 const NEEDS: &[Need] = &[
     Need {
         binary: "ip",
@@ -29,9 +29,14 @@ const NEEDS: &[Need] = &[
         package: "nftables",
         why: "compiles rulesets, and kernel tests judge tables with it",
     },
+    Need {
+        binary: "strace",
+        package: "strace",
+        why: "end-to-end tests kill the program with it at every system call that matters",
+    },
 ];
 
-/// What the virtual machine needs beyond that.
+/// What the virtual machine needs besides that.
 const VM_NEEDS: &[Need] = &[
     Need {
         binary: "qemu-system-x86_64",
@@ -50,24 +55,24 @@ const VM_NEEDS: &[Need] = &[
 const BENCH_NEEDS: &[Need] =
     &[Need { binary: "bird", package: "bird2", why: "benchmarks compare with it" }];
 
-/// Packages that would start a service on this very machine, which nobody asked for.
+/// Packages that would start a service on this machine.
 const SERVICES: &[(&str, &str)] = &[("bird2", "bird.service")];
 
-/// Rulesets that the package of `nft` has among its documents, which some systems leave out.
+/// Example rulesets of the package of `nft`, which minimal systems do not install.
 const EXAMPLES: &str = "/usr/share/doc/nftables/examples";
 
-/// Installs what the tests need and is missing, or says how to.
+/// Installs missing programs; fails with the command for it if this is not possible.
 pub(crate) fn setup() -> Result<()> {
     provide(NEEDS)?;
     if Path::new(EXAMPLES).is_dir() { Ok(()) } else { provide_examples() }
 }
 
-/// Takes them out of the package itself.
+/// Unpacks them from the package.
 fn provide_examples() -> Result<()> {
     console::note(&format!("missing: {EXAMPLES}: tests apply them"));
     let unpack = Program::new("sh", &["-euc", UNPACK]);
-    match way(user(), |binary| find(binary).is_some()) {
-        Way::Install => unpack.run(),
+    match method(user(), |binary| find(binary).is_some()) {
+        Method::Install => unpack.run(),
         _ => bail!("only root can unpack them\nhelp: run as root: {unpack}"),
     }
 }
@@ -81,20 +86,19 @@ pub(crate) fn setup_vm() -> Result<()> {
     provide(VM_NEEDS)
 }
 
-/// The same for the benchmarks. Where it cannot, it says how to, and they go on without.
+/// The same for the benchmarks, which can run without them.
 pub(crate) fn setup_bench() {
     if let Err(error) = provide(NEEDS).and_then(|()| provide(BENCH_NEEDS)) {
         console::note(&format!("some comparisons will be left out: {error:#}"));
     }
 }
 
-/// Where a program is, if it is installed.
 pub(crate) fn find(binary: &str) -> Option<PathBuf> {
     let places = places(std::env::var_os("PATH").as_deref());
     places.iter().map(|place| place.join(binary)).find(|path| path.is_file())
 }
 
-/// Asks the archive what it has, if we may: what older lists name may be gone.
+/// Updates the package lists, as root: packages of older lists may be gone.
 pub(crate) fn update_lists() -> Result<()> {
     if user() == User::Root { update().run() } else { Ok(()) }
 }
@@ -109,10 +113,12 @@ fn provide(needs: &'static [Need]) -> Result<()> {
         let Need { binary, package, why } = need;
         console::note(&format!("missing: `{binary}` (package {package}): {why}"));
     }
-    match way(user(), exists) {
-        Way::Install => install(&missing),
-        Way::Ask => bail!("only root can install packages\nhelp: {}", typed(&missing)),
-        Way::Unknown => bail!("there is no apt-get here\nhelp: install the packages named above"),
+    match method(user(), exists) {
+        Method::Install => install(&missing),
+        Method::Ask => bail!("only root can install packages\nhelp: {}", command_line(&missing)),
+        Method::Unknown => {
+            bail!("there is no apt-get here\nhelp: install the packages named above")
+        }
     }
 }
 
@@ -123,17 +129,17 @@ enum User {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Way {
+enum Method {
     Install,
     Ask,
     Unknown,
 }
 
-fn way(user: User, exists: impl Fn(&str) -> bool) -> Way {
+fn method(user: User, exists: impl Fn(&str) -> bool) -> Method {
     match user {
-        _ if !exists("apt-get") => Way::Unknown,
-        User::Root => Way::Install,
-        User::Other => Way::Ask,
+        _ if !exists("apt-get") => Method::Unknown,
+        User::Root => Method::Install,
+        User::Other => Method::Ask,
     }
 }
 
@@ -141,14 +147,14 @@ fn missing(needs: &[Need], exists: impl Fn(&str) -> bool) -> Vec<&Need> {
     needs.iter().filter(|need| !exists(need.binary)).collect()
 }
 
-/// Where programs are looked for. Debian's users often have no `sbin` in their path.
+/// The directories with programs. Debian's users often have no `sbin` in their path.
 fn places(path: Option<&OsStr>) -> Vec<PathBuf> {
     let own = path.map(|path| std::env::split_paths(path).collect::<Vec<_>>());
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     own.unwrap_or_default().into_iter().chain(system).collect()
 }
 
-/// A process directory belongs to the effective user.
+/// The owner of `/proc/self` is the effective user.
 fn user() -> User {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if root { User::Root } else { User::Other }
@@ -182,7 +188,7 @@ fn install_program(missing: &[&Need]) -> Program {
         .arguments_after("--no-install-recommends", &packages)
 }
 
-fn typed(missing: &[&Need]) -> String {
+fn command_line(missing: &[&Need]) -> String {
     let mut programs = vec![update()];
     programs.extend(masks(missing));
     programs.push(install_program(missing));
@@ -207,23 +213,27 @@ mod tests {
 
     #[test]
     fn only_root_with_apt_get_installs() {
-        assert_eq!(way(User::Root, |_| true), Way::Install);
-        assert_eq!(way(User::Other, |_| true), Way::Ask);
-        assert_eq!(way(User::Root, |_| false), Way::Unknown);
+        assert_eq!(method(User::Root, |_| true), Method::Install);
+        assert_eq!(method(User::Other, |_| true), Method::Ask);
+        assert_eq!(method(User::Root, |_| false), Method::Unknown);
     }
 
     #[test]
-    fn others_are_told_the_exact_command() {
+    fn other_users_get_the_exact_command() {
         let all: Vec<&Need> = TWO.iter().collect();
         let expected = "run: sudo sh -c 'apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
                         apt-get install -q -y --no-install-recommends iproute2 nftables'";
-        assert_eq!(typed(&all), expected);
+        assert_eq!(command_line(&all), expected);
     }
 
     #[test]
     fn a_service_that_comes_along_is_kept_from_starting() {
         let all: Vec<&Need> = BENCH_NEEDS.iter().collect();
-        assert!(typed(&all).contains("&& systemctl mask bird.service && "), "{}", typed(&all));
+        assert!(
+            command_line(&all).contains("&& systemctl mask bird.service && "),
+            "{}",
+            command_line(&all)
+        );
     }
 
     #[test]

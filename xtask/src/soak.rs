@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::run::Program;
 use crate::steps::{Step, run_all};
 
-/// How many times as long as a soak usually is.
+/// A multiple of the usual length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length(pub(crate) u32);
 
@@ -15,7 +15,7 @@ impl Default for Length {
     }
 }
 
-/// Runs every soak step; `filters` choose tests by name, and leave out the virtual machine.
+/// With `filters` only the tests whose names contain one of them run, and no other step.
 pub(crate) fn soak(length: Length, filters: &[String]) -> Result<()> {
     run_all(&steps(length, filters))
 }
@@ -29,7 +29,8 @@ fn steps(Length(times): Length, filters: &[String]) -> Vec<Step> {
         .arguments_after("--", filters);
     let mut steps = vec![Step::Setup, Step::Program("soak tests", tests)];
     if filters.is_empty() {
-        // By programs that are not ours, from their registries.
+        steps.push(Step::Deny);
+        // Compares the simulator with a client and an API description of others.
         let judges = Program::new("python3", &["xtask/pve/judge.py"]);
         steps.push(Step::Program("simulator judges", judges));
         steps.push(Step::SoakVm);
@@ -56,6 +57,12 @@ mod tests {
         };
         assert!(is_judged(&steps(Length::default(), &[])));
         assert!(!is_judged(&steps(Length::default(), &["ledger".to_owned()])));
+    }
+
+    #[test]
+    fn dependencies_are_checked_unless_tests_are_chosen() {
+        assert!(steps(Length::default(), &[]).contains(&Step::Deny));
+        assert!(!steps(Length::default(), &["ledger".to_owned()]).contains(&Step::Deny));
     }
 
     #[test]

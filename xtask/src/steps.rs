@@ -5,23 +5,22 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 
 use crate::run::Program;
-use crate::{clock, console, setup, tidy, vm};
+use crate::{clock, console, deny, setup, tidy, vm};
 
-/// All tests together have this long on two cores; what is slower belongs to `cargo xtask soak`.
+/// The budget of all tests together on two cores; slower tests belong to `cargo xtask soak`.
 const TEST_BUDGET: Duration = Duration::from_mins(8);
 
 /// One step of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Install what the tests need.
     Setup,
-    /// A program, under the name that headings and failures use.
+    /// With the name for headings and failures.
     Program(&'static str, Program),
-    /// Run the short form of the tests on a second kernel, if that can be had here.
+    /// A few tests on a second kernel, if one is available.
     ShortVm,
-    /// Run all tests that ask the kernel on a second kernel.
+    /// All kernel tests on a second kernel.
     SoakVm,
-    /// Check map, sizes and style.
+    Deny,
     Tidy,
 }
 
@@ -31,6 +30,7 @@ impl Step {
             Step::Setup => "setup",
             Step::Program(name, _) => name,
             Step::ShortVm | Step::SoakVm => "vm",
+            Step::Deny => "deny",
             Step::Tidy => "tidy",
         }
     }
@@ -40,7 +40,9 @@ impl Step {
         match self {
             Step::Program(_, program) => program.to_string(),
             Step::ShortVm => "cargo xtask vm --short".to_owned(),
-            Step::Setup | Step::SoakVm | Step::Tidy => format!("cargo xtask {}", self.name()),
+            Step::Setup | Step::SoakVm | Step::Deny | Step::Tidy => {
+                format!("cargo xtask {}", self.name())
+            }
         }
     }
 
@@ -50,6 +52,7 @@ impl Step {
             Step::Program(_, program) => program.run(),
             Step::ShortVm => vm::vm_if_possible(&vm::Order::short()),
             Step::SoakVm => vm::vm(&vm::Order::soak()),
+            Step::Deny => deny::deny(),
             Step::Tidy => tidy::tidy(),
         }
     }
@@ -57,34 +60,34 @@ impl Step {
 
 /// Runs all steps; the error names the step that failed and how to run it alone.
 pub(crate) fn run_all(steps: &[Step]) -> Result<()> {
-    run_telling(steps, &mut console::note)
+    run_logged(steps, &mut console::note)
 }
 
-fn run_telling(steps: &[Step], tell: &mut dyn FnMut(&str)) -> Result<()> {
+fn run_logged(steps: &[Step], log: &mut dyn FnMut(&str)) -> Result<()> {
     let start = clock::now();
     for step in steps {
-        run_one(step, tell)?;
+        run_one(step, log)?;
     }
-    tell(&format!("== {} steps passed in {:.1} s", steps.len(), start.elapsed().as_secs_f64()));
+    log(&format!("== {} steps passed in {:.1} s", steps.len(), start.elapsed().as_secs_f64()));
     Ok(())
 }
 
-fn run_one(step: &Step, tell: &mut dyn FnMut(&str)) -> Result<()> {
+fn run_one(step: &Step, log: &mut dyn FnMut(&str)) -> Result<()> {
     let start = clock::now();
-    tell(&format!("== {}: {}", step.name(), step.alone()));
+    log(&format!("== {}: {}", step.name(), step.alone()));
     let ended = step.run();
     let took = start.elapsed();
-    tell(&format!("== {} took {:.1} s", step.name(), took.as_secs_f64()));
+    log(&format!("== {} took {:.1} s", step.name(), took.as_secs_f64()));
     if let Some(warning) = slowness(step, took) {
-        tell(&warning);
+        log(&warning);
     }
     ended.map_err(|error| {
-        tell(&format!("{error:#}"));
+        log(&format!("{error:#}"));
         anyhow!("step `{}` failed; run it alone with: {}", step.name(), step.alone())
     })
 }
 
-/// What to say of a step that took longer than it may.
+/// The warning about a step that exceeded its budget.
 fn slowness(step: &Step, took: Duration) -> Option<String> {
     (step.name() == "test" && took > TEST_BUDGET).then(|| {
         let budget = TEST_BUDGET.as_secs();
@@ -115,11 +118,11 @@ mod tests {
             Step::Program("bad", Program::new("false", &["--now"])),
             Step::Program("never reached", Program::new("no-such-program", &[])),
         ];
-        let mut told = Vec::new();
-        let error = run_telling(&steps, &mut |line| told.push(line.to_owned())).unwrap_err();
+        let mut lines = Vec::new();
+        let error = run_logged(&steps, &mut |line| lines.push(line.to_owned())).unwrap_err();
         assert_eq!(error.to_string(), "step `bad` failed; run it alone with: false --now");
         assert_eq!(
-            told.last().map(String::as_str),
+            lines.last().map(String::as_str),
             Some("`false --now` ended with exit status: 1")
         );
     }
@@ -127,10 +130,10 @@ mod tests {
     #[test]
     fn each_step_has_a_heading_and_its_time() {
         let step = Step::Program("good", Program::new("true", &["x"]));
-        let mut told = Vec::new();
-        run_telling(&[step], &mut |line| told.push(line.to_owned())).unwrap();
+        let mut lines = Vec::new();
+        run_logged(&[step], &mut |line| lines.push(line.to_owned())).unwrap();
         let starts = ["== good: true x", "== good took ", "== 1 steps passed in "];
-        assert!(told.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{told:?}");
-        assert_eq!(told.len(), starts.len());
+        assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{lines:?}");
+        assert_eq!(lines.len(), starts.len());
     }
 }

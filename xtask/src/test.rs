@@ -5,26 +5,23 @@ use anyhow::Result;
 use crate::run::Program;
 use crate::steps::{Step, run_all};
 
-/// What of the checks to run.
+/// Which checks and tests to run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// All steps, or the quick ones.
     pub(crate) extent: Extent,
-    /// Run only the tests whose name contains one of these; empty means all.
+    /// Parts of test names; empty means all tests.
     pub(crate) filters: Vec<String>,
 }
 
-/// How many of the steps to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All steps.
     Full,
     /// Without clippy, doc and the second kernel.
     Fast,
 }
 
-/// What random tests begin with here: a check that fails, fails for the change that it is about, and
-/// fails again. New numbers are drawn by `cargo xtask soak` and by plain `cargo test`.
+/// The seed of random tests here, so that a failure is due to the change and can be repeated. `cargo xtask soak` and
+/// plain `cargo test` use new seeds.
 const SEED: &str = "76";
 
 /// Runs the chosen checks.
@@ -55,7 +52,7 @@ fn clippy() -> Program {
     Program::cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-Dwarnings"])
 }
 
-/// "All" are not those that plain `cargo test` leaves out for `cargo xtask vm`; the pattern means them.
+/// `--all-targets` leaves out the tests with `test = false`, which `cargo xtask vm` runs; the pattern includes them.
 fn clippy_vm() -> Program {
     Program::cargo(&["clippy", "--workspace", "--test", "*", "--locked", "--", "-Dwarnings"])
 }

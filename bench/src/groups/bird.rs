@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
-use super::ground::Ground;
+use super::network::TestNetwork;
 use super::wire::Ip;
 use crate::clock;
 use crate::program::{self, Running};
 use crate::run::LeftOut;
 
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A configuration and a control socket in a directory of their own.
 pub(super) struct Bird {
@@ -26,11 +26,11 @@ pub(super) struct Bird {
 impl Bird {
     /// Writes the configuration, unless there is no BIRD.
     pub(super) fn new(ip: Ip, size: usize) -> Result<Self> {
-        // As good as never: the kernel is scanned only at the start.
+        // In effect the kernel is scanned only at the start.
         Self::scanning(ip, size, 3600)
     }
 
-    /// The same with a look at the kernel's routes every so many seconds.
+    /// The same with a scan of the kernel's routes at this interval.
     pub(super) fn scanning(ip: Ip, size: usize, seconds: u32) -> Result<Self> {
         let missing = || LeftOut("BIRD is not here; `apt-get install bird2` brings it".to_owned());
         let program = text(&program::find("bird").ok_or_else(missing)?)?;
@@ -39,22 +39,22 @@ impl Bird {
         Ok(Bird { program, directory, ip, size })
     }
 
-    /// Starts it and waits until the kernel has all routes. It ends when the answer is dropped.
-    pub(super) fn start(&self, ground: &Ground) -> Result<Running> {
+    /// Starts it and waits until the kernel has all routes. It ends when the result is dropped.
+    pub(super) fn start(&self, network: &TestNetwork) -> Result<Running> {
         let [config, control] =
             ["bird.conf", "bird.ctl"].map(|name| self.directory.path().join(name));
         let (config, control) = (text(&config)?, text(&control)?);
         let mut bird = Running::start(&self.program, &["-f", "-c", &config, "-s", &control])?;
         let start = clock::now();
         loop {
-            let (count, cost) = clock::time(|| ground.count(self.ip));
+            let (count, cost) = clock::time(|| network.count(self.ip));
             let count = count?;
             if count >= self.size {
                 return Ok(bird);
             }
             ensure!(bird.is_alive()?, "BIRD ended with {count} of {} routes", self.size);
-            ensure!(start.elapsed() < PATIENCE, "BIRD has added {count} of {} routes", self.size);
-            // The kernel walks all its routes to count them: it is not asked too often.
+            ensure!(start.elapsed() < TIMEOUT, "BIRD has added {count} of {} routes", self.size);
+            // Counting takes the kernel a walk over all routes, so it is not done too often.
             std::thread::sleep(cost.max(Duration::from_micros(500)));
         }
     }

@@ -1,5 +1,4 @@
-//! A million wished against a million seen objects: the core's mark-and-sweep beside what one would
-//! write first.
+//! A million wished against a million seen objects: the core's mark-and-sweep and the obvious way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;

@@ -1,13 +1,13 @@
 //! The daemon as it is installed: how soon it heals, what that costs, and what it costs at rest. Needs
-//! root, and the program, built beside this one.
+//! root, and the program, built in the directory of this one.
 //!
-//! All is measured from outside: by a listener of our own, and by what the kernel tells of a process.
+//! All is measured from outside: by a listener of our own, and by the files of `/proc`.
 
 pub mod burst;
 mod daemon;
-mod ear;
+mod fixture;
 pub mod idle;
 pub mod latency;
+mod listener;
 pub mod memory;
 mod rivals;
-mod scene;

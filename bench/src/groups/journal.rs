@@ -1,4 +1,4 @@
-//! How fast steps are fenced, and how fast a journal is read back after a crash.
+//! How fast records become durable, and how fast a journal is read after a crash.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

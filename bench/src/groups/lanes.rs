@@ -1,4 +1,4 @@
-//! Whose turn it is, with a hundred thousand guests on a hundred nodes.
+//! The lanes of a hundred thousand guests on a hundred nodes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

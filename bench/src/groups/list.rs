@@ -5,9 +5,10 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result, ensure};
-use homeostat_document::{Document, Format, RouteLine, ValueError};
+use homeostat_document::{Checker, Document, DocumentReader, Format, ValueError};
 use homeostat_engine::Desired;
-use homeostat_rtnl::{LinkName, Metric, Net, Route, RouteKey, Table, Wish};
+use homeostat_rtnl::Wish;
+use homeostat_rtnl::section::{RouteLine, SECTIONS, listed_routes};
 use tempfile::TempDir;
 
 use crate::budget::Budget;
@@ -83,7 +84,7 @@ impl Listed {
         fs::write(&path, text)?;
         let mut entry = String::new();
         write!(entry, "[[routes]]\nfrom-file = '{}'", path.display())?;
-        let document = homeostat_document::parse("a.toml", Format::Toml, &entry)?;
+        let document = DocumentReader::new(&[SECTIONS]).parse("a.toml", Format::Toml, &entry)?;
         Ok(Self { count, document, directory })
     }
 
@@ -91,9 +92,10 @@ impl Listed {
         Ok(fs::read_to_string(self.directory.path().join("bgp.routes"))?)
     }
 
-    fn routes(&self, mut each: impl FnMut(&RouteLine<'_>) -> Result<(), ValueError>) -> Result<()> {
-        let listed = self.document.listed_routes(&self.document.host, |_, line| each(line));
-        listed.map_err(anyhow::Error::from)
+    fn routes(&self, mut each: impl FnMut(RouteLine) -> Result<(), ValueError>) -> Result<()> {
+        let mut checker = Checker::new(self.document.files.clone());
+        listed_routes(&self.document.host, &mut checker, |_, line| each(line));
+        Ok(checker.into_result()?)
     }
 }
 
@@ -119,7 +121,7 @@ fn parse(run: &mut Run, line: fn(u32) -> String) -> Result<()> {
     let mut count = 0;
     run.time(listed.count, || {
         listed.routes(|line| {
-            count += usize::from(line.via.is_some());
+            count += usize::from(line.route.via.is_some());
             Ok(())
         })
     })?;
@@ -136,38 +138,23 @@ fn build(run: &mut Run, line: fn(u32) -> String) -> Result<()> {
 
 fn wish(listed: &Listed) -> Result<Wish> {
     let mut builder = Wish::builder();
-    listed.routes(|line| {
-        let refuse =
-            |error: &dyn std::error::Error| ValueError { message: error.to_string(), help: None };
-        let (key, route) = converted(line).map_err(|error| refuse(error.as_ref()))?;
-        builder.route(key, route).map_err(|error| refuse(&error))?;
-        Ok(())
+    listed.routes(|RouteLine { key, route }| {
+        let added = builder.route(key, route).map(|_| ());
+        added.map_err(|error| ValueError { message: error.to_string(), help: None })
     })?;
     builder.build().context("the list has twins")
-}
-
-fn converted(line: &RouteLine<'_>) -> Result<(RouteKey, Route)> {
-    let mut key = RouteKey::new(Net::new(line.to.addr(), line.to.len())?);
-    if let Some(table) = line.table {
-        key = key.in_table(Table(table.get()));
-    }
-    if let Some(metric) = line.metric {
-        key = key.with_metric(Metric(metric.get()));
-    }
-    let dev = line.dev.map(LinkName::new).transpose()?;
-    Ok((key, Route { via: line.via, dev, ..Route::default() }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contest::hold;
+    use crate::contest::run_group;
     use crate::run::Scale;
 
     #[test]
     fn every_contestant_sees_all_lines() {
         for group in [&IPV4, &IPV6] {
-            let rows = hold(group, 1, Scale::Quick).unwrap().rows;
+            let rows = run_group(group, 1, Scale::Quick).unwrap().rows;
             assert_eq!(rows.len(), group.contestants.len());
         }
     }

@@ -59,12 +59,12 @@ fn scattered(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contest::hold;
+    use crate::contest::run_group;
     use crate::run::Scale;
 
     #[test]
     fn both_contestants_find_all_keys_and_weigh_them() {
-        let rows = hold(&GROUP, 1, Scale::Quick).unwrap().rows;
+        let rows = run_group(&GROUP, 1, Scale::Quick).unwrap().rows;
         assert_eq!(rows.len(), 2);
         for row in rows {
             assert_eq!(row.memory.map(|memory| memory.objects), Some(10_000), "{}", row.contestant);

@@ -3,9 +3,9 @@
 use anyhow::{Result, ensure};
 use homeostat_netlink::{Answer, Batch, Connection, Dumped, Family};
 
-use super::ground::Ground;
+use super::network::TestNetwork;
 use super::peers;
-use super::wire::{Ip, OURS, Pen, Verb, dump_request, read_raw, send_raw};
+use super::wire::{Ip, OURS, RouteMessages, Verb, dump_request, read_raw, send_raw};
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::program;
@@ -27,7 +27,7 @@ pub const INSERT: Group = Group {
     ],
 };
 
-/// All routes of a namespace. The floor reads them without a look inside.
+/// All routes of a namespace. The floor reads them without parsing.
 pub const DUMP: Group = Group {
     name: "netlink: dump 100k routes",
     unit: Unit::Seconds,
@@ -44,22 +44,22 @@ pub const DUMP: Group = Group {
 
 fn insert_raw(run: &mut Run) -> Result<()> {
     let size = run.size(100_000, 5000);
-    let ground = Ground::new()?;
-    let (sends, socket) = (PEN.sends(Verb::Add, size)?, ground.socket()?);
+    let network = TestNetwork::new()?;
+    let (sends, socket) = (MESSAGES.sends(Verb::Add, size)?, network.socket()?);
     run.time(size, || sends.iter().try_for_each(|batch| send_raw(&socket, batch)))?;
-    ground.expect(Ip::V4, size)
+    network.expect(Ip::V4, size)
 }
 
 /// How many messages are encoded before they are sent.
 const PER_RUN: usize = 2500;
-const PEN: Pen = Pen { ip: Ip::V4, protocol: OURS };
+const MESSAGES: RouteMessages = RouteMessages { ip: Ip::V4, protocol: OURS };
 
 fn insert_by_connection(run: &mut Run) -> Result<()> {
     let size = run.size(100_000, 5000);
-    let ground = Ground::new()?;
+    let network = TestNetwork::new()?;
     let mut connection = Connection::open(Family::Route)?;
     run.time(size, || insert(&mut connection, size))?;
-    ground.expect(Ip::V4, size)
+    network.expect(Ip::V4, size)
 }
 
 /// Encodes and sends piece by piece, as a source does.
@@ -69,7 +69,7 @@ fn insert(connection: &mut Connection, size: usize) -> Result<()> {
     for first in (0..size).step_by(PER_RUN) {
         batch.clear();
         for number in first..(first + PER_RUN).min(size) {
-            PEN.write(&mut batch, Verb::Add, (number, 0))?;
+            MESSAGES.write(&mut batch, Verb::Add, number, 0)?;
         }
         connection.run(&mut batch, &mut |_, answer| {
             refused += usize::from(!matches!(answer, Answer::Done));
@@ -81,21 +81,21 @@ fn insert(connection: &mut Connection, size: usize) -> Result<()> {
 
 fn insert_by_ip(run: &mut Run) -> Result<()> {
     let size = run.size(100_000, 5000);
-    let ground = Ground::new()?;
+    let network = TestNetwork::new()?;
     let list = peers::List::of(Ip::V4, size)?;
-    run.time(size, || list.apply(&ground))?;
-    ground.expect(Ip::V4, size)
+    run.time(size, || list.apply(&network))?;
+    network.expect(Ip::V4, size)
 }
 
 /// A namespace full of routes.
-fn filled(run: &Run) -> Result<(Ground, usize)> {
+fn filled(run: &Run) -> Result<(TestNetwork, usize)> {
     let size = run.size(100_000, 5000);
-    Ok((Ground::filled(PEN, size)?, size))
+    Ok((TestNetwork::filled(MESSAGES, size)?, size))
 }
 
 fn dump_raw(run: &mut Run) -> Result<()> {
-    let (ground, size) = filled(run)?;
-    let (socket, request) = (ground.socket()?, dump_request(Ip::V4)?);
+    let (network, size) = filled(run)?;
+    let (socket, request) = (network.socket()?, dump_request(Ip::V4)?);
     let bytes = run.time(size, || read_raw(&socket, &request))?;
     ensure!(bytes > size * 40, "only {bytes} bytes for {size} routes");
     Ok(())
@@ -118,5 +118,5 @@ fn dump_by_connection(run: &mut Run) -> Result<()> {
 
 fn dump_by_ip(run: &mut Run) -> Result<()> {
     let (_ground, size) = filled(run)?;
-    run.time(size, || program::run_unheard("ip", &["route", "show"]))
+    run.time(size, || program::run_quietly("ip", &["route", "show"]))
 }

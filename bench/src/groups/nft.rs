@@ -1,8 +1,7 @@
 //! The nft source against what the kernel alone costs, and against `nft`, in fresh network namespaces.
 //! Needs root.
 //!
-//! The *floor* sends messages that the kernel itself has told before, and reads dumps without a look
-//! inside.
+//! The *floor* sends messages that were dumped from the kernel before, and reads dumps without parsing.
 
 pub mod change;
 pub mod cold;
@@ -10,5 +9,5 @@ pub mod converged;
 pub mod heal;
 mod load;
 pub mod memory;
+mod prepared;
 mod raw;
-mod stage;

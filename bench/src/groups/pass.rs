@@ -1,4 +1,4 @@
-//! Whole passes over a million routes in memory: observe, diff, plan, apply, second look, record.
+//! Whole passes over a million routes in memory: observe, diff, plan, apply, verify, record.
 
 use std::future::Future;
 use std::pin::pin;
@@ -38,7 +38,7 @@ pub const CONVERGED: Group = Group {
     }],
 };
 
-/// One route was removed behind our back, another one each time.
+/// One route was deleted by another process.
 pub const HEAL: Group = Group {
     name: "pass: heal one, 1000 times",
     unit: Unit::Seconds,
@@ -52,8 +52,7 @@ pub const HEAL: Group = Group {
     ],
 };
 
-/// A bound source with all that a pass needs.
-struct Scene {
+struct Fixture {
     source: Routes,
     wish: Arc<Wish>,
     observer: Observer<Routes>,
@@ -61,12 +60,12 @@ struct Scene {
     book: Book<Routes>,
 }
 
-impl Scene {
+impl Fixture {
     fn new(size: usize) -> Result<Self> {
         let source = Routes(Table::new(size));
         let [owner, name, scope, identity] = ["default", "routes", "host", ""].map(str::to_owned);
         let place = Place { owner, source: name, scope, identity };
-        Ok(Scene {
+        Ok(Fixture {
             wish: Arc::new(Wish::new(size)),
             observer: Observer::open(&source, "host")?,
             writer: source.writer(&Alone::i_am_the_only_writer())?,
@@ -88,7 +87,7 @@ impl Scene {
     }
 }
 
-/// Nothing here waits, so the first poll is the last.
+/// Polls once: nothing here waits.
 fn at_once<T>(future: impl Future<Output = T>) -> Result<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => Ok(done),
@@ -110,8 +109,8 @@ fn floor(run: &mut Run) -> Result<()> {
 
 fn cold(run: &mut Run) -> Result<()> {
     let size = run.size(1_000_000, 10_000);
-    let mut scene = Scene::new(size)?;
-    let report = run.time_and_weigh(size, || scene.pass(Focus::All))?;
+    let mut fixture = Fixture::new(size)?;
+    let report = run.time_and_weigh(size, || fixture.pass(Focus::All))?;
     ensure!(report.is_converged(), "not converged");
     ensure!(report.summary() == Summary { create: size, ..Summary::default() }, "other changes");
     Ok(())
@@ -119,9 +118,9 @@ fn cold(run: &mut Run) -> Result<()> {
 
 fn converged(run: &mut Run) -> Result<()> {
     let size = run.size(1_000_000, 10_000);
-    let mut scene = Scene::new(size)?;
-    scene.pass(Focus::All)?;
-    let report = run.time_and_weigh(size, || scene.pass(Focus::All))?;
+    let mut fixture = Fixture::new(size)?;
+    fixture.pass(Focus::All)?;
+    let report = run.time_and_weigh(size, || fixture.pass(Focus::All))?;
     ensure!(report.is_converged() && report.summary().total() == 0, "wrote something");
     Ok(())
 }
@@ -129,17 +128,17 @@ fn converged(run: &mut Run) -> Result<()> {
 fn heal(run: &mut Run, size: usize) -> Result<()> {
     const HEALS: u32 = 1000;
     let size = run.size(size, size.min(10_000));
-    let mut scene = Scene::new(size)?;
-    scene.pass(Focus::All)?;
+    let mut fixture = Fixture::new(size)?;
+    fixture.pass(Focus::All)?;
     let stride = u32::try_from(size)? / 100;
     let healed = run.time(HEALS as usize, || -> Result<u32> {
         let mut healed = 0;
         for nth in 0..HEALS {
             let key = Key(nth % 100 * stride);
-            if let Some(route) = scene.source.0.routes().get_mut(key.0 as usize) {
+            if let Some(route) = fixture.source.0.routes().get_mut(key.0 as usize) {
                 *route = None;
             }
-            let report = scene.pass(Focus::Keys([key].into()))?;
+            let report = fixture.pass(Focus::Keys([key].into()))?;
             healed += u32::from(report.is_converged() && report.summary().create == 1);
         }
         Ok(healed)

@@ -1,11 +1,11 @@
-//! `ip -batch`, beside which the others are put.
+//! `ip -batch`.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-use super::ground::Ground;
+use super::network::TestNetwork;
 use super::wire::{Ip, OURS};
 
 /// Routes as lines for `ip -batch`.
@@ -30,9 +30,8 @@ impl List {
         Ok(List { ip, path, _directory: directory })
     }
 
-    /// Adds all of them.
-    pub(super) fn apply(&self, ground: &Ground) -> Result<()> {
+    pub(super) fn apply(&self, network: &TestNetwork) -> Result<()> {
         let version = if self.ip == Ip::V4 { "-4" } else { "-6" };
-        ground.ip(&[version, "-batch", &self.path])
+        network.ip(&[version, "-batch", &self.path])
     }
 }

@@ -1,7 +1,7 @@
 //! A million wakeups through our loop and through that of kube-rs, where nothing has to be done.
 //!
-//! Both sides get the same keys, each once. [`QUEUES`] puts the bare queues beside each other: in go
-//! the wakeups, out come the keys. [`LOOPS`] puts whole loops beside each other: for each wakeup the
+//! Both sides get the same keys, each once. [`QUEUES`] compares the bare queues: wakeups
+//! in, keys out. [`LOOPS`] compares whole loops: for each wakeup the
 //! object is looked up, found as it should be, and left alone.
 
 use std::collections::BTreeSet;
@@ -74,7 +74,7 @@ fn their_queue(run: &mut Run) -> Result<()> {
         runtime.block_on(async {
             let now = Instant::now();
             let requests = keys(count).map(|message| ScheduleRequest { message, run_at: now });
-            // Requests that end take what is still in the queue along: these stay open.
+            // When requests end, the content of the queue is lost: these stay open.
             let mut queue = pin!(scheduler(stream::iter(requests).chain(stream::pending())));
             let mut out = 0;
             while out < count && queue.as_mut().hold_unless(|_| true).next().await.is_some() {
@@ -125,7 +125,7 @@ fn their_loop(run: &mut Run) -> Result<()> {
             };
             let policy = |_: Arc<ConfigMap>, _: &Broken, ()| Action::await_change();
             let policy = |object, error: &_, _: Arc<()>| policy(object, error, ());
-            // A queue that ends takes what is still in it along: this one stays open.
+            // When a queue ends, its content is lost: this one stays open.
             let queue = stream::iter(requests).chain(stream::pending());
             let done = applier(
                 reconcile,
@@ -154,7 +154,7 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Objects that are always as wished, and a hint about each of them once somebody says so.
+/// Objects that are always as desired, and one hint about each of them.
 struct Calm {
     count: usize,
     begin: watch::Receiver<bool>,
@@ -196,16 +196,16 @@ impl Api for Calm {
 
     async fn watch(&self) -> Result<Box<dyn Watch<usize>>, Failure> {
         let (left, begin) = (keys(self.count).collect(), self.begin.clone());
-        Ok(Box::new(Told { left, begin }))
+        Ok(Box::new(Hints { left, begin }))
     }
 }
 
-struct Told {
+struct Hints {
     left: Vec<usize>,
     begin: watch::Receiver<bool>,
 }
 
-impl Watch<usize> for Told {
+impl Watch<usize> for Hints {
     fn next(&mut self) -> Later<'_, Result<Hint<usize>, Failure>> {
         Box::pin(async {
             let over = |_| Failure::new("over", Retry::Never);

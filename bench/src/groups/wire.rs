@@ -1,5 +1,4 @@
-//! The floor: messages about routes that were encoded before, and sends and dumps that look into
-//! nothing.
+//! The floor: messages that are encoded beforehand, and sends and dumps that parse nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd as _;
@@ -9,15 +8,15 @@ use anyhow::{Context as _, Result, bail, ensure};
 use homeostat_netlink::{Batch, Socket, uapi};
 use rustix::net::{AddressFamily, RecvFlags, recv};
 
-use super::ground::LINK_INDEX;
+use super::network::LINK_INDEX;
 
-/// The bytes of one send, as many as our transport takes.
+/// The size of one send, as in our transport.
 const SEND_BYTES: usize = 128 << 10;
 /// The protocol that is our mark.
 pub(super) const OURS: u8 = 76;
 /// BIRD's own, for routes that are not ours.
 pub(super) const FOREIGN: u8 = 12;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,7 @@ pub(super) enum Ip {
 }
 
 impl Ip {
-    /// Where all routes lead.
+    /// The gateway of all routes.
     pub(super) fn gateway(self) -> IpAddr {
         match self {
             Ip::V4 => Ipv4Addr::new(10, 0, 0, 9).into(),
@@ -57,32 +56,31 @@ impl Ip {
     }
 }
 
-/// What a message does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Add,
     Delete,
 }
 
-/// Writes messages about routes of one kind, byte for byte as the rtnl source does.
+/// Encodes messages about routes of one family and protocol, byte for byte as the rtnl source does.
 #[derive(Clone, Copy)]
-pub(super) struct Pen {
+pub(super) struct RouteMessages {
     pub(super) ip: Ip,
     pub(super) protocol: u8,
 }
 
-impl Pen {
-    /// Writes about our own routes.
+impl RouteMessages {
     pub(super) fn ours(ip: Ip) -> Self {
-        Pen { ip, protocol: OURS }
+        RouteMessages { ip, protocol: OURS }
     }
 
-    /// Adds the message about one route, with these flags beside the usual ones.
+    /// Adds the message about one route, with additional flags.
     pub(super) fn write(
         self,
         batch: &mut Batch,
         verb: Verb,
-        (number, more): (usize, u16),
+        number: usize,
+        more: u16,
     ) -> Result<()> {
         let (kind, flags, scope) = match verb {
             Verb::Add => (uapi::RTM_NEWROUTE, uapi::NLM_F_CREATE | uapi::NLM_F_EXCL, 0),
@@ -131,7 +129,7 @@ impl Pen {
         let last = numbers.end.saturating_sub(1);
         for number in numbers {
             let flags = if number == last { uapi::NLM_F_ACK } else { 0 };
-            self.write(&mut batch, verb, (number, flags))?;
+            self.write(&mut batch, verb, number, flags)?;
         }
         Ok(batch)
     }
@@ -140,7 +138,7 @@ impl Pen {
 /// One send, one answer: the ack of the last message.
 pub(super) fn send_raw(socket: &Socket, batch: &Batch) -> Result<()> {
     socket.send(batch.bytes())?;
-    ensure!(socket.wait(PATIENCE)?, "no answer");
+    ensure!(socket.wait(TIMEOUT)?, "no answer");
     let mut answer = [0; 4096];
     let (count, _) = recv(socket.as_fd(), &mut answer, RecvFlags::empty())?;
     let status = answer.get(16..20).filter(|_| count >= 20).context("a short answer")?;
@@ -157,14 +155,14 @@ pub(super) fn dump_request(ip: Ip) -> Result<Batch> {
     Ok(batch)
 }
 
-/// Reads until the message that ends a dump, which stands last in the last datagram.
+/// Reads a dump to its last message, which is the last of a datagram.
 pub(super) fn read_raw(socket: &Socket, request: &Batch) -> Result<usize> {
     const DONE: [u8; 2] = [3, 0];
     const DONE_LENGTH: usize = 20;
     socket.send(request.bytes())?;
     let mut buffer = vec![0; 1 << 20];
     let mut bytes = 0;
-    while socket.wait(PATIENCE)? {
+    while socket.wait(TIMEOUT)? {
         let (count, _) = recv(socket.as_fd(), buffer.as_mut_slice(), RecvFlags::empty())?;
         bytes += count;
         let kind = count.checked_sub(DONE_LENGTH).and_then(|at| buffer.get(at + 4..at + 6));

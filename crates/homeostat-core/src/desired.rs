@@ -104,6 +104,21 @@ pub trait Desired: Send + Sync + 'static {
         let _ = (key, tell);
     }
 
+    /// Whether `slot` declares the same as slot `there` of another wish: a loop that is given the other
+    /// wish keeps what it learned about such a key, such as its backoff. By default nothing is the same.
+    fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
+        let _ = (slot, other, there);
+        false
+    }
+
+    /// Whether another wish declares the same as a whole. A loop that is given the same wish again does
+    /// nothing, so whatever a wish holds beside its slots has to be compared here.
+    fn is_same_wish(&self, other: &Self) -> bool {
+        let mut slots = (0..self.len()).map(Slot::at);
+        self.len() == other.len()
+            && slots.all(|at| self.key(at) == other.key(at) && self.is_same(at, other, at))
+    }
+
     /// A digest of a key, stable across versions of the program. Sources with very many wishes
     /// override it with something cheaper than the digest of its text.
     fn key_print(&self, key: &Self::Key) -> u64 {
@@ -175,6 +190,10 @@ impl<K: Key, O: Object> Desired for Table<K, O> {
 
     fn compare(&self, slot: Slot, seen: &O) -> Agreement {
         Agreement::when(self.wishes[slot.index()].1 == *seen)
+    }
+
+    fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
+        self.wishes[slot.index()].1 == other.wishes[there.index()].1
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::change::Reason;
 use crate::outcome::Failure;
 use crate::seen::Owner;
+use crate::waits_on::WaitsOn;
 
 /// What a step does to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -91,7 +92,7 @@ pub enum Entry {
         /// The key.
         key: String,
         /// What it waits on.
-        on: String,
+        on: WaitsOn,
     },
     /// A wanted key that may not be written.
     Conflict {
@@ -137,6 +138,21 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// The key that it speaks of.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Entry::Change(line, _) | Entry::Applied(line, _) => &line.key,
+            Entry::Failed { key, .. }
+            | Entry::Pending { key, .. }
+            | Entry::Conflict { key, .. }
+            | Entry::Settled { key, .. }
+            | Entry::Matched { key, .. }
+            | Entry::Unknown { key, .. }
+            | Entry::Held { key, .. } => key,
+        }
+    }
+
     /// The kind of the entry.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -175,6 +191,12 @@ pub enum Kind {
     Unknown,
     /// [`Entry::Held`].
     Held,
+}
+
+impl Kind {
+    /// The kinds of what is not as declared.
+    pub const OPEN: [Kind; 6] =
+        [Kind::Change, Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Unknown, Kind::Held];
 }
 
 /// How many changes of each action.

@@ -29,6 +29,8 @@
 //! source for its steps; [`Schedule`] says which steps may run; [`Report`] tells what became of
 //! them. Start at [`Source`].
 
+#![warn(missing_docs)]
+
 pub mod change;
 pub mod change_list;
 pub mod desired;
@@ -37,6 +39,7 @@ pub mod explain;
 pub mod lanes;
 pub mod last_wish;
 mod met;
+pub mod operation;
 pub mod outcome;
 pub mod ownership;
 pub mod pacing;
@@ -44,7 +47,9 @@ pub mod plan;
 pub mod report;
 pub mod schedule;
 pub mod seen;
+pub mod series;
 pub mod source;
+pub mod waits_on;
 
 pub use change::{Change, Changes, Conflict, Reason};
 pub use change_list::ChangeList;
@@ -53,6 +58,7 @@ pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
 pub use lanes::{Job, Lanes, Limits, Start, Ticket};
 pub use last_wish::{Fingerprint, LastWish};
+pub use operation::{LaneConsumer, TaskResult};
 pub use outcome::{Begun, Dispatch, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd};
 pub use ownership::{
     Exclusive, Holdings, NamePrefix, Original, Ownership, PrefixRefused, Prefixes, Record, Records,
@@ -62,6 +68,8 @@ pub use plan::{Draft, Held, Pending, Plan, Refused, Step, Taken};
 pub use report::{Report, Tally};
 pub use schedule::{Schedule, Strictness, Turn};
 pub use seen::{Focus, Hint, Owner, See, Seen, most_keys};
+pub use series::{Covers, PassReport, PassSeries, SharedReport};
 pub use source::{
-    Coverage, Excludes, Fails, Key, Object, Reader, ScopeLock, Source, View, Work, Writer,
+    Coverage, Excludes, Fails, Key, Object, Reader, ScopeLock, Source, Tasks, View, Work, Writer,
 };
+pub use waits_on::WaitsOn;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::pin::Pin;
 
 use crate::seen::Owner;
+use crate::waits_on::WaitsOn;
 
 /// When a refused step is worth another try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub enum Outcome<O> {
     /// Not tried.
     Pending {
         /// What it waits on.
-        on: String,
+        on: WaitsOn,
     },
     /// Accepted by the target, which works on it.
     Waiting {
@@ -158,7 +159,7 @@ pub enum TaskEnd {
     GivenUp(String),
 }
 
-/// What became of a write that was begun before a crash.
+/// What became of a write whose answer was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// The target works on it.
@@ -170,6 +171,11 @@ pub enum Recovery {
     },
     /// It is over.
     Ended(TaskEnd),
+    /// The target shows nothing of it: it never arrived, or its task has still to begin.
+    NotFound {
+        /// What was looked for.
+        why: String,
+    },
 }
 
 /// A future that somebody else drives.

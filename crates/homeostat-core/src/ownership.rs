@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::last_wish::LastWish;
 
 /// How a source tells its own objects from others'. There is no default: a caller says it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// The target holds a mark; records exist only where it cannot, or as a second witness.
     Marked,
@@ -90,7 +90,7 @@ impl Prefixes {
 }
 
 /// The statement that nobody else has objects in the scope.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exclusive(());
 
 impl Exclusive {

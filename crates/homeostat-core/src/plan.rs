@@ -12,6 +12,7 @@ use crate::last_wish::LastWish;
 use crate::outcome::{Dispatch, Failure};
 use crate::seen::Owner;
 use crate::source::{Fails, Source};
+use crate::waits_on::WaitsOn;
 
 /// One write.
 pub trait Step<D: Desired>: Send + Sync + 'static {
@@ -97,7 +98,7 @@ pub struct Pending<K> {
     /// The key.
     pub key: K,
     /// What it waits on.
-    pub on: String,
+    pub on: WaitsOn,
 }
 
 /// A wish that cannot be fulfilled as it is.
@@ -152,7 +153,8 @@ pub struct Plan<S: Source> {
     pub refused: Vec<Refused<S::Key>>,
     /// Everything else that the diff found; its list of changes has become the steps.
     pub found: Changes<S::Key, S::Object>,
-    /// How many objects of ours nobody wishes any more, those that a guard holds included.
+    /// How many objects of ours nobody wishes any more: what a budget of deletes counts. A guard that
+    /// holds some of them for another reason takes them off.
     pub removals: usize,
     last: LastWish,
     /// Keys that are given up: only a changed wish does that.

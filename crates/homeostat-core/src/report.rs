@@ -9,6 +9,7 @@ use crate::explain::{Audience, Entry, Explain, Kind, Summary};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Plan, Step};
 use crate::source::Source;
+use crate::waits_on::WaitsOn;
 
 /// The outcomes of a plan's steps; a million good ones cost a bit each.
 #[derive(Debug)]
@@ -163,7 +164,7 @@ impl<S: Source> Report<S> {
             }
             Outcome::Unknown { why } => Entry::Unknown { key, why: why.clone() },
             Outcome::Pending { on } => Entry::Pending { key, on: on.clone() },
-            Outcome::Waiting { task } => Entry::Pending { key, on: format!("task {task}") },
+            Outcome::Waiting { task } => Entry::Pending { key, on: WaitsOn::Task(task.clone()) },
         })
     }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::explain::Action;
 use crate::plan::{Plan, Step};
 use crate::source::{Fails, Source};
+use crate::waits_on::WaitsOn;
 
 /// Whether a failure stops everything after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum Turn {
         /// The steps.
         steps: Range<usize>,
         /// What they wait on.
-        on: String,
+        on: WaitsOn,
     },
 }
 
@@ -83,7 +84,7 @@ impl<S: Source> Schedule<S> {
         }
         let turn = match (&self.first_bad, self.strictness, S::FAILS) {
             (Some(bad), Strictness::Strict, _) => {
-                let on = format!("`{bad}`, which failed in strict mode");
+                let on = WaitsOn::FailedInStrictMode(bad.clone());
                 Turn::Wait { steps: from..plan.steps.len(), on }
             }
             (_, _, Fails::Atomic) => Turn::Run(from..plan.steps.len()),
@@ -98,7 +99,7 @@ impl<S: Source> Schedule<S> {
 
     fn one(&self, plan: &Plan<S>, at: usize) -> Turn {
         match self.blocker(plan, at) {
-            Some(on) => Turn::Wait { steps: at..at + 1, on },
+            Some(key) => Turn::Wait { steps: at..at + 1, on: WaitsOn::Key(key) },
             None => Turn::Run(at..at + 1),
         }
     }

@@ -5,12 +5,14 @@ use std::future::Future;
 use std::hash::Hash;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::change_list::ChangeList;
 use crate::desired::Desired;
+use crate::operation::DOUBT;
 use crate::outcome::{Begun, Failure, Later, Outcomes, Recovery, TaskEnd};
 use crate::ownership::Records;
 use crate::plan::{Draft, Step};
@@ -93,6 +95,13 @@ pub trait Source: Send + Sync + Sized + 'static {
     /// Opens a writer. Who only plans has no lock, and so no writer.
     fn writer(&self, lock: &ScopeLock) -> Result<Self::Writer, Failure>;
 
+    /// Whether another source reaches the same target in the same way, so that a loop over the same wish
+    /// gains nothing by opening its reader and writer again. By default it does not.
+    fn is_same(&self, other: &Self) -> bool {
+        let _ = other;
+        false
+    }
+
     /// Turns changes into steps. Pure; one change may become many steps, or none and a reason.
     fn plan(
         &self,
@@ -158,17 +167,27 @@ pub trait Writer<S: Source>: Send + Sync {
         out: &dyn Outcomes<S::Object>,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Waits for the end of work that the target accepted. It needs an end of its own: work that takes
-    /// too long is given up, which is no end of the work.
-    fn follow(&self, task: &str) -> Later<'static, TaskEnd> {
-        Box::pin(std::future::ready(TaskEnd::Unknown(format!("nobody can wait for task {task}"))))
+    /// The tasks of the target; nothing where every write is done when it is answered.
+    fn tasks(&self) -> Option<Arc<dyn Tasks>> {
+        None
     }
+}
 
-    /// Finds out what became of a write that was begun before a crash. An error means that the target
-    /// cannot be asked now: nothing new is sent to that key before it can.
-    fn recover(&self, begun: Begun) -> Later<'static, Result<Recovery, Failure>> {
-        let why = format!("nobody can tell what became of `{}`", begun.dispatch.kind);
-        Box::pin(std::future::ready(Ok(Recovery::Ended(TaskEnd::Unknown(why)))))
+/// The tasks of a target that goes on working after it has answered: followed to their end, and found again after a
+/// lost answer or a crash. Only sources whose writes must not be sent twice have them.
+pub trait Tasks: Send + Sync {
+    /// Waits for the end of a task. It needs a deadline of its own: a task that takes too long is given up, which is
+    /// no end of the task.
+    fn follow(&self, task: &str) -> Later<'static, TaskEnd>;
+
+    /// Finds out what became of a write whose end nobody wrote down. An error means that the target cannot be asked
+    /// now: nothing new is sent to that key before it can.
+    fn recover(&self, begun: Begun) -> Later<'static, Result<Recovery, Failure>>;
+
+    /// How long after a lost answer the target may still begin the write's task: longer than the longest wait for an
+    /// answer. Until then a task that is not found ([`Recovery::NotFound`]) proves nothing.
+    fn doubt_lasts(&self) -> Duration {
+        DOUBT
     }
 }
 

@@ -8,7 +8,7 @@ mod scripted;
 
 use homeostat_core::{
     Action, Cause, Changes, Conflict, Entry, Explain, Failure, Held, Kind, LastWish, Outcome,
-    Owner, Pending, Plan, Reason, Refused, Report, Retry, Slot, Summary, Table, Tally,
+    Owner, Pending, Plan, Reason, Refused, Report, Retry, Slot, Summary, Table, Tally, WaitsOn,
 };
 use scripted::{Independent, Keys, Scripted, plan, plan_for, steps};
 
@@ -21,7 +21,7 @@ fn failed() -> Outcome<u32> {
 }
 
 fn pending() -> Outcome<u32> {
-    Outcome::Pending { on: "x".to_owned() }
+    Outcome::Pending { on: WaitsOn::Condition("x".to_owned()) }
 }
 
 fn wish(rows: &[(&str, u32)]) -> Keys {
@@ -162,8 +162,8 @@ fn every_outcome_has_its_place_in_the_report() {
         [Entry::Unknown { key: key("e"), why: key("lost") }]
     );
     let waits = [
-        Entry::Pending { key: key("f"), on: key("x") },
-        Entry::Pending { key: key("g"), on: key("task 7") },
+        Entry::Pending { key: key("f"), on: WaitsOn::Condition(key("x")) },
+        Entry::Pending { key: key("g"), on: WaitsOn::Task(key("7")) },
     ];
     assert_eq!(entries(&report, Kind::Pending), waits);
     assert_eq!(entries(&report, Kind::Change), []);
@@ -191,7 +191,13 @@ fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
             },
             false,
         ),
-        ("pending", |plan| plan.pending.push(Pending { key: "a".into(), on: "x".into() }), false),
+        (
+            "pending",
+            |plan| {
+                plan.pending.push(Pending { key: "a".into(), on: WaitsOn::Condition("x".into()) });
+            },
+            false,
+        ),
         (
             "refused",
             |plan| {

@@ -1,36 +1,63 @@
 //! Collects the mistakes while a tree is read, so that all are shown and not only the first.
 
+use std::any::Any;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::files::Files;
 use crate::node::Node;
-use crate::span::Span;
+use crate::section::{ExtensionType, SourceSections};
+use crate::span::{FileId, Span};
 
-/// Knows the files, gathers the mistakes.
+/// Knows the files and the sections that there are, and gathers the mistakes.
 #[derive(Debug, Default)]
-pub(crate) struct Checker {
+pub struct Checker {
     pub(crate) files: Files,
+    pub(crate) sources: &'static [SourceSections],
     pub(crate) found: Vec<Diagnostic>,
+    /// What sources read in the tables of others, in the scope that is being read.
+    pub(crate) extended: Vec<(&'static ExtensionType, Arc<dyn Any + Send + Sync>)>,
 }
 
 impl Checker {
-    pub(crate) fn new(files: Files) -> Self {
-        Self { files, found: Vec::new() }
+    /// One for a later stage, which has a document and reads no tree.
+    #[must_use]
+    pub fn new(files: Files) -> Self {
+        Self { files, ..Self::default() }
     }
 
-    pub(crate) fn report(&mut self, diagnostic: Diagnostic) {
+    /// Adds a mistake.
+    pub fn report(&mut self, diagnostic: Diagnostic) {
         self.found.push(diagnostic);
     }
 
+    /// How many mistakes there are so far.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.found.len()
+    }
+
     /// "expected WHAT, found the number `5`".
-    pub(crate) fn expected(&mut self, what: &str, node: &Node, help: Option<String>) {
+    pub fn expected(&mut self, what: &str, node: &Node, help: Option<String>) {
         let message = format!("expected {what}, found {}", node.describe());
         self.report(Diagnostic::new(node.span, message).maybe_help(help));
     }
 
+    /// Adds a single line of a file beside the document that is too long to be kept, so that a mistake can
+    /// point into it.
+    pub fn add_line(&mut self, name: &str, number: usize, text: &str) -> FileId {
+        self.files.add_line(name, number, text)
+    }
+
     /// A path in a document, seen from the document's own directory.
-    pub(crate) fn resolve(&self, span: Span, path: &str) -> PathBuf {
+    #[must_use]
+    pub fn resolve(&self, span: Span, path: &str) -> PathBuf {
         self.files.resolve(span.file, path)
+    }
+
+    /// An error with all mistakes, if there were any.
+    pub fn into_result(self) -> Result<(), Diagnostics> {
+        if self.found.is_empty() { Ok(()) } else { Err(Diagnostics::new(self.files, self.found)) }
     }
 }

@@ -9,7 +9,7 @@ use crate::span::Span;
 
 /// One mistake, with its place and the way out where there is one.
 #[derive(Clone, Debug)]
-pub(crate) struct Diagnostic {
+pub struct Diagnostic {
     pub(crate) place: Place,
     pub(crate) message: String,
     pub(crate) also: Option<(Span, String)>,
@@ -54,7 +54,9 @@ pub struct Finding {
 }
 
 impl Diagnostic {
-    pub(crate) fn new(span: Span, message: impl Into<String>) -> Self {
+    /// A mistake at a place.
+    #[must_use]
+    pub fn new(span: Span, message: impl Into<String>) -> Self {
         Self { place: Place::Span(span), message: message.into(), also: None, help: None }
     }
 
@@ -62,17 +64,23 @@ impl Diagnostic {
         Self { place: Place::Path(path.into()), message: message.into(), also: None, help: None }
     }
 
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+    /// The same with the way out.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    pub(crate) fn maybe_help(mut self, help: Option<String>) -> Self {
+    /// The same with the way out, if there is one.
+    #[must_use]
+    pub fn maybe_help(mut self, help: Option<String>) -> Self {
         self.help = help.or(self.help);
         self
     }
 
-    pub(crate) fn also(mut self, span: Span, label: impl Into<String>) -> Self {
+    /// The same with the other place that it has to do with.
+    #[must_use]
+    pub fn also(mut self, span: Span, label: impl Into<String>) -> Self {
         self.also = Some((span, label.into()));
         self
     }
@@ -108,7 +116,8 @@ impl Diagnostic {
 
 impl Diagnostics {
     /// All mistakes found in these files, in the order of their places.
-    pub(crate) fn new(files: Files, mut found: Vec<Diagnostic>) -> Self {
+    #[must_use]
+    pub fn new(files: Files, mut found: Vec<Diagnostic>) -> Self {
         found.sort_by_key(Diagnostic::order);
         found.dedup_by(|again, first| again.is_same(first));
         Self { files, found, readable: None }

@@ -19,11 +19,14 @@ impl ValueError {
     }
 
     /// "`text` is not WHAT".
-    pub(crate) fn is_not(text: &str, what: &str) -> Self {
+    #[must_use]
+    pub fn is_not(text: &str, what: &str) -> Self {
         Self::new(format!("`{}` is not {what}", shorten(text)))
     }
 
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+    /// The same with the way out.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }

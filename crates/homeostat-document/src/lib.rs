@@ -2,80 +2,58 @@
 //! [`Document`] in which every value knows its place. All mistakes are reported together.
 //!
 //! It never looks at the machine: whether a link exists or a knob can be written is not its matter.
-//! Start at [`load`] and [`Document`].
+//! Start at [`DocumentReader`] and [`Document`].
 
-mod addresses;
-mod attributes;
 mod checker;
-mod checks;
 mod diagnostic;
 mod document;
 mod entries;
 mod error;
 mod fields;
 mod files;
-mod guests;
+mod ip;
 mod json;
-mod key;
-mod kinds;
-mod knobs;
-mod links;
 mod load;
 mod merge;
 mod name;
-mod neighbours;
-mod net;
-mod nexthops;
-mod nftables;
 mod node;
 mod number;
-mod options;
 mod render;
-mod route_list;
-mod routes;
-mod rules;
 mod scalar;
 mod schema;
+mod scope;
+mod section;
 mod settings;
 mod shape;
 mod span;
 mod suggest;
 mod time;
 mod toml;
+mod twins;
 mod words;
 mod yaml;
 
-pub use addresses::{Address, Label};
-pub use attributes::{
-    IpProtocol, Mark, Metric, Mtu, NexthopId, Ports, Priority, Reach, RouteType, SuppressLength,
-    Table, Tos, Weight,
-};
-pub use diagnostic::{Diagnostics, Finding};
-pub use document::{Document, Namespace, Scope};
+pub use checker::Checker;
+pub use diagnostic::{Diagnostic, Diagnostics, Finding};
+pub use document::Document;
 pub use error::ValueError;
+pub use fields::{
+    Fields, Keyed, Kinds, Map, Record, describe_record, read_named, read_record, read_table,
+};
 pub use files::{Files, Location};
-pub use guests::{
-    Cores, Guest, GuestKind, GuestOption, GuestRun, GuestStop, NodeLimit, Proxmox, Vmid,
+pub use load::{DocumentReader, Format, Text as SourceText, shown};
+pub use name::{DEFAULT_OWNER, HOST, NamespaceName, OwnerName};
+pub use node::{Entry, Node, Value, shorten};
+pub use number::{Number, Whole};
+pub use scope::Scope;
+pub use section::{
+    Assignment, Extension, ExtensionType, Join, Scopes, Section, SectionType, SourceSections,
 };
-pub use key::{KeyError, knob_path, link_knob_path};
-pub use kinds::{Kind, KindName};
-pub use knobs::{Cgroup, Knob};
-pub use links::{Alias, Link, LinkRef};
-pub use load::{Format, Text, load, parse, restore};
-pub use name::{DEFAULT_OWNER, HOST, Name, NamespaceName, OwnerName};
-pub use neighbours::Neighbour;
-pub use net::{Family, Mac, Prefix};
-pub use nexthops::{Member, Nexthop};
-pub use nftables::{Nftables, Ruleset};
-pub use options::{
-    Bond, BondMode, Bridge, BridgePriority, DefaultVlan, Gre, GreKey, HashPolicy, Ipvlan,
-    IpvlanMode, LacpRate, LinkCount, Macvlan, MacvlanMode, Millis, Port, Tap, Ttl, Uid, Veth, Vlan,
-    VlanId, VlanProtocol, Vni, Vrf, Vxlan,
-};
-pub use route_list::RouteLine;
-pub use routes::{Hop, Route, RouteEntry, RouteFile};
-pub use rules::{Rule, RuleType};
-pub use schema::schema;
+pub use serde_json::Value as Json;
 pub use settings::{DEFAULT_PROTOCOL, Mode, OnStop, Protocol, Settings, SourceSettings};
+pub use shape::{Definitions, Shape, Text, check, read_list};
 pub use span::{FileId, Span, Spanned};
-pub use time::{Lifetime, Percent, Period};
+pub use suggest::nearest;
+pub use time::{Percent, Period};
+pub use twins::Twins;
+pub use words::refuse;

@@ -1,18 +1,17 @@
-//! From paths or text to a checked document. Only this file and `route_list/read.rs` read from the
-//! disk.
+//! From paths or text to a checked document. Only this file reads from the disk.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::checker::Checker;
-use crate::checks;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::document::Document;
-use crate::fields::read_section;
+use crate::fields::read_record;
 use crate::files::Files;
 use crate::merge::merge;
 use crate::node::{Node, Value};
+use crate::section::SourceSections;
 use crate::span::{FileId, Span};
 use crate::{json, toml, yaml};
 
@@ -51,23 +50,10 @@ impl Format {
     }
 }
 
-/// Reads files and directories as one document. `-` is the standard input: JSON if it
-/// begins with a brace, else TOML.
-pub fn load(paths: &[PathBuf]) -> Result<Document, Diagnostics> {
-    let mut gathered = Gathered::default();
-    for path in paths {
-        if let Err(error) = gathered.path(path) {
-            gathered.found.push(error);
-        }
-    }
-    gathered.document()
-}
-
-/// Reads a text as a document; `name` is what messages call it.
-pub fn parse(name: &str, format: Format, text: &str) -> Result<Document, Diagnostics> {
-    let mut gathered = Gathered::default();
-    gathered.text(name, Path::new(""), (format, text.to_owned()));
-    gathered.document()
+/// Reads documents whose sections belong to these sources.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentReader {
+    pub(crate) sources: &'static [SourceSections],
 }
 
 /// One of the texts that a document was read from.
@@ -83,13 +69,40 @@ pub struct Text {
     pub text: String,
 }
 
-/// Reads texts as one document, as [`load`] reads files.
-pub fn restore(texts: Vec<Text>) -> Result<Document, Diagnostics> {
-    let mut gathered = Gathered::default();
-    for Text { name, directory, format, text } in texts {
-        gathered.text(&name, &directory, (format, text));
+impl DocumentReader {
+    /// A reader that knows the sections of these sources and no others.
+    #[must_use]
+    pub const fn new(sources: &'static [SourceSections]) -> Self {
+        Self { sources }
     }
-    gathered.document()
+
+    /// Reads files and directories as one document. `-` is the standard input: JSON if it
+    /// begins with a brace, else TOML.
+    pub fn load(&self, paths: &[PathBuf]) -> Result<Document, Diagnostics> {
+        let mut gathered = Gathered::default();
+        for path in paths {
+            if let Err(error) = gathered.path(path) {
+                gathered.found.push(error);
+            }
+        }
+        gathered.document(self.sources)
+    }
+
+    /// Reads a text as a document; `name` is what messages call it.
+    pub fn parse(&self, name: &str, format: Format, text: &str) -> Result<Document, Diagnostics> {
+        let mut gathered = Gathered::default();
+        gathered.text(name, Path::new(""), (format, text.to_owned()));
+        gathered.document(self.sources)
+    }
+
+    /// Reads texts as one document, as [`load`](Self::load) reads files.
+    pub fn restore(&self, texts: Vec<Text>) -> Result<Document, Diagnostics> {
+        let mut gathered = Gathered::default();
+        for Text { name, directory, format, text } in texts {
+            gathered.text(&name, &directory, (format, text));
+        }
+        gathered.document(self.sources)
+    }
 }
 
 /// The trees of the files so far, and what was wrong with them.
@@ -158,18 +171,19 @@ impl Gathered {
         }
     }
 
-    fn document(mut self) -> Result<Document, Diagnostics> {
+    fn document(mut self, sources: &'static [SourceSections]) -> Result<Document, Diagnostics> {
         let nowhere = Node::new(Value::Table(Vec::new()), Span::default());
         let mut root = nowhere;
         for tree in std::mem::take(&mut self.trees) {
-            merge(&mut root, tree, &mut self.found);
+            merge(&mut root, tree, sources, &mut self.found);
         }
-        let mut checker = Checker::new(self.files.clone());
-        checker.found = self.found;
-        let document = read_section::<Document>(&root, &mut checker);
+        let files = self.files.clone();
+        let mut checker = Checker { sources, found: self.found, ..Checker::new(files) };
+        let document = read_record::<Document>(&root, &mut checker);
         let document = document.map(|document| Document { files: self.files.clone(), ..document });
         if let Some(document) = &document {
-            checks::check(document, &mut checker);
+            let sections = sources.iter().flat_map(|source| source.sections);
+            sections.for_each(|section| (section.check)(document, &mut checker));
         }
         match document {
             Some(document) if checker.found.is_empty() => Ok(document),
@@ -216,8 +230,9 @@ fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
     Diagnostic::about_path(shown(path), format!("cannot be read: {error}"))
 }
 
-/// A name may hold what a terminal would obey.
-pub(crate) fn shown(path: &Path) -> String {
+/// A path for messages: a name may hold what a terminal would obey.
+#[must_use]
+pub fn shown(path: &Path) -> String {
     let mut shown = String::new();
     for c in path.display().to_string().chars() {
         if c.is_control() {

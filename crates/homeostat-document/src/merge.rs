@@ -6,22 +6,18 @@ use std::collections::HashMap;
 use crate::diagnostic::Diagnostic;
 use crate::entries::twice;
 use crate::node::{Entry, Node, Value};
-
-/// How two values with the same name are joined.
-enum Join {
-    /// Field by field.
-    Tables,
-    /// One after the other.
-    Lists,
-    /// Not at all.
-    Never,
-}
+use crate::section::{Join, SourceSections};
 
 /// Adds `more` to `into`; both are whole documents.
-pub(crate) fn merge(into: &mut Node, more: Node, found: &mut Vec<Diagnostic>) {
+pub(crate) fn merge(
+    into: &mut Node,
+    more: Node,
+    sources: &'static [SourceSections],
+    found: &mut Vec<Diagnostic>,
+) {
     match (&mut into.value, more.value) {
         (Value::Table(into), Value::Table(more)) => {
-            merge_tables(into, more, &mut Vec::new(), found);
+            Merge { sources, path: Vec::new(), found }.tables(into, more);
         }
         // A document that is no table is refused when it is read.
         (Value::Table(_), other) => *into = Node::new(other, more.span),
@@ -29,61 +25,74 @@ pub(crate) fn merge(into: &mut Node, more: Node, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn merge_tables(
-    into: &mut Vec<Entry>,
-    more: Vec<Entry>,
-    path: &mut Vec<String>,
-    found: &mut Vec<Diagnostic>,
-) {
-    let there = into.iter().enumerate().map(|(at, (key, _))| (key.value.clone(), at));
-    let there: HashMap<String, usize> = there.collect();
-    for (key, node) in more {
-        let same = there.get(&key.value).and_then(|at| into.get_mut(*at));
-        let Some((first, there)) = same else {
-            into.push((key, node));
-            continue;
+/// A merge under way, and where in the document it is.
+struct Merge<'a> {
+    sources: &'static [SourceSections],
+    path: Vec<String>,
+    found: &'a mut Vec<Diagnostic>,
+}
+
+impl Merge<'_> {
+    fn tables(&mut self, into: &mut Vec<Entry>, more: Vec<Entry>) {
+        let there = into.iter().enumerate().map(|(at, (key, _))| (key.value.clone(), at));
+        let there: HashMap<String, usize> = there.collect();
+        for (key, node) in more {
+            let same = there.get(&key.value).and_then(|at| into.get_mut(*at));
+            let Some((first, there)) = same else {
+                into.push((key, node));
+                continue;
+            };
+            self.path.push(key.value.clone());
+            if !self.join(there, node) {
+                self.found.push(twice(&key.value, key.span, first.span));
+            }
+            self.path.pop();
+        }
+    }
+
+    /// Joins what can be joined; whether it could.
+    fn join(&mut self, there: &mut Node, node: Node) -> bool {
+        match (self.how(), &mut there.value, node.value) {
+            (Join::Tables(_), Value::Table(into), Value::Table(more)) => {
+                self.tables(into, more);
+                true
+            }
+            (Join::Lists, Value::List(into), Value::List(more)) => {
+                into.extend(more);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// How what is at the present path is joined. The fields of a link are joined; what is inside of one
+    /// field (a peer, a list of addresses) is written in one place.
+    fn how(&self) -> Join {
+        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        let inside = match path.as_slice() {
+            ["namespaces", _, inside @ ..] => inside,
+            whole => whole,
         };
-        path.push(key.value.clone());
-        if !join(there, node, path, found) {
-            found.push(twice(&key.value, key.span, first.span));
+        let (name, below) = match inside {
+            [] | ["namespaces" | "settings"] | ["settings", _] => return Join::Tables(&[]),
+            [name, below @ ..] => (name, below),
+        };
+        let extensions = self.sources.iter().flat_map(|source| source.extensions);
+        if extensions.flat_map(|one| one.joined).any(|joined| matches(joined, inside)) {
+            return Join::Tables(&[]);
         }
-        path.pop();
+        let mut sections = self.sources.iter().flat_map(|source| source.sections);
+        match sections.find(|section| section.name == *name).map(|section| section.join) {
+            Some(join) if below.is_empty() => join,
+            Some(join @ Join::Tables(paths)) if paths.iter().any(|one| matches(one, below)) => join,
+            _ => Join::Never,
+        }
     }
 }
 
-/// Joins what can be joined; whether it could.
-fn join(there: &mut Node, node: Node, path: &mut Vec<String>, found: &mut Vec<Diagnostic>) -> bool {
-    match (how(path), &mut there.value, node.value) {
-        (Join::Tables, Value::Table(into), Value::Table(more)) => {
-            merge_tables(into, more, path, found);
-            true
-        }
-        (Join::Lists, Value::List(into), Value::List(more)) => {
-            into.extend(more);
-            true
-        }
-        _ => false,
-    }
-}
-
-/// The fields of a link are joined; what is inside of one field (a peer, a list of addresses) is
-/// written in one place.
-fn how(path: &[String]) -> Join {
-    let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    let inside = match path.as_slice() {
-        ["namespaces", _, inside @ ..] => inside,
-        whole => whole,
-    };
-    match inside {
-        []
-        | [
-            "namespaces" | "links" | "sysctl" | "nftables" | "cgroups" | "settings" | "proxmox"
-            | "guests",
-        ]
-        | ["links" | "cgroups" | "settings" | "guests", _]
-        | ["links", _, "sysctl"]
-        | ["guests", _, "config"] => Join::Tables,
-        ["routes" | "rules" | "neighbours" | "nexthops"] => Join::Lists,
-        _ => Join::Never,
-    }
+/// Whether a path is as described: `*` is any name.
+fn matches(pattern: &str, path: &[&str]) -> bool {
+    let parts = pattern.split('/');
+    parts.clone().count() == path.len()
+        && parts.zip(path).all(|(part, name)| part == "*" || part == *name)
 }

@@ -1,14 +1,10 @@
-//! Names of links, namespaces and owners.
+//! Names of namespaces and owners.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::ValueError;
 use crate::shape::Text;
-
-/// The name of a network interface, as the kernel allows it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(String);
 
 /// The name of a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,33 +19,6 @@ pub const HOST: &str = "host";
 
 /// The owner of a document that names none.
 pub const DEFAULT_OWNER: &str = "default";
-
-impl FromStr for Name {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        refuse_if(Self::fault(text), text, Self::WHAT).map(|()| Self(text.to_owned()))
-    }
-}
-
-impl Name {
-    /// Why the kernel would not take a text as a name.
-    pub(crate) fn fault(text: &str) -> Option<&'static str> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        match text {
-            "" => Some("it is empty"),
-            "." | ".." => Some("it is a directory"),
-            // As nearly all are: a list of routes asks a million times.
-            _ if text.len() <= 15 && text.bytes().all(is_plain) => None,
-            _ if text.len() > 15 => Some("it has more than 15 bytes"),
-            _ if text.contains(['/', ':', '%']) => Some("it has a `/`, `:` or `%` in it"),
-            _ if text.contains(|c: char| c.is_whitespace() || c.is_control()) => {
-                Some("it has a space or a control character in it")
-            }
-            _ => None,
-        }
-    }
-}
 
 impl FromStr for NamespaceName {
     type Err = ValueError;
@@ -119,23 +88,12 @@ macro_rules! name {
     };
 }
 
-name!(Name, "an interface name");
 name!(NamespaceName, "a namespace name");
 name!(OwnerName, "an owner's name");
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn interface_names_are_those_that_the_kernel_takes() {
-        for text in ["eth0", "enp3s0.200", "a", "br-1234567890ab", "ü0", "..."] {
-            assert!(text.parse::<Name>().is_ok(), "{text}");
-        }
-        for text in ["", ".", "..", "a/b", "a b", "a\tb", "a\0b", "a:b", "1234567890123456", "%d"] {
-            assert!(text.parse::<Name>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn owners_fit_into_file_names_and_tags() {

@@ -7,28 +7,36 @@ pub(crate) const MAX_DEPTH: usize = 64;
 
 /// A value with its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) value: Value,
-    pub(crate) span: Span,
+pub struct Node {
+    /// What was written.
+    pub value: Value,
+    /// Where it was written.
+    pub span: Span,
 }
 
 /// What was written, as far as the format itself says.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
+    /// Nothing.
     Null,
+    /// `true` or `false`.
     Bool(bool),
+    /// A whole number.
     Int(i128),
     /// A number with a fraction or an exponent, as written; few fields want one.
     Float(String),
+    /// Text.
     Text(String),
     /// A scalar that readers of this format take for different things (`0755`, `no`, a date).
     Ambiguous(String),
+    /// A list.
     List(Vec<Node>),
+    /// A table.
     Table(Vec<Entry>),
 }
 
 /// A field of a table, in the order of writing.
-pub(crate) type Entry = (Spanned<String>, Node);
+pub type Entry = (Spanned<String>, Node);
 
 impl Node {
     pub(crate) const fn new(value: Value, span: Span) -> Self {
@@ -36,7 +44,8 @@ impl Node {
     }
 
     /// What stands here, in words for a message.
-    pub(crate) fn describe(&self) -> String {
+    #[must_use]
+    pub fn describe(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
             Value::Bool(value) => format!("`{value}`"),
@@ -50,7 +59,8 @@ impl Node {
     }
 
     /// How a scalar was written, for "write it in quotes".
-    pub(crate) fn scalar(&self) -> Option<String> {
+    #[must_use]
+    pub fn scalar(&self) -> Option<String> {
         match &self.value {
             Value::Bool(value) => Some(value.to_string()),
             Value::Int(value) => Some(value.to_string()),
@@ -61,7 +71,8 @@ impl Node {
 }
 
 /// A user's value for a message: long ones are cut.
-pub(crate) fn shorten(text: &str) -> String {
+#[must_use]
+pub fn shorten(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("{}...", text.get(..cut).unwrap_or("")),

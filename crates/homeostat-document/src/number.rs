@@ -1,79 +1,92 @@
-//! Whole numbers with a range, each its own type so that a metric is never taken for a table.
-
-use std::ops::RangeInclusive;
+//! Whole numbers with a range, and those that have names.
 
 use serde_json::{Value as Json, json};
 
 use crate::checker::Checker;
 use crate::diagnostic::Diagnostic;
+use crate::error::ValueError;
 use crate::node::{Node, Value};
+use crate::shape::check;
+use crate::words::refuse;
 
-/// Defines number types: name, inner type, range, what it is called.
-macro_rules! numbers {
-    ($($(#[$doc:meta])* $name:ident($inner:ty): $range:expr, $what:literal;)+) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name($inner);
+/// A type of whole numbers.
+pub trait Whole: Copy + TryFrom<i128> + Into<i128> {}
 
-        impl $name {
-            /// The number itself.
-            #[must_use]
-            pub const fn get(self) -> $inner {
-                self.0
-            }
+impl<N: Copy + TryFrom<i128> + Into<i128>> Whole for N {}
 
-            /// The number, if it is in range.
-            #[must_use]
-            pub fn new(number: $inner) -> Option<Self> {
-                let range: std::ops::RangeInclusive<$inner> = $range;
-                range.contains(&number).then_some(Self(number))
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-
-        impl $crate::shape::Shape for $name {
-            fn read(
-                node: &$crate::node::Node,
-                checker: &mut $crate::checker::Checker,
-            ) -> Option<Self> {
-                let range: std::ops::RangeInclusive<$inner> = $range;
-                let wide = i128::from(*range.start())..=i128::from(*range.end());
-                let number = $crate::number::read_number($what, &wide, node, checker)?;
-                <$inner>::try_from(number).ok().map(Self)
-            }
-
-            fn schema(_: &mut $crate::shape::Definitions) -> serde_json::Value {
-                let range: std::ops::RangeInclusive<$inner> = $range;
-                $crate::number::number_schema($what, *range.start(), *range.end())
-            }
-        }
-    )+};
+/// Which whole numbers a field takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Number<N> {
+    /// What messages and the schema call it: "a metric".
+    pub what: &'static str,
+    /// The smallest.
+    pub least: N,
+    /// The largest.
+    pub most: N,
 }
-pub(crate) use numbers;
 
-/// A whole number in the range.
-pub(crate) fn read_number(
-    what: &str,
-    range: &RangeInclusive<i128>,
-    node: &Node,
-    checker: &mut Checker,
-) -> Option<i128> {
-    let Value::Int(number) = node.value else {
-        checker.expected(what, node, help(node));
-        return None;
-    };
-    if range.contains(&number) {
-        return Some(number);
+impl<N: Whole> Number<N> {
+    /// Reads a number that is in the range.
+    pub fn read(self, node: &Node, checker: &mut Checker) -> Option<N> {
+        let Value::Int(number) = node.value else {
+            checker.expected(self.what, node, help(node));
+            return None;
+        };
+        let (least, most) = (self.least.into(), self.most.into());
+        if (least..=most).contains(&number) {
+            return N::try_from(number).ok();
+        }
+        let message = format!("`{number}` is not {}", self.what);
+        let help = format!("it must be from {least} to {most}");
+        checker.report(Diagnostic::new(node.span, message).help(help));
+        None
     }
-    let message = format!("`{number}` is not {what}");
-    let help = format!("it must be from {} to {}", range.start(), range.end());
-    checker.report(Diagnostic::new(node.span, message).help(help));
-    None
+
+    /// Describes what `read` takes.
+    #[must_use]
+    pub fn schema(self) -> Json {
+        let mut schema = self.range();
+        schema["description"] = json!(self.what);
+        schema
+    }
+
+    fn range(self) -> Json {
+        let bound = |bound: N| i64::try_from(bound.into()).map_or(Json::Null, Json::from);
+        json!({ "type": "integer", "minimum": bound(self.least), "maximum": bound(self.most) })
+    }
+
+    /// Reads a number, or one of the names that some numbers have.
+    pub fn read_named(
+        self,
+        names: &[(&'static str, N)],
+        node: &Node,
+        checker: &mut Checker,
+    ) -> Option<N> {
+        match &node.value {
+            Value::Text(text) => check(self.named(names, text), node, checker),
+            _ => self.read(node, checker),
+        }
+    }
+
+    /// Describes what `read_named` takes.
+    #[must_use]
+    pub fn named_schema(self, names: &[(&'static str, N)]) -> Json {
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        json!({ "description": self.what, "anyOf": [self.range(), { "enum": names }] })
+    }
+
+    fn named(self, names: &[(&'static str, N)], text: &str) -> Result<N, ValueError> {
+        if let Some((_, number)) = names.iter().find(|(name, _)| *name == text) {
+            return Ok(*number);
+        }
+        if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+            return Err(ValueError::is_not(text, self.what).help("write the number without quotes"));
+        }
+        let words: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        let mut error = refuse(text, self.what, &words);
+        error.help = error.help.map(|help| format!("{help}, or a number"));
+        Err(error)
+    }
 }
 
 fn help(node: &Node) -> Option<String> {
@@ -86,9 +99,4 @@ fn help(node: &Node) -> Option<String> {
         }
         _ => None,
     }
-}
-
-pub(crate) fn number_schema(what: &str, least: impl Into<Json>, most: impl Into<Json>) -> Json {
-    json!({ "type": "integer", "minimum": least.into(), "maximum": most.into(),
-        "description": what })
 }

@@ -3,18 +3,21 @@
 use serde_json::{Value as Json, json};
 
 use crate::document::Document;
-use crate::fields::describe_section;
+use crate::fields::describe_record;
+use crate::load::DocumentReader;
 use crate::shape::Definitions;
 
-/// The schema, in draft 2020-12, with a description for each field.
-#[must_use]
-pub fn schema() -> Json {
-    let mut definitions = Definitions::new();
-    let root = describe_section::<Document>(&mut definitions);
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "homeostat document",
-        "$ref": root["$ref"],
-        "$defs": definitions,
-    })
+impl DocumentReader {
+    /// The schema, in draft 2020-12, with a description for each field.
+    #[must_use]
+    pub fn schema(&self) -> Json {
+        let mut definitions = Definitions::new(self.sources);
+        let root = describe_record::<Document>(&mut definitions);
+        json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "homeostat document",
+            "$ref": root["$ref"],
+            "$defs": definitions.into_parts(),
+        })
+    }
 }

@@ -1,20 +1,22 @@
 //! `[settings]`: whose document this is, and how each source is run.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
 use crate::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::error::ValueError;
-use crate::fields::{Fields, Section, section};
+use crate::fields::{Fields, Record};
 use crate::name::{DEFAULT_OWNER, OwnerName};
 use crate::node::{Node, Value};
-use crate::number::read_number;
+use crate::number::Number;
+use crate::record;
 use crate::shape::{Definitions, Shape, check};
 use crate::span::Spanned;
 use crate::time::{Percent, Period};
-use crate::words::words;
+use crate::words;
 
 /// All optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,16 +27,8 @@ pub struct Settings {
     pub protocol: Option<Spanned<Protocol>>,
     /// What a daemon does with what it owns when it ends.
     pub on_stop: Option<Spanned<OnStop>>,
-    /// Network namespaces of our own.
-    pub namespaces: SourceSettings,
-    /// Links, addresses, routes, rules, neighbours, nexthops.
-    pub rtnl: SourceSettings,
-    /// Nftables.
-    pub nft: SourceSettings,
-    /// Sysctls and control groups.
-    pub knobs: SourceSettings,
-    /// Guests of a hypervisor.
-    pub guests: SourceSettings,
+    /// By the source's name.
+    sources: Vec<(&'static str, SourceSettings)>,
 }
 
 /// How one source is run.
@@ -44,6 +38,10 @@ pub struct SourceSettings {
     pub resync: Option<Spanned<Period>>,
     /// Least time between two passes.
     pub min_interval: Option<Spanned<Period>>,
+    /// Quiet period for new desired states and lost hints, before the full pass that follows from them.
+    pub debounce: Option<Spanned<Period>>,
+    /// The longest time that the quiet period may take; ten seconds if it is not written.
+    pub max_wait: Option<Spanned<Period>>,
     /// Largest share of the owned objects that one pass may delete.
     pub delete_budget: Option<Spanned<Percent>>,
     /// Whether drift is healed.
@@ -110,7 +108,7 @@ const TAKEN_NAMES: &[&str] = &[
 ];
 const TAKEN: &str = "taken by the kernel and by routing daemons: 0-4, 8-18, 42, 80, 99, 186-198";
 
-impl Section for Settings {
+impl Record for Settings {
     const NAME: &'static str = "settings";
     const DOC: &'static str = "Whose document this is, and how each source is run";
 
@@ -119,22 +117,35 @@ impl Section for Settings {
             owner: fields.optional("owner", "Whose wish this document is; `default` if left out"),
             protocol: fields.optional("protocol", "The owner's mark in the kernel; 76 if left out"),
             on_stop: fields.optional("on-stop", "What a daemon does when it ends"),
-            namespaces: source(fields, "namespaces"),
-            rtnl: source(fields, "rtnl"),
-            nft: source(fields, "nft"),
-            knobs: source(fields, "knobs"),
-            guests: source(fields, "guests"),
+            sources: fields.sources().iter().filter_map(|one| source(fields, one.source)).collect(),
         };
         settings.check_owner(fields);
         Some(settings)
     }
 }
 
-fn source(fields: &mut Fields<'_>, name: &'static str) -> SourceSettings {
-    fields.optional(name, "How this source is run").unwrap_or_default()
+fn source(fields: &mut Fields<'_>, name: &'static str) -> Option<(&'static str, SourceSettings)> {
+    fields.optional(name, "How this source is run").map(|settings| (name, settings))
 }
 
 impl Settings {
+    /// How a source is run.
+    #[must_use]
+    pub fn source(&self, name: &str) -> &SourceSettings {
+        const NONE: &SourceSettings = &SourceSettings {
+            resync: None,
+            min_interval: None,
+            debounce: None,
+            max_wait: None,
+            delete_budget: None,
+            mode: None,
+        };
+        self.sources
+            .iter()
+            .find(|(source, _)| *source == name)
+            .map_or(NONE, |(_, settings)| settings)
+    }
+
     /// Owner and mark are one identity: two owners with one mark would delete each other's objects.
     fn check_owner(&self, fields: &mut Fields<'_>) {
         let Some(owner) = self.owner.as_ref().filter(|owner| owner.as_str() != DEFAULT_OWNER)
@@ -156,7 +167,7 @@ impl Settings {
     }
 }
 
-impl Section for SourceSettings {
+impl Record for SourceSettings {
     const NAME: &'static str = "source-settings";
     const DOC: &'static str = "How one source is run";
 
@@ -164,6 +175,11 @@ impl Section for SourceSettings {
         let settings = Self {
             resync: fields.optional("resync", "Time between two looks at everything"),
             min_interval: fields.optional("min-interval", "Least time between two passes"),
+            debounce: fields.optional(
+                "debounce",
+                "Quiet period for new desired states and lost hints before a full pass",
+            ),
+            max_wait: fields.optional("max-wait", "Longest time that `debounce` may wait"),
             delete_budget: fields.optional(
                 "delete-budget",
                 "Largest share of the owned objects that one pass may delete",
@@ -174,19 +190,47 @@ impl Section for SourceSettings {
             let zero = Diagnostic::new(resync.span, "`resync` cannot be zero");
             fields.report(zero.help("looking again is what finds lost events; write \"30s\""));
         }
+        settings.check_debounce(fields);
         Some(settings)
     }
 }
 
-section!(Settings, SourceSettings);
+impl SourceSettings {
+    const MAX_WAIT: Duration = Duration::from_secs(10);
+    const LONGEST_WAIT: Duration = Duration::from_hours(1);
+
+    /// The quiet period and its bound, where one is asked for.
+    #[must_use]
+    pub fn debounce(&self) -> Option<(Duration, Duration)> {
+        let quiet = self.debounce?.get();
+        let max_wait = self.max_wait.map_or(Self::MAX_WAIT.max(quiet), |wait| wait.get());
+        (!quiet.is_zero()).then_some((quiet, max_wait))
+    }
+
+    fn check_debounce(&self, fields: &mut Fields<'_>) {
+        let Some(((quiet, max_wait), debounce)) = self.debounce().zip(self.debounce) else {
+            return;
+        };
+        let at = self.max_wait.map_or(debounce.span, |wait| wait.span);
+        if max_wait < quiet {
+            let short = Diagnostic::new(at, "`max-wait` is shorter than `debounce`");
+            fields.report(short.help("the quiet period could never be waited out: make it longer"));
+        } else if max_wait > Self::LONGEST_WAIT {
+            let long = Diagnostic::new(at, "changes would wait for more than an hour");
+            fields.report(long.help("write a shorter `debounce` or `max-wait`, at most \"1h\""));
+        }
+    }
+}
+
+record!(Settings, SourceSettings);
 
 impl Shape for Protocol {
     fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
         let what = "a protocol: a number from 1 to 255, or a name";
         let protocol = match &node.value {
             Value::Int(_) => {
-                let number = read_number("a protocol", &(1..=255), node, checker)?;
-                Self::Number(u8::try_from(number).ok()?)
+                let number = Number { what: "a protocol", least: 1, most: 255 };
+                Self::Number(number.read(node, checker)?)
             }
             Value::Text(text) => Self::Name(text.clone()),
             _ => {

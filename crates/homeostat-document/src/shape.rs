@@ -10,13 +10,36 @@ use crate::checker::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::error::ValueError;
 use crate::node::{Node, Value, shorten};
+use crate::section::SourceSections;
 use crate::span::Spanned;
 
 /// Named parts of the JSON Schema.
-pub(crate) type Definitions = BTreeMap<&'static str, Json>;
+#[derive(Debug)]
+pub struct Definitions {
+    parts: BTreeMap<&'static str, Json>,
+    pub(crate) sources: &'static [SourceSections],
+}
+
+impl Definitions {
+    pub(crate) fn new(sources: &'static [SourceSections]) -> Self {
+        Self { parts: BTreeMap::new(), sources }
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.parts.contains_key(name)
+    }
+
+    pub(crate) fn insert(&mut self, name: &'static str, schema: Json) {
+        self.parts.insert(name, schema);
+    }
+
+    pub(crate) fn into_parts(self) -> BTreeMap<&'static str, Json> {
+        self.parts
+    }
+}
 
 /// A type that a field can have.
-pub(crate) trait Shape: Sized {
+pub trait Shape: Sized {
     /// Reads the node; what is wrong with it goes to the checker.
     fn read(node: &Node, checker: &mut Checker) -> Option<Self>;
 
@@ -25,7 +48,7 @@ pub(crate) trait Shape: Sized {
 }
 
 /// A type that is written as text.
-pub(crate) trait Text: Sized {
+pub trait Text: Sized {
     /// What a text is expected to be, for messages and the schema: "an IP address".
     const WHAT: &'static str;
 
@@ -33,6 +56,7 @@ pub(crate) trait Text: Sized {
     fn from_text(text: &str) -> Result<Self, ValueError>;
 
     /// The words it can be, if they can be listed.
+    #[must_use]
     fn words() -> Vec<&'static str> {
         Vec::new()
     }
@@ -129,7 +153,7 @@ fn read_whole<T: Shape>(item: &Node, checker: &mut Checker) -> Option<T> {
 }
 
 /// The items of a list.
-pub(crate) fn read_list<'n>(node: &'n Node, checker: &mut Checker) -> Option<&'n [Node]> {
+pub fn read_list<'n>(node: &'n Node, checker: &mut Checker) -> Option<&'n [Node]> {
     let help = match &node.value {
         Value::List(items) => return Some(items),
         Value::Null => Some("write `[]` to say that there are none".to_owned()),
@@ -148,11 +172,7 @@ fn help_quoting<T: Text>(text: &str) -> Option<String> {
 }
 
 /// Turns a refusal into a mistake at the node.
-pub(crate) fn check<T>(
-    result: Result<T, ValueError>,
-    node: &Node,
-    checker: &mut Checker,
-) -> Option<T> {
+pub fn check<T>(result: Result<T, ValueError>, node: &Node, checker: &mut Checker) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(error) => {

@@ -20,7 +20,8 @@ pub struct Span {
 
 impl Span {
     /// A span from offsets as the parsers give them; what does not fit is clamped.
-    pub(crate) fn new(file: FileId, start: usize, end: usize) -> Self {
+    #[must_use]
+    pub fn new(file: FileId, start: usize, end: usize) -> Self {
         let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         Self { file, start: clamp(start), end: clamp(end.max(start)) }
     }

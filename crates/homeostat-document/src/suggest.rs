@@ -21,7 +21,7 @@ const SYNONYMS: &[(&str, &str)] = &[
 ];
 
 /// The known word nearest to `word`, if one is near enough to be meant.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = plain(word);
     let synonym = SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
     let ranked = known.into_iter().map(|name| match synonym {

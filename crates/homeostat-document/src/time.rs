@@ -14,15 +14,6 @@ pub struct Period(Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(u8);
 
-/// How long an address lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Lifetime {
-    /// Until somebody removes it.
-    Forever,
-    /// So long from the moment it is set.
-    For(Period),
-}
-
 const UNITS: &[(&str, u64)] =
     &[("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 const LONGEST: u64 = 366 * 86_400_000;
@@ -79,14 +70,6 @@ impl Text for Percent {
         number
             .map(Self)
             .ok_or_else(|| ValueError::is_not(text, "a share").help("write \"0%\" to \"100%\""))
-    }
-}
-
-impl Text for Lifetime {
-    const WHAT: &'static str = "a duration such as \"1h\", or \"forever\"";
-
-    fn from_text(text: &str) -> Result<Self, ValueError> {
-        if text == "forever" { Ok(Self::Forever) } else { text.parse().map(Self::For) }
     }
 }
 

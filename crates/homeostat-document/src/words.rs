@@ -1,6 +1,7 @@
 //! Fields that take one of a few words.
 
 /// Defines an enum that is written as one of its words.
+#[macro_export]
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident, $what:literal: $($(#[$vdoc:meta])* $variant:ident = $word:literal,)+) => {
         $(#[$doc])*
@@ -25,13 +26,21 @@ macro_rules! words {
             }
         }
 
-        impl $crate::shape::Text for $name {
+        $crate::word_values! { $name, $what: $($word = Self::$variant),+ }
+    };
+}
+
+/// Lets a type be written as one of a few words.
+#[macro_export]
+macro_rules! word_values {
+    ($name:ty, $what:literal: $($word:literal = $value:expr),+ $(,)?) => {
+        impl $crate::Text for $name {
             const WHAT: &'static str = $what;
 
-            fn from_text(text: &str) -> Result<Self, $crate::error::ValueError> {
+            fn from_text(text: &str) -> Result<Self, $crate::ValueError> {
                 match text {
-                    $($word => Ok(Self::$variant),)+
-                    other => Err($crate::words::refuse(other, $what, &[$($word),+])),
+                    $($word => Ok($value),)+
+                    other => Err($crate::refuse(other, $what, &[$($word),+])),
                 }
             }
 
@@ -41,13 +50,13 @@ macro_rules! words {
         }
     };
 }
-pub(crate) use words;
 
 use crate::error::ValueError;
 use crate::suggest::nearest;
 
 /// "`brige` is not a kind of link", with the nearest word or all of them.
-pub(crate) fn refuse(text: &str, what: &str, words: &[&str]) -> ValueError {
+#[must_use]
+pub fn refuse(text: &str, what: &str, words: &[&str]) -> ValueError {
     let all = words.join(", ");
     let help = match nearest(text, words.iter().copied()) {
         Some(near) => format!("did you mean `{near}`? (one of {all})"),

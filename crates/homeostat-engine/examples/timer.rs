@@ -10,7 +10,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{Alone, MemoryLedger, Planner};
+use homeostat_engine::{Alone, Explain as _, Hints, MemoryLedger, Session};
 use homeostat_testkit::memory::Target;
 
 use self::bound::bound;
@@ -22,16 +22,17 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
 
 async fn keep(target: &Target) -> Result<(), Box<dyn Error>> {
     let (lock, ledger) = (Alone::i_am_the_only_writer(), Arc::new(MemoryLedger::default()));
-    let mut driver = Box::new(bound(target)?).unlock(&lock, ledger)?;
+    let bound = bound(target)?;
+    let mut session = Session::open(&bound, &lock, ledger, Hints::Ignore)?;
     let mut timer = tokio::time::interval(Duration::from_millis(10));
     for _ in 0..3 {
         timer.tick().await;
-        let report = driver.pass().await?;
+        let report = session.pass(&bound).await?;
         if !report.is_converged() {
             return Err("this target never refuses".into());
         }
         target.remove("door"); // Somebody does, and it comes back.
     }
-    driver.pass().await?;
+    session.pass(&bound).await?;
     Ok(())
 }

@@ -1,20 +1,19 @@
 //! A source with its wish and scope, erased, so that a registry can hold many kinds.
 //!
-//! Planning and writing are two types: a [`Planner`] becomes a [`Driver`] only by handing over the
-//! scope's lock.
+//! Planning and writing are two types: a [`Planner`] becomes a loop only by handing over the scope's lock.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use homeostat_core::outcome::Later;
-use homeostat_core::{Explain, Focus, Ownership, ScopeLock, Source};
+use homeostat_core::{Desired as _, Explain, Focus, Ownership, Source};
 
-use crate::book::{Book, holdings};
+use crate::book::holdings;
 use crate::config::{Config, Order};
 use crate::error::Error;
 use crate::keep::control::Kept;
 use crate::keep::{Means, Pace};
-use crate::ledger::{Ledger, Pages, Place};
+use crate::ledger::{Pages, Place};
 use crate::observer::Observer;
 use crate::pass;
 
@@ -35,14 +34,28 @@ pub struct Bound<S: Source> {
 }
 
 impl<S: Source> Bound<S> {
-    fn order(&self) -> Order<'_, S> {
-        Order {
-            source: &self.source,
-            wish: Arc::clone(&self.wish),
-            ownership: &self.ownership,
-            focus: Focus::All,
-            config: &self.config,
-        }
+    /// Whether a loop over one works in the same way as a loop over the other, whatever their wishes are.
+    pub(crate) fn is_same_but_for_the_wish(&self, other: &Self) -> bool {
+        self.source.is_same(&other.source)
+            && self.ownership == other.ownership
+            && self.config.is_same(&other.config)
+            && self.place == other.place
+            && self.nothing.is_some() == other.nothing.is_some()
+    }
+
+    /// Whether a loop over one does the same as a loop over the other.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.is_same_but_for_the_wish(other) && self.wish.is_same_wish(&other.wish)
+    }
+
+    /// A pass over `focus`, behaving as `config` says.
+    pub(crate) fn order<'a>(
+        &'a self,
+        config: &'a Config<S::Key>,
+        focus: Focus<S::Key>,
+    ) -> Order<'a, S> {
+        let Bound { source, wish, ownership, .. } = self;
+        Order { source, wish: Arc::clone(wish), ownership, focus, config }
     }
 }
 
@@ -54,12 +67,8 @@ pub trait Planner: Send {
     /// Observes and plans; reads the ledger, writes nothing.
     fn plan<'a>(&'a self, pages: &'a dyn Pages) -> Later<'a, Result<Box<dyn Explain>, Error>>;
 
-    /// Becomes a driver, by proof that nobody else writes in the scope.
-    fn unlock(
-        self: Box<Self>,
-        lock: &ScopeLock,
-        ledger: Arc<dyn Ledger>,
-    ) -> Result<Box<dyn Driver>, Error>;
+    /// Whether the ledger's records of the source can be read; to be asked before anything is written.
+    fn check_records(&self, pages: &dyn Pages) -> Result<(), Error>;
 
     /// The usual pace of a loop over the source.
     fn pace(&self, seed: u64) -> Pace;
@@ -71,18 +80,6 @@ pub trait Planner: Send {
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
-/// A bound source that can write.
-pub trait Driver: Send {
-    /// The place of the source.
-    fn place(&self) -> &Place;
-
-    /// Observes and plans.
-    fn plan(&mut self) -> Later<'_, Result<Box<dyn Explain>, Error>>;
-
-    /// One full pass.
-    fn pass(&mut self) -> Later<'_, Result<Box<dyn Explain>, Error>>;
-}
-
 impl<S: Source> Planner for Bound<S> {
     fn place(&self) -> &Place {
         &self.place
@@ -92,25 +89,14 @@ impl<S: Source> Planner for Bound<S> {
         Box::pin(async move {
             let held = holdings::<S>(pages, &self.place)?;
             let mut observer = Observer::without_hints(&self.source, &self.place.scope)?;
-            let plan = pass::plan(&self.order(), &mut observer, &held).await?;
+            let plan =
+                pass::plan(&self.order(&self.config, Focus::All), &mut observer, &held).await?;
             Ok(Box::new(plan) as Box<dyn Explain>)
         })
     }
 
-    fn unlock(
-        self: Box<Self>,
-        lock: &ScopeLock,
-        ledger: Arc<dyn Ledger>,
-    ) -> Result<Box<dyn Driver>, Error> {
-        let scope = &self.place.scope;
-        let writer = self.source.writer(lock).map_err(|failure| Error::Writer {
-            name: S::NAME,
-            scope: scope.clone(),
-            failure,
-        })?;
-        let observer = Observer::without_hints(&self.source, scope)?;
-        let book = Book::open(ledger, self.place.clone())?;
-        Ok(Box::new(Unlocked { bound: *self, observer, writer, book }))
+    fn check_records(&self, pages: &dyn Pages) -> Result<(), Error> {
+        holdings::<S>(pages, &self.place).map(drop)
     }
 
     fn pace(&self, seed: u64) -> Pace {
@@ -123,35 +109,5 @@ impl<S: Source> Planner for Bound<S> {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
-    }
-}
-
-struct Unlocked<S: Source> {
-    bound: Bound<S>,
-    observer: Observer<S>,
-    writer: S::Writer,
-    book: Book<S>,
-}
-
-impl<S: Source> Driver for Unlocked<S> {
-    fn place(&self) -> &Place {
-        &self.bound.place
-    }
-
-    fn plan(&mut self) -> Later<'_, Result<Box<dyn Explain>, Error>> {
-        Box::pin(async move {
-            let order = self.bound.order();
-            let plan = pass::plan(&order, &mut self.observer, self.book.holdings()).await?;
-            Ok(Box::new(plan) as Box<dyn Explain>)
-        })
-    }
-
-    fn pass(&mut self) -> Later<'_, Result<Box<dyn Explain>, Error>> {
-        Box::pin(async move {
-            let order = self.bound.order();
-            let (observer, writer) = (&mut self.observer, &self.writer);
-            let report = pass::pass(&order, observer, writer, &mut self.book).await?;
-            Ok(Box::new(report) as Box<dyn Explain>)
-        })
     }
 }

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use homeostat_core::{Focus, Key, OnRelease, Ownership, Source, Strictness};
 
+use crate::dispatch::DispatchGuard;
 use crate::focus;
-use crate::guard::Guards;
-use crate::operations::Operations;
+use crate::guard::{Guards, MissingSections};
 
 /// How a pass behaves.
 #[derive(Clone, Debug)]
 pub struct Config<K: Key> {
     /// What is held back.
     pub guards: Guards,
+    /// The sections of the document that are missing.
+    pub missing: MissingSections<K>,
     /// What a failure stops.
     pub strictness: Strictness,
     /// What becomes of released values.
@@ -24,7 +26,7 @@ pub struct Config<K: Key> {
     /// How many lanes run side by side. In a loop with lanes of its own, their limits say so.
     pub lanes: usize,
     /// What keeps writes that must not be sent twice from being so.
-    pub fence: Fence<K>,
+    pub dispatch: DispatchGuard<K>,
     /// Who is told how far it has come.
     pub progress: Option<Arc<dyn Progress>>,
 }
@@ -39,31 +41,52 @@ pub trait Progress: fmt::Debug + Send + Sync {
 
     /// No more come.
     fn end(&self);
-}
 
-/// What keeps writes that must not be sent twice from being so.
-#[derive(Clone, Debug, Default)]
-pub enum Fence<K: Key> {
-    /// Nothing: such writes are refused.
-    #[default]
-    Absent,
-    /// Nothing, and the caller says that a second dispatch after a crash would do no harm.
-    Volatile,
-    /// Lanes and a journal.
-    Kept(Operations<K>),
+    /// A key waits for work that the target does by itself; told once a pass that finds it so.
+    fn waits(&self, key: &str, task: &str) {
+        let _ = (key, task);
+    }
 }
 
 impl<K: Key> Default for Config<K> {
     fn default() -> Self {
         Config {
             guards: Guards::default(),
+            missing: MissingSections::default(),
             strictness: Strictness::default(),
             on_release: OnRelease::default(),
             adopt: BTreeSet::new(),
             lanes: 16,
-            fence: Fence::default(),
+            dispatch: DispatchGuard::default(),
             progress: None,
         }
+    }
+}
+
+impl<K: Key> Config<K> {
+    /// Whether passes behave in the same way under both.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let dispatch = match (&self.dispatch, &other.dispatch) {
+            (DispatchGuard::Absent, DispatchGuard::Absent)
+            | (DispatchGuard::Volatile, DispatchGuard::Volatile) => true,
+            (DispatchGuard::Operations(operations), DispatchGuard::Operations(other)) => {
+                operations.is(other)
+            }
+            _ => false,
+        };
+        let progress = match (&self.progress, &other.progress) {
+            (Some(progress), Some(other)) => Arc::ptr_eq(progress, other),
+            (None, None) => true,
+            _ => false,
+        };
+        dispatch
+            && progress
+            && self.guards == other.guards
+            && self.missing.is_same(&other.missing)
+            && self.strictness == other.strictness
+            && self.on_release == other.on_release
+            && self.adopt == other.adopt
+            && self.lanes == other.lanes
     }
 }
 

@@ -1,5 +1,10 @@
 //! Guards against a wish that is smaller than its author meant.
 
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
 use homeostat_core::{Action, Focus, Owner, Plan, Source, Step};
 
 /// How much one full pass may delete.
@@ -28,14 +33,80 @@ pub enum MassDelete {
     Allow,
 }
 
-/// Whether the document speaks of the source in this scope.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Section {
-    /// It does, even if only to say "nothing".
-    #[default]
-    Stated,
-    /// It does not: silence is not a wish to delete.
-    Missing,
+/// The sections of a document that are missing. A missing section is no wish to delete what it declared:
+/// removals of its keys are held, whatever their number, in focused passes too.
+///
+/// A section is any part of a document that can be lost as a whole. Only who reads the document knows the
+/// sections, so they are given as a function from a key to the reason for holding its removal.
+pub struct MissingSections<K> {
+    why: Option<Arc<dyn WhyHeld<K>>>,
+}
+
+trait WhyHeld<K>: Any + Send + Sync {
+    fn why(&self, key: &K) -> Option<String>;
+    fn is_same(&self, other: &dyn Any) -> bool;
+}
+
+/// Sections that can be compared, and what they say of a key.
+struct Known<K, T> {
+    sections: T,
+    why: fn(&T, &K) -> Option<String>,
+}
+
+impl<K: 'static, T: PartialEq + Send + Sync + 'static> WhyHeld<K> for Known<K, T> {
+    fn why(&self, key: &K) -> Option<String> {
+        (self.why)(&self.sections, key)
+    }
+
+    fn is_same(&self, other: &dyn Any) -> bool {
+        other.downcast_ref::<Self>().is_some_and(|other| self.sections == other.sections)
+    }
+}
+
+impl<K: 'static> MissingSections<K> {
+    /// `why` is asked about keys that are owned and no longer wished. It answers with the name of the
+    /// missing section and the way out, or with nothing if the section of the key is there. It may go by
+    /// `sections` alone, and one type of sections has one `why`: by them it is known whether the same
+    /// sections are missing in another document.
+    pub fn new<T>(sections: T, why: fn(&T, &K) -> Option<String>) -> Self
+    where
+        T: PartialEq + Send + Sync + 'static,
+    {
+        MissingSections { why: Some(Arc::new(Known { sections, why })) }
+    }
+
+    /// The whole document of this source is missing.
+    pub fn all(why: impl Into<String>) -> Self {
+        Self::new(why.into(), |why, _| Some(why.clone()))
+    }
+
+    /// Whether the same sections are missing.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (&self.why, &other.why) {
+            (Some(why), Some(other)) => why.is_same(&**other as &dyn Any),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+/// No section is missing.
+impl<K> Default for MissingSections<K> {
+    fn default() -> Self {
+        MissingSections { why: None }
+    }
+}
+
+impl<K> Clone for MissingSections<K> {
+    fn clone(&self) -> Self {
+        MissingSections { why: self.why.clone() }
+    }
+}
+
+impl<K> fmt::Debug for MissingSections<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MissingSections").field("any", &self.why.is_some()).finish()
+    }
 }
 
 /// Whether steps may run that make the target remove foreign objects.
@@ -48,15 +119,13 @@ pub enum Cascades {
     Allow,
 }
 
-/// All guards of a pass.
+/// What an operator decides about the guards of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guards {
     /// How much may be deleted.
     pub budget: Budget,
-    /// Whether more may be.
+    /// Whether more may be deleted, and what missing sections declared.
     pub mass_delete: MassDelete,
-    /// Whether the document speaks of this source.
-    pub section: Section,
     /// Whether foreign objects may be taken along.
     pub cascades: Cascades,
 }
@@ -64,8 +133,16 @@ pub struct Guards {
 impl Guards {
     /// Holds back what the guards do not let through. Creates and updates go on, and so does what a
     /// source removes only to make it again.
-    pub fn hold<S: Source>(self, plan: &mut Plan<S>, focus: &Focus<S::Key>) {
-        if let Some(why) = self.held_deletes(plan, focus) {
+    pub fn hold<S: Source>(
+        self,
+        missing: &MissingSections<S::Key>,
+        plan: &mut Plan<S>,
+        focus: &Focus<S::Key>,
+    ) {
+        if self.mass_delete == MassDelete::Hold {
+            hold_missing(plan, missing);
+        }
+        if let Some(why) = self.over_budget(plan, focus) {
             hold_removals(plan, &why);
         }
         if self.cascades == Cascades::Hold {
@@ -73,22 +150,15 @@ impl Guards {
         }
     }
 
-    /// Whether the removals of a plan are held back.
+    /// Whether the budget holds back all removals of a plan.
     pub(crate) fn holds_removals<S: Source>(self, plan: &Plan<S>, focus: &Focus<S::Key>) -> bool {
-        self.held_deletes(plan, focus).is_some()
+        self.over_budget(plan, focus).is_some()
     }
 
-    fn held_deletes<S: Source>(self, plan: &Plan<S>, focus: &Focus<S::Key>) -> Option<String> {
+    fn over_budget<S: Source>(self, plan: &Plan<S>, focus: &Focus<S::Key>) -> Option<String> {
         let deletes = plan.removals;
         if self.mass_delete == MassDelete::Allow || deletes == 0 {
             return None;
-        }
-        if self.section == Section::Missing {
-            return Some(format!(
-                "the document has no section for `{}` here; write an empty one, or use \
-                 --allow-mass-delete",
-                S::NAME
-            ));
         }
         let owned = plan.found.owned;
         let over = deletes * 100 > owned * usize::from(self.budget.percent);
@@ -102,12 +172,27 @@ impl Guards {
     }
 }
 
+/// Holds back the removals of keys whose section is missing. The budget does not count them: what is held
+/// here must not keep the removals of other sections from being made.
+fn hold_missing<S: Source>(plan: &mut Plan<S>, missing: &MissingSections<S::Key>) {
+    let (Some(why), true) = (&missing.why, plan.removals > 0) else { return };
+    let before = plan.held.len();
+    plan.hold(|plan, step| {
+        is_removal(plan, step).then(|| why.why(&step.key(&plan.wish))).flatten()
+    });
+    // One removal may be several steps.
+    let held = plan.held.iter().skip(before).map(|held| held.step.key(&plan.wish));
+    let held: BTreeSet<_> = held.collect();
+    plan.removals = plan.removals.saturating_sub(held.len());
+}
+
 /// Holds back every step that removes what nobody wishes.
 pub(crate) fn hold_removals<S: Source>(plan: &mut Plan<S>, why: &str) {
-    plan.hold(|plan, step| {
-        let removes = step.action() == Action::Delete && plan.slot_of(step).is_none();
-        removes.then(|| why.to_owned())
-    });
+    plan.hold(|plan, step| is_removal(plan, step).then(|| why.to_owned()));
+}
+
+fn is_removal<S: Source>(plan: &Plan<S>, step: &S::Step) -> bool {
+    step.action() == Action::Delete && plan.slot_of(step).is_none()
 }
 
 /// What the target made by itself goes and comes with what it hangs on; nobody loses anything.

@@ -19,16 +19,20 @@
 //!    leads to one more.
 //! 4. What fails is tried again after growing pauses, when something it depends on changes and at
 //!    each resync, or, if it says so, only for a new wish. Work of the target that goes on after its
-//!    pass and does not end well is a failure like any other.
+//!    pass and does not end well is a failure like any other. A new wish begins the pauses anew for the
+//!    keys whose declaration changed; the same wish again changes nothing. However many keys fail, they
+//!    are tried in few passes. A failure or conflict is told when it begins or changes and once an hour,
+//!    a hundred one by one in a pass and the others as a count.
 //! 5. A key that somebody keeps undoing is healed after growing pauses, never given up, and told with
 //!    who did it. What goes with something it rests on, or was not as declared before, is no fight.
 //! 6. A write that works and never shows is told, and made again after growing pauses.
 //! 7. A pass has a deadline and may panic; reader and writer are opened anew then.
-//! 8. While a full pass holds removals back, focused ones make none.
+//! 8. While a full pass is over its budget of removals, focused ones make none. What a missing section of
+//!    the document declared is held in every pass.
 //! 9. Converged is what the last full pass and all focused ones since left so, for the newest wish,
 //!    and never while passes fail.
 //! 10. A stop waits half a second for a running pass, then lets go of it.
-//! 11. A pass waits a second for its lanes. One that takes longer goes on aside, keeps its key, and is
+//! 11. A pass waits a second for its lanes. One that takes longer is detached, keeps its key, and is
 //!     concluded when it has ended.
 //!
 //! Start at [`Loop::new`].
@@ -48,34 +52,43 @@ mod make;
 mod obey;
 pub mod pace;
 mod pulse;
+pub mod settle;
 pub mod status;
+mod task_report;
 mod tell;
 mod turn;
 pub mod wakeup;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use homeostat_core::pacing::{Reasons, Time};
-use homeostat_core::{Action, Cause, Desired as _, Failure, Hint, Key, Kind, ScopeLock, Source};
+use homeostat_core::{
+    Covers, Desired as _, Fails, Failure, Focus, Hint, LaneConsumer, PassReport, ScopeLock,
+    SharedReport, Source,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use self::agenda::Agenda;
 use self::event::{Event, Events, PassId, What};
-use self::handle::{Command, Handle};
+use self::handle::{Command, Forget, Handle};
+use self::landed::Landed;
 use self::late::Late;
+use self::listen::Named;
+use self::made::OpenKey;
 use self::mail::Mail;
-use self::make::Open;
 use self::pace::Mode;
 pub use self::pace::Pace;
 use self::pulse::Pulse;
+use self::settle::{Need, Outlook, Settling};
 use self::status::Status;
+use self::tell::Told;
 use self::wakeup::Wakeup;
 use crate::bound::Bound;
-use crate::config::Fence;
+use crate::config::Config;
 use crate::ledger::Ledger;
-use crate::operations::Awaits;
+use crate::session::Session;
 
 /// What a loop works with.
 pub struct Means {
@@ -95,26 +108,56 @@ pub struct Loop<S: Source> {
 
 /// All of a loop but its ears for commands, so that it can be spoken to while a pass runs.
 struct Keeper<S: Source> {
-    bound: Bound<S>,
+    bound: Arc<Bound<S>>,
+    /// That of `bound`, or nothing once everything is taken back.
+    wish: Arc<S::Desired>,
+    /// That of `bound`, but for what holds for one pass only.
+    config: Config<S::Key>,
+    /// The newest desired state, while it waits for its pass.
+    next_bound: Option<NextBound<S>>,
     means: Means,
     pace: Pace,
     agenda: Agenda<S::Key>,
     pulse: Arc<Pulse>,
     /// Reader, writer and ledger; nothing before the first pass and after a pass that broke.
-    open: Option<Open<S>>,
+    open: Option<Session<S>>,
+    /// The keys that hints named since the last pass over them.
+    named: Named<S::Key>,
     /// Whether the last reader was lost, so that the next one is worth telling.
     has_lost_reader: bool,
     status: watch::Sender<Status>,
     scope: Arc<str>,
     pass: PassId,
-    /// Whether a full pass holds removals back, so that focused ones must do so, too.
+    /// Whether the last full pass was over its budget of removals, so that focused ones must make none.
     holds_removals: bool,
     /// Lanes that no pass waits for.
     late: Late<S>,
     /// What the target has done, and no look has shown yet.
-    landed: BTreeMap<S::Key, (Action, Cause)>,
+    landed: BTreeMap<S::Key, Landed>,
     /// What is not as declared, and why.
-    unsettled: BTreeMap<S::Key, Kind>,
+    unsettled: BTreeMap<S::Key, OpenKey>,
+    last_pass: LastPass,
+    /// Callers that wait until nothing is left that time could cure.
+    settling: Vec<Settling>,
+    /// Failures and conflicts that need not be told again.
+    told: Told,
+}
+
+/// A desired state that waits for its pass.
+struct NextBound<S: Source> {
+    bound: Arc<Bound<S>>,
+    /// Which one since the start it is.
+    nth: u64,
+    forget: Forget,
+}
+
+/// What the last pass means for callers that wait.
+#[derive(Clone, Copy, Default)]
+struct LastPass {
+    /// It was made, and what it did is recorded.
+    is_good: bool,
+    /// It wrote something, or the target moved under its plan.
+    has_moved: bool,
 }
 
 impl<S: Source> Loop<S> {
@@ -125,7 +168,9 @@ impl<S: Source> Loop<S> {
         let (status, watched) = watch::channel(Status { mode: pace.mode, ..Status::default() });
         let pulse = Arc::new(Pulse::new(&pace, Instant::now()));
         let (pulse_seen, wishes) = (Arc::clone(&pulse), Arc::default());
-        let handle = Handle { commands, status: watched, pulse: pulse_seen, wishes };
+        let bound = Arc::new(bound);
+        let latest = Arc::new(Mutex::new(Arc::clone(&bound)));
+        let handle = Handle { commands, status: watched, pulse: pulse_seen, wishes, latest };
         let keeper = Keeper {
             agenda: Agenda::new(&pace),
             pulse,
@@ -138,6 +183,13 @@ impl<S: Source> Loop<S> {
             late: Late::default(),
             landed: BTreeMap::new(),
             unsettled: BTreeMap::new(),
+            named: Named::new(),
+            last_pass: LastPass::default(),
+            settling: Vec::new(),
+            next_bound: None,
+            told: Told::default(),
+            wish: Arc::clone(&bound.wish),
+            config: bound.config.clone(),
             bound,
             means,
             pace,
@@ -160,9 +212,15 @@ impl<S: Source> Loop<S> {
             keeper.conclude(&mut mail).await;
             keeper.drain();
             keeper.end_pause();
-            if let Some(turn) = keeper.agenda.next(keeper.now(), keeper.bound.wish.len()) {
+            if let Some(turn) = keeper.agenda.next(keeper.now(), keeper.wish.len()) {
+                if turn.focus == Focus::All {
+                    keeper.take_desired();
+                }
                 // The report went out as events, and its sum is in the status.
                 let _ = keeper.take(turn, &mut mail).await;
+            }
+            if keeper.settle(&mut mail).await {
+                continue;
             }
             keeper.refresh();
             match keeper.next(&mut mail).await {
@@ -181,9 +239,9 @@ impl<S: Source> Loop<S> {
 }
 
 impl<S: Source> Drop for Keeper<S> {
-    /// Lanes that came free for it are for others.
+    /// Releases the lanes that were reserved for this loop.
     fn drop(&mut self) {
-        self.set_awaits(Awaits::Nobody);
+        self.config.dispatch.set_consumer(LaneConsumer::None);
     }
 }
 
@@ -191,13 +249,8 @@ impl<S: Source> Keeper<S> {
     /// Has lanes kept for its passes, unless it makes none that write.
     fn attend(&self) {
         let writes = self.pace.mode == Mode::Heal && !self.agenda.is_paused();
-        self.set_awaits(if writes { Awaits::Passes } else { Awaits::Hearer });
-    }
-
-    fn set_awaits(&self, awaits: Awaits) {
-        if let Fence::Kept(operations) = &self.bound.config.fence {
-            operations.set_awaits(awaits);
-        }
+        let consumer = if writes { LaneConsumer::Active } else { LaneConsumer::Paused };
+        self.config.dispatch.set_consumer(consumer);
     }
 
     /// Whatever happens first.
@@ -205,14 +258,79 @@ impl<S: Source> Keeper<S> {
         if self.may_conclude() {
             return Next::Met;
         }
-        let deadline = self.agenda.deadline().map(|time| self.pulse.at(time));
+        let deadlines = [self.agenda.deadline(), self.patience_ends()];
+        let deadline = deadlines.into_iter().flatten().min().map(|time| self.pulse.at(time));
         tokio::select! {
             biased;
             command = mail.next() => command.map_or(Next::Abandoned, Next::Command),
             () = self.late.meet() => Next::Met,
             () = until(deadline) => Next::Due,
-            keys = news(&self.bound.config.fence) => Next::News(keys),
-            hint = listen::hint(&mut self.open) => Next::Hint(hint),
+            keys = self.config.dispatch.dirty_keys() => Next::News(keys),
+            hint = listen::hint(&mut self.open, self.pace.hints) => Next::Hint(hint),
+        }
+    }
+
+    /// Answers callers for whom nothing is left to wait for, and runs the full pass that others need.
+    /// Tells whether there was one.
+    async fn settle(&mut self, mail: &mut Mail<S>) -> bool {
+        if self.settling.is_empty() {
+            return false;
+        }
+        let (outlook, now) = (self.outlook(), self.now());
+        let mut needs_pass = false;
+        for caller in std::mem::take(&mut self.settling) {
+            match caller.need(outlook, now) {
+                Need::Nothing => {
+                    caller.finish();
+                    continue;
+                }
+                Need::Pass => needs_pass = true,
+                Need::Wait(_) => {}
+            }
+            self.settling.push(caller);
+        }
+        if needs_pass {
+            // The report is recorded for whom it concerns.
+            let _ = self.pass_now(mail).await;
+        }
+        needs_pass
+    }
+
+    fn outlook(&self) -> Outlook {
+        let has_lanes = S::FAILS == Fails::Lanes;
+        let is_converged = self.unsettled.is_empty() && self.last_pass.is_good;
+        let is_broken = !self.last_pass.is_good && !self.last_pass.has_moved;
+        Outlook {
+            is_final: self.agenda.is_paused()
+                || is_converged && !self.has_unreported_tasks()
+                || is_broken,
+            has_moved: self.last_pass.has_moved,
+            has_tasks: self.unsettled.values().any(|open| open.ends_by_itself)
+                || self.has_unreported_tasks(),
+            next_retry: self.agenda.next_retry(),
+            has_failed_tasks: has_lanes && self.agenda.has_tries_left(settle::TRIES),
+        }
+    }
+
+    /// Whether a task has not ended, or no pass has seen its effect yet.
+    fn has_unreported_tasks(&self) -> bool {
+        self.config.dispatch.has_tasks() || !self.landed.is_empty()
+    }
+
+    /// When a caller that waits loses its patience.
+    fn patience_ends(&self) -> Option<Time> {
+        if self.settling.is_empty() {
+            return None;
+        }
+        let (outlook, now) = (self.outlook(), self.now());
+        let needs = self.settling.iter().map(|caller| caller.need(outlook, now));
+        needs.filter_map(|need| if let Need::Wait(until) = need { Some(until) } else { None }).min()
+    }
+
+    /// Tells callers that wait what a pass, or a task that ended, has brought.
+    fn record(&mut self, covers: &Covers, report: &SharedReport) {
+        for caller in &mut self.settling {
+            caller.record(PassReport { covers: covers.clone(), report: Arc::clone(report) });
         }
     }
 
@@ -276,14 +394,6 @@ enum Next<S: Source> {
     News(BTreeSet<S::Key>),
     /// Nobody holds a handle any more.
     Abandoned,
-}
-
-/// Without lanes there is no news.
-async fn news<K: Key>(fence: &Fence<K>) -> BTreeSet<K> {
-    match fence {
-        Fence::Kept(operations) => operations.news().await,
-        Fence::Absent | Fence::Volatile => std::future::pending().await,
-    }
 }
 
 /// An idle timer never ends.

@@ -51,7 +51,8 @@ pub trait Pages: Send + Sync {
     /// What is recorded for a place.
     fn page(&self, place: &Place) -> Result<Page, Error>;
 
-    /// The places in which an owner has records.
+    /// The places in which an owner has records, or applied something: objects that carry a mark in the
+    /// target need no record.
     fn places(&self, owner: &str) -> Result<Vec<Place>, Error>;
 
     /// What other owners hold at the same place: owner and key. A ledger of one owner has nothing to

@@ -11,7 +11,7 @@
 //! [`Planner`] it can tell what differs. It has no writer, so it cannot write; there is no dry-run flag that
 //! somebody could forget.
 //!
-//! **One pass.** With the lock of its scope it becomes a [`Driver`], and a pass is one call.
+//! **One pass.** With the lock of its scope it is opened as a [`Session`], and a pass is one call.
 //!
 //! **The loop.** [`Loop`] makes passes when hints, timers, retries or people ask for them, and never ends
 //! because of a failure. It is a future: nothing is started behind your back.
@@ -20,8 +20,8 @@
 //! use std::sync::Arc;
 //!
 //! use homeostat_engine::{
-//!     Alone, Bound, Config, Events, Loop, Means, MemoryLedger, OnStop, Ownership, Pace, Place,
-//!     Planner, Table,
+//!     Alone, Bound, Config, Events, Explain as _, Hints, Loop, Means, MemoryLedger, OnStop, Ownership,
+//!     Pace, Place, Planner as _, Session, Table,
 //! };
 //! use homeostat_testkit::memory::{Independent, Memory, Target};
 //!
@@ -49,9 +49,10 @@
 //! assert_eq!(planned.summary().total(), 2); // Two creates, and nothing was written.
 //!
 //! let lock = Alone::i_am_the_only_writer();
-//! let mut driver = Box::new(bound()?).unlock(&lock, ledger.clone())?;
-//! assert!(driver.pass().await?.is_converged());
-//! assert_eq!(driver.pass().await?.summary().total(), 0); // The second pass does nothing.
+//! let bound_once = bound()?;
+//! let mut session = Session::open(&bound_once, &lock, ledger.clone(), Hints::Ignore)?;
+//! assert!(session.pass(&bound_once).await?.is_converged());
+//! assert_eq!(session.pass(&bound_once).await?.summary().total(), 0); // The second pass does nothing.
 //!
 //! let means = Means { lock: Arc::new(lock), ledger, events: Events::default() };
 //! let (kept, handle) = Loop::new(bound()?, means, Pace::of::<Memory<Independent>>(1));
@@ -78,11 +79,15 @@
 //!
 //! The whole contract is re-exported: this is the one crate to depend on.
 
+#![warn(missing_docs)]
+
 pub use homeostat_core::*;
 
 pub mod book;
 pub mod bound;
+pub mod broken;
 pub mod config;
+pub mod dispatch;
 pub mod error;
 mod fate;
 mod focus;
@@ -96,25 +101,30 @@ pub mod observer;
 pub mod operations;
 pub mod pass;
 mod run;
+pub mod session;
 pub mod sqlite;
 mod verify;
 
 pub use book::Book;
-pub use bound::{Bound, Driver, Planner};
-pub use config::{Config, Fence, Order, Progress};
+pub use bound::{Bound, Planner};
+pub use broken::BrokenPass;
+pub use config::{Config, Order, Progress};
+pub use dispatch::DispatchGuard;
 pub use error::Error;
-pub use guard::{Budget, Cascades, Guards, MassDelete, Section};
+pub use guard::{Budget, Cascades, Guards, MassDelete, MissingSections};
 pub use journal::Journal;
 pub use keep::control::{Control, Kept, Refused as CommandRefused};
 pub use keep::event::{Event, Events, PassId, What};
 pub use keep::handle::{Ended, Handle, OnStop};
 pub use keep::pace::Mode;
-pub use keep::status::Status;
+pub use keep::settle::Patience;
+pub use keep::status::{OpenCounts, Status};
 pub use keep::{Loop, Means, Pace};
 pub use ledger::{Edit, Ledger, Page, Pages, Place};
 pub use lock::{Alone, FileLock, NetnsLock};
 pub use memory::MemoryLedger;
 pub use observer::Observer;
-pub use operations::Operations;
+pub use operations::{LaneGuard, Operations};
 pub use pass::{apply, pass, plan};
+pub use session::{Hints, Session};
 pub use sqlite::{SqliteLedger, SqlitePages};

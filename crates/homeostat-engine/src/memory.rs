@@ -54,7 +54,10 @@ impl Pages for MemoryLedger {
         let pages = self.pages();
         let mut places: Vec<Place> = Vec::new();
         for ((_, source, scope), stored) in pages.iter().filter(|((whose, ..), _)| whose == owner) {
-            places.extend(stored.records.values().map(|(identity, _)| Place {
+            let recorded = stored.records.values().map(|(identity, _)| identity);
+            let applied = stored.wish.iter().filter(|(_, wish)| !wish.is_empty());
+            let identities = recorded.chain(applied.map(|(identity, _)| identity));
+            places.extend(identities.map(|identity| Place {
                 owner: owner.to_owned(),
                 source: source.clone(),
                 scope: scope.clone(),

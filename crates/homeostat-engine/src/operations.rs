@@ -1,29 +1,34 @@
-//! Writes that must neither overlap nor be sent twice: whose turn it is, what is in flight, and the
-//! journal behind both.
+//! Drives the operations of one source in one scope: the lanes of its keys, the tasks that the target works on, the
+//! questions about writes whose answer was lost, and the journal behind all of it.
 //!
-//! It is a value that the caller owns and shares: a loop over a source and commands that somebody gives
-//! beside it pass through the same [`Operations`], and so never meet on a key. A pass takes the lanes that
-//! are free and leaves the others: when one comes free, [`Operations::news`] names its key, and the next
-//! pass looks at it again before anything is sent. Work that the target does by itself keeps its lane until
-//! it ends; no pass waits for it.
-
-mod flight;
-mod held;
-mod recovery;
-mod shared;
+//! What may happen when is decided by the pure state machine ([`homeostat_core::operation`]). Here is the I/O: records
+//! in the journal, futures that follow tasks and ask the target, and whoever waits for a lane.
+//!
+//! It is a value that the caller owns and shares: a loop over a source and commands that somebody gives beside it use
+//! the same [`Operations`], and so never meet on a key. A pass takes the lanes that are free; when another one comes
+//! free, its key is dirty ([`Operations::dirty_keys`]), and the next pass looks at it before anything is sent. A task
+//! keeps its lane until it ends; no pass waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use homeostat_core::{Focus, Key, Limits};
-use tokio::sync::oneshot;
+use futures_util::FutureExt as _;
+use homeostat_core::operation::{Doubt, Effect, Event, OperationSet, Unended};
+use homeostat_core::outcome::Later;
+use homeostat_core::pacing::Time;
+use homeostat_core::{
+    Action, Cause, Failure, Focus, Key, LaneConsumer, Limits, Recovery, Retry, TaskEnd, TaskResult,
+    Tasks, Ticket, WaitsOn,
+};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
-pub(crate) use self::flight::{Flight, Landing};
-pub use self::held::Held;
-use self::shared::{InLine, Shared};
-use crate::journal::{Journal, Subject};
+use crate::journal::{End, Journal, JournalError, OpenStep, Repeat, StepId, Subject};
 
-/// The lanes of one source in one scope, with the journal. Clones are the same one.
+/// The operations of one source in one scope, with the journal. Clones are the same one.
 pub struct Operations<K: Key> {
     shared: Arc<Shared<K>>,
 }
@@ -40,23 +45,63 @@ impl<K: Key> std::fmt::Debug for Operations<K> {
     }
 }
 
-/// Whether passes come by themselves.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Awaits {
-    /// A loop hears the news, and comes.
-    Passes,
-    /// A loop hears the news, but it is paused or only looks: a lane that is kept for it would keep commands
-    /// out for good.
-    Hearer,
-    /// It is gone, or never was.
-    Nobody,
+/// A lane: as long as it is held, nobody else writes to the key. It is freed when it is dropped, also by a panic. If
+/// something was sent to the key whose end is not in the journal by then, the key is in doubt.
+pub struct LaneGuard<K: Key> {
+    key: K,
+    /// Nothing once the lane was handed on.
+    shared: Option<Weak<Shared<K>>>,
+}
+
+impl<K: Key> LaneGuard<K> {
+    fn new(key: K, shared: &Arc<Shared<K>>) -> Self {
+        LaneGuard { key, shared: Some(Arc::downgrade(shared)) }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// The lane goes on without the guard.
+    fn hand_on(mut self) {
+        self.shared = None;
+    }
+}
+
+impl<K: Key> Drop for LaneGuard<K> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.as_ref().and_then(Weak::upgrade) {
+            let open = shared.unended(&self.key);
+            shared.happened(&self.key, Event::Released(open));
+        }
+    }
+}
+
+/// A task that the target accepted.
+pub(crate) struct Accepted {
+    pub(crate) step: StepId,
+    pub(crate) node: String,
+    pub(crate) task: String,
+    /// What it does, and why.
+    pub(crate) change: Option<(Action, Cause)>,
 }
 
 impl<K: Key> Operations<K> {
     /// The operations of a source in a scope.
     #[must_use]
     pub fn new(journal: Arc<Journal>, (source, scope): (&str, &str), limits: Limits) -> Self {
-        Operations { shared: Arc::new(Shared::new(journal, (source, scope), limits)) }
+        let state = State { set: OperationSet::new(limits), tasks: None, questions: Vec::new() };
+        let shared = Shared {
+            journal,
+            source: source.to_owned(),
+            scope: scope.to_owned(),
+            epoch: Instant::now(),
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            background: Mutex::new(JoinSet::new()),
+        };
+        Operations { shared: Arc::new(shared) }
     }
 
     /// The journal.
@@ -67,8 +112,7 @@ impl<K: Key> Operations<K> {
 
     /// Sets other limits, for what begins from here on.
     pub fn limit(&self, limits: Limits) {
-        self.shared.state().lanes.limit(limits);
-        self.shared.pump();
+        self.shared.change(|set, _| set.limit(limits));
     }
 
     /// A key, as the journal has it.
@@ -77,83 +121,121 @@ impl<K: Key> Operations<K> {
     }
 
     /// Waits for a key's lane, in the order of arrival. Whoever stops waiting gives up their place.
-    pub async fn enter(&self, key: &K, node: &str) -> Held<K> {
+    pub async fn enter(&self, key: &K, node: &str) -> LaneGuard<K> {
         loop {
-            let (grant, granted) = oneshot::channel();
-            let ticket = self.shared.state().lanes.submit(key, node.to_owned(), grant);
-            let _place = InLine { shared: &self.shared, key, ticket };
-            self.shared.pump();
-            // Nobody drops a waiter without having called it; should that happen, the wait begins anew.
-            if let Ok(held) = granted.await {
-                return held;
+            let (waiter, granted) = oneshot::channel();
+            let ticket = self.shared.change(|set, _| set.submit(key, node.to_owned(), waiter));
+            let _queued = Queued { shared: &self.shared, key, ticket };
+            // A waiter is dropped only after it was granted the lane; should that happen, the wait begins anew.
+            if let Ok(lane) = granted.await {
+                return lane;
             }
         }
+    }
+
+    /// Finds out what became of the open step of a key whose lane is held, and waits for its task. Its end is in the
+    /// journal when this returns, unless it was given up. Nothing, if there is no open step.
+    pub async fn settle(
+        &self,
+        lane: &LaneGuard<K>,
+        tasks: &dyn Tasks,
+    ) -> Result<Option<TaskEnd>, Failure> {
+        let Some(open) = self.journal().open_step(&self.subject(lane.key())) else {
+            return Ok(None);
+        };
+        if open.intent.repeat == Repeat::Harmless {
+            let end = TaskEnd::Unknown(UNHEARD.to_owned());
+            self.shared.end(open.id, &end, Value::Null).await?;
+            return Ok(Some(end));
+        }
+        let write = Unended { step: open.id, node: open.intent.node.clone() };
+        let since = self.shared.now();
+        let doubt = self.shared.change(|set, now| {
+            set.happened(lane.key(), Event::AnswerLost(write.clone()), now);
+            set.held_doubt(lane.key()).cloned()
+        });
+        let doubt = doubt.unwrap_or(Doubt { step: write.step, node: write.node, since });
+        let end = self.find_end(&open, &doubt, tasks).await?;
+        self.shared.end(open.id, &end, Value::Null).await?;
+        Ok(Some(end))
+    }
+
+    async fn find_end(
+        &self,
+        open: &OpenStep,
+        doubt: &Doubt<StepId>,
+        tasks: &dyn Tasks,
+    ) -> Result<TaskEnd, Failure> {
+        for tries in 0.. {
+            let asked = self.shared.now();
+            match tasks.recover(open.begun()).await? {
+                Recovery::Ended(end) => return Ok(end),
+                Recovery::Running { task, .. } => {
+                    self.shared.dispatched(open, &task).await?;
+                    return Ok(tasks.follow(&task).await);
+                }
+                Recovery::NotFound { why } if doubt.is_over(asked, tasks.doubt_lasts()) => {
+                    return Ok(TaskEnd::Unknown(why));
+                }
+                Recovery::NotFound { .. } => {
+                    let at = doubt.next_question(tries, self.shared.now(), tasks.doubt_lasts());
+                    self.shared.sleep_until(at).await;
+                }
+            }
+        }
+        Ok(TaskEnd::Unknown(UNHEARD.to_owned()))
     }
 
     /// How many keys have something running or waiting; the others leave no trace.
     #[must_use]
     pub fn busy(&self) -> usize {
-        self.shared.state().lanes.len()
+        self.shared.state().set.busy()
     }
 
-    /// A look at these keys begins: it will see what is in the news of them.
-    pub(crate) fn looks_at(&self, focus: &Focus<K>) {
-        let mut state = self.shared.state();
-        state.news.retain(|key| !focus.covers(key));
-        state.is_looking = true;
+    /// Waits until a pass should look at keys again, because their task ended or their lane came free, and tells
+    /// them. Cancel-safe.
+    pub async fn dirty_keys(&self) -> BTreeSet<K> {
+        self.shared
+            .wait_for(|set| {
+                let dirty = set.take_dirty();
+                (!dirty.is_empty()).then_some(dirty)
+            })
+            .await
     }
 
-    /// A pass asks for a key's lane, and does not wait. If it is not free, the key will be in the news. One
-    /// that has come into the news since the look of a loop is left alone: what was planned for it does not
-    /// know.
-    pub(crate) fn turn(&self, key: &K, node: String) -> Result<Held<K>, String> {
-        let mut state = self.shared.state();
-        if state.is_looking && state.news.contains(key) {
-            return Err("another look: it moved after this one".to_owned());
-        }
-        if state.lanes.node_of(key) != Some(&node) {
-            // It has moved since its lane was granted: the place is not where it is needed.
-            let elsewhere = state.granted.remove(key);
-            drop(state);
-            drop(elsewhere);
-            state = self.shared.state();
-        }
-        if !state.granted.contains_key(key) {
-            state.asked.insert(key.clone());
-            state.lanes.mark(key, node);
-            drop(state);
-            self.shared.pump();
-            state = self.shared.state();
-            state.asked.remove(key);
-        }
-        let held = state.granted.remove(key).ok_or_else(|| state.why_not(key))?;
-        state.news.remove(key);
-        Ok(held)
+    /// The tasks that the target works on, by key.
+    #[must_use]
+    pub fn in_flight(&self) -> BTreeMap<K, String> {
+        self.shared.state().set.in_flight()
     }
 
-    /// Lanes that a pass over these keys was granted and did not need are free again.
-    pub(crate) fn let_go(&self, unneeded: impl Fn(&K) -> bool) {
-        let mut state = self.shared.state();
-        let granted = std::mem::take(&mut state.granted).into_iter();
-        let (freed, kept): (BTreeMap<_, _>, _) = granted.partition(|(key, _)| unneeded(key));
-        (state.granted, state.is_looking) = (kept, false);
-        drop(state);
-        drop(freed);
+    /// Waits until the target works on nothing of ours.
+    pub async fn tasks_finished(&self) {
+        self.shared.wait_for(|set| set.in_flight().is_empty().then_some(())).await;
+    }
+}
+
+/// What the loop and its passes call, by [`DispatchGuard`](crate::DispatchGuard).
+impl<K: Key> Operations<K> {
+    /// Says who waits for lanes and results. For a loop that makes passes, the writes that an earlier process left
+    /// open take their places on their nodes at once.
+    pub(crate) fn set_consumer(&self, consumer: LaneConsumer) {
+        self.shared.change(|set, now| set.set_consumer(consumer, now));
+        if consumer == LaneConsumer::Active {
+            // Those that may be sent again hold no place: the first pass closes them.
+            let _ = self.shared.find_open();
+        }
     }
 
-    /// Keeps lanes for passes that will come, or for nobody.
-    pub(crate) fn set_awaits(&self, awaits: Awaits) {
-        self.shared.state().awaits = awaits;
-        match awaits {
-            Awaits::Passes => self.take_doubts(),
-            Awaits::Hearer | Awaits::Nobody => {
-                if awaits == Awaits::Nobody {
-                    drop(self.take_landed());
-                }
-                self.leave_doubts();
-                self.let_go(|_| true);
-            }
-        }
+    /// Another writer will come, which may reach whom the former one could not ask.
+    pub(crate) fn detach(&self) {
+        let questions = {
+            let mut state = self.shared.state();
+            state.tasks = None;
+            std::mem::take(&mut state.questions)
+        };
+        questions.iter().for_each(AbortHandle::abort);
+        self.shared.change(OperationSet::detach);
     }
 
     /// Whether both are the same one.
@@ -161,33 +243,341 @@ impl<K: Key> Operations<K> {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Keys that are worth another look: their work ended, or their lane came free. Cancel-safe.
-    pub async fn news(&self) -> BTreeSet<K> {
-        loop {
-            let moved = self.shared.moved.notified();
-            let news = std::mem::take(&mut self.shared.state().news);
-            if !news.is_empty() {
-                return news;
+    /// A look at these keys begins: it sees why they are dirty.
+    pub(crate) fn look(&self, focus: &Focus<K>) {
+        self.shared.change(|set, _| set.look(focus));
+    }
+
+    /// A pass begins to write: asks the target about every step of this source that has no end and that nobody is at
+    /// work on. Tells their keys: what was planned for them does not know of the answer.
+    pub(crate) async fn begin_pass(&self, tasks: Option<Arc<dyn Tasks>>) -> BTreeSet<K> {
+        if let Some(tasks) = tasks {
+            let doubt_lasts = tasks.doubt_lasts();
+            self.shared.state().tasks = Some(tasks);
+            self.shared.change(|set, now| set.attach(doubt_lasts, now));
+        }
+        for harmless in self.shared.find_open() {
+            // What this pass has seen tells whether it is needed again.
+            self.end(harmless, &TaskEnd::Unknown(UNHEARD.to_owned())).await;
+        }
+        self.shared.change(OperationSet::begin_pass)
+    }
+
+    /// Waits until the target has said something about each of these keys, or cannot be asked.
+    pub(crate) async fn answered(&self, keys: &BTreeSet<K>) {
+        self.shared.wait_for(|set| (!set.awaits_answers(keys)).then_some(())).await;
+    }
+
+    /// A pass over these keys has ended: lanes that were kept for it and that it did not need are free again.
+    pub(crate) fn end_pass(&self, focus: &Focus<K>) {
+        self.shared.change(|set, now| set.end_pass(|key| focus.covers(key), now));
+    }
+
+    /// Frees the lanes of keys that no pass will come for soon.
+    pub(crate) fn free_reserved(&self, keys: &BTreeSet<K>) {
+        self.shared.change(|set, now| set.free_reserved(|key| keys.contains(key), now));
+    }
+
+    /// A pass takes a key's lane, and does not wait.
+    pub(crate) fn take(&self, key: &K, node: &str) -> Result<LaneGuard<K>, WaitsOn> {
+        self.shared.change(|set, now| set.take(key, node, now))?;
+        Ok(LaneGuard::new(key.clone(), &self.shared))
+    }
+
+    /// Follows a task to its end. The lane is freed then, and the key is dirty.
+    pub(crate) fn follow(&self, lane: LaneGuard<K>, accepted: Accepted) {
+        let Accepted { step, node, task, change } = accepted;
+        let key = lane.key().clone();
+        let write = Unended { step, node };
+        self.shared.happened(&key, Event::Accepted { write, task: task.clone(), change });
+        lane.hand_on();
+        self.shared.follow(key, step, task);
+    }
+
+    /// Whether the target works on something, may do so, or has ended something that no loop knows of yet.
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.shared.state().set.has_tasks()
+    }
+
+    /// How tasks ended since this was asked last.
+    pub(crate) fn take_results(&self) -> BTreeMap<K, TaskResult> {
+        self.shared.state().set.take_results()
+    }
+
+    /// Queues keys again whose task finished before the pass that sent it was concluded.
+    pub(crate) fn requeue_finished<'a>(&self, keys: impl Iterator<Item = &'a K>) {
+        self.shared.change(|set, _| set.requeue_finished(keys));
+    }
+
+    /// Writes down how a step ended that was done at once.
+    pub(crate) async fn end(&self, step: StepId, end: &TaskEnd) {
+        // What cannot be written is kept in memory, and written as soon as there is room.
+        let _ = self.shared.end(step, end, Value::Null).await;
+    }
+}
+
+/// Why a step is closed that may be sent again.
+const UNHEARD: &str = "nobody heard the answer";
+
+/// Why something is not in the journal.
+pub(crate) fn unwritten(error: &JournalError) -> Failure {
+    Failure { help: error.help(), ..Failure::from_error(error, Retry::Soon) }
+}
+
+/// Whoever waits for a lane.
+type Waiter<K> = oneshot::Sender<LaneGuard<K>>;
+type Set<K> = OperationSet<K, Waiter<K>, StepId>;
+
+/// What all clones share.
+struct Shared<K: Key> {
+    journal: Arc<Journal>,
+    source: String,
+    scope: String,
+    /// Where the machine's time begins.
+    epoch: Instant,
+    /// Nobody waits while it is locked.
+    state: Mutex<State<K>>,
+    /// Something has changed that somebody may wait for.
+    changed: Notify,
+    /// Followed tasks and questions. They end with the value: the journal tells of them.
+    background: Mutex<JoinSet<()>>,
+}
+
+struct State<K: Key> {
+    set: Set<K>,
+    /// Whom to ask.
+    tasks: Option<Arc<dyn Tasks>>,
+    /// The questions that are under way.
+    questions: Vec<AbortHandle>,
+}
+
+/// A place in the queue of a key, given up when it is dropped.
+struct Queued<'a, K: Key> {
+    shared: &'a Arc<Shared<K>>,
+    key: &'a K,
+    ticket: Ticket,
+}
+
+impl<K: Key> Drop for Queued<'_, K> {
+    fn drop(&mut self) {
+        self.shared.change(|set, _| set.withdraw(self.key, self.ticket));
+    }
+}
+
+impl<K: Key> Shared<K> {
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Time {
+        Time::from_epoch(self.epoch.elapsed())
+    }
+
+    async fn sleep_until(&self, time: Time) {
+        tokio::time::sleep_until(self.epoch + time.since_epoch()).await;
+    }
+
+    fn subject(&self, key: &K) -> Subject {
+        let Shared { source, scope, .. } = self;
+        Subject { source: source.clone(), scope: scope.clone(), key: key.to_string() }
+    }
+
+    /// Every change of the machine: does what follows from it, and wakes whoever waits.
+    fn change<T>(self: &Arc<Self>, what: impl FnOnce(&mut Set<K>, Time) -> T) -> T {
+        let (done, effects) = {
+            let mut state = self.state();
+            let done = what(&mut state.set, self.now());
+            (done, state.set.take_effects())
+        };
+        for effect in effects {
+            match effect {
+                Effect::Grant { key, waiter } => {
+                    let sent = waiter.send(LaneGuard::new(key.clone(), self));
+                    if let Err(lane) = sent {
+                        lane.hand_on();
+                        self.happened(&key, Event::Returned);
+                    }
+                }
+                Effect::Ask { key, step, question, at } => self.ask(key, step, question, at),
             }
-            moved.await;
+        }
+        self.changed.notify_waiters();
+        done
+    }
+
+    fn happened(self: &Arc<Self>, key: &K, event: Event<StepId>) {
+        self.change(|set, now| set.happened(key, event, now));
+    }
+
+    /// Waits until something is so.
+    async fn wait_for<T>(&self, mut so: impl FnMut(&mut Set<K>) -> Option<T>) -> T {
+        loop {
+            // Created before the look: a change in between wakes it.
+            let changed = self.changed.notified();
+            let found = so(&mut self.state().set);
+            if let Some(found) = found {
+                return found;
+            }
+            changed.await;
         }
     }
 
-    /// The tasks that the target works on, by key.
-    #[must_use]
-    pub fn in_flight(&self) -> BTreeMap<K, String> {
-        self.shared.state().in_flight.clone()
+    /// The write of a key that must not be sent twice and has no end in the journal.
+    fn unended(&self, key: &K) -> Option<Unended<StepId>> {
+        let open = self.journal.open_step(&self.subject(key));
+        let open = open.filter(|open| open.intent.repeat == Repeat::Hurts)?;
+        Some(Unended { step: open.id, node: open.intent.node })
     }
 
-    /// Waits until the target works on nothing of ours.
-    pub async fn landed(&self) {
-        loop {
-            let moved = self.shared.moved.notified();
-            if self.shared.state().in_flight.is_empty() {
+    /// Has the machine know of the open steps that are in doubt. Tells those that may be sent again. What somebody is
+    /// at work on is neither.
+    fn find_open(self: &Arc<Self>) -> Vec<StepId> {
+        let mut harmless = Vec::new();
+        for open in self.journal.open_steps() {
+            let Some(key) = self.key_of(&open) else { continue };
+            match open.intent.repeat {
+                Repeat::Hurts => {
+                    let write = Unended { step: open.id, node: open.intent.node };
+                    self.happened(&key, Event::Found(write));
+                }
+                Repeat::Harmless if self.state().set.is_free(&key) => harmless.push(open.id),
+                Repeat::Harmless => {}
+            }
+        }
+        harmless
+    }
+
+    /// The key of a step of this source and scope.
+    fn key_of(&self, open: &OpenStep) -> Option<K> {
+        let Subject { source, scope, key } = &open.intent.subject;
+        let is_ours = (source, scope) == (&self.source, &self.scope);
+        K::from_str(key).ok().filter(|_| is_ours)
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let mut background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+        while background.try_join_next().is_some() {}
+        background.spawn(work)
+    }
+
+    fn follow(self: &Arc<Self>, key: K, step: StepId, task: String) {
+        let tasks = self.state().tasks.clone();
+        let end: Later<'static, TaskEnd> = match tasks {
+            Some(tasks) => tasks.follow(&task),
+            None => Box::pin(std::future::ready(TaskEnd::Unknown(format!(
+                "nobody can wait for task {task}"
+            )))),
+        };
+        let shared = Arc::downgrade(self);
+        self.spawn(async move {
+            let end = AssertUnwindSafe(end).catch_unwind().await;
+            let end =
+                end.unwrap_or_else(|_| TaskEnd::Unknown("waiting for it panicked".to_owned()));
+            if let Some(shared) = shared.upgrade() {
+                let _ = shared.end(step, &end, json!({ "task": task })).await;
+                shared.happened(&key, Event::TaskEnded(step, end));
+            }
+        });
+    }
+
+    /// Asks the target what became of a write, at the given time.
+    fn ask(self: &Arc<Self>, key: K, step: StepId, question: u64, at: Time) {
+        let (shared, at) = (Arc::downgrade(self), self.epoch + at.since_epoch());
+        let asking = self.spawn(async move {
+            tokio::time::sleep_until(at).await;
+            let Some((asked, open, answer)) =
+                shared.upgrade().and_then(|shared| shared.question(&key, step, question))
+            else {
+                return;
+            };
+            let panicked = |_| Err(Failure::new("asking about it panicked", Retry::Soon));
+            let answer = AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(panicked);
+            if let Some(shared) = shared.upgrade() {
+                shared.answered(&key, &open, (question, asked), answer).await;
+            }
+        });
+        let questions = &mut self.state().questions;
+        questions.retain(|asking| !asking.is_finished());
+        questions.push(asking);
+    }
+
+    /// The question, if it is still worth asking.
+    #[expect(clippy::type_complexity, reason = "it is taken apart at once")]
+    fn question(
+        self: &Arc<Self>,
+        key: &K,
+        step: StepId,
+        question: u64,
+    ) -> Option<(Time, OpenStep, Later<'static, Result<Recovery, Failure>>)> {
+        let tasks = {
+            let state = self.state();
+            state.tasks.clone().filter(|_| state.set.is_asked(key, question))?
+        };
+        let open = self.journal.open_step(&self.subject(key)).filter(|open| open.id == step);
+        let Some(open) = open else {
+            // Somebody else has written down how it ended.
+            self.happened(key, Event::Resolved(step, TaskEnd::Unknown(UNHEARD.to_owned())));
+            return None;
+        };
+        let answer = tasks.recover(open.begun());
+        Some((self.now(), open, answer))
+    }
+
+    async fn answered(
+        self: &Arc<Self>,
+        key: &K,
+        open: &OpenStep,
+        (question, asked): (u64, Time),
+        answer: Result<Recovery, Failure>,
+    ) {
+        let end = match answer {
+            Ok(Recovery::Running { task, node }) => {
+                if self.dispatched(open, &task).await.is_err() {
+                    self.change(|set, now| set.unanswered(key, question, None, now));
+                    return;
+                }
+                let write = Unended { step: open.id, node };
+                if self.change(|set, now| set.adopt(key, write, task.clone(), now)) {
+                    self.follow(key.clone(), open.id, task);
+                }
                 return;
             }
-            moved.await;
+            Ok(Recovery::NotFound { why }) => {
+                let found = self.change(|set, now| set.unanswered(key, question, Some(asked), now));
+                if !found.is_over {
+                    return;
+                }
+                TaskEnd::Unknown(why)
+            }
+            Err(_) | Ok(Recovery::Ended(TaskEnd::GivenUp(_))) => {
+                self.change(|set, now| set.unanswered(key, question, None, now));
+                return;
+            }
+            Ok(Recovery::Ended(end)) => end,
+        };
+        let _ = self.end(open.id, &end, Value::Null).await;
+        self.happened(key, Event::Resolved(open.id, end));
+    }
+
+    /// Writes down the task of a step that was found by the target's own list.
+    async fn dispatched(&self, open: &OpenStep, task: &str) -> Result<(), Failure> {
+        if open.task.is_some() {
+            return Ok(());
         }
+        let written = self.journal.dispatched(open.id, task).await;
+        written.map_err(|error| unwritten(&error))
+    }
+
+    /// Writes down how a step ended; one that was given up has no end. A journal that cannot be written keeps the end
+    /// in memory, and writes it as soon as it can.
+    async fn end(&self, step: StepId, end: &TaskEnd, answer: Value) -> Result<(), Failure> {
+        let end = match end.clone() {
+            TaskEnd::Succeeded => End::Succeeded { answer },
+            TaskEnd::Failed(why) => End::Failed { why },
+            TaskEnd::Unknown(why) => End::Unknown { why },
+            TaskEnd::GivenUp(_) => return Ok(()),
+        };
+        self.journal.end(step, end).await.map_err(|error| unwritten(&error))
     }
 }
 
@@ -202,16 +592,16 @@ mod tests {
         let journal = Journal::open(state.path(), Arc::new(|| Millis(0))).unwrap().0;
         let limits = Limits { total: 9, per_node: 1 };
         let operations = Operations::new(Arc::new(journal), ("source", "scope"), limits);
-        operations.set_awaits(Awaits::Passes);
-        let turn = |key: &str, node: &str| operations.turn(&key.to_owned(), node.to_owned());
-        let (first, other) = (turn("a", "one").unwrap(), turn("b", "two").unwrap());
-        assert!(turn("c", "one").is_err(), "a is at work there");
+        operations.set_consumer(LaneConsumer::Active);
+        let take = |key: &str, node: &str| operations.take(&key.to_owned(), node);
+        let (first, other) = (take("a", "one").unwrap(), take("b", "two").unwrap());
+        assert!(take("c", "one").is_err(), "a is at work there");
         drop(first);
         // The place of `a` is kept for `c`, which has gone.
-        assert!(turn("c", "two").is_err(), "b is at work there");
-        let fourth = turn("d", "one").unwrap();
+        assert!(take("c", "two").is_err(), "b is at work there");
+        let fourth = take("d", "one").unwrap();
         drop(other);
-        assert!(turn("c", "two").is_ok());
+        assert!(take("c", "two").is_ok());
         drop(fourth);
         assert_eq!(operations.busy(), 0);
     }

@@ -6,11 +6,11 @@ use homeostat_core::report::{JOURNAL, LEDGER};
 use homeostat_core::{Fails, Focus, Holdings, Outcome, Plan, Report, Source};
 
 use crate::book::Book;
-use crate::config::{Fence, Order};
+use crate::config::{Config, Order};
 use crate::error::Error;
 use crate::fate::Prior;
 use crate::observer::Observer;
-use crate::run::{Ran, Straggler, may_straggle, run, run_promptly};
+use crate::run::{DetachedLane, Ran, may_detach, run, run_detaching};
 use crate::verify::{Shown, doubts};
 
 /// Observes, diffs and plans. It has no writer, so it cannot write.
@@ -23,7 +23,8 @@ pub async fn plan<S: Source>(
     let (moment, changes) = observer.diff(order, holdings).await?;
     let mut plan = Plan::new(order.source, Arc::clone(&order.wish), moment, changes)
         .since(holdings.last.clone());
-    order.config.guards.hold(&mut plan, &order.focus);
+    let Config { guards, missing, .. } = order.config;
+    guards.hold(missing, &mut plan, &order.focus);
     Ok(plan)
 }
 
@@ -36,31 +37,29 @@ pub async fn apply<S: Source>(
 ) -> Result<Report<S>, Error> {
     let prior = book.begin(&plan, order.ownership)?;
     let ran = run(&plan, writer, order.config).await;
-    if let Fence::Kept(operations) = &order.config.fence {
-        operations.let_go(|key| order.focus.covers(key));
-    }
+    order.config.dispatch.end_pass(&order.focus);
     conclude(order, observer, (book, prior), (plan, ran)).await
 }
 
-/// The same, but for lanes that take long: they are handed over, to be concluded when they have ended.
-pub(crate) async fn apply_promptly<S: Source>(
+/// The same, but lanes that take long are detached, to be concluded when they have ended.
+pub(crate) async fn apply_detaching<S: Source>(
     order: &Order<'_, S>,
     observer: &mut Observer<S>,
     writer: &Arc<S::Writer>,
     (book, mut plan): (&mut Book<S>, Plan<S>),
-) -> Result<(Report<S>, Vec<Straggler<S>>), Error> {
-    let Some(operations) = may_straggle::<S>(order.config) else {
+) -> Result<(Report<S>, Vec<DetachedLane<S>>), Error> {
+    if !may_detach::<S>(order.config) {
         let report = apply(order, observer, writer, (book, plan)).await?;
         return Ok((report, Vec::new()));
-    };
+    }
     let mut prior = book.begin(&plan, order.ownership)?;
-    let (ran, mut late) = run_promptly(&mut plan, writer, (order.config, operations)).await;
-    operations.let_go(|key| order.focus.covers(key));
-    for straggler in &mut late {
-        straggler.prior.extend(prior.remove_entry(&straggler.key));
+    let (ran, mut detached) = run_detaching(&mut plan, writer, order.config).await;
+    order.config.dispatch.end_pass(&order.focus);
+    for lane in &mut detached {
+        lane.prior.extend(prior.remove_entry(&lane.key));
     }
     let report = conclude(order, observer, (book, prior), (plan, ran)).await?;
-    Ok((report, late))
+    Ok((report, detached))
 }
 
 /// Verifies what steps did, and records what is ours now.

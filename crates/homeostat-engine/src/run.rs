@@ -1,21 +1,20 @@
 //! Runs the steps of a plan, turn by turn, and gathers their outcomes.
 
+mod detached;
 mod lane;
 mod ran;
 mod sink;
-mod straggler;
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use futures_util::StreamExt as _;
 use homeostat_core::{Fails, Plan, Schedule, Source, Turn, Work, Writer};
 
+pub(crate) use self::detached::{DetachedLane, EndedLane, join, may_detach, run_detaching};
 use self::lane::Lane;
 pub(crate) use self::ran::Ran;
 use self::sink::Sink;
-pub(crate) use self::straggler::{Ended, Straggler, join, may_straggle, run_promptly};
-use crate::config::{Config, Fence};
+use crate::config::Config;
 
 /// Runs every step that may run, and waits for all of them.
 pub(crate) async fn run<S: Source>(
@@ -23,11 +22,8 @@ pub(crate) async fn run<S: Source>(
     writer: &S::Writer,
     config: &Config<S::Key>,
 ) -> Ran<S::Object> {
-    let doubted = match &config.fence {
-        Fence::Kept(operations) => operations.ask::<S>(writer).await,
-        Fence::Absent | Fence::Volatile => BTreeSet::new(),
-    };
-    let sink = Sink::new(plan, &config.fence, config.progress.as_deref());
+    let doubted = config.dispatch.begin_pass(writer.tasks()).await;
+    let sink = Sink::new(plan, &config.dispatch, config.progress.as_deref());
     if let Some(progress) = &config.progress {
         progress.begin(S::NAME, plan.steps.len());
     }
@@ -54,11 +50,7 @@ pub(crate) async fn run<S: Source>(
             }
         }
     }
-    if let Fence::Kept(operations) = &config.fence {
-        operations.answered(&doubted).await;
-        operations.act_on_answers::<S>(writer).await;
-        operations.leave_doubts();
-    }
+    config.dispatch.answered(&doubted).await;
     if let Some(progress) = &config.progress {
         progress.end();
     }

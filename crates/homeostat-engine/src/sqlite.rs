@@ -244,7 +244,9 @@ fn read_page(connection: &Connection, place: &Place) -> Result<Page, rusqlite::E
 
 fn read_places(connection: &Connection, owner: &str) -> Result<Vec<Place>, rusqlite::Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT DISTINCT source, scope, identity FROM record WHERE owner = ?1 ORDER BY 1, 2, 3",
+        "SELECT source, scope, identity FROM record WHERE owner = ?1
+         UNION SELECT source, scope, identity FROM wish WHERE owner = ?1 AND length(prints) > 0
+         ORDER BY 1, 2, 3",
     )?;
     let places = statement.query_map([owner], |row| {
         let (source, scope, identity) = (row.get(0)?, row.get(1)?, row.get(2)?);

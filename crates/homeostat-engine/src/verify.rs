@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use homeostat_core::{
     Action, Change, Changes, Desired, Failure, Focus, Outcome, Owner, Pending, Plan, Retry, Source,
-    Step, Tally,
+    Step, Tally, WaitsOn,
 };
 
 use crate::run::Ran;
@@ -101,8 +101,7 @@ impl<K: Ord + Clone> Doubts<K> {
             }
         }
         for key in objections.into_keys().filter(|key| self.disturbed.contains(key)) {
-            let on = "the next pass: it changed along with another step".to_owned();
-            plan.pending.push(Pending { key, on });
+            plan.pending.push(Pending { key, on: WaitsOn::NextPass });
         }
         Shown { absent, through, identities: left.identities.clone() }
     }

@@ -24,7 +24,7 @@ mod stage;
 
 use std::sync::Arc;
 
-use homeostat_engine::{Alone, Explain, Kind, MemoryLedger, Planner};
+use homeostat_engine::{Alone, Events, Explain, Kept, Kind, Means, MemoryLedger, Planner};
 use homeostat_testkit::ledger::Tapped;
 
 use crate::stage::Writes;
@@ -49,7 +49,7 @@ fn troubles(explain: &dyn Explain) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_is_planned_unlocked_passed_and_then_left_alone() {
+async fn each_is_planned_passed_by_a_loop_and_then_left_alone() {
     let (writes, ledger) = (Writes::default(), Tapped::new(MemoryLedger::default()));
     let (recorded, ledger) = (ledger.count(), Arc::new(ledger));
     for planner in registry(&writes) {
@@ -58,16 +58,21 @@ async fn each_is_planned_unlocked_passed_and_then_left_alone() {
         assert!(plan.summary().total() > 0, "{name} has nothing to do");
         assert_eq!(writes.count(), 0, "{name} wrote while it planned");
 
-        let mut driver = planner.unlock(&Alone::i_am_the_only_writer(), ledger.clone()).unwrap();
-        let report = driver.pass().await.unwrap();
+        let lock = Arc::new(Alone::i_am_the_only_writer());
+        let means = Means { lock, ledger: ledger.clone(), events: Events::default() };
+        let pace = planner.pace(1).once();
+        let Kept { control, run } = planner.keep(means, pace);
+        let running = tokio::spawn(run);
+        let report = control.pass().await.unwrap().unwrap();
         assert!(report.is_converged(), "{name}: {:?}", troubles(&*report));
         assert_eq!(report.summary(), plan.summary(), "{name} did something else than planned");
         assert!(writes.take() > 0, "{name} wrote nothing");
 
         let before = recorded.writes();
-        let again = driver.pass().await.unwrap();
+        let again = control.pass().await.unwrap().unwrap();
         assert!(again.is_converged(), "{name}: {:?}", troubles(&*again));
         assert_eq!((writes.count(), again.summary().total()), (0, 0), "{name} wrote again");
         assert_eq!(recorded.writes(), before, "{name} wrote to the ledger again");
+        running.abort();
     }
 }

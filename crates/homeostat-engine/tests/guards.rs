@@ -7,7 +7,7 @@ mod common;
 use common::rig::{Rig, told};
 use common::toy::{Independent, Ordered};
 use homeostat_engine::{
-    Budget, Cascades, Entry, Explain as _, Guards, Kind, MassDelete, Owner, Section, Taken,
+    Budget, Cascades, Entry, Explain as _, Guards, Kind, MassDelete, MissingSections, Owner, Taken,
 };
 
 /// Rows `k00=1 k01=1 ...` from one number to another.
@@ -56,14 +56,75 @@ fn more_than_ten_and_more_than_half_is_held_and_nothing_less() {
 fn the_operator_may_allow_it() {
     let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
     check(40, 40, guards, 0);
-    check(3, 3, Guards { section: Section::Missing, ..guards }, 0);
+    let mut rig = Rig::<Independent>::marked("a1=1@ours b1=1@ours");
+    (rig.config.guards, rig.config.missing) = (guards, missing("a"));
+    assert_eq!(rig.pass(""), ["delete a1", "delete b1", "converged"]);
+}
+
+/// The section of a key is its first letter; these are missing.
+fn missing(sections: &'static str) -> MissingSections<String> {
+    MissingSections::new(sections, |sections, key: &String| {
+        let section = key.chars().next().filter(|section| sections.contains(*section));
+        section.map(|section| format!("section {section} is missing"))
+    })
+}
+
+/// What a pass over objects of ours tells while sections are missing.
+fn pass_without(sections: &'static str, owned: &str, wish: &str) -> Vec<String> {
+    let owned: Vec<_> = owned.split(' ').map(|key| format!("{key}=1@ours")).collect();
+    let mut rig = Rig::<Independent>::marked(&owned.join(" "));
+    rig.config.missing = missing(sections);
+    rig.pass(wish)
 }
 
 #[test]
-fn a_missing_section_holds_every_delete() {
-    let guards = Guards { section: Section::Missing, ..Guards::default() };
-    check(100, 1, guards, 1);
-    check(3, 3, guards, 3);
+fn a_missing_section_holds_its_own_removals_and_no_others() {
+    assert_eq!(
+        pass_without("a", "a1 a2 b1 b2", "b1=2 b3=1"),
+        ["update b1", "create b3", "delete b2", "held a1", "held a2", "not converged"]
+    );
+    assert_eq!(pass_without("ab", "a1 b1", ""), ["held a1", "held b1", "not converged"]);
+    assert_eq!(pass_without("c", "a1 b1", "b1=1"), ["delete a1", "converged"]);
+}
+
+#[test]
+fn what_is_wished_is_never_held_by_a_missing_section() {
+    assert_eq!(pass_without("a", "a1", "a1=2 a2=1"), ["update a1", "create a2", "converged"]);
+}
+
+#[test]
+fn the_budget_does_not_count_what_a_missing_section_holds() {
+    let owned = |section: char, count: usize| {
+        let keys: Vec<_> = (0..count).map(|nth| format!("{section}{nth:02}")).collect();
+        keys.join(" ")
+    };
+    let held = |a: usize, b: usize| {
+        let told = pass_without("a", &format!("{} {}", owned('a', a), owned('b', b)), "");
+        let of = |start: &str| told.iter().filter(|line| line.starts_with(start)).count();
+        (of("held a"), of("held b"))
+    };
+    assert_eq!(held(40, 1), (40, 0));
+    assert_eq!(held(40, 20), (40, 0), "20 of 60 are less than half");
+    assert_eq!(held(10, 20), (10, 20), "20 of 30 are more than half");
+}
+
+#[test]
+fn a_removal_of_several_steps_is_held_as_one() {
+    let mut rig = Rig::<Independent>::marked("a1=1@ours b1=1@ours");
+    rig.rescript(|script| _ = script.removed_in_two.insert("a1".to_owned()));
+    rig.config.missing = missing("a");
+    let plan = rig.plan("");
+    assert_eq!(told(&plan), ["will delete b1", "held a1", "held a1", "not converged"]);
+    assert_eq!(plan.removals, 1);
+}
+
+#[test]
+fn releases_of_a_missing_section_are_held_too() {
+    let mut rig = Rig::<Independent>::checkpoint("a1=0@nobody b1=0@nobody");
+    rig.pass("a1=1 b1=1");
+    rig.config.missing = missing("a");
+    assert_eq!(rig.pass(""), ["delete b1", "held a1", "not converged"]);
+    assert_eq!(rig.records(), "a1=1,0,done");
 }
 
 #[test]
@@ -108,10 +169,10 @@ fn a_focused_pass_is_bound_by_a_missing_section_but_not_by_the_budget() {
     let keys = all.replace("=1", "");
     let mut rig = Rig::<Independent>::marked(&all.replace("=1", "=1@ours"));
     rig.pass(&all);
-    rig.config.guards.section = Section::Missing;
+    rig.config.missing = missing("k");
     let report = rig.focused_pass("", "k00 k01");
     assert_eq!(report, ["held k00", "held k01", "not converged"]);
-    rig.config.guards.section = Section::Stated;
+    rig.config.missing = MissingSections::default();
     let report = rig.focused_pass("", &keys);
     assert_eq!(report.last().unwrap(), "converged");
 }
@@ -122,9 +183,10 @@ fn what_is_held_is_told_with_the_way_out() {
     let plan = rig.plan("");
     let why = &plan.held[0].why;
     assert!(why.contains("20 of 20") && why.contains("--allow-mass-delete"), "{why}");
-    rig.config.guards.section = Section::Missing;
-    let why = &rig.plan("").held[0].why;
-    assert!(why.contains("`toy`") && why.contains("--allow-mass-delete"), "{why}");
+    rig.config.missing = missing("k");
+    assert_eq!(rig.plan("").held[0].why, "section k is missing");
+    rig.config.missing = MissingSections::all("everything is missing");
+    assert_eq!(rig.plan("").held[0].why, "everything is missing");
 }
 
 fn cascading(owner: Owner) -> Rig<Independent> {

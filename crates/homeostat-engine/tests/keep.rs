@@ -14,6 +14,8 @@ mod fights;
 mod guards;
 #[path = "keep/lessons.rs"]
 mod lessons;
+#[path = "keep/settle.rs"]
+mod settle;
 #[path = "keep/stage.rs"]
 mod stage;
 #[path = "keep/telling.rs"]

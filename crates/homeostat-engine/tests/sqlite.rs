@@ -13,8 +13,8 @@ use common::rig::{Rig, place};
 use common::toy::{Independent, Toy};
 use common::{block_on, child, mount};
 use homeostat_engine::{
-    Alone, Book, Config, Edit, Error, Focus, Ledger, Observer, Order, Ownership, Page, Pages,
-    Place, Retry, Source as _, SqliteLedger, SqlitePages, pass,
+    Alone, Book, Config, Edit, Error, Focus, Ledger, MemoryLedger, Observer, Order, Ownership,
+    Page, Pages, Place, Retry, Source as _, SqliteLedger, SqlitePages, pass,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -55,6 +55,20 @@ fn what_was_written_is_read_back_by_everybody() {
     let again = SqliteLedger::open(directory.path()).unwrap();
     assert_eq!(again.page(&place()).unwrap(), expected);
     assert_eq!(again.places("me").unwrap(), [place()]);
+}
+
+#[test]
+fn a_place_in_which_something_was_applied_is_known_without_records() {
+    let directory = TempDir::new().unwrap();
+    let sqlite = SqliteLedger::open(directory.path()).unwrap();
+    let memory = MemoryLedger::default();
+    let ledgers: [&dyn Ledger; 2] = [&sqlite, &memory];
+    for ledger in ledgers {
+        ledger.write(&place(), &[Edit::Wish(vec![1; 8])]).unwrap();
+        assert_eq!(ledger.places("me").unwrap(), [place()]);
+        ledger.write(&place(), &[Edit::Wish(vec![])]).unwrap();
+        assert_eq!(ledger.places("me").unwrap(), []);
+    }
 }
 
 #[test]

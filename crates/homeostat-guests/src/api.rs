@@ -1,11 +1,11 @@
-//! The requests that we make, typed.
+//! The requests of the API that we use, typed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hyper::Method;
 use serde_json::{Map, Value};
 
-use crate::client::{Ask, Client};
+use crate::client::{Call, Client};
 use crate::error::Error;
 use crate::form::escape;
 use crate::model::{Key, Kind, Run, Vmid};
@@ -33,47 +33,73 @@ pub(crate) struct Listed {
     pub(crate) run: Option<Run>,
     pub(crate) tags: BTreeSet<String>,
     pub(crate) name: String,
-    /// Who holds its lock.
+    /// The reason of its lock.
     pub(crate) lock: Option<String>,
-    pub(crate) keeper: Keeper,
+    pub(crate) ha: HaState,
 }
 
-/// Who sees to it that a guest runs.
+/// What the HA manager does with a guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Keeper {
-    /// Not told: lists do not.
+pub(crate) enum HaState {
+    /// Lists do not contain it.
     #[default]
-    Untold,
-    /// Nobody.
-    Nobody,
-    /// The cluster's resource manager, and what it does with the guest.
-    Manager(String),
+    NotListed,
+    Unmanaged,
+    /// With the state that the manager shows, such as `started`.
+    Managed(String),
 }
 
-/// A guest in the list of the whole cluster, which may be old.
+/// A guest in the list of the cluster, which may be ten seconds old.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
     pub(crate) node: String,
     pub(crate) listed: Listed,
 }
 
-/// A configuration, as configured: with what waits for a restart.
+/// A configuration, with the options that take effect with the next start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) options: BTreeMap<String, String>,
     pub(crate) digest: String,
 }
 
-/// What a task does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TaskState {
     Running,
     Stopped(String),
 }
 
-/// Which tasks are looked for.
-pub(crate) struct Sought<'a> {
+/// A change of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConfigChange {
+    pub(crate) sets: Vec<(String, String)>,
+    pub(crate) deletes: Vec<String>,
+}
+
+impl ConfigChange {
+    /// Sets an option, or deletes it if the value is empty.
+    pub(crate) fn put(&mut self, option: String, value: String) {
+        if value.is_empty() {
+            self.deletes.push(option);
+        } else {
+            self.sets.push((option, value));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sets.is_empty() && self.deletes.is_empty()
+    }
+
+    /// The names of all options that it changes.
+    pub(crate) fn options(&self) -> impl Iterator<Item = &String> {
+        self.sets.iter().map(|(option, _)| option).chain(&self.deletes)
+    }
+}
+
+/// Selects tasks of one guest.
+pub(crate) struct TaskFilter<'a> {
     pub(crate) vmid: Vmid,
+    /// `active`, `archive` or `all`.
     pub(crate) source: &'a str,
     /// Seconds since 1970.
     pub(crate) since: u64,
@@ -81,9 +107,9 @@ pub(crate) struct Sought<'a> {
 }
 
 impl Client {
-    /// The nodes, and whether each is there.
+    /// Whether each node is online.
     pub(crate) async fn nodes(&self) -> Result<BTreeMap<String, bool>, Error> {
-        let rows = self.list(Ask::get("/nodes"), |row| {
+        let rows = self.list(Call::get("/nodes"), |row| {
             let is_online = row.get("status").and_then(Value::as_str) == Some("online");
             Some((row.get("node")?.as_str()?.to_owned(), is_online))
         });
@@ -97,74 +123,74 @@ impl Client {
         kind: Kind,
     ) -> Result<BTreeMap<Vmid, Listed>, Error> {
         let path = format!("/nodes/{}/{}", escape(node), kind.word());
-        let rows = self.list(Ask::get(path), |row| Some((vmid(row)?, listed(row))));
+        let rows = self.list(Call::get(path), |row| Some((vmid(row)?, listed(row))));
         Ok(rows.await?.into_iter().collect())
     }
 
-    /// The guests of all nodes, as they were some seconds ago.
+    /// The guests of all nodes; the list may be ten seconds old.
     pub(crate) async fn resources(&self) -> Result<BTreeMap<Key, Resource>, Error> {
-        let rows = self.list(Ask::get("/cluster/resources").with("type", "vm"), |row| {
+        let rows = self.list(Call::get("/cluster/resources").with("type", "vm"), |row| {
             let node = row.get("node")?.as_str()?.to_owned();
             Some((Key(vmid(row)?), Resource { node, listed: listed(row) }))
         });
         Ok(rows.await?.into_iter().collect())
     }
 
-    /// Whether a guest runs.
+    /// The present state of a guest.
     pub(crate) async fn current(&self, place: &Place) -> Result<Listed, Error> {
-        let current = self.object(Ask::get(format!("{}/status/current", place.path()))).await?;
+        let current = self.object(Call::get(format!("{}/status/current", place.path()))).await?;
         Ok(listed(&current.into()))
     }
 
-    /// A guest's configuration.
     pub(crate) async fn options(&self, place: &Place) -> Result<Options, Error> {
-        let ask = Ask::get(format!("{}/config", place.path()));
-        let request = ask.name();
-        let read = self.object(ask).await?;
+        let call = Call::get(format!("{}/config", place.path()));
+        let request = call.name();
+        let read = self.object(call).await?;
         let mut options: BTreeMap<_, _> =
             read.into_iter().map(|(name, value)| (name, text(&value))).collect();
-        // Without it, nothing would keep a write from going over somebody else's.
+        // Without it, a write could overwrite a concurrent one.
         let digest = options.remove("digest").filter(|digest| !digest.is_empty());
         let why = || "it has no digest".to_owned();
         let digest = digest.ok_or_else(|| Error::Senseless { request, why: why() })?;
         Ok(Options { options, digest })
     }
 
-    /// The options of a running guest that wait for its restart.
+    /// The options of a running guest that take effect with its next start.
     pub(crate) async fn pending(&self, place: &Place) -> Result<BTreeSet<String>, Error> {
-        let rows = self.list(Ask::get(format!("{}/pending", place.path())), |row| {
-            Some((row.get("key")?.as_str()?.to_owned(), waits(row)))
+        let rows = self.list(Call::get(format!("{}/pending", place.path())), |row| {
+            Some((row.get("key")?.as_str()?.to_owned(), is_pending(row)))
         });
-        let waiting = rows.await?.into_iter().filter(|(_, waits)| *waits);
-        Ok(waiting.map(|(key, _)| key).collect())
+        let pending = rows.await?.into_iter().filter(|(_, is_pending)| *is_pending);
+        Ok(pending.map(|(key, _)| key).collect())
     }
 
     /// Changes a configuration, if it still has this digest.
     pub(crate) async fn set(
         &self,
         place: &Place,
-        (sets, deletes): (&[(String, String)], &[String]),
+        change: &ConfigChange,
         digest: &str,
     ) -> Result<(), Error> {
-        let mut ask = Ask::get(format!("{}/config", place.path())).with("digest", digest);
-        ask.method = Method::PUT;
-        ask.parameters.extend(sets.iter().cloned());
-        if !deletes.is_empty() {
-            ask = ask.with("delete", deletes.join(","));
+        let mut call = Call::get(format!("{}/config", place.path())).with("digest", digest);
+        call.method = Method::PUT;
+        call.parameters.extend(change.sets.iter().cloned());
+        if !change.deletes.is_empty() {
+            call = call.with("delete", change.deletes.join(","));
         }
-        self.ask(ask).await.map(|_| ())
+        self.send(call).await.map(|_| ())
     }
 
-    /// Begins a task that starts or stops a guest.
+    /// Starts a task that starts or stops a guest.
     pub(crate) async fn power(
         &self,
         place: &Place,
-        (verb, parameters): (&str, Vec<(String, String)>),
+        verb: &str,
+        parameters: Vec<(String, String)>,
     ) -> Result<Upid, Error> {
-        let mut ask = Ask::get(format!("{}/status/{verb}", place.path()));
-        (ask.method, ask.parameters) = (Method::POST, parameters);
-        let request = ask.name();
-        let answer = self.ask(ask).await?;
+        let mut call = Call::get(format!("{}/status/{verb}", place.path()));
+        (call.method, call.parameters) = (Method::POST, parameters);
+        let request = call.name();
+        let answer = self.send(call).await?;
         let upid = answer.as_str().and_then(|text| text.parse().ok());
         let why = || format!("`{answer}` is no name of a task");
         upid.ok_or_else(|| Error::Senseless { request, why: why() })
@@ -173,51 +199,59 @@ impl Client {
     /// Whether the token may see a guest of this number.
     pub(crate) async fn may_see(&self, vmid: Vmid) -> Result<bool, Error> {
         let path = format!("/vms/{vmid}");
-        let told = self.object(Ask::get("/access/permissions").with("path", path.clone())).await?;
-        let privilege = told.get(&path).and_then(|privileges| privileges.get("VM.Audit"));
+        let permissions =
+            self.object(Call::get("/access/permissions").with("path", path.clone())).await?;
+        let privilege = permissions.get(&path).and_then(|privileges| privileges.get("VM.Audit"));
         Ok(privilege.is_some())
     }
 
-    /// What a task does.
     pub(crate) async fn task(&self, upid: &Upid) -> Result<TaskState, Error> {
         let path =
             format!("/nodes/{}/tasks/{}/status", escape(upid.node()), escape(&upid.to_string()));
-        let ask = Ask::get(path);
-        let request = ask.name();
-        let told = self.object(ask).await?;
-        match told.get("status").and_then(Value::as_str) {
+        let call = Call::get(path);
+        let request = call.name();
+        let task = self.object(call).await?;
+        match task.get("status").and_then(Value::as_str) {
             Some("running") => Ok(TaskState::Running),
             Some("stopped") => {
-                Ok(TaskState::Stopped(told.get("exitstatus").map(text).unwrap_or_default()))
+                Ok(TaskState::Stopped(task.get("exitstatus").map(text).unwrap_or_default()))
             }
             _ => Err(Error::Senseless { request, why: "it has no status".to_owned() }),
         }
     }
 
     /// The tasks of a guest, the newest first.
-    pub(crate) async fn tasks(&self, node: &str, sought: &Sought<'_>) -> Result<Vec<Upid>, Error> {
-        let mut ask = Ask::get(format!("/nodes/{}/tasks", escape(node)))
-            .with("source", sought.source)
-            .with("vmid", sought.vmid.to_string())
+    pub(crate) async fn tasks(
+        &self,
+        node: &str,
+        filter: &TaskFilter<'_>,
+    ) -> Result<Vec<Upid>, Error> {
+        let mut call = Call::get(format!("/nodes/{}/tasks", escape(node)))
+            .with("source", filter.source)
+            .with("vmid", filter.vmid.to_string())
             .with("limit", "500");
-        if sought.since > 0 {
-            ask = ask.with("since", sought.since.to_string());
+        if filter.since > 0 {
+            call = call.with("since", filter.since.to_string());
         }
-        if let Some(user) = sought.user {
-            ask = ask.with("userfilter", user);
+        if let Some(user) = filter.user {
+            call = call.with("userfilter", user);
         }
-        self.list(ask, |row| row.get("upid")?.as_str()?.parse().ok()).await
+        self.list(call, |row| row.get("upid")?.as_str()?.parse().ok()).await
     }
 
-    async fn list<T>(&self, ask: Ask, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>, Error> {
-        let request = ask.name();
-        let answer = self.ask(ask).await?;
+    async fn list<T>(
+        &self,
+        call: Call,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Vec<T>, Error> {
+        let request = call.name();
+        let answer = self.send(call).await?;
         rows(answer, read).map_err(|why| Error::Senseless { request, why })
     }
 
-    async fn object(&self, ask: Ask) -> Result<Map<String, Value>, Error> {
-        let request = ask.name();
-        fields(self.ask(ask).await?).map_err(|why| Error::Senseless { request, why })
+    async fn object(&self, call: Call) -> Result<Map<String, Value>, Error> {
+        let request = call.name();
+        fields(self.send(call).await?).map_err(|why| Error::Senseless { request, why })
     }
 }
 
@@ -225,8 +259,8 @@ fn vmid(row: &Value) -> Option<Vmid> {
     u32::try_from(number(row.get("vmid")?)?).ok().map(Vmid)
 }
 
-/// Whether an option is not in effect as it is configured. One side may come as a number, the other as text.
-fn waits(row: &Value) -> bool {
+/// Whether an option differs from what is in effect. One value may be a number, the other a string.
+fn is_pending(row: &Value) -> bool {
     let [value, pending] = ["value", "pending"].map(|name| row.get(name).map(text));
     let differs = pending.is_some() && pending != value;
     differs || row.get("delete").is_some_and(|delete| number(delete) != Some(0))
@@ -241,15 +275,15 @@ fn listed(row: &Value) -> Listed {
     let text = |name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
     let tags = normalize::tags(&text("tags").unwrap_or_default());
     let name = text("name").unwrap_or_default();
-    Listed { run, tags, name, lock: text("lock"), keeper: keeper(row) }
+    Listed { run, tags, name, lock: text("lock"), ha: ha_state(row) }
 }
 
-fn keeper(row: &Value) -> Keeper {
-    let Some(told) = row.get("ha") else { return Keeper::Untold };
-    match told.get("managed").and_then(number) {
-        None => Keeper::Untold,
-        Some(0) => Keeper::Nobody,
-        Some(_) => Keeper::Manager(told.get("state").map(text).unwrap_or_default()),
+fn ha_state(row: &Value) -> HaState {
+    let Some(ha) = row.get("ha") else { return HaState::NotListed };
+    match ha.get("managed").and_then(number) {
+        None => HaState::NotListed,
+        Some(0) => HaState::Unmanaged,
+        Some(_) => HaState::Managed(ha.get("state").map(text).unwrap_or_default()),
     }
 }
 
@@ -260,8 +294,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_option_waits_if_what_is_configured_is_not_in_effect_whether_told_as_number_or_text() {
-        let check = |row: Value, expected: bool| assert_eq!(waits(&row), expected, "{row}");
+    fn an_option_is_pending_if_it_differs_from_what_is_in_effect() {
+        let check = |row: Value, expected: bool| assert_eq!(is_pending(&row), expected, "{row}");
         check(json!({ "key": "memory", "value": 512 }), false);
         check(json!({ "key": "memory", "value": 512, "pending": "512" }), false);
         check(json!({ "key": "memory", "value": 512, "pending": 1024 }), true);

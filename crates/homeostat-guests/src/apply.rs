@@ -1,10 +1,15 @@
-//! Writes: options at once, with their digest as a precondition; starts and stops as tasks of the target,
-//! with a journal around them.
+//! Writes: options directly, with the digest of the configuration as a precondition; starts and stops as tasks of
+//! the target, with a journal around them.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use homeostat_core::outcome::Later;
-use homeostat_core::{Begun, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd, Work};
+use homeostat_core::{
+    Begun, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd, Tasks, WaitsOn, Work,
+};
 
-use crate::api::{Listed, Sought};
+use crate::api::{Listed, TaskFilter};
 use crate::classify::Class;
 use crate::error::Error;
 use crate::follow;
@@ -15,7 +20,7 @@ use crate::recover;
 use crate::source::Guests;
 use crate::step::{Expects, Power, Release, Set, Step};
 
-/// The hands of the source.
+/// Writes to guests.
 #[derive(Debug)]
 pub struct Writer {
     pub(crate) source: Guests,
@@ -28,25 +33,24 @@ impl Writer {
         Writer { source }
     }
 
-    /// The digest makes it harmless to send it again.
-    async fn set(&self, (at, set): (usize, &Set), out: Out<'_>) -> Outcome<Guest> {
+    /// With the digest as a precondition it is safe to send twice.
+    async fn set(&self, at: usize, set: &Set, out: Out<'_>) -> Outcome<Guest> {
         out.note(at).await;
-        let change = (set.sets.as_slice(), set.deletes.as_slice());
-        match self.source.client.set(&set.place, change, &set.digest).await {
+        match self.source.client.set(&set.place, &set.change, &set.digest).await {
             Ok(()) => Outcome::Applied { now: None },
             Err(error) => refused(&error),
         }
     }
 
-    async fn power(&self, (at, power): (usize, &Power), out: Out<'_>) -> Outcome<Guest> {
+    async fn power(&self, at: usize, power: &Power, out: Out<'_>) -> Outcome<Guest> {
         if let Err(outcome) = self.check(power).await {
             return outcome;
         }
         if let Err(failure) = out.intent(at).await {
             return Outcome::Failed(failure);
         }
-        let asked = (power.verb(), power.parameters());
-        match self.source.client.power(&power.place, asked).await {
+        let client = &self.source.client;
+        match client.power(&power.place, power.verb(), power.parameters()).await {
             Ok(upid) => {
                 let task = upid.to_string();
                 match out.dispatched(at, &task).await {
@@ -60,26 +64,26 @@ impl Writer {
         }
     }
 
-    /// Whether a refusal says that it is already as asked for, and another look shows it.
+    /// Whether a refusal says that the guest is in the wanted state already, and a read confirms it.
     pub(crate) async fn is_done(&self, power: &Power, refusal: &Error) -> bool {
         refusal.class() == Class::AlreadyDone(power.to) && self.shows(power).await.unwrap_or(false)
     }
 
-    /// Looks whether a guest runs, or does not, as it is to.
+    /// Whether the guest is in the wanted state.
     pub(crate) async fn shows(&self, power: &Power) -> Result<bool, Error> {
         let current = self.source.client.current(&power.place).await?;
         Ok(current.run == Some(power.to))
     }
 
-    /// At the head of the lane: nobody is about to start or stop the guest, it has still to be, and it is
-    /// still the one that was planned for. Who it is comes last, right before the write.
+    /// Checks right before the write that no task of the guest is running, that the guest is the one that was
+    /// planned for, and that it is not in the wanted state already.
     async fn check(&self, power: &Power) -> Result<(), Outcome<Guest>> {
         let client = &self.source.client;
-        let sought = Sought { vmid: power.place.vmid, source: "active", since: 0, user: None };
-        let running = client.tasks(&power.place.node, &sought).await;
+        let filter = TaskFilter { vmid: power.place.vmid, source: "active", since: 0, user: None };
+        let running = client.tasks(&power.place.node, &filter).await;
         let running = running.map_err(|error| unsent(&error))?;
         if let Some(task) = running.iter().find(|task| !task.is_console()) {
-            return Err(Outcome::Pending { on: format!("task {task}") });
+            return Err(Outcome::Pending { on: WaitsOn::Task(task.to_string()) });
         }
         let current = client.current(&power.place).await.map_err(|error| unsent(&error))?;
         self.check_identity(power, &current).await?;
@@ -87,14 +91,14 @@ impl Writer {
             Some(run) if run == power.to => Err(Outcome::Applied { now: None }),
             Some(_) => Ok(()),
             None => {
-                let words = "whether it runs is not known any more";
-                Err(Outcome::Failed(Failure::new(words, Retry::Soon)))
+                let text = "whether it runs is not known any more";
+                Err(Outcome::Failed(Failure::new(text, Retry::Soon)))
             }
         }
     }
 
     async fn check_identity(&self, power: &Power, current: &Listed) -> Result<(), Outcome<Guest>> {
-        // Whoever could not read the configuration for the plan goes by what the state tells.
+        // If the plan was made without the configuration, the tags of the current state are compared.
         let (tags, digest) = if power.before.unread.is_some() {
             (current.tags.clone(), None)
         } else {
@@ -111,17 +115,17 @@ impl Writer {
             (Expects::Name(expected), Marked::Not) => *expected == current.name,
             _ => false,
         };
-        let words = "it is not the guest that was planned for any more";
-        is_same.then_some(()).ok_or_else(|| Outcome::Failed(Failure::new(words, Retry::Now)))
+        let text = "it is not the guest that was planned for any more";
+        is_same.then_some(()).ok_or_else(|| Outcome::Failed(Failure::new(text, Retry::Now)))
     }
 
-    /// Takes our mark off, and looks whether it is gone. Where we may not write any more, or where the guest
-    /// is gone, there is nothing to give up.
-    async fn release(&self, (at, release): (usize, &Release), out: Out<'_>) -> Outcome<Guest> {
+    /// Removes our mark, and reads back whether it is gone. Succeeds also if the guest is gone, or if we may not
+    /// write to it any more.
+    async fn release(&self, at: usize, release: &Release, out: Out<'_>) -> Outcome<Guest> {
         let Some(write) = &release.write else { return Outcome::Applied { now: None } };
         out.note(at).await;
-        let (client, change) = (&self.source.client, (&*write.sets, &*write.deletes));
-        match client.set(&write.place, change, &write.digest).await {
+        let client = &self.source.client;
+        match client.set(&write.place, &write.change, &write.digest).await {
             Ok(()) => {}
             Err(error) if matches!(error.class(), Class::Forbidden | Class::NotFound) => {
                 return Outcome::Applied { now: None };
@@ -135,20 +139,20 @@ impl Writer {
         let tags = normalize::tags(read.options.get("tags").map_or("", String::as_str));
         match mark::read(&self.source.owner, write.place.vmid, &tags) {
             Marked::Ours(mark) => {
-                let words = format!("the write was accepted, but the tag {mark} is still there");
-                Outcome::Failed(Failure::new(words, Retry::Soon))
+                let text = format!("the write was accepted, but the tag {mark} is still there");
+                Outcome::Failed(Failure::new(text, Retry::Soon))
             }
             Marked::Not | Marked::Other(_) => Outcome::Applied { now: None },
         }
     }
 }
 
-/// What it means for a step that a look before it failed: whatever became of the look, the step was not sent.
+/// The outcome if a read before the write failed: the write was not sent.
 fn unsent(error: &Error) -> Outcome<Guest> {
     Outcome::Failed(error.failure())
 }
 
-/// What a refusal means for its step.
+/// The outcome if the write was refused, or its answer was lost.
 fn refused(error: &Error) -> Outcome<Guest> {
     if error.is_unknown() {
         return Outcome::Unknown { why: error.to_string() };
@@ -160,9 +164,9 @@ impl homeostat_core::Writer<Guests> for Writer {
     async fn apply(&self, work: Work<'_, Guests>, out: Out<'_>) {
         for (at, step) in work.iter() {
             let outcome = match step {
-                Step::Set(set) => self.set((at, set), out).await,
-                Step::Power(power) => self.power((at, power), out).await,
-                Step::Release(release) => self.release((at, release), out).await,
+                Step::Set(set) => self.set(at, set, out).await,
+                Step::Power(power) => self.power(at, power, out).await,
+                Step::Release(release) => self.release(at, release, out).await,
             };
             let is_good = outcome.is_good();
             out.put(at..at + 1, outcome);
@@ -172,11 +176,21 @@ impl homeostat_core::Writer<Guests> for Writer {
         }
     }
 
+    fn tasks(&self) -> Option<Arc<dyn Tasks>> {
+        Some(Arc::new(self.source.clone()))
+    }
+}
+
+impl Tasks for Guests {
     fn follow(&self, task: &str) -> Later<'static, TaskEnd> {
-        Box::pin(follow::to_the_end(self.source.clone(), task.to_owned()))
+        Box::pin(follow::follow(self.clone(), task.to_owned()))
     }
 
     fn recover(&self, begun: Begun) -> Later<'static, Result<Recovery, Failure>> {
-        Box::pin(recover::ask(self.source.clone(), begun))
+        Box::pin(recover::recover(self.clone(), begun))
+    }
+
+    fn doubt_lasts(&self) -> Duration {
+        self.patience.doubt
     }
 }

@@ -1,35 +1,33 @@
-//! What the target's words mean. It says nearly everything with status 500, so the words decide.
+//! Classifies errors by their text, since Proxmox VE uses status 500 for nearly everything.
 
 use crate::model::Run;
 
-/// What an error answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It may work in a moment.
+    /// Likely to succeed soon.
     Transient,
-    /// Somebody holds the guest's lock: a backup, a migration.
+    /// The guest is locked, for a backup or a migration.
     Locked,
-    /// The configuration moved under the plan.
+    /// The configuration has changed since it was read.
     Conflict,
-    /// It says that the guest runs already, or does not run. That is success only for whoever asked for just
-    /// that, and only if another look shows it: other things are "not running", too.
+    /// The text says that the guest is running, or not running. It means success only if that state was asked for
+    /// and a read confirms it, since other things can be "not running" too.
     AlreadyDone(Run),
-    /// There is no such guest.
     NotFound,
-    /// A task of this name is not known, or not yet.
+    /// The task is unknown, or not known yet.
     NoSuchTask,
-    /// The token may not do that.
+    /// The token lacks a privilege, or is invalid.
     Forbidden,
-    /// Done or not, nobody knows.
+    /// It may have been done or not.
     UnknownOutcome,
     /// The request itself is wrong.
     Malformed,
-    /// Words that we do not know.
+    /// An unknown text.
     Other,
 }
 
-/// Words of errors, and what each means. The first that fits decides.
-const WORDS: &[(&str, Class)] = &[
+/// Parts of error texts. The first that is contained decides.
+const TEXTS: &[(&str, Class)] = &[
     ("detected modified configuration", Class::Conflict),
     ("can't lock file", Class::Transient),
     ("got timeout", Class::Transient),
@@ -52,27 +50,24 @@ const WORDS: &[(&str, Class)] = &[
     ("too many redirections", Class::Transient),
 ];
 
-/// Whether a request changes anything: only then an answer can be lost that matters.
+/// Whether a request writes: only then a lost answer leaves an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
-    /// It only reads.
+pub enum Access {
     Read,
-    /// It writes.
     Write,
 }
 
-/// Classifies an error answer.
 #[must_use]
-pub fn classify(status: u16, words: &str, asks: Asks) -> Class {
-    // The node's own daemon did not answer the one that we asked, or a proxy before it: what it did is not known.
+pub fn classify(status: u16, text: &str, access: Access) -> Class {
+    // A proxy, or the node that we asked, got no answer from the node that does the work.
     if matches!(status, 502 | 504 | 595..=599) {
-        return match asks {
-            Asks::Read => Class::Transient,
-            Asks::Write => Class::UnknownOutcome,
+        return match access {
+            Access::Read => Class::Transient,
+            Access::Write => Class::UnknownOutcome,
         };
     }
-    let words = words.to_lowercase();
-    let known = WORDS.iter().find(|(part, _)| words.contains(part)).map(|(_, class)| *class);
+    let text = text.to_lowercase();
+    let known = TEXTS.iter().find(|(part, _)| text.contains(part)).map(|(_, class)| *class);
     known.unwrap_or(match status {
         401 | 403 => Class::Forbidden,
         400 | 404 | 405 | 501 => Class::Malformed,
@@ -81,27 +76,25 @@ pub fn classify(status: u16, words: &str, asks: Asks) -> Class {
     })
 }
 
-/// How a task ended, by its exit status.
+/// The meaning of the exit status of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Well, with or without warnings.
+    /// Success, with or without warnings.
     Ok,
-    /// It says that it found the guest running, or not running; see [`Class::AlreadyDone`].
+    /// See [`Class::AlreadyDone`].
     AlreadyDone(Run),
-    /// Nobody wrote down how.
+    /// The target has not recorded it.
     Unknown,
-    /// Badly.
     Failed(Class),
 }
 
-/// Classifies the exit status of a task.
 #[must_use]
 pub fn exit(status: &str) -> Exit {
     match status {
         "OK" => Exit::Ok,
         "unexpected status" | "" => Exit::Unknown,
-        words if words.starts_with("WARNINGS: ") => Exit::Ok,
-        words => match classify(500, words, Asks::Write) {
+        text if text.starts_with("WARNINGS: ") => Exit::Ok,
+        text => match classify(500, text, Access::Write) {
             Class::AlreadyDone(run) => Exit::AlreadyDone(run),
             class => Exit::Failed(class),
         },
@@ -113,14 +106,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(status: u16, words: &str, expected: Class) {
-        assert_eq!(classify(status, words, Asks::Write), expected, "{status} {words}");
+    fn check(status: u16, text: &str, expected: Class) {
+        assert_eq!(classify(status, text, Access::Write), expected, "{status} {text}");
     }
 
     #[test]
     fn a_digest_that_does_not_fit_is_a_conflict() {
-        let words = "detected modified configuration - file changed by other user? Try again.";
-        check(500, words, Class::Conflict);
+        let text = "detected modified configuration - file changed by other user? Try again.";
+        check(500, text, Class::Conflict);
     }
 
     #[test]
@@ -131,12 +124,12 @@ mod tests {
 
     #[test]
     fn a_lock_file_that_was_not_free_in_time_is_transient() {
-        let words = "can't lock file '/run/lock/lxc/pve-config-101.lock' - got timeout";
-        check(500, words, Class::Transient);
+        let text = "can't lock file '/run/lock/lxc/pve-config-101.lock' - got timeout";
+        check(500, text, Class::Transient);
     }
 
     #[test]
-    fn already_running_and_not_running_are_done_already_for_whoever_asked_for_it() {
+    fn already_running_and_not_running_are_done_already() {
         check(500, "CT 101 already running", Class::AlreadyDone(Run::Running));
         check(500, "VM 101 already running", Class::AlreadyDone(Run::Running));
         check(500, "CT 101 not running", Class::AlreadyDone(Run::Stopped));
@@ -148,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_not_known_yet_is_told_apart() {
+    fn an_unknown_task_has_a_class_of_its_own() {
         check(400, "no such task", Class::NoSuchTask);
         check(500, "no such task", Class::NoSuchTask);
     }
@@ -166,7 +159,7 @@ mod tests {
     fn a_write_that_met_595_to_599_or_a_gateway_without_an_answer_has_an_unknown_outcome() {
         for status in (595..=599).chain([502, 504]) {
             check(status, "Connection timed out", Class::UnknownOutcome);
-            assert_eq!(classify(status, "", Asks::Read), Class::Transient, "{status}");
+            assert_eq!(classify(status, "", Access::Read), Class::Transient, "{status}");
         }
         check(594, "", Class::Other);
     }
@@ -184,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_nobody_knows_stay_unknown() {
+    fn an_unknown_text_is_classified_as_other() {
         check(500, "startup for container '101' failed", Class::Other);
     }
 

@@ -1,8 +1,8 @@
-//! Talks to the API: one request, one answer, over HTTPS and to one server only.
+//! The HTTPS client: one request, one answer, from one server.
 //!
-//! No redirect is followed, so the token goes nowhere else. A connection is judged by its certificate
-//! before anything is sent. A write has a connection of its own: on one that was idle the server may have
-//! hung up, and nobody could tell whether the write had arrived.
+//! No redirect is followed, so that the token goes to no other server. The certificate is verified before anything
+//! is sent. Every write has a new connection: the server may have closed an idle one, and it would be unknown
+//! whether the write had arrived.
 
 use std::future::Future;
 use std::io;
@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-use crate::classify::{Asks, classify};
+use crate::classify::{Access, classify};
 use crate::dial::Dial;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -31,12 +31,12 @@ use crate::form;
 use crate::tls::Trust;
 use crate::token::Token;
 
-/// Answers are lists of guests at most; one that is larger is none of ours.
+/// The largest answer is a list of guests; a larger one is refused.
 const MOST_BYTES: usize = 16 << 20;
-/// Connections that are kept for the next read: a look asks every node twice at once.
+/// How many idle connections are kept for reads: an observe sends two requests per node at once.
 const MOST_IDLE: usize = 32;
 
-/// Talks to one cluster. Clones share its connections.
+/// A client of one cluster. Clones share its connections.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -45,30 +45,30 @@ pub struct Client {
 
 struct Shared {
     endpoint: Endpoint,
+    trust: Trust,
     dial: Dial,
     token: Mutex<Token>,
     tls: TlsConnector,
-    idle: Mutex<Vec<Talk>>,
+    idle: Mutex<Vec<Connection>>,
 }
 
-/// A connection with what drives it: nothing is started beside the caller.
-struct Talk {
+/// A connection with the future that drives it: no task is spawned.
+struct Connection {
     send: SendRequest<Full<Bytes>>,
     drive: Pin<Box<dyn Future<Output = Result<(), hyper::Error>> + Send>>,
 }
 
-/// A request.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Call {
     pub(crate) method: Method,
-    /// Below `/api2/json`, its parts already escaped.
+    /// Below `/api2/json`, with escaped parts.
     pub(crate) path: String,
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-impl Ask {
+impl Call {
     pub(crate) fn get(path: impl Into<String>) -> Self {
-        Ask { method: Method::GET, path: path.into(), parameters: Vec::new() }
+        Call { method: Method::GET, path: path.into(), parameters: Vec::new() }
     }
 
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -76,11 +76,11 @@ impl Ask {
         self
     }
 
-    fn asks(&self) -> Asks {
-        if self.method == Method::GET { Asks::Read } else { Asks::Write }
+    fn access(&self) -> Access {
+        if self.method == Method::GET { Access::Read } else { Access::Write }
     }
 
-    /// As errors name it: values stay out, for a description may be long and private.
+    /// As in errors: without parameters, since a description may be long and private.
     pub(crate) fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -96,18 +96,18 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client; it connects when it is first asked for something.
+    /// Connects with the first request.
     pub fn new(endpoint: Endpoint, token: Token, trust: &Trust) -> Result<Self, rustls::Error> {
         let config: Arc<ClientConfig> = trust.config()?;
         let (tls, idle) = (TlsConnector::from(config), Mutex::new(Vec::new()));
         let (dial, token) = (Dial::tcp(), Mutex::new(token));
-        let shared = Arc::new(Shared { endpoint, dial, token, tls, idle });
+        let trust = trust.clone();
+        let shared = Arc::new(Shared { endpoint, trust, dial, token, tls, idle });
         Ok(Client { shared, timeout: Duration::from_secs(30) })
     }
 
-    /// A client of the same server that reaches it another way, through a tunnel say, in place of TCP. The
-    /// server is judged by its certificate all the same, and a dial that takes long is given up in time. It
-    /// shares no connections with this one.
+    /// A client of the same server that connects by `dial` in place of TCP, such as through a tunnel. The certificate
+    /// is verified as before, and the timeout covers `dial`. It shares no connections with this client.
     #[must_use]
     pub fn through<S, D>(&self, dial: impl Fn(Endpoint) -> D + Send + Sync + 'static) -> Self
     where
@@ -116,45 +116,61 @@ impl Client {
     {
         let (endpoint, token) = (self.endpoint().clone(), Mutex::new(self.token().clone()));
         let (tls, idle) = (self.shared.tls.clone(), Mutex::new(Vec::new()));
-        let shared = Shared { endpoint, dial: Dial::by(dial), token, tls, idle };
+        let trust = self.shared.trust.clone();
+        let shared = Shared { endpoint, trust, dial: Dial::by(dial), token, tls, idle };
         Client { shared: Arc::new(shared), timeout: self.timeout }
     }
 
-    /// The same client with another patience.
+    /// The same client with another timeout.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Self {
         Client { shared: Arc::clone(&self.shared), timeout }
     }
 
-    /// Where it asks.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.shared.endpoint
     }
 
-    /// Whose tasks ours are.
+    /// The user of the token, without its name: the owner of our tasks.
     #[must_use]
     pub fn user(&self) -> String {
         self.token().user().to_owned()
+    }
+
+    /// Whether both reach the same server, by the same way and with the same token.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let (shared, others) = (&self.shared, &other.shared);
+        if self.timeout != other.timeout {
+            return false;
+        }
+        if Arc::ptr_eq(shared, others) {
+            return true;
+        }
+        let (token, its_token) = (self.token().clone(), other.token().clone());
+        shared.endpoint == others.endpoint
+            && shared.trust == others.trust
+            && shared.dial.is_same(&others.dial)
+            && token.is_same(&its_token)
     }
 
     fn token(&self) -> MutexGuard<'_, Token> {
         self.shared.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for something, and hands over the data of the answer. Who is not known by its token has done
-    /// nothing yet: if the token's file holds another one by now, that is tried.
-    pub(crate) async fn ask(&self, ask: Ask) -> Result<Value, Error> {
+    /// Sends a request and returns the data of the answer. A request whose token was refused had no effect: if the
+    /// file has a new token, the request is sent again with that.
+    pub(crate) async fn send(&self, call: Call) -> Result<Value, Error> {
         let used = self.token().clone();
-        match self.ask_once(&ask).await {
+        match self.send_once(&call).await {
             Err(Error::Refused { status: 401, .. }) if self.renew(&used) => {
-                self.ask_once(&ask).await
+                self.send_once(&call).await
             }
             answer => answer,
         }
     }
 
-    /// Takes another token in place of one that is not known any more; tells whether there is one.
+    /// Replaces a token that was refused; false if there is no other.
     fn renew(&self, used: &Token) -> bool {
         let mut token = self.token();
         // Another request may have done it already.
@@ -167,31 +183,31 @@ impl Client {
         true
     }
 
-    async fn ask_once(&self, ask: &Ask) -> Result<Value, Error> {
+    async fn send_once(&self, call: &Call) -> Result<Value, Error> {
         let mut is_sent = false;
-        let asked = tokio::time::timeout(self.timeout, self.exchange(ask, &mut is_sent)).await;
-        asked.unwrap_or_else(|_| {
+        let answer = tokio::time::timeout(self.timeout, self.exchange(call, &mut is_sent)).await;
+        answer.unwrap_or_else(|_| {
             let why = format!("no answer within {:?}", self.timeout);
-            let lost = is_sent.then(|| Error::Lost { request: ask.name(), why: why.clone() });
+            let lost = is_sent.then(|| Error::Lost { request: call.name(), why: why.clone() });
             Err(lost.unwrap_or_else(|| self.unreachable(&why)))
         })
     }
 
-    async fn exchange(&self, ask: &Ask, is_sent: &mut bool) -> Result<Value, Error> {
-        if ask.asks() == Asks::Read {
-            while let Some(talk) = self.idle() {
-                // A server may hang up at any time on a connection that is idle.
-                if let Ok(answer) = self.on(talk, ask).await {
-                    return answered(ask, &answer);
+    async fn exchange(&self, call: &Call, is_sent: &mut bool) -> Result<Value, Error> {
+        if call.access() == Access::Read {
+            while let Some(connection) = self.idle() {
+                // The server may have closed an idle connection.
+                if let Ok(answer) = self.exchange_on(connection, call).await {
+                    return data_of(call, &answer);
                 }
             }
         }
-        let talk = self.connect().await?;
+        let connection = self.connect().await?;
         *is_sent = true;
-        answered(ask, &self.on(talk, ask).await?)
+        data_of(call, &self.exchange_on(connection, call).await?)
     }
 
-    fn idle(&self) -> Option<Talk> {
+    fn idle(&self) -> Option<Connection> {
         self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
@@ -199,35 +215,36 @@ impl Client {
         Error::Unreachable { endpoint: self.shared.endpoint.to_string(), why: why.to_string() }
     }
 
-    async fn connect(&self) -> Result<Talk, Error> {
+    async fn connect(&self) -> Result<Connection, Error> {
         let Shared { endpoint, dial, .. } = &*self.shared;
         let name = ServerName::try_from(endpoint.host.clone());
         let name = name.map_err(|error| self.unreachable(&error))?;
-        let stream = dial.reach(endpoint).await.map_err(|error| self.unreachable(&error))?;
+        let stream = dial.connect(endpoint).await.map_err(|error| self.unreachable(&error))?;
         let stream = self.shared.tls.connect(name, stream).await;
         let stream = stream.map_err(|error| self.unreachable(&error))?;
         let made = http1::handshake(TokioIo::new(stream)).await;
         let (send, drive) = made.map_err(|error| self.unreachable(&error))?;
-        Ok(Talk { send, drive: Box::pin(drive) })
+        Ok(Connection { send, drive: Box::pin(drive) })
     }
 
-    /// One exchange on a connection, which is kept if it can be.
-    async fn on(&self, mut talk: Talk, ask: &Ask) -> Result<Answered, Error> {
-        let lost = |why: &dyn ToString| Error::Lost { request: ask.name(), why: why.to_string() };
-        let request = self.request(ask).ok_or_else(|| lost(&"it cannot be put into words"))?;
-        let answer = talk.say(request).await.map_err(|why| lost(&why))?;
-        if !talk.send.is_closed() {
+    /// Sends a request on a connection, and keeps the connection for later reads.
+    async fn exchange_on(&self, mut connection: Connection, call: &Call) -> Result<Answer, Error> {
+        let lost = |why: &dyn ToString| Error::Lost { request: call.name(), why: why.to_string() };
+        let request =
+            self.http_request(call).ok_or_else(|| lost(&"it cannot be put into words"))?;
+        let answer = connection.exchange(request).await.map_err(|why| lost(&why))?;
+        if !connection.send.is_closed() {
             let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
             if idle.len() < MOST_IDLE {
-                idle.push(talk);
+                idle.push(connection);
             }
         }
         Ok(answer)
     }
 
-    fn request(&self, ask: &Ask) -> Option<Request<Full<Bytes>>> {
-        let parameters = form::encode(&ask.parameters);
-        let is_read = ask.asks() == Asks::Read;
+    fn http_request(&self, call: &Call) -> Option<Request<Full<Bytes>>> {
+        let parameters = form::encode(&call.parameters);
+        let is_read = call.access() == Access::Read;
         let query = if is_read && !parameters.is_empty() {
             format!("?{parameters}")
         } else {
@@ -235,78 +252,77 @@ impl Client {
         };
         let body = if is_read { String::new() } else { parameters };
         let request = Request::builder()
-            .method(ask.method.clone())
-            .uri(format!("/api2/json{}{query}", ask.path))
+            .method(call.method.clone())
+            .uri(format!("/api2/json{}{query}", call.path))
             .header(HOST, self.shared.endpoint.authority())
             .header(AUTHORIZATION, self.token().header()?);
-        let request = match ask.asks() {
-            Asks::Read => request,
-            Asks::Write => request.header(CONTENT_TYPE, "application/x-www-form-urlencoded"),
+        let request = match call.access() {
+            Access::Read => request,
+            Access::Write => request.header(CONTENT_TYPE, "application/x-www-form-urlencoded"),
         };
         request.body(Full::new(Bytes::from(body))).ok()
     }
 }
 
-impl Talk {
-    /// One request and its answer; else how that was lost.
-    async fn say(&mut self, request: Request<Full<Bytes>>) -> Result<Answered, String> {
-        let Talk { send, drive } = self;
-        let asked = async {
+impl Connection {
+    /// Sends a request and reads its answer. The error says how the answer was lost.
+    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+        let Connection { send, drive } = self;
+        let exchange = async {
             let response = send.send_request(request).await.map_err(|error| error.to_string())?;
-            Answered::read(response).await
+            Answer::read(response).await
         };
-        let mut asked = std::pin::pin!(asked);
+        let mut exchange = std::pin::pin!(exchange);
         tokio::select! {
             biased;
-            answer = &mut asked => answer,
-            // Whoever has hung up may have answered before: then the answer is here.
-            _ = drive => asked.await,
+            answer = &mut exchange => answer,
+            // The server may have answered before it closed the connection.
+            _ = drive => exchange.await,
         }
     }
 }
 
-/// An answer, read to its end.
-struct Answered {
+struct Answer {
     status: u16,
     reason: String,
     body: Bytes,
 }
 
-impl Answered {
+impl Answer {
     async fn read(response: Response<hyper::body::Incoming>) -> Result<Self, String> {
         let status = response.status();
-        // The words of an error are in the status line.
+        // The text of an error is in the status line.
         let reason = response.extensions().get::<ReasonPhrase>();
         let reason = reason.map(|reason| String::from_utf8_lossy(reason.as_bytes()).into_owned());
         let reason = reason.or_else(|| status.canonical_reason().map(str::to_owned));
         let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
-        Ok(Answered { status: status.as_u16(), reason: reason.unwrap_or_default(), body })
+        Ok(Answer { status: status.as_u16(), reason: reason.unwrap_or_default(), body })
     }
 }
 
-fn answered(ask: &Ask, answer: &Answered) -> Result<Value, Error> {
+fn data_of(call: &Call, answer: &Answer) -> Result<Value, Error> {
     let body: Result<Value, _> = serde_json::from_slice(&answer.body);
-    let Answered { status, reason, .. } = answer;
+    let Answer { status, reason, .. } = answer;
     if *status != 200 {
         let body = body.unwrap_or_default();
-        let words = words(reason, &body);
-        let class = classify(*status, &words, ask.asks());
-        return Err(Error::Refused { request: ask.name(), status: *status, words, class });
+        let words = error_text(reason, &body);
+        let class = classify(*status, &words, call.access());
+        return Err(Error::Refused { request: call.name(), status: *status, words, class });
     }
-    let senseless = |why: String| Error::Senseless { request: ask.name(), why };
+    let senseless = |why: String| Error::Senseless { request: call.name(), why };
     let mut body = body.map_err(|error| senseless(error.to_string()))?;
     body.get_mut("data").map(Value::take).ok_or_else(|| senseless("it has no data".to_owned()))
 }
 
-/// The status line, and which parameters are wrong.
-fn words(reason: &str, body: &Value) -> String {
+/// The text of the status line, with the wrong parameters.
+fn error_text(reason: &str, body: &Value) -> String {
     let message = body.get("message").and_then(Value::as_str).map(str::trim);
-    let mut words =
+    let mut text =
         message.filter(|message| !message.is_empty()).unwrap_or(reason.trim()).to_owned();
     for (name, why) in body.get("errors").and_then(Value::as_object).into_iter().flatten() {
         let why = why.as_str().unwrap_or_default().trim();
-        words = format!("{words} {name}: {why}");
+        text = format!("{text} {name}: {why}");
     }
-    words
+    text
 }

@@ -1,4 +1,4 @@
-//! One command for one guest, as somebody gives it: whatever is declared, and through the same lane.
+//! A command of an operator for one guest, whatever is declared. It takes the same lane as the steps of a pass.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,16 +13,15 @@ use crate::apply::Writer;
 use crate::client::Client;
 use crate::error::Error;
 use crate::model::{Guest, Kind, Run, Stop, Vmid};
+use crate::source::Guests;
 use crate::step::{Expects, Power};
 
-/// What is to be done to a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Start it.
     Start,
-    /// Stop it at once.
+    /// At once.
     Stop,
-    /// Ask it to shut down, and leave it running if it does not.
+    /// Leaves it running if it does not shut down in time.
     Shutdown,
 }
 
@@ -44,13 +43,12 @@ pub struct Located {
 }
 
 impl Located {
-    /// Its node.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.place.node
     }
 
-    /// What is remembered of a command for it.
+    /// What the journal records of a command.
     #[must_use]
     pub fn dispatch(&self, verb: Verb) -> Dispatch {
         let power = self.power(verb);
@@ -71,32 +69,38 @@ impl Located {
     }
 }
 
-/// What the target made of a command.
+/// The answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It works on it, and calls the work so.
+    /// The UPID of the task.
     Task(String),
-    /// It is already as asked for: it says so, and another look shows it.
+    /// The guest was in the wanted state already, which a read has confirmed.
     AlreadyDone,
 }
 
 impl Writer {
-    /// Finds a guest, wherever it is; a node that hangs is waited for only if no other has it.
+    /// The guests that it writes to, whose tasks can be followed and found again.
+    #[must_use]
+    pub fn source(&self) -> &Guests {
+        &self.source
+    }
+
+    /// Finds a guest on any node. A node that does not answer is waited for only if no other has the guest.
     pub async fn locate(&self, vmid: Vmid) -> Result<Located, Failure> {
         locate(&self.source.client, vmid).await
     }
 
-    /// Looks whether a guest is already as a command wants it.
+    /// Whether the guest is in the state that the command asks for.
     pub async fn is_as_asked(&self, located: &Located, verb: Verb) -> Result<bool, Failure> {
         let shown = self.shows(&located.power(verb)).await;
         shown.map_err(|error| error.failure())
     }
 
-    /// Sends a command. The caller holds the guest's lane, and has written down the intent.
+    /// Sends a command. The caller holds the lane of the guest, and has recorded the intent.
     pub async fn send(&self, located: &Located, verb: Verb) -> Result<Sent, Error> {
         let power = located.power(verb);
-        let asked = (power.verb(), power.parameters());
-        match self.source.client.power(&located.place, asked).await {
+        let client = &self.source.client;
+        match client.power(&located.place, power.verb(), power.parameters()).await {
             Ok(upid) => Ok(Sent::Task(upid.to_string())),
             Err(error) if self.is_done(&power, &error).await => Ok(Sent::AlreadyDone),
             Err(error) => Err(error),
@@ -104,35 +108,35 @@ impl Writer {
     }
 }
 
-/// Finds a guest, see [`Writer::locate`].
+/// See [`Writer::locate`].
 pub(crate) async fn locate(client: &Client, vmid: Vmid) -> Result<Located, Failure> {
     let nodes = client.nodes().await.map_err(|error| error.failure())?;
     let places = nodes.iter().flat_map(|(node, is_online)| {
         [Kind::Lxc, Kind::Qemu].map(|kind| (Place { node: node.clone(), kind, vmid }, *is_online))
     });
-    let asked = places.map(async |(place, is_online)| {
+    let requests = places.map(async |(place, is_online)| {
         let listed =
             if is_online { client.guests(&place.node, place.kind).await.ok() } else { None };
         (place, listed)
     });
-    let mut answers: FuturesUnordered<_> = asked.collect();
-    let mut silent = BTreeSet::new();
+    let mut answers: FuturesUnordered<_> = requests.collect();
+    let mut unanswered = BTreeSet::new();
     while let Some((place, listed)) = answers.next().await {
         match listed.map(|mut listed| listed.remove(&vmid)) {
             Some(Some(listed)) => return Ok(Located { place, run: listed.run }),
             Some(None) => {}
-            None => _ = silent.insert(place.node),
+            None => _ = unanswered.insert(place.node),
         }
     }
-    Err(not_found(vmid, silent))
+    Err(not_found(vmid, unanswered))
 }
 
-fn not_found(vmid: Vmid, silent: BTreeSet<String>) -> Failure {
-    if silent.is_empty() {
-        let words = format!("there is no guest {vmid} that the token can see");
-        return Failure::new(words, Retry::OnChange);
+fn not_found(vmid: Vmid, unanswered: BTreeSet<String>) -> Failure {
+    if unanswered.is_empty() {
+        let text = format!("there is no guest {vmid} that the token can see");
+        return Failure::new(text, Retry::OnChange);
     }
-    let nodes = silent.into_iter().collect::<Vec<_>>().join(", ");
-    let words = format!("guest {vmid} was not found, and node {nodes} does not answer");
-    Failure::new(words, Retry::Soon)
+    let nodes = unanswered.into_iter().collect::<Vec<_>>().join(", ");
+    let text = format!("guest {vmid} was not found, and node {nodes} does not answer");
+    Failure::new(text, Retry::Soon)
 }

@@ -1,6 +1,4 @@
-//! How the server is reached: by TCP, unless the embedder knows another way.
-//!
-//! It ends where a connection is made. Whom it leads to is judged above, during the handshake.
+//! Connects to the server: by TCP, or by a function of the embedding program. TLS is added by the client.
 
 use std::future::Future;
 use std::io;
@@ -12,41 +10,47 @@ use tokio::net::TcpStream;
 
 use crate::endpoint::Endpoint;
 
-/// What bytes go to and come from.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 type Dialled = Later<'static, io::Result<Box<dyn Stream>>>;
 
-/// A way to a server.
+/// A function that connects to a server.
 #[derive(Clone)]
-pub(crate) struct Dial(Arc<dyn Fn(Endpoint) -> Dialled + Send + Sync>);
+pub(crate) struct Dial {
+    dial: Arc<dyn Fn(Endpoint) -> Dialled + Send + Sync>,
+    is_tcp: bool,
+}
 
 impl Dial {
-    /// Over the network.
     pub(crate) fn tcp() -> Self {
-        Dial::by(|Endpoint { host, port }| async move {
+        let tcp = Dial::by(|Endpoint { host, port }| async move {
             let stream = TcpStream::connect((host.as_str(), port)).await?;
             stream.set_nodelay(true)?;
             Ok(stream)
-        })
+        });
+        Dial { is_tcp: true, ..tcp }
     }
 
-    /// As somebody else says.
+    /// Whether both are the same way.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.is_tcp && other.is_tcp || Arc::ptr_eq(&self.dial, &other.dial)
+    }
+
     pub(crate) fn by<S, D>(dial: impl Fn(Endpoint) -> D + Send + Sync + 'static) -> Self
     where
         S: Stream + 'static,
         D: Future<Output = io::Result<S>> + Send + 'static,
     {
-        Dial(Arc::new(move |to| {
+        let dial = move |to| -> Dialled {
             let dialled = dial(to);
             Box::pin(async move { Ok(Box::new(dialled.await?) as Box<dyn Stream>) })
-        }))
+        };
+        Dial { dial: Arc::new(dial), is_tcp: false }
     }
 
-    /// Connects.
-    pub(crate) async fn reach(&self, to: &Endpoint) -> io::Result<Box<dyn Stream>> {
-        (self.0)(to.clone()).await
+    pub(crate) async fn connect(&self, to: &Endpoint) -> io::Result<Box<dyn Stream>> {
+        (self.dial)(to.clone()).await
     }
 }

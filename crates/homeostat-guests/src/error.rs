@@ -1,53 +1,33 @@
-//! Why the target could not be asked, or what it refused.
+//! The errors of requests.
 
 use homeostat_core::{Failure, Retry};
 
 use crate::classify::Class;
 
-/// Why a request came to nothing. No variant carries the token.
+/// Why a request failed. No variant contains the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Nothing was sent: no connection, or the wrong server.
     #[error("cannot reach {endpoint}: {why}")]
-    Unreachable {
-        /// Where.
-        endpoint: String,
-        /// Why.
-        why: String,
-    },
-    /// It was sent, and no answer came.
+    Unreachable { endpoint: String, why: String },
+    /// It was sent, and no answer arrived.
     #[error("{request}: the answer was lost: {why}")]
-    Lost {
-        /// The request.
-        request: String,
-        /// How.
-        why: String,
-    },
-    /// It was answered with an error.
+    Lost { request: String, why: String },
     #[error("{request}: {words} (status {status})")]
     Refused {
-        /// The request.
         request: String,
-        /// The status.
         status: u16,
-        /// The target's words.
+        /// The text of the target.
         words: String,
-        /// What they mean.
         class: Class,
     },
-    /// The answer makes no sense.
+    /// The answer does not have the expected form.
     #[error("{request}: the answer makes no sense: {why}")]
-    Senseless {
-        /// The request.
-        request: String,
-        /// Why.
-        why: String,
-    },
+    Senseless { request: String, why: String },
 }
 
 impl Error {
-    /// What it means.
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
@@ -57,13 +37,12 @@ impl Error {
         }
     }
 
-    /// Whether it may have been done all the same.
+    /// Whether the request may have had its effect.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         self.class() == Class::UnknownOutcome
     }
 
-    /// When another try makes sense.
     #[must_use]
     pub fn retry(&self) -> Retry {
         match self.class() {
@@ -74,7 +53,7 @@ impl Error {
         }
     }
 
-    /// As plans and reports tell it.
+    /// For plans and reports.
     #[must_use]
     pub fn failure(&self) -> Failure {
         let failure = Failure::from_error(self, self.retry());

@@ -1,11 +1,11 @@
-//! Waits for the end of a task, with growing pauses and a deadline.
+//! Waits for the end of a task: polls with growing pauses, up to a deadline.
 
 use std::time::Duration;
 
 use homeostat_core::TaskEnd;
 use tokio::time::{Instant, sleep};
 
-use crate::api::{Keeper, Listed, Place, TaskState};
+use crate::api::{HaState, Listed, Place, TaskState};
 use crate::classify::{Class, Exit, exit};
 use crate::command::locate;
 use crate::error::Error;
@@ -13,50 +13,50 @@ use crate::model::{Run, Vmid};
 use crate::source::Guests;
 use crate::upid::Upid;
 
-/// The first pause, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// A fresh task may not be known for a moment.
-const FRESH: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long a new task may be unknown to the API.
+const NEW_TASK: Duration = Duration::from_secs(10);
 
-/// Follows a task to its end, as long as anybody waits.
-pub(crate) async fn to_the_end(source: Guests, task: String) -> TaskEnd {
+/// Waits for the end of a task, and of what it requested from the HA manager.
+pub(crate) async fn follow(source: Guests, task: String) -> TaskEnd {
     let Ok(upid) = task.parse::<Upid>() else {
         return TaskEnd::Unknown(format!("`{task}` is no name of a task"));
     };
-    let mut waits = Waits::new(source.patience.task);
+    let mut polls = Polls::new(source.patience.task);
     let status = loop {
         match state(&source, &upid).await {
             Ok(TaskState::Stopped(status)) => break status,
             Err(error) if error.class() == Class::NoSuchTask => {
                 return TaskEnd::Unknown(format!("the target does not know task {upid}"));
             }
-            // It runs on, whether we can ask or not.
+            // A failed query says nothing about the task.
             Ok(TaskState::Running) | Err(_) => {}
         }
-        if !waits.pause().await {
+        if !polls.pause().await {
             return TaskEnd::GivenUp(format!("task {upid} did not end in time"));
         }
     };
     match ended(&source, &upid, &status).await {
-        // Quirk `ha-only-requests` (Proxmox VE 8): the task of a guest that the cluster's resource manager
-        // keeps ends as soon as the request is noted.
-        TaskEnd::Succeeded if upid.is_request() => requested(&source, &upid, waits).await,
+        // Quirk `ha-only-requests` (Proxmox VE 8): the task of a guest under HA ends as soon as the HA manager has
+        // recorded the request.
+        TaskEnd::Succeeded if upid.is_request() => follow_request(&source, &upid, polls).await,
         ended => ended,
     }
 }
 
-/// What a task does. One that is not known is asked about again, until it cannot be a fresh one any more.
-pub(crate) async fn state(source: &Guests, upid: &Upid) -> Result<TaskState, Error> {
-    let mut waits = Waits::new(FRESH);
+/// The state of a task. One that is unknown is queried again for a while, since it may be new.
+async fn state(source: &Guests, upid: &Upid) -> Result<TaskState, Error> {
+    let mut polls = Polls::new(NEW_TASK);
     loop {
         match source.client.task(upid).await {
-            Err(error) if error.class() == Class::NoSuchTask && waits.pause().await => {}
-            told => return told,
+            Err(error) if error.class() == Class::NoSuchTask && polls.pause().await => {}
+            state => return state,
         }
     }
 }
 
-/// What an exit status says. That it was done already is believed only if another look shows it.
+/// Interprets an exit status. "Already running" and the like count as success only if a read confirms it.
 pub(crate) async fn ended(source: &Guests, upid: &Upid, status: &str) -> TaskEnd {
     match exit(status) {
         Exit::Ok => TaskEnd::Succeeded,
@@ -66,58 +66,63 @@ pub(crate) async fn ended(source: &Guests, upid: &Upid, status: &str) -> TaskEnd
     }
 }
 
-/// Whether a task was to make its guest run, or not, and another look shows it so.
+/// Whether the task asked for this run state, and the guest has it.
 async fn is_done(source: &Guests, upid: &Upid, run: Run) -> bool {
     let Some(vmid) = upid.guest().filter(|_| asks_for(upid) == Some(run)) else { return false };
-    Look::at(source, Vmid(vmid)).current().await.is_some_and(|current| current.run == Some(run))
+    run_of(source, Vmid(vmid)).await == Some(run)
 }
 
-/// Waits until the resource manager has done what was requested.
-async fn requested(source: &Guests, upid: &Upid, mut waits: Waits) -> TaskEnd {
+/// The run state of a guest, if it can be read.
+pub(crate) async fn run_of(source: &Guests, vmid: Vmid) -> Option<Run> {
+    StateQuery::new(source, vmid).current().await?.run
+}
+
+/// Waits until the HA manager has executed a request.
+async fn follow_request(source: &Guests, upid: &Upid, mut polls: Polls) -> TaskEnd {
     let (Some(to), Some(vmid)) = (asks_for(upid), upid.guest()) else {
         return TaskEnd::Succeeded;
     };
-    let mut look = Look::at(source, Vmid(vmid));
+    let mut query = StateQuery::new(source, Vmid(vmid));
     loop {
-        let seen = look.current().await;
-        if let Some(end) = seen.as_ref().and_then(|seen| settled(to, seen)) {
+        let seen = query.current().await;
+        if let Some(end) = seen.as_ref().and_then(|seen| request_end(to, seen)) {
             return end;
         }
-        if !waits.pause().await {
-            return left(to, &seen.unwrap_or_default().keeper);
+        if !polls.pause().await {
+            return request_timed_out(to, &seen.unwrap_or_default().ha);
         }
     }
 }
 
-/// How a request ended, as far as its guest shows.
-fn settled(to: Run, seen: &Listed) -> Option<TaskEnd> {
+/// How a request to the HA manager ended, by the state of the guest; none while it is in progress.
+fn request_end(to: Run, seen: &Listed) -> Option<TaskEnd> {
     if seen.run == Some(to) {
         return Some(TaskEnd::Succeeded);
     }
-    let words = match &seen.keeper {
-        Keeper::Nobody => "the resource manager does not keep the guest any more",
-        Keeper::Manager(state) if state == "error" => {
+    let text = match &seen.ha {
+        HaState::Unmanaged => "the resource manager does not keep the guest any more",
+        HaState::Managed(state) if state == "error" => {
             "the resource manager has an error with the guest"
         }
-        Keeper::Manager(_) | Keeper::Untold => return None,
+        HaState::Managed(_) | HaState::NotListed => return None,
     };
-    Some(TaskEnd::Failed(words.to_owned()))
+    Some(TaskEnd::Failed(text.to_owned()))
 }
 
-/// What a request is that the resource manager has not done in time. If it has come to rest in the opposite
-/// state, somebody asked for that since: nothing is at work that another request would disturb.
-fn left(to: Run, keeper: &Keeper) -> TaskEnd {
+/// The end of a request that the HA manager has not executed in time. If the guest is in the opposite state by the
+/// manager's will, somebody has asked for that since, and another request would interrupt nothing.
+fn request_timed_out(to: Run, ha: &HaState) -> TaskEnd {
     let opposite = match to {
         Run::Running => "stopped",
         Run::Stopped => "started",
     };
-    if *keeper == Keeper::Manager(opposite.to_owned()) {
+    if *ha == HaState::Managed(opposite.to_owned()) {
         return TaskEnd::Unknown(format!("the resource manager keeps the guest {opposite}"));
     }
     TaskEnd::GivenUp("the resource manager has not done it in time".to_owned())
 }
 
-/// What a task is to make of its guest.
+/// The run state that a task is to bring about.
 fn asks_for(upid: &Upid) -> Option<Run> {
     match upid.kind() {
         "vzstart" | "qmstart" | "hastart" => Some(Run::Running),
@@ -126,20 +131,20 @@ fn asks_for(upid: &Upid) -> Option<Run> {
     }
 }
 
-/// Looks at a guest, wherever it is: the resource manager moves guests.
-struct Look<'a> {
+/// Reads the state of a guest on whatever node it is: the HA manager migrates guests.
+struct StateQuery<'a> {
     source: &'a Guests,
     vmid: Vmid,
     /// Where it was seen last.
     place: Option<Place>,
 }
 
-impl<'a> Look<'a> {
-    fn at(source: &'a Guests, vmid: Vmid) -> Self {
-        Look { source, vmid, place: None }
+impl<'a> StateQuery<'a> {
+    fn new(source: &'a Guests, vmid: Vmid) -> Self {
+        StateQuery { source, vmid, place: None }
     }
 
-    /// Its state, if it can be seen.
+    /// None, if the state cannot be read.
     async fn current(&mut self) -> Option<Listed> {
         let client = &self.source.client;
         let place = match self.place.take() {
@@ -152,29 +157,29 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Pauses that grow, until a deadline.
-struct Waits {
+/// Growing pauses up to a deadline.
+struct Polls {
     since: Instant,
     deadline: Duration,
     next: Duration,
 }
 
-impl Waits {
+impl Polls {
     fn new(deadline: Duration) -> Self {
-        Waits { since: Instant::now(), deadline, next: PAUSES.0 }
+        Polls { since: Instant::now(), deadline, next: FIRST_PAUSE }
     }
 
     fn is_longer_than(&self, time: Duration) -> bool {
         self.since.elapsed() > time
     }
 
-    /// Pauses; false, once the time is over.
+    /// Pauses; false after the deadline.
     async fn pause(&mut self) -> bool {
         if self.is_longer_than(self.deadline) {
             return false;
         }
         sleep(self.next).await;
-        self.next = (self.next * 3 / 2).min(PAUSES.1);
+        self.next = (self.next * 3 / 2).min(LONGEST_PAUSE);
         true
     }
 }
@@ -183,43 +188,46 @@ impl Waits {
 mod tests {
     use super::*;
 
-    fn seen(run: Run, keeper: &Keeper) -> Listed {
-        Listed { run: Some(run), keeper: keeper.clone(), ..Listed::default() }
+    fn seen(run: Run, ha: &HaState) -> Listed {
+        Listed { run: Some(run), ha: ha.clone(), ..Listed::default() }
     }
 
-    fn manager(state: &str) -> Keeper {
-        Keeper::Manager(state.to_owned())
+    fn managed(state: &str) -> HaState {
+        HaState::Managed(state.to_owned())
     }
 
     #[test]
-    fn a_request_is_done_when_the_guest_shows_it_whoever_keeps_it() {
-        for keeper in [Keeper::Nobody, manager("error"), manager("started")] {
-            let end = settled(Run::Running, &seen(Run::Running, &keeper));
-            assert_eq!(end, Some(TaskEnd::Succeeded), "{keeper:?}");
+    fn a_request_is_done_when_the_guest_has_the_state_whatever_the_manager_shows() {
+        for ha in [HaState::Unmanaged, managed("error"), managed("started")] {
+            let end = request_end(Run::Running, &seen(Run::Running, &ha));
+            assert_eq!(end, Some(TaskEnd::Succeeded), "{ha:?}");
         }
     }
 
     #[test]
-    fn a_request_to_nobody_or_to_one_with_an_error_has_failed() {
-        for keeper in [Keeper::Nobody, manager("error")] {
-            let end = settled(Run::Running, &seen(Run::Stopped, &keeper));
-            assert!(matches!(end, Some(TaskEnd::Failed(_))), "{keeper:?}: {end:?}");
+    fn a_request_fails_if_the_guest_is_unmanaged_or_in_error() {
+        for ha in [HaState::Unmanaged, managed("error")] {
+            let end = request_end(Run::Running, &seen(Run::Stopped, &ha));
+            assert!(matches!(end, Some(TaskEnd::Failed(_))), "{ha:?}: {end:?}");
         }
-        let at_work = ["", "stopped", "request_start", "started", "migrate", "fence"].map(manager);
-        for keeper in at_work.into_iter().chain([Keeper::Untold]) {
-            let end = settled(Run::Running, &seen(Run::Stopped, &keeper));
-            assert_eq!(end, None, "{keeper:?}");
+        let at_work = ["", "stopped", "request_start", "started", "migrate", "fence"].map(managed);
+        for ha in at_work.into_iter().chain([HaState::NotListed]) {
+            let end = request_end(Run::Running, &seen(Run::Stopped, &ha));
+            assert_eq!(end, None, "{ha:?}");
         }
     }
 
     #[test]
-    fn a_request_that_somebody_revoked_is_not_waited_for_again() {
+    fn a_request_that_was_revoked_is_not_waited_for_again() {
         for (to, state) in [(Run::Running, "stopped"), (Run::Stopped, "started")] {
-            assert!(matches!(left(to, &manager(state)), TaskEnd::Unknown(_)), "{state}");
+            assert!(
+                matches!(request_timed_out(to, &managed(state)), TaskEnd::Unknown(_)),
+                "{state}"
+            );
         }
-        for keeper in [Keeper::Untold, manager(""), manager("started"), manager("recovery")] {
-            let end = left(Run::Running, &keeper);
-            assert!(matches!(end, TaskEnd::GivenUp(_)), "{keeper:?}");
+        for ha in [HaState::NotListed, managed(""), managed("started"), managed("recovery")] {
+            let end = request_timed_out(Run::Running, &ha);
+            assert!(matches!(end, TaskEnd::GivenUp(_)), "{ha:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Parameters and parts of paths, escaped.
+//! Escapes parameters and parts of paths.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ pub(crate) fn encode(parameters: &[(String, String)]) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// Everything but letters, digits and `-._~` as `%XX`: good for paths and parameters.
+/// Escapes everything but letters, digits and `-._~` as `%XX`.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

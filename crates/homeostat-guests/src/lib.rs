@@ -1,11 +1,10 @@
 //! The guests source: run state and declared options of declared guests on Proxmox VE.
 //!
-//! A remote API where a start is a task that runs for minutes, may outlive us, and must not be sent twice;
-//! where errors are words, values are printed anew, and a guest's number is given again when it is free.
-//! All of that is answered here. Guests are never made or destroyed, and a guest that is not declared is
-//! not touched.
+//! The API is remote. A start is a task that runs for minutes, may outlive us, and must not be sent twice; errors are
+//! told apart by their text only; values read back in another form; the number of a deleted guest is used again.
+//! Guests are never created or destroyed, and a guest that is not declared is not touched.
 //!
-//! Start at [`Guests`] for the source, at [`Wish::builder`] for what is wished, at [`Client`] for the API, and at
+//! Start at [`Guests`] for the source, at [`Wish::builder`] for desired state, at [`Client`] for the API, and at
 //! [`Client::through`] if the cluster is not reached by TCP.
 
 mod api;
@@ -27,6 +26,8 @@ pub mod normalize;
 mod observe;
 mod plan;
 mod recover;
+#[cfg(feature = "document")]
+pub mod section;
 mod shape;
 mod source;
 mod step;

@@ -1,15 +1,15 @@
 //! Our mark on a guest: a tag that names the owner, the guest's number and a generation.
 //!
-//! A number is given again once it is free, so the number alone says nothing about which guest it is. The
-//! mark was written to one guest: another one with its number does not carry it, and a clone carries the
-//! number of its original. The generation is taken from the digest of the configuration that was claimed.
+//! The number of a deleted guest is used again, so a number does not identify a guest. The mark does: another guest
+//! with the same number does not have it, and in a clone it contains the number of the original. The generation is
+//! taken from the digest of the configuration that was claimed.
 
 use std::collections::BTreeSet;
 
 use crate::model::Vmid;
 
 const PREFIX: &str = "homeostat-";
-/// So many digits of the digest.
+/// How many digits of the digest.
 const GENERATION: usize = 8;
 
 /// Whether a tag is a mark of any owner.
@@ -29,14 +29,13 @@ fn parse(tag: &str) -> Option<Parts<'_>> {
     Some(Parts { owner, vmid })
 }
 
-/// Who marked a guest, by its tags.
+/// The owner of a guest by its marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Marked {
-    /// Nobody.
     Not,
-    /// We, with this tag.
+    /// With the tag.
     Ours(String),
-    /// Another owner.
+    /// With the name of the owner.
     Other(String),
 }
 
@@ -45,7 +44,7 @@ pub(crate) fn read(owner: &str, vmid: Vmid, tags: &BTreeSet<String>) -> Marked {
     let owner = owner.to_lowercase();
     let number = vmid.to_string();
     let marks = tags.iter().filter_map(|tag| Some((tag, parse(tag)?)));
-    // A mark with another number came with a clone.
+    // A mark with another number was copied by cloning.
     let (mut ours, mut other) = (None, None);
     for (tag, parts) in marks.filter(|(_, parts)| parts.vmid == number) {
         if parts.owner == owner {
@@ -68,26 +67,29 @@ pub(crate) fn make(owner: &str, vmid: Vmid, digest: &str) -> String {
     format!("{PREFIX}{}+{vmid}.{}", owner.to_lowercase(), generation.to_lowercase())
 }
 
-/// Tags without marks: what people see of them.
+/// Tags without marks, as shown to users.
 pub(crate) fn without(tags: &BTreeSet<String>) -> BTreeSet<String> {
     tags.iter().filter(|tag| !is_mark(tag)).cloned().collect()
 }
 
-/// The tags to write: the wished ones, or those that are there, with our mark and with nobody else's for
-/// this guest. Marks that came with a clone go.
-pub(crate) fn tags(wished: Option<&str>, there: &BTreeSet<String>, mark: &str) -> String {
-    let mut tags = match wished {
-        Some(wished) => crate::normalize::tags(wished),
-        None => without(there),
+/// The tags to write: the declared ones, or else the present ones, with our mark and no other.
+pub(crate) fn tags(declared: Option<&str>, present: &BTreeSet<String>, mark: &str) -> String {
+    let mut tags = match declared {
+        Some(declared) => crate::normalize::tags(declared),
+        None => without(present),
     };
     tags.insert(mark.to_owned());
     tags.into_iter().collect::<Vec<_>>().join(";")
 }
 
-/// The tags to write when our mark goes: the original ones, or those that are there. Marks of others stay.
-pub(crate) fn off(original: Option<&str>, there: &BTreeSet<String>, mark: &str) -> String {
+/// The tags to write when our mark is removed: the original ones, or else the present ones. Marks of others stay.
+pub(crate) fn tags_without(
+    original: Option<&str>,
+    present: &BTreeSet<String>,
+    mark: &str,
+) -> String {
     let own = original.map(crate::normalize::tags);
-    let marks = there.iter().filter(|tag| own.is_none() || is_mark(tag));
+    let marks = present.iter().filter(|tag| own.is_none() || is_mark(tag));
     let kept: BTreeSet<String> = marks.cloned().chain(own.iter().flatten().cloned()).collect();
     kept.into_iter().filter(|tag| tag != mark).collect::<Vec<_>>().join(";")
 }
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tags_stay_where_none_are_wished() {
+    fn other_tags_stay_where_none_are_declared() {
         let there = set(&["web", "homeostat-other+101.0a"]);
         assert_eq!(tags(None, &there, "homeostat-default+101.0b"), "homeostat-default+101.0b;web");
         assert_eq!(
@@ -130,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn our_mark_alone_goes_and_original_tags_come_back_if_they_are_asked_for() {
+    fn only_our_mark_is_removed_and_original_tags_are_restored_on_request() {
         let there = set(&["a", "homeostat-default+101.0b", "homeostat-default+102.0c"]);
         let ours = "homeostat-default+101.0b";
-        assert_eq!(off(None, &there, ours), "a;homeostat-default+102.0c");
-        assert_eq!(off(Some("web"), &there, ours), "homeostat-default+102.0c;web");
-        assert_eq!(off(None, &set(&[ours]), ours), "");
+        assert_eq!(tags_without(None, &there, ours), "a;homeostat-default+102.0c");
+        assert_eq!(tags_without(Some("web"), &there, ours), "homeostat-default+102.0c;web");
+        assert_eq!(tags_without(None, &set(&[ours]), ours), "");
     }
 }

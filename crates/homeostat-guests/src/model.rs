@@ -222,6 +222,10 @@ impl Desired for Wish {
         self.at(slot).1.adopt
     }
 
+    fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
+        self.at(slot).1 == other.at(there).1
+    }
+
     fn shown(&self, guest: &Guest) -> serde_json::Value {
         let mut shown = serde_json::to_value(guest).unwrap_or_default();
         if let Some(fields) = shown.as_object_mut() {

@@ -1,7 +1,7 @@
-//! Asks all nodes for their guests at once, so that a node which does not answer delays its own guests only.
+//! Requests the guest lists of all nodes at once, so that a node that does not answer delays only its own guests.
 //!
-//! A look waits for a node as long as it usually takes. One that is late answers when it can, and whoever
-//! waits for hints hears of it ([`Nodes::back`]). One that hangs is asked again after pauses that grow.
+//! An observe waits for a node as long as that node usually takes. A later answer is kept for the next observe,
+//! and [`Nodes::recovered`] reports it. A node that times out is requested again after a growing backoff.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,51 +17,54 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::model::{Kind, Vmid};
 
-/// What a look gives a node of which nothing better is known.
-const PROMPT: Duration = Duration::from_secs(1);
-/// What it gives one configuration.
-const GLANCE: Duration = Duration::from_secs(3);
-/// The first rest of a node that hangs, and the longest.
-const RESTS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
+/// How long an observe waits for the list of a node at least.
+const LIST_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it waits for one configuration at first.
+const CONFIG_TIMEOUT: Duration = Duration::from_secs(3);
+const FIRST_BACKOFF: Duration = Duration::from_secs(2);
+const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
 
-/// What the nodes say.
+/// The answers of the nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub(crate) found: BTreeMap<Vmid, (Place, Listed)>,
-    /// Nodes that said nothing, and why.
-    pub(crate) silent: BTreeMap<String, String>,
+    /// Nodes without an answer, and why.
+    pub(crate) unanswered: BTreeMap<String, String>,
 }
 
-/// How long nodes are waited for.
+/// How long an observe waits for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Habit {
-    /// As long as they usually take: whoever is late is heard by [`Nodes::back`].
-    Prompt,
-    /// As long as an answer may take, the first time: nobody would hear them later.
-    Patient,
+pub(crate) enum Wait {
+    /// As long as the node usually takes: [`Nodes::recovered`] reports a late answer.
+    Usual,
+    /// As long as a request may take: nobody would learn of a late answer.
+    Longest,
 }
 
-/// The nodes, as this reader knows them.
+/// The nodes of a cluster, with their usual response times and pending requests.
 #[derive(Debug)]
 pub(crate) struct Nodes {
-    habit: Habit,
-    /// What an answer may take.
-    patience: Duration,
-    known: BTreeMap<String, Standing>,
-    asked: FuturesUnordered<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+    wait: Wait,
+    /// The timeout of a request.
+    longest: Duration,
+    known: BTreeMap<String, NodeState>,
+    requests: FuturesUnordered<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+    /// Counts the calls of [`Nodes::lists`].
     round: u64,
-    /// Whether a node has answered that a look went without.
-    is_back: bool,
+    /// Whether a node has answered since an observe went without its answer.
+    has_recovered: bool,
 }
 
 #[derive(Debug)]
-struct Standing {
-    /// The round in which it was asked, if it has still to answer.
-    asked: Option<u64>,
-    /// How long a look waits for its list, and for one configuration.
-    waits: (Duration, Duration),
-    hangs: u32,
-    rests_until: Option<Instant>,
+struct NodeState {
+    /// The round of its pending request, if there is one.
+    pending: Option<u64>,
+    list_timeout: Duration,
+    config_timeout: Duration,
+    /// How often in a row it timed out.
+    timeouts: u32,
+    retry_at: Option<Instant>,
+    /// Why it has not answered.
     why: String,
 }
 
@@ -69,144 +72,149 @@ struct Answer {
     node: String,
     round: u64,
     took: Duration,
-    told: Result<Vec<Found>, Error>,
+    guests: Result<Vec<FoundGuest>, Error>,
 }
 
-/// A guest, where it is, and what the list says of it.
-type Found = (Vmid, (Place, Listed));
+type FoundGuest = (Vmid, (Place, Listed));
 
 impl Nodes {
-    pub(crate) fn new(habit: Habit, patience: Duration) -> Self {
-        let (known, asked) = (BTreeMap::new(), FuturesUnordered::new());
-        Nodes { habit, patience, known, asked, round: 0, is_back: false }
+    pub(crate) fn new(wait: Wait, longest: Duration) -> Self {
+        let (known, requests) = (BTreeMap::new(), FuturesUnordered::new());
+        Nodes { wait, longest, known, requests, round: 0, has_recovered: false }
     }
 
-    /// Asks every node that is there and does not rest.
-    pub(crate) async fn ask(&mut self, client: &Client) -> Result<Lists, Error> {
+    /// Requests the lists of all nodes, except of those that are in backoff.
+    pub(crate) async fn lists(&mut self, client: &Client) -> Result<Lists, Error> {
         let nodes = client.nodes().await?;
         self.round += 1;
         self.known.retain(|node, _| nodes.contains_key(node));
         let (mut lists, begun) = (Lists::default(), Instant::now());
         for (node, is_online) in &nodes {
-            self.stand(node);
+            self.add(node);
             if *is_online {
-                self.begin(node, client);
+                self.request(node, client);
             } else {
-                lists.silent.insert(node.clone(), "it is offline".to_owned());
+                lists.unanswered.insert(node.clone(), "it is offline".to_owned());
             }
         }
-        while let Some(longest) = self.longest() {
-            let Ok(Some(answer)) = timeout_at(begun + longest, self.asked.next()).await else {
+        while let Some(timeout) = self.timeout_of_round() {
+            let Ok(Some(answer)) = timeout_at(begun + timeout, self.requests.next()).await else {
                 break;
             };
-            let is_in_time = answer.round == self.round;
-            match self.note(&answer) {
-                Ok(()) if is_in_time => lists.found.extend(answer.told.into_iter().flatten()),
-                // It may tell what was before this look began: the next one asks again.
+            let is_of_round = answer.round == self.round;
+            match self.record(&answer) {
+                Ok(()) if is_of_round => lists.found.extend(answer.guests.into_iter().flatten()),
+                // The answer may be older than this observe: the next one requests the list again.
                 Ok(()) => {
-                    self.is_back = true;
+                    self.has_recovered = true;
                     let why = "it has answered an earlier question only".to_owned();
-                    lists.silent.insert(answer.node, why);
+                    lists.unanswered.insert(answer.node, why);
                 }
-                Err(why) => _ = lists.silent.insert(answer.node, why),
+                Err(why) => _ = lists.unanswered.insert(answer.node, why),
             }
         }
-        for (node, standing) in &self.known {
-            if standing.asked.is_some() || standing.rests_until.is_some() {
-                lists.silent.entry(node.clone()).or_insert_with(|| standing.why.clone());
+        for (node, state) in &self.known {
+            if state.pending.is_some() || state.retry_at.is_some() {
+                lists.unanswered.entry(node.clone()).or_insert_with(|| state.why.clone());
             }
         }
         Ok(lists)
     }
 
-    /// Waits until a node answers that a look went without; one that rested is asked again. Cancel-safe.
-    pub(crate) async fn back(&mut self, client: &Client) {
-        while !std::mem::take(&mut self.is_back) {
+    /// Waits until a node answers without which an observe was made; requests nodes again whose backoff is over.
+    /// Cancel-safe.
+    pub(crate) async fn recovered(&mut self, client: &Client) {
+        while !std::mem::take(&mut self.has_recovered) {
             let known: Vec<_> = self.known.keys().cloned().collect();
-            let rested = known.into_iter().filter(|node| self.has_rested(node));
-            for node in rested.collect::<Vec<_>>() {
-                self.begin(&node, client);
+            let due = known.into_iter().filter(|node| self.is_retry_due(node));
+            for node in due.collect::<Vec<_>>() {
+                self.request(&node, client);
             }
-            let due = self.known.values().filter_map(|standing| standing.rests_until).min();
-            let due = due.unwrap_or_else(|| Instant::now() + RESTS.1);
+            let next = self.known.values().filter_map(|state| state.retry_at).min();
+            let next = next.unwrap_or_else(|| Instant::now() + LONGEST_BACKOFF);
             tokio::select! {
-                Some(answer) = self.asked.next() => self.is_back = self.note(&answer).is_ok(),
-                () = sleep_until(due) => {}
+                Some(answer) = self.requests.next() => {
+                    self.has_recovered = self.record(&answer).is_ok();
+                }
+                () = sleep_until(next) => {}
             }
         }
     }
 
-    /// How long one configuration of a node is waited for. What is on no known node is asked of the cluster
-    /// itself, which has a limit of its own.
-    pub(crate) fn glance(&self, node: &str) -> Duration {
-        self.known.get(node).map_or(self.patience * 2, |standing| standing.waits.1)
+    /// How long to wait for one configuration of a node. Without a known node, requests go to the cluster, and
+    /// have their own timeout.
+    pub(crate) fn config_timeout(&self, node: &str) -> Duration {
+        self.known.get(node).map_or(self.longest * 2, |state| state.config_timeout)
     }
 
-    /// A node that gave its list kept a configuration back: it rests, and gets more time after it.
-    pub(crate) fn hung(&mut self, node: &str) {
-        let patience = self.patience;
-        if let Some(standing) = self.known.get_mut(node) {
-            standing.waits.1 = (standing.waits.1 * 2).min(patience);
-            standing.rest("a configuration did not come in time".to_owned());
+    /// Records that a configuration of a node did not come in time: the node is in backoff, and gets more time
+    /// after it.
+    pub(crate) fn config_timed_out(&mut self, node: &str) {
+        let longest = self.longest;
+        if let Some(state) = self.known.get_mut(node) {
+            state.config_timeout = (state.config_timeout * 2).min(longest);
+            state.back_off("a configuration did not come in time".to_owned());
         }
     }
 
-    fn stand(&mut self, node: &str) {
+    fn add(&mut self, node: &str) {
         if self.known.contains_key(node) {
             return;
         }
-        let waits = match self.habit {
-            Habit::Prompt => (PROMPT.min(self.patience), GLANCE.min(self.patience)),
-            Habit::Patient => (self.patience, self.patience),
+        let (list_timeout, config_timeout) = match self.wait {
+            Wait::Usual => (LIST_TIMEOUT.min(self.longest), CONFIG_TIMEOUT.min(self.longest)),
+            Wait::Longest => (self.longest, self.longest),
         };
         let why = "it has not answered yet".to_owned();
-        let standing = Standing { asked: None, waits, hangs: 0, rests_until: None, why };
-        self.known.insert(node.to_owned(), standing);
+        let (pending, timeouts, retry_at) = (None, 0, None);
+        let state = NodeState { pending, list_timeout, config_timeout, timeouts, retry_at, why };
+        self.known.insert(node.to_owned(), state);
     }
 
-    fn has_rested(&self, node: &str) -> bool {
-        let rest = self.known.get(node).and_then(|standing| standing.rests_until);
-        rest.is_some_and(|until| until <= Instant::now())
+    fn is_retry_due(&self, node: &str) -> bool {
+        let retry_at = self.known.get(node).and_then(|state| state.retry_at);
+        retry_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Asks a node, unless it rests or has still to answer.
-    fn begin(&mut self, node: &str, client: &Client) {
-        let (round, patience) = (self.round, self.patience);
-        let is_resting = !self.has_rested(node);
-        let Some(standing) = self.known.get_mut(node) else { return };
-        if standing.asked.is_some() || (standing.rests_until.is_some() && is_resting) {
+    /// Requests the list of a node, unless it is in backoff or a request is pending.
+    fn request(&mut self, node: &str, client: &Client) {
+        let (round, longest) = (self.round, self.longest);
+        let is_retry_due = self.is_retry_due(node);
+        let Some(state) = self.known.get_mut(node) else { return };
+        if state.pending.is_some() || (state.retry_at.is_some() && !is_retry_due) {
             return;
         }
-        (standing.asked, standing.rests_until) = (Some(round), None);
-        self.asked.push(Box::pin(list(node.to_owned(), round, client.within(patience))));
+        (state.pending, state.retry_at) = (Some(round), None);
+        self.requests.push(Box::pin(list(node.to_owned(), round, client.within(longest))));
     }
 
-    /// The longest that a node of this round is waited for.
-    fn longest(&self) -> Option<Duration> {
-        let awaited = self.known.values().filter(|standing| standing.asked == Some(self.round));
-        awaited.map(|standing| standing.waits.0).max()
+    /// The longest timeout of the nodes with a pending request of this round.
+    fn timeout_of_round(&self) -> Option<Duration> {
+        let awaited = self.known.values().filter(|state| state.pending == Some(self.round));
+        awaited.map(|state| state.list_timeout).max()
     }
 
-    /// Takes over what an answer says about its node; tells why it is none.
-    fn note(&mut self, answer: &Answer) -> Result<(), String> {
-        let (habit, patience) = (self.habit, self.patience);
-        let Some(standing) = self.known.get_mut(&answer.node) else {
+    /// Updates the state of a node by its answer. The error says why the list of the node is not known.
+    fn record(&mut self, answer: &Answer) -> Result<(), String> {
+        let (wait, longest) = (self.wait, self.longest);
+        let Some(state) = self.known.get_mut(&answer.node) else {
             return Err("it has left the cluster".to_owned());
         };
-        standing.asked = None;
-        match &answer.told {
+        state.pending = None;
+        match &answer.guests {
             Ok(_) => {
-                standing.hangs = 0;
-                if habit == Habit::Prompt || answer.round != self.round {
-                    standing.waits.0 = (answer.took * 2).clamp(PROMPT.min(patience), patience);
+                state.timeouts = 0;
+                if wait == Wait::Usual || answer.round != self.round {
+                    state.list_timeout =
+                        (answer.took * 2).clamp(LIST_TIMEOUT.min(longest), longest);
                 }
                 Ok(())
             }
             Err(error) => {
-                // Whoever fails at once delays nobody, and may be asked again at once.
-                if answer.took >= PROMPT.min(patience) {
-                    standing.waits.0 = PROMPT.min(patience);
-                    standing.rest(error.to_string());
+                // A node that fails at once delays no observe, so it needs no backoff.
+                if answer.took >= LIST_TIMEOUT.min(longest) {
+                    state.list_timeout = LIST_TIMEOUT.min(longest);
+                    state.back_off(error.to_string());
                 }
                 Err(error.to_string())
             }
@@ -214,30 +222,30 @@ impl Nodes {
     }
 }
 
-impl Standing {
-    fn rest(&mut self, why: String) {
-        self.hangs += 1;
+impl NodeState {
+    fn back_off(&mut self, why: String) {
+        self.timeouts += 1;
         self.why = why;
-        self.rests_until = Some(Instant::now() + rest(self.hangs));
+        self.retry_at = Some(Instant::now() + backoff(self.timeouts));
     }
 }
 
-/// How long a node rests that has hung so often in a row.
-fn rest(hangs: u32) -> Duration {
-    RESTS.0.saturating_mul(1 << hangs.saturating_sub(1).min(6)).min(RESTS.1)
+/// The pause after this many timeouts in a row.
+fn backoff(timeouts: u32) -> Duration {
+    FIRST_BACKOFF.saturating_mul(1 << timeouts.saturating_sub(1).min(6)).min(LONGEST_BACKOFF)
 }
 
-/// The guests of both kinds on a node.
+/// Lists the guests of both kinds on a node.
 async fn list(node: String, round: u64, client: Client) -> Answer {
     let begun = Instant::now();
-    let ask = async |kind| {
+    let list = async |kind| {
         let listed = client.guests(&node, kind).await?;
         let placed = |(vmid, listed)| (vmid, (Place { node: node.clone(), kind, vmid }, listed));
-        Ok::<Vec<Found>, Error>(listed.into_iter().map(placed).collect())
+        Ok::<Vec<FoundGuest>, Error>(listed.into_iter().map(placed).collect())
     };
-    let told = tokio::try_join!(ask(Kind::Lxc), ask(Kind::Qemu));
-    let told = told.map(|(containers, machines)| [containers, machines].concat());
-    Answer { node, round, took: begun.elapsed(), told }
+    let guests = tokio::try_join!(list(Kind::Lxc), list(Kind::Qemu));
+    let guests = guests.map(|(containers, machines)| [containers, machines].concat());
+    Answer { node, round, took: begun.elapsed(), guests }
 }
 
 #[cfg(test)]
@@ -246,44 +254,45 @@ mod tests {
 
     fn answer(took: Duration, is_good: bool) -> Answer {
         let lost = || Error::Lost { request: "GET /".to_owned(), why: "no answer".to_owned() };
-        let told = if is_good { Ok(Vec::new()) } else { Err(lost()) };
-        Answer { node: "pve1".to_owned(), round: 0, took, told }
+        let guests = if is_good { Ok(Vec::new()) } else { Err(lost()) };
+        Answer { node: "pve1".to_owned(), round: 0, took, guests }
     }
 
     fn nodes() -> Nodes {
-        let mut nodes = Nodes::new(Habit::Prompt, Duration::from_secs(10));
-        nodes.stand("pve1");
+        let mut nodes = Nodes::new(Wait::Usual, Duration::from_secs(10));
+        nodes.add("pve1");
         nodes
     }
 
     #[test]
-    fn a_node_that_hangs_rests_longer_each_time_up_to_a_minute() {
-        let rests: Vec<u64> = (1..=7).map(|hangs| rest(hangs).as_secs()).collect();
-        assert_eq!(rests, [2, 4, 8, 16, 32, 60, 60]);
+    fn the_backoff_of_a_node_grows_up_to_a_minute() {
+        let pauses: Vec<u64> = (1..=7).map(|timeouts| backoff(timeouts).as_secs()).collect();
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_fails_at_once_does_not_rest_and_one_that_hangs_does() {
+    async fn a_node_that_fails_at_once_has_no_backoff_and_one_that_times_out_has_one() {
         let mut nodes = nodes();
-        assert!(nodes.note(&answer(Duration::from_millis(20), false)).is_err());
-        assert_eq!(nodes.known["pve1"].rests_until, None);
-        assert!(nodes.note(&answer(Duration::from_secs(10), false)).is_err());
-        assert!(!nodes.has_rested("pve1"));
-        tokio::time::advance(RESTS.0).await;
-        assert!(nodes.has_rested("pve1"));
+        assert!(nodes.record(&answer(Duration::from_millis(20), false)).is_err());
+        assert_eq!(nodes.known["pve1"].retry_at, None);
+        assert!(nodes.record(&answer(Duration::from_secs(10), false)).is_err());
+        assert!(!nodes.is_retry_due("pve1"));
+        tokio::time::advance(FIRST_BACKOFF).await;
+        assert!(nodes.is_retry_due("pve1"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_node_gets_twice_what_it_took_and_a_quick_one_a_second() {
         let mut nodes = nodes();
-        for (took, waits) in [(3000, 6000), (9000, 10_000), (20, 1000)] {
-            assert!(nodes.note(&answer(Duration::from_millis(took), true)).is_ok());
-            assert_eq!(nodes.known["pve1"].waits.0, Duration::from_millis(waits), "took {took}");
+        for (took, timeout) in [(3000, 6000), (9000, 10_000), (20, 1000)] {
+            assert!(nodes.record(&answer(Duration::from_millis(took), true)).is_ok());
+            let timeout = Duration::from_millis(timeout);
+            assert_eq!(nodes.known["pve1"].list_timeout, timeout, "took {took}");
         }
-        nodes.hung("pve1");
-        assert_eq!(nodes.glance("pve1"), 2 * GLANCE, "a configuration gets more time, too");
-        assert_eq!(nodes.known["pve1"].hangs, 1);
-        assert!(nodes.note(&answer(PROMPT, true)).is_ok());
-        assert_eq!(nodes.known["pve1"].hangs, 0, "an answer ends the row");
+        nodes.config_timed_out("pve1");
+        assert_eq!(nodes.config_timeout("pve1"), 2 * CONFIG_TIMEOUT);
+        assert_eq!(nodes.known["pve1"].timeouts, 1);
+        assert!(nodes.record(&answer(LIST_TIMEOUT, true)).is_ok());
+        assert_eq!(nodes.known["pve1"].timeouts, 0, "an answer resets the count");
     }
 }

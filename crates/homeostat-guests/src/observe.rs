@@ -1,7 +1,7 @@
-//! Looks at the declared guests: lists first, then configurations, many at a time.
+//! Observes the declared guests: lists first, then configurations, many at a time.
 //!
-//! A guest that is not in a list is absent only if its node answered and the token could have seen it; else
-//! it is unknown.
+//! A guest that is in no list is absent only if all nodes answered and the token could have seen it; else it is
+//! unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -14,14 +14,14 @@ use crate::error::Error;
 use crate::hints::Watch;
 use crate::mark::{self, Marked};
 use crate::model::{Guest, Key, Kind, Run, Wanted};
-use crate::nodes::{Habit, Lists, Nodes};
+use crate::nodes::{Lists, Nodes, Wait};
 use crate::normalize;
 use crate::source::Guests;
 
-/// Configurations that are read side by side.
+/// How many configurations are read at once.
 const AT_ONCE: usize = 16;
 
-/// What an observe learned of each guest beside what is managed of it.
+/// What an observe learned of each guest besides its managed part.
 #[derive(Debug, Default)]
 pub struct Moment {
     pub(crate) guests: BTreeMap<Key, Facts>,
@@ -32,81 +32,89 @@ pub struct Moment {
 pub(crate) struct Facts {
     pub(crate) place: Place,
     pub(crate) name: String,
-    /// Of the configuration, if it could be read.
+    /// The digest of the configuration, if it could be read.
     pub(crate) digest: Option<String>,
     pub(crate) tags: BTreeSet<String>,
     pub(crate) mark: Option<String>,
-    /// Declared options that wait for a restart.
-    pub(crate) waits: Vec<String>,
+    /// Declared options that take effect with the next start.
+    pub(crate) pending: Vec<String>,
 }
 
-/// The eyes of the source.
+/// Observes guests, and polls the cluster for hints.
 #[derive(Debug)]
 pub struct Reader {
     source: Guests,
     nodes: Nodes,
-    /// Nothing, if nobody asks for hints.
+    /// None in a reader without hints.
     watch: Option<Watch>,
-    /// Guests that could not be seen while a node was silent.
+    /// Guests that were unknown at the last observe: a hint names them when a node answers again.
     missed: BTreeSet<Key>,
 }
 
-/// A guest to look at.
+/// A guest to observe.
 struct Subject {
     key: Key,
     wanted: Option<Wanted>,
-    /// What we wrote, if we did.
+    /// What we wrote, by the ledger.
     wrote: Option<Guest>,
 }
 
 impl Reader {
-    /// A reader that is asked for hints.
-    pub(crate) fn listening(source: Guests) -> Self {
+    pub(crate) fn with_hints(source: Guests) -> Self {
         let watch = Some(Watch::new(source.patience.poll));
-        let nodes = Nodes::new(Habit::Prompt, source.patience.answer);
+        let nodes = Nodes::new(Wait::Usual, source.patience.answer);
         Reader { source, nodes, watch, missed: BTreeSet::new() }
     }
 
-    /// A reader for looks alone.
-    pub(crate) fn deaf(source: Guests) -> Self {
-        let nodes = Nodes::new(Habit::Patient, source.patience.answer);
+    pub(crate) fn without_hints(source: Guests) -> Self {
+        let nodes = Nodes::new(Wait::Longest, source.patience.answer);
         Reader { source, nodes, watch: None, missed: BTreeSet::new() }
     }
 
-    /// Looks at every subject; a node that hangs in the middle of it keeps no other waiting.
-    async fn looks(&mut self, lists: &Lists, subjects: Vec<Subject>) -> Vec<(Key, Looked)> {
-        let (source, hung) = (&self.source, Hung::default());
+    /// Observes all subjects. After a node has timed out once, its other guests are not waited for.
+    async fn observe_all(
+        &mut self,
+        lists: &Lists,
+        subjects: Vec<Subject>,
+    ) -> Vec<(Key, Observation)> {
+        let (source, timed_out) = (&self.source, TimedOut::default());
         let timed = subjects.into_iter().map(|subject| {
             let node = lists.found.get(&subject.key.0).map(|(place, _)| place.node.clone());
             let node = node.unwrap_or_default();
-            (self.nodes.glance(&node), node, subject)
+            (self.nodes.config_timeout(&node), node, subject)
         });
         let timed: Vec<_> = timed.collect();
-        let looks = futures_util::stream::iter(timed).map(|(most, node, subject)| {
-            let (hung, key) = (&hung, subject.key);
+        let observations = futures_util::stream::iter(timed).map(|(timeout, node, subject)| {
+            let (timed_out, key) = (&timed_out, subject.key);
             async move {
-                let told = || Looked::Unknown(format!("node {node} does not answer any more"));
-                if hung.has(&node) {
-                    return (key, told());
+                let unknown =
+                    || Observation::Unknown(format!("node {node} does not answer any more"));
+                if timed_out.contains(&node) {
+                    return (key, unknown());
                 }
-                let looked = tokio::time::timeout(most, look(source, lists, subject)).await;
-                (key, looked.unwrap_or_else(|_| hung.note(&node, told())))
+                let observed = observe_one(source, lists, subject);
+                let observed = tokio::time::timeout(timeout, observed).await.unwrap_or_else(|_| {
+                    timed_out.insert(&node);
+                    unknown()
+                });
+                (key, observed)
             }
         });
-        let looked: Vec<_> = looks.buffer_unordered(AT_ONCE).collect().await;
-        for node in hung.into_nodes() {
-            self.nodes.hung(&node);
+        let observations: Vec<_> = observations.buffer_unordered(AT_ONCE).collect().await;
+        for node in timed_out.into_nodes() {
+            self.nodes.config_timed_out(&node);
         }
-        looked
+        observations
     }
 
-    /// Remembers what to compare notices with, and what to look at when a node is back.
-    fn remember(&mut self, focus: &Focus<Key>, lists: &Lists, looked: &[(Key, Looked)]) {
-        let is_unknown = |looked: &Looked| matches!(looked, Looked::Unknown(_));
+    /// Keeps what later hints are derived from: the known guests for the watch, the unknown ones for the moment
+    /// when a node answers again.
+    fn remember(&mut self, focus: &Focus<Key>, lists: &Lists, observations: &[(Key, Observation)]) {
+        let (unknown, known): (Vec<_>, Vec<_>) =
+            observations.iter().partition(|(_, one)| matches!(one, Observation::Unknown(_)));
         self.missed.retain(|key| !focus.covers(key));
-        let missed = looked.iter().filter(|(_, looked)| is_unknown(looked));
-        self.missed.extend(missed.map(|(key, _)| *key));
-        let known = looked.iter().filter(|(_, looked)| !is_unknown(looked)).map(|(key, _)| {
+        self.missed.extend(unknown.iter().map(|(key, _)| *key));
+        let known = known.iter().map(|(key, _)| {
             let row = lists.found.get(&key.0);
             let resource = row.map(|(place, listed)| Resource {
                 node: place.node.clone(),
@@ -115,23 +123,22 @@ impl Reader {
             (*key, resource)
         });
         if let Some(watch) = &mut self.watch {
-            watch.saw(focus, known.collect());
+            watch.observed(focus, known.collect());
         }
     }
 }
 
-/// Nodes that hang.
+/// Nodes that timed out during an observe.
 #[derive(Default)]
-struct Hung(Mutex<BTreeSet<String>>);
+struct TimedOut(Mutex<BTreeSet<String>>);
 
-impl Hung {
-    fn has(&self, node: &str) -> bool {
+impl TimedOut {
+    fn contains(&self, node: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
     }
 
-    fn note(&self, node: &str, looked: Looked) -> Looked {
+    fn insert(&self, node: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned());
-        looked
     }
 
     fn into_nodes(self) -> BTreeSet<String> {
@@ -150,14 +157,14 @@ impl homeostat_core::Reader<Guests> for Reader {
         if subjects.is_empty() {
             return Ok(moment);
         }
-        let lists = self.nodes.ask(&self.source.client).await.map_err(|error| error.failure())?;
-        let looked = self.looks(&lists, subjects).await;
-        self.remember(view.focus, &lists, &looked);
-        for (key, looked) in looked {
-            match looked {
-                Looked::Absent => {}
-                Looked::Unknown(why) => see(Seen::Unknown { key, why }),
-                Looked::Present(present) => {
+        let lists = self.nodes.lists(&self.source.client).await.map_err(|error| error.failure())?;
+        let observations = self.observe_all(&lists, subjects).await;
+        self.remember(view.focus, &lists, &observations);
+        for (key, observation) in observations {
+            match observation {
+                Observation::Absent => {}
+                Observation::Unknown(why) => see(Seen::Unknown { key, why }),
+                Observation::Present(present) => {
                     let Present { object, owner, facts } = *present;
                     moment.guests.insert(key, facts);
                     see(Seen::Present { key, object, owner });
@@ -173,7 +180,7 @@ impl homeostat_core::Reader<Guests> for Reader {
         };
         loop {
             let keys = tokio::select! {
-                () = nodes.back(&source.client) => std::mem::take(missed),
+                () = nodes.recovered(&source.client) => std::mem::take(missed),
                 changed = watch.changed(&source.client) => changed,
             };
             if !keys.is_empty() {
@@ -197,16 +204,16 @@ fn subjects(view: &View<'_, Guests>) -> Vec<Subject> {
 }
 
 impl Subject {
-    /// The options that matter: the declared ones, and of a guest that left the document those that we wrote.
+    /// The options to observe: the declared ones; or, of a guest that is no longer declared, those that we wrote.
     fn options(&self) -> impl Iterator<Item = &String> {
         let declared = self.wanted.as_ref().map(|wanted| &wanted.options);
         let options = declared.or_else(|| self.wrote.as_ref().map(|wrote| &wrote.options));
         options.into_iter().flat_map(BTreeMap::keys)
     }
 
-    /// A guest is a thing that exists without us: whoever writes it first claims it. One that we marked,
-    /// and that carries no mark, is another guest with its number, or somebody took the mark off. One that
-    /// left the document is given up, whoever has it.
+    /// A guest exists without us, so the first owner that writes to it claims it. A guest that we marked, and that
+    /// has no mark, is another one with its number, or somebody removed the mark. One that is no longer declared is
+    /// released, whoever owns it.
     fn owner(&self, marked: &Marked) -> Owner {
         let was_marked = self.wrote.as_ref().is_some_and(|wrote| wrote.is_marked);
         match marked {
@@ -220,7 +227,7 @@ impl Subject {
     }
 }
 
-enum Looked {
+enum Observation {
     Absent,
     Unknown(String),
     Present(Box<Present>),
@@ -232,64 +239,69 @@ struct Present {
     facts: Facts,
 }
 
-type Read = (Options, BTreeSet<String>);
+/// The configuration of a guest.
+struct Config {
+    options: Options,
+    /// Options that take effect with the next start.
+    pending: BTreeSet<String>,
+}
 
-async fn look(source: &Guests, lists: &Lists, subject: Subject) -> Looked {
+async fn observe_one(source: &Guests, lists: &Lists, subject: Subject) -> Observation {
     let Some((place, listed)) = lists.found.get(&subject.key.0) else {
         return missing(source, lists, &subject).await;
     };
     if let Some(why) = misplaced(subject.wanted.as_ref(), place) {
-        return Looked::Unknown(why);
+        return Observation::Unknown(why);
     }
-    let read = read(source, place, listed).await;
-    match (&subject.wanted, read) {
-        (None, Err(error)) => Looked::Unknown(error.to_string()),
-        (_, read) => present(source, &subject, Looks { place, listed, read }),
+    let config = read_config(source, place, listed).await;
+    match (&subject.wanted, config) {
+        (None, Err(error)) => Observation::Unknown(error.to_string()),
+        (_, config) => present(source, &subject, place, listed, config),
     }
 }
 
-/// The configuration of a guest, and what of it waits for a restart.
-async fn read(source: &Guests, place: &Place, listed: &Listed) -> Result<Read, Error> {
+async fn read_config(source: &Guests, place: &Place, listed: &Listed) -> Result<Config, Error> {
     let options = source.client.options(place).await?;
-    let waiting = match listed.run {
+    let pending = match listed.run {
         Some(Run::Running) => source.client.pending(place).await?,
         _ => BTreeSet::new(),
     };
-    Ok((options, waiting))
+    Ok(Config { options, pending })
 }
 
-/// Why a guest that is in no list may be there all the same.
-async fn missing(source: &Guests, lists: &Lists, subject: &Subject) -> Looked {
+/// Whether a guest that is in no list is absent, or unknown.
+async fn missing(source: &Guests, lists: &Lists, subject: &Subject) -> Observation {
     let node = subject.wanted.as_ref().and_then(|wanted| wanted.node.as_ref());
-    let silent = match node {
-        Some(node) => lists.silent.get_key_value(node).or_else(|| lists.silent.iter().next()),
-        None => lists.silent.iter().next(),
+    let unanswered = match node {
+        Some(node) => lists.unanswered.get_key_value(node),
+        None => None,
     };
-    if let Some((node, why)) = silent {
-        return Looked::Unknown(format!("node {node} does not answer: {why}"));
+    let unanswered = unanswered.or_else(|| lists.unanswered.iter().next());
+    if let Some((node, why)) = unanswered {
+        return Observation::Unknown(format!("node {node} does not answer: {why}"));
     }
     match source.client.may_see(subject.key.0).await {
-        Ok(true) => moving(source, subject.key).await,
-        Ok(false) => Looked::Unknown(format!(
+        Ok(true) => missing_from_nodes(source, subject.key).await,
+        Ok(false) => Observation::Unknown(format!(
             "the token lacks the privilege VM.Audit on /vms/{}: it cannot see whether it is there",
             subject.key.0
         )),
-        Err(error) => Looked::Unknown(error.to_string()),
+        Err(error) => Observation::Unknown(error.to_string()),
     }
 }
 
-/// A guest that moves can be missed by the lists of both nodes, but not by that of the cluster.
-async fn moving(source: &Guests, key: Key) -> Looked {
+/// During a migration a guest can be missing from the lists of both nodes, but not from that of the cluster.
+async fn missing_from_nodes(source: &Guests, key: Key) -> Observation {
     match source.client.resources().await {
-        Ok(told) if !told.contains_key(&key) => Looked::Absent,
+        Ok(resources) if !resources.contains_key(&key) => Observation::Absent,
         Ok(_) => {
-            Looked::Unknown("it was on no node, and the cluster knows it: it moves".to_owned())
+            Observation::Unknown("it was on no node, and the cluster knows it: it moves".to_owned())
         }
-        Err(error) => Looked::Unknown(error.to_string()),
+        Err(error) => Observation::Unknown(error.to_string()),
     }
 }
 
-/// Why a guest that is there is not the one that was declared.
+/// Why the guest of this number is not the declared one.
 fn misplaced(wanted: Option<&Wanted>, place: &Place) -> Option<String> {
     let wanted = wanted?;
     if wanted.kind != place.kind {
@@ -305,21 +317,18 @@ fn misplaced(wanted: Option<&Wanted>, place: &Place) -> Option<String> {
     ))
 }
 
-struct Looks<'a> {
-    place: &'a Place,
-    listed: &'a Listed,
-    read: Result<Read, Error>,
-}
-
-fn present(source: &Guests, subject: &Subject, looks: Looks<'_>) -> Looked {
-    let Looks { place, listed, read } = looks;
-    let (read, unread) = match read {
-        Ok(read) => (Some(read), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
-    let tags = match &read {
-        Some((read, _)) => normalize::tags(read.options.get("tags").map_or("", String::as_str)),
-        None => listed.tags.clone(),
+fn present(
+    source: &Guests,
+    subject: &Subject,
+    place: &Place,
+    listed: &Listed,
+    config: Result<Config, Error>,
+) -> Observation {
+    let tags = match &config {
+        Ok(Config { options, .. }) => {
+            normalize::tags(options.options.get("tags").map_or("", String::as_str))
+        }
+        Err(_) => listed.tags.clone(),
     };
     let marked = mark::read(&source.owner, place.vmid, &tags);
     let owner = subject.owner(&marked);
@@ -327,24 +336,30 @@ fn present(source: &Guests, subject: &Subject, looks: Looks<'_>) -> Looked {
         Marked::Ours(mark) => Some(mark),
         _ => None,
     };
-    let (mut options, mut waits, mut digest) = (BTreeMap::new(), Vec::new(), None);
-    if let Some((read, waiting)) = read {
-        options = seen(place.kind, &read, (subject, &tags));
-        waits = subject.options().filter(|option| waiting.contains(*option)).cloned().collect();
-        digest = Some(read.digest);
+    let (mut options, mut pending, mut digest, mut unread) =
+        (BTreeMap::new(), Vec::new(), None, None);
+    match config {
+        Ok(config) => {
+            options = observed_options(subject, place.kind, &config.options, &tags);
+            let is_pending = |option: &&String| config.pending.contains(*option);
+            pending = subject.options().filter(is_pending).cloned().collect();
+            digest = Some(config.options.digest);
+        }
+        Err(error) => unread = Some(error.to_string()),
     }
     let (kind, run, is_marked) = (place.kind, listed.run, mark.is_some());
     let object = Guest { kind, run, options, unread, is_marked };
     let (place, name) = (place.clone(), listed.name.clone());
-    let facts = Facts { place, name, digest, tags, mark, waits };
-    Looked::Present(Box::new(Present { object, owner, facts }))
+    let facts = Facts { place, name, digest, tags, mark, pending };
+    Observation::Present(Box::new(Present { object, owner, facts }))
 }
 
-/// The options that matter, in normal form; our mark is none of the tags.
-fn seen(
+/// The options of a subject, in normal form; without our mark among the tags.
+fn observed_options(
+    subject: &Subject,
     kind: Kind,
     read: &Options,
-    (subject, tags): (&Subject, &BTreeSet<String>),
+    tags: &BTreeSet<String>,
 ) -> BTreeMap<String, String> {
     let seen = subject.options().map(|option| {
         let value = match option.as_str() {

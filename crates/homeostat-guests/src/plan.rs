@@ -1,7 +1,10 @@
-//! From differences to steps. Pure.
+//! Turns changes into steps. Pure.
 
-use homeostat_core::{Change, ChangeList, Draft, Failure, Owner, Pending, Refused, Retry, Slot};
+use homeostat_core::{
+    Change, ChangeList, Draft, Failure, Owner, Pending, Refused, Retry, Slot, WaitsOn,
+};
 
+use crate::api::ConfigChange;
 use crate::mark;
 use crate::model::{Guest, Key, Run, Wish};
 use crate::normalize;
@@ -9,10 +12,11 @@ use crate::observe::{Facts, Moment};
 use crate::source::Guests;
 use crate::step::{Expects, Power, Release, Set, Step, Unmark};
 
-/// Plans for every change, and says what waits for a restart.
+/// Drafts the steps for all changes, and lists options that are pending.
 pub(crate) fn draft(
     source: &Guests,
-    (wish, moment): (&Wish, &Moment),
+    wish: &Wish,
+    moment: &Moment,
     changes: ChangeList<Key, Guest>,
 ) -> Draft<Guests> {
     let mut draft = Draft::default();
@@ -27,36 +31,32 @@ pub(crate) fn draft(
                 }
             }
             Change::Delete { key, before } => {
-                draft.steps.push(release((key, before), None, moment.guests.get(&key)));
+                draft.steps.push(release(key, before, None, moment.guests.get(&key)));
             }
             Change::Release { key, before, restore } => {
-                draft.steps.push(release((key, before), restore, moment.guests.get(&key)));
+                draft.steps.push(release(key, before, restore, moment.guests.get(&key)));
             }
         }
     }
-    draft.pending = waiting(wish, moment, &draft.steps);
+    draft.pending = pending(wish, moment, &draft.steps);
     draft
 }
 
-/// Our mark is all that is written to a guest that is not declared any more, unless originals are asked
-/// back. Without the mark it may be another guest with its number, and nothing is written at all.
-fn release((key, before): (Key, Guest), restore: Option<Guest>, facts: Option<&Facts>) -> Step {
+/// Removes our mark from a guest that is no longer declared, and restores its original values where that is declared.
+/// Without the mark it may be another guest with the same number, and nothing is written.
+fn release(key: Key, before: Guest, restore: Option<Guest>, facts: Option<&Facts>) -> Step {
     let ours = facts.and_then(|facts| Some((facts, facts.mark.as_ref()?, facts.digest.clone()?)));
     let write = ours.map(|(facts, mark, digest)| {
         let originals = restore.map(|original| original.options).unwrap_or_default();
-        let tags = mark::off(originals.get("tags").map(String::as_str), &facts.tags, mark);
-        let (mut sets, mut deletes) = (Vec::new(), Vec::new());
+        let tags = mark::tags_without(originals.get("tags").map(String::as_str), &facts.tags, mark);
+        let mut change = ConfigChange::default();
         let options = originals.iter().filter(|(option, _)| *option != "tags");
         let changed = options.filter(|(option, value)| before.options.get(*option) != Some(value));
         let values = changed.map(|(option, value)| (option.clone(), value.clone()));
         for (option, value) in values.chain([("tags".to_owned(), tags)]) {
-            if value.is_empty() {
-                deletes.push(option);
-            } else {
-                sets.push((option, value));
-            }
+            change.put(option, value);
         }
-        Unmark { place: facts.place.clone(), sets, deletes, digest }
+        Unmark { place: facts.place.clone(), change, digest }
     });
     Step::Release(Release { key, before, write })
 }
@@ -67,18 +67,18 @@ fn absent(key: Key) -> Refused<Key> {
     Refused { key, failure }
 }
 
-/// Options that are configured and take effect with the next start: told, not fought.
-fn waiting(wish: &Wish, moment: &Moment, steps: &[Step]) -> Vec<Pending<Key>> {
+/// Options that are set and take effect with the next start: reported, not written again.
+fn pending(wish: &Wish, moment: &Moment, steps: &[Step]) -> Vec<Pending<Key>> {
     let restarts = |key: &Key| {
         steps.iter().any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
     };
     let guests = moment.guests.iter().filter(|(key, facts)| {
-        !facts.waits.is_empty() && wish.wanted(key).is_some() && !restarts(key)
+        !facts.pending.is_empty() && wish.wanted(key).is_some() && !restarts(key)
     });
     let pending = guests.map(|(key, facts)| {
         let on =
-            format!("a restart of the guest, for `{}` to take effect", facts.waits.join("`, `"));
-        Pending { key: *key, on }
+            format!("a restart of the guest, for `{}` to take effect", facts.pending.join("`, `"));
+        Pending { key: *key, on: WaitsOn::Condition(on) }
     });
     pending.collect()
 }
@@ -108,27 +108,25 @@ impl Difference<'_> {
         let (claims, known) = (self.facts.mark.is_none(), self.facts.mark.clone());
         let mark = known.unwrap_or_else(|| mark::make(&source.owner, key.0, &digest));
         let differing = wish.differing(self.slot, &self.before);
-        let (mut sets, mut deletes) = (Vec::new(), Vec::new());
+        let mut change = ConfigChange::default();
         for option in differing.iter().filter(|option| **option != "tags") {
             let value = wanted.options.get(*option).map(String::as_str).unwrap_or_default();
             if value.is_empty() {
-                deletes.push((*option).to_owned());
+                change.deletes.push((*option).to_owned());
                 continue;
             }
             let seen = self.before.options.get(*option).map(String::as_str).unwrap_or_default();
-            sets.push((
-                (*option).to_owned(),
-                normalize::written(wanted.kind, option, (value, seen)),
-            ));
+            let written = normalize::written(wanted.kind, option, (value, seen));
+            change.sets.push(((*option).to_owned(), written));
         }
         if claims || differing.contains(&"tags") {
             let wished = wanted.options.get("tags").map(String::as_str);
-            sets.push(("tags".to_owned(), mark::tags(wished, &self.facts.tags, &mark)));
+            change.sets.push(("tags".to_owned(), mark::tags(wished, &self.facts.tags, &mark)));
         }
-        let is_needed = !sets.is_empty() || !deletes.is_empty();
         let (slot, place, before) = (self.slot, self.facts.place.clone(), self.before.clone());
         let adopts = self.adopts.clone();
-        is_needed.then_some(Set { slot, place, before, sets, deletes, digest, claims, adopts })
+        let is_needed = !change.is_empty();
+        is_needed.then_some(Set { slot, place, before, change, digest, claims, adopts })
     }
 
     fn power(&self, wish: &Wish, set: Option<&Set>) -> Option<Power> {
@@ -142,10 +140,10 @@ impl Difference<'_> {
         Some(Power { slot, place, before, to, stop: wanted.stop, expects })
     }
 
-    /// A start comes after the change of the options, which may put our mark on.
+    /// A start comes after the change of options, which may add our mark.
     fn expects(&self, to: Run, set: Option<&Set>) -> Expects {
         let written = set.filter(|_| to == Run::Running).and_then(|set| {
-            let tags = set.sets.iter().find(|(name, _)| name == "tags")?;
+            let tags = set.change.sets.iter().find(|(name, _)| name == "tags")?;
             normalize::tags(&tags.1).into_iter().find(|tag| mark::is_mark(tag))
         });
         match (written.or_else(|| self.facts.mark.clone()), &self.facts.digest) {

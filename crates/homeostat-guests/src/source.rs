@@ -1,4 +1,4 @@
-//! The source: which cluster, whose mark, and how patient.
+//! The source: a client of one cluster, an owner, and timeouts.
 
 use std::time::Duration;
 
@@ -12,15 +12,22 @@ use crate::observe::{Moment, Reader};
 use crate::plan;
 use crate::step::Step;
 
-/// How long is waited for what.
+/// Timeouts and intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// For an answer.
+    /// The timeout of a request.
     pub answer: Duration,
-    /// For the end of a task.
+    /// How long to wait for the end of a task.
     pub task: Duration,
-    /// Between two questions whether any guest has changed.
+    /// The interval at which the cluster is polled for hints.
     pub poll: Duration,
+    /// For the task of a request whose answer was lost: it may still begin until then, and nothing is sent again.
+    pub doubt: Duration,
+}
+
+impl Patience {
+    /// How long after the longest wait for an answer an overloaded cluster may still begin a task.
+    pub const TASK_DELAY: Duration = Duration::from_secs(20);
 }
 
 impl Default for Patience {
@@ -29,6 +36,7 @@ impl Default for Patience {
             answer: Duration::from_secs(10),
             task: Duration::from_mins(15),
             poll: Duration::from_secs(5),
+            doubt: Duration::from_secs(10) + Patience::TASK_DELAY,
         }
     }
 }
@@ -42,19 +50,17 @@ pub struct Guests {
 }
 
 impl Guests {
-    /// The guests that a client reaches, marked as this owner's.
+    /// The guests that a client reaches. `owner` is the name in our marks.
     #[must_use]
     pub fn new(client: &Client, owner: impl Into<String>, patience: Patience) -> Self {
         Guests { client: client.within(patience.answer), owner: owner.into(), patience }
     }
 
-    /// Which cluster they are on.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         self.client.endpoint()
     }
 
-    /// Whose mark is put on guests.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner
@@ -75,18 +81,24 @@ impl Source for Guests {
     type Writer = Writer;
 
     fn reader(&self) -> Result<Reader, Failure> {
-        Ok(Reader::listening(self.clone()))
+        Ok(Reader::with_hints(self.clone()))
     }
 
     fn reader_without_hints(&self) -> Result<Reader, Failure> {
-        Ok(Reader::deaf(self.clone()))
+        Ok(Reader::without_hints(self.clone()))
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
         Ok(Writer::new(self.clone()))
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        self.client.is_same(&other.client)
+            && self.owner == other.owner
+            && self.patience == other.patience
+    }
+
     fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Guest>) -> Draft<Self> {
-        plan::draft(self, (wish, moment), changes)
+        plan::draft(self, wish, moment, changes)
     }
 }

@@ -1,55 +1,50 @@
-//! One write to a guest, and how it explains itself. Pure.
+//! One write to a guest, and its explanation. Pure.
 
 use homeostat_core::{Action, Dispatch, Line, Owner, Slot};
 use serde_json::{Map, Value, json};
 
-use crate::api::Place;
+use crate::api::{ConfigChange, Place};
 use crate::model::{Guest, Key, Run, Stop, Wish};
 
 /// One write.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Make options as wished, and put our mark on.
+    /// Sets options, and adds our mark.
     Set(Set),
-    /// Start or stop a guest.
+    /// Starts or stops a guest.
     Power(Power),
-    /// Give a guest up: our mark is taken off, and nothing else is written, but for originals that are asked
-    /// back.
+    /// Releases a guest: our mark is removed, and original values are restored where that is declared.
     Release(Release),
 }
 
-/// The end of our claim on a guest.
 #[derive(Clone, Debug)]
 pub struct Release {
     pub(crate) key: Key,
     pub(crate) before: Guest,
-    /// What is written, if it carries our mark.
+    /// None, if the guest has no mark of ours.
     pub(crate) write: Option<Unmark>,
 }
 
-/// How our mark is taken off.
+/// The write that removes our mark.
 #[derive(Clone, Debug)]
 pub(crate) struct Unmark {
     pub(crate) place: Place,
-    pub(crate) sets: Vec<(String, String)>,
-    pub(crate) deletes: Vec<String>,
-    /// What the configuration must still be.
+    pub(crate) change: ConfigChange,
+    /// The digest that the configuration must still have.
     pub(crate) digest: String,
 }
 
-/// A change of a configuration.
 #[derive(Clone, Debug)]
 pub struct Set {
     pub(crate) slot: Slot,
     pub(crate) place: Place,
     pub(crate) before: Guest,
-    pub(crate) sets: Vec<(String, String)>,
-    pub(crate) deletes: Vec<String>,
-    /// What the configuration must still be.
+    pub(crate) change: ConfigChange,
+    /// The digest that the configuration must still have.
     pub(crate) digest: String,
-    /// Whether our mark is put on.
+    /// Whether it adds our mark.
     pub(crate) claims: bool,
-    /// Whose it was.
+    /// The owner that it is taken from.
     pub(crate) adopts: Option<Owner>,
 }
 
@@ -61,20 +56,20 @@ pub struct Power {
     pub(crate) before: Guest,
     pub(crate) to: Run,
     pub(crate) stop: Stop,
-    /// What must still hold at the head of the lane.
+    /// Checked right before the write.
     pub(crate) expects: Expects,
 }
 
-/// How a guest is known to be the one that was planned for.
+/// How a guest is recognized as the one that was planned for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expects {
-    /// By our mark, generation included.
+    /// By our mark, with its generation.
     Mark(String),
-    /// By its configuration, for want of a mark.
+    /// By its configuration, if it has no mark.
     Digest(String),
-    /// By its name and the lack of a mark, for want of a configuration that can be read.
+    /// By its name, if it has no mark and its configuration cannot be read.
     Name(String),
-    /// Whatever has the number is meant.
+    /// By its number alone.
     Number,
 }
 
@@ -88,14 +83,13 @@ impl Power {
         }
     }
 
-    /// What is sent along.
     pub(crate) fn parameters(&self) -> Vec<(String, String)> {
         let (timeout, is_forced) = match (self.to, self.stop) {
             (Run::Running, _) | (_, Stop::Immediate) => return Vec::new(),
             (Run::Stopped, Stop::Graceful(timeout)) => (timeout, "1"),
             (Run::Stopped, Stop::Shutdown(timeout)) => (timeout, "0"),
         };
-        // The target counts whole seconds: cut off, half a second would be no time at all.
+        // The API takes whole seconds; rounding down could give zero.
         let timeout = timeout.as_millis().div_ceil(1000).to_string();
         vec![("forceStop".to_owned(), is_forced.to_owned()), ("timeout".to_owned(), timeout)]
     }
@@ -109,7 +103,7 @@ impl Power {
 
 impl Set {
     fn dispatch(&self) -> Dispatch {
-        let parameters = fingerprint(&self.place, (&self.sets, &self.deletes));
+        let parameters = fingerprint(&self.place, &self.change);
         Dispatch { kind: "set".to_owned(), parameters, precondition: Some(self.digest.clone()) }
     }
 }
@@ -117,14 +111,14 @@ impl Set {
 impl Release {
     fn dispatch(&self) -> Dispatch {
         let Some(write) = &self.write else { return Dispatch::default() };
-        let parameters = fingerprint(&write.place, (&write.sets, &write.deletes));
+        let parameters = fingerprint(&write.place, &write.change);
         let precondition = Some(write.digest.clone());
         Dispatch { kind: "release".to_owned(), parameters, precondition }
     }
 }
 
-/// Values may be secrets: only a fingerprint of them is written down.
-fn fingerprint(place: &Place, (sets, deletes): (&[(String, String)], &[String])) -> String {
+/// Values may be secrets: the journal gets only a hash of them.
+fn fingerprint(place: &Place, ConfigChange { sets, deletes }: &ConfigChange) -> String {
     let change = format!("{sets:?} {deletes:?}");
     let print = ring::digest::digest(&ring::digest::SHA256, change.as_bytes());
     let print = print.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
@@ -153,8 +147,7 @@ impl homeostat_core::Step<Wish> for Step {
         }
     }
 
-    /// Options come first where the guest is started, so that they are in effect from its start, and last
-    /// where it is stopped, so that none has to wait.
+    /// Options are set before a start, so that they take effect with it, and after a stop, so that none is pending.
     fn phase(&self) -> u8 {
         match self {
             Step::Power(Power { to: Run::Stopped, .. }) => 0,
@@ -206,10 +199,7 @@ impl homeostat_core::Step<Wish> for Step {
 
 impl Release {
     fn explained(&self) -> (Value, Option<Value>, Option<String>) {
-        let restores = |write: &Unmark| {
-            let sets = write.sets.iter().map(|(name, _)| name);
-            sets.chain(&write.deletes).any(|name| name != "tags")
-        };
+        let restores = |write: &Unmark| write.change.options().any(|name| name != "tags");
         let note = match &self.write {
             None => "given up, nothing is written",
             Some(write) if restores(write) => "given up, originals come back and our mark goes",
@@ -223,8 +213,7 @@ impl Set {
     fn explained(&self, wish: &Wish) -> (Value, Option<Value>, Option<String>) {
         let wanted = &wish.at(self.slot).1.options;
         let (mut before, mut after) = (Map::new(), Map::new());
-        let names = self.sets.iter().map(|(name, _)| name).chain(&self.deletes);
-        for name in names.filter(|name| wanted.contains_key(*name)) {
+        for name in self.change.options().filter(|name| wanted.contains_key(*name)) {
             let was = self.before.options.get(name).cloned().unwrap_or_default();
             let becomes = wanted.get(name).cloned().unwrap_or_default();
             if was != becomes {

@@ -1,4 +1,4 @@
-//! Whom we talk to: the certificate is judged during the handshake, before anything is sent.
+//! Verifies the certificate of the server: by a pinned fingerprint, or by the roots of the system.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,11 +10,10 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// The SHA-256 of a server's own certificate.
+/// The SHA-256 of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
-/// A text is no fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no SHA-256 fingerprint: it has 32 pairs of hexadecimal digits, with colons between"
@@ -54,17 +53,15 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Whom to trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The server with this very certificate, whoever signed it.
+    /// The server with this certificate, whoever signed it.
     Pinned(Fingerprint),
-    /// Whomever the system trusts.
+    /// Servers that the roots of the system vouch for.
     System,
 }
 
 impl Trust {
-    /// What a client needs for it.
     pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -80,7 +77,7 @@ impl Trust {
     }
 }
 
-/// A store that is empty trusts nobody: the handshake then says so.
+/// With an empty store every handshake fails.
 fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();

@@ -95,6 +95,11 @@ impl Token {
         (!token.is_like(self)).then_some(token)
     }
 
+    /// Whether it opens the same doors, and is read again from the same file.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.is_like(other) && self.path == other.path
+    }
+
     /// Whether it opens the same doors.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         (&self.user, &self.secret) == (&other.user, &other.secret)

@@ -1,9 +1,9 @@
-//! The target's name for a task.
+//! UPIDs, the names of tasks.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A task's name, which tells where it runs and what it does.
+/// The name of a task, which contains its node, kind and guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upid {
     text: String,
@@ -12,7 +12,6 @@ pub struct Upid {
     id: String,
 }
 
-/// A text names no task.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no name of a task")]
 pub struct BadUpid(String);
@@ -41,34 +40,30 @@ impl fmt::Display for Upid {
 }
 
 impl Upid {
-    /// Where it runs.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// What it does: `vzstart`.
+    /// Such as `vzstart`.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The number of its guest.
     #[must_use]
     pub fn guest(&self) -> Option<u32> {
         self.id.parse().ok()
     }
 
-    /// Whether it only shows a guest to somebody.
-    ///
-    /// Quirk `consoles-are-tasks` (Proxmox VE 8): a console is a task of its guest that runs for as long as
-    /// it is open, for hours perhaps, and keeps nobody from starting or stopping the guest.
+    /// Quirk `consoles-are-tasks` (Proxmox VE 8): a console is a task of its guest that runs as long as it is open,
+    /// perhaps for hours, and does not prevent a start or stop of the guest.
     #[must_use]
     pub fn is_console(&self) -> bool {
         matches!(self.kind.as_str(), "vncproxy" | "spiceproxy")
     }
 
-    /// Whether it only asks the cluster's resource manager for something.
+    /// Whether it is only a request to the HA manager.
     #[must_use]
     pub fn is_request(&self) -> bool {
         self.kind.starts_with("ha")

@@ -111,6 +111,8 @@
 //! The package `homeostat-shapes` uses all of it, against a real HTTP service; `docs/reconciliation.md`
 //! says why each of it is needed.
 
+#![warn(missing_docs)]
+
 pub mod lifecycle;
 pub mod normalize;
 pub mod pipeline;

@@ -1,6 +1,6 @@
 //! Why a wished knob cannot be written at all, and whether it is worth waiting for. Pure.
 
-use homeostat_core::{Failure, Retry};
+use homeostat_core::{Failure, Retry, WaitsOn};
 
 use crate::key::Key;
 use crate::suggest::nearest;
@@ -57,10 +57,10 @@ impl Absence {
 
     /// What it waits on, if it may come by itself.
     #[must_use]
-    pub fn waits_on(&self) -> Option<String> {
+    pub fn waits_on(&self) -> Option<WaitsOn> {
         match self {
-            Absence::NoLink { link } => Some(format!("link {link}")),
-            Absence::NoGroup { group } => Some(format!("cgroup {group}")),
+            Absence::NoLink { link } => Some(WaitsOn::Link(link.clone())),
+            Absence::NoGroup { group } => Some(WaitsOn::Condition(format!("cgroup {group}"))),
             _ => None,
         }
     }
@@ -147,12 +147,12 @@ mod tests {
     #[test]
     fn links_and_groups_are_waited_for_and_nothing_else() {
         let rp_filter = Key::sysctl("net.ipv4.conf.eth0.rp_filter").unwrap();
-        assert_eq!(absence(&rp_filter, 3, &[]).waits_on().as_deref(), Some("link eth0"));
+        assert_eq!(absence(&rp_filter, 3, &[]).waits_on(), Some(WaitsOn::Link("eth0".to_owned())));
         assert_eq!(absence(&rp_filter, 1, &[]).waits_on(), None, "without IPv4 no link helps");
         assert_eq!(absence(&rp_filter, 4, &[]).waits_on(), None);
         let limit = Key::cgroup("machine/web", "memory.max").unwrap();
-        assert_eq!(absence(&limit, 0, &[]).waits_on().as_deref(), Some("cgroup machine/web"));
-        assert_eq!(absence(&limit, 1, &[]).waits_on().as_deref(), Some("cgroup machine/web"));
+        assert_eq!(absence(&limit, 0, &[]).waits_on().unwrap().to_string(), "cgroup machine/web");
+        assert_eq!(absence(&limit, 1, &[]).waits_on().unwrap().to_string(), "cgroup machine/web");
         assert_eq!(absence(&limit, 2, &[]).waits_on(), None);
     }
 

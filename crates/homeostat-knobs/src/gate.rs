@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::{Hint, Original, Records};
+use homeostat_core::{Hint, Original, Records, WaitsOn};
 use tokio::sync::watch;
 
 use crate::key::Key;
@@ -42,9 +42,14 @@ impl Gate {
         *self.is_open.borrow()
     }
 
+    /// Whether both are handles to one gate.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.is_open.same_channel(&other.is_open)
+    }
+
     /// What is waited for, while it is closed.
-    pub(crate) fn waits_on(&self) -> Option<String> {
-        (!self.is_open()).then(|| self.on.to_string())
+    pub(crate) fn waits_on(&self) -> Option<WaitsOn> {
+        (!self.is_open()).then(|| WaitsOn::Condition(self.on.to_string()))
     }
 
     /// Comes back when it is open, with these keys to look at.

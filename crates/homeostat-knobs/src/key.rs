@@ -37,7 +37,7 @@ pub enum KeyError {
     #[error("the key `{0}` leaves its directory")]
     Traversal(String),
     /// A NUL byte, a newline, another control character or a blank.
-    #[error("the key {0:?} has a control character or a blank in it")]
+    #[error("the key `{0}` has a blank or a control character in it")]
     Control(String),
     /// One part only: that is a directory, never a knob.
     #[error("the key `{0}` names a directory, not a knob")]
@@ -61,16 +61,22 @@ impl KeyError {
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
-            KeyError::EmptyPart(_) => Some("no separator at the beginning, at the end or twice"),
-            KeyError::NoSeparator(_) => Some("write the whole key: `net.ipv4.ip_forward`"),
+            KeyError::EmptyPart(_) => {
+                Some("no separator at the beginning, at the end, or twice in a row")
+            }
+            KeyError::NoSeparator(_) => {
+                Some("write the whole key, such as \"net.ipv4.ip_forward\"")
+            }
             KeyError::NotOfLink(_) => {
-                Some("write it as `ipv4/rp_filter`: ipv4, ipv6 or mpls, then the name of the knob")
+                Some("write ipv4, ipv6 or mpls, then the knob: \"ipv4/rp_filter\"")
             }
             KeyError::NotAFile(_) => Some("write the name of a file, such as `memory.max`"),
             KeyError::NoKind(_) => {
                 Some("write `sysctl net.ipv4.ip_forward` or `cgroup machine/web memory.max`")
             }
-            KeyError::Traversal(_) | KeyError::Control(_) | KeyError::NotALink(_) => None,
+            KeyError::Traversal(_) => Some("parts of a key cannot be `.` or `..`"),
+            KeyError::Control(_) => Some("a key is one line of plain text"),
+            KeyError::NotALink(_) => None,
         }
     }
 }
@@ -99,7 +105,10 @@ impl Key {
         if !is_link_name(link) {
             return Err(KeyError::NotALink(link.to_owned()));
         }
-        let parts = split(text)?;
+        let parts = split(text).map_err(|error| match error {
+            KeyError::NoSeparator(text) => KeyError::NotOfLink(text),
+            other => other,
+        })?;
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let path = match parts.as_slice() {
             [family @ ("ipv4" | "ipv6"), group @ ("conf" | "neigh"), knob] => {
@@ -201,7 +210,7 @@ fn split(text: &str) -> Result<Vec<String>, KeyError> {
     check_parts(text, &parts).map(|()| parts)
 }
 
-fn check_parts(text: &str, parts: &[impl AsRef<str>]) -> Result<(), KeyError> {
+pub(crate) fn check_parts(text: &str, parts: &[impl AsRef<str>]) -> Result<(), KeyError> {
     if text.contains(char::is_control) {
         return Err(KeyError::Control(text.to_owned()));
     }

@@ -23,6 +23,8 @@ mod place;
 mod plan;
 mod queue;
 mod ranges;
+#[cfg(feature = "document")]
+pub mod section;
 mod source;
 mod step;
 mod suggest;

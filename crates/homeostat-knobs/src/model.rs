@@ -128,4 +128,8 @@ impl Desired for Wish {
     fn may_adopt(&self, slot: Slot) -> bool {
         self.at(slot).1.adopt
     }
+
+    fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
+        self.at(slot).1 == other.at(there).1
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-use homeostat_core::{Failure, Hint, Original, Owner, Record, Retry, See, Seen, View};
+use homeostat_core::{Failure, Hint, Original, Owner, Record, Retry, See, Seen, View, WaitsOn};
 use rustix::io::Errno;
 
 use crate::absence::Absence;
@@ -27,7 +27,7 @@ pub struct Moment {
     /// What wished knobs hold that a step for another knob would rewrite.
     pub rewritten: BTreeMap<Key, Value>,
     /// What turning forwarding on waits on, if anything.
-    pub gate: Option<String>,
+    pub gate: Option<WaitsOn>,
 }
 
 /// What is in one file.

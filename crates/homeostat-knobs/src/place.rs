@@ -16,6 +16,15 @@ pub enum Place {
 }
 
 impl Place {
+    /// Whether both mean the same namespace; one that cannot be compared is another.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Place::Here, Place::Here) => true,
+            (Place::In(netns), Place::In(other)) => netns.same_as(other).unwrap_or(false),
+            _ => false,
+        }
+    }
+
     /// Runs `work` there and waits for it.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
         match self {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{
     Change, ChangeList, Conflict, Desired as _, Draft, Failure, Owner, Pending, Reason, Refused,
-    Retry, Slot,
+    Retry, Slot, WaitsOn,
 };
 
 use crate::coupling::{fights, is_general, phase, rewrites};
@@ -74,7 +74,7 @@ impl Drafting<'_> {
             return;
         }
         let Some(absence) = self.moment.absent.get(&key) else {
-            let on = "a look at it".to_owned();
+            let on = WaitsOn::Condition("a look at it".to_owned());
             self.draft.pending.push(Pending { key, on });
             return;
         };
@@ -106,14 +106,14 @@ impl Drafting<'_> {
     }
 
     /// What turning forwarding on waits on. What is on already stays so, unless it is rewritten first.
-    fn must_wait(&self, slot: Slot, before: &Value, why: &Why) -> Option<String> {
+    fn must_wait(&self, slot: Slot, before: &Value, why: &Why) -> Option<WaitsOn> {
         let (key, wanted) = self.wish.at(slot);
         let is_on = *why == Why::Differs && wanted.value.agrees(key, before);
         self.must_wait_for(key, Some(&wanted.value)).filter(|_| !is_on)
     }
 
     /// What this value waits on, also if it is an original that comes back.
-    fn must_wait_for(&self, key: &Key, value: Option<&Value>) -> Option<String> {
+    fn must_wait_for(&self, key: &Key, value: Option<&Value>) -> Option<WaitsOn> {
         self.moment.gate.clone().filter(|_| value.is_some_and(|value| lets_through(key, value)))
     }
 
@@ -276,7 +276,7 @@ mod tests {
         let changes = (0..2).map(|slot| Change::Create { slot: Slot(slot) }).collect();
         let draft = draft(&wish, &moment, changes);
         assert!(draft.steps.is_empty());
-        assert_eq!(draft.pending[0].on, "link eth9");
+        assert_eq!(draft.pending[0].on.to_string(), "link eth9");
         assert_eq!(draft.refused[0].failure.error, "the kernel has no such knob");
     }
 
@@ -294,7 +294,10 @@ mod tests {
     #[test]
     fn while_the_gate_is_closed_only_forwarding_that_is_off_waits() {
         let wish = wish(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.tcp_rmem", "1")]);
-        let moment = Moment { gate: Some("the firewall".to_owned()), ..Moment::default() };
+        let moment = Moment {
+            gate: Some(WaitsOn::Condition("the firewall".to_owned())),
+            ..Moment::default()
+        };
         let drafted = |before: &str| {
             let keys = ["net.ipv4.ip_forward", "net.ipv4.tcp_rmem"];
             draft(&wish, &moment, keys.map(|key| update(&wish, key, before)).into_iter().collect())
@@ -302,7 +305,7 @@ mod tests {
         let off = drafted("0");
         assert_eq!((off.steps.len(), off.pending.len()), (1, 1));
         assert_eq!(off.pending[0].key, key("net.ipv4.ip_forward"));
-        assert_eq!(off.pending[0].on, "the firewall");
+        assert_eq!(off.pending[0].on.to_string(), "the firewall");
         let claimed = drafted("1");
         assert_eq!((claimed.steps.len(), claimed.pending.len()), (2, 0));
     }

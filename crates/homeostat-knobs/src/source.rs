@@ -17,7 +17,7 @@ use crate::plan;
 use crate::step::Step;
 
 /// The directories below which all knobs are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     /// Where kernel parameters are.
     pub sysctl: PathBuf,
@@ -41,7 +41,7 @@ impl Roots {
 }
 
 /// Whether knobs may be touched that belong to the whole host.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HostWide {
     /// They may.
     #[default]
@@ -123,6 +123,19 @@ impl Source for Knobs {
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
         Ok(Writer::new(self.clone()))
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let gates = match (&self.gate, &other.gate) {
+            (Some(gate), Some(other)) => gate.is(other),
+            (None, None) => true,
+            _ => false,
+        };
+        gates
+            && self.place.is(&other.place)
+            && self.roots == other.roots
+            && self.host_wide == other.host_wide
+            && self.others == other.others
     }
 
     fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Value>) -> Draft<Self> {

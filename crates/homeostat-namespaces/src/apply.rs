@@ -1,7 +1,9 @@
 //! The only writer: makes names, and takes them away after another look inside.
 
 use homeostat_core::{Desired as _, Failure, Outcome, Outcomes, Retry, Taken, Work};
-use homeostat_netns::{Error, Identity, Netns, create, remove};
+use homeostat_netns::{
+    Error, Identity, Netns, create, create_over_leftover, remove, remove_leftover,
+};
 
 use crate::inside;
 use crate::key::Key;
@@ -45,6 +47,7 @@ impl homeostat_core::Writer<Namespaces> for Writer {
         for (at, step) in work.iter() {
             let done = match step {
                 Step::Create { slot, ground } => make(&work.wish.key(*slot), *ground),
+                Step::Clear { key } => cleared(key),
                 Step::Delete { key, before, takes } => self.delete(key, before, takes),
             };
             // The second look tells which namespace it is, so there is no answer of our own.
@@ -58,24 +61,23 @@ impl homeostat_core::Writer<Namespaces> for Writer {
 }
 
 fn make(key: &Key, ground: Ground) -> Result<(), Failure> {
-    if ground == Ground::Leftover {
-        clear(key)?;
-    }
-    match create(key.name()) {
+    let made = match ground {
+        Ground::Free => create(key.name()),
+        Ground::Leftover => create_over_leftover(key.name()),
+    };
+    match made {
         Ok(_) => Ok(()),
-        Err(Error::AlreadyExists { .. }) => {
+        Err(Error::AlreadyExists { .. } | Error::NotLeftover { .. }) => {
             Err(Failure::new("somebody made it meanwhile", Retry::Now))
         }
         Err(error) => Err(failure(&error)),
     }
 }
 
-/// Takes the empty file away, unless somebody mounted a namespace on it meanwhile.
-fn clear(key: &Key) -> Result<(), Failure> {
-    match Netns::named(key.name()) {
-        Err(Error::NotNetns { .. }) => {
-            remove(key.name()).map(|_| ()).map_err(|error| failure(&error))
-        }
-        _ => Ok(()),
+fn cleared(key: &Key) -> Result<(), Failure> {
+    match remove_leftover(key.name()) {
+        Ok(_) => Ok(()),
+        Err(error @ Error::NotLeftover { .. }) => Err(Failure::from_error(&error, Retry::Now)),
+        Err(error) => Err(failure(&error)),
     }
 }

@@ -24,6 +24,8 @@ mod mark;
 mod model;
 mod observe;
 mod plan;
+#[cfg(feature = "document")]
+pub mod section;
 mod source;
 mod step;
 

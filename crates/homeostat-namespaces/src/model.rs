@@ -95,6 +95,10 @@ impl Desired for Wish {
         Agreement::Agrees
     }
 
+    fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
+        self.means(&self.key(slot)) == other.means(&other.key(there))
+    }
+
     fn identity(&self, seen: &Namespace) -> Option<String> {
         seen.identity.map(|identity| identity.to_string())
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{Failure, Owner, Record, See, Seen, Stage, Taken, View};
-use homeostat_netns::{Error, Identity, Netns};
+use homeostat_netns::{Error, Identity, Netns, is_leftover};
 
 use crate::inside;
 use crate::key::Key;
@@ -44,9 +44,14 @@ impl Reader {
         let record = view.records.get(key);
         match find(key) {
             Ok(Found::Nothing) => None,
-            Ok(Found::PlainFile(_)) if record.is_some_and(is_interrupted) => {
+            Ok(Found::PlainFile(_))
+                if record.is_some_and(is_interrupted) && is_leftover(key.name()) =>
+            {
                 moment.leftovers.insert(key.clone());
-                None
+                // A wished one is absent, and made over the file; else there is a file to remove.
+                let (key, object) = (key.clone(), Namespace::default());
+                let is_wished = view.wish.means(&key).is_some();
+                (!is_wished).then_some(Seen::Present { key, object, owner: Owner::Unmarked })
             }
             Ok(Found::PlainFile(error)) | Err(error) => Some(unknown(key, &failure(&error))),
             Ok(Found::Namespace(netns, namespace)) => {
@@ -84,9 +89,10 @@ impl homeostat_core::Reader<Namespaces> for Reader {
     }
 }
 
-/// Whether we were about to make it, and nobody knows how far that came.
+/// Whether we were about to make it, and nobody knows how far that came. Removals need no such sign: they leave no
+/// file, whenever they are interrupted.
 fn is_interrupted(record: &Record<Namespace>) -> bool {
-    record.stage == Stage::Intent
+    record.stage == Stage::Intent || record.identity.is_none()
 }
 
 fn find(key: &Key) -> Result<Found, Error> {

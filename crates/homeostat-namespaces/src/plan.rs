@@ -29,6 +29,7 @@ fn step(wish: &Wish, moment: &Moment, change: Change<Key, Namespace>) -> Option<
             let ground = if is_leftover { Ground::Leftover } else { Ground::Free };
             Some(Step::Create { slot, ground })
         }
+        Change::Delete { key, .. } if moment.leftovers.contains(&key) => Some(Step::Clear { key }),
         Change::Delete { key, before } => {
             let takes = moment.foreign.get(&key).cloned().unwrap_or_default();
             Some(Step::Delete { key, before, takes })
@@ -68,5 +69,15 @@ mod tests {
         let steps = draft(&wish, &moment, changes.iter().cloned().collect()).steps;
         assert_eq!(steps[0], Step::Create { slot: Slot(0), ground: Ground::Leftover });
         assert_eq!(steps[1], Step::Create { slot: Slot(1), ground: Ground::Free });
+    }
+
+    #[test]
+    fn a_leftover_of_ours_that_nobody_wishes_is_cleared_away() {
+        let blue = key("namespace blue");
+        let mut moment = Moment::default();
+        moment.leftovers.insert(blue.clone());
+        let delete = Change::Delete { key: blue.clone(), before: Namespace::default() };
+        let steps = draft(&Wish::default(), &moment, ChangeList::from_iter([delete])).steps;
+        assert_eq!(steps, [Step::Clear { key: blue }]);
     }
 }

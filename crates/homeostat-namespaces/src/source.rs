@@ -79,6 +79,15 @@ impl Source for Namespaces {
         Ok(Reader::new(self.clone()))
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        // A namespace without such tables is as one that is not listed.
+        let tables = |source: &Self| {
+            let listed = source.tables.iter().filter(|(_, tables)| !tables.is_empty());
+            listed.map(|(key, tables)| (key.clone(), tables.clone())).collect::<Vec<_>>()
+        };
+        self.mark == other.mark && tables(self) == tables(other)
+    }
+
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
         Ok(Writer::new(self.clone()))
     }

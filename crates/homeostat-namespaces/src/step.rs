@@ -24,6 +24,11 @@ pub enum Step {
         /// What stands there.
         ground: Ground,
     },
+    /// Take away the empty file that an attempt of ours left when it was interrupted.
+    Clear {
+        /// The name of the namespace that was to be made.
+        key: Key,
+    },
     /// Take a namespace away.
     Delete {
         /// Its name.
@@ -39,27 +44,27 @@ impl homeostat_core::Step<Wish> for Step {
     fn key(&self, wish: &Wish) -> Key {
         match self {
             Step::Create { slot, .. } => wish.key(*slot),
-            Step::Delete { key, .. } => key.clone(),
+            Step::Clear { key } | Step::Delete { key, .. } => key.clone(),
         }
     }
 
     fn slot(&self) -> Option<Slot> {
         match self {
             Step::Create { slot, .. } => Some(*slot),
-            Step::Delete { .. } => None,
+            Step::Clear { .. } | Step::Delete { .. } => None,
         }
     }
 
     fn action(&self) -> Action {
         match self {
             Step::Create { .. } => Action::Create,
-            Step::Delete { .. } => Action::Delete,
+            Step::Clear { .. } | Step::Delete { .. } => Action::Delete,
         }
     }
 
     fn takes(&self) -> &[Taken] {
         match self {
-            Step::Create { .. } => &[],
+            Step::Create { .. } | Step::Clear { .. } => &[],
             Step::Delete { takes, .. } => takes,
         }
     }
@@ -72,6 +77,7 @@ impl homeostat_core::Step<Wish> for Step {
         let note = match self {
             Step::Create { ground: Ground::Free, .. } => None,
             Step::Create { ground: Ground::Leftover, .. } => Some("over an interrupted attempt"),
+            Step::Clear { .. } => Some("what an interrupted attempt left"),
             Step::Delete { .. } => Some("with all that is ours inside"),
         };
         tell(Line {

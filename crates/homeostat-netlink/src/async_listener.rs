@@ -1,10 +1,9 @@
-//! Waits for a listener's events on a tokio runtime.
+//! A [`Listener`] on a tokio runtime.
 
 use tokio::io::unix::AsyncFd;
 
 use crate::{Error, Event, Group, Listener, Result, sys};
 
-/// A [`Listener`] that a task can wait for.
 #[derive(Debug)]
 pub struct AsyncListener {
     listener: AsyncFd<Listener>,
@@ -17,17 +16,17 @@ impl AsyncListener {
         Ok(Self { listener })
     }
 
-    /// Subscribes to one more group. What happened in it before is not told.
+    /// Subscribes to one more group. Earlier events of it are not delivered.
     pub fn join(&self, group: Group) -> Result<()> {
         self.listener.get_ref().join(group)
     }
 
-    /// Hands on the events of one datagram without waiting; false if none was there.
+    /// Calls `each` with the events of one datagram, without waiting; false if there is none.
     pub fn receive_now(&mut self, each: &mut dyn FnMut(Event<'_>)) -> Result<bool> {
         self.listener.get_mut().receive(each)
     }
 
-    /// Hands on the events of one datagram once there is one. Dropped while it waits, it loses nothing.
+    /// Waits for a datagram and calls `each` with its events. Cancel-safe.
     pub async fn receive(&mut self, each: &mut (dyn FnMut(Event<'_>) + Send)) -> Result<()> {
         loop {
             let mut ready =

@@ -14,12 +14,10 @@ pub struct Batch {
 }
 
 const ATTR_HEADER: usize = size_of::<nlattr>();
-/// Where `nlmsg_flags` and `nlmsg_seq` are in a message.
 const FLAGS_AT: usize = std::mem::offset_of!(nlmsghdr, nlmsg_flags);
 const SEQ_AT: usize = std::mem::offset_of!(nlmsghdr, nlmsg_seq);
 
 impl Batch {
-    /// An empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -35,25 +33,23 @@ impl Batch {
         MessageWriter { batch: self, start, too_long: None }
     }
 
-    /// Forgets all messages but keeps the memory.
+    /// Removes all messages and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
     }
 
-    /// How many messages it holds.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether it holds no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The messages as they will be sent; sequence numbers and acks are the connection's business.
+    /// The encoded messages. [`Connection`](crate::Connection) sets sequence numbers and ack flags.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -90,7 +86,7 @@ pub(crate) fn stamp(message: &mut [u8], seq: u32, flags: impl FnOnce(u16) -> u16
     }
 }
 
-/// Writes one message: its fixed part first, then attributes. Dropped unfinished, it leaves no trace.
+/// Writes one message: its fixed part first, then attributes. Dropped unfinished, it leaves the batch unchanged.
 #[derive(Debug)]
 pub struct MessageWriter<'a> {
     batch: &'a mut Batch,
@@ -106,9 +102,8 @@ impl MessageWriter<'_> {
         self
     }
 
-    /// Appends an attribute.
     pub fn attr(&mut self, kind: u16, value: &[u8]) -> &mut Self {
-        // Checked before it is copied: a value of megabytes is refused, not carried along.
+        // Checked before it is copied, since a value may have megabytes.
         let Some(len) = attr_len(ATTR_HEADER.saturating_add(value.len())) else {
             return self.refuse(kind);
         };
@@ -117,7 +112,7 @@ impl MessageWriter<'_> {
         self.fixed(value)
     }
 
-    /// Appends an attribute that says all by being there.
+    /// Appends an attribute without a value.
     pub fn attr_flag(&mut self, kind: u16) -> &mut Self {
         self.attr(kind, &[])
     }
@@ -157,17 +152,17 @@ impl MessageWriter<'_> {
         self.attr(kind, text.to_bytes_with_nul())
     }
 
-    /// Appends an attribute that holds what `inside` writes, marked as nested.
+    /// Appends an attribute that holds what `inside` writes, with `NLA_F_NESTED`.
     pub fn nest(&mut self, kind: u16, inside: impl FnOnce(&mut Self)) -> &mut Self {
         self.enclose(kind, kind | NLA_F_NESTED, inside)
     }
 
-    /// Appends an attribute that holds what `inside` writes, unmarked as older families want it.
+    /// Appends an attribute that holds what `inside` writes, without `NLA_F_NESTED`, as older families expect.
     pub fn nest_unmarked(&mut self, kind: u16, inside: impl FnOnce(&mut Self)) -> &mut Self {
         self.enclose(kind, kind, inside)
     }
 
-    /// Makes the message part of the batch, unless an attribute was too long.
+    /// Adds the message to the batch, unless an attribute was too long.
     pub fn finish(mut self) -> Result<()> {
         let len = u32::try_from(self.batch.bytes.len().saturating_sub(self.start)).ok();
         match (self.too_long, len) {
@@ -201,7 +196,7 @@ impl MessageWriter<'_> {
 }
 
 impl Drop for MessageWriter<'_> {
-    /// What follows the last finished message was never finished.
+    /// Removes an unfinished message.
     fn drop(&mut self) {
         self.batch.bytes.truncate(self.start);
     }
@@ -282,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_message_leaves_no_trace() {
+    fn an_unfinished_message_is_not_added() {
         let mut batch = Batch::new();
         batch.message(16, 0).attr_u32(1, 1);
         assert!(batch.is_empty() && batch.bytes().is_empty());

@@ -23,15 +23,15 @@ use exchange::Exchange;
 /// How much a connection sends at once and how long it waits.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How long the kernel may be silent before an answer counts as missing.
+    /// How long to wait for an answer.
     pub timeout: Duration,
-    /// The bytes of one send. Beyond 32 KiB more gains nothing.
+    /// The largest send, in bytes. Beyond 32 KiB a larger one is no faster.
     pub send_bytes: usize,
-    /// The room for what one receive brings.
+    /// The size of the receive buffer at first.
     pub receive_bytes: usize,
-    /// How far that room may grow.
+    /// How large the receive buffer may grow.
     pub most_receive_bytes: usize,
-    /// How often a torn dump is asked for before it is given up.
+    /// How often a dump that a change interrupts is tried.
     pub dump_tries: u32,
 }
 
@@ -47,7 +47,7 @@ impl Default for Limits {
     }
 }
 
-/// A socket for requests, which numbers them and matches the answers.
+/// A socket for requests: numbers them and matches the answers to them.
 #[derive(Debug)]
 pub struct Connection {
     socket: Socket,
@@ -76,25 +76,24 @@ impl Connection {
         Self { socket, inbox, limits, next_seq: 1, refused: Vec::new(), is_dead: false }
     }
 
-    /// The socket behind it.
     #[must_use]
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// How many bytes the kernel sent so far: what answers and dumps cost, whatever the machine.
+    /// How many bytes the kernel has sent so far: a measure of answers and dumps that does not depend on the machine.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.inbox.received()
     }
 
-    /// Runs every message of `batch`, in order, and answers for each by its place in the batch: first what
-    /// the kernel sent back about it (`NLM_F_ECHO`, a get), then exactly one of done, refused or unknown.
+    /// Sends every message of `batch`, in order, and reports on each by its index in the batch: first the
+    /// replies of the kernel (to `NLM_F_ECHO`, to a get), then exactly one of done, refused or unknown.
     ///
-    /// Room in the receive buffer is kept for replies to messages with `NLM_F_ECHO` only. Give that flag to
-    /// every message that is answered with an object; the kernel ignores it where it means nothing.
+    /// Space in the receive buffer is reserved for replies only to messages with `NLM_F_ECHO`. Set that flag on
+    /// every message that is answered with an object; the kernel ignores it where it has no meaning.
     ///
-    /// On an error, messages that were not answered for were never sent. The batch can be run again.
+    /// On an error, messages without a report were never sent. The batch can be run again.
     pub fn run(
         &mut self,
         batch: &mut Batch,
@@ -102,14 +101,14 @@ impl Connection {
     ) -> Result<()> {
         let (mut start, mut index) = (0, 0);
         while let Some(chunk) = self.number(batch, start)? {
-            self.exchange(batch, &chunk, &mut |place, answer| answers(index + place, answer))?;
+            self.exchange(batch, &chunk, &mut |at, answer| answers(index + at, answer))?;
             start = chunk.end;
             index += chunk.count;
         }
         Ok(())
     }
 
-    /// Runs the messages of `request` and fails with the first that was not done.
+    /// Sends the messages of `request` and fails with the first that was not done.
     pub fn ask(&mut self, request: &mut Batch, replies: &mut dyn FnMut(Message<'_>)) -> Result<()> {
         let mut failed = None;
         self.run(request, &mut |_, answer| match answer {
@@ -121,7 +120,7 @@ impl Connection {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Numbers the messages of the next send and marks its last for an ack.
+    /// Numbers the messages of the next send and requests an ack for its last.
     fn number(&mut self, batch: &mut Batch, start: usize) -> Result<Option<Chunk>> {
         if self.is_dead {
             return Err(Error::Dead);
@@ -146,11 +145,11 @@ impl Connection {
         let mut exchange = Exchange::new(chunk, self.limits.timeout, &mut self.refused);
         let mut outcome = Ok(());
         while outcome.is_ok() && !exchange.is_over() {
-            let incoming = self.inbox.receive(&self.socket, exchange.patience());
+            let incoming = self.inbox.receive(&self.socket, exchange.timeout());
             outcome = incoming.and_then(|incoming| exchange.take(incoming, answers));
         }
         self.is_dead |= matches!(outcome, Err(Error::Malformed(_)));
-        exchange.settle(answers);
+        exchange.conclude(answers);
         outcome
     }
 }

@@ -43,9 +43,9 @@ pub struct Message<'a> {
     pub kind: u16,
     /// The `NLM_F_*` flags.
     pub flags: u16,
-    /// The number of the request that it answers; of an event, whatever its cause had.
+    /// The sequence number of the request that it answers or that caused it.
     pub seq: u32,
-    /// The socket of who caused it.
+    /// The socket whose request caused it.
     pub port: Port,
     /// What follows the header.
     pub payload: &'a [u8],
@@ -65,14 +65,13 @@ pub(crate) const ALIGN: usize = 4;
 const MESSAGE_HEADER: usize = size_of::<nlmsghdr>();
 const ATTR_HEADER: usize = size_of::<nlattr>();
 
-/// The messages in what one `recv` brought. Ends after the first that is malformed: nothing after it can be trusted.
+/// The messages of one datagram. Ends after the first malformed one.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Messages<'a> {
-    /// The messages in `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
@@ -108,19 +107,19 @@ fn take_message(bytes: &[u8]) -> Option<(Message<'_>, &[u8])> {
     Some((message, after(bytes, len)))
 }
 
-/// What follows an object of `len` bytes; the last object of all may lack its padding.
+/// What follows an object of `len` bytes; the last object may lack its padding.
 fn after(bytes: &[u8], len: usize) -> &[u8] {
     len.checked_next_multiple_of(ALIGN).and_then(|next| bytes.get(next..)).unwrap_or_default()
 }
 
-/// One attribute. Its value is bytes until somebody who knows its type asks for more.
+/// One attribute. Accessors interpret its bytes as the type that the caller expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr<'a> {
     /// The type, without the two flag bits.
     pub kind: u16,
-    /// Whether the sender marked it as holding attributes; many families do not bother.
+    /// Whether the sender marked it as holding attributes; many families do not.
     pub is_nested: bool,
-    /// Whether the sender marked it as big-endian; most leave it to convention.
+    /// Whether the sender marked it as big-endian; most families do not.
     pub is_big_endian: bool,
     /// The bytes, without padding.
     pub value: &'a [u8],
@@ -186,7 +185,6 @@ pub struct Attrs<'a> {
 }
 
 impl<'a> Attrs<'a> {
-    /// The attributes in `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }

@@ -1,4 +1,4 @@
-//! Everything that can go wrong on the way to the kernel and back, each with the step that failed.
+//! The errors of this crate, one for each step that can fail.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::{Malformed, Refusal};
 
-/// A failed step. What the kernel itself refused is [`Error::Refused`], with its own words.
+/// A failed step. [`Error::Refused`] is what the kernel itself refused, with its text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's message is its documentation")]
@@ -42,7 +42,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The kernel's error number, where one is behind this error.
+    /// The kernel's error number, if this error has one.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_errno_is_found_wherever_it_hides() {
+    fn the_errno_is_found_in_every_variant_that_has_one() {
         let denied = || io::Error::from(Errno::PERM);
         let inside = homeostat_netns::Error::Enter { source: denied() };
         let refusal = Refusal { errno: Errno::PERM, text: None, offset: None };

@@ -1,4 +1,4 @@
-//! Socket filters as data: classic BPF that keeps events out of a queue before they cost anything.
+//! Socket filters as data: classic BPF that drops events before they are queued.
 //!
 //! A program sees one message from its `nlmsghdr` on. It loads numbers in network order whatever the
 //! host's is: compare two-byte fields that the kernel writes in host order with [`Filter::host_u16`].
@@ -13,13 +13,11 @@ use crate::{Error, Result, sys};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Instruction {
-    /// The operation.
     pub code: u16,
     /// How many instructions to skip if it holds.
     pub then: u8,
     /// How many instructions to skip if it does not hold.
     pub otherwise: u8,
-    /// The operand.
     pub value: u32,
 }
 
@@ -54,13 +52,13 @@ impl Instruction {
         Self { then, otherwise, ..Self::plain(BPF_JMP | BPF_JSET | BPF_K, mask) }
     }
 
-    /// Lets the message through.
+    /// Accepts the message.
     #[must_use]
     pub const fn keep() -> Self {
         Self::plain(BPF_RET | BPF_K, u32::MAX)
     }
 
-    /// Keeps the message out.
+    /// Drops the message.
     #[must_use]
     pub const fn discard() -> Self {
         Self::plain(BPF_RET | BPF_K, 0)
@@ -85,13 +83,12 @@ impl Filter {
         Self { program: program.into() }
     }
 
-    /// Its instructions.
     #[must_use]
     pub fn program(&self) -> &[Instruction] {
         &self.program
     }
 
-    /// Gives a socket this filter in the place of any other. What is in its queue already stays.
+    /// Replaces the filter of a socket. Messages that are queued already stay.
     pub fn attach(&self, socket: impl AsFd) -> Result<()> {
         sys::attach_filter(socket.as_fd(), self.program())
             .map_err(|source| Error::Option { option: "SO_ATTACH_FILTER", source })

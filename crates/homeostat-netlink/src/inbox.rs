@@ -1,20 +1,20 @@
-//! The buffer that answers and events are received into. Grows when the kernel has more to say at once.
+//! The receive buffer. Grows, up to a limit, when a datagram does not fit.
 
 use std::time::Duration;
 
 use crate::socket::Received;
 use crate::{Messages, Result, Socket};
 
-/// What one look into a socket's queue brought, as messages.
+/// The result of one receive.
 #[derive(Debug)]
 pub(crate) enum Incoming<'a> {
     /// One datagram.
     Messages(Messages<'a>),
-    /// A datagram that did not fit. The inbox has room for the next such one unless it is at its limit.
+    /// A datagram that did not fit. The buffer has grown for the next one unless it is at its limit.
     Truncated(Truncated),
-    /// The queue was full and something was dropped.
+    /// The queue was full and messages were dropped.
     Lost,
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     Nothing,
 }
 
@@ -22,13 +22,12 @@ pub(crate) enum Incoming<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Truncated {
     pub(crate) needed: usize,
-    /// The room that there was.
+    /// The size of the buffer.
     pub(crate) room: usize,
-    /// Whether there is room for such a one from here on.
+    /// Whether the buffer has grown to `needed`.
     pub(crate) has_grown: bool,
 }
 
-/// A receive buffer.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     buffer: Vec<u8>,
@@ -42,11 +41,11 @@ impl Inbox {
         Self { buffer: vec![0; room], most, received: 0 }
     }
 
-    /// Takes what is in the queue, or waits for it at most `patience`.
-    pub(crate) fn receive(&mut self, socket: &Socket, patience: Duration) -> Result<Incoming<'_>> {
-        // Most answers are there when `send` returns: looking first saves the second system call.
+    /// Receives one datagram; waits for it up to `timeout`.
+    pub(crate) fn receive(&mut self, socket: &Socket, timeout: Duration) -> Result<Incoming<'_>> {
+        // Most answers are queued when `send` returns: trying first saves a poll.
         let mut received = socket.receive(&mut self.buffer)?;
-        if received == Received::Nothing && !patience.is_zero() && socket.wait(patience)? {
+        if received == Received::Nothing && !timeout.is_zero() && socket.wait(timeout)? {
             received = socket.receive(&mut self.buffer)?;
         }
         Ok(match received {
@@ -60,7 +59,7 @@ impl Inbox {
         })
     }
 
-    /// How many bytes came so far.
+    /// How many bytes have been received so far.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }

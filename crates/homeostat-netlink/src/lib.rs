@@ -7,7 +7,7 @@
 //! 1. An answer that was lost is *unknown*, never success: ENOBUFS on a connection marks the messages in flight.
 //! 2. A dump is whole or an error: torn and truncated ones are drained and asked for again.
 //! 3. Nothing that arrives can panic: a malformed object is a typed error of that object alone.
-//! 4. No allocation per message: batches and buffers are reused. Only a refusal keeps the kernel's words.
+//! 4. No allocation per message: batches and buffers are reused. Only a refusal allocates, for the kernel's text.
 //!
 //! ```no_run
 //! use homeostat_netlink::{Answer, Batch, Connection, Dumped, Family, uapi};
@@ -21,7 +21,7 @@
 //! message.finish()?;
 //! connection.run(&mut batch, &mut |index, answer| match answer {
 //!     Answer::Refused(refusal) => eprintln!("message {index}: {refusal}"),
-//!     Answer::Unknown => eprintln!("message {index}: nobody knows"),
+//!     Answer::Unknown => eprintln!("message {index}: the answer was lost"),
 //!     Answer::Done | Answer::Reply(_) => {}
 //! })?;
 //!

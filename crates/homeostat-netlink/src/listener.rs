@@ -1,4 +1,4 @@
-//! Hears of changes. What it says is a hint: events may be lost, and [`Event::Lost`] means "look at everything again".
+//! Receives multicast events. They are hints: events may be lost, and [`Event::Lost`] asks for a resync.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
@@ -12,12 +12,11 @@ use crate::{Error, Family, Group, Message, Options, Result, Socket};
 const ROOM: usize = 64 << 10;
 const MOST_ROOM: usize = 1 << 20;
 
-/// Something that was heard.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// A change. Its `port` tells whose request caused it, directly or by what the kernel took along.
+    /// A change. Its `port` is the socket whose request caused it, directly or as a side effect.
     Message(Message<'a>),
-    /// Events were dropped, nobody knows which: resync.
+    /// Events were dropped, and it is unknown which: resync.
     Lost,
 }
 
@@ -29,7 +28,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Subscribes in the calling thread's namespace. From here on nothing is missed without [`Event::Lost`].
+    /// Subscribes in the calling thread's namespace. From then on no event is lost without [`Event::Lost`].
     pub fn open(family: Family, groups: &[Group], options: &Options) -> Result<Self> {
         Self::subscribe(Socket::open(family, options)?, groups)
     }
@@ -45,34 +44,33 @@ impl Listener {
     }
 
     fn subscribe(socket: Socket, groups: &[Group]) -> Result<Self> {
-        // The socket has its filter already, so nothing unfiltered can slip in.
+        // The socket has its filter already, so no unfiltered event can be queued.
         groups.iter().try_for_each(|group| socket.join(*group))?;
         Ok(Self { socket, inbox: Inbox::new(ROOM, MOST_ROOM) })
     }
 
-    /// Subscribes to one more group. What happened in it before is not told.
+    /// Subscribes to one more group. Earlier events of it are not delivered.
     pub fn join(&self, group: Group) -> Result<()> {
         self.socket.join(group)
     }
 
-    /// The socket behind it.
     #[must_use]
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// Hands on the events of one datagram without waiting; false if none was there.
+    /// Calls `each` with the events of one datagram, without waiting; false if there is none.
     pub fn receive(&mut self, each: &mut dyn FnMut(Event<'_>)) -> Result<bool> {
         self.receive_within(Duration::ZERO, each)
     }
 
-    /// Hands on the events of one datagram; false if none came in time.
+    /// Calls `each` with the events of one datagram; false if none arrived in time.
     pub fn receive_within(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         each: &mut dyn FnMut(Event<'_>),
     ) -> Result<bool> {
-        let messages = match self.inbox.receive(&self.socket, patience)? {
+        let messages = match self.inbox.receive(&self.socket, timeout)? {
             Incoming::Nothing => return Ok(false),
             Incoming::Messages(messages) => messages,
             Incoming::Truncated(_) => {
@@ -91,11 +89,11 @@ impl Listener {
         Ok(true)
     }
 
-    /// Quirk `deaf-until-empty` (Linux 6.18): after a loss the kernel drops every further event, and says
-    /// nothing of it, until the queue was once empty. So it is emptied before the loss is told: whoever looks
-    /// at everything then hears of what comes after the look.
+    /// Quirk `deaf-until-empty` (Linux 6.18): after a loss the kernel silently drops every further event until
+    /// the queue has been empty once. So the queue is emptied before the loss is reported: the resync that
+    /// follows then misses no event that comes after it.
     fn drain(&mut self) -> Result<()> {
-        // Nothing comes into a full queue; the limit is for one that is filled again while it is emptied.
+        // A full queue takes no events; the limit is for one that fills again while it is emptied.
         const MOST: usize = 1 << 17;
         for _ in 0..MOST {
             if matches!(self.inbox.receive(&self.socket, Duration::ZERO)?, Incoming::Nothing) {

@@ -1,4 +1,4 @@
-//! What a socket is opened for and how it is set up.
+//! Families, groups and options of a socket.
 
 use rustix::net::Protocol;
 use rustix::net::netlink;
@@ -31,41 +31,41 @@ impl Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub u32);
 
-/// Whether buffers may go beyond the system's limits, which needs privileges outside any user namespace.
+/// Whether buffers may exceed the system's limits, which needs `CAP_NET_ADMIN` in the initial user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
-    /// Go beyond where allowed, else take what the limits give.
+    /// Exceed them where permitted, else use the largest permitted size.
     IfAllowed,
     /// Stay within the limits.
     Never,
 }
 
-/// Whether the kernel is asked to check dump requests strictly, and so to obey their filters.
+/// Whether to enable strict checks of dump requests, with which the kernel applies their filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strict {
-    /// Ask for it. A kernel that cannot is remembered in [`Socket::is_strict`](crate::Socket::is_strict).
+    /// Enable them. [`Socket::is_strict`](crate::Socket::is_strict) says whether the kernel could.
     IfPossible,
-    /// Leave it off: filters are silently ignored.
+    /// Leave them off: the kernel silently ignores filters.
     Never,
 }
 
 /// How a socket is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The receive buffer in bytes; `None` leaves the system's default. The kernel counts twice what is asked for.
+    /// The receive buffer in bytes; `None` leaves the system's default. The kernel doubles the value.
     pub receive_buffer: Option<usize>,
     /// The send buffer in bytes; `None` leaves the system's default. No single send can be larger.
     pub send_buffer: Option<usize>,
-    /// Whether the buffers may go beyond the system's limits.
+    /// Whether the buffers may exceed the system's limits.
     pub force: Force,
     /// Whether dumps are to be filtered by the kernel.
     pub strict: Strict,
-    /// What to keep out of the queue, answers included.
+    /// Applied to all messages, answers included.
     pub filter: Option<Filter>,
 }
 
 impl Default for Options {
-    /// Room for the answers to every message of the largest send.
+    /// Large enough for the answers to every message of the largest send.
     fn default() -> Self {
         Self {
             receive_buffer: Some(4 << 20),
@@ -78,7 +78,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Room for the events of a full routing table that arrives at once. Memory is used only as far as it fills.
+    /// Large enough for the events of a full routing table at once. Memory is used only as far as the buffer fills.
     #[must_use]
     pub fn for_events() -> Self {
         Self { receive_buffer: Some(64 << 20), ..Self::default() }

@@ -1,4 +1,4 @@
-//! The kernel's answer to one request, in its own words.
+//! An error that the kernel returned for one message, with its extended ack.
 
 use std::fmt;
 
@@ -10,11 +10,10 @@ use crate::{Attrs, Malformed, Message};
 /// Why the kernel did not do what one message asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The error number.
     pub errno: Errno,
-    /// The kernel's words (extended ack), where it gave any.
+    /// The text of the extended ack, if there is one.
     pub text: Option<Box<str>>,
-    /// Where in the request the attribute is that the kernel complains about, counted from the message's start.
+    /// The offset of the offending attribute from the start of the request, if the kernel named one.
     pub offset: Option<u32>,
 }
 
@@ -40,21 +39,21 @@ impl Refusal {
         let Some(errno) = errno(*status) else { return Ok(None) };
         let request = rest.first_chunk::<HEADER_LEN>().ok_or(Malformed::Payload)?;
         let request_len = u32::from_ne_bytes([request[0], request[1], request[2], request[3]]);
-        // Without NLM_F_CAPPED the whole request stands between the header and the attributes.
+        // Without NLM_F_CAPPED the whole request is between the header and the attributes.
         let capped = message.flags & NLM_F_CAPPED != 0;
         let body = if capped { 0 } else { body_len(request_len)? };
-        Ok(Some(Self::with_words(errno, message, ERROR_LEN.saturating_add(body))))
+        Ok(Some(Self::with_extended_ack(errno, message, ERROR_LEN.saturating_add(body))))
     }
 
     /// Reads the status that `NLMSG_DONE` carries; `None` is a dump that went well.
     pub(crate) fn of_done(message: &Message<'_>) -> Option<Self> {
         // Families that never fail send it without a status.
         let status = message.payload.first_chunk::<4>()?;
-        errno(*status).map(|errno| Self::with_words(errno, message, 4))
+        errno(*status).map(|errno| Self::with_extended_ack(errno, message, 4))
     }
 
-    /// Damaged words must not hide the errno, so they are left out.
-    fn with_words(errno: Errno, message: &Message<'_>, attrs_at: usize) -> Self {
+    /// A malformed extended ack is left out: it must not hide the errno.
+    fn with_extended_ack(errno: Errno, message: &Message<'_>, attrs_at: usize) -> Self {
         let mut refusal = Self { errno, text: None, offset: None };
         if message.flags & NLM_F_ACK_TLVS == 0 {
             return refusal;
@@ -77,7 +76,7 @@ fn body_len(request_len: u32) -> Result<usize, Malformed> {
         .ok_or(Malformed::Payload)
 }
 
-/// The kernel sends error numbers negated; zero is success. What is no error number is no success either.
+/// The kernel sends error numbers negated; zero is success. Any other number is treated as an error too.
 fn errno(status: [u8; 4]) -> Option<Errno> {
     match i32::from_ne_bytes(status) {
         0 => None,
@@ -94,7 +93,7 @@ mod tests {
 
     const EINVAL: i32 = 22;
 
-    fn words() -> Vec<u8> {
+    fn extended_ack() -> Vec<u8> {
         let mut attrs = Vec::new();
         attrs.extend([9_u16.to_ne_bytes(), NLMSGERR_ATTR_MSG.to_ne_bytes()].concat());
         attrs.extend(b"Oops\0\0\0\0");
@@ -123,16 +122,16 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_words_follow_the_header_or_the_whole_request() {
+    fn the_extended_ack_follows_the_header_or_the_whole_request() {
         let capped = NLM_F_ACK_TLVS | NLM_F_CAPPED;
-        assert_eq!(error(-EINVAL, capped, 21, &words()), Some(oops()));
-        let echoed = [vec![0; 8], words()].concat();
+        assert_eq!(error(-EINVAL, capped, 21, &extended_ack()), Some(oops()));
+        let echoed = [vec![0; 8], extended_ack()].concat();
         assert_eq!(error(-EINVAL, NLM_F_ACK_TLVS, 21, &echoed), Some(oops()));
     }
 
     #[test]
-    fn without_words_the_errno_stands_alone() {
-        let plain = error(-EINVAL, NLM_F_CAPPED, 16, &words()).unwrap();
+    fn without_an_extended_ack_only_the_errno_is_known() {
+        let plain = error(-EINVAL, NLM_F_CAPPED, 16, &extended_ack()).unwrap();
         assert_eq!((plain.errno, plain.text, plain.offset), (Errno::INVAL, None, None));
         let damaged = error(-EINVAL, NLM_F_CAPPED | NLM_F_ACK_TLVS, 16, &[200, 0, 1, 0]).unwrap();
         assert_eq!((damaged.errno, damaged.text), (Errno::INVAL, None));
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_dump_may_carry_an_error_and_its_words() {
+    fn the_end_of_a_dump_may_carry_an_error_and_its_text() {
         let done = |payload: &[u8], flags| {
             Refusal::of_done(&Message {
                 kind: NLMSG_DONE,
@@ -173,12 +172,12 @@ mod tests {
         };
         assert_eq!(done(&[], 0), None);
         assert_eq!(done(&0_i32.to_ne_bytes(), 0), None);
-        let payload = [(-EINVAL).to_ne_bytes().to_vec(), words()].concat();
+        let payload = [(-EINVAL).to_ne_bytes().to_vec(), extended_ack()].concat();
         assert_eq!(done(&payload, NLM_F_ACK_TLVS), Some(oops()));
     }
 
     #[test]
-    fn the_kernels_words_come_first_and_the_errno_after() {
+    fn the_text_of_the_kernel_comes_first_and_the_errno_after() {
         let shown = oops().to_string();
         assert!(shown.starts_with("Oops (Invalid argument"), "{shown}");
     }

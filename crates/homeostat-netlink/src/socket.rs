@@ -1,4 +1,4 @@
-//! One netlink socket: opened in any namespace, used from any thread. Never blocks but in [`Socket::wait`].
+//! One netlink socket: opened in any namespace, used from any thread. Only [`Socket::wait`] blocks.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -22,7 +22,7 @@ use crate::uapi::{
 };
 use crate::{Error, Family, Force, Group, Options, Port, Result, Strict, sys};
 
-/// The receive buffer that a socket really got.
+/// The actual receive buffer of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveBuffer {
     /// Bytes as the kernel counts them, bookkeeping included.
@@ -31,23 +31,23 @@ pub struct ReceiveBuffer {
     pub is_forced: bool,
 }
 
-/// What one look into the queue brought.
+/// The result of one receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// So many bytes.
+    /// The length of one datagram.
     Bytes(usize),
-    /// The first bytes of a datagram that needs more room; the rest is gone.
+    /// A datagram was larger than the buffer; its rest is discarded.
     Truncated {
-        /// The room that it would have needed.
+        /// The size of the datagram.
         needed: usize,
     },
-    /// The queue was full and something was dropped.
+    /// The queue was full and messages were dropped.
     Lost,
     /// The queue is empty.
     Nothing,
 }
 
-/// What the kernel keeps of a send buffer for itself, generously.
+/// An upper bound of what the kernel reserves in a send buffer.
 const SEND_SPARE: usize = 4096;
 
 /// An open netlink socket, bound to a port of its own.
@@ -67,7 +67,7 @@ impl Socket {
         let is_forced = size_receive_buffer(fd.as_fd(), options).map_err(refused("SO_RCVBUF"))?;
         let bytes = socket_recv_buffer_size(&fd).map_err(refused("SO_RCVBUF"))?;
         set_netlink(fd.as_fd(), "NETLINK_EXT_ACK", NETLINK_EXT_ACK, 1)?;
-        // Errors come without the request they answer, so that one buffer holds as many as it holds acks.
+        // Errors do not quote the request, so that a buffer holds as many errors as acks.
         set_netlink(fd.as_fd(), "NETLINK_CAP_ACK", NETLINK_CAP_ACK, 1)?;
         let is_strict = options.strict == Strict::IfPossible && ask_for_strict(fd.as_fd())?;
         if let Some(filter) = &options.filter {
@@ -82,19 +82,18 @@ impl Socket {
         netns.run(|| Self::open(family, options)).map_err(Error::Netns)?
     }
 
-    /// The socket's own port, which events that it caused carry.
+    /// The port of this socket. Events that its requests cause carry it.
     #[must_use]
     pub fn port(&self) -> Port {
         self.port
     }
 
-    /// The receive buffer that it got.
     #[must_use]
     pub fn receive_buffer(&self) -> ReceiveBuffer {
         self.receive_buffer
     }
 
-    /// Whether the kernel filters dumps. If not, it ignores filters silently: callers filter for themselves.
+    /// Whether the kernel filters dumps. If not, it ignores filters silently, and callers must filter.
     #[must_use]
     pub fn is_strict(&self) -> bool {
         self.is_strict
@@ -107,12 +106,11 @@ impl Socket {
             .map_err(|source| Error::Option { option: "SO_NETNS_COOKIE", source })
     }
 
-    /// Subscribes to a group.
     pub fn join(&self, group: Group) -> Result<()> {
         set_netlink(self.as_fd(), "NETLINK_ADD_MEMBERSHIP", NETLINK_ADD_MEMBERSHIP, group.0)
     }
 
-    /// Makes room for one send of so many bytes, where allowed; else such a send is refused.
+    /// Enlarges the send buffer for one send of `bytes`, where permitted; else the kernel refuses such a send.
     pub(crate) fn make_send_room(&self, bytes: usize) {
         let room = socket_send_buffer_size(self).unwrap_or(0);
         if room < bytes.saturating_add(SEND_SPARE) {
@@ -127,7 +125,7 @@ impl Socket {
             .map_err(|source| Error::Send { source: source.into() })
     }
 
-    /// Waits until there is something to receive; false if nothing came in time.
+    /// Waits until there is something to receive; false on a timeout.
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
         let failed = |source: io::Error| Error::Receive { source };
         let timeout =
@@ -138,7 +136,7 @@ impl Socket {
             .map_err(|source| failed(source.into()))
     }
 
-    /// Takes one datagram of the kernel out of the queue, if there is one.
+    /// Receives one datagram from the kernel, if there is one.
     pub(crate) fn receive(&self, room: &mut [u8]) -> Result<Received> {
         loop {
             let taken = rustix::io::retry_on_intr(|| recvfrom(self, &mut *room, RecvFlags::TRUNC));
@@ -149,7 +147,7 @@ impl Socket {
                 Err(Errno::AGAIN) => return Ok(Received::Nothing),
                 Err(source) => return Err(Error::Receive { source: source.into() }),
             };
-            // Other programs may send to our port too; only the kernel is believed.
+            // Other processes can send to our port too; only messages of the kernel count.
             if from.and_then(sender) == Some(Port::KERNEL) {
                 return Ok(received);
             }
@@ -188,8 +186,8 @@ fn set_netlink(fd: BorrowedFd<'_>, name: &'static str, option: u32, value: u32) 
     sys::set_netlink(fd, option, value).map_err(|source| Error::Option { option: name, source })
 }
 
-/// Quirk `no-strict-check` (before Linux 4.20, and odd ones later): the option is unknown. Filters then do
-/// nothing, which must never be read as "nothing there".
+/// Quirk `no-strict-check` (before Linux 4.20, and some later kernels): the option is unknown. Filters are then
+/// ignored, so that a dump has more than was asked for.
 fn ask_for_strict(fd: BorrowedFd<'_>) -> Result<bool> {
     is_taken(sys::set_netlink(fd, NETLINK_GET_STRICT_CHK, 1))
         .map_err(|source| Error::Option { option: "NETLINK_GET_STRICT_CHK", source })
@@ -202,7 +200,7 @@ fn is_taken(set: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-/// Says whether the size was forced.
+/// Returns whether the size was forced.
 fn size_receive_buffer(fd: BorrowedFd<'_>, options: &Options) -> Result<bool, Errno> {
     let Some(bytes) = options.receive_buffer else { return Ok(false) };
     if options.force == Force::IfAllowed {

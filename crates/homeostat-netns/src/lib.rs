@@ -21,7 +21,7 @@ pub use error::Error;
 pub use hosts::forget_hosts;
 pub use identity::{BootId, Cookie, Identity};
 pub use name::Name;
-pub use named::{create, names, remove};
+pub use named::{create, create_over_leftover, is_leftover, names, remove, remove_leftover};
 pub use netns::Netns;
 pub use place::{Pid, Place};
 pub use sandbox::{Sandbox, Switch};

@@ -13,18 +13,18 @@ use rustix::mount::{
 };
 
 use crate::name::DIRECTORY;
+use crate::netns::on_thread;
+use crate::sys::{self, Detach};
 use crate::{Error, Name, Netns, Result};
 
 /// Makes a namespace of this name. Its `lo` is down, as the kernel leaves it.
 ///
-/// On failure nothing of it remains.
+/// On failure nothing of it remains. A process that is killed in the middle leaves at most an empty file:
+/// [`create_over_leftover`] goes on from there, [`remove_leftover`] goes back.
 pub fn create(name: &Name) -> Result<Netns> {
-    prepare_directory().map_err(|source| Error::PrepareDirectory { source })?;
+    let _lock = prepare_directory().map_err(|source| Error::PrepareDirectory { source })?;
     let path = reserve(name)?;
-    let made = Netns::anonymous().and_then(|netns| match bind(&netns, &path) {
-        Ok(()) => Ok(netns),
-        Err(source) => Err(Error::Create { name: name.clone(), source }),
-    });
+    let made = mount_fresh(name, &path);
     if made.is_err() {
         // The first error is the one to report; a file that stays is reported by the next `create`.
         let _ = fs::remove_file(&path);
@@ -32,13 +32,74 @@ pub fn create(name: &Name) -> Result<Netns> {
     made
 }
 
+/// Makes a namespace on the empty file that an interrupted [`create`] left. On failure the file stays.
+///
+/// Only for a file that the caller knows to be its own: `ip netns add` has one like it for a moment.
+pub fn create_over_leftover(name: &Name) -> Result<Netns> {
+    let _lock = prepare_directory().map_err(|source| Error::PrepareDirectory { source })?;
+    if !is_leftover(name) {
+        return Err(Error::NotLeftover { name: name.clone() });
+    }
+    mount_fresh(name, &name.path())
+}
+
+/// Whether this name is only a file, as an interrupted [`create`] leaves it: empty, with nothing mounted on it.
+#[must_use]
+pub fn is_leftover(name: &Name) -> bool {
+    let is_empty_file = |file: &fs::Metadata| file.is_file() && file.len() == 0;
+    // Namespaces look like empty files, too.
+    fs::symlink_metadata(name.path()).is_ok_and(|file| is_empty_file(&file))
+        && matches!(Netns::named(name), Err(Error::NotNetns { .. }))
+}
+
+/// Removes the empty file that an interrupted [`create`] left; false if there is nothing of this name.
+pub fn remove_leftover(name: &Name) -> Result<bool> {
+    let path = name.path();
+    if !is_leftover(name) {
+        let is_gone = fs::symlink_metadata(&path).is_err_and(|error| is_missing(&error));
+        return if is_gone { Ok(false) } else { Err(Error::NotLeftover { name: name.clone() }) };
+    }
+    // Never unmounts: a namespace that was mounted meanwhile keeps the file busy.
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            Err(Error::NotLeftover { name: name.clone() })
+        }
+        removed => removed_or_missing(name, removed),
+    }
+}
+
 /// Takes the name away; false if there was none. The namespace itself lives on while anybody holds it.
+///
+/// The mount and the file go in one step, so that a kill leaves the whole name or nothing.
 pub fn remove(name: &Name) -> Result<bool> {
     let path = name.path();
-    match detach(&path).and_then(|()| fs::remove_file(&path)) {
+    removed_or_missing(name, on_thread(|| unlink_with_mount(&path))?)
+}
+
+fn removed_or_missing(name: &Name, removed: io::Result<()>) -> Result<bool> {
+    match removed {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if is_missing(&error) => Ok(false),
         Err(source) => Err(Error::Remove { name: name.clone(), source }),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// Unlinks a file together with what is mounted on it. For a thread of its own: it keeps its view of the mounts.
+///
+/// The kernel refuses to unlink a file on which the caller's mount namespace has a mount (EBUSY). Mounts of other
+/// mount namespaces do not hinder it: they are detached together with the unlink (since Linux 3.18). So the mount
+/// is taken away in a private copy of the mount namespace, and the unlink takes it away everywhere else.
+fn unlink_with_mount(path: &Path) -> io::Result<()> {
+    sys::detach(Detach::Mounts)?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    match unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        // Nothing is mounted there: a leftover file, to be removed like any other name.
+        Ok(()) | Err(Errno::INVAL) => fs::remove_file(path),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -59,18 +120,20 @@ pub fn names() -> Result<Vec<Name>> {
 }
 
 /// Makes `/run/netns` a shared mount point once, so that names reach all mount namespaces of the host.
-fn prepare_directory() -> io::Result<()> {
+///
+/// Returns the lock that `ip netns` takes, too: two makers at once would stack two mounts.
+fn prepare_directory() -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o755).create(DIRECTORY)?;
-    // `ip netns` takes the same lock: two makers at once would stack two mounts.
     let lock = File::open(DIRECTORY)?;
     flock(&lock, FlockOperation::LockExclusive)?;
     match share() {
         Err(Errno::INVAL) => {
             mount_bind_recursive(DIRECTORY, DIRECTORY)?;
-            Ok(share()?)
+            share()?;
         }
-        shared => Ok(shared?),
+        shared => shared?,
     }
+    Ok(lock)
 }
 
 /// EINVAL if the directory is no mount point yet.
@@ -91,15 +154,11 @@ fn reserve(name: &Name) -> Result<PathBuf> {
     }
 }
 
-fn bind(netns: &Netns, path: &Path) -> io::Result<()> {
+fn mount_fresh(name: &Name, path: &Path) -> Result<Netns> {
+    let netns = Netns::anonymous()?;
     let pinned = format!("/proc/thread-self/fd/{}", netns.as_fd().as_raw_fd());
-    Ok(mount_bind(pinned, path)?)
-}
-
-fn detach(path: &Path) -> io::Result<()> {
-    match unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
-        // Nothing is mounted there: a leftover file, to be removed like any other name.
-        Err(Errno::INVAL) => Ok(()),
-        detached => Ok(detached?),
+    match mount_bind(pinned, path) {
+        Ok(()) => Ok(netns),
+        Err(source) => Err(Error::Create { name: name.clone(), source: source.into() }),
     }
 }

@@ -138,7 +138,8 @@ fn own_cookie() -> io::Result<u64> {
     sys::netns_cookie(socket.as_fd())
 }
 
-fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
+/// Runs `work` on a fresh thread that ends with it.
+pub(crate) fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new()
             .name("netns".into())

@@ -73,15 +73,16 @@ impl Writer {
         let guarded = hands.stale < PATIENCE;
         let generation = guarded.then_some(work.moment.generation);
         let mut echoes: Vec<Echoes> = work.steps.iter().map(|_| Echoes::default()).collect();
-        let transacted = hands.connection.transact_told(batch, generation, &mut |at, message| {
-            let place = at.and_then(|at| places.get(at).copied());
-            let place = place.or_else(|| echo::about(work.steps, &message));
-            if let Some((step, op)) = place
-                && let Some(echoes) = echoes.get_mut(step)
-            {
-                echoes.hear(op, &message);
-            }
-        });
+        let transacted =
+            hands.connection.transact_with_echo(batch, generation, &mut |at, message| {
+                let place = at.and_then(|at| places.get(at).copied());
+                let place = place.or_else(|| echo::about(work.steps, &message));
+                if let Some((step, op)) = place
+                    && let Some(echoes) = echoes.get_mut(step)
+                {
+                    echoes.hear(op, &message);
+                }
+            });
         if !matches!(transacted, Ok(Transacted::Done)) {
             self.source.refusals.add();
         }

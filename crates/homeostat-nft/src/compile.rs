@@ -101,6 +101,11 @@ pub(crate) struct Recipe<'a> {
 }
 
 impl Recipe<'_> {
+    /// Whether both are for the same text, with all that it includes.
+    pub(crate) fn is_same_text(&self, other: &Self) -> bool {
+        self.print == other.print
+    }
+
     /// Whether the text itself may speak of a link.
     pub(crate) fn speaks_of(&self, link: &str) -> bool {
         self.relevance.covers(link)

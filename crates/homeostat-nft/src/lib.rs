@@ -40,6 +40,8 @@ mod placeholders;
 mod plan;
 mod program;
 mod scan;
+#[cfg(feature = "document")]
+pub mod section;
 mod shadow;
 mod shown;
 mod source;

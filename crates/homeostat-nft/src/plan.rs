@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Action, Change, ChangeList, Draft, Pending};
+use homeostat_core::{Action, Change, ChangeList, Draft, Pending, WaitsOn};
 
 use crate::diff;
 use crate::key::Key;
@@ -20,7 +20,7 @@ pub(crate) fn draft(wish: &Wish, changes: ChangeList<Key, Object>) -> Draft<Nft>
     for change in changes {
         let key = change.key(wish);
         match compiled.waiting.get(&key) {
-            Some(link) => draft.pending.push(Pending { key, on: format!("link {link}") }),
+            Some(link) => draft.pending.push(Pending { key, on: WaitsOn::Link(link.clone()) }),
             None => draft.steps.extend(step(&compiled, key, change)),
         }
     }

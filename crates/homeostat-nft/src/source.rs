@@ -177,6 +177,15 @@ impl Source for Nft {
         Writer::open(self.clone()).map_err(|error| error.failure())
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        let netns = match (&self.netns, &other.netns) {
+            (Some(netns), Some(other)) => netns.same_as(other).unwrap_or(false),
+            (None, None) => true,
+            _ => false,
+        };
+        netns && self.mark == other.mark && self.wording == other.wording
+    }
+
     fn plan(&self, wish: &Wish, _moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Self> {
         plan::draft(wish, changes)
     }

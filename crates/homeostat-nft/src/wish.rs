@@ -147,6 +147,28 @@ impl Desired for Wish {
         self.may_adopt
     }
 
+    /// Tables are written together, so that a change of one is a change of all.
+    fn is_same(&self, _slot: Slot, other: &Self, _there: Slot) -> bool {
+        self.is_same_wish(other)
+    }
+
+    /// The compiler hands out the same tables for the same text and links. Tables are not compared: what
+    /// counts as the same in the kernel may be less than what the text says.
+    fn is_same_wish(&self, other: &Self) -> bool {
+        let (compiled, others) = (self.compiled(), other.compiled());
+        let is_nothing = |wish: &Self, compiled: &Compiled| {
+            wish.recipe.is_none() && compiled.tables.is_empty() && compiled.waiting.is_empty()
+        };
+        let recipes = match (&self.recipe, &other.recipe) {
+            (Some(recipe), Some(other)) => recipe.is_same_text(other),
+            (None, None) => true,
+            _ => false,
+        };
+        let is_same = Arc::ptr_eq(&compiled, &others)
+            || is_nothing(self, &compiled) && is_nothing(other, &others);
+        is_same && recipes && self.may_adopt == other.may_adopt
+    }
+
     /// The kernel numbers tables, so that one of the same name that somebody made later is another. One
     /// with our mark is ours however often it was made.
     fn identity(&self, seen: &Object) -> Option<String> {

@@ -1,5 +1,5 @@
-//! Lists every request that the simulator answers, one JSON object a line, for whoever judges it.
-#![expect(clippy::print_stdout, reason = "whoever started it reads what it prints")]
+//! Lists every request that the simulator answers, one JSON object per line, for `xtask/pve/judge.py`.
+#![expect(clippy::print_stdout, reason = "another program reads what it prints")]
 
 use homeostat_pve_simulator::parameters::REQUESTS;
 use serde_json::json;

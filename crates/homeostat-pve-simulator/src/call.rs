@@ -1,22 +1,19 @@
-//! One request.
+//! A request, as it came in and after authentication.
 
 use std::collections::BTreeMap;
 
-/// A request, as it came in.
+/// A request as it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// `GET`, `PUT`, `POST`, `DELETE`.
     pub method: String,
     /// The path below `/api2/json`.
     pub path: String,
     /// Parameters of the query and the body.
     pub parameters: BTreeMap<String, String>,
-    /// The header `Authorization`.
     pub authorization: Option<String>,
 }
 
 impl Call {
-    /// A parameter.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.get(name).map(String::as_str)
@@ -26,6 +23,14 @@ impl Call {
     pub(crate) fn parts(&self) -> Vec<String> {
         self.path.split('/').filter(|part| !part.is_empty()).map(decode).collect()
     }
+}
+
+/// A request of an authenticated user.
+#[derive(Clone, Copy)]
+pub(crate) struct Authenticated<'a> {
+    pub(crate) call: &'a Call,
+    /// With the token: `user@realm!token`.
+    pub(crate) user: &'a str,
 }
 
 /// Parses `a=b&c=d`.
@@ -39,7 +44,7 @@ pub(crate) fn form(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Takes `%XX` apart.
+/// Decodes `%XX`.
 pub(crate) fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! A guest's configuration: its digest, what waits for a restart, and what a change makes of it.
+//! The configuration of a guest: its digest, its pending options, and changes to it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,11 +12,11 @@ use crate::guest::{Guest, Kind};
 use crate::parameters;
 use crate::quirks;
 
-/// Parameters of a change that are no options.
+/// Parameters of a change that are not options.
 const NO_OPTIONS: [&str; 6] =
     ["background_delay", "delete", "digest", "revert", "skiplock", "force"];
 
-/// Options of a running guest that are changed at once.
+/// Options that change at once while the guest runs; the others wait for a restart.
 const LIVE_LXC: [&str; 11] = [
     "description",
     "tags",
@@ -33,7 +33,7 @@ const LIVE_LXC: [&str; 11] = [
 const LIVE_QEMU: [&str; 7] =
     ["description", "tags", "onboot", "startup", "protection", "name", "cpuunits"];
 
-/// What a guest has that nobody configured.
+/// The configuration of a new guest.
 pub(crate) fn fresh(kind: Kind) -> BTreeMap<String, String> {
     let options: &[(&str, &str)] = match kind {
         Kind::Lxc => &[
@@ -65,7 +65,7 @@ pub(crate) fn digest(guest: &Guest) -> String {
     })
 }
 
-/// The configuration as it is read: with what waits for a restart, unless the effective one is asked for.
+/// The configuration with its pending options, unless the request asks for the current one.
 pub(crate) fn read(guest: &Guest, call: &Call) -> Answer {
     let mut options = guest.config.clone();
     if call.parameter("current") != Some("1") {
@@ -87,7 +87,7 @@ pub(crate) fn read(guest: &Guest, call: &Call) -> Answer {
     Answer::data(answer)
 }
 
-/// Some options are numbers in the answer; the memory of a virtual machine is a text.
+/// Some options are numbers in the answer; the memory of a virtual machine is a string.
 fn typed(kind: Kind, name: &str, value: &str) -> Value {
     let is_number =
         ["cores", "swap", "cpuunits", "onboot", "protection", "unprivileged", "sockets"]
@@ -97,7 +97,7 @@ fn typed(kind: Kind, name: &str, value: &str) -> Value {
     number.map_or_else(|| Value::from(value), Value::from)
 }
 
-/// The options with what waits for a restart beside what is in effect.
+/// The options with both their current and their pending values.
 pub(crate) fn pending(guest: &Guest) -> Answer {
     let names = guest.config.keys().chain(guest.pending.keys());
     let names: std::collections::BTreeSet<_> = names.collect();
@@ -120,7 +120,7 @@ pub(crate) fn pending(guest: &Guest) -> Answer {
     Answer::data(rows.collect::<Vec<_>>())
 }
 
-/// Changes a configuration, or says why not; then nothing is changed.
+/// Changes the configuration. On an error nothing is changed.
 pub(crate) fn change(guest: &mut Guest, call: &Call) -> Result<(), Answer> {
     let (sets, deletes) = wanted(guest, call)?;
     if !guest.is_allowed("VM.Config.Options") {
@@ -130,8 +130,8 @@ pub(crate) fn change(guest: &mut Guest, call: &Call) -> Result<(), Answer> {
         return Err(Answer::died(format!("{} is locked ({lock})", guest.kind.called())));
     }
     if call.parameter("digest").is_some_and(|digest| digest != self::digest(guest)) {
-        let words = "detected modified configuration - file changed by other user? Try again.";
-        return Err(Answer::died(words));
+        let text = "detected modified configuration - file changed by other user? Try again.";
+        return Err(Answer::died(text));
     }
     for (name, value) in sets {
         set(guest, &name, Some(value).filter(|value| !value.is_empty()));
@@ -151,7 +151,7 @@ fn wanted(guest: &Guest, call: &Call) -> Result<Wanted, Answer> {
             continue;
         }
         parameters::check_option(guest.kind, name)?;
-        sets.push((name.clone(), quirks::kept((guest.kind, name), value, guest)?));
+        sets.push((name.clone(), quirks::stored(guest, name, value)?));
     }
     let deletes = call.parameter("delete").unwrap_or_default();
     let deletes = deletes.split([',', ';', ' ']).filter(|name| !name.is_empty());
@@ -186,8 +186,8 @@ fn set(guest: &mut Guest, name: &str, value: Option<String>) {
     };
 }
 
-/// A start brings into effect what waited for it.
-pub(crate) fn take_effect(guest: &mut Guest) {
+/// Applies the pending options, as a start does.
+pub(crate) fn apply_pending(guest: &mut Guest) {
     for (name, value) in std::mem::take(&mut guest.pending) {
         match value {
             Some(value) => guest.config.insert(name, value),

@@ -1,4 +1,4 @@
-//! What goes wrong on demand.
+//! Faults that a test injects into requests.
 
 use std::time::Duration;
 
@@ -10,35 +10,37 @@ use crate::world::World;
 /// What happens to a request.
 #[derive(Clone, Debug)]
 pub enum Harm {
-    /// It never arrives.
+    /// It does not arrive.
     DropRequest,
-    /// It does its work, and the answer never arrives.
+    /// It is processed, and the answer does not arrive.
     DropResponse,
-    /// It is refused with this status and these words, and does nothing.
+    /// It is refused with this status and text, and not processed.
     Refuse(u16, String),
-    /// It is sent elsewhere, to this address.
+    /// It is redirected to this address.
     Redirect(String),
-    /// It does its work, and a proxy on the way answers instead.
+    /// It is processed, but a proxy answers with this status and text instead.
     Mask(u16, String),
-    /// It is answered, and the server hangs up behind the answer.
+    /// It is answered, and the server closes the connection after the answer.
     HangUp,
-    /// Just before it, somebody else does something.
-    Meddle(fn(&mut World)),
-    /// It takes this much longer.
+    /// Another client changes the world just before it is processed.
+    ChangeBefore(fn(&mut World)),
+    /// It is processed after this delay.
     Slow(Duration),
-    /// It goes on when everything is mended.
+    /// It is processed after this delay, even if the client has closed the connection: as an overloaded server does.
+    BeginLater(Duration),
+    /// It is processed after [`World::mend`].
     Hold,
-    /// It does its work at once, and the answer comes this much later.
+    /// It is processed at once, and answered after this delay.
     Late(Duration),
 }
 
-/// A fault: which requests meet it, and how often.
+/// A fault: to which requests it applies, and how often.
 #[derive(Clone, Debug)]
 pub struct Fault {
     method: Option<String>,
     path: String,
     harm: Harm,
-    /// Requests that pass before the first meets it, and between two that do.
+    /// How many requests are still spared, and how many are between two that are not.
     spared: u32,
     every: u32,
     left: Option<u32>,
@@ -46,7 +48,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Meets every request whose path has this in it.
+    /// Applies to every request whose path contains `path`.
     pub fn on(path: impl Into<String>, harm: Harm) -> Self {
         let path = path.into();
         Fault { method: None, path, harm, spared: 0, every: 0, left: None, until: None }
@@ -59,44 +61,44 @@ impl Fault {
         self
     }
 
-    /// Only so many times.
+    /// At most this many times.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.left = Some(times);
         self
     }
 
-    /// Only until this moment.
+    /// Only before this moment.
     #[must_use]
     pub fn until(mut self, moment: Instant) -> Self {
         self.until = Some(moment);
         self
     }
 
-    /// Spares so many requests first.
+    /// Spares this many requests first.
     #[must_use]
     pub fn after(mut self, requests: u32) -> Self {
         self.spared = requests;
         self
     }
 
-    /// Flaps: between two requests that meet it, so many do not.
+    /// Spares this many requests between two that it applies to.
     #[must_use]
     pub fn flapping(mut self, between: u32) -> Self {
         self.every = between;
         self
     }
 
-    /// Whether no request will meet it any more.
+    /// Whether it applies to no further request.
     pub(crate) fn is_over(&self) -> bool {
         self.left == Some(0) || self.until.is_some_and(|until| until <= Instant::now())
     }
 
-    /// What happens to a request, if it meets the fault.
-    pub(crate) fn meet(&mut self, call: &Call) -> Option<Harm> {
-        let is_meant = self.method.as_ref().is_none_or(|method| *method == call.method)
+    /// What happens to this request, if the fault applies to it.
+    pub(crate) fn apply(&mut self, call: &Call) -> Option<Harm> {
+        let matches = self.method.as_ref().is_none_or(|method| *method == call.method)
             && call.path.contains(&self.path);
-        if !is_meant || self.is_over() {
+        if !matches || self.is_over() {
             return None;
         }
         if self.spared > 0 {
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_fault_is_met_until_its_end_and_so_often() {
+    async fn a_fault_applies_until_its_end_and_a_limited_number_of_times() {
         let call = Call {
             method: "GET".to_owned(),
             path: "/nodes".to_owned(),
@@ -122,12 +124,12 @@ mod tests {
             authorization: None,
         };
         let mut twice = Fault::on("/nodes", Harm::DropRequest).times(2);
-        let met: Vec<_> = (0..3).map(|_| twice.meet(&call).is_some()).collect();
-        assert_eq!(met, [true, true, false]);
+        let applied: Vec<_> = (0..3).map(|_| twice.apply(&call).is_some()).collect();
+        assert_eq!(applied, [true, true, false]);
         let minute = Duration::from_mins(1);
         let mut brief = Fault::on("/nodes", Harm::DropRequest).until(Instant::now() + minute);
-        assert!(brief.meet(&call).is_some());
+        assert!(brief.apply(&call).is_some());
         tokio::time::advance(minute).await;
-        assert!(brief.meet(&call).is_none());
+        assert!(brief.apply(&call).is_none());
     }
 }

@@ -1,20 +1,17 @@
-//! A guest: what it is, what it does, how it is configured.
+//! A guest: its kind, state and configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config;
 
-/// What a guest is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A container.
     Lxc,
-    /// A virtual machine.
     Qemu,
 }
 
 impl Kind {
-    /// Its word in paths.
+    /// As in paths.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -23,7 +20,7 @@ impl Kind {
         }
     }
 
-    /// How errors call it.
+    /// As in the text of errors.
     pub(crate) fn called(self) -> &'static str {
         match self {
             Kind::Lxc => "CT",
@@ -31,7 +28,7 @@ impl Kind {
         }
     }
 
-    /// What its tasks begin with.
+    /// The start of the kinds of its tasks.
     pub(crate) fn task_prefix(self) -> &'static str {
         match self {
             Kind::Lxc => "vz",
@@ -40,42 +37,35 @@ impl Kind {
     }
 }
 
-/// What a guest does when it is asked to shut down.
+/// How a guest reacts to a request to shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manners {
-    /// It does so.
-    Obeys,
-    /// It takes no notice.
-    Deaf,
+pub enum OnShutdown {
+    Stops,
+    Ignores,
 }
 
-/// A guest.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    /// What it is.
     pub kind: Kind,
-    /// Where it is.
     pub node: String,
-    /// Whether it runs.
     pub running: bool,
     /// Its configuration, as the file has it.
     pub config: BTreeMap<String, String>,
-    /// What waits for a restart; nothing means that the option goes.
+    /// Options that change with the next start; `None` removes the option.
     pub pending: BTreeMap<String, Option<String>>,
-    /// Who holds its lock (`backup`).
+    /// The reason of its lock, such as `backup`.
     pub lock: Option<String>,
     /// Whether the cluster's resource manager starts and stops it.
     pub is_ha: bool,
-    /// What the manager says of it, if anything: `started`, `request_stop`.
+    /// The state that the resource manager shows, such as `started` or `request_stop`.
     pub managed: Option<String>,
-    /// What it does when it is asked to shut down.
-    pub manners: Manners,
+    pub on_shutdown: OnShutdown,
     /// Privileges that the token lacks on it (`VM.Audit`).
     pub denied: BTreeSet<String>,
 }
 
 impl Guest {
-    /// A guest that is stopped and has the configuration of a fresh one.
+    /// A stopped guest with the configuration of a new one.
     pub fn new(kind: Kind, node: impl Into<String>) -> Self {
         Guest {
             kind,
@@ -86,26 +76,25 @@ impl Guest {
             lock: None,
             is_ha: false,
             managed: None,
-            manners: Manners::Obeys,
+            on_shutdown: OnShutdown::Stops,
             denied: BTreeSet::new(),
         }
     }
 
-    /// It runs.
     #[must_use]
     pub fn running(mut self) -> Self {
         self.running = true;
         self
     }
 
-    /// It has this option, as the file would have it.
+    /// Sets an option, written as in the configuration file.
     #[must_use]
     pub fn with(mut self, option: &str, value: &str) -> Self {
         self.config.insert(option.to_owned(), value.to_owned());
         self
     }
 
-    /// The token lacks this privilege on it.
+    /// Takes a privilege on this guest from the token.
     #[must_use]
     pub fn denying(mut self, privilege: &str) -> Self {
         self.denied.insert(privilege.to_owned());

@@ -1,7 +1,7 @@
-//! The same cluster without a socket or a thread: whoever dials is served on their own runtime.
+//! Serves a world without sockets and threads, on the runtime of the client.
 //!
-//! Nothing here waits for the system, so that a runtime whose clock is paused goes on by itself from one
-//! moment at which something happens to the next: an hour of the cluster takes as long as its requests do.
+//! Nothing here waits for the operating system, so that a runtime with a paused clock advances it by itself: an
+//! hour of the cluster takes as long as its requests do.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex};
 use tokio::io::DuplexStream;
 use tokio_rustls::TlsAcceptor;
 
-use crate::talk::{self, Shared};
+use crate::http::{self, Shared};
 use crate::tls::{fingerprint, identity};
 use crate::world::World;
 
-/// What is on its way in either direction at most.
+/// Bytes in transit, in each direction.
 const BUFFER: usize = 64 << 10;
 
-/// A simulated cluster that is reached by [`InMemory::dial`]. Clones are the same one.
+/// A simulated cluster that is reached by [`InMemory::dial`]. Clones share it.
 #[derive(Clone)]
 pub struct InMemory {
     world: Shared,
@@ -25,7 +25,6 @@ pub struct InMemory {
 }
 
 impl InMemory {
-    /// Serves a world to whoever dials.
     pub fn new(world: World) -> io::Result<Self> {
         let identity = identity()?;
         let fingerprint = fingerprint(&identity.certificate);
@@ -33,30 +32,29 @@ impl InMemory {
         Ok(InMemory { world: Arc::new(Mutex::new(world)), acceptor, fingerprint })
     }
 
-    /// A name that its certificate is good for. Nothing listens there.
+    /// A name that its certificate is valid for. Nothing listens there.
     #[must_use]
     pub fn endpoint() -> &'static str {
         "https://localhost:8006"
     }
 
-    /// The fingerprint of its certificate.
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// A connection, over which it speaks HTTPS as it does over the network, until the other end is dropped. It
-    /// is served on the runtime that this is called on.
+    /// The client's end of a new connection, which carries HTTPS as a socket would. The calling runtime serves it
+    /// until this end is dropped.
     #[must_use]
     pub fn dial(&self) -> DuplexStream {
         let (theirs, ours) = tokio::io::duplex(BUFFER);
-        tokio::spawn(talk::converse(ours, self.acceptor.clone(), Arc::clone(&self.world)));
+        tokio::spawn(http::serve_connection(ours, self.acceptor.clone(), Arc::clone(&self.world)));
         theirs
     }
 
-    /// Looks at the world, or changes it; what is due has happened before.
+    /// Reads or changes the world, after everything that is due has taken effect.
     pub fn with<T>(&self, what: impl FnOnce(&mut World) -> T) -> T {
-        talk::with(&self.world, what)
+        http::with(&self.world, what)
     }
 }
 

@@ -1,22 +1,22 @@
 //! A Proxmox VE for tests: it answers over HTTPS as the real one does, quirks included, and fails on demand.
 //!
-//! What it knows is one [`World`]: nodes, guests, tasks, tokens and the faults that a test asked for. A
-//! test changes it through [`Simulator::with`] and reads there what was really asked of it
-//! ([`World::calls`]), so that no client judges itself. Start at [`Simulator::start`], which serves it on the
-//! loopback, or at [`InMemory::new`], which serves it in virtual time.
+//! Its state is one [`World`]: nodes, guests, tasks, tokens and the faults that a test injects. A test changes it
+//! through [`Simulator::with`] and finds there every request that arrived ([`World::calls`]), so that no client is
+//! judged by its own account. Start at [`Simulator::start`], which serves it on the loopback, or at
+//! [`InMemory::new`], which serves it in virtual time.
 
 mod answer;
 mod call;
 mod config;
 mod faults;
 mod guest;
+mod http;
 mod in_memory;
 mod lists;
 pub mod parameters;
 mod quirks;
 mod route;
 mod server;
-mod talk;
 mod tasks;
 mod tls;
 mod upid;
@@ -26,7 +26,7 @@ mod world;
 pub use answer::Answer;
 pub use call::Call;
 pub use faults::{Fault, Harm};
-pub use guest::{Guest, Kind, Manners};
+pub use guest::{Guest, Kind, OnShutdown};
 pub use in_memory::InMemory;
 pub use quirks::MODELS;
 pub use server::Simulator;

@@ -1,10 +1,10 @@
-//! What can be listed: nodes, guests, resources, tasks, permissions.
+//! Lists: nodes, guests, resources, tasks, permissions.
 
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::answer::Answer;
-use crate::call::Call;
+use crate::call::Authenticated;
 use crate::guest::{Guest, Kind};
 use crate::tasks::Task;
 use crate::world::World;
@@ -17,14 +17,13 @@ pub(crate) fn nodes(world: &World) -> Answer {
     Answer::data(rows.collect::<Vec<_>>())
 }
 
-/// Guests that the token may not see are left out: a lost permission looks like a deletion.
-pub(crate) fn guests(world: &World, (node, kind): (&str, Kind)) -> Answer {
+/// Guests that the token may not see are left out, so that a lost permission looks like a deletion.
+pub(crate) fn guests(world: &World, node: &str, kind: Kind) -> Answer {
     let here = world.guests.iter().filter(|(_, guest)| guest.node == node && guest.kind == kind);
     let seen = here.filter(|(_, guest)| guest.is_allowed("VM.Audit"));
     Answer::data(seen.map(|(vmid, guest)| row(*vmid, guest)).collect::<Vec<_>>())
 }
 
-/// Containers have their number as a number, as machines do.
 fn row(vmid: u32, guest: &Guest) -> Value {
     let status = if guest.running { "running" } else { "stopped" };
     let name = guest.config.get(if guest.kind == Kind::Lxc { "hostname" } else { "name" });
@@ -42,26 +41,26 @@ fn row(vmid: u32, guest: &Guest) -> Value {
     row.into()
 }
 
-/// The state of one guest, with what manages it.
+/// The state of one guest, with that of the HA manager.
 pub(crate) fn current(vmid: u32, guest: &Guest) -> Answer {
     let mut row = row(vmid, guest);
     if let Some(row) = row.as_object_mut() {
-        let mut told = json!({ "managed": u8::from(guest.is_ha) });
-        if let (Some(state), Some(told)) = (&guest.managed, told.as_object_mut()) {
-            told.insert("state".to_owned(), state.as_str().into());
+        let mut ha = json!({ "managed": u8::from(guest.is_ha) });
+        if let (Some(state), Some(ha)) = (&guest.managed, ha.as_object_mut()) {
+            ha.insert("state".to_owned(), state.as_str().into());
         }
-        row.insert("ha".to_owned(), told);
+        row.insert("ha".to_owned(), ha);
     }
     Answer::data(row)
 }
 
-/// Gathered now and then: what is told may be as old as ten seconds.
+/// Cached for [`World::stale`], as the real one caches for ten seconds.
 pub(crate) fn resources(world: &mut World) -> Answer {
     let now = Instant::now();
-    if let Some((since, told)) = &world.resources
+    if let Some((since, cached)) = &world.resources
         && now.duration_since(*since) < world.stale
     {
-        return Answer::data(told.clone());
+        return Answer::data(cached.clone());
     }
     let seen = world.guests.iter().filter(|(_, guest)| guest.is_allowed("VM.Audit"));
     let rows: Vec<_> = seen.map(|(vmid, guest)| resource(*vmid, guest)).collect();
@@ -80,7 +79,10 @@ fn resource(vmid: u32, guest: &Guest) -> Value {
 }
 
 /// Privileges of the token on one path.
-pub(crate) fn permissions(world: &World, (call, user): (&Call, &str)) -> Answer {
+pub(crate) fn permissions(
+    world: &World,
+    Authenticated { call, user }: Authenticated<'_>,
+) -> Answer {
     const ALL: [&str; 4] = ["VM.Audit", "VM.Config.Options", "VM.PowerMgmt", "Sys.Audit"];
     let path = call.parameter("path").unwrap_or("/");
     let vmid = path.strip_prefix("/vms/").and_then(|vmid| vmid.parse::<u32>().ok());
@@ -96,9 +98,12 @@ pub(crate) fn permissions(world: &World, (call, user): (&Call, &str)) -> Answer 
     Answer::data(by_path)
 }
 
-/// Tasks of a node, the newest first: ended ones, running ones, or all. Whoever is no auditor of the node sees
-/// its own only.
-pub(crate) fn tasks(world: &World, node: &str, (call, user): (&Call, &str)) -> Answer {
+/// Tasks of a node, the newest first: finished, running or all. A token without `Sys.Audit` sees only its own.
+pub(crate) fn tasks(
+    world: &World,
+    node: &str,
+    Authenticated { call, user }: Authenticated<'_>,
+) -> Answer {
     let is_auditor = !world.unaudited.contains(user);
     let source = call.parameter("source").unwrap_or("archive");
     let wanted = |value: Option<&str>, is: &str| value.is_none_or(|value| value == is);
@@ -121,7 +126,7 @@ pub(crate) fn tasks(world: &World, node: &str, (call, user): (&Call, &str)) -> A
     Answer::data(rows.take(limit).map(Task::row).collect::<Vec<_>>())
 }
 
-/// The filter knows the user, without its token, in letters of any size.
+/// The filter compares with the user without the token, and ignores case.
 fn is_user(task: &Task, part: &str) -> bool {
     task.owner().0.to_lowercase().contains(&part.to_lowercase())
 }
@@ -129,9 +134,10 @@ fn is_user(task: &Task, part: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Call;
     use crate::route;
 
-    /// Two tokens, of which `a@pve!x` is no auditor; each has started a guest.
+    /// Two tokens, each of which has started a guest; `a@pve!x` lacks `Sys.Audit`.
     fn world() -> World {
         let mut world = World::default()
             .with(101, Guest::new(Kind::Lxc, "pve1"))
@@ -140,14 +146,18 @@ mod tests {
             world.tokens.insert(token.to_owned(), "secret".to_owned());
         }
         world.unaudited.insert("a@pve!x".to_owned());
-        ask(&mut world, "a@pve!x", ("POST", "/nodes/pve1/lxc/101/status/start", &[]));
-        ask(&mut world, "b@pve!y", ("POST", "/nodes/pve1/lxc/102/status/start", &[]));
+        ask(&mut world, "a@pve!x", "POST", "/nodes/pve1/lxc/101/status/start", &[]);
+        ask(&mut world, "b@pve!y", "POST", "/nodes/pve1/lxc/102/status/start", &[]);
         world
     }
 
-    type Asked<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
-
-    fn ask(world: &mut World, token: &str, (method, path, parameters): Asked<'_>) -> Answer {
+    fn ask(
+        world: &mut World,
+        token: &str,
+        method: &str,
+        path: &str,
+        parameters: &[(&str, &str)],
+    ) -> Answer {
         let pairs =
             parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let call = Call {
@@ -161,51 +171,51 @@ mod tests {
 
     /// The guests of the tasks that a token sees.
     fn seen(token: &str, filter: &[(&str, &str)]) -> Vec<String> {
-        let answer = ask(&mut world(), token, ("GET", "/nodes/pve1/tasks", filter));
+        let answer = ask(&mut world(), token, "GET", "/nodes/pve1/tasks", filter);
         let rows = answer.body["data"].as_array().cloned().unwrap_or_default();
         rows.iter().map(|row| row["id"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     #[test]
-    fn whoever_is_no_auditor_sees_its_own_tasks_only() {
+    fn a_token_without_audit_sees_only_its_own_tasks() {
         assert_eq!(seen("b@pve!y", &[]), ["102", "101"]);
         assert_eq!(seen("a@pve!x", &[]), ["101"]);
     }
 
     #[test]
-    fn a_task_of_somebody_else_tells_an_auditor_how_it_goes_and_nobody_else() {
+    fn the_status_of_anothers_task_is_for_auditors_only() {
         let mut world = world();
         let upids: Vec<_> = world.tasks.iter().map(Task::upid).collect();
         let mut status = |token: &str, upid: &str| {
             let path = format!("/nodes/pve1/tasks/{upid}/status");
-            ask(&mut world, token, ("GET", &path, &[])).status
+            ask(&mut world, token, "GET", &path, &[]).status
         };
-        let told = upids.iter().map(|upid| (status("a@pve!x", upid), status("b@pve!y", upid)));
-        assert_eq!(told.collect::<Vec<_>>(), [(200, 200), (403, 200)]);
+        let statuses = upids.iter().map(|upid| (status("a@pve!x", upid), status("b@pve!y", upid)));
+        assert_eq!(statuses.collect::<Vec<_>>(), [(200, 200), (403, 200)]);
     }
 
     #[test]
-    fn the_user_of_a_task_is_told_apart_from_its_token_and_filtered_without_it() {
+    fn the_user_of_a_task_is_shown_apart_from_its_token_and_filtered_without_it() {
         assert_eq!(seen("b@pve!y", &[("userfilter", "A@pve")]), ["101"]);
         assert_eq!(seen("b@pve!y", &[("userfilter", "a@pve!x")]), Vec::<String>::new());
         let mut world = world();
-        let answer = ask(&mut world, "a@pve!x", ("GET", "/nodes/pve1/tasks", &[]));
+        let answer = ask(&mut world, "a@pve!x", "GET", "/nodes/pve1/tasks", &[]);
         let row = &answer.body["data"][0];
         assert_eq!((&row["user"], &row["tokenid"]), (&json!("a@pve"), &json!("x")));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_resource_manager_says_what_it_does_with_a_guest() {
+    async fn the_ha_manager_shows_its_state_of_a_guest() {
         let guest = Guest { is_ha: true, ..Guest::new(Kind::Lxc, "pve1") };
         let mut world = World::default().with(101, guest);
         world.tokens.insert("a@pve!x".to_owned(), "secret".to_owned());
         world.ha_delay = std::time::Duration::from_secs(10);
         let state = |world: &mut World| {
-            let asked = ("GET", "/nodes/pve1/lxc/101/status/current", &[][..]);
-            ask(world, "a@pve!x", asked).body["data"]["ha"].clone()
+            let path = "/nodes/pve1/lxc/101/status/current";
+            ask(world, "a@pve!x", "GET", path, &[]).body["data"]["ha"].clone()
         };
         assert_eq!(state(&mut world), json!({ "managed": 1 }));
-        ask(&mut world, "a@pve!x", ("POST", "/nodes/pve1/lxc/101/status/start", &[]));
+        ask(&mut world, "a@pve!x", "POST", "/nodes/pve1/lxc/101/status/start", &[]);
         assert_eq!(state(&mut world)["state"], "request_start");
         tokio::time::advance(world.ha_delay).await;
         assert_eq!(state(&mut world)["state"], "started");
@@ -216,8 +226,10 @@ mod tests {
     fn a_privilege_that_is_missing_is_not_listed() {
         let mut world = world();
         let mut has = |token: &str| {
-            let asked = ("GET", "/access/permissions", &[("path", "/nodes/pve1")][..]);
-            ask(&mut world, token, asked).body["data"]["/nodes/pve1"]["Sys.Audit"] == json!(1)
+            let path = [("path", "/nodes/pve1")];
+            ask(&mut world, token, "GET", "/access/permissions", &path).body["data"]["/nodes/pve1"]
+                ["Sys.Audit"]
+                == json!(1)
         };
         assert_eq!((has("a@pve!x"), has("b@pve!y")), (false, true));
     }

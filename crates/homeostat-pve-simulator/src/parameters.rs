@@ -1,20 +1,18 @@
-//! Which requests there are, and which parameters each takes. `cargo xtask soak` holds this list against
-//! the published description of the API.
+//! The requests of the API and their parameters. `cargo xtask soak` compares this list with the published
+//! description of the API.
 
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::guest::Kind;
 
-/// A request and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The method.
     pub method: &'static str,
-    /// The path, its variable parts in braces.
+    /// With variable parts in braces.
     pub path: &'static str,
-    /// The parameters; a name that ends in `[n]` takes a number.
+    /// A name that ends in `[n]` takes a number there.
     pub parameters: &'static [&'static str],
-    /// What is returned: `null`, `string`, `object`, `array`.
+    /// `null`, `string`, `object` or `array`.
     pub returns: &'static str,
 }
 
@@ -27,7 +25,6 @@ const fn request(
     Request { method, path, parameters, returns }
 }
 
-/// What both kinds of guest have in common is not the same for both in the description.
 pub const REQUESTS: &[Request] = &[
     request("GET", "/version", &[], "object"),
     request("GET", "/access/permissions", &["path", "userid"], "object"),
@@ -126,7 +123,7 @@ const OPTIONS_QEMU: &[&str] = match POSTED_QEMU {
     [] => &[],
 };
 
-/// Whoever posts can wait for the task.
+/// A POST has one parameter more than a PUT, which must come first here.
 const POSTED_QEMU: &[&str] = &[
     "background_delay",
     "acpi",
@@ -180,8 +177,8 @@ pub(crate) fn check(call: &Call, parts: &[String]) -> Result<(), Answer> {
         .iter()
         .find(|request| request.method == call.method && is_path(request.path, parts));
     let Some(request) = request else {
-        let words = format!("Method '{} {}' not implemented", call.method, call.path);
-        return Err(Answer::error(501, words));
+        let text = format!("Method '{} {}' not implemented", call.method, call.path);
+        return Err(Answer::error(501, text));
     };
     for name in call.parameters.keys() {
         if !request.parameters.iter().any(|known| is_called(known, name)) {

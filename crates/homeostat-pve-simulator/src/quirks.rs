@@ -1,24 +1,20 @@
-//! What the target makes of a value that it is given. Written after its own sources, not after a client.
+//! How Proxmox VE stores the value of an option. Written after its own sources, not after a client.
 
 use std::collections::BTreeSet;
 
 use crate::answer::Answer;
 use crate::guest::{Guest, Kind};
 
-/// The most that a share of the processor may be under version 2 of the cgroups.
+/// The largest CPU weight of cgroup v2.
 const MOST_CPU_UNITS: u64 = 10_000;
 
-/// The value that is kept; empty if the option goes.
-pub(crate) fn kept(
-    (kind, name): (Kind, &str),
-    value: &str,
-    guest: &Guest,
-) -> Result<String, Answer> {
+/// The value as it is stored; empty if the option is removed.
+pub(crate) fn stored(guest: &Guest, name: &str, value: &str) -> Result<String, Answer> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    match (kind, stem) {
+    match (guest.kind, stem) {
         (_, "description") => Ok(description(value)),
         (_, "tags") => tags(value),
-        (_, "nameserver" | "searchdomain") => Ok(words(value)),
+        (_, "nameserver" | "searchdomain") => Ok(separated_by_spaces(value)),
         (_, "cpuunits") => number(name, value).map(|n| n.clamp(1, MOST_CPU_UNITS).to_string()),
         (_, "cores" | "swap" | "sockets") | (Kind::Lxc, "memory") => {
             number(name, value).map(|number| number.to_string())
@@ -30,8 +26,8 @@ pub(crate) fn kept(
     }
 }
 
-/// Kept as comment lines of the file, so it reads back with a line end; what counts as false in Perl is
-/// not written at all.
+/// Stored as comment lines of the file, so that it reads back with a line end. What is false in Perl is not
+/// stored at all.
 fn description(value: &str) -> String {
     if value.is_empty() || value == "0" {
         return String::new();
@@ -54,7 +50,7 @@ fn tags(value: &str) -> Result<String, Answer> {
     Ok(tags.into_iter().collect::<Vec<_>>().join(";"))
 }
 
-fn words(value: &str) -> String {
+fn separated_by_spaces(value: &str) -> String {
     value.split([',', ';', ' ', '\t']).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
@@ -76,15 +72,14 @@ fn pairs(value: &str) -> Vec<(&str, &str)> {
     parts.map(|part| part.split_once('=').unwrap_or((part, ""))).collect()
 }
 
-/// Printed anew: what must be there first (`name`), then the rest by name, with an address of its own and its
-/// only type.
+/// Reprinted: `name`, which is required, then the rest by name, with a generated address and the only type.
 fn container_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answer> {
     let mut parts = pairs(value);
     let Some(at) = parts.iter().position(|(key, _)| *key == "name") else {
         return Err(Answer::parameter(name, "invalid format - name: property is missing"));
     };
     let first = parts.remove(at);
-    let mac = made_up(name, guest);
+    let mac = generated_mac(name, guest);
     if !parts.iter().any(|(key, _)| *key == "hwaddr") {
         parts.push(("hwaddr", &mac));
     }
@@ -96,7 +91,7 @@ fn container_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answe
     Ok(joined(&parts))
 }
 
-/// The models of a machine's interface, as the published description has them.
+/// The models of network interfaces of virtual machines, as the published description lists them.
 pub const MODELS: [&str; 14] = [
     "e1000",
     "e1000-82540em",
@@ -114,7 +109,7 @@ pub const MODELS: [&str; 14] = [
     "vmxnet3",
 ];
 
-/// Printed anew: the model with its address first, the rest by name.
+/// Reprinted: the model with its address, then the rest by name.
 fn machine_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answer> {
     let mut parts = pairs(value);
     let take = |parts: &mut Vec<(&str, &str)>, key: &str| {
@@ -129,7 +124,7 @@ fn machine_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answer>
         return Err(Answer::parameter(name, "invalid format - model: property is missing"));
     };
     let short = short.map(|(_, mac)| mac.to_owned()).filter(|mac| !mac.is_empty());
-    let mac = given.or(short).unwrap_or_else(|| made_up(name, guest));
+    let mac = given.or(short).unwrap_or_else(|| generated_mac(name, guest));
     parts.sort_unstable();
     parts.insert(0, (&model, &mac));
     Ok(joined(&parts))
@@ -139,8 +134,8 @@ fn joined(parts: &[(&str, &str)]) -> String {
     parts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
-/// An address that nobody asked for: another one each time that an interface is written without one.
-fn made_up(name: &str, guest: &Guest) -> String {
+/// A generated MAC address, another one each time an interface is written without one.
+fn generated_mac(name: &str, guest: &Guest) -> String {
     let text = format!("{name}{:?}{:?}", guest.config, guest.pending);
     let sum = text.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     let [_, a, b, c] = sum.to_be_bytes();

@@ -1,15 +1,13 @@
-//! From a request to its answer.
+//! Authenticates a request, checks its parameters and dispatches it.
 
 use serde_json::json;
 
 use crate::answer::Answer;
-use crate::call::Call;
+use crate::call::{Authenticated, Call};
 use crate::guest::Kind;
-use crate::verbs::{self, Order};
 use crate::world::World;
-use crate::{config, lists, parameters, upid};
+use crate::{config, lists, parameters, upid, verbs};
 
-/// Answers a request.
 pub(crate) fn answer(world: &mut World, call: &Call) -> Answer {
     world.settle();
     let user = match user(world, call) {
@@ -20,13 +18,14 @@ pub(crate) fn answer(world: &mut World, call: &Call) -> Answer {
     if let Err(refused) = parameters::check(call, &parts) {
         return refused;
     }
+    let request = Authenticated { call, user: &user };
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let answer = match parts.as_slice() {
         ["version"] => Answer::data(json!({ "version": "9.0.3", "release": "9.0", "repoid": "0" })),
-        ["access", "permissions"] => lists::permissions(world, (call, &user)),
+        ["access", "permissions"] => lists::permissions(world, request),
         ["cluster", "resources"] => lists::resources(world),
         ["nodes"] => lists::nodes(world),
-        ["nodes", node, rest @ ..] => on_node(world, (node, rest), (call, &user)),
+        ["nodes", node, rest @ ..] => on_node(world, node, rest, request),
         _ => Answer::error(501, "not implemented"),
     };
     world.settle();
@@ -44,7 +43,7 @@ fn user(world: &World, call: &Call) -> Result<String, Answer> {
     }
 }
 
-fn on_node(world: &mut World, (node, rest): (&str, &[&str]), by: (&Call, &str)) -> Answer {
+fn on_node(world: &mut World, node: &str, rest: &[&str], request: Authenticated<'_>) -> Answer {
     if !world.nodes.contains_key(node) {
         return Answer::died(format!("hostname lookup '{node}' failed"));
     }
@@ -52,14 +51,14 @@ fn on_node(world: &mut World, (node, rest): (&str, &[&str]), by: (&Call, &str)) 
         return Answer::error(595, "No route to host");
     }
     match rest {
-        ["tasks"] => lists::tasks(world, node, by),
-        ["tasks", upid, rest @ ..] => task(world, (node, upid), (rest, by)),
-        ["lxc"] => lists::guests(world, (node, Kind::Lxc)),
-        ["qemu"] => lists::guests(world, (node, Kind::Qemu)),
+        ["tasks"] => lists::tasks(world, node, request),
+        ["tasks", upid, rest @ ..] => task(world, node, upid, rest, request),
+        ["lxc"] => lists::guests(world, node, Kind::Lxc),
+        ["qemu"] => lists::guests(world, node, Kind::Qemu),
         [kind, vmid, rest @ ..] => {
             let kind = if *kind == "lxc" { Kind::Lxc } else { Kind::Qemu };
             match vmid.parse() {
-                Ok(vmid) => on_guest(world, (node, kind, vmid), (rest, by)),
+                Ok(vmid) => on_guest(world, node, kind, vmid, rest, request),
                 Err(_) => Answer::parameter("vmid", "type check ('integer') failed"),
             }
         }
@@ -69,8 +68,10 @@ fn on_node(world: &mut World, (node, rest): (&str, &[&str]), by: (&Call, &str)) 
 
 fn task(
     world: &mut World,
-    (node, upid): (&str, &str),
-    (rest, (call, user)): (&[&str], (&Call, &str)),
+    node: &str,
+    upid: &str,
+    rest: &[&str],
+    Authenticated { call, user }: Authenticated<'_>,
 ) -> Answer {
     let unknown = || Answer::parameter("upid", "no such task");
     if upid::node_of(upid) != Some(node) {
@@ -82,11 +83,10 @@ fn task(
         task.hidden -= 1;
         return Answer::error(400, "no such task");
     }
-    // Of what others do only auditors are told.
     if !is_auditor && !task.is_of(user) {
         let privilege = if call.method == "DELETE" { "Sys.Modify" } else { "Sys.Audit" };
-        let words = format!("Permission check failed (/nodes/{node}, {privilege})");
-        return Answer::error(403, words);
+        let text = format!("Permission check failed (/nodes/{node}, {privilege})");
+        return Answer::error(403, text);
     }
     match rest {
         ["status"] => Answer::data(task.status()),
@@ -101,11 +101,15 @@ fn task(
 
 fn on_guest(
     world: &mut World,
-    (node, kind, vmid): (&str, Kind, u32),
-    (rest, (call, user)): (&[&str], (&Call, &str)),
+    node: &str,
+    kind: Kind,
+    vmid: u32,
+    rest: &[&str],
+    request: Authenticated<'_>,
 ) -> Answer {
-    let place = format!("nodes/{node}/{}/{vmid}.conf", kind.word().replace("qemu", "qemu-server"));
-    let absent = Answer::died(format!("Configuration file '{place}' does not exist"));
+    let call = request.call;
+    let file = format!("nodes/{node}/{}/{vmid}.conf", kind.word().replace("qemu", "qemu-server"));
+    let absent = Answer::died(format!("Configuration file '{file}' does not exist"));
     let guest =
         world.guests.get_mut(&vmid).filter(|guest| guest.node == node && guest.kind == kind);
     let Some(guest) = guest else { return absent };
@@ -118,13 +122,13 @@ fn on_guest(
         ("GET", ["pending"]) => config::pending(guest),
         ("PUT", ["config"]) => config::change(guest, call)
             .map_or_else(|refused| named(refused, vmid), |()| Answer::data(json!(null))),
-        ("POST", ["config"]) => named(verbs::configure(world, (vmid, user), call), vmid),
-        ("POST", ["status", verb]) => verbs::begin(world, &Order { vmid, verb, user }, call),
+        ("POST", ["config"]) => named(verbs::configure(world, vmid, request), vmid),
+        ("POST", ["status", verb]) => verbs::begin(world, vmid, verb, request),
         _ => Answer::error(501, "not implemented"),
     }
 }
 
-/// A refusal of a privilege names the guest.
+/// The answer for a missing privilege names the guest.
 fn named(refused: Answer, vmid: u32) -> Answer {
     match refused.status {
         403 => Answer::forbidden(vmid, "VM.Config.Options"),

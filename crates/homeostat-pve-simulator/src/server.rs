@@ -1,4 +1,4 @@
-//! The server: HTTPS on the loopback, on a thread of its own.
+//! Serves a world over HTTPS on the loopback, on a thread of its own.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,11 +9,11 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-use crate::talk::{self, Shared};
+use crate::http::{self, Shared};
 use crate::tls::{fingerprint, identity};
 use crate::world::{SECRET, USER, World};
 
-/// A simulated cluster that answers until it is dropped.
+/// A simulated cluster, served until it is dropped.
 pub struct Simulator {
     world: Shared,
     address: SocketAddr,
@@ -52,45 +52,42 @@ impl Simulator {
         Ok(Simulator { world, address, certificate, authority, stop, thread })
     }
 
-    /// Where it answers.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The fingerprint of its certificate.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         fingerprint(&self.certificate)
     }
 
-    /// Its certificate.
+    /// Its certificate, in DER.
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
         &self.certificate
     }
 
-    /// The certificate of the authority that signed it, as a file has it.
+    /// The certificate of the authority, in PEM.
     #[must_use]
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// The token that it knows from the start.
+    /// The token that every new world has.
     #[must_use]
     pub fn token() -> String {
         format!("{USER}={SECRET}")
     }
 
-    /// Looks at the world, or changes it; what is due has happened before.
+    /// Reads or changes the world, after everything that is due has taken effect.
     pub fn with<T>(&self, what: impl FnOnce(&mut World) -> T) -> T {
-        talk::with(&self.world, what)
+        http::with(&self.world, what)
     }
 }
 
@@ -107,6 +104,6 @@ async fn serve(listener: std::net::TcpListener, acceptor: TlsAcceptor, world: Sh
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
-        tokio::spawn(talk::converse(stream, acceptor.clone(), Arc::clone(&world)));
+        tokio::spawn(http::serve_connection(stream, acceptor.clone(), Arc::clone(&world)));
     }
 }

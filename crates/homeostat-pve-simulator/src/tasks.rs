@@ -1,4 +1,4 @@
-//! Tasks: what they do, how long they take, how they end.
+//! Tasks: their effect, duration and end.
 
 use std::time::Duration;
 
@@ -11,15 +11,14 @@ use crate::upid::Upid;
 /// How a task ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Well.
     Ok,
-    /// Well, with so many warnings.
+    /// Successful, with this many warnings.
     Warnings(u32),
-    /// Badly, with these words.
+    /// Failed, with this text.
     Error(String),
-    /// Its process was killed: nobody wrote down how it ended.
+    /// Its process was killed, so that its exit status was never recorded.
     Killed,
-    /// Its process was killed after the work was done.
+    /// The same, after it had its effect.
     KilledAfterEffect,
 }
 
@@ -28,24 +27,21 @@ impl End {
         match self {
             End::Ok => "OK".to_owned(),
             End::Warnings(count) => format!("WARNINGS: {count}"),
-            End::Error(words) => words.clone(),
+            End::Error(text) => text.clone(),
             End::Killed | End::KilledAfterEffect => "unexpected status".to_owned(),
         }
     }
 
-    /// Whether the work is done by then.
     #[must_use]
     pub fn has_effect(&self) -> bool {
         matches!(self, End::Ok | End::Warnings(_) | End::KilledAfterEffect)
     }
 }
 
-/// How the next task of a guest goes.
+/// The course of the next task of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// How long it takes.
     pub takes: Duration,
-    /// How it ends.
     pub end: End,
 }
 
@@ -55,17 +51,16 @@ impl Default for Script {
     }
 }
 
-/// What a task does in the end.
+/// What a task changes when it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Start,
     Stop,
-    /// What this request says becomes the configuration.
+    /// Applies the parameters of this request to the configuration.
     Configure(Call),
     Nothing,
 }
 
-/// A task.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub(crate) name: Upid,
@@ -74,71 +69,67 @@ pub struct Task {
     pub(crate) began: Instant,
     pub(crate) due: Instant,
     pub(crate) is_over: bool,
-    /// So many questions are answered with "no such task" yet.
+    /// How many more queries are answered with "no such task".
     pub(crate) hidden: u32,
 }
 
 impl Task {
-    /// Its name.
     #[must_use]
     pub fn upid(&self) -> String {
         self.name.to_string()
     }
 
-    /// The guest that it is about.
     #[must_use]
     pub fn vmid(&self) -> u32 {
         self.name.vmid
     }
 
-    /// What it does: `vzstart`, `qmstop`.
+    /// Such as `vzstart` or `qmstop`.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.name.kind
     }
 
-    /// Where it runs.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.name.node
     }
 
-    /// Who began it, token included.
+    /// The user that started it, with the token.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.name.user
     }
 
-    /// When it began, and when it ends or has ended.
+    /// When it began and when it ends.
     #[must_use]
     pub fn lasts(&self) -> (Instant, Instant) {
         (self.began, self.due)
     }
 
-    /// How it ends, unless somebody stops it before.
+    /// Its end, unless it is stopped before.
     #[must_use]
     pub fn end(&self) -> &End {
         &self.script.end
     }
 
-    /// Whether it runs.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.is_over
     }
 
-    /// Whether it is a user's own: a token has only its own tasks, a user those of its tokens too.
+    /// Whether the task belongs to `user`: a token owns only its own tasks, a user also those of its tokens.
     pub(crate) fn is_of(&self, user: &str) -> bool {
         self.name.user == user || self.owner().0 == user
     }
 
-    /// The user, and which of its tokens.
+    /// The user, and the name of the token.
     pub(crate) fn owner(&self) -> (&str, Option<&str>) {
         let owner = self.name.user.split_once('!');
         owner.map_or((&*self.name.user, None), |(user, token)| (user, Some(token)))
     }
 
-    /// Its status, as it is answered.
+    /// As `/tasks/{upid}/status` shows it.
     pub(crate) fn status(&self) -> Value {
         let mut status = self.common();
         if let Some(status) = status.as_object_mut() {
@@ -151,7 +142,7 @@ impl Task {
         status
     }
 
-    /// Its row in the list: there the end is called the status.
+    /// As `/tasks` lists it, where the field `status` holds the exit status.
     pub(crate) fn row(&self) -> Value {
         let mut row = self.common();
         if let Some(row) = row.as_object_mut() {

@@ -1,5 +1,4 @@
-//! The server's certificate, as a fresh installation has one: signed by an authority of the cluster's own, which
-//! nobody else knows.
+//! The certificate of the server. As after an installation, it is signed by the cluster's own authority.
 
 use std::fmt::Write as _;
 use std::io;
@@ -10,19 +9,17 @@ use ring::digest::{SHA256, digest};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-/// What a server speaks with.
 pub(crate) struct Identity {
     pub(crate) config: Arc<ServerConfig>,
-    /// The certificate, for whoever wants to trust it.
     pub(crate) certificate: Vec<u8>,
-    /// The certificate of the authority, as a text.
+    /// The certificate of the authority, in PEM.
     pub(crate) authority: String,
 }
 
-/// The names that the certificate is good for.
+/// The names that the certificate is valid for.
 const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
 
-/// Makes an authority, and a certificate for the local machine.
+/// Creates an authority, and a certificate that it signs for the local machine.
 pub(crate) fn identity() -> io::Result<Identity> {
     let (certificate, key, authority) = certify().map_err(io::Error::other)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

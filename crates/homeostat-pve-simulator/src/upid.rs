@@ -1,8 +1,7 @@
-//! The name of a task: node, process, start, what, of which guest, by whom.
+//! UPIDs, the names of tasks: node, process, start time, kind, guest, user.
 
 use std::fmt;
 
-/// The parts of a task's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upid {
     pub(crate) node: String,
@@ -21,13 +20,11 @@ impl fmt::Display for Upid {
     }
 }
 
-/// The node that a task's name tells.
 pub(crate) fn node_of(upid: &str) -> Option<&str> {
     let mut parts = upid.split(':');
     (parts.next() == Some("UPID")).then(|| parts.next()).flatten()
 }
 
-/// The process that a task's name tells.
 pub(crate) fn pid_of(upid: &str) -> Option<u32> {
     upid.split(':').nth(2).and_then(|process| u32::from_str_radix(process, 16).ok())
 }

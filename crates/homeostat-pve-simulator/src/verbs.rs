@@ -1,72 +1,72 @@
-//! Start, stop, shutdown, reboot: each begins a task and answers with its name.
+//! Start, stop, shutdown, reboot, configure: each starts a task and answers with its UPID.
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::answer::Answer;
-use crate::call::Call;
+use crate::call::{Authenticated, Call};
 use crate::config;
-use crate::guest::{Guest, Kind, Manners};
+use crate::guest::{Guest, Kind, OnShutdown};
 use crate::tasks::{Effect, End, Script};
-use crate::upid::Upid;
 use crate::world::World;
 
-/// Which guest, and by whom.
-pub(crate) struct Order<'a> {
-    pub(crate) vmid: u32,
-    pub(crate) verb: &'a str,
-    pub(crate) user: &'a str,
-}
-
-/// Begins the task of a verb, or dies.
-pub(crate) fn begin(world: &mut World, order: &Order<'_>, call: &Call) -> Answer {
-    let Order { vmid, verb, user } = order;
-    let Some(guest) = world.guests.get(vmid).cloned() else { return Answer::died("no guest") };
+/// Starts the task of a verb: `start`, `stop`, `shutdown` or `reboot`.
+pub(crate) fn begin(
+    world: &mut World,
+    vmid: u32,
+    verb: &str,
+    Authenticated { call, user }: Authenticated<'_>,
+) -> Answer {
+    let Some(guest) = world.guests.get(&vmid).cloned() else { return Answer::died("no guest") };
     if !guest.is_allowed("VM.PowerMgmt") {
-        return Answer::forbidden(*vmid, "VM.PowerMgmt");
+        return Answer::forbidden(vmid, "VM.PowerMgmt");
     }
-    if let Some(words) = refused(&guest, *vmid, verb) {
+    if let Some(text) = refused(&guest, vmid, verb) {
         world.needless.push(call.clone());
-        return Answer::died(words);
+        return Answer::died(text);
     }
-    let effect = match *verb {
+    let effect = match verb {
         "start" | "reboot" => Effect::Start,
         _ => Effect::Stop,
     };
-    if guest.is_ha && *verb != "reboot" {
+    if guest.is_ha && verb != "reboot" {
         let kind = if effect == Effect::Start { "hastart" } else { "hastop" };
-        let name = world.name(kind.to_owned(), (*vmid, &guest.node), user);
+        let name = world.new_upid(kind, vmid, &guest.node, user);
         let upid = world.begin(name, Effect::Nothing, Script::default());
         let at = tokio::time::Instant::now() + world.ha_delay;
-        if let Some(guest) = world.guests.get_mut(vmid) {
+        if let Some(guest) = world.guests.get_mut(&vmid) {
             let state = if effect == Effect::Start { "request_start" } else { "request_stop" };
             guest.managed = Some(state.to_owned());
         }
-        world.requested.push((at, *vmid, effect));
+        world.requested.push((at, vmid, effect));
         return Answer::data(upid);
     }
     let kind = format!("{}{verb}", guest.kind.task_prefix());
-    let name: Upid = world.name(kind, (*vmid, &guest.node), user);
-    let script = script(world, (*vmid, &guest), (verb, call));
+    let name = world.new_upid(&kind, vmid, &guest.node, user);
+    let script = script(world, vmid, &guest, verb, call);
     Answer::data(world.begin(name, effect, script))
 }
 
-/// Changes the configuration of a machine by a task, and tells its name. Whoever can wait, and whose task ends
-/// in that time, is told nothing, or why it failed. Here nobody waits: such a task ends at once.
-pub(crate) fn configure(world: &mut World, (vmid, user): (u32, &str), call: &Call) -> Answer {
+/// Changes the configuration of a virtual machine by a task. The answer is its UPID; or, if the task ends within
+/// `background_delay`, null or its error. The simulator does not wait: such a task ends at once.
+pub(crate) fn configure(
+    world: &mut World,
+    vmid: u32,
+    Authenticated { call, user }: Authenticated<'_>,
+) -> Answer {
     let Some(guest) = world.guests.get(&vmid).cloned() else { return Answer::died("no guest") };
-    // What cannot be is refused before there is a task.
+    // Wrong parameters are refused before there is a task.
     if let Err(refused) = config::change(&mut guest.clone(), call) {
         return refused;
     }
-    let mut script = script(world, (vmid, &guest), ("config", call));
-    let patience = call.parameter("background_delay").and_then(|seconds| seconds.parse().ok());
-    let is_awaited = patience.is_some_and(|seconds| script.takes <= Duration::from_secs(seconds));
+    let mut script = script(world, vmid, &guest, "config", call);
+    let delay = call.parameter("background_delay").and_then(|seconds| seconds.parse().ok());
+    let is_awaited = delay.is_some_and(|seconds| script.takes <= Duration::from_secs(seconds));
     if is_awaited {
         script.takes = Duration::ZERO;
     }
-    let name = world.name("qmconfig".to_owned(), (vmid, &guest.node), user);
+    let name = world.new_upid("qmconfig", vmid, &guest.node, user);
     let upid = world.begin(name, Effect::Configure(call.clone()), script);
     if !is_awaited {
         return Answer::data(upid);
@@ -78,7 +78,7 @@ pub(crate) fn configure(world: &mut World, (vmid, user): (u32, &str), call: &Cal
     }
 }
 
-/// Containers refuse what is already so; machines begin a task that has nothing to do, or that fails.
+/// Containers refuse a verb that changes nothing; virtual machines start a task that does nothing, or fails.
 fn refused(guest: &Guest, vmid: u32, verb: &str) -> Option<String> {
     match (verb, guest.running, guest.kind) {
         ("start", true, Kind::Lxc) => Some(already_running(guest, vmid)),
@@ -93,26 +93,27 @@ fn already_running(guest: &Guest, vmid: u32) -> String {
     format!("{} {vmid} already running", guest.kind.called())
 }
 
-fn script(world: &mut World, (vmid, guest): (u32, &Guest), (verb, call): (&str, &Call)) -> Script {
+/// The course of the task: by the script of the test, else by the state of the guest.
+fn script(world: &mut World, vmid: u32, guest: &Guest, verb: &str, call: &Call) -> Script {
     if let Some(script) =
         world.scripts.get_mut(&vmid).and_then(std::collections::VecDeque::pop_front)
     {
         return script;
     }
     if let Some(lock) = &guest.lock {
-        let words = format!("{} is locked ({lock})", guest.kind.called());
-        return Script { takes: Duration::ZERO, end: End::Error(words) };
+        let text = format!("{} is locked ({lock})", guest.kind.called());
+        return Script { takes: Duration::ZERO, end: End::Error(text) };
     }
     if verb == "start" && guest.running {
         let end = End::Error(already_running(guest, vmid));
         return Script { takes: Duration::ZERO, end };
     }
-    if verb == "shutdown" && guest.manners == Manners::Deaf && guest.running {
+    if verb == "shutdown" && guest.on_shutdown == OnShutdown::Ignores && guest.running {
         let timeout = call.parameter("timeout").and_then(|timeout| timeout.parse().ok());
         let takes = Duration::from_secs(timeout.unwrap_or(60));
         let is_forced = call.parameter("forceStop") == Some("1");
-        let words = "VM quit/powerdown failed - got timeout".to_owned();
-        let end = if is_forced { End::Ok } else { End::Error(words) };
+        let text = "VM quit/powerdown failed - got timeout".to_owned();
+        let end = if is_forced { End::Ok } else { End::Error(text) };
         return Script { takes, end };
     }
     Script::default()
@@ -127,13 +128,13 @@ mod tests {
         World::default().with(201, Guest::new(Kind::Qemu, "pve1"))
     }
 
-    /// Posts a change of the configuration of machine 201.
+    /// Posts a change of the configuration of guest 201.
     fn post(world: &mut World, parameters: &[(&str, &str)]) -> Answer {
         let pairs =
             parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let (method, path) = ("POST".to_owned(), "/nodes/pve1/qemu/201/config".to_owned());
         let call = Call { method, path, parameters: pairs.collect(), authorization: None };
-        let answer = configure(world, (201, USER), &call);
+        let answer = configure(world, 201, Authenticated { call: &call, user: USER });
         world.settle();
         answer
     }
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_posted_change_that_ends_while_it_is_waited_for_is_answered_with_nothing() {
+    async fn a_posted_change_that_ends_within_the_delay_is_answered_with_null() {
         let mut world = world();
         let wanted = [("memory", "1024"), ("background_delay", "5")];
         assert_eq!(post(&mut world, &wanted), Answer::data(json!(null)));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_posted_change_looks_at_the_digest_before_its_task_and_in_it() {
+    async fn a_posted_change_checks_the_digest_before_its_task_and_in_it() {
         let mut world = world();
         let digest = world.guests.get(&201).map(config::digest).unwrap_or_default();
         let first = [("memory", "1024"), ("digest", &*digest)];
@@ -187,19 +188,19 @@ mod tests {
         assert!(ends.iter().any(|end| end.contains("detected modified configuration")), "{ends:?}");
     }
 
-    /// Asks for a start of machine 201, which is kept by the resource manager or not.
+    /// Starts guest 201, which the HA manager controls or not.
     fn start(world: &mut World, is_ha: bool) {
         world.ha_delay = LONG;
         world.guests.values_mut().for_each(|guest| guest.is_ha = is_ha);
         let (method, path) = ("POST".to_owned(), "/nodes/pve1/qemu/201/status/start".to_owned());
         let parameters = std::collections::BTreeMap::new();
         let call = Call { method, path, parameters, authorization: None };
-        begin(world, &Order { vmid: 201, verb: "start", user: USER }, &call);
+        begin(world, 201, "start", Authenticated { call: &call, user: USER });
         world.settle();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_under_way_ends_when_it_is_told_to_hurry_and_not_before() {
+    async fn what_is_in_progress_ends_with_hurry_and_not_before() {
         for is_ha in [false, true] {
             let mut world = world();
             world.script(201, Script { takes: LONG, end: End::Ok });

@@ -1,4 +1,4 @@
-//! Everything that the simulated cluster is, and what was asked of it.
+//! The state of the simulated cluster, and the requests that it received.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, UNIX_EPOCH};
@@ -13,51 +13,49 @@ use crate::guest::Guest;
 use crate::tasks::{Effect, End, Script, Task};
 use crate::upid::{self, Upid};
 
-/// The token that is known from the start, and its user.
+/// The token that every world has.
 pub(crate) const USER: &str = "keeper@pve!homeostat";
 pub(crate) const SECRET: &str = "0b7c2d4e-51f6-4a3b-9c8d-7e6f5a4b3c2d";
-/// Who does what we do not.
-const SOMEBODY: &str = "root@pam";
+/// The user of tasks that no client started.
+const OTHER_USER: &str = "root@pam";
 
-/// A cluster.
 #[derive(Debug)]
 pub struct World {
-    /// The nodes, and whether each can be reached.
+    /// Whether each node is online.
     pub nodes: BTreeMap<String, bool>,
-    /// The guests by number.
     pub guests: BTreeMap<u32, Guest>,
-    /// Tokens with their secrets.
+    /// The secret of each token.
     pub tokens: BTreeMap<String, String>,
-    /// Tokens that may not look at what others do: they lack `Sys.Audit` on the nodes.
+    /// Tokens without `Sys.Audit` on the nodes, which may not see tasks of others.
     pub unaudited: BTreeSet<String>,
-    /// So many questions about a fresh task are answered with "no such task".
-    pub shy_tasks: u32,
-    /// How long the cluster's resource manager takes to do what a task requested.
+    /// How many queries of a new task are answered with "no such task".
+    pub hidden_queries: u32,
+    /// How long the HA manager takes to start or stop a guest.
     pub ha_delay: Duration,
-    /// How old the resources of the cluster may be.
+    /// How old the answer of `/cluster/resources` may be.
     pub stale: Duration,
     /// Every request that arrived, the newest last.
     pub calls: Vec<Call>,
-    /// Every request that met a fault, whether it arrived or not.
+    /// Every request to which a fault applied, whether it arrived or not.
     pub harmed: Vec<Call>,
-    /// Every start and stop that was refused because the guest was so already.
+    /// Every start and stop that was refused because the guest was in that state already.
     pub needless: Vec<Call>,
-    /// The most tasks that ran at once on a node, and on a guest.
+    /// The largest number of tasks that ran at once on one node.
     pub most_per_node: usize,
-    /// Likewise of one guest.
+    /// The largest number of tasks that ran at once on one guest.
     pub most_per_guest: usize,
-    /// In the order of their processes.
+    /// Ordered by process id.
     pub(crate) tasks: Vec<Task>,
-    /// Which of them may still run.
+    /// Indexes of tasks that may still run.
     running: Vec<usize>,
-    /// A moment, and what the clocks of the nodes showed then.
+    /// A moment, and the time since 1970 that the clocks of the nodes showed then.
     clock: (Instant, Duration),
     pub(crate) scripts: BTreeMap<u32, VecDeque<Script>>,
     pub(crate) requested: Vec<(Instant, u32, Effect)>,
-    /// What `/cluster/resources` says, and since when.
+    /// The cached answer of `/cluster/resources`, and when it was made.
     pub(crate) resources: Option<(Instant, serde_json::Value)>,
     faults: Vec<Fault>,
-    /// How often everything was mended.
+    /// How often [`World::mend`] was called.
     pub(crate) mended: u32,
     sequence: u32,
 }
@@ -69,7 +67,7 @@ impl Default for World {
             guests: BTreeMap::new(),
             tokens: BTreeMap::from([(USER.to_owned(), SECRET.to_owned())]),
             unaudited: BTreeSet::new(),
-            shy_tasks: 0,
+            hidden_queries: 0,
             ha_delay: Duration::ZERO,
             stale: Duration::from_secs(10),
             calls: Vec::new(),
@@ -94,37 +92,36 @@ impl World {
     /// Longer than any test lasts.
     pub const LONG: Duration = Duration::from_hours(1);
 
-    /// Adds a guest, and its node if that is new. One that had the number is gone.
+    /// Adds a guest, and its node if that is new. Replaces a guest of the same number.
     #[must_use]
     pub fn with(mut self, vmid: u32, guest: Guest) -> Self {
         self.put(vmid, guest);
         self
     }
 
-    /// The same for a world that is already simulated: a number is a name that can be given again.
+    /// The same, by reference.
     pub fn put(&mut self, vmid: u32, guest: Guest) {
         self.nodes.entry(guest.node.clone()).or_insert(true);
         self.guests.insert(vmid, guest);
     }
 
-    /// Says how the next task of a guest goes; without a script it ends well, at once.
+    /// Sets the course of the next task of a guest; without a script it succeeds at once.
     pub fn script(&mut self, vmid: u32, script: Script) {
         self.scripts.entry(vmid).or_default().push_back(script);
     }
 
-    /// Adds a fault.
     pub fn fail(&mut self, fault: Fault) {
         self.faults.push(fault);
     }
 
-    /// Nothing goes wrong any more, and what was held back until now goes on.
+    /// Removes all faults; requests under [`Harm::Hold`] continue.
     pub fn mend(&mut self) {
         self.faults.clear();
         self.mended += 1;
     }
 
-    /// Whatever is under way comes to its end now, however long it would have taken. A test that looks at what is
-    /// under way has it take [`World::LONG`] and says itself when it is over: no busy machine can be late for that.
+    /// Ends all running tasks and pending HA requests now. A test that examines a running task lets it take
+    /// [`World::LONG`] and ends it with this, so that it does not depend on the speed of the machine.
     pub fn hurry(&mut self) {
         let now = Instant::now();
         self.tasks.iter_mut().for_each(|task| task.due = task.due.min(now));
@@ -150,7 +147,7 @@ impl World {
         self.calls.iter().filter(|call| call.method != "GET").collect()
     }
 
-    /// Brings everything up to the present: tasks that are due end, and have their effect.
+    /// Ends the tasks that are due, with their effects.
     pub fn settle(&mut self) {
         let now = Instant::now();
         for at in std::mem::take(&mut self.running) {
@@ -164,8 +161,8 @@ impl World {
             std::mem::take(&mut self.requested).into_iter().partition(|(at, ..)| *at <= now);
         self.requested = rest;
         for (_, vmid, effect) in due {
-            // A manager asks for nothing that could be refused.
-            let _ = self.affect(vmid, &effect);
+            // Starts and stops cannot be refused here.
+            let _ = self.take_effect(vmid, &effect);
             if let Some(guest) = self.guests.get_mut(&vmid) {
                 let state = if effect == Effect::Start { "started" } else { "stopped" };
                 guest.managed = Some(state.to_owned());
@@ -177,36 +174,36 @@ impl World {
         let Some(task) = self.tasks.get_mut(at) else { return };
         task.is_over = true;
         let (vmid, effect, end) = (task.vmid(), task.effect.clone(), task.script.end.clone());
-        let done = if end.has_effect() { self.affect(vmid, &effect) } else { Ok(()) };
+        let done = if end.has_effect() { self.take_effect(vmid, &effect) } else { Ok(()) };
         if let (Err(refused), Some(task)) = (done, self.tasks.get_mut(at)) {
             task.script.end = End::Error(refused.reason.unwrap_or_default());
         }
     }
 
-    /// Somebody else begins a task on a guest: a backup, say, which changes nothing of it.
+    /// Starts a task of another user that does not change the guest, such as a backup.
     pub fn occupy(&mut self, vmid: u32, kind: &str, takes: Duration) {
         let Some(node) = self.guests.get(&vmid).map(|guest| guest.node.clone()) else { return };
-        let name = self.name(kind.to_owned(), (vmid, &node), SOMEBODY);
+        let name = self.new_upid(kind, vmid, &node, OTHER_USER);
         self.begin(name, Effect::Nothing, Script { takes, end: End::Ok });
     }
 
-    /// Somebody restarts every guest that runs, without a word to anybody.
+    /// Restarts every running guest without a task.
     pub fn restart_all(&mut self) {
         for guest in self.guests.values_mut().filter(|guest| guest.running) {
-            config::take_effect(guest);
+            config::apply_pending(guest);
         }
     }
 
-    fn affect(&mut self, vmid: u32, effect: &Effect) -> Result<(), Answer> {
+    fn take_effect(&mut self, vmid: u32, effect: &Effect) -> Result<(), Answer> {
         let Some(guest) = self.guests.get_mut(&vmid) else { return Ok(()) };
         match effect {
             Effect::Start => {
-                config::take_effect(guest);
+                config::apply_pending(guest);
                 guest.running = true;
             }
             Effect::Stop => {
                 guest.running = false;
-                config::take_effect(guest);
+                config::apply_pending(guest);
             }
             Effect::Configure(call) => config::change(guest, call)?,
             Effect::Nothing => {}
@@ -216,18 +213,18 @@ impl World {
 
     pub(crate) fn harm(&mut self, call: &Call) -> Vec<Harm> {
         self.faults.retain(|fault| !fault.is_over());
-        let harms: Vec<_> = self.faults.iter_mut().filter_map(|fault| fault.meet(call)).collect();
+        let harms: Vec<_> = self.faults.iter_mut().filter_map(|fault| fault.apply(call)).collect();
         if !harms.is_empty() {
             self.harmed.push(call.clone());
         }
         harms
     }
 
-    /// Begins a task, and tells its name.
+    /// Starts a task and returns its UPID.
     pub(crate) fn begin(&mut self, name: Upid, effect: Effect, script: Script) -> String {
         let (node, vmid) = (name.node.clone(), name.vmid);
         let began = Instant::now();
-        let (due, hidden) = (began + script.takes, self.shy_tasks);
+        let (due, hidden) = (began + script.takes, self.hidden_queries);
         self.running.push(self.tasks.len());
         self.tasks.push(Task { name, effect, script, began, due, is_over: false, hidden });
         let running = self.running.iter().filter_map(|at| self.tasks.get(*at));
@@ -239,22 +236,21 @@ impl World {
         self.tasks.last().map(Task::upid).unwrap_or_default()
     }
 
-    /// The task of this name.
     pub(crate) fn task(&mut self, upid: &str) -> Option<&mut Task> {
         let process = upid::pid_of(upid)?;
         let at = self.tasks.binary_search_by_key(&process, |task| task.name.process).ok()?;
         self.tasks.get_mut(at).filter(|task| task.upid() == upid)
     }
 
-    pub(crate) fn name(&mut self, kind: String, (vmid, node): (u32, &str), user: &str) -> Upid {
+    pub(crate) fn new_upid(&mut self, kind: &str, vmid: u32, node: &str, user: &str) -> Upid {
         self.sequence += 1;
         let (since, shown) = self.clock;
         let start = (shown + since.elapsed()).as_secs();
         let process = 0x1000 + self.sequence;
-        Upid { node: node.to_owned(), process, start, kind, vmid, user: user.to_owned() }
+        let (node, kind, user) = (node.to_owned(), kind.to_owned(), user.to_owned());
+        Upid { node, process, start, kind, vmid, user }
     }
 
-    /// The nodes that can be reached.
     pub(crate) fn online(&self) -> BTreeSet<&str> {
         self.nodes.iter().filter(|(_, online)| **online).map(|(name, _)| name.as_str()).collect()
     }

@@ -72,7 +72,7 @@ impl Writer {
             Some(open) => open,
             None => self.connect()?,
         };
-        let mut told = Told { out, good: None };
+        let mut told = Told { out, good: None, has_made: false };
         if !Arc::ptr_eq(&since.token, &work.moment.token) {
             *since = Since { token: Arc::clone(&work.moment.token), ..Since::default() };
         }
@@ -88,9 +88,10 @@ impl Writer {
         let Since { links, moved, .. } = since;
         let links = links.as_ref().unwrap_or(&work.moment.links);
         let echo = if work.steps.len() > FEW { Echo::Unwanted } else { Echo::Wanted };
-        if echo == Echo::Unwanted {
-            self.source.sent.makes_many(open.socket().port());
-        }
+        let muffler = match echo {
+            Echo::Wanted => None,
+            Echo::Unwanted => self.source.sent.makes_many(open.socket().port()),
+        };
         let mut steps = work.iter().peekable();
         while steps.peek().is_some() {
             batch.clear();
@@ -108,6 +109,9 @@ impl Writer {
                 }
             }
             send(&mut open, batch, (requests, work.moment), &mut told)?;
+        }
+        if let Some(muffler) = muffler.filter(|_| !told.has_made) {
+            muffler.kept_nothing();
         }
         *connection = Some(open);
         Ok(())
@@ -134,6 +138,7 @@ fn send(
     let mut echoes = BTreeMap::new();
     let ran = connection.run(batch, &mut |place, answer| {
         let Some(request) = requests.get(place) else { return };
+        told.has_made |= !matches!(answer, Answer::Refused(_));
         if let Answer::Reply(message) = &answer {
             echoes.extend(object(message, &moment.links).map(|object| (place, object)));
         }
@@ -225,6 +230,8 @@ pub(crate) fn failure(error: &Error) -> Failure {
 struct Told<'a> {
     out: &'a dyn Outcomes<Object>,
     good: Option<std::ops::Range<usize>>,
+    /// Whether the kernel may have done anything.
+    has_made: bool,
 }
 
 impl Told<'_> {

@@ -5,17 +5,19 @@ use std::net::IpAddr;
 
 use homeostat_core::{DuplicateKey, Fingerprint};
 
+use crate::address::{self, Address};
 use crate::key::{AddressKey, Key, RouteKey};
 use crate::link::LinkName;
 use crate::links;
 use crate::links::model::{Link, Settings};
 use crate::links::normalize::BadLink;
 use crate::links::wish::{WishedField, WishedLink};
-use crate::model::{Address, Object, Route};
+use crate::model::Object;
 use crate::neighbour::{self, Neighbour, NeighbourKey};
 use crate::nexthop::{self, Nexthop, NexthopId};
-use crate::normalize::{self, Impossible};
+use crate::normalize::Impossible;
 use crate::recent::Recent;
+use crate::route::{self, Route};
 use crate::row::Row;
 use crate::rule::{self, Rule, RuleKey};
 use crate::wish::{Shape, Wish, Wished, WishedAddress};
@@ -51,7 +53,7 @@ impl Builder {
     /// Wishes an address.
     pub fn address(&mut self, key: AddressKey, address: Address) -> Result<&mut Self, WishError> {
         let impossible = |why| WishError::Impossible { key: key.into(), why };
-        let address = normalize::address(&key, address).map_err(impossible)?;
+        let address = address::normalize(&key, address).map_err(impossible)?;
         self.wish.addresses.push(WishedAddress { key, address, may_adopt: false });
         Ok(self)
     }
@@ -59,7 +61,7 @@ impl Builder {
     /// Wishes a route.
     pub fn route(&mut self, key: RouteKey, route: Route) -> Result<&mut Self, WishError> {
         let impossible = |why| WishError::Impossible { key: key.into(), why };
-        let route = normalize::route(&key, route).map_err(impossible)?;
+        let route = route::normalize(&key, route).map_err(impossible)?;
         self.push(&key, route, false);
         Ok(self)
     }
@@ -68,7 +70,7 @@ impl Builder {
     /// remembers key by key.
     pub fn adopting_route(&mut self, key: RouteKey, route: Route) -> Result<&mut Self, WishError> {
         let impossible = |why| WishError::Impossible { key: key.into(), why };
-        let route = normalize::route(&key, route).map_err(impossible)?;
+        let route = route::normalize(&key, route).map_err(impossible)?;
         self.push(&key, route, true);
         Ok(self)
     }
@@ -215,7 +217,7 @@ impl Builder {
         let Wish { addresses, shapes, .. } = &mut self.wish;
         for Shape { route, rests_on, .. } in shapes {
             let keys = addresses.iter().map(|wish| wish.key);
-            *rests_on = keys.filter(|key| normalize::route_rests_on(route, key)).collect();
+            *rests_on = keys.filter(|key| route::route_rests_on(route, key)).collect();
         }
     }
 

@@ -5,9 +5,12 @@ use std::collections::BTreeSet;
 use homeostat_core::{Desired as _, Owner, Slot, Taken};
 
 use crate::key::{AddressKey, Key};
-use crate::model::Route;
-use crate::moment::{Moment, Standing};
+use crate::moment::{Moment, OnLink, Standing};
+use crate::route::Route;
 use crate::wish::{Shape, Wish};
+
+/// What is on a link only while the link has an IPv4 address.
+const IPV4: [OnLink; 3] = [OnLink::Ipv4Route, OnLink::Ipv4Neighbour, OnLink::Ipv4Proxy];
 
 /// What the kernel takes along with an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +42,7 @@ impl Cascade {
         );
         let empties_link = empties_link(key, going, (wish, moment));
         if empties_link {
-            takes.extend(moment.taken_with_link(key.link()).cloned());
+            takes.extend(moment.taken_on(key.link(), &IPV4).cloned());
         }
         Cascade { takes, again: again(key, (wish, moment)), empties_link }
     }
@@ -78,7 +81,7 @@ fn again(key: &AddressKey, (wish, moment): (&Wish, &Moment)) -> Vec<Slot> {
 }
 
 /// Quirk `last-address-takes-routes` (Linux 6.18): with the last IPv4 address of a link all IPv4
-/// routes of the link go, and secondary addresses go first.
+/// routes and permanent neighbours of the link go, and secondary addresses go first.
 fn empties_link(
     key: &AddressKey,
     going: &BTreeSet<AddressKey>,

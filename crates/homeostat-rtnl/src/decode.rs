@@ -10,12 +10,13 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attr, Attrs, Malformed, Message};
 
+use crate::address::{Address, Lifetime};
 use crate::key::{AddressKey, RouteKey};
 use crate::link::{IfIndex, LinkName, Links};
-use crate::model::{Address, Hop, Lifetime, Route, RouteKind};
 use crate::net::Net;
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Protocol, Scope, Table, Tos};
+use crate::route::{Hop, Route, RouteKind};
 
 pub(crate) const AF_INET: u8 = 2;
 pub(crate) const AF_INET6: u8 = 10;

@@ -11,12 +11,13 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Batch, MessageWriter, Result};
 
+use crate::address::{Address, Lifetime};
 use crate::decode::{AF_INET, AF_INET6};
 use crate::key::{AddressKey, RouteKey};
 use crate::link::{IfIndex, LinkName, Links};
 use crate::marks::AddressMarks;
-use crate::model::{Address, Hop, Lifetime, Route};
 use crate::number::{Protocol, Scope};
+use crate::route::{Hop, Route};
 
 /// How an object is put there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

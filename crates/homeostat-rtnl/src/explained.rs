@@ -38,9 +38,10 @@ fn is_worth_saying((name, value): &(String, Value)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::{Address, Lifetime};
     use crate::links::field::Setting;
-    use crate::model::{Address, Lifetime, Route, RouteKind};
     use crate::number::Scope;
+    use crate::route::{Route, RouteKind};
     use serde_json::json;
 
     #[test]

@@ -21,6 +21,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod address;
 mod apply;
 mod builder;
 mod cascade;
@@ -48,14 +49,22 @@ mod plan;
 mod print;
 mod recent;
 mod requests;
+mod route;
 mod row;
 mod rule;
+#[cfg(feature = "document")]
+pub mod section;
 mod sent;
 mod shadow;
+#[cfg(feature = "document")]
+mod show;
 mod source;
 mod step;
+#[cfg(feature = "document")]
+mod values;
 mod wish;
 
+pub use address::{Address, Label, Lifetime};
 pub use apply::Writer;
 pub use builder::{Builder, WishError};
 pub use cascade::Cascade;
@@ -64,22 +73,15 @@ pub use family::Family;
 pub use key::{AddressKey, Key, NotAKey, RouteKey};
 pub use link::{IfIndex, LinkName, Links, NotALinkName};
 pub use links::field::{Configured, Field, NotAField, Setting};
-pub use links::kinds::LinkKind;
-pub use links::kinds::bond::Bond;
-pub use links::kinds::bridge::Bridge;
-pub use links::kinds::gre::Gre;
-pub use links::kinds::macvlan::{Ipvlan, Macvlan};
-pub use links::kinds::tap::Tap;
-pub use links::kinds::time::{Centis, NotATime};
-pub use links::kinds::veth::Veth;
-pub use links::kinds::vlan::{Vlan, Vrf};
-pub use links::kinds::vxlan::Vxlan;
+pub use links::kinds::{
+    Bond, Bridge, Centis, Gre, Ipvlan, LinkKind, Macvlan, NotATime, Tap, Veth, Vlan, Vrf, Vxlan,
+};
 pub use links::model::{Incarnation, Link, LinkRef, Settings};
 pub use links::normalize::BadLink;
 pub use links::step::{Act, Cycle, LinkStep};
 pub use links::words::{BondMode, HashPolicy, IpvlanMode, LacpRate, MacvlanMode, VlanProtocol};
 pub use marks::AddressMarks;
-pub use model::{Address, Hop, Label, Lifetime, Object, Route, RouteKind};
+pub use model::Object;
 pub use moment::Moment;
 pub use neighbour::{Mac, Neighbour, NeighbourKey, NotAMac};
 pub use net::{Net, NotANet};
@@ -87,6 +89,7 @@ pub use nexthop::{Member, Nexthop, NexthopId, Unusual};
 pub use normalize::Impossible;
 pub use number::{Metric, Protocol, Scope, Table, Tos, UnknownNumber};
 pub use observe::Reader;
+pub use route::{Hop, Route, RouteKind};
 pub use rule::{IpProtocol, Mark, Ports, Rule, RuleAction, RuleKey};
 pub use source::Rtnl;
 pub use step::{Delete, Phase, Step, Update, Way};

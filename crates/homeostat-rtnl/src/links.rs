@@ -19,6 +19,8 @@ pub(crate) mod observe;
 pub(crate) mod order;
 pub(crate) mod plan;
 pub(crate) mod refusal;
+#[cfg(feature = "document")]
+pub(crate) mod section;
 pub(crate) mod step;
 pub(crate) mod table;
 pub(crate) mod tun;

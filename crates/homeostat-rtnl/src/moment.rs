@@ -11,9 +11,9 @@ use crate::link::{LinkName, Links};
 use crate::links::elsewhere::Elsewhere;
 use crate::links::table::LinkTable;
 use crate::marks::AddressMarks;
-use crate::model::Route;
 use crate::neighbour::NeighbourKey;
 use crate::nexthop::{self, NexthopId};
+use crate::route::Route;
 use crate::rule;
 
 /// What one observe learned beside the objects.
@@ -51,23 +51,51 @@ pub(crate) struct Standing {
     pub(crate) is_secondary: bool,
 }
 
-/// Foreign routes that would go with an address: one for each address and link is enough to hold a
+/// Foreign things that would go with an address, a link or a nexthop. One of a kind is enough to hold a
 /// step, however many there are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
     by_src: BTreeMap<IpAddr, Taken>,
-    by_link: BTreeMap<LinkName, Taken>,
     nexthops: BTreeMap<NexthopId, Taken>,
-    /// IPv6 ones too, and nexthops and neighbours: they all go when the link goes down.
-    when_down: BTreeMap<LinkName, Taken>,
+    on_links: BTreeMap<(LinkName, OnLink), Taken>,
+}
+
+/// What is on a link beside addresses, as far as the kernel removes one without the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum OnLink {
+    Ipv4Route,
+    Ipv6Route,
+    Nexthop,
+    Ipv4Neighbour,
+    Ipv6Neighbour,
+    Ipv4Proxy,
+    Ipv6Proxy,
+}
+
+impl OnLink {
+    fn neighbour(key: &NeighbourKey) -> Self {
+        match (key.ip().is_ipv4(), key.is_proxy()) {
+            (true, false) => OnLink::Ipv4Neighbour,
+            (false, false) => OnLink::Ipv6Neighbour,
+            (true, true) => OnLink::Ipv4Proxy,
+            (false, true) => OnLink::Ipv6Proxy,
+        }
+    }
 }
 
 impl Foreign {
-    /// Something else that goes with its link.
-    pub(crate) fn note_on(&mut self, link: LinkName, key: &Key, owner: &Owner) {
+    pub(crate) fn note_nexthop(&mut self, link: LinkName, id: NexthopId, owner: &Owner) {
+        self.note_on(link, OnLink::Nexthop, &Key::Nexthop(id), owner);
+    }
+
+    pub(crate) fn note_neighbour(&mut self, key: NeighbourKey, owner: &Owner) {
+        self.note_on(key.link(), OnLink::neighbour(&key), &Key::Neighbour(key), owner);
+    }
+
+    fn note_on(&mut self, link: LinkName, what: OnLink, key: &Key, owner: &Owner) {
         if matches!(owner, Owner::Foreign(_)) {
             let taken = || Taken { key: key.to_string(), owner: owner.clone() };
-            self.when_down.entry(link).or_insert_with(taken);
+            self.on_links.entry((link, what)).or_insert_with(taken);
         }
     }
 
@@ -79,13 +107,9 @@ impl Foreign {
         if let Some(nexthop) = route.nexthop {
             self.nexthops.entry(nexthop).or_insert_with(taken);
         }
+        let what = if key.is_ipv4() { OnLink::Ipv4Route } else { OnLink::Ipv6Route };
         for link in route.links() {
-            self.when_down.entry(link).or_insert_with(taken);
-        }
-        if key.is_ipv4() {
-            for link in route.links() {
-                self.by_link.entry(link).or_insert_with(taken);
-            }
+            self.on_links.entry((link, what)).or_insert_with(taken);
         }
     }
 }
@@ -131,14 +155,13 @@ impl Moment {
         self.foreign.by_src.get(&ip)
     }
 
-    /// Something foreign that goes when its link goes down.
-    pub(crate) fn taken_when_down(&self, link: LinkName) -> Option<&Taken> {
-        self.foreign.when_down.get(&link)
-    }
-
-    /// A foreign route that goes with the last IPv4 address of a link.
-    pub(crate) fn taken_with_link(&self, link: LinkName) -> Option<&Taken> {
-        self.foreign.by_link.get(&link)
+    /// Something foreign on a link, of each of these kinds.
+    pub(crate) fn taken_on(
+        &self,
+        link: LinkName,
+        kinds: &[OnLink],
+    ) -> impl Iterator<Item = &Taken> {
+        kinds.iter().filter_map(move |kind| self.foreign.on_links.get(&(link, *kind)))
     }
 
     /// A foreign route that goes with its nexthop.

@@ -62,22 +62,32 @@ pub(crate) struct Muffler {
     socket: OwnedFd,
     ours: Protocol,
     is_on: AtomicBool,
+    /// Whether anything may have been kept out since it was put on.
+    has_kept: AtomicBool,
 }
 
 impl Muffler {
     pub(crate) fn of(listener: &Listener, ours: Protocol) -> Result<Arc<Self>, Error> {
         let socket = listener.as_fd().try_clone_to_owned();
         let socket = socket.map_err(|source| Error::Open { source })?;
-        Ok(Arc::new(Muffler { socket, ours, is_on: AtomicBool::new(false) }))
+        let [is_on, has_kept] = [false; 2].map(AtomicBool::new);
+        Ok(Arc::new(Muffler { socket, ours, is_on, has_kept }))
     }
 
-    /// This writer is about to make many routes.
-    pub(crate) fn put_on(&self, writer: Port) {
+    /// This writer is about to make many routes. Tells whether something was kept out before.
+    pub(crate) fn put_on(&self, writer: Port) -> bool {
         let program = [&muffled(self.ours, writer)[..], &program(self.ours)].concat();
         // Said first: from the first message that is kept out, a look has to know of it.
         self.is_on.store(true, Ordering::SeqCst);
+        let had_kept = self.has_kept.swap(true, Ordering::SeqCst);
         // Where it cannot be had, the queue overflows, and says so.
         let _ = Filter::new(program).attach(&self.socket);
+        had_kept
+    }
+
+    /// The kernel refused all routes that were to be made: there was nothing to keep out.
+    pub(crate) fn kept_nothing(&self) {
+        self.has_kept.store(false, Ordering::SeqCst);
     }
 
     /// Everything is heard again. Tells whether something was kept out.
@@ -87,6 +97,6 @@ impl Muffler {
         }
         filter(self.ours).attach(&self.socket)?;
         self.is_on.store(false, Ordering::SeqCst);
-        Ok(true)
+        Ok(self.has_kept.swap(false, Ordering::SeqCst))
     }
 }

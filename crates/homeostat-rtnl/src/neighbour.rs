@@ -7,6 +7,8 @@
 mod decode;
 mod encode;
 mod observe;
+#[cfg(feature = "document")]
+pub(crate) mod section;
 
 use std::fmt;
 use std::net::IpAddr;

@@ -9,6 +9,8 @@ mod decode;
 mod encode;
 mod normalize;
 mod observe;
+#[cfg(feature = "document")]
+pub(crate) mod section;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,6 +19,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::family::Family;
+use crate::key::Key;
 use crate::link::LinkName;
 use crate::number::{Scope, UnknownNumber};
 
@@ -32,6 +35,12 @@ pub struct NexthopId(pub u32);
 impl fmt::Display for NexthopId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl From<NexthopId> for Key {
+    fn from(id: NexthopId) -> Key {
+        Key::Nexthop(id)
     }
 }
 

@@ -1,10 +1,7 @@
 //! What a wish means to the kernel, and when what is seen agrees with it. Pure.
 
-use std::net::IpAddr;
-
-use crate::key::{AddressKey, RouteKey};
 use crate::links::normalize::BadLink;
-use crate::model::{Address, Hop, Lifetime, Object, Route, RouteKind};
+use crate::model::Object;
 use crate::nexthop;
 
 /// Why a wish can never be.
@@ -68,114 +65,9 @@ pub enum Impossible {
     Link(BadLink),
 }
 
-/// Brings a wished address to the form in which it is compared.
-pub(crate) fn address(key: &AddressKey, mut wish: Address) -> Result<Address, Impossible> {
-    let seconds = |life: Option<Lifetime>| life.unwrap_or(Lifetime::Forever).to_kernel();
-    if seconds(wish.preferred) > seconds(wish.valid) && wish.preferred.is_some() {
-        return Err(Impossible::PreferredBeyondValid);
-    }
-    // An address that ends and says no more is preferred until then.
-    wish.preferred = wish.preferred.or(wish.valid);
-    if key.ip().is_ipv6() {
-        if wish.label.is_some() {
-            return Err(Impossible::LabelOnIpv6);
-        }
-        if wish.broadcast.is_some() {
-            return Err(Impossible::BroadcastOnIpv6);
-        }
-        wish.scope = None;
-    }
-    Ok(wish)
-}
-
-/// Brings a wished route to the form in which it is compared.
-pub(crate) fn route(key: &RouteKey, mut wish: Route) -> Result<Route, Impossible> {
-    check_way(&wish)?;
-    collapse(&mut wish);
-    let is_v6 = !key.is_ipv4();
-    if is_v6 && wish.gateways().any(|gateway| gateway.is_ipv4()) {
-        return Err(Impossible::GatewayFamily);
-    }
-    if wish.src.is_some_and(|src| src.is_ipv6() != is_v6) {
-        return Err(Impossible::SourceFamily);
-    }
-    if is_v6 && key.tos().0 != 0 {
-        return Err(Impossible::TosOnIpv6);
-    }
-    if is_v6 {
-        wish.scope = None;
-    }
-    Ok(wish)
-}
-
-fn check_way(wish: &Route) -> Result<(), Impossible> {
-    let has_way = wish.via.is_some() || wish.dev.is_some();
-    if wish.nexthop.is_some() {
-        let stands_alone = !has_way && wish.hops.is_empty() && wish.onlink.is_none();
-        let leads_on = wish.kind == RouteKind::Unicast;
-        return (stands_alone && leads_on).then_some(()).ok_or(Impossible::NexthopAndWay);
-    }
-    let weighs = |hop: &Hop| (1..=256).contains(&hop.weight);
-    match (wish.kind.leads_on(), has_way, !wish.hops.is_empty()) {
-        (false, false, false) | (true, true, false) => Ok(()),
-        (true, false, true) if wish.hops.iter().all(weighs) => Ok(()),
-        (true, false, true) => Err(Impossible::Weight),
-        (true, false, false) => Err(Impossible::LeadsNowhere),
-        (true, true, true) => Err(Impossible::ManyWays),
-        (false, ..) => Err(Impossible::GoesNowhere),
-    }
-}
-
-/// The kernel keeps a single way as if it had never been one of several.
-fn collapse(wish: &mut Route) {
-    if let [only] = wish.hops.as_slice() {
-        (wish.via, wish.dev) = (only.via, only.dev);
-        wish.onlink = wish.onlink.or(only.onlink);
-        wish.hops.clear();
-    }
-    wish.hops.sort();
-}
-
 /// Whether a declared attribute is as wished.
-fn agrees<T: PartialEq>(wish: Option<&T>, seen: Option<&T>) -> bool {
+pub(crate) fn agrees<T: PartialEq>(wish: Option<&T>, seen: Option<&T>) -> bool {
     wish.is_none() || wish == seen
-}
-
-/// Whether an address is as wished.
-pub(crate) fn address_agrees(wish: &Address, seen: &Address) -> bool {
-    lifetime_agrees(wish.valid, seen.valid)
-        && lifetime_agrees(wish.preferred, seen.preferred)
-        && is_fixed_alike(wish, seen)
-}
-
-/// Whether the attributes are as wished that IPv4 addresses keep as long as they are there.
-///
-/// Quirk `v4-address-fixed-attributes` (Linux 6.18): `ip address change` sets lifetimes and the
-/// protocol of an IPv4 address, and silently leaves scope, label, broadcast and noprefixroute as they
-/// were.
-pub(crate) fn is_fixed_alike(wish: &Address, seen: &Address) -> bool {
-    agrees(wish.scope.as_ref(), seen.scope.as_ref())
-        && agrees(wish.label.as_ref(), seen.label.as_ref())
-        && agrees(wish.broadcast.as_ref(), seen.broadcast.as_ref())
-        && agrees(wish.noprefixroute.as_ref(), seen.noprefixroute.as_ref())
-}
-
-/// A lifetime runs down by itself: one that has not grown is as wished.
-fn lifetime_agrees(wish: Option<Lifetime>, seen: Option<Lifetime>) -> bool {
-    match (wish, seen) {
-        (None, _) => true,
-        (Some(Lifetime::Seconds(wish)), Some(Lifetime::Seconds(seen))) => seen <= wish,
-        (wish, seen) => wish == seen,
-    }
-}
-
-/// Whether a route is as wished.
-pub(crate) fn route_agrees(wish: &Route, seen: &Route) -> bool {
-    wish.kind == seen.kind
-        && (!wish.kind.leads_on() || way_agrees(wish, seen))
-        && agrees(wish.src.as_ref(), seen.src.as_ref())
-        && agrees(wish.mtu.as_ref(), seen.mtu.as_ref())
-        && agrees(wish.scope.as_ref(), seen.scope.as_ref())
 }
 
 /// Whether a nexthop, rule or neighbour is as wished.
@@ -185,50 +77,3 @@ pub(crate) fn other_agrees(wish: &Object, seen: &Object) -> bool {
         (wish, seen) => wish == seen,
     }
 }
-
-/// A gateway is always declared: a route without one leads somewhere else than a route with one.
-fn way_agrees(wish: &Route, seen: &Route) -> bool {
-    wish.nexthop == seen.nexthop
-        && wish.via == seen.via
-        && agrees(wish.dev.as_ref(), seen.dev.as_ref())
-        && agrees(wish.onlink.as_ref(), seen.onlink.as_ref())
-        && hops_agree(&wish.hops, &seen.hops)
-}
-
-/// The kernel may list ways in another order.
-fn hops_agree(wish: &[Hop], seen: &[Hop]) -> bool {
-    if wish.len() != seen.len() {
-        return false;
-    }
-    let mut left: Vec<&Hop> = seen.iter().collect();
-    wish.iter().all(|hop| match left.iter().position(|seen| hop_agrees(hop, seen)) {
-        Some(at) => {
-            left.swap_remove(at);
-            true
-        }
-        None => false,
-    })
-}
-
-fn hop_agrees(wish: &Hop, seen: &Hop) -> bool {
-    wish.via == seen.via
-        && wish.weight == seen.weight
-        && agrees(wish.dev.as_ref(), seen.dev.as_ref())
-        && agrees(wish.onlink.as_ref(), seen.onlink.as_ref())
-}
-
-/// Whether a wished address makes a route possible: its source, or the network of its gateway.
-pub(crate) fn route_rests_on(route: &Route, address: &AddressKey) -> bool {
-    let is_here = route.links().next().is_none() || route.links().any(|l| l == address.link());
-    let reaches = |gateway: IpAddr| address.net().contains(gateway);
-    route.src == Some(address.ip()) || is_here && route.gateways().any(reaches)
-}
-
-/// Whether a route may go with an address, or become possible with it: by its source, by the network
-/// of its gateway, or by the link, which loses its IPv4 routes with its last IPv4 address.
-pub(crate) fn is_touched_by(route: &Route, address: &AddressKey) -> bool {
-    route_rests_on(route, address) || route.links().any(|link| link == address.link())
-}
-
-#[cfg(test)]
-mod tests;

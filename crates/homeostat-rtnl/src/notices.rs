@@ -14,6 +14,7 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Event, Malformed, Message, Port};
 
+use crate::address::address_agrees;
 use crate::decode::{self, Names, SeenAddress, SeenRoute};
 use crate::key::Key;
 use crate::link::Links;
@@ -21,8 +22,8 @@ use crate::marks::AddressMarks;
 use crate::model::Object;
 use crate::neighbour::{self, NeighbourKey};
 use crate::nexthop;
-use crate::normalize::{address_agrees, is_touched_by};
 use crate::number::Protocol;
+use crate::route::is_touched_by;
 use crate::rule;
 use crate::sent::Sent;
 use crate::shadow::{News, Shadow, Sight};

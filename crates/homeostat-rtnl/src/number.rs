@@ -28,8 +28,8 @@ impl Table {
     pub const LOCAL: Self = Table(RT_TABLE_LOCAL);
 }
 
-const TABLES: [(&str, u32); 3] =
-    [("main", RT_TABLE_MAIN), ("local", RT_TABLE_LOCAL), ("default", RT_TABLE_DEFAULT)];
+pub(crate) const TABLES: [(&str, u32); 3] =
+    [("default", RT_TABLE_DEFAULT), ("main", RT_TABLE_MAIN), ("local", RT_TABLE_LOCAL)];
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,7 +124,7 @@ impl Scope {
     pub const HOST: Self = Scope(RT_SCOPE_HOST);
 }
 
-const SCOPES: [(&str, u8); 5] = [
+pub(crate) const SCOPES: [(&str, u8); 5] = [
     ("global", RT_SCOPE_UNIVERSE),
     ("site", RT_SCOPE_SITE),
     ("link", RT_SCOPE_LINK),

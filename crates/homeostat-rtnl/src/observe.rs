@@ -15,6 +15,7 @@ use crate::hints::Ear;
 use crate::key::{AddressKey, Key};
 use crate::links;
 use crate::links::elsewhere::Elsewhere;
+use crate::links::field::Field;
 use crate::marks::AddressMarks;
 use crate::model::Object;
 use crate::moment::{Extent, Moment, Standing};
@@ -165,7 +166,7 @@ impl Look<'_, '_> {
         if is_any(|key| matches!(key, Key::Rule(_))) {
             self.rules(moment)?;
         }
-        if falls || is_any(|key| matches!(key, Key::Neighbour(_))) {
+        if falls || is_any(|key| matches!(key, Key::Neighbour(_) | Key::LinkField(_, Field::Mac))) {
             self.neighbours(moment)?;
         }
         let has_nexthop = falls || is_any(|key| matches!(key, Key::Nexthop(_)));

@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Pending, Slot};
+use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Pending, Slot, WaitsOn};
 
+use crate::address::is_fixed_alike;
 use crate::cascade::Cascade;
 use crate::key::{AddressKey, Key};
 use crate::link::LinkName;
+use crate::links::cascade::IPV6_MIN_MTU;
 use crate::links::plan::LinkPlan;
 use crate::marks::AddressMarks;
-use crate::model::{Object, Route};
+use crate::model::Object;
 use crate::moment::Moment;
-use crate::normalize::is_fixed_alike;
+use crate::route::Route;
 use crate::source::Rtnl;
 use crate::step::{Delete, Phase, Step, Update, Way};
 use crate::wish::{Shape, Wish};
@@ -48,7 +50,7 @@ struct Planner<'a> {
     /// Where IPv6 addresses are wished and absent: the kernel holds one of a kind for each link.
     wanted: BTreeSet<(LinkName, IpAddr)>,
     /// For each shape of routes, what it waits for.
-    waits: Vec<Option<String>>,
+    waits: Vec<Option<WaitsOn>>,
     /// What the last removal found, which the next one often shares.
     last: Arc<Object>,
     links: LinkPlan,
@@ -80,15 +82,29 @@ impl<'a> Planner<'a> {
     }
 
     /// What a wish waits for.
-    fn waits_for(&self, slot: Slot) -> Option<String> {
+    fn waits_for(&self, slot: Slot) -> Option<WaitsOn> {
         if let Some(wish) = self.wish.address_at(slot) {
-            return missing_link(&|link| self.links.will_have(self.moment, link), wish.key.link());
+            let has = |link| self.links.will_have(self.moment, link);
+            return missing_link(&has, wish.key.link()).or_else(|| self.too_small(&wish.key));
         }
         if let Some(wish) = self.wish.other_at(slot) {
             let has = |link| self.links.will_have(self.moment, link);
             return other::waits_for(wish, self.wish, &has);
         }
         self.waits.get(self.wish.shape_of(slot)?).cloned().flatten()
+    }
+
+    /// Quirk `a-low-mtu-takes-ipv6` (Linux 6.18): only the loopback link can have IPv6 addresses with any MTU.
+    fn too_small(&self, key: &AddressKey) -> Option<WaitsOn> {
+        let link = key.link();
+        let seen = self.moment.table.get(link).and_then(|seen| seen.link.mtu);
+        let mtu = self.wish.links.mtu(link).or(seen)?;
+        let is_too_small = key.ip().is_ipv6() && mtu < IPV6_MIN_MTU && link.as_str() != "lo";
+        is_too_small.then(|| {
+            WaitsOn::Condition(format!(
+                "an MTU of {IPV6_MIN_MTU} or more on link {link}, which has {mtu}"
+            ))
+        })
     }
 
     fn is_pending(&mut self, slot: Slot) -> bool {
@@ -279,7 +295,7 @@ pub(crate) type Has<'a> = &'a dyn Fn(LinkName) -> bool;
 
 /// A link that is not there and without which a route cannot be: one of its own, or that of the only
 /// address that its gateway or its source needs; or a nexthop that waits itself.
-fn missing(wish: &Wish, ground: (Has<'_>, &Moment), shape: &Shape) -> Option<String> {
+fn missing(wish: &Wish, ground: (Has<'_>, &Moment), shape: &Shape) -> Option<WaitsOn> {
     let (route, (has, _)) = (&shape.route, ground);
     let link = route.links().find_map(|link| missing_link(has, link));
     let reaches = |gateway| move |address: &AddressKey| address.net().contains(gateway);
@@ -294,7 +310,7 @@ fn waits_with(
     (has, moment): (Has<'_>, &Moment),
     shape: &Shape,
     serves: impl Fn(&AddressKey) -> bool,
-) -> Option<String> {
+) -> Option<WaitsOn> {
     let serving = || shape.rests_on.iter().filter(|address| serves(address));
     let is_served = serving().any(|address| missing_link(has, address.link()).is_none())
         || moment.addresses.iter().any(|standing| serves(&standing.key));
@@ -302,8 +318,8 @@ fn waits_with(
     waits.filter(|_| !is_served)
 }
 
-fn missing_link(has: Has<'_>, link: LinkName) -> Option<String> {
-    (!has(link)).then(|| format!("link {link}"))
+fn missing_link(has: Has<'_>, link: LinkName) -> Option<WaitsOn> {
+    (!has(link)).then(|| WaitsOn::Link(link.to_string()))
 }
 
 /// The wish that a change is about.

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use crate::model::Route;
+use crate::route::Route;
 
 /// Two to the power of this many places.
 const BITS: u32 = 10;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use homeostat_core::{Failure, Outcome, Retry, Slot};
+use homeostat_core::{Failure, Outcome, Retry, Slot, WaitsOn};
 
 use crate::cascade::Cascade;
 use crate::encode::{Encoded, Encoder, NoLink, Put};
@@ -138,7 +138,7 @@ impl Pen<'_> {
                 Ok(())
             }
             Ok(Err(error)) => Err(Outcome::Failed(Failure::from_error(&error, Retry::Never))),
-            Err(NoLink(link)) => Err(Outcome::Pending { on: format!("link {link}") }),
+            Err(NoLink(link)) => Err(Outcome::Pending { on: WaitsOn::Link(link.to_string()) }),
         }
     }
 }

@@ -10,6 +10,8 @@ mod key;
 mod observe;
 mod packet;
 mod requests;
+#[cfg(feature = "document")]
+pub(crate) mod section;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +21,8 @@ use crate::number::Table;
 pub(crate) use decode::rule as decode;
 pub use key::RuleKey;
 pub(crate) use observe::Standing;
+#[cfg(feature = "document")]
+pub(crate) use packet::IP_PROTOCOLS;
 pub use packet::{IpProtocol, Mark, Ports};
 
 /// The managed part of a rule.
@@ -61,6 +65,15 @@ impl Rule {
     #[must_use]
     pub fn of(action: RuleAction) -> Self {
         Rule { action, suppress_prefixlength: None }
+    }
+}
+
+impl Rule {
+    /// Whether the kernel would take this rule for one that is asked for.
+    fn fits(&self, asked: &Rule) -> bool {
+        let is_table = matches!(self.action, RuleAction::Table(_));
+        let action = self.action == asked.action || asked.action == RuleAction::L3mdev && is_table;
+        action && key::fits(self.suppress_prefixlength, asked.suppress_prefixlength)
     }
 }
 

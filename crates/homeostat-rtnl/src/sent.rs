@@ -40,11 +40,12 @@ impl Sent {
         self.notes().muffler = Arc::downgrade(muffler);
     }
 
-    /// A connection of the writer is about to make many routes.
-    pub(crate) fn makes_many(&self, port: Port) {
-        if let Some(muffler) = self.notes().muffler.upgrade() {
-            muffler.put_on(port);
-        }
+    /// A connection of the writer is about to make many routes. Hands out the muffler if it has kept
+    /// nothing out before: it is told so again if the kernel makes none of them.
+    pub(crate) fn makes_many(&self, port: Port) -> Option<Arc<Muffler>> {
+        let muffler = self.notes().muffler.upgrade()?;
+        let had_kept = muffler.put_on(port);
+        (!had_kept).then_some(muffler)
     }
 
     /// An address is about to be deleted.

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use homeostat_core::{Desired as _, Slot};
 
 use crate::key::{AddressKey, RouteKey};
-use crate::model::Route;
-use crate::normalize::route_agrees;
 use crate::number::Protocol;
+use crate::route::Route;
+use crate::route::route_agrees;
 use crate::wish::{Shape, Wish};
 
 /// Beyond so many routes in doubt, only a look at everything helps.

@@ -154,6 +154,23 @@ impl Source for Rtnl {
         Writer::open(self.clone())
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        let is_same = |netns: &Netns, other: &Netns| netns.same_as(other).unwrap_or(false);
+        let netns = match (&self.netns, &other.netns) {
+            (Some(netns), Some(other)) => is_same(netns, other),
+            (None, None) => true,
+            _ => false,
+        };
+        let mut spaces = self.spaces.iter().zip(other.spaces.iter());
+        netns
+            && self.protocol == other.protocol
+            && self.address_marks == other.address_marks
+            && self.owner == other.owner
+            && self.event_buffer == other.event_buffer
+            && self.spaces.len() == other.spaces.len()
+            && spaces.all(|(one, another)| one.0 == another.0 && is_same(one.1, another.1))
+    }
+
     fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Self> {
         plan::draft(wish, moment, changes)
     }

@@ -10,16 +10,18 @@ use std::sync::Arc;
 use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Slot};
 
+use crate::address::{Address, address_agrees};
 use crate::builder::Builder;
 use crate::explained::explained;
 use crate::key::{AddressKey, Key, RouteKey};
 use crate::links::field::Field;
 use crate::links::normalize::link_agrees;
 use crate::links::wish::{WishedField, WishedLink, WishedLinks};
-use crate::model::{Address, Object, Route};
+use crate::model::Object;
 use crate::net::Net;
 use crate::nexthop;
-use crate::normalize::{address_agrees, is_touched_by, other_agrees, route_agrees};
+use crate::normalize::other_agrees;
+use crate::route::{Route, is_touched_by, route_agrees};
 use crate::row::Row;
 
 /// What should exist: addresses, then IPv4 routes, then IPv6 routes, then the others, then links, each
@@ -294,6 +296,22 @@ impl Desired for Wish {
             At::Link(wish) => wish.may_adopt,
             At::Field(_) => false,
         })
+    }
+
+    fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
+        let (Some(at), Some(other_at)) = (self.at(slot), other.at(there)) else { return false };
+        let declares_same = match (at, other_at) {
+            (At::Address(wish), At::Address(other)) => wish.address == other.address,
+            (
+                At::Route(_, shape) | At::Route6(_, shape),
+                At::Route(_, other) | At::Route6(_, other),
+            ) => shape.route == other.route,
+            (At::Other(wish), At::Other(other)) => wish.object == other.object,
+            (At::Link(wish), At::Link(other)) => wish.link == other.link,
+            (At::Field(wish), At::Field(other)) => wish.setting == other.setting,
+            _ => false,
+        };
+        declares_same && self.may_adopt(slot) == other.may_adopt(there)
     }
 
     fn identity(&self, seen: &Object) -> Option<String> {

@@ -10,19 +10,19 @@ use rustix::net::connect;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-/// A port that nobody listens on: what is sent there is refused at once.
+/// A port without a listener: the kernel refuses at once what is sent there.
 const NOWHERE: u32 = 0x7fff_ffff;
 const KERNEL: u32 = 0;
 
-/// While it lives, whatever is sent on the netlink sockets that stood open when it was put on is
-/// refused. Events still arrive.
+/// While it lives, sends on the netlink sockets that were open when it was created are refused. Events still
+/// arrive.
 #[derive(Debug)]
 pub struct Blindfold {
     sockets: Vec<OwnedFd>,
 }
 
 impl Blindfold {
-    /// Blinds every netlink socket of this process in the calling thread's network namespace.
+    /// Affects every netlink socket of this process in the calling thread's network namespace.
     pub fn put_on() -> io::Result<Self> {
         let sockets = open_here()?;
         for socket in &sockets {
@@ -40,7 +40,7 @@ impl Drop for Blindfold {
     }
 }
 
-/// Second handles of the sockets: they belong to whoever opened them.
+/// Duplicates of the descriptors of the sockets.
 fn open_here() -> io::Result<Vec<OwnedFd>> {
     let (inodes, me) = (inodes_here()?, pidfd_open(getpid(), PidfdFlags::empty())?);
     let mut sockets = Vec::new();
@@ -61,7 +61,7 @@ fn inodes_here() -> io::Result<BTreeSet<String>> {
     Ok(inodes.map(|inode| format!("socket:[{inode}]")).collect())
 }
 
-/// A descriptor that was closed meanwhile is none of them.
+/// False for a descriptor that was closed meanwhile.
 fn is_among(path: &Path, inodes: &BTreeSet<String>) -> bool {
     fs::read_link(path).is_ok_and(|target| inodes.contains(&*target.to_string_lossy()))
 }

@@ -1,16 +1,16 @@
-//! Any source, with nobody to tell it of changes: what it finds, it finds by looking.
+//! Wraps a source and removes its hints, so that it finds changes by a resync only.
 
 use homeostat_engine::{
     ChangeList, Coverage, Draft, Fails, Failure, Outcomes, Reader, ScopeLock, See, Source, View,
     Work, Writer,
 };
 
-/// What became of the hints.
+/// How hints are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ears {
     /// There is no subscription.
     None,
-    /// There is one, and nothing of it comes through.
+    /// There is one, but no hint arrives.
     Stopped,
 }
 
@@ -22,19 +22,18 @@ pub struct Deaf<S> {
 }
 
 impl<S: Source> Deaf<S> {
-    /// Makes a source deaf.
     pub fn new(source: S, ears: Ears) -> Self {
         Deaf { source, ears }
     }
 }
 
-/// The eyes of a source, without its ears.
+/// The reader of [`Deaf`].
 #[derive(Debug)]
-pub struct Eyes<R>(R);
+pub struct ReaderWithoutHints<R>(R);
 
-/// The hands of a source.
+/// The writer of [`Deaf`].
 #[derive(Debug)]
-pub struct Hands<W>(W);
+pub struct PlainWriter<W>(W);
 
 impl<S: Source> Source for Deaf<S> {
     const NAME: &'static str = S::NAME;
@@ -46,19 +45,19 @@ impl<S: Source> Source for Deaf<S> {
     type Desired = S::Desired;
     type Step = S::Step;
     type Moment = S::Moment;
-    type Reader = Eyes<S::Reader>;
-    type Writer = Hands<S::Writer>;
+    type Reader = ReaderWithoutHints<S::Reader>;
+    type Writer = PlainWriter<S::Writer>;
 
-    fn reader(&self) -> Result<Eyes<S::Reader>, Failure> {
+    fn reader(&self) -> Result<ReaderWithoutHints<S::Reader>, Failure> {
         let reader = match self.ears {
             Ears::None => self.source.reader_without_hints(),
             Ears::Stopped => self.source.reader(),
         };
-        reader.map(Eyes)
+        reader.map(ReaderWithoutHints)
     }
 
-    fn writer(&self, lock: &ScopeLock) -> Result<Hands<S::Writer>, Failure> {
-        self.source.writer(lock).map(Hands)
+    fn writer(&self, lock: &ScopeLock) -> Result<PlainWriter<S::Writer>, Failure> {
+        self.source.writer(lock).map(PlainWriter)
     }
 
     fn plan(
@@ -72,7 +71,7 @@ impl<S: Source> Source for Deaf<S> {
     }
 }
 
-impl<S: Source> Reader<Deaf<S>> for Eyes<S::Reader> {
+impl<S: Source> Reader<Deaf<S>> for ReaderWithoutHints<S::Reader> {
     async fn observe(
         &mut self,
         view: &View<'_, Deaf<S>>,
@@ -83,7 +82,7 @@ impl<S: Source> Reader<Deaf<S>> for Eyes<S::Reader> {
     }
 }
 
-impl<S: Source> Writer<Deaf<S>> for Hands<S::Writer> {
+impl<S: Source> Writer<Deaf<S>> for PlainWriter<S::Writer> {
     async fn apply(&self, work: Work<'_, Deaf<S>>, out: &dyn Outcomes<S::Object>) {
         let Work { wish, moment, first, steps } = work;
         self.0.apply(Work { wish, moment, first, steps }, out).await;

@@ -1,8 +1,8 @@
 //! The law suite: one call that runs the laws of the contract over a source.
 //!
-//! An author writes a [`Harness`] (how to make a target, look at it, meddle with it) and calls
-//! [`check`]. The answer names the law that is broken, or lists what the harness had no means to
-//! check. The suite never sleeps and needs no particular runtime.
+//! An author writes a [`Harness`] (how to create, read and disturb a target) and calls [`check`]. The result names the
+//! law that is broken, or lists what the harness could not check. The suite never sleeps and needs no particular
+//! runtime.
 //!
 //! ```
 //! use homeostat_engine::Ownership;
@@ -29,7 +29,7 @@ pub use verdict::{Broken, LAWS, Law, Verdict};
 
 /// Checks all laws, each over fresh targets, and stops at the first that is broken.
 ///
-/// What later laws build on is checked first: reading, then ownership, writing, failing, hints.
+/// Laws on which others rely are checked first: reading, then ownership, writing, failing, hints.
 pub async fn check<H: Harness>(harness: &mut H) -> Result<Verdict, Broken> {
     let mut verdict = Verdict::default();
     harness::check(harness)?;

@@ -1,4 +1,4 @@
-//! Ledgers that watch, or that die: for tests of what is durable when.
+//! Ledgers that observe writes, or abort the process at one: for tests of durability.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use homeostat_engine::{Edit, Error, Ledger, Page, Pages, Place};
 /// Called at a write with its number, counted from one, and its edits.
 type Tap = Box<dyn Fn(u64, &[Edit]) + Send + Sync>;
 
-/// A ledger that calls somebody before and after each write.
+/// A ledger that calls functions before and after each write.
 pub struct Tapped<L> {
     ledger: L,
     writes: Arc<AtomicU64>,
@@ -17,7 +17,6 @@ pub struct Tapped<L> {
 }
 
 impl<L> Tapped<L> {
-    /// Calls nobody yet.
     pub fn new(ledger: L) -> Self {
         let (before, after): (Tap, Tap) = (Box::new(|_, _| {}), Box::new(|_, _| {}));
         Tapped { ledger, writes: Arc::default(), before, after }
@@ -37,19 +36,17 @@ impl<L> Tapped<L> {
         self
     }
 
-    /// A handle that tells how many writes there were.
+    /// A handle to the number of writes.
     #[must_use]
     pub fn count(&self) -> Count {
         Count(self.writes.clone())
     }
 }
 
-/// How many writes a tapped ledger has seen.
 #[derive(Clone, Debug)]
 pub struct Count(Arc<AtomicU64>);
 
 impl Count {
-    /// The number until now.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
@@ -76,7 +73,7 @@ impl<L: Ledger> Ledger for Tapped<L> {
     }
 }
 
-/// Where a process dies.
+/// Where to abort the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Before the write with this number, counted from one.
@@ -85,8 +82,7 @@ pub enum Cut {
     After(u64),
 }
 
-/// A ledger that aborts the process at one of its writes, as a power cut would. For tests that
-/// start themselves again as a child.
+/// A ledger that aborts the process at one of its writes, for tests that start themselves again as a child.
 pub fn aborting<L: Ledger>(ledger: L, cut: Cut) -> Tapped<L> {
     let at = move |here: Cut| {
         if here == cut {

@@ -1,10 +1,10 @@
-//! What tests of sources are made of.
+//! Tools for tests of sources.
 //!
-//! [`laws::check`] runs the laws of the contract over anybody's source and names the one that is
-//! broken. [`memory`] is a source over a target in memory that can be told to misbehave. [`ledger`]
-//! wraps a ledger to count its writes, or to die at one of them. [`namespace`] gives a kernel test
-//! a network of its own, [`blindfold`] takes the kernel out of its reach, and [`deaf`] keeps its
-//! hints away. [`script`] writes programs that stand in the place of others.
+//! [`laws::check`] runs the laws of the contract over a source and names the one that is broken. [`memory`] is a
+//! source over a target in memory with faults on demand. [`ledger`] wraps a ledger to count its writes, or to abort
+//! the process at one of them. [`namespace`] gives a kernel test a network namespace, [`blindfold`] makes the
+//! kernel unreachable, and [`deaf`] removes the hints of a source. [`script`] writes executable scripts that
+//! replace other programs.
 
 pub mod blindfold;
 pub mod deaf;

@@ -1,4 +1,4 @@
-//! A network of its own for a kernel test, and `ip` as the independent judge of it.
+//! A network namespace for a kernel test, and `ip` to judge it independently of our code.
 #![expect(
     clippy::disallowed_methods,
     reason = "the one module of the testkit that starts programs"
@@ -11,15 +11,13 @@ use std::process::{Command, Output};
 use homeostat_netns::Netns;
 use serde_json::Value;
 
-/// Why a kernel test could not go on.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// No network namespace could be made or entered.
+    /// No network namespace could be created or entered.
     Enter(homeostat_netns::Error),
-    /// `ip` could not be started.
     Start(io::Error),
-    /// `ip` refused; its own words.
+    /// With the text of `ip`.
     Refused(String),
     /// `ip` printed something that is no JSON.
     NotJson(serde_json::Error),
@@ -49,8 +47,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace and moves the calling thread into it, for good: a test has a thread of its
-    /// own. The namespace goes with the thread.
+    /// Creates a namespace and moves the calling thread into it for good, since every test has its own thread. The
+    /// namespace ends with the thread.
     pub fn enter() -> Result<Self, Error> {
         let netns = Netns::anonymous().map_err(Error::Enter)?;
         netns.enter().map_err(Error::Enter)?;
@@ -63,13 +61,13 @@ impl Namespace {
         &self.netns
     }
 
-    /// Runs `ip` on the thread that entered, so in the namespace. It is a method because having one
-    /// proves that the thread is not in the host's network.
+    /// Runs `ip` in the namespace of the calling thread. It is a method because a `Namespace` proves that the thread
+    /// is not in the namespace of the host.
     pub fn ip(&self, args: &[&str]) -> Result<(), Error> {
         ip(args).map(|_| ())
     }
 
-    /// Runs `ip -j` in the namespace and reads what it prints.
+    /// Runs `ip -j` in the namespace and parses its output.
     pub fn ip_json(&self, args: &[&str]) -> Result<Value, Error> {
         let args: Vec<&str> = [&["-j"], args].concat();
         serde_json::from_slice(&ip(&args)?).map_err(Error::NotJson)

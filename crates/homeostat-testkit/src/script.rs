@@ -1,4 +1,4 @@
-//! Programs that a test writes for itself, to stand in the place of others.
+//! Executable scripts that replace other programs in tests.
 #![expect(clippy::disallowed_methods, reason = "another process has to write the file")]
 
 use std::io::{self, Write as _};
@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 /// Writes a script that can be run at once.
 ///
-/// Another process writes it. A file that this one has open for writing is open, for a moment, in every child that
-/// another test starts just then, and the kernel runs no program that somebody could still write (`ETXTBSY`).
+/// Another process writes it: children that other tests fork at the same moment inherit a descriptor that this process
+/// has open for writing, and the kernel refuses to run a file that is open for writing (`ETXTBSY`).
 pub fn write_script(path: &Path, text: &str) -> io::Result<()> {
     let mut shell = Command::new("sh");
     shell.args(["-ec", "cat > \"$0\"; chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());

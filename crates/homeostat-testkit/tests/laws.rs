@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 
 use homeostat_engine::{Exclusive, Ownership, Prefixes, Table};
 use homeostat_testkit::laws::{self, Ability, Broken, Disturbance, Harness, Meter, Verdict, Wish};
-use homeostat_testkit::memory::{Atomic, Bench, Flaw, Independent, Lanes, Manner, Ordered, Quiet};
+use homeostat_testkit::memory::{
+    Atomic, Behaviour, Bench, Flaw, Independent, Lanes, Ordered, Quiet,
+};
 
-async fn check<M: Manner>(ownership: Ownership) -> Verdict {
+async fn check<M: Behaviour>(ownership: Ownership) -> Verdict {
     laws::check(&mut Bench::<M>::new(ownership)).await.unwrap()
 }
 
-async fn passes_all<M: Manner>() {
+async fn passes_all<M: Behaviour>() {
     for ownership in [Ownership::Marked, Ownership::Checkpoint] {
         assert_eq!(check::<M>(ownership.clone()).await, Verdict::default(), "{ownership:?}");
     }
@@ -89,7 +91,7 @@ async fn each_flaw_is_found_and_its_law_is_named() {
     check_named::<Quiet>(Flaw::Chatty, 10).await;
 }
 
-async fn check_named<M: Manner>(flaw: Flaw, law: u8) {
+async fn check_named<M: Behaviour>(flaw: Flaw, law: u8) {
     let verdict = laws::check(&mut Bench::<M>::flawed(flaw)).await;
     let named = verdict.as_ref().err().and_then(Broken::number);
     assert_eq!(named, Some(law), "{flaw:?}: {verdict:?}");

@@ -63,7 +63,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
 }
 
 fn print_schema() -> Result<ExitCode> {
-    let schema = serde_json::to_string_pretty(&homeostat_document::schema())?;
+    let schema = serde_json::to_string_pretty(&registry::READER.schema())?;
     stream::ignore_closed_pipe(writeln!(std::io::stdout(), "{schema}"))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -110,7 +110,7 @@ pub(crate) fn not_built(what: &str) -> anyhow::Error {
 /// Reads the documents; every mistake in them is shown at once, those that only a source can see
 /// included.
 pub(crate) fn load(paths: &[PathBuf]) -> Result<Document> {
-    understand(homeostat_document::load(paths))
+    understand(registry::READER.load(paths))
 }
 
 /// A document, or every mistake in it.

@@ -1,19 +1,21 @@
 //! Where and as whom a command works: the global options joined with the document's settings.
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use homeostat_document::{DEFAULT_OWNER, OwnerName, Settings};
 use homeostat_engine::{Cascades, Guards, MassDelete, OnRelease, Progress, Strictness};
 use homeostat_netns::{Name, Place, Sandbox};
-use homeostat_nft::Compiler;
 
 use crate::cli::{Color, Global};
 use crate::desk::{self, Desk};
 use crate::failure::Helped;
 use crate::mark::Mark;
 use crate::output::text::Detail;
+use crate::scope::Gates;
 
 const STATE_DIR: &str = "/var/lib/homeostat";
 /// `/run` is a fresh tmpfs in the sandbox.
@@ -51,8 +53,23 @@ pub(crate) struct Context {
     pub(crate) is_for_people: bool,
     /// Where writes are kept from being sent twice.
     pub(crate) desk: Arc<Desk>,
-    /// It remembers rulesets, so that one that is bound again is not compiled again.
-    pub(crate) compiler: Compiler,
+    /// What forwarding waits for, scope by scope.
+    pub(crate) gates: Gates,
+    /// What sources keep from one binding to the next.
+    pub(crate) memory: Memory,
+}
+
+/// Values that outlive a binding, one of each type. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory(Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>);
+
+impl Memory {
+    /// The value of a type, made when it is first asked for. The clones of a value share what they hold.
+    pub(crate) fn of<T: Clone + Default + Send + 'static>(&self) -> T {
+        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        value.downcast_ref::<T>().cloned().unwrap_or_default()
+    }
 }
 
 impl Context {
@@ -86,7 +103,8 @@ impl Context {
             },
             is_for_people: true,
             desk: Arc::default(),
-            compiler: Compiler::default(),
+            gates: Gates::default(),
+            memory: Memory::default(),
         };
         if matches!(context.top, Top::Sandbox) {
             Sandbox::enter()?;

@@ -26,15 +26,15 @@ mod systemd;
 mod view;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{Document, OnStop as Declared};
-use homeostat_engine::{Control, Events, Ledger, OnStop, What};
+use homeostat_engine::{Control, Events, Ledger, OnStop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, watch as told};
 
 use crate::cli::LogForm;
@@ -49,7 +49,7 @@ use http::Listen;
 use log::Log;
 use orders::{Counter, Deed, Order};
 pub(crate) use readers::Readers;
-use scopes::Scopes;
+use scopes::{Scopes, Wishes};
 use socket::Door;
 use spaces::Spaces;
 use standing::Standing;
@@ -185,13 +185,16 @@ impl Daemon {
         if !self.is_silent {
             tokio::spawn(self.log.follow(self.events.subscribe()));
         }
-        let mut goes_on = wakes.unless_stopped(self.arrange()).await.transpose()?.is_some();
+        let arranged = wakes.unless_stopped(self.arrange(Wishes::Changed)).await;
+        let mut goes_on = arranged.transpose()?.is_some();
+        wakes.spaces.attend(self.names(), &self.scopes.absent());
         surface.show(self.loops());
         while goes_on {
             let wake = wakes.next().await;
             goes_on = !matches!(wake, Wake::Stop)
                 && wakes.unless_stopped(self.attend(wake, &surface)).await.is_some();
             wakes.document.attend(self.beside.directories());
+            wakes.spaces.attend(self.names(), &self.scopes.absent());
             surface.show(self.loops());
         }
         surface.stopping();
@@ -204,7 +207,7 @@ impl Daemon {
             Wake::Stop => {}
             Wake::Spaces => {
                 // Whatever is wrong with one namespace, the others go on as they are.
-                if let Err(error) = self.arrange().await {
+                if let Err(error) = self.arrange(Wishes::Changed).await {
                     self.log.failed(&error);
                 }
             }
@@ -216,11 +219,16 @@ impl Daemon {
 
     /// Brings the loops in line with the document and with the namespaces that are there. Those of
     /// our own come first, since the others may be inside.
-    async fn arrange(&mut self) -> Result<()> {
+    async fn arrange(&mut self, wishes: Wishes) -> Result<()> {
         let Daemon { context, document, ledger, events, scopes, .. } = self;
-        let arranged = scopes.arrange(context, document, (ledger, events)).await;
+        let arranged = scopes.arrange(context, document, (ledger, events), wishes).await;
         self.tell_standing();
         arranged
+    }
+
+    /// The names of namespaces after whose change the loops have to be arranged again.
+    fn names(&self) -> BTreeSet<String> {
+        self.scopes.names(&self.context, &self.document, &*self.ledger)
     }
 
     /// Lets whoever asks know what runs.
@@ -240,7 +248,7 @@ impl Daemon {
         let guards = self.context.guards;
         self.context.guards = orders::with_leave(guards, order.leave);
         let done = match order.deed {
-            Deed::Arrange => self.arrange().await,
+            Deed::Arrange => self.arrange(Wishes::All).await,
             Deed::Reload => self.reload(Occasion::Asked).await,
             Deed::Take(handed) => self.take_handed(&handed).await,
         };
@@ -266,7 +274,11 @@ impl Daemon {
         if occasion == Occasion::Changed && is_same {
             return Ok(());
         }
-        self.take(document).await?;
+        let wishes = match occasion {
+            Occasion::Changed => Wishes::Changed,
+            Occasion::Asked => Wishes::All,
+        };
+        self.take(document, wishes).await?;
         (self.own, self.beside) = (None, beside);
         self.tell_standing();
         Ok(())
@@ -277,19 +289,19 @@ impl Daemon {
         orders::check_meant_for(&self.context, handed)?;
         let document = load(&handed.paths)?;
         let before = self.document.clone();
-        self.take(document).await?;
+        self.take(document, Wishes::All).await?;
         self.own.get_or_insert(before);
         self.tell_standing();
         Ok(())
     }
 
-    async fn take(&mut self, document: Document) -> Result<()> {
+    async fn take(&mut self, document: Document, wishes: Wishes) -> Result<()> {
         self.context.check_same(&document.settings)?;
         if let Some(allowed) = self.allowed {
             allowed.check(Allowed::for_document(&self.context, &document, &*self.ledger)?)?;
         }
         let before = std::mem::replace(&mut self.document, document);
-        if let Err(error) = self.arrange().await {
+        if let Err(error) = self.arrange(wishes).await {
             self.document = before;
             return Err(error.context("the document is refused, and the last good one stands"));
         }
@@ -328,7 +340,6 @@ struct Wakes {
     hangup: Signal,
     document: Watch,
     spaces: Spaces,
-    events: tokio::sync::broadcast::Receiver<homeostat_engine::Event>,
 }
 
 impl Wakes {
@@ -341,7 +352,6 @@ impl Wakes {
             hangup: listen(SignalKind::hangup())?,
             document: Watch::documents(&daemon.paths, &daemon.beside)?,
             spaces: Spaces::open()?,
-            events: daemon.events.subscribe(),
         })
     }
 
@@ -356,29 +366,14 @@ impl Wakes {
     }
 
     async fn next(&mut self) -> Wake {
-        loop {
-            let Wakes { orders, terminate, interrupt, hangup, document, spaces, events } = self;
-            tokio::select! {
-                _ = terminate.recv() => return Wake::Stop,
-                _ = interrupt.recv() => return Wake::Stop,
-                _ = hangup.recv() => return Wake::Reload,
-                Some(order) = orders.recv() => return Wake::Order(order),
-                () = document.changed(QUIET) => return Wake::Changed,
-                () = spaces.changed() => return Wake::Spaces,
-                event = events.recv() => match event {
-                    Ok(event) if is_about_spaces(&event) => return Wake::Spaces,
-                    Ok(_) => {}
-                    // Something was missed, and it may have been that.
-                    Err(RecvError::Lagged(_)) => return Wake::Spaces,
-                    Err(RecvError::Closed) => return Wake::Stop,
-                },
-            }
+        let Wakes { orders, terminate, interrupt, hangup, document, spaces } = self;
+        tokio::select! {
+            _ = terminate.recv() => Wake::Stop,
+            _ = interrupt.recv() => Wake::Stop,
+            _ = hangup.recv() => Wake::Reload,
+            Some(order) = orders.recv() => Wake::Order(order),
+            () = document.changed(QUIET) => Wake::Changed,
+            () = spaces.changed() => Wake::Spaces,
         }
     }
-}
-
-/// Whether namespaces of our own were made or removed.
-fn is_about_spaces(event: &homeostat_engine::Event) -> bool {
-    let is_made = matches!(&event.what, What::Completed { summary, .. } if summary.total() > 0);
-    is_made && event.source == crate::registry::FIRST.name
 }

@@ -3,7 +3,7 @@
 
 pub(crate) mod command;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::DEFAULT_OWNER;
-use homeostat_engine::journal::{Clock, End, Fact, JournalError, Millis, Subject, follow};
-use homeostat_engine::{Fence, Journal, Limits, Operations, ScopeLock, Source as _};
+use homeostat_engine::journal::{Clock, JournalError, Millis};
+use homeostat_engine::{DispatchGuard, Journal, Limits, Operations, ScopeLock, Source as _};
 use homeostat_guests::{Endpoint, Guests, Key};
 
 use crate::cli::Color;
@@ -62,11 +62,11 @@ impl Desk {
 
     /// What keeps writes to guests from being sent twice. Whoever finds the journal in use by another
     /// process will not get the scope's lock either, and need not be told twice.
-    pub(crate) fn fence(
+    pub(crate) fn dispatch_guard(
         &self,
         source: &Guests,
         (scope, limits): (&str, Limits),
-    ) -> Result<Fence<Key>> {
+    ) -> Result<DispatchGuard<Key>> {
         let filed = filed(scope, source.endpoint());
         let opened = self.open(&filed, limits);
         let mut state = self.state();
@@ -74,11 +74,11 @@ impl Desk {
         state.operations = opened.as_ref().ok().cloned().flatten();
         state.busy = None;
         match opened {
-            Ok(Some(operations)) => Ok(Fence::Kept(operations)),
-            Ok(None) => Ok(Fence::Absent),
+            Ok(Some(operations)) => Ok(DispatchGuard::Operations(operations)),
+            Ok(None) => Ok(DispatchGuard::Absent),
             Err(error @ JournalError::Busy { .. }) => {
                 state.busy = Some(error);
-                Ok(Fence::Absent)
+                Ok(DispatchGuard::Absent)
             }
             Err(error) => Err(told(&error)),
         }
@@ -113,63 +113,6 @@ impl Desk {
         };
         let writer = source.writer(lock).context("cannot write to the cluster")?;
         Ok(Some(Commands { writer: Arc::new(writer), operations: operations.clone() }))
-    }
-
-    /// Whether the target works on nothing of ours.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.state().operations.as_ref().is_none_or(|operations| operations.in_flight().is_empty())
-    }
-
-    /// The keys of the cluster whose last step did not end well, and why.
-    pub(crate) fn failures(&self) -> BTreeMap<String, String> {
-        let state = self.state();
-        let (directory, operations) = (state.directory.clone(), state.operations.clone());
-        drop(state);
-        let is_here = |subject: &Subject| {
-            let key = subject.key.parse().ok();
-            key.zip(operations.as_ref()).is_some_and(|(key, all)| all.subject(&key) == *subject)
-        };
-        // What cannot be read is told as pending.
-        let records = directory.and_then(|directory| follow(&directory).more().ok());
-        let (mut keys, mut failed) = (BTreeMap::new(), BTreeMap::new());
-        for record in records.into_iter().flatten() {
-            match record.fact {
-                Fact::Intent(intent) if !is_here(&intent.subject) => {}
-                Fact::Intent(intent) => {
-                    failed.remove(&intent.subject.key);
-                    keys.insert(record.id, intent.subject.key);
-                }
-                Fact::Ended(End::Failed { why } | End::Unknown { why }) => {
-                    failed.extend(keys.remove(&record.id).map(|key| (key, why)));
-                }
-                Fact::Dispatched { .. } | Fact::Ended(End::Succeeded { .. }) => {}
-            }
-        }
-        failed
-    }
-
-    /// Waits until one of the tasks that the target works on has ended, and says what is waited for.
-    /// Tells which keys ended; nothing, if there was none.
-    pub(crate) async fn wait(
-        &self,
-        told: &mut BTreeSet<String>,
-        color: Option<Color>,
-    ) -> Result<Option<BTreeSet<String>>> {
-        let operations = self.state().operations.clone();
-        let Some(operations) = operations else { return Ok(None) };
-        let flying = operations.in_flight();
-        if flying.is_empty() {
-            return Ok(None);
-        }
-        for (key, task) in &flying {
-            if let Some(color) = color.filter(|_| told.insert(task.clone())) {
-                writeln!(stream::stderr(color), "Waiting for {key}: task {task}")?;
-            }
-        }
-        operations.news().await;
-        let still = operations.in_flight();
-        let ended = flying.keys().filter(|key| !still.contains_key(key));
-        Ok(Some(ended.map(ToString::to_string).collect()))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use homeostat_document::{Diagnostics, Document, Span};
+use homeostat_document::Diagnostics;
 
 use crate::cli::Color;
 use crate::output::line::plain;
@@ -31,15 +31,7 @@ impl std::fmt::Display for Helped {
 
 impl std::error::Error for Helped {}
 
-/// Mistakes that a source found in its part of a document, with their places.
-pub(crate) struct Misfits<'a> {
-    pub(crate) document: &'a Document,
-    found: Vec<(Span, String)>,
-    /// Those in files that the document names.
-    beside: Option<Misfit>,
-}
-
-/// The mistakes, drawn.
+/// The mistakes in a document, drawn.
 #[derive(Debug)]
 pub(crate) struct Misfit {
     drawn: String,
@@ -47,13 +39,13 @@ pub(crate) struct Misfit {
 }
 
 impl Misfit {
-    /// The mistakes that the document itself has.
+    /// The mistakes that were found.
     pub(crate) fn of(diagnostics: &Diagnostics) -> Self {
         // Drawn with colour; the stream takes it out where it does not belong.
         Misfit { drawn: diagnostics.render(true), count: diagnostics.len() }
     }
 
-    /// Those, and the ones that a source found.
+    /// Those, and the ones that a later stage found.
     pub(crate) fn and_also(mut self, more: Option<Misfit>) -> Self {
         if let Some(more) = more {
             self.drawn += &more.drawn;
@@ -63,35 +55,9 @@ impl Misfit {
     }
 }
 
-impl<'a> Misfits<'a> {
-    /// No mistakes so far.
-    pub(crate) fn in_document(document: &'a Document) -> Self {
-        Misfits { document, found: Vec::new(), beside: None }
-    }
-
-    /// The document that they are in.
-    pub(crate) fn document(&self) -> &'a Document {
-        self.document
-    }
-
-    /// One more.
-    pub(crate) fn push(&mut self, span: Span, message: &str, help: Option<&str>) {
-        // Drawn with colour; the stream takes it out where it does not belong.
-        self.found.push((span, self.document.render_at(span, message, help, true)));
-    }
-
-    /// Those in a file that the document names.
-    pub(crate) fn push_all(&mut self, diagnostics: &Diagnostics) {
-        self.beside = Some(Misfit::of(diagnostics).and_also(self.beside.take()));
-    }
-
-    /// An error, if there were any; all of them together, by place.
-    pub(crate) fn into_result(mut self) -> Result<(), Misfit> {
-        self.found.sort_by_key(|(span, _)| *span);
-        let count = self.found.len();
-        let drawn = self.found.into_iter().map(|(_, drawn)| drawn).collect();
-        let misfit = Misfit { drawn, count }.and_also(self.beside);
-        if misfit.count == 0 { Ok(()) } else { Err(misfit) }
+impl From<Diagnostics> for Misfit {
+    fn from(diagnostics: Diagnostics) -> Self {
+        Misfit::of(&diagnostics)
     }
 }
 

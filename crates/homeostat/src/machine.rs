@@ -3,10 +3,8 @@
 //! A [`Machine`] can only be planned for. With the locks of its scopes it becomes [`Drivers`].
 //! Namespaces of our own come first: what is inside can be opened only when they are there.
 
-mod broken;
 mod drivers;
 mod firewalls;
-mod landed;
 mod unapplied;
 mod waiting;
 
@@ -15,17 +13,18 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use homeostat_document::{Document, Mode, NamespaceName, Scope as Section};
-use homeostat_engine::{Error, Explain, Ledger, Pages, Place, Planner, ScopeLock};
+use homeostat_engine::{Error, Explain, Ledger, Pages, Place, Planner, ScopeLock, WaitsOn};
 
 use crate::context::{Context, Top};
 use crate::failure::Helped;
 use crate::output::Told;
-use crate::registry::{Binding, FIRST, Lists, Registered, Remote, SOURCES, known, resolve};
-use crate::scope::{Scope, name_of};
-use crate::sources::namespaces;
-pub(crate) use broken::Broken;
+use crate::registry::{
+    Binding, FIRST, Lists, Registered, Remote, SOURCES, going, is_made, known, refuse_namespaces,
+    resolve,
+};
+use crate::scope::{Lookup, Scope, name_of};
 use drivers::Driven;
-pub(crate) use drivers::{Drivers, Settling};
+pub(crate) use drivers::Drivers;
 use firewalls::Firewalls;
 pub(crate) use unapplied::Unapplied;
 pub(crate) use waiting::{Waiting, told as told_of_waiting};
@@ -73,7 +72,7 @@ impl<'a> Machine<'a> {
         pages: &dyn Pages,
     ) -> Result<Self> {
         resolve(document, Lists::Skip)?;
-        namespaces::refuse(context, document)?;
+        refuse_namespaces(context, document)?;
         let with = With { context, document, pages };
         let (top, section) = (Scope::top(context)?, Some(&document.host));
         let binding = Binding { context, document, scope: &top, section, pages };
@@ -81,11 +80,23 @@ impl<'a> Machine<'a> {
         let (scopes, waiting, gone) = (vec![], vec![], vec![]);
         let mut machine = Machine { context, document, spaces, scopes, waiting, gone };
         machine.add(top, section, with)?;
-        for (name, namespace) in &document.namespaces {
-            match Scope::named(name)? {
-                Some(scope) => machine.add(scope, Some(&namespace.scope), with)?,
-                None => machine.wait(&context.owner, name, &namespace.scope)?,
-            }
+        for (name, section) in &document.namespaces {
+            let name = &name.value;
+            let on = match Scope::named(name)? {
+                Lookup::Found(scope) => {
+                    machine.add(scope, Some(section), with)?;
+                    continue;
+                }
+                Lookup::Absent => WaitsOn::Namespace(name.to_string()),
+                // Its own source knows the way out: it may be a file that we left there.
+                Lookup::NotNetns { error, .. } if is_made(section) => {
+                    WaitsOn::Condition(format!("namespace {name}: {error}"))
+                }
+                Lookup::NotNetns { error, help } => {
+                    WaitsOn::Condition(format!("namespace {name}: {error}; {help}"))
+                }
+            };
+            machine.wait(name, section, &on)?;
         }
         if matches!(context.top, Top::Host) {
             machine.add_left_behind(with)?;
@@ -102,6 +113,8 @@ impl<'a> Machine<'a> {
                 "the document speaks of it twice: at its top level, or by another name",
             ));
         }
+        let gate = context.gates.of(&scope.identity);
+        let scope = Scope { gate, ..scope };
         let binding = Binding { context, document, scope: &scope, section, pages };
         let mut bound = Vec::new();
         for source in SOURCES {
@@ -111,16 +124,17 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn wait(&mut self, owner: &str, name: &NamespaceName, section: &Section) -> Result<()> {
+    /// Everything of a section waits `on` the scope of this name.
+    fn wait(&mut self, name: &NamespaceName, section: &Section, on: &WaitsOn) -> Result<()> {
         for source in SOURCES {
             let place = Place {
-                owner: owner.to_owned(),
+                owner: self.context.owner.clone(),
                 source: source.name.to_owned(),
                 scope: name_of(name)?,
                 identity: String::new(),
             };
             let keys = (source.wait)(self.document, section);
-            self.waiting.push((place, Waiting { keys, on: format!("namespace {name}") }));
+            self.waiting.push((place, Waiting { keys, on: on.clone() }));
         }
         Ok(())
     }
@@ -158,20 +172,23 @@ impl<'a> Machine<'a> {
         let mut bound = self.scopes.iter().flat_map(|(_, bound)| bound);
         if bound.all(|bound| bound.planner.place().source != place.source) {
             let keys = vec![place.source.clone()];
-            let on = format!("`[{}]`, which says where what we own is", remote.section);
+            let on = WaitsOn::Condition(format!(
+                "`[{}]`, which says where what we own is",
+                remote.section
+            ));
             self.waiting.push((place, Waiting { keys, on }));
         }
     }
 
     /// Plans everything.
     pub(crate) async fn plan(&self, pages: &dyn Pages) -> Result<Vec<Told>> {
-        let (mut all, mut going) = (Vec::new(), BTreeSet::new());
+        let (mut all, mut gone) = (Vec::new(), BTreeSet::new());
         for bound in &self.spaces {
             let what = bound.plan(pages).await?;
-            going.extend(namespaces::going(&*what)?);
+            gone.extend(going(&*what)?);
             all.push(Told { place: bound.planner.place().clone(), what });
         }
-        let scopes = self.scopes.iter().filter(|(scope, _)| !going.contains(&scope.name));
+        let scopes = self.scopes.iter().filter(|(scope, _)| !gone.contains(&scope.name));
         for bound in scopes.flat_map(|(_, bound)| bound) {
             let place = bound.planner.place().clone();
             all.push(Told { place, what: bound.plan(pages).await? });
@@ -204,7 +221,7 @@ impl<'a> Machine<'a> {
     /// The same for who has the lock of the first scope already.
     fn unlock_under(
         self,
-        mut held: Option<ScopeLock>,
+        mut held: Option<Arc<ScopeLock>>,
         ledger: &Arc<dyn Ledger>,
     ) -> Result<Drivers<'a>> {
         let Machine { context, document, spaces: mut first, scopes, waiting, gone } = self;
@@ -215,35 +232,31 @@ impl<'a> Machine<'a> {
             let heals = first.iter().chain(&all).any(|bound| bound.mode == Mode::Heal);
             let lock = match held.take() {
                 Some(held) => Some(held),
-                None => heals.then(|| scope.lock(context)).transpose()?,
+                None => heals.then(|| scope.lock(context)).transpose()?.map(Arc::new),
             };
-            spaces.extend(unlock(first, lock.as_ref(), ledger)?);
-            driven.extend(unlock(all, lock.as_ref(), ledger)?);
+            spaces.extend(unlock(first, lock.as_ref()));
+            driven.extend(unlock(all, lock.as_ref()));
             locks.push(lock);
         }
+        for one in spaces.iter().chain(&driven) {
+            one.planner.check_records(&**ledger)?;
+        }
         // What is elsewhere may keep us waiting: nothing here waits for it.
-        driven.sort_by_key(|one: &Driven| known(&one.place().source).remote.is_some());
+        driven.sort_by_key(|one: &Driven| known(&one.planner.place().source).remote.is_some());
         let ledger = Arc::clone(ledger);
         Ok(Drivers { context, document, spaces, driven, locks, firewalls, waiting, gone, ledger })
     }
 }
 
-fn unlock(
-    all: Vec<Bound>,
-    lock: Option<&ScopeLock>,
-    ledger: &Arc<dyn Ledger>,
-) -> Result<Vec<Driven>> {
-    let unlocked = all.into_iter().map(|Bound { planner, mode }| match lock {
-        Some(lock) if mode == Mode::Heal => {
-            Ok(Driven::Healing(planner.unlock(lock, Arc::clone(ledger))?))
-        }
-        _ => Ok(Driven::Observing(planner)),
-    });
-    unlocked.collect()
+fn unlock(all: Vec<Bound>, lock: Option<&Arc<ScopeLock>>) -> impl Iterator<Item = Driven> {
+    all.into_iter().map(move |Bound { planner, mode }| {
+        let lock = lock.filter(|_| mode == Mode::Heal).map(Arc::clone);
+        Driven { planner, lock }
+    })
 }
 
 fn bind(source: &Registered, binding: &Binding<'_>) -> Result<Option<Bound>> {
-    let mode = (source.settings)(&binding.document.settings).mode.as_ref();
+    let mode = binding.document.settings.source(source.name).mode.as_ref();
     let mode = mode.map_or(Mode::Heal, |mode| mode.value);
     let planner = (source.bind)(binding)?;
     Ok(planner.map(|planner| Bound { planner, mode }))

@@ -6,15 +6,16 @@ mod cli;
 mod client;
 mod commands;
 mod context;
+mod converge;
 mod daemon;
 mod desk;
 mod failure;
 mod machine;
 mod mark;
+mod missing;
 mod output;
 mod registry;
 mod scope;
-mod sources;
 mod wire;
 
 use std::process::ExitCode;

@@ -7,7 +7,7 @@ pub(crate) mod progress;
 pub(crate) mod stream;
 pub(crate) mod text;
 
-use homeostat_engine::{Audience, Entry, Explain, Kind, Place, Summary};
+use homeostat_engine::{Explain, Place, Summary};
 
 /// How plans and reports are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +24,6 @@ pub(crate) struct Told {
     pub(crate) what: Box<dyn Explain>,
 }
 
-impl Told {
-    /// What this pass and an earlier one have to tell together.
-    pub(crate) fn after(self, earlier: Told) -> Told {
-        let what = Joined { earlier: earlier.what, last: self.what };
-        Told { place: self.place, what: Box::new(what) }
-    }
-}
-
 /// The changes of all sources together.
 pub(crate) fn summary(all: &[Told]) -> Summary {
     let mut sum = Summary::default();
@@ -44,36 +36,4 @@ pub(crate) fn summary(all: &[Told]) -> Summary {
 /// Whether every source is as declared.
 pub(crate) fn is_converged(all: &[Told]) -> bool {
     all.iter().all(|told| told.what.is_converged())
-}
-
-/// Two passes: what both applied, and how the last one left things.
-struct Joined {
-    earlier: Box<dyn Explain>,
-    last: Box<dyn Explain>,
-}
-
-impl Explain for Joined {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-        if kind == Kind::Applied {
-            self.earlier.explain(kind, tell);
-        }
-        self.last.explain(kind, tell);
-    }
-
-    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
-        if kind == Kind::Applied {
-            self.earlier.sample(kind, audience);
-        }
-        self.last.sample(kind, audience);
-    }
-
-    fn summary(&self) -> Summary {
-        let mut sum = self.earlier.summary();
-        sum += self.last.summary();
-        sum
-    }
-
-    fn is_converged(&self) -> bool {
-        self.last.is_converged()
-    }
 }

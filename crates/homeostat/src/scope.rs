@@ -1,14 +1,15 @@
 //! The scopes of a document on this machine: which namespace each one is, and its lock.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow};
 use homeostat_document::{HOST, NamespaceName};
 use homeostat_engine::{NetnsLock, Place as LedgerPlace, ScopeLock};
-use homeostat_knobs::Gate;
 use homeostat_netns::{Error, Identity, Name, Netns, Place};
 
 use crate::context::{Context, Top};
+use crate::registry::Gate;
 
 /// What the top level speaks of in a sandbox.
 const SANDBOX: &str = "sandbox";
@@ -26,6 +27,48 @@ pub(crate) struct Scope {
     pub(crate) reach: Reach,
     /// What forwarding in it waits for.
     pub(crate) gate: Gate,
+}
+
+/// What is found where a scope is named.
+pub(crate) enum Lookup {
+    Found(Scope),
+    Absent,
+    /// Something else than a network namespace is there.
+    NotNetns {
+        error: Error,
+        help: String,
+    },
+}
+
+impl Lookup {
+    fn found(self) -> Option<Scope> {
+        match self {
+            Lookup::Found(scope) => Some(scope),
+            Lookup::Absent | Lookup::NotNetns { .. } => None,
+        }
+    }
+}
+
+/// The gates of scopes, each the same for as long as its namespace is there: loops that go on keep theirs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gates(Arc<Mutex<BTreeMap<String, Gate>>>);
+
+impl Gates {
+    /// The gate of the namespace with this identity.
+    pub(crate) fn of(&self, identity: &str) -> Gate {
+        let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.entry(identity.to_owned()).or_insert_with(new_gate).clone()
+    }
+
+    /// Forgets those of other namespaces.
+    pub(crate) fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.retain(|identity, _| is_there(identity));
+    }
+}
+
+fn new_gate() -> Gate {
+    Gate::waiting_on("nft's first pass")
 }
 
 /// What belongs to a scope beside its network namespace.
@@ -49,8 +92,8 @@ impl Scope {
         }
     }
 
-    /// A namespace that the document names, if it is there. A name of digits is a name.
-    pub(crate) fn named(name: &NamespaceName) -> Result<Option<Self>> {
+    /// A namespace that the document names. A name of digits is a name.
+    pub(crate) fn named(name: &NamespaceName) -> Result<Lookup> {
         let place = named(name)?;
         let scope = Self::at(&called(&place)?, &place);
         scope.with_context(|| format!("cannot open the namespace `{name}`"))
@@ -61,28 +104,33 @@ impl Scope {
         if name.as_str() == HOST {
             return Ok(Some(Arc::new(Netns::current()?)));
         }
-        Ok(Self::named(name)?.map(|scope| scope.netns))
+        Ok(Self::named(name)?.found().map(|scope| scope.netns))
     }
 
     /// A scope by its name in the ledger, if it is there.
     pub(crate) fn recorded(name: &str) -> Result<Option<Self>> {
-        let scope = recorded(name).and_then(|place| Self::at(name, &place));
-        scope.with_context(|| format!("cannot look into `{name}`, where we own something"))
+        let found = recorded(name).and_then(|place| Self::at(name, &place));
+        let found = found.map(Lookup::found);
+        found.with_context(|| format!("cannot look into `{name}`, where we own something"))
     }
 
-    fn at(name: &str, place: &Place) -> Result<Option<Self>> {
+    fn at(name: &str, place: &Place) -> Result<Lookup> {
         match Netns::open(place) {
-            Ok(netns) => Self::new(name, netns, Reach::Namespace).map(Some),
+            Ok(netns) => Self::new(name, netns, Reach::Namespace).map(Lookup::Found),
             Err(
                 Error::NoSuchName { .. } | Error::NoSuchPath { .. } | Error::NoSuchProcess { .. },
-            ) => Ok(None),
+            ) => Ok(Lookup::Absent),
+            Err(error @ Error::NotNetns { .. }) => {
+                let help = error.help().unwrap_or_default();
+                Ok(Lookup::NotNetns { error, help })
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     fn new(name: &str, netns: Netns, reach: Reach) -> Result<Self> {
         let identity = Identity::of(&netns)?.to_string();
-        let (netns, gate) = (Arc::new(netns), Gate::waiting_on("nft's first pass"));
+        let (netns, gate) = (Arc::new(netns), new_gate());
         Ok(Scope { name: name.to_owned(), netns, identity, reach, gate })
     }
 

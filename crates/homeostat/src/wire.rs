@@ -1,5 +1,6 @@
 //! What is said over the control socket: one JSON object a line, both ways.
 
+use homeostat_engine::OpenCounts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -107,7 +108,7 @@ pub(crate) struct LoopStatus {
     pub(crate) next_due_in_ms: Option<u64>,
     pub(crate) next_why: Option<String>,
     pub(crate) stall: Option<String>,
-    pub(crate) open: Open,
+    pub(crate) open: OpenCounts,
     /// What was counted since the start.
     pub(crate) counts: Value,
     pub(crate) contended: Vec<Contended>,
@@ -121,17 +122,6 @@ pub(crate) struct LoopStatus {
 pub(crate) struct Trouble {
     pub(crate) error: String,
     pub(crate) help: Option<String>,
-}
-
-/// What is not as declared.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-pub(crate) struct Open {
-    pub(crate) failed: usize,
-    pub(crate) pending: usize,
-    pub(crate) conflicts: usize,
-    pub(crate) unknown: usize,
-    pub(crate) held: usize,
-    pub(crate) drifted: usize,
 }
 
 /// A key that somebody keeps undoing.

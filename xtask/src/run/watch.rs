@@ -1,4 +1,4 @@
-//! Watches a program line by line and ends it when it falls silent.
+//! Reads the output of a program line by line and kills it after a time without output.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
@@ -10,45 +10,42 @@ use anyhow::{Context, Result};
 
 use super::Program;
 
-/// How a watched program came to its end.
+/// How a program ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// By itself; whether it called this a success.
     Itself {
-        /// Its exit status, in words.
         status: String,
-        /// Whether that status is a success.
         success: bool,
     },
-    /// It wrote nothing for this long and was killed.
+    /// Killed after this time without output.
     Silent(Duration),
 }
 
 impl Program {
-    /// Runs to the end, or until nothing comes for as long as `silence`. Each line of its standard
-    /// output is handed to `see`, without the line's end; bytes that are no text are replaced.
+    /// Runs to the end, or until there is no output for `silence`. Calls `see` with each line of its standard output;
+    /// bytes that are not UTF-8 are replaced.
     pub(crate) fn watch(&self, silence: Duration, see: &mut dyn FnMut(&str)) -> Result<Ended> {
         let mut command = self.command();
         let child = command.stdout(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("cannot start `{self}`"))?;
         let stdout = child.stdout.take().context("a piped program has an output")?;
-        let last = hear(&lines_of(stdout), silence, see);
+        let last = read_lines(&lines_of(stdout), silence, see);
         finish(&mut child, last, silence).with_context(|| format!("cannot end `{self}`"))
     }
 }
 
-/// The reading blocks, so a thread does it; it ends with the program.
+/// Reads on a thread, since reading blocks; it ends with the program.
 fn lines_of(output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (send, receive) = channel();
     thread::spawn(move || {
         let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
-        // An error means that nobody listens any more.
+        // An error means that the receiver is gone.
         let _ = lines.map(|line| send.send(line)).find(Result::is_err);
     });
     receive
 }
 
-fn hear(
+fn read_lines(
     lines: &Receiver<Vec<u8>>,
     silence: Duration,
     see: &mut dyn FnMut(&str),
@@ -83,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_seen_and_the_status_told() {
+    fn every_line_is_seen_and_the_status_returned() {
         let (seen, ended) = watch(r"printf 'one\r\ntwo\n\377'; exit 3", Duration::from_mins(1));
         assert_eq!(seen, ["one", "two", "\u{fffd}"]);
         assert_eq!(ended, Ended::Itself { status: "exit status: 3".to_owned(), success: false });
@@ -96,13 +93,14 @@ mod tests {
         assert_eq!(ended, Ended::Silent(Duration::from_millis(300)));
     }
 
-    /// The lines are there already, so that no busy machine is late with them.
+    /// The lines are there before the timeout starts.
     #[test]
-    fn whoever_falls_silent_was_heard_before() {
+    fn lines_before_the_silence_are_seen() {
         let (send, receive) = channel();
         send.send(b"one\r".to_vec()).unwrap();
         let mut seen = Vec::new();
-        let last = hear(&receive, Duration::from_millis(1), &mut |line| seen.push(line.to_owned()));
+        let last =
+            read_lines(&receive, Duration::from_millis(1), &mut |line| seen.push(line.to_owned()));
         assert_eq!((seen, last), (vec!["one".to_owned()], RecvTimeoutError::Timeout));
     }
 }

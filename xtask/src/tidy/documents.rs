@@ -1,4 +1,4 @@
-//! The documents that a repository owes its readers exist, and links between them lead somewhere.
+//! Required documents exist, and relative links in Markdown lead to files.
 
 use super::markdown;
 use super::problem::Problem;
@@ -32,7 +32,7 @@ fn broken_links(workspace: &Workspace, page: &File) -> Vec<Problem> {
     broken.map(|(index, link)| Problem::at(&page.path, index, text(&link))).collect()
 }
 
-/// The path that a relative link on `page` means; none for addresses and for places on the page.
+/// The target of a relative link on `page`; none for URLs and anchors.
 fn target(page: &str, link: &str) -> Option<String> {
     let path = link.split('#').next().filter(|path| !path.is_empty())?;
     if path.contains(':') {
@@ -42,7 +42,7 @@ fn target(page: &str, link: &str) -> Option<String> {
     parts.pop();
     for part in path.trim_end_matches('/').split('/') {
         match part {
-            // Above the root there is nothing of ours: the odd part makes the path not exist.
+            // A link above the root is broken: the remaining `..` makes the path not exist.
             ".." if parts.pop().is_none() => parts.push(".."),
             "." | ".." => {}
             name => parts.push(name),

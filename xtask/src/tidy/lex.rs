@@ -1,16 +1,13 @@
-//! Takes a Rust text apart into code and comments, and finds the lines that are tests.
+//! Splits Rust source into code and comments, and marks the lines of tests.
 //!
-//! Checks look for words in one of the two only, so that neither a string nor a comment that
-//! merely speaks of a word is mistaken for its use.
+//! Checks search only one of the two, so that a word in a string or comment does not count as its use.
 
-/// A Rust text, line by line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rust {
-    /// One entry per line.
     pub(crate) lines: Vec<Line>,
 }
 
-/// One line: both parts keep their columns, the rest is blank.
+/// One line. Both parts keep their columns; the rest is blank.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     /// Without comments and without the insides of strings.
@@ -22,14 +19,13 @@ pub(crate) struct Line {
 }
 
 impl Rust {
-    /// The lines that are shipped, with their index.
+    /// The lines that are not tests, with their index.
     pub(crate) fn production(&self) -> impl Iterator<Item = (usize, &Line)> {
         self.lines.iter().enumerate().filter(|(_, line)| !line.is_test)
     }
 }
 
-/// Splits `text` into code and comments and marks the tests.
-pub(crate) fn take_apart(text: &str) -> Rust {
+pub(crate) fn split(text: &str) -> Rust {
     let mut lexer = Lexer { letters: text.chars().collect(), ..Lexer::default() };
     lexer.whole_text();
     let code = lexer.code.lines();
@@ -44,7 +40,7 @@ pub(crate) fn take_apart(text: &str) -> Rust {
     Rust { lines }
 }
 
-/// Whether `text` has `word` with no letter, digit or `_` around it; returns what follows it.
+/// What follows `word` in `text`, if it has no letter, digit or `_` around it.
 pub(crate) fn after_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
     text.match_indices(word).find_map(|(start, _)| {
@@ -55,8 +51,7 @@ pub(crate) fn after_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     })
 }
 
-/// An item under `#[cfg(test)]` at the left edge ends at the first `}` or `;` that closes it there:
-/// rustfmt leaves no other form.
+/// After rustfmt, an item under `#[cfg(test)]` in the first column ends at the next `}` or `;` there.
 fn mark_tests(lines: &mut [Line]) {
     let mut inside = false;
     for line in lines {
@@ -190,7 +185,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, code: &str, comment: &str) {
-        let rust = take_apart(text);
+        let rust = split(text);
         let squeeze = |part: fn(&Line) -> &str| {
             let words: Vec<&str> =
                 rust.lines.iter().flat_map(|line| part(line).split_whitespace()).collect();
@@ -225,7 +220,7 @@ mod tests {
 
     #[test]
     fn lines_keep_their_number() {
-        let rust = take_apart("a\n\"x\ny\"\n/* b\nc */\nd");
+        let rust = split("a\n\"x\ny\"\n/* b\nc */\nd");
         assert_eq!(rust.lines.len(), 6);
         assert_eq!(rust.lines.last().map(|line| line.code.as_str()), Some("d"));
     }
@@ -233,10 +228,10 @@ mod tests {
     #[test]
     fn the_test_module_is_found_and_code_behind_it_is_not_hidden() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n";
-        let shipped: Vec<usize> = take_apart(text).production().map(|(index, _)| index).collect();
+        let shipped: Vec<usize> = split(text).production().map(|(index, _)| index).collect();
         assert_eq!(shipped, [0, 5]);
         let text = "#[cfg(test)]\nmod tests;\nfn c() {}\n";
-        assert_eq!(take_apart(text).production().count(), 1);
+        assert_eq!(split(text).production().count(), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Finds links, code spans and headings in Markdown. Knows as much of it as the project writes.
+//! Finds links, code spans and headings in Markdown, as far as the project uses it.
 
-/// A piece of a document and the line it is in, counted from 0.
+/// The index of a line, and a part of it.
 pub(crate) type Found<'t> = (usize, &'t str);
 
 /// The targets of all links and images outside of code.

@@ -1,28 +1,22 @@
-//! The packages that the workspace builds from, as cargo tells them.
+//! The packages of the workspace and its dependencies, by `cargo metadata`.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::run::Program;
 
-/// A member of the workspace or something that it depends on.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Package {
-    /// Its name.
     pub(crate) name: String,
-    /// One sentence on what it is.
     pub(crate) description: String,
-    /// The licence expression, if it states one.
-    pub(crate) licence: Option<String>,
-    /// Where it was downloaded from; members come from nowhere.
+    /// The registry; none for members.
     pub(crate) source: Option<String>,
-    /// Path of its manifest from the workspace's root (members only make sense).
+    /// The path of its manifest, for members from the root of the workspace.
     pub(crate) manifest: String,
-    /// Names of what its shipped code depends on: build dependencies count, those of tests do not.
+    /// Without dependencies of tests, with build dependencies.
     pub(crate) dependencies: Vec<String>,
 }
 
-/// Asks cargo.
 pub(crate) fn read() -> Result<Vec<Package>> {
     let about = Program::cargo(&["-vV"]).read()?;
     let host = about.lines().find_map(|line| line.strip_prefix("host: "));
@@ -47,7 +41,6 @@ fn read_package(package: &Value, root: &str) -> Result<Package> {
     Ok(Package {
         name: string(package, "name").context("cargo metadata has a package without a name")?,
         description: string(package, "description").unwrap_or_default(),
-        licence: string(package, "license"),
         source: string(package, "source"),
         manifest: inside.unwrap_or(manifest),
         dependencies: dependencies.into_iter().flatten().filter_map(shipped).collect(),
@@ -80,23 +73,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cargo_tells_is_read() {
+    fn the_metadata_is_read() {
         let text = r#"{"workspace_root": "/r", "packages": [{
-            "name": "x", "description": "d", "license": "MIT", "source": null,
+            "name": "x", "description": "d", "source": null,
             "manifest_path": "/r/crates/x/Cargo.toml",
             "dependencies": [
                 {"name": "a", "kind": null}, {"name": "b", "kind": "dev"}, {"name": "c", "kind": "build"}
             ]}]}"#;
-        let expected = Package {
-            description: "d".to_owned(),
-            licence: Some("MIT".to_owned()),
-            ..member("x", &["a", "c"])
-        };
+        let expected = Package { description: "d".to_owned(), ..member("x", &["a", "c"]) };
         assert_eq!(parse(text).unwrap(), [expected]);
     }
 
     #[test]
-    fn what_is_not_cargos_answer_is_refused() {
+    fn other_text_is_refused() {
         assert!(parse("{}").is_err());
         assert!(parse("nothing").is_err());
     }

@@ -1,8 +1,8 @@
-//! What a check found, and where.
+//! The result of a check, with its place.
 
 use std::fmt;
 
-/// One thing to put right. Sorts by place.
+/// Sorts by place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Problem {
     path: String,

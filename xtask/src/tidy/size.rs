@@ -1,76 +1,80 @@
-//! Files stay small: one idea each.
+//! How large crates and files are. A report, not a check.
 
-use super::problem::Problem;
+use std::cmp::Reverse;
+
 use super::workspace::{File, Workspace};
 
-const MOST_PRODUCTION: usize = 400;
-const MANY_PRODUCTION: usize = 250;
-const MOST_TEST: usize = 800;
+/// How many of the largest files are listed.
+const LISTED: usize = 20;
 
-/// Finds the files that must be split.
-pub(crate) fn check(workspace: &Workspace) -> Vec<Problem> {
-    let over = |(file, lines, most, what): (&File, usize, usize, &str)| {
-        let text = format!("{lines} lines of {what}; split by idea past {most}");
-        (lines > most).then(|| Problem::of(&file.path, text))
-    };
-    measured(workspace).filter_map(over).collect()
+/// Lines of code, without comments and blank lines.
+#[derive(Default)]
+struct Size {
+    production: usize,
+    tests: usize,
 }
 
-/// Names the files that grow towards their limit.
-pub(crate) fn notes(workspace: &Workspace) -> Vec<Problem> {
-    let large = |(file, lines, most, what): (&File, usize, usize, &str)| {
-        let many = most == MOST_PRODUCTION && (MANY_PRODUCTION + 1..=most).contains(&lines);
-        many.then(|| {
-            Problem::of(&file.path, format!("{lines} lines of {what}; most files have less"))
-        })
-    };
-    measured(workspace).filter_map(large).collect()
+/// One line for each member, then one for each of the largest files, with columns of equal width.
+pub(crate) fn report(workspace: &Workspace) -> String {
+    let mut files: Vec<(&File, Size)> = sizes(workspace).collect();
+    files.sort_by_key(|(_, size)| Reverse(size.production));
+    let mut rows = vec![row("production", "tests", "crate")];
+    for member in workspace.members() {
+        let folder = member.manifest.trim_end_matches("Cargo.toml");
+        let inside = files.iter().filter(|(file, _)| file.path.starts_with(folder));
+        let (mut production, mut tests) = (0, 0);
+        for (_, size) in inside {
+            production += size.production;
+            tests += size.tests;
+        }
+        rows.push(row(&production.to_string(), &tests.to_string(), &member.name));
+    }
+    rows.push(row("production", "tests", "largest files"));
+    rows.extend(files.iter().take(LISTED).map(|(file, size)| {
+        row(&size.production.to_string(), &size.tests.to_string(), &file.path)
+    }));
+    rows.join("\n")
 }
 
-/// Each Rust file's lines of production and of tests, with their limit and name.
-fn measured(workspace: &Workspace) -> impl Iterator<Item = (&File, usize, usize, &'static str)> {
-    workspace.rust().flat_map(|(file, rust)| {
-        let shipped = if file.is_test() { 0 } else { rust.production().count() };
-        let tests = rust.lines.len() - shipped;
-        [(file, shipped, MOST_PRODUCTION, "production"), (file, tests, MOST_TEST, "tests")]
+fn row(production: &str, tests: &str, name: &str) -> String {
+    format!("{production:>10} {tests:>8}  {name}")
+}
+
+fn sizes(workspace: &Workspace) -> impl Iterator<Item = (&File, Size)> {
+    workspace.rust().map(|(file, rust)| {
+        let mut size = Size::default();
+        for line in rust.lines.iter().filter(|line| !line.code.trim().is_empty()) {
+            if file.is_test() || line.is_test {
+                size.tests += 1;
+            } else {
+                size.production += 1;
+            }
+        }
+        (file, size)
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::problem::assert_problems;
+    use super::super::packages::member;
     use super::*;
 
-    fn file(production: usize, tests: usize) -> String {
-        let inside = "    x();\n".repeat(tests.saturating_sub(3));
-        format!("{}#[cfg(test)]\nmod tests {{\n{inside}}}\n", "x();\n".repeat(production))
-    }
-
-    #[track_caller]
-    fn check_file(path: &str, text: &str, problems: &[&str], expected_notes: &[&str]) {
-        let workspace = Workspace::of(&[(path, text)]);
-        assert_problems(&check(&workspace), problems);
-        assert_problems(&notes(&workspace), expected_notes);
-    }
-
     #[test]
-    fn tests_do_not_count_as_production() {
-        check_file("a.rs", &file(250, 800), &[], &[]);
-    }
-
-    #[test]
-    fn a_large_file_is_noted_and_a_huge_one_refused() {
-        let note = ["a.rs: 251 lines of production; most files have less"];
-        check_file("a.rs", &file(251, 3), &[], &note);
-        let problem = ["a.rs: 401 lines of production; split by idea past 400"];
-        check_file("a.rs", &file(401, 3), &problem, &[]);
-    }
-
-    #[test]
-    fn huge_tests_are_refused() {
-        let problem = ["a.rs: 801 lines of tests; split by idea past 800"];
-        check_file("a.rs", &file(1, 801), &problem, &[]);
-        let problem = ["tests/a.rs: 801 lines of tests; split by idea past 800"];
-        check_file("tests/a.rs", &"x();\n".repeat(801), &problem, &[]);
+    fn crates_and_files_are_listed_with_their_lines_of_code() {
+        let large = "//! Large.\n\nfn a() {}\nfn b() {}\n#[cfg(test)]\nmod tests {}\n";
+        let files = [
+            ("crates/x/src/lib.rs", "//! Small.\nfn a() {}\n"),
+            ("crates/x/src/large.rs", large),
+            ("crates/x/tests/a.rs", "fn c() {}\n"),
+        ];
+        let report = report(&Workspace::of(&files).with(vec![member("x", &[])]));
+        let expected = "
+production    tests  crate
+         3        3  x
+production    tests  largest files
+         2        2  crates/x/src/large.rs
+         1        0  crates/x/src/lib.rs
+         0        1  crates/x/tests/a.rs";
+        assert_eq!(report, expected.trim_start_matches('\n'));
     }
 }

@@ -1,4 +1,4 @@
-//! The tree as data: what every check reads. Only [`Workspace::read`] touches the disk.
+//! The files and packages that checks read. Only [`Workspace::read`] reads the disk.
 
 use std::fs;
 use std::path::Path;
@@ -17,14 +17,13 @@ pub(crate) struct Workspace {
     pub(crate) packages: Vec<Package>,
 }
 
-/// One file, by its path from the root.
 #[derive(Debug)]
 pub(crate) struct File {
-    /// With `/` between the parts.
+    /// From the root.
     pub(crate) path: String,
-    /// Empty where the file is no text.
+    /// Empty if the file is not UTF-8.
     pub(crate) text: String,
-    /// The text taken apart, for Rust files.
+    /// For Rust files.
     pub(crate) rust: Option<Rust>,
 }
 
@@ -53,7 +52,6 @@ impl Workspace {
         Ok(Self { files, packages })
     }
 
-    /// The file with this path.
     pub(crate) fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
@@ -65,12 +63,10 @@ impl Workspace {
             || self.files.iter().any(|file| file.path == path || file.path.starts_with(&inside))
     }
 
-    /// The workspace's own packages.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.source.is_none())
     }
 
-    /// All Rust files with their text taken apart.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&File, &Rust)> {
         self.files.iter().filter_map(|file| Some((file, file.rust.as_ref()?)))
     }
@@ -93,7 +89,7 @@ impl Workspace {
 impl File {
     fn new(path: &str, text: String) -> Self {
         let is_rust = path.rsplit_once('.').is_some_and(|(_, ending)| ending == "rs");
-        let rust = is_rust.then(|| lex::take_apart(&text));
+        let rust = is_rust.then(|| lex::split(&text));
         Self { path: path.to_owned(), text, rust }
     }
 
@@ -119,7 +115,7 @@ enum Visit {
     Skip,
 }
 
-/// Visits everything below `path`, directories before what they hold.
+/// Visits everything below `path`, directories before their content.
 fn walk(root: &Path, path: &str, visit: &mut dyn FnMut(&str) -> Result<Visit>) -> Result<()> {
     let entries = fs::read_dir(root.join(path)).with_context(|| format!("cannot list `{path}`"))?;
     for entry in entries {

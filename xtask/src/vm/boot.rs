@@ -1,4 +1,4 @@
-//! Starts the virtual machine and listens to it.
+//! Starts the virtual machine and reads its output.
 
 use std::fs;
 use std::path::Path;
@@ -8,31 +8,27 @@ use anyhow::Result;
 
 use crate::run::{Ended, Program};
 
-/// A machine that says nothing for so long hangs: no single test takes that long, even on a machine
-/// that is busy with much else.
+/// A machine without output for this long hangs: no test takes that long, even on a busy machine.
 const SILENCE: Duration = Duration::from_mins(10);
 
-/// How much of the console's end is worth showing.
+/// How many lines of the console are shown after a failure.
 const LAST_LINES: usize = 40;
 
-/// What a machine is made of.
 pub(crate) struct Machine<'a> {
-    /// The kernel.
     pub(crate) kernel: &'a Path,
-    /// The archive with its first file system.
+    /// The initramfs.
     pub(crate) image: &'a Path,
-    /// Where to write what the kernel says.
+    /// The file for the console of the kernel.
     pub(crate) console: &'a Path,
 }
 
-/// Runs the machine until it switches itself off, dies or hangs; each line of its results is handed
-/// to `see`.
+/// Runs the machine until it powers off, crashes or hangs; calls `see` with each line of its results.
 pub(crate) fn boot(machine: &Machine<'_>, see: &mut dyn FnMut(&str)) -> Result<Ended> {
     program(machine).watch(SILENCE, see)
 }
 
-/// Emulated, not virtualized: that works everywhere, also inside another virtual machine. The first
-/// serial port is the kernel's console, the second carries results; a reboot (after a panic) ends it.
+/// Emulated, since that works also inside another virtual machine. The first serial port is the console of the
+/// kernel, the second carries results; a reboot, as after a panic, ends it.
 fn program(machine: &Machine<'_>) -> Program {
     let [kernel, image, console] =
         [machine.kernel, machine.image, machine.console].map(|path| path.display().to_string());
@@ -50,8 +46,8 @@ fn program(machine: &Machine<'_>) -> Program {
     )
 }
 
-/// The end of what the kernel said, for when it went wrong.
-pub(crate) fn last_words(console: &Path) -> String {
+/// The last lines of the console.
+pub(crate) fn console_tail(console: &Path) -> String {
     let text = fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
@@ -73,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_console_that_was_never_written_has_no_last_words() {
-        assert_eq!(last_words(Path::new("/no/such/console")), "");
+    fn a_console_that_was_never_written_has_no_console_tail() {
+        assert_eq!(console_tail(Path::new("/no/such/console")), "");
     }
 }

@@ -1,7 +1,6 @@
-//! Writes the archive from which a kernel makes its first file system ("newc" in cpio's words).
+//! Writes an initramfs: a cpio archive in the format "newc".
 //!
-//! Not with the program `cpio`: it copies from a tree that root would have to make first (device
-//! nodes, owners), and the format is a header, a name and the bytes.
+//! The program `cpio` would need a tree with device nodes, which only root can create.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,7 +8,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 
-/// An archive that grows in `to`. Everything in it belongs to root.
+/// An archive that is written to `to`. All entries belong to root.
 pub(crate) struct Archive<W> {
     to: W,
     written: BTreeSet<String>,
@@ -28,48 +27,44 @@ impl Mode {
     const CHARACTER_DEVICE: Mode = Mode(0o020_600);
 }
 
-/// The numbers by which the kernel knows a device.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Device {
-    /// Its driver.
     pub(crate) major: u32,
-    /// Which of the driver's devices.
     pub(crate) minor: u32,
 }
 
 impl<W: Write> Archive<W> {
-    /// An empty one.
     pub(crate) fn new(to: W) -> Self {
         Self { to, written: BTreeSet::new() }
     }
 
-    /// Adds a file at an absolute path, and the directories above it. A second file of the same path
-    /// is left out: libraries are shared.
+    /// Adds a file at an absolute path, and its parent directories. A second file of the same path is ignored, since
+    /// programs share libraries.
     pub(crate) fn file(&mut self, path: &str, mode: Mode, bytes: &[u8]) -> Result<()> {
-        self.above(path)?;
+        self.parents(path)?;
         self.entry(path, mode, Device::default(), bytes)
     }
 
-    /// Adds an empty directory, and those above it.
+    /// Adds an empty directory, and its parents.
     pub(crate) fn directory(&mut self, path: &str) -> Result<()> {
-        self.above(path)?;
+        self.parents(path)?;
         self.entry(path, Mode::DIRECTORY, Device::default(), &[])
     }
 
-    /// Adds a character device, and the directories above it.
+    /// Adds a character device, and its parent directories.
     pub(crate) fn device(&mut self, path: &str, device: Device) -> Result<()> {
-        self.above(path)?;
+        self.parents(path)?;
         self.entry(path, Mode::CHARACTER_DEVICE, device, &[])
     }
 
-    /// Writes the end and hands back what was written to.
+    /// Writes the trailer and returns the writer.
     pub(crate) fn finish(mut self) -> Result<W> {
         self.entry("/TRAILER!!!", Mode(0), Device::default(), &[])?;
         self.to.flush().context("cannot write the archive")?;
         Ok(self.to)
     }
 
-    fn above(&mut self, path: &str) -> Result<()> {
+    fn parents(&mut self, path: &str) -> Result<()> {
         let ends: Vec<usize> = path.match_indices('/').map(|(at, _)| at).skip(1).collect();
         for directory in ends.into_iter().filter_map(|end| path.get(..end)) {
             self.entry(directory, Mode::DIRECTORY, Device::default(), &[])?;
@@ -82,7 +77,7 @@ impl<W: Write> Archive<W> {
             return Ok(());
         }
         let name = format!("{}\0", path.trim_start_matches('/'));
-        let header = header(self.written.len(), mode, device, [bytes.len(), name.len()])?;
+        let header = header(self.written.len(), mode, device, bytes.len(), name.len())?;
         let written = self.to.write_all(&padded(format!("{header}{name}").as_bytes()));
         let written = written.and_then(|()| self.to.write_all(bytes));
         let written = written.and_then(|()| self.to.write_all(padding(bytes.len())));
@@ -90,13 +85,19 @@ impl<W: Write> Archive<W> {
     }
 }
 
-/// Thirteen numbers in hexadecimal. No entry is a second name of another, so each has one link and
-/// its own number; times are left at zero, so that the same tree gives the same bytes.
-fn header(number: usize, mode: Mode, device: Device, sizes: [usize; 2]) -> Result<String> {
+/// Thirteen hexadecimal numbers. Every entry has its own inode and one link; times are zero, so that the same tree
+/// gives the same bytes.
+fn header(
+    inode: usize,
+    mode: Mode,
+    device: Device,
+    size: usize,
+    name_size: usize,
+) -> Result<String> {
     let count = |size: usize| u32::try_from(size).context("too large for this kind of archive");
-    let [bytes, name] = [count(sizes[0])?, count(sizes[1])?];
+    let (size, name_size) = (count(size)?, count(name_size)?);
     let Device { major, minor } = device;
-    let fields = [count(number)?, mode.0, 0, 0, 1, 0, bytes, 0, 0, major, minor, name, 0];
+    let fields = [count(inode)?, mode.0, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0];
     let mut text = "070701".to_owned();
     fields.iter().try_for_each(|field| write!(text, "{field:08x}"))?;
     Ok(text)
@@ -126,7 +127,7 @@ mod tests {
         archive.finish().unwrap()
     }
 
-    /// Mode, size and name of each entry, read back as the kernel's documentation says.
+    /// Mode, size and name of each entry.
     fn listed(mut bytes: &[u8]) -> Vec<(u32, usize, String)> {
         let mut entries = Vec::new();
         while !bytes.is_empty() {
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_brings_the_directories_above_it_and_each_path_comes_once() {
+    fn a_file_adds_its_parents_and_each_path_is_added_once() {
         let bytes = written(|archive| {
             archive.file("/sbin/ip", Mode::PROGRAM, b"12345")?;
             archive.file("/sbin/ip", Mode::FILE, b"another")?;

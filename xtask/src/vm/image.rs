@@ -1,4 +1,4 @@
-//! The first file system of the virtual machine: our tests, what they start, and modules.
+//! The initramfs of the virtual machine: the tests, the programs that they start, and kernel modules.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -16,7 +16,7 @@ use crate::setup;
 /// The script that runs first.
 const INIT: &str = include_str!("init.sh");
 
-/// Programs that must be there, and their places: the kernel itself starts `modprobe`.
+/// Required programs and their paths in the machine: the kernel itself starts `modprobe`.
 const PROGRAMS: &[(&str, &str)] = &[
     ("busybox", "/bin/busybox"),
     ("ip", "/sbin/ip"),
@@ -24,13 +24,13 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("sh", "/bin/sh"),
 ];
 
-/// Programs that come along where they are installed.
+/// Optional programs.
 const IF_INSTALLED: &[(&str, &str)] = &[("nft", "/sbin/nft")];
 
-/// Files that tests read, where they are installed.
+/// Optional files that tests read.
 const READ_IF_INSTALLED: &str = "/usr/share/doc/nftables/examples";
 
-/// The names that programs and tests know protocols, services, users and hosts by.
+/// Databases of names that programs and tests use.
 const NAMES: &[(&str, &str)] = &[
     ("/etc/protocols", "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\ndccp 33 DCCP\nsctp 132 SCTP\n"),
     ("/etc/services", "ssh 22/tcp\ndomain 53/tcp\ndomain 53/udp\nhttp 80/tcp\nhttps 443/tcp\n"),
@@ -40,17 +40,14 @@ const NAMES: &[(&str, &str)] = &[
     ("/etc/nsswitch.conf", "hosts: files dns\nservices: files\nprotocols: files\n"),
 ];
 
-/// Where tests and the kernel expect a directory.
 const DIRECTORIES: &[&str] =
     &["/dev", "/etc", "/proc", "/root", "/run", "/sys", "/tmp", "/usr/bin", "/var/run"];
 
-/// Everything that differs from run to run.
+/// What differs from run to run.
 pub(crate) struct Contents<'a> {
-    /// The kernel whose modules are needed.
     pub(crate) kernel: &'a Kernel,
-    /// What to run.
     pub(crate) tests: &'a [TestProgram],
-    /// What each test program is told.
+    /// Arguments of each test program.
     pub(crate) arguments: &'a [String],
 }
 
@@ -78,7 +75,7 @@ fn base(archive: &mut Archive<impl Write>, list: &str) -> Result<()> {
     for directory in DIRECTORIES {
         archive.directory(directory)?;
     }
-    // Without it the kernel has nowhere to show what the first process complains about.
+    // Without it the errors of the first process are not shown.
     archive.device("/dev/console", Device { major: 5, minor: 1 })?;
     for (file, text) in NAMES {
         archive.file(file, Mode::FILE, text.as_bytes())?;
@@ -87,7 +84,7 @@ fn base(archive: &mut Archive<impl Write>, list: &str) -> Result<()> {
     archive.file("/tests/list", Mode::FILE, list.as_bytes())
 }
 
-/// One line for each test program, as the first script reads it.
+/// One line for each test program, which `init.sh` sources.
 fn list(contents: &Contents<'_>) -> String {
     let arguments: Vec<String> = contents.arguments.iter().map(|word| quoted(word)).collect();
     let arguments = arguments.join(" ");

@@ -8,17 +8,16 @@ use anyhow::{Context, Result, bail};
 use crate::run::Program;
 use crate::{console, setup};
 
-/// The package that depends on the newest kernel.
+/// The package that depends on the current kernel.
 const NEWEST: &str = "linux-image-amd64";
 
-/// A kernel that can be booted.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     /// The compressed image.
     pub(crate) image: PathBuf,
     /// The directory of its modules.
     pub(crate) modules: PathBuf,
-    /// As `uname -r` says it.
+    /// As of `uname -r`.
     pub(crate) release: String,
 }
 
@@ -32,7 +31,7 @@ pub(crate) fn ready(directory: &Path) -> Result<Kernel> {
     find(&tree)
 }
 
-/// Unpacks beside `tree` and renames, so that a tree that exists is whole.
+/// Unpacks into a temporary directory and renames it, so that an existing tree is complete.
 fn fetch(directory: &Path, tree: &Path) -> Result<()> {
     setup::update_lists()?;
     let depends = Program::new("apt-cache", &["depends", NEWEST]).read()?;
@@ -49,14 +48,14 @@ fn fetch(directory: &Path, tree: &Path) -> Result<()> {
     Ok(fs::remove_dir_all(&part)?)
 }
 
-/// The package that really holds a kernel, from what `apt-cache depends` prints.
+/// The package with the kernel, from the output of `apt-cache depends`.
 fn real_package(depends: &str) -> Result<&str> {
     let mut lines = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
     let package = lines.find(|package| package.starts_with("linux-image-"));
     package.with_context(|| format!("package {NEWEST} names no kernel"))
 }
 
-/// Apt warns if it cannot change its user for a download into a private directory, so it keeps it.
+/// As root: apt warns if its own user cannot write to the directory.
 fn download(package: &str) -> Program {
     Program::new("apt-get", &["download", "-q", "-o", "APT::Sandbox::User=root", package])
 }
@@ -66,7 +65,7 @@ fn unpack(part: &Path) -> Result<()> {
     Program::new("dpkg-deb", &["-x", &package, "tree"]).within(part).run()?;
     let release = find(&part.join("tree"))?.release;
     let depmod = setup::find("depmod").context("there is no `depmod`")?.display().to_string();
-    // Installing the package would have done this: modules without it find no dependencies.
+    // An installation would do this: `modprobe` needs the list of dependencies.
     Program::new(&depmod, &["-b", "tree", &release]).within(part).run()
 }
 
@@ -80,7 +79,7 @@ fn find(tree: &Path) -> Result<Kernel> {
     Ok(Kernel { image, modules, release })
 }
 
-/// The one entry of a directory whose name ends so.
+/// The only entry of a directory with this ending.
 fn only_file(directory: &Path, ending: &str) -> Result<PathBuf> {
     let entries = fs::read_dir(directory);
     let entries = entries.with_context(|| format!("cannot list {}", directory.display()))?;

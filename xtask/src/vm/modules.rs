@@ -1,13 +1,12 @@
-//! Which of a kernel's modules go into the virtual machine. Pure.
+//! Selects the kernel modules of the virtual machine. Pure.
 
 use std::collections::BTreeSet;
 
-/// Files and directories, below a kernel's own module directory, that tests may need. What they
-/// depend on comes along.
+/// Files and directories below the module directory that tests may need. Their dependencies are added.
 const WANTED: &[&str] = &[
-    // Whole: protocols, filters, bridges and tunnels ask for each other by alias.
+    // All: protocols, filters, bridges and tunnels load each other by alias.
     "kernel/net/",
-    // Checksums are asked for by alias too, so that no dependency names them.
+    // Loaded by alias too, so that they are not listed as dependencies.
     "kernel/crypto/",
     "kernel/arch/x86/crypto/",
     // Kinds of links.
@@ -30,7 +29,7 @@ const WANTED: &[&str] = &[
     "kernel/fs/ext4/",
 ];
 
-/// The files to take, by what `depmod` wrote: each line is `MODULE: DEPENDENCY...`.
+/// The files to copy. `dependencies` is the file of `depmod` with lines of `MODULE: DEPENDENCY...`.
 pub(crate) fn wanted(dependencies: &str) -> BTreeSet<&str> {
     let lines = dependencies.lines().filter_map(|line| line.split_once(':'));
     let chosen = lines.filter(|(module, _)| is_wanted(module));

@@ -1,4 +1,4 @@
-//! The test programs that run in the virtual machine: which, and where cargo has built them.
+//! Builds and selects the test programs that run in the virtual machine.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::run::Program;
 
-/// The packages whose test programs ask the kernel, in the order in which they run.
+/// The packages with kernel tests, in the order in which they run.
 const PACKAGES: &[&str] = &[
     "homeostat-netns",
     "homeostat-netlink",
@@ -17,11 +17,11 @@ const PACKAGES: &[&str] = &[
     "homeostat-nft",
 ];
 
-/// Test programs of these packages that stay outside, and why.
-const OUTSIDE: &[(&str, &str)] =
+/// Test programs of these packages that are left out, and why.
+const LEFT_OUT: &[(&str, &str)] =
     &[("homeostat-netlink/uapi", "compares with the C headers of the machine that builds")];
 
-/// What a short run runs.
+/// The test programs of a short run.
 const SHORT: &[&str] =
     &["homeostat-netns/kernel", "homeostat-knobs/controllers", "homeostat-nft/flowtables"];
 
@@ -30,16 +30,13 @@ const SHORT: &[&str] =
 pub(crate) struct TestProgram {
     /// `PACKAGE/TARGET`.
     pub(crate) name: String,
-    /// Where it is.
     pub(crate) path: PathBuf,
 }
 
-/// Which test programs to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Chosen {
-    /// All of them.
     All,
-    /// A few, so that boot and run stay under a minute.
+    /// Less than a minute with the boot.
     Short,
     /// Those whose names contain one of these words.
     Named(Vec<String>),
@@ -59,9 +56,8 @@ pub(crate) fn build(chosen: &Chosen, profile: Profile) -> Result<Vec<TestProgram
     choose(&built(&command(profile).read()?)?, chosen)
 }
 
-/// The whole workspace, as the other tasks build it: with another choice of packages cargo would
-/// choose other features, and build everything a second time. The pattern means also those test
-/// programs that plain `cargo test` leaves out (`test = false` in a manifest).
+/// Builds the whole workspace, as the other tasks do: for a part of it cargo would select other features and build
+/// everything again. The pattern includes test programs with `test = false`, which plain `cargo test` leaves out.
 fn command(profile: Profile) -> Program {
     let more = match profile {
         Profile::Test => vec![],
@@ -72,7 +68,7 @@ fn command(profile: Profile) -> Program {
     Program::cargo(&[&arguments[..], &[format]].concat()).arguments_after("--profile", &more)
 }
 
-/// The test programs of all packages, from what cargo says while it builds.
+/// The test programs of all packages, from the messages of cargo.
 fn built(messages: &str) -> Result<Vec<TestProgram>> {
     let mut programs = Vec::new();
     for line in messages.lines() {
@@ -91,22 +87,22 @@ fn test_program(message: &Value) -> Option<TestProgram> {
 }
 
 fn choose(built: &[TestProgram], chosen: &Chosen) -> Result<Vec<TestProgram>> {
-    let inside = inside(built);
+    let candidates = candidates(built);
     let wanted = |name: &str| match chosen {
         Chosen::All => true,
         Chosen::Short => SHORT.contains(&name),
         Chosen::Named(words) => words.iter().any(|word| name.contains(word.as_str())),
     };
     for word in words(chosen) {
-        if !inside.iter().any(|program| program.name.contains(word)) {
-            let names: Vec<&str> = inside.iter().map(|program| program.name.as_str()).collect();
+        if !candidates.iter().any(|program| program.name.contains(word)) {
+            let names: Vec<&str> = candidates.iter().map(|program| program.name.as_str()).collect();
             bail!("no test program is named `{word}`\nhelp: there are {}", names.join(", "));
         }
     }
-    Ok(inside.into_iter().filter(|program| wanted(&program.name)).collect())
+    Ok(candidates.into_iter().filter(|program| wanted(&program.name)).collect())
 }
 
-/// Names of which each must lead to a program.
+/// Words that must each match a program.
 fn words(chosen: &Chosen) -> Vec<&str> {
     match chosen {
         Chosen::All => vec![],
@@ -115,19 +111,19 @@ fn words(chosen: &Chosen) -> Vec<&str> {
     }
 }
 
-fn inside(built: &[TestProgram]) -> Vec<TestProgram> {
+fn candidates(built: &[TestProgram]) -> Vec<TestProgram> {
     let of = |package: &str| {
         let start = format!("{package}/");
-        let is_outside = |name: &str| OUTSIDE.iter().any(|(outside, _)| *outside == name);
-        let here = move |name: &str| name.starts_with(&start) && !is_outside(name);
+        let is_left_out = |name: &str| LEFT_OUT.iter().any(|(left_out, _)| *left_out == name);
+        let here = move |name: &str| name.starts_with(&start) && !is_left_out(name);
         built.iter().filter(move |program| here(&program.name)).cloned()
     };
     PACKAGES.iter().flat_map(|package| of(package)).collect()
 }
 
-/// What stays outside of a run of everything, one line each.
+/// One line for each test program that is left out.
 pub(crate) fn left_out() -> impl Iterator<Item = String> {
-    OUTSIDE.iter().map(|(name, why)| format!("left out: {name}: {why}"))
+    LEFT_OUT.iter().map(|(name, why)| format!("left out: {name}: {why}"))
 }
 
 #[cfg(test)]
@@ -167,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn test_programs_are_found_among_what_cargo_says() {
+    fn test_programs_are_found_in_the_messages_of_cargo() {
         let found = all();
         assert_eq!(found.len(), 7, "{found:?}");
         let path = PathBuf::from("/target/debug/deps/passes-0123");
@@ -175,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_those_of_the_packages_that_ask_the_kernel_in_their_order() {
+    fn all_are_those_of_the_packages_with_kernel_tests_in_their_order() {
         let expected = [
             "homeostat-netns/kernel",
             "homeostat-netlink/kernel",

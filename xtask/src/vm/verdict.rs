@@ -1,19 +1,16 @@
-//! Judges what the virtual machine says. Pure.
+//! Judges the output of the virtual machine. Pure.
 //!
-//! Silence is no success: every program must start, end well and print a result, and the machine
-//! must say that it is done.
+//! Every program must start, exit with success and print a result, and the machine must report that it is done.
 
 use std::collections::BTreeMap;
 
 use crate::run::Ended;
 
-/// Before each line that is the machine's own and not a test's.
+/// Starts each line of `init.sh`; other lines are of tests.
 const OWN: &str = "homeostat-vm: ";
 
-/// What is known about the run so far.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// By name, in no order that matters.
     programs: BTreeMap<String, Run>,
     running: Option<String>,
     passed: u64,
@@ -21,7 +18,6 @@ pub(crate) struct Verdict {
     is_done: bool,
 }
 
-/// What is known about one program.
 #[derive(Debug, Default)]
 struct Run {
     has_started: bool,
@@ -32,31 +28,28 @@ struct Run {
 /// What to show of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Shown<'a> {
-    /// A test wrote it.
+    /// Of a test.
     Output(&'a str),
-    /// To tell where the run is.
     Heading(String),
-    /// Nothing that people need.
     Nothing,
 }
 
 impl Verdict {
-    /// Nothing known yet about the programs of these names.
     pub(crate) fn on<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let programs = names.map(|name| (name.to_owned(), Run::default())).collect();
         Self { programs, ..Self::default() }
     }
 
-    /// Takes in one line and says what to show of it.
-    pub(crate) fn hear<'a>(&mut self, line: &'a str) -> Shown<'a> {
+    /// Takes one line and returns what to show of it.
+    pub(crate) fn take<'a>(&mut self, line: &'a str) -> Shown<'a> {
         if let Some(own) = line.strip_prefix(OWN) {
-            return self.hear_own(own);
+            return self.take_own(own);
         }
-        self.hear_test(line);
+        self.take_test(line);
         Shown::Output(line)
     }
 
-    fn hear_own(&mut self, line: &str) -> Shown<'static> {
+    fn take_own(&mut self, line: &str) -> Shown<'static> {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["kernel", release] => Shown::Heading(format!("     Booted Linux {release}")),
@@ -78,7 +71,7 @@ impl Verdict {
         }
     }
 
-    fn hear_test(&mut self, line: &str) {
+    fn take_test(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };
         self.passed += count(result, " passed");
         self.failed += count(result, " failed");
@@ -91,7 +84,7 @@ impl Verdict {
         self.programs.entry(name.to_owned()).or_default()
     }
 
-    /// What went wrong, one line each; empty means that all is well.
+    /// One line for each failure.
     pub(crate) fn problems(&self, ended: &Ended) -> Vec<String> {
         let mut problems: Vec<String> = self
             .programs
@@ -118,7 +111,6 @@ impl Verdict {
         }
     }
 
-    /// One line for the end.
     pub(crate) fn summary(&self) -> String {
         let Self { programs, passed, failed, .. } = self;
         format!("{} programs: {passed} tests passed, {failed} failed", programs.len())
@@ -155,10 +147,10 @@ mod tests {
         "homeostat-vm: done",
     ];
 
-    fn heard(lines: &[&str]) -> Verdict {
+    fn verdict_of(lines: &[&str]) -> Verdict {
         let mut verdict = Verdict::on(["a/x", "b/y"].into_iter());
         for line in lines {
-            verdict.hear(line);
+            verdict.take(line);
         }
         verdict
     }
@@ -167,16 +159,16 @@ mod tests {
         Ended::Itself { status: "exit status: 0".to_owned(), success: true }
     }
 
-    /// The problems of a good run in which one line reads otherwise.
+    /// The problems of a good run in which one line is replaced.
     fn check(line: &str, instead: &str, expected: &[&str]) {
         let lines: Vec<&str> = GOOD.iter().map(|&l| if l == line { instead } else { l }).collect();
         assert_ne!(lines, GOOD, "{line}");
-        assert_eq!(heard(&lines).problems(&well()), expected, "{instead}");
+        assert_eq!(verdict_of(&lines).problems(&well()), expected, "{instead}");
     }
 
     #[test]
     fn a_run_in_which_all_went_well_has_no_problem_and_counts_the_tests() {
-        let verdict = heard(GOOD);
+        let verdict = verdict_of(GOOD);
         assert_eq!(verdict.problems(&well()), Vec::<String>::new());
         assert_eq!(verdict.summary(), "2 programs: 15 tests passed, 0 failed");
     }
@@ -206,7 +198,7 @@ mod tests {
             "b/y never ran",
             "the virtual machine died before it was done",
         ];
-        assert_eq!(heard(&GOOD[..3]).problems(&well()), expected);
+        assert_eq!(verdict_of(&GOOD[..3]).problems(&well()), expected);
         check("homeostat-vm: done", "", &["the virtual machine died before it was done"]);
     }
 
@@ -214,10 +206,10 @@ mod tests {
     fn a_machine_that_hangs_or_cannot_start_has_failed() {
         let silent = Ended::Silent(std::time::Duration::from_mins(5));
         let expected = ["the virtual machine said nothing for 300 s: it hangs"];
-        assert_eq!(heard(GOOD).problems(&silent), expected);
+        assert_eq!(verdict_of(GOOD).problems(&silent), expected);
         let refused = Ended::Itself { status: "exit status: 1".to_owned(), success: false };
         let expected = ["the virtual machine ended with exit status: 1"];
-        assert_eq!(heard(GOOD).problems(&refused), expected);
+        assert_eq!(verdict_of(GOOD).problems(&refused), expected);
     }
 
     #[test]
@@ -226,15 +218,15 @@ mod tests {
         let lines = GOOD.iter().map(|&l| if l.starts_with("test result") { none } else { l });
         let lines: Vec<&str> = lines.collect();
         let expected = ["no test ran: no name contains one of the words"];
-        assert_eq!(heard(&lines).problems(&well()), expected);
+        assert_eq!(verdict_of(&lines).problems(&well()), expected);
     }
 
     #[test]
     fn what_tests_write_is_shown_and_the_machines_own_lines_become_headings() {
         let mut verdict = Verdict::default();
-        assert_eq!(verdict.hear("test a ... ok"), Shown::Output("test a ... ok"));
+        assert_eq!(verdict.take("test a ... ok"), Shown::Output("test a ... ok"));
         let heading = Shown::Heading("     Running a/x".to_owned());
-        assert_eq!(verdict.hear("homeostat-vm: start a/x"), heading);
-        assert_eq!(verdict.hear("homeostat-vm: end a/x 0"), Shown::Nothing);
+        assert_eq!(verdict.take("homeostat-vm: start a/x"), heading);
+        assert_eq!(verdict.take("homeostat-vm: end a/x 0"), Shown::Nothing);
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one that keeps the first `size` routes, and waits until all is as declared.
+    /// Starts one with the first `size` routes, and waits until it has converged.
     pub(super) fn start(size: usize) -> Result<Self> {
         Self::start_with(size, "")
     }
@@ -34,12 +34,12 @@ impl Daemon {
         let (document, state) = (text(&document)?, text(&state)?);
         let running = Running::start(&program, &["run", document, "--state-dir", state])?;
         let wait = ["status", "--wait", "--timeout", "5m", "--state-dir", state];
-        program::run_unheard(&program, &wait)?;
+        program::run_quietly(&program, &wait)?;
         Ok(Daemon { running, _directory: directory })
     }
 }
 
-/// The program beside this one, or beside the directory that this one is in, where tests are.
+/// The program in the directory of this one, or one above, for tests.
 fn program() -> Result<String> {
     let own = std::env::current_exe()?;
     let places: Vec<PathBuf> =

@@ -1,30 +1,30 @@
-//! A daemon with 100 routes that nobody touches: what a minute of it costs.
+//! What a minute of a daemon with 100 unchanged routes costs.
 
 use std::cell::RefCell;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::super::ground::Ground;
+use super::super::network::TestNetwork;
 use super::daemon::Daemon;
-use super::scene::on_scene;
+use super::fixture::with_fixture;
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::program::{self, Running};
 use crate::run::{LeftOut, Run};
 use crate::unit::Unit;
 
-/// How often it wakes up and what it asks of the kernel, in a minute with two resyncs.
+/// Wakeups and system calls, in a minute with two resyncs.
 pub const COUNTS: Group = Group {
     name: "heal: an idle minute, 100 routes",
     unit: Unit::Count,
     contestants: &[
-        Contestant { name: "wakeups", run: |run| tell(run, |cost| cost.wakeups), budgets: &[] },
+        Contestant { name: "wakeups", run: |run| record(run, |cost| cost.wakeups), budgets: &[] },
         Contestant { name: "system calls", run: calls, budgets: &[] },
     ],
 };
 
-/// What it writes in that minute, and what it holds.
+/// Written bytes in that minute, and memory.
 pub const BYTES: Group = Group {
     name: "heal: an idle daemon, 100 routes",
     unit: Unit::Bytes,
@@ -34,24 +34,24 @@ pub const BYTES: Group = Group {
         Contestant { name: "resident, with nft and knobs", run: of_all_kinds, budgets: &[] },
         Contestant {
             name: "written to disk a minute",
-            run: |run| tell(run, |cost| cost.to_disk),
+            run: |run| record(run, |cost| cost.to_disk),
             budgets: &[],
         },
         Contestant {
             name: "written to anybody a minute",
-            run: |run| tell(run, |cost| cost.written),
+            run: |run| record(run, |cost| cost.written),
             budgets: &[],
         },
     ],
 };
 
-/// The time that it works in that minute.
+/// CPU time in that minute.
 pub const WORK: Group = Group {
     name: "heal: work in an idle minute, 100 routes",
     unit: Unit::Seconds,
     contestants: &[Contestant {
         name: "homeostat",
-        run: |run| tell(run, |cost| cost.work),
+        run: |run| record(run, |cost| cost.work),
         budgets: &[],
     }],
 };
@@ -69,7 +69,7 @@ struct Cost {
 }
 
 thread_local! {
-    // One minute is enough for all of them and for all rounds.
+    // Measured once for all contestants and rounds.
     static COST: RefCell<Option<Cost>> = const { RefCell::new(None) };
     static CALLS: RefCell<Option<f64>> = const { RefCell::new(None) };
 }
@@ -78,7 +78,7 @@ fn window(run: &Run) -> Duration {
     MINUTE / u32::try_from(run.size(1, 60)).unwrap_or(1)
 }
 
-fn tell(run: &mut Run, figure: fn(&Cost) -> f64) -> Result<()> {
+fn record(run: &mut Run, figure: fn(&Cost) -> f64) -> Result<()> {
     let known = COST.with_borrow(|cost| *cost);
     let cost = known.map_or_else(|| measure(window(run)), Ok)?;
     COST.replace(Some(cost));
@@ -87,9 +87,9 @@ fn tell(run: &mut Run, figure: fn(&Cost) -> f64) -> Result<()> {
 }
 
 fn measure(window: Duration) -> Result<Cost> {
-    on_scene(ROUTES, |scene| {
-        let running = &scene.daemon.running;
-        // Its start is not idle: what was put off by it has happened after a while.
+    with_fixture(ROUTES, |fixture| {
+        let running = &fixture.daemon.running;
+        // Work that the start has delayed is not idle.
         std::thread::sleep(window / 6);
         let before = counts(running)?;
         std::thread::sleep(window);
@@ -103,9 +103,9 @@ fn measure(window: Duration) -> Result<Cost> {
     })
 }
 
-/// Wakeups, bytes to the disk, bytes to anybody, and seconds at work.
+/// Wakeups, bytes to the disk, bytes of all writes, CPU seconds.
 fn counts(running: &Running) -> Result<[f64; 4]> {
-    let [status, io] = ["status", "io"].map(|name| running.told(name));
+    let [status, io] = ["status", "io"].map(|name| running.proc_file(name));
     let (status, io) = (status?, io?);
     let number = |text: &str, name: &str| -> Result<f64> {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -113,8 +113,8 @@ fn counts(running: &Running) -> Result<[f64; 4]> {
     };
     let wakeups = number(&status, "voluntary_ctxt_switches:")?;
     let (to_disk, written) = (number(&io, "write_bytes:")?, number(&io, "wchar:")?);
-    // Nanoseconds, unlike the ticks that other files tell.
-    let schedstat = running.told("schedstat")?;
+    // In nanoseconds; other files have ticks.
+    let schedstat = running.proc_file("schedstat")?;
     let work: f64 = schedstat.split_whitespace().next().context("no time at work")?.parse()?;
     Ok([wakeups, to_disk, written, work / 1e9])
 }
@@ -133,11 +133,11 @@ fn calls(run: &mut Run) -> Result<()> {
 }
 
 fn count_calls(window: Duration) -> Result<f64> {
-    on_scene(ROUTES, |scene| {
+    with_fixture(ROUTES, |fixture| {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("calls");
         let place = path.to_str().context("an odd directory")?;
-        let pid = scene.daemon.running.pid().to_string();
+        let pid = fixture.daemon.running.pid().to_string();
         let seconds = window.as_secs().max(1);
         let watch = [
             "--signal=INT",
@@ -152,7 +152,7 @@ fn count_calls(window: Duration) -> Result<f64> {
             place,
         ];
         // It ends by the signal, which is no failure.
-        let _ = program::run_unheard("timeout", &watch);
+        let _ = program::run_quietly("timeout", &watch);
         let summary = std::fs::read_to_string(&path)?;
         let total = summary.lines().rev().find(|line| line.ends_with(" total"));
         let count = total.and_then(|line| line.split_whitespace().nth(3));
@@ -164,29 +164,29 @@ fn count_calls(window: Duration) -> Result<f64> {
 
 #[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
 fn resident(run: &mut Run) -> Result<()> {
-    on_scene(ROUTES, |scene| {
-        run.record(scene.daemon.running.resident_bytes()? as f64);
+    with_fixture(ROUTES, |fixture| {
+        run.record(fixture.daemon.running.resident_bytes()? as f64);
         Ok(())
     })
 }
 
-/// All sources are at work for it, not only that of routes.
+/// With all sources, not only that of routes.
 #[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
 fn of_all_kinds(run: &mut Run) -> Result<()> {
     const MORE: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n[nftables]\nruleset = \"\"\"\ntable inet \
                         filter {\n chain input {\n tcp dport 22 accept\n }\n}\n\"\"\"\n";
-    let ground = Ground::new()?;
+    let network = TestNetwork::new()?;
     let daemon = Daemon::start_with(ROUTES, MORE)?;
     run.record(daemon.running.resident_bytes()? as f64);
     drop(daemon);
-    drop(ground);
+    drop(network);
     Ok(())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
 fn anonymous(run: &mut Run) -> Result<()> {
-    on_scene(ROUTES, |scene| {
-        run.record(scene.daemon.running.anonymous_bytes()? as f64);
+    with_fixture(ROUTES, |fixture| {
+        run.record(fixture.daemon.running.anonymous_bytes()? as f64);
         Ok(())
     })
 }

@@ -3,11 +3,11 @@
 use anyhow::Result;
 
 use super::super::bird::Bird;
-use super::super::ground::Ground;
+use super::super::network::TestNetwork;
 use super::super::wire::Ip;
 use super::daemon::Daemon;
+use super::fixture::{clear, with_fixture};
 use super::latency::{LARGE, size};
-use super::scene::{clear, on_scene};
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::memory::Weight;
@@ -28,7 +28,7 @@ pub const GROUP: Group = Group {
 const FEW: usize = 100;
 
 fn idle() -> Result<usize> {
-    on_scene(FEW, |scene| scene.daemon.running.resident_bytes())
+    with_fixture(FEW, |fixture| fixture.daemon.running.resident_bytes())
 }
 
 fn weigh(run: &mut Run, daemon: &Daemon, size: usize) -> Result<()> {
@@ -41,17 +41,17 @@ fn weigh(run: &mut Run, daemon: &Daemon, size: usize) -> Result<()> {
 
 fn added(run: &mut Run) -> Result<()> {
     let size = size(run, LARGE);
-    let ground = Ground::new()?;
+    let network = TestNetwork::new()?;
     let daemon = Daemon::start(size)?;
-    ground.expect(Ip::V4, size)?;
+    network.expect(Ip::V4, size)?;
     weigh(run, &daemon, size)
 }
 
 fn found(run: &mut Run) -> Result<()> {
     let size = size(run, LARGE);
     let idle = idle()?;
-    on_scene(size, |scene| {
-        let (running, size) = (&scene.daemon.running, scene.size);
+    with_fixture(size, |fixture| {
+        let (running, size) = (&fixture.daemon.running, fixture.size);
         let held = running.resident_bytes()?.saturating_sub(idle);
         let peak = running.peak_bytes()?.saturating_sub(idle);
         run.weighed(size, Weight { held, peak });
@@ -63,8 +63,8 @@ fn found(run: &mut Run) -> Result<()> {
 fn bird(run: &mut Run) -> Result<()> {
     let size = size(run, LARGE);
     clear();
-    let ground = Ground::new()?;
-    let bird = Bird::new(Ip::V4, size)?.start(&ground)?;
+    let network = TestNetwork::new()?;
+    let bird = Bird::new(Ip::V4, size)?.start(&network)?;
     run.record(bird.resident_bytes()? as f64);
     Ok(())
 }

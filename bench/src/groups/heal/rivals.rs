@@ -1,4 +1,4 @@
-//! Who else puts a deleted route back: BIRD at its next scan, and a loop around `ip`.
+//! Others that restore a deleted route: BIRD at its next scan, and a loop around `ip`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::super::bird::Bird;
-use super::super::ground::Ground;
-use super::super::wire::{FOREIGN, Ip, Pen};
-use super::ear::Ear;
+use super::super::network::TestNetwork;
+use super::super::wire::{FOREIGN, Ip, RouteMessages};
+use super::fixture::heal;
 use super::latency::{record, size};
-use super::scene::heal;
+use super::listener::RouteListener;
 use crate::program::Running;
 use crate::run::Run;
 
 const ROUTES: usize = 10_000;
 
-/// They wait for the next second, so few are enough.
+/// Each takes up to a second, so few are enough.
 const HEALS: usize = 5;
 
-/// The shortest that it knows; as delivered it is a minute.
+/// The shortest interval of BIRD; its default is a minute.
 const SCAN_SECONDS: u32 = 1;
 
 const LOOP: &str = "while :; do
@@ -29,15 +29,15 @@ const LOOP: &str = "while :; do
 done";
 
 pub(super) fn bird(run: &mut Run) -> Result<()> {
-    let (size, ground) = (size(run, ROUTES), Ground::new()?);
+    let (size, network) = (size(run, ROUTES), TestNetwork::new()?);
     let bird = Bird::scanning(Ip::V4, size, SCAN_SECONDS)?;
-    let _running = bird.start(&ground)?;
-    heals(run, &ground, Pen { ip: Ip::V4, protocol: FOREIGN })
+    let _running = bird.start(&network)?;
+    heals(run, &network, RouteMessages { ip: Ip::V4, protocol: FOREIGN })
 }
 
 pub(super) fn poll(run: &mut Run) -> Result<()> {
     let size = size(run, ROUTES);
-    let ground = Ground::filled(Pen::ours(Ip::V4), size)?;
+    let network = TestNetwork::filled(RouteMessages::ours(Ip::V4), size)?;
     let directory = tempfile::tempdir()?;
     let mut wanted: Vec<String> = Vec::new();
     for number in 0..size {
@@ -50,16 +50,16 @@ pub(super) fn poll(run: &mut Run) -> Result<()> {
     std::fs::write(directory.path().join("wanted"), wanted.join("\n") + "\n")?;
     let place = directory.path().to_str().context("an odd directory")?;
     let _running = Running::start("sh", &["-c", &format!("cd {place}\n{LOOP}")])?;
-    heals(run, &ground, Pen::ours(Ip::V4))
+    heals(run, &network, RouteMessages::ours(Ip::V4))
 }
 
-fn heals(run: &mut Run, ground: &Ground, pen: Pen) -> Result<()> {
-    let (socket, mut ear) = (ground.socket()?, Ear::open()?);
+fn heals(run: &mut Run, network: &TestNetwork, messages: RouteMessages) -> Result<()> {
+    let (socket, mut listener) = (network.socket()?, RouteListener::open()?);
     let mut times = Vec::new();
     for nth in 0..run.size(HEALS, 2) {
-        // At any moment between two looks, not always right after one.
+        // At any moment between two scans, not always right after one.
         std::thread::sleep(Duration::from_millis(170 * nth as u64));
-        times.push(heal(pen, 50 + nth, (&socket, &mut ear))?);
+        times.push(heal(messages, 50 + nth, &socket, &mut listener)?);
     }
     times.sort_unstable();
     record(run, &times, 50)

@@ -1,11 +1,11 @@
-//! One rule or one element of many was removed behind our back, and a hint names the table.
+//! One rule or one element of many was deleted by another process, and a hint names the table.
 
 use anyhow::{Result, ensure};
 use homeostat_engine::{Explain as _, Focus};
 
 use super::load::{self, File, Load, address, key};
+use super::prepared::{fresh, with_prepared};
 use super::raw::{self, Rule, add_element, drop_element};
-use super::stage::{fresh, on_stage};
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
@@ -54,7 +54,7 @@ const BUDGETS: &[Budget] = &[Budget::Within(1.3, FLOOR), Budget::Faster(5.0, WHO
 
 fn raw_rule(run: &mut Run) -> Result<()> {
     let load = load::RULES.at(run);
-    on_stage(load, |_| {
+    with_prepared(load, |_| {
         let (socket, requests) = (raw::socket(0)?, raw::requests(load)?);
         let rule = Rule::at(load.rules / 2)?;
         raw::commit(&socket, &rule.delete)?;
@@ -67,13 +67,13 @@ fn raw_rule(run: &mut Run) -> Result<()> {
 
 fn our_rule(run: &mut Run) -> Result<()> {
     let load = load::RULES.at(run);
-    let rule = on_stage(load, |_| Rule::at(load.rules / 2))?;
+    let rule = with_prepared(load, |_| Rule::at(load.rules / 2))?;
     heal(run, load, &rule.delete)
 }
 
 fn raw_element(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
-    on_stage(load, |_| {
+    with_prepared(load, |_| {
         let (socket, requests) = (raw::socket(0)?, raw::requests(load)?);
         let missing = address(load.elements / 2);
         raw::commit(&socket, &drop_element(missing)?)?;
@@ -92,19 +92,19 @@ fn our_element(run: &mut Run, load: Load) -> Result<()> {
 
 /// The pass after a hint, up to its report.
 fn heal(run: &mut Run, load: Load, harm: &homeostat_netlink::Batch) -> Result<()> {
-    on_stage(load, |stage| {
-        stage.scene.drain()?;
+    with_prepared(load, |prepared| {
+        prepared.fixture.drain()?;
         raw::commit(&raw::socket(0)?, harm)?;
         let key = key()?;
-        stage.scene.await_hint(&key)?;
+        prepared.fixture.await_hint(&key)?;
         let focus = Focus::Keys([key].into());
-        let report = run.time(load.count(), || stage.scene.pass(focus))?;
+        let report = run.time(load.count(), || prepared.fixture.pass(focus))?;
         ensure!(report.is_converged() && report.summary().total() == 1, "{:?}", report.summary());
         Ok(())
     })
 }
 
-/// What people do without: the whole file once more.
+/// Without homeostat: the whole file once more.
 fn whole(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;

@@ -3,15 +3,15 @@
 use anyhow::{Result, ensure};
 use homeostat_engine::{Explain as _, Focus};
 
-use super::super::scene::Scene;
+use super::super::fixture::Fixture;
 use super::load::{self, File, Load, source};
+use super::prepared::fresh;
 use super::raw;
-use super::stage::fresh;
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
 use crate::unit::Unit;
 
-/// A block list beside a firewall.
+/// A block list and a firewall.
 pub const ELEMENTS: Group = Group {
     name: "nft: cold load of 1k rules and 100k elements",
     unit: Unit::Seconds,
@@ -65,8 +65,8 @@ fn floor(run: &mut Run, load: Load) -> Result<()> {
 fn ours(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;
-    let mut scene = Scene::deaf(source(), load.wish()?)?;
-    let report = run.time(load.count(), || scene.pass(Focus::All))?;
+    let mut fixture = Fixture::without_hints(source(), load.wish()?)?;
+    let report = run.time(load.count(), || fixture.pass(Focus::All))?;
     ensure!(report.is_converged(), "not converged");
     expect(load)
 }
@@ -75,8 +75,8 @@ fn from_text(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;
     let report = run.time(load.count(), || {
-        let mut scene = Scene::deaf(source(), load.wish()?)?;
-        scene.pass(Focus::All)
+        let mut fixture = Fixture::without_hints(source(), load.wish()?)?;
+        fixture.pass(Focus::All)
     })?;
     ensure!(report.is_converged(), "not converged");
     expect(load)

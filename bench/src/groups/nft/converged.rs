@@ -3,17 +3,17 @@
 use anyhow::Result;
 use homeostat_engine::{Focus, Summary};
 
-use super::super::scene::expect;
+use super::super::fixture::expect;
 use super::load::{self, Load};
+use super::prepared::with_prepared;
 use super::raw;
-use super::stage::on_stage;
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::program;
 use crate::run::Run;
 use crate::unit::Unit;
 
-/// A block list beside a firewall.
+/// A block list and a firewall.
 pub const ELEMENTS: Group = Group {
     name: "nft: converged pass over 1k rules and 100k elements",
     unit: Unit::Seconds,
@@ -39,7 +39,7 @@ const BUDGETS: &[Budget] = &[Budget::Within(1.3, "raw dump")];
 
 fn raw_dump(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
-    on_stage(load, |_| {
+    with_prepared(load, |_| {
         let (socket, requests) = (raw::socket(0)?, raw::requests(load)?);
         run.time(load.count(), || raw::read(&socket, &requests)).map(|_| ())
     })
@@ -47,13 +47,15 @@ fn raw_dump(run: &mut Run, load: Load) -> Result<()> {
 
 fn ours(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
-    on_stage(load, |stage| {
-        let report = run.time_and_weigh(load.count(), || stage.scene.pass(Focus::All))?;
+    with_prepared(load, |prepared| {
+        let report = run.time_and_weigh(load.count(), || prepared.fixture.pass(Focus::All))?;
         expect(&report, Summary::default())
     })
 }
 
 fn listed(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
-    on_stage(load, |_| run.time(load.count(), || program::run_unheard("nft", &["list", "ruleset"])))
+    with_prepared(load, |_| {
+        run.time(load.count(), || program::run_quietly("nft", &["list", "ruleset"]))
+    })
 }

@@ -1,5 +1,4 @@
-//! What somebody does to the ruleset is undone by the running loop. Timed is from the harm until the
-//! kernel tells everybody of the commit that heals it.
+//! How soon the running loop restores a ruleset: from the change until the event of the commit that restores it.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,16 +12,16 @@ use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NE
 use homeostat_netlink::{Batch, Event, Family, Group as Multicast, Listener, Options};
 use homeostat_nft::{Nft, Wish};
 
-use super::super::scene::place;
+use super::super::fixture::place;
 use super::load::{self, Load, address, source};
+use super::prepared::fresh;
 use super::raw::{self, Rule, drop_element};
-use super::stage::fresh;
 use crate::clock;
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
 use crate::unit::Unit;
 
-/// By what was done, and by the size of the ruleset.
+/// By the kind of change, and by the size of the ruleset.
 pub const GROUP: Group = Group {
     name: "nft: heal in the loop, p50",
     unit: Unit::Seconds,
@@ -49,11 +48,11 @@ pub const GROUP: Group = Group {
 
 /// A host's own firewall.
 const SMALL: Load = Load { rules: 10, elements: 0 };
-/// Fewer than make a fight of it, which would be answered by pauses.
+/// Too few to count as contention, which would cause pauses.
 const HEALS: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-type Harm = fn(Load) -> Result<Batch>;
+type Change = fn(Load) -> Result<Batch>;
 
 fn rule(load: Load) -> Result<Batch> {
     Ok(Rule::at(load.rules / 2)?.delete)
@@ -67,60 +66,59 @@ fn element(load: Load) -> Result<Batch> {
     drop_element(address(load.elements / 2))
 }
 
-fn ours(run: &mut Run, load: Load, harm: Harm) -> Result<()> {
+fn ours(run: &mut Run, load: Load, change: Change) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;
-    let mut watch = Watch::open()?;
-    let kept = Kept::start(load.wish()?);
-    watch.commit()?;
+    let mut commits = CommitListener::open()?;
+    let running = RunningLoop::start(load.wish()?);
+    commits.next()?;
     let socket = raw::socket(0)?;
     let mut times = Vec::new();
     for _ in 0..HEALS {
-        let harm = harm(load)?;
-        // A key that was looked at a moment ago waits for its turn.
+        let change = change(load)?;
+        // After a pass, a key waits for the minimum interval.
         thread::sleep(Duration::from_millis(20));
         let start = clock::now();
-        raw::commit(&socket, &harm)?;
-        watch.commit()?;
-        watch.commit()?;
+        raw::commit(&socket, &change)?;
+        commits.next()?;
+        commits.next()?;
         times.push(start.elapsed());
     }
-    kept.stop()?;
+    running.stop()?;
     times.sort_unstable();
     run.record(times.get(HEALS / 2).context("nothing was healed")?.as_secs_f64());
     Ok(())
 }
 
-/// Hears of commits, whoever makes them.
-struct Watch(Listener);
+/// Receives events of commits.
+struct CommitListener(Listener);
 
-impl Watch {
+impl CommitListener {
     fn open() -> Result<Self> {
         let groups = [Multicast(NFNLGRP_NFTABLES)];
-        Ok(Watch(Listener::open(Family::Netfilter, &groups, &Options::for_events())?))
+        Ok(CommitListener(Listener::open(Family::Netfilter, &groups, &Options::for_events())?))
     }
 
-    /// Waits for the next one.
-    fn commit(&mut self) -> Result<()> {
+    fn next(&mut self) -> Result<()> {
         const COMMIT: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWGEN;
         let mut is_done = false;
         while !is_done {
-            let heard = self.0.receive_within(PATIENCE, &mut |event| {
+            let received = self.0.receive_within(TIMEOUT, &mut |event| {
                 is_done |= matches!(&event, Event::Message(message) if message.kind == COMMIT);
             })?;
-            ensure!(heard, "nobody committed");
+            ensure!(received, "no commit");
         }
         Ok(())
     }
 }
 
 /// A loop on a thread of its own.
-struct Kept {
+struct RunningLoop {
     handle: Handle<Nft>,
     thread: thread::JoinHandle<Result<()>>,
 }
 
-impl Kept {
+impl RunningLoop {
     fn start(wish: Arc<Wish>) -> Self {
         let bound = Bound {
             source: source(),
@@ -143,7 +141,7 @@ impl Kept {
             runtime.block_on(kept.run());
             Ok(())
         });
-        Kept { handle, thread }
+        RunningLoop { handle, thread }
     }
 
     fn stop(self) -> Result<()> {

@@ -25,7 +25,7 @@ pub(super) struct Load {
     pub(super) elements: usize,
 }
 
-/// Most people's largest: a block list beside a firewall.
+/// A block list and a firewall, which is large for most users.
 pub(super) const ELEMENTS: Load = Load { rules: 1000, elements: 100_000 };
 /// What programs write for many services.
 pub(super) const RULES: Load = Load { rules: 10_000, elements: 0 };
@@ -98,7 +98,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Takes the place of what is there, as people write it.
+    /// A file that replaces the ruleset, as users write it.
     pub(super) fn of(load: Load) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("bench.nft");
@@ -110,7 +110,7 @@ impl File {
 
     /// Loads it, on the thread that is in the namespace.
     pub(super) fn load(&self) -> Result<()> {
-        program::run_unheard("nft", &["-f", &self.path])
+        program::run_quietly("nft", &["-f", &self.path])
     }
 }
 

@@ -4,9 +4,9 @@ use anyhow::{Result, ensure};
 use homeostat_engine::{Explain as _, Focus};
 use homeostat_nft::Nft;
 
-use super::super::scene::Scene;
+use super::super::fixture::Fixture;
 use super::load::{self, Load, source};
-use super::stage::fresh;
+use super::prepared::fresh;
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
 use crate::unit::Unit;
@@ -33,11 +33,11 @@ pub const GROUP: Group = Group {
 fn ours(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;
-    let scene = run.weigh(load.count(), || -> Result<Scene<Nft>> {
-        let mut scene = Scene::listening(source(), load.wish()?)?;
-        ensure!(scene.pass(Focus::All)?.is_converged(), "not converged");
-        scene.synced()
+    let fixture = run.weigh(load.count(), || -> Result<Fixture<Nft>> {
+        let mut fixture = Fixture::with_hints(source(), load.wish()?)?;
+        ensure!(fixture.pass(Focus::All)?.is_converged(), "not converged");
+        fixture.synced()
     })?;
-    drop(scene);
+    drop(fixture);
     Ok(())
 }

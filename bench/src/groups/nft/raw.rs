@@ -1,4 +1,4 @@
-//! The floor: dumps that nobody looks into, and what the kernel told, sent back to it.
+//! The floor: dumps that are not parsed, and dumped messages that are sent back to the kernel.
 
 use std::net::Ipv4Addr;
 
@@ -58,7 +58,7 @@ fn request(message: u16, set: Option<&str>) -> Result<Batch> {
     Ok(batch)
 }
 
-/// Reads all of it. Tells how many bytes there were.
+/// Reads all of it; returns the number of bytes.
 pub(super) fn read(socket: &Socket, requests: &[Batch]) -> Result<usize> {
     requests.iter().map(|request| read_raw(socket, request)).sum()
 }
@@ -68,22 +68,22 @@ pub(super) fn commit(socket: &Socket, transaction: &Batch) -> Result<()> {
     send_raw(socket, transaction)
 }
 
-/// What makes the ruleset that the calling thread's namespace has, as one transaction.
+/// The transaction that creates the ruleset of the calling thread's namespace.
 pub(super) fn whole(load: Load) -> Result<Batch> {
     let mut connection = Connection::open(Family::Netfilter)?;
     let mut batch = begun()?;
     let kinds = [NFT_MSG_GETTABLE, NFT_MSG_GETCHAIN, NFT_MSG_GETSET];
     for message in kinds {
-        told(&mut connection, &mut request(message, None)?, &mut batch)?;
+        add_dumped(&mut connection, &mut request(message, None)?, &mut batch)?;
     }
     if load.elements > 0 {
-        told(&mut connection, &mut request(NFT_MSG_GETSETELEM, Some(SET))?, &mut batch)?;
+        add_dumped(&mut connection, &mut request(NFT_MSG_GETSETELEM, Some(SET))?, &mut batch)?;
     }
-    told(&mut connection, &mut request(NFT_MSG_GETRULE, None)?, &mut batch)?;
+    add_dumped(&mut connection, &mut request(NFT_MSG_GETRULE, None)?, &mut batch)?;
     ended(batch)
 }
 
-fn told(connection: &mut Connection, request: &mut Batch, into: &mut Batch) -> Result<()> {
+fn add_dumped(connection: &mut Connection, request: &mut Batch, into: &mut Batch) -> Result<()> {
     let mut failed = Ok(());
     connection.dump(request, &mut |dumped| {
         if let Dumped::Object(message) = dumped
@@ -95,7 +95,7 @@ fn told(connection: &mut Connection, request: &mut Batch, into: &mut Batch) -> R
     failed
 }
 
-/// A message of a dump as one that makes what it tells of.
+/// Turns a message of a dump into one that creates the object.
 fn again(message: &Message<'_>, into: &mut Batch) -> Result<()> {
     let (head, attrs) = message.split::<4>()?;
     let is_rule = message.kind == kind(NFT_MSG_NEWRULE);
@@ -109,7 +109,7 @@ fn again(message: &Message<'_>, into: &mut Batch) -> Result<()> {
     Ok(writer.finish()?)
 }
 
-/// What the kernel takes of what it tells.
+/// Attributes of a dump that the kernel accepts in a request.
 fn taken(message: u16) -> &'static [u16] {
     match message & 0xff {
         NFT_MSG_NEWTABLE => &[IN_TABLE, NFTA_TABLE_FLAGS, NFTA_TABLE_USERDATA],

@@ -1,20 +1,20 @@
-//! One route of many was removed behind our back, another one each time.
+//! One route of many was deleted by another process.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use homeostat_engine::{Focus, Summary};
 
-use super::super::wire::{Ip, Pen, Verb, dump_request, read_raw, send_raw};
-use super::scene::{expect, key};
-use super::stage::{Play, Stage, Whose, on_stage};
+use super::super::wire::{Ip, RouteMessages, Verb, dump_request, read_raw, send_raw};
+use super::fixture::{expect, key};
+use super::prepared::{Prepared, Setup, Whose, with_prepared};
 use crate::budget::Budget;
 use crate::clock;
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
 use crate::unit::Unit;
 
-/// A look at everything finds it.
+/// Found by a full pass.
 pub const FULL: Group = Group {
     name: "rtnl: full pass, one of 1M routes missing",
     unit: Unit::Seconds,
@@ -24,7 +24,7 @@ pub const FULL: Group = Group {
     ],
 };
 
-/// A hint names it, and only it is looked at. Timed is the pass, from the hint to the report.
+/// Named by a hint, so that only it is read. The time is that of the pass.
 pub const FOCUSED: Group = Group {
     name: "rtnl: focused pass, one route missing",
     unit: Unit::Seconds,
@@ -43,32 +43,32 @@ pub const FOCUSED: Group = Group {
     ],
 };
 
-const PEN: Pen = Pen { ip: Ip::V4, protocol: super::super::wire::OURS };
+const MESSAGES: RouteMessages = RouteMessages { ip: Ip::V4, protocol: super::super::wire::OURS };
 /// Healed in each round, unless that takes longer than [`LONG`].
 const HEALS: usize = 500;
 const LONG: Duration = Duration::from_secs(3);
 const ONE: Summary = Summary { create: 1, update: 0, replace: 0, delete: 0 };
 
-fn play(size: usize) -> Play {
-    Play { name: "change", whose: Whose::Ours, size }
+fn setup(size: usize) -> Setup {
+    Setup { name: "change", whose: Whose::Ours, size }
 }
 
 fn large(run: &Run) -> usize {
     run.size(1_000_000, 5000)
 }
 
-/// Takes one route away as somebody else would.
-fn remove(stage: &Stage, number: usize) -> Result<()> {
-    send_raw(&stage.ground.socket()?, &PEN.send_of(Verb::Delete, number..number + 1)?)
+/// Deletes one route, as another process would.
+fn remove(prepared: &Prepared, number: usize) -> Result<()> {
+    send_raw(&prepared.network.socket()?, &MESSAGES.send_of(Verb::Delete, number..number + 1)?)
 }
 
 fn raw(run: &mut Run) -> Result<()> {
     let size = large(run);
-    on_stage(play(size), |stage| {
+    with_prepared(setup(size), |prepared| {
         let missing = size / 2;
-        remove(stage, missing)?;
-        let (socket, dump) = (stage.ground.socket()?, dump_request(Ip::V4)?);
-        let write = PEN.send_of(Verb::Add, missing..missing + 1)?;
+        remove(prepared, missing)?;
+        let (socket, dump) = (prepared.network.socket()?, dump_request(Ip::V4)?);
+        let write = MESSAGES.send_of(Verb::Add, missing..missing + 1)?;
         run.time(size, || {
             read_raw(&socket, &dump)?;
             send_raw(&socket, &write)
@@ -78,23 +78,23 @@ fn raw(run: &mut Run) -> Result<()> {
 
 fn full(run: &mut Run) -> Result<()> {
     let size = large(run);
-    on_stage(play(size), |stage| {
-        remove(stage, size / 3)?;
-        let report = run.time(size, || stage.scene.pass(Focus::All))?;
+    with_prepared(setup(size), |prepared| {
+        remove(prepared, size / 3)?;
+        let report = run.time(size, || prepared.fixture.pass(Focus::All))?;
         expect(&report, ONE)
     })
 }
 
 fn heal(run: &mut Run, full: usize, percentile: usize) -> Result<()> {
     let size = run.size(full, full.min(5000));
-    on_stage(play(size), |stage| {
+    with_prepared(setup(size), |prepared| {
         let mut times = Vec::new();
         let (start, stride) = (clock::now(), (size / HEALS).max(1));
         for nth in 0..HEALS {
             if start.elapsed() > LONG {
                 break;
             }
-            times.push(heal_one(stage, nth * stride % size)?);
+            times.push(heal_one(prepared, nth * stride % size)?);
         }
         times.sort_unstable();
         let at = (times.len() * percentile / 100).min(times.len().saturating_sub(1));
@@ -103,12 +103,12 @@ fn heal(run: &mut Run, full: usize, percentile: usize) -> Result<()> {
     })
 }
 
-fn heal_one(stage: &mut Stage, number: usize) -> Result<Duration> {
+fn heal_one(prepared: &mut Prepared, number: usize) -> Result<Duration> {
     let key = key(Ip::V4, number)?;
-    remove(stage, number)?;
-    stage.scene.await_hint(&key)?;
+    remove(prepared, number)?;
+    prepared.fixture.await_hint(&key)?;
     let focus = Focus::Keys([key].into());
-    let (report, elapsed) = clock::time(|| stage.scene.pass(focus));
+    let (report, elapsed) = clock::time(|| prepared.fixture.pass(focus));
     expect(&report?, ONE)?;
     Ok(elapsed)
 }

@@ -6,9 +6,9 @@ use homeostat_engine::{Focus, Summary};
 use super::super::bird::Bird;
 use super::super::library::{self, Pace};
 use super::super::peers::List;
-use super::super::wire::{Ip, Pen, Verb, send_raw};
-use super::scene::{Scene, expect, wish};
-use super::stage::fresh;
+use super::super::wire::{Ip, RouteMessages, Verb, send_raw};
+use super::fixture::{Fixture, expect, wish};
+use super::prepared::fresh;
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
@@ -104,38 +104,38 @@ impl Load {
 }
 
 fn floor(run: &mut Run, load: Load) -> Result<()> {
-    let ((ip, size), ground) = (load.at(run), fresh()?);
-    let (sends, socket) = (Pen::ours(ip).sends(Verb::Add, size)?, ground.socket()?);
+    let ((ip, size), network) = (load.at(run), fresh()?);
+    let (sends, socket) = (RouteMessages::ours(ip).sends(Verb::Add, size)?, network.socket()?);
     run.time(size, || sends.iter().try_for_each(|batch| send_raw(&socket, batch)))?;
-    ground.expect(ip, size)
+    network.expect(ip, size)
 }
 
 fn ours(run: &mut Run, load: Load) -> Result<()> {
-    let ((ip, size), ground) = (load.at(run), fresh()?);
-    let mut scene = Scene::once(wish(ip, 0..size)?)?;
-    let report = run.time(size, || scene.pass(Focus::All))?;
+    let ((ip, size), network) = (load.at(run), fresh()?);
+    let mut fixture = Fixture::once(wish(ip, 0..size)?)?;
+    let report = run.time(size, || fixture.pass(Focus::All))?;
     expect(&report, Summary { create: size, ..Summary::default() })?;
-    ground.expect(ip, size)
+    network.expect(ip, size)
 }
 
 fn batch(run: &mut Run, load: Load) -> Result<()> {
-    let ((ip, size), ground) = (load.at(run), fresh()?);
+    let ((ip, size), network) = (load.at(run), fresh()?);
     let list = List::of(ip, size)?;
-    run.time(size, || list.apply(&ground))?;
-    ground.expect(ip, size)
+    run.time(size, || list.apply(&network))?;
+    network.expect(ip, size)
 }
 
 fn bird(run: &mut Run, load: Load) -> Result<()> {
-    let ((ip, size), ground) = (load.at(run), fresh()?);
+    let ((ip, size), network) = (load.at(run), fresh()?);
     let bird = Bird::new(ip, size)?;
-    let _running = run.time(size, || bird.start(&ground))?;
-    ground.expect(ip, size)
+    let _running = run.time(size, || bird.start(&network))?;
+    network.expect(ip, size)
 }
 
 fn crates(run: &mut Run, load: Load, pace: Pace) -> Result<()> {
-    let ((ip, size), ground) = (load.at(run), fresh()?);
+    let ((ip, size), network) = (load.at(run), fresh()?);
     run.time(size, || library::add(ip, size, pace))?;
-    ground.expect(ip, size)
+    network.expect(ip, size)
 }
 
 fn slowly(run: &mut Run, pace: Pace) -> Result<()> {

@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 use homeostat_engine::{Focus, Summary};
 
 use super::super::wire::{Ip, dump_request, read_raw};
-use super::scene::expect;
-use super::stage::{Play, Whose, on_stage};
+use super::fixture::expect;
+use super::prepared::{Setup, Whose, with_prepared};
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::program;
@@ -36,8 +36,8 @@ pub const LARGE: Group = Group {
 
 const BUDGETS: &[Budget] = &[Budget::Within(1.5, "raw dump")];
 
-fn play(size: usize) -> Play {
-    Play { name: "converged", whose: Whose::Ours, size }
+fn setup(size: usize) -> Setup {
+    Setup { name: "converged", whose: Whose::Ours, size }
 }
 
 fn size(run: &Run, full: usize) -> usize {
@@ -46,8 +46,8 @@ fn size(run: &Run, full: usize) -> usize {
 
 fn raw(run: &mut Run, full: usize) -> Result<()> {
     let size = size(run, full);
-    on_stage(play(size), |stage| {
-        let (socket, request) = (stage.ground.socket()?, dump_request(Ip::V4)?);
+    with_prepared(setup(size), |prepared| {
+        let (socket, request) = (prepared.network.socket()?, dump_request(Ip::V4)?);
         let bytes = run.time(size, || read_raw(&socket, &request))?;
         ensure!(bytes > size * 40, "only {bytes} bytes for {size} routes");
         Ok(())
@@ -56,13 +56,15 @@ fn raw(run: &mut Run, full: usize) -> Result<()> {
 
 fn ours(run: &mut Run, full: usize) -> Result<()> {
     let size = size(run, full);
-    on_stage(play(size), |stage| {
-        let report = run.time_and_weigh(size, || stage.scene.pass(Focus::All))?;
+    with_prepared(setup(size), |prepared| {
+        let report = run.time_and_weigh(size, || prepared.fixture.pass(Focus::All))?;
         expect(&report, Summary::default())
     })
 }
 
 fn shown(run: &mut Run, full: usize) -> Result<()> {
     let size = size(run, full);
-    on_stage(play(size), |_| run.time(size, || program::run_unheard("ip", &["route", "show"])))
+    with_prepared(setup(size), |_| {
+        run.time(size, || program::run_quietly("ip", &["route", "show"]))
+    })
 }

@@ -5,8 +5,8 @@ use homeostat_engine::{Focus, Summary};
 
 use super::super::bird::Bird;
 use super::super::wire::Ip;
-use super::scene::{Scene, expect, wish};
-use super::stage::fresh;
+use super::fixture::{Fixture, expect, wish};
+use super::prepared::fresh;
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
@@ -24,24 +24,24 @@ pub const GROUP: Group = Group {
 
 fn ours(run: &mut Run) -> Result<()> {
     let size = run.size(1_000_000, 5000);
-    let ground = fresh()?;
-    let scene = run.weigh(size, || -> Result<Scene> {
-        let mut scene = Scene::open(wish(Ip::V4, 0..size)?)?;
-        let report = scene.pass(Focus::All)?;
+    let network = fresh()?;
+    let fixture = run.weigh(size, || -> Result<Fixture> {
+        let mut fixture = Fixture::open(wish(Ip::V4, 0..size)?)?;
+        let report = fixture.pass(Focus::All)?;
         expect(&report, Summary { create: size, ..Summary::default() })?;
         drop(report);
-        scene.synced()
+        fixture.synced()
     })?;
-    ground.expect(Ip::V4, size)?;
-    drop(scene);
+    network.expect(Ip::V4, size)?;
+    drop(fixture);
     Ok(())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
 fn bird(run: &mut Run) -> Result<()> {
     let size = run.size(1_000_000, 5000);
-    let ground = fresh()?;
-    let bird = Bird::new(Ip::V4, size)?.start(&ground)?;
+    let network = fresh()?;
+    let bird = Bird::new(Ip::V4, size)?.start(&network)?;
     run.record(bird.resident_bytes()? as f64);
     Ok(())
 }

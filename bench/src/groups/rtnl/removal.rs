@@ -4,10 +4,10 @@ use anyhow::Result;
 use homeostat_engine::{Focus, Summary};
 use homeostat_rtnl::Wish;
 
-use super::super::ground::Ground;
-use super::super::wire::{Ip, OURS, Pen, Verb, send_raw};
-use super::scene::{Scene, expect};
-use super::stage::clear;
+use super::super::network::TestNetwork;
+use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_raw};
+use super::fixture::{Fixture, expect};
+use super::prepared::clear;
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
 use crate::unit::Unit;
@@ -23,40 +23,41 @@ pub const GROUP: Group = Group {
     ],
 };
 
-fn filled(run: &Run) -> Result<(Ground, usize)> {
+fn filled(run: &Run) -> Result<(TestNetwork, usize)> {
     clear();
     let size = run.size(1_000_000, 5000);
-    Ok((Ground::filled(Pen::ours(Ip::V4), size)?, size))
+    Ok((TestNetwork::filled(RouteMessages::ours(Ip::V4), size)?, size))
 }
 
 fn floor(run: &mut Run) -> Result<()> {
-    let (ground, size) = filled(run)?;
-    let (sends, socket) = (Pen::ours(Ip::V4).sends(Verb::Delete, size)?, ground.socket()?);
+    let (network, size) = filled(run)?;
+    let (sends, socket) =
+        (RouteMessages::ours(Ip::V4).sends(Verb::Delete, size)?, network.socket()?);
     run.time(size, || sends.iter().try_for_each(|batch| send_raw(&socket, batch)))?;
-    ground.expect(Ip::V4, 0)
+    network.expect(Ip::V4, 0)
 }
 
 fn ours(run: &mut Run) -> Result<()> {
-    let (ground, size) = filled(run)?;
-    let mut scene = Scene::once(Wish::default())?;
-    let report = run.time(size, || scene.pass(Focus::All))?;
+    let (network, size) = filled(run)?;
+    let mut fixture = Fixture::once(Wish::default())?;
+    let report = run.time(size, || fixture.pass(Focus::All))?;
     expect(&report, Summary { delete: size, ..Summary::default() })?;
-    ground.expect(Ip::V4, 0)
+    network.expect(Ip::V4, 0)
 }
 
 fn flush(run: &mut Run) -> Result<()> {
-    let (ground, size) = filled(run)?;
-    run.time(size, || flush_all(&ground))?;
-    ground.expect(Ip::V4, 0)
+    let (network, size) = filled(run)?;
+    run.time(size, || flush_all(&network))?;
+    network.expect(Ip::V4, 0)
 }
 
 /// On a busy machine `ip` gives up after half a minute; people start it once more then.
-fn flush_all(ground: &Ground) -> Result<()> {
+fn flush_all(network: &TestNetwork) -> Result<()> {
     const TRIES: u32 = 5;
     let protocol = OURS.to_string();
     let mut flushed = Ok(());
     for _ in 0..TRIES {
-        flushed = ground.ip(&["route", "flush", "proto", &protocol]);
+        flushed = network.ip(&["route", "flush", "proto", &protocol]);
         if flushed.is_ok() {
             break;
         }

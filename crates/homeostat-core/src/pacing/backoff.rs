@@ -1,5 +1,6 @@
 //! Spaces the tries of what fails, key by key; `Backoff<()>` does it for a whole source.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use super::due::{Due, Ticket};
@@ -55,7 +56,8 @@ const AT_ONCE: u8 = 3;
 
 impl<K: Ord + Clone> Backoff<K> {
     /// Nothing fails yet. Each pause is cut by up to a quarter, at random by the seed, so that keys
-    /// that failed together do not stay together.
+    /// that failed together do not all stay together. They end on a grid of an eighth of the pause, so
+    /// that any number of keys come back at few moments.
     #[must_use]
     pub fn new(pauses: Pauses, seed: u64) -> Self {
         Self { pauses, dice: Dice::new(seed), failing: BTreeMap::new(), due: Due::new() }
@@ -69,7 +71,7 @@ impl<K: Ord + Clone> Backoff<K> {
         if failing.retry == Retry::Soon && failing.until <= now {
             failing.streak = failing.streak.saturating_add(1);
             let pause = self.pauses.nth(failing.streak);
-            failing.until = now.after(pause.saturating_sub(self.dice.share(pause / 4)));
+            failing.until = on_grid(now, pause, self.dice.share(pause / 4));
         }
         let time = failing.next(now);
         self.relist(key.clone(), &mut failing, time);
@@ -142,6 +144,14 @@ impl<K: Ord + Clone> Backoff<K> {
         self.failing.insert(key.clone(), failing);
     }
 
+    /// The same for every key that fails and is chosen.
+    pub fn take_all(&mut self, is_chosen: impl Fn(&K) -> bool, now: Time) {
+        let keys: Vec<K> = self.failing.keys().filter(|key| is_chosen(key)).cloned().collect();
+        for key in &keys {
+            self.take(key, now);
+        }
+    }
+
     /// Whether a pass with these reasons may try the key. A start, a resync and an operator reach
     /// all keys but those that wait for a new wish.
     #[must_use]
@@ -152,6 +162,13 @@ impl<K: Ord + Clone> Backoff<K> {
         is_due
             || failing.stand != Stand::Waiting
             || failing.retry != Retry::Never && reaches_all.iter().any(|r| reasons.contains(*r))
+    }
+
+    /// Whether a key that is tried again after a pause has failed less often than this.
+    #[must_use]
+    pub fn has_tries_left(&self, tries: u32) -> bool {
+        let retried = self.failing.values().filter(|failing| failing.retry == Retry::Soon);
+        retried.map(|failing| failing.streak).any(|streak| streak < tries)
     }
 
     /// How many failures of the key counted.
@@ -208,4 +225,15 @@ impl Failing {
             Retry::OnChange | Retry::Never => None,
         }
     }
+}
+
+/// The end of a pause that begins now and is cut by this much, moved to the next moment of a grid, but not
+/// behind the end of the whole pause.
+fn on_grid(now: Time, pause: Duration, cut: Duration) -> Time {
+    let grid = (pause / 8).as_nanos().max(1);
+    let end = now.after(pause.saturating_sub(cut)).since_epoch().as_nanos();
+    let end = end.div_ceil(grid).saturating_mul(grid);
+    let latest = now.after(pause).since_epoch().as_nanos();
+    let end = if end > latest { end.saturating_sub(grid) } else { end };
+    Time::from_epoch(Duration::from_nanos(u64::try_from(end).unwrap_or(u64::MAX)))
 }

@@ -72,6 +72,11 @@ impl Pacer {
         self.merge(Reason::Hint.into(), Urgency::Hint, now);
     }
 
+    /// Takes a wakeup that may wait as a hint does: a new desired state, or lost hints.
+    pub fn on_paced(&mut self, reasons: impl Into<Reasons>, now: Time) {
+        self.merge(reasons.into(), Urgency::Hint, now);
+    }
+
     /// Takes a command, whatever its reason: say, an input that was held back and is accepted.
     pub fn on_command(&mut self, reasons: impl Into<Reasons>, now: Time) {
         self.merge(reasons.into(), Urgency::Command, now);

@@ -8,7 +8,8 @@ use crate::suggest::nearest;
 
 impl Fields<'_> {
     /// Whether none of the fields is here, and no unknown field may have been meant for one.
-    pub(crate) fn lacks(&self, names: &[&str]) -> bool {
+    #[must_use]
+    pub fn lacks(&self, names: &[&str]) -> bool {
         let known = |key: &str| self.known.iter().any(|known| known.name == key);
         let all_known = self.entries.iter().all(|(key, _)| known(&key.value));
         all_known && !names.iter().any(|name| self.has(name))

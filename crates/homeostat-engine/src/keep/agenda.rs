@@ -26,6 +26,8 @@ pub(crate) struct Agenda<K> {
     source: Backoff<()>,
     subscription: Deaths,
     backoff: Backoff<K>,
+    /// Keys whose task failed after its pass: their pauses survive a new desired state that says the same of them.
+    failed_tasks: BTreeSet<K>,
     contention: Contention<K>,
     convergence: Convergence<K, u64>,
     pause: Pause,
@@ -52,6 +54,7 @@ impl<K: Key> Agenda<K> {
             source: Backoff::new(Pauses::BACKOFF, seed),
             subscription: Deaths::new(Pauses::BACKOFF),
             backoff: Backoff::new(Pauses::BACKOFF, seed.wrapping_add(1)),
+            failed_tasks: BTreeSet::new(),
             contention: Contention::new(fight, Pauses::CONTENTION),
             convergence: Convergence::new(Pauses::BACKOFF, seed.wrapping_add(2)),
             pause: Pause::None,
@@ -63,21 +66,33 @@ impl<K: Key> Agenda<K> {
     pub(crate) fn wake(&mut self, wakeup: Wakeup<K>, now: Time) {
         match wakeup {
             Wakeup::Hint(keys) => keys.into_iter().for_each(|key| self.hint(key, now)),
-            Wakeup::Desired => {
-                self.forget_failures();
-                // Reader and writer may be others for another wish.
-                self.is_blind = true;
-                self.full.on_command(Reason::Desired, now);
+            // Before the first full pass nothing but a command can start one.
+            paced @ (Wakeup::Desired | Wakeup::Lost) if self.full.is_synced() => {
+                self.full.on_paced(paced.reason(), now);
             }
             other => self.full.on_command(other.reason(), now),
         }
     }
 
-    fn forget_failures(&mut self) {
+    /// The loop has another desired state from here on, in which these keys are declared in another way:
+    /// its reader and writer may be others, and what failed may work now. A failing key whose declaration
+    /// is the same may depend on one that changed: it is tried once, and keeps its count. One whose task
+    /// failed waits on, if `keeps_task` says so.
+    pub(crate) fn rebound(
+        &mut self,
+        is_changed: impl Fn(&K) -> bool,
+        keeps_task: impl Fn(&K) -> bool,
+        now: Time,
+    ) {
+        self.is_blind = true;
         self.source.forget(&());
-        self.backoff.retain(|_| false);
-        self.convergence.retain(|_| false);
-        let contended: Vec<K> = self.contended().map(|one| one.key.clone()).collect();
+        self.failed_tasks.retain(keeps_task);
+        let failed_tasks = &self.failed_tasks;
+        self.backoff.retain(|key| !is_changed(key) || failed_tasks.contains(key));
+        self.backoff.take_all(|key| !failed_tasks.contains(key), now);
+        self.convergence.retain(|key| !is_changed(key));
+        let contended = self.contended().map(|one| one.key).filter(|key| is_changed(key));
+        let contended: Vec<K> = contended.cloned().collect();
         for key in &contended {
             self.contention.forget(key);
         }
@@ -105,6 +120,7 @@ impl<K: Key> Agenda<K> {
 
     /// What the target did for a key has failed, after the pass that began it.
     pub(crate) fn failed(&mut self, key: K, now: Time) {
+        self.failed_tasks.insert(key.clone());
         self.backoff.failed(key, Retry::Soon, now);
     }
 
@@ -176,6 +192,23 @@ impl<K: Key> Agenda<K> {
         }
     }
 
+    /// When the next key that failed is tried again.
+    pub(crate) fn next_retry(&self) -> Option<Time> {
+        [self.backoff.deadline(), self.convergence.deadline()].into_iter().flatten().min()
+    }
+
+    /// Whether a key that failed was tried less often than this.
+    pub(crate) fn has_tries_left(&self, tries: u32) -> bool {
+        self.backoff.has_tries_left(tries)
+    }
+
+    /// Whether no key has to wait for anything, so that a pass need not ask key by key.
+    pub(crate) fn leaves_none(&self) -> bool {
+        let tracked =
+            [self.backoff.tracked(), self.contention.tracked(), self.convergence.tracked()];
+        tracked == [0; 3]
+    }
+
     /// When [`next`](Self::next) has to be called again, if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.due().map(|(time, _)| time)
@@ -215,6 +248,10 @@ impl<K: Key> Agenda<K> {
         if !self.convergence.may_try(key, reasons, now) {
             return Some("it was written again and again, and never showed".to_owned());
         }
+        // A new desired state makes everything be looked at, but says nothing new of a failed task.
+        let is_desired = reasons.contains(Reason::Desired) && !reasons.contains(Reason::Operator);
+        let says_nothing = is_desired && self.failed_tasks.contains(key);
+        let reasons = if says_nothing { Reason::Desired.into() } else { reasons };
         (!self.backoff.may_try(key, reasons, now))
             .then(|| "it failed, and is tried again after a pause".to_owned())
     }
@@ -257,6 +294,7 @@ impl<K: Key> Agenda<K> {
         for (key, retry) in failed {
             self.backoff.failed(key, retry, now);
         }
+        self.failed_tasks.retain(|key| self.backoff.streak(key) > 0);
         for (key, print) in missed {
             self.convergence.missed(key, print, now);
         }
@@ -326,6 +364,7 @@ mod tests {
             resync,
             deadline: Duration::from_mins(1),
             mode: super::super::pace::Mode::Heal,
+            hints: crate::session::Hints::Subscribe,
             seed: 1,
         };
         let mut agenda = Agenda::new(&pace);

@@ -4,12 +4,13 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_core::Source;
 use homeostat_core::outcome::Later;
 use homeostat_core::pacing::Time;
+use homeostat_core::{PassReport, Source};
 use tokio::time::Instant;
 
 use super::handle::{Ended, Handle, OnStop, Told};
+use super::settle::Patience;
 use super::status::Status;
 use super::{Loop, Means, Pace};
 use crate::bound::{Bound, Planner};
@@ -35,10 +36,15 @@ pub enum Refused {
 pub trait Control: Send + Sync {
     /// Where the ledger files the source.
     fn place(&self) -> &Place;
-    /// Gives the loop another wish. It must be bound to the same source.
-    fn put(&self, planner: Box<dyn Planner>) -> Result<(), Refused>;
+    /// Gives the loop another wish, as in [`Handle::put`]. It must be bound to the same source.
+    fn put(&self, planner: Box<dyn Planner>) -> Result<bool, Refused>;
+    /// Gives the loop a wish for somebody who asks for it, as in [`Handle::replace`].
+    fn replace(&self, planner: Box<dyn Planner>) -> Result<(), Refused>;
     /// Runs a full pass now, and waits for its report.
     fn pass(&self) -> Later<'_, Result<Told, Refused>>;
+    /// Waits until the loop is converged, or until only findings remain that time cannot cure. Hands out
+    /// the reports of the passes made meanwhile, in order.
+    fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, Refused>>;
     /// Looks at one key, and tells how it stands. Writes nothing.
     fn look<'a>(&'a self, key: &'a str) -> Later<'a, Result<Told, Refused>>;
     /// Takes once what is on a wished key now, from whoever has it.
@@ -85,6 +91,11 @@ impl<S: Source> Bound<S> {
     }
 }
 
+fn bound<S: Source>(planner: Box<dyn Planner>) -> Result<Bound<S>, Refused> {
+    let any: Box<dyn Any> = planner.into_any();
+    any.downcast::<Bound<S>>().map(|bound| *bound).map_err(|_| Refused::AnotherSource)
+}
+
 fn key<S: Source>(text: &str) -> Result<S::Key, Refused> {
     text.parse().map_err(|_| Refused::NotAKey(text.to_owned()))
 }
@@ -94,14 +105,20 @@ impl<S: Source> Control for Controlled<S> {
         &self.place
     }
 
-    fn put(&self, planner: Box<dyn Planner>) -> Result<(), Refused> {
-        let any: Box<dyn Any> = planner.into_any();
-        let bound = any.downcast::<Bound<S>>().map_err(|_| Refused::AnotherSource)?;
-        Ok(self.handle.put(*bound)?)
+    fn put(&self, planner: Box<dyn Planner>) -> Result<bool, Refused> {
+        Ok(self.handle.put(bound(planner)?)?)
+    }
+
+    fn replace(&self, planner: Box<dyn Planner>) -> Result<(), Refused> {
+        Ok(self.handle.replace(bound(planner)?)?)
     }
 
     fn pass(&self) -> Later<'_, Result<Told, Refused>> {
         Box::pin(async { Ok(self.handle.pass().await?) })
+    }
+
+    fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, Refused>> {
+        Box::pin(async move { Ok(self.handle.settle(patience).await?) })
     }
 
     fn look<'a>(&'a self, text: &'a str) -> Later<'a, Result<Told, Refused>> {

@@ -1,19 +1,20 @@
 //! How others speak with a running loop.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use homeostat_core::{Explain, Source};
+use homeostat_core::{PassReport, SharedReport, Source};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::pulse::Pulse;
+use super::settle::Patience;
 use super::status::Status;
 use crate::bound::Bound;
 use crate::error::Error;
 
 /// What a pass has to tell, or why there is nothing.
-pub type Told = Result<Arc<dyn Explain + Send + Sync>, Arc<Error>>;
+pub type Told = Result<SharedReport, Arc<Error>>;
 
 /// What becomes of what we own when a loop stops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,14 +29,23 @@ pub enum OnStop {
 }
 
 pub(crate) enum Command<S: Source> {
-    Put(Box<Bound<S>>),
+    Put(Arc<Bound<S>>, Forget),
     Pass(oneshot::Sender<Told>),
+    Settle(Patience, oneshot::Sender<Vec<PassReport>>),
     Look(S::Key, oneshot::Sender<Told>),
     Adopt(S::Key, oneshot::Sender<Told>),
     Forget(S::Key, oneshot::Sender<Result<bool, Arc<Error>>>),
     Pause(Option<Duration>),
     Resume,
     Stop(OnStop, oneshot::Sender<()>),
+}
+
+/// Which failures another wish makes a loop forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forget {
+    /// Those of keys whose declaration changed.
+    Changed,
+    All,
 }
 
 /// A running loop, seen from outside. When the last handle is dropped, the loop ends as
@@ -46,13 +56,15 @@ pub struct Handle<S: Source> {
     pub(crate) pulse: Arc<Pulse>,
     /// How many wishes were put.
     pub(crate) wishes: Arc<AtomicU64>,
+    /// What was put last.
+    pub(crate) latest: Arc<Mutex<Arc<Bound<S>>>>,
 }
 
 impl<S: Source> Clone for Handle<S> {
     fn clone(&self) -> Self {
         let (commands, status) = (self.commands.clone(), self.status.clone());
-        let wishes = Arc::clone(&self.wishes);
-        Handle { commands, status, pulse: Arc::clone(&self.pulse), wishes }
+        let (wishes, latest) = (Arc::clone(&self.wishes), Arc::clone(&self.latest));
+        Handle { commands, status, pulse: Arc::clone(&self.pulse), wishes, latest }
     }
 }
 
@@ -62,16 +74,49 @@ impl<S: Source> Clone for Handle<S> {
 pub struct Ended;
 
 impl<S: Source> Handle<S> {
-    /// Gives the loop another wish, with the way in which passes behave under it. From here on the
-    /// status is converged only if it is so for this wish, or for one that was put later.
-    pub fn put(&self, bound: Bound<S>) -> Result<(), Ended> {
+    /// Gives the loop another wish, with the way in which passes behave under it, and tells whether
+    /// anything changed. From here on the status is converged only if it is so for this wish, or for one
+    /// that was put later.
+    ///
+    /// The same again neither wakes the loop nor ends a backoff. A changed wish begins the backoff of the
+    /// keys anew whose declaration changed; the others that fail are tried once, and keep their count.
+    pub fn put(&self, bound: Bound<S>) -> Result<bool, Ended> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.is_same(&bound) {
+            return if self.commands.is_closed() { Err(Ended) } else { Ok(false) };
+        }
+        self.take(&mut latest, bound, Forget::Changed).map(|()| true)
+    }
+
+    /// The same for somebody who asks for it, and may have mended the cause of a failure: everything is
+    /// opened again and tried again, also if nothing changed, and does not wait for the pace of new wishes.
+    pub fn replace(&self, bound: Bound<S>) -> Result<(), Ended> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        self.take(&mut latest, bound, Forget::All)
+    }
+
+    /// Sent under the lock, so that the loop gets what is latest last.
+    fn take(
+        &self,
+        latest: &mut Arc<Bound<S>>,
+        bound: Bound<S>,
+        forget: Forget,
+    ) -> Result<(), Ended> {
+        let bound = Arc::new(bound);
+        *latest = Arc::clone(&bound);
         self.wishes.fetch_add(1, Ordering::Relaxed);
-        self.send(Command::Put(Box::new(bound)))
+        self.send(Command::Put(bound, forget))
     }
 
     /// Runs a full pass now, and waits for its report.
     pub async fn pass(&self) -> Result<Told, Ended> {
         self.ask(Command::Pass).await
+    }
+
+    /// Waits until the loop is converged, or until only findings remain that time cannot cure. Hands out
+    /// the reports of the passes made meanwhile, in order.
+    pub async fn settle(&self, patience: Patience) -> Result<Vec<PassReport>, Ended> {
+        self.ask(|answer| Command::Settle(patience, answer)).await
     }
 
     /// Looks at one key, and tells how it stands. Writes nothing.

@@ -14,20 +14,18 @@ use homeostat_core::{Focus, Kind, Source};
 use super::Keeper;
 use super::made::{Held, Made};
 use super::mail::Mail;
-use super::make::order;
 use super::turn::bounded;
 use super::wakeup::Turn;
-use crate::config::Fence;
 use crate::error::Error;
 use crate::fate::Prior;
 use crate::pass;
-use crate::run::{Ended, Straggler, join};
+use crate::run::{DetachedLane, EndedLane, join};
 
 /// A lane that has ended, or broke.
 struct Met<S: Source> {
     key: S::Key,
     prior: Prior<S>,
-    ended: Result<Ended<S>, Error>,
+    ended: Result<EndedLane<S>, Error>,
 }
 
 /// Lanes that were left behind.
@@ -44,11 +42,11 @@ impl<S: Source> Default for Late<S> {
 
 impl<S: Source> Late<S> {
     /// Takes in lanes, which have as long to end as a pass.
-    pub(super) fn add(&mut self, stragglers: Vec<Straggler<S>>, deadline: Duration) {
-        for mut straggler in stragglers {
-            let (key, prior) = (straggler.key.clone(), std::mem::take(&mut straggler.prior));
+    pub(super) fn add(&mut self, detached: Vec<DetachedLane<S>>, deadline: Duration) {
+        for mut lane in detached {
+            let (key, prior) = (lane.key.clone(), std::mem::take(&mut lane.prior));
             self.under_way.push(Box::pin(async move {
-                let ended = bounded(deadline, straggler.map(Ok)).await;
+                let ended = bounded(deadline, lane.map(Ok)).await;
                 Met { key, prior, ended }
             }));
         }
@@ -156,31 +154,29 @@ impl<S: Source> Keeper<S> {
         };
         let mut plan = first.plan.part(0..0);
         // Nobody plans for the keys until it is known how they stand.
-        let _held: Vec<_> = ended.iter_mut().map(|ended| ended.held.take()).collect();
+        let _lanes: Vec<_> = ended.iter_mut().map(|ended| ended.lane.take()).collect();
         let mut ran = join(&mut plan, ended);
         ran.distrust(plan.steps.len());
         let mut open = self.open()?;
-        let asked = order(&self.bound, &self.bound.config, turn.focus.clone());
+        let asked = self.order(&self.config, turn.focus.clone());
         let book = (&mut open.book, prior);
         let report = pass::conclude(&asked, &mut open.observer, book, (plan, ran)).await?;
         let held = Held { keys: Vec::new(), removals: self.holds_removals };
         let mut made = Made::applied(report, held);
         made.facts.written = turn.keys();
-        self.remind(&made);
+        self.requeue_finished(&made);
         self.tell_steps(&*made.told);
         self.open = Some(open);
         broken.map_or(Ok(made), Err)
     }
 
-    /// Work that has ended before anybody was told that it had begun was in the news too early.
-    fn remind(&self, made: &Made<S>) {
-        if let Fence::Kept(operations) = &self.bound.config.fence {
-            let (agenda, now) = (&self.agenda, self.now());
-            let pending = made.open.iter().filter(|(_, kind)| *kind == Kind::Pending);
-            // What failed is looked at after its pause.
-            let pending =
-                pending.filter(|(key, _)| agenda.leaves(key, Reason::Hint.into(), now).is_none());
-            operations.remind(pending.map(|(key, _)| key));
-        }
+    /// Queues keys again whose task finished before the pass that sent it was concluded.
+    fn requeue_finished(&self, made: &Made<S>) {
+        let (agenda, now) = (&self.agenda, self.now());
+        let pending = made.open.iter().filter(|(_, open)| open.kind == Kind::Pending);
+        // What failed is looked at after its pause.
+        let pending =
+            pending.filter(|(key, _)| agenda.leaves(key, Reason::Hint.into(), now).is_none());
+        self.config.dispatch.requeue_finished(pending.map(|(key, _)| key));
     }
 }

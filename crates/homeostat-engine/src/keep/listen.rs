@@ -9,9 +9,9 @@ use homeostat_core::{Failure, Hint, Retry, Source};
 
 use super::Keeper;
 use super::event::What;
-use super::make::Open;
 use super::turn::words;
 use super::wakeup::Wakeup;
+use crate::session::{Hints, Session};
 
 /// How many hints are taken in before something is done about them.
 const MOST_HINTS: usize = 1000;
@@ -24,7 +24,8 @@ impl<S: Source> Keeper<S> {
     /// and a full pass absorbs what came before it.
     pub(super) fn drain(&mut self) {
         for _ in 0..MOST_HINTS {
-            let Some(heard) = hint(&mut self.open).now_or_never() else { return };
+            let heard = hint(&mut self.open, self.pace.hints).now_or_never();
+            let Some(heard) = heard else { return };
             self.heard(heard);
         }
     }
@@ -36,7 +37,7 @@ impl<S: Source> Keeper<S> {
             Ok(Hint::Lost) => {
                 self.status.send_modify(|status| status.counts.lost += 1);
                 self.tell(What::Lost);
-                self.wake(Wakeup::Resync);
+                self.wake(Wakeup::Lost);
             }
             Err(failure) => {
                 self.tell(What::Failed { failure });
@@ -46,12 +47,10 @@ impl<S: Source> Keeper<S> {
     }
 
     fn hinted(&mut self, keys: Vec<S::Key>, who: Option<&Arc<str>>) {
-        if let Some(open) = &mut self.open {
-            for key in &keys {
-                let named = open.named.entry(key.clone()).or_default();
-                // Who was told once stays told: a later event about the key may name nobody.
-                *named = who.cloned().or(named.take());
-            }
+        for key in &keys {
+            let named = self.named.entry(key.clone()).or_default();
+            // A later event about the key may not name the process that an earlier one named.
+            *named = who.cloned().or(named.take());
         }
         self.wake_by(Wakeup::Hint(keys), who);
     }
@@ -64,8 +63,13 @@ impl<S: Source> Keeper<S> {
 }
 
 /// The next hint; a reader that panics has died.
-pub(super) async fn hint<S: Source>(open: &mut Option<Open<S>>) -> Result<Hint<S::Key>, Failure> {
-    let Some(open) = open else { return std::future::pending().await };
+pub(super) async fn hint<S: Source>(
+    open: &mut Option<Session<S>>,
+    hints: Hints,
+) -> Result<Hint<S::Key>, Failure> {
+    let Some(open) = open.as_mut().filter(|_| hints == Hints::Subscribe) else {
+        return std::future::pending().await;
+    };
     let heard = AssertUnwindSafe(open.observer.hint()).catch_unwind().await;
     heard.unwrap_or_else(|panic| {
         let what = format!("the subscription panicked: {}", words(&*panic));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use homeostat_core::{
-    Explain, Fails, Failure, Kind, Outcome, Plan, Report, Retry, Source, Step as _,
+    Explain as _, Fails, Failure, Kind, Outcome, Plan, Report, Retry, SharedReport, Source,
+    Step as _, WaitsOn,
 };
 
 use super::wakeup::Facts;
@@ -12,12 +13,32 @@ use super::wakeup::Facts;
 pub(super) struct Made<S: Source> {
     pub(super) facts: Facts<S::Key>,
     /// The keys that are not as declared, and why.
-    pub(super) open: Vec<(S::Key, Kind)>,
+    pub(super) open: Vec<(S::Key, OpenKey)>,
     /// How many steps were applied, and how many were not.
     pub(super) counted: (usize, usize),
     pub(super) is_recorded: bool,
     pub(super) holds_removals: bool,
-    pub(super) told: Arc<dyn Explain + Send + Sync>,
+    pub(super) told: SharedReport,
+}
+
+/// Why a key is not as declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenKey {
+    pub(super) kind: Kind,
+    /// Whether it waits for something that ends by itself.
+    pub(super) ends_by_itself: bool,
+}
+
+impl OpenKey {
+    fn waits(on: &WaitsOn) -> Self {
+        OpenKey { kind: Kind::Pending, ends_by_itself: on.ends_by_itself() }
+    }
+}
+
+impl From<Kind> for OpenKey {
+    fn from(kind: Kind) -> Self {
+        OpenKey { kind, ends_by_itself: false }
+    }
 }
 
 /// What was held back.
@@ -32,8 +53,8 @@ impl<S: Source> Made<S> {
     /// A pass that only looked.
     pub(super) fn planned(plan: Plan<S>, holds_removals: bool) -> Self {
         let mut open: Vec<_> =
-            plan.steps.iter().map(|step| (step.key(&plan.wish), Kind::Change)).collect();
-        found(&plan, &mut |key, kind| open.push((key, kind)));
+            plan.steps.iter().map(|step| (step.key(&plan.wish), Kind::Change.into())).collect();
+        found(&plan, &mut |key, finding| open.push((key, finding)));
         let (facts, counted) = (Facts::default(), (0, 0));
         let told = Arc::new(plan);
         Made { facts, open, counted, is_recorded: true, holds_removals, told }
@@ -45,10 +66,12 @@ impl<S: Source> Made<S> {
         facts.held.extend(held.keys);
         let (plan, mut open) = (report.plan(), Vec::new());
         for (at, outcome) in report.tally().others() {
-            let (Some(step), Some(kind)) = (plan.steps.get(at), kind(outcome)) else { continue };
-            open.push((step.key(&plan.wish), kind));
+            let (Some(step), Some(finding)) = (plan.steps.get(at), open_key(outcome)) else {
+                continue;
+            };
+            open.push((step.key(&plan.wish), finding));
         }
-        found(plan, &mut |key, kind| open.push((key, kind)));
+        found(plan, &mut |key, finding| open.push((key, finding)));
         Made {
             counted: (report.summary().total(), facts.failed.len() + facts.missed.len()),
             facts,
@@ -82,22 +105,23 @@ fn facts<S: Source>(report: &Report<S>) -> Facts<S::Key> {
 }
 
 /// What a plan will not do.
-fn found<S: Source>(plan: &Plan<S>, tell: &mut dyn FnMut(S::Key, Kind)) {
-    plan.held.iter().for_each(|held| tell(held.step.key(&plan.wish), Kind::Held));
-    plan.refused.iter().for_each(|one| tell(one.key.clone(), Kind::Failed));
-    plan.pending.iter().for_each(|one| tell(one.key.clone(), Kind::Pending));
-    plan.found.conflicts.iter().for_each(|one| tell(one.key.clone(), Kind::Conflict));
-    plan.found.unknown.iter().for_each(|(key, _)| tell(key.clone(), Kind::Unknown));
+fn found<S: Source>(plan: &Plan<S>, tell: &mut dyn FnMut(S::Key, OpenKey)) {
+    plan.held.iter().for_each(|held| tell(held.step.key(&plan.wish), Kind::Held.into()));
+    plan.refused.iter().for_each(|one| tell(one.key.clone(), Kind::Failed.into()));
+    plan.pending.iter().for_each(|one| tell(one.key.clone(), OpenKey::waits(&one.on)));
+    plan.found.conflicts.iter().for_each(|one| tell(one.key.clone(), Kind::Conflict.into()));
+    plan.found.unknown.iter().for_each(|(key, _)| tell(key.clone(), Kind::Unknown.into()));
 }
 
 /// Which list of a report an outcome belongs to; nothing for good ones.
-fn kind<O>(outcome: &Outcome<O>) -> Option<Kind> {
+fn open_key<O>(outcome: &Outcome<O>) -> Option<OpenKey> {
     match outcome {
         Outcome::Applied { .. } | Outcome::Settled { .. } => None,
-        Outcome::Conflict { .. } => Some(Kind::Conflict),
-        Outcome::Failed(_) | Outcome::Unkept(_) => Some(Kind::Failed),
-        Outcome::Unknown { .. } => Some(Kind::Unknown),
-        Outcome::Pending { .. } | Outcome::Waiting { .. } => Some(Kind::Pending),
+        Outcome::Conflict { .. } => Some(Kind::Conflict.into()),
+        Outcome::Failed(_) | Outcome::Unkept(_) => Some(Kind::Failed.into()),
+        Outcome::Unknown { .. } => Some(Kind::Unknown.into()),
+        Outcome::Pending { on } => Some(OpenKey::waits(on)),
+        Outcome::Waiting { .. } => Some(OpenKey { kind: Kind::Pending, ends_by_itself: true }),
     }
 }
 

@@ -5,50 +5,33 @@ use std::sync::Arc;
 
 use homeostat_core::{Explain, Focus, Plan, Source, Step as _};
 
-use super::Keeper;
 use super::event::What;
 use super::handle::Told;
-use super::listen::Named;
 use super::losses::take_named;
 use super::made::{Held, Made};
 use super::mail::Mail;
 use super::pace::Mode;
 use super::wakeup::Turn;
-use crate::book::Book;
-use crate::bound::Bound;
-use crate::config::{Config, Fence, Order};
+use super::{Keeper, Means};
+use crate::config::{Config, Order};
 use crate::error::Error;
 use crate::focus;
-use crate::observer::Observer;
 use crate::pass;
-
-/// Reader, writer and ledger of a loop, as long as nothing breaks.
-pub(super) struct Open<S: Source> {
-    pub(super) observer: Observer<S>,
-    pub(super) writer: Arc<S::Writer>,
-    pub(super) book: Book<S>,
-    pub(super) named: Named<S::Key>,
-}
+use crate::session::Session;
 
 impl<S: Source> Keeper<S> {
-    pub(super) fn open(&mut self) -> Result<Open<S>, Error> {
+    pub(super) fn open(&mut self) -> Result<Session<S>, Error> {
         if let Some(open) = self.open.take() {
             return Ok(open);
         }
-        let (bound, means) = (&self.bound, &self.means);
-        // The subscription stands before the first look.
-        let observer = Observer::open(&bound.source, &bound.place.scope)?;
-        let writer = bound.source.writer(&means.lock).map_err(|failure| Error::Writer {
-            name: S::NAME,
-            scope: bound.place.scope.clone(),
-            failure,
-        })?;
-        let book = Book::open(Arc::clone(&means.ledger), bound.place.clone())?;
+        let Means { lock, ledger, .. } = &self.means;
+        let session = Session::open(&self.bound, lock, Arc::clone(ledger), self.pace.hints)?;
+        self.named.clear();
         if std::mem::take(&mut self.has_lost_reader) {
             self.status.send_modify(|status| status.counts.resubscribed += 1);
             self.tell(What::Resubscribed);
         }
-        Ok(Open { observer, writer: Arc::new(writer), book, named: Named::new() })
+        Ok(session)
     }
 
     /// One pass over the keys of the turn and what depends on them.
@@ -64,7 +47,7 @@ impl<S: Source> Keeper<S> {
 
     /// What failed and rests on something that is looked at is tried again with it.
     fn widen(&mut self, turn: &mut Turn<S::Key>) {
-        turn.focus = focus::widened(&*self.bound.wish, &turn.focus);
+        turn.focus = focus::widened(&*self.wish, &turn.focus);
         if let Focus::Keys(keys) = &turn.focus {
             let now = self.now();
             for key in keys {
@@ -75,19 +58,17 @@ impl<S: Source> Keeper<S> {
 
     async fn pass_over(
         &mut self,
-        open: &mut Open<S>,
+        open: &mut Session<S>,
         turn: &Turn<S::Key>,
     ) -> Result<Made<S>, Error> {
-        let config = self.bound.config.clone();
+        let config = self.config.clone();
         self.note_landed();
         // What ended before the look is seen by it; what ends later, the steps do not know of.
-        if let Fence::Kept(operations) = &config.fence {
-            operations.looks_at(&turn.focus);
-        }
-        let asked = order(&self.bound, &config, turn.focus.clone());
+        config.dispatch.look(&turn.focus);
+        let asked = self.order(&config, turn.focus.clone());
         let mut plan = pass::plan(&asked, &mut open.observer, open.book.holdings()).await?;
         self.tell(What::Planned { summary: plan.summary() });
-        let named = take_named(&mut open.named, &turn.focus);
+        let named = take_named(&mut self.named, &turn.focus);
         self.note_drift(&plan, &turn.focus, &named);
         let holds_removals = config.guards.holds_removals(&plan, &turn.focus);
         if self.pace.mode == Mode::Observe {
@@ -95,9 +76,9 @@ impl<S: Source> Keeper<S> {
         }
         let held = self.hold(&mut plan, turn);
         let written = written(&plan, &turn.focus);
-        let Open { observer, writer, book, .. } = open;
-        let asked = order(&self.bound, &config, turn.focus.clone());
-        let (report, late) = pass::apply_promptly(&asked, observer, writer, (book, plan)).await?;
+        let Session { observer, writer, book } = open;
+        let asked = self.order(&config, turn.focus.clone());
+        let (report, late) = pass::apply_detaching(&asked, observer, writer, (book, plan)).await?;
         let mut made = Made::applied(report, Held { keys: held, removals: holds_removals });
         made.facts.waiting.extend(late.iter().map(|late| late.key.clone()));
         self.late.add(late, self.pace.deadline);
@@ -112,6 +93,9 @@ impl<S: Source> Keeper<S> {
             crate::guard::hold_removals(plan, "the last full pass holds all removals back");
         }
         let (agenda, now, before) = (&self.agenda, self.now(), plan.held.len());
+        if agenda.leaves_none() {
+            return Vec::new();
+        }
         plan.hold(|plan, step| agenda.leaves(&step.key(&plan.wish), turn.reasons, now));
         let held = plan.held.iter().skip(before);
         held.map(|held| held.step.key(&plan.wish)).collect()
@@ -129,10 +113,18 @@ impl<S: Source> Keeper<S> {
 
     async fn plan(&mut self, focus: Focus<S::Key>) -> Result<Arc<Explained>, Error> {
         let mut open = self.open()?;
-        let order = order(&self.bound, &self.bound.config, focus);
+        let order = self.order(&self.config, focus);
         let plan = pass::plan(&order, &mut open.observer, open.book.holdings()).await?;
         self.open = Some(open);
         Ok(Arc::new(plan))
+    }
+
+    pub(super) fn order<'a>(
+        &'a self,
+        config: &'a Config<S::Key>,
+        focus: Focus<S::Key>,
+    ) -> Order<'a, S> {
+        Order { wish: Arc::clone(&self.wish), ..self.bound.order(config, focus) }
     }
 
     /// A focused look needs a full one before it.
@@ -158,12 +150,3 @@ fn written<S: Source>(plan: &Plan<S>, focus: &Focus<S::Key>) -> BTreeSet<S::Key>
 }
 
 type Explained = dyn Explain + Send + Sync;
-
-pub(super) fn order<'a, S: Source>(
-    bound: &'a Bound<S>,
-    config: &'a Config<S::Key>,
-    focus: Focus<S::Key>,
-) -> Order<'a, S> {
-    let Bound { source, wish, ownership, .. } = bound;
-    Order { source, wish: Arc::clone(wish), ownership, focus, config }
-}

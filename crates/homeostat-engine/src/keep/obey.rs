@@ -6,20 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::pacing::Reason;
-use homeostat_core::{Focus, OnRelease, Source};
+use homeostat_core::{Desired, Focus, OnRelease, Source};
 
-use super::Keeper;
 use super::event::What;
-use super::handle::{Command, OnStop, Told};
+use super::handle::{Command, Forget, OnStop, Told};
 use super::late::Late;
 use super::mail::Mail;
+use super::settle::Settling;
 use super::turn::bounded;
 use super::wakeup::{Turn, Wakeup};
+use super::{Keeper, NextBound};
 use crate::bound::Bound;
-use crate::config::Fence;
 use crate::error::Error;
-use crate::guard::{Guards, MassDelete, Section};
-use crate::operations::Awaits;
+use crate::guard::{Guards, MassDelete};
 
 impl<S: Source> Keeper<S> {
     /// Does what it is told; breaks when that was to stop.
@@ -29,9 +28,14 @@ impl<S: Source> Keeper<S> {
         mail: &mut Mail<S>,
     ) -> ControlFlow<()> {
         match command {
-            Command::Put(bound) => self.put(*bound),
+            Command::Put(bound, forget) => self.put(bound, forget),
             // Whoever asked may be gone: the pass was made all the same.
             Command::Pass(answer) => _ = answer.send(self.pass_now(mail).await),
+            Command::Settle(patience, answer) => {
+                let has_written = self.last_pass.has_moved;
+                let caller = Settling::new(answer, patience, has_written, self.now());
+                self.settling.push(caller);
+            }
             Command::Look(key, answer) => _ = answer.send(self.look(key, mail).await),
             Command::Adopt(key, answer) => _ = answer.send(self.adopt(key, mail).await),
             Command::Forget(key, answer) => _ = answer.send(self.forget(&key).await),
@@ -47,27 +51,37 @@ impl<S: Source> Keeper<S> {
         ControlFlow::Continue(())
     }
 
-    /// Nobody knows yet how the target stands to another wish.
-    fn put(&mut self, bound: Bound<S>) {
-        // What goes on for the former wish is asked about like anything else that is in doubt.
-        self.late = Late::default();
-        self.leave_for(&bound.config.fence);
-        (self.bound, self.open) = (bound, None);
-        self.attend();
-        self.status.send_modify(|status| {
-            status.is_converged = false;
-            status.wishes += 1;
+    /// Takes a new desired state. Until its pass starts, the present one is kept as it is.
+    fn put(&mut self, bound: Arc<Bound<S>>, forget: Forget) {
+        let (nth, forget) = match self.next_bound.take() {
+            Some(waiting) if waiting.forget == Forget::All => (waiting.nth + 1, Forget::All),
+            Some(waiting) => (waiting.nth + 1, forget),
+            None => (self.status.borrow().wishes + 1, forget),
+        };
+        self.next_bound = Some(NextBound { bound, nth, forget });
+        self.wake(match forget {
+            Forget::Changed => Wakeup::Desired,
+            Forget::All => Wakeup::Replaced,
         });
-        self.wake(Wakeup::Desired);
     }
 
-    /// What is in doubt keeps its places, unless it is somebody else's from here on; but another writer may
-    /// reach whom the former one could not ask.
-    fn leave_for(&self, next: &Fence<S::Key>) {
-        match (&self.bound.config.fence, next) {
-            (Fence::Kept(former), Fence::Kept(next)) if former.is(next) => former.ask_anew(),
-            _ => self.set_awaits(Awaits::Nobody),
-        }
+    /// Changes over to the newest desired state, if it is not in force yet. Nobody knows then how the
+    /// target stands to it.
+    pub(super) fn take_desired(&mut self) {
+        let Some(NextBound { bound, nth, forget }) = self.next_bound.take() else { return };
+        // What goes on for the former wish is asked about like anything else that is in doubt.
+        self.late = Late::default();
+        self.config.dispatch.replaced_by(&bound.config.dispatch);
+        let is_rebound = forget == Forget::All || !self.bound.is_same_but_for_the_wish(&bound);
+        let former = std::mem::replace(&mut self.wish, Arc::clone(&bound.wish));
+        self.config = bound.config.clone();
+        (self.bound, self.open) = (bound, None);
+        self.attend();
+        let (wish, now) = (&*self.wish, self.now());
+        let is_same = |key: &S::Key| declares_same(wish, &former, key);
+        let keeps_task = |key: &S::Key| forget == Forget::Changed && is_same(key);
+        self.agenda.rebound(|key| is_rebound || !is_same(key), keeps_task, now);
+        self.status.send_modify(|status| (status.is_converged, status.wishes) = (false, nth));
     }
 
     fn pause(&mut self, during: Option<Duration>) {
@@ -88,12 +102,13 @@ impl<S: Source> Keeper<S> {
     }
 
     /// A pass that a person asked for waits for nothing, not even for a pause to end.
-    async fn pass_now(&mut self, mail: &mut Mail<S>) -> Told {
+    pub(super) async fn pass_now(&mut self, mail: &mut Mail<S>) -> Told {
         let turn = self.turn(Focus::All);
         self.take(turn, mail).await
     }
 
     fn turn(&mut self, focus: Focus<S::Key>) -> Turn<S::Key> {
+        self.take_desired();
         self.drain();
         let focus = self.seeing(focus);
         self.agenda.command(&focus, self.now());
@@ -101,16 +116,18 @@ impl<S: Source> Keeper<S> {
     }
 
     async fn look(&mut self, key: S::Key, mail: &mut Mail<S>) -> Told {
+        self.take_desired();
         let focus = Focus::Keys(BTreeSet::from([key]));
         self.peek(focus, mail).await
     }
 
     async fn adopt(&mut self, key: S::Key, mail: &mut Mail<S>) -> Told {
-        let is_once = self.bound.config.adopt.insert(key.clone());
+        self.take_desired();
+        let is_once = self.config.adopt.insert(key.clone());
         let turn = self.turn(Focus::Keys(BTreeSet::from([key.clone()])));
         let told = self.take(turn, mail).await;
         if is_once {
-            self.bound.config.adopt.remove(&key);
+            self.config.adopt.remove(&key);
         }
         told
     }
@@ -135,14 +152,23 @@ impl<S: Source> Keeper<S> {
 
     /// Wishes for nothing, and says so aloud.
     async fn revert(&mut self) {
+        self.take_desired();
         let Some(nothing) = self.bound.nothing.clone() else { return };
-        let config = &mut self.bound.config;
+        let config = &mut self.config;
         config.on_release = OnRelease::Restore;
-        config.guards =
-            Guards { mass_delete: MassDelete::Allow, section: Section::Stated, ..config.guards };
-        (self.bound.wish, self.late) = (nothing, Late::default());
-        self.agenda.wake(Wakeup::Desired, self.now());
+        config.guards = Guards { mass_delete: MassDelete::Allow, ..config.guards };
+        (self.wish, self.late) = (nothing, Late::default());
+        self.agenda.rebound(|_| true, |_| false, self.now());
         let turn = self.turn(Focus::All);
         let _ = self.take_last(turn).await;
+    }
+}
+
+/// Whether two wishes say the same of a key.
+fn declares_same<D: Desired>(wish: &D, former: &D, key: &D::Key) -> bool {
+    match (wish.slot(key, None), former.slot(key, None)) {
+        (Some(slot), Some(there)) => wish.is_same(slot, former, there),
+        (None, None) => true,
+        _ => false,
     }
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use homeostat_core::pacing::{PeriodRefused, Policy, Resync};
+use homeostat_core::pacing::{PeriodRefused, Policy, PolicyError, Resync};
 use homeostat_core::{Coverage, Source};
+
+use crate::session::Hints;
 
 /// What a loop does about drift.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +20,7 @@ pub enum Mode {
 /// How often a loop looks and writes. The resync can be made longer, never switched off.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    /// How hints about nothing in particular are gathered into full passes.
+    /// How new desired states and lost hints are gathered into full passes.
     pub policy: Policy,
     /// The least time between two focused passes that write the same key.
     pub min_interval: Duration,
@@ -28,6 +30,8 @@ pub struct Pace {
     pub deadline: Duration,
     /// What is done about drift.
     pub mode: Mode,
+    /// Whether the target is listened to between passes.
+    pub hints: Hints,
     /// What pauses are spread by, so that many machines do not move in step.
     pub seed: u64,
 }
@@ -35,6 +39,7 @@ pub struct Pace {
 impl Pace {
     const WITH_HINTS: Duration = Duration::from_secs(30);
     const WITHOUT: Duration = Duration::from_secs(5);
+    const LONGEST_PASS: Duration = Duration::from_hours(24);
 
     /// The usual pace of a source: everything every 30 seconds where its hints cover all of it,
     /// every 5 seconds else.
@@ -50,6 +55,7 @@ impl Pace {
             resync: Resync::nearest(period, seed),
             deadline: Duration::from_mins(1),
             mode: Mode::Heal,
+            hints: Hints::Subscribe,
             seed,
         }
     }
@@ -67,6 +73,19 @@ impl Pace {
         self
     }
 
+    /// The same with a quiet period for new desired states and lost hints: their full pass waits until none
+    /// has come for `quiet`, but not longer than `max_wait`.
+    pub fn with_debounce(
+        mut self,
+        quiet: Duration,
+        max_wait: Duration,
+    ) -> Result<Self, PolicyError> {
+        if !quiet.is_zero() {
+            self.policy = Policy::quiet(quiet, max_wait)?;
+        }
+        Ok(self)
+    }
+
     /// Whether a loop at this pace behaves as one at another.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
@@ -74,6 +93,14 @@ impl Pace {
             (pace.policy, pace.min_interval, pace.resync.period(), pace.deadline, pace.mode)
         };
         parts(self) == parts(other)
+    }
+
+    /// The same for a run that ends once it is converged: without a subscription, and with all the time
+    /// that a pass needs.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        (self.hints, self.deadline) = (Hints::Ignore, Self::LONGEST_PASS);
+        self
     }
 
     /// The same in another mode.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use homeostat_core::pacing::{Reasons, Stall, Time};
 use homeostat_core::{Failure, Kind};
+use serde::{Deserialize, Serialize};
 
 use super::event::PassId;
 use super::pace::Mode;
@@ -42,7 +43,7 @@ pub struct Status {
     /// cannot say so itself.
     pub stall: Option<Stall>,
     /// What the last passes left open.
-    pub open: Counted,
+    pub open: OpenCounts,
     /// What was counted since the start.
     pub counts: Counts,
     /// Keys that somebody keeps undoing, with who it may be and how long they are left alone.
@@ -51,10 +52,10 @@ pub struct Status {
     pub not_converging: Vec<String>,
 }
 
-/// What is not as declared, and why.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How many keys are not as declared, by the list of a report that they are in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[expect(missing_docs, reason = "each is a list of a report, by its name there")]
-pub struct Counted {
+pub struct OpenCounts {
     pub failed: usize,
     pub pending: usize,
     pub conflicts: usize,
@@ -65,7 +66,7 @@ pub struct Counted {
 }
 
 /// What was counted since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counts {
     /// Full passes.
@@ -88,9 +89,9 @@ pub struct Counts {
     pub resubscribed: u64,
 }
 
-impl Counted {
-    pub(crate) fn of<'a>(kinds: impl Iterator<Item = &'a Kind>) -> Self {
-        let mut counted = Counted::default();
+impl OpenCounts {
+    pub(crate) fn of(kinds: impl Iterator<Item = Kind>) -> Self {
+        let mut counted = OpenCounts::default();
         for kind in kinds {
             let count = match kind {
                 Kind::Failed => &mut counted.failed,

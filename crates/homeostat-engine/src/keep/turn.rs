@@ -1,22 +1,25 @@
 //! One pass of a loop: begun, bounded in time, caught if it panics, told, and learned from.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use homeostat_core::{Focus, Source};
+use homeostat_core::{
+    Covers, Entry, Fails, Focus, Key, Kind, Retry, SharedReport, Source, WaitsOn,
+};
 
-use super::Keeper;
 use super::event::{PassId, What};
 use super::handle::Told;
 use super::losses::UNNAMED;
 use super::made::Made;
 use super::mail::Mail;
-use super::status::Counted;
+use super::status::OpenCounts;
 use super::wakeup::{Facts, Turn};
+use super::{Keeper, LastPass};
+use crate::broken::BrokenPass;
 use crate::error::Error;
 
 impl<S: Source> Keeper<S> {
@@ -73,10 +76,23 @@ impl<S: Source> Keeper<S> {
         };
         self.agenda.ended(turn, facts, now);
         match made {
-            Ok(made) => Ok(self.ended_well(turn, made, (stuck, took))),
+            Ok(made) => {
+                let has_moved = made.counted.0 > 0
+                    || made.facts.failed.values().any(|retry| *retry == Retry::Now);
+                self.last_pass = LastPass { is_good: made.is_recorded, has_moved };
+                let covers = covers(&turn.focus, &made.facts.held);
+                let told = self.ended_well(turn, made, (stuck, took));
+                self.record(&covers, &told);
+                self.show_tasks(&told);
+                Ok(told)
+            }
             Err(error) => {
                 (self.open, self.has_lost_reader) = (None, true);
                 self.broke(&error);
+                let has_moved = error.retry() == Retry::Now;
+                self.last_pass = LastPass { is_good: false, has_moved };
+                let report: SharedReport = Arc::new(BrokenPass::new(&error, S::NAME));
+                self.record(&Covers::All, &report);
                 Err(Arc::new(error))
             }
         }
@@ -87,19 +103,32 @@ impl<S: Source> Keeper<S> {
         turn: &Turn<S::Key>,
         made: Made<S>,
         (stuck, took): (BTreeSet<S::Key>, Duration),
-    ) -> Arc<dyn homeostat_core::Explain + Send + Sync> {
+    ) -> SharedReport {
         if turn.focus == Focus::All {
             self.holds_removals = made.holds_removals;
         }
         self.note_open(&turn.focus, &made);
+        self.told.keep(&turn.focus, &self.unsettled);
         self.tell_shown(&turn.focus, &made);
-        self.settle(turn, &made);
+        self.publish(turn, &made);
         for one in self.agenda.not_converging().filter(|one| !stuck.contains(one.key)) {
             self.tell(What::NotConverging { key: one.key.to_string() });
         }
         let (summary, converged) = (made.told.summary(), made.told.is_converged());
         self.tell(What::Completed { summary, converged, took });
         made.told
+    }
+
+    /// Shows people what a run waits for.
+    fn show_tasks(&self, report: &SharedReport) {
+        let Some(progress) = &self.config.progress else { return };
+        if S::FAILS == Fails::Lanes {
+            report.explain(Kind::Pending, &mut |entry| {
+                if let Entry::Pending { key, on: WaitsOn::Task(task) } = entry {
+                    progress.waits(&key, &task);
+                }
+            });
+        }
     }
 
     fn broke(&mut self, error: &Error) {
@@ -113,11 +142,11 @@ impl<S: Source> Keeper<S> {
         });
     }
 
-    fn settle(&mut self, turn: &Turn<S::Key>, made: &Made<S>) {
+    fn publish(&mut self, turn: &Turn<S::Key>, made: &Made<S>) {
         let now = self.now();
         let is_full = turn.focus == Focus::All;
         let is_converged = self.unsettled.is_empty() && made.is_recorded;
-        let open = Counted::of(self.unsettled.values());
+        let open = OpenCounts::of(self.unsettled.values().map(|open| open.kind));
         let contended = self.agenda.contended().map(|one| {
             let culprit = one.culprit.unwrap_or(UNNAMED).to_owned();
             (one.key.to_string(), culprit, one.pause)
@@ -139,13 +168,26 @@ impl<S: Source> Keeper<S> {
     /// What a pass looked at is as it says; everything else is as it was. What it left alone for now
     /// is also as it was.
     fn note_open(&mut self, focus: &Focus<S::Key>, made: &Made<S>) {
-        let mut before = std::mem::take(&mut self.unsettled);
-        if let Focus::Keys(keys) = focus {
-            self.unsettled = before.extract_if(.., |key, _| !keys.contains(key)).collect();
-        }
-        for (key, kind) in &made.open {
+        let before: BTreeMap<_, _> = match focus {
+            Focus::All => std::mem::take(&mut self.unsettled),
+            Focus::Keys(keys) => {
+                keys.iter().filter_map(|key| self.unsettled.remove_entry(key)).collect()
+            }
+        };
+        for (key, open) in &made.open {
             let known = before.get(key).filter(|_| made.facts.held.contains(key));
-            self.unsettled.insert(key.clone(), *known.unwrap_or(kind));
+            self.unsettled.insert(key.clone(), *known.unwrap_or(open));
+        }
+    }
+}
+
+/// What the report of a pass speaks of.
+fn covers<K: Key>(focus: &Focus<K>, left_alone: &BTreeSet<K>) -> Covers {
+    match focus {
+        Focus::All if left_alone.is_empty() => Covers::All,
+        Focus::All => Covers::AllBut(left_alone.iter().map(ToString::to_string).collect()),
+        Focus::Keys(keys) => {
+            Covers::Keys(keys.difference(left_alone).map(ToString::to_string).collect())
         }
     }
 }

@@ -13,12 +13,12 @@ pub enum Wakeup<K> {
     Start,
     /// The wish changed.
     Desired,
+    /// A wish was put that must not wait for the pace of others.
+    Replaced,
     /// The target said that these keys may have changed.
     Hint(Vec<K>),
-    /// It is time to look at everything again, or hints were lost.
-    Resync,
-    /// The backoff of an earlier failure has elapsed.
-    Retry,
+    /// Hints were lost.
+    Lost,
     /// A person asked for it.
     Operator,
 }
@@ -29,10 +29,9 @@ impl<K> Wakeup<K> {
     pub fn reason(&self) -> Reason {
         match self {
             Wakeup::Start => Reason::Start,
-            Wakeup::Desired => Reason::Desired,
+            Wakeup::Desired | Wakeup::Replaced => Reason::Desired,
             Wakeup::Hint(_) => Reason::Hint,
-            Wakeup::Resync => Reason::Resync,
-            Wakeup::Retry => Reason::Retry,
+            Wakeup::Lost => Reason::Resync,
             Wakeup::Operator => Reason::Operator,
         }
     }

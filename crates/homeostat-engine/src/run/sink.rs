@@ -7,18 +7,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use homeostat_core::outcome::Later;
 use homeostat_core::{
     Action, Agreement, Desired, Dispatch, Failure, Outcome, Outcomes, Plan, Retry, Source, Step,
-    Tally,
+    Tally, WaitsOn,
 };
 
 use super::ran::{Ran, push_joined};
-use crate::config::{Fence, Progress};
-use crate::journal::{Intent, JournalError, Repeat, StepId};
-use crate::operations::Operations;
+use crate::config::Progress;
+use crate::dispatch::DispatchGuard;
+use crate::journal::{Intent, Repeat, StepId};
+use crate::operations::{Operations, unwritten};
 
 /// Takes outcomes as they happen.
 pub(super) struct Sink<'a, S: Source> {
     plan: &'a Plan<S>,
-    fence: &'a Fence<S::Key>,
+    dispatch: &'a DispatchGuard<S::Key>,
     progress: Option<&'a dyn Progress>,
     state: Mutex<State<S::Object>>,
 }
@@ -36,7 +37,7 @@ struct State<O> {
 impl<'a, S: Source> Sink<'a, S> {
     pub(super) fn new(
         plan: &'a Plan<S>,
-        fence: &'a Fence<S::Key>,
+        dispatch: &'a DispatchGuard<S::Key>,
         progress: Option<&'a dyn Progress>,
     ) -> Self {
         let state = State {
@@ -46,11 +47,11 @@ impl<'a, S: Source> Sink<'a, S> {
             begun: BTreeMap::new(),
             unwritten: None,
         };
-        Sink { plan, fence, progress, state: Mutex::new(state) }
+        Sink { plan, dispatch, progress, state: Mutex::new(state) }
     }
 
-    pub(super) fn fence(&self) -> &'a Fence<S::Key> {
-        self.fence
+    pub(super) fn dispatch(&self) -> &'a DispatchGuard<S::Key> {
+        self.dispatch
     }
 
     pub(super) fn into_ran(self) -> Ran<S::Object> {
@@ -68,8 +69,8 @@ impl<'a, S: Source> Sink<'a, S> {
     }
 
     /// Steps that are left undone.
-    pub(super) fn leave(&self, steps: Range<usize>, on: impl Into<String>) {
-        self.put(steps, Outcome::Pending { on: on.into() });
+    pub(super) fn leave(&self, steps: Range<usize>, on: WaitsOn) {
+        self.put(steps, Outcome::Pending { on });
     }
 
     /// A step that nobody answered for blocks what needs it, as any other unknown one.
@@ -119,7 +120,8 @@ impl<'a, S: Source> Sink<'a, S> {
     async fn begin(
         &self,
         operations: &Operations<S::Key>,
-        (at, repeat): (usize, Repeat),
+        at: usize,
+        repeat: Repeat,
     ) -> Result<(), Failure> {
         let Some(step) = self.plan.steps.get(at) else { return Ok(()) };
         let wish = &*self.plan.wish;
@@ -132,16 +134,17 @@ impl<'a, S: Source> Sink<'a, S> {
         Ok(())
     }
 
-    async fn tell(&self, operations: &Operations<S::Key>, at: usize) {
-        if let Err(failure) = self.begin(operations, (at, Repeat::Harmless)).await {
+    async fn note_harmless(&self, operations: &Operations<S::Key>, at: usize) {
+        if let Err(failure) = self.begin(operations, at, Repeat::Harmless).await {
             self.state().unwritten = Some(failure);
         }
     }
 
-    async fn name(
+    async fn note_task(
         &self,
         operations: &Operations<S::Key>,
-        (at, task): (usize, &str),
+        at: usize,
+        task: &str,
     ) -> Result<(), Failure> {
         let Some(id) = self.begun(at) else { return Ok(()) };
         let noted = operations.journal().dispatched(id, task).await;
@@ -150,16 +153,8 @@ impl<'a, S: Source> Sink<'a, S> {
 }
 
 /// A write that must not be sent twice is not sent without a journal, unless that was said.
-fn unfenced() -> Failure {
+fn unguarded() -> Failure {
     Failure::new("no journal is kept, and this write must not be sent twice", Retry::Never)
-}
-
-fn unwritten(error: &JournalError) -> Failure {
-    let failure = Failure::from_error(error, Retry::Soon);
-    match error.help() {
-        Some(help) => failure.with_help(help),
-        None => failure,
-    }
 }
 
 impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
@@ -187,25 +182,29 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
     }
 
     fn intent(&self, step: usize) -> Later<'_, Result<(), Failure>> {
-        match self.fence {
-            Fence::Absent => Box::pin(std::future::ready(Err(unfenced()))),
-            Fence::Volatile => Box::pin(std::future::ready(Ok(()))),
-            Fence::Kept(operations) => Box::pin(self.begin(operations, (step, Repeat::Hurts))),
+        match self.dispatch {
+            DispatchGuard::Absent => Box::pin(std::future::ready(Err(unguarded()))),
+            DispatchGuard::Volatile => Box::pin(std::future::ready(Ok(()))),
+            DispatchGuard::Operations(operations) => {
+                Box::pin(self.begin(operations, step, Repeat::Hurts))
+            }
         }
     }
 
     fn note(&self, step: usize) -> Later<'_, ()> {
-        match self.fence {
-            Fence::Absent | Fence::Volatile => Box::pin(std::future::ready(())),
-            Fence::Kept(operations) => Box::pin(self.tell(operations, step)),
+        match self.dispatch.operations() {
+            None => Box::pin(std::future::ready(())),
+            Some(operations) => Box::pin(self.note_harmless(operations, step)),
         }
     }
 
     fn dispatched<'a>(&'a self, step: usize, task: &'a str) -> Later<'a, Result<(), Failure>> {
-        match self.fence {
-            Fence::Absent => Box::pin(std::future::ready(Err(unfenced()))),
-            Fence::Volatile => Box::pin(std::future::ready(Ok(()))),
-            Fence::Kept(operations) => Box::pin(self.name(operations, (step, task))),
+        match self.dispatch {
+            DispatchGuard::Absent => Box::pin(std::future::ready(Err(unguarded()))),
+            DispatchGuard::Volatile => Box::pin(std::future::ready(Ok(()))),
+            DispatchGuard::Operations(operations) => {
+                Box::pin(self.note_task(operations, step, task))
+            }
         }
     }
 }

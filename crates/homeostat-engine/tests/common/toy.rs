@@ -49,6 +49,8 @@ pub(crate) struct Script {
     pub(crate) recorded: bool,
     /// Keys whose changes become two steps.
     pub(crate) split: BTreeSet<String>,
+    /// Keys that are removed in two steps.
+    pub(crate) removed_in_two: BTreeSet<String>,
     /// Keys that are updated by removing them and making them again.
     pub(crate) remade: BTreeSet<String>,
     pub(crate) needs: BTreeMap<String, String>,
@@ -174,6 +176,7 @@ impl<M> Toy<M> {
             Action::Create if self.script.split.contains(key) => {
                 vec![(Action::Create, Some(0)), (Action::Update, to)]
             }
+            Action::Delete if self.script.removed_in_two.contains(key) => vec![(action, to); 2],
             Action::Update if self.script.remade.contains(key) => {
                 vec![(Action::Delete, None), (Action::Create, to)]
             }

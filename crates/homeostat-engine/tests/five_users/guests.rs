@@ -7,9 +7,9 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 
 use homeostat_engine::{
-    Action, Agreement, Bound, Change, ChangeList, Coverage, Desired, Draft, Explain as _, Fails,
-    Failure, Fence, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Refused, Retry,
-    ScopeLock, See, Seen, Slot, Source, Step, Table, View, Work, Writer,
+    Action, Agreement, Bound, Change, ChangeList, Coverage, Desired, DispatchGuard, Draft,
+    Explain as _, Fails, Failure, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Refused,
+    Retry, ScopeLock, See, Seen, Slot, Source, Step, Table, View, Work, Writer,
 };
 use serde::{Deserialize, Serialize};
 
@@ -194,7 +194,7 @@ pub(crate) fn bound(server: Server, declared: &[(u32, bool, u32)]) -> Bound<Gues
     let wishes = declared.iter().map(|(id, running, cores)| (Id(*id), guest(*running, *cores)));
     let mut bound = bind(Guests(server), Wish(Table::new(wishes).unwrap()), Ownership::Marked);
     // This server takes a second request for the same state as done.
-    bound.config.fence = Fence::Volatile;
+    bound.config.dispatch = DispatchGuard::Volatile;
     bound
 }
 
@@ -323,7 +323,7 @@ async fn another_digest_refuses_the_request_and_an_absent_guest_is_refused_with_
 async fn without_a_journal_nothing_is_sent_that_must_not_be_sent_twice() {
     let writes = Writes::default();
     let mut bound = bound(Server::new(&writes), BOTH);
-    bound.config.fence = Fence::Absent;
+    bound.config.dispatch = DispatchGuard::Absent;
     let report = Scene::open(bound).pass().await;
     assert_eq!(writes.count(), 0);
     assert_eq!(keys(&report, Kind::Failed), ["guest 100", "guest 101"]);

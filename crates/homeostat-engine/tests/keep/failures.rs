@@ -1,6 +1,6 @@
 //! What fails is tried again, and when.
 
-use homeostat_engine::Retry;
+use homeostat_engine::{Retry, What};
 use homeostat_testkit::memory::Mark;
 
 use crate::stage::{MINUTE, MS, SECOND, Stage, bound, later, pace};
@@ -60,9 +60,15 @@ async fn what_waits_for_a_new_wish_is_not_tried_before() {
     assert_eq!(writes_of(&stage, "a"), 0);
     let status = stage.handle.status();
     assert_eq!((status.is_converged, status.open.failed), (false, 1), "it still counts as failed");
-    stage.handle.put(bound(&stage.target, &[("a", "1"), ("b", "2")])).unwrap();
+    stage.handle.put(bound(&stage.target, &[("a", "1"), ("b", "3")])).unwrap();
+    later(SECOND).await;
+    assert_eq!(writes_of(&stage, "a"), 0, "what is declared of it is the same");
+    stage.handle.put(bound(&stage.target, &[("a", "2"), ("b", "3")])).unwrap();
     later(SECOND).await;
     assert_eq!(writes_of(&stage, "a"), 1);
+    stage.handle.replace(bound(&stage.target, &[("a", "2"), ("b", "3")])).unwrap();
+    later(SECOND).await;
+    assert_eq!(writes_of(&stage, "a"), 1, "somebody asked for it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,6 +93,118 @@ async fn a_new_wish_begins_the_backoff_anew() {
     stage.handle.put(bound(&stage.target, &[("a", "1")])).unwrap();
     stage.handle.wait_for(|status| status.is_converged).await.unwrap();
     assert_eq!(stage.values(), ["a=1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_wish_again_wakes_nothing_and_keeps_the_backoff() {
+    let stage = refusing(None).await;
+    later(2 * MINUTE).await;
+    let before = stage.handle.status().counts;
+    let _ = stage.target.take_log();
+    for _ in 0..100 {
+        stage.handle.put(bound(&stage.target, &[("a", "1"), ("b", "2")])).unwrap();
+        later(100 * MS).await;
+    }
+    let counts = stage.handle.status().counts;
+    let passes = counts.full - before.full + counts.focused - before.focused;
+    assert!(passes <= 2, "a resync and a retry at most: {passes}");
+    assert!(writes_of(&stage, "a") <= 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_wish_again_leaves_a_loop_converged() {
+    let stage = Stage::settled(&[("a", "1")]).await;
+    assert!(!stage.handle.put(bound(&stage.target, &[("a", "1")])).unwrap());
+    assert!(stage.handle.status().is_converged);
+    assert!(stage.handle.put(bound(&stage.target, &[("a", "2")])).unwrap());
+    assert!(!stage.handle.status().is_converged);
+    stage.converged().await;
+    assert_eq!(stage.values(), ["a=2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_way_to_the_target_is_taken_with_the_same_wish() {
+    let stage = refusing(Some(Retry::Never)).await;
+    let other = homeostat_testkit::memory::Target::default();
+    assert!(stage.handle.put(bound(&other, &[("a", "1"), ("b", "2")])).unwrap());
+    stage.converged().await;
+    assert_eq!(other.objects().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_that_changes_other_keys_tries_a_failing_one_once_and_keeps_its_pause() {
+    let stage = refusing(None).await;
+    later(2 * MINUTE).await;
+    stage.handle.pass().await.unwrap().unwrap();
+    let _ = stage.target.take_log();
+    stage.handle.put(bound(&stage.target, &[("a", "1"), ("b", "3")])).unwrap();
+    later(10 * SECOND).await;
+    let tries = writes_of(&stage, "a");
+    assert!((1..=2).contains(&tries), "{tries}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_number_of_failing_keys_is_tried_in_few_passes_and_told_in_few_events() {
+    let keys: Vec<String> = (0..2_000).map(|number| format!("k{number:04}")).collect();
+    let entries: Vec<_> = keys.iter().map(|key| (key.as_str(), "1")).collect();
+    let mut stage = Stage::with(&entries, pace(), |faults| {
+        faults.refused.extend(keys.iter().cloned());
+    });
+    let (mut failures, mut rest) = (0, Vec::new());
+    for second in 0..600 {
+        later(SECOND).await;
+        for what in stage.heard_what() {
+            match what {
+                What::StepFailed { .. } => failures += 1,
+                What::More { steps } => rest.push((second, steps)),
+                _ => {}
+            }
+        }
+    }
+    let counts = stage.handle.status().counts;
+    assert!((19..=22).contains(&counts.full), "resyncs only: {counts:?}");
+    assert!((10..=100).contains(&counts.focused), "{counts:?}");
+    let tries = counts.failed / 2_000;
+    assert!((20..=36).contains(&tries), "each key is tried at resyncs and after pauses: {tries}");
+    assert_eq!((failures, rest), (100, vec![(0, 1_900)]), "and nobody is told again and again");
+    stage.faults(|faults| faults.refused.clear());
+    stage.converged().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_told_when_it_begins_when_its_words_change_and_once_an_hour() {
+    fn told(stage: &mut Stage) -> Vec<String> {
+        let failures = stage.heard_what().into_iter().filter_map(|what| match what {
+            What::StepFailed { failure, .. } => Some(failure.error),
+            _ => None,
+        });
+        failures.collect()
+    }
+    let mut stage = refusing(None).await;
+    later(10 * MINUTE).await;
+    assert_eq!(told(&mut stage), ["the target refused"]);
+    stage.faults(|faults| faults.refused_with = Some("no such device".to_owned()));
+    later(10 * MINUTE).await;
+    assert_eq!(told(&mut stage), ["no such device"]);
+    later(60 * MINUTE).await;
+    assert_eq!(told(&mut stage), ["no such device"]);
+    stage.faults(|faults| faults.refused.clear());
+    stage.converged().await;
+    stage.faults(|faults| _ = faults.refused.insert("a".to_owned()));
+    stage.target.remove("a");
+    later(10 * SECOND).await;
+    assert_eq!(told(&mut stage), ["no such device"], "it had worked in between");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_told_once() {
+    let mut stage = Stage::settled(&[("a", "1")]).await;
+    stage.target.remove("a");
+    stage.target.add("a", "9", Mark::Foreign);
+    later(5 * MINUTE).await;
+    let told = stage.heard_what();
+    let conflicts = told.iter().filter(|what| matches!(what, What::Conflict { .. }));
+    assert_eq!(conflicts.count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

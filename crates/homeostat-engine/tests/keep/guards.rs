@@ -1,6 +1,6 @@
 //! Guards hold in focused passes, too.
 
-use homeostat_engine::{Bound, Kind, MassDelete};
+use homeostat_engine::{Bound, Kind, MassDelete, MissingSections, OnStop};
 use homeostat_testkit::memory::{Mark, Target};
 
 use crate::stage::{SECOND, Source, Stage, bound, later, pace};
@@ -61,4 +61,43 @@ async fn a_removal_that_failed_holds_no_others_back() {
     let mut held = 0;
     told.explain(Kind::Held, &mut |_| held += 1);
     assert_eq!(held, 0);
+}
+
+/// A bound wish of which the section of `a` is missing.
+fn without_a(target: &Target, wish: &[(&str, &str)]) -> Bound<Source> {
+    let mut bound = bound(target, wish);
+    bound.config.missing = MissingSections::new('a', |section, key: &String| {
+        key.starts_with(*section).then(|| "section a is missing".to_owned())
+    });
+    bound
+}
+
+#[tokio::test(start_paused = true)]
+async fn focused_passes_hold_what_a_missing_section_declared_and_make_other_removals() {
+    let stage = Stage::settled(&[("a1", "1"), ("a2", "1"), ("b1", "1"), ("b2", "1")]).await;
+    stage.handle.put(without_a(&stage.target, &[("b1", "1")])).unwrap();
+    stage.handle.wait_for(|status| status.open.held == 2).await.unwrap();
+    assert_eq!(stage.values(), ["a1=1", "a2=1", "b1=1"]);
+    // Each is looked at by itself, and one of ours comes that nobody wishes.
+    stage.target.alter("a1", "2");
+    stage.target.alter("b1", "2");
+    stage.target.add("b2", "1", Mark::Ours);
+    later(10 * SECOND).await;
+    assert!(stage.handle.status().counts.focused > 0);
+    assert_eq!(stage.values(), ["a1=2", "a2=1", "b1=1"]);
+    assert_eq!(stage.handle.status().open.held, 2);
+    stage.handle.put(bound(&stage.target, &[("b1", "1")])).unwrap();
+    stage.converged().await;
+    assert_eq!(stage.values(), ["b1=1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revert_is_not_held_by_missing_sections() {
+    let stage = Stage::settled(&[("a1", "1")]).await;
+    let mut order = without_a(&stage.target, &[]);
+    order.nothing = Some(std::sync::Arc::clone(&order.wish));
+    stage.handle.put(order).unwrap();
+    stage.handle.wait_for(|status| status.open.held == 1).await.unwrap();
+    stage.handle.stop(OnStop::Revert).await;
+    assert!(stage.values().is_empty(), "{:?}", stage.values());
 }

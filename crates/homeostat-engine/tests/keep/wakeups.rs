@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Mode, What};
+use homeostat_engine::{Mode, Pace, What};
 use homeostat_testkit::memory::{Act, Echoes, HintFault, Mark, Target};
 use tokio::time::Instant;
 
@@ -285,4 +285,99 @@ async fn two_loops_do_not_share_anything() {
     later(SECOND).await;
     assert_eq!((one.values(), two.values()), (vec!["a=1".to_owned()], vec!["a=2".to_owned()]));
     drop::<Target>(one.target);
+}
+
+/// The moments, in milliseconds after `began`, at which full passes started.
+fn full_passes(stage: &mut Stage, starts: &mut Vec<u128>, began: Instant) {
+    for what in stage.heard_what() {
+        if matches!(what, What::Started { keys: None, .. }) {
+            starts.push(began.elapsed().as_millis());
+        }
+    }
+}
+
+/// Puts desired states at these moments, and tells when full passes started.
+async fn starts_after_puts(pace: Pace, at: &[u64], until: u64) -> Vec<u128> {
+    let mut stage = Stage::settled_at(&[("a", "1")], pace).await;
+    let (began, mut starts) = (Instant::now(), Vec::new());
+    for now in 0..until {
+        if at.contains(&now) {
+            stage.handle.put(bound(&stage.target, &[("a", &now.to_string())])).unwrap();
+        }
+        tokio::task::yield_now().await;
+        later(MS).await;
+        full_passes(&mut stage, &mut starts, began);
+    }
+    let newest = at.iter().max().unwrap();
+    assert_eq!(stage.values(), [format!("a={newest}")]);
+    starts
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_desired_states_within_a_quiet_period_make_one_pass_after_the_last_of_them() {
+    let pace = pace().with_debounce(5 * SECOND, MINUTE).unwrap();
+    let starts = starts_after_puts(pace, &[0, 100, 300], 8000).await;
+    assert!(matches!(starts[..], [5300..=5302]), "{starts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_new_desired_state_fires_at_once_and_later_ones_at_the_end_of_the_window() {
+    let pace = pace().with_min_interval(200 * MS);
+    let starts = starts_after_puts(pace, &[0, 50], 1000).await;
+    assert!(matches!(starts[..], [0..=2, 200..=202]), "{starts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_new_desired_states_in_a_second_make_eleven_passes_at_most() {
+    let mut stage = Stage::settled(&[("a", "0")]).await;
+    let before = stage.handle.status().counts.full;
+    for nth in 1..=10_000 {
+        stage.handle.put(bound(&stage.target, &[("a", &nth.to_string())])).unwrap();
+        if nth % 10 == 0 {
+            later(MS).await;
+        }
+    }
+    stage.converged().await;
+    let made = stage.handle.status().counts.full - before;
+    assert!((2..=11).contains(&made), "{made} full passes");
+    assert_eq!(stage.values(), ["a=10000"]);
+    let _ = stage.heard();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_lost_hints_makes_one_full_pass_an_interval() {
+    let stage = Stage::settled(&[("a", "1")]).await;
+    let before = stage.handle.status().counts.full;
+    for _ in 0..1000 {
+        stage.target.overflow();
+        later(MS).await;
+    }
+    later(SECOND).await;
+    let made = stage.handle.status().counts.full - before;
+    assert!((2..=12).contains(&made), "{made} full passes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_present_desired_state_is_kept_while_a_new_one_waits_for_its_pass() {
+    let pace = pace().with_debounce(5 * SECOND, MINUTE).unwrap();
+    let stage = Stage::settled_at(&[("a", "1")], pace).await;
+    stage.handle.put(bound(&stage.target, &[("a", "2")])).unwrap();
+    later(SECOND).await;
+    stage.target.remove("a");
+    later(SECOND).await;
+    assert_eq!(stage.values(), ["a=1"], "healed as it was");
+    assert!(!stage.handle.status().is_converged, "not for the newest desired state");
+    stage.handle.pass().await.unwrap().unwrap();
+    assert_eq!(stage.values(), ["a=2"], "an operator does not wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_desired_state_that_replaces_another_waits_for_no_pace() {
+    let stage = Stage::settled_at(&[("a", "1")], pace().with_min_interval(MINUTE)).await;
+    stage.handle.put(bound(&stage.target, &[("a", "2")])).unwrap();
+    later(SECOND).await;
+    assert_eq!(stage.values(), ["a=1"]);
+    stage.handle.replace(bound(&stage.target, &[("a", "3")])).unwrap();
+    later(SECOND).await;
+    assert_eq!(stage.values(), ["a=3"]);
 }

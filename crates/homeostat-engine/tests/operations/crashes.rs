@@ -28,7 +28,7 @@ async fn dies_at(point: u32, (fault, late): (Option<Fault>, Duration)) -> bool {
     server.world.lock().unwrap().fuse = None;
     let process = Process::start(&server, state.path(), WIDE).await;
     process.converge().await;
-    process.operations.landed().await;
+    process.operations.tasks_finished().await;
     assert!(process.operations.journal().open_steps().is_empty(), "{fault:?} at {point}");
     let world = server.world.lock().unwrap();
     assert_eq!(world.breaches, Vec::<String>::new(), "{fault:?} at {point}");
@@ -93,7 +93,7 @@ async fn a_life(seed: u64, (guests, minutes): (u32, u32)) {
     }
     server.mend();
     process.converge().await;
-    process.operations.landed().await;
+    process.operations.tasks_finished().await;
     assert!(server.running().iter().all(|running| *running), "seed {seed}");
     let world = server.world.lock().unwrap();
     assert_eq!(world.breaches, Vec::<String>::new(), "seed {seed}");

@@ -34,6 +34,33 @@ async fn a_start_that_always_fails_is_tried_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_start_that_failed_is_tried_after_its_pause_also_if_the_same_is_wished_again_and_again() {
+    let (server, state) = (Server::new(100..102, Duration::ZERO), state_directory());
+    for _ in 0..MANY {
+        server.breaks(100, Fault::FailTask);
+    }
+    let pace = Pace::of::<Guests>(1).with_resync(60 * MINUTE).unwrap();
+    let process = Process::start_at(pace, (&server, state.path(), WIDE)).await;
+    let_pass(MINUTE).await;
+    let before = server.faults_left(100);
+    for _ in 0..25 {
+        process.put_again(&server);
+        let_pass(Duration::from_millis(400)).await;
+    }
+    let tries = before - server.faults_left(100);
+    assert!(tries <= 2, "{tries} tries in ten seconds, after a minute of failures");
+    let_pass(10 * MINUTE).await;
+    assert!(before - server.faults_left(100) > tries, "it is not given up");
+    // Another wish for it is worth a try before the pause of two minutes is over.
+    process.put(&server, &[101]);
+    let_pass(MINUTE / 6).await;
+    let before = server.faults_left(100);
+    process.put_again(&server);
+    let_pass(MINUTE / 6).await;
+    assert!(before > server.faults_left(100));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_start_that_was_done_is_told_also_if_the_look_after_it_sees_nothing() {
     let (server, state) = (Server::new(100..101, MINUTE / 3), state_directory());
     let process = Process::start(&server, state.path(), WIDE).await;

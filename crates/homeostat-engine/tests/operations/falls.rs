@@ -123,7 +123,7 @@ async fn a_wait_that_is_given_up_is_no_failure() {
     let process = Process::start(&server, state.path(), WIDE).await;
     let_pass(MINUTE / 2).await;
     // Neither who waits for the end of all tasks nor the process itself waits any longer.
-    let landed = tokio::time::timeout(Duration::from_secs(1), process.operations.landed());
+    let landed = tokio::time::timeout(Duration::from_secs(1), process.operations.tasks_finished());
     assert!(landed.await.is_err());
     process.kill().await;
     assert_eq!(told(state.path(), 100), ["intent", "dispatched"]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{Fence, Limits, Mode, OnStop, Pace, Table};
+use homeostat_engine::{DispatchGuard, Limits, Mode, OnStop, Pace, Table};
 
 use crate::server::{Guests, Id, Moment, Server};
 use crate::stage::{MINUTE, Process, WIDE, bound, let_pass, state_directory};
@@ -25,7 +25,7 @@ async fn a_stop_that_puts_everything_back_waits_for_late_answers() {
     process.converge().await;
     let mut bound = bound(&server, &[100, 101]);
     bound.nothing = Some(Arc::new(Table::new([(Id(100), false), (Id(101), false)]).unwrap()));
-    bound.config.fence = Fence::Kept(process.operations.clone());
+    bound.config.dispatch = DispatchGuard::Operations(process.operations.clone());
     process.handle.put(bound).unwrap();
     process.converge().await;
     server.world.lock().unwrap().late.insert(Id(101), SECOND * 5);

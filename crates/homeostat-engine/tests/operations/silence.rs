@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Entry, Kind, Limits, OnStop, Pages as _};
+use homeostat_engine::{Entry, Kind, Limits, OnStop, Pages as _, WaitsOn};
 use tokio::time::Instant;
 
 use crate::server::{Fault, Id, Server};
@@ -44,7 +44,7 @@ async fn a_write_that_is_not_answered_delays_no_other_key() {
     let told = process.handle.pass().await.unwrap().unwrap();
     let mut waits = Vec::new();
     told.explain(Kind::Pending, &mut |entry| waits.push(entry));
-    let on = "what is under way for it".to_owned();
+    let on = WaitsOn::Operation;
     assert_eq!(waits, [Entry::Pending { key: Id(105).to_string(), on }]);
     assert_eq!(process.handle.status().counts.broken, 0);
     server.mend();
@@ -71,7 +71,10 @@ async fn a_question_that_is_not_answered_delays_no_other_key() {
     assert_eq!(open.len(), 1, "{open:?}");
     server.stop(105);
     server.mend();
+    // It ran when it was looked at last: only the answer makes the loop look again.
+    let_pass(SOON).await;
     process.converge().await;
+    process.operations.tasks_finished().await;
     assert!(process.operations.journal().open_steps().is_empty());
     assert_eq!(server.world.lock().unwrap().breaches, Vec::<String>::new());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use homeostat_engine::journal::{JournalError, Millis, follow};
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Fence, Handle, Journal, Ledger, Limits, Loop, Means,
+    Alone, Bound, Config, DispatchGuard, Events, Handle, Journal, Ledger, Limits, Loop, Means,
     MemoryLedger, Operations, Ownership, Pace, Place,
 };
 use tempfile::TempDir;
@@ -41,7 +41,7 @@ impl Process {
         let operations = operations(state, limits).await;
         let guests: Vec<u32> = (100..).take(server.running().len()).collect();
         let mut bound = bound(server, &guests);
-        bound.config.fence = Fence::Kept(operations.clone());
+        bound.config.dispatch = DispatchGuard::Operations(operations.clone());
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let ledger = Arc::new(MemoryLedger::default());
         let kept: Arc<dyn Ledger> = Arc::<MemoryLedger>::clone(&ledger);
@@ -59,7 +59,7 @@ impl Process {
     /// Puts a wish for these guests.
     pub(crate) fn put(&self, server: &Server, guests: &[u32]) {
         let mut bound = bound(server, guests);
-        bound.config.fence = Fence::Kept(self.operations.clone());
+        bound.config.dispatch = DispatchGuard::Operations(self.operations.clone());
         self.handle.put(bound).unwrap();
     }
 

@@ -137,7 +137,7 @@ impl Storm {
             let (status, operations) = (self.process.handle.status(), &self.process.operations);
             panic!("seed {seed}: {status:?} {operations:?} {:?}", self.server.running())
         });
-        self.process.operations.landed().await;
+        self.process.operations.tasks_finished().await;
         let_pass(MINUTE * 3).await;
         assert!(self.server.running().iter().all(|running| *running), "seed {seed}");
         assert_eq!(self.process.operations.busy(), 0, "seed {seed}");

@@ -21,7 +21,7 @@ async fn run_until(ground: &Ground, wish: &Arc<Wish>, requests: usize) {
     let work = async {
         loop {
             let report = process.pass(wish).await;
-            process.operations.landed().await;
+            process.operations.tasks_finished().await;
             if homeostat_engine::Explain::is_converged(&report) {
                 return;
             }
@@ -166,7 +166,7 @@ async fn a_task_that_is_not_known_yet_after_a_crash_is_not_lost() {
     let shy = Scenario {
         world: || {
             let mut world = (START_AND_STOP.world)();
-            world.shy_tasks = 3;
+            world.hidden_queries = 3;
             world
         },
         ..START_AND_STOP

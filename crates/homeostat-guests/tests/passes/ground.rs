@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::journal::{Clock, End, Fact, Intent, JournalError, Millis, follow};
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Explain as _, Fence, Focus, Hint, Journal, Kind as Told, Ledger,
-    Limits, Observer, OnRelease, Operations, Order, Ownership, Place, Report, Source as _,
+    Alone, Book, Config, DispatchGuard, Entry, Explain as _, Focus, Hint, Journal, Kind as Told,
+    Ledger, Limits, Observer, OnRelease, Operations, Order, Ownership, Place, Report, Source as _,
     SqliteLedger, pass,
 };
 use homeostat_guests::{
@@ -20,6 +20,7 @@ pub(crate) const PATIENCE: Patience = Patience {
     answer: Duration::from_secs(5),
     task: Duration::from_secs(20),
     poll: Duration::from_millis(20),
+    doubt: Duration::from_millis(300),
 };
 
 /// A cluster and a state directory.
@@ -138,7 +139,10 @@ impl Ground {
             observer,
             writer: source.writer(&Alone::i_am_the_only_writer()).unwrap(),
             book: Book::open(ledger, place).unwrap(),
-            config: Config { fence: Fence::Kept(operations.clone()), ..Config::default() },
+            config: Config {
+                dispatch: DispatchGuard::Operations(operations.clone()),
+                ..Config::default()
+            },
             operations,
             source,
         }
@@ -255,7 +259,7 @@ impl Process {
         let mut last = None;
         for _ in 0..10 {
             let report = self.pass(wish).await;
-            self.operations.landed().await;
+            self.operations.tasks_finished().await;
             if report.is_converged() {
                 return;
             }

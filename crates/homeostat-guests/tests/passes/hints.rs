@@ -43,7 +43,7 @@ async fn a_guest_that_somebody_stops_is_noticed_and_started_by_a_focused_pass() 
     ground.simulator.with(|world| guest(world).running = false);
     assert_eq!(daemon.hinted().await, [key(101)]);
     let report = daemon.pass_over(&wish, Focus::Keys([key(101)].into())).await.unwrap();
-    daemon.operations.landed().await;
+    daemon.operations.tasks_finished().await;
     assert!(ground.simulator.with(|world| guest(world).running), "{}", story(&report));
     assert!(daemon.pass(&wish).await.is_converged());
 }

@@ -4,7 +4,7 @@
 //! Judged from outside in the end: by the tasks that the cluster had, the requests that reached it, and what it is.
 
 mod judge;
-mod stage;
+pub(crate) mod stage;
 mod trouble;
 
 use std::time::Duration;
@@ -54,7 +54,7 @@ async fn a_life(seed: u64, size: &Size) -> (usize, usize) {
     let converged = tokio::time::timeout(BEFORE_LONG, process.converge()).await;
     let open = process.operations.journal().open_steps();
     assert!(converged.is_ok(), "seed {seed}: {:?}, {open:?}", process.handle.status());
-    process.operations.landed().await;
+    process.operations.tasks_finished().await;
     assert!(process.operations.journal().open_steps().is_empty(), "seed {seed}");
     assert_is_kept(&stage, seed);
     let length = std::fs::metadata(stage.state.path().join("journal")).unwrap().len();

@@ -26,6 +26,7 @@ mod run_state;
 mod secret;
 mod senseless;
 mod silence;
+mod slow_start;
 mod told;
 mod unknown;
 mod waits;

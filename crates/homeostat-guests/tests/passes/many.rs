@@ -25,7 +25,7 @@ fn node(vmid: u32) -> String {
 
 fn world(guests: u32, dice: &mut Dice) -> World {
     let mut world = World::default();
-    world.shy_tasks = 1;
+    world.hidden_queries = 1;
     for vmid in 101..101 + guests {
         world.put(vmid, Guest::new(Kind::Lxc, node(vmid)));
         let takes = Duration::from_millis(dice.roll(40));
@@ -62,7 +62,7 @@ async fn converges(guests: u32, seed: u64) {
             Err(error) => last = error.to_string(),
         }
         if !process.operations.in_flight().is_empty() {
-            process.operations.news().await;
+            process.operations.dirty_keys().await;
         }
     }
     ground.simulator.with(|world| {

@@ -53,7 +53,7 @@ async fn a_guest_is_seen_where_it_is_while_the_node_of_its_request_is_gone() {
         *world.nodes.get_mut("pve1").unwrap() = false;
         world.guests.get_mut(&101).unwrap().node = "pve2".to_owned();
     });
-    tokio::join!(process.operations.landed(), ground.hurry_when_asked("/nodes/pve2/"));
+    tokio::join!(process.operations.tasks_finished(), ground.hurry_when_asked("/nodes/pve2/"));
     assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
 }
 

@@ -204,8 +204,8 @@ async fn a_failed_change_of_options_leaves_the_start_of_that_guest_undone_and_ot
     let wish = wish([(101, first), (102, runs(Run::Running))]);
     let mut process = ground.process();
     let report = process.pass(&wish).await;
-    assert!(story(&report).contains("an earlier step of `guest 101`"), "{}", story(&report));
-    process.operations.landed().await;
+    assert!(story(&report).contains("EarlierStep(\"guest 101\")"), "{}", story(&report));
+    process.operations.tasks_finished().await;
     let running = ground.simulator.with(|world| [101, 102].map(|vmid| world.guests[&vmid].running));
     assert_eq!(running, [false, true]);
 }

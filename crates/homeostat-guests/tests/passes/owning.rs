@@ -54,7 +54,7 @@ async fn given_again(other: fn(&mut World)) {
     ground.process().converge(&wish([(101, keep.clone())])).await;
     let writes = ground.writes();
     ground.simulator.with(|world| {
-        let fault = Fault::on("/101/config", Harm::Meddle(other)).method("GET");
+        let fault = Fault::on("/101/config", Harm::ChangeBefore(other)).method("GET");
         world.fail(fault.after(1).times(1));
     });
     let stop = Wanted { run: Some(Run::Stopped), stop: Stop::Immediate, ..keep };
@@ -187,7 +187,7 @@ async fn a_guest_that_got_the_number_of_a_released_one_is_not_written() {
     // Nor if that happens between the look and the write.
     let ground = claimed().await;
     ground.simulator.with(|world| {
-        let other = Harm::Meddle(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
+        let other = Harm::ChangeBefore(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
         world.fail(Fault::on("/101/config", other).method("PUT").times(1));
     });
     let mut process = ground.process();
@@ -200,7 +200,7 @@ async fn a_guest_that_got_the_number_of_a_released_one_is_not_written() {
 async fn options_are_not_written_into_a_guest_that_got_the_number_after_the_plan() {
     let ground = claimed().await;
     ground.simulator.with(|world| {
-        let other = Harm::Meddle(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
+        let other = Harm::ChangeBefore(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
         world.fail(Fault::on("/101/config", other).method("PUT").times(1));
     });
     let mut process = ground.process();
@@ -224,7 +224,7 @@ async fn an_unmarked_guest_is_known_by_its_digest_and_else_by_its_name() {
                 let refuse = Harm::Refuse(500, "unable to parse".to_owned());
                 world.fail(Fault::on("/101/config", refuse).method("GET"));
             }
-            world.fail(Fault::on("/101/status/current", Harm::Meddle(replaced)).times(1));
+            world.fail(Fault::on("/101/status/current", Harm::ChangeBefore(replaced)).times(1));
         });
         let stop = Wanted { stop: Stop::Immediate, ..runs(Run::Stopped) };
         let report = ground.process().pass(&wish([(101, stop)])).await;

@@ -22,7 +22,7 @@ async fn is_refused(status: u16, words: &str, retry: &str) {
     let mut process = ground.process();
     let told = story(&process.pass(&wish).await);
     assert!(told.contains(words) && told.contains(&format!("retry: {retry}")), "{words}: {told}");
-    process.operations.landed().await;
+    process.operations.tasks_finished().await;
     process.converge(&wish).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1, "{words}");
 }
@@ -96,7 +96,7 @@ async fn quirk_already_running_is_an_error_of_the_target_and_success_for_us() {
     let ground = ground();
     ground.simulator.with(|world| {
         // Somebody starts it between our last look and our request.
-        let starts = Harm::Meddle(|world| world.guests.get_mut(&101).unwrap().running = true);
+        let starts = Harm::ChangeBefore(|world| world.guests.get_mut(&101).unwrap().running = true);
         world.fail(Fault::on("/status/start", starts).times(1));
     });
     let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
@@ -110,7 +110,7 @@ async fn quirk_already_running_is_an_error_of_the_target_and_success_for_us() {
 async fn quirk_already_running_is_what_the_task_of_a_machine_ends_with() {
     let ground = Ground::new(World::default().with(101, Guest::new(Kind::Qemu, "pve1")));
     ground.simulator.with(|world| {
-        let starts = Harm::Meddle(|world| world.guests.get_mut(&101).unwrap().running = true);
+        let starts = Harm::ChangeBefore(|world| world.guests.get_mut(&101).unwrap().running = true);
         world.fail(Fault::on("/status/start", starts).times(1));
     });
     let wanted = Wanted { kind: Declared::Qemu, ..runs(Run::Running) };
@@ -125,7 +125,7 @@ async fn quirk_not_running_is_an_error_of_the_target_and_success_for_us() {
     ground.simulator.with(|world| {
         world.guests.get_mut(&101).unwrap().running = true;
         // It stops by itself between our last look and our request.
-        let stops = Harm::Meddle(|world| world.guests.get_mut(&101).unwrap().running = false);
+        let stops = Harm::ChangeBefore(|world| world.guests.get_mut(&101).unwrap().running = false);
         world.fail(Fault::on("/status/stop", stops).times(1));
     });
     let wanted = Wanted { stop: Stop::Immediate, ..runs(Run::Stopped) };
@@ -140,7 +140,7 @@ async fn quirk_not_running_is_an_error_of_the_target_and_success_for_us() {
 async fn a_digest_that_has_moved_makes_the_pass_look_again_and_keeps_what_somebody_else_wrote() {
     let ground = ground();
     ground.simulator.with(|world| {
-        let writes = Harm::Meddle(|world| {
+        let writes = Harm::ChangeBefore(|world| {
             let config = &mut world.guests.get_mut(&101).unwrap().config;
             config.insert("tags".to_owned(), "theirs".to_owned());
         });

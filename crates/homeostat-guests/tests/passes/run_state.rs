@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind, Run, Stop, Wanted};
-use homeostat_pve_simulator::{End, Guest, Kind as Simulated, Manners, Script, World};
+use homeostat_pve_simulator::{End, Guest, Kind as Simulated, OnShutdown, Script, World};
 
 use crate::ground::{Ground, key, runs, story, wish};
 
@@ -48,7 +48,9 @@ async fn guests_that_are_not_declared_are_not_even_asked_about() {
 #[tokio::test]
 async fn a_stop_is_a_shutdown_with_a_timeout_and_then_a_stop() {
     let ground = one(lxc().running());
-    ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().manners = Manners::Deaf);
+    ground
+        .simulator
+        .with(|world| world.guests.get_mut(&101).unwrap().on_shutdown = OnShutdown::Ignores);
     let wanted = Wanted { stop: Stop::Graceful(Duration::from_millis(500)), ..runs(Run::Stopped) };
     ground.process().converge(&wish([(101, wanted)])).await;
     assert!(!is_running(&ground));
@@ -62,12 +64,14 @@ async fn a_stop_is_a_shutdown_with_a_timeout_and_then_a_stop() {
 #[tokio::test]
 async fn a_shutdown_alone_leaves_a_deaf_guest_running_and_says_so() {
     let ground = one(lxc().running());
-    ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().manners = Manners::Deaf);
+    ground
+        .simulator
+        .with(|world| world.guests.get_mut(&101).unwrap().on_shutdown = OnShutdown::Ignores);
     let wanted = Wanted { stop: Stop::Shutdown(Duration::ZERO), ..runs(Run::Stopped) };
     let wish = wish([(101, wanted)]);
     let mut process = ground.process();
     assert!(!process.pass(&wish).await.is_converged());
-    process.operations.landed().await;
+    process.operations.tasks_finished().await;
     assert!(is_running(&ground));
     let ended = process.operations.journal().open_step(&process.operations.subject(&key(101)));
     assert_eq!(ended, None, "the step is closed");
@@ -122,7 +126,7 @@ async fn a_task_that_was_killed_after_its_effect_is_not_sent_again() {
 #[tokio::test]
 async fn quirk_no_such_task_for_a_moment() {
     let ground = one(lxc());
-    ground.simulator.with(|world| world.shy_tasks = 3);
+    ground.simulator.with(|world| world.hidden_queries = 3);
     ground.process().converge(&wish([(101, runs(Run::Running))])).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert_eq!(ground.ends(), ["succeeded"], "it was waited for");
@@ -148,7 +152,7 @@ async fn a_lost_request_is_not_taken_for_a_task_of_somebody_else() {
     let theirs = Ground { simulator, state: tempfile::TempDir::new().unwrap() };
     let mut other = theirs.process_by(&theirs.client_of("root@pam!x=theirs"));
     other.pass(&wish).await;
-    other.operations.landed().await;
+    other.operations.tasks_finished().await;
     process.converge(&wish).await;
     assert_eq!(Ground { state, ..theirs }.ends(), ["unknown", "succeeded"]);
 }
@@ -178,9 +182,9 @@ async fn a_task_of_somebody_else_is_waited_for() {
     let ground = Ground { state: elsewhere, ..ground };
     let mut process = ground.process();
     let report = process.pass(&wish).await;
-    assert!(story(&report).contains("task UPID:pve1:"), "{}", story(&report));
+    assert!(story(&report).contains("Task(\"UPID:pve1:"), "{}", story(&report));
     ground.simulator.with(World::hurry);
-    other.operations.landed().await;
+    other.operations.tasks_finished().await;
     process.converge(&wish).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }

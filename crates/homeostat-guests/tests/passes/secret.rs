@@ -106,7 +106,7 @@ async fn a_token_that_was_replaced_in_its_file_is_picked_up_also_while_a_task_is
     process.pass(&wish([(101, runs(Run::Running))])).await;
     rotate(&ground, "keeper@pve!second");
     fs::write(&path, "keeper@pve!second=another-secret").unwrap();
-    tokio::join!(process.operations.landed(), ground.hurry_when_asked("/tasks/UPID"));
+    tokio::join!(process.operations.tasks_finished(), ground.hurry_when_asked("/tasks/UPID"));
     process.converge(&wish([(101, runs(Run::Running))])).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert!(ground.simulator.with(|world| world.guests[&101].running));
@@ -150,7 +150,7 @@ async fn nothing_that_is_printed_has_the_token_in_it() {
         ground.simulator.with(|world| world.fail(Fault::on("/status/start", harm).times(1)));
         let report = process.pass(&wish([(101, runs(Run::Running))])).await;
         printed += &story(&report);
-        process.operations.landed().await;
+        process.operations.tasks_finished().await;
     }
     for entry in fs::read_dir(ground.state.path()).unwrap() {
         printed += &String::from_utf8_lossy(&fs::read(entry.unwrap().path()).unwrap());

@@ -44,7 +44,7 @@ async fn pass_until(
     let (mut told, mut passes) = (String::new(), 0);
     while !so() {
         told += &story(&daemon.pass(wish).await);
-        daemon.operations.landed().await;
+        daemon.operations.tasks_finished().await;
         passes += 1;
     }
     (told, passes)
@@ -54,7 +54,7 @@ async fn pass_until(
 /// pass that cannot look at all fails.
 async fn converge(daemon: &mut Process, wish: &Arc<Wish>) {
     while !daemon.try_pass(wish).await.is_ok_and(|report| report.is_converged()) {
-        daemon.operations.landed().await;
+        daemon.operations.tasks_finished().await;
     }
 }
 
@@ -117,11 +117,11 @@ async fn a_node_that_is_late_is_heard_when_it_answers() {
     let mut daemon = ground.daemon(LONG);
     assert!(story(&soon(daemon.pass(&wish)).await).contains("it has not answered yet"));
     ground.simulator.with(World::mend);
-    soon(daemon.operations.landed()).await;
+    soon(daemon.operations.tasks_finished()).await;
     soon(is_named(&mut daemon)).await;
     let focus = Focus::Keys([key(102)].into());
     soon(daemon.pass_over(&wish, focus)).await.unwrap();
-    soon(daemon.operations.landed()).await;
+    soon(daemon.operations.tasks_finished()).await;
     assert!(is_running(&ground, 102));
 }
 
@@ -132,7 +132,7 @@ async fn a_node_that_hung_is_asked_again_by_itself_and_its_guests_are_looked_at(
     let wish = wish([(101, runs(Run::Running)), (102, elsewhere())]);
     let mut daemon = ground.daemon(Duration::from_millis(1200));
     soon(misses_pve2(&mut daemon, &wish)).await;
-    soon(daemon.operations.landed()).await;
+    soon(daemon.operations.tasks_finished()).await;
     ground.simulator.with(World::mend);
     soon(is_named(&mut daemon)).await;
     soon(converge(&mut daemon, &wish)).await;

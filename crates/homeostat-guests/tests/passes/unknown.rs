@@ -40,7 +40,7 @@ async fn an_unreachable_node_makes_its_guests_unknown_and_delays_no_others() {
     let mut process = ground.process();
     let report = process.pass(&wish).await;
     assert!(story(&report).contains("node pve2 does not answer"), "{}", story(&report));
-    process.operations.landed().await;
+    process.operations.tasks_finished().await;
     let running = |vmid| ground.simulator.with(|world| world.guests[&vmid].running);
     assert!(running(101) && !running(102));
     ground.simulator.with(|world| *world.nodes.get_mut("pve2").unwrap() = true);
@@ -77,9 +77,9 @@ async fn a_guest_whose_configuration_cannot_be_read_keeps_its_run_state() {
     let report = process.pass(&wish).await;
     let told = story(&report);
     assert!(told.contains("its configuration cannot be read"), "{told}");
-    process.operations.landed().await;
+    process.operations.tasks_finished().await;
     process.pass(&wish).await;
-    process.operations.landed().await;
+    process.operations.tasks_finished().await;
     ground.simulator.with(|world| {
         assert!(world.guests[&101].running && world.guests[&102].running);
         assert_eq!(world.guests[&102].config.get("cores").map(String::as_str), Some("2"));
@@ -106,7 +106,7 @@ async fn a_marked_guest_whose_configuration_cannot_be_read_any_more_is_started_a
         world.fail(Fault::on("/101/config", Harm::Refuse(500, words)).method("GET"));
     });
     let report = process.pass(&wish).await;
-    process.operations.landed().await;
+    process.operations.tasks_finished().await;
     assert!(ground.simulator.with(|world| world.guests[&101].running), "{}", story(&report));
     assert_eq!(ground.simulator.with(puts), before);
     assert!(!process.pass(&wish).await.is_converged(), "its configuration is not known");
@@ -152,7 +152,7 @@ async fn a_guest_that_moves_between_two_lists_is_unknown_and_not_absent() {
     ground.simulator.with(|world| {
         world.nodes.insert("pve1".to_owned(), true);
         // The list of the one node was told before it came, that of the other is told after it went.
-        let moves = Harm::Meddle(|world| {
+        let moves = Harm::ChangeBefore(|world| {
             world.guests.get_mut(&101).unwrap().node = "pve1".to_owned();
         });
         let late = Harm::Slow(Duration::from_millis(300));

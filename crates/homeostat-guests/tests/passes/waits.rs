@@ -20,24 +20,33 @@ fn ground(vmids: impl IntoIterator<Item = u32>, takes: Duration) -> Ground {
 #[tokio::test]
 async fn a_task_that_is_not_known_for_a_moment_after_a_restart_is_still_ours() {
     let ground = ground([101], Duration::from_secs(3));
-    ground.simulator.with(|world| world.shy_tasks = 5);
+    ground.simulator.with(|world| world.hidden_queries = 5);
     let wish = wish([(101, runs(Run::Running))]);
     ground.process().pass(&wish).await;
-    ground.process().converge(&wish).await;
+    // As long as doubt lasts by default.
+    let patience = Patience { doubt: Patience::default().doubt, ..PATIENCE };
+    ground.process_within(patience).converge(&wish).await;
     assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }
 
 #[tokio::test]
-async fn a_task_that_is_never_known_again_is_unknown_and_another_look_decides() {
-    let ground = ground([101], Duration::ZERO);
-    ground.simulator.with(|world| world.shy_tasks = u32::MAX);
-    let wish = wish([(101, runs(Run::Running))]);
-    ground.process().pass(&wish).await;
-    ground.process().converge(&wish).await;
-    let told = told(&ground, 101);
-    let [_, _, end] = &*told else { panic!("{told:?}") };
-    assert!(end.starts_with("unknown: the target does not know task"), "{told:?}");
+async fn a_task_that_is_never_known_again_is_unknown_unless_another_look_decides() {
+    let failed = || End::Error("startup for container '101' failed".to_owned());
+    let unknown = "unknown: the target does not know task";
+    for (end, told_end) in [(End::Ok, "succeeded"), (failed(), unknown)] {
+        let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")));
+        ground.simulator.with(|world| {
+            world.hidden_queries = u32::MAX;
+            world.script(101, Script { takes: Duration::ZERO, end });
+        });
+        let wish = wish([(101, runs(Run::Running))]);
+        ground.process().pass(&wish).await;
+        ground.process().pass(&wish).await;
+        let told = told(&ground, 101);
+        let [_, _, end] = &*told else { panic!("{told:?}") };
+        assert!(end.starts_with(told_end), "{told:?}");
+    }
 }
 
 /// Has two tasks run at once, and then one, each until a pass has begun that did not wait for them any more.

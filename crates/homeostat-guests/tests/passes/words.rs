@@ -98,7 +98,7 @@ async fn the_journal_believes_no_refusal_by_its_words_alone() {
 async fn the_journal_calls_a_start_of_what_runs_meanwhile_a_success() {
     let ground = ground(false);
     ground.simulator.with(|world| {
-        let starts = Harm::Meddle(|world| world.guests.get_mut(&101).unwrap().running = true);
+        let starts = Harm::ChangeBefore(|world| world.guests.get_mut(&101).unwrap().running = true);
         world.fail(Fault::on("/status/start", starts).times(1));
     });
     let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
@@ -119,7 +119,7 @@ async fn the_journal_believes_no_end_of_a_task_by_its_words_alone() {
         ends(&ground, words, Duration::ZERO);
         let mut process = ground.process();
         process.pass(&wish([(101, wanted)])).await;
-        process.operations.landed().await;
+        process.operations.tasks_finished().await;
         let told = told(&ground, 101);
         assert_eq!(told[1..], ["dispatched".to_owned(), format!("failed: {words}")], "{told:?}");
     }
@@ -135,7 +135,7 @@ async fn a_task_that_found_it_done_has_succeeded_when_another_look_shows_it() {
         world.guests.get_mut(&101).unwrap().running = true;
         world.hurry();
     });
-    process.operations.landed().await;
+    process.operations.tasks_finished().await;
     assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
 }
 

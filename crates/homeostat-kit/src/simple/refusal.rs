@@ -15,7 +15,7 @@
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use homeostat_engine::{Failure, Outcome, Owner, Retry};
+use homeostat_engine::{Failure, Outcome, Owner, Retry, WaitsOn};
 
 /// What an author answers when a write is not simply done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Refusal {
             }
             Refusal::Recheck { after } => Outcome::Waiting { task: format!("done in {after:?}") },
             Refusal::Task { id } => Outcome::Waiting { task: id },
-            Refusal::NotNow { on, .. } => Outcome::Pending { on },
+            Refusal::NotNow { on, .. } => Outcome::Pending { on: WaitsOn::Condition(on) },
             Refusal::Unknown(why) => Outcome::Unknown { why },
             Refusal::Failed(failure) => Outcome::Failed(failure),
         }

@@ -62,6 +62,11 @@ impl<A: Api> Desired for Wishes<A> {
         A::identity(seen)
     }
 
+    fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
+        self.table.is_same(slot, &other.table, there)
+            && self.may_adopt(slot) == other.may_adopt(there)
+    }
+
     fn may_adopt(&self, slot: Slot) -> bool {
         !self.adopt.is_empty() && self.adopt.contains(&self.table.key(slot))
     }

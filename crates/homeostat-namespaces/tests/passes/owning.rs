@@ -123,6 +123,31 @@ fn what_a_crash_left_is_removed_when_nobody_wishes_it_any_more() {
 }
 
 #[test]
+fn the_file_that_a_crash_left_is_removed_when_nobody_wishes_it_any_more() {
+    let world = crashed();
+    fs::create_dir("/run/netns").unwrap();
+    fs::write("/run/netns/blue", "").unwrap();
+    let report = world.pass("");
+    assert_eq!(told(&report, Kind::Applied), ["- namespace blue"]);
+    assert!(report.is_converged());
+    assert!(!fs::exists("/run/netns/blue").unwrap());
+    assert!(world.ledger.page(&place()).unwrap().records.is_empty());
+}
+
+#[test]
+fn a_file_with_content_is_not_ours_even_where_we_were_about_to_make_a_namespace() {
+    let world = crashed();
+    fs::create_dir("/run/netns").unwrap();
+    fs::write("/run/netns/blue", "notes").unwrap();
+    for names in ["blue", ""] {
+        let report = world.pass(names);
+        assert_eq!(told(&report, Kind::Unknown).len(), 1);
+        assert!(told(&report, Kind::Applied).is_empty());
+    }
+    assert_eq!(fs::read_to_string("/run/netns/blue").unwrap(), "notes");
+}
+
+#[test]
 fn a_leftover_of_somebody_else_is_unknown_and_stays() {
     let world = World::new();
     fs::create_dir("/run/netns").unwrap();

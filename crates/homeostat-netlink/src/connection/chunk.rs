@@ -1,15 +1,14 @@
-//! Cuts a batch into sends whose answers surely fit the receive buffer. Pure.
+//! Splits a batch into sends whose answers fit into the receive buffer. Pure.
 
 use crate::ReceiveBuffer;
 use crate::batch::stamp;
 use crate::uapi::{NLM_F_ACK, NLM_F_ECHO};
 
-/// Quirk `256-answers` (Linux 6.18): a default receive buffer of 212,992 bytes holds 256 acks or errors; one
-/// more in the same send and the kernel drops it with ENOBUFS although it did the work.
+/// Quirk `256-answers` (Linux 6.18): a default receive buffer of 212,992 bytes holds 256 acks or errors. The
+/// kernel drops further answers to the same send with ENOBUFS, although it has processed the messages.
 const ANSWER_COST: usize = 832;
 const MOST_UNFORCED: usize = 256;
-/// A reply carries a whole object, and the kernel allocates generously for it: for a link, more than four
-/// times as much as for an ack.
+/// A reply carries a whole object. For a link the kernel allocates more than four times as much as for an ack.
 const REPLY_COST: usize = 8 * ANSWER_COST;
 
 /// What fits into one send.
@@ -20,13 +19,13 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Room for everything, since a transaction cannot be cut.
+    /// For transactions, which cannot be split.
     pub(crate) const UNLIMITED: Self = Self { bytes: usize::MAX, cost: usize::MAX };
 
-    /// Room for so many bytes, and for the answers that `buffer` can hold.
+    /// At most `bytes` per send, and as many messages as `buffer` can hold answers to.
     pub(crate) fn new(bytes: usize, buffer: ReceiveBuffer) -> Self {
         let unforced = buffer.bytes.min(MOST_UNFORCED * ANSWER_COST);
-        // A forced buffer is large: leaving a quarter of it empty costs nothing and forgives other kernels.
+        // A forced buffer is large: a quarter of it is left empty for kernels that allocate more per answer.
         let forced = buffer.bytes / 4 * 3;
         Self { bytes, cost: if buffer.is_forced { forced } else { unforced } }
     }
@@ -42,8 +41,8 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Numbers the messages from `start` on, as many as there is room for but at least one, and asks for an
-    /// ack of the last only: errors come without asking, and order makes its answer speak for the others.
+    /// Numbers the messages from `start` on, as many as fit but at least one, and requests an ack for the last
+    /// only: errors are sent without a request, and since the kernel works in order, that ack is for the others too.
     pub(crate) fn number(bytes: &mut [u8], start: usize, seq: u32, room: Room) -> Option<Self> {
         let mut chunk = Self { start, end: start, first_seq: seq, count: 0 };
         let mut last = start;
@@ -64,18 +63,17 @@ impl Chunk {
         (chunk.count > 0).then_some(chunk)
     }
 
-    /// The number of its last message.
     pub(crate) fn last_seq(&self) -> u32 {
         self.seq_after().wrapping_sub(1)
     }
 
-    /// The place within the chunk of the message with this number, if it is one of them.
-    pub(crate) fn place(&self, seq: u32) -> Option<usize> {
-        let place = usize::try_from(seq.wrapping_sub(self.first_seq)).ok()?;
-        (place < self.count).then_some(place)
+    /// The index within the chunk of the message with this sequence number.
+    pub(crate) fn index_of(&self, seq: u32) -> Option<usize> {
+        let index = usize::try_from(seq.wrapping_sub(self.first_seq)).ok()?;
+        (index < self.count).then_some(index)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "numbers wrap, and places wrap with them")]
+    #[expect(clippy::cast_possible_truncation, reason = "sequence numbers wrap")]
     fn seq_after(&self) -> u32 {
         self.first_seq.wrapping_add(self.count as u32)
     }
@@ -174,10 +172,10 @@ mod tests {
         let numbers: Vec<_> = messages(&batch).iter().map(|message| message.seq).collect();
         assert_eq!(numbers, [u32::MAX - 1, u32::MAX, 0, 1]);
         assert_eq!(
-            numbers.iter().map(|seq| chunk.place(*seq)).collect::<Vec<_>>(),
+            numbers.iter().map(|seq| chunk.index_of(*seq)).collect::<Vec<_>>(),
             [Some(0), Some(1), Some(2), Some(3)]
         );
-        assert_eq!((chunk.place(2), chunk.place(u32::MAX - 2)), (None, None));
+        assert_eq!((chunk.index_of(2), chunk.index_of(u32::MAX - 2)), (None, None));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Lists everything of a kind. A list is whole or an error: never silently partial.
+//! Dumps: lists of all objects of a kind. A dump is complete or an error, never silently partial.
 
 use std::time::Duration;
 
@@ -10,30 +10,29 @@ use crate::uapi::{
 };
 use crate::{Batch, Error, Message, Messages, Refusal, Result};
 
-/// A part of a dump. Nothing counts before [`Connection::dump`] returned well.
+/// A part of a dump. It is valid only once [`Connection::dump`] has returned without an error.
 #[derive(Clone, Copy, Debug)]
 pub enum Dumped<'a> {
-    /// One object.
     Object(Message<'a>),
-    /// What came so far was torn by a change: forget all of it.
+    /// A change interrupted the dump: discard everything received so far.
     Restart,
 }
 
-/// Where one try at a dump stands.
+/// The state of one attempt.
 #[derive(Debug, Default)]
 struct Progress {
     seq: u32,
     is_over: bool,
-    /// Torn by a change, or something of it was lost: read to the end, then ask again.
+    /// Interrupted by a change, or incomplete: read to the end, then tried again.
     is_torn: bool,
     truncated: Option<Truncated>,
 }
 
 impl Connection {
-    /// Asks for everything that the one message in `request` describes and hands on each object.
+    /// Requests all objects that the one message in `request` selects and calls `each` with them.
     ///
-    /// A dump that was torn by a change, or did not fit the buffer, is read to its end (asking earlier
-    /// gives EBUSY) and asked for again, a limited number of times.
+    /// A dump that a change interrupted, or that did not fit into the buffer, is read to its end (a request
+    /// before that gives EBUSY) and tried again, a limited number of times.
     pub fn dump(&mut self, request: &mut Batch, each: &mut dyn FnMut(Dumped<'_>)) -> Result<()> {
         let tries = self.limits.dump_tries.max(1);
         for attempt in 0..tries {
@@ -65,7 +64,7 @@ impl Connection {
         stamp(request.bytes_mut(), progress.seq, |flags| flags | NLM_F_DUMP);
         self.socket.send(request.bytes())?;
         let read = self.read_dump(&mut progress, each);
-        // An unfinished dump would answer the next one with EBUSY, for ever.
+        // After an unfinished dump the kernel answers every further one with EBUSY.
         self.is_dead = !progress.is_over;
         read.map(|()| progress)
     }
@@ -76,12 +75,12 @@ impl Connection {
         each: &mut dyn FnMut(Dumped<'_>),
     ) -> Result<()> {
         while !progress.is_over {
-            let patience = progress.patience(self.limits.timeout);
-            match self.inbox.receive(&self.socket, patience)? {
+            let timeout = progress.timeout(self.limits.timeout);
+            match self.inbox.receive(&self.socket, timeout)? {
                 Incoming::Messages(messages) => progress.take(messages, each)?,
                 Incoming::Truncated(truncated) => progress.truncated = Some(truncated),
                 Incoming::Lost => progress.is_torn = true,
-                // The end may have been in what was cut off.
+                // The end may have been in the part that was truncated.
                 Incoming::Nothing if progress.truncated.is_some() => progress.is_over = true,
                 Incoming::Nothing => return Err(Error::Timeout(self.limits.timeout)),
             }
@@ -91,8 +90,8 @@ impl Connection {
 }
 
 impl Progress {
-    /// Receiving one part makes the kernel queue the next, so after a cut there is nothing to wait for.
-    fn patience(&self, timeout: Duration) -> Duration {
+    /// The kernel queues the next part while one is received, so after a truncated part no wait is needed.
+    fn timeout(&self, timeout: Duration) -> Duration {
         if self.truncated.is_some() { Duration::ZERO } else { timeout }
     }
 
@@ -146,7 +145,7 @@ mod tests {
         Message { kind, flags, seq: SEQ, port: Port::KERNEL, payload: &[0; 4] }
     }
 
-    /// How many objects were handed on, and whether the dump came out torn.
+    /// How many objects were reported, and whether the dump was torn.
     fn read(messages: &[Message<'_>]) -> (usize, bool) {
         let mut progress = Progress { seq: SEQ, ..Progress::default() };
         let mut objects = 0;
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tear_is_seen_on_any_message_and_the_rest_is_read_but_not_handed_on() {
+    fn a_dump_is_torn_by_the_flag_on_any_message_and_later_objects_are_not_reported() {
         let torn = message(OBJECT, NLM_F_DUMP_INTR);
         assert_eq!(
             read(&[message(OBJECT, 0), torn, message(OBJECT, 0), message(NLMSG_DONE, 0)]),
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_another_dump_are_passed_over() {
+    fn messages_of_another_dump_are_ignored() {
         let mut batch = Batch::new();
         batch.message(OBJECT, 0).finish().unwrap();
         batch.message(NLMSG_DONE, 0).finish().unwrap();
@@ -191,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn after_a_cut_the_end_is_not_waited_for() {
+    fn after_a_truncated_part_the_end_is_not_waited_for() {
         let mut progress = Progress::default();
-        assert_eq!(progress.patience(Duration::MAX), Duration::MAX);
+        assert_eq!(progress.timeout(Duration::MAX), Duration::MAX);
         progress.truncated = Some(Truncated { needed: 2, room: 1, has_grown: true });
-        assert_eq!(progress.patience(Duration::MAX), Duration::ZERO);
+        assert_eq!(progress.timeout(Duration::MAX), Duration::ZERO);
     }
 }

@@ -12,48 +12,46 @@ use crate::uapi::{
 };
 use crate::{Batch, Error, Message, Messages, Refusal, Result};
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transacted {
-    /// All of it was done.
     Done,
-    /// Nothing of it was done.
+    /// Nothing was changed.
     Refused {
-        /// The place of the message that was refused; none, if it was the transaction itself.
+        /// The index of the message that was refused; none, if it was the transaction itself.
         place: Option<usize>,
-        /// Why.
         refusal: Refusal,
     },
-    /// The answer was lost. All of it was done or nothing: look.
+    /// The answer was lost. Either all of it was done or nothing; only a read can tell.
     Unknown,
 }
 
-/// What was heard of a transaction so far.
+/// The answers to a transaction so far.
 #[derive(Debug, Default)]
-struct Heard {
+struct Answers {
     is_done: bool,
     is_lossy: bool,
-    /// Only the first refusal is a cause; what follows it fails because of it.
+    /// The first refusal is the cause; later ones are its consequences.
     refused: Option<(usize, Refusal)>,
 }
 
 impl Connection {
-    /// Commits the messages of `batch` in one send, if the ruleset still has this `generation`; without one,
-    /// whatever it has. A batch without messages is done.
+    /// Commits the messages of `batch` in one send. With a `generation`, only if the ruleset still has it.
+    /// A batch without messages is done.
     pub fn transact(&mut self, batch: &Batch, generation: Option<u32>) -> Result<Transacted> {
-        self.transact_told(batch, generation, &mut |_, _| {})
+        self.transact_with_echo(batch, generation, &mut |_, _| {})
     }
 
-    /// The same, and hands on what the kernel tells of messages with `NLM_F_ECHO`, each with the place of
-    /// the message that it is about. It is told before the verdict, and means nothing without a good one.
+    /// The same, and calls `echoes` with what the kernel echoes of messages with `NLM_F_ECHO` and with the index
+    /// of the message concerned. Echoes arrive before the result, and are valid only if that is `Done`.
     ///
-    /// Quirk `elements-told-without-number` (Linux 6.18): what is told of elements has the sequence number
-    /// zero, so that it comes without a place.
-    pub fn transact_told(
+    /// Quirk `elements-echoed-without-number` (Linux 6.18): echoes of elements have the sequence number zero, so
+    /// they come without an index.
+    pub fn transact_with_echo(
         &mut self,
         batch: &Batch,
         generation: Option<u32>,
-        told: &mut dyn FnMut(Option<usize>, Message<'_>),
+        echoes: &mut dyn FnMut(Option<usize>, Message<'_>),
     ) -> Result<Transacted> {
         if self.is_dead {
             return Err(Error::Dead);
@@ -70,43 +68,43 @@ impl Connection {
         let last = ask_for_ack(&mut framed);
         self.socket.make_send_room(framed.bytes().len());
         self.socket.send(framed.bytes())?;
-        let heard = self.hear(&chunk, last, told)?;
-        Ok(heard.verdict(chunk.count))
+        let answers = self.receive_answers(&chunk, last, echoes)?;
+        Ok(answers.result(chunk.count))
     }
 
-    /// Waits until no transaction of anybody is under way: a commit that has moved the generation is done then.
-    /// One without messages changes nothing and moves no generation, but has to wait for its turn.
+    /// Waits until no other process has a transaction in progress: a commit that has changed the generation is
+    /// complete then. It sends a transaction without messages, which changes nothing, but waits for the lock.
     pub fn await_commit(&mut self) -> Result<()> {
         if self.is_dead {
             return Err(Error::Dead);
         }
-        // Nothing in it asks for an answer: when it is sent it had its turn. Whoever may not begin a transaction
-        // may ask for nothing else either, and is told so then.
+        // It requests no answer: when `send` returns, the lock was held. A process that may not begin a
+        // transaction learns so with its next request, which is refused as well.
         self.socket.send(framed(&Batch::new(), None)?.bytes())
     }
 
     /// The kernel has queued every answer when `send` returns.
-    fn hear(
+    fn receive_answers(
         &mut self,
         chunk: &Chunk,
         last: usize,
-        told: &mut dyn FnMut(Option<usize>, Message<'_>),
-    ) -> Result<Heard> {
-        let mut heard = Heard::default();
+        echoes: &mut dyn FnMut(Option<usize>, Message<'_>),
+    ) -> Result<Answers> {
+        let mut answers = Answers::default();
         loop {
-            let is_over = heard.is_done || heard.is_lossy || heard.refused.is_some();
-            let patience = if is_over { Duration::ZERO } else { self.limits.timeout };
-            match self.inbox.receive(&self.socket, patience)? {
-                Incoming::Messages(messages) => heard.take(messages, (chunk, last), told)?,
-                Incoming::Lost | Incoming::Truncated(_) => heard.is_lossy = true,
-                Incoming::Nothing if is_over => return Ok(heard),
+            let is_over = answers.is_done || answers.is_lossy || answers.refused.is_some();
+            let timeout = if is_over { Duration::ZERO } else { self.limits.timeout };
+            match self.inbox.receive(&self.socket, timeout)? {
+                Incoming::Messages(messages) => answers.take(messages, chunk, last, echoes)?,
+                Incoming::Lost | Incoming::Truncated(_) => answers.is_lossy = true,
+                Incoming::Nothing if is_over => return Ok(answers),
                 Incoming::Nothing => return Err(Error::Timeout(self.limits.timeout)),
             }
         }
     }
 }
 
-/// The messages between the marks of a transaction.
+/// The messages between `NFNL_MSG_BATCH_BEGIN` and `NFNL_MSG_BATCH_END`.
 fn framed(batch: &Batch, generation: Option<u32>) -> Result<Batch> {
     let [high, low] = NFNL_SUBSYS_NFTABLES.to_be_bytes();
     let mut framed = Batch::new();
@@ -123,16 +121,16 @@ fn framed(batch: &Batch, generation: Option<u32>) -> Result<Batch> {
     Ok(framed)
 }
 
-/// Asks for the ack of the last message inside, and says which that is.
+/// Requests an ack for the last message inside, and returns its index.
 ///
-/// Quirk `no-ack-for-the-end` (Linux 6.1): the mark that ends a transaction is never acknowledged,
-/// whatever its flags; a message inside is, on all kernels.
+/// Quirk `no-ack-for-the-end` (Linux 6.1): `NFNL_MSG_BATCH_END` is never acknowledged, whatever its flags; a
+/// message inside is, on all kernels.
 fn ask_for_ack(framed: &mut Batch) -> usize {
     let count = framed.count();
     let bytes = framed.bytes_mut();
     let last = count.saturating_sub(2);
     let mut at = 0;
-    for place in 0..count {
+    for index in 0..count {
         let Some(message) = bytes.get_mut(at..) else { break };
         let Some(len) = message.first_chunk::<4>().map(|len| u32::from_ne_bytes(*len)) else {
             break;
@@ -141,7 +139,7 @@ fn ask_for_ack(framed: &mut Batch) -> usize {
         let Some(seq) = message.get(8..12).and_then(|seq| seq.first_chunk()).copied() else {
             break;
         };
-        let is_last = place == last;
+        let is_last = index == last;
         stamp(message, u32::from_ne_bytes(seq), |flags| {
             if is_last { flags | NLM_F_ACK } else { flags & !NLM_F_ACK }
         });
@@ -149,40 +147,41 @@ fn ask_for_ack(framed: &mut Batch) -> usize {
     last
 }
 
-impl Heard {
+impl Answers {
     fn take(
         &mut self,
         messages: Messages<'_>,
-        (chunk, last): (&Chunk, usize),
-        told: &mut dyn FnMut(Option<usize>, Message<'_>),
+        chunk: &Chunk,
+        last: usize,
+        echoes: &mut dyn FnMut(Option<usize>, Message<'_>),
     ) -> Result<()> {
         for message in messages {
             let message = message?;
-            let place = chunk.place(message.seq);
-            if message.kind != NLMSG_ERROR && (place.is_some() || message.seq == 0) {
-                // The mark that begins the transaction stands before all messages.
-                told(place.and_then(|place| place.checked_sub(1)), message);
+            let index = chunk.index_of(message.seq);
+            if message.kind != NLMSG_ERROR && (index.is_some() || message.seq == 0) {
+                // NFNL_MSG_BATCH_BEGIN has index 0 of the chunk.
+                echoes(index.and_then(|index| index.checked_sub(1)), message);
             }
-            let Some(place) = place.filter(|_| message.kind == NLMSG_ERROR) else { continue };
+            let Some(index) = index.filter(|_| message.kind == NLMSG_ERROR) else { continue };
             match Refusal::of_error(&message)? {
-                Some(refusal) => self.refuse(place, refusal),
-                None => self.is_done |= place == last,
+                Some(refusal) => self.refuse(index, refusal),
+                None => self.is_done |= index == last,
             }
         }
         Ok(())
     }
 
-    fn refuse(&mut self, place: usize, refusal: Refusal) {
-        if self.refused.as_ref().is_none_or(|(first, _)| place < *first) {
-            self.refused = Some((place, refusal));
+    fn refuse(&mut self, index: usize, refusal: Refusal) {
+        if self.refused.as_ref().is_none_or(|(first, _)| index < *first) {
+            self.refused = Some((index, refusal));
         }
     }
 
-    /// A refusal is the end of it, also if other answers were lost: one is enough to undo all.
-    fn verdict(self, count: usize) -> Transacted {
+    /// One refusal undoes the whole transaction, so it counts even if other answers were lost.
+    fn result(self, count: usize) -> Transacted {
         match self.refused {
-            Some((place, refusal)) => {
-                let place = place.checked_sub(1).filter(|place| place + 2 < count);
+            Some((index, refusal)) => {
+                let place = index.checked_sub(1).filter(|index| index + 2 < count);
                 Transacted::Refused { place, refusal }
             }
             None if self.is_done => Transacted::Done,
@@ -215,27 +214,27 @@ mod tests {
     }
 
     #[test]
-    fn the_first_refusal_is_the_cause_and_a_loss_hides_it_not() {
-        let mut heard = Heard { is_done: true, is_lossy: true, ..Heard::default() };
-        heard.refuse(3, refusal());
-        heard.refuse(2, refusal());
-        heard.refuse(4, refusal());
+    fn the_first_refusal_is_the_cause_even_if_answers_were_lost() {
+        let mut answers = Answers { is_done: true, is_lossy: true, ..Answers::default() };
+        answers.refuse(3, refusal());
+        answers.refuse(2, refusal());
+        answers.refuse(4, refusal());
         let expected = Transacted::Refused { place: Some(1), refusal: refusal() };
-        assert_eq!(heard.verdict(6), expected);
+        assert_eq!(answers.result(6), expected);
     }
 
     #[test]
-    fn a_refused_mark_refuses_the_transaction_itself() {
+    fn a_refused_begin_or_end_refuses_the_transaction_itself() {
         for place in [0, 5] {
-            let mut heard = Heard::default();
-            heard.refuse(place, refusal());
+            let mut answers = Answers::default();
+            answers.refuse(place, refusal());
             let expected = Transacted::Refused { place: None, refusal: refusal() };
-            assert_eq!(heard.verdict(6), expected);
+            assert_eq!(answers.result(6), expected);
         }
     }
 
     #[test]
-    fn without_an_answer_nobody_knows() {
-        assert_eq!(Heard::default().verdict(3), Transacted::Unknown);
+    fn without_an_answer_the_result_is_unknown() {
+        assert_eq!(Answers::default().result(3), Transacted::Unknown);
     }
 }

@@ -1,4 +1,4 @@
-//! Many messages per send: who is told what.
+//! Many messages per send: which answer belongs to which message.
 
 use std::ffi::CString;
 use std::thread;
@@ -295,7 +295,7 @@ fn a_batch_that_was_run_can_be_run_again() {
 }
 
 #[test]
-fn a_request_that_nobody_answers_times_out_and_is_unknown() {
+fn a_request_without_an_answer_times_out_and_is_unknown() {
     let namespace = wired();
     // The filter keeps even the kernel's answers out.
     let deaf =
@@ -310,7 +310,7 @@ fn a_request_that_nobody_answers_times_out_and_is_unknown() {
         .unwrap_err();
     assert!(matches!(error, Error::Timeout(waited) if waited == timeout), "{error}");
     assert_eq!((unknown, routes_seen(&namespace)), (1, 1));
-    // A dump that nobody answers leaves the connection unusable, and it says so.
+    // A dump without an answer makes the connection unusable, and further requests fail.
     let mut request = crate::requests::all_links();
     let error = connection.dump(&mut request, &mut |_| {}).unwrap_err();
     assert!(matches!(error, Error::Timeout(_)), "{error}");

@@ -149,15 +149,15 @@ fn after_a_loss_nothing_else_is_lost_unsaid() {
     let mut losses = 0;
     listener.receive(&mut |event| losses += u32::from(matches!(event, Event::Lost))).unwrap();
     assert_eq!(losses, 1);
-    // Whoever is told looks at everything, and this comes after the look.
+    // This change comes after the resync that follows the loss.
     let mut batch = Batch::new();
     del_route(&mut batch, 0);
     connection.ask(&mut batch, &mut |_| {}).unwrap();
     let events = heard(&mut listener);
-    let is_told =
+    let is_of_the_deletion =
         |event: &Option<(u16, u16, Port, u8)>| event.is_none_or(|(kind, ..)| kind == RTM_DELROUTE);
     assert!(
-        events.iter().any(is_told),
+        events.iter().any(is_of_the_deletion),
         "{} events, none of them of the deleted route",
         events.len()
     );

@@ -45,13 +45,13 @@ fn generation(connection: &mut Connection) -> u32 {
     let mut message = request.message(kind(NFT_MSG_GETGEN), NLM_F_ECHO);
     message.fixed(&[0; 4]);
     message.finish().unwrap();
-    let mut told = None;
+    let mut generation = None;
     let take = &mut |message: homeostat_netlink::Message<'_>| {
         let (_, attrs) = message.split::<4>().unwrap();
-        told = attrs.first(NFTA_GEN_ID).unwrap().map(|attr| attr.be32().unwrap());
+        generation = attrs.first(NFTA_GEN_ID).unwrap().map(|attr| attr.be32().unwrap());
     };
     connection.ask(&mut request, take).unwrap();
-    told.unwrap()
+    generation.unwrap()
 }
 
 #[test]
@@ -137,26 +137,26 @@ fn echoed(count: usize) -> Batch {
 }
 
 #[test]
-fn what_was_made_is_told_with_the_place_of_its_message() {
+fn what_was_created_is_echoed_with_the_index_of_its_message() {
     let _namespace = Namespace::enter().unwrap();
-    let mut told = Vec::new();
+    let mut echoes = Vec::new();
     let mut connection = Connection::open(Family::Netfilter).unwrap();
     let each = &mut |place: Option<usize>, message: homeostat_netlink::Message<'_>| {
         if message.kind == kind(NFT_MSG_NEWTABLE) {
             let (_, attrs) = message.split::<4>().unwrap();
             let name = attrs.first(NFTA_TABLE_NAME).unwrap().unwrap().str().unwrap().to_owned();
-            told.push((place, name));
+            echoes.push((place, name));
         }
     };
-    assert_eq!(connection.transact_told(&echoed(3), None, each).unwrap(), Transacted::Done);
+    assert_eq!(connection.transact_with_echo(&echoed(3), None, each).unwrap(), Transacted::Done);
     let expected = [0, 1, 2].map(|at| (Some(at), format!("t{at}")));
-    assert_eq!(told, expected);
+    assert_eq!(echoes, expected);
 }
 
 #[test]
 fn words_that_overflow_a_small_buffer_never_look_like_a_refusal() {
     let _namespace = Namespace::enter().unwrap();
-    let verdict = small().transact_told(&echoed(5000), None, &mut |_, _| {}).unwrap();
+    let verdict = small().transact_with_echo(&echoed(5000), None, &mut |_, _| {}).unwrap();
     assert!(matches!(verdict, Transacted::Done | Transacted::Unknown), "{verdict:?}");
     assert_eq!(count(&mut Connection::open(Family::Netfilter).unwrap()), 5000);
 }

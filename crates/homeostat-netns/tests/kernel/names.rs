@@ -1,10 +1,16 @@
 //! Named namespaces, shared with `ip netns` in both directions.
 
 use std::fs;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::symlink;
 
-use homeostat_netns::{Error, Netns, create, names, remove};
+use homeostat_netns::{
+    Error, Netns, create, create_over_leftover, is_leftover, names, remove, remove_leftover,
+};
 
-use crate::program::ip;
+use rustix::mount::mount_bind;
+
+use crate::program::{ip, shell_in_own_mounts};
 use crate::setting::{limit, name, ordinary_user, sandbox, user_namespace};
 
 pub(crate) fn a_created_name_is_one_for_ip_and_starts_with_lo_down() {
@@ -59,6 +65,68 @@ pub(crate) fn a_leftover_file_is_no_namespace_and_can_be_removed() {
     assert!(error.help().unwrap().contains("ip netns delete blue"));
     assert!(remove(&name("blue")).unwrap());
     assert!(names().unwrap().is_empty());
+}
+
+pub(crate) fn a_leftover_file_becomes_a_namespace() {
+    sandbox();
+    fs::write(name("blue").path(), "").unwrap();
+    assert!(is_leftover(&name("blue")));
+    let blue = create_over_leftover(&name("blue")).unwrap();
+    assert!(blue.same_as(&Netns::named(&name("blue")).unwrap()).unwrap());
+    assert_eq!(ip(&["netns", "list"]).trim(), "blue");
+    assert!(remove(&name("blue")).unwrap());
+    assert!(names().unwrap().is_empty());
+}
+
+pub(crate) fn only_an_empty_file_with_nothing_on_it_is_a_leftover() {
+    sandbox();
+    create(&name("netns")).unwrap();
+    fs::write(name("notes").path(), "notes").unwrap();
+    fs::create_dir(name("directory").path()).unwrap();
+    symlink("/dev/null", name("link").path()).unwrap();
+    for taken in ["netns", "notes", "directory", "link"].map(name) {
+        assert!(!is_leftover(&taken), "{taken}");
+        let error = create_over_leftover(&taken).unwrap_err();
+        assert!(matches!(error, Error::NotLeftover { .. }), "{taken}: {error}");
+        let error = remove_leftover(&taken).unwrap_err();
+        assert!(matches!(error, Error::NotLeftover { .. }), "{taken}: {error}");
+        assert!(fs::symlink_metadata(taken.path()).is_ok(), "{taken}");
+    }
+    Netns::named(&name("netns")).unwrap();
+    fs::write(name("blue").path(), "").unwrap();
+    assert!(remove_leftover(&name("blue")).unwrap());
+    assert!(
+        !remove_leftover(&name("blue")).unwrap(),
+        "what is gone is missing, and that is no error"
+    );
+}
+
+/// A process with another view of the mounts loses the name, too; the namespace lives on while it is held.
+pub(crate) fn a_removed_name_is_gone_in_every_mount_namespace() {
+    sandbox();
+    let blue = create(&name("blue")).unwrap();
+    let mut other =
+        shell_in_own_mounts("stat -f -c %t /run/netns/blue; read go; ls /run/netns; echo end");
+    // The number of nsfs: not every `stat` knows its name.
+    assert_eq!(other.line(), "6e736673");
+    assert!(remove(&name("blue")).unwrap());
+    assert!(!name("blue").path().exists());
+    other.say("go");
+    assert_eq!(other.line(), "end", "a file is left over");
+    blue.run(|| ()).unwrap();
+}
+
+/// Two mounts on one name: only one was meant, so both stay.
+pub(crate) fn a_removal_that_fails_leaves_what_is_mounted() {
+    sandbox();
+    let below = create(&name("blue")).unwrap();
+    let above = Netns::anonymous().unwrap();
+    mount_bind(format!("/proc/self/fd/{}", above.as_fd().as_raw_fd()), name("blue").path())
+        .unwrap();
+    let error = remove(&name("blue")).unwrap_err();
+    assert!(matches!(error, Error::Remove { .. }), "{error}");
+    assert!(above.same_as(&Netns::named(&name("blue")).unwrap()).unwrap());
+    assert!(!below.same_as(&above).unwrap());
 }
 
 pub(crate) fn a_failed_create_leaves_no_name_behind() {

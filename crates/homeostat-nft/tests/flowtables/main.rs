@@ -103,7 +103,7 @@ fn a_flowtable_waits_for_links_that_only_an_included_file_names() {
     let wish = std::sync::Arc::new(wish);
     let words = told(&world.pass(&wish));
     assert!(!words.contains("failed"), "{words}");
-    assert!(words.contains("key: \"table ip b\", on: \"link v0\""), "{words}");
+    assert!(words.contains("key: \"table ip b\", on: Link(\"v0\")"), "{words}");
     make_links(&world);
     let report = world.pass(&wish);
     assert!(report.is_converged(), "{}", told(&report));

@@ -26,6 +26,7 @@ mod refusing;
 mod saboteur;
 mod shadow;
 mod storm;
+mod transitions;
 mod unheard;
 mod whole;
 mod world;

@@ -3,7 +3,7 @@
 
 mod change;
 
-use homeostat_core::{Failure, Outcome, Owner, Retry, Work};
+use homeostat_core::{Failure, Outcome, Owner, Retry, WaitsOn, Work};
 use homeostat_netlink::{Batch, Connection, Errno, Error, Family};
 
 use crate::key::Key;
@@ -89,7 +89,9 @@ impl Hand<'_> {
     }
 
     fn index(&self, name: LinkName) -> Written<IfIndex> {
-        self.links.index(name).ok_or_else(|| Outcome::Pending { on: format!("link {name}") })
+        self.links
+            .index(name)
+            .ok_or_else(|| Outcome::Pending { on: WaitsOn::Link(name.to_string()) })
     }
 
     /// Deletes exactly the link that was seen: one that took its name since has another number.
@@ -178,7 +180,7 @@ impl Hand<'_> {
             let is_here = self.moment.elsewhere.is_here(parent.namespace.as_deref());
             let there = || self.moment.elsewhere.index(parent);
             let index = if is_here { self.links.index(parent.name) } else { there() };
-            index.ok_or_else(|| Outcome::Pending { on: format!("link {}", parent.name) })
+            index.ok_or_else(|| Outcome::Pending { on: WaitsOn::Link(parent.name.to_string()) })
         });
         let space = wished.peer().and_then(|peer| peer.namespace.as_deref());
         let space = space.and_then(|name| self.moment.elsewhere.get(name));

@@ -7,8 +7,8 @@ use crate::link::LinkName;
 use crate::links::field::{Field, Setting};
 use crate::links::kinds::LinkKind;
 use crate::links::wish::{WishedField, WishedLink};
-use crate::model::Route;
 use crate::nexthop::{self, NexthopId};
+use crate::route::Route;
 use crate::wish::{Shape, Wish};
 
 /// Some links, with the wished nexthops that go with them.

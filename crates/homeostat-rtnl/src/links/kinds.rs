@@ -2,9 +2,10 @@
 
 pub(crate) mod bond;
 pub(crate) mod bridge;
-mod compare;
 pub(crate) mod gre;
 pub(crate) mod macvlan;
+#[cfg(feature = "document")]
+mod section;
 pub(crate) mod tap;
 pub(crate) mod time;
 pub(crate) mod veth;
@@ -13,18 +14,25 @@ pub(crate) mod vxlan;
 
 use std::net::IpAddr;
 
+#[cfg(feature = "document")]
+use homeostat_document::{Fields, Spanned};
 use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::link::{IfIndex, LinkName};
-use bond::Bond;
-use bridge::Bridge;
-use gre::Gre;
-use macvlan::{Ipvlan, Macvlan};
-use tap::Tap;
-use veth::Veth;
-use vlan::{Vlan, Vrf};
-use vxlan::Vxlan;
+use crate::links::normalize::BadLink;
+use crate::links::words::MacvlanMode;
+pub use bond::Bond;
+pub use bridge::Bridge;
+pub use gre::Gre;
+pub use macvlan::{Ipvlan, Macvlan};
+#[cfg(feature = "document")]
+use section::{KindName, check_parent};
+pub use tap::Tap;
+pub use time::{Centis, NotATime};
+pub use veth::Veth;
+pub use vlan::{Vlan, Vrf};
+pub use vxlan::Vxlan;
 
 /// A kind of link with its options. What is left out is the kernel's choice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,18 +94,23 @@ pub(crate) fn is_alike<T: Alike>(wish: Option<&T>, seen: Option<&T>) -> bool {
     }
 }
 
-/// A struct of options: those in brackets are always declared, the others may be left out.
+/// A struct of options, each with its name in documents, what it is about and, where it is a number, which
+/// numbers it takes. Those in brackets are always declared, the others may be left out.
 macro_rules! options {
-    ($(#[$doc:meta])* $name:ident [$($(#[$of:meta])* $must:ident: $fixed:ty,)*]
-        { $($(#[$what:meta])* $field:ident: $type:ty,)* }) => {
+    ($(#[$doc:meta])* $name:ident
+        [$($must:ident: $fixed:ty = $must_key:literal, $must_text:literal $(, $must_spec:expr)?;)*]
+        { $($field:ident: $type:ty = $key:literal, $text:literal $(, $number:ident)? $(as $written:ty)?;)* }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-        #[serde(rename_all = "kebab-case")]
         pub struct $name {
-            $($(#[$of])* pub $must: $fixed,)*
             $(
-                $(#[$what])*
-                #[serde(default, skip_serializing_if = "Option::is_none")]
+                #[doc = concat!($must_text, ".")]
+                #[serde(rename = $must_key)]
+                pub $must: $fixed,
+            )*
+            $(
+                #[doc = concat!($text, ".")]
+                #[serde(default, skip_serializing_if = "Option::is_none", rename = $key)]
                 pub $field: Option<$type>,
             )*
         }
@@ -119,10 +132,46 @@ macro_rules! options {
                 )*
                 left
             }
+
+            #[cfg(feature = "document")]
+            pub(super) fn read(fields: &mut homeostat_document::Fields<'_>) -> Option<Self> {
+                $(let $must = fields.required_number($must_key, $must_text $(, $must_spec)?);)*
+                $(let $field = $crate::links::kinds::option!(fields, $key, $text $(, $number)? $(as $written)?);)*
+                Some(Self { $($must: $must?,)* $($field,)* })
+            }
         }
     };
 }
+
+/// Reads an option: a number in a range, a value that is written as another type, or any other value.
+#[cfg(feature = "document")]
+macro_rules! option {
+    ($fields:ident, $key:literal, $text:literal) => {
+        $fields.optional($key, $text)
+    };
+    ($fields:ident, $key:literal, $text:literal as $written:ty) => {
+        $fields.optional::<$written>($key, $text).map(Into::into)
+    };
+    ($fields:ident, $key:literal, $text:literal, $number:ident) => {
+        $fields.number($key, $text, $number)
+    };
+}
+#[cfg(feature = "document")]
+pub(crate) use option;
 pub(crate) use options;
+
+/// Kinds that may stand on another link.
+pub(crate) const WITH_PARENT: &[&str] = &["macvlan", "ipvlan", "vlan", "vxlan", "gre"];
+
+/// Kinds that cannot be without it.
+pub(crate) const NEEDS_PARENT: &[&str] = &["macvlan", "ipvlan", "vlan"];
+
+#[cfg(feature = "document")]
+/// The kinds that can be made.
+const KINDS: [&str; 13] = [
+    "veth", "bridge", "vxlan", "macvlan", "ipvlan", "vlan", "dummy", "bond", "vrf", "gre", "ifb",
+    "tun", "tap",
+];
 
 /// What options refer to, by the kernel's numbers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -170,6 +219,30 @@ impl LinkKind {
             LinkKind::Tun(_) => "tun",
             LinkKind::Tap(_) => "tap",
             LinkKind::Other { name } => name,
+        }
+    }
+
+    /// Whether other links can belong to it.
+    #[cfg(feature = "document")]
+    pub(crate) fn can_lead(&self) -> bool {
+        matches!(self, LinkKind::Bridge(_) | LinkKind::Bond(_) | LinkKind::Vrf(_))
+    }
+
+    /// An ipvlan has its parent's hardware address, and what carries bare IP packets has none.
+    pub(crate) fn has_mac(&self) -> bool {
+        !matches!(self, LinkKind::Ipvlan(_) | LinkKind::Gre(_) | LinkKind::Tun(_))
+    }
+
+    /// Refuses options that can never be, and brings the others to the form in which they are compared.
+    pub(crate) fn check(&mut self) -> Result<(), BadLink> {
+        match self {
+            LinkKind::Other { name } => Err(BadLink::Unmakable(name.clone())),
+            LinkKind::Vxlan(vxlan) => vxlan.check(),
+            LinkKind::Vlan(vlan) => vlan.check(),
+            LinkKind::Vrf(vrf) => vrf.check(),
+            LinkKind::Gre(gre) => gre.check(),
+            LinkKind::Bond(bond) => bond.check(),
+            _ => Ok(()),
         }
     }
 
@@ -239,5 +312,112 @@ impl LinkKind {
             "tun" => Told::of(tap::decode(data)?),
             other => Told::of(LinkKind::Other { name: other.to_owned() }),
         })
+    }
+}
+
+/// How a wished kind compares with one that is there, and what can be changed.
+impl LinkKind {
+    /// Whether every declared option is as wished.
+    pub(crate) fn is_alike(&self, seen: &Self) -> bool {
+        match (self, seen) {
+            (LinkKind::Veth(wish), LinkKind::Veth(seen)) => wish == seen,
+            (LinkKind::Bridge(wish), LinkKind::Bridge(seen)) => wish.is_alike(seen),
+            (LinkKind::Vxlan(wish), LinkKind::Vxlan(seen)) => wish.is_alike(seen),
+            (LinkKind::Macvlan(wish), LinkKind::Macvlan(seen)) => wish.is_alike(seen),
+            (LinkKind::Ipvlan(wish), LinkKind::Ipvlan(seen)) => wish.is_alike(seen),
+            (LinkKind::Vlan(wish), LinkKind::Vlan(seen)) => wish.is_alike(seen),
+            (LinkKind::Bond(wish), LinkKind::Bond(seen)) => wish.is_alike(seen),
+            (LinkKind::Gre(wish), LinkKind::Gre(seen)) => wish.is_alike(seen),
+            (LinkKind::Tun(wish), LinkKind::Tun(seen))
+            | (LinkKind::Tap(wish), LinkKind::Tap(seen)) => wish.is_alike(seen),
+            (wish, seen) => wish == seen,
+        }
+    }
+
+    /// Whether what differs can be changed while the link is there.
+    pub(crate) fn changes_in_place(&self, seen: &Self) -> bool {
+        match (self, seen) {
+            (LinkKind::Bridge(_), LinkKind::Bridge(_))
+            | (LinkKind::Ipvlan(_), LinkKind::Ipvlan(_)) => true,
+            (LinkKind::Vxlan(wish), LinkKind::Vxlan(seen)) => wish.changes_in_place(seen),
+            // Quirk `macvlan-passthru-fixed` (Linux 6.18): EINVAL, to it and from it.
+            (LinkKind::Macvlan(wish), LinkKind::Macvlan(seen)) => {
+                let passes = |macvlan: &Macvlan| macvlan.mode == Some(MacvlanMode::Passthru);
+                wish.mode.is_none() || passes(wish) == passes(seen)
+            }
+            (LinkKind::Bond(wish), LinkKind::Bond(seen)) => {
+                is_alike(wish.mode.as_ref(), seen.mode.as_ref())
+            }
+            (LinkKind::Gre(wish), LinkKind::Gre(seen)) => wish.is_ipv6() == seen.is_ipv6(),
+            (wish, seen) => wish.is_alike(seen),
+        }
+    }
+
+    /// The options that are still to be written where the kind is the same.
+    pub(crate) fn left_of(&self, seen: &Self) -> Option<Self> {
+        (!self.is_alike(seen)).then(|| self.without(seen))
+    }
+
+    /// The same kind without the options that are as wished: some are refused even unchanged.
+    pub(crate) fn without(&self, seen: &Self) -> Self {
+        match (self, seen) {
+            (LinkKind::Bridge(wish), LinkKind::Bridge(seen)) => {
+                LinkKind::Bridge(wish.without(seen))
+            }
+            (LinkKind::Vxlan(wish), LinkKind::Vxlan(seen)) => LinkKind::Vxlan(wish.without(seen)),
+            (LinkKind::Macvlan(wish), LinkKind::Macvlan(seen)) => {
+                LinkKind::Macvlan(wish.without(seen))
+            }
+            (LinkKind::Ipvlan(wish), LinkKind::Ipvlan(seen)) => {
+                LinkKind::Ipvlan(wish.without(seen))
+            }
+            (LinkKind::Vlan(wish), LinkKind::Vlan(seen)) => LinkKind::Vlan(wish.without(seen)),
+            (LinkKind::Bond(wish), LinkKind::Bond(seen)) => LinkKind::Bond(wish.without(seen)),
+            (LinkKind::Gre(wish), LinkKind::Gre(seen)) => {
+                LinkKind::Gre(wish.without(seen).over(seen))
+            }
+            (LinkKind::Tap(wish), LinkKind::Tap(seen)) => LinkKind::Tap(wish.without(seen)),
+            (wish, _) => wish.clone(),
+        }
+    }
+}
+
+#[cfg(feature = "document")]
+impl LinkKind {
+    /// Reads `kind` and the options of every kind: those of other kinds are refused by name.
+    pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Spanned<LinkKind>> {
+        let name: Option<Spanned<KindName>> =
+            fields.optional("kind", "What the link is; it is made and owned");
+        fields.set_kind(name.map(|name| name.value.0));
+        let veth = fields.of_kinds(&["veth"], Veth::read);
+        let bridge = fields.of_kinds(&["bridge"], Bridge::read);
+        let vxlan = fields.of_kinds(&["vxlan"], Vxlan::read);
+        fields.exclusive("remote", "group");
+        let macvlan = fields.of_kinds(&["macvlan"], Macvlan::read);
+        let ipvlan = fields.of_kinds(&["ipvlan"], Ipvlan::read);
+        let tagged = fields.of_kinds(&["vlan"], Vlan::read);
+        let bond = fields.of_kinds(&["bond"], Bond::read);
+        let vrf = fields.of_kinds(&["vrf"], Vrf::read);
+        let gre = fields.of_kinds(&["gre"], Gre::read);
+        let tap = fields.of_kinds(&["tun", "tap"], Tap::read);
+        let name = name?;
+        check_parent(fields, name);
+        let kind = match name.value.0 {
+            "veth" => LinkKind::Veth(veth?),
+            "bridge" => LinkKind::Bridge(bridge?),
+            "vxlan" => LinkKind::Vxlan(vxlan?),
+            "macvlan" => LinkKind::Macvlan(macvlan?),
+            "ipvlan" => LinkKind::Ipvlan(ipvlan?),
+            "vlan" => LinkKind::Vlan(tagged?),
+            "dummy" => LinkKind::Dummy,
+            "bond" => LinkKind::Bond(bond?),
+            "vrf" => LinkKind::Vrf(vrf?),
+            "gre" => LinkKind::Gre(gre?),
+            "ifb" => LinkKind::Ifb,
+            "tun" => LinkKind::Tun(tap?),
+            "tap" => LinkKind::Tap(tap?),
+            _ => return None,
+        };
+        Some(Spanned::new(kind, name.span))
     }
 }

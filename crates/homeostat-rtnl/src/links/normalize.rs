@@ -1,15 +1,9 @@
 //! What a wished link means to the kernel, and when what is seen agrees with it. Pure.
 
-use std::net::IpAddr;
-
 use crate::link::LinkName;
 use crate::links::alias;
-use crate::links::kinds::LinkKind;
-use crate::links::kinds::bond::Bond;
-use crate::links::kinds::gre::Gre;
-use crate::links::kinds::vxlan::Vxlan;
+use crate::links::kinds::{LinkKind, NEEDS_PARENT, WITH_PARENT};
 use crate::links::model::{Link, LinkRef, Settings};
-use crate::links::words::BondMode;
 use crate::neighbour::Mac;
 
 /// Why a link can never be.
@@ -65,18 +59,10 @@ pub enum BadLink {
 pub(crate) fn link(name: LinkName, mut wish: Link) -> Result<Link, BadLink> {
     check_refs(name, &wish)?;
     check_parts(wish.mtu, wish.mac.map(is_usable), wish.alias.as_deref())?;
-    if wish.mac.is_some() && !has_mac(&wish.kind) {
+    if wish.mac.is_some() && !wish.kind.has_mac() {
         return Err(BadLink::NoMac);
     }
-    match &mut wish.kind {
-        LinkKind::Other { name } => return Err(BadLink::Unmakable(name.clone())),
-        LinkKind::Vxlan(wish) => vxlan(wish)?,
-        LinkKind::Vlan(vlan) if !(1..=4094).contains(&vlan.id) => return Err(BadLink::VlanId),
-        LinkKind::Vrf(vrf) if vrf.table == 0 => return Err(BadLink::Table),
-        LinkKind::Gre(wish) => gre(wish)?,
-        LinkKind::Bond(wish) => bond(wish)?,
-        _ => {}
-    }
+    wish.kind.check()?;
     Ok(wish)
 }
 
@@ -98,22 +84,10 @@ fn check_refs(name: LinkName, wish: &Link) -> Result<(), BadLink> {
         return Err(BadLink::Itself);
     }
     match (&wish.kind, &wish.parent) {
-        (LinkKind::Macvlan(_) | LinkKind::Ipvlan(_) | LinkKind::Vlan(_), None) => {
-            Err(BadLink::NoParent)
-        }
-        (kind, Some(_)) if !may_have_parent(kind) => Err(BadLink::NeedlessParent),
+        (kind, None) if NEEDS_PARENT.contains(&kind.name()) => Err(BadLink::NoParent),
+        (kind, Some(_)) if !WITH_PARENT.contains(&kind.name()) => Err(BadLink::NeedlessParent),
         _ => Ok(()),
     }
-}
-
-fn may_have_parent(kind: &LinkKind) -> bool {
-    use LinkKind::{Gre, Ipvlan, Macvlan, Vlan, Vxlan};
-    matches!(kind, Macvlan(_) | Ipvlan(_) | Vlan(_) | Vxlan(_) | Gre(_))
-}
-
-/// An ipvlan has its parent's, and what carries bare IP packets has none.
-fn has_mac(kind: &LinkKind) -> bool {
-    !matches!(kind, LinkKind::Ipvlan(_) | LinkKind::Gre(_) | LinkKind::Tun(_))
 }
 
 /// Whether a link may have it: it is not all zero, and not that of a group.
@@ -136,53 +110,6 @@ fn check_parts(
         () if words.is_some_and(is_bad) => Err(BadLink::Alias),
         () => Ok(()),
     }
-}
-
-fn vxlan(wish: &Vxlan) -> Result<(), BadLink> {
-    let ends = [wish.local, wish.remote, wish.group];
-    let mut families = ends.iter().flatten().map(IpAddr::is_ipv6);
-    let first = families.next();
-    if wish.id > 0x00ff_ffff {
-        return Err(BadLink::Vni);
-    }
-    if wish.remote.is_some() && wish.group.is_some() {
-        return Err(BadLink::RemoteAndGroup);
-    }
-    let is_group = |end: IpAddr| end.is_multicast();
-    if wish.remote.is_some_and(is_group) || wish.group.is_some_and(|group| !is_group(group)) {
-        return Err(BadLink::Group);
-    }
-    let is_one_family = families.all(|is_v6| Some(is_v6) == first);
-    if is_one_family { Ok(()) } else { Err(BadLink::EndFamilies) }
-}
-
-fn gre(wish: &Gre) -> Result<(), BadLink> {
-    let families = [wish.local, wish.remote].map(|end| end.map(|end| end.is_ipv6()));
-    if let [Some(local), Some(remote)] = families
-        && local != remote
-    {
-        return Err(BadLink::EndFamilies);
-    }
-    if wish.is_ipv6() && (wish.tos.is_some() || wish.pmtudisc.is_some()) {
-        return Err(BadLink::TunnelOverIpv6);
-    }
-    let has_ttl = wish.ttl.is_some_and(|ttl| ttl != 0);
-    if has_ttl && wish.pmtudisc == Some(false) { Err(BadLink::TtlWithoutPmtudisc) } else { Ok(()) }
-}
-
-/// Quirk `bond-delays-in-miimons` (Linux 6.1): delays are kept in multiples of `miimon`, rounded down.
-fn bond(wish: &mut Bond) -> Result<(), BadLink> {
-    let miimon = wish.miimon.filter(|millis| *millis != 0);
-    for delay in [&mut wish.updelay, &mut wish.downdelay].into_iter().flatten() {
-        *delay -= *delay % miimon.ok_or(BadLink::DelayWithoutMiimon)?;
-    }
-    if wish.lacp_rate.is_some() && wish.mode != Some(BondMode::Lacp) {
-        return Err(BadLink::RateWithoutLacp);
-    }
-    if wish.primary.is_some() && !wish.mode.is_some_and(BondMode::has_primary) {
-        return Err(BadLink::NoPrimary);
-    }
-    Ok(())
 }
 
 fn agrees<T: PartialEq>(wish: Option<&T>, seen: Option<&T>) -> bool {

@@ -8,6 +8,7 @@ use homeostat_core::{Owner, Record, See, Seen, Stage, View};
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::links::alias;
+use crate::links::cascade::IPV6_MIN_MTU;
 use crate::links::field::{Configured, Field};
 use crate::links::kinds::LinkKind;
 use crate::links::model::LinkRef;
@@ -105,27 +106,48 @@ pub(crate) fn hand_on(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, 
     }
 }
 
-/// Whether what is to become of a link may take foreign routes along, so that a focused look has to
-/// learn of them.
+/// Whether what is to become of a link may take foreign things along, so that a focused look has to
+/// learn of them. A new hardware address costs neighbours only, which are looked at anyhow.
 pub(crate) fn may_take_along(moment: &Moment, view: &View<'_, Rtnl>, key: &Key) -> bool {
     match key {
         Key::Link(name) => link_may_take_along(moment, view.wish, *name),
-        Key::LinkField(name, field @ (Field::Up | Field::Master)) => {
-            let seen = moment.table.get(*name).filter(|seen| seen.is_up());
-            seen.is_some_and(|seen| match view.wish.links.field(*name, *field) {
-                Some(wish) => wish.setting != seen.setting(*field),
-                // One that is given up may get its original back.
-                None => view.records.contains_key(key),
-            })
-        }
+        Key::LinkField(name, field) => field_may_take_along(moment, view, *name, *field),
         _ => false,
     }
 }
 
-fn link_may_take_along(moment: &Moment, wish: &Wish, name: LinkName) -> bool {
+fn field_may_take_along(
+    moment: &Moment,
+    view: &View<'_, Rtnl>,
+    name: LinkName,
+    field: Field,
+) -> bool {
     let Some(seen) = moment.table.get(name) else { return false };
-    match wish.links.link(name) {
-        None => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
-        Some(wish) => !normalize::link_agrees(&wish.link, &seen.link),
+    let is_low = view.wish.links.mtu(name).or(seen.link.mtu) < Some(IPV6_MIN_MTU);
+    let wished = view.wish.links.field(name, field);
+    let may_cost = match field {
+        Field::Up => seen.is_up(),
+        Field::Master => seen.is_up() || is_low,
+        Field::Mtu => is_low || wished.is_none(),
+        Field::Mac | Field::Alias => false,
+    };
+    may_cost
+        && match wished {
+            Some(wish) => wish.setting != seen.setting(field),
+            // One that is given up may get its original back.
+            None => view.records.contains_key(&Key::LinkField(name, field)),
+        }
+}
+
+fn link_may_take_along(moment: &Moment, wish: &Wish, name: LinkName) -> bool {
+    let wished = wish.links.link(name);
+    match (moment.table.get(name), wished) {
+        (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
+        (Some(seen), Some(wish)) => !normalize::link_agrees(&wish.link, &seen.link),
+        // A fresh one may lower the MTU of its bridge.
+        (None, Some(wish)) => {
+            wish.link.master.is_some() && wish.link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
+        }
+        (None, None) => false,
     }
 }

@@ -7,12 +7,12 @@ mod wait;
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{
-    Change, ChangeList, Desired as _, Failure, Owner, Pending, Refused, Retry, Slot,
+    Change, ChangeList, Desired as _, Failure, Owner, Pending, Refused, Retry, Slot, Taken,
 };
 
 use crate::key::Key;
 use crate::link::LinkName;
-use crate::links::cascade::{self, Loss};
+use crate::links::cascade::{self, IPV6_MIN_MTU, Loss};
 use crate::links::field::{Field, Setting};
 use crate::links::kinds::LinkKind;
 use crate::links::model::Link;
@@ -63,6 +63,33 @@ pub(crate) fn draft(wish: &Wish, moment: &Moment, changes: &ChangeList<Key, Obje
     drafting.put_links();
     drafting.put_fields();
     drafting.finish()
+}
+
+/// What a step does to a link that may cost others something.
+#[derive(Default)]
+struct Effects {
+    /// It goes down, for a moment at least.
+    falls: bool,
+    mac_changes: bool,
+    /// Its MTU afterwards, if that is another one, or new to a bridge.
+    mtu: Option<u32>,
+    /// The bridge, bond or VRF that it is put into.
+    joins: Option<LinkName>,
+}
+
+impl Effects {
+    /// What changing a link of ours does.
+    fn of_change(wished: &Link, before: &Link, cycle: Cycle) -> Self {
+        let joins = wished.master.filter(|master| before.master != Some(*master));
+        let mtu = wished.mtu.or(before.mtu);
+        let falls = wished.up == Some(false) || cycle == Cycle::DownFirst;
+        Effects {
+            falls: falls && before.up == Some(true),
+            mac_changes: wished.mac.is_some() && wished.mac != before.mac,
+            mtu: mtu.filter(|_| mtu != before.mtu || joins.is_some()),
+            joins,
+        }
+    }
 }
 
 /// What a link needs.
@@ -139,12 +166,27 @@ impl Drafting<'_> {
         self.plan.steps.push(step);
     }
 
-    /// What a link that falls takes along.
-    fn loss(&self, name: LinkName, falls: bool) -> (Vec<homeostat_core::Taken>, Vec<LinkName>) {
-        if !falls {
-            return (Vec::new(), Vec::new());
+    /// What goes along with a change of a link, and the links on which something may have gone.
+    fn loss(&self, name: LinkName, effects: &Effects) -> (Vec<Taken>, Vec<LinkName>) {
+        let Effects { falls, mac_changes, mtu, joins } = *effects;
+        let (mut takes, mut touches) = (Vec::new(), BTreeSet::new());
+        if falls {
+            takes.extend(cascade::takes(self.moment, name, Loss::Down));
+            touches.insert(name);
         }
-        (cascade::takes(self.moment, name, Loss::Down), vec![name])
+        if let Some(mtu) = mtu.filter(|mtu| *mtu < IPV6_MIN_MTU) {
+            let lowered = cascade::lowered_with(&self.moment.table, name, mtu, joins);
+            let lost = |link: &LinkName| cascade::lost_on(self.moment, *link, Loss::Ipv6);
+            takes.extend(lowered.iter().flat_map(lost));
+            touches.extend(lowered);
+        }
+        if mac_changes {
+            takes.extend(cascade::lost_on(self.moment, name, Loss::Mac));
+            touches.insert(name);
+        }
+        let mut named = BTreeSet::new();
+        takes.retain(|taken| named.insert(taken.key.clone()));
+        (takes, touches.into_iter().collect())
     }
 
     fn put_links(&mut self) {
@@ -184,10 +226,14 @@ impl Drafting<'_> {
                 (cascade::takes(self.moment, name, Loss::Gone), going.into_iter().collect())
             }
             (Act::Update(cycle), Some(before)) => {
-                let falls = wished.link.up == Some(false) || *cycle == Cycle::DownFirst;
-                self.loss(name, falls && before.up == Some(true))
+                self.loss(name, &Effects::of_change(&wished.link, before, *cycle))
             }
-            _ => (Vec::new(), Vec::new()),
+            // A fresh link has nothing to lose, but its bridge may have.
+            _ => {
+                let (mtu, joins) = (wished.link.mtu, wished.link.master);
+                let mtu = mtu.filter(|_| joins.is_some());
+                self.loss(name, &Effects { mtu, joins, ..Effects::default() })
+            }
         };
         let key = Key::Link(name);
         let (slot, before) = (self.wish.slot(&key, None), before.map(Object::Link));

@@ -90,7 +90,18 @@ impl WishedLinks {
 
     /// The wished field of a link.
     pub(crate) fn field(&self, name: LinkName, field: Field) -> Option<&WishedField> {
-        self.fields.iter().find(|wish| (wish.name, wish.field) == (name, field))
+        let key = |wish: &WishedField| (wish.name, wish.field);
+        let at = self.fields.binary_search_by_key(&(name, field), key).ok()?;
+        self.fields.get(at)
+    }
+
+    /// The wished MTU of a link, made or only configured.
+    pub(crate) fn mtu(&self, name: LinkName) -> Option<u32> {
+        let field = || match self.field(name, Field::Mtu)?.setting {
+            Setting::Number(mtu) => Some(mtu),
+            _ => None,
+        };
+        self.link(name).and_then(|wish| wish.link.mtu).or_else(field)
     }
 
     /// The wished link without which there is none of this name: itself, or the other end.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// An enum whose variants have a text and a number.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident($int:ty): $($(#[$of:meta])* $word:ident = $text:literal, $number:expr;)+) => {
+    ($(#[$doc:meta])* $name:ident($int:ty), $what:literal: $($(#[$of:meta])* $word:ident = $text:literal, $number:expr;)+) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub enum $name {
@@ -36,12 +36,15 @@ macro_rules! words {
         }
 
         impl $crate::links::kinds::Alike for $name {}
+
+        #[cfg(feature = "document")]
+        homeostat_document::word_values! { $name, $what: $($text = $name::$word),+ }
     };
 }
 
 words! {
     /// How a VLAN tag is written into frames.
-    VlanProtocol(u16):
+    VlanProtocol(u16), "a VLAN protocol":
     /// The usual one.
     Ctag = "802.1q", ETH_P_8021Q;
     /// The provider's.
@@ -50,7 +53,7 @@ words! {
 
 words! {
     /// Who may talk to whom on one parent.
-    MacvlanMode(u32):
+    MacvlanMode(u32), "a macvlan mode":
     /// Nobody.
     Private = "private", MACVLAN_MODE_PRIVATE;
     /// All, through the switch outside.
@@ -65,7 +68,7 @@ words! {
 
 words! {
     /// On which layer packets are sorted.
-    IpvlanMode(u16):
+    IpvlanMode(u16), "an ipvlan mode":
     /// By hardware address.
     L2 = "l2", IPVLAN_MODE_L2;
     /// By address.
@@ -76,7 +79,7 @@ words! {
 
 words! {
     /// How a bond spreads packets.
-    BondMode(u8):
+    BondMode(u8), "a bond mode":
     /// In turn.
     BalanceRr = "balance-rr", BOND_MODE_ROUNDROBIN;
     /// One link, the others wait.
@@ -95,7 +98,7 @@ words! {
 
 words! {
     /// How often LACP partners speak.
-    LacpRate(u8):
+    LacpRate(u8), "an LACP rate":
     /// Every 30 seconds.
     Slow = "slow", 0;
     /// Every second.
@@ -104,7 +107,7 @@ words! {
 
 words! {
     /// What a bond's hash looks at.
-    HashPolicy(u8):
+    HashPolicy(u8), "a hash policy":
     /// Hardware addresses.
     Layer2 = "layer2", BOND_XMIT_POLICY_LAYER2;
     /// Hardware and IP addresses.

@@ -42,7 +42,7 @@ impl Look<'_, '_> {
             Nature::Told if protocol == self.source.protocol => Owner::Ours,
             Nature::Told => foreign(protocol),
         };
-        moment.foreign.note_on(key.link(), &Key::Neighbour(key), &owner);
+        moment.foreign.note_neighbour(key, &owner);
         self.hand_on(Key::Neighbour(key), Object::Neighbour(neighbour), owner);
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn lost_with(wish: &Wish, is_one: &dyn Fn(LinkName) -> bool) -> BTree
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Route;
+    use crate::route::Route;
 
     fn standing(id: u32, owner: Owner, members: &[u32]) -> Standing {
         let members = members.iter().copied().map(NexthopId).collect();

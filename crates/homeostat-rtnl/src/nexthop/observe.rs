@@ -36,7 +36,7 @@ impl Look<'_, '_> {
             let members = nexthop.group.iter().map(|member| member.id).collect();
             moment.nexthops.push(Standing { id, owner: owner.clone(), members });
             if let Some(link) = nexthop.dev {
-                moment.foreign.note_on(link, &key, &owner);
+                moment.foreign.note_nexthop(link, id, &owner);
             }
             self.hand_on(key, Object::Nexthop(nexthop), owner);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homeostat_core::Desired as _;
+use homeostat_core::{Desired as _, WaitsOn};
 
 use super::{Has, missing_link};
 use crate::cascade::Cascade;
@@ -41,7 +41,7 @@ pub(crate) fn delete_phase(object: &Object) -> Phase {
 
 /// What a wish waits for. A rule waits for no link: the kernel takes any name, and binds it when a
 /// link of that name comes.
-pub(crate) fn waits_for(wished: &Wished, wish: &Wish, has: Has<'_>) -> Option<String> {
+pub(crate) fn waits_for(wished: &Wished, wish: &Wish, has: Has<'_>) -> Option<WaitsOn> {
     match (&wished.key, &wished.object) {
         (_, Object::Nexthop(nexthop)) => {
             let link = nexthop.dev.and_then(|link| missing_link(has, link));
@@ -54,18 +54,18 @@ pub(crate) fn waits_for(wished: &Wished, wish: &Wish, has: Has<'_>) -> Option<St
 }
 
 /// A wished nexthop that waits for its link, as what others wait for.
-pub(crate) fn waiting_nexthop(id: NexthopId, wish: &Wish, has: Has<'_>) -> Option<String> {
+pub(crate) fn waiting_nexthop(id: NexthopId, wish: &Wish, has: Has<'_>) -> Option<WaitsOn> {
     let key = Key::Nexthop(id);
     let wished = wish.other_at(wish.slot(&key, None)?)?;
     let Object::Nexthop(nexthop) = &wished.object else { return None };
     let is_waiting = |id: NexthopId| waiting_link(id, wish, has).is_some();
     let waits = waiting_link(id, wish, has).is_some()
         || nexthop.group.iter().any(|member| is_waiting(member.id));
-    waits.then(|| key.to_string())
+    waits.then(|| WaitsOn::Key(key.to_string()))
 }
 
 /// The absent link of a wished nexthop that is no group: groups have no groups in them.
-fn waiting_link(id: NexthopId, wish: &Wish, has: Has<'_>) -> Option<String> {
+fn waiting_link(id: NexthopId, wish: &Wish, has: Has<'_>) -> Option<WaitsOn> {
     let wished = wish.other_at(wish.slot(&Key::Nexthop(id), None)?)?;
     let Object::Nexthop(nexthop) = &wished.object else { return None };
     missing_link(has, nexthop.dev?)
@@ -153,7 +153,7 @@ mod tests {
         builder.nexthop(NexthopId(20), Nexthop::group(vec![member])).unwrap();
         for text in ["address 10.0.0.1/24 dev va", "address 10.1.0.1/24 dev va"] {
             let Ok(Key::Address(key)) = text.parse() else { panic!("{text}") };
-            builder.address(key, crate::model::Address::default()).unwrap();
+            builder.address(key, crate::address::Address::default()).unwrap();
         }
         builder.build().unwrap()
     }
@@ -181,8 +181,8 @@ mod tests {
             let has = |link| moment.links.index(link).is_some();
             waits_for(at(&wish, key), &wish, &has)
         };
-        assert_eq!(waits("nexthop 10", &moment).unwrap(), "link va");
-        assert_eq!(waits("nexthop 20", &moment).unwrap(), "nexthop 10");
+        assert_eq!(waits("nexthop 10", &moment).unwrap().to_string(), "link va");
+        assert_eq!(waits("nexthop 20", &moment).unwrap().to_string(), "nexthop 10");
         moment.links.insert("va".parse().unwrap(), IfIndex(7));
         assert_eq!(waits("nexthop 20", &moment), None);
     }

@@ -3,8 +3,8 @@
 use homeostat_core::{Action, Step as _};
 
 use super::*;
+use crate::address::Address;
 use crate::link::IfIndex;
-use crate::model::Address;
 use crate::moment::Standing;
 
 fn draft(wish: &Wish, moment: &Moment, changes: Vec<Change<Key, Object>>) -> Draft<Rtnl> {
@@ -74,7 +74,7 @@ fn a_wish_on_an_absent_link_waits_for_it() {
     let wish = addresses(&["address 10.0.0.1/24 dev nope"]);
     let draft = draft(&wish, &moment(&[]), vec![create(0)]);
     assert!(draft.steps.is_empty());
-    assert_eq!(draft.pending[0].on, "link nope");
+    assert_eq!(draft.pending[0].on.to_string(), "link nope");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_route_over_an_address_that_waits_for_its_link_waits_with_it() {
     let wish = with_routes(nope, &[("route 10.5.0.0/16", via.clone())]);
     let waiting = draft(&wish, &moment(&[]), vec![create(0), create(1)]);
     assert!(waiting.steps.is_empty());
-    let on: Vec<&str> = waiting.pending.iter().map(|pending| pending.on.as_str()).collect();
+    let on: Vec<String> = waiting.pending.iter().map(|pending| pending.on.to_string()).collect();
     assert_eq!(on, ["link nope", "link nope"]);
     let other = moment(&["!address 10.0.0.7/24 dev va"]);
     let possible = draft(&wish, &other, vec![create(0), create(1)]);

@@ -137,6 +137,19 @@ impl RuleKey {
         self
     }
 
+    /// Whether the kernel would take this rule for one that is asked for, as far as packets go.
+    pub(super) fn fits(&self, asked: &RuleKey) -> bool {
+        fits(self.from, asked.from)
+            && fits(self.to, asked.to)
+            && fits(self.iif, asked.iif)
+            && fits(self.oif, asked.oif)
+            && fits(self.sport, asked.sport)
+            && fits(self.dport, asked.dport)
+            && fits(self.fwmark, asked.fwmark)
+            && fits(self.ipproto, asked.ipproto)
+            && (asked.tos == Tos::default() || self.tos == asked.tos)
+    }
+
     /// Why a rule for these packets can never be.
     pub(super) fn check(&self) -> Result<(), Impossible> {
         let nets = self.from.into_iter().chain(self.to);
@@ -190,6 +203,11 @@ impl RuleKey {
             _ => return None,
         })
     }
+}
+
+/// A request that does not say fits everything.
+pub(super) fn fits<T: PartialEq + Copy>(one: Option<T>, asked: Option<T>) -> bool {
+    asked.is_none() || one == asked
 }
 
 impl fmt::Display for RuleKey {

@@ -73,16 +73,21 @@ impl FromStr for Ports {
     }
 }
 
-const IP_PROTOCOLS: [(&str, u8); 9] = [
+pub(crate) const IP_PROTOCOLS: [(&str, u8); 14] = [
     ("icmp", 1),
+    ("igmp", 2),
+    ("ipip", 4),
     ("tcp", 6),
     ("udp", 17),
     ("dccp", 33),
+    ("ipv6", 41),
     ("gre", 47),
     ("esp", 50),
     ("ah", 51),
     ("icmpv6", 58),
+    ("ospf", 89),
     ("sctp", 132),
+    ("udplite", 136),
 ];
 
 impl fmt::Display for IpProtocol {

@@ -15,10 +15,9 @@ use homeostat_netlink::uapi::{NLM_F_CREATE, NLM_F_EXCL};
 
 use crate::key::Key;
 use crate::moment::Moment;
-use crate::number::Tos;
 use crate::requests::{Aim, Pen, Written};
 use crate::rule::observe::{Fate, Standing};
-use crate::rule::{Rule, RuleAction, RuleKey};
+use crate::rule::{Rule, RuleKey};
 
 impl Pen<'_> {
     /// Puts the rule there as wished, unless it stands beside the one that has to go.
@@ -87,24 +86,8 @@ fn is_hit(other: &Standing, going: &Standing) -> bool {
     let (one, asked) = (&other.place, &going.place);
     let place = (one.family(), one.priority()) == (asked.family(), asked.priority());
     let protocol = going.protocol.0 == 0 || other.protocol == going.protocol;
-    let nets = fits(one.from(), asked.from()) && fits(one.to(), asked.to());
-    let links = fits(one.iif(), asked.iif()) && fits(one.oif(), asked.oif());
-    let ports = fits(one.sport(), asked.sport()) && fits(one.dport(), asked.dport());
-    let mark = fits(one.fwmark(), asked.fwmark()) && fits(one.ipproto(), asked.ipproto());
-    let tos = asked.tos() == Tos::default() || one.tos() == asked.tos();
-    let packets = nets && links && ports && mark && tos;
-    place && protocol && packets && does_alike(&other.rule, &going.rule)
-}
-
-/// A request that does not say fits everything.
-fn fits<T: PartialEq + Copy>(one: Option<T>, asked: Option<T>) -> bool {
-    asked.is_none() || one == asked
-}
-
-fn does_alike(one: &Rule, asked: &Rule) -> bool {
-    let is_table = matches!(one.action, RuleAction::Table(_));
-    let action = one.action == asked.action || asked.action == RuleAction::L3mdev && is_table;
-    action && fits(one.suppress_prefixlength, asked.suppress_prefixlength)
+    let packets = one.fits(asked);
+    place && protocol && packets && other.rule.fits(&going.rule)
 }
 
 fn mistakable(other: &Standing) -> Failure {

@@ -3,7 +3,7 @@
 use homeostat_engine::{Entry, Explain as _, Fails, Kind, Outcome, Report, Source, Step as _};
 
 use super::harness::{Ability, Fault, Harness, Key, Wish};
-use super::scene::{Object, Scene, keys, told};
+use super::scene::{Object, Scene, entries, keys};
 use super::verdict::{Broken, Verdict};
 
 /// Law 9.
@@ -34,13 +34,13 @@ async fn one_step_fails<H: Harness>(mut scene: Scene<'_, H>, bad: &Key<H>) -> Re
     let report = scene.pass(&wish).await?;
     let converged = report.is_converged();
     scene.demand(!converged, || format!("`{bad}` was refused, and the report says converged"))?;
-    let failed = told(&report, &[Kind::Failed]);
+    let failed = entries(&report, &[Kind::Failed]);
     let named =
         |entry: &Entry| matches!(entry, Entry::Failed { key, .. } if *key == bad.to_string());
     scene.demand(failed.iter().any(named), || format!("`{bad}` was refused, and nobody says"))?;
     for (at, step) in report.plan().steps.iter().enumerate() {
         if step.key(&wish) != *bad {
-            let fine = may_be_so(H::Source::FAILS, outcome::<H>(&report, at));
+            let fine = is_allowed_outcome(H::Source::FAILS, outcome::<H>(&report, at));
             let key = step.key(&wish);
             scene.demand(fine, || format!("`{bad}` was refused, and took `{key}` along"))?;
         }
@@ -51,17 +51,17 @@ async fn one_step_fails<H: Harness>(mut scene: Scene<'_, H>, bad: &Key<H>) -> Re
     scene.converge(&wish).await.map(|_| ())
 }
 
-/// `None` is a step that was simply applied.
+/// `None` is a step that was applied.
 fn outcome<H: Harness>(report: &Report<H::Source>, at: usize) -> Option<&Outcome<Object<H>>> {
     report.tally().other(at)
 }
 
-/// How another step may stand beside a failed one.
-fn may_be_so<O>(fails: Fails, outcome: Option<&Outcome<O>>) -> bool {
+/// Whether another step may have this outcome when one has failed.
+fn is_allowed_outcome<O>(fails: Fails, outcome: Option<&Outcome<O>>) -> bool {
     match (fails, outcome) {
         (Fails::Atomic, outcome) => outcome.is_some_and(|outcome| !outcome.is_good()),
         (_, None | Some(Outcome::Settled { .. })) => true,
-        (Fails::Ordered, Some(Outcome::Pending { on })) => !on.is_empty(),
+        (Fails::Ordered, Some(Outcome::Pending { on })) => !on.to_string().is_empty(),
         _ => false,
     }
 }
@@ -83,7 +83,7 @@ async fn the_first_failure_stops_all<H: Harness>(
         let key = step.key(&wish);
         let waits = match outcome::<H>(&report, at) {
             Some(Outcome::Pending { on }) => {
-                H::Source::FAILS == Fails::Atomic || on.contains(&bad.to_string())
+                H::Source::FAILS == Fails::Atomic || on.to_string().contains(&bad.to_string())
             }
             other => key == bad || H::Source::FAILS == Fails::Atomic && other.is_some(),
         };

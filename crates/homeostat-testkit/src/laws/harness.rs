@@ -1,4 +1,4 @@
-//! What an author of a source hands to the law suite.
+//! The interface between the law suite and the target of a source.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -10,34 +10,33 @@ use homeostat_engine::{Agreement, Desired, Ownership, Slot, Source};
 
 use super::verdict::Broken;
 
-/// Tells how many writes the target has been asked for, refused ones included.
+/// Returns how many writes the target has received, refused ones included.
 pub type Meter = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Which wish.
+/// A desired state for the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// At least two keys, at most ten.
     First,
-    /// It drops a key of the first, keeps one, and has another object for one.
+    /// Drops a key of the first, keeps one, and has another object for one.
     Second,
-    /// The empty wish.
     Nothing,
 }
 
-/// Something that happens to the target behind our back.
+/// A change of the target by another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance<'a, K> {
-    /// An object vanishes.
+    /// An object is deleted.
     Remove(&'a K),
     /// An object is changed in a managed attribute; its mark stays.
     Alter(&'a K),
-    /// Somebody makes an object on a key that no wish has.
+    /// An object is created on a key of no wish.
     Stranger,
-    /// Somebody makes an object on a wished key that is free; it is not as wished.
+    /// An object is created on a free key of the wish; it differs from the wish.
     Occupy(&'a K),
 }
 
-/// Something that the target is made to do wrong until [`Harness::mend`].
+/// A fault of the target until [`Harness::mend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault<'a, K> {
     /// It cannot be observed at all.
@@ -48,71 +47,68 @@ pub enum Fault<'a, K> {
     Refuse(&'a K),
 }
 
-/// Whether the harness can do what it was asked for.
+/// Whether the harness supports a disturbance or fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// It is done.
     Done,
-    /// This target has no such thing; the verdict will say that it was not checked.
+    /// The verdict will list it as not checked.
     Unable,
 }
 
-/// A target that can be made, looked at and meddled with.
+/// A target that the suite can create, read and disturb.
 pub trait Harness: Send {
     /// The source under test.
     type Source: Source;
 
-    /// Throws the target away and makes a fresh one, with nothing of ours in it and no faults.
+    /// Replaces the target by a new one without objects of ours and without faults.
     fn reset(&mut self);
 
-    /// A source for the target, as a fresh process would open it.
+    /// A source for the target, as a new process would open it.
     fn source(&self) -> Self::Source;
 
-    /// How the source's objects are told from others'.
+    /// How objects of ours are recognized.
     fn ownership(&self) -> Ownership;
 
-    /// The wish to try; the same one at each call.
+    /// The desired state; the same at each call.
     fn wish(&self, which: Wish) -> <Self::Source as Source>::Desired;
 
-    /// Whether two objects of one key can differ. Where a key is all there is to an object, the second
-    /// wish cannot have another one.
+    /// Whether two objects of one key can differ. If the key is the whole object, the second wish cannot have
+    /// another one.
     fn objects_differ(&self) -> bool {
         true
     }
 
-    /// Everything in the target, foreign objects too: by the text of the key, everything about the
-    /// object that a stranger could care for. Not read by the source under test.
+    /// All objects of the target, foreign ones too, with all their attributes as text. Not read by the source under
+    /// test.
     fn snapshot(&self) -> BTreeMap<String, String>;
 
     /// Counts writes to the target that [`Harness::reset`] has made.
     fn meter(&self) -> Meter;
 
-    /// Meddles with the target.
+    /// Changes the target as another program would.
     fn disturb(&mut self, how: Disturbance<'_, Key<Self>>) -> Ability;
 
-    /// Makes the target misbehave.
     fn inject(&mut self, fault: Fault<'_, Key<Self>>) -> Ability {
         let _ = fault;
         Ability::Unable
     }
 
-    /// Lifts all faults.
+    /// Removes all faults.
     fn mend(&mut self) {}
 
-    /// How long to wait for a hint before saying that none comes. The default gives other tasks
-    /// of a runtime a fair number of turns.
+    /// How long to wait for a hint. The default yields to the other tasks of a runtime many times.
     fn patience(&self) -> Later<'_, ()> {
-        Box::pin(Turns(10_000))
+        Box::pin(Yields(10_000))
     }
 }
 
 /// The keys of a harness's source.
 pub(super) type Key<H> = <<H as Harness>::Source as Source>::Key;
 
-/// Yields so many times.
-struct Turns(u32);
+/// Yields this many times.
+struct Yields(u32);
 
-impl Future for Turns {
+impl Future for Yields {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<()> {
@@ -127,7 +123,7 @@ impl Future for Turns {
     }
 }
 
-/// A harness whose wishes are too poor would let every source pass.
+/// With wishes that are too simple every source would pass.
 pub(super) fn check<H: Harness>(harness: &mut H) -> Result<(), Broken> {
     harness.reset();
     let unfit = |how: &str| Err(Broken::Harness { how: how.to_owned() });

@@ -32,7 +32,7 @@ pub(super) async fn hints_only_save_time<H: Harness>(
 type Hints<K> = Vec<BTreeSet<K>>;
 type Scripts<K> = Vec<(&'static str, Hints<K>)>;
 
-/// What may happen to the hints about two disturbed keys on their way.
+/// What may happen to the hints about two disturbed keys.
 fn scripts<H: Harness>(harness: &H) -> Option<Scripts<Key<H>>> {
     let (first, second) = (harness.wish(Wish::First), harness.wish(Wish::Second));
     let all = keys(&first);
@@ -53,7 +53,7 @@ fn scripts<H: Harness>(harness: &H) -> Option<Scripts<Key<H>>> {
     ])
 }
 
-/// Disturbs a converged target, hands over hints, and resyncs; tells how the target ends.
+/// Disturbs a converged target, makes a pass per hint, and resyncs; returns the end state.
 async fn disturbed_end<H: Harness>(
     mut scene: Scene<'_, H>,
     hints: &Hints<Key<H>>,
@@ -94,7 +94,7 @@ pub(super) async fn coverage_is_true<H: Harness>(
     let mut scene = Scene::open(harness, 10)?;
     let wish = scene.wish(Wish::First);
     scene.converge(&wish).await?;
-    // The echoes of our own writes; a source that never stops would never get past them.
+    // Skips the echoes of our own writes, with a limit for a source that never stops.
     let mut echoes = 0;
     while echoes < 10_000 && scene.hint_in_time().await?.is_some() {
         echoes += 1;

@@ -1,4 +1,4 @@
-//! Laws 5 and 8: what is ours, and how we know.
+//! Laws 5 and 8: ownership.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use super::scene::{self, Scene, keys};
 use super::verdict::{Broken, Verdict};
 use crate::ledger::Tapped;
 
-/// Which key was recorded, and how many writes the target had seen by then.
+/// Keys that were recorded, each with the number of writes to the target until then.
 type Log = Arc<Mutex<Vec<(u64, String)>>>;
 
 /// Law 8.
@@ -42,7 +42,7 @@ fn logging<H: Harness>(harness: &H, log: Log) -> Tapped<MemoryLedger> {
     })
 }
 
-/// On a fresh target everything wished was made by us, so it carries a mark or has a record.
+/// On a new target we have created all objects of the wish, so each has a mark or a record.
 async fn everything_made_is_known<H: Harness>(
     scene: &Scene<'_, H>,
     wish: &scene::Desired<H>,
@@ -93,7 +93,7 @@ async fn strangers_stay<H: Harness>(
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
     let shared = !matches!(scene.ownership, Ownership::Exclusive(_));
-    let strangers = shared.then(|| scene.meddle(Disturbance::Stranger)).flatten();
+    let strangers = shared.then(|| scene.disturb(Disturbance::Stranger)).flatten();
     let Some(strangers) = strangers else {
         verdict.skip(5, "a foreign object that nobody wishes");
         return Ok(());

@@ -1,4 +1,4 @@
-//! Laws 1, 2 and 3: looking, comparing and planning.
+//! Laws 1, 2 and 3: observe, compare and plan.
 
 use homeostat_engine::{
     Agreement, Desired, Diff, Explain, Focus, Holdings, Kind, Plan, Reader as _, Report, Rights,
@@ -6,7 +6,7 @@ use homeostat_engine::{
 };
 
 use super::harness::{Ability, Disturbance, Fault, Harness, Key, Wish};
-use super::scene::{self, Scene, keys, told};
+use super::scene::{self, Scene, entries, keys};
 use super::verdict::{Broken, Verdict};
 
 /// Law 1.
@@ -41,7 +41,7 @@ async fn a_failed_look_stops_the_pass<H: Harness>(
     let [first, nothing] = [Wish::First, Wish::Nothing].map(|which| scene.wish(which));
     scene.pass(&first).await?;
     for wish in [first, nothing] {
-        // A reader that lost its target may well find it again by itself: a fresh one for each wish.
+        // A reader may recover from the fault by itself, so each wish gets a new one.
         scene.restart()?;
         if scene.harness.inject(Fault::Blind) == Ability::Unable {
             verdict.skip(1, "a target that cannot be observed");
@@ -64,7 +64,7 @@ async fn unknown_is_left_alone<H: Harness>(
     let [first, nothing] = [Wish::First, Wish::Nothing].map(|which| scene.wish(which));
     scene.pass(&first).await?;
     let Some(key) = keys(&*first).pop() else { return Ok(()) };
-    // Altered, so that a source which looks past the fault would have something to write.
+    // Altered, so that a source that ignores the fault has something to write.
     let _ = scene.harness.disturb(Disturbance::Alter(&key));
     if scene.harness.inject(Fault::Unreadable(&key)) == Ability::Unable {
         verdict.skip(1, "an object that cannot be read");
@@ -77,8 +77,10 @@ async fn unknown_is_left_alone<H: Harness>(
         scene.demand(!tried, || format!("`{key}` could not be read, and a step was planned"))?;
         let after = scene.harness.snapshot().get(&key.to_string()).cloned();
         scene.demand(after == before, || format!("`{key}` could not be read, and was written"))?;
-        let told = told(&report, &[Kind::Unknown]);
-        scene.demand(!told.is_empty(), || format!("`{key}` could not be read, and nobody says"))?;
+        let unknown = entries(&report, &[Kind::Unknown]);
+        scene.demand(!unknown.is_empty(), || {
+            format!("`{key}` could not be read, and nobody says")
+        })?;
     }
     Ok(())
 }
@@ -154,8 +156,8 @@ async fn same_plan_each_time<H: Harness>(
     scene: &Scene<'_, H>,
     wish: &scene::Desired<H>,
 ) -> Result<(), Broken> {
-    let first = lines(scene, wish, Order::AsTold).await?;
-    let again = lines(scene, wish, Order::AsTold).await?;
+    let first = lines(scene, wish, Order::AsReported).await?;
+    let again = lines(scene, wish, Order::AsReported).await?;
     let turned = lines(scene, wish, Order::Reversed).await?;
     scene.demand(!first.is_empty(), || "a wish that is new has no plan".to_owned())?;
     scene.demand(first == again, || "the same input gave two plans".to_owned())?;
@@ -165,11 +167,11 @@ async fn same_plan_each_time<H: Harness>(
 }
 
 enum Order {
-    AsTold,
+    AsReported,
     Reversed,
 }
 
-/// The lines of a plan made by hand, so that the order of what is seen can be turned round.
+/// The lines of a plan that is made here step by step, so that the order of the objects can be reversed.
 async fn lines<H: Harness>(
     scene: &Scene<'_, H>,
     wish: &scene::Desired<H>,
@@ -192,5 +194,5 @@ async fn lines<H: Harness>(
     }
     let plan = Plan::new(&scene.source, wish.clone(), moment, diff.finish()).since(last.clone());
     let kinds = [Kind::Change, Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Matched];
-    Ok(told(&plan as &dyn Explain, &kinds).iter().map(|entry| format!("{entry:?}")).collect())
+    Ok(entries(&plan as &dyn Explain, &kinds).iter().map(|entry| format!("{entry:?}")).collect())
 }

@@ -1,4 +1,4 @@
-//! One fresh target with everything that passes over it need.
+//! A new target with everything that passes over it need.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -16,12 +16,12 @@ use super::harness::{Ability, Disturbance, Harness, Key, Wish};
 use super::verdict::{Broken, LAWS, Law};
 use crate::ledger::{Count, Tapped};
 
-/// Everything in a target, as the harness tells it.
+/// All objects of a target, by the harness.
 pub(super) type Snapshot = BTreeMap<String, String>;
 pub(super) type Object<H> = <<H as Harness>::Source as Source>::Object;
 pub(super) type Desired<H> = Arc<<<H as Harness>::Source as Source>::Desired>;
 
-/// Where a law is tried.
+/// The fixture of one check.
 pub(super) struct Scene<'h, H: Harness> {
     pub(super) harness: &'h mut H,
     pub(super) source: H::Source,
@@ -36,12 +36,12 @@ pub(super) struct Scene<'h, H: Harness> {
 }
 
 impl<'h, H: Harness> Scene<'h, H> {
-    /// A fresh target, about to be judged by the law with this number.
+    /// A new target for the check of the law with this number.
     pub(super) fn open(harness: &'h mut H, law: usize) -> Result<Self, Broken> {
         Self::with_ledger(harness, law, |_| Tapped::new(MemoryLedger::default()))
     }
 
-    /// The same with a ledger that is made once the target stands.
+    /// The same with another ledger.
     pub(super) fn with_ledger(
         harness: &'h mut H,
         law: usize,
@@ -67,7 +67,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         })
     }
 
-    /// Forgets everything that a process would forget.
+    /// Opens everything anew, as after a restart of the process.
     pub(super) fn restart(&mut self) -> Result<(), Broken> {
         self.source = self.harness.source();
         let opened = Observer::open(&self.source, "law");
@@ -100,8 +100,8 @@ impl<'h, H: Harness> Scene<'h, H> {
         Order { source, wish: wish.clone(), ownership, focus, config }
     }
 
-    /// Meddles with the target; tells what is there now and was not, or was otherwise.
-    pub(super) fn meddle(&mut self, how: Disturbance<'_, Key<H>>) -> Option<Snapshot> {
+    /// Disturbs the target; returns the objects that are new or changed.
+    pub(super) fn disturb(&mut self, how: Disturbance<'_, Key<H>>) -> Option<Snapshot> {
         let before = self.harness.snapshot();
         match self.harness.disturb(how) {
             Ability::Unable => None,
@@ -113,7 +113,6 @@ impl<'h, H: Harness> Scene<'h, H> {
         }
     }
 
-    /// A plan, and nothing else.
     pub(super) async fn plan(&mut self, wish: &Desired<H>) -> Result<Plan<H::Source>, Broken> {
         let mut observer =
             Observer::open(&self.source, "law").map_err(|error| self.broken(&error))?;
@@ -122,7 +121,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         planned.map_err(|error| self.broken(&error))
     }
 
-    /// One pass, whatever becomes of it.
+    /// One pass, which may fail.
     pub(super) async fn try_pass(
         &mut self,
         wish: &Desired<H>,
@@ -133,7 +132,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         pass(&order, observer, writer, book).await
     }
 
-    /// One full pass, which must come to an end.
+    /// One full pass, which must not fail.
     pub(super) async fn pass(&mut self, wish: &Desired<H>) -> Result<Report<H::Source>, Broken> {
         let report = self.try_pass(wish, Focus::All).await;
         report.map_err(|error| self.broken(&format!("a pass failed: {error}")))
@@ -151,7 +150,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         Ok(report)
     }
 
-    /// What a reader tells, unjudged.
+    /// What a new reader reports.
     pub(super) async fn look(
         &self,
         wish: &Desired<H>,
@@ -164,7 +163,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         Ok(all)
     }
 
-    /// The next hint, if one comes while the harness has patience.
+    /// The next hint, if one arrives in time.
     pub(super) async fn hint_in_time(&mut self) -> Result<Option<Hint<Key<H>>>, Broken> {
         let (mut hint, mut patience) = (pin!(self.observer.hint()), self.harness.patience());
         let hinted = poll_fn(|context| match hint.as_mut().poll(context) {
@@ -197,7 +196,7 @@ fn place<H: Harness>() -> Place {
     Place { owner, source: H::Source::NAME.to_owned(), scope, identity }
 }
 
-/// The delete guard is the engine's; small wishes may go whole here.
+/// Without the guard against mass deletes, since these wishes are small.
 fn config<K: homeostat_engine::Key>() -> Config<K> {
     let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
     Config { guards, ..Config::default() }
@@ -208,8 +207,8 @@ pub(super) fn keys<D: homeostat_engine::Desired>(wish: &D) -> Vec<D::Key> {
     (0..wish.len()).map(|index| wish.key(Slot::at(index))).collect()
 }
 
-/// Everything that a plan or report tells of these kinds.
-pub(super) fn told(explain: &dyn Explain, kinds: &[Kind]) -> Vec<Entry> {
+/// The entries of a plan or report of these kinds.
+pub(super) fn entries(explain: &dyn Explain, kinds: &[Kind]) -> Vec<Entry> {
     let mut entries = Vec::new();
     for kind in kinds {
         explain.explain(*kind, &mut |entry| entries.push(entry));
@@ -217,8 +216,8 @@ pub(super) fn told(explain: &dyn Explain, kinds: &[Kind]) -> Vec<Entry> {
     entries
 }
 
-/// What keeps a report from being converged.
+/// The entries that keep a report from being converged.
 pub(super) fn troubles(explain: &dyn Explain) -> Vec<String> {
     let kinds = [Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Unknown, Kind::Held];
-    told(explain, &kinds).iter().map(|entry| format!("{entry:?}")).collect()
+    entries(explain, &kinds).iter().map(|entry| format!("{entry:?}")).collect()
 }

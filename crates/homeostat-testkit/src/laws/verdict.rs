@@ -1,13 +1,12 @@
-//! What the law suite has to say.
+//! The result of the law suite.
 
 use std::fmt;
 
 /// One law of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Law {
-    /// Its number.
     pub number: u8,
-    /// What it demands, in short.
+    /// In short.
     pub text: &'static str,
 }
 
@@ -15,7 +14,7 @@ const fn law(number: u8, text: &'static str) -> Law {
     Law { number, text }
 }
 
-/// The laws, in order; the contract has them at length.
+/// The laws, in order; `homeostat_core` has their full text.
 pub const LAWS: [Law; 10] = [
     law(1, "observe never writes, and unknown never causes a write"),
     law(2, "objects are normalized: what was written reads back equal, or is settled"),
@@ -29,24 +28,14 @@ pub const LAWS: [Law; 10] = [
     law(10, "the subscription stands before the first observe, and hints cover what is said"),
 ];
 
-/// Why the suite stopped. It shows itself as its text, so that `unwrap` prints it.
+/// Why the suite stopped. `Debug` is the same as `Display`, so that `unwrap` prints the text.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Broken {
     /// The source breaks a law.
-    Law {
-        /// Which.
-        law: Law,
-        /// The source's name.
-        source: &'static str,
-        /// What was seen.
-        how: String,
-    },
-    /// The harness does not fit its purpose: nothing can be said about the source.
-    Harness {
-        /// What is wrong with it.
-        how: String,
-    },
+    Law { law: Law, source: &'static str, how: String },
+    /// The harness is unfit, so that nothing is known about the source.
+    Harness { how: String },
 }
 
 impl Broken {
@@ -79,10 +68,10 @@ impl fmt::Debug for Broken {
 
 impl std::error::Error for Broken {}
 
-/// What was checked when no law was found broken.
+/// The result when no law is broken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What the harness had no means for, with the law that it is part of.
+    /// What the harness could not check, with the number of the law.
     pub unchecked: Vec<(u8, &'static str)>,
 }
 

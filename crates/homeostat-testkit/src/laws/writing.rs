@@ -1,4 +1,4 @@
-//! Laws 4 and 6: what a pass writes, and that it stops.
+//! Laws 4 and 6: what a pass writes, and that a second one writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -34,23 +34,23 @@ async fn among_strangers<H: Harness>(
     let mut foreign = Snapshot::new();
     let by_name = matches!(scene.ownership, Ownership::Prefix(_) | Ownership::Exclusive(_));
     let first = keys(&*wish).into_iter().next().filter(|_| !by_name);
-    match first.and_then(|key| scene.meddle(Disturbance::Occupy(&key))) {
+    match first.and_then(|key| scene.disturb(Disturbance::Occupy(&key))) {
         Some(occupied) => foreign.extend(occupied),
         None => verdict.skip(4, "a foreign object on a wished key"),
     }
     let shared = !matches!(scene.ownership, Ownership::Exclusive(_));
-    match shared.then(|| scene.meddle(Disturbance::Stranger)).flatten() {
+    match shared.then(|| scene.disturb(Disturbance::Stranger)).flatten() {
         Some(stranger) => foreign.extend(stranger),
         None => verdict.skip(4, "a foreign object beside ours"),
     }
     apply_and_judge(&mut scene, &wish, &foreign).await?;
-    // Once more with the engine, which tries again what was refused.
+    // Once more with the engine, which retries what was refused.
     let before = scene.harness.snapshot();
     scene.pass(&wish).await?;
     judge(&scene, &before, &BTreeSet::new())
 }
 
-/// Applies a plan by hand and looks at what it did.
+/// Applies a plan without the engine and checks what it changed.
 async fn apply_and_judge<H: Harness>(
     scene: &mut Scene<'_, H>,
     wish: &scene::Desired<H>,
@@ -70,7 +70,7 @@ async fn apply_and_judge<H: Harness>(
     judge(scene, &before, &mine)
 }
 
-/// Nothing but `named` is other than before.
+/// Fails if anything but `named` has changed.
 fn judge<H: Harness>(
     scene: &Scene<'_, H>,
     before: &Snapshot,
@@ -90,7 +90,7 @@ fn judge<H: Harness>(
     }
 }
 
-/// Runs a plan turn by turn; tells which steps got no answer.
+/// Runs a plan; returns the steps without an outcome.
 async fn apply<H: Harness>(scene: &Scene<'_, H>, plan: &Plan<H::Source>) -> Vec<usize> {
     let answers = Answers::<Object<H>>::default();
     let mut schedule = Schedule::<H::Source>::new(Strictness::Lenient);

@@ -8,29 +8,28 @@ use homeostat_engine::{Ownership, Table};
 
 use super::faults::Faults;
 use super::flaw::Flaw;
-use super::source::{Manner, Memory};
+use super::source::{Behaviour, Memory};
 use super::target::{Mark, Target};
 use crate::laws::{Ability, Disturbance, Fault, Harness, Meter, Wish};
 
-/// A bench for the law suite to work at.
+/// The harness of [`Memory`].
 pub struct Bench<M> {
     target: Target,
     ownership: Ownership,
     flaw: Option<Flaw>,
     kind: Kind,
-    manner: PhantomData<fn() -> M>,
+    behaviour: PhantomData<fn() -> M>,
 }
 
-/// What the source is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Objects that come and go.
+    /// Objects that are created and deleted.
     Objects,
     /// Values that always exist.
     Values,
 }
 
-impl<M: Manner> Bench<M> {
+impl<M: Behaviour> Bench<M> {
     /// With marks in the target if `ownership` is by marks, else without.
     #[must_use]
     pub fn new(ownership: Ownership) -> Self {
@@ -39,7 +38,7 @@ impl<M: Manner> Bench<M> {
             ownership,
             flaw: None,
             kind: Kind::Objects,
-            manner: PhantomData,
+            behaviour: PhantomData,
         }
     }
 
@@ -56,7 +55,7 @@ impl<M: Manner> Bench<M> {
     }
 }
 
-impl<M: Manner> Harness for Bench<M> {
+impl<M: Behaviour> Harness for Bench<M> {
     type Source = Memory<M>;
 
     fn reset(&mut self) {

@@ -1,4 +1,4 @@
-//! Looks at the target in memory.
+//! Observes the target in memory.
 
 use std::future::poll_fn;
 
@@ -6,21 +6,21 @@ use homeostat_engine::{Coverage, Failure, Focus, Hint, Owner, Reader, Retry, See
 
 use super::faults::Act;
 use super::flaw::Flaw;
-use super::source::{Manner, Memory};
+use super::source::{Behaviour, Memory};
 use super::step::Marks;
 use super::target::{Held, Mark, Target, World};
 
 /// The reader of [`Memory`].
 #[derive(Debug)]
-pub struct Eyes {
+pub struct MemoryReader {
     target: Target,
     marks: Marks,
     flaw: Option<Flaw>,
 }
 
-impl Eyes {
+impl MemoryReader {
     pub(super) fn new(target: Target, marks: Marks, flaw: Option<Flaw>) -> Self {
-        Eyes { target, marks, flaw }
+        MemoryReader { target, marks, flaw }
     }
 
     fn is_flawed(&self, flaw: Flaw) -> bool {
@@ -38,37 +38,37 @@ impl Eyes {
         }
     }
 
-    fn seen(&self, world: &World, held: &Held, at: Place) -> Option<Seen<String, String>> {
+    fn seen(&self, world: &World, held: &Held, context: Context) -> Option<Seen<String, String>> {
         let key = held.key.clone();
         if world.faults.unreadable.contains(&key) {
             let why = "the target does not let it be read".to_owned();
-            let told = !self.is_flawed(Flaw::UnreadableIsAbsent);
-            return told.then_some(Seen::Unknown { key, why });
+            let is_reported = !self.is_flawed(Flaw::UnreadableIsAbsent);
+            return is_reported.then_some(Seen::Unknown { key, why });
         }
         let object = match self.flaw {
             Some(Flaw::NotNormalized) => held.value.to_uppercase(),
-            Some(Flaw::Credulous) if at.is_hinted => format!("{}?", held.value),
+            Some(Flaw::Credulous) if context.is_hinted => format!("{}?", held.value),
             _ => held.value.clone(),
         };
-        Some(Seen::Present { key, object, owner: self.owner(held, at.is_wished) })
+        Some(Seen::Present { key, object, owner: self.owner(held, context.is_wished) })
     }
 }
 
-/// What a broken reader is misled by.
+/// What some flaws depend on.
 #[derive(Clone, Copy)]
-struct Place {
+struct Context {
     is_wished: bool,
     is_hinted: bool,
 }
 
-impl<M: Manner> Reader<Memory<M>> for Eyes {
+impl<M: Behaviour> Reader<Memory<M>> for MemoryReader {
     async fn observe(
         &mut self,
         view: &View<'_, Memory<M>>,
         see: &mut See<'_, String, String>,
     ) -> Result<(), Failure> {
         self.target.note(looked(view.focus));
-        self.target.meet(Act::Observe).await;
+        self.target.fail_if_due(Act::Observe).await;
         let mut world = self.target.world();
         world.writes += u64::from(self.is_flawed(Flaw::LooksWrite));
         if world.faults.blind {
@@ -81,8 +81,8 @@ impl<M: Manner> Reader<Memory<M>> for Eyes {
                 return Err(Failure::new("the look was cut short", Retry::Soon));
             }
             let is_wished = view.wish.iter().any(|(key, _)| *key == held.key);
-            let place = Place { is_wished, is_hinted: *view.focus != Focus::All };
-            self.seen(&world, held, place).into_iter().for_each(&mut *see);
+            let context = Context { is_wished, is_hinted: *view.focus != Focus::All };
+            self.seen(&world, held, context).into_iter().for_each(&mut *see);
         }
         Ok(())
     }

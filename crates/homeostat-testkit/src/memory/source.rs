@@ -1,4 +1,4 @@
-//! The source in memory, in four manners of failing.
+//! The source in memory, in one variant for each way of failing.
 
 use std::marker::PhantomData;
 
@@ -8,18 +8,16 @@ use homeostat_engine::{
 
 use super::faults::Act;
 use super::flaw::Flaw;
-use super::reader::Eyes;
+use super::reader::MemoryReader;
 use super::step::{Marks, Put};
 use super::target::Target;
-use super::writer::Hands;
+use super::writer::MemoryWriter;
 
-/// How a source in memory behaves by type.
-pub trait Manner: Send + Sync + 'static {
+/// The constants of a source in memory.
+pub trait Behaviour: Send + Sync + 'static {
     /// The name in plans and verdicts.
     const NAME: &'static str;
-    /// How steps fail.
     const FAILS: Fails;
-    /// How much the hints cover.
     const COVERAGE: Coverage = Coverage::All;
 }
 
@@ -39,27 +37,27 @@ pub struct Lanes;
 #[derive(Debug)]
 pub struct Quiet;
 
-impl Manner for Ordered {
+impl Behaviour for Ordered {
     const NAME: &'static str = "memory-ordered";
     const FAILS: Fails = Fails::Ordered;
 }
 
-impl Manner for Independent {
+impl Behaviour for Independent {
     const NAME: &'static str = "memory-independent";
     const FAILS: Fails = Fails::Independent;
 }
 
-impl Manner for Atomic {
+impl Behaviour for Atomic {
     const NAME: &'static str = "memory-atomic";
     const FAILS: Fails = Fails::Atomic;
 }
 
-impl Manner for Lanes {
+impl Behaviour for Lanes {
     const NAME: &'static str = "memory-lanes";
     const FAILS: Fails = Fails::Lanes;
 }
 
-impl Manner for Quiet {
+impl Behaviour for Quiet {
     const NAME: &'static str = "memory-quiet";
     const FAILS: Fails = Fails::Independent;
     const COVERAGE: Coverage = Coverage::None;
@@ -71,29 +69,29 @@ pub struct Memory<M> {
     target: Target,
     marks: Marks,
     flaw: Option<Flaw>,
-    manner: PhantomData<fn() -> M>,
+    behaviour: PhantomData<fn() -> M>,
 }
 
-impl<M: Manner> Memory<M> {
+impl<M: Behaviour> Memory<M> {
     /// A source whose target holds marks.
     #[must_use]
     pub fn marked(target: Target) -> Self {
-        Memory { target, marks: Marks::Held, flaw: None, manner: PhantomData }
+        Memory { target, marks: Marks::Held, flaw: None, behaviour: PhantomData }
     }
 
-    /// A source whose target cannot hold marks: a checkpoint, a prefix or a statement must help.
+    /// A source whose target cannot hold marks, for the other kinds of ownership.
     #[must_use]
     pub fn unmarked(target: Target) -> Self {
         Memory { marks: Marks::None, ..Self::marked(target) }
     }
 
-    /// A source of values that always exist and belong to whoever writes them.
+    /// A source of values that always exist and belong to nobody.
     #[must_use]
     pub fn values(target: Target) -> Self {
         Memory { marks: Marks::Nobody, ..Self::marked(target) }
     }
 
-    /// The same source, broken.
+    /// The same source with a flaw.
     #[must_use]
     pub fn with(mut self, flaw: Option<Flaw>) -> Self {
         self.flaw = flaw;
@@ -101,7 +99,7 @@ impl<M: Manner> Memory<M> {
     }
 }
 
-impl<M: Manner> Source for Memory<M> {
+impl<M: Behaviour> Source for Memory<M> {
     const NAME: &'static str = M::NAME;
     const FAILS: Fails = M::FAILS;
     const COVERAGE: Coverage = M::COVERAGE;
@@ -111,19 +109,23 @@ impl<M: Manner> Source for Memory<M> {
     type Desired = Table<String, String>;
     type Step = Put;
     type Moment = ();
-    type Reader = Eyes;
-    type Writer = Hands;
+    type Reader = MemoryReader;
+    type Writer = MemoryWriter;
 
-    fn reader(&self) -> Result<Eyes, Failure> {
+    fn reader(&self) -> Result<MemoryReader, Failure> {
         self.target.note("subscribe".to_owned());
         if self.target.is_closed() {
             return Err(Failure::new("nobody can subscribe", Retry::Soon));
         }
-        Ok(Eyes::new(self.target.clone(), self.marks, self.flaw))
+        Ok(MemoryReader::new(self.target.clone(), self.marks, self.flaw))
     }
 
-    fn writer(&self, _: &ScopeLock) -> Result<Hands, Failure> {
-        Ok(Hands::new(self.target.clone(), self.marks, (M::FAILS, self.flaw)))
+    fn writer(&self, _: &ScopeLock) -> Result<MemoryWriter, Failure> {
+        Ok(MemoryWriter::new(self.target.clone(), self.marks, M::FAILS, self.flaw))
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.target.is(&other.target) && (self.marks, self.flaw) == (other.marks, other.flaw)
     }
 
     fn plan(
@@ -132,7 +134,7 @@ impl<M: Manner> Source for Memory<M> {
         (): &(),
         changes: ChangeList<String, String>,
     ) -> Draft<Self> {
-        self.target.stumble(Act::Plan);
+        self.target.panic_if_due(Act::Plan);
         let mut steps: Vec<Put> =
             changes.into_iter().map(|change| Put::new(wish, change)).collect();
         match self.flaw {
@@ -155,7 +157,7 @@ impl<M> Memory<M> {
     }
 }
 
-/// A needless update of the first wish.
+/// An update of the first object that changes nothing.
 fn rewrites(wish: &Table<String, String>) -> Option<Put> {
     let (_, value) = wish.iter().next()?;
     let change = Change::Update { slot: Slot(0), before: value.clone(), adopts: None };

@@ -2,18 +2,18 @@
 
 use homeostat_engine::{Action, Change, Desired, Line, Step, Table};
 
-/// What the target can say about owners.
+/// What the target knows about owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marks {
     /// It holds marks.
     Held,
-    /// It cannot.
+    /// It cannot hold marks.
     None,
     /// Its values belong to nobody.
     Nobody,
 }
 
-/// One change, written as it is.
+/// The step of one change.
 #[derive(Clone, Debug)]
 pub struct Put {
     pub(super) change: Change<String, String>,
@@ -27,7 +27,7 @@ impl Put {
     }
 }
 
-/// Nobody nests deeper than this in a test.
+/// Deeper than any key of a test.
 const DEEPEST: u8 = 100;
 
 /// The part before the last slash: what must exist first.
@@ -48,7 +48,7 @@ impl Step<Table<String, String>> for Put {
         }
     }
 
-    /// Parents are made before their children and go after them; deletes come last.
+    /// Parents are created before their children and deleted after them; deletes come last.
     fn phase(&self) -> u8 {
         match self.action() {
             Action::Delete => 2 * DEEPEST + 1 - self.depth,

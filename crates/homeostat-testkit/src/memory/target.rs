@@ -1,4 +1,4 @@
-//! The world behind the source in memory, shared by whoever holds a handle to it.
+//! The target in memory, shared by all handles to it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -9,23 +9,19 @@ use homeostat_engine::{Failure, Hint, Retry};
 
 use super::faults::{Act, Faults, HintFault};
 
-/// Who made an object, as the target would know it.
+/// Who created an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The source under test.
     Ours,
-    /// Somebody else.
     Foreign,
 }
 
 /// One object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Its key; the target does not mind twins.
+    /// Not unique: the target accepts duplicates.
     pub key: String,
-    /// Its value.
     pub value: String,
-    /// Who made it.
     pub mark: Mark,
 }
 
@@ -41,19 +37,24 @@ pub(super) struct World {
     hanging: Vec<Waker>,
 }
 
-/// A handle to the world.
+/// A handle to the target; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
     world: Arc<Mutex<World>>,
 }
 
 impl Target {
-    /// A panic in a test leaves the world as it is: it is looked at all the same.
+    /// Whether both are handles to one world.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.world, &other.world)
+    }
+
+    /// Usable also after a panic in a test.
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts an object there behind everybody's back; an object with this key stays beside it.
+    /// Adds an object, as another program would. An object with the same key stays.
     pub fn add(&self, key: &str, value: &str, mark: Mark) {
         let mut world = self.world();
         let (key, value) = (key.to_owned(), value.to_owned());
@@ -61,14 +62,14 @@ impl Target {
         world.objects.push(Held { key, value, mark });
     }
 
-    /// Takes objects away behind everybody's back.
+    /// Removes objects, as another program would.
     pub fn remove(&self, key: &str) {
         let mut world = self.world();
         world.objects.retain(|held| held.key != key);
         world.notify(key);
     }
 
-    /// Changes an object behind everybody's back.
+    /// Changes an object, as another program would.
     pub fn alter(&self, key: &str, value: &str) {
         let mut world = self.world();
         let found = world.objects.iter_mut().filter(|held| held.key == key);
@@ -80,7 +81,7 @@ impl Target {
         self.world().faults.hints == HintFault::Closed
     }
 
-    /// Changes what the target does wrong.
+    /// Changes the faults.
     pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
         let mut world = self.world();
         change(&mut world.faults);
@@ -88,14 +89,14 @@ impl Target {
         world.hanging.drain(..).chain(waiting).for_each(Waker::wake);
     }
 
-    /// Tells the source that hints were lost.
+    /// Sends a hint that hints were lost.
     pub fn overflow(&self) {
         let mut world = self.world();
         world.hints.push_back(Hint::Lost);
         world.waiting.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Takes what the source did since the last call: readers, looks, writes, in order.
+    /// What the source did since the last call: subscriptions, observes, writes, in order.
     #[must_use]
     pub fn take_log(&self) -> Vec<String> {
         std::mem::take(&mut self.world().log)
@@ -105,13 +106,13 @@ impl Target {
         self.world().log.push(line);
     }
 
-    /// Panics or hangs in an act, if that is what it shall do.
-    pub(super) async fn meet(&self, act: Act) {
+    /// Panics or hangs, if the faults say so for this operation.
+    pub(super) async fn fail_if_due(&self, act: Act) {
         poll_fn(|context| self.poll_act(act, context)).await;
     }
 
     fn poll_act(&self, act: Act, context: &Context<'_>) -> Poll<()> {
-        self.stumble(act);
+        self.panic_if_due(act);
         let mut world = self.world();
         if world.faults.hangs == Some(act) {
             world.hanging.push(context.waker().clone());
@@ -120,19 +121,18 @@ impl Target {
         Poll::Ready(())
     }
 
-    /// Panics in an act, if that is what it shall do.
-    pub(super) fn stumble(&self, act: Act) {
+    /// Panics, if the faults say so for this operation.
+    pub(super) fn panic_if_due(&self, act: Act) {
         let is_due = self.world().faults.panics == Some(act);
         assert!(!is_due, "the source stumbles in {act:?}");
     }
 
-    /// Everything that is there.
     #[must_use]
     pub fn objects(&self) -> Vec<Held> {
         self.world().objects.clone()
     }
 
-    /// Everything that is there, as text by key.
+    /// All objects as text, by key.
     #[must_use]
     pub fn snapshot(&self) -> BTreeMap<String, String> {
         let mut texts = BTreeMap::<String, String>::new();
@@ -143,14 +143,14 @@ impl Target {
         texts
     }
 
-    /// How many writes came in, refused ones included.
+    /// How many writes arrived, refused ones included.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.world().writes
     }
 
     pub(super) fn poll_hint(&self, context: &Context<'_>) -> Poll<Result<Hint<String>, Failure>> {
-        self.stumble(Act::Hint);
+        self.panic_if_due(Act::Hint);
         let mut world = self.world();
         if world.faults.hints == HintFault::Dead {
             return Poll::Ready(Err(Failure::new("the subscription is dead", Retry::Soon)));

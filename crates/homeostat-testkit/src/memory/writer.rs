@@ -1,29 +1,30 @@
-//! Writes to the target in memory, with the preconditions that a good target has.
+//! Writes to the target in memory, which checks preconditions as a good target does.
 
 use std::sync::MutexGuard;
 
 use homeostat_engine::{
-    Change, Desired, Fails, Failure, Outcome, Outcomes, Owner, Retry, Step, Table, Work, Writer,
+    Change, Desired, Fails, Failure, Outcome, Outcomes, Owner, Retry, Step, Table, WaitsOn, Work,
+    Writer,
 };
 
 use super::faults::{Act, Echoes};
 use super::flaw::Flaw;
-use super::source::{Manner, Memory};
+use super::source::{Behaviour, Memory};
 use super::step::{Marks, Put};
 use super::target::{Held, Mark, Target, World};
 
 /// The writer of [`Memory`].
 #[derive(Debug)]
-pub struct Hands {
+pub struct MemoryWriter {
     target: Target,
     marks: Marks,
     fails: Fails,
     flaw: Option<Flaw>,
 }
 
-impl Hands {
-    pub(super) fn new(target: Target, marks: Marks, (fails, flaw): (Fails, Option<Flaw>)) -> Self {
-        Hands { target, marks, fails, flaw }
+impl MemoryWriter {
+    pub(super) fn new(target: Target, marks: Marks, fails: Fails, flaw: Option<Flaw>) -> Self {
+        MemoryWriter { target, marks, fails, flaw }
     }
 
     fn is_flawed(&self, flaw: Flaw) -> bool {
@@ -37,10 +38,14 @@ impl Hands {
     }
 
     /// Each step by itself.
-    async fn apply_each<M: Manner>(&self, work: &Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
+    async fn apply_each<M: Behaviour>(
+        &self,
+        work: &Work<'_, Memory<M>>,
+        out: &dyn Outcomes<String>,
+    ) {
         let mut given_up = false;
         for (at, step) in work.iter() {
-            self.target.meet(Act::Apply).await;
+            self.target.fail_if_due(Act::Apply).await;
             let outcome = if given_up {
                 Outcome::Failed(Failure::new("gave up", Retry::Soon))
             } else {
@@ -52,7 +57,7 @@ impl Hands {
     }
 
     /// All steps or none.
-    fn apply_all<M: Manner>(&self, work: &Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
+    fn apply_all<M: Behaviour>(&self, work: &Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
         let mut world = self.target.world();
         let before = world.objects.clone();
         let outcomes: Vec<_> =
@@ -62,8 +67,9 @@ impl Hands {
             world.objects = before;
         }
         for (at, outcome) in outcomes {
-            let rolled_back =
-                || Outcome::Pending { on: "the transaction, which was refused".into() };
+            let rolled_back = || Outcome::Pending {
+                on: WaitsOn::Condition("the transaction, which was refused".into()),
+            };
             let outcome = if outcome.is_good() && bad.is_some() { rolled_back() } else { outcome };
             self.answer(at, outcome, out);
         }
@@ -81,9 +87,10 @@ impl Hands {
         let refused = world.faults.refused.contains(&key);
         if refused || world.faults.refuse_write == Some(world.writes) {
             let retry = world.faults.refused_until.unwrap_or(Retry::Soon);
-            return Outcome::Failed(Failure::new("the target refused", retry));
+            let error = world.faults.refused_with.as_deref().unwrap_or("the target refused");
+            return Outcome::Failed(Failure::new(error, retry));
         }
-        if let Some(owner) = self.in_the_way(world, &key, step) {
+        if let Some(owner) = self.conflicting_owner(world, &key, step) {
             return Outcome::Conflict { owner };
         }
         let outcome = world.put(wish, step);
@@ -98,8 +105,8 @@ impl Hands {
         outcome
     }
 
-    /// Create if absent, write if ours: as far as the target can tell.
-    fn in_the_way(&self, world: &World, key: &str, step: &Put) -> Option<Owner> {
+    /// The owner of an object that forbids the step: a create needs a free key, other steps an object of ours.
+    fn conflicting_owner(&self, world: &World, key: &str, step: &Put) -> Option<Owner> {
         let held = world.objects.iter().find(|held| held.key == key)?;
         let lies = self.is_flawed(Flaw::Usurps) || self.is_flawed(Flaw::Steals);
         let blocked = match &step.change {
@@ -150,7 +157,7 @@ impl World {
     }
 }
 
-impl<M: Manner> Writer<Memory<M>> for Hands {
+impl<M: Behaviour> Writer<Memory<M>> for MemoryWriter {
     async fn apply(&self, work: Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
         match self.fails {
             Fails::Atomic => self.apply_all(&work, out),

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let machine = Machine::bind(&context, &document, &*ledger)?;
     let form = args.form.form();
-    let mut drivers = match machine.unlock(&ledger) {
+    let drivers = match machine.unlock(&ledger) {
         Ok(drivers) => drivers,
         Err(error) => return hand_over::instead(error, &asked, (&context, &document)),
     };
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
         if let Some(saved) = &asked.saved {
             saved.check(&drivers.plan().await?)?;
         } else if needs_a_yes {
-            ask(&context, &mut drivers, form).await?;
+            ask(&context, &drivers, form).await?;
         }
         drivers.prune()?;
         drivers.converge().await
@@ -99,7 +99,7 @@ impl<'a> Asked<'a> {
 
 /// Shows the plan and waits for a yes. The plan is made again after it: if something moved
 /// meanwhile, that is shown and asked for again.
-async fn ask(context: &Context, drivers: &mut Drivers<'_>, form: Form) -> Result<()> {
+async fn ask(context: &Context, drivers: &Drivers<'_>, form: Form) -> Result<()> {
     let mut agreed = None;
     loop {
         let told = drivers.plan().await?;

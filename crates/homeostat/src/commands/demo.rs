@@ -31,6 +31,7 @@ use crate::daemon::Daemon;
 use crate::machine::Machine;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{stream, text};
+use crate::registry::READER;
 use show::{Show, Wall};
 
 const DOCUMENT: &str = include_str!("demo/router.toml");
@@ -76,7 +77,7 @@ fn parse(section: &str) -> Result<Document, Diagnostics> {
         // Writing into text cannot fail.
         let _ = write!(document, "\n[[routes]]\n{route}\n");
     }
-    homeostat_document::parse("demo.toml", Format::Toml, &document)
+    READER.parse("demo.toml", Format::Toml, &document)
 }
 
 /// Shows the document: with its firewall, if that can be compiled here.
@@ -139,13 +140,15 @@ async fn build(
     to: &mut impl Write,
 ) -> Result<()> {
     let drawing = Drawing { detail: Detail::Normal, length: Length::Cut };
-    let mut drivers = Machine::bind(context, document, &**ledger)?.unlock(ledger)?;
+    let drivers = Machine::bind(context, document, &**ledger)?.unlock(ledger)?;
     step(to, "homeostat plan demo.toml")?;
-    text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
+    let again = Machine::bind(context, document, &**ledger)?;
+    text::plan(&again.plan(&**ledger).await?, drawing, Closing::Plan, to)?;
     step(to, "homeostat apply demo.toml")?;
     text::report(&drivers.converge().await?, drawing, to)?;
     step(to, "homeostat plan demo.toml     (a second pass writes nothing)")?;
-    text::plan(&drivers.plan().await?, drawing, Closing::Plan, to)?;
+    let again = Machine::bind(context, document, &**ledger)?;
+    text::plan(&again.plan(&**ledger).await?, drawing, Closing::Plan, to)?;
     Ok(())
 }
 

@@ -20,8 +20,8 @@ use crate::failure::Helped;
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::registry::Binding;
+use crate::registry::guests;
 use crate::scope::Scope;
-use crate::sources::guests;
 use crate::wire::{FORMAT_VERSION, Request};
 use turn::Turn;
 

@@ -8,13 +8,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use homeostat_document::{Document, Format, Text};
+use homeostat_document::{Document, Format, SourceText};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::commands::understand;
 use crate::failure::Helped;
 use crate::output::{Told, json};
+use crate::registry::READER;
 
 /// How a saved plan begins, whatever its name is.
 const BEGINNING: &[u8] = b"{\"homeostat_plan\":";
@@ -54,7 +55,7 @@ pub(super) fn save(path: &Path, document: &Document, told: &[Told]) -> Result<()
 }
 
 /// A plan is applied from anywhere: what it names is named from the root.
-fn saved_text(text: Text) -> Result<SavedText> {
+fn saved_text(text: SourceText) -> Result<SavedText> {
     let is_file = Path::new(&text.name).exists();
     let name = if is_file { std::path::absolute(&text.name)? } else { PathBuf::from(&text.name) };
     let here = || std::env::current_dir().context("cannot tell the directory");
@@ -104,7 +105,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Saved>> {
 impl Saved {
     /// The document that the plan was made for.
     pub(super) fn document(&self) -> Result<Document> {
-        let text = |saved: &SavedText| Text {
+        let text = |saved: &SavedText| SourceText {
             name: saved.name.clone(),
             directory: saved.directory.clone(),
             format: match saved.format.as_str() {
@@ -114,7 +115,7 @@ impl Saved {
             },
             text: saved.text.clone(),
         };
-        understand(homeostat_document::restore(self.documents.iter().map(text).collect()))
+        understand(READER.restore(self.documents.iter().map(text).collect()))
     }
 
     /// The files of the document, if they still hold what the plan was made for.

@@ -1,34 +1,40 @@
 //! `homeostat show`: the observed state as a document.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use homeostat_document::Settings;
 use homeostat_engine::SqlitePages;
-use homeostat_nft::Shown;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Global, ShowArgs};
 use crate::context::Context;
 use crate::output::line::plain;
 use crate::output::stream;
+use crate::registry::{self, Showing, Shown};
 use crate::scope::Scope;
-use crate::sources::{knobs, nft, rtnl};
 
 /// Prints a document that `plan` finds without changes.
 pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     let context = Context::enter(global, &Settings::default())?;
     let scope = Scope::top(&context)?;
-    let (mut document, firewall) = document(&context, &scope, args)?;
+    let pages = SqlitePages::open(&context.state_dir)?;
+    let showing = Showing { context: &context, scope: &scope, pages: &pages, is_full: args.full };
+    let mut all = Shown::default();
+    for source in registry::all() {
+        let Shown { sections, notes } = (source.show)(&showing)?;
+        all.sections.extend(sections);
+        all.notes.extend(notes);
+    }
+    // Long texts come last.
+    let (texts, sections): (Map<_, _>, Map<_, _>) =
+        all.sections.into_iter().partition(|(_, section)| has_text(section));
     let text = if args.json {
-        if !firewall.ruleset.is_empty() {
-            document.insert("nftables".into(), json!({ "ruleset": firewall.ruleset }));
-        }
+        let document: Map<String, Value> = sections.into_iter().chain(texts).collect();
         serde_json::to_string_pretty(&document)? + "\n"
     } else {
-        toml::to_string(&document)? + &section(&firewall)?
+        toml::to_string(&sections)? + &written(&texts)? + &comments(&all.notes)
     };
     let mut stdout = stream::stdout(context.color);
     stream::ignore_closed_pipe(print(&text, &mut stdout))?;
@@ -40,51 +46,33 @@ fn print(text: &str, to: &mut dyn Write) -> io::Result<()> {
     to.flush()
 }
 
-/// The firewall as people write it, with a word about the tables of others.
-fn section(firewall: &Shown) -> Result<String> {
-    let Shown { ruleset, foreign } = firewall;
-    let mut text = String::new();
-    if !ruleset.is_empty() && !ruleset.contains("'''") {
-        text = format!("\n[nftables]\nruleset = '''\n{ruleset}'''\n");
-    } else if !ruleset.is_empty() {
-        let ruleset = toml::to_string(&json!({ "nftables": { "ruleset": ruleset } }))?;
-        text = format!("\n{ruleset}");
-    }
-    if !foreign.is_empty() {
-        let names: Vec<String> = foreign.iter().map(|key| plain(&key.to_string())).collect();
-        text = format!("{text}\n# Not ours, and not shown: {}\n", names.join(", "));
-    }
-    Ok(text)
+/// Whether a section is a table of one text with several lines.
+fn has_text(section: &Value) -> bool {
+    let fields = section.as_object().into_iter().flatten();
+    fields.count() == 1 && one_text(section).is_some()
 }
 
-fn document(
-    context: &Context,
-    scope: &Scope,
-    args: &ShowArgs,
-) -> Result<(Map<String, Value>, Shown)> {
-    let mut document = rtnl::show(context, scope)?;
-    let pages = SqlitePages::open(&context.state_dir)?;
-    let extent = if args.full { knobs::Extent::All } else { knobs::Extent::Common };
-    let place = knobs::place(&context.owner, scope);
-    let shown = knobs::show(&place, scope, (&pages, extent))?;
-    document.insert("sysctl".into(), values(&shown.sysctl));
-    if !shown.cgroups.is_empty() {
-        let groups = shown.cgroups.iter().map(|(path, all)| (path.clone(), values(all)));
-        document.insert("cgroups".into(), Value::Object(groups.collect()));
-    }
-    let firewall = nft::show(context, scope, &pages)?;
-    Ok((document, firewall))
+fn one_text(section: &Value) -> Option<(&String, &str)> {
+    let (name, text) = section.as_object()?.iter().next()?;
+    Some((name, text.as_str().filter(|text| text.contains('\n'))?))
 }
 
-fn values(all: &BTreeMap<String, String>) -> Value {
-    Value::Object(all.iter().map(|(key, text)| (key.clone(), value(text))).collect())
+/// Long texts as people write them.
+fn written(texts: &Map<String, Value>) -> Result<String> {
+    let mut all = String::new();
+    for (name, section) in texts {
+        let text = match one_text(section) {
+            Some((field, text)) if !text.contains("'''") => {
+                format!("[{name}]\n{field} = '''\n{text}'''\n")
+            }
+            _ => toml::to_string(&json!({ name: section }))?,
+        };
+        all = all + "\n" + &text;
+    }
+    Ok(all)
 }
 
-/// A number where the value is one, else text.
-fn value(text: &str) -> Value {
-    // Anything but the plain decimal form must stay text, or it would be read as another number.
-    match text.parse::<i64>() {
-        Ok(number) if number.to_string() == text => number.into(),
-        _ => text.into(),
-    }
+fn comments(notes: &[String]) -> String {
+    let lines = notes.iter().flat_map(|note| ["\n# ".to_owned(), plain(note), "\n".to_owned()]);
+    lines.collect()
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use homeostat_engine::OpenCounts;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -13,7 +14,7 @@ use crate::client::{Client, place, read};
 use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
-use crate::wire::{About, KeyStatus, LoopStatus, Open, Overview, Request};
+use crate::wire::{About, KeyStatus, LoopStatus, Overview, Request};
 
 /// How long a daemon that is just starting may take to listen.
 const STARTING: Duration = Duration::from_secs(10);
@@ -138,7 +139,7 @@ fn state(one: &LoopStatus) -> String {
         (false, _) => "starting".to_owned(),
         _ => "not converged".to_owned(),
     }];
-    let Open { failed, pending, conflicts, unknown, held, drifted } = one.open;
+    let OpenCounts { failed, pending, conflicts, unknown, held, drifted } = one.open;
     let counts = [
         (failed, "failed"),
         (pending, "pending"),

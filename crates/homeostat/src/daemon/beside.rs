@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use homeostat_document::Document;
 
-use crate::sources::nft;
+use crate::registry::{self, NamedFiles};
 
 /// What the files beside a document looked like at some moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,14 +28,11 @@ struct Look {
 impl Beside {
     /// What they look like. To be asked before they are read: a change in between is seen later.
     pub(super) fn of(document: &Document) -> Self {
-        let (mut files, mut more) = (BTreeSet::new(), BTreeSet::new());
+        let mut named = NamedFiles::default();
         for (_, scope) in document.scopes() {
-            files.extend(scope.route_files().map(|list| list.path.value.clone()));
-            files.extend(scope.proxmox.as_ref().map(|proxmox| proxmox.token_file.value.clone()));
-            let (ruleset, included) = nft::files(document, scope);
-            files.extend(ruleset.into_iter().chain(included.files));
-            more.extend(included.directories);
+            registry::all().for_each(|source| (source.files)(document, scope, &mut named));
         }
+        let NamedFiles { files, directories: more } = named;
         let look = |path: PathBuf| {
             let look = Look::of(&path);
             (path, look)
@@ -97,7 +94,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let list = directory.path().join("bgp.routes");
         std::fs::write(&list, "10.0.0.0/8 via 10.9.9.9\n").unwrap();
-        let document = homeostat_document::load(&[path]).unwrap();
+        let document = registry::READER.load(&[path]).unwrap();
         let before = Beside::of(&document);
         assert_eq!(before, Beside::of(&document));
         let directories = [directory.path().to_owned(), directory.path().join("more")];
@@ -115,7 +112,7 @@ mod tests {
         let text = "[proxmox]\nendpoint = \"https://pve\"\ntoken-file = \"pve.token\"\n";
         let path = directory.path().join("host.toml");
         std::fs::write(&path, text).unwrap();
-        let document = homeostat_document::load(&[path]).unwrap();
+        let document = registry::READER.load(&[path]).unwrap();
         let before = Beside::of(&document);
         assert_eq!(before.directories(), [directory.path().to_owned()].into());
         std::fs::write(directory.path().join("pve.token"), "keeper@pve!a=b").unwrap();

@@ -6,7 +6,7 @@
 //! sysctls are guarded by capabilities of many kinds, so a document with one of them keeps all.
 
 use anyhow::{Context as _, Result};
-use homeostat_document::{Document, HOST, Scope as Section};
+use homeostat_document::{Document, HOST};
 use homeostat_engine::Pages;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -15,13 +15,15 @@ use rustix::thread::{
 
 use crate::context::{Context, Top};
 use crate::failure::Helped;
+use crate::registry;
 
 /// What a daemon may still do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allowed(CapabilitySet);
 
 const ALWAYS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::DAC_OVERRIDE);
-const SPACES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_PTRACE);
+/// To enter and make namespaces.
+pub(crate) const SPACES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_PTRACE);
 
 /// The highest number that a set of capabilities can have.
 const LAST: u32 = 63;
@@ -33,21 +35,15 @@ impl Allowed {
         document: &Document,
         pages: &dyn Pages,
     ) -> Result<Self> {
-        let mut links = document.host.links.iter().flatten();
         let is_elsewhere = !matches!(context.top, Top::Host)
             || !document.namespaces.is_empty()
-            || links.any(|link| link.peer().is_some_and(|peer| peer.namespace.is_some()))
             || pages.places(&context.owner)?.iter().any(|place| place.scope.as_str() != HOST);
         let mut needed = ALWAYS;
         if is_elsewhere {
             needed |= SPACES;
         }
-        if document.scopes().any(|(_, section)| section.nftables.is_some()) {
-            // Rules are compiled in a scratch namespace.
-            needed |= CapabilitySet::SYS_ADMIN;
-        }
-        if document.scopes().any(|(_, section)| reaches_beyond_net(section)) {
-            needed = CapabilitySet::all();
+        for (_, section) in document.scopes() {
+            registry::all().for_each(|source| needed |= (source.capabilities)(section));
         }
         Ok(Allowed(needed))
     }
@@ -89,16 +85,6 @@ impl Allowed {
             "restart the daemon for it",
         ))
     }
-}
-
-/// Below `net/` the kernel asks for nothing else, but for the compiler of filters.
-fn reaches_beyond_net(section: &Section) -> bool {
-    let keys = section.sysctl.iter().flatten().map(|knob| &knob.key.value);
-    let mut beyond = keys.filter(|key| {
-        let is_net = key.strip_prefix("net").is_some_and(|rest| rest.starts_with(['.', '/']));
-        !is_net || key.contains("bpf_jit")
-    });
-    beyond.next().is_some()
 }
 
 fn shrink_bounds(allowed: CapabilitySet) {

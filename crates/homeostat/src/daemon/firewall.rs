@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use homeostat_engine::Control;
-use homeostat_knobs::Gate;
 use tokio::task::JoinHandle;
+
+use crate::registry::Gate;
 
 /// Who watches it, as long as it does not stand.
 #[derive(Default)]
@@ -26,6 +27,14 @@ impl Firewall {
             return gate.open();
         }
         self.watching = Some(tokio::spawn(open_when_it_stands(control, gate.clone())));
+    }
+
+    /// There is none any more: nothing waits for it.
+    pub(super) fn leave(&mut self, gate: &Gate) {
+        self.stop_watching();
+        if !gate.is_open() {
+            gate.open();
+        }
     }
 
     fn stop_watching(&mut self) {

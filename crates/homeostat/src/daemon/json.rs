@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Control, Event, Status, What};
+use homeostat_engine::{Control, Event, What};
 use serde_json::{Map, Value, json};
 
 use super::standing::of_loop;
@@ -12,17 +12,6 @@ pub(super) use crate::wire::FORMAT_VERSION;
 /// How one loop stands.
 pub(super) fn status(control: &dyn Control) -> Value {
     serde_json::to_value(of_loop(control)).unwrap_or_default()
-}
-
-/// What a loop counted since it began.
-pub(super) fn counts(status: &Status) -> Value {
-    let counts = status.counts;
-    json!({
-        "full": counts.full, "focused": counts.focused, "broken": counts.broken,
-        "applied": counts.applied, "failed": counts.failed,
-        "drift_by_hint": counts.drift_by_hint, "drift_by_resync": counts.drift_by_resync,
-        "lost": counts.lost, "resubscribed": counts.resubscribed,
-    })
 }
 
 /// One event: what happened, where, and in which pass.

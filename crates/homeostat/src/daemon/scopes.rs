@@ -8,15 +8,14 @@ use homeostat_document::{Document, Settings, SourceSettings};
 use homeostat_engine::{
     Control, Events, Kept, Ledger, Means, Mode, Pace, Place, Planner, ScopeLock,
 };
-use homeostat_knobs::Gate;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::firewall::Firewall;
 use crate::context::Context;
 use crate::machine::{Machine, Part, Waiting};
-use crate::registry::known;
-use crate::sources::nft;
+use crate::registry::{Gate, SOURCES, Start, known};
+use crate::scope::Gates;
 
 /// Everything that runs, by scope.
 #[derive(Default)]
@@ -32,6 +31,34 @@ struct Running {
     lock: Arc<ScopeLock>,
     loops: BTreeMap<String, Looping>,
     firewall: Firewall,
+}
+
+/// Which of the loops that go on are given their wishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wishes {
+    /// Those whose wish or target has changed: the others are not disturbed.
+    Changed,
+    /// All of them: somebody asks for it.
+    All,
+}
+
+/// What loops are given.
+#[derive(Clone, Copy)]
+struct With<'a> {
+    document: &'a Document,
+    ledger: &'a Arc<dyn Ledger>,
+    events: &'a Events,
+    wishes: Wishes,
+}
+
+/// What became of a wish.
+enum Put {
+    /// It is that of a loop that has begun.
+    Begun(Arc<dyn Control>),
+    /// A loop that goes on has it.
+    Changed,
+    /// A loop that goes on had it before.
+    Unchanged,
 }
 
 struct Looping {
@@ -63,20 +90,47 @@ impl Scopes {
         self.waiting.clone()
     }
 
-    /// Starts what is missing, gives the rest its new wish, and ends what has no business any more.
+    /// The names of namespaces that decide what runs: of those that the document or its links speak of, in
+    /// which something runs, or in which we own something.
+    pub(super) fn names(
+        &self,
+        context: &Context,
+        document: &Document,
+        ledger: &dyn Ledger,
+    ) -> BTreeSet<String> {
+        let declared = document.namespaces.iter().map(|(name, _)| name.to_string());
+        let sections = document.scopes().map(|(_, section)| section);
+        let referred = sections
+            .flat_map(|section| SOURCES.iter().flat_map(|source| (source.namespaces)(section)));
+        // Without a ledger the document cannot be bound either, which is told there.
+        let recorded = ledger.places(&context.owner).unwrap_or_default();
+        let recorded = recorded.into_iter().map(|place| place.scope);
+        let running = self.running.keys().cloned();
+        let scopes = recorded.chain(running).map(|scope| name_in_directory(&scope).to_owned());
+        declared.chain(referred).chain(scopes).collect()
+    }
+
+    /// The names of namespaces that were not there when the document was bound.
+    pub(super) fn absent(&self) -> BTreeSet<String> {
+        self.waiting.iter().map(|(place, _)| name_in_directory(&place.scope).to_owned()).collect()
+    }
+
+    /// Starts what is missing, gives the rest its wish, and ends what has no business any more.
     pub(super) async fn arrange(
         &mut self,
         context: &Context,
         document: &Document,
         (ledger, events): (&Arc<dyn Ledger>, &Events),
+        wishes: Wishes,
     ) -> Result<()> {
+        let with = With { document, ledger, events, wishes };
         let parts = self.bind(context, document, ledger).await?;
-        self.end_missing(&parts);
-        let made = self.settle(parts, (context, document), (ledger, events)).await?;
+        self.end_missing(&parts, &context.gates);
+        let made = self.settle(parts, context, with).await?;
         if made {
             // What is inside the namespaces that were just made can be opened only now.
             let parts = self.bind(context, document, ledger).await?;
-            self.settle(parts, (context, document), (ledger, events)).await?;
+            self.settle(parts, context, with).await?;
         }
         Ok(())
     }
@@ -105,18 +159,19 @@ impl Scopes {
     }
 
     /// A scope that is gone, or is another one under the same name, ends with all of its loops.
-    fn end_missing(&mut self, parts: &[Part]) {
+    fn end_missing(&mut self, parts: &[Part], gates: &Gates) {
         let here: BTreeSet<(&str, &str)> =
             parts.iter().map(|part| (&*part.scope.name, &*part.scope.identity)).collect();
         self.running.retain(|name, scope| here.contains(&(name.as_str(), &*scope.identity)));
+        gates.retain(|identity| parts.iter().any(|part| part.scope.identity == identity));
     }
 
     /// Tells whether the first of all parts, namespaces of our own, has just begun.
     async fn settle(
         &mut self,
         parts: Vec<Part>,
-        (context, document): (&Context, &Document),
-        (ledger, events): (&Arc<dyn Ledger>, &Events),
+        context: &Context,
+        with: With<'_>,
     ) -> Result<bool> {
         let mut made = false;
         for part in parts {
@@ -136,49 +191,41 @@ impl Scopes {
                 first.iter().chain(&rest).map(|one| one.place().source.clone()).collect();
             running.loops.retain(|name, _| names.contains(name));
             for planner in first {
-                let begun = running.put(planner, document, (ledger, events));
-                if let Some(control) = begun {
+                if let Put::Begun(control) = running.put(planner, with) {
                     // Whether it could be made is in its report.
                     let _ = control.pass().await;
                     made = true;
                 }
             }
-            running.start((rest, &scope.gate), document, (ledger, events)).await;
+            running.start(rest, &scope.gate, with).await;
         }
         Ok(made)
     }
 }
 
-/// What begins first, and is waited for: no host forwards before its firewall is there, and links that are
-/// made take over what `default` says. The knobs of those links come after them.
-const BEFORE_ALL: [&str; 2] = ["nft", "knobs"];
-
 impl Running {
     /// Gives loops their wishes, and starts those that are missing in their order.
-    async fn start(
-        &mut self,
-        (planners, gate): (Vec<Box<dyn Planner>>, &Gate),
-        document: &Document,
-        (ledger, events): (&Arc<dyn Ledger>, &Events),
-    ) {
-        let rank = |planner: &dyn Planner| {
-            let source = &planner.place().source;
-            BEFORE_ALL.iter().position(|name| name == source).unwrap_or(BEFORE_ALL.len())
-        };
+    async fn start(&mut self, planners: Vec<Box<dyn Planner>>, gate: &Gate, with: With<'_>) {
+        let start = |planner: &dyn Planner| known(&planner.place().source).start;
+        if planners.iter().all(|planner| start(&**planner) != Start::Firewall) {
+            self.firewall.leave(gate);
+        }
         let mut planners = planners;
-        planners.sort_by_key(|planner| rank(&**planner));
+        planners.sort_by_key(|planner| start(&**planner));
         let (mut first, mut others) = (Vec::new(), Vec::new());
         for planner in planners {
-            let comes_first = rank(&*planner) < BEFORE_ALL.len();
-            let source = planner.place().source.clone();
-            let begun = self.put(planner, document, (ledger, events));
-            if source == nft::REGISTERED.name {
-                self.follow_firewall(gate).await;
-            } else if let Some(control) = begun.as_ref().filter(|_| comes_first) {
+            let (start, source) = (start(&*planner), planner.place().source.clone());
+            let comes_first = start != Start::Usual;
+            let put = self.put(planner, with);
+            if start == Start::Firewall && !matches!(put, Put::Unchanged) {
+                self.follow_firewall(&source, gate).await;
+            }
+            let Put::Begun(control) = put else { continue };
+            if comes_first && start != Start::Firewall {
                 // Whether it worked is in its report.
                 let _ = control.pass().await;
             }
-            if comes_first { &mut first } else { &mut others }.extend(begun);
+            if comes_first { &mut first } else { &mut others }.push(control);
         }
         // What waited for a link gets another look once the links are made.
         tokio::spawn(async move {
@@ -191,26 +238,25 @@ impl Running {
         });
     }
 
-    async fn follow_firewall(&mut self, gate: &Gate) {
-        if let Some(looping) = self.loops.get(nft::REGISTERED.name) {
+    async fn follow_firewall(&mut self, source: &str, gate: &Gate) {
+        if let Some(looping) = self.loops.get(source) {
             self.firewall.follow(Arc::clone(&looping.control), gate).await;
         }
     }
 
-    /// Gives a loop its wish, or starts one and hands it out.
-    fn put(
-        &mut self,
-        planner: Box<dyn Planner>,
-        document: &Document,
-        (ledger, events): (&Arc<dyn Ledger>, &Events),
-    ) -> Option<Arc<dyn Control>> {
+    /// Gives a loop its wish, or starts one.
+    fn put(&mut self, planner: Box<dyn Planner>, with: With<'_>) -> Put {
+        let With { document, ledger, events, wishes } = with;
         let name = planner.place().source.clone();
         let pace = pace(&*planner, &document.settings);
         let goes_on = |one: &&Looping| !one.task.is_finished() && one.pace.is_like(&pace);
         if let Some(looping) = self.loops.get(&name).filter(goes_on) {
             // A loop that has ended meanwhile is started by the next call.
-            let _ = looping.control.put(planner);
-            return None;
+            let is_changed = match wishes {
+                Wishes::Changed => looping.control.put(planner),
+                Wishes::All => looping.control.replace(planner).map(|()| true),
+            };
+            return if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed };
         }
         let means = Means {
             lock: Arc::clone(&self.lock),
@@ -220,8 +266,13 @@ impl Running {
         let Kept { control, run } = planner.keep(means, pace.clone());
         let looping = Looping { pace, control: Arc::clone(&control), task: tokio::spawn(run) };
         self.loops.insert(name, looping);
-        Some(control)
+        Put::Begun(control)
     }
+}
+
+/// The name of a scope in the directory of names: some are called by their path.
+fn name_in_directory(scope: &str) -> &str {
+    scope.strip_prefix("/run/netns/").unwrap_or(scope)
 }
 
 /// The pace that the document asks for.
@@ -229,7 +280,7 @@ fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
     let seed = u64::from(std::process::id());
     let mut pace = planner.pace(seed);
     let source = known(&planner.place().source);
-    let SourceSettings { resync, min_interval, mode, .. } = (source.settings)(settings);
+    let SourceSettings { resync, min_interval, mode, .. } = settings.source(source.name);
     let usual = source.remote.as_ref().map(|remote| remote.resync);
     let resync = resync.as_ref().map(|period| period.get()).or(usual);
     if let Some(period) = resync {
@@ -238,6 +289,10 @@ fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
     }
     if let Some(least) = min_interval {
         pace = pace.with_min_interval(least.get());
+    }
+    if let Some((quiet, max_wait)) = settings.source(source.name).debounce() {
+        // The document allows only what a quiet period can be.
+        pace = pace.clone().with_debounce(quiet, max_wait).unwrap_or(pace);
     }
     let mode = mode.as_ref().map(|mode| mode.value);
     pace.with_mode(match mode {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use homeostat_netns::{Error, Name, Netns, names};
+use homeostat_netns::{Error, Name, Netns};
 use tokio::time::{Instant, sleep_until};
 
 use super::watch::Watch;
@@ -15,9 +15,10 @@ const QUIET: Duration = Duration::from_millis(20);
 /// The first pause before another look at a file that is no namespace, and the longest.
 const PAUSES: (Duration, Duration) = (QUIET, Duration::from_secs(10));
 
-/// The names of namespaces, and what has become of them.
+/// Names of namespaces that matter to the daemon, and what has become of them.
 pub(super) struct Spaces {
     watch: Watch,
+    names: BTreeSet<String>,
     unfinished: Unfinished,
 }
 
@@ -35,26 +36,49 @@ struct Unfinished {
 impl Spaces {
     /// Listens from here on.
     pub(super) fn open() -> Result<Self> {
-        Ok(Spaces { watch: Watch::namespaces()?, unfinished: Unfinished::now() })
+        let names = BTreeSet::new();
+        let unfinished = Unfinished::among(&names);
+        Ok(Spaces { watch: Watch::namespaces()?, names, unfinished })
+    }
+
+    /// From here on these names matter, and no others. What became of them since the last
+    /// [`changed`](Self::changed) ended is still told. A new one that was `absent` when the document was
+    /// bound may have come to its namespace meanwhile, which nobody tells: it is looked at once more.
+    pub(super) fn attend(&mut self, names: BTreeSet<String>, absent: &BTreeSet<String>) {
+        if self.names == names {
+            return;
+        }
+        self.watch.attend_names(names.iter().map(String::as_str));
+        let more = names.difference(&self.names).filter(|name| absent.contains(*name));
+        let more = more.filter_map(|name| Name::new(name).ok()).filter(exists);
+        let mut unfinished = std::mem::take(&mut self.unfinished.names);
+        unfinished.retain(|name| names.contains(name.as_str()));
+        unfinished.extend(more);
+        self.unfinished = Unfinished::of(unfinished);
+        self.names = names;
     }
 
     /// Waits until names have come or gone, or a namespace has come to its name. Nothing is lost if it is dropped
     /// while it waits.
     pub(super) async fn changed(&mut self) {
-        let Spaces { watch, unfinished } = self;
+        let Spaces { watch, names, unfinished } = self;
         tokio::select! {
             () = watch.changed(QUIET) => {}
             () = unfinished.finished() => {}
         }
         // Before anybody else looks: what comes in between is looked at twice, and never not at all.
-        self.unfinished = Unfinished::now();
+        *unfinished = Unfinished::among(&*names);
     }
 }
 
 impl Unfinished {
-    fn now() -> Self {
-        // Without a list there is nothing to wait for.
-        let names = names().unwrap_or_default().into_iter().filter(is_unfinished).collect();
+    fn among<'a>(known: impl IntoIterator<Item = &'a String>) -> Self {
+        // What is no name can be no namespace.
+        let names = known.into_iter().filter_map(|name| Name::new(name).ok());
+        Self::of(names.filter(is_unfinished).collect())
+    }
+
+    fn of(names: BTreeSet<Name>) -> Self {
         Unfinished { names, pause: PAUSES.0, due: Instant::now() + PAUSES.0 }
     }
 
@@ -72,6 +96,10 @@ impl Unfinished {
             self.due = Instant::now() + self.pause;
         }
     }
+}
+
+fn exists(name: &Name) -> bool {
+    !matches!(Netns::named(name), Err(Error::NoSuchName { .. }))
 }
 
 fn is_unfinished(name: &Name) -> bool {

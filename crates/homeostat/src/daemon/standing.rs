@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{Control, Mode, Place, Status};
+use homeostat_engine::{Control, Mode, OpenCounts, Place, Status};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::json::counts;
 use crate::desk::Commands;
 use crate::machine::Waiting;
-use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, Open, Overview, Trouble};
+use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, Overview, Trouble};
 
 /// What runs, as the daemon last arranged it.
 #[derive(Clone, Default)]
@@ -81,8 +80,8 @@ pub(super) fn of_loop(control: &dyn Control) -> LoopStatus {
         next_due_in_ms: status.next_due.map(until),
         next_why: why(&status),
         stall: status.stall.map(|stall| stall.to_string()),
-        open: open(&status),
-        counts: counts(&status),
+        open: status.open,
+        counts: serde_json::to_value(status.counts).unwrap_or_default(),
         contended: contended(&status),
         not_converging: status.not_converging,
         waits_on: None,
@@ -105,11 +104,11 @@ fn of_waiting(place: &Place, waiting: &Waiting) -> LoopStatus {
         next_due_in_ms: None,
         next_why: None,
         stall: None,
-        open: Open { pending: waiting.keys.len(), ..Open::default() },
+        open: OpenCounts { pending: waiting.keys.len(), ..OpenCounts::default() },
         counts: Value::Null,
         contended: Vec::new(),
         not_converging: Vec::new(),
-        waits_on: Some(waiting.on.clone()),
+        waits_on: Some(waiting.on.to_string()),
     }
 }
 
@@ -123,18 +122,6 @@ fn mode(mode: Mode) -> &'static str {
 fn why(status: &Status) -> Option<String> {
     let why = if status.is_paused { "resume".to_owned() } else { status.next_why.to_string() };
     status.next_due.map(|_| why)
-}
-
-fn open(status: &Status) -> Open {
-    let open = status.open;
-    Open {
-        failed: open.failed,
-        pending: open.pending,
-        conflicts: open.conflicts,
-        unknown: open.unknown,
-        held: open.held,
-        drifted: open.drifted,
-    }
 }
 
 fn contended(status: &Status) -> Vec<Contended> {

@@ -1,6 +1,6 @@
 //! Hears of changes to files, so that nothing has to be polled.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,8 +18,10 @@ pub(super) struct Watch {
     /// Files and directories whose place may change, as that of a link's target.
     paths: Vec<PathBuf>,
     directories: BTreeSet<PathBuf>,
+    /// More directories, in which only these names matter.
+    names: BTreeMap<PathBuf, HashSet<OsString>>,
     watches: Watches,
-    /// Directories in which only these names matter.
+    /// Watched directories in which only these names matter.
     narrow: HashMap<WatchDescriptor, HashSet<OsString>>,
     stream: EventStream<[u8; 4096]>,
     noise: Option<Noise>,
@@ -45,6 +47,9 @@ impl Noise {
     }
 }
 
+/// Where namespaces have their names.
+const NAMESPACES: &str = "/run/netns";
+
 /// What may become of a file that is written, replaced, made or removed.
 const CHANGES: WatchMask = WatchMask::CLOSE_WRITE
     .union(WatchMask::CREATE)
@@ -66,18 +71,32 @@ impl Watch {
         let _ = self.add().and_then(|()| self.add_places());
     }
 
-    /// Where namespaces have their names; the directory comes with the first of them.
+    /// Where namespaces have their names; the directory comes with the first of them. No name matters
+    /// until [`attend_names`](Self::attend_names) says which.
     pub(super) fn namespaces() -> Result<Self> {
-        let directories = ["/run", "/run/netns"].map(|path| Path::new(path).to_owned());
-        Self::of(Vec::new(), directories.into())
+        let mut watch = Self::of(Vec::new(), BTreeSet::new())?;
+        let directory = Path::new(NAMESPACES);
+        if let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) {
+            watch.names.insert(parent.to_owned(), HashSet::from([name.to_owned()]));
+        }
+        watch.names.insert(directory.to_owned(), HashSet::new());
+        watch.add().context("cannot watch files")?;
+        Ok(watch)
+    }
+
+    /// From here on these names of namespaces matter, and no others.
+    pub(super) fn attend_names<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        self.names.insert(NAMESPACES.into(), names.map(OsString::from).collect());
+        // What cannot be watched is found when the document is bound again.
+        let _ = self.add();
     }
 
     fn of(paths: Vec<PathBuf>, directories: BTreeSet<PathBuf>) -> Result<Self> {
         let inotify = Inotify::init().context("cannot watch files")?;
         let watches = inotify.watches();
         let stream = inotify.into_event_stream([0; 4096]).context("cannot watch files")?;
-        let narrow = HashMap::new();
-        let mut watch = Watch { paths, directories, watches, narrow, stream, noise: None };
+        let (names, narrow) = (BTreeMap::new(), HashMap::new());
+        let mut watch = Watch { paths, directories, names, watches, narrow, stream, noise: None };
         watch.add().and_then(|()| watch.add_places()).context("cannot watch files")?;
         Ok(watch)
     }
@@ -87,6 +106,10 @@ impl Watch {
         for directory in self.directories.iter().filter(|directory| directory.is_dir()) {
             let watched = self.watches.add(directory, CHANGES)?;
             self.narrow.remove(&watched);
+        }
+        for (directory, names) in self.names.iter().filter(|(directory, _)| directory.is_dir()) {
+            let watched = self.watches.add(directory, CHANGES)?;
+            self.narrow.insert(watched, names.clone());
         }
         Ok(())
     }

@@ -1,15 +1,15 @@
 //! One command for one guest, done once for each name that a client gives it.
 //!
 //! A second try with the same name gets the outcome of the first; while that runs, it waits in the same
-//! lane for the same end. Where nobody knows how the first one ended, the second looks: what runs is joined,
-//! what is done is done, and only else it is sent again. The journal remembers, so a restart in between
-//! changes nothing.
+//! lane for the same end. Where the answer to the first one was lost, it is looked for as long as the target may still
+//! begin its task. Only then, and if the guest is not as asked for, it is sent again. The journal remembers, so a
+//! restart in between changes nothing.
 
 use anyhow::Result;
 use homeostat_engine::journal::{
     CommandKey, End, Intent, Known, Millis, OpenStep, Repeat, StepId, Subject,
 };
-use homeostat_engine::{Begun, Dispatch, Failure, Recovery, TaskEnd, Writer as _};
+use homeostat_engine::{Dispatch, Failure, LaneGuard, Recovery, TaskEnd, Tasks};
 use homeostat_guests::{Key, Located, Sent, Verb, Vmid};
 use serde_json::json;
 
@@ -50,34 +50,58 @@ impl Commands {
         }
         let mut located = self.locate(command).await?;
         loop {
-            let _lane = self.operations.enter(&command.key(), located.node()).await;
+            let lane = self.operations.enter(&command.key(), located.node()).await;
             if let Some(done) = self.stored(command) {
                 return Ok(done);
             }
             // While others had the lane, it may have moved.
             let there = self.locate(command).await?;
             if there.node() == located.node() {
-                return self.obey_in_turn(command, &there).await;
+                return self.carry_out_in(&lane, command, &there).await;
             }
             located = there;
         }
+    }
+
+    fn tasks(&self) -> &dyn Tasks {
+        self.writer.source()
     }
 
     async fn locate(&self, command: &Command) -> Result<Located> {
         self.writer.locate(Vmid(command.vmid)).await.map_err(|failure| refused(&failure))
     }
 
-    /// The lane is ours.
-    async fn obey_in_turn(&self, command: &Command, located: &Located) -> Result<Done> {
-        let at_work = self.close_open(command).await?;
-        if let Some(done) = at_work.or_else(|| self.stored(command)) {
+    /// Sends the command, unless it is under way or done already.
+    async fn carry_out_in(
+        &self,
+        lane: &LaneGuard<Key>,
+        command: &Command,
+        located: &Located,
+    ) -> Result<Done> {
+        if let Some(done) = self.close_open(lane, command).await? {
             return Ok(done);
         }
         let name = self.name(command);
-        match name.and_then(|name| self.operations.journal().doubted(&name)) {
-            Some(doubted) => self.try_again(command, located, doubted).await,
-            None => self.carry_out(command, located).await,
+        let doubted = name.and_then(|name| self.operations.journal().doubted(&name));
+        if let Some(done) = self.found_after_all(command, located, doubted).await? {
+            return Ok(done);
         }
+        let id = self.begin(command, located).await?;
+        let end = match self.writer.send(located, command.verb).await {
+            Ok(Sent::Task(task)) => {
+                self.note(id, &task).await?;
+                self.tasks().follow(&task).await
+            }
+            Ok(Sent::AlreadyDone) => TaskEnd::Succeeded,
+            Err(error) if error.is_unknown() => {
+                let settled = self.operations.settle(lane, self.tasks()).await;
+                let settled = settled.map_err(|failure| refused(&failure))?;
+                let end = end_of(settled.unwrap_or_else(|| TaskEnd::Unknown(error.to_string())));
+                return Ok(Done { end, is_stored: false });
+            }
+            Err(error) => TaskEnd::Failed(error.to_string()),
+        };
+        self.conclude(id, end).await
     }
 
     /// A name says the same command: for another verb, guest or cluster it is another name.
@@ -94,81 +118,45 @@ impl Commands {
         }
     }
 
-    /// An open step of a key whose lane is ours was left by a process that is no more, or by a wait that was
-    /// given up. Tells if it is still at work.
-    async fn close_open(&self, command: &Command) -> Result<Option<Done>> {
-        let subject = self.operations.subject(&command.key());
-        let Some(open) = self.operations.journal().open_step(&subject) else { return Ok(None) };
-        if open.intent.repeat == Repeat::Harmless {
-            let why = "nobody heard the answer".to_owned();
-            return self.end(open.id, &End::Unknown { why }).await.map(|()| None);
-        }
-        let name = open.intent.command.as_ref().map(|command| command.name.clone());
+    /// An open step of a key whose lane is ours was left by a process that is no more, or by a wait that was given
+    /// up: it is found out what became of it. Tells what is still at work, or was this very command.
+    async fn close_open(&self, lane: &LaneGuard<Key>, command: &Command) -> Result<Option<Done>> {
+        let open = self.operations.journal().open_step(&self.operations.subject(lane.key()));
+        let name = open.and_then(|open| open.intent.command).map(|command| command.name);
         let is_same = name.is_some() && name == self.name(command);
-        let (id, is_named) = (open.id, open.task.is_some());
-        match self.look_up((id, is_named), open.begun()).await? {
-            TaskEnd::GivenUp(why) if is_same => {
+        let settled = self.operations.settle(lane, self.tasks()).await;
+        match settled.map_err(|failure| refused(&failure))? {
+            Some(TaskEnd::GivenUp(why)) if is_same => {
                 Ok(Some(Done { end: End::Unknown { why }, is_stored: false }))
             }
-            TaskEnd::GivenUp(why) => {
+            Some(TaskEnd::GivenUp(why)) => {
                 Err(Helped::error(why, "it is still at work: ask again later"))
             }
-            ended => self.end(id, &end_of(ended)).await.map(|()| None),
+            _ => Ok(self.stored(command)),
         }
     }
 
-    /// Finds out what became of a step, and waits for it if it runs.
-    async fn look_up(&self, (id, is_named): (StepId, bool), begun: Begun) -> Result<TaskEnd> {
-        let found = self.writer.recover(begun).await.map_err(|failure| refused(&failure))?;
-        let task = match found {
-            Recovery::Ended(ended) => return Ok(ended),
-            Recovery::Running { task, .. } => task,
-        };
-        if !is_named {
-            self.note(id, &task).await?;
-        }
-        Ok(self.writer.follow(&task).await)
-    }
-
-    /// Nobody knows how the last try ended. A request that came late may be at work by this time; where
-    /// nothing of ours is, the guest itself tells whether it is needed once more.
-    async fn try_again(
+    /// The last try of a named command ended so that nobody knows how, after its doubt was over. What runs all the same
+    /// is joined, and a guest that is as asked for is left alone.
+    async fn found_after_all(
         &self,
         command: &Command,
         located: &Located,
-        doubted: OpenStep,
-    ) -> Result<Done> {
-        let found = self.writer.recover(doubted.begun()).await.map_err(|it| refused(&it))?;
+        doubted: Option<OpenStep>,
+    ) -> Result<Option<Done>> {
+        let Some(doubted) = doubted else { return Ok(None) };
+        let found = self.tasks().recover(doubted.begun()).await.map_err(|it| refused(&it))?;
         if let Recovery::Running { task, .. } = found {
             let id = self.begin(command, located).await?;
             self.note(id, &task).await?;
-            return self.conclude(id, self.writer.follow(&task).await).await;
+            let end = self.tasks().follow(&task).await;
+            return self.conclude(id, end).await.map(Some);
         }
         if self.writer.is_as_asked(located, command.verb).await.map_err(|it| refused(&it))? {
             let id = self.begin(command, located).await?;
-            return self.conclude(id, TaskEnd::Succeeded).await;
+            return self.conclude(id, TaskEnd::Succeeded).await.map(Some);
         }
-        self.carry_out(command, located).await
-    }
-
-    async fn carry_out(&self, command: &Command, located: &Located) -> Result<Done> {
-        let id = self.begin(command, located).await?;
-        let ended = match self.writer.send(located, command.verb).await {
-            Ok(Sent::Task(task)) => {
-                self.note(id, &task).await?;
-                self.writer.follow(&task).await
-            }
-            Ok(Sent::AlreadyDone) => TaskEnd::Succeeded,
-            Err(error) if error.is_unknown() => {
-                let subject = self.operations.subject(&command.key());
-                match self.operations.journal().open_step(&subject) {
-                    Some(open) => self.look_up((id, false), open.begun()).await?,
-                    None => TaskEnd::Unknown(error.to_string()),
-                }
-            }
-            Err(error) => TaskEnd::Failed(error.to_string()),
-        };
-        self.conclude(id, ended).await
+        Ok(None)
     }
 
     async fn begin(&self, command: &Command, located: &Located) -> Result<StepId> {
@@ -190,17 +178,14 @@ impl Commands {
         let is_over = !matches!(ended, TaskEnd::GivenUp(_));
         let end = end_of(ended);
         if is_over {
-            self.end(id, &end).await?;
+            let ended = self.operations.journal().end(id, end.clone()).await;
+            ended.map_err(|error| told(&error))?;
         }
         Ok(Done { end, is_stored: false })
     }
 
     async fn note(&self, id: StepId, task: &str) -> Result<()> {
         self.operations.journal().dispatched(id, task).await.map_err(|error| told(&error))
-    }
-
-    async fn end(&self, id: StepId, end: &End) -> Result<()> {
-        self.operations.journal().end(id, end.clone()).await.map_err(|error| told(&error))
     }
 }
 

@@ -1,10 +1,9 @@
 //! Whether the firewall of each scope stands: what is forwarded there waits for it.
 
-use homeostat_engine::{Explain, Place};
-use homeostat_knobs::Gate;
+use homeostat_engine::{Control, Place};
 
+use crate::registry::{Gate, Start, known};
 use crate::scope::Scope;
-use crate::sources::nft;
 
 /// The gates of scopes, by name. One in which no firewall is kept stays open.
 pub(super) struct Firewalls(Vec<(String, Gate)>);
@@ -22,14 +21,14 @@ impl Firewalls {
     }
 
     /// What a pass of the firewall leaves open must not be forwarded through.
-    pub(super) fn after(&self, place: &Place, what: &dyn Explain) {
-        if let Some(gate) = self.at(place).filter(|_| what.is_converged()) {
+    pub(super) fn after(&self, control: &dyn Control) {
+        if let Some(gate) = self.at(control.place()).filter(|_| control.status().is_converged) {
             gate.open();
         }
     }
 
     fn at(&self, place: &Place) -> Option<&Gate> {
         let found = self.0.iter().find(|(name, _)| *name == place.scope);
-        found.filter(|_| place.source == nft::REGISTERED.name).map(|(_, gate)| gate)
+        found.filter(|_| known(&place.source).start == Start::Firewall).map(|(_, gate)| gate)
     }
 }

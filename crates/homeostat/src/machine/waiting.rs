@@ -1,6 +1,6 @@
 //! Wishes in a scope that is not there.
 
-use homeostat_engine::{Entry, Explain, Kind, Place, Summary};
+use homeostat_engine::{Entry, Explain, Kind, Place, Summary, WaitsOn};
 
 use crate::output::Told;
 
@@ -8,7 +8,7 @@ use crate::output::Told;
 #[derive(Clone)]
 pub(crate) struct Waiting {
     pub(crate) keys: Vec<String>,
-    pub(crate) on: String,
+    pub(crate) on: WaitsOn,
 }
 
 /// What one source has to tell of a scope that is not there.

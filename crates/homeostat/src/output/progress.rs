@@ -1,7 +1,14 @@
 //! How far a long apply has come: a bar on standard error, if that is a terminal.
 
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+
 use homeostat_engine::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::Color;
+use crate::output::stream;
 
 /// Fewer steps than this are over before anybody could read a bar.
 const MANY: usize = 10_000;
@@ -9,11 +16,15 @@ const TEMPLATE: &str = "{msg} {bar:30} {human_pos} of {human_len}, {eta} left";
 
 /// A bar that shows itself for long lists of steps only, and is wiped away at their end.
 #[derive(Debug)]
-pub(crate) struct Bar(ProgressBar);
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    /// The tasks that were named already.
+    tasks: Mutex<BTreeSet<String>>,
+}
 
 impl Default for Bar {
     fn default() -> Self {
-        Bar(ProgressBar::hidden())
+        Bar { bar: ProgressBar::hidden(), tasks: Mutex::default() }
     }
 }
 
@@ -22,22 +33,30 @@ impl Progress for Bar {
         if steps < MANY {
             return;
         }
-        self.0.set_draw_target(ProgressDrawTarget::stderr());
+        self.bar.set_draw_target(ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-            self.0.set_style(style);
+            self.bar.set_style(style);
         }
-        self.0.set_message(source.to_owned());
-        self.0.set_length(steps.try_into().unwrap_or(u64::MAX));
-        self.0.reset();
-        self.0.tick();
+        self.bar.set_message(source.to_owned());
+        self.bar.set_length(steps.try_into().unwrap_or(u64::MAX));
+        self.bar.reset();
+        self.bar.tick();
     }
 
     fn advance(&self, steps: usize) {
-        self.0.inc(steps.try_into().unwrap_or(u64::MAX));
+        self.bar.inc(steps.try_into().unwrap_or(u64::MAX));
     }
 
     fn end(&self) {
-        self.0.finish_and_clear();
-        self.0.set_draw_target(ProgressDrawTarget::hidden());
+        self.bar.finish_and_clear();
+        self.bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+
+    fn waits(&self, key: &str, task: &str) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.insert(task.to_owned()) {
+            // Nobody reads it if standard error is closed.
+            let _ = writeln!(stream::stderr(Color::Auto), "Waiting for {key}: task {task}");
+        }
     }
 }

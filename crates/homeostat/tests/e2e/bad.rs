@@ -18,7 +18,7 @@ fn refused(ran: Ran, what: &str) -> Ran {
 }
 
 fn bad_documents() -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../homeostat-document/tests/bad");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents/bad");
     let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let is_document = |path: &PathBuf| path.extension().is_some_and(|end| end != "txt");
     paths.filter(is_document).collect()

@@ -96,13 +96,13 @@ fn a_document_without_the_section_holds_even_a_single_delete() {
     world.run("plan host.toml").says(0, str![[r#"
 knobs in host
   held back:
-    ! delete sysctl net.ipv4.tcp_fin_timeout  the document has no section for `knobs` here; write an empty one, or use --allow-mass-delete
+    ! delete sysctl net.ipv4.tcp_fin_timeout  `[sysctl]` is missing from the document; to delete what it declared, write an empty `[sysctl]`, or use --allow-mass-delete
 No changes.
 
 "#]]);
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[
-  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_fin_timeout","reason":"the document has no section for `knobs` here; write an empty one, or use --allow-mass-delete"}],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_fin_timeout","reason":"`[sysctl]` is missing from the document; to delete what it declared, write an empty `[sysctl]`, or use --allow-mass-delete"}],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("apply --yes host.toml").exits(1);

@@ -48,9 +48,11 @@ impl Ground {
     /// A document with this cluster in it.
     pub(crate) fn document(&self, rest: &str) -> String {
         let (endpoint, pin) = (self.cluster.endpoint(), self.cluster.fingerprint());
+        // Tasks begin at once here, so that what is not there will not come.
+        let delay = if rest.contains("task-delay") { "" } else { "task-delay = \"300ms\"\n" };
         format!(
             "[proxmox]\nendpoint = \"{endpoint}\"\ntoken-file = \"pve.token\"\nfingerprint = \
-             \"{pin}\"\n{rest}"
+             \"{pin}\"\n{delay}{rest}"
         )
     }
 

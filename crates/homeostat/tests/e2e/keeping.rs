@@ -191,7 +191,8 @@ fn a_namespace_that_comes_after_its_file_was_looked_at_is_kept() {
     let _daemon = world.keep(RED);
     world.stands();
     run("touch", &["/run/netns/red"]);
-    until("a look", || world.log().contains("\"red\" is not a network namespace"));
+    let waits = "namespace red: \\\"red\\\" is not a network namespace";
+    until("a look", || world.run("status --json").stdout.contains(waits));
     run("unshare", &["--net=/run/netns/red", "true"]);
     until("the namespace", || world.is_red_kept());
 }

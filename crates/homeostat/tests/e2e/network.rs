@@ -137,7 +137,7 @@ fn a_route_of_another_program_survives_an_empty_document() {
     world.ip("route add 10.200.0.0/16 via 10.0.0.200 proto bird");
     world.ip("route add 10.201.0.0/16 dev vb");
     // The foreign route rests on an address of ours, so that one is not taken from under it.
-    world.write("host.toml", "[links.va]\naddresses = [\"10.0.0.1/24\"]\n");
+    world.write("host.toml", "routes = []\n[links.va]\naddresses = [\"10.0.0.1/24\"]\n");
     let before = (world.routes_of("bird"), world.routes_of("boot"));
     world.run("apply --yes host.toml").exits(0);
     assert_eq!((world.routes_of("bird"), world.routes_of("boot")), before);
@@ -460,4 +460,21 @@ fn what_is_shown_is_a_document_that_finds_nothing_to_change() {
             assert!(shown.contains(word), "{word}: {shown}");
         }
     }
+}
+
+#[test]
+fn a_low_mtu_is_held_while_it_would_take_somebody_elses_ipv6_along() {
+    let world = cabled();
+    world.ip("-6 address add 2001:db8::1/64 dev va nodad");
+    world.write("host.toml", "[links.va]\nmtu = 1000\n");
+    let held = "! update link va mtu  it would take `address 2001:db8::1/64 dev va` along, which belongs to";
+    let ran = world.run("plan host.toml").exits(0);
+    assert!(ran.stdout.contains(held), "{}", ran.stdout);
+    let ran = world.run("apply --yes host.toml").exits(1);
+    assert!(ran.stdout.contains(held), "{}", ran.stdout);
+    assert_eq!(world.listed("-6 address show dev va scope global")[0]["mtu"], 1500);
+    world.run("apply --yes --allow-cascades host.toml").exits(0);
+    assert_eq!(world.listed("link show dev va")[0]["mtu"], 1000);
+    assert!(world.listed("-6 address show dev va scope global").is_empty());
+    world.run("apply --yes host.toml").says(0, "No changes.\n");
 }

@@ -253,3 +253,52 @@ fn a_guest_that_moves_while_its_command_waits_is_found_where_it_is() {
     assert!(!ground.is_running());
     daemon.stop();
 }
+
+/// A target that begins tasks only seconds after their requests have arrived.
+fn slow() -> Ground {
+    let ground = Ground::new("");
+    ground.connect("task-delay = \"30s\"\n", "");
+    let late = Fault::on(SEND, Harm::BeginLater(Duration::from_secs(3)));
+    ground.cluster.with(|world| world.fail(late));
+    ground
+}
+
+fn sent(ground: &Ground) -> usize {
+    ground.cluster.with(|world| world.harmed.iter().filter(|call| call.path == SEND).count())
+}
+
+#[test]
+fn a_try_that_is_killed_before_the_target_begins_its_task_is_not_sent_again() {
+    let ground = slow();
+    let mut first = ground.world.homeostat(START);
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    later(|| sent(&ground) == 1);
+    first.kill().unwrap();
+    assert!(!first.wait().unwrap().success());
+    let second = ground.world.run(START).json(0);
+    assert_eq!(told(&second), ("succeeded", true), "{second}");
+    assert_eq!((sent(&ground), ground.starts()), (1, 1));
+}
+
+#[test]
+fn a_try_whose_answer_takes_too_long_is_not_sent_again() {
+    let ground = slow();
+    ground.connect("timeout = \"1s\"\ntask-delay = \"30s\"\n", "");
+    let first = ground.world.run(START).json(0);
+    assert_eq!(told(&first), ("succeeded", false), "{first}");
+    assert_eq!((sent(&ground), ground.starts()), (1, 1));
+}
+
+#[test]
+fn an_apply_that_is_killed_before_the_target_begins_its_task_is_not_sent_again_by_the_next() {
+    let ground = slow();
+    ground.connect("task-delay = \"30s\"\n", crate::guests::GUEST);
+    let mut first = ground.world.homeostat("apply --yes host.toml");
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    later(|| sent(&ground) == 1);
+    first.kill().unwrap();
+    assert!(!first.wait().unwrap().success());
+    ground.world.run("apply --yes host.toml");
+    ground.world.run("apply --yes host.toml").exits(0);
+    assert_eq!((sent(&ground), ground.starts(), ground.is_running()), (1, 1, true));
+}

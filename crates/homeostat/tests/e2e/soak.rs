@@ -5,7 +5,7 @@
 
 mod beside;
 mod client;
-mod dice;
+pub(crate) mod dice;
 mod estate;
 mod kill;
 mod picture;
@@ -16,7 +16,7 @@ mod siege;
 mod storm;
 
 /// How often something is done: this often in the tests, and this many times as often in a soak.
-fn often(count: usize, soak: usize) -> usize {
+pub(crate) fn often(count: usize, soak: usize) -> usize {
     count * soak_factor(soak)
 }
 

@@ -170,7 +170,7 @@ fn silence_about_namespaces_is_no_wish_to_remove_them() {
     world.run("apply --yes host.toml").exits(0);
     world.write("host.toml", "[sysctl]\n");
     let ran = world.run("apply --yes host.toml").exits(1);
-    let held = "! delete namespace blue  the document has no section for `namespaces` here";
+    let held = "! delete namespace blue  `[namespaces.blue]` is missing from the document; to delete what it declared, write an empty `[namespaces]`";
     assert!(ran.stdout.contains(held), "{}", ran.stdout);
     assert_eq!(world.spaces(), ["blue"]);
     world.run("apply --yes --allow-mass-delete host.toml").exits(0);

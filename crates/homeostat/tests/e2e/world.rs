@@ -63,6 +63,13 @@ impl World {
         self
     }
 
+    /// Where a path of this world's own mount namespace is found from outside.
+    pub(crate) fn outside(&self, path: &str) -> String {
+        self.names
+            .as_ref()
+            .map_or_else(|| path.to_owned(), |names| format!("/proc/{}/root{path}", names.pid()))
+    }
+
     /// The directory in which the program runs.
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
@@ -178,6 +185,11 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    /// How it ended.
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.code
+    }
+
     /// It ended with this code.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use homeostat_engine::{
-    Alone, Bound, Entry, Event, Events, Kind, Ledger, Loop, Means, MemoryLedger, OnStop, Pace,
-    Planner as _, SqliteLedger, What,
+    Alone, Bound, Entry, Event, Events, Explain as _, Hints, Kind, Ledger, Loop, Means,
+    MemoryLedger, OnStop, Pace, Session, SqliteLedger, What,
 };
 use homeostat_kit::provider::{Every, File, Latest};
 use homeostat_kit::simple::{Adapted, place};
@@ -65,8 +65,9 @@ impl Binder {
 }
 
 async fn once(bound: Bound<Adapted<Shapes>>, ledger: Arc<dyn Ledger>) -> anyhow::Result<()> {
-    let mut driver = Box::new(bound).unlock(&Alone::i_am_the_only_writer(), ledger)?;
-    let report = driver.pass().await?;
+    let lock = Alone::i_am_the_only_writer();
+    let mut session = Session::open(&bound, &lock, ledger, Hints::Ignore)?;
+    let report = session.pass(&bound).await?;
     let mut lines = Vec::new();
     report.explain(Kind::Applied, &mut |entry| {
         if let Entry::Applied(line, _) = entry {
@@ -92,7 +93,9 @@ async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyh
     let running = tokio::spawn(kept.run());
     loop {
         tokio::select! {
-            wish = wishes.next_wish() => handle.put(binder.bound(&wish)?)?,
+            wish = wishes.next_wish() => {
+                handle.put(binder.bound(&wish)?)?;
+            }
             event = told.recv() => event.iter().try_for_each(tell)?,
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use homeostat_engine::Status;
 use homeostat_shapes::service::Stored;
 use homeostat_shapes::source::MARK;
 
@@ -47,8 +48,8 @@ async fn a_gap_in_the_notices_leads_to_a_look_at_everything() {
     assert!(stage.service.colour("my-window").is_none(), "nobody was told");
     stage.service.paint("cloud", "white");
     until("the window", || stage.service.colour("my-window").is_some()).await;
-    let status = in_time("the count", handle.wait_for(|status| status.counts.lost == 1)).await;
-    assert_eq!(status.unwrap().counts.full, 2);
+    let is_looked_at = |status: &Status| status.counts.lost == 1 && status.counts.full == 2;
+    in_time("the full pass", handle.wait_for(is_looked_at)).await.unwrap();
 }
 
 #[tokio::test]

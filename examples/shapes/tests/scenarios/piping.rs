@@ -62,7 +62,7 @@ async fn piped(stage: &Stage) -> Piped {
     tokio::spawn(async move {
         loop {
             let wish = wishes.next_wish().await;
-            fed.put(bound(&wish)).unwrap();
+            fed.replace(bound(&wish)).unwrap();
         }
     });
     Piped { names, paint, handle, told }

@@ -1,9 +1,12 @@
 //! How steps reach the server, and what it is asked about them later.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::outcome::Later;
-use homeostat_engine::{Begun, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd, Work, Writer};
+use homeostat_engine::{
+    Begun, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd, Tasks, Work, Writer,
+};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Fault, Guests, Id, Run, Server};
@@ -16,6 +19,12 @@ impl Writer<Guests> for Server {
         }
     }
 
+    fn tasks(&self) -> Option<Arc<dyn Tasks>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+impl Tasks for Server {
     fn follow(&self, task: &str) -> Later<'static, TaskEnd> {
         let (server, task) = (self.clone(), task.to_owned());
         Box::pin(async move {

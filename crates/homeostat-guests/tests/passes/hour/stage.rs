@@ -7,13 +7,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::journal::{Clock, JournalError, Millis};
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Fence, Handle, Journal, Ledger, Limits, Loop, Means, Operations,
-    Ownership, Pace, Place, Source as _, SqliteLedger,
+    Alone, Bound, Config, DispatchGuard, Events, Handle, Journal, Ledger, Limits, Loop, Means,
+    Operations, Ownership, Pace, Place, Source as _, SqliteLedger,
 };
 use homeostat_guests::{
     Client, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Wanted, Wish,
 };
-use homeostat_pve_simulator::{Guest, InMemory, Kind as Made, Manners, Simulator, World};
+use homeostat_pve_simulator::{Guest, InMemory, Kind as Made, OnShutdown, Simulator, World};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -36,6 +36,8 @@ pub(crate) struct Stage {
     pub(crate) limits: Limits,
     /// Whether nobody can reach the cluster.
     pub(crate) is_cut_off: Arc<AtomicBool>,
+    /// How long an answer is waited for.
+    pub(crate) answer: Duration,
     clock: Clock,
     seed: u64,
 }
@@ -49,6 +51,7 @@ impl Stage {
             wish,
             limits,
             is_cut_off: Arc::default(),
+            answer: Patience::default().answer,
             clock: clock(seed),
             seed,
         }
@@ -66,7 +69,8 @@ impl Stage {
             async move { reached.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused)) }
         });
         // Less than some tasks take, and than some nodes are silent.
-        let patience = Patience { task: Duration::from_mins(2), ..Patience::default() };
+        let patience =
+            Patience { answer: self.answer, task: Duration::from_mins(2), ..Patience::default() };
         Guests::new(&client, "default", patience)
     }
 
@@ -78,7 +82,7 @@ impl Stage {
             wish: Arc::clone(&self.wish),
             ownership: Ownership::Checkpoint,
             config: Config {
-                fence: Fence::Kept(operations.clone()),
+                dispatch: DispatchGuard::Operations(operations.clone()),
                 lanes: 64,
                 ..Config::default()
             },
@@ -128,7 +132,11 @@ fn world(wish: &Wish) -> World {
         let kind = if wanted.kind == Kind::Lxc { Made::Lxc } else { Made::Qemu };
         let guest = Guest {
             is_ha: vmid.0.is_multiple_of(11),
-            manners: if vmid.0.is_multiple_of(5) { Manners::Deaf } else { Manners::Obeys },
+            on_shutdown: if vmid.0.is_multiple_of(5) {
+                OnShutdown::Ignores
+            } else {
+                OnShutdown::Stops
+            },
             ..Guest::new(kind, node(vmid.0))
         };
         world.put(vmid.0, guest);

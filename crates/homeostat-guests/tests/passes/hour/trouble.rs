@@ -81,7 +81,7 @@ impl<'a> Trouble<'a> {
             4 => self.cut_off(),
             5..9 => {
                 let shy = self.roll(4);
-                self.world(|world| world.shy_tasks = shy);
+                self.world(|world| world.hidden_queries = shy);
             }
             _ => {}
         }
@@ -95,7 +95,7 @@ impl<'a> Trouble<'a> {
         self.relieve();
         self.world(|world| {
             world.mend();
-            world.shy_tasks = 0;
+            world.hidden_queries = 0;
         });
     }
 

@@ -1,6 +1,6 @@
 //! Changes links that are there, and gives fresh ones what their creation could not.
 
-use homeostat_core::Outcome;
+use homeostat_core::{Outcome, WaitsOn};
 use homeostat_netlink::{Batch, Connection, Family};
 
 use super::{Hand, Written, ask, failed, find};
@@ -56,7 +56,7 @@ impl Hand<'_> {
 
     pub(super) fn update(&mut self, wished: &WishedLink, cycle: Cycle) -> Written {
         let Some(seen) = self.moment.table.get(wished.name) else {
-            return Err(Outcome::Pending { on: format!("link {}", wished.name) });
+            return Err(Outcome::Pending { on: WaitsOn::Link(wished.name.to_string()) });
         };
         let (index, link, kind) = (seen.index, &wished.link, &wished.link.kind);
         let falls = link.up == Some(false) || cycle == Cycle::DownFirst;

@@ -8,31 +8,46 @@ use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 
 use crate::link::{IfIndex, LinkName};
 use crate::links::kinds::{LinkKind, Refs, Told, options};
+use crate::links::normalize::BadLink;
 use crate::links::words::{BondMode, HashPolicy, LacpRate};
+#[cfg(feature = "document")]
+use homeostat_document::Number;
+
+#[cfg(feature = "document")]
+const MILLIS: Number<u32> = Number { what: "a number of milliseconds", least: 0, most: u32::MAX };
+#[cfg(feature = "document")]
+const LINKS: Number<u32> = Number { what: "a number of links", least: 0, most: u32::MAX };
 
 options! {
     /// Options of a bond.
     Bond [] {
-        /// How packets are spread.
-        mode: BondMode,
-        /// Milliseconds between looks at the carrier.
-        miimon: u32,
-        /// Milliseconds before a link is used.
-        updelay: u32,
-        /// Milliseconds before a link is given up.
-        downdelay: u32,
-        /// How often LACP partners speak.
-        lacp_rate: LacpRate,
-        /// What the hash looks at.
-        xmit_hash_policy: HashPolicy,
-        /// The link that is used while it works.
-        primary: LinkName,
-        /// Links that must work.
-        min_links: u32,
+        mode: BondMode = "mode", "How packets are spread";
+        miimon: u32 = "miimon", "Milliseconds between looks at the carrier", MILLIS;
+        updelay: u32 = "updelay", "Milliseconds before a link is used", MILLIS;
+        downdelay: u32 = "downdelay", "Milliseconds before a link is given up", MILLIS;
+        lacp_rate: LacpRate = "lacp-rate", "How often LACP partners speak";
+        xmit_hash_policy: HashPolicy = "xmit-hash-policy", "What the hash looks at";
+        primary: LinkName = "primary", "The link that is used while it works";
+        min_links: u32 = "min-links", "Links that must work", LINKS;
     }
 }
 
 impl Bond {
+    /// Quirk `bond-delays-in-miimons` (Linux 6.1): delays are kept in multiples of `miimon`, rounded down.
+    pub(super) fn check(&mut self) -> Result<(), BadLink> {
+        let miimon = self.miimon.filter(|millis| *millis != 0);
+        for delay in [&mut self.updelay, &mut self.downdelay].into_iter().flatten() {
+            *delay -= *delay % miimon.ok_or(BadLink::DelayWithoutMiimon)?;
+        }
+        if self.lacp_rate.is_some() && self.mode != Some(BondMode::Lacp) {
+            return Err(BadLink::RateWithoutLacp);
+        }
+        if self.primary.is_some() && !self.mode.is_some_and(BondMode::has_primary) {
+            return Err(BadLink::NoPrimary);
+        }
+        Ok(())
+    }
+
     pub(crate) fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {
         self.mode.map(|mode| data.attr_u8(IFLA_BOND_MODE, mode.to_kernel()));
         self.miimon.map(|millis| data.attr_u32(IFLA_BOND_MIIMON, millis));

@@ -10,30 +10,27 @@ use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 use crate::links::kinds::options;
 use crate::links::kinds::time::Centis;
 use crate::links::words::VlanProtocol;
+#[cfg(feature = "document")]
+use homeostat_document::Number;
+
+#[cfg(feature = "document")]
+const DEFAULT_VLAN: Number<u16> = Number { what: "a VLAN id, or 0 for none", least: 0, most: 4094 };
+#[cfg(feature = "document")]
+const PRIORITY: Number<u16> = Number { what: "a bridge priority", least: 0, most: u16::MAX };
 
 options! {
     /// Options of a bridge.
     Bridge [] {
-        /// Whether the spanning tree is kept.
-        stp: bool,
-        /// Whether VLAN tags are looked at.
-        vlan_filtering: bool,
-        /// How tags are written.
-        vlan_protocol: VlanProtocol,
-        /// The VLAN of frames without a tag; 0 for none.
-        vlan_default_pvid: u16,
-        /// Whether groups are learned.
-        mcast_snooping: bool,
-        /// Order in the spanning tree.
-        priority: u16,
-        /// Time before a port forwards.
-        forward_delay: Centis,
-        /// Time between greetings of the spanning tree.
-        hello_time: Centis,
-        /// Time after which a silent root is gone.
-        max_age: Centis,
-        /// Time after which a learned address is forgotten.
-        ageing_time: Centis,
+        stp: bool = "stp", "Whether the spanning tree is kept";
+        vlan_filtering: bool = "vlan-filtering", "Whether VLAN tags are looked at";
+        vlan_protocol: VlanProtocol = "vlan-protocol", "How tags are written";
+        vlan_default_pvid: u16 = "vlan-default-pvid", "VLAN of frames without a tag", DEFAULT_VLAN;
+        mcast_snooping: bool = "mcast-snooping", "Whether groups are learned";
+        priority: u16 = "priority", "Order in the spanning tree", PRIORITY;
+        forward_delay: Centis = "forward-delay", "Time before a port forwards";
+        hello_time: Centis = "hello-time", "Time between greetings of the spanning tree";
+        max_age: Centis = "max-age", "Time after which a silent root is gone";
+        ageing_time: Centis = "ageing-time", "Time after which a learned address is forgotten";
     }
 }
 

@@ -9,27 +9,49 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attr, Attrs, Malformed, MessageWriter};
 
 use crate::link::IfIndex;
+#[cfg(feature = "document")]
+use crate::links::kinds::section::TTL;
 use crate::links::kinds::{LinkKind, Refs, Told, options};
+use crate::links::normalize::BadLink;
+#[cfg(feature = "document")]
+use crate::values::TOS;
+#[cfg(feature = "document")]
+use homeostat_document::Number;
+
+#[cfg(feature = "document")]
+const KEY: Number<u32> = Number { what: "a tunnel key", least: 0, most: u32::MAX };
 
 options! {
     /// Options of a GRE tunnel.
     Gre [] {
-        /// This end of the tunnel.
-        local: IpAddr,
-        /// The other end of the tunnel.
-        remote: IpAddr,
-        /// Tells tunnels with the same ends apart.
-        key: u32,
-        /// Hops that packets may take; 0 takes over that of the inner packet.
-        ttl: u8,
-        /// The type of service of packets.
-        tos: u8,
-        /// Whether the path's MTU is found out.
-        pmtudisc: bool,
+        local: IpAddr = "local", "This end of the tunnel";
+        remote: IpAddr = "remote", "The other end of the tunnel";
+        key: u32 = "key", "Tells tunnels with the same ends apart", KEY;
+        ttl: u8 = "ttl", "Hops that packets may take", TTL;
+        tos: u8 = "tos", "Type of service of packets", TOS;
+        pmtudisc: bool = "pmtudisc", "Whether the path's MTU is found out";
     }
 }
 
 impl Gre {
+    pub(super) fn check(&self) -> Result<(), BadLink> {
+        let families = [self.local, self.remote].map(|end| end.map(|end| end.is_ipv6()));
+        if let [Some(local), Some(remote)] = families
+            && local != remote
+        {
+            return Err(BadLink::EndFamilies);
+        }
+        if self.is_ipv6() && (self.tos.is_some() || self.pmtudisc.is_some()) {
+            return Err(BadLink::TunnelOverIpv6);
+        }
+        let has_ttl = self.ttl.is_some_and(|ttl| ttl != 0);
+        if has_ttl && self.pmtudisc == Some(false) {
+            Err(BadLink::TtlWithoutPmtudisc)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Whether the tunnel goes over IPv6, which is another kind to the kernel.
     pub(crate) fn is_ipv6(&self) -> bool {
         self.local.or(self.remote).is_some_and(|end| end.is_ipv6())

@@ -9,16 +9,14 @@ use crate::links::words::{IpvlanMode, MacvlanMode};
 options! {
     /// Options of a macvlan.
     Macvlan [] {
-        /// Who may talk to whom.
-        mode: MacvlanMode,
+        mode: MacvlanMode = "mode", "Who may talk to whom";
     }
 }
 
 options! {
     /// Options of an ipvlan.
     Ipvlan [] {
-        /// On which layer packets are sorted.
-        mode: IpvlanMode,
+        mode: IpvlanMode = "mode", "On which layer packets are sorted";
     }
 }
 

@@ -6,18 +6,20 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attrs, Malformed};
 
 use crate::links::kinds::{LinkKind, options};
+#[cfg(feature = "document")]
+use homeostat_document::Number;
+
+#[cfg(feature = "document")]
+const UID: Number<u32> =
+    Number { what: "a numeric user or group id", least: 0, most: u32::MAX - 1 };
 
 options! {
     /// Options of a tun or tap device.
     Tap [] {
-        /// The user who may open it.
-        owner: u32,
-        /// The group that may open it.
-        group: u32,
-        /// Whether it has several queues.
-        multi_queue: bool,
-        /// Whether frames have a header for offloads.
-        vnet_hdr: bool,
+        owner: u32 = "owner", "The user who may open it", UID;
+        group: u32 = "group", "The group that may open it", UID;
+        multi_queue: bool = "multi-queue", "Whether it has several queues";
+        vnet_hdr: bool = "vnet-hdr", "Whether frames have a header for offloads";
     }
 }
 

@@ -1,5 +1,7 @@
 //! Two ends of one wire, the other perhaps in another namespace.
 
+#[cfg(feature = "document")]
+use homeostat_document::Fields;
 use homeostat_netlink::MessageWriter;
 use homeostat_netlink::uapi::{IFLA_GROUP, IFLA_IFNAME, IFLA_NET_NS_FD, VETH_INFO_PEER};
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,11 @@ pub struct Veth {
 }
 
 impl Veth {
+    #[cfg(feature = "document")]
+    pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Veth { peer: fields.required("peer", "The other end")? })
+    }
+
     /// One whose other end nobody has looked for yet.
     pub(crate) fn unknown() -> Self {
         Veth { peer: LinkRef::here(Links::default().name(IfIndex(0))) }

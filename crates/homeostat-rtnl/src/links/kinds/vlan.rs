@@ -5,16 +5,22 @@ use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::links::kinds::options;
+use crate::links::normalize::BadLink;
 use crate::links::words::VlanProtocol;
+#[cfg(feature = "document")]
+use crate::number::Table;
+#[cfg(feature = "document")]
+use homeostat_document::{Fields, Number};
+
+#[cfg(feature = "document")]
+const VLAN_ID: Number<u16> = Number { what: "a VLAN id", least: 1, most: 4094 };
 
 options! {
     /// Options of a VLAN.
     Vlan [
-        /// The tag.
-        id: u16,
+        id: u16 = "id", "The tag", VLAN_ID;
     ] {
-        /// How tags are written.
-        protocol: VlanProtocol,
+        protocol: VlanProtocol = "protocol", "How tags are written";
     }
 }
 
@@ -26,6 +32,10 @@ pub struct Vrf {
 }
 
 impl Vlan {
+    pub(super) fn check(&self) -> Result<(), BadLink> {
+        if (1..=4094).contains(&self.id) { Ok(()) } else { Err(BadLink::VlanId) }
+    }
+
     pub(crate) fn encode(&self, data: &mut MessageWriter<'_>) {
         data.attr_u16(IFLA_VLAN_ID, self.id);
         let protocol = self.protocol.map(VlanProtocol::to_kernel);
@@ -47,6 +57,16 @@ impl Vlan {
 }
 
 impl Vrf {
+    pub(super) fn check(&self) -> Result<(), BadLink> {
+        if self.table == 0 { Err(BadLink::Table) } else { Ok(()) }
+    }
+
+    #[cfg(feature = "document")]
+    pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let Table(table) = fields.required("table", "Its routing table")?;
+        Some(Vrf { table })
+    }
+
     pub(crate) fn encode(&self, data: &mut MessageWriter<'_>) {
         data.attr_u32(IFLA_VRF_TABLE, self.table);
     }

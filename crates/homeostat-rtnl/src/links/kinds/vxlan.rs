@@ -10,36 +10,56 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attr, Attrs, Malformed, MessageWriter};
 
 use crate::link::IfIndex;
+#[cfg(feature = "document")]
+use crate::links::kinds::section::TTL;
 use crate::links::kinds::{LinkKind, Refs, Told, is_alike, options};
+use crate::links::normalize::BadLink;
+#[cfg(feature = "document")]
+use crate::values::{Seconds, TOS};
+#[cfg(feature = "document")]
+use homeostat_document::Number;
+
+#[cfg(feature = "document")]
+const VNI: Number<u32> = Number { what: "a VXLAN network id", least: 0, most: 16_777_215 };
+#[cfg(feature = "document")]
+const PORT: Number<u16> = Number { what: "a port", least: 1, most: u16::MAX };
 
 options! {
     /// Options of a VXLAN.
     Vxlan [
-        /// The network.
-        id: u32,
+        id: u32 = "id", "The network", VNI;
     ] {
-        /// This end of the tunnel.
-        local: IpAddr,
-        /// The other end of the tunnel.
-        remote: IpAddr,
-        /// The multicast group of all ends.
-        group: IpAddr,
-        /// The destination port.
-        port: u16,
-        /// Hops that packets may take; 0 takes over that of the inner packet.
-        ttl: u8,
-        /// The type of service of packets.
-        tos: u8,
-        /// Whether ends are learned from packets.
-        learning: bool,
-        /// Seconds after which a learned end is forgotten.
-        ageing: u32,
-        /// Whether ARP is answered for known ends.
-        proxy: bool,
+        local: IpAddr = "local", "This end of the tunnel";
+        remote: IpAddr = "remote", "The other end of the tunnel";
+        group: IpAddr = "group", "The multicast group of all ends";
+        port: u16 = "port", "Destination port", PORT;
+        ttl: u8 = "ttl", "Hops that packets may take", TTL;
+        tos: u8 = "tos", "Type of service of packets", TOS;
+        learning: bool = "learning", "Whether ends are learned from packets";
+        ageing: u32 = "ageing", "Time after which a learned end is forgotten" as Seconds;
+        proxy: bool = "proxy", "Whether ARP is answered for known ends";
     }
 }
 
 impl Vxlan {
+    pub(super) fn check(&self) -> Result<(), BadLink> {
+        let ends = [self.local, self.remote, self.group];
+        let mut families = ends.iter().flatten().map(IpAddr::is_ipv6);
+        let first = families.next();
+        if self.id > 0x00ff_ffff {
+            return Err(BadLink::Vni);
+        }
+        if self.remote.is_some() && self.group.is_some() {
+            return Err(BadLink::RemoteAndGroup);
+        }
+        let is_group = |end: IpAddr| end.is_multicast();
+        if self.remote.is_some_and(is_group) || self.group.is_some_and(|group| !is_group(group)) {
+            return Err(BadLink::Group);
+        }
+        let is_one_family = families.all(|is_v6| Some(is_v6) == first);
+        if is_one_family { Ok(()) } else { Err(BadLink::EndFamilies) }
+    }
+
     /// Quirk `vxlan-fixed-options` (Linux 6.18): id, port and proxy are refused in words ("Cannot
     /// change VNI."), a local address of the other family too, and whether the TTL is inherited is
     /// silently left as it was.

@@ -1,6 +1,6 @@
 //! What links wait for, and names that are taken.
 
-use homeostat_core::{Failure, Retry};
+use homeostat_core::{Failure, Retry, WaitsOn};
 
 use super::{Drafting, Need};
 use crate::links::model::LinkRef;
@@ -8,30 +8,30 @@ use crate::links::wish::WishedLink;
 
 impl Drafting<'_> {
     /// What a link waits for.
-    pub(super) fn blocker(&self, wished: &WishedLink) -> Option<String> {
+    pub(super) fn blocker(&self, wished: &WishedLink) -> Option<WaitsOn> {
         let is_there = |name| self.plan.will_have(self.moment, name);
         let master = wished.link.master.filter(|master| !is_there(*master));
-        let master = master.map(|master| format!("link {master}"));
+        let master = master.map(|master| WaitsOn::Link(master.to_string()));
         let parent = || wished.link.parent.as_ref().and_then(|parent| self.absent(parent));
         let space = || {
             let space = wished.peer()?.namespace.as_deref()?;
-            self.moment.elsewhere.get(space).is_none().then(|| format!("namespace {space}"))
+            self.moment.elsewhere.get(space).is_none().then(|| WaitsOn::Namespace(space.to_owned()))
         };
         master.or_else(parent).or_else(space)
     }
 
     /// What is missing of a link, here or elsewhere.
-    fn absent(&self, link: &LinkRef) -> Option<String> {
+    fn absent(&self, link: &LinkRef) -> Option<WaitsOn> {
         let name = link.name;
         match link.namespace.as_deref() {
             Some(space) if !self.moment.elsewhere.is_here(Some(space)) => {
                 match self.moment.elsewhere.get(space) {
-                    None => Some(format!("namespace {space}")),
+                    None => Some(WaitsOn::Namespace(space.to_owned())),
                     Some(found) if found.has(name) => None,
-                    Some(_) => Some(format!("link {name} in namespace {space}")),
+                    Some(_) => Some(WaitsOn::Link(format!("{name} in namespace {space}"))),
                 }
             }
-            _ => (!self.plan.will_have(self.moment, name)).then(|| format!("link {name}")),
+            _ => (!self.plan.will_have(self.moment, name)).then(|| WaitsOn::Link(name.to_string())),
         }
     }
 

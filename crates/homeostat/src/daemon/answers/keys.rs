@@ -205,7 +205,7 @@ fn learn(status: &mut KeyStatus, entry: Entry) {
         }
         Entry::Pending { on, .. } => {
             (status.state, status.held) = ("pending".to_owned(), None);
-            (status.owner, status.waits_on) = (None, Some(on));
+            (status.owner, status.waits_on) = (None, Some(on.to_string()));
         }
         Entry::Unknown { why, .. } => {
             (status.state, status.held) = ("unknown".to_owned(), None);

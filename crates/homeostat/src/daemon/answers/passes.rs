@@ -1,16 +1,19 @@
 //! Passes that somebody asked for, and their report.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use futures_util::future::join_all;
 use homeostat_engine::keep::handle::Told as LoopTold;
-use homeostat_engine::{Audience, Control, Entry, Explain, Kind, Mode, Summary};
+use homeostat_engine::{
+    Audience, BrokenPass, Control, Entry, Explain, Kind, Mode, Patience, SharedReport, Summary,
+};
 use serde_json::json;
 
 use super::Answers;
+use crate::converge::{Converging, converge};
 use crate::daemon::orders::{Begun, Deed, begin};
-use crate::machine::{Broken, Settling, Unapplied, told_of_waiting};
+use crate::machine::{Unapplied, told_of_waiting};
 use crate::output::{Told, is_converged, json as report, text};
 use crate::registry::FIRST;
 use crate::wire::{Ask, FORMAT_VERSION, Leave};
@@ -34,47 +37,44 @@ impl Answers {
     /// Runs passes as long as that brings something, with the patience that an `apply` has. What is
     /// inside namespaces of our own can be opened only when they are there.
     async fn settle(&self, begun: Vec<Begun>, leave: Leave) -> Result<Vec<Told>> {
-        let mut told = ended(begun).await;
-        let made = told.iter().filter(|one| one.place.source == FIRST.name);
-        if made.map(|one| one.what.summary().total()).sum::<usize>() > 0 {
-            told = after(told, ended(self.orders.give(Deed::Arrange, leave).await?).await);
+        let mut all = ended(begun, Vec::new()).await;
+        let made = all.iter().filter(|one| one.control.place().source == FIRST.name);
+        if made.map(Converging::written).sum::<usize>() > 0 {
+            all = ended(self.orders.give(Deed::Arrange, leave).await?, all).await;
         }
-        let mut settling = Settling::default();
-        while let Some(pause) = settling.next(&told) {
-            tokio::time::sleep(pause).await;
-            told = after(told, ended(begin(self.loops(None)?)).await);
-        }
+        // Tasks go on after the answer: the loops follow them.
+        let patience = Patience { tasks: Duration::ZERO, ..Patience::default() };
+        converge(&mut all, patience, async |one| one.pass().await, |_| {}).await;
+        let mut told: Vec<Told> = all.into_iter().filter_map(Converging::report).collect();
         told.extend(self.standing.borrow().waiting.iter().map(told_of_waiting));
         Ok(told)
     }
 }
 
-/// What all of these passes have to tell. A loop that ended meanwhile, as with its namespace, has
-/// nothing to tell any more.
-async fn ended(begun: Vec<Begun>) -> Vec<Told> {
-    let passes = begun.into_iter().map(|Begun { control, pass }| async move {
-        let told = pass.await.ok()?;
-        Some(told_by(&*control, told))
+/// Waits for these passes. A loop that ended meanwhile, as with its namespace, has nothing to tell any more;
+/// one that went on has the reports of its earlier passes, too.
+async fn ended(begun: Vec<Begun>, earlier: Vec<Converging>) -> Vec<Converging> {
+    let passes = begun
+        .into_iter()
+        .map(|Begun { control, pass }| async move { Some((control, pass.await.ok()?)) });
+    let mut earlier = earlier;
+    let ended = join_all(passes).await.into_iter().flatten().map(|(control, told)| {
+        let known = earlier.iter().position(|one| one.control.place() == control.place());
+        let mut one = match known {
+            Some(at) => earlier.swap_remove(at),
+            None => Converging::new(control),
+        };
+        one.record(told);
+        one
     });
-    join_all(passes).await.into_iter().flatten().collect()
-}
-
-/// What was told of every place before, and now.
-fn after(mut before: Vec<Told>, now: Vec<Told>) -> Vec<Told> {
-    let now = now.into_iter().map(|now| {
-        match before.iter().position(|earlier| earlier.place == now.place) {
-            Some(at) => now.after(before.swap_remove(at)),
-            None => now,
-        }
-    });
-    now.collect()
+    ended.collect()
 }
 
 /// What a loop told, as reports are drawn.
 pub(super) fn told_by(control: &dyn Control, told: LoopTold) -> Told {
     let place = control.place().clone();
     let what: Box<dyn Explain> = match told {
-        Err(error) => Box::new(Broken::by(&error, &place)),
+        Err(error) => Box::new(BrokenPass::new(&error, &place.source)),
         Ok(told) => match control.status().mode {
             Mode::Heal => Box::new(Shared(told)),
             Mode::Observe => Box::new(Unapplied::of(Box::new(Shared(told)), &place)),
@@ -83,7 +83,7 @@ pub(super) fn told_by(control: &dyn Control, told: LoopTold) -> Told {
     Told { place, what }
 }
 
-struct Shared(Arc<dyn Explain + Send + Sync>);
+struct Shared(SharedReport);
 
 impl Explain for Shared {
     fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {

@@ -1,0 +1,106 @@
+//! A source in a namespace with everything that a pass needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use homeostat_engine::{
+    Alone, Book, Config, Explain as _, Focus, Guards, Hint, MassDelete, MemoryLedger, Observer,
+    Order, Ownership, Place, Report, Source, Summary, pass,
+};
+use tokio::runtime::Runtime;
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+pub(super) struct Fixture<S: Source> {
+    source: S,
+    wish: Arc<S::Desired>,
+    observer: Observer<S>,
+    writer: S::Writer,
+    book: Book<S>,
+    config: Config<S::Key>,
+    runtime: Runtime,
+}
+
+pub(super) fn place(source: &str) -> Place {
+    let [owner, source, scope, identity] = ["default", source, "bench", ""].map(str::to_owned);
+    Place { owner, source, scope, identity }
+}
+
+impl<S: Source> Fixture<S> {
+    /// Opens a source in its namespace, as a loop does.
+    pub(super) fn with_hints(source: S, wish: Arc<S::Desired>) -> Result<Self> {
+        let observer = Observer::open(&source, "bench")?;
+        Self::with(source, wish, observer)
+    }
+
+    /// Opens it for one pass, as `apply` does.
+    pub(super) fn without_hints(source: S, wish: Arc<S::Desired>) -> Result<Self> {
+        let observer = Observer::without_hints(&source, "bench")?;
+        Self::with(source, wish, observer)
+    }
+
+    fn with(source: S, wish: Arc<S::Desired>, observer: Observer<S>) -> Result<Self> {
+        let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
+        Ok(Fixture {
+            wish,
+            observer,
+            writer: source.writer(&Alone::i_am_the_only_writer())?,
+            book: Book::open(Arc::new(MemoryLedger::default()), place(S::NAME))?,
+            config: Config { guards, ..Config::default() },
+            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+            source,
+        })
+    }
+
+    /// Closes the source.
+    pub(super) fn into_wish(self) -> Arc<S::Desired> {
+        self.wish
+    }
+
+    pub(super) fn pass(&mut self, focus: Focus<S::Key>) -> Result<Report<S>> {
+        let Fixture { source, wish, observer, writer, book, config, runtime } = self;
+        let (wish, ownership) = (Arc::clone(wish), &Ownership::Marked);
+        let order = Order { source, wish, ownership, focus, config };
+        Ok(runtime.block_on(pass(&order, observer, writer, book))?)
+    }
+
+    /// Makes a full pass, which must change nothing.
+    pub(super) fn synced(mut self) -> Result<Self> {
+        expect(&self.pass(Focus::All)?, Summary::default())?;
+        Ok(self)
+    }
+
+    /// Waits until a hint names a key.
+    pub(super) fn await_hint(&mut self, key: &S::Key) -> Result<()> {
+        loop {
+            match self.hint(TIMEOUT)?.with_context(|| format!("no hint for {key}"))? {
+                Hint::Keys(keys) | Hint::By { keys, .. } if keys.contains(key) => return Ok(()),
+                Hint::Lost => bail!("hints were lost, that for {key} among them"),
+                // The echo of an earlier write of ours.
+                Hint::Keys(_) | Hint::By { .. } => {}
+            }
+        }
+    }
+
+    /// Discards all hints so far.
+    pub(super) fn drain(&mut self) -> Result<()> {
+        while self.hint(Duration::from_millis(20))?.is_some() {}
+        Ok(())
+    }
+
+    /// The next hint, if one arrives in time.
+    pub(super) fn hint(&mut self, timeout: Duration) -> Result<Option<Hint<S::Key>>> {
+        let Fixture { observer, runtime, .. } = self;
+        let hint = runtime.block_on(async { tokio::time::timeout(timeout, observer.hint()).await });
+        Ok(hint.ok().transpose()?)
+    }
+}
+
+/// Fails unless the pass has converged with exactly these changes.
+pub(super) fn expect<S: Source>(report: &Report<S>, summary: Summary) -> Result<()> {
+    ensure!(report.is_converged(), "not converged");
+    let changes = report.summary();
+    ensure!(changes == summary, "{changes:?} instead of {summary:?}");
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! What a key waits for before it can be written or called done.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// What a key waits for. Programs match on it; its [`Display`](fmt::Display) is the text of plans, reports
+/// and JSON.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum WaitsOn {
+    /// A network link that is absent.
+    Link(String),
+    /// A network namespace that is absent.
+    Namespace(String),
+    /// A key whose step was not applied.
+    Key(String),
+    /// A step that failed while nothing may be started after the first failure.
+    FailedInStrictMode(String),
+    /// An earlier step of the same key, which was not applied.
+    EarlierStep(String),
+    /// Work that the target does by itself, by the target's name for it.
+    Task(String),
+    /// A free place: as many operations run as the limits allow.
+    Slot,
+    /// Another operation on the same key, of a command or of an earlier pass.
+    Operation,
+    /// The answer to a request of this pass, which has not come yet.
+    Answer,
+    /// What became of an earlier step whose answer was lost.
+    Doubt,
+    /// Another look: the key changed after the look that this pass planned with.
+    Look,
+    /// The next pass: the key changed along with a step of this one.
+    NextPass,
+    /// Anything else, in the source's own words.
+    Condition(String),
+}
+
+impl WaitsOn {
+    /// Whether the wait ends by itself: without another pass, another desired state or other programs.
+    #[must_use]
+    pub fn ends_by_itself(&self) -> bool {
+        match self {
+            WaitsOn::Task(_)
+            | WaitsOn::Slot
+            | WaitsOn::Operation
+            | WaitsOn::Answer
+            | WaitsOn::Doubt
+            | WaitsOn::Look => true,
+            WaitsOn::NextPass
+            | WaitsOn::Link(_)
+            | WaitsOn::Namespace(_)
+            | WaitsOn::Key(_)
+            | WaitsOn::FailedInStrictMode(_)
+            | WaitsOn::EarlierStep(_)
+            | WaitsOn::Condition(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for WaitsOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitsOn::Link(name) => write!(f, "link {name}"),
+            WaitsOn::Namespace(name) => write!(f, "namespace {name}"),
+            WaitsOn::Key(key) => f.write_str(key),
+            WaitsOn::FailedInStrictMode(key) => write!(f, "`{key}`, which failed in strict mode"),
+            WaitsOn::EarlierStep(key) => write!(f, "an earlier step of `{key}`"),
+            WaitsOn::Task(task) => write!(f, "task {task}"),
+            WaitsOn::Slot => f.write_str("a free place on its node"),
+            WaitsOn::Operation => f.write_str("another operation on it"),
+            WaitsOn::Answer => f.write_str("an answer to what it was sent"),
+            WaitsOn::Doubt => f.write_str("what became of an earlier step of it"),
+            WaitsOn::Look => f.write_str("another look: it moved after this one"),
+            WaitsOn::NextPass => f.write_str("the next pass: it changed along with another step"),
+            WaitsOn::Condition(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Serialize for WaitsOn {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

@@ -1,0 +1,151 @@
+//! What a document says of one scope: the sections of all sources, each by its type.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::fields::Fields;
+use crate::section::{Assignment, Extension, ExtensionType, Scopes, Section, SectionType};
+use crate::span::{Span, Spanned};
+
+/// The sections of one scope. One that is not written is absent; an empty one is there.
+#[derive(Clone, Default)]
+pub struct Scope {
+    sections: Vec<Written>,
+    extensions: Vec<(&'static ExtensionType, Value)>,
+}
+
+type Value = Arc<dyn Any + Send + Sync>;
+
+/// A section that is written, readable or not.
+#[derive(Clone)]
+struct Written {
+    section: &'static SectionType,
+    /// Where its name is.
+    span: Span,
+    value: Option<Value>,
+}
+
+impl Scope {
+    /// A section, if it is written and could be read.
+    #[must_use]
+    pub fn get<S: Section>(&self) -> Option<&S> {
+        self.sections.iter().find_map(|one| one.value.as_deref()?.downcast_ref())
+    }
+
+    /// The fields of a source in the tables of others.
+    pub fn extensions<E: Extension>(&self) -> impl Iterator<Item = &E> {
+        self.extensions.iter().filter_map(|(_, value)| value.downcast_ref())
+    }
+
+    /// Where a section's name is written; nothing if the section is not written at all.
+    #[must_use]
+    pub fn place_of(&self, name: &str) -> Option<Span> {
+        self.sections.iter().find(|one| one.section.name == name).map(|one| one.span)
+    }
+
+    /// Whether a section is written: an empty one says that there shall be nothing, a missing one does
+    /// not.
+    #[must_use]
+    pub fn states(&self, name: &str) -> bool {
+        self.place_of(name).is_some()
+    }
+
+    /// The values that the scope gives to what has a name outside of the document, by that name, and where
+    /// each is written.
+    #[must_use]
+    pub fn assignments(&self) -> HashMap<String, Spanned<String>> {
+        let mut all = HashMap::new();
+        let mut add = |Assignment { name, value, span }: Assignment<'_>| {
+            all.insert(name, Spanned::new(value.to_owned(), span));
+        };
+        for Written { section, value, .. } in &self.sections {
+            if let Some(value) = value {
+                (section.value.assignments)(&**value, &mut add);
+            }
+        }
+        for (extension, value) in &self.extensions {
+            (extension.value.assignments)(&**value, &mut add);
+        }
+        all
+    }
+
+    /// Asks for all sections that the top level has.
+    pub(crate) fn read_host(fields: &mut Fields<'_>) -> Self {
+        Self::read(fields, |scopes| scopes != Scopes::Namespaces)
+    }
+
+    /// Asks for all sections that a namespace has, and refuses the others.
+    pub(crate) fn read_namespace(fields: &mut Fields<'_>) -> Self {
+        let scope = Self::read(fields, |scopes| !matches!(scopes, Scopes::Host(_)));
+        for section in fields.sources().iter().flat_map(|source| source.sections) {
+            if let Scopes::Host(why) = section.scopes {
+                fields.refused(section.name, why, OUTSIDE);
+            }
+        }
+        scope
+    }
+
+    fn read(fields: &mut Fields<'_>, has: impl Fn(Scopes) -> bool) -> Self {
+        let all = fields.sources().iter().flat_map(|source| source.sections);
+        let mut sections = Vec::new();
+        for section in all.filter(|section| has(section.scopes)) {
+            let value = fields.section(section);
+            if fields.has(section.name) {
+                sections.push(Written { section, span: fields.at(section.name), value });
+            }
+        }
+        let extended = fields.checker().map(|checker| std::mem::take(&mut checker.extended));
+        Self { sections, extensions: extended.unwrap_or_default() }
+    }
+}
+
+/// What to do about a section that only the top level has.
+pub(crate) const OUTSIDE: &str = "move it to the top level of the document";
+
+/// Two are equal when the same sections say the same, in whatever order.
+impl PartialEq for Scope {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = |one: &Written, two: &Written| match (&one.value, &two.value) {
+            (Some(one_value), Some(two)) => (one.section.value.is_same)(&**one_value, &**two),
+            (one, two) => one.is_none() && two.is_none(),
+        };
+        let has = |one: &Written| {
+            let two = other.sections.iter().find(|two| two.section.name == one.section.name);
+            two.is_some_and(|two| is_same(one, two))
+        };
+        let pairs = self.extensions.iter().zip(&other.extensions);
+        self.sections.len() == other.sections.len()
+            && self.sections.iter().all(has)
+            && self.extensions.len() == other.extensions.len()
+            && pairs
+                .into_iter()
+                .all(|((one, value), (_, two))| (one.value.is_same)(&**value, &**two))
+    }
+}
+
+impl Eq for Scope {}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for Written { section, value, .. } in &self.sections {
+            let value = value.as_deref().map(|value| Shown(section.value.debug, value));
+            map.entry(section, &value);
+        }
+        for (extension, value) in &self.extensions {
+            map.entry(extension, &Shown(extension.value.debug, &**value));
+        }
+        map.finish()
+    }
+}
+
+/// A value that prints itself by a function for its type.
+struct Shown<'a>(fn(&dyn Any, &mut fmt::Formatter<'_>) -> fmt::Result, &'a (dyn Any + Send + Sync));
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.0)(self.1, f)
+    }
+}

@@ -1,0 +1,210 @@
+//! How a source adds its sections to documents.
+//!
+//! A section is a field of a scope: of the top level, of each namespace, or of both. Its type implements
+//! [`Section`] in the crate of its source, which lists all of its sections in one [`SourceSections`].
+//! The program hands the lists of all sources to a [`DocumentReader`](crate::DocumentReader); nothing in
+//! this crate knows any of them.
+//!
+//! A source may have fields in the tables of another source: a link's `sysctl` belongs to who keeps
+//! knobs. Such fields implement [`Extension`].
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use crate::checker::Checker;
+use crate::document::Document;
+use crate::fields::Fields;
+use crate::node::Node;
+use crate::shape::Definitions;
+use crate::span::Span;
+
+/// One section of a scope.
+pub trait Section: Sized + Clone + fmt::Debug + PartialEq + Eq + Send + Sync + 'static {
+    /// The name of the field.
+    const NAME: &'static str;
+    /// One sentence on what it is.
+    const DOC: &'static str;
+    /// The scopes that have it.
+    const SCOPES: Scopes = Scopes::All;
+    /// How it is joined where several files have it.
+    const JOIN: Join = Join::Never;
+
+    /// Reads the section; what is wrong with it goes to the checker.
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self>;
+
+    /// Describes what `read` takes.
+    fn schema(definitions: &mut Definitions) -> Json;
+
+    /// Reports mistakes that need more than one entry to be seen. Called once for a document.
+    fn check(_document: &Document, _checker: &mut Checker) {}
+
+    /// The values that it gives to what has a name outside of the document.
+    fn assignments(&self, _each: &mut dyn FnMut(Assignment<'_>)) {}
+}
+
+/// Fields of one source in the tables of another.
+pub trait Extension: Sized + Clone + fmt::Debug + PartialEq + Eq + Send + Sync + 'static {
+    /// [`Record::NAME`](crate::Record::NAME) of the tables that have the fields.
+    const RECORD: &'static str;
+    /// Paths of those fields that are joined as tables, with `*` for any name: `links/*/sysctl`.
+    const JOINED: &'static [&'static str] = &[];
+
+    /// Asks for the fields. What is read is kept in the scope; nothing is kept if there is none to read.
+    fn read(fields: &mut Fields<'_>) -> Option<Self>;
+
+    /// The values that it gives to what has a name outside of the document.
+    fn assignments(&self, _each: &mut dyn FnMut(Assignment<'_>)) {}
+}
+
+/// The scopes that have a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scopes {
+    /// The top level and every namespace.
+    All,
+    /// The top level alone; in a namespace it is refused with this reason.
+    Host(&'static str),
+    /// Namespaces alone.
+    Namespaces,
+}
+
+/// How a section is joined where several files have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// One list after the other.
+    Lists,
+    /// Field by field; so are the tables below it with these paths, with `*` for any name.
+    Tables(&'static [&'static str]),
+    /// Not at all: it is written in one file.
+    Never,
+}
+
+/// A value for something that has a name outside of the document, such as the path of a sysctl. By that
+/// name one source can look at what another one sets, and none has to know the other.
+#[derive(Clone, Debug)]
+pub struct Assignment<'a> {
+    /// The name.
+    pub name: String,
+    /// The value as it is written.
+    pub value: &'a str,
+    /// Where it is written.
+    pub span: Span,
+}
+
+/// All that one source adds to documents.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceSections {
+    /// The source's name: its settings are in `[settings.NAME]`.
+    pub source: &'static str,
+    /// Its sections.
+    pub sections: &'static [SectionType],
+    /// Its fields in the tables of other sources.
+    pub extensions: &'static [ExtensionType],
+}
+
+/// A section without its type.
+#[derive(Clone, Copy)]
+pub struct SectionType {
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) scopes: Scopes,
+    pub(crate) join: Join,
+    pub(crate) read: fn(&Node, &mut Checker) -> Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) schema: fn(&mut Definitions) -> Json,
+    pub(crate) check: fn(&Document, &mut Checker),
+    pub(crate) value: ValueType,
+}
+
+/// Fields in the tables of another source, without their type.
+#[derive(Clone, Copy)]
+pub struct ExtensionType {
+    pub(crate) record: &'static str,
+    pub(crate) joined: &'static [&'static str],
+    pub(crate) read: fn(&mut Fields<'_>) -> Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) value: ValueType,
+}
+
+/// Takes assignments one by one.
+type EachAssignment<'a> = dyn FnMut(Assignment<'_>) + 'a;
+
+/// What can be done with a value whose type is not known.
+#[derive(Clone, Copy)]
+pub(crate) struct ValueType {
+    pub(crate) is_same: fn(&dyn Any, &dyn Any) -> bool,
+    pub(crate) assignments: fn(&dyn Any, &mut EachAssignment<'_>),
+    pub(crate) debug: fn(&dyn Any, &mut fmt::Formatter<'_>) -> fmt::Result,
+}
+
+impl SectionType {
+    /// A section by its type.
+    #[must_use]
+    pub const fn of<S: Section>() -> Self {
+        Self {
+            name: S::NAME,
+            doc: S::DOC,
+            scopes: S::SCOPES,
+            join: S::JOIN,
+            read: |node, checker| S::read(node, checker).map(|section| Arc::new(section) as _),
+            schema: S::schema,
+            check: S::check,
+            value: ValueType {
+                is_same: is_same::<S>,
+                assignments: |value, each| {
+                    if let Some(section) = value.downcast_ref::<S>() {
+                        section.assignments(each);
+                    }
+                },
+                debug: debug::<S>,
+            },
+        }
+    }
+
+    /// The name of the field.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl ExtensionType {
+    /// Fields by their type.
+    #[must_use]
+    pub const fn of<E: Extension>() -> Self {
+        Self {
+            record: E::RECORD,
+            joined: E::JOINED,
+            read: |fields| E::read(fields).map(|extension| Arc::new(extension) as _),
+            value: ValueType {
+                is_same: is_same::<E>,
+                assignments: |value, each| {
+                    if let Some(extension) = value.downcast_ref::<E>() {
+                        extension.assignments(each);
+                    }
+                },
+                debug: debug::<E>,
+            },
+        }
+    }
+}
+
+fn is_same<T: PartialEq + 'static>(one: &dyn Any, other: &dyn Any) -> bool {
+    one.downcast_ref::<T>().zip(other.downcast_ref::<T>()).is_some_and(|(one, other)| one == other)
+}
+
+fn debug<T: fmt::Debug + 'static>(value: &dyn Any, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    value.downcast_ref::<T>().map_or(Ok(()), |value| value.fmt(f))
+}
+
+impl fmt::Debug for SectionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl fmt::Debug for ExtensionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fields of {}", self.record)
+    }
+}

@@ -1,0 +1,59 @@
+//! An opened source: its reader, its writer and its page of the ledger.
+
+use std::sync::Arc;
+
+use homeostat_core::{Focus, Report, ScopeLock, Source};
+
+use crate::book::Book;
+use crate::bound::Bound;
+use crate::error::Error;
+use crate::ledger::Ledger;
+use crate::observer::Observer;
+use crate::pass;
+
+/// Whether a session subscribes to the target's hints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hints {
+    /// The subscription stands before the first look.
+    #[default]
+    Subscribe,
+    /// No subscription: for a run that ends once it is converged.
+    Ignore,
+}
+
+/// Reader, writer and page of the ledger of one source in one scope. The loop keeps one open as long as
+/// nothing breaks; whoever wants passes without the loop opens one and calls [`Session::pass`].
+pub struct Session<S: Source> {
+    pub(crate) observer: Observer<S>,
+    pub(crate) writer: Arc<S::Writer>,
+    pub(crate) book: Book<S>,
+}
+
+impl<S: Source> Session<S> {
+    /// Opens the source, by proof that nobody else writes in its scope.
+    pub fn open(
+        bound: &Bound<S>,
+        lock: &ScopeLock,
+        ledger: Arc<dyn Ledger>,
+        hints: Hints,
+    ) -> Result<Self, Error> {
+        let Bound { source, place, .. } = bound;
+        let observer = match hints {
+            Hints::Subscribe => Observer::open(source, &place.scope)?,
+            Hints::Ignore => Observer::without_hints(source, &place.scope)?,
+        };
+        let writer = source.writer(lock).map_err(|failure| Error::Writer {
+            name: S::NAME,
+            scope: place.scope.clone(),
+            failure,
+        })?;
+        let book = Book::open(ledger, place.clone())?;
+        Ok(Session { observer, writer: Arc::new(writer), book })
+    }
+
+    /// One full pass.
+    pub async fn pass(&mut self, bound: &Bound<S>) -> Result<Report<S>, Error> {
+        let order = bound.order(&bound.config, Focus::All);
+        pass::pass(&order, &mut self.observer, &self.writer, &mut self.book).await
+    }
+}

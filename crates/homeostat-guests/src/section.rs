@@ -1,0 +1,433 @@
+//! The sections of the document: `[proxmox]` and `[guests.N]`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use homeostat_document::{
+    Checker, Definitions, Diagnostic, Document, Fields, Join, Json, Keyed, Map, Node, Number,
+    Period, Record, Scope, Scopes, Section, SectionType, Shape, SourceSections, Spanned, Text,
+    Value, ValueError, check, describe_record, read_named, read_record, word_values, words,
+};
+use serde_json::json;
+
+use crate::builder::WishError;
+use crate::endpoint::Endpoint;
+use crate::model::{Kind, Run, Stop, Vmid, Wanted, Wish};
+use crate::source::Patience;
+use crate::tls::{Fingerprint, Trust};
+
+/// All that guests add to documents.
+pub const SECTIONS: SourceSections = SourceSections {
+    source: "guests",
+    sections: &[SectionType::of::<Proxmox>(), SectionType::of::<Guests>()],
+    extensions: &[],
+};
+
+/// `[proxmox]`: the cluster, and how it is spoken with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proxmox {
+    /// Where its API is.
+    pub endpoint: Endpoint,
+    /// The file that holds the token.
+    pub token_file: PathBuf,
+    /// Who it is taken for.
+    pub trust: Trust,
+    /// How many tasks of ours run at once on a node.
+    pub node_limit: u16,
+    /// How long is waited for what.
+    pub patience: Patience,
+}
+
+/// `[guests]`: what guests shall be, by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guests(pub Vec<Guest>);
+
+/// What one guest shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// Its number.
+    pub vmid: Vmid,
+    /// What is wished; its options are as they were written.
+    pub wanted: Wanted,
+    /// The names of its options, in the order of writing.
+    pub options: Vec<Spanned<String>>,
+}
+
+/// Guests of a scope.
+pub fn guests(scope: &Scope) -> impl Iterator<Item = &Guest> {
+    scope.get::<Guests>().into_iter().flat_map(|all| &all.0)
+}
+
+/// What a scope wishes for.
+pub fn wish(scope: &Scope) -> Result<Wish, WishError> {
+    let all = guests(scope).map(|guest| (guest.vmid.0, guest.wanted.clone()));
+    let mut builder = Wish::builder();
+    for (vmid, wanted) in all {
+        builder = builder.guest(vmid, wanted)?;
+    }
+    Ok(builder.build())
+}
+
+/// Reports every option that cannot be wished: each by itself, so that each mistake has its place.
+pub fn resolve(scope: &Scope, checker: &mut Checker) {
+    for guest in guests(scope) {
+        for name in &guest.options {
+            let value = guest.wanted.options.get(&name.value).cloned().unwrap_or_default();
+            let options = BTreeMap::from([(name.value.clone(), value)]);
+            let wanted = Wanted { options, ..guest.wanted.clone() };
+            if let Err(error) = Wish::builder().guest(guest.vmid.0, wanted) {
+                let wrong = Diagnostic::new(name.span, error.to_string());
+                checker.report(wrong.maybe_help(error.help().map(str::to_owned)));
+            }
+        }
+    }
+}
+
+impl Section for Proxmox {
+    const NAME: &'static str = "proxmox";
+    const DOC: &'static str = "A cluster of Proxmox VE";
+    const SCOPES: Scopes = Scopes::Host("a cluster belongs to the host, not to a namespace");
+    const JOIN: Join = Join::Tables(&[]);
+
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        read_record(node, checker)
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        describe_record::<Self>(definitions)
+    }
+}
+
+impl Section for Guests {
+    const NAME: &'static str = "guests";
+    const DOC: &'static str = "Guests of the cluster by number";
+    const SCOPES: Scopes = Scopes::Host("guests belong to the host, not to a namespace");
+    const JOIN: Join = Join::Tables(&["*", "*/config"]);
+
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        Map::read(node, checker).map(|Map(guests)| Self(guests))
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        Map::<Guest>::schema(definitions)
+    }
+
+    fn check(document: &Document, checker: &mut Checker) {
+        let Some(span) = document.host.place_of(Self::NAME) else { return };
+        if !document.host.states(<Proxmox as Section>::NAME) {
+            let missing = Diagnostic::new(span, "there is no `[proxmox]` for these guests");
+            checker.report(missing.help("say where the cluster is: `endpoint` and `token-file`"));
+        }
+    }
+}
+
+/// What nearly everybody ends with.
+const NODE_LIMIT: u16 = 2;
+
+/// The least time to wait for anything there, or between two questions.
+const LEAST: Duration = Duration::from_millis(100);
+
+impl Record for Proxmox {
+    const NAME: &'static str = "proxmox";
+    const DOC: &'static str = "A cluster of Proxmox VE, and how it is spoken with";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let endpoint = fields.required("endpoint", "Where its API is: https://pve.example:8006");
+        let token_file = fields.required(
+            "token-file",
+            "A file for its owner alone that holds the token: USER@REALM!NAME=SECRET",
+        );
+        let fingerprint: Option<Fingerprint> = fields.optional(
+            "fingerprint",
+            "SHA-256 of the server's certificate; without it, the system's authorities decide",
+        );
+        let node_limit = fields.number(
+            "node-limit",
+            "Tasks of ours at once on a node; 2 if left out",
+            Number { what: "a number of tasks", least: 1, most: 1000 },
+        );
+        let usual = Patience::default();
+        let answer = time(fields, "timeout", "How long an answer may take; 10s if left out")
+            .unwrap_or(usual.answer);
+        let patience = Patience {
+            answer,
+            task: time(fields, "task-timeout", "How long a task may take; 15m if left out")
+                .unwrap_or(usual.task),
+            poll: time(
+                fields,
+                "poll",
+                "How often it is asked whether any guest has changed; 5s if left out",
+            )
+            .unwrap_or(usual.poll),
+            doubt: time(
+                fields,
+                "task-delay",
+                "How long after a lost answer its task may still begin, so that nothing is sent \
+                 again; the timeout and 20s if left out",
+            )
+            .unwrap_or(answer.saturating_add(Patience::TASK_DELAY)),
+        };
+        let token = "the token is never in the document";
+        fields.refused_unseen(
+            "token",
+            token,
+            "put it into a file of mode 0600, and name that as `token-file`",
+        );
+        let trust = fingerprint.map_or(Trust::System, Trust::Pinned);
+        let node_limit = node_limit.unwrap_or(NODE_LIMIT);
+        Some(Self { endpoint: endpoint?, token_file: token_file?, trust, node_limit, patience })
+    }
+}
+
+fn time(fields: &mut Fields<'_>, name: &'static str, doc: &str) -> Option<Duration> {
+    let time: Spanned<Period> = fields.optional(name, doc)?;
+    if time.get() < LEAST {
+        let message = "less than 100ms is too short for a cluster";
+        fields.report(Diagnostic::new(time.span, message));
+    }
+    Some(time.get())
+}
+
+impl Text for Endpoint {
+    const WHAT: &'static str = "text";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        text.parse().map_err(|error: crate::BadEndpoint| ValueError::new(error.to_string()))
+    }
+}
+
+impl Text for Fingerprint {
+    const WHAT: &'static str = "text";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        text.parse().map_err(|error: crate::BadFingerprint| {
+            let help = "`pvenode cert info` prints it, or the web interface under Certificates";
+            ValueError::new(error.to_string()).help(help)
+        })
+    }
+}
+
+word_values! { Kind, "a kind of guest": "lxc" = Kind::Lxc, "qemu" = Kind::Qemu }
+
+word_values! { Run, "a state of a guest": "running" = Run::Running, "stopped" = Run::Stopped }
+
+words! {
+    /// How a guest is stopped, without the time for it.
+    StopWord, "a way to stop a guest":
+    /// Asked to shut down, and stopped after the timeout.
+    Graceful = "graceful",
+    /// Asked to shut down, and left running if it does not.
+    Shutdown = "shutdown",
+    /// At once.
+    Immediate = "immediate",
+}
+
+impl Text for Vmid {
+    const WHAT: &'static str = "the number of a guest, 100 to 999999999";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let number = text.parse::<u32>().ok().filter(|number| number.to_string() == text);
+        let number = number.filter(|number| (100..=999_999_999).contains(number));
+        number.map(Self).ok_or_else(|| {
+            ValueError::is_not(text, "the number of a guest").help("it is from 100 to 999999999")
+        })
+    }
+}
+
+impl Record for Guest {
+    const NAME: &'static str = "guest";
+    const DOC: &'static str = "What one guest shall be; only what is declared is kept";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let vmid = fields.name().map(|vmid: Spanned<Vmid>| vmid.value);
+        let kind = fields.required("kind", "What it is");
+        let node: Option<Spanned<NodeName>> =
+            fields.optional("node", "Where it is; without a node it may be on any");
+        let node = node.map(|node| node.value.0);
+        let run = fields.optional("run", "Whether it runs");
+        let stop = fields.optional("stop", "How it is stopped; graceful if left out");
+        let stop_timeout =
+            fields.optional("stop-timeout", "How long a shutdown may take; 60s if left out");
+        let stop = stop_of(stop, stop_timeout);
+        let count = Number { what: "a number of cores", least: 1, most: 8192 };
+        let cores: Option<u16> = fields.number("cores", "Processor cores", count);
+        let memory: Option<Spanned<Memory>> = fields.optional("memory", "Memory: \"512M\", \"4G\"");
+        let description: Option<Spanned<String>> = fields.optional("description", "Notes about it");
+        let tags: Option<Vec<Spanned<Tag>>> = fields.optional("tags", "All of its tags");
+        let mut given = Vec::new();
+        let mut add = |name: &str, value: Option<String>| {
+            let name = Spanned::new(name.to_owned(), fields.at(name));
+            given.extend(value.map(|value| GuestOption { name, value }));
+        };
+        add("cores", cores.map(|cores| cores.to_string()));
+        add("memory", memory.map(|memory| memory.0.to_string()));
+        add("description", description.map(|text| text.value));
+        let joined = |tags: Vec<Spanned<Tag>>| {
+            tags.into_iter().map(|tag| tag.value.0).collect::<Vec<_>>().join(";")
+        };
+        add("tags", tags.map(joined));
+        let more: Option<Map<GuestOption>> =
+            fields.optional("config", "Other options by their names in the API");
+        let more = more.map_or_else(Vec::new, |more| more.0);
+        refuse_twins(fields, more.iter());
+        given.extend(more);
+        let adopt = fields.flag("adopt", "Standing leave to take this guest from another owner");
+        let names = given.iter().map(|option| option.name.clone()).collect();
+        let options = given.into_iter().map(|option| (option.name.value, option.value)).collect();
+        let wanted = Wanted { kind: kind?, node, run, stop, options, adopt };
+        Some(Self { vmid: vmid?, wanted, options: names })
+    }
+}
+
+fn stop_of(word: Option<StopWord>, timeout: Option<Period>) -> Stop {
+    let timeout = timeout.map_or(Duration::from_mins(1), Period::get);
+    match word {
+        None | Some(StopWord::Graceful) => Stop::Graceful(timeout),
+        Some(StopWord::Shutdown) => Stop::Shutdown(timeout),
+        Some(StopWord::Immediate) => Stop::Immediate,
+    }
+}
+
+/// One option as it is written.
+struct GuestOption {
+    name: Spanned<String>,
+    /// Its value as text; empty if it shall not be set.
+    value: String,
+}
+
+/// Options that have a field of their own.
+const OWN: [&str; 4] = ["cores", "memory", "description", "tags"];
+
+fn refuse_twins<'a>(fields: &mut Fields<'_>, more: impl Iterator<Item = &'a GuestOption>) {
+    for option in more.filter(|option| OWN.contains(&option.name.as_str())) {
+        let message = format!("`{}` has a field of its own", option.name.value);
+        let help = "write it beside `kind`, not in `config`";
+        fields.report(Diagnostic::new(option.name.span, message).help(help));
+    }
+}
+
+impl Keyed for Guest {
+    const KEY: &'static str = "the number of a guest";
+
+    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
+        read_named(key, node, checker)
+    }
+
+    fn entry_schema(definitions: &mut Definitions) -> Json {
+        describe_record::<Self>(definitions)
+    }
+}
+
+impl Keyed for GuestOption {
+    const KEY: &'static str = "the name of an option in the API, such as `onboot`";
+
+    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
+        let value = match &node.value {
+            Value::Text(text) => text.clone(),
+            Value::Int(number) => number.to_string(),
+            Value::Float(number) if is_decimal(number) => number.clone(),
+            Value::Bool(value) => u8::from(*value).to_string(),
+            other => {
+                let is_number = matches!(other, Value::Float(_));
+                let help = is_number.then(|| "write it without an exponent".to_owned());
+                checker.expected("text, a plain number, `true` or `false`", node, help);
+                return None;
+            }
+        };
+        Some(Self { name: key.clone(), value })
+    }
+
+    fn entry_schema(_: &mut Definitions) -> Json {
+        json!({ "type": ["string", "number", "boolean"],
+            "description": "its value; an empty text if it shall not be set" })
+    }
+}
+
+/// A number as the API writes it, without an exponent.
+fn is_decimal(text: &str) -> bool {
+    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    text.split_once('.').is_some_and(|(whole, part)| is_digits(whole) && is_digits(part))
+}
+
+/// The name of a node: that of a host.
+struct NodeName(String);
+
+impl Text for NodeName {
+    const WHAT: &'static str = "the name of a node";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let is_name = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if text.is_empty() || !is_name(text) {
+            let help = "it has letters, digits and hyphens: \"pve1\"";
+            return Err(ValueError::is_not(text, Self::WHAT).help(help));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// One tag.
+struct Tag(String);
+
+impl Text for Tag {
+    const WHAT: &'static str = "a tag";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let parts = |c: char| c.is_whitespace() || [',', ';'].contains(&c);
+        if text.is_empty() || text.contains(parts) {
+            let help = "the target would take it for none, or for several: write one text for each";
+            return Err(ValueError::is_not(text, Self::WHAT).help(help));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Memory in MiB.
+struct Memory(u64);
+
+const MEMORY: &str = "an amount of memory such as \"512M\" or \"4G\", or a number of MiB";
+
+impl Shape for Memory {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        match &node.value {
+            Value::Int(number) => check(megabytes(&number.to_string()), node, checker).map(Self),
+            Value::Text(text) => check(megabytes(text), node, checker).map(Self),
+            _ => {
+                checker.expected(MEMORY, node, None);
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json!({ "type": ["string", "integer"], "description": MEMORY })
+    }
+}
+
+fn megabytes(text: &str) -> Result<u64, ValueError> {
+    let wrong = || ValueError::is_not(text, "an amount of memory").help("write \"512M\" or \"4G\"");
+    let (number, factor) = match text.strip_suffix(['M', 'G']) {
+        Some(number) if text.ends_with('G') => (number, 1024),
+        Some(number) => (number, 1),
+        None => (text, 1),
+    };
+    let is_plain = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let number = number.parse::<u64>().ok().filter(|_| is_plain);
+    let amount = number.and_then(|number| number.checked_mul(factor));
+    amount.filter(|amount| *amount >= 16).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_in_mebibytes_or_has_a_unit() {
+        for (text, expected) in [("512", 512), ("512M", 512), ("4G", 4096)] {
+            assert_eq!(megabytes(text).unwrap(), expected, "{text}");
+        }
+        for text in ["", "M", "-1", "+5", "1.5G", "512K", "512 M", "8", "99999999999999999999G"] {
+            assert!(megabytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! The sections of the document: `[sysctl]`, a link's `sysctl` and `[cgroups]`.
+
+use std::collections::BTreeMap;
+
+use homeostat_document::{
+    Assignment, Checker, Definitions, Diagnostic, Document, Extension, ExtensionType, Fields, Join,
+    Json, Keyed, Map, Node, Record, Scope, Scopes, Section, SectionType, Shape, SourceSections,
+    Span, Spanned, Twins, Value, ValueError, check, describe_record, read_record, read_table,
+};
+use serde_json::json;
+
+use crate::builder::{Builder, WishError};
+use crate::key::{Key, KeyError, check_parts};
+use crate::model::Wish;
+
+/// All that knobs add to documents.
+pub const SECTIONS: SourceSections = SourceSections {
+    source: "knobs",
+    sections: &[SectionType::of::<Sysctl>(), SectionType::of::<Cgroups>()],
+    extensions: &[ExtensionType::of::<LinkSysctl>()],
+};
+
+/// One knob: which, and what shall be written to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Knob {
+    /// Which, and where its key is written.
+    pub key: Spanned<Key>,
+    /// The value: integers in decimal, lists of them with one space between.
+    pub value: Spanned<String>,
+    /// Whether it may be taken from anybody.
+    pub adopt: bool,
+}
+
+/// `[sysctl]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sysctl(pub Vec<Knob>);
+
+/// The `sysctl` of one link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkSysctl {
+    /// The link's name.
+    pub link: String,
+    /// Nothing, if the link has no `sysctl`.
+    pub knobs: Option<Vec<Knob>>,
+}
+
+impl LinkSysctl {
+    /// The section that links are in.
+    pub const SECTION: &'static str = "links";
+    /// The field of a link.
+    pub const FIELD: &'static str = "sysctl";
+}
+
+/// `[cgroups]`: the limits of all groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroups(pub Vec<Knob>);
+
+/// Every knob of a scope.
+pub fn knobs(scope: &Scope) -> impl Iterator<Item = &Knob> {
+    let groups = scope.get::<Cgroups>().into_iter().flat_map(|all| &all.0);
+    sysctls(scope).chain(groups)
+}
+
+/// Those of `[sysctl]`, then those of the links.
+fn sysctls(scope: &Scope) -> impl Iterator<Item = &Knob> {
+    let own = scope.get::<Sysctl>().into_iter().flat_map(|all| &all.0);
+    own.chain(scope.extensions::<LinkSysctl>().filter_map(|link| link.knobs.as_ref()).flatten())
+}
+
+/// Whether a scope says anything of knobs.
+#[must_use]
+pub fn is_stated(scope: &Scope) -> bool {
+    let of_links = scope.extensions::<LinkSysctl>().any(|link| link.knobs.is_some());
+    scope.states(Sysctl::NAME) || scope.states(Cgroups::NAME) || of_links
+}
+
+/// Reports every knob that can be no wish.
+pub fn resolve(scope: &Scope, checker: &mut Checker) {
+    for knob in knobs(scope) {
+        if let Err(error) = knob.add_to(Wish::builder()) {
+            let help = error.help().map(str::to_owned);
+            checker.report(Diagnostic::new(knob.key.span, error.to_string()).maybe_help(help));
+        }
+    }
+}
+
+/// What a scope wishes for.
+pub fn wish(scope: &Scope) -> Result<Wish, WishError> {
+    knobs(scope).try_fold(Wish::builder(), |builder, knob| knob.add_to(builder))?.build()
+}
+
+/// Observed values, as sections of a document.
+pub fn show(found: impl Iterator<Item = (Key, String)>) -> serde_json::Map<String, Json> {
+    let (mut sysctl, mut groups) = (BTreeMap::new(), BTreeMap::<_, BTreeMap<_, _>>::new());
+    for (key, text) in found {
+        match key {
+            Key::Sysctl(path) => _ = sysctl.insert(path.to_string(), number_or(text)),
+            Key::Cgroup(file) => {
+                let group = groups.entry(file.group().to_owned()).or_default();
+                group.insert(file.file().to_owned(), number_or(text));
+            }
+        }
+    }
+    let table = |all: BTreeMap<String, Json>| Json::Object(all.into_iter().collect());
+    let mut sections = serde_json::Map::new();
+    sections.insert(Sysctl::NAME.to_owned(), table(sysctl));
+    if !groups.is_empty() {
+        let groups = groups.into_iter().map(|(path, limits)| (path, table(limits))).collect();
+        sections.insert(Cgroups::NAME.to_owned(), table(groups));
+    }
+    sections
+}
+
+/// A number where the value is one, else text.
+fn number_or(text: String) -> Json {
+    // Anything but the plain decimal form must stay text, or it would be read as another number.
+    match text.parse::<i64>() {
+        Ok(number) if number.to_string() == text => number.into(),
+        _ => text.into(),
+    }
+}
+
+impl Knob {
+    fn add_to(&self, builder: Builder) -> Result<Builder, WishError> {
+        let builder = builder.knob(self.key.value.clone(), &self.value)?;
+        Ok(if self.adopt { builder.adopting() } else { builder })
+    }
+
+    fn assignment(&self) -> Assignment<'_> {
+        Assignment { name: self.key.path(), value: &self.value, span: self.key.span }
+    }
+}
+
+impl Section for Sysctl {
+    const NAME: &'static str = "sysctl";
+    const DOC: &'static str = "Kernel knobs by key";
+    const JOIN: Join = Join::Tables(&[]);
+
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        let Map(knobs) = Map::<OfScope>::read(node, checker)?;
+        Some(Self(knobs.into_iter().map(|OfScope(knob)| knob).collect()))
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        Map::<OfScope>::schema(definitions)
+    }
+
+    fn check(document: &Document, checker: &mut Checker) {
+        for (namespace, scope) in document.scopes() {
+            let mut twins = Twins::default();
+            for knob in sysctls(scope) {
+                let path = knob.key.path();
+                let what = || format!("the knob `{path}`");
+                twins.see(path.clone(), knob.key.span, checker, what);
+            }
+            if namespace.is_some() {
+                scope.get().into_iter().for_each(|all| refuse_host_wide(document, all, checker));
+            }
+        }
+    }
+
+    fn assignments(&self, each: &mut dyn FnMut(Assignment<'_>)) {
+        self.0.iter().map(Knob::assignment).for_each(each);
+    }
+}
+
+/// Only `net` exists once per namespace: any other knob would change the host.
+fn refuse_host_wide(document: &Document, Sysctl(knobs): &Sysctl, checker: &mut Checker) {
+    for Knob { key, .. } in knobs.iter().filter(|knob| knob.key.is_host_wide()) {
+        let written = document.written_at(key.span).trim_matches(['"', '\'']);
+        let message = format!("`{written}` is host-wide, not a knob of a namespace");
+        let help = "move it to the `sysctl` section at the top level of the document";
+        checker.report(Diagnostic::new(key.span, message).help(help));
+    }
+}
+
+impl Extension for LinkSysctl {
+    const RECORD: &'static str = "link";
+    const JOINED: &'static [&'static str] = &["links/*/sysctl"];
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let knobs: Option<Map<OfLink>> = fields.optional(Self::FIELD, "The link's own knobs");
+        let link: String = fields.name()?.value;
+        let Some(Map(knobs)) = knobs else { return Some(Self { link, knobs: None }) };
+        let mut all = Vec::new();
+        for OfLink(Text { key, value, adopt }) in knobs {
+            match Key::link_sysctl(&link, &key) {
+                Ok(of_link) => {
+                    let key = Spanned::new(of_link, key.span);
+                    all.push(Knob { key, value, adopt });
+                }
+                // A name that no link can have is reported by who reads links.
+                Err(KeyError::NotALink(name)) if !["all", "default"].contains(&name.as_str()) => {}
+                Err(error) => fields.report(refuse_key(key.span, &error)),
+            }
+        }
+        Some(Self { link, knobs: Some(all) })
+    }
+
+    fn assignments(&self, each: &mut dyn FnMut(Assignment<'_>)) {
+        self.knobs.iter().flatten().map(Knob::assignment).for_each(each);
+    }
+}
+
+impl Section for Cgroups {
+    const NAME: &'static str = "cgroups";
+    const DOC: &'static str = "Limits of control groups by path";
+    const SCOPES: Scopes = Scopes::Host("control groups belong to the host, not to a namespace");
+    const JOIN: Join = Join::Tables(&["*"]);
+
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        let Map(groups) = Map::<Group>::read(node, checker)?;
+        Some(Self(groups.into_iter().flat_map(|Group(limits)| limits).collect()))
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        Map::<Group>::schema(definitions)
+    }
+}
+
+/// A key and a value, before anything is known of the key.
+struct Text {
+    key: Spanned<String>,
+    value: Spanned<String>,
+    adopt: bool,
+}
+
+/// The text of a knob's value.
+struct KnobText(String);
+
+/// `{ value = ..., adopt = true }`.
+struct Detailed {
+    value: Spanned<KnobText>,
+    adopt: bool,
+}
+
+const WRITE_ADOPT: &str = "Standing leave to take this from whoever owns it";
+
+/// A knob by its whole key.
+struct OfScope(Knob);
+
+impl Keyed for OfScope {
+    const KEY: &'static str = "a sysctl key: `net.ipv4.ip_forward` or `net/ipv4/ip_forward`";
+
+    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
+        let text = read_text(key, node, checker);
+        let known = match Key::sysctl(key) {
+            // It became nested tables, and was reported.
+            Err(KeyError::NoSeparator(_)) if text.is_none() && is_table(node) => None,
+            Err(error) => {
+                checker.report(refuse_key(key.span, &error));
+                None
+            }
+            Ok(known) => Some(Spanned::new(known, key.span)),
+        };
+        let Text { value, adopt, .. } = text?;
+        Some(Self(Knob { key: known?, value, adopt }))
+    }
+
+    fn entry_schema(definitions: &mut Definitions) -> Json {
+        let plain = KnobText::schema(definitions);
+        json!({ "anyOf": [plain, describe_record::<Detailed>(definitions)] })
+    }
+}
+
+/// A knob below a link; its key is read together with the link's name.
+struct OfLink(Text);
+
+impl Keyed for OfLink {
+    const KEY: &'static str = "a knob of the link: `ipv4/rp_filter`, `ipv6/accept_ra`";
+
+    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
+        read_text(key, node, checker).map(Self)
+    }
+
+    fn entry_schema(definitions: &mut Definitions) -> Json {
+        OfScope::entry_schema(definitions)
+    }
+}
+
+/// The limits of a control group that exists, by file name, such as `memory.max`. A list of texts becomes
+/// one line each.
+struct Group(Vec<Knob>);
+
+impl Keyed for Group {
+    const KEY: &'static str = "the path of a control group, such as `machine/web`";
+
+    fn read_entry(path: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
+        let parts: Vec<&str> = path.split('/').collect();
+        if let Err(error) = check_parts(path, &parts) {
+            checker.report(refuse_key(path.span, &error));
+        }
+        let entries = read_table(node, checker)?;
+        let (mut adopt, mut limits) = (false, Vec::new());
+        for (name, node) in entries {
+            if name.value == "adopt" {
+                adopt = bool::read(node, checker).unwrap_or(false);
+            } else {
+                limits.extend(read_limit(path, name, node, checker));
+            }
+        }
+        for limit in &mut limits {
+            limit.adopt |= adopt;
+        }
+        Some(Self(limits))
+    }
+
+    fn entry_schema(definitions: &mut Definitions) -> Json {
+        let mut limit = OfScope::entry_schema(definitions);
+        limit["description"] = json!("A limit by its file name, such as `memory.max`");
+        json!({ "type": "object",
+            "properties": { "adopt": { "type": "boolean", "description": WRITE_ADOPT } },
+            "additionalProperties": limit })
+    }
+}
+
+/// A limit of a group. What is wrong with the group's path was reported once.
+fn read_limit(
+    group: &str,
+    name: &Spanned<String>,
+    node: &Node,
+    checker: &mut Checker,
+) -> Option<Knob> {
+    let Text { value, adopt, .. } = read_text(name, node, checker)?;
+    if Key::cgroup("any", name).is_err() {
+        let message = ValueError::is_not(name, "the name of a limit").message;
+        let help = "write the name of a file of the group, such as \"memory.max\"";
+        checker.report(Diagnostic::new(name.span, message).help(help));
+    }
+    let key = Spanned::new(Key::cgroup(group, name).ok()?, name.span);
+    Some(Knob { key, value, adopt })
+}
+
+fn read_text(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Text> {
+    if is_unquoted(key, node, checker) {
+        return None;
+    }
+    let (value, adopt) = if is_table(node) {
+        let detailed: Detailed = read_record(node, checker)?;
+        (detailed.value, detailed.adopt)
+    } else {
+        (Spanned::read(node, checker)?, false)
+    };
+    Some(Text { key: key.clone(), value: value.map(|text: KnobText| text.0), adopt })
+}
+
+fn is_table(node: &Node) -> bool {
+    matches!(node.value, Value::Table(_))
+}
+
+/// Reports a key that was meant as one but became nested tables, as TOML has it without quotes.
+fn is_unquoted(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> bool {
+    let mut parts = vec![key.as_str()];
+    let mut inner = node;
+    while let Value::Table(entries) = &inner.value {
+        let Some((name, node)) = entries.first() else { return false };
+        parts.push(name);
+        inner = node;
+    }
+    let detailed = matches!(parts.as_slice(), [_] | [_, "value" | "adopt"]);
+    if detailed || key.contains(['.', '/']) {
+        return false;
+    }
+    let nested = Diagnostic::new(key.span, format!("`{}` is a table here, not a knob", key.value));
+    checker.report(nested.help(format!("quote the whole key: \"{}\"", parts.join("."))));
+    true
+}
+
+fn refuse_key(span: Span, error: &KeyError) -> Diagnostic {
+    Diagnostic::new(span, error.to_string()).maybe_help(error.help().map(str::to_owned))
+}
+
+impl Record for Detailed {
+    const NAME: &'static str = "knob";
+    const DOC: &'static str = "A knob with more than its value";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let value = fields.required("value", "What to write");
+        let adopt = fields.flag("adopt", WRITE_ADOPT);
+        Some(Self { value: value?, adopt })
+    }
+}
+
+impl Shape for KnobText {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        match &node.value {
+            Value::Int(number) => Some(Self(number.to_string())),
+            Value::Text(text) => check(one_line(text), node, checker).map(Self),
+            Value::List(items) if !items.is_empty() => read_items(node, items, checker).map(Self),
+            Value::Bool(value) => {
+                let help = format!("write {}: knobs are switched by 1 or 0", u8::from(*value));
+                checker.expected("a knob's value", node, Some(help));
+                None
+            }
+            _ => {
+                let help = node.scalar().map(|text| format!("quote it: \"{text}\""));
+                checker.expected("a number, text or a list of numbers", node, help);
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json!({ "description": "a number, text, or a list of numbers",
+            "anyOf": [{ "type": ["integer", "string"] },
+                { "type": "array", "minItems": 1, "items": { "type": ["integer", "string"] } }] })
+    }
+}
+
+/// Numbers stand on one line, texts on a line each (keyed limits such as `io.max`).
+fn read_items(node: &Node, items: &[Node], checker: &mut Checker) -> Option<String> {
+    let numbers: Option<Vec<String>> = items.iter().map(as_number).collect();
+    if let Some(numbers) = numbers {
+        return Some(numbers.join(" "));
+    }
+    let texts: Option<Vec<&str>> = items.iter().map(as_text).collect();
+    let Some(texts) = texts else {
+        checker.expected("a list of numbers, or one of texts", node, None);
+        return None;
+    };
+    let lines: Result<Vec<String>, ValueError> = texts.into_iter().map(one_line).collect();
+    check(lines, node, checker).map(|lines| lines.join("\n"))
+}
+
+fn as_number(node: &Node) -> Option<String> {
+    if let Value::Int(number) = node.value { Some(number.to_string()) } else { None }
+}
+
+fn as_text(node: &Node) -> Option<&str> {
+    if let Value::Text(text) = &node.value { Some(text) } else { None }
+}
+
+fn one_line(text: &str) -> Result<String, ValueError> {
+    match text.find(['\0', '\n', '\r']) {
+        Some(_) => Err(ValueError::new("a knob's value cannot hold a newline or a NUL byte")
+            .help("the value is written as one line, without the newline at its end")),
+        None => Ok(text.to_owned()),
+    }
+}

@@ -1,0 +1,51 @@
+//! What the document says of namespaces themselves: `create = true` in `[namespaces.NAME]`.
+
+use homeostat_document::{
+    Checker, Definitions, Document, Json, Node, Scope, Scopes, Section, SectionType, Shape,
+    SourceSections,
+};
+use homeostat_netns::Name;
+
+use crate::key::Key;
+
+/// All that namespaces add to documents.
+pub const SECTIONS: SourceSections = SourceSections {
+    source: "namespaces",
+    sections: &[SectionType::of::<Create>()],
+    extensions: &[],
+};
+
+/// Whether a namespace is made when it is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Create(pub bool);
+
+impl Section for Create {
+    const NAME: &'static str = "create";
+    const DOC: &'static str = "Whether the namespace is made when it is not there";
+    const SCOPES: Scopes = Scopes::Namespaces;
+
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        bool::read(node, checker).map(Self)
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        bool::schema(definitions)
+    }
+}
+
+/// Whether a scope asks for its namespace to be made.
+#[must_use]
+pub fn is_made(scope: &Scope) -> bool {
+    scope.get::<Create>().is_some_and(|create| create.0)
+}
+
+/// The namespaces of a document that shall be made, or those that shall only be there.
+pub fn named(document: &Document, made: bool) -> Result<Vec<Key>, homeostat_netns::Error> {
+    let mut keys = Vec::new();
+    for (name, scope) in &document.namespaces {
+        if is_made(scope) == made {
+            keys.extend(Key::new(Name::new(name.as_str())?));
+        }
+    }
+    Ok(keys)
+}

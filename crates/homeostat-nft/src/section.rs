@@ -1,0 +1,195 @@
+//! The section of the document: `[nftables]`, a ruleset in nft's own language, beside the document or
+//! inside of it.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use homeostat_document::{
+    Checker, Definitions, Diagnostic, Diagnostics, Document, Fields, Join, Json, Node, Record,
+    Scope, Section, SectionType, SourceSections, Span, Spanned, describe_record, read_record,
+};
+
+use crate::compile::{CompileError, Compiler, Fault, Included, Ruleset};
+use crate::source::Nft;
+use crate::wish::Wish;
+
+/// All that nftables add to documents.
+pub const SECTIONS: SourceSections =
+    SourceSections { source: "nft", sections: &[SectionType::of::<Nftables>()], extensions: &[] };
+
+/// The firewall. Without file and ruleset it is the wish for no tables, said aloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nftables {
+    /// The text, or where it is.
+    pub ruleset: Option<Declared>,
+    /// Whether the tables may be taken from anybody.
+    pub adopt: bool,
+}
+
+/// Where the nft text comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// A file, seen from the document's own directory.
+    File(Spanned<PathBuf>),
+    /// The text itself.
+    Text(Spanned<String>),
+}
+
+/// What errors call a text of the document itself.
+const INLINE: &str = "ruleset";
+
+/// The text that a scope declares.
+#[must_use]
+pub fn declared(scope: &Scope) -> Option<&Declared> {
+    scope.get::<Nftables>().and_then(|nftables| nftables.ruleset.as_ref())
+}
+
+/// Reports a file that cannot be read. Only `nft` itself can tell more, and it needs a kernel for that:
+/// that is for plans.
+pub fn resolve(scope: &Scope, checker: &mut Checker) {
+    if let Some(Declared::File(path)) = declared(scope)
+        && let Err(error) = Ruleset::read(path)
+    {
+        push(checker, path.span, &error);
+    }
+}
+
+/// The file of a scope's ruleset, if it is in one, and what the ruleset includes.
+#[must_use]
+pub fn files(document: &Document, scope: &Scope) -> (Option<PathBuf>, Included) {
+    let Some(declared) = declared(scope) else { return (None, Included::default()) };
+    let file = match declared {
+        Declared::File(path) => Some(path.value.clone()),
+        Declared::Text(_) => None,
+    };
+    // One that cannot be read includes nothing.
+    let included = ruleset(document, declared).map(|ruleset| ruleset.included());
+    (file, included.unwrap_or_default())
+}
+
+/// Compiles what a document declares.
+pub fn wish(
+    document: &Document,
+    nftables: &Nftables,
+    compiler: &Compiler,
+    source: &Nft,
+) -> Result<Wish, Diagnostics> {
+    let Some(declared) = &nftables.ruleset else { return Ok(Wish::nothing()) };
+    let wish = ruleset(document, declared).and_then(|ruleset| compiler.compile(&ruleset, source));
+    match wish {
+        Ok(wish) if nftables.adopt => Ok(wish.adopting()),
+        Ok(wish) => Ok(wish),
+        Err(error) => {
+            let mut checker = Checker::new(document.files.clone());
+            match declared {
+                Declared::Text(text) => push_inside(document, text, &error, &mut checker),
+                Declared::File(path) => push(&mut checker, path.span, &error),
+            }
+            checker.into_result().map(|()| Wish::nothing())
+        }
+    }
+}
+
+impl Section for Nftables {
+    const NAME: &'static str = "nftables";
+    const DOC: &'static str = "The firewall, in nft's own language";
+    const JOIN: Join = Join::Tables(&[]);
+
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        read_record(node, checker)
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        describe_record::<Self>(definitions)
+    }
+}
+
+impl Record for Nftables {
+    const NAME: &'static str = "nftables";
+    const DOC: &'static str = "The firewall, in nft's own language";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let file = fields.optional("file", "A file in nft's own language");
+        let text = fields.optional("ruleset", "The same, written here");
+        let adopt = fields.flag("adopt", "Standing leave to take these tables from anybody");
+        fields.exclusive("file", "ruleset");
+        let ruleset = file.map(Declared::File).or(text.map(Declared::Text));
+        Some(Self { ruleset, adopt })
+    }
+}
+
+fn ruleset<'a>(document: &Document, declared: &'a Declared) -> Result<Ruleset<'a>, CompileError> {
+    match declared {
+        Declared::File(path) => Ruleset::read(path),
+        Declared::Text(text) => {
+            let file = document.locate(text.span).file;
+            let directory = Path::new(&file).parent().map_or_else(PathBuf::new, Path::to_owned);
+            let here = directory.as_os_str().is_empty();
+            let directory = if here { PathBuf::from(".") } else { directory };
+            let text = Cow::Borrowed(text.as_str());
+            Ok(Ruleset { text, name: INLINE.to_owned(), directory })
+        }
+    }
+}
+
+/// A mistake in a text that stands in the document itself, at its own place where that is known: a text
+/// without escapes and indentation is there as it is.
+fn push_inside(
+    document: &Document,
+    text: &Spanned<String>,
+    error: &CompileError,
+    checker: &mut Checker,
+) {
+    let start = document.written_at(text.span).find(text.as_str());
+    let is_placed = |fault: &Fault| fault.file == INLINE && fault.line > 0;
+    let (Some(start), true) = (start, error.faults().iter().any(is_placed)) else {
+        return push(checker, text.span, error);
+    };
+    for fault in error.faults() {
+        if !is_placed(fault) {
+            report(checker, text.span, &in_one_line(fault), error);
+            continue;
+        }
+        let at = u32::try_from(start + offset(text, fault)).unwrap_or_default();
+        let at = text.span.start.saturating_add(at);
+        // The line that `nft` repeats is drawn from the document.
+        let message = fault.message.lines().next().unwrap_or_default();
+        report(checker, Span { start: at, end: at + 1, ..text.span }, message, error);
+    }
+}
+
+/// The byte of a text that a fault is about.
+fn offset(text: &str, fault: &Fault) -> usize {
+    let lines = text.split_inclusive('\n').take(fault.line.saturating_sub(1) as usize);
+    lines.map(str::len).sum::<usize>() + fault.column.saturating_sub(1) as usize
+}
+
+/// A fault in one line: with the line of the text that `nft` repeats.
+fn in_one_line(fault: &Fault) -> String {
+    let mut lines = fault.message.lines();
+    let message = lines.next().unwrap_or_default().to_owned();
+    let line = lines.next().map(str::trim).filter(|line| !line.is_empty());
+    let message = line.map_or(message.clone(), |line| format!("{message}: {line}"));
+    Fault { message, ..fault.clone() }.to_string()
+}
+
+fn push(checker: &mut Checker, span: Span, error: &CompileError) {
+    for fault in error.faults() {
+        report(checker, span, &in_one_line(fault), error);
+    }
+    if !error.faults().is_empty() {
+        return;
+    }
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    report(checker, span, &message, error);
+}
+
+fn report(checker: &mut Checker, span: Span, message: &str, error: &CompileError) {
+    let help = error.help().map(str::to_owned);
+    checker.report(Diagnostic::new(span, message).maybe_help(help));
+}

@@ -1,0 +1,294 @@
+//! Routes: what is managed of one, and when what is seen agrees with a wish. Pure.
+
+#[cfg(feature = "document")]
+pub(crate) mod list;
+#[cfg(feature = "document")]
+pub(crate) mod section;
+
+use std::net::IpAddr;
+
+use homeostat_netlink::uapi::{
+    RTN_ANYCAST, RTN_BLACKHOLE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_PROHIBIT, RTN_THROW,
+    RTN_UNICAST, RTN_UNREACHABLE,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::key::{AddressKey, RouteKey};
+use crate::link::LinkName;
+use crate::nexthop::NexthopId;
+use crate::normalize::{Impossible, agrees};
+use crate::number::Scope;
+
+/// The managed part of a route.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Route {
+    /// What happens to its packets.
+    #[serde(rename = "type")]
+    pub kind: RouteKind,
+    /// The gateway; an IPv4 route may have an IPv6 one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<IpAddr>,
+    /// The link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dev: Option<LinkName>,
+    /// Whether the gateway counts as reachable on the link whatever its address is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onlink: Option<bool>,
+    /// The ways, where there are more than one; in place of `via` and `dev`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<Hop>,
+    /// The nexthop object; in place of all of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nexthop: Option<NexthopId>,
+    /// The address that our own packets get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub src: Option<IpAddr>,
+    /// The largest packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// How far the destination is; IPv4 only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Scope>,
+}
+
+/// One way of several.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Hop {
+    /// The gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<IpAddr>,
+    /// The link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dev: Option<LinkName>,
+    /// Its share of the traffic, from 1 to 256.
+    pub weight: u16,
+    /// Whether the gateway counts as reachable on the link whatever its address is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onlink: Option<bool>,
+}
+
+/// What happens to the packets of a route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RouteKind {
+    /// They are sent on.
+    #[default]
+    Unicast,
+    /// They are for us.
+    Local,
+    /// They are for everybody on the link.
+    Broadcast,
+    /// They are for the nearest.
+    Anycast,
+    /// They are for a group.
+    Multicast,
+    /// They vanish.
+    Blackhole,
+    /// They are refused: the host is unreachable.
+    Unreachable,
+    /// They are refused: it is forbidden.
+    Prohibit,
+    /// The next rule decides.
+    Throw,
+    /// Something that the kernel knows and we do not.
+    Other(u8),
+}
+
+/// Each kind with the kernel's number and the word in documents.
+const KINDS: [(RouteKind, u8, &str); 9] = [
+    (RouteKind::Unicast, RTN_UNICAST, "unicast"),
+    (RouteKind::Local, RTN_LOCAL, "local"),
+    (RouteKind::Broadcast, RTN_BROADCAST, "broadcast"),
+    (RouteKind::Anycast, RTN_ANYCAST, "anycast"),
+    (RouteKind::Multicast, RTN_MULTICAST, "multicast"),
+    (RouteKind::Blackhole, RTN_BLACKHOLE, "blackhole"),
+    (RouteKind::Unreachable, RTN_UNREACHABLE, "unreachable"),
+    (RouteKind::Prohibit, RTN_PROHIBIT, "prohibit"),
+    (RouteKind::Throw, RTN_THROW, "throw"),
+];
+
+impl RouteKind {
+    pub(crate) fn from_kernel(number: u8) -> Self {
+        let known = KINDS.iter().find(|(_, known, _)| *known == number);
+        known.map_or(RouteKind::Other(number), |(kind, ..)| *kind)
+    }
+
+    pub(crate) fn to_kernel(self) -> u8 {
+        match self {
+            RouteKind::Other(number) => number,
+            known => {
+                KINDS.iter().find(|(kind, ..)| *kind == known).map_or(0, |(_, number, _)| *number)
+            }
+        }
+    }
+
+    /// The word in documents; nothing for one that we do not know.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        KINDS.iter().find(|(kind, ..)| *kind == self).map_or("", |(.., word)| word)
+    }
+
+    /// The kind that a word stands for.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        KINDS.iter().find(|(.., known)| *known == word).map(|(kind, ..)| *kind)
+    }
+
+    /// All words.
+    pub fn words() -> impl Iterator<Item = &'static str> {
+        KINDS.iter().map(|(.., word)| *word)
+    }
+
+    /// Whether its packets go anywhere.
+    #[must_use]
+    pub fn leads_on(self) -> bool {
+        use RouteKind::{Blackhole, Prohibit, Throw, Unreachable};
+        !matches!(self, Blackhole | Unreachable | Prohibit | Throw)
+    }
+}
+
+impl Route {
+    /// A route through a gateway.
+    #[must_use]
+    pub fn via(gateway: IpAddr) -> Self {
+        Route { via: Some(gateway), ..Route::default() }
+    }
+
+    /// A route to what is directly on a link.
+    #[must_use]
+    pub fn dev(link: LinkName) -> Self {
+        Route { dev: Some(link), ..Route::default() }
+    }
+
+    /// A route through a nexthop object.
+    #[must_use]
+    pub fn through(nexthop: NexthopId) -> Self {
+        Route { nexthop: Some(nexthop), ..Route::default() }
+    }
+
+    /// A route that leads nowhere.
+    #[must_use]
+    pub fn of_kind(kind: RouteKind) -> Self {
+        Route { kind, ..Route::default() }
+    }
+
+    /// A route with several ways.
+    #[must_use]
+    pub fn multipath(hops: Vec<Hop>) -> Self {
+        Route { hops, ..Route::default() }
+    }
+
+    /// The links that it names.
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkName> {
+        self.dev.into_iter().chain(self.hops.iter().filter_map(|hop| hop.dev))
+    }
+
+    /// The gateways that it names.
+    pub(crate) fn gateways(&self) -> impl Iterator<Item = IpAddr> {
+        self.via.into_iter().chain(self.hops.iter().filter_map(|hop| hop.via))
+    }
+}
+
+/// Brings a wished route to the form in which it is compared.
+pub(crate) fn normalize(key: &RouteKey, mut wish: Route) -> Result<Route, Impossible> {
+    check_way(&wish)?;
+    collapse(&mut wish);
+    let is_v6 = !key.is_ipv4();
+    if is_v6 && wish.gateways().any(|gateway| gateway.is_ipv4()) {
+        return Err(Impossible::GatewayFamily);
+    }
+    if wish.src.is_some_and(|src| src.is_ipv6() != is_v6) {
+        return Err(Impossible::SourceFamily);
+    }
+    if is_v6 && key.tos().0 != 0 {
+        return Err(Impossible::TosOnIpv6);
+    }
+    if is_v6 {
+        wish.scope = None;
+    }
+    Ok(wish)
+}
+
+fn check_way(wish: &Route) -> Result<(), Impossible> {
+    let has_way = wish.via.is_some() || wish.dev.is_some();
+    if wish.nexthop.is_some() {
+        let stands_alone = !has_way && wish.hops.is_empty() && wish.onlink.is_none();
+        let leads_on = wish.kind == RouteKind::Unicast;
+        return (stands_alone && leads_on).then_some(()).ok_or(Impossible::NexthopAndWay);
+    }
+    let weighs = |hop: &Hop| (1..=256).contains(&hop.weight);
+    match (wish.kind.leads_on(), has_way, !wish.hops.is_empty()) {
+        (false, false, false) | (true, true, false) => Ok(()),
+        (true, false, true) if wish.hops.iter().all(weighs) => Ok(()),
+        (true, false, true) => Err(Impossible::Weight),
+        (true, false, false) => Err(Impossible::LeadsNowhere),
+        (true, true, true) => Err(Impossible::ManyWays),
+        (false, ..) => Err(Impossible::GoesNowhere),
+    }
+}
+
+/// The kernel keeps a single way as if it had never been one of several.
+fn collapse(wish: &mut Route) {
+    if let [only] = wish.hops.as_slice() {
+        (wish.via, wish.dev) = (only.via, only.dev);
+        wish.onlink = wish.onlink.or(only.onlink);
+        wish.hops.clear();
+    }
+    wish.hops.sort();
+}
+
+/// Whether a route is as wished.
+pub(crate) fn route_agrees(wish: &Route, seen: &Route) -> bool {
+    wish.kind == seen.kind
+        && (!wish.kind.leads_on() || way_agrees(wish, seen))
+        && agrees(wish.src.as_ref(), seen.src.as_ref())
+        && agrees(wish.mtu.as_ref(), seen.mtu.as_ref())
+        && agrees(wish.scope.as_ref(), seen.scope.as_ref())
+}
+
+/// A gateway is always declared: a route without one leads somewhere else than a route with one.
+fn way_agrees(wish: &Route, seen: &Route) -> bool {
+    wish.nexthop == seen.nexthop
+        && wish.via == seen.via
+        && agrees(wish.dev.as_ref(), seen.dev.as_ref())
+        && agrees(wish.onlink.as_ref(), seen.onlink.as_ref())
+        && hops_agree(&wish.hops, &seen.hops)
+}
+
+/// The kernel may list ways in another order.
+fn hops_agree(wish: &[Hop], seen: &[Hop]) -> bool {
+    if wish.len() != seen.len() {
+        return false;
+    }
+    let mut left: Vec<&Hop> = seen.iter().collect();
+    wish.iter().all(|hop| match left.iter().position(|seen| hop_agrees(hop, seen)) {
+        Some(at) => {
+            left.swap_remove(at);
+            true
+        }
+        None => false,
+    })
+}
+
+fn hop_agrees(wish: &Hop, seen: &Hop) -> bool {
+    wish.via == seen.via
+        && wish.weight == seen.weight
+        && agrees(wish.dev.as_ref(), seen.dev.as_ref())
+        && agrees(wish.onlink.as_ref(), seen.onlink.as_ref())
+}
+
+/// Whether a wished address makes a route possible: its source, or the network of its gateway.
+pub(crate) fn route_rests_on(route: &Route, address: &AddressKey) -> bool {
+    let is_here = route.links().next().is_none() || route.links().any(|l| l == address.link());
+    let reaches = |gateway: IpAddr| address.net().contains(gateway);
+    route.src == Some(address.ip()) || is_here && route.gateways().any(reaches)
+}
+
+/// Whether a route may go with an address, or become possible with it: by its source, by the network
+/// of its gateway, or by the link, which loses its IPv4 routes with its last IPv4 address.
+pub(crate) fn is_touched_by(route: &Route, address: &AddressKey) -> bool {
+    route_rests_on(route, address) || route.links().any(|link| link == address.link())
+}
+
+#[cfg(test)]
+mod tests;

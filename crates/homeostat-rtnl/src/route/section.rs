@@ -1,0 +1,284 @@
+//! `[[routes]]`: routes, and files with many of them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use homeostat_document::{
+    Checker, Definitions, Diagnostic, Document, Fields, Join, Json, Node, Record, Scope, Section,
+    Shape, Spanned, Twins, record,
+};
+use serde_json::json;
+
+use crate::family::Family;
+use crate::key::RouteKey;
+use crate::nexthop::NexthopId;
+use crate::number::{Metric, Table, Tos};
+use crate::route::{Hop, Route, RouteKind};
+use crate::section::Declared;
+use crate::show::{fields, plain};
+use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS, WEIGHT};
+
+/// `[[routes]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routes(pub Vec<RouteEntry>);
+
+/// One entry of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteEntry {
+    /// A route. Its key is where its destination is.
+    One(Box<Declared<RouteKey, Route>>),
+    /// A file with a route on each line.
+    File(RouteFile),
+}
+
+/// A file with one route a line; it is read when the wish is resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteFile {
+    /// The path, seen from the document's own directory.
+    pub path: Spanned<PathBuf>,
+    /// Whether its routes may be taken from anybody.
+    pub adopt: bool,
+}
+
+/// The routes that a scope declares one by one.
+pub(crate) fn routes(scope: &Scope) -> impl Iterator<Item = &Declared<RouteKey, Route>> {
+    entries(scope).filter_map(|entry| match entry {
+        RouteEntry::One(route) => Some(&**route),
+        RouteEntry::File(_) => None,
+    })
+}
+
+/// The lists of routes that a scope names, in the order of writing.
+pub fn route_files(scope: &Scope) -> impl Iterator<Item = &RouteFile> {
+    entries(scope).filter_map(|entry| match entry {
+        RouteEntry::File(file) => Some(file),
+        RouteEntry::One(_) => None,
+    })
+}
+
+fn entries(scope: &Scope) -> impl Iterator<Item = &RouteEntry> {
+    scope.get::<Routes>().into_iter().flat_map(|all| &all.0)
+}
+
+impl Section for Routes {
+    const NAME: &'static str = "routes";
+    const DOC: &'static str = "Routes";
+    const JOIN: Join = Join::Lists;
+
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        Vec::read(node, checker).map(Self)
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        Vec::<RouteEntry>::schema(definitions)
+    }
+
+    fn check(document: &Document, checker: &mut Checker) {
+        for (_, scope) in document.scopes() {
+            let mut twins = Twins::default();
+            for route in routes(scope) {
+                let key = route.key.value;
+                twins.see(key, route.key.span, checker, || Described(&key).to_string());
+            }
+        }
+    }
+}
+
+/// A route's key in words.
+pub(super) struct Described<'a>(pub(super) &'a RouteKey);
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (to, table, Metric(metric)) = (self.0.dst(), self.0.table(), self.0.metric());
+        write!(f, "the route to {to} in table {table} with metric {metric}")
+    }
+}
+
+record!(RouteEntry, HopEntry);
+
+const ONE_WAY: &str = "a route goes one way: `via`/`dev`, `nexthop` or `nexthops`";
+
+impl Record for RouteEntry {
+    const NAME: &'static str = "route";
+    const DOC: &'static str = "A route, or a file with many of them";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let path = fields.optional("from-file", "A file with one route a line, instead of `to`");
+        let to: Option<Spanned<Destination>> = fields.optional("to", "The destination");
+        let via: Option<Spanned<IpAddr>> = fields.optional("via", "The gateway");
+        let dev = fields.optional("dev", "The link");
+        let table: Option<Table> =
+            fields.optional("table", "The routing table; `main` if left out");
+        let metric = fields.number("metric", "Preference, the smallest wins", METRIC);
+        let kind: Option<Spanned<RouteKind>> =
+            fields.optional("type", "What happens to a packet; `unicast` if left out");
+        let src: Option<Spanned<IpAddr>> =
+            fields.optional("src", "Source address of what this machine sends");
+        let onlink = fields.optional("onlink", "Take the gateway to be on the link");
+        let mtu = fields.number("mtu", "Largest packet", MTU);
+        let scope = fields.optional("scope", "How far the destination is");
+        let tos = fields.number("tos", "Type of service", TOS);
+        let nexthop = fields.number("nexthop", "A nexthop object by its id", NEXTHOP_ID);
+        let nexthops: Option<Vec<HopEntry>> = fields.optional("nexthops", "Several ways at once");
+        let adopt = fields.flag("adopt", "Standing leave to take this route from anybody");
+        if fields.has("from-file") {
+            check_file(fields);
+            return Some(Self::File(RouteFile { path: path?, adopt }));
+        }
+        check_presence(fields, kind, nexthops.as_deref());
+        let hops = nexthops.unwrap_or_default();
+        let gateways = via.into_iter().chain(hops.iter().filter_map(|hop| hop.via));
+        let to = to?;
+        check_families(fields, to, gateways, src);
+        let key = RouteKey::new(to.net)
+            .in_table(table.unwrap_or(Table::MAIN))
+            .with_metric(Metric(metric.unwrap_or(0)))
+            .with_tos(Tos(tos.unwrap_or(0)));
+        let route = Route {
+            kind: kind.map_or(RouteKind::Unicast, |kind| kind.value),
+            via: via.map(|via| via.value),
+            dev,
+            onlink,
+            hops: hops.into_iter().map(|entry| entry.hop).collect(),
+            nexthop: nexthop.map(NexthopId),
+            src: src.map(|src| src.value),
+            mtu,
+            scope,
+        };
+        let key = Spanned::new(key, to.span);
+        Some(Self::One(Box::new(Declared::new(key, route, adopt, fields.span()))))
+    }
+}
+
+fn check_file(fields: &mut Fields<'_>) {
+    for other in [
+        "to", "via", "dev", "table", "metric", "type", "src", "nexthop", "nexthops", "onlink",
+        "mtu", "scope", "tos",
+    ] {
+        fields.exclusive("from-file", other);
+    }
+}
+
+fn check_presence(
+    fields: &mut Fields<'_>,
+    kind: Option<Spanned<RouteKind>>,
+    nexthops: Option<&[HopEntry]>,
+) {
+    if fields.lacks(&["to"]) {
+        let help = "write `to`, or `from-file` for a list of routes";
+        let missing = Diagnostic::new(fields.span(), "this route has no destination");
+        fields.report(missing.help(help));
+    }
+    for (first, second) in
+        [("via", "nexthop"), ("via", "nexthops"), ("dev", "nexthop"), ("dev", "nexthops")]
+    {
+        fields.exclusive(first, second);
+    }
+    fields.exclusive("nexthop", "nexthops");
+    let way = ["via", "dev", "nexthop", "nexthops"].into_iter().find(|name| fields.has(name));
+    let leads_on = kind.is_none_or(|kind| kind.leads_on());
+    match (way, kind) {
+        (None, _) if leads_on && fields.lacks(&["type"]) => {
+            let nowhere = Diagnostic::new(fields.span(), "this route leads nowhere");
+            fields.report(nowhere.help("add `via`, `dev`, `nexthop` or `nexthops`"));
+        }
+        (Some(way), Some(kind)) if !leads_on => refuse_way(fields, way, kind),
+        _ => {}
+    }
+    if nexthops.is_some_and(<[_]>::is_empty) {
+        fields.report(Diagnostic::new(fields.at("nexthops"), "`nexthops` is empty").help(ONE_WAY));
+    }
+}
+
+fn refuse_way(fields: &mut Fields<'_>, way: &str, kind: Spanned<RouteKind>) {
+    let word = kind.word();
+    let message = format!("a route of type `{word}` goes nowhere, so `{way}` has no place");
+    fields.report(Diagnostic::new(fields.at(way), message).also(kind.span, "the type is here"));
+}
+
+fn check_families(
+    fields: &mut Fields<'_>,
+    to: Spanned<Destination>,
+    gateways: impl Iterator<Item = Spanned<IpAddr>>,
+    src: Option<Spanned<IpAddr>>,
+) {
+    let family = Family::of(to.net.addr());
+    for via in gateways {
+        if to.is_default_word && via.is_ipv6() {
+            let message = "`default` is the IPv4 default route, and this gateway is IPv6";
+            let mixed = Diagnostic::new(via.span, message).also(to.span, "the destination is here");
+            fields.report(mixed.help("write `to = \"::/0\"` (or \"0.0.0.0/0\" for IPv4 via IPv6)"));
+        } else if via.is_ipv4() && family == Family::V6 {
+            let mixed = Diagnostic::new(via.span, "an IPv6 route cannot go via an IPv4 gateway");
+            fields.report(mixed.also(to.span, "the destination is here"));
+        }
+    }
+    if let Some(src) = src.filter(|src| Family::of(src.value) != family) {
+        let message = "the source address is of another family than the destination";
+        fields.report(Diagnostic::new(src.span, message).also(to.span, "the destination is here"));
+    }
+}
+
+/// One of the ways of a multipath route, and where its gateway is written.
+struct HopEntry {
+    hop: Hop,
+    via: Option<Spanned<IpAddr>>,
+}
+
+impl Record for HopEntry {
+    const NAME: &'static str = "hop";
+    const DOC: &'static str = "One of several ways";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let via: Option<Spanned<IpAddr>> = fields.optional("via", "The gateway");
+        let hop = Hop {
+            via: via.map(|via| via.value),
+            dev: fields.optional("dev", "The link"),
+            weight: fields.number("weight", "Its share among the others", WEIGHT).unwrap_or(1),
+            onlink: fields.optional("onlink", "Take the gateway to be on the link"),
+        };
+        if fields.lacks(&["via", "dev"]) {
+            let nowhere = Diagnostic::new(fields.span(), "this nexthop leads nowhere");
+            fields.report(nowhere.help("add `via` or `dev`"));
+        }
+        Some(Self { hop, via })
+    }
+}
+
+/// A route that is there, as an entry of the list; nothing for one that is not declared.
+pub(crate) fn show(key: &RouteKey, route: &Route) -> Option<Json> {
+    if key.table() == Table(255) {
+        return None;
+    }
+    let usual = RouteKey::new(key.dst()).metric();
+    let mut shown = plain([("to", key.dst().to_string().into())]);
+    let mut way = fields(route);
+    way.remove("scope");
+    if let Some(hops) = way.remove("hops") {
+        way.insert("nexthops".to_owned(), hops.as_array()?.iter().map(hop).collect());
+    }
+    if way.contains_key("nexthop") {
+        way.retain(|name, _| !["via", "dev", "nexthops", "onlink"].contains(&name.as_str()));
+    }
+    // Quirk `v6-nowhere-dev-lo` (Linux 6.18): an IPv6 route that goes nowhere reads back with the
+    // loopback link, which nobody has declared.
+    if !route.kind.leads_on() {
+        way.remove("dev");
+    }
+    way.retain(|name, value| *value != json!(false) && (name != "type" || *value != "unicast"));
+    shown.extend(way);
+    let metric = Some(key.metric()).filter(|metric| *metric != usual).map(|metric| metric.0);
+    let table = Some(key.table()).filter(|table| *table != Table::MAIN).map(|table| table.0);
+    let tos = Some(key.tos()).filter(|tos| *tos != Tos::default()).map(|tos| tos.0);
+    shown.extend(plain([("table", json!(table)), ("metric", json!(metric)), ("tos", json!(tos))]));
+    Some(Json::Object(shown))
+}
+
+fn hop(hop: &Json) -> Json {
+    let mut hop = hop.clone();
+    if let Some(fields) = hop.as_object_mut() {
+        fields.retain(|_, value| *value != json!(false));
+    }
+    hop
+}

@@ -1,0 +1,134 @@
+//! What the kernel makes of an address or a route, as rows.
+
+use super::*;
+use crate::address::{self, Address, Lifetime, address_agrees};
+use crate::key::Key;
+use crate::number::Tos;
+
+fn route_key(text: &str) -> RouteKey {
+    match text.parse() {
+        Ok(Key::Route(key)) => key,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn address_key(text: &str) -> AddressKey {
+    match text.parse() {
+        Ok(Key::Address(key)) => key,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn hop(via: &str, dev: Option<&str>, weight: u16) -> Hop {
+    let dev = dev.map(|dev| dev.parse().unwrap());
+    Hop { via: Some(ip(via)), dev, weight, onlink: None }
+}
+
+#[test]
+fn what_can_never_be_is_refused_before_anything_is_written() {
+    let v4 = route_key("route 10.0.0.0/8");
+    let v6 = route_key("route 2001:db8::/32");
+    let via = |text| Route::via(ip(text));
+    let lo = "lo".parse().unwrap();
+    for (key, wish, why) in [
+        (v4, Route::default(), Impossible::LeadsNowhere),
+        (
+            v4,
+            Route { dev: Some(lo), ..Route::of_kind(RouteKind::Blackhole) },
+            Impossible::GoesNowhere,
+        ),
+        (
+            v4,
+            Route { dev: Some(lo), hops: vec![hop("10.0.0.1", None, 1)], ..Route::default() },
+            Impossible::ManyWays,
+        ),
+        (v6, via("10.0.0.1"), Impossible::GatewayFamily),
+        (v4, Route { src: Some(ip("::1")), ..via("10.0.0.1") }, Impossible::SourceFamily),
+        (v6.with_tos(Tos(8)), via("fe80::1"), Impossible::TosOnIpv6),
+        (v4, Route::multipath(vec![hop("10.0.0.1", None, 0)]), Impossible::Weight),
+        (v4, Route::multipath(vec![hop("10.0.0.1", None, 257)]), Impossible::Weight),
+    ] {
+        assert_eq!(normalize(&key, wish), Err(why));
+    }
+    assert!(normalize(&v4, via("fe80::1")).is_ok(), "IPv4 may go via IPv6");
+}
+
+#[test]
+fn normalizing_twice_is_normalizing_once() {
+    let key = route_key("route 10.0.0.0/8");
+    let many = Route::multipath(vec![hop("10.0.0.2", None, 2), hop("10.0.0.1", None, 1)]);
+    let single = Route::multipath(vec![hop("10.0.0.2", Some("lo"), 7)]);
+    for wish in [many, single, Route::of_kind(RouteKind::Throw)] {
+        let once = normalize(&key, wish).unwrap();
+        assert_eq!(normalize(&key, once.clone()).unwrap(), once);
+        assert!(route_agrees(&once, &once));
+    }
+    let key = address_key("address 10.0.0.1/24 dev lo");
+    let wish = Address { valid: Some(Lifetime::Seconds(60)), ..Address::default() };
+    let once = address::normalize(&key, wish).unwrap();
+    assert_eq!(once.preferred, Some(Lifetime::Seconds(60)));
+    assert_eq!(address::normalize(&key, once.clone()).unwrap(), once);
+}
+
+#[test]
+fn only_declared_attributes_of_a_route_count() {
+    let seen = Route {
+        dev: Some("eth0".parse().unwrap()),
+        src: Some(ip("10.0.0.9")),
+        mtu: Some(1400),
+        scope: Some(Scope::GLOBAL),
+        onlink: Some(false),
+        ..Route::via(ip("10.0.0.1"))
+    };
+    let wish = Route::via(ip("10.0.0.1"));
+    assert!(route_agrees(&wish, &seen));
+    let eth1 = Some("eth1".parse().unwrap());
+    for other in [
+        Route::via(ip("10.0.0.2")),
+        Route::dev("eth0".parse().unwrap()),
+        Route::of_kind(RouteKind::Blackhole),
+        Route { dev: eth1, ..wish.clone() },
+        Route { src: Some(ip("10.0.0.8")), ..wish.clone() },
+        Route { mtu: Some(1500), ..wish.clone() },
+        Route { scope: Some(Scope::LINK), ..wish.clone() },
+        Route { onlink: Some(true), ..wish.clone() },
+        Route::multipath(vec![hop("10.0.0.1", None, 1), hop("10.0.0.2", None, 1)]),
+    ] {
+        assert!(!route_agrees(&other, &seen), "{other:?}");
+    }
+}
+
+#[test]
+fn ways_may_come_in_another_order_but_each_counts_once() {
+    let wish = [hop("10.0.0.1", None, 1), hop("10.0.0.1", Some("b"), 1)];
+    let seen = |devs: [&str; 2]| devs.map(|dev| hop("10.0.0.1", Some(dev), 1));
+    assert!(hops_agree(&wish, &seen(["a", "b"])));
+    assert!(!hops_agree(&wish, &seen(["a", "a"])));
+    assert!(!hops_agree(&wish, &wish[..1]));
+}
+
+#[test]
+fn a_lifetime_that_runs_down_agrees_and_one_that_grew_does_not() {
+    let wish = |seconds| Address { valid: Some(Lifetime::Seconds(seconds)), ..Address::default() };
+    let seen = |valid| Address { valid: Some(valid), ..Address::default() };
+    assert!(address_agrees(&wish(60), &seen(Lifetime::Seconds(59))));
+    assert!(!address_agrees(&wish(60), &seen(Lifetime::Seconds(61))));
+    assert!(!address_agrees(&wish(60), &seen(Lifetime::Forever)));
+    assert!(address_agrees(&Address::default(), &seen(Lifetime::Seconds(1))));
+}
+
+#[test]
+fn a_route_rests_on_its_source_and_on_the_network_of_its_gateway() {
+    let key = address_key("address 10.0.0.1/24 dev eth0");
+    let via = Route::via(ip("10.0.0.254"));
+    let eth1 = Some("eth1".parse().unwrap());
+    assert!(route_rests_on(&via, &key));
+    assert!(!route_rests_on(&Route { dev: eth1, ..via }, &key));
+    assert!(!route_rests_on(&Route::via(ip("10.0.1.254")), &key));
+    let src = Route { src: Some(ip("10.0.0.1")), ..Route::dev("eth1".parse().unwrap()) };
+    assert!(route_rests_on(&src, &key));
+}

@@ -1,0 +1,270 @@
+//! `[[rules]]`.
+
+use homeostat_document::{
+    Checker, Definitions, Diagnostic, Document, Fields, Join, Json, Node, Number, Record, Scope,
+    Section, Shape, Spanned, Twins, Value, ValueError, check, record, words,
+};
+use serde_json::json;
+
+use crate::family::Family;
+use crate::number::{Table, Tos};
+use crate::rule::{Mark, Ports, Rule, RuleAction, RuleKey};
+use crate::section::Declared;
+use crate::show::plain;
+use crate::values::{Destination, word};
+
+/// `[[rules]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules(pub Vec<Declared<RuleKey, Rule>>);
+
+pub(crate) fn rules(scope: &Scope) -> impl Iterator<Item = &Declared<RuleKey, Rule>> {
+    scope.get::<Rules>().into_iter().flat_map(|all| &all.0)
+}
+
+impl Section for Rules {
+    const NAME: &'static str = "rules";
+    const DOC: &'static str = "Routing rules";
+    const JOIN: Join = Join::Lists;
+
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        Vec::read(node, checker).map(Self)
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        Vec::<Declared<RuleKey, Rule>>::schema(definitions)
+    }
+
+    /// A rule is known by its priority and its selectors: what it leads to is what is kept.
+    fn check(document: &Document, checker: &mut Checker) {
+        for (_, scope) in document.scopes() {
+            let mut twins = Twins::default();
+            for rule in rules(scope) {
+                let what = || "a rule with this priority and these selectors".to_owned();
+                twins.see(rule.key.value, rule.entry.span, checker, what);
+            }
+        }
+    }
+}
+
+record!(Declared<RuleKey, Rule>);
+
+words! {
+    /// What a rule does.
+    RuleType, "a type of rule":
+    /// Asks a table.
+    Lookup = "lookup",
+    /// Drops silently.
+    Blackhole = "blackhole",
+    /// Drops; the sender is told that the destination cannot be reached.
+    Unreachable = "unreachable",
+    /// Drops; the sender is told that it is forbidden.
+    Prohibit = "prohibit",
+}
+
+const PRIORITY: Number<u32> = Number { what: "a priority", least: 0, most: u32::MAX };
+const SUPPRESS: Number<u8> = Number { what: "a prefix length", least: 0, most: 128 };
+
+impl Record for Declared<RuleKey, Rule> {
+    const NAME: &'static str = "rule";
+    const DOC: &'static str = "A routing rule: which packets, and what is done with them";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let from: Option<Spanned<Destination>> = fields.optional("from", "Source of the packets");
+        let to: Option<Spanned<Destination>> = fields.optional("to", "Destination of the packets");
+        let family: Option<Spanned<Family>> =
+            fields.optional("family", "Needed only if neither `from` nor `to` tells it");
+        let mut key = RuleKey::new(family_of(fields, from, to, family));
+        key = with(key, from.map(|from| from.net), RuleKey::with_from);
+        key = with(key, to.map(|to| to.net), RuleKey::with_to);
+        let iif = fields.optional("iif", "The link that the packets come in by");
+        key = with(key, iif, RuleKey::with_iif);
+        let oif = fields.optional("oif", "The link that the packets are bound to");
+        key = with(key, oif, RuleKey::with_oif);
+        let fwmark = fields.optional("fwmark", "Their firewall mark");
+        key = with(key, fwmark, RuleKey::with_fwmark);
+        let priority =
+            fields.number("priority", "Place among the rules, the smallest first", PRIORITY);
+        key = with(key, priority, RuleKey::with_priority);
+        let table: Option<Table> = fields.optional("table", "The routing table that is asked");
+        let kind: Option<RuleType> = fields.optional("type", "What is done; `lookup` if left out");
+        let ipproto = fields.optional("ipproto", "The protocol inside of the packets");
+        key = with(key, ipproto, RuleKey::with_ipproto);
+        key = with(key, fields.optional("sport", "Source ports"), RuleKey::with_sport);
+        key = with(key, fields.optional("dport", "Destination ports"), RuleKey::with_dport);
+        let l3mdev = fields.flag("l3mdev", "Ask the table of the packet's VRF");
+        let suppress_prefixlength = fields.number(
+            "suppress-prefixlength",
+            "Pass over routes with a prefix this short",
+            SUPPRESS,
+        );
+        let adopt = fields.flag("adopt", "Standing leave to take this rule from anybody");
+        check_action(fields, kind);
+        let action = match kind {
+            Some(RuleType::Blackhole) => RuleAction::Blackhole,
+            Some(RuleType::Unreachable) => RuleAction::Unreachable,
+            Some(RuleType::Prohibit) => RuleAction::Prohibit,
+            Some(RuleType::Lookup) | None if l3mdev => RuleAction::L3mdev,
+            Some(RuleType::Lookup) | None => RuleAction::Table(table.unwrap_or(Table::MAIN)),
+        };
+        let key = Spanned::new(key, fields.span());
+        Some(Self::new(key, Rule { action, suppress_prefixlength }, adopt, fields.span()))
+    }
+}
+
+/// The key with one selector more, if it is declared.
+fn with<T>(key: RuleKey, value: Option<T>, add: fn(RuleKey, T) -> RuleKey) -> RuleKey {
+    match value {
+        Some(value) => add(key, value),
+        None => key,
+    }
+}
+
+/// All that tells a family must tell the same one.
+fn family_of(
+    fields: &mut Fields<'_>,
+    from: Option<Spanned<Destination>>,
+    to: Option<Spanned<Destination>>,
+    family: Option<Spanned<Family>>,
+) -> Family {
+    let of_net = |net: Spanned<Destination>| net.map(|net| Family::of(net.net.addr()));
+    let mut all = [family, from.map(of_net), to.map(of_net)].into_iter().flatten();
+    let Some(first) = all.next() else { return Family::V4 };
+    for other in all.filter(|other| other.value != first.value) {
+        let message =
+            format!("this is {}, and the rule is {}", word(other.value), word(first.value));
+        let mixed = Diagnostic::new(other.span, message);
+        fields.report(mixed.also(first.span, "the family is told here"));
+    }
+    first.value
+}
+
+fn check_action(fields: &mut Fields<'_>, kind: Option<RuleType>) {
+    fields.exclusive("table", "l3mdev");
+    let asks = kind.is_none_or(|kind| kind == RuleType::Lookup);
+    if asks && fields.lacks(&["table", "l3mdev"]) {
+        let nothing = Diagnostic::new(fields.span(), "this rule does nothing");
+        fields
+            .report(nothing.help("add `table`, `l3mdev = true`, or a `type` such as `blackhole`"));
+    }
+    if !asks {
+        for other in ["table", "l3mdev", "suppress-prefixlength"] {
+            fields.exclusive("type", other);
+        }
+    }
+    let ports = ["sport", "dport"].into_iter().find(|name| fields.has(name));
+    if let Some(port) = ports.filter(|_| fields.lacks(&["ipproto"])) {
+        let message = format!("`{port}` needs `ipproto`");
+        fields.report(Diagnostic::new(fields.at(port), message).help("add `ipproto = \"tcp\"`"));
+    }
+}
+
+const MARK: Number<u32> = Number { what: "a mark", least: 0, most: u32::MAX };
+const PORT: Number<u16> = Number { what: "a port", least: 1, most: u16::MAX };
+
+impl Shape for Mark {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        if let Value::Text(text) = &node.value {
+            return check(mark_from(text), node, checker);
+        }
+        MARK.read(node, checker).map(|value| Self { value, mask: u32::MAX })
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json!({ "description": "a mark: a number, or text such as \"0x10/0xff\"",
+            "anyOf": [{ "type": "integer", "minimum": 0, "maximum": u32::MAX },
+                { "type": "string" }] })
+    }
+}
+
+fn mark_from(text: &str) -> Result<Mark, ValueError> {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) if !digits.starts_with('+') => u32::from_str_radix(digits, 16).ok(),
+        Some(_) => None,
+        None => text.parse().ok().filter(|_| !text.starts_with('+')),
+    };
+    let (value, mask) = text.split_once('/').map_or((text, "0xffffffff"), |parts| parts);
+    match (number(value), number(mask)) {
+        (Some(value), Some(mask)) if value & !mask == 0 => Ok(Mark { value, mask }),
+        (Some(_), Some(_)) => {
+            Err(ValueError::new(format!("the mask of `{text}` hides bits of it"))
+                .help("every bit of the mark must be in the mask"))
+        }
+        _ => Err(ValueError::is_not(text, "a mark").help("write \"0x10\" or \"0x10/0xff\"")),
+    }
+}
+
+impl Shape for Ports {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        if let Value::Text(text) = &node.value {
+            return check(ports_from(text), node, checker);
+        }
+        PORT.read(node, checker).map(|port| Self { first: port, last: port })
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json!({ "description": "a port: a number, or a range such as \"8000-8080\"",
+            "anyOf": [{ "type": "integer", "minimum": 1, "maximum": 65_535 },
+                { "type": "string" }] })
+    }
+}
+
+fn ports_from(text: &str) -> Result<Ports, ValueError> {
+    let port = |text: &str| text.parse().ok().filter(|port| *port > 0 && !text.starts_with('+'));
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(Ports { first, last }),
+        _ => Err(ValueError::is_not(text, "a port or a range of ports")
+            .help("write 53, or \"8000-8080\"")),
+    }
+}
+
+/// A rule that is there, as an entry of the list; nothing for one that cannot be declared.
+pub(crate) fn show(key: &RuleKey, rule: &Rule) -> Option<Json> {
+    if key.tos() != Tos::default() {
+        return None;
+    }
+    let mut shown = plain([
+        ("family", json!((key.family() == Family::V6).then_some("ipv6"))),
+        ("priority", json!(key.priority())),
+        ("from", json!(key.from().map(|net| net.to_string()))),
+        ("to", json!(key.to().map(|net| net.to_string()))),
+        ("iif", json!(key.iif())),
+        ("oif", json!(key.oif())),
+        ("fwmark", json!(key.fwmark().map(|mark| mark.to_string()))),
+        ("ipproto", json!(key.ipproto().map(|protocol| protocol.0))),
+        ("sport", json!(key.sport().map(|ports| format!("{}-{}", ports.first, ports.last)))),
+        ("dport", json!(key.dport().map(|ports| format!("{}-{}", ports.first, ports.last)))),
+    ]);
+    shown.extend(match rule.action {
+        RuleAction::Table(table) => plain([("table", table.0.into())]),
+        RuleAction::L3mdev => plain([("l3mdev", true.into())]),
+        RuleAction::Blackhole => plain([("type", "blackhole".into())]),
+        RuleAction::Unreachable => plain([("type", "unreachable".into())]),
+        RuleAction::Prohibit => plain([("type", "prohibit".into())]),
+        RuleAction::Other(_) => return None,
+    });
+    shown.extend(plain([("suppress-prefixlength", json!(rule.suppress_prefixlength))]));
+    Some(Json::Object(shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_have_their_bits_inside_their_mask() {
+        assert_eq!(mark_from("0x10/0xff").unwrap(), Mark { value: 16, mask: 255 });
+        assert_eq!(mark_from("16").unwrap(), Mark { value: 16, mask: u32::MAX });
+        for text in ["", "0x", "x", "1/", "/1", "0x100/0xff", "1/2/3", "-1", "+1", "0x+1"] {
+            assert!(mark_from(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_of_ports_go_upwards() {
+        assert_eq!(ports_from("80-90").unwrap(), Ports { first: 80, last: 90 });
+        for text in ["", "90-80", "0", "0-5", "5-", "-5", "65536", "http", "+5"] {
+            assert!(ports_from(text).is_err(), "{text}");
+        }
+    }
+}

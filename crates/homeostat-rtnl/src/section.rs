@@ -1,0 +1,185 @@
+//! The sections of the document: `[links]` with their addresses, `[[routes]]`, `[[rules]]`,
+//! `[[neighbours]]` and `[[nexthops]]`. Each kind has its own in `section.rs` of its folder; here they
+//! become one wish.
+
+use std::error::Error;
+use std::fmt;
+
+use homeostat_document::{
+    Checker, Diagnostic, Diagnostics, Document, Scope, SectionType, SourceSections, Span, Spanned,
+};
+
+use crate::builder::{Builder, WishError};
+use crate::key::Key;
+use crate::links::section::links;
+use crate::neighbour::section::neighbours;
+use crate::nexthop::section::nexthops;
+use crate::route::section::routes;
+use crate::rule::section::rules;
+use crate::wish::Wish;
+
+pub use crate::address::section::DeclaredAddress;
+pub use crate::links::section::{DeclaredLink, Links, namespaces};
+pub use crate::neighbour::section::Neighbours;
+pub use crate::nexthop::section::Nexthops;
+pub use crate::route::list::{RouteLine, listed_routes, route_twins};
+pub use crate::route::section::{RouteEntry, RouteFile, Routes, route_files};
+pub use crate::rule::section::Rules;
+pub use crate::show::show;
+
+/// All that the network adds to documents.
+pub const SECTIONS: SourceSections = SourceSections {
+    source: "rtnl",
+    sections: &[
+        SectionType::of::<Links>(),
+        SectionType::of::<Routes>(),
+        SectionType::of::<Rules>(),
+        SectionType::of::<Neighbours>(),
+        SectionType::of::<Nexthops>(),
+    ],
+    extensions: &[],
+};
+
+/// An entry of a section: what is wished, and where it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared<K, O> {
+    /// Which object, and where that is written.
+    pub key: Spanned<K>,
+    /// What it shall be.
+    pub object: O,
+    /// Whether it may be taken from anybody.
+    pub adopt: bool,
+    /// Where the whole entry is.
+    pub entry: Spanned<()>,
+}
+
+impl<K, O> Declared<K, O> {
+    pub(crate) fn new(key: Spanned<K>, object: O, adopt: bool, entry: Span) -> Self {
+        Declared { key, object, adopt, entry: Spanned::new((), entry) }
+    }
+}
+
+/// Whether long lists beside the document are checked, too: who binds it reads them anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lists {
+    /// They are.
+    Read,
+    /// They are not.
+    Skip,
+}
+
+/// Why a scope's sections are no wish.
+#[derive(Debug)]
+pub enum Refusal {
+    /// A list of routes has mistakes in it.
+    Document(Diagnostics),
+    /// An object can never be.
+    Wish(WishError),
+}
+
+/// Reports every entry that can never be.
+pub fn resolve(scope: &Scope, lists: Lists, checker: &mut Checker) {
+    let mut builder = Wish::builder();
+    fill(scope, &mut builder, &mut |span, error| {
+        checker.report(Diagnostic::new(span, Chain(&error).to_string()));
+    });
+    if lists == Lists::Read && route_files(scope).next().is_some() {
+        let before = checker.count();
+        fill_lists(scope, &mut builder, checker);
+        if checker.count() == before && matches!(builder.build(), Err(WishError::Twice(_))) {
+            route_twins(scope, checker);
+        }
+    }
+}
+
+/// What a scope wishes for, with the routes of its lists.
+pub fn wish(document: &Document, scope: &Scope) -> Result<Wish, Refusal> {
+    let (mut builder, mut first) = (Wish::builder(), None);
+    fill(scope, &mut builder, &mut |_, error| {
+        first.get_or_insert(error);
+    });
+    if let Some(error) = first {
+        return Err(Refusal::Wish(error));
+    }
+    let mut checker = Checker::new(document.files.clone());
+    fill_lists(scope, &mut builder, &mut checker);
+    if checker.count() == 0 {
+        match builder.build() {
+            Ok(wish) => return Ok(wish),
+            Err(error @ WishError::Twice(_)) => {
+                route_twins(scope, &mut checker);
+                checker.into_result().map_err(Refusal::Document)?;
+                return Err(Refusal::Wish(error));
+            }
+            Err(error) => return Err(Refusal::Wish(error)),
+        }
+    }
+    checker.into_result().map(|()| Wish::default()).map_err(Refusal::Document)
+}
+
+/// Wishes for everything that a scope declares but for its lists, and tells of every entry that cannot be.
+fn fill(scope: &Scope, builder: &mut Builder, refuse: &mut dyn FnMut(Span, WishError)) {
+    for link in links(scope) {
+        if let Err(error) = link.add_to(builder) {
+            refuse(link.name.span, error);
+        }
+    }
+    for one in links(scope).flat_map(|link| link.addresses.iter().flatten()) {
+        let added = builder.address(one.key.value, one.object.clone()).map(|_| ());
+        adopt(one, builder, added, refuse);
+    }
+    for one in nexthops(scope) {
+        let added = builder.nexthop(one.key.value, one.object.clone()).map(|_| ());
+        adopt(one, builder, added, refuse);
+    }
+    for one in routes(scope) {
+        let added = builder.route(one.key.value, one.object.clone()).map(|_| ());
+        adopt(one, builder, added, refuse);
+    }
+    for one in rules(scope) {
+        let added = builder.rule(one.key.value, one.object).map(|_| ());
+        adopt(one, builder, added, refuse);
+    }
+    for one in neighbours(scope) {
+        let added = builder.neighbour(one.key.value, one.object).map(|_| ());
+        adopt(one, builder, added, refuse);
+    }
+}
+
+/// Gives leave to take what was wished, or tells why it could not be wished.
+fn adopt<K: Copy + Into<Key>, O>(
+    declared: &Declared<K, O>,
+    builder: &mut Builder,
+    added: Result<(), WishError>,
+    refuse: &mut dyn FnMut(Span, WishError),
+) {
+    match added {
+        Ok(()) if declared.adopt => _ = builder.may_adopt(declared.key.value),
+        Ok(()) => {}
+        Err(error) => refuse(declared.entry.span, error),
+    }
+}
+
+/// Wishes for the routes of all lists beside the document.
+fn fill_lists(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
+    listed_routes(scope, checker, |file, RouteLine { key, route }| {
+        let add = if file.adopt { Builder::adopting_route } else { Builder::route };
+        let added = add(builder, key, route).map(|_| ());
+        added.map_err(|error| homeostat_document::ValueError::new(Chain(&error).to_string()))
+    });
+}
+
+/// An error with its causes, in one line.
+struct Chain<'a>(&'a WishError);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}

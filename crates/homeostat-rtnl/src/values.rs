@@ -1,0 +1,271 @@
+//! How the values that several sections share are written in documents.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use homeostat_document::{
+    Checker, Definitions, Json, Node, Number, Period, Shape, Text, ValueError, word_values,
+};
+
+use crate::address::Lifetime;
+use crate::family::Family;
+use crate::link::LinkName;
+use crate::links::kinds::time::Centis;
+use crate::neighbour::Mac;
+use crate::net::{Net, bits};
+use crate::number::{SCOPES, Scope, TABLES, Table};
+use crate::route::RouteKind;
+use crate::rule::{IP_PROTOCOLS, IpProtocol};
+
+/// A metric.
+pub(crate) const METRIC: Number<u32> = Number { what: "a metric", least: 0, most: u32::MAX };
+/// The largest packet of a route or a link.
+pub(crate) const MTU: Number<u32> = Number { what: "an MTU in bytes", least: 68, most: 65_536 };
+/// A type of service.
+pub(crate) const TOS: Number<u8> = Number { what: "a type of service", least: 0, most: u8::MAX };
+/// The share of one nexthop among several.
+pub(crate) const WEIGHT: Number<u16> = Number { what: "a weight", least: 1, most: 256 };
+/// The number of a nexthop.
+pub(crate) const NEXTHOP_ID: Number<u32> =
+    Number { what: "a nexthop id", least: 1, most: u32::MAX };
+
+/// An address with the length of its network part. Host bits are kept as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Prefix {
+    pub(crate) ip: IpAddr,
+    pub(crate) len: u8,
+}
+
+/// A destination or a source: a prefix, a lone address (all its bits count), or `default`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    /// Without host bits.
+    pub(crate) net: Net,
+    /// Whether it was written as the word `default`.
+    pub(crate) is_default_word: bool,
+}
+
+impl Prefix {
+    /// A prefix, if the length fits the family.
+    pub(crate) fn new(ip: IpAddr, len: u8) -> Option<Self> {
+        (len <= bits(ip)).then_some(Self { ip, len })
+    }
+
+    /// The prefix that holds this one address.
+    pub(crate) fn host(ip: IpAddr) -> Self {
+        Self { ip, len: bits(ip) }
+    }
+
+    /// The network that it is in.
+    pub(crate) fn net(self) -> Net {
+        Net::masked(self.ip, self.len)
+    }
+}
+
+impl Text for Prefix {
+    const WHAT: &'static str = "an address with a prefix length, such as \"192.0.2.1/24\"";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let Some((ip, len)) = text.split_once('/') else {
+            let ip = IpAddr::from_text(text)?;
+            let message = format!("`{text}` has no prefix length");
+            return Err(ValueError::new(message).help(format!("write `{ip}/{}`", bits(ip))));
+        };
+        let ip = IpAddr::from_text(ip)?;
+        let plain = !len.is_empty() && len.bytes().all(|byte| byte.is_ascii_digit());
+        let plain = plain && (len == "0" || !len.starts_with('0'));
+        let number = len.parse().ok().filter(|_| plain);
+        number.and_then(|len| Self::new(ip, len)).ok_or_else(|| {
+            let message = format!("`/{len}` is not a prefix length of {}", Family::of(ip));
+            ValueError::new(message).help(format!("it must be from /0 to /{}", bits(ip)))
+        })
+    }
+}
+
+impl Text for Destination {
+    const WHAT: &'static str = "a prefix, an address or `default`";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        if text == "default" {
+            let net = Net::masked(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+            return Ok(Self { net, is_default_word: true });
+        }
+        let prefix = if text.contains('/') {
+            Prefix::from_text(text)?
+        } else {
+            Prefix::host(IpAddr::from_text(text)?)
+        };
+        Ok(Self { net: prefix.net(), is_default_word: false })
+    }
+}
+
+/// The word for a family.
+pub(crate) fn word(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ipv4",
+        Family::V6 => "ipv6",
+    }
+}
+
+word_values! { Family, "an address family": "ipv4" = Family::V4, "ipv6" = Family::V6 }
+
+impl Text for LinkName {
+    const WHAT: &'static str = "an interface name";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        match LinkName::fault(text) {
+            Some(fault) => Err(ValueError::is_not(text, Self::WHAT).help(fault)),
+            None => Ok(LinkName::padded(text)),
+        }
+    }
+}
+
+impl LinkName {
+    /// Why a text is not taken as a name in a document. Stricter than the kernel, which takes `%` for a
+    /// pattern and control characters as they are.
+    pub(crate) fn fault(text: &str) -> Option<&'static str> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        match text {
+            "" => Some("it is empty"),
+            "." | ".." => Some("it is a directory"),
+            // As nearly all are: a list of routes asks a million times.
+            _ if text.len() <= 15 && text.bytes().all(is_plain) => None,
+            _ if text.len() > 15 => Some("it has more than 15 bytes"),
+            _ if text.contains(['/', ':', '%']) => Some("it has a `/`, `:` or `%` in it"),
+            _ if text.contains(|c: char| c.is_whitespace() || c.is_control()) => {
+                Some("it has a space or a control character in it")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Text for Mac {
+    const WHAT: &'static str = "a hardware address";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        text.parse().map_err(|_| {
+            ValueError::is_not(text, Self::WHAT)
+                .help("write six bytes in hexadecimal, such as \"02:00:00:00:00:01\"")
+        })
+    }
+}
+
+impl Text for RouteKind {
+    const WHAT: &'static str = "a type of route";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let kind = RouteKind::of_word(text);
+        kind.ok_or_else(|| homeostat_document::refuse(text, Self::WHAT, &<Self as Text>::words()))
+    }
+
+    fn words() -> Vec<&'static str> {
+        RouteKind::words().collect()
+    }
+}
+
+/// Numbers that have names.
+macro_rules! named_numbers {
+    ($($name:ident($inner:ty): $least:literal, $names:ident, $what:literal;)+) => {$(
+        impl $name {
+            const NUMBER: Number<$inner> =
+                Number { what: $what, least: $least, most: <$inner>::MAX };
+        }
+
+        impl Shape for $name {
+            fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+                Self::NUMBER.read_named(&$names, node, checker).map(Self)
+            }
+
+            fn schema(_: &mut Definitions) -> Json {
+                Self::NUMBER.named_schema(&$names)
+            }
+        }
+    )+};
+}
+
+named_numbers! {
+    Table(u32): 1, TABLES, "a routing table";
+    Scope(u8): 0, SCOPES, "a scope";
+    IpProtocol(u8): 0, IP_PROTOCOLS, "an IP protocol";
+}
+
+impl Text for Lifetime {
+    const WHAT: &'static str = "a duration such as \"1h\", or \"forever\"";
+
+    /// The kernel counts in seconds, and takes 0 for an address that is gone already.
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        if text == "forever" {
+            return Ok(Lifetime::Forever);
+        }
+        let seconds = duration(text)?.as_millis().div_ceil(1000).max(1);
+        Ok(Lifetime::Seconds(u32::try_from(seconds).unwrap_or(u32::MAX - 1)))
+    }
+}
+
+impl Text for Centis {
+    const WHAT: &'static str = Period::WHAT;
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        duration(text).map(Centis::from)
+    }
+}
+
+/// Whole seconds, written as a duration.
+pub(crate) struct Seconds(pub(crate) u32);
+
+impl Text for Seconds {
+    const WHAT: &'static str = Period::WHAT;
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        Ok(Self(u32::try_from(duration(text)?.as_secs()).unwrap_or(u32::MAX)))
+    }
+}
+
+impl From<Seconds> for u32 {
+    fn from(seconds: Seconds) -> u32 {
+        seconds.0
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, ValueError> {
+    text.parse().map(Period::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_read_strictly() {
+        for text in ["10.0.0.1/24", "0.0.0.0/0", "fd00::1/64", "::/0", "::ffff:1.2.3.4/128"] {
+            let Prefix { ip, len } = Prefix::from_text(text).unwrap();
+            assert_eq!(format!("{ip}/{len}"), text);
+        }
+        for text in [
+            "",
+            "10.0.0.1",
+            "10.0.0.1/",
+            "10.0.0.1/33",
+            "10.0.0.1/-1",
+            "10.0.0.1/+8",
+            "10.0.0.1/08",
+            "::/129",
+            "10.0.0/8",
+            "/8",
+            "default",
+        ] {
+            assert!(Prefix::from_text(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn interface_names_are_those_that_the_kernel_takes() {
+        for text in ["eth0", "enp3s0.200", "a", "br-1234567890ab", "ü0", "..."] {
+            assert!(LinkName::from_text(text).is_ok(), "{text}");
+        }
+        for text in ["", ".", "..", "a/b", "a b", "a\tb", "a\0b", "a:b", "1234567890123456", "%d"] {
+            assert!(LinkName::from_text(text).is_err(), "{text}");
+        }
+    }
+}

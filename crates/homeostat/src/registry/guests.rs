@@ -1,0 +1,78 @@
+//! Guests on Proxmox VE: `[proxmox]` and `[guests.N]`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use homeostat_document::Section;
+use homeostat_engine::{Bound, Config, Limits, MissingSections, Ownership};
+use homeostat_guests::section::{self, Proxmox, wish};
+use homeostat_guests::{Client, Guests, Token, Wish};
+use rustix::thread::CapabilitySet;
+
+use crate::failure::Helped;
+use crate::registry::{Bind, Binding, Registered, Remote, Shown, Start};
+
+/// Guests in the registry.
+pub(crate) const REGISTERED: Registered = Registered {
+    name: NAME,
+    sections: section::SECTIONS,
+    resolve: |_, section, _, checker| section::resolve(section, checker),
+    bind,
+    // A cluster is spoken with from the host only.
+    wait: |_, _| Vec::new(),
+    namespaces: |_| Vec::new(),
+    files: |_, section, named| {
+        named.files.extend(section.get().map(|proxmox: &Proxmox| proxmox.token_file.clone()));
+    },
+    capabilities: |_| CapabilitySet::empty(),
+    show: |_| Ok(Shown::default()),
+    start: Start::Usual,
+    remote: Some(REMOTE),
+};
+
+/// A look at everything costs a request or two a guest, and a poll tells of what cannot wait.
+const REMOTE: Remote = Remote {
+    section: "proxmox",
+    identity: "a cluster of Proxmox VE",
+    resync: Duration::from_secs(30),
+};
+
+const NAME: &str = <Guests as homeostat_engine::Source>::NAME;
+/// Tasks at once in the whole cluster.
+const TOTAL: usize = 64;
+
+fn bind(binding: &Binding<'_>) -> Bind {
+    let Some(section) = binding.section else { return Ok(None) };
+    let Some(proxmox) = section.get::<Proxmox>() else {
+        if std::ptr::eq(section, &raw const binding.document.host) {
+            binding.context.desk.leave();
+        }
+        return Ok(None);
+    };
+    let source = source(binding, proxmox)?;
+    let guests = <section::Guests as Section>::NAME;
+    let missing = binding.missing(|home| {
+        let is_missing = !section.states(guests);
+        if is_missing {
+            MissingSections::all(home.table(&[guests]))
+        } else {
+            MissingSections::default()
+        }
+    });
+    let limits = Limits { total: TOTAL, per_node: proxmox.node_limit.into() };
+    let dispatch = binding.context.desk.dispatch_guard(&source, (&binding.scope.name, limits))?;
+    let config = Config { dispatch, lanes: TOTAL, ..binding.config(NAME, missing) };
+    let (wish, place) = (Arc::new(wish(section)?), binding.place(NAME));
+    let (ownership, nothing) = (Ownership::Checkpoint, Some(Arc::new(Wish::default())));
+    Ok(Some(Box::new(Bound { source, wish, ownership, config, place, nothing })))
+}
+
+fn source(binding: &Binding<'_>, proxmox: &Proxmox) -> Result<Guests> {
+    let token = Token::read(&proxmox.token_file).map_err(|error| {
+        let help = error.help();
+        Helped::error(format!("{:#}", anyhow::Error::from(error)), help)
+    })?;
+    let client = Client::new(proxmox.endpoint.clone(), token, &proxmox.trust)?;
+    Ok(Guests::new(&client, &binding.context.owner, proxmox.patience))
+}
