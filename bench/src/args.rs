@@ -11,12 +11,12 @@ pub enum Request {
     Help,
     /// Name all groups and contestants.
     List,
-    Run(Wish),
+    Run(DesiredState),
 }
 
 /// Which groups to run, and how.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct DesiredState {
     /// Groups whose `group/contestant` names contain one of these; empty means all.
     pub filters: Vec<String>,
     pub rounds: usize,
@@ -40,25 +40,29 @@ Usage: cargo xtask bench [OPTIONS] [FILTER...]
 
 /// Parses the arguments. The error says what is wrong with them.
 pub fn parse(words: &[String]) -> Result<Request, String> {
-    let mut wish =
-        Wish { filters: Vec::new(), rounds: 5, scale: Scale::Full, out: "bench-results".into() };
+    let mut desired = DesiredState {
+        filters: Vec::new(),
+        rounds: 5,
+        scale: Scale::Full,
+        out: "bench-results".into(),
+    };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
         match word.as_str() {
             "-h" | "--help" => return Ok(Request::Help),
             "--list" => return Ok(Request::List),
-            "--quick" => wish.scale = Scale::Quick,
-            "--full" => wish.scale = Scale::Whole,
-            "--rounds" => wish.rounds = rounds(value()?)?,
-            "--out" => wish.out = value()?.into(),
+            "--quick" => desired.scale = Scale::Quick,
+            "--full" => desired.scale = Scale::Whole,
+            "--rounds" => desired.rounds = rounds(value()?)?,
+            "--out" => desired.out = value()?.into(),
             option if option.starts_with('-') => {
                 return Err(format!("there is no option `{option}`"));
             }
-            filter => wish.filters.push(filter.to_owned()),
+            filter => desired.filters.push(filter.to_owned()),
         }
     }
-    Ok(Request::Run(wish))
+    Ok(Request::Run(desired))
 }
 
 fn rounds(word: &str) -> Result<usize, String> {
@@ -77,7 +81,7 @@ mod tests {
 
     #[test]
     fn options_and_filters_mix() {
-        let expected = Wish {
+        let expected = DesiredState {
             filters: vec!["diff".to_owned(), "ledger".to_owned()],
             rounds: 3,
             scale: Scale::Quick,
@@ -89,7 +93,7 @@ mod tests {
 
     #[test]
     fn without_words_everything_runs_in_full() {
-        let expected = Wish {
+        let expected = DesiredState {
             filters: Vec::new(),
             rounds: 5,
             scale: Scale::Full,
@@ -100,8 +104,8 @@ mod tests {
 
     #[test]
     fn slow_contestants_are_asked_for() {
-        let Ok(Request::Run(wish)) = parse_line("--full") else { panic!("no run") };
-        assert_eq!(wish.scale, Scale::Whole);
+        let Ok(Request::Run(desired)) = parse_line("--full") else { panic!("no run") };
+        assert_eq!(desired.scale, Scale::Whole);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use homeostat_bench::args::{self, Request, Wish};
+use homeostat_bench::args::{self, DesiredState, Request};
 use homeostat_bench::contest::{self, Group};
 use homeostat_bench::results::Results;
 use homeostat_bench::{groups, machine, output};
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let ended = match args::parse(&words) {
         Ok(Request::Help) => print(args::HELP),
         Ok(Request::List) => print(&list()),
-        Ok(Request::Run(wish)) => run(&wish),
+        Ok(Request::Run(desired)) => run(&desired),
         Err(mistake) => {
             log(&format!("error: {mistake}\n\n{}", args::HELP));
             return ExitCode::from(2);
@@ -30,23 +30,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(wish: &Wish) -> Result<()> {
+fn run(desired: &DesiredState) -> Result<()> {
     let chosen: Vec<&Group> =
-        groups::ALL.iter().copied().filter(|group| group.is_named_by(&wish.filters)).collect();
+        groups::ALL.iter().copied().filter(|group| group.is_named_by(&desired.filters)).collect();
     if chosen.is_empty() {
         bail!("no group matches; `--list` names them all");
     }
     let mut results = Results {
         machine: machine::read(),
-        round_count: wish.rounds,
-        scale: wish.scale,
+        round_count: desired.rounds,
+        scale: desired.scale,
         rows: Vec::new(),
         absent: Vec::new(),
     };
     let mut failed = Vec::new();
     for group in chosen {
-        log(&format!("running {} (up to {} rounds)", group.name, wish.rounds));
-        match contest::run_group(group, wish.rounds, wish.scale) {
+        log(&format!("running {} (up to {} rounds)", group.name, desired.rounds));
+        match contest::run_group(group, desired.rounds, desired.scale) {
             Ok(group) => {
                 results.rows.extend(group.rows);
                 results.absent.extend(group.absent);
@@ -55,7 +55,7 @@ fn run(wish: &Wish) -> Result<()> {
             Err(error) => failed.push(format!("group `{}`: {error:#}", group.name)),
         }
     }
-    let written = output::write(&results, &wish.out)?;
+    let written = output::write(&results, &desired.out)?;
     print(&output::text(&results))?;
     log(&format!("written: {written}"));
     ensure!(failed.is_empty(), "{}", failed.join("\n"));

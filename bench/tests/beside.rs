@@ -29,9 +29,9 @@ struct Context {
     again: Action,
 }
 
-async fn reconcile(wish: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Failure> {
-    let name = wish.metadata.name.clone().unwrap_or_default();
-    let colour = wish.data.as_ref().and_then(|data| data.get("colour")).cloned();
+async fn reconcile(desired: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Failure> {
+    let name = desired.metadata.name.clone().unwrap_or_default();
+    let colour = desired.data.as_ref().and_then(|data| data.get("colour")).cloned();
     let body = json!({ "name": name, "type": "square", "colour": colour });
     let path = format!("/shapes/{name}");
     let there = context.client.read(&path).await?;
@@ -56,7 +56,7 @@ fn controller(
     store: Store<ConfigMap>,
     queue: impl Stream<Item = Result<ReconcileRequest<ConfigMap>, Infallible>>,
 ) -> impl Stream<Item = bool> {
-    let reconcile = |wish, context| Box::pin(reconcile(wish, context));
+    let reconcile = |desired, context| Box::pin(reconcile(desired, context));
     applier(reconcile, error_policy, Arc::new(context), store, queue, Config::default())
         .map(|done| done.is_ok())
 }
@@ -151,7 +151,7 @@ async fn what_was_deleted_without_a_finalizer_is_leaked() {
 }
 
 #[tokio::test]
-async fn a_strangers_shape_on_a_wished_name_is_painted_over_unless_the_author_thinks_of_it() {
+async fn a_strangers_shape_on_a_declared_name_is_painted_over_unless_the_author_thinks_of_it() {
     let mut stage = Stage::new(Action::await_change());
     stage.service.paint("door", "red");
     stage.tell(watcher::Event::Apply(declared("door", "green"))).await;

@@ -30,7 +30,7 @@ fn a_cold_apply_ends_with_all_routes() {
 }
 
 #[test]
-fn what_the_floor_adds_is_what_homeostat_wishes() {
+fn what_the_floor_adds_is_what_homeostat_declares() {
     check(&rtnl::converged::SMALL);
 }
 
@@ -78,7 +78,7 @@ fn a_cold_load_ends_with_the_whole_ruleset() {
 }
 
 #[test]
-fn what_is_loaded_is_as_wished() {
+fn what_is_loaded_is_as_declared() {
     check(&nft::converged::ELEMENTS);
     check(&nft::converged::RULES);
 }

@@ -1,4 +1,4 @@
-//! A million wished against a million seen objects: the core's mark-and-sweep and the obvious way.
+//! A million declared against a million seen objects: the core's mark-and-sweep and the obvious way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -8,13 +8,13 @@ use homeostat_engine::{
     Changes, Desired, Diff, Focus, OnRelease, Owner, Ownership, Records, Rights, Seen, Slot,
 };
 
-use super::routes::{Key, Wish};
+use super::routes::{DesiredState, Key};
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
 use crate::unit::Unit;
 
-/// Everything is as wished.
+/// Everything is as declared.
 pub const CONVERGED: Group = Group {
     name: "diff: converged pass",
     unit: Unit::Seconds,
@@ -43,7 +43,7 @@ pub const COLD: Group = Group {
     ],
 };
 
-/// One key among all: the cost must not grow with the wish.
+/// One key among all: the cost must not grow with the desired state.
 pub const FOCUSED: Group = Group {
     name: "diff: one key in focus, 1000 times",
     unit: Unit::Seconds,
@@ -60,33 +60,33 @@ enum Target {
 }
 
 /// What a reader would hand over, one by one.
-fn observed(wish: &Wish, target: Target) -> impl Iterator<Item = Seen<Key, u32>> + '_ {
-    let len = if target == Target::Full { wish.len() } else { 0 };
+fn observed(desired: &DesiredState, target: Target) -> impl Iterator<Item = Seen<Key, u32>> + '_ {
+    let len = if target == Target::Full { desired.len() } else { 0 };
     (0..len).map(Slot::at).map(|slot| Seen::Present {
-        key: black_box(wish.key(slot)),
-        object: wish.object(slot),
+        key: black_box(desired.key(slot)),
+        object: desired.object(slot),
         owner: Owner::Ours,
     })
 }
 
 fn stream(run: &mut Run, target: Target) -> Result<()> {
-    let wish = Wish::new(run.size(1_000_000, 10_000));
-    let count = run.time(wish.len(), || observed(&wish, target).map(black_box).count());
-    ensure!(count == wish.len(), "streamed {count} objects");
+    let desired = DesiredState::new(run.size(1_000_000, 10_000));
+    let count = run.time(desired.len(), || observed(&desired, target).map(black_box).count());
+    ensure!(count == desired.len(), "streamed {count} objects");
     Ok(())
 }
 
 fn streamed(run: &mut Run, target: Target) -> Result<()> {
-    let wish = Wish::new(run.size(1_000_000, 10_000));
-    let changes =
-        run.time_and_weigh(wish.len(), || diff(&wish, &Focus::All, observed(&wish, target)));
-    let expected = if target == Target::Full { 0 } else { wish.len() };
+    let desired = DesiredState::new(run.size(1_000_000, 10_000));
+    let changes = run
+        .time_and_weigh(desired.len(), || diff(&desired, &Focus::All, observed(&desired, target)));
+    let expected = if target == Target::Full { 0 } else { desired.len() };
     ensure!(changes.list.len() == expected, "found {} changes", changes.list.len());
     Ok(())
 }
 
 fn diff(
-    wish: &Wish,
+    desired: &DesiredState,
     focus: &Focus<Key>,
     seen: impl Iterator<Item = Seen<Key, u32>>,
 ) -> Changes<Key, u32> {
@@ -96,42 +96,42 @@ fn diff(
         adopt: &BTreeSet::new(),
         on_release: OnRelease::Leave,
     };
-    let mut diff = Diff::new(wish, focus, rights);
+    let mut diff = Diff::new(desired, focus, rights);
     seen.for_each(|seen| diff.see(seen));
     diff.finish()
 }
 
 /// The obvious way: both sides into trees, then compare key by key.
 fn trees(run: &mut Run, target: Target) -> Result<()> {
-    let wish = Wish::new(run.size(1_000_000, 10_000));
-    let changes = run.time_and_weigh(wish.len(), || {
+    let desired = DesiredState::new(run.size(1_000_000, 10_000));
+    let changes = run.time_and_weigh(desired.len(), || {
         let mut there = BTreeMap::new();
-        for seen in observed(&wish, target) {
+        for seen in observed(&desired, target) {
             if let Seen::Present { key, object, owner } = seen {
                 there.insert(key, (object, owner));
             }
         }
-        let slots = (0..wish.len()).map(Slot::at);
+        let slots = (0..desired.len()).map(Slot::at);
         let wanted: BTreeMap<_, _> =
-            slots.map(|slot| (wish.key(slot), wish.object(slot))).collect();
+            slots.map(|slot| (desired.key(slot), desired.object(slot))).collect();
         let differ = |(key, gateway): &(&Key, &u32)| {
             there.get(*key).is_none_or(|(object, _)| object != *gateway)
         };
         wanted.iter().filter(differ).map(|(key, _)| *key).collect::<Vec<_>>()
     });
-    let expected = if target == Target::Full { 0 } else { wish.len() };
+    let expected = if target == Target::Full { 0 } else { desired.len() };
     ensure!(changes.len() == expected, "found {} changes", changes.len());
     Ok(())
 }
 
 fn focused(run: &mut Run, size: usize) -> Result<()> {
     const LOOKS: u32 = 1000;
-    let wish = Wish::new(run.size(size, size / 10));
-    let step = u32::try_from(wish.len()).unwrap_or(u32::MAX) / LOOKS.min(100);
+    let desired = DesiredState::new(run.size(size, size / 10));
+    let step = u32::try_from(desired.len()).unwrap_or(u32::MAX) / LOOKS.min(100);
     let found = run.time(LOOKS as usize, || {
         let one = |number: u32| {
             let key = Key(number % 100 * step);
-            diff(&wish, &Focus::Keys([key].into()), std::iter::empty())
+            diff(&desired, &Focus::Keys([key].into()), std::iter::empty())
         };
         (0..LOOKS)
             .map(one)

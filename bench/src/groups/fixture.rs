@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) struct Fixture<S: Source> {
     source: S,
-    wish: Arc<S::Desired>,
+    desired: Arc<S::Desired>,
     observer: Observer<S>,
     writer: S::Writer,
     book: Book<S>,
@@ -29,21 +29,21 @@ pub(super) fn place(source: &str) -> Place {
 
 impl<S: Source> Fixture<S> {
     /// Opens a source in its namespace, as a loop does.
-    pub(super) fn with_hints(source: S, wish: Arc<S::Desired>) -> Result<Self> {
+    pub(super) fn with_hints(source: S, desired: Arc<S::Desired>) -> Result<Self> {
         let observer = Observer::open(&source, "bench")?;
-        Self::with(source, wish, observer)
+        Self::with(source, desired, observer)
     }
 
     /// Opens it for one pass, as `apply` does.
-    pub(super) fn without_hints(source: S, wish: Arc<S::Desired>) -> Result<Self> {
+    pub(super) fn without_hints(source: S, desired: Arc<S::Desired>) -> Result<Self> {
         let observer = Observer::without_hints(&source, "bench")?;
-        Self::with(source, wish, observer)
+        Self::with(source, desired, observer)
     }
 
-    fn with(source: S, wish: Arc<S::Desired>, observer: Observer<S>) -> Result<Self> {
+    fn with(source: S, desired: Arc<S::Desired>, observer: Observer<S>) -> Result<Self> {
         let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
         Ok(Fixture {
-            wish,
+            desired,
             observer,
             writer: source.writer(&Alone::i_am_the_only_writer())?,
             book: Book::open(Arc::new(MemoryLedger::default()), place(S::NAME))?,
@@ -54,14 +54,14 @@ impl<S: Source> Fixture<S> {
     }
 
     /// Closes the source.
-    pub(super) fn into_wish(self) -> Arc<S::Desired> {
-        self.wish
+    pub(super) fn into_desired(self) -> Arc<S::Desired> {
+        self.desired
     }
 
     pub(super) fn pass(&mut self, focus: Focus<S::Key>) -> Result<Report<S>> {
-        let Fixture { source, wish, observer, writer, book, config, runtime } = self;
-        let (wish, ownership) = (Arc::clone(wish), &Ownership::Marked);
-        let order = Order { source, wish, ownership, focus, config };
+        let Fixture { source, desired, observer, writer, book, config, runtime } = self;
+        let (desired, ownership) = (Arc::clone(desired), &Ownership::Marked);
+        let order = Order { source, desired, ownership, focus, config };
         Ok(runtime.block_on(pass(&order, observer, writer, book))?)
     }
 

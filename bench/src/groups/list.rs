@@ -1,4 +1,4 @@
-//! A million lines of `from-file`: read from the disk, parsed, normalized and sorted into a wish.
+//! A million lines of `from-file`: read from the disk, parsed, normalized and sorted into a desired state.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use anyhow::{Context, Result, ensure};
 use homeostat_document::{Checker, Document, DocumentReader, Format, ValueError};
 use homeostat_engine::Desired;
-use homeostat_rtnl::Wish;
+use homeostat_rtnl::DesiredState;
 use homeostat_rtnl::section::{RouteLine, SECTIONS, listed_routes};
 use tempfile::TempDir;
 
@@ -131,13 +131,13 @@ fn parse(run: &mut Run, line: fn(u32) -> String) -> Result<()> {
 
 fn build(run: &mut Run, line: fn(u32) -> String) -> Result<()> {
     let listed = Listed::write(run, line)?;
-    let wish = run.time_and_weigh(listed.count, || wish(&listed))?;
-    ensure!(wish.len() == listed.count, "{} routes of {}", wish.len(), listed.count);
+    let desired = run.time_and_weigh(listed.count, || desired(&listed))?;
+    ensure!(desired.len() == listed.count, "{} routes of {}", desired.len(), listed.count);
     Ok(())
 }
 
-fn wish(listed: &Listed) -> Result<Wish> {
-    let mut builder = Wish::builder();
+fn desired(listed: &Listed) -> Result<DesiredState> {
+    let mut builder = DesiredState::builder();
     listed.routes(|RouteLine { key, route }| {
         let added = builder.route(key, route).map(|_| ());
         added.map_err(|error| ValueError { message: error.to_string(), help: None })

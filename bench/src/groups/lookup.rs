@@ -1,4 +1,4 @@
-//! Finding keys in a million: why a wish is a sorted slice and not a tree.
+//! Finding keys in a million: why a desired state is a sorted slice and not a tree.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;

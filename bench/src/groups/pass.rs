@@ -11,7 +11,7 @@ use homeostat_engine::{
     Report, Source as _, Summary, pass,
 };
 
-use super::routes::{Key, Routes, Table, Wish};
+use super::routes::{DesiredState, Key, Routes, Table};
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
@@ -27,7 +27,7 @@ pub const COLD: Group = Group {
     ],
 };
 
-/// Everything is as wished.
+/// Everything is as declared.
 pub const CONVERGED: Group = Group {
     name: "pass: 1M converged",
     unit: Unit::Seconds,
@@ -54,7 +54,7 @@ pub const HEAL: Group = Group {
 
 struct Fixture {
     source: Routes,
-    wish: Arc<Wish>,
+    desired: Arc<DesiredState>,
     observer: Observer<Routes>,
     writer: Table,
     book: Book<Routes>,
@@ -66,7 +66,7 @@ impl Fixture {
         let [owner, name, scope, identity] = ["default", "routes", "host", ""].map(str::to_owned);
         let place = Place { owner, source: name, scope, identity };
         Ok(Fixture {
-            wish: Arc::new(Wish::new(size)),
+            desired: Arc::new(DesiredState::new(size)),
             observer: Observer::open(&source, "host")?,
             writer: source.writer(&Alone::i_am_the_only_writer())?,
             book: Book::open(Arc::new(MemoryLedger::default()), place)?,
@@ -77,7 +77,7 @@ impl Fixture {
     fn pass(&mut self, focus: Focus<Key>) -> Result<Report<Routes>> {
         let order = Order {
             source: &self.source,
-            wish: Arc::clone(&self.wish),
+            desired: Arc::clone(&self.desired),
             ownership: &Ownership::Marked,
             focus,
             config: &Config::default(),

@@ -31,23 +31,23 @@ impl FromStr for Key {
 }
 
 /// Destinations and gateways side by side, in key order.
-pub(super) struct Wish {
+pub(super) struct DesiredState {
     keys: Vec<Key>,
     gateways: Vec<u32>,
 }
 
-impl Wish {
-    /// A wish for this many routes.
+impl DesiredState {
+    /// A declare this many routes.
     pub(super) fn new(size: usize) -> Self {
         let numbers = 0..u32::try_from(size).unwrap_or(u32::MAX);
-        Wish {
+        DesiredState {
             keys: numbers.clone().map(Key).collect(),
             gateways: numbers.map(|n| n % 7).collect(),
         }
     }
 }
 
-impl Desired for Wish {
+impl Desired for DesiredState {
     type Key = Key;
     type Object = u32;
 
@@ -98,16 +98,16 @@ impl Table {
 
 /// One write: as small as a slot.
 pub(super) enum Write {
-    /// Puts a wish there.
+    /// Puts a desired state there.
     Put(Slot),
     /// Takes a route away.
     Remove(Key),
 }
 
-impl Step<Wish> for Write {
-    fn key(&self, wish: &Wish) -> Key {
+impl Step<DesiredState> for Write {
+    fn key(&self, desired: &DesiredState) -> Key {
         match self {
-            Write::Put(slot) => wish.key(*slot),
+            Write::Put(slot) => desired.key(*slot),
             Write::Remove(key) => *key,
         }
     }
@@ -130,8 +130,8 @@ impl Step<Wish> for Write {
         u8::from(matches!(self, Write::Remove(_)))
     }
 
-    fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
-        let (action, key) = (self.action(), self.key(wish).to_string());
+    fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
+        let (action, key) = (self.action(), self.key(desired).to_string());
         tell(Line { action, key, before: None, after: None, note: None });
     }
 }
@@ -146,7 +146,7 @@ impl Source for Routes {
 
     type Key = Key;
     type Object = u32;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Write;
     type Moment = ();
     type Reader = Table;
@@ -160,7 +160,12 @@ impl Source for Routes {
         Ok(self.0.clone())
     }
 
-    fn plan(&self, _wish: &Wish, _moment: &(), changes: ChangeList<Key, u32>) -> Draft<Self> {
+    fn plan(
+        &self,
+        _desired: &DesiredState,
+        _moment: &(),
+        changes: ChangeList<Key, u32>,
+    ) -> Draft<Self> {
         let step = |change| match change {
             Change::Create { slot } | Change::Update { slot, .. } => Write::Put(slot),
             Change::Delete { key, .. } | Change::Release { key, .. } => Write::Remove(key),
@@ -194,7 +199,7 @@ impl Writer<Routes> for Table {
         let mut routes = self.routes();
         for (_, step) in work.iter() {
             let (key, value) = match step {
-                Write::Put(slot) => (work.wish.key(*slot), Some(work.wish.object(*slot))),
+                Write::Put(slot) => (work.desired.key(*slot), Some(work.desired.object(*slot))),
                 Write::Remove(key) => (*key, None),
             };
             if let Some(route) = routes.get_mut(key.0 as usize) {

@@ -17,7 +17,7 @@ use homeostat_engine::{
     Alone, Coverage, Events, Exclusive, Failure, Hint, Loop, Means, MemoryLedger, Owner, Pace,
     Retry, Seen,
 };
-use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Watch, Wishes, Written, place};
+use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Watch, Written, place};
 use homeostat_kit::strategy::Strategy;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -223,9 +223,9 @@ fn our_loop(run: &mut Run) -> Result<()> {
     let runtime = runtime()?;
     let (looked, begin) = (Arc::new(watch::Sender::new(0)), watch::Sender::new(false));
     let api = Calm { count, begin: begin.subscribe(), looked: Arc::clone(&looked) };
-    let wish = Wishes::new((0..count).map(|key| (key, 0)))?;
+    let desired = DesiredObjects::new((0..count).map(|key| (key, 0)))?;
     let strategy = Strategy::Exclusive(Exclusive::everything_in_this_scope_is_mine());
-    let bound = Adapted::new(api).bind(&strategy, wish, place::<Calm>("bench", "here"))?;
+    let bound = Adapted::new(api).bind(&strategy, desired, place::<Calm>("bench", "here"))?;
     let (lock, ledger) = (Arc::new(Alone::i_am_the_only_writer()), Arc::<MemoryLedger>::default());
     let means = Means { lock, ledger, events: Events::default() };
     let pace = Pace::of::<Adapted<Calm>>(1).with_resync(Duration::from_hours(1))?;

@@ -1,4 +1,4 @@
-//! The differences between wish and target, and everything else that a diff found.
+//! The differences between desired state and target, and everything else that a diff found.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,28 +10,28 @@ use crate::seen::Owner;
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<K, O> {
-    /// Wished and absent.
+    /// Declared and absent.
     Create {
-        /// The wish.
+        /// The desired state.
         slot: Slot,
     },
-    /// There, but not as wished.
+    /// There, but not as declared.
     Update {
-        /// The wish.
+        /// The desired state.
         slot: Slot,
         /// What is there.
         before: O,
-        /// Whose it was, if it is taken over by leave of the wish.
+        /// Whose it was, if it is taken over by leave of the desired state.
         adopts: Option<Owner>,
     },
-    /// Ours, and no longer wished.
+    /// Ours, and no longer declared.
     Delete {
         /// The key.
         key: K,
         /// What is there.
         before: O,
     },
-    /// A claimed value that is no longer wished: it stays, or goes back to its original.
+    /// A claimed value that is no longer declared: it stays, or goes back to its original.
     Release {
         /// The key.
         key: K,
@@ -64,9 +64,9 @@ pub enum Reason {
     Twin,
     /// It was ours; somebody took our mark off.
     LostMark,
-    /// Another wish of the same document undoes this one.
+    /// Another desired state of the same document undoes this one.
     Fights {
-        /// The other wish, as text.
+        /// The other desired state, as text.
         with: String,
     },
 }
@@ -87,19 +87,19 @@ impl fmt::Display for Reason {
 pub struct Changes<K, O> {
     /// What has to be written.
     pub list: ChangeList<K, O>,
-    /// Values that are as wished and become ours, so that their original is known.
+    /// Values that are as declared and become ours, so that their original is known.
     pub claims: Vec<Slot>,
     /// What stood there before we claimed or took it.
     pub originals: BTreeMap<K, O>,
     /// Wanted keys that may not be written.
     pub conflicts: Vec<Conflict<K>>,
-    /// As wished, and somebody else's: left as they are.
+    /// As declared, and somebody else's: left as they are.
     pub matched: Vec<(K, Owner)>,
-    /// Not as wished, but the target's settled answer to the wish.
+    /// Not as declared, but the target's settled answer to the desired state.
     pub settled: Vec<(Slot, O)>,
     /// What could not be read, and why.
     pub unknown: Vec<(K, String)>,
-    /// Records of keys that are neither wished nor there.
+    /// Records of keys that are neither declared nor there.
     pub pruned: Vec<K>,
     /// Records that a crash left as intents, and that the target now confirms.
     pub confirmed: Vec<K>,
@@ -129,9 +129,9 @@ impl<K, O> Default for Changes<K, O> {
 
 impl<K: Clone, O> Change<K, O> {
     /// The key that the change is about.
-    pub fn key<D: Desired<Key = K, Object = O>>(&self, wish: &D) -> K {
+    pub fn key<D: Desired<Key = K, Object = O>>(&self, desired: &D) -> K {
         match self {
-            Change::Create { slot } | Change::Update { slot, .. } => wish.key(*slot),
+            Change::Create { slot } | Change::Update { slot, .. } => desired.key(*slot),
             Change::Delete { key, .. } | Change::Release { key, .. } => key.clone(),
         }
     }
@@ -150,18 +150,18 @@ impl<K: Ord, O> Changes<K, O> {
     }
 }
 
-/// Slots are in key order, so wished changes need no key to be sorted.
+/// Slots are in key order, so declared changes need no key to be sorted.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank<'a, K> {
-    Wished(Slot),
-    Unwished(&'a K),
+    Declared(Slot),
+    Undeclared(&'a K),
 }
 
 impl<K: Ord, O> Change<K, O> {
     pub(crate) fn rank(&self) -> Rank<'_, K> {
         match self {
-            Change::Create { slot } | Change::Update { slot, .. } => Rank::Wished(*slot),
-            Change::Delete { key, .. } | Change::Release { key, .. } => Rank::Unwished(key),
+            Change::Create { slot } | Change::Update { slot, .. } => Rank::Declared(*slot),
+            Change::Delete { key, .. } | Change::Release { key, .. } => Rank::Undeclared(key),
         }
     }
 }

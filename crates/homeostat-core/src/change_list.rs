@@ -7,7 +7,7 @@ use std::vec;
 use crate::change::Change;
 use crate::desired::Slot;
 
-/// Differences in key order: wished keys first, then what nobody wishes.
+/// Differences in key order: declared keys first, then what nobody declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeList<K, O> {
     creates: Vec<Slot>,
@@ -33,7 +33,7 @@ impl<K, O> ChangeList<K, O> {
         self.creates.is_empty() && self.others.is_empty()
     }
 
-    /// What is wished and absent.
+    /// What is declared and absent.
     #[must_use]
     pub fn creates(&self) -> &[Slot] {
         &self.creates
@@ -58,10 +58,10 @@ impl<K, O> ChangeList<K, O> {
 
     pub(crate) fn retain(
         &mut self,
-        wished: impl Fn(&Slot) -> bool,
+        declared: impl Fn(&Slot) -> bool,
         other: impl Fn(&Change<K, O>) -> bool,
     ) {
-        self.creates.retain(wished);
+        self.creates.retain(declared);
         self.others.retain(other);
     }
 }

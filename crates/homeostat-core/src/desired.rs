@@ -1,11 +1,11 @@
-//! The wish, in whatever layout its source likes, addressed by slots in key order.
+//! The desired state, in whatever layout its source likes, addressed by slots in key order.
 
-use crate::last_wish::Fingerprint;
+use crate::last_applied::Fingerprint;
 use std::cmp::Ordering;
 
 use crate::source::{Key, Object};
 
-/// The place of one wish in its sorted list.
+/// The place of one desired state in its sorted list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
@@ -16,23 +16,23 @@ impl Slot {
         self.0 as usize
     }
 
-    /// The slot for an index; wishes are limited to four billion.
+    /// The slot for an index; desired states are limited to four billion.
     #[must_use]
     pub fn at(index: usize) -> Self {
         Slot(u32::try_from(index).unwrap_or(u32::MAX))
     }
 }
 
-/// How an observed object stands to its wish. Only declared attributes count.
+/// How an observed object stands to its desired state. Only declared attributes count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// Every declared attribute is as wished.
+    /// Every declared attribute is as declared.
     Agrees,
     /// At least one declared attribute is not.
     Differs,
     /// Some declared attributes could not be read: those are never written.
     Unsure {
-        /// Whether any of the attributes that could be read is not as wished.
+        /// Whether any of the attributes that could be read is not as declared.
         differs: bool,
         /// What could not be read, for people.
         why: String,
@@ -57,10 +57,10 @@ pub trait Desired: Send + Sync + 'static {
     /// The managed part of one object.
     type Object: Object;
 
-    /// How many wishes there are.
+    /// How many desired states there are.
     fn len(&self) -> usize;
 
-    /// Whether nothing is wished.
+    /// Whether nothing is declared.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -72,13 +72,13 @@ pub trait Desired: Send + Sync + 'static {
     /// The key in `slot`.
     fn key(&self, slot: Slot) -> Self::Key;
 
-    /// The object wished in `slot`.
+    /// The object declared in `slot`.
     fn object(&self, slot: Slot) -> Self::Object;
 
     /// Compares declared attributes only.
     fn compare(&self, slot: Slot, seen: &Self::Object) -> Agreement;
 
-    /// Whether the wish has standing leave to take this key from anybody.
+    /// Whether the desired state has standing leave to take this key from anybody.
     fn may_adopt(&self, slot: Slot) -> bool {
         let _ = slot;
         false
@@ -97,74 +97,74 @@ pub trait Desired: Send + Sync + 'static {
         serde_json::to_value(object).unwrap_or_default()
     }
 
-    /// Names the wished keys that may be lost, or may become possible, when something happens to
-    /// `key`, wished or not: the routes over an address. What depends on those in turn is asked for
+    /// Names the declared keys that may be lost, or may become possible, when something happens to
+    /// `key`, declared or not: the routes over an address. What depends on those in turn is asked for
     /// by the caller.
     fn dependants(&self, key: &Self::Key, tell: &mut dyn FnMut(Self::Key)) {
         let _ = (key, tell);
     }
 
-    /// Whether `slot` declares the same as slot `there` of another wish: a loop that is given the other
-    /// wish keeps what it learned about such a key, such as its backoff. By default nothing is the same.
+    /// Whether `slot` declares the same as slot `there` of another desired state: a loop that is given the other
+    /// desired state keeps what it learned about such a key, such as its backoff. By default nothing is the same.
     fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
         let _ = (slot, other, there);
         false
     }
 
-    /// Whether another wish declares the same as a whole. A loop that is given the same wish again does
-    /// nothing, so whatever a wish holds beside its slots has to be compared here.
-    fn is_same_wish(&self, other: &Self) -> bool {
+    /// Whether another desired state declares the same as a whole. A loop that is given the same desired state again does
+    /// nothing, so whatever a desired state holds beside its slots has to be compared here.
+    fn is_same_desired(&self, other: &Self) -> bool {
         let mut slots = (0..self.len()).map(Slot::at);
         self.len() == other.len()
             && slots.all(|at| self.key(at) == other.key(at) && self.is_same(at, other, at))
     }
 
-    /// A digest of a key, stable across versions of the program. Sources with very many wishes
+    /// A digest of a key, stable across versions of the program. Sources with very many desired states
     /// override it with something cheaper than the digest of its text.
     fn key_print(&self, key: &Self::Key) -> u64 {
         Fingerprint::of_text(key)
     }
 
-    /// A digest of the object wished in `slot`, as stable; overridden likewise.
+    /// A digest of the object declared in `slot`, as stable; overridden likewise.
     fn object_print(&self, slot: Slot) -> u64 {
         Fingerprint::of_object(&self.object(slot))
     }
 }
 
-/// Two wishes with one key.
+/// Two desired states with one key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{key}` is wished twice")]
+#[error("`{key}` is declared twice")]
 pub struct DuplicateKey {
     /// The key, as text.
     pub key: String,
 }
 
-/// The ready-made wish: a sorted list of keys and objects that are compared whole.
+/// The ready-made desired state: a sorted list of keys and objects that are compared whole.
 #[derive(Clone, Debug)]
 pub struct Table<K, O> {
-    wishes: Vec<(K, O)>,
+    desired_states: Vec<(K, O)>,
 }
 
 impl<K: Key, O: Object> Table<K, O> {
-    /// Sorts the wishes; refuses a key that stands there twice.
-    pub fn new(wishes: impl IntoIterator<Item = (K, O)>) -> Result<Self, DuplicateKey> {
-        let mut wishes: Vec<_> = wishes.into_iter().collect();
-        wishes.sort_by(|a, b| a.0.cmp(&b.0));
-        match wishes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+    /// Sorts the desired states; refuses a key that stands there twice.
+    pub fn new(desired_states: impl IntoIterator<Item = (K, O)>) -> Result<Self, DuplicateKey> {
+        let mut desired_states: Vec<_> = desired_states.into_iter().collect();
+        desired_states.sort_by(|a, b| a.0.cmp(&b.0));
+        match desired_states.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             Some(pair) => Err(DuplicateKey { key: pair[0].0.to_string() }),
-            None => Ok(Table { wishes }),
+            None => Ok(Table { desired_states }),
         }
     }
 
-    /// The wishes in key order.
+    /// The desired states in key order.
     pub fn iter(&self) -> impl Iterator<Item = &(K, O)> {
-        self.wishes.iter()
+        self.desired_states.iter()
     }
 }
 
 impl<K, O> Default for Table<K, O> {
     fn default() -> Self {
-        Table { wishes: Vec::new() }
+        Table { desired_states: Vec::new() }
     }
 }
 
@@ -173,32 +173,32 @@ impl<K: Key, O: Object> Desired for Table<K, O> {
     type Object = O;
 
     fn len(&self) -> usize {
-        self.wishes.len()
+        self.desired_states.len()
     }
 
     fn slot(&self, key: &K, near: Option<Slot>) -> Option<Slot> {
-        find_near(&self.wishes, near, |wish| wish.0.cmp(key))
+        find_near(&self.desired_states, near, |desired| desired.0.cmp(key))
     }
 
     fn key(&self, slot: Slot) -> K {
-        self.wishes[slot.index()].0.clone()
+        self.desired_states[slot.index()].0.clone()
     }
 
     fn object(&self, slot: Slot) -> O {
-        self.wishes[slot.index()].1.clone()
+        self.desired_states[slot.index()].1.clone()
     }
 
     fn compare(&self, slot: Slot, seen: &O) -> Agreement {
-        Agreement::when(self.wishes[slot.index()].1 == *seen)
+        Agreement::when(self.desired_states[slot.index()].1 == *seen)
     }
 
     fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
-        self.wishes[slot.index()].1 == other.wishes[there.index()].1
+        self.desired_states[slot.index()].1 == other.desired_states[there.index()].1
     }
 }
 
 /// Looks a key up in a sorted slice. The search widens from the last answer, so that a sorted stream
-/// costs a comparison or two an object, also for keys that nobody wishes. For sources that bring
+/// costs a comparison or two an object, also for keys that nobody declares. For sources that bring
 /// their own layout of [`Desired`].
 pub fn find_near<T>(
     sorted: &[T],

@@ -1,6 +1,6 @@
-//! Compares the wish with what is observed: one streaming mark-and-sweep for all sources.
+//! Compares the desired state with what is observed: one streaming mark-and-sweep for all sources.
 //!
-//! One bit a wish, nothing kept for what agrees. Pure: it never sees the target.
+//! One bit a desired state, nothing kept for what agrees. Pure: it never sees the target.
 //! Start at [`Diff::see`].
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use crate::met::{Barred, Met};
 use crate::ownership::{Original, Ownership, Record, Records, Stage};
 use crate::seen::{Focus, Owner, Seen};
 
-/// What becomes of a claimed value that is no longer wished.
+/// What becomes of a claimed value that is no longer declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnRelease {
     /// It stays as it is.
@@ -35,12 +35,12 @@ pub struct Rights<'a, K, O> {
 
 /// A diff under way.
 pub struct Diff<'a, D: Desired> {
-    wish: &'a D,
+    desired: &'a D,
     focus: &'a Focus<D::Key>,
     rights: Rights<'a, D::Key, D::Object>,
     met: Met,
     near: Option<Slot>,
-    /// Wished keys that were seen more than once.
+    /// Declared keys that were seen more than once.
     twins: BTreeSet<Slot>,
     /// Keys that the target could not tell about, whatever else it said of them.
     untold: Barred<D::Key>,
@@ -59,17 +59,17 @@ enum Standing {
 }
 
 impl<'a, D: Desired> Diff<'a, D> {
-    /// Starts a diff of `wish` against what will be seen in `focus`.
+    /// Starts a diff of `desired` against what will be seen in `focus`.
     pub fn new(
-        wish: &'a D,
+        desired: &'a D,
         focus: &'a Focus<D::Key>,
         rights: Rights<'a, D::Key, D::Object>,
     ) -> Self {
         Diff {
-            wish,
+            desired,
             focus,
             rights,
-            met: Met::new(focus, wish.len()),
+            met: Met::new(focus, desired.len()),
             near: None,
             twins: BTreeSet::new(),
             untold: Barred::none(),
@@ -91,7 +91,7 @@ impl<'a, D: Desired> Diff<'a, D> {
     }
 
     fn see_unknown(&mut self, key: D::Key, why: String) {
-        if let Some(slot) = self.wish.slot(&key, self.near) {
+        if let Some(slot) = self.desired.slot(&key, self.near) {
             self.met.set(slot);
             self.near = Some(slot);
             self.untold.slots.insert(slot);
@@ -110,23 +110,23 @@ impl<'a, D: Desired> Diff<'a, D> {
         }
         let standing = self.standing(&key, &object, &owner);
         self.found.owned += usize::from(matches!(standing, Standing::Ours));
-        match self.wish.slot(&key, self.near) {
+        match self.desired.slot(&key, self.near) {
             Some(slot) => {
                 self.near = Some(slot);
                 if self.met.set(slot) {
                     self.twins.insert(slot);
                     return;
                 }
-                self.see_wished(slot, Present { key, object, owner }, &standing);
+                self.see_declared(slot, Present { key, object, owner }, &standing);
             }
-            None => self.see_unwished(Present { key, object, owner }, &standing),
+            None => self.see_undeclared(Present { key, object, owner }, &standing),
         }
     }
 
     /// The record of an object. One that is about a former object of the same key says nothing.
     fn record(&self, key: &D::Key, object: &D::Object) -> Option<&'a Record<D::Object>> {
         let record = self.rights.records.get(key)?;
-        record.is_about(self.wish.identity(object).as_deref()).then_some(record)
+        record.is_about(self.desired.identity(object).as_deref()).then_some(record)
     }
 
     fn standing(&self, key: &D::Key, object: &D::Object, owner: &Owner) -> Standing {
@@ -163,19 +163,19 @@ impl<'a, D: Desired> Diff<'a, D> {
 
     /// What we were about to make may carry more than we declared: a default of the target.
     fn is_as_intended(&self, key: &D::Key, record: &Record<D::Object>, object: &D::Object) -> bool {
-        self.wish.slot(key, self.near).is_some_and(|slot| {
-            record.wrote == self.wish.object(slot)
-                && self.wish.compare(slot, object) == Agreement::Agrees
+        self.desired.slot(key, self.near).is_some_and(|slot| {
+            record.wrote == self.desired.object(slot)
+                && self.desired.compare(slot, object) == Agreement::Agrees
         })
     }
 
-    fn see_wished(&mut self, slot: Slot, seen: Present<D::Key, D::Object>, standing: &Standing) {
-        let differs = match self.wish.compare(slot, &seen.object) {
+    fn see_declared(&mut self, slot: Slot, seen: Present<D::Key, D::Object>, standing: &Standing) {
+        let differs = match self.desired.compare(slot, &seen.object) {
             Agreement::Agrees => false,
             Agreement::Differs => true,
             Agreement::Unsure { differs, why } => {
                 self.unsure.push((slot, why));
-                // What may be as wished is left alone until it can be read.
+                // What may be as declared is left alone until it can be read.
                 if !differs && !matches!(standing, Standing::LostMark) {
                     return;
                 }
@@ -190,7 +190,7 @@ impl<'a, D: Desired> Diff<'a, D> {
                 } else {
                     self.found.claims.push(slot);
                 }
-                let identity = self.wish.identity(&seen.object);
+                let identity = self.desired.identity(&seen.object);
                 self.found.identities.extend(identity.map(|which| (seen.key.clone(), which)));
                 self.found.originals.insert(seen.key, seen.object);
             }
@@ -214,13 +214,13 @@ impl<'a, D: Desired> Diff<'a, D> {
         }
     }
 
-    /// A record that is an intent, that holds another text than the wish, or that does not know yet
+    /// A record that is an intent, that holds another text than the desired state, or that does not know yet
     /// which object it is about, is brought up to date although the target needs no write.
     fn confirm(&mut self, slot: Slot, seen: Present<D::Key, D::Object>) {
         let Some(record) = self.record(&seen.key, &seen.object) else { return };
         let (is_intent, settled) = (record.stage == Stage::Intent, record.settled.is_some());
-        let identity = self.wish.identity(&seen.object).filter(|_| record.identity.is_none());
-        if is_intent || settled || identity.is_some() || record.wrote != self.wish.object(slot) {
+        let identity = self.desired.identity(&seen.object).filter(|_| record.identity.is_none());
+        if is_intent || settled || identity.is_some() || record.wrote != self.desired.object(slot) {
             self.found.identities.extend(identity.map(|identity| (seen.key.clone(), identity)));
             self.found.confirmed.push(seen.key);
         }
@@ -228,11 +228,11 @@ impl<'a, D: Desired> Diff<'a, D> {
 
     fn is_settled(&self, slot: Slot, seen: &Present<D::Key, D::Object>) -> bool {
         let record = self.record(&seen.key, &seen.object);
-        record.is_some_and(|record| record.is_settled(&self.wish.object(slot), &seen.object))
+        record.is_some_and(|record| record.is_settled(&self.desired.object(slot), &seen.object))
     }
 
     fn may_adopt(&self, slot: Slot, key: &D::Key) -> bool {
-        self.wish.may_adopt(slot) || self.rights.adopt.contains(key)
+        self.desired.may_adopt(slot) || self.rights.adopt.contains(key)
     }
 
     fn update(&mut self, slot: Slot, before: D::Object, adopts: Option<Owner>) {
@@ -243,7 +243,7 @@ impl<'a, D: Desired> Diff<'a, D> {
         self.found.conflicts.push(Conflict { key, owner, reason });
     }
 
-    fn see_unwished(&mut self, seen: Present<D::Key, D::Object>, standing: &Standing) {
+    fn see_undeclared(&mut self, seen: Present<D::Key, D::Object>, standing: &Standing) {
         let Present { key, object: before, owner } = seen;
         match (standing, &owner) {
             (Standing::Ours, Owner::Nobody) => {
@@ -265,7 +265,7 @@ impl<'a, D: Desired> Diff<'a, D> {
         }
     }
 
-    /// Ends the observation: what was wished and not named is absent.
+    /// Ends the observation: what was declared and not named is absent.
     #[must_use]
     pub fn finish(mut self) -> Changes<D::Key, D::Object> {
         self.sweep();
@@ -282,7 +282,7 @@ impl<'a, D: Desired> Diff<'a, D> {
                 self.found.list.create(self.met.unset());
             }
             Focus::Keys(keys) => {
-                for slot in keys.iter().filter_map(|key| self.wish.slot(key, None)) {
+                for slot in keys.iter().filter_map(|key| self.desired.slot(key, None)) {
                     if !self.met.get(slot) {
                         self.found.list.push(Change::Create { slot });
                     }
@@ -306,28 +306,29 @@ impl<'a, D: Desired> Diff<'a, D> {
         let Some(record) = self.rights.records.get(key) else { return false };
         let is_gone = !self.recorded.contains(key);
         let is_about_one = matches!(record.original, Original::Was(_)) || record.identity.is_some();
-        is_gone && (is_about_one || self.wish.slot(key, None).is_none())
+        is_gone && (is_about_one || self.desired.slot(key, None).is_none())
     }
 
     /// A key that was seen twice is written by nobody, since a replace could hit the other one; and
     /// one that could not be read is written by nobody either.
     fn take_back(&mut self) {
         let untold = std::mem::replace(&mut self.untold, Barred::none());
-        let twins = Barred { slots: std::mem::take(&mut self.twins), keys: self.unwished_twins() };
+        let twins =
+            Barred { slots: std::mem::take(&mut self.twins), keys: self.undeclared_twins() };
         let is_barred = |slot: &Slot| twins.slots.contains(slot) || untold.slots.contains(slot);
         let unsure = self.unsure.drain(..).filter(|(slot, _)| !is_barred(slot));
-        self.found.unknown.extend(unsure.map(|(slot, why)| (self.wish.key(slot), why)));
-        let wished = twins.slots.difference(&untold.slots).map(|slot| self.wish.key(*slot));
-        let keys = wished.chain(twins.keys.difference(&untold.keys).cloned());
+        self.found.unknown.extend(unsure.map(|(slot, why)| (self.desired.key(slot), why)));
+        let declared = twins.slots.difference(&untold.slots).map(|slot| self.desired.key(*slot));
+        let keys = declared.chain(twins.keys.difference(&untold.keys).cloned());
         let conflict = |key| Conflict { key, owner: Owner::Unmarked, reason: Reason::Twin };
         let conflicts: Vec<_> = keys.map(conflict).collect();
-        twins.clear(self.wish, &mut self.found);
-        untold.clear(self.wish, &mut self.found);
+        twins.clear(self.desired, &mut self.found);
+        untold.clear(self.desired, &mut self.found);
         self.found.conflicts.extend(conflicts);
     }
 
     /// Keys of which more than one is to go, or is in the way; the findings are in key order.
-    fn unwished_twins(&self) -> BTreeSet<D::Key> {
+    fn undeclared_twins(&self) -> BTreeSet<D::Key> {
         let removed = self.found.list.others().iter().filter_map(|change| match change {
             Change::Delete { key, .. } | Change::Release { key, .. } => Some(key),
             Change::Create { .. } | Change::Update { .. } => None,

@@ -50,9 +50,9 @@ impl Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// The wish is new or changed.
+    /// The desired state is new or changed.
     Config,
-    /// The target left the wish, and we did not do it.
+    /// The target left the desired state, and we did not do it.
     Drift,
 }
 
@@ -78,9 +78,9 @@ pub enum Entry {
     Change(Line, Cause),
     /// A change that was made and verified.
     Applied(Line, Cause),
-    /// A wish or a step that was refused.
+    /// A desired state or a step that was refused.
     Failed {
-        /// What was tried; nothing, if the wish was refused before.
+        /// What was tried; nothing, if the desired state was refused before.
         action: Option<Action>,
         /// The key.
         key: String,
@@ -103,16 +103,16 @@ pub enum Entry {
         /// Why it is in the way.
         reason: Reason,
     },
-    /// Not as wished, but the target's settled answer.
+    /// Not as declared, but the target's settled answer.
     Settled {
         /// The key.
         key: String,
-        /// The wish.
+        /// The desired state.
         wanted: Value,
         /// The answer.
         held: Value,
     },
-    /// As wished, and somebody else's.
+    /// As declared, and somebody else's.
     Matched {
         /// The key.
         key: String,
@@ -239,12 +239,12 @@ impl std::ops::AddAssign for Summary {
     }
 }
 
-/// A key and the wish for it.
+/// A key and the declare it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
     /// The key, as entries have it.
     pub key: String,
-    /// What is wished; nothing, if the key is not declared.
+    /// What is declared; nothing, if the key is not declared.
     pub wanted: Option<Value>,
 }
 
@@ -276,7 +276,7 @@ pub trait Explain: Send {
     /// Nothing failed, pending, unknown, held or in conflict, and nothing left to change.
     fn is_converged(&self) -> bool;
 
-    /// A key, and what is wished of it; nothing, if the text is no key of the source.
+    /// A key, and what is declared of it; nothing, if the text is no key of the source.
     fn about(&self, key: &str) -> Option<About> {
         let _ = key;
         None

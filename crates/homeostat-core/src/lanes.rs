@@ -20,7 +20,7 @@ pub struct Limits {
 /// Something to do for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job<C> {
-    /// Bring it to its wish. Two that wait are one.
+    /// Bring it to its desired state. Two that wait are one.
     Pass,
     /// A command, done once.
     Command(C),

@@ -2,7 +2,7 @@
 //!
 //! Nothing here reads a clock, opens a file, starts a task or writes a log line. A *source* is one
 //! subsystem in one scope: it can be observed, planned for, applied to, and it may send hints. The
-//! difference between the wish and what was observed is computed here, once, for all sources.
+//! difference between the desired state and what was observed is computed here, once, for all sources.
 //!
 //! # The laws
 //! 1. `observe` never writes. It names everything in its focus, each object present or *unknown*
@@ -25,7 +25,7 @@
 //!     source says how much its hints cover ([`Coverage`]).
 //!
 //! # The flow
-//! [`Diff`] takes the wish and what the reader saw, and ends in [`Changes`]; [`Plan::new`] asks the
+//! [`Diff`] takes the desired state and what the reader saw, and ends in [`Changes`]; [`Plan::new`] asks the
 //! source for its steps; [`Schedule`] says which steps may run; [`Report`] tells what became of
 //! them. Start at [`Source`].
 
@@ -37,7 +37,7 @@ pub mod desired;
 pub mod diff;
 pub mod explain;
 pub mod lanes;
-pub mod last_wish;
+pub mod last_applied;
 mod met;
 pub mod operation;
 pub mod outcome;
@@ -57,7 +57,7 @@ pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
 pub use lanes::{Job, Lanes, Limits, Start, Ticket};
-pub use last_wish::{Fingerprint, LastWish};
+pub use last_applied::{Fingerprint, LastApplied};
 pub use operation::{LaneConsumer, TaskResult};
 pub use outcome::{Begun, Dispatch, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd};
 pub use ownership::{

@@ -1,4 +1,4 @@
-//! What a diff remembers of the wishes that it met: a bit each, and the few that nobody may write.
+//! What a diff remembers of the desired states that it met: a bit each, and the few that nobody may write.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use crate::change::{Change, Changes};
 use crate::desired::{Desired, Slot};
 use crate::seen::Focus;
 
-/// Which wishes were seen: one bit each, or the few that a focused look is about.
+/// Which desired states were seen: one bit each, or the few that a focused look is about.
 pub(crate) enum Met {
     All { words: Vec<u64>, len: usize },
     Few(BTreeSet<Slot>),
 }
 
 impl Met {
-    /// A focused look must cost the same however many wishes there are.
+    /// A focused look must cost the same however many desired states there are.
     pub(crate) fn new<K>(focus: &Focus<K>, len: usize) -> Self {
         match focus {
             Focus::All => Met::All { words: vec![0; len.div_ceil(64)], len },
@@ -21,7 +21,7 @@ impl Met {
         }
     }
 
-    /// Notes that a wish was met, and tells whether it was before.
+    /// Notes that a desired state was met, and tells whether it was before.
     pub(crate) fn set(&mut self, slot: Slot) -> bool {
         let words = match self {
             Met::All { words, .. } => words,
@@ -44,7 +44,7 @@ impl Met {
         }
     }
 
-    /// The wishes that a look at everything did not meet.
+    /// The desired states that a look at everything did not meet.
     pub(crate) fn unset(&self) -> impl Iterator<Item = Slot> {
         let len = match self {
             Met::All { len, .. } => *len,
@@ -54,7 +54,7 @@ impl Met {
     }
 }
 
-/// Keys that nobody may write in this pass, wished ones by slot.
+/// Keys that nobody may write in this pass, declared ones by slot.
 pub(crate) struct Barred<K> {
     pub(crate) slots: BTreeSet<Slot>,
     pub(crate) keys: BTreeSet<K>,
@@ -68,7 +68,7 @@ impl<K: Ord + Clone> Barred<K> {
     /// Takes every finding about the barred keys back.
     pub(crate) fn clear<D: Desired<Key = K>>(
         mut self,
-        wish: &D,
+        desired: &D,
         found: &mut Changes<K, D::Object>,
     ) {
         if self.slots.is_empty() && self.keys.is_empty() {
@@ -81,7 +81,7 @@ impl<K: Ord + Clone> Barred<K> {
         });
         found.claims.retain(|slot| !self.slots.contains(slot));
         found.settled.retain(|(slot, _)| !self.slots.contains(slot));
-        self.keys.extend(self.slots.iter().map(|slot| wish.key(*slot)));
+        self.keys.extend(self.slots.iter().map(|slot| desired.key(*slot)));
         found.originals.retain(|key, _| !self.keys.contains(key));
         found.conflicts.retain(|conflict| !self.keys.contains(&conflict.key));
         found.matched.retain(|(key, _)| !self.keys.contains(key));

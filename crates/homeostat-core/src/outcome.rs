@@ -16,9 +16,9 @@ pub enum Retry {
     Now,
     /// After a backoff.
     Soon,
-    /// When the wish or the target differs.
+    /// When the desired state or the target differs.
     OnChange,
-    /// Not before a new wish.
+    /// Not before a new desired state.
     Never,
 }
 

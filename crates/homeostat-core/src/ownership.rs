@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use crate::last_wish::LastWish;
+use crate::last_applied::LastApplied;
 
 /// How a source tells its own objects from others'. There is no default: a caller says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Prefixes {
 pub struct Exclusive(());
 
 impl Exclusive {
-    /// Says it aloud: whatever is found in the scope and not wished will be deleted.
+    /// Says it aloud: whatever is found in the scope and not declared will be deleted.
     #[must_use]
     pub fn everything_in_this_scope_is_mine() -> Self {
         Exclusive(())
@@ -153,7 +153,7 @@ impl<O: PartialEq> Record<O> {
         self.wrote == *seen || self.settled.as_ref() == Some(seen)
     }
 
-    /// Whether `seen` is the settled answer of the target to the wish `wanted`.
+    /// Whether `seen` is the settled answer of the target to the desired state `wanted`.
     pub fn is_settled(&self, wanted: &O, seen: &O) -> bool {
         let is_answer = self.stage == Stage::Done && self.wrote == *wanted;
         is_answer && self.settled.as_ref() == Some(seen)
@@ -175,13 +175,13 @@ pub type Records<K, O> = BTreeMap<K, Record<O>>;
 pub struct Holdings<K, O> {
     /// What the ledger says is ours.
     pub records: Records<K, O>,
-    /// The wish that was last applied.
-    pub last: LastWish,
+    /// The desired state that was last applied.
+    pub last: LastApplied,
 }
 
 impl<K, O> Default for Holdings<K, O> {
     fn default() -> Self {
-        Holdings { records: Records::new(), last: LastWish::default() }
+        Holdings { records: Records::new(), last: LastApplied::default() }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A driver passes wakeups in, asks [`Pacer::fire`] whether a full pass starts, and otherwise
 //! sleeps until [`Pacer::deadline`]. [`KeyPacer`] does the same for focused passes, key by key.
-//! A wakeup carries reasons and never state: a pass reads the newest wish and target when it
+//! A wakeup carries reasons and never state: a pass reads the newest desired state and target when it
 //! starts, so merging wakeups loses nothing and their order does not matter.
 //!
 //! What does not go well is spaced: [`Backoff`] for steps that fail, [`Convergence`] for steps that

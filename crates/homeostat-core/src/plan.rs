@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::change::{Change, Changes, Conflict};
 use crate::desired::{Desired, Slot};
 use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
-use crate::last_wish::LastWish;
+use crate::last_applied::LastApplied;
 use crate::outcome::{Dispatch, Failure};
 use crate::seen::Owner;
 use crate::source::{Fails, Source};
@@ -17,9 +17,9 @@ use crate::waits_on::WaitsOn;
 /// One write.
 pub trait Step<D: Desired>: Send + Sync + 'static {
     /// The key that it writes.
-    fn key(&self, wish: &D) -> D::Key;
+    fn key(&self, desired: &D) -> D::Key;
 
-    /// The wish that it fulfils, if it knows; saves looking the key up.
+    /// The desired state that it fulfils, if it knows; saves looking the key up.
     fn slot(&self) -> Option<Slot> {
         None
     }
@@ -34,14 +34,14 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
     }
 
     /// Names the keys whose failed steps block this one.
-    fn needs(&self, wish: &D, need: &mut dyn FnMut(D::Key)) {
-        let _ = (wish, need);
+    fn needs(&self, desired: &D, need: &mut dyn FnMut(D::Key)) {
+        let _ = (desired, need);
     }
 
     /// What belongs together: a delete waits when a create of its group failed. Asked only after a
     /// failure.
-    fn group(&self, wish: &D) -> Option<String> {
-        let _ = wish;
+    fn group(&self, desired: &D) -> Option<String> {
+        let _ = desired;
         None
     }
 
@@ -50,10 +50,10 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
         &[]
     }
 
-    /// Names other wished keys that the target may change along with this one. They are looked at
+    /// Names other declared keys that the target may change along with this one. They are looked at
     /// again after the step.
-    fn disturbs(&self, wish: &D, disturb: &mut dyn FnMut(D::Key)) {
-        let _ = (wish, disturb);
+    fn disturbs(&self, desired: &D, disturb: &mut dyn FnMut(D::Key)) {
+        let _ = (desired, disturb);
     }
 
     /// Whether the ledger must hold a record, because the target cannot hold the mark or anybody
@@ -63,14 +63,14 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
     }
 
     /// Where it runs: on one node only so many run at once. Asked of sources with lanes only.
-    fn node(&self, wish: &D) -> String {
-        let _ = wish;
+    fn node(&self, desired: &D) -> String {
+        let _ = desired;
         String::new()
     }
 
     /// What is remembered of it, if it must not be sent twice.
-    fn dispatch(&self, wish: &D) -> Dispatch {
-        let _ = wish;
+    fn dispatch(&self, desired: &D) -> Dispatch {
+        let _ = desired;
         Dispatch { kind: self.action().word().to_owned(), ..Dispatch::default() }
     }
 
@@ -80,7 +80,7 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
     }
 
     /// Says what it does, in one line or more.
-    fn explain(&self, wish: &D, tell: &mut dyn FnMut(Line));
+    fn explain(&self, desired: &D, tell: &mut dyn FnMut(Line));
 }
 
 /// Something that the target removes by itself when a step runs.
@@ -92,7 +92,7 @@ pub struct Taken {
     pub owner: Owner,
 }
 
-/// A wish that waits.
+/// A desired state that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending<K> {
     /// The key.
@@ -101,7 +101,7 @@ pub struct Pending<K> {
     pub on: WaitsOn,
 }
 
-/// A wish that cannot be fulfilled as it is.
+/// A desired state that cannot be fulfilled as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused<K> {
     /// The key.
@@ -123,11 +123,11 @@ pub struct Held<T> {
 pub struct Draft<S: Source> {
     /// The steps, in any order; equal phases keep the order given here.
     pub steps: Vec<S::Step>,
-    /// Wishes that wait.
+    /// Desired states that wait.
     pub pending: Vec<Pending<S::Key>>,
-    /// Wishes that cannot be.
+    /// Desired states that cannot be.
     pub refused: Vec<Refused<S::Key>>,
-    /// Wishes that are in each other's way.
+    /// Desired states that are in each other's way.
     pub conflicts: Vec<Conflict<S::Key>>,
 }
 
@@ -139,25 +139,25 @@ impl<S: Source> Default for Draft<S> {
 
 /// What will be done, in order, and what will not, and why.
 pub struct Plan<S: Source> {
-    /// The wish that it serves.
-    pub wish: Arc<S::Desired>,
+    /// The desired state that it serves.
+    pub desired: Arc<S::Desired>,
     /// What the observe learned beside the objects.
     pub moment: Arc<S::Moment>,
     /// The steps, in order.
     pub steps: Vec<S::Step>,
     /// Steps held back by a guard.
     pub held: Vec<Held<S::Step>>,
-    /// Wishes that wait.
+    /// Desired states that wait.
     pub pending: Vec<Pending<S::Key>>,
-    /// Wishes that cannot be.
+    /// Desired states that cannot be.
     pub refused: Vec<Refused<S::Key>>,
     /// Everything else that the diff found; its list of changes has become the steps.
     pub found: Changes<S::Key, S::Object>,
-    /// How many objects of ours nobody wishes any more: what a budget of deletes counts. A guard that
+    /// How many objects of ours nobody declares any more: what a budget of deletes counts. A guard that
     /// holds some of them for another reason takes them off.
     pub removals: usize,
-    last: LastWish,
-    /// Keys that are given up: only a changed wish does that.
+    last: LastApplied,
+    /// Keys that are given up: only a changed desired state does that.
     released: BTreeSet<S::Key>,
 }
 
@@ -171,7 +171,7 @@ impl<S: Source> Plan<S> {
     /// Asks the source for its steps and puts them in order: by phase, or by key where lanes run.
     pub fn new(
         source: &S,
-        wish: Arc<S::Desired>,
+        desired: Arc<S::Desired>,
         moment: S::Moment,
         mut found: Changes<S::Key, S::Object>,
     ) -> Self {
@@ -184,23 +184,31 @@ impl<S: Source> Plan<S> {
             _ => None,
         });
         let released = released.collect();
-        let Draft { mut steps, pending, refused, conflicts } = source.plan(&wish, &moment, changes);
+        let Draft { mut steps, pending, refused, conflicts } =
+            source.plan(&desired, &moment, changes);
         match S::FAILS {
             Fails::Lanes => {
-                steps.sort_by_cached_key(|step| (step.key(&wish), step.phase()));
+                steps.sort_by_cached_key(|step| (step.key(&desired), step.phase()));
             }
             _ => steps.sort_by_key(Step::phase),
         }
         found.conflicts.extend(conflicts);
         found.conflicts.sort_by(|a, b| a.key.cmp(&b.key));
-        Plan { pending, refused, found, removals, released, ..Plan::of(wish, moment.into(), steps) }
+        Plan {
+            pending,
+            refused,
+            found,
+            removals,
+            released,
+            ..Plan::of(desired, moment.into(), steps)
+        }
     }
 
     /// Nothing but steps.
-    fn of(wish: Arc<S::Desired>, moment: Arc<S::Moment>, steps: Vec<S::Step>) -> Self {
+    fn of(desired: Arc<S::Desired>, moment: Arc<S::Moment>, steps: Vec<S::Step>) -> Self {
         let (held, pending, refused, found) = (vec![], vec![], vec![], Changes::default());
-        let (removals, last, released) = (0, LastWish::default(), BTreeSet::new());
-        Plan { wish, moment, steps, held, pending, refused, found, removals, last, released }
+        let (removals, last, released) = (0, LastApplied::default(), BTreeSet::new());
+        Plan { desired, moment, steps, held, pending, refused, found, removals, last, released }
     }
 
     /// Takes some steps out, as a plan of their own. What is left is about the others.
@@ -208,38 +216,38 @@ impl<S: Source> Plan<S> {
     pub fn part(&mut self, steps: Range<usize>) -> Self {
         let steps = self.steps.drain(steps).collect();
         let (last, released) = (self.last.clone(), self.released.clone());
-        Plan { last, released, ..Plan::of(self.wish.clone(), self.moment.clone(), steps) }
+        Plan { last, released, ..Plan::of(self.desired.clone(), self.moment.clone(), steps) }
     }
 
     /// Lets the plan tell "config changed" from "drifted".
     #[must_use]
-    pub fn since(mut self, last: LastWish) -> Self {
+    pub fn since(mut self, last: LastApplied) -> Self {
         self.last = last;
         self
     }
 
-    /// The wish that a step fulfils; none, if nobody wishes its key.
+    /// The desired state that a step fulfils; none, if nobody declares its key.
     pub fn slot_of(&self, step: &S::Step) -> Option<Slot> {
-        step.slot().or_else(|| self.wish.slot(&step.key(&self.wish), None))
+        step.slot().or_else(|| self.desired.slot(&step.key(&self.desired), None))
     }
 
     /// Why a step has to be taken.
     pub fn cause(&self, step: &S::Step) -> Cause {
         if let Some(slot) = self.slot_of(step) {
-            return self.last.cause_of(&*self.wish, slot);
+            return self.last.cause_of(&*self.desired, slot);
         }
-        let key = step.key(&self.wish);
+        let key = step.key(&self.desired);
         if self.released.contains(&key) {
             return Cause::Config;
         }
-        self.last.cause_of_removal(&*self.wish, &key)
+        self.last.cause_of_removal(&*self.desired, &key)
     }
 
     /// Tells the lines of one step with their cause.
     pub fn explain_step(&self, step: &S::Step, tell: &mut dyn FnMut(Line, Cause)) {
         let cause = self.cause(step);
         let mut taken = taken_along(step.takes());
-        step.explain(&self.wish, &mut |mut line| {
+        step.explain(&self.desired, &mut |mut line| {
             let notes = line.note.take().into_iter().chain(taken.take());
             line.note = Some(notes.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty());
             tell(line, cause);
@@ -299,16 +307,16 @@ impl<S: Source> Plan<S> {
     fn explain_settled(&self, tell: &mut dyn FnMut(Entry)) {
         for (slot, held) in &self.found.settled {
             tell(Entry::Settled {
-                key: self.wish.key(*slot).to_string(),
-                wanted: self.wish.shown(&self.wish.object(*slot)),
-                held: self.wish.shown(held),
+                key: self.desired.key(*slot).to_string(),
+                wanted: self.desired.shown(&self.desired.object(*slot)),
+                held: self.desired.shown(held),
             });
         }
     }
 
     fn explain_held(&self, tell: &mut dyn FnMut(Entry)) {
         for held in &self.held {
-            let (action, key) = (held.step.action(), held.step.key(&self.wish).to_string());
+            let (action, key) = (held.step.action(), held.step.key(&self.desired).to_string());
             tell(Entry::Held { action, key, why: held.why.clone() });
         }
     }
@@ -364,8 +372,8 @@ impl<S: Source> Explain for Plan<S> {
 
     fn about(&self, key: &str) -> Option<About> {
         let key: S::Key = key.parse().ok()?;
-        let slot = self.wish.slot(&key, None);
-        let wanted = slot.map(|slot| self.wish.shown(&self.wish.object(slot)));
+        let slot = self.desired.slot(&key, None);
+        let wanted = slot.map(|slot| self.desired.shown(&self.desired.object(slot)));
         Some(About { key: key.to_string(), wanted })
     }
 }

@@ -145,14 +145,14 @@ impl<S: Source> Report<S> {
     }
 
     fn entry(&self, step: &S::Step, outcome: &Outcome<S::Object>) -> Option<Entry> {
-        let wish = &*self.plan.wish;
-        let key = step.key(wish).to_string();
+        let desired = &*self.plan.desired;
+        let key = step.key(desired).to_string();
         Some(match outcome {
             Outcome::Applied { .. } => return None,
             Outcome::Settled { held } => {
                 let slot = self.plan.slot_of(step)?;
-                let wanted = wish.object(slot);
-                Entry::Settled { key, wanted: wish.shown(&wanted), held: wish.shown(held) }
+                let wanted = desired.object(slot);
+                Entry::Settled { key, wanted: desired.shown(&wanted), held: desired.shown(held) }
             }
             Outcome::Conflict { owner } => {
                 let reason = Reason::Foreign;

@@ -61,10 +61,10 @@ impl<S: Source> Schedule<S> {
     /// A step of the plan was not applied, whatever the reason.
     pub fn went_bad(&mut self, plan: &Plan<S>, step: usize) {
         let Some(step) = plan.steps.get(step) else { return };
-        let key = step.key(&plan.wish);
+        let key = step.key(&plan.desired);
         let text = key.to_string();
         self.first_bad.get_or_insert_with(|| text.clone());
-        if let Some(group) = step.group(&plan.wish).filter(|_| step.action() != Action::Delete) {
+        if let Some(group) = step.group(&plan.desired).filter(|_| step.action() != Action::Delete) {
             self.bad_groups.insert(group, text);
         }
         self.bad_keys.insert(key);
@@ -124,13 +124,13 @@ impl<S: Source> Schedule<S> {
         }
         let step = plan.steps.get(at)?;
         let mut blocker = None;
-        step.needs(&plan.wish, &mut |key| {
+        step.needs(&plan.desired, &mut |key| {
             if self.bad_keys.contains(&key) {
                 blocker.get_or_insert_with(|| key.to_string());
             }
         });
         if blocker.is_none() && step.action() == Action::Delete {
-            let group = step.group(&plan.wish);
+            let group = step.group(&plan.desired);
             blocker = group.and_then(|group| self.bad_groups.get(&group).cloned());
         }
         blocker
@@ -151,7 +151,7 @@ fn lanes<S: Source>(plan: &Plan<S>) -> Vec<Range<usize>> {
     let mut lanes: Vec<Range<usize>> = Vec::new();
     let mut last_key = None;
     for (at, step) in plan.steps.iter().enumerate() {
-        let key = step.key(&plan.wish);
+        let key = step.key(&plan.desired);
         match lanes.last_mut().filter(|_| last_key.as_ref() == Some(&key)) {
             Some(lane) => lane.end = at + 1,
             None => lanes.push(at..at + 1),

@@ -14,11 +14,11 @@ pub enum Focus<K> {
     Keys(BTreeSet<K>),
 }
 
-/// How many keys are worth single looks where so many are wished; beyond, one look at everything is
+/// How many keys are worth single looks where so many are declared; beyond, one look at everything is
 /// cheaper.
 #[must_use]
-pub fn most_keys(wished: usize) -> usize {
-    (wished / 16).max(4096)
+pub fn most_keys(declared: usize) -> usize {
+    (declared / 16).max(4096)
 }
 
 impl<K: Ord> Focus<K> {

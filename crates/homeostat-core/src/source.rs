@@ -71,7 +71,7 @@ pub trait Source: Send + Sync + Sized + 'static {
     type Key: Key;
     /// The managed part of an object.
     type Object: Object;
-    /// The wish.
+    /// The desired state.
     type Desired: Desired<Key = Self::Key, Object = Self::Object>;
     /// One write.
     type Step: Step<Self::Desired>;
@@ -95,7 +95,7 @@ pub trait Source: Send + Sync + Sized + 'static {
     /// Opens a writer. Who only plans has no lock, and so no writer.
     fn writer(&self, lock: &ScopeLock) -> Result<Self::Writer, Failure>;
 
-    /// Whether another source reaches the same target in the same way, so that a loop over the same wish
+    /// Whether another source reaches the same target in the same way, so that a loop over the same desired state
     /// gains nothing by opening its reader and writer again. By default it does not.
     fn is_same(&self, other: &Self) -> bool {
         let _ = other;
@@ -105,19 +105,19 @@ pub trait Source: Send + Sync + Sized + 'static {
     /// Turns changes into steps. Pure; one change may become many steps, or none and a reason.
     fn plan(
         &self,
-        wish: &Self::Desired,
+        desired: &Self::Desired,
         moment: &Self::Moment,
         changes: ChangeList<Self::Key, Self::Object>,
     ) -> Draft<Self>;
 }
 
-/// What an observe is about. A reader whose target cannot list looks at the wished and the recorded
+/// What an observe is about. A reader whose target cannot list looks at the declared and the recorded
 /// keys.
 pub struct View<'a, S: Source> {
     /// Which keys.
     pub focus: &'a Focus<S::Key>,
-    /// What is wished; a reader may keep it, to know it again and to read hints by it.
-    pub wish: &'a Arc<S::Desired>,
+    /// What is declared; a reader may keep it, to know it again and to read hints by it.
+    pub desired: &'a Arc<S::Desired>,
     /// What the ledger says is ours.
     pub records: &'a Records<S::Key, S::Object>,
 }
@@ -141,8 +141,8 @@ pub trait Reader<S: Source>: Send {
 
 /// The steps that may run now: a phase, a lane, or the whole transaction.
 pub struct Work<'a, S: Source> {
-    /// The wish, since a step may be as small as a slot in it.
-    pub wish: &'a S::Desired,
+    /// The desired state, since a step may be as small as a slot in it.
+    pub desired: &'a S::Desired,
     /// What the observe learned.
     pub moment: &'a S::Moment,
     /// The number of the first step in the plan.

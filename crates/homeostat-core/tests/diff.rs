@@ -4,14 +4,14 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{Thing, World, ownership, records, seen, wish};
+use common::{Thing, World, desired, ownership, records, seen};
 use homeostat_core::{Focus, OnRelease};
 
-/// A case: what is wished, seen and recorded. The rest has quiet defaults.
+/// A case: what is declared, seen and recorded. The rest has quiet defaults.
 #[derive(Clone, Copy)]
 struct Case {
     ownership: &'static str,
-    wish: &'static str,
+    desired: &'static str,
     seen: &'static str,
     records: &'static str,
     adopt: &'static str,
@@ -21,7 +21,7 @@ struct Case {
 
 const QUIET: Case = Case {
     ownership: "marked",
-    wish: "",
+    desired: "",
     seen: "",
     records: "",
     adopt: "",
@@ -36,7 +36,7 @@ fn words(text: &str) -> BTreeSet<String> {
 fn world(case: Case) -> World {
     World {
         ownership: ownership(case.ownership),
-        wish: wish(case.wish),
+        desired: desired(case.desired),
         seen: seen(case.seen),
         records: records(case.records),
         adopt: words(case.adopt),
@@ -55,13 +55,13 @@ fn check(case: Case, expected: &[&str]) {
 }
 
 #[test]
-fn nothing_wished_and_nothing_there_finds_nothing() {
+fn nothing_declared_and_nothing_there_finds_nothing() {
     check(QUIET, &[]);
 }
 
 #[test]
-fn what_is_wished_and_absent_is_created() {
-    check(Case { wish: "a=1 b=2", seen: "b=2@ours", ..QUIET }, &["create a", "owned 1"]);
+fn what_is_declared_and_absent_is_created() {
+    check(Case { desired: "a=1 b=2", seen: "b=2@ours", ..QUIET }, &["create a", "owned 1"]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn the_first_and_the_last_bit_of_a_word_of_marks_are_no_exception() {
     for len in [0u32, 1, 63, 64, 65, 128, 129] {
         let mut world = world(QUIET);
         let rows: Vec<_> = (0..len).map(|nth| format!("k{nth:03}=1")).collect();
-        world.wish = wish(&rows.join(" "));
+        world.desired = desired(&rows.join(" "));
         let expected: Vec<_> = (0..len).map(|nth| format!("create k{nth:03}")).collect();
         assert_eq!(world.findings(), expected);
         for there in &rows {
@@ -81,24 +81,24 @@ fn the_first_and_the_last_bit_of_a_word_of_marks_are_no_exception() {
 
 #[test]
 fn what_is_ours_and_differs_is_updated_and_what_agrees_is_left() {
-    let case = Case { wish: "a=1 b=2", seen: "a=7@ours b=2@ours", ..QUIET };
+    let case = Case { desired: "a=1 b=2", seen: "a=7@ours b=2@ours", ..QUIET };
     check(case, &["update a from 7", "owned 2"]);
 }
 
 #[test]
 fn undeclared_fields_agree_with_anything() {
-    check(Case { wish: "a=1", seen: "a=1/9@ours", ..QUIET }, &["owned 1"]);
-    let declared = Case { wish: "a=1/8", seen: "a=1/9@ours", ..QUIET };
+    check(Case { desired: "a=1", seen: "a=1/9@ours", ..QUIET }, &["owned 1"]);
+    let declared = Case { desired: "a=1/8", seen: "a=1/9@ours", ..QUIET };
     check(declared, &["update a from 1/9", "owned 1"]);
 }
 
 #[test]
-fn what_is_ours_and_unwished_is_deleted() {
+fn what_is_ours_and_undeclared_is_deleted() {
     check(Case { seen: "a=1@ours", ..QUIET }, &["delete a 1", "owned 1"]);
 }
 
 #[test]
-fn what_is_not_ours_and_unwished_is_left_alone() {
+fn what_is_not_ours_and_undeclared_is_left_alone() {
     let seen = "a=1@bird b=1@kernel c=1@unmarked d=1@nobody";
     for ownership in ["marked", "checkpoint", "web-*"] {
         check(Case { ownership, seen, ..QUIET }, &[]);
@@ -110,8 +110,8 @@ fn exclusive_owns_everything_but_what_the_kernel_makes_and_values_nobody_claimed
     let seen = "a=1@bird b=1@kernel c=1@unmarked d=1@nobody";
     let case = Case { ownership: "exclusive", seen, ..QUIET };
     check(case, &["delete a 1", "delete c 1", "owned 2"]);
-    let wished = Case { wish: "a=2 c=2", ..case };
-    check(wished, &["update a from 1", "update c from 1", "owned 2"]);
+    let declared = Case { desired: "a=2 c=2", ..case };
+    check(declared, &["update a from 1", "update c from 1", "owned 2"]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_checkpoint_owns_what_is_recorded_and_nothing_else() {
 fn a_recorded_object_stays_ours_when_somebody_changes_it() {
     let case = Case {
         ownership: "checkpoint",
-        wish: "a=1",
+        desired: "a=1",
         seen: "a=5@unmarked b=6@unmarked",
         records: "a=1,absent,done b=2,absent,done",
         ..QUIET
@@ -146,91 +146,91 @@ fn a_recorded_object_stays_ours_when_somebody_changes_it() {
 
 #[test]
 fn a_foreign_object_on_a_wanted_key_is_a_conflict() {
-    let case = Case { wish: "a=1", seen: "a=2@bird", ..QUIET };
+    let case = Case { desired: "a=1", seen: "a=2@bird", ..QUIET };
     check(case, &["conflict a foreign bird"]);
     for ownership in ["marked", "checkpoint", "web-*"] {
-        let case = Case { ownership, wish: "a=1", seen: "a=2@unmarked", ..QUIET };
+        let case = Case { ownership, desired: "a=1", seen: "a=2@unmarked", ..QUIET };
         check(case, &["conflict a foreign unmarked"]);
     }
 }
 
 #[test]
 fn a_foreign_object_that_agrees_is_matched_and_not_claimed() {
-    check(Case { wish: "a=1", seen: "a=1@bird", ..QUIET }, &["matched a bird"]);
-    check(Case { wish: "a=1", seen: "a=1/3@unmarked", ..QUIET }, &["matched a unmarked"]);
+    check(Case { desired: "a=1", seen: "a=1@bird", ..QUIET }, &["matched a bird"]);
+    check(Case { desired: "a=1", seen: "a=1/3@unmarked", ..QUIET }, &["matched a unmarked"]);
 }
 
 #[test]
 fn what_the_kernel_makes_counts_as_foreign() {
-    check(Case { wish: "a=1", seen: "a=1@kernel", ..QUIET }, &["matched a kernel"]);
-    check(Case { wish: "a=1", seen: "a=2@kernel", ..QUIET }, &["conflict a foreign kernel"]);
+    check(Case { desired: "a=1", seen: "a=1@kernel", ..QUIET }, &["matched a kernel"]);
+    check(Case { desired: "a=1", seen: "a=2@kernel", ..QUIET }, &["conflict a foreign kernel"]);
 }
 
 #[test]
-fn a_wish_with_leave_to_adopt_takes_the_key_from_anybody() {
-    let case = Case { wish: "a=1! b=1!", seen: "a=2@bird b=1@bird", ..QUIET };
+fn a_desired_state_with_leave_to_adopt_takes_the_key_from_anybody() {
+    let case = Case { desired: "a=1! b=1!", seen: "a=2@bird b=1@bird", ..QUIET };
     let expected = ["adopt a from 2 of bird", "adopt b from 1 of bird", "a was 2", "b was 1"];
     check(case, &expected);
 }
 
 #[test]
 fn a_key_adopted_once_is_taken_and_its_neighbour_is_not() {
-    let case = Case { wish: "a=1 b=1", seen: "a=2@bird b=2@bird", adopt: "a", ..QUIET };
+    let case = Case { desired: "a=1 b=1", seen: "a=2@bird b=2@bird", adopt: "a", ..QUIET };
     check(case, &["adopt a from 2 of bird", "a was 2", "conflict b foreign bird"]);
 }
 
 #[test]
-fn leave_to_adopt_is_nothing_without_a_wish() {
+fn leave_to_adopt_is_nothing_without_a_desired_state() {
     check(Case { seen: "a=2@bird", adopt: "a", ..QUIET }, &[]);
 }
 
 #[test]
 fn leave_to_adopt_changes_nothing_about_what_is_ours() {
-    check(Case { wish: "a=1!", seen: "a=1@ours", adopt: "a", ..QUIET }, &["owned 1"]);
-    let drifted = Case { wish: "a=1!", seen: "a=2@ours", adopt: "a", ..QUIET };
+    check(Case { desired: "a=1!", seen: "a=1@ours", adopt: "a", ..QUIET }, &["owned 1"]);
+    let drifted = Case { desired: "a=1!", seen: "a=2@ours", adopt: "a", ..QUIET };
     check(drifted, &["update a from 2", "owned 1"]);
 }
 
 #[test]
-fn a_stripped_mark_is_reported_wished_or_not_and_never_fixed() {
+fn a_stripped_mark_is_reported_declared_or_not_and_never_fixed() {
     let records = "a=1,absent,done";
     let expected = ["conflict a lostmark bird"];
-    check(Case { wish: "a=1", seen: "a=1@bird", records, ..QUIET }, &expected);
-    check(Case { wish: "a=1", seen: "a=2@bird", records, ..QUIET }, &expected);
+    check(Case { desired: "a=1", seen: "a=1@bird", records, ..QUIET }, &expected);
+    check(Case { desired: "a=1", seen: "a=2@bird", records, ..QUIET }, &expected);
     check(Case { seen: "a=1@bird", records, ..QUIET }, &expected);
 }
 
 #[test]
 fn a_stripped_mark_comes_back_with_leave_to_adopt() {
     let records = "a=1,absent,done";
-    let case = Case { wish: "a=1!", seen: "a=1@bird", records, ..QUIET };
+    let case = Case { desired: "a=1!", seen: "a=1@bird", records, ..QUIET };
     check(case, &["adopt a from 1 of bird", "a was 1"]);
 }
 
 #[test]
 fn a_value_of_nobody_that_agrees_is_claimed_with_its_original() {
-    check(Case { wish: "a=1", seen: "a=1@nobody", ..QUIET }, &["claim a", "a was 1"]);
+    check(Case { desired: "a=1", seen: "a=1@nobody", ..QUIET }, &["claim a", "a was 1"]);
 }
 
 #[test]
 fn a_value_of_nobody_that_differs_is_updated_and_its_original_kept() {
-    check(Case { wish: "a=1", seen: "a=0@nobody", ..QUIET }, &["update a from 0", "a was 0"]);
+    check(Case { desired: "a=1", seen: "a=0@nobody", ..QUIET }, &["update a from 0", "a was 0"]);
 }
 
 #[test]
 fn a_claimed_value_is_not_claimed_again() {
-    let case = Case { wish: "a=1", seen: "a=1@nobody", records: "a=1,0,done", ..QUIET };
+    let case = Case { desired: "a=1", seen: "a=1@nobody", records: "a=1,0,done", ..QUIET };
     check(case, &["owned 1"]);
 }
 
 #[test]
 fn a_claimed_value_that_drifted_is_updated_without_a_new_original() {
-    let case = Case { wish: "a=1", seen: "a=7@nobody", records: "a=1,0,done", ..QUIET };
+    let case = Case { desired: "a=1", seen: "a=7@nobody", records: "a=1,0,done", ..QUIET };
     check(case, &["update a from 7", "owned 1"]);
 }
 
 #[test]
-fn a_claimed_value_that_is_no_longer_wished_is_released_and_stays() {
+fn a_claimed_value_that_is_no_longer_declared_is_released_and_stays() {
     let case = Case { seen: "a=1@nobody", records: "a=1,0,done", ..QUIET };
     check(case, &["release a", "owned 1"]);
 }
@@ -260,7 +260,7 @@ fn a_crash_between_the_intent_to_update_and_the_write_does_not_cost_the_original
     let on_release = OnRelease::Restore;
     let case = Case { seen: "a=1@nobody", records, on_release, ..QUIET };
     check(case, &["release a restoring 0", "owned 1"]);
-    check(Case { wish: "a=2", ..case }, &["update a from 1", "owned 1"]);
+    check(Case { desired: "a=2", ..case }, &["update a from 1", "owned 1"]);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_crash_between_the_intent_to_update_and_the_write_does_not_cost_the_object()
 #[test]
 fn an_intent_to_create_that_the_target_shows_is_confirmed() {
     let case = Case { ownership: "checkpoint", records: "a=1,absent,intent", ..QUIET };
-    check(Case { wish: "a=1", seen: "a=1@unmarked", ..case }, &["confirm a", "owned 1"]);
+    check(Case { desired: "a=1", seen: "a=1@unmarked", ..case }, &["confirm a", "owned 1"]);
     check(Case { seen: "a=1@unmarked", ..case }, &["delete a 1", "owned 1"]);
 }
 
@@ -284,7 +284,7 @@ fn an_intent_to_create_that_the_target_shows_is_confirmed() {
 fn an_intent_to_create_is_confirmed_by_an_object_that_agrees_in_all_declared_fields() {
     let case = Case {
         ownership: "checkpoint",
-        wish: "a=1",
+        desired: "a=1",
         seen: "a=1/9@unmarked",
         records: "a=1,absent,intent",
         ..QUIET
@@ -295,51 +295,54 @@ fn an_intent_to_create_is_confirmed_by_an_object_that_agrees_in_all_declared_fie
 #[test]
 fn an_intent_to_create_proves_nothing_when_somebody_else_came_first() {
     let case = Case { ownership: "checkpoint", records: "a=1,absent,intent", ..QUIET };
-    check(Case { wish: "a=1", seen: "a=2@unmarked", ..case }, &["conflict a foreign unmarked"]);
+    check(Case { desired: "a=1", seen: "a=2@unmarked", ..case }, &["conflict a foreign unmarked"]);
     check(Case { seen: "a=2@unmarked", ..case }, &[]);
-    // The wish is another one by now: what is there is neither.
-    check(Case { wish: "a=3", seen: "a=3@unmarked", ..case }, &["matched a unmarked"]);
+    // The desired state is another one by now: what is there is neither.
+    check(Case { desired: "a=3", seen: "a=3@unmarked", ..case }, &["matched a unmarked"]);
 }
 
 #[test]
 fn an_intent_to_create_is_no_lost_mark_when_somebody_else_came_first() {
     let records = "a=1,absent,intent";
-    check(Case { wish: "a=1", seen: "a=2@bird", records, ..QUIET }, &["conflict a foreign bird"]);
+    check(
+        Case { desired: "a=1", seen: "a=2@bird", records, ..QUIET },
+        &["conflict a foreign bird"],
+    );
     check(Case { seen: "a=2@bird", records, ..QUIET }, &[]);
 }
 
 #[test]
 fn an_intent_to_create_with_nothing_there_is_created_or_pruned() {
     let case = Case { ownership: "checkpoint", records: "a=1,absent,intent", ..QUIET };
-    check(Case { wish: "a=1", ..case }, &["create a"]);
+    check(Case { desired: "a=1", ..case }, &["create a"]);
     check(case, &["prune a"]);
 }
 
 #[test]
-fn a_record_of_another_text_is_confirmed_when_the_target_has_the_wish() {
-    let case = Case { wish: "a=2", seen: "a=2@nobody", records: "a=1,0,done", ..QUIET };
+fn a_record_of_another_text_is_confirmed_when_the_target_has_the_desired_state() {
+    let case = Case { desired: "a=2", seen: "a=2@nobody", records: "a=1,0,done", ..QUIET };
     check(case, &["confirm a", "owned 1"]);
     // The target stopped rewriting the value.
-    let case = Case { wish: "a=1", seen: "a=1@nobody", records: "a=1,0,done,3", ..QUIET };
+    let case = Case { desired: "a=1", seen: "a=1@nobody", records: "a=1,0,done,3", ..QUIET };
     check(case, &["confirm a", "owned 1"]);
 }
 
 #[test]
 fn a_settled_value_is_quiet_and_a_third_value_is_drift() {
-    let case = Case { wish: "a=1", records: "a=1,0,done,3", ..QUIET };
+    let case = Case { desired: "a=1", records: "a=1,0,done,3", ..QUIET };
     check(Case { seen: "a=3@nobody", ..case }, &["settled a 3", "owned 1"]);
     check(Case { seen: "a=4@nobody", ..case }, &["update a from 4", "owned 1"]);
 }
 
 #[test]
-fn a_settled_value_answers_only_the_wish_that_it_was_settled_for() {
-    let case = Case { wish: "a=2", seen: "a=3@nobody", records: "a=1,0,done,3", ..QUIET };
+fn a_settled_value_answers_only_the_desired_state_that_it_was_settled_for() {
+    let case = Case { desired: "a=2", seen: "a=3@nobody", records: "a=1,0,done,3", ..QUIET };
     check(case, &["update a from 3", "owned 1"]);
 }
 
 #[test]
 fn an_unknown_key_is_neither_created_nor_deleted_nor_pruned() {
-    let case = Case { seen: "a?timeout b?timeout c?timeout", wish: "a=1", ..QUIET };
+    let case = Case { seen: "a?timeout b?timeout c?timeout", desired: "a=1", ..QUIET };
     let expected = ["unknown a timeout", "unknown b timeout", "unknown c timeout"];
     check(Case { records: "b=1,absent,done", ..case }, &expected);
     check(Case { ownership: "exclusive", ..case }, &expected);
@@ -349,9 +352,9 @@ fn an_unknown_key_is_neither_created_nor_deleted_nor_pruned() {
 fn a_key_that_is_told_both_there_and_unknown_is_unknown() {
     let rows = ["a=2@ours", "a=1@nobody", "a=2@bird", "a=1@bird", "a=1/1@ours"];
     for there in rows {
-        for wish in ["a=1", "a=1!", "a=1/5", ""] {
+        for desired in ["a=1", "a=1!", "a=1/5", ""] {
             let told = format!("{there} a?timeout");
-            let mut world = world(Case { wish, ..QUIET });
+            let mut world = world(Case { desired, ..QUIET });
             for _ in 0..2 {
                 world.seen = seen(&told);
                 let found = world.diff();
@@ -360,7 +363,7 @@ fn a_key_that_is_told_both_there_and_unknown_is_unknown() {
                 let findings = world.findings();
                 let besides: Vec<_> =
                     findings.iter().filter(|line| !line.starts_with("owned")).collect();
-                assert_eq!(besides, ["unknown a timeout"], "{told} for {wish:?}");
+                assert_eq!(besides, ["unknown a timeout"], "{told} for {desired:?}");
             }
         }
     }
@@ -368,7 +371,7 @@ fn a_key_that_is_told_both_there_and_unknown_is_unknown() {
 
 #[test]
 fn unreadable_fields_are_said_and_the_readable_ones_still_count() {
-    let case = Case { wish: "a=1/5", ..QUIET };
+    let case = Case { desired: "a=1/5", ..QUIET };
     let why = "unknown a extra is unreadable";
     check(Case { seen: "a=2@ours", ..case }, &["update a from 2", why, "owned 1"]);
     check(Case { seen: "a=2@bird", ..case }, &["conflict a foreign bird", why]);
@@ -377,7 +380,7 @@ fn unreadable_fields_are_said_and_the_readable_ones_still_count() {
 #[test]
 fn what_may_agree_is_left_until_it_can_be_read() {
     let why = "unknown a extra is unreadable";
-    let case = Case { wish: "a=1/5", ..QUIET };
+    let case = Case { desired: "a=1/5", ..QUIET };
     check(Case { seen: "a=1@ours", ..case }, &[why, "owned 1"]);
     check(Case { seen: "a=1@bird", ..case }, &[why]);
     check(Case { seen: "a=1@nobody", ..case }, &[why]);
@@ -387,15 +390,15 @@ fn what_may_agree_is_left_until_it_can_be_read() {
 }
 
 #[test]
-fn a_record_that_is_neither_wished_nor_there_is_pruned() {
+fn a_record_that_is_neither_declared_nor_there_is_pruned() {
     let records = "a=1,absent,done b=1,absent,done c=1,absent,done";
     let case =
-        Case { ownership: "checkpoint", wish: "b=1", seen: "c=1@unmarked", records, ..QUIET };
+        Case { ownership: "checkpoint", desired: "b=1", seen: "c=1@unmarked", records, ..QUIET };
     check(case, &["create b", "delete c 1", "prune a", "owned 1"]);
 }
 
 #[test]
-fn a_wished_key_that_is_seen_twice_is_a_conflict_and_nothing_else() {
+fn a_declared_key_that_is_seen_twice_is_a_conflict_and_nothing_else() {
     let rows = [
         "a=1@ours a=2@bird",
         "a=2@ours a=1@bird",
@@ -407,18 +410,18 @@ fn a_wished_key_that_is_seen_twice_is_a_conflict_and_nothing_else() {
     ];
     for seen in rows {
         for records in ["", "a=1,0,done", "a=1,0,intent", "a=1,0,done,2"] {
-            for wish in ["a=1", "a=1!", "a=1/5"] {
-                let findings = world(Case { wish, seen, records, ..QUIET }).findings();
+            for desired in ["a=1", "a=1!", "a=1/5"] {
+                let findings = world(Case { desired, seen, records, ..QUIET }).findings();
                 let besides: Vec<_> =
                     findings.iter().filter(|line| !line.starts_with("owned")).collect();
-                assert_eq!(besides, ["conflict a twin unmarked"], "{seen} {records} {wish}");
+                assert_eq!(besides, ["conflict a twin unmarked"], "{seen} {records} {desired}");
             }
         }
     }
 }
 
 #[test]
-fn an_owned_twin_that_nobody_wishes_is_not_deleted_at_all() {
+fn an_owned_twin_that_nobody_declares_is_not_deleted_at_all() {
     let case = Case { seen: "a=1@ours a=2@ours", ..QUIET };
     check(case, &["conflict a twin unmarked", "owned 2"]);
     let claimed = Case { seen: "a=1@nobody a=2@nobody", records: "a=1,0,done", ..QUIET };
@@ -426,7 +429,7 @@ fn an_owned_twin_that_nobody_wishes_is_not_deleted_at_all() {
 }
 
 #[test]
-fn an_unwished_twin_whose_other_half_lost_its_mark_is_not_deleted() {
+fn an_undeclared_twin_whose_other_half_lost_its_mark_is_not_deleted() {
     let case = Case { seen: "a=1@ours a=1@bird", records: "a=1,absent,done", ..QUIET };
     check(case, &["conflict a twin unmarked", "owned 1"]);
     let both = Case { seen: "a=1@bird a=1@frr", records: "a=1,absent,done", ..QUIET };
@@ -434,20 +437,20 @@ fn an_unwished_twin_whose_other_half_lost_its_mark_is_not_deleted() {
 }
 
 #[test]
-fn foreign_twins_that_nobody_wishes_are_nobodys_business() {
+fn foreign_twins_that_nobody_declares_are_nobodys_business() {
     check(Case { seen: "a=1@bird a=2@frr", ..QUIET }, &[]);
 }
 
 #[test]
 fn a_twin_does_not_hide_the_findings_of_its_neighbours() {
-    let case = Case { wish: "a=1 b=1 c=1", seen: "a=2@ours b=1@ours b=1@ours", ..QUIET };
+    let case = Case { desired: "a=1 b=1 c=1", seen: "a=2@ours b=1@ours b=1@ours", ..QUIET };
     check(case, &["update a from 2", "create c", "conflict b twin unmarked", "owned 3"]);
 }
 
 #[test]
 fn what_is_out_of_focus_is_ignored() {
     let case = Case {
-        wish: "a=1 b=1 c=1",
+        desired: "a=1 b=1 c=1",
         seen: "a=2@ours x=1@ours b?timeout",
         records: "r=1,absent,done",
         focus: Some("c"),
@@ -459,7 +462,7 @@ fn what_is_out_of_focus_is_ignored() {
 #[test]
 fn a_focused_look_creates_deletes_and_prunes_what_it_is_about() {
     let case = Case {
-        wish: "a=1 b=1 c=1",
+        desired: "a=1 b=1 c=1",
         seen: "b=1@ours x=1@ours",
         records: "r=1,absent,done s=1,absent,done",
         focus: Some("a b r x z"),
@@ -470,14 +473,14 @@ fn a_focused_look_creates_deletes_and_prunes_what_it_is_about() {
 
 #[test]
 fn an_empty_focus_finds_nothing() {
-    let case = Case { wish: "a=1", seen: "x=1@ours", records: "r=1,absent,done", ..QUIET };
+    let case = Case { desired: "a=1", seen: "x=1@ours", records: "r=1,absent,done", ..QUIET };
     check(Case { focus: Some(""), ..case }, &[]);
 }
 
 #[test]
 fn the_findings_are_in_key_order_whatever_the_target_says_first() {
     let case = Case {
-        wish: "a=1 b=1 c=1 d=1 e=1 f=1",
+        desired: "a=1 b=1 c=1 d=1 e=1 f=1",
         seen: "z=1@ours f=1@bird e=2@bird y=1@ours d=1@nobody b=2@ours a?x",
         ..QUIET
     };
@@ -497,8 +500,8 @@ fn the_findings_are_in_key_order_whatever_the_target_says_first() {
 }
 
 #[test]
-fn an_object_is_compared_with_its_own_wish_only() {
-    let found = world(Case { wish: "a=1 b=2", seen: "a=2@ours b=1@ours", ..QUIET }).diff();
+fn an_object_is_compared_with_its_own_desired_state_only() {
+    let found = world(Case { desired: "a=1 b=2", seen: "a=2@ours b=1@ours", ..QUIET }).diff();
     assert_eq!(found.list.len(), 2);
     assert!(found.originals.is_empty(), "{:?}", found.originals.get("a"));
     let _: Option<&Thing> = found.originals.get("a");

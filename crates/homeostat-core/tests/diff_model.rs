@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Thing, Wish, Wished, World, cases, compare, ownership, text};
+use common::{Declared, DesiredState, Thing, World, cases, compare, ownership, text};
 use homeostat_core::{
     Agreement, Focus, OnRelease, Original, Owner, Ownership, Record, Seen, Stage,
 };
@@ -17,7 +17,7 @@ type Telling = (Thing, Owner);
 /// What the model knows of one key.
 #[derive(Default)]
 struct Known<'a> {
-    wished: Option<&'a Wished>,
+    declared: Option<&'a Declared>,
     there: Vec<Telling>,
     unknown: Vec<String>,
     record: Option<&'a Record<Thing>>,
@@ -30,8 +30,8 @@ struct Found {
     owned: usize,
 }
 
-const WISHED: usize = 0;
-const UNWISHED: usize = 1;
+const DECLARED: usize = 0;
+const UNDECLARED: usize = 1;
 const CLAIM: usize = 2;
 const WAS: usize = 3;
 const CONFLICT: usize = 4;
@@ -61,8 +61,8 @@ fn model(world: &World) -> Vec<String> {
 
 fn gather(world: &World) -> BTreeMap<String, Known<'_>> {
     let mut keys: BTreeMap<String, Known<'_>> = BTreeMap::new();
-    for wished in &world.wish.list {
-        keys.entry(wished.key.clone()).or_default().wished = Some(wished);
+    for declared in &world.desired.list {
+        keys.entry(declared.key.clone()).or_default().declared = Some(declared);
     }
     for (key, record) in &world.records {
         keys.entry(key.clone()).or_default().record = Some(record);
@@ -94,25 +94,25 @@ impl Model<'_> {
             }
             return;
         }
-        match (known.wished, known.there.as_slice()) {
+        match (known.declared, known.there.as_slice()) {
             (Some(_), []) => {
-                self.say(WISHED, format!("create {key}"));
+                self.say(DECLARED, format!("create {key}"));
                 // What was there before us is gone, too.
                 if known.record.is_some_and(|record| record.original != Original::Absent) {
                     self.say(PRUNE, format!("prune {key}"));
                 }
             }
-            (Some(wished), [one]) => self.decide_wished(wished, known, one),
+            (Some(declared), [one]) => self.decide_declared(declared, known, one),
             (Some(_), _) => self.say(CONFLICT, format!("conflict {key} twin unmarked")),
             (None, []) => self.say(PRUNE, format!("prune {key}")),
-            (None, all) => self.decide_unwished(key, known, all),
+            (None, all) => self.decide_undeclared(key, known, all),
         }
     }
 
     fn is_ours(&self, key: &str, known: &Known<'_>, (object, owner): &Telling) -> bool {
-        let intended = known.wished.is_some_and(|wished| {
-            known.record.is_some_and(|record| record.wrote == wished.object)
-                && compare(&wished.object, object) == Agreement::Agrees
+        let intended = known.declared.is_some_and(|declared| {
+            known.record.is_some_and(|record| record.wrote == declared.object)
+                && compare(&declared.object, object) == Agreement::Agrees
         });
         let recorded = known.record.is_some_and(|record| is_proof(record, object)) || intended;
         match (owner, &self.world.ownership) {
@@ -130,11 +130,11 @@ impl Model<'_> {
         !self.is_ours(key, known, at) && matches!(at.1, Owner::Foreign(_)) && is_recorded
     }
 
-    fn decide_wished(&mut self, wished: &Wished, known: &Known<'_>, at: &Telling) {
-        let (key, (object, owner)) = (&wished.key, at);
+    fn decide_declared(&mut self, declared: &Declared, known: &Known<'_>, at: &Telling) {
+        let (key, (object, owner)) = (&declared.key, at);
         let lost = self.has_lost_its_mark(key, known, at);
         let ours = self.is_ours(key, known, at);
-        let differs = match compare(&wished.object, object) {
+        let differs = match compare(&declared.object, object) {
             Agreement::Agrees => false,
             Agreement::Differs => true,
             Agreement::Unsure { differs, why } => {
@@ -145,22 +145,23 @@ impl Model<'_> {
                 differs
             }
         };
-        let takes = wished.adopt || self.world.adopt.contains(key);
+        let takes = declared.adopt || self.world.adopt.contains(key);
         let was = format!("{key} was {}", text(object));
         let update = format!("update {key} from {}", text(object));
         match owner {
-            _ if ours && !differs => self.decide_confirmed(wished, known.record),
-            _ if ours && known.record.is_some_and(|record| settled(record, wished, object)) => {
+            _ if ours && !differs => self.decide_confirmed(declared, known.record),
+            _ if ours && known.record.is_some_and(|record| settled(record, declared, object)) => {
                 self.say(SETTLED, format!("settled {key} {}", text(object)));
             }
-            _ if ours => self.say(WISHED, update),
+            _ if ours => self.say(DECLARED, update),
             Owner::Nobody => {
-                let line = if differs { (WISHED, update) } else { (CLAIM, format!("claim {key}")) };
+                let line =
+                    if differs { (DECLARED, update) } else { (CLAIM, format!("claim {key}")) };
                 self.say(line.0, line.1);
                 self.say(WAS, was);
             }
             _ if takes => {
-                self.say(WISHED, format!("adopt {key} from {} of {owner}", text(object)));
+                self.say(DECLARED, format!("adopt {key} from {} of {owner}", text(object)));
                 self.say(WAS, was);
             }
             _ if lost => self.say(CONFLICT, format!("conflict {key} lostmark {owner}")),
@@ -169,26 +170,26 @@ impl Model<'_> {
         }
     }
 
-    fn decide_confirmed(&mut self, wished: &Wished, record: Option<&Record<Thing>>) {
+    fn decide_confirmed(&mut self, declared: &Declared, record: Option<&Record<Thing>>) {
         let is_stale = record.is_some_and(|record| {
             let plain = record.stage == Stage::Done && record.settled.is_none();
-            !plain || record.wrote != wished.object
+            !plain || record.wrote != declared.object
         });
         if is_stale {
-            self.confirmed.push(format!("confirm {}", wished.key));
+            self.confirmed.push(format!("confirm {}", declared.key));
         }
     }
 
-    fn decide_unwished(&mut self, key: &str, known: &Known<'_>, all: &[Telling]) {
+    fn decide_undeclared(&mut self, key: &str, known: &Known<'_>, all: &[Telling]) {
         let mut lines = Vec::new();
         for at in all {
             let (object, owner) = at;
             if self.has_lost_its_mark(key, known, at) {
                 lines.push((CONFLICT, format!("conflict {key} lostmark {owner}")));
             } else if self.is_ours(key, known, at) && *owner == Owner::Nobody {
-                lines.push((UNWISHED, self.release(key, known, object)));
+                lines.push((UNDECLARED, self.release(key, known, object)));
             } else if self.is_ours(key, known, at) {
-                lines.push((UNWISHED, format!("delete {key} {}", text(object))));
+                lines.push((UNDECLARED, format!("delete {key} {}", text(object))));
             }
         }
         if lines.len() > 1 {
@@ -222,8 +223,8 @@ fn is_proof(record: &Record<Thing>, object: &Thing) -> bool {
     !is_create || record.wrote == *object
 }
 
-fn settled(record: &Record<Thing>, wished: &Wished, seen: &Thing) -> bool {
-    record.stage == Stage::Done && record.wrote == wished.object && record.settled == Some(*seen)
+fn settled(record: &Record<Thing>, declared: &Declared, seen: &Thing) -> bool {
+    record.stage == Stage::Done && record.wrote == declared.object && record.settled == Some(*seen)
 }
 
 // Few keys and few values, so that they meet often. The letter `a` begins the prefix.
@@ -235,10 +236,10 @@ fn any_thing() -> impl Strategy<Value = Thing> {
     (0u32..3, proptest::option::of(0u32..2)).prop_map(|(main, extra)| Thing { main, extra })
 }
 
-fn any_wish() -> impl Strategy<Value = Wish> {
+fn any_desired() -> impl Strategy<Value = DesiredState> {
     proptest::collection::btree_map(any_key(), (any_thing(), any::<bool>()), 0..6).prop_map(|all| {
-        let wished = |(key, (object, adopt))| Wished { key, object, adopt };
-        Wish::new(all.into_iter().map(wished).collect())
+        let declared = |(key, (object, adopt))| Declared { key, object, adopt };
+        DesiredState::new(all.into_iter().map(declared).collect())
     })
 }
 
@@ -284,10 +285,10 @@ fn any_world() -> impl Strategy<Value = World> {
     let records = proptest::collection::btree_map(any_key(), any_record(), 0..4);
     let adopt = proptest::collection::btree_set(any_key(), 0..2);
     let on_release = select(vec![OnRelease::Leave, OnRelease::Restore]);
-    (strategy, any_wish(), seen, records, (adopt, any_focus(), on_release)).prop_map(
-        |(ownership, wish, seen, records, (adopt, focus, on_release))| World {
+    (strategy, any_desired(), seen, records, (adopt, any_focus(), on_release)).prop_map(
+        |(ownership, desired, seen, records, (adopt, focus, on_release))| World {
             ownership,
-            wish,
+            desired,
             seen,
             records,
             adopt,
@@ -319,7 +320,7 @@ proptest! {
     #[test]
     fn the_hint_of_the_stream_never_changes_an_answer(world in any_world()) {
         let mut plain = world.clone();
-        plain.wish.ignores_near = true;
+        plain.desired.ignores_near = true;
         prop_assert_eq!(world.findings(), plain.findings());
     }
 

@@ -7,10 +7,10 @@ use homeostat_core::{
     Record, Records, Rights, Seen, Slot, Stage,
 };
 
-/// All wished objects are alike; what is seen has a serial number.
-struct Wish(Vec<String>);
+/// All declared objects are alike; what is seen has a serial number.
+struct DesiredState(Vec<String>);
 
-impl Desired for Wish {
+impl Desired for DesiredState {
     type Key = String;
     type Object = u32;
 
@@ -19,7 +19,7 @@ impl Desired for Wish {
     }
 
     fn slot(&self, key: &String, _near: Option<Slot>) -> Option<Slot> {
-        self.0.iter().position(|wished| wished == key).map(Slot::at)
+        self.0.iter().position(|declared| declared == key).map(Slot::at)
     }
 
     fn key(&self, slot: Slot) -> String {
@@ -45,11 +45,16 @@ fn record(stage: Stage, identity: Option<&str>) -> Records<String, u32> {
     Records::from([("blue".to_owned(), record)])
 }
 
-fn diff(wish: &[&str], seen: Option<u32>, records: &Records<String, u32>) -> Changes<String, u32> {
-    let (wish, adopt) = (Wish(wish.iter().map(|key| (*key).to_owned()).collect()), BTreeSet::new());
+fn diff(
+    desired: &[&str],
+    seen: Option<u32>,
+    records: &Records<String, u32>,
+) -> Changes<String, u32> {
+    let (desired, adopt) =
+        (DesiredState(desired.iter().map(|key| (*key).to_owned()).collect()), BTreeSet::new());
     let (ownership, on_release) = (&Ownership::Checkpoint, OnRelease::Leave);
     let rights = Rights { ownership, records, adopt: &adopt, on_release };
-    let mut diff = Diff::new(&wish, &Focus::All, rights);
+    let mut diff = Diff::new(&desired, &Focus::All, rights);
     if let Some(object) = seen {
         diff.see(Seen::Present { key: "blue".to_owned(), object, owner: Owner::Unmarked });
     }

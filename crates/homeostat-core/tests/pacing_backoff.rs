@@ -112,7 +112,10 @@ fn each_answer_says_what_may_wake_the_key() {
         assert_eq!(backoff.may_try(&"a", Reason::Hint.into(), at(1)), by_hint, "{retry:?}");
         assert_eq!(backoff.take_due(at(1)).is_empty(), !by_hint, "{retry:?}");
         backoff.forget(&"a");
-        assert!(backoff.may_try(&"a", Reason::Desired.into(), at(1)), "a new wish, {retry:?}");
+        assert!(
+            backoff.may_try(&"a", Reason::Desired.into(), at(1)),
+            "a new desired state, {retry:?}"
+        );
     }
 }
 
@@ -130,7 +133,7 @@ fn a_key_in_its_pause_is_left_out_of_passes_for_other_reasons() {
 }
 
 #[test]
-fn success_and_a_new_wish_begin_anew() {
+fn success_and_a_new_desired_state_begin_anew() {
     let mut backoff = backoff();
     waits(&mut backoff, Retry::Soon, 8);
     assert_eq!((backoff.streak(&"a"), backoff.tracked()), (9, 1));

@@ -130,7 +130,7 @@ fn the_report_names_key_count_beginning_pause_and_culprit() {
 }
 
 #[test]
-fn a_new_wish_begins_anew() {
+fn a_new_desired_state_begins_anew() {
     let mut keys = contended();
     keys.forget(&"a");
     assert_eq!((keys.tracked(), keys.deadline()), (0, None));

@@ -62,7 +62,7 @@ fn two_more_tries_come_at_once_and_then_growing_pauses() {
 }
 
 #[test]
-fn only_a_resync_an_operator_and_a_new_wish_come_before_the_pause_ends() {
+fn only_a_resync_an_operator_and_a_new_desired_state_come_before_the_pause_ends() {
     let mut breaker = convergence();
     (0..3).for_each(|now| breaker.missed("a", 7, at(now)));
     for (reason, expected) in [
@@ -75,7 +75,10 @@ fn only_a_resync_an_operator_and_a_new_wish_come_before_the_pause_ends() {
         assert_eq!(breaker.may_try(&"a", reason.into(), at(20)), expected, "{reason:?}");
     }
     breaker.forget(&"a");
-    assert!(breaker.may_try(&"a", Reason::Desired.into(), at(20)), "the wish is a new one");
+    assert!(
+        breaker.may_try(&"a", Reason::Desired.into(), at(20)),
+        "the desired state is a new one"
+    );
     assert_eq!((breaker.tracked(), breaker.deadline(), breaker.report().count()), (0, None, 0));
 }
 

@@ -1,13 +1,17 @@
 //! Outcomes of steps, the report that they become, and when a pass counts as converged.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a wish that cannot be made fails the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a desired state that cannot be made fails the test"
+)]
 
 #[path = "common/scripted.rs"]
 #[allow(dead_code, reason = "the schedule is tested elsewhere")]
 mod scripted;
 
 use homeostat_core::{
-    Action, Cause, Changes, Conflict, Entry, Explain, Failure, Held, Kind, LastWish, Outcome,
+    Action, Cause, Changes, Conflict, Entry, Explain, Failure, Held, Kind, LastApplied, Outcome,
     Owner, Pending, Plan, Reason, Refused, Report, Retry, Slot, Summary, Table, Tally, WaitsOn,
 };
 use scripted::{Independent, Keys, Scripted, plan, plan_for, steps};
@@ -24,7 +28,7 @@ fn pending() -> Outcome<u32> {
     Outcome::Pending { on: WaitsOn::Condition("x".to_owned()) }
 }
 
-fn wish(rows: &[(&str, u32)]) -> Keys {
+fn desired(rows: &[(&str, u32)]) -> Keys {
     Table::new(rows.iter().map(|(key, value)| ((*key).to_owned(), *value))).unwrap()
 }
 
@@ -128,7 +132,7 @@ fn a_step_that_nobody_answered_for_is_unknown() {
 fn every_outcome_has_its_place_in_the_report() {
     let made = plan_for::<Independent>(
         steps("+a ~b +c -d +e +f %g"),
-        wish(&[("b", 2)]),
+        desired(&[("b", 2)]),
         Changes::default(),
     );
     let mut tally = Tally::new(7);
@@ -217,7 +221,7 @@ fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
     ];
     for (name, spoil, converged) in rows {
         let made = || {
-            let mut made: Made = plan_for(vec![], wish(&[("a", 2)]), Changes::default());
+            let mut made: Made = plan_for(vec![], desired(&[("a", 2)]), Changes::default());
             spoil(&mut made);
             made
         };
@@ -243,9 +247,9 @@ fn held_steps_leave_the_plan_in_order_and_are_told() {
 }
 
 #[test]
-fn a_plan_tells_config_from_drift_by_the_last_applied_wish() {
-    let last = LastWish::of(&wish(&[("changed", 1), ("dropped", 1), ("same", 1)]));
-    let now = wish(&[("changed", 2), ("fresh", 1), ("same", 1)]);
+fn a_plan_tells_config_from_drift_by_the_last_applied_desired_state() {
+    let last = LastApplied::of(&desired(&[("changed", 1), ("dropped", 1), ("same", 1)]));
+    let now = desired(&[("changed", 2), ("fresh", 1), ("same", 1)]);
     let rows = "~changed +fresh ~same -dropped -stray";
     let made: Made = plan_for(steps(rows), now, Changes::default()).since(last);
     let causes: Vec<_> = entries(&made, Kind::Change)

@@ -130,7 +130,7 @@ impl Diagnostics {
     }
 
     /// The part of the document that could be read, in which later stages may look for more
-    /// mistakes. It is no wish: what is missing from it may only be misspelt.
+    /// mistakes. It is no desired state: what is missing from it may only be misspelt.
     #[must_use]
     pub fn readable(&self) -> Option<&Document> {
         self.readable.as_deref()

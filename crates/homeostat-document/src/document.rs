@@ -14,14 +14,14 @@ use crate::settings::Settings;
 use crate::shape::Definitions;
 use crate::span::{Span, Spanned};
 
-/// A checked document. Two are equal when they wish for the same, wherever it is written.
+/// A checked document. Two are equal when they declare the same, wherever it is written.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     /// Whose document this is, and how sources are run.
     pub settings: Settings,
-    /// What is wished for in the namespace that the program runs in.
+    /// What is declared in the namespace that the program runs in.
     pub host: Scope,
-    /// What is wished for in other namespaces, in the order of writing.
+    /// What is declared in other namespaces, in the order of writing.
     pub namespaces: Vec<(Spanned<NamespaceName>, Scope)>,
     /// Whether the document speaks of namespaces at all, if only to say that there are none.
     pub states_namespaces: bool,
@@ -79,7 +79,7 @@ impl Document {
 
 impl Record for Document {
     const NAME: &'static str = "document";
-    const DOC: &'static str = "What one owner wishes for on one machine";
+    const DOC: &'static str = "What one owner declares on one machine";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let settings = fields.optional("settings", "Whose document this is, how sources are run");
@@ -96,7 +96,7 @@ impl Record for Document {
 
 impl Record for NamedNamespace {
     const NAME: &'static str = "namespace";
-    const DOC: &'static str = "What is wished for inside a network namespace";
+    const DOC: &'static str = "What is declared inside a network namespace";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let name: Option<Spanned<NamespaceName>> = fields.name();

@@ -1,4 +1,4 @@
-//! Text to wish: TOML, YAML or JSON becomes one spanned tree, and that a checked, typed
+//! Text to desired state: TOML, YAML or JSON becomes one spanned tree, and that a checked, typed
 //! [`Document`] in which every value knows its place. All mistakes are reported together.
 //!
 //! It never looks at the machine: whether a link exists or a knob can be written is not its matter.

@@ -21,7 +21,7 @@ use crate::words;
 /// All optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Whose wish this is.
+    /// Whose desired state this is.
     pub owner: Option<Spanned<OwnerName>>,
     /// The owner's mark in the kernel.
     pub protocol: Option<Spanned<Protocol>>,
@@ -114,7 +114,8 @@ impl Record for Settings {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let settings = Self {
-            owner: fields.optional("owner", "Whose wish this document is; `default` if left out"),
+            owner: fields
+                .optional("owner", "Whose desired state this document is; `default` if left out"),
             protocol: fields.optional("protocol", "The owner's mark in the kernel; 76 if left out"),
             on_stop: fields.optional("on-stop", "What a daemon does when it ends"),
             sources: fields.sources().iter().filter_map(|one| source(fields, one.source)).collect(),

@@ -29,7 +29,7 @@ impl Span {
 
 /// A value together with the place where it was written.
 ///
-/// Two spanned values are equal when the values are: a wish is the same wish wherever it stands.
+/// Two spanned values are equal when the values are: a desired state is the same desired state wherever it stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spanned<T> {
     /// What was written.

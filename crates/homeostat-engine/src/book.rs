@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::{
-    Action, Desired, Holdings, LastWish, Original, Ownership, Plan, Record, Slot, Source, Stage,
+    Action, Desired, Holdings, LastApplied, Original, Ownership, Plan, Record, Slot, Source, Stage,
     Step, Tally,
 };
 
@@ -41,7 +41,7 @@ fn parse<S: Source>(page: &Page) -> Result<Holdings<S::Key, S::Object>, Error> {
         holdings.records.insert(key, record);
     }
     // A torn list of fingerprints only costs the word "config" in place of "drift".
-    holdings.last = page.wish.as_deref().and_then(LastWish::from_bytes).unwrap_or_default();
+    holdings.last = page.desired.as_deref().and_then(LastApplied::from_bytes).unwrap_or_default();
     Ok(holdings)
 }
 
@@ -93,7 +93,7 @@ impl<S: Source> Book<S> {
         }
         for slot in &plan.found.claims {
             let record = self.record(plan, *slot, Stage::Done);
-            self.put(plan.wish.key(*slot), record)?;
+            self.put(plan.desired.key(*slot), record)?;
         }
         let facts = self.edits.len();
         let mut prior = Prior::<S>::new();
@@ -113,7 +113,7 @@ impl<S: Source> Book<S> {
     ) -> Result<(), Error> {
         for step in &plan.steps {
             let Some(slot) = self.needs_intent(plan, ownership, step) else { continue };
-            let key = plan.wish.key(slot);
+            let key = plan.desired.key(slot);
             // The first step of a key announces for all of them.
             if !prior.contains_key(&key) {
                 prior.insert(key.clone(), self.holdings.records.get(&key).cloned());
@@ -139,15 +139,15 @@ impl<S: Source> Book<S> {
         if !keeps_records && plan.found.originals.is_empty() && self.holdings.records.is_empty() {
             return None;
         }
-        let key = step.key(&plan.wish);
+        let key = step.key(&plan.desired);
         let is_known =
             plan.found.originals.contains_key(&key) || self.holdings.records.contains_key(&key);
-        (keeps_records || is_known).then(|| plan.wish.slot(&key, None)).flatten()
+        (keeps_records || is_known).then(|| plan.desired.slot(&key, None)).flatten()
     }
 
     /// A record that already says all this stays as it is: healing drift costs no disk write.
     fn intend(&mut self, plan: &Plan<S>, slot: Slot, action: Action) -> Result<(), Error> {
-        let key = plan.wish.key(slot);
+        let key = plan.desired.key(slot);
         // What is made is another object than the one that the record is about.
         let makes = matches!(action, Action::Create | Action::Replace);
         let known = self.holdings.records.get(&key);
@@ -168,7 +168,7 @@ impl<S: Source> Book<S> {
     }
 
     fn record(&self, plan: &Plan<S>, slot: Slot, stage: Stage) -> Record<S::Object> {
-        let key = plan.wish.key(slot);
+        let key = plan.desired.key(slot);
         let known = self.holdings.records.get(&key);
         let identity = plan.found.identities.get(&key);
         let identity = identity.or_else(|| known?.identity.as_ref()).cloned();
@@ -178,11 +178,11 @@ impl<S: Source> Book<S> {
             (None, Some(before)) => Original::Was(before.clone()),
             (None, None) => Original::Absent,
         };
-        Record { wrote: plan.wish.object(slot), original, settled: None, stage, identity }
+        Record { wrote: plan.desired.object(slot), original, settled: None, stage, identity }
     }
 
     fn confirm(&mut self, plan: &Plan<S>, key: &S::Key) -> Result<(), Error> {
-        let Some(slot) = plan.wish.slot(key, None) else { return Ok(()) };
+        let Some(slot) = plan.desired.slot(key, None) else { return Ok(()) };
         let record = self.record(plan, slot, Stage::Done);
         self.put(key.clone(), record)
     }
@@ -242,9 +242,9 @@ impl<S: Source> Book<S> {
             if step.action() != Action::Delete || !tally.is_good(at) {
                 continue;
             }
-            let key = step.key(&plan.wish);
-            // A wished key that lost a part, or was made again, is still ours.
-            if plan.wish.slot(&key, None).is_none() {
+            let key = step.key(&plan.desired);
+            // A declared key that lost a part, or was made again, is still ours.
+            if plan.desired.slot(&key, None).is_none() {
                 self.drop(&key);
             }
         }
@@ -264,9 +264,9 @@ impl<S: Source> Book<S> {
         self.put(key, record)
     }
 
-    /// Remembers which wish is applied, but for the parts that are not.
+    /// Remembers which desired state is applied, but for the parts that are not.
     pub(crate) fn advance(&mut self, plan: &Plan<S>, tally: &Tally<S::Object>) {
-        self.advance_to(&plan.wish, unapplied(plan, tally));
+        self.advance_to(&plan.desired, unapplied(plan, tally));
     }
 
     /// The same for what a full pass began and a look at these keys shows: the target works by itself, so
@@ -276,31 +276,32 @@ impl<S: Source> Book<S> {
         (plan, tally): (&Plan<S>, &Tally<S::Object>),
         looked_at: &BTreeSet<S::Key>,
     ) {
-        let known = self.advanced.as_ref().filter(|known| Arc::ptr_eq(&known.wish, &plan.wish));
+        let known =
+            self.advanced.as_ref().filter(|known| Arc::ptr_eq(&known.desired, &plan.desired));
         let Some(known) = known.filter(|known| !known.open.is_disjoint(looked_at)) else { return };
         let still = unapplied(plan, tally);
         let is_open = |key: &&S::Key| still.contains(*key) || !looked_at.contains(*key);
         let open = known.open.iter().filter(is_open).cloned().collect();
-        self.advance_to(&plan.wish, open);
+        self.advance_to(&plan.desired, open);
     }
 
-    /// The fingerprints of a wish are taken once, and nothing is done while the same parts are open.
-    fn advance_to(&mut self, wish: &Arc<S::Desired>, open: BTreeSet<S::Key>) {
-        let known = self.advanced.take().filter(|known| Arc::ptr_eq(&known.wish, wish));
+    /// The fingerprints of a desired state are taken once, and nothing is done while the same parts are open.
+    fn advance_to(&mut self, desired: &Arc<S::Desired>, open: BTreeSet<S::Key>) {
+        let known = self.advanced.take().filter(|known| Arc::ptr_eq(&known.desired, desired));
         let prints = match known {
             Some(known) if known.open == open => {
                 self.advanced = Some(known);
                 return;
             }
             Some(known) => known.prints,
-            None => LastWish::of(&**wish),
+            None => LastApplied::of(&**desired),
         };
-        let last = self.holdings.last.advanced(&**wish, prints.clone(), &open);
+        let last = self.holdings.last.advanced(&**desired, prints.clone(), &open);
         if last != self.holdings.last {
-            self.edits.push(Edit::Wish(last.to_bytes()));
+            self.edits.push(Edit::DesiredState(last.to_bytes()));
             self.holdings.last = last;
         }
-        self.advanced = Some(Advanced { wish: Arc::clone(wish), prints, open });
+        self.advanced = Some(Advanced { desired: Arc::clone(desired), prints, open });
     }
 
     /// Makes the outcomes durable.
@@ -328,19 +329,19 @@ fn left_by<'a, O: PartialEq>(known: &'a Record<O>, next: &O) -> &'a O {
     known.settled.as_ref().filter(|_| is_repeated).unwrap_or(&known.wrote)
 }
 
-/// The wish that a pass last advanced to.
+/// The desired state that a pass last advanced to.
 struct Advanced<S: Source> {
-    wish: Arc<S::Desired>,
-    prints: LastWish,
+    desired: Arc<S::Desired>,
+    prints: LastApplied,
     open: BTreeSet<S::Key>,
 }
 
-/// Keys whose wish, or whose removal, has not been carried out.
+/// Keys whose desired state, or whose removal, has not been carried out.
 fn unapplied<S: Source>(plan: &Plan<S>, tally: &Tally<S::Object>) -> BTreeSet<S::Key> {
     let steps = tally.others().filter(|(_, outcome)| !outcome.is_good());
     let steps = steps.filter_map(|(at, _)| plan.steps.get(at));
     let steps = steps.chain(plan.held.iter().map(|held| &held.step));
-    let mut keys: BTreeSet<_> = steps.map(|step| step.key(&plan.wish)).collect();
+    let mut keys: BTreeSet<_> = steps.map(|step| step.key(&plan.desired)).collect();
     keys.extend(plan.pending.iter().map(|pending| pending.key.clone()));
     keys.extend(plan.refused.iter().map(|refused| refused.key.clone()));
     keys.extend(plan.found.conflicts.iter().map(|conflict| conflict.key.clone()));

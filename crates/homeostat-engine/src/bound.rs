@@ -1,4 +1,4 @@
-//! A source with its wish and scope, erased, so that a registry can hold many kinds.
+//! A source with its desired state and scope, erased, so that a registry can hold many kinds.
 //!
 //! Planning and writing are two types: a [`Planner`] becomes a loop only by handing over the scope's lock.
 
@@ -17,25 +17,25 @@ use crate::ledger::{Pages, Place};
 use crate::observer::Observer;
 use crate::pass;
 
-/// One source in one scope with its wish.
+/// One source in one scope with its desired state.
 pub struct Bound<S: Source> {
     /// The source.
     pub source: S,
-    /// The wish.
-    pub wish: Arc<S::Desired>,
+    /// The desired state.
+    pub desired: Arc<S::Desired>,
     /// How our objects are told from others'.
     pub ownership: Ownership,
     /// How passes behave.
     pub config: Config<S::Key>,
     /// Where the ledger files it.
     pub place: Place,
-    /// The wish for nothing, by which everything is taken back; without it nobody can ask for that.
+    /// The declare nothing, by which everything is taken back; without it nobody can ask for that.
     pub nothing: Option<Arc<S::Desired>>,
 }
 
 impl<S: Source> Bound<S> {
-    /// Whether a loop over one works in the same way as a loop over the other, whatever their wishes are.
-    pub(crate) fn is_same_but_for_the_wish(&self, other: &Self) -> bool {
+    /// Whether a loop over one works in the same way as a loop over the other, whatever their desired states are.
+    pub(crate) fn differs_only_in_desired(&self, other: &Self) -> bool {
         self.source.is_same(&other.source)
             && self.ownership == other.ownership
             && self.config.is_same(&other.config)
@@ -45,7 +45,7 @@ impl<S: Source> Bound<S> {
 
     /// Whether a loop over one does the same as a loop over the other.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.is_same_but_for_the_wish(other) && self.wish.is_same_wish(&other.wish)
+        self.differs_only_in_desired(other) && self.desired.is_same_desired(&other.desired)
     }
 
     /// A pass over `focus`, behaving as `config` says.
@@ -54,8 +54,8 @@ impl<S: Source> Bound<S> {
         config: &'a Config<S::Key>,
         focus: Focus<S::Key>,
     ) -> Order<'a, S> {
-        let Bound { source, wish, ownership, .. } = self;
-        Order { source, wish: Arc::clone(wish), ownership, focus, config }
+        let Bound { source, desired, ownership, .. } = self;
+        Order { source, desired: Arc::clone(desired), ownership, focus, config }
     }
 }
 

@@ -90,12 +90,12 @@ impl<K: Key> Config<K> {
     }
 }
 
-/// What is to be done: a wish for a source, how its objects are told from others', and how.
+/// What is to be done: a declare a source, how its objects are told from others', and how.
 pub struct Order<'a, S: Source> {
     /// The source.
     pub source: &'a S,
-    /// The wish.
-    pub wish: Arc<S::Desired>,
+    /// The desired state.
+    pub desired: Arc<S::Desired>,
     /// How our objects are told from others'.
     pub ownership: &'a Ownership,
     /// Which keys to look at; what depends on them is looked at too.
@@ -107,12 +107,12 @@ pub struct Order<'a, S: Source> {
 impl<'a, S: Source> Order<'a, S> {
     /// The same order, about its keys and what depends on them.
     pub(crate) fn widened(&self) -> Order<'a, S> {
-        self.about(focus::widened(&*self.wish, &self.focus))
+        self.about(focus::widened(&*self.desired, &self.focus))
     }
 
     /// The same order about other keys.
     pub(crate) fn about(&self, focus: Focus<S::Key>) -> Order<'a, S> {
         let (source, ownership, config) = (self.source, self.ownership, self.config);
-        Order { source, wish: Arc::clone(&self.wish), ownership, focus, config }
+        Order { source, desired: Arc::clone(&self.desired), ownership, focus, config }
     }
 }

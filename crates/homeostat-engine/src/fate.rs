@@ -33,7 +33,7 @@ pub(crate) fn fates<'a, S: Source>(
         return fates;
     }
     for (at, step) in plan.steps.iter().enumerate() {
-        let key = step.key(&plan.wish);
+        let key = step.key(&plan.desired);
         if prior.contains_key(&key) {
             let former = fates.remove(&key).unwrap_or(Fate::Untouched);
             fates.insert(key, former.then(step.action(), answer(tally, at)));

@@ -3,12 +3,12 @@
 use homeostat_core::{Desired, Focus, most_keys};
 
 /// The keys in focus, with what depends on them, and on that in turn.
-pub(crate) fn widened<D: Desired>(wish: &D, focus: &Focus<D::Key>) -> Focus<D::Key> {
+pub(crate) fn widened<D: Desired>(desired: &D, focus: &Focus<D::Key>) -> Focus<D::Key> {
     let Focus::Keys(keys) = focus else { return Focus::All };
-    let most = most_keys(wish.len());
+    let most = most_keys(desired.len());
     let (mut wide, mut fresh) = (keys.clone(), keys.clone());
     while let Some(key) = fresh.pop_first() {
-        wish.dependants(&key, &mut |key| {
+        desired.dependants(&key, &mut |key| {
             if wide.len() <= most && wide.insert(key.clone()) {
                 fresh.insert(key);
             }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_nobody_wishes_counts_with_what_hangs_on_it() {
+    fn a_key_that_nobody_declares_counts_with_what_hangs_on_it() {
         assert_eq!(wide(11, &["77"]).unwrap(), ["77"]);
     }
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn where_more_is_wished_more_keys_are_worth_single_looks() {
+    fn where_more_is_declared_more_keys_are_worth_single_looks() {
         let many: Vec<String> = (100_000..110_000).map(|number: u32| number.to_string()).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(wide(90_000, &many).is_none());

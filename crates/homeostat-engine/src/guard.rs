@@ -1,4 +1,4 @@
-//! Guards against a wish that is smaller than its author meant.
+//! Guards against a desired state that is smaller than its author meant.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ pub enum MassDelete {
     Allow,
 }
 
-/// The sections of a document that are missing. A missing section is no wish to delete what it declared:
+/// The sections of a document that are missing. A missing section is no request to delete what it declared:
 /// removals of its keys are held, whatever their number, in focused passes too.
 ///
 /// A section is any part of a document that can be lost as a whole. Only who reads the document knows the
@@ -64,7 +64,7 @@ impl<K: 'static, T: PartialEq + Send + Sync + 'static> WhyHeld<K> for Known<K, T
 }
 
 impl<K: 'static> MissingSections<K> {
-    /// `why` is asked about keys that are owned and no longer wished. It answers with the name of the
+    /// `why` is asked about keys that are owned and no longer declared. It answers with the name of the
     /// missing section and the way out, or with nothing if the section of the key is there. It may go by
     /// `sections` alone, and one type of sections has one `why`: by them it is known whether the same
     /// sections are missing in another document.
@@ -178,15 +178,15 @@ fn hold_missing<S: Source>(plan: &mut Plan<S>, missing: &MissingSections<S::Key>
     let (Some(why), true) = (&missing.why, plan.removals > 0) else { return };
     let before = plan.held.len();
     plan.hold(|plan, step| {
-        is_removal(plan, step).then(|| why.why(&step.key(&plan.wish))).flatten()
+        is_removal(plan, step).then(|| why.why(&step.key(&plan.desired))).flatten()
     });
     // One removal may be several steps.
-    let held = plan.held.iter().skip(before).map(|held| held.step.key(&plan.wish));
+    let held = plan.held.iter().skip(before).map(|held| held.step.key(&plan.desired));
     let held: BTreeSet<_> = held.collect();
     plan.removals = plan.removals.saturating_sub(held.len());
 }
 
-/// Holds back every step that removes what nobody wishes.
+/// Holds back every step that removes what nobody declares.
 pub(crate) fn hold_removals<S: Source>(plan: &mut Plan<S>, why: &str) {
     plan.hold(|plan, step| is_removal(plan, step).then(|| why.to_owned()));
 }

@@ -18,9 +18,9 @@
 //!    one that was only looked at. Commands wait for a running pass only. What comes while one runs
 //!    leads to one more.
 //! 4. What fails is tried again after growing pauses, when something it depends on changes and at
-//!    each resync, or, if it says so, only for a new wish. Work of the target that goes on after its
-//!    pass and does not end well is a failure like any other. A new wish begins the pauses anew for the
-//!    keys whose declaration changed; the same wish again changes nothing. However many keys fail, they
+//!    each resync, or, if it says so, only for a new desired state. Work of the target that goes on after its
+//!    pass and does not end well is a failure like any other. A new desired state begins the pauses anew for the
+//!    keys whose declaration changed; the same desired state again changes nothing. However many keys fail, they
 //!    are tried in few passes. A failure or conflict is told when it begins or changes and once an hour,
 //!    a hundred one by one in a pass and the others as a count.
 //! 5. A key that somebody keeps undoing is healed after growing pauses, never given up, and told with
@@ -29,7 +29,7 @@
 //! 7. A pass has a deadline and may panic; reader and writer are opened anew then.
 //! 8. While a full pass is over its budget of removals, focused ones make none. What a missing section of
 //!    the document declared is held in every pass.
-//! 9. Converged is what the last full pass and all focused ones since left so, for the newest wish,
+//! 9. Converged is what the last full pass and all focused ones since left so, for the newest desired state,
 //!    and never while passes fail.
 //! 10. A stop waits half a second for a running pass, then lets go of it.
 //! 11. A pass waits a second for its lanes. One that takes longer is detached, keeps its key, and is
@@ -110,7 +110,7 @@ pub struct Loop<S: Source> {
 struct Keeper<S: Source> {
     bound: Arc<Bound<S>>,
     /// That of `bound`, or nothing once everything is taken back.
-    wish: Arc<S::Desired>,
+    desired: Arc<S::Desired>,
     /// That of `bound`, but for what holds for one pass only.
     config: Config<S::Key>,
     /// The newest desired state, while it waits for its pass.
@@ -167,10 +167,11 @@ impl<S: Source> Loop<S> {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (status, watched) = watch::channel(Status { mode: pace.mode, ..Status::default() });
         let pulse = Arc::new(Pulse::new(&pace, Instant::now()));
-        let (pulse_seen, wishes) = (Arc::clone(&pulse), Arc::default());
+        let (pulse_seen, desired_states) = (Arc::clone(&pulse), Arc::default());
         let bound = Arc::new(bound);
         let latest = Arc::new(Mutex::new(Arc::clone(&bound)));
-        let handle = Handle { commands, status: watched, pulse: pulse_seen, wishes, latest };
+        let handle =
+            Handle { commands, status: watched, pulse: pulse_seen, desired_states, latest };
         let keeper = Keeper {
             agenda: Agenda::new(&pace),
             pulse,
@@ -188,7 +189,7 @@ impl<S: Source> Loop<S> {
             settling: Vec::new(),
             next_bound: None,
             told: Told::default(),
-            wish: Arc::clone(&bound.wish),
+            desired: Arc::clone(&bound.desired),
             config: bound.config.clone(),
             bound,
             means,
@@ -203,7 +204,7 @@ impl<S: Source> Loop<S> {
         keeper.attend();
         keeper.wake(Wakeup::Start);
         loop {
-            // Ten wishes that came during a pass are one wakeup, not ten.
+            // Ten desired states that came during a pass are one wakeup, not ten.
             while let Some(command) = mail.ready() {
                 if keeper.obey(command, &mut mail).await.is_break() {
                     return;
@@ -212,7 +213,7 @@ impl<S: Source> Loop<S> {
             keeper.conclude(&mut mail).await;
             keeper.drain();
             keeper.end_pause();
-            if let Some(turn) = keeper.agenda.next(keeper.now(), keeper.wish.len()) {
+            if let Some(turn) = keeper.agenda.next(keeper.now(), keeper.desired.len()) {
                 if turn.focus == Focus::All {
                     keeper.take_desired();
                 }

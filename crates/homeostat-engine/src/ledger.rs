@@ -5,7 +5,7 @@ use crate::error::Error;
 /// One source in one scope, as the ledger files it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Whose wish.
+    /// Whose desired state.
     pub owner: String,
     /// The source's name.
     pub source: String,
@@ -21,8 +21,8 @@ pub struct Place {
 pub struct Page {
     /// Keys and records.
     pub records: Vec<(String, String)>,
-    /// The last applied wish, in compact form.
-    pub wish: Option<Vec<u8>>,
+    /// The last applied desired state, in compact form.
+    pub desired: Option<Vec<u8>>,
     /// Keys whose records belong to a former scope of this name.
     pub void: Vec<String>,
 }
@@ -42,8 +42,8 @@ pub enum Edit {
         /// The key.
         key: String,
     },
-    /// The wish that is applied now.
-    Wish(Vec<u8>),
+    /// The desired state that is applied now.
+    DesiredState(Vec<u8>),
 }
 
 /// The readable side of a ledger. Who only plans has no other.

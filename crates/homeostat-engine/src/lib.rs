@@ -7,7 +7,7 @@
 //! lines with the adapter of `homeostat-kit`, whose front page walks through it. Here one is at hand: a
 //! target in memory.
 //!
-//! **Look before you write.** A [`Bound`] source has its wish, its owner and its place in the ledger. As a
+//! **Look before you write.** A [`Bound`] source has its desired state, its owner and its place in the ledger. As a
 //! [`Planner`] it can tell what differs. It has no writer, so it cannot write; there is no dry-run flag that
 //! somebody could forget.
 //!
@@ -28,10 +28,10 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 //! let target = Target::default();
 //! let bound = || -> Result<_, Box<dyn std::error::Error>> {
-//!     let wish = [("door", "green"), ("window", "blue")];
+//!     let desired state = [("door", "green"), ("window", "blue")];
 //!     Ok(Bound {
 //!         source: Memory::<Independent>::marked(target.clone()),
-//!         wish: Arc::new(Table::new(wish.map(|(key, value)| (key.to_owned(), value.to_owned())))?),
+//!         desired state: Arc::new(Table::new(desired state.map(|(key, value)| (key.to_owned(), value.to_owned())))?),
 //!         ownership: Ownership::Marked, // How ours are told from others': never by default.
 //!         config: Config::default(),
 //!         place: Place {
@@ -68,7 +68,7 @@
 //!
 //! # Where to go from here
 //!
-//! A pass is a plain function, [`pass()`]: a reader, a writer, a wish and the ownership that the caller
+//! A pass is a plain function, [`pass()`]: a reader, a writer, a desired state and the ownership that the caller
 //! holds go in; a report and the new ownership come out. There is no global state. [`plan()`] is the half
 //! of it that has no way to write.
 //!

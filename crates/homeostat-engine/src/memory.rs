@@ -24,7 +24,7 @@ fn title(place: &Place) -> Title {
 #[derive(Debug, Default)]
 struct Stored {
     records: BTreeMap<String, (String, String)>,
-    wish: Option<(String, Vec<u8>)>,
+    desired: Option<(String, Vec<u8>)>,
 }
 
 impl MemoryLedger {
@@ -45,8 +45,8 @@ impl Pages for MemoryLedger {
                 page.void.push(key.clone());
             }
         }
-        let wish = stored.wish.as_ref().filter(|(identity, _)| *identity == place.identity);
-        page.wish = wish.map(|(_, wish)| wish.clone());
+        let desired = stored.desired.as_ref().filter(|(identity, _)| *identity == place.identity);
+        page.desired = desired.map(|(_, desired)| desired.clone());
         Ok(page)
     }
 
@@ -55,7 +55,7 @@ impl Pages for MemoryLedger {
         let mut places: Vec<Place> = Vec::new();
         for ((_, source, scope), stored) in pages.iter().filter(|((whose, ..), _)| whose == owner) {
             let recorded = stored.records.values().map(|(identity, _)| identity);
-            let applied = stored.wish.iter().filter(|(_, wish)| !wish.is_empty());
+            let applied = stored.desired.iter().filter(|(_, desired)| !desired.is_empty());
             let identities = recorded.chain(applied.map(|(identity, _)| identity));
             places.extend(identities.map(|identity| Place {
                 owner: owner.to_owned(),
@@ -83,7 +83,7 @@ impl Ledger for MemoryLedger {
                 Edit::Drop { key } => {
                     stored.records.remove(key);
                 }
-                Edit::Wish(wish) => stored.wish = Some((identity(), wish.clone())),
+                Edit::DesiredState(desired) => stored.desired = Some((identity(), desired.clone())),
             }
         }
         Ok(())

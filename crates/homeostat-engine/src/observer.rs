@@ -10,7 +10,7 @@ use crate::error::Error;
 /// How often a look that the target tore is begun again before it counts as failed.
 const LOOKS: usize = 5;
 
-/// What one look learned, and how it differs from the wish.
+/// What one look learned, and how it differs from the desired state.
 type Found<S> = (<S as Source>::Moment, Changes<<S as Source>::Key, <S as Source>::Object>);
 
 /// An open reader. Focused looks are refused before the first full one (law 5).
@@ -44,7 +44,7 @@ impl<S: Source> Observer<S> {
         self.reader.hint().await
     }
 
-    /// Looks at the target and compares it with the wish.
+    /// Looks at the target and compares it with the desired state.
     pub(crate) async fn diff(
         &mut self,
         order: &Order<'_, S>,
@@ -82,8 +82,8 @@ impl<S: Source> Observer<S> {
             adopt: &order.config.adopt,
             on_release: order.config.on_release,
         };
-        let mut diff = Diff::new(&*order.wish, &order.focus, rights);
-        let view = View { focus: &order.focus, wish: &order.wish, records };
+        let mut diff = Diff::new(&*order.desired, &order.focus, rights);
+        let view = View { focus: &order.focus, desired: &order.desired, records };
         let moment = self.reader.observe(&view, &mut |seen| diff.see(seen)).await?;
         Ok((moment, diff.finish()))
     }

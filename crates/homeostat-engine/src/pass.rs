@@ -21,7 +21,7 @@ pub async fn plan<S: Source>(
 ) -> Result<Plan<S>, Error> {
     let order = &order.widened();
     let (moment, changes) = observer.diff(order, holdings).await?;
-    let mut plan = Plan::new(order.source, Arc::clone(&order.wish), moment, changes)
+    let mut plan = Plan::new(order.source, Arc::clone(&order.desired), moment, changes)
         .since(holdings.last.clone());
     let Config { guards, missing, .. } = order.config;
     guards.hold(missing, &mut plan, &order.focus);
@@ -78,7 +78,7 @@ pub(crate) async fn conclude<S: Source>(
         Focus::Keys(keys) if S::FAILS == Fails::Lanes => {
             book.catch_up((&plan, &ran.tally), keys);
         }
-        // Elsewhere what waits is rare, and a wish may be long: the next full pass is soon enough.
+        // Elsewhere what waits is rare, and a desired state may be long: the next full pass is soon enough.
         Focus::Keys(_) => {}
     }
     let recorded = book.close();

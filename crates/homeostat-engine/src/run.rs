@@ -60,5 +60,5 @@ pub(crate) async fn run<S: Source>(
 fn work<S: Source>(plan: &Plan<S>, steps: Range<usize>) -> Work<'_, S> {
     let first = steps.start;
     let steps = plan.steps.get(steps).unwrap_or_default();
-    Work { wish: &plan.wish, moment: &plan.moment, first, steps }
+    Work { desired: &plan.desired, moment: &plan.moment, first, steps }
 }

@@ -24,7 +24,7 @@ const SCHEMA: &str = "
         identity TEXT NOT NULL, record TEXT NOT NULL,
         PRIMARY KEY (owner, source, scope, key)
     ) WITHOUT ROWID, STRICT;
-    CREATE TABLE wish (
+    CREATE TABLE desired state (
         owner TEXT NOT NULL, source TEXT NOT NULL, scope TEXT NOT NULL,
         identity TEXT NOT NULL, prints BLOB NOT NULL,
         PRIMARY KEY (owner, source, scope)
@@ -234,18 +234,19 @@ fn read_page(connection: &Connection, place: &Place) -> Result<Page, rusqlite::E
             page.void.push(key);
         }
     }
-    let mut wish = connection.prepare_cached(
-        "SELECT prints FROM wish WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND identity = ?4",
+    let mut desired = connection.prepare_cached(
+        "SELECT prints FROM desired state WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND identity = ?4",
     )?;
-    let mut rows = wish.query(params![place.owner, place.source, place.scope, place.identity])?;
-    page.wish = rows.next()?.map(|row| row.get(0)).transpose()?;
+    let mut rows =
+        desired.query(params![place.owner, place.source, place.scope, place.identity])?;
+    page.desired = rows.next()?.map(|row| row.get(0)).transpose()?;
     Ok(page)
 }
 
 fn read_places(connection: &Connection, owner: &str) -> Result<Vec<Place>, rusqlite::Error> {
     let mut statement = connection.prepare_cached(
         "SELECT source, scope, identity FROM record WHERE owner = ?1
-         UNION SELECT source, scope, identity FROM wish WHERE owner = ?1 AND length(prints) > 0
+         UNION SELECT source, scope, identity FROM desired state WHERE owner = ?1 AND length(prints) > 0
          ORDER BY 1, 2, 3",
     )?;
     let places = statement.query_map([owner], |row| {
@@ -270,7 +271,7 @@ fn read_others(
 fn clear_place(connection: &mut Connection, place: &Place) -> Result<(), rusqlite::Error> {
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    for table in ["record", "wish"] {
+    for table in ["record", "desired state"] {
         let sql = format!(
             "DELETE FROM {table} WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND identity = ?4"
         );
@@ -299,7 +300,7 @@ fn write_edit(connection: &Connection, at: &Place, edit: &Edit) -> Result<(), ru
         Edit::Drop { .. } => {
             "DELETE FROM record WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND key = ?4"
         }
-        Edit::Wish(_) => "INSERT OR REPLACE INTO wish VALUES (?1, ?2, ?3, ?4, ?5)",
+        Edit::DesiredState(_) => "INSERT OR REPLACE INTO desired state VALUES (?1, ?2, ?3, ?4, ?5)",
     };
     let mut statement = connection.prepare_cached(sql)?;
     match edit {
@@ -307,7 +308,7 @@ fn write_edit(connection: &Connection, at: &Place, edit: &Edit) -> Result<(), ru
             statement.execute(params![at.owner, at.source, at.scope, at.identity, key, record])?
         }
         Edit::Drop { key } => statement.execute(params![at.owner, at.source, at.scope, key])?,
-        Edit::Wish(prints) => {
+        Edit::DesiredState(prints) => {
             statement.execute(params![at.owner, at.source, at.scope, at.identity, prints])?
         }
     };

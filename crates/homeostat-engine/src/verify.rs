@@ -25,7 +25,7 @@ pub(crate) struct Doubts<K> {
 pub(crate) struct Shown<K> {
     /// Keys that were written and are not there.
     pub(crate) absent: Vec<K>,
-    /// Keys whose answer was lost and that are as wished.
+    /// Keys whose answer was lost and that are as declared.
     pub(crate) through: Vec<K>,
     /// What the target calls the objects that were made.
     pub(crate) identities: BTreeMap<K, String>,
@@ -56,7 +56,7 @@ fn disturbed<S: Source>(plan: &Plan<S>, tally: &Tally<S::Object>) -> BTreeSet<S:
     let mut keys = BTreeSet::new();
     for (at, step) in plan.steps.iter().enumerate() {
         if tally.is_good(at) {
-            step.disturbs(&plan.wish, &mut |key| {
+            step.disturbs(&plan.desired, &mut |key| {
                 keys.insert(key);
             });
         }
@@ -77,8 +77,8 @@ impl<K: Ord + Clone> Doubts<K> {
         ran: &mut Ran<S::Object>,
         left: &Changes<K, S::Object>,
     ) -> Shown<K> {
-        let mut objections = objections(&*plan.wish, left);
-        let wish = Arc::clone(&plan.wish);
+        let mut objections = objections(&*plan.desired, left);
+        let desired = Arc::clone(&plan.desired);
         let through = believe_the_lost(plan, ran, &objections);
         drop_explained(plan, &ran.tally, &mut objections);
         if objections.is_empty() {
@@ -89,14 +89,14 @@ impl<K: Ord + Clone> Doubts<K> {
         for (key, at) in ran.keys(plan).filter(|(key, _)| objections.contains_key(key)) {
             steps.insert(key, at);
         }
-        let absent = left.list.creates().iter().map(|slot| plan.wish.key(*slot));
+        let absent = left.list.creates().iter().map(|slot| plan.desired.key(*slot));
         let absent = absent.filter(|key| steps.contains_key(key)).collect();
         for (key, at) in steps {
             let removes = plan.steps.get(at).is_some_and(|step| step.action() == Action::Delete);
             match objections.remove(&key) {
                 // Ours is gone, and somebody else was quick to take its place.
                 Some(Objection::Conflict(_)) if removes => {}
-                Some(objection) => ran.tally.revise(at, objection.outcome(&*wish)),
+                Some(objection) => ran.tally.revise(at, objection.outcome(&*desired)),
                 None => {}
             }
         }
@@ -107,14 +107,14 @@ impl<K: Ord + Clone> Doubts<K> {
     }
 }
 
-/// A step whose answer was lost, and whose key is as wished, went through.
+/// A step whose answer was lost, and whose key is as declared, went through.
 fn believe_the_lost<S: Source>(
     plan: &Plan<S>,
     ran: &mut Ran<S::Object>,
     objections: &Objections<'_, S::Key, S::Object>,
 ) -> Vec<S::Key> {
     let lost = ran.tally.others().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown { .. }));
-    let lost = lost.filter_map(|(at, _)| Some((at, plan.steps.get(at)?.key(&plan.wish))));
+    let lost = lost.filter_map(|(at, _)| Some((at, plan.steps.get(at)?.key(&plan.desired))));
     let through: Vec<_> = lost.filter(|(_, key)| !objections.contains_key(key)).collect();
     for (at, _) in &through {
         ran.tally.revise(*at, Outcome::Applied { now: None });
@@ -133,10 +133,10 @@ enum Objection<'a, K, O> {
 type Objections<'a, K, O> = BTreeMap<K, Objection<'a, K, O>>;
 
 impl<K, O> Objection<'_, K, O> {
-    fn outcome<D: Desired<Key = K, Object = O>>(&self, wish: &D) -> Outcome<O> {
+    fn outcome<D: Desired<Key = K, Object = O>>(&self, desired: &D) -> Outcome<O> {
         match self {
             Objection::Absent => Outcome::Unkept(not_there()),
-            Objection::Change(change) => Outcome::Unkept(not_kept(wish, change)),
+            Objection::Change(change) => Outcome::Unkept(not_kept(desired, change)),
             Objection::Conflict(owner) => Outcome::Conflict { owner: (*owner).clone() },
             Objection::Unknown(why) => Outcome::Unknown { why: (*why).to_owned() },
         }
@@ -144,7 +144,7 @@ impl<K, O> Objection<'_, K, O> {
 }
 
 fn objections<'a, D: Desired>(
-    wish: &D,
+    desired: &D,
     left: &'a Changes<D::Key, D::Object>,
 ) -> Objections<'a, D::Key, D::Object> {
     // The record of a release goes only after this look: that it is still there is what it means.
@@ -152,14 +152,14 @@ fn objections<'a, D: Desired>(
         Change::Release { restore, before, .. } => restore.as_ref().is_some_and(|o| o != before),
         _ => true,
     });
-    let changes = changes.map(|change| (change.key(wish), Objection::Change(change)));
+    let changes = changes.map(|change| (change.key(desired), Objection::Change(change)));
     let conflicts = left.conflicts.iter().map(|c| (c.key.clone(), Objection::Conflict(&c.owner)));
     let unknown = left.unknown.iter().map(|(key, why)| (key.clone(), Objection::Unknown(why)));
-    let absent = left.list.creates().iter().map(|slot| (wish.key(*slot), Objection::Absent));
+    let absent = left.list.creates().iter().map(|slot| (desired.key(*slot), Objection::Absent));
     absent.chain(changes).chain(conflicts).chain(unknown).collect()
 }
 
-/// Where a step went bad, its own words tell why the key is not as wished; and what could not be
+/// Where a step went bad, its own words tell why the key is not as declared; and what could not be
 /// read before is no news.
 fn drop_explained<S: Source>(
     plan: &Plan<S>,
@@ -171,7 +171,7 @@ fn drop_explained<S: Source>(
     }
     let bad = tally.others().filter(|(_, outcome)| !outcome.is_good());
     for step in bad.filter_map(|(at, _)| plan.steps.get(at)) {
-        objections.remove(&step.key(&plan.wish));
+        objections.remove(&step.key(&plan.desired));
     }
     for (key, _) in &plan.found.unknown {
         if matches!(objections.get(key), Some(Objection::Unknown(_))) {
@@ -184,14 +184,14 @@ fn not_there() -> Failure {
     Failure::new("the write was accepted, but the object is not there", Retry::Soon)
 }
 
-fn not_kept<D: Desired>(wish: &D, change: &Change<D::Key, D::Object>) -> Failure {
-    let text = |object: &D::Object| wish.shown(object);
+fn not_kept<D: Desired>(desired: &D, change: &Change<D::Key, D::Object>) -> Failure {
+    let text = |object: &D::Object| desired.shown(object);
     let error = match change {
         Change::Create { .. } => return not_there(),
         Change::Update { before, slot, .. } => format!(
             "the write was accepted, but the target holds {} in place of {}",
             text(before),
-            text(&wish.object(*slot))
+            text(&desired.object(*slot))
         ),
         Change::Delete { .. } => "the removal was accepted, but the object is still there".into(),
         Change::Release { .. } => "the write was accepted, but the original is not back".into(),

@@ -1,5 +1,5 @@
 //! The examples run, and are as short as they say.
-#![expect(clippy::duplicate_mod, reason = "each example stands alone, with the same wish")]
+#![expect(clippy::duplicate_mod, reason = "each example stands alone, with the same desired state")]
 
 #[path = "../examples/keep.rs"]
 mod keep;

@@ -1,7 +1,7 @@
 //! Five very different users of the contract, as skeletons over targets in memory, behind one
 //! registry.
 //!
-//! `routes` has a million-capable wish and streams; `nft` makes many steps of one change and sends
+//! `routes` has a million-capable desired state and streams; `nft` makes many steps of one change and sends
 //! them as one transaction; `knobs` writes values that belong to nobody; `guests` dispatches tasks
 //! and knows some fields only sometimes; `rest` is a user's own API through the kit's adapter.
 #![expect(
@@ -32,7 +32,7 @@ use crate::stage::Writes;
 /// All five in one list: this is what a program with many sources holds.
 fn registry(writes: &Writes) -> Vec<Box<dyn Planner>> {
     vec![
-        Box::new(routes::bound(routes::Table::new(writes), &routes::wishes(20_000))),
+        Box::new(routes::bound(routes::Table::new(writes), &routes::desired_states(20_000))),
         Box::new(nft::bound(nft::Ruleset::new(writes), nft::FIREWALL)),
         Box::new(knobs::bound(knobs::Tree::new(writes), &[("forward", "1"), ("ttl", "64")])),
         Box::new(guests::bound(guests::Server::new(writes), guests::BOTH)),

@@ -1,4 +1,4 @@
-//! Guards: a wish that is smaller than its author meant deletes nothing.
+//! Guards: a desired state that is smaller than its author meant deletes nothing.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
 
@@ -16,7 +16,7 @@ fn rows(from: usize, to: usize) -> String {
     rows.join(" ")
 }
 
-/// How many deletes are held when `deleted` of `owned` objects are no longer wished.
+/// How many deletes are held when `deleted` of `owned` objects are no longer declared.
 fn held(owned: usize, deleted: usize, guards: Guards) -> usize {
     let mut rig = Rig::<Independent>::marked(&rows(0, owned).replace("=1", "=1@ours"));
     rig.config.guards = guards;
@@ -70,11 +70,11 @@ fn missing(sections: &'static str) -> MissingSections<String> {
 }
 
 /// What a pass over objects of ours tells while sections are missing.
-fn pass_without(sections: &'static str, owned: &str, wish: &str) -> Vec<String> {
+fn pass_without(sections: &'static str, owned: &str, desired: &str) -> Vec<String> {
     let owned: Vec<_> = owned.split(' ').map(|key| format!("{key}=1@ours")).collect();
     let mut rig = Rig::<Independent>::marked(&owned.join(" "));
     rig.config.missing = missing(sections);
-    rig.pass(wish)
+    rig.pass(desired)
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_missing_section_holds_its_own_removals_and_no_others() {
 }
 
 #[test]
-fn what_is_wished_is_never_held_by_a_missing_section() {
+fn what_is_declared_is_never_held_by_a_missing_section() {
     assert_eq!(pass_without("a", "a1", "a1=2 a2=1"), ["update a1", "create a2", "converged"]);
 }
 

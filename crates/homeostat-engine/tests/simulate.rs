@@ -1,4 +1,4 @@
-//! A seeded simulator: schedules of hints, passes, failures, wishes, saboteurs, stops and restarts,
+//! A seeded simulator: schedules of hints, passes, failures, desired states, saboteurs, stops and restarts,
 //! in virtual time, each judged by the laws of the loop at its end.
 //!
 //! A schedule that breaks a law is told by its seed; `HOMEOSTAT_SEED` runs that one alone.

@@ -41,11 +41,11 @@ fn what_was_written_is_read_back_by_everybody() {
     let ledger = SqliteLedger::open(directory.path()).unwrap();
     let edits = [put("b", "2"), put("a", "0"), put("a", "1"), put("c", "3"), drop_of("c")];
     ledger.write(&place(), &edits).unwrap();
-    ledger.write(&place(), &[Edit::Wish(vec![1, 2, 3])]).unwrap();
-    ledger.write(&place(), &[Edit::Wish(vec![4])]).unwrap();
+    ledger.write(&place(), &[Edit::DesiredState(vec![1, 2, 3])]).unwrap();
+    ledger.write(&place(), &[Edit::DesiredState(vec![4])]).unwrap();
     let expected = Page {
         records: vec![("a".into(), "1".into()), ("b".into(), "2".into())],
-        wish: Some(vec![4]),
+        desired: Some(vec![4]),
         void: vec![],
     };
     assert_eq!(ledger.page(&place()).unwrap(), expected);
@@ -64,9 +64,9 @@ fn a_place_in_which_something_was_applied_is_known_without_records() {
     let memory = MemoryLedger::default();
     let ledgers: [&dyn Ledger; 2] = [&sqlite, &memory];
     for ledger in ledgers {
-        ledger.write(&place(), &[Edit::Wish(vec![1; 8])]).unwrap();
+        ledger.write(&place(), &[Edit::DesiredState(vec![1; 8])]).unwrap();
         assert_eq!(ledger.places("me").unwrap(), [place()]);
-        ledger.write(&place(), &[Edit::Wish(vec![])]).unwrap();
+        ledger.write(&place(), &[Edit::DesiredState(vec![])]).unwrap();
         assert_eq!(ledger.places("me").unwrap(), []);
     }
 }
@@ -92,7 +92,7 @@ fn owners_sources_and_scopes_are_apart() {
         Place { source: "nft".into(), ..place() },
         Place { scope: "blue".into(), ..place() },
     ];
-    ledger.write(&place(), &[put("a", "mine"), Edit::Wish(vec![1])]).unwrap();
+    ledger.write(&place(), &[put("a", "mine"), Edit::DesiredState(vec![1])]).unwrap();
     for other in &others {
         assert_eq!(ledger.page(other).unwrap(), Page::default());
         ledger.write(other, &[put("a", "theirs"), drop_of("b")]).unwrap();
@@ -127,11 +127,11 @@ fn a_place_that_is_gone_is_forgotten_and_no_later_one_of_its_name() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
     let reborn = Place { identity: "boot 2".into(), ..place() };
-    ledger.write(&place(), &[put("a", "1"), put("b", "1"), Edit::Wish(vec![1])]).unwrap();
+    ledger.write(&place(), &[put("a", "1"), put("b", "1"), Edit::DesiredState(vec![1])]).unwrap();
     ledger.write(&reborn, &[put("b", "2")]).unwrap();
     ledger.clear(&place()).unwrap();
     assert_eq!(ledger.page(&place()).unwrap().records, []);
-    assert_eq!(ledger.page(&place()).unwrap().wish, None);
+    assert_eq!(ledger.page(&place()).unwrap().desired, None);
     assert_eq!(records(&ledger.page(&reborn).unwrap()), [("b", "2")]);
 }
 
@@ -139,7 +139,7 @@ fn a_place_that_is_gone_is_forgotten_and_no_later_one_of_its_name() {
 fn records_of_a_former_scope_of_the_same_name_are_void() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
-    ledger.write(&place(), &[put("a", "1"), put("b", "1"), Edit::Wish(vec![1])]).unwrap();
+    ledger.write(&place(), &[put("a", "1"), put("b", "1"), Edit::DesiredState(vec![1])]).unwrap();
     let reborn = Place { identity: "boot-2".into(), ..place() };
     let page = ledger.page(&reborn).unwrap();
     let void = vec!["a".to_owned(), "b".to_owned()];
@@ -176,8 +176,9 @@ fn run(
 ) -> Result<Vec<String>, Error> {
     let source = &rig.source;
     let (ownership, config) = (Ownership::Checkpoint, Config::default());
-    let wish = Arc::new(common::toy::wish(rows));
-    let order = Order { source, wish, ownership: &ownership, focus: Focus::All, config: &config };
+    let desired = Arc::new(common::toy::desired(rows));
+    let order =
+        Order { source, desired, ownership: &ownership, focus: Focus::All, config: &config };
     let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
     let mut observer = Observer::open(source, "here")?;
     let report = block_on(pass(&order, &mut observer, &writer, book))?;

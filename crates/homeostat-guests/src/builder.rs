@@ -1,9 +1,9 @@
-//! From declared guests to a wish: names checked, values in normal form.
+//! From declared guests to a desired state: names checked, values in normal form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::mark;
-use crate::model::{Key, Kind, Vmid, Wanted, Wish};
+use crate::model::{DesiredState, Key, Kind, Vmid, Wanted};
 use crate::normalize;
 
 /// What is no option of a guest, but part of a request, or would change more than a value.
@@ -25,15 +25,15 @@ const REFUSED: [&str; 12] = [
 /// The target gives no smaller number to a guest.
 const FIRST: u32 = 100;
 
-/// Why a guest cannot be wished like that.
+/// Why a guest cannot be declared like that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum WishError {
+pub enum DesiredError {
     /// A number that no guest has.
     #[error("guests have numbers from {FIRST} to 999999999, and `{0}` is none")]
     Number(u32),
-    /// A guest is wished twice.
-    #[error("`{0}` is wished twice")]
+    /// A guest is declared twice.
+    #[error("`{0}` is declared twice")]
     Twice(Key),
     /// A name that no option has.
     #[error("`{0}` is no option of a guest")]
@@ -60,14 +60,14 @@ pub enum WishError {
     },
 }
 
-impl WishError {
+impl DesiredError {
     /// The way out.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
-            WishError::LostDescription => Some("write any other text"),
-            WishError::Mark(_) => Some("marks are written by themselves; leave it out"),
-            WishError::Option(_) => Some("options are called as in the API, such as `onboot`"),
+            DesiredError::LostDescription => Some("write any other text"),
+            DesiredError::Mark(_) => Some("marks are written by themselves; leave it out"),
+            DesiredError::Option(_) => Some("options are called as in the API, such as `onboot`"),
             _ => None,
         }
     }
@@ -76,14 +76,14 @@ impl WishError {
 /// Gathers guests.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
-    wishes: BTreeMap<Key, Wanted>,
+    desired_states: BTreeMap<Key, Wanted>,
 }
 
 impl Builder {
     /// Adds a guest; its options need not be in normal form.
-    pub fn guest(mut self, vmid: u32, mut wanted: Wanted) -> Result<Self, WishError> {
+    pub fn guest(mut self, vmid: u32, mut wanted: Wanted) -> Result<Self, DesiredError> {
         if !(FIRST..=999_999_999).contains(&vmid) {
-            return Err(WishError::Number(vmid));
+            return Err(DesiredError::Number(vmid));
         }
         let kind = wanted.kind;
         let options = std::mem::take(&mut wanted.options);
@@ -92,31 +92,31 @@ impl Builder {
             wanted.options.insert(option, value);
         }
         let key = Key(Vmid(vmid));
-        match self.wishes.insert(key, wanted) {
+        match self.desired_states.insert(key, wanted) {
             None => Ok(self),
-            Some(_) => Err(WishError::Twice(key)),
+            Some(_) => Err(DesiredError::Twice(key)),
         }
     }
 
-    /// The wish.
+    /// The desired state.
     #[must_use]
-    pub fn build(self) -> Wish {
-        Wish::from_sorted(self.wishes.into_iter().collect())
+    pub fn build(self) -> DesiredState {
+        DesiredState::from_sorted(self.desired_states.into_iter().collect())
     }
 }
 
-fn checked(kind: Kind, option: &str, value: &str) -> Result<String, WishError> {
+fn checked(kind: Kind, option: &str, value: &str) -> Result<String, DesiredError> {
     let is_name = option.starts_with(|c: char| c.is_ascii_lowercase())
         && option.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c));
     if !is_name {
-        return Err(WishError::Option(option.to_owned()));
+        return Err(DesiredError::Option(option.to_owned()));
     }
     if REFUSED.contains(&option) || option.starts_with("unused") {
-        return Err(WishError::Refused(option.to_owned()));
+        return Err(DesiredError::Refused(option.to_owned()));
     }
     match option {
         "description" if value.trim_end_matches('\n') == "0" => {
-            return Err(WishError::LostDescription);
+            return Err(DesiredError::LostDescription);
         }
         "tags" => check_tags(&normalize::tags(value))?,
         "cores" | "cpuunits" | "memory" | "swap" | "sockets" if !value.is_empty() => {
@@ -127,21 +127,21 @@ fn checked(kind: Kind, option: &str, value: &str) -> Result<String, WishError> {
     Ok(normalize::normal(kind, option, value))
 }
 
-fn check_tags(tags: &BTreeSet<String>) -> Result<(), WishError> {
+fn check_tags(tags: &BTreeSet<String>) -> Result<(), DesiredError> {
     for tag in tags {
         if !normalize::is_tag(tag) {
-            return Err(WishError::Tag(tag.clone()));
+            return Err(DesiredError::Tag(tag.clone()));
         }
         if mark::is_mark(tag) {
-            return Err(WishError::Mark(tag.clone()));
+            return Err(DesiredError::Mark(tag.clone()));
         }
     }
     Ok(())
 }
 
-fn check_number(option: &str, value: &str) -> Result<(), WishError> {
+fn check_number(option: &str, value: &str) -> Result<(), DesiredError> {
     let number = value.strip_prefix("current=").unwrap_or(value).trim();
-    let wrong = || WishError::NoNumber { option: option.to_owned(), value: value.to_owned() };
+    let wrong = || DesiredError::NoNumber { option: option.to_owned(), value: value.to_owned() };
     number.parse::<u64>().map(|_| ()).map_err(|_| wrong())
 }
 
@@ -151,7 +151,7 @@ mod tests {
     use crate::model::Stop;
 
     #[track_caller]
-    fn check(option: &str, value: &str, expected: Result<&str, WishError>) {
+    fn check(option: &str, value: &str, expected: Result<&str, DesiredError>) {
         let wanted = Wanted {
             kind: Kind::Lxc,
             node: None,
@@ -160,9 +160,9 @@ mod tests {
             options: BTreeMap::from([(option.to_owned(), value.to_owned())]),
             adopt: false,
         };
-        let built = Wish::builder().guest(101, wanted).map(Builder::build);
-        let found = built.map(|wish| {
-            wish.wanted(&Key(Vmid(101))).and_then(|wanted| wanted.options.get(option).cloned())
+        let built = DesiredState::builder().guest(101, wanted).map(Builder::build);
+        let found = built.map(|desired| {
+            desired.wanted(&Key(Vmid(101))).and_then(|wanted| wanted.options.get(option).cloned())
         });
         assert_eq!(found, expected.map(|value| Some(value.to_owned())), "{option} = {value:?}");
     }
@@ -170,15 +170,15 @@ mod tests {
     #[test]
     fn options_are_checked_and_brought_to_normal_form() {
         check("tags", "b a", Ok("a;b"));
-        check("tags", "-a", Err(WishError::Tag("-a".to_owned())));
+        check("tags", "-a", Err(DesiredError::Tag("-a".to_owned())));
         let mark = "homeostat-default+101.0a";
-        check("tags", mark, Err(WishError::Mark(mark.to_owned())));
-        check("description", "0", Err(WishError::LostDescription));
+        check("tags", mark, Err(DesiredError::Mark(mark.to_owned())));
+        check("description", "0", Err(DesiredError::LostDescription));
         check("description", "", Ok(""));
-        check("digest", "x", Err(WishError::Refused("digest".to_owned())));
-        check("unused0", "x", Err(WishError::Refused("unused0".to_owned())));
-        check("Net0", "x", Err(WishError::Option("Net0".to_owned())));
-        let none = WishError::NoNumber { option: "cores".to_owned(), value: "two".to_owned() };
+        check("digest", "x", Err(DesiredError::Refused("digest".to_owned())));
+        check("unused0", "x", Err(DesiredError::Refused("unused0".to_owned())));
+        check("Net0", "x", Err(DesiredError::Option("Net0".to_owned())));
+        let none = DesiredError::NoNumber { option: "cores".to_owned(), value: "two".to_owned() };
         check("cores", "two", Err(none));
     }
 }

@@ -1,4 +1,4 @@
-//! What is managed: run state and declared options of a guest, and the wish for many of them.
+//! What is managed: run state and declared options of a guest, and the declare many of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,50 +142,50 @@ impl Wanted {
 
 /// The guests that shall be something, sorted by number.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
-    wishes: Vec<(Key, Wanted)>,
+pub struct DesiredState {
+    desired_states: Vec<(Key, Wanted)>,
 }
 
-impl Wish {
-    /// Starts a wish; see [`Builder`].
+impl DesiredState {
+    /// Starts a desired state; see [`Builder`].
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Takes wishes that are sorted and unique.
-    pub(crate) fn from_sorted(wishes: Vec<(Key, Wanted)>) -> Self {
-        Wish { wishes }
+    /// Takes desired states that are sorted and unique.
+    pub(crate) fn from_sorted(desired_states: Vec<(Key, Wanted)>) -> Self {
+        DesiredState { desired_states }
     }
 
-    /// The wishes in key order.
+    /// The desired states in key order.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Wanted)> {
-        self.wishes.iter().map(|(key, wanted)| (key, wanted))
+        self.desired_states.iter().map(|(key, wanted)| (key, wanted))
     }
 
-    /// The wish in a slot, without a copy.
+    /// The desired state in a slot, without a copy.
     pub(crate) fn at(&self, slot: Slot) -> (&Key, &Wanted) {
-        let (key, wanted) = &self.wishes[slot.index()];
+        let (key, wanted) = &self.desired_states[slot.index()];
         (key, wanted)
     }
 
-    /// The wish for a key, without a copy.
+    /// The declare a key, without a copy.
     #[must_use]
     pub fn wanted(&self, key: &Key) -> Option<&Wanted> {
         self.slot(key, None).map(|slot| self.at(slot).1)
     }
 }
 
-impl Desired for Wish {
+impl Desired for DesiredState {
     type Key = Key;
     type Object = Guest;
 
     fn len(&self) -> usize {
-        self.wishes.len()
+        self.desired_states.len()
     }
 
     fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
-        find_near(&self.wishes, near, |wish| wish.0.cmp(key))
+        find_near(&self.desired_states, near, |desired| desired.0.cmp(key))
     }
 
     fn key(&self, slot: Slot) -> Key {
@@ -235,8 +235,8 @@ impl Desired for Wish {
     }
 }
 
-impl Wish {
-    /// The declared options that are not as wished.
+impl DesiredState {
+    /// The declared options that are not as declared.
     pub(crate) fn differing(&self, slot: Slot, seen: &Guest) -> Vec<&str> {
         let wanted = self.at(slot).1;
         let differs = |(option, value): &(&String, &String)| {

@@ -113,14 +113,14 @@ pub fn seen(kind: Kind, option: &str, text: Option<&str>) -> String {
     }
 }
 
-/// Whether a seen value is as wished, both in normal form. An interface for which no address is wished
+/// Whether a seen value is as declared, both in normal form. An interface for which no address is declared
 /// has the one that was made up for it.
 #[must_use]
 pub fn agrees(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> bool {
     if wanted == seen {
         return true;
     }
-    // To wish an option away is to wish its default.
+    // To desired state an option away is to desired state its default.
     if wanted.is_empty() {
         return default(kind, option) == Some(seen);
     }
@@ -132,7 +132,7 @@ pub fn agrees(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> bool {
     wanted == seen
 }
 
-/// What is sent so that an option becomes as wished: an interface keeps the address that it has.
+/// What is sent so that an option becomes as declared: an interface keeps the address that it has.
 #[must_use]
 pub fn written(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> String {
     let Some(address) = address_of(kind, option) else { return wanted.to_owned() };
@@ -226,7 +226,7 @@ fn container_net(text: &str) -> BTreeMap<String, String> {
     net
 }
 
-/// Every model that there is: one that we took for another key would never be as wished.
+/// Every model that there is: one that we took for another key would never be as declared.
 const MODELS: [&str; 14] = [
     "e1000",
     "e1000-82540em",
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_nobody_wished_is_kept_and_is_no_difference() {
+    fn an_address_that_nobody_declared_is_kept_and_is_no_difference() {
         let (wanted, seen) =
             ("bridge=vmbr1,name=eth0", "bridge=vmbr0,hwaddr=BC:24:11:00:00:01,name=eth0");
         assert!(!agrees(Kind::Lxc, "net0", (wanted, seen)));
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(sent, "bridge=vmbr1,hwaddr=BC:24:11:00:00:01,name=eth0");
         assert!(agrees(Kind::Lxc, "net0", (wanted, &sent)));
         let other = "bridge=vmbr1,hwaddr=02:00:00:00:00:01,name=eth0";
-        assert!(!agrees(Kind::Lxc, "net0", (other, &sent)), "a wished address counts");
+        assert!(!agrees(Kind::Lxc, "net0", (other, &sent)), "a declared address counts");
     }
 
     #[test]
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(seen(Kind::Lxc, "memory", None), "512");
         assert_eq!(seen(Kind::Lxc, "onboot", None), "0");
         assert_eq!(seen(Kind::Lxc, "nameserver", None), "");
-        assert!(agrees(Kind::Lxc, "onboot", ("", "0")), "wished away, and by default off");
+        assert!(agrees(Kind::Lxc, "onboot", ("", "0")), "declared away, and by default off");
         assert!(!agrees(Kind::Lxc, "nameserver", ("", "10.0.0.1")));
     }
 }

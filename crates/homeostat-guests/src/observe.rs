@@ -191,14 +191,14 @@ impl homeostat_core::Reader<Guests> for Reader {
 }
 
 fn subjects(view: &View<'_, Guests>) -> Vec<Subject> {
-    let wished = view.wish.iter().map(|(key, _)| *key);
-    let keys: BTreeSet<Key> = wished.chain(view.records.keys().copied()).collect();
+    let declared = view.desired.iter().map(|(key, _)| *key);
+    let keys: BTreeSet<Key> = declared.chain(view.records.keys().copied()).collect();
     let focused = keys.into_iter().filter(|key| view.focus.covers(key));
     focused
         .map(|key| {
             let record = view.records.get(&key).filter(|record| record.stage == Stage::Done);
             let wrote = record.map(|record| record.wrote.clone());
-            Subject { key, wanted: view.wish.wanted(&key).cloned(), wrote }
+            Subject { key, wanted: view.desired.wanted(&key).cloned(), wrote }
         })
         .collect()
 }

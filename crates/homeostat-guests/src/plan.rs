@@ -6,7 +6,7 @@ use homeostat_core::{
 
 use crate::api::ConfigChange;
 use crate::mark;
-use crate::model::{Guest, Key, Run, Wish};
+use crate::model::{DesiredState, Guest, Key, Run};
 use crate::normalize;
 use crate::observe::{Facts, Moment};
 use crate::source::Guests;
@@ -15,19 +15,19 @@ use crate::step::{Expects, Power, Release, Set, Step, Unmark};
 /// Drafts the steps for all changes, and lists options that are pending.
 pub(crate) fn draft(
     source: &Guests,
-    wish: &Wish,
+    desired: &DesiredState,
     moment: &Moment,
     changes: ChangeList<Key, Guest>,
 ) -> Draft<Guests> {
     let mut draft = Draft::default();
     for change in changes {
         match change {
-            Change::Create { slot } => draft.refused.push(absent(*wish.at(slot).0)),
+            Change::Create { slot } => draft.refused.push(absent(*desired.at(slot).0)),
             Change::Update { slot, before, adopts } => {
-                let key = *wish.at(slot).0;
+                let key = *desired.at(slot).0;
                 if let Some(facts) = moment.guests.get(&key) {
                     let difference = Difference { slot, before, adopts, facts };
-                    draft.steps.extend(difference.steps(source, wish));
+                    draft.steps.extend(difference.steps(source, desired));
                 }
             }
             Change::Delete { key, before } => {
@@ -38,7 +38,7 @@ pub(crate) fn draft(
             }
         }
     }
-    draft.pending = pending(wish, moment, &draft.steps);
+    draft.pending = pending(desired, moment, &draft.steps);
     draft
 }
 
@@ -68,12 +68,12 @@ fn absent(key: Key) -> Refused<Key> {
 }
 
 /// Options that are set and take effect with the next start: reported, not written again.
-fn pending(wish: &Wish, moment: &Moment, steps: &[Step]) -> Vec<Pending<Key>> {
+fn pending(desired: &DesiredState, moment: &Moment, steps: &[Step]) -> Vec<Pending<Key>> {
     let restarts = |key: &Key| {
         steps.iter().any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
     };
     let guests = moment.guests.iter().filter(|(key, facts)| {
-        !facts.pending.is_empty() && wish.wanted(key).is_some() && !restarts(key)
+        !facts.pending.is_empty() && desired.wanted(key).is_some() && !restarts(key)
     });
     let pending = guests.map(|(key, facts)| {
         let on =
@@ -91,23 +91,23 @@ struct Difference<'a> {
 }
 
 impl Difference<'_> {
-    fn steps(self, source: &Guests, wish: &Wish) -> Vec<Step> {
-        let set = self.set(source, wish);
-        let power = self.power(wish, set.as_ref());
+    fn steps(self, source: &Guests, desired: &DesiredState) -> Vec<Step> {
+        let set = self.set(source, desired);
+        let power = self.power(desired, set.as_ref());
         let steps = [set.map(Step::Set), power.map(Step::Power)];
         steps.into_iter().flatten().collect()
     }
 
     /// Only declared options are written, and only if the configuration could be read.
-    fn set(&self, source: &Guests, wish: &Wish) -> Option<Set> {
-        let (key, wanted) = wish.at(self.slot);
+    fn set(&self, source: &Guests, desired: &DesiredState) -> Option<Set> {
+        let (key, wanted) = desired.at(self.slot);
         let digest = self.facts.digest.clone()?;
         if !wanted.is_configured() {
             return None;
         }
         let (claims, known) = (self.facts.mark.is_none(), self.facts.mark.clone());
         let mark = known.unwrap_or_else(|| mark::make(&source.owner, key.0, &digest));
-        let differing = wish.differing(self.slot, &self.before);
+        let differing = desired.differing(self.slot, &self.before);
         let mut change = ConfigChange::default();
         for option in differing.iter().filter(|option| **option != "tags") {
             let value = wanted.options.get(*option).map(String::as_str).unwrap_or_default();
@@ -120,8 +120,8 @@ impl Difference<'_> {
             change.sets.push(((*option).to_owned(), written));
         }
         if claims || differing.contains(&"tags") {
-            let wished = wanted.options.get("tags").map(String::as_str);
-            change.sets.push(("tags".to_owned(), mark::tags(wished, &self.facts.tags, &mark)));
+            let declared = wanted.options.get("tags").map(String::as_str);
+            change.sets.push(("tags".to_owned(), mark::tags(declared, &self.facts.tags, &mark)));
         }
         let (slot, place, before) = (self.slot, self.facts.place.clone(), self.before.clone());
         let adopts = self.adopts.clone();
@@ -129,8 +129,8 @@ impl Difference<'_> {
         is_needed.then_some(Set { slot, place, before, change, digest, claims, adopts })
     }
 
-    fn power(&self, wish: &Wish, set: Option<&Set>) -> Option<Power> {
-        let wanted = wish.at(self.slot).1;
+    fn power(&self, desired: &DesiredState, set: Option<&Set>) -> Option<Power> {
+        let wanted = desired.at(self.slot).1;
         let to = wanted.run?;
         if self.before.run? == to {
             return None;

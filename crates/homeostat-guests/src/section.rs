@@ -11,9 +11,9 @@ use homeostat_document::{
 };
 use serde_json::json;
 
-use crate::builder::WishError;
+use crate::builder::DesiredError;
 use crate::endpoint::Endpoint;
-use crate::model::{Kind, Run, Stop, Vmid, Wanted, Wish};
+use crate::model::{DesiredState, Kind, Run, Stop, Vmid, Wanted};
 use crate::source::Patience;
 use crate::tls::{Fingerprint, Trust};
 
@@ -48,7 +48,7 @@ pub struct Guests(pub Vec<Guest>);
 pub struct Guest {
     /// Its number.
     pub vmid: Vmid,
-    /// What is wished; its options are as they were written.
+    /// What is declared; its options are as they were written.
     pub wanted: Wanted,
     /// The names of its options, in the order of writing.
     pub options: Vec<Spanned<String>>,
@@ -59,24 +59,24 @@ pub fn guests(scope: &Scope) -> impl Iterator<Item = &Guest> {
     scope.get::<Guests>().into_iter().flat_map(|all| &all.0)
 }
 
-/// What a scope wishes for.
-pub fn wish(scope: &Scope) -> Result<Wish, WishError> {
+/// What a scope declares.
+pub fn desired(scope: &Scope) -> Result<DesiredState, DesiredError> {
     let all = guests(scope).map(|guest| (guest.vmid.0, guest.wanted.clone()));
-    let mut builder = Wish::builder();
+    let mut builder = DesiredState::builder();
     for (vmid, wanted) in all {
         builder = builder.guest(vmid, wanted)?;
     }
     Ok(builder.build())
 }
 
-/// Reports every option that cannot be wished: each by itself, so that each mistake has its place.
+/// Reports every option that cannot be declared: each by itself, so that each mistake has its place.
 pub fn resolve(scope: &Scope, checker: &mut Checker) {
     for guest in guests(scope) {
         for name in &guest.options {
             let value = guest.wanted.options.get(&name.value).cloned().unwrap_or_default();
             let options = BTreeMap::from([(name.value.clone(), value)]);
             let wanted = Wanted { options, ..guest.wanted.clone() };
-            if let Err(error) = Wish::builder().guest(guest.vmid.0, wanted) {
+            if let Err(error) = DesiredState::builder().guest(guest.vmid.0, wanted) {
                 let wrong = Diagnostic::new(name.span, error.to_string());
                 checker.report(wrong.maybe_help(error.help().map(str::to_owned)));
             }

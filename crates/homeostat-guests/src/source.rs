@@ -7,7 +7,7 @@ use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Sou
 use crate::apply::Writer;
 use crate::client::Client;
 use crate::endpoint::Endpoint;
-use crate::model::{Guest, Key, Wish};
+use crate::model::{DesiredState, Guest, Key};
 use crate::observe::{Moment, Reader};
 use crate::plan;
 use crate::step::Step;
@@ -74,7 +74,7 @@ impl Source for Guests {
 
     type Key = Key;
     type Object = Guest;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Step;
     type Moment = Moment;
     type Reader = Reader;
@@ -98,7 +98,12 @@ impl Source for Guests {
             && self.patience == other.patience
     }
 
-    fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Guest>) -> Draft<Self> {
-        plan::draft(self, wish, moment, changes)
+    fn plan(
+        &self,
+        desired: &DesiredState,
+        moment: &Moment,
+        changes: ChangeList<Key, Guest>,
+    ) -> Draft<Self> {
+        plan::draft(self, desired, moment, changes)
     }
 }

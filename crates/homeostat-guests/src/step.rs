@@ -4,7 +4,7 @@ use homeostat_core::{Action, Dispatch, Line, Owner, Slot};
 use serde_json::{Map, Value, json};
 
 use crate::api::{ConfigChange, Place};
-use crate::model::{Guest, Key, Run, Stop, Wish};
+use crate::model::{DesiredState, Guest, Key, Run, Stop};
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -125,8 +125,8 @@ fn fingerprint(place: &Place, ConfigChange { sets, deletes }: &ConfigChange) -> 
     format!("{}/config {print:016x}", place.path())
 }
 
-impl homeostat_core::Step<Wish> for Step {
-    fn key(&self, _wish: &Wish) -> Key {
+impl homeostat_core::Step<DesiredState> for Step {
+    fn key(&self, _desired: &DesiredState) -> Key {
         match self {
             Step::Set(Set { place, .. }) | Step::Power(Power { place, .. }) => Key(place.vmid),
             Step::Release(release) => release.key,
@@ -160,7 +160,7 @@ impl homeostat_core::Step<Wish> for Step {
         true
     }
 
-    fn node(&self, _wish: &Wish) -> String {
+    fn node(&self, _desired: &DesiredState) -> String {
         match self {
             Step::Set(Set { place, .. }) | Step::Power(Power { place, .. }) => place.node.clone(),
             Step::Release(Release { write, .. }) => {
@@ -169,7 +169,7 @@ impl homeostat_core::Step<Wish> for Step {
         }
     }
 
-    fn dispatch(&self, _wish: &Wish) -> Dispatch {
+    fn dispatch(&self, _desired: &DesiredState) -> Dispatch {
         let power = match self {
             Step::Power(power) => power,
             Step::Set(set) => return set.dispatch(),
@@ -183,11 +183,11 @@ impl homeostat_core::Step<Wish> for Step {
         Dispatch { kind, parameters, precondition }
     }
 
-    fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
-        let key = self.key(wish).to_string();
+    fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
+        let key = self.key(desired).to_string();
         let action = self.action();
         let (before, after, note) = match self {
-            Step::Set(set) => set.explained(wish),
+            Step::Set(set) => set.explained(desired),
             Step::Power(power) => {
                 (json!({ "run": power.before.run }), Some(json!({ "run": power.to })), None)
             }
@@ -210,8 +210,8 @@ impl Release {
 }
 
 impl Set {
-    fn explained(&self, wish: &Wish) -> (Value, Option<Value>, Option<String>) {
-        let wanted = &wish.at(self.slot).1.options;
+    fn explained(&self, desired: &DesiredState) -> (Value, Option<Value>, Option<String>) {
+        let wanted = &desired.at(self.slot).1.options;
         let (mut before, mut after) = (Map::new(), Map::new());
         for name in self.change.options().filter(|name| wanted.contains_key(*name)) {
             let was = self.before.options.get(name).cloned().unwrap_or_default();

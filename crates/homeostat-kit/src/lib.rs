@@ -3,7 +3,7 @@
 //! # From nothing to a running loop
 //!
 //! **A source is one subsystem that can be looked at and written to.** Say, lamps that can be listed,
-//! switched on, changed and taken away. What should be there is a *wish*; who looks, compares and
+//! switched on, changed and taken away. What should be there is a *desired state*; who looks, compares and
 //! writes the difference makes a *pass*; who decides when is a *loop*. You bring the source; the rest
 //! is here.
 //!
@@ -15,7 +15,7 @@
 //! *Two:* say how yours are told from others' ([`strategy::Strategy`]). There is no default, since a
 //! wrong one deletes your neighbour's lamps.
 //!
-//! *Three:* bind a wish, and run the loop.
+//! *Three:* bind a desired state, and run the loop.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -24,7 +24,7 @@
 //! use homeostat_engine::{
 //!     Alone, Events, Failure, Loop, Means, MemoryLedger, OnStop, Owner, Pace,
 //! };
-//! use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Wishes, Written, place};
+//! use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Desired states, Written, place};
 //! use homeostat_kit::strategy::{Marker, Strategy};
 //!
 //! /// Lamps by name: how bright, and whose.
@@ -73,8 +73,8 @@
 //! let lamps = Lamps { wall: Arc::default(), strategy: strategy.clone() };
 //! lamps.wall.lock().unwrap().insert("moon".into(), (1, "nature".into()));
 //!
-//! let wish = Wishes::new([("desk".to_owned(), 80), ("door".to_owned(), 20)])?;
-//! let bound = Adapted::new(lamps.clone()).bind(&strategy, wish, place::<Lamps>("me", "home"))?;
+//! let desired state = Desired states::new([("desk".to_owned(), 80), ("door".to_owned(), 20)])?;
+//! let bound = Adapted::new(lamps.clone()).bind(&strategy, desired state, place::<Lamps>("me", "home"))?;
 //! let means = Means {
 //!     lock: Arc::new(Alone::i_am_the_only_writer()),
 //!     ledger: Arc::new(MemoryLedger::default()),
@@ -104,7 +104,7 @@
 //! | an API that cannot list, or not all at once | [`simple::Listing`] |
 //! | no more than so many calls | [`simple::Limit`] |
 //! | fields that the target rewrites | [`normalize`] |
-//! | wishes from a file, a channel, a template that is checked | [`provider`], [`pipeline`] |
+//! | desired states from a file, a channel, a template that is checked | [`provider`], [`pipeline`] |
 //! | declarations in a store that must not vanish too early | [`lifecycle`] |
 //! | proof that your source keeps the laws | `homeostat_testkit::laws` |
 //!

@@ -6,8 +6,8 @@
 //! going; and it vanishes when the finalizer is taken off, after the cleanup was seen to be complete.
 //!
 //! The order is in the types. [`Lifecycle::begin`] is the only way to a [`Round`], and a round holds
-//! nothing but declarations whose finalizer is set: what it wishes may be applied. A declaration that
-//! is going is not wished, so that the pass removes what was made for it, if anything was: there is no
+//! nothing but declarations whose finalizer is set: what it declares may be applied. A declaration that
+//! is going is not declared, so that the pass removes what was made for it, if anything was: there is no
 //! hook to forget, and a cleanup that runs twice, or where nothing was ever applied, is the same pass.
 //! [`Round::judged`] asks the report of that pass what is left, and [`Lifecycle::finish`] takes the
 //! finalizer off only where nothing is.
@@ -16,7 +16,7 @@
 //!  declared ──begin──▶ finalizer set ──pass──▶ applied
 //!                          │ deleted by somebody
 //!                          ▼
-//!                        going ──begin──▶ not wished ──pass──▶ seen to be gone ──finish──▶ vanished
+//!                        going ──begin──▶ not declared ──pass──▶ seen to be gone ──finish──▶ vanished
 //! ```
 //!
 //! A crash between any two steps is made good by the next round, since each begins with a look at the
@@ -73,15 +73,15 @@ pub struct Lifecycle<S> {
 /// What may be applied, and what has to be cleaned up. Only [`Lifecycle::begin`] makes one.
 #[derive(Debug)]
 pub struct Round<K, O> {
-    wished: Vec<(K, O)>,
+    declared: Vec<(K, O)>,
     going: Vec<K>,
 }
 
 impl<K, O> Round<K, O> {
-    /// The declarations that are wished: each has its finalizer, durably.
+    /// The declarations that are declared: each has its finalizer, durably.
     #[must_use]
-    pub fn wished(&self) -> &[(K, O)] {
-        &self.wished
+    pub fn declared(&self) -> &[(K, O)] {
+        &self.declared
     }
 
     /// The declarations that are going: what was made for them is to be removed.
@@ -92,7 +92,7 @@ impl<K, O> Round<K, O> {
 }
 
 impl<K: Key, O> Round<K, O> {
-    /// Tells what is cleaned up, as the report of a full pass over the wish of this very round says.
+    /// Tells what is cleaned up, as the report of a full pass over the desired state of this very round says.
     #[must_use]
     pub fn judged(self, report: &dyn Explain) -> Cleaned<K> {
         let open = left_over(report);
@@ -115,16 +115,16 @@ impl<S: Store> Lifecycle<S> {
     }
 
     /// Looks at the store and sets our finalizer wherever it is missing. A declaration that went
-    /// meanwhile is not wished.
+    /// meanwhile is not declared.
     pub async fn begin(&self) -> Result<Round<S::Key, S::Object>, Failure> {
-        let mut round = Round { wished: Vec::new(), going: Vec::new() };
+        let mut round = Round { declared: Vec::new(), going: Vec::new() };
         for declared in self.store.list().await? {
             let Declared { key, object, is_held, is_going } = declared;
             if is_going {
                 // Without our finalizer nothing was ever applied for it, or it was cleaned up.
                 round.going.extend(is_held.then_some(key));
             } else if is_held || self.store.hold(&key).await? {
-                round.wished.push((key, object));
+                round.declared.push((key, object));
             }
         }
         Ok(round)

@@ -44,8 +44,8 @@ pub struct Field<O: 'static> {
     pub name: &'static str,
     /// Brings this field into its normal form, and leaves the others alone. Idempotent.
     pub normalize: fn(O) -> O,
-    /// Whether this field of a normal object, the second, is as wished by the first. A field that the
-    /// wish leaves open agrees with anything.
+    /// Whether this field of a normal object, the second, is as declared by the first. A field that the
+    /// desired state leaves open agrees with anything.
     pub agrees: fn(&O, &O) -> bool,
     /// Whether it is corrected.
     pub trust: Trust,

@@ -1,18 +1,18 @@
 //! Between provider and source: inputs are rendered, and what was rendered is validated, before it is
-//! a wish.
+//! a desired state.
 //!
 //! A [`Pipeline`] is itself a [`Provider`]. Its rules:
 //!
-//! 1. A wish of several inputs is unknown until each of them has answered once.
-//! 2. What an input says is *pending* until a wish made of it was validated; then it is accepted. Of
+//! 1. A desired state of several inputs is unknown until each of them has answered once.
+//! 2. What an input says is *pending* until a desired state made of it was validated; then it is accepted. Of
 //!    several that are pending together, those are accepted that are good by themselves.
-//! 3. On any failure the last good wish stands ([`Latest`](super::provider::Latest) hands it on), and
+//! 3. On any failure the last good desired state stands ([`Latest`](super::provider::Latest) hands it on), and
 //!    the error names the phase: input, render or validate.
 //! 4. What was refused is not tried again until some input says something else; a check that could not
 //!    be run at all is.
 //! 5. As long as no input says anything new, nothing is rendered.
 //!
-//! A new wish that comes out is put into the loop as any other, which is a command: it waits for no
+//! A new desired state that comes out is put into the loop as any other, which is a command: it waits for no
 //! pacing.
 //!
 //! ```
@@ -29,8 +29,8 @@
 //! let mut pipeline = Pipeline::new(template.unwrap(), check)
 //!     .with("doors", Static::new(json!(["front", "back"])))
 //!     .with("paint", Static::new(json!({ "colour": "green" })));
-//! let Answer::Wish(wish) = pipeline.answer().await else { panic!() };
-//! assert_eq!(*wish, "front=green back=green");
+//! let Answer::Desired state(desired state) = pipeline.answer().await else { panic!() };
+//! assert_eq!(*desired state, "front=green back=green");
 //! # });
 //! ```
 
@@ -78,7 +78,7 @@ pub enum Phase {
     Input,
     /// The facts become text.
     Render,
-    /// The text becomes a wish.
+    /// The text becomes a desired state.
     Validate,
 }
 
@@ -116,7 +116,7 @@ pub struct Pipeline<R, C: Check> {
     inputs: Vec<Input>,
     render: R,
     check: C,
-    good: Option<Arc<C::Wish>>,
+    good: Option<Arc<C::DesiredState>>,
     trouble: Option<Trouble>,
     teller: Option<Teller>,
 }
@@ -129,7 +129,11 @@ impl<R: Render, C: Check> Pipeline<R, C> {
 
     /// Adds an input under a name.
     #[must_use]
-    pub fn with(mut self, name: &str, provider: impl Provider<Wish = Value> + 'static) -> Self {
+    pub fn with(
+        mut self,
+        name: &str,
+        provider: impl Provider<DesiredState = Value> + 'static,
+    ) -> Self {
         self.inputs.push(Input::new(name, provider));
         self
     }
@@ -141,7 +145,7 @@ impl<R: Render, C: Check> Pipeline<R, C> {
         self
     }
 
-    /// What is wrong, if anything is; the last good wish may stand all the same.
+    /// What is wrong, if anything is; the last good desired state may stand all the same.
     #[must_use]
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
@@ -170,18 +174,19 @@ impl<R: Render, C: Check> Pipeline<R, C> {
 }
 
 impl<R: Render, C: Check> Provider for Pipeline<R, C> {
-    type Wish = C::Wish;
+    type DesiredState = C::DesiredState;
 
-    async fn answer(&mut self) -> Answer<C::Wish> {
+    async fn answer(&mut self) -> Answer<C::DesiredState> {
         let before = self.good.clone();
         let trouble = self.update().await.err();
         self.note(trouble);
-        let is_new = |good: &Arc<C::Wish>| before.as_ref().is_none_or(|it| !Arc::ptr_eq(it, good));
+        let is_new =
+            |good: &Arc<C::DesiredState>| before.as_ref().is_none_or(|it| !Arc::ptr_eq(it, good));
         match (&self.trouble, &self.good) {
             // Some of what was pending is good by itself: it does not wait for the rest.
-            (Some(_), Some(good)) if is_new(good) => Answer::Wish(Arc::clone(good)),
+            (Some(_), Some(good)) if is_new(good) => Answer::DesiredState(Arc::clone(good)),
             (Some(trouble), _) => Answer::Unknown { why: trouble.to_string() },
-            (None, Some(good)) => Answer::Wish(Arc::clone(good)),
+            (None, Some(good)) => Answer::DesiredState(Arc::clone(good)),
             (None, None) => Answer::Unknown { why: "the pipeline has no inputs".to_owned() },
         }
     }

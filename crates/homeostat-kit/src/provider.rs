@@ -1,8 +1,8 @@
-//! Where wishes come from.
+//! Where desired states come from.
 //!
-//! A provider that cannot answer is *unknown*, never empty: an unknown wish deletes nothing. The
-//! empty wish is a wish like any other, and somebody has to have said it. [`Latest`] keeps the last
-//! good wish through an outage. Start at [`Provider`].
+//! A provider that cannot answer is *unknown*, never empty: an unknown desired state deletes nothing. The
+//! empty desired state is a desired state like any other, and somebody has to have said it. [`Latest`] keeps the last
+//! good desired state through an outage. Start at [`Provider`].
 
 mod channel;
 mod empty;
@@ -24,24 +24,24 @@ pub use latest::{Latest, Standing};
 /// What a provider says when it is asked.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer<W> {
-    /// This is wished, be it ever so little.
-    Wish(Arc<W>),
-    /// It cannot tell: the last good wish stands.
+    /// This is declared, be it ever so little.
+    DesiredState(Arc<W>),
+    /// It cannot tell: the last good desired state stands.
     Unknown {
         /// Why it cannot, for people.
         why: String,
     },
-    /// There is no wish here and will be none: nothing is performed, so nothing is deleted either.
+    /// There is no desired state here and will be none: nothing is performed, so nothing is deleted either.
     Nothing,
 }
 
-/// One place where a wish comes from.
+/// One place where a desired state comes from.
 pub trait Provider: Send {
-    /// What is wished, as the source takes it.
-    type Wish: Send + Sync + 'static;
+    /// What is declared, as the source takes it.
+    type DesiredState: Send + Sync + 'static;
 
-    /// What is wished at this moment.
-    fn answer(&mut self) -> impl Future<Output = Answer<Self::Wish>> + Send;
+    /// What is declared at this moment.
+    fn answer(&mut self) -> impl Future<Output = Answer<Self::DesiredState>> + Send;
 
     /// Waits until another answer may be due since the last one. Dropping the future loses nothing.
     /// The default waits for ever: this provider is asked when somebody feels like it.

@@ -16,7 +16,7 @@
 //! use std::sync::{Arc, Mutex};
 //!
 //! use homeostat_engine::{Failure, Owner, Seen};
-//! use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Wishes, Written};
+//! use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Desired states, Written};
 //!
 //! /// Colours by name, each with the name of its owner.
 //! #[derive(Default)]
@@ -60,7 +60,7 @@
 //! let source = Adapted::shared(colours.clone());
 //! let order = Order {
 //!     source: &source,
-//!     wish: Arc::new(Wishes::new([("door".to_owned(), "green".to_owned())])?),
+//!     desired state: Arc::new(Desired states::new([("door".to_owned(), "green".to_owned())])?),
 //!     ownership: &Ownership::Marked,
 //!     focus: Focus::All,
 //!     config: &Config::default(),
@@ -79,6 +79,7 @@
 
 mod adapted;
 mod bind;
+mod desired_states;
 mod errands;
 mod eyes;
 mod hands;
@@ -90,7 +91,6 @@ mod shadow;
 mod task;
 mod versioned;
 mod watch;
-mod wishes;
 mod write;
 
 use std::collections::BTreeSet;
@@ -100,6 +100,7 @@ use homeostat_engine::{Agreement, Coverage, Failure, Key, Object, Seen};
 
 pub use adapted::{Adapted, Witness};
 pub use bind::{BindRefused, place};
+pub use desired_states::DesiredObjects;
 pub use eyes::Eyes;
 pub use hands::Hands;
 pub use limit::{Bucket, Limit};
@@ -109,7 +110,6 @@ pub use refusal::Refusal;
 pub use task::Progress;
 pub use versioned::Versioned;
 pub use watch::{Silent, Watch};
-pub use wishes::Wishes;
 pub use write::Write;
 
 /// Everything that an API told in one answer.
@@ -176,7 +176,7 @@ pub trait Api: Send + Sync + 'static {
         wanted: &Self::Object,
     ) -> impl Future<Output = Written<Self>> + Send;
 
-    /// Takes an object over from whoever has it, by leave of the wish. The default is an update.
+    /// Takes an object over from whoever has it, by leave of the desired state. The default is an update.
     fn adopt(
         &self,
         key: &Self::Key,
@@ -194,7 +194,7 @@ pub trait Api: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Refusal>> + Send;
 
     /// Compares declared attributes only. The default compares the whole object; an attribute that
-    /// a wish may leave open needs more.
+    /// a desired state may leave open needs more.
     fn compare(wanted: &Self::Object, seen: &Self::Object) -> Agreement {
         Agreement::when(wanted == seen)
     }

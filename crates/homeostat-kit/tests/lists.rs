@@ -11,7 +11,7 @@ use homeostat_engine::{
     Report, Retry, Seen, Source as _, pass,
 };
 use homeostat_kit::simple::{
-    Adapted, Api, BindRefused, Listed, Listing, Refusal, Shards, Wishes, Written, place,
+    Adapted, Api, BindRefused, DesiredObjects, Listed, Listing, Refusal, Shards, Written, place,
 };
 use homeostat_kit::strategy::{Marker, Strategy};
 
@@ -132,17 +132,17 @@ impl<T: Kind> Life<T> {
         Life { source, observer, book, strategy }
     }
 
-    async fn try_pass(&mut self, wish: &[(u32, i32)]) -> Option<Report<Adapted<Numbers<T>>>> {
+    async fn try_pass(&mut self, desired: &[(u32, i32)]) -> Option<Report<Adapted<Numbers<T>>>> {
         let Life { source, observer, book, strategy } = self;
         let (ownership, config) = (&strategy.ownership(), &Config::default());
-        let wish = Arc::new(Wishes::new(wish.iter().copied()).unwrap());
-        let order = Order { source, wish, ownership, focus: Focus::All, config };
+        let desired = Arc::new(DesiredObjects::new(desired.iter().copied()).unwrap());
+        let order = Order { source, desired, ownership, focus: Focus::All, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         pass(&order, observer, &writer, book).await.ok()
     }
 
-    async fn pass(&mut self, wish: &[(u32, i32)]) {
-        assert!(self.try_pass(wish).await.unwrap().is_converged());
+    async fn pass(&mut self, desired: &[(u32, i32)]) {
+        assert!(self.try_pass(desired).await.unwrap().is_converged());
     }
 }
 
@@ -157,7 +157,7 @@ async fn what_cannot_be_listed_is_probed_by_known_names_and_strangers_are_never_
     let mut life = Life::begin(&api, Strategy::Checkpoint, &ledger);
     life.pass(&[(1, 10), (2, 20)]).await;
     assert_eq!(api.calls(), ["look {1, 2}", "create 1", "create 2"]);
-    // The wish forgets one while nobody is there: the ledger knows its name.
+    // The desired state forgets one while nobody is there: the ledger knows its name.
     let mut life = Life::begin(&api, Strategy::Checkpoint, &ledger);
     life.pass(&[(1, 10)]).await;
     assert_eq!(api.calls(), ["look {1, 2}", "delete 2", "look {2}"]);
@@ -168,24 +168,24 @@ async fn what_cannot_be_listed_is_probed_by_known_names_and_strangers_are_never_
 #[test]
 fn what_cannot_be_listed_needs_a_ledger_that_knows_the_names() {
     let api = Adapted::shared(Numbers::<Nameless>::of([], true));
-    let wish = || Wishes::new([(1, 10)]).unwrap();
+    let desired = || DesiredObjects::new([(1, 10)]).unwrap();
     let here = || place::<Numbers<Nameless>>("me", "here");
-    let refused = api.bind(&marker(), wish(), here()).err();
+    let refused = api.bind(&marker(), desired(), here()).err();
     assert_eq!(refused, Some(BindRefused::CannotList { name: "numbers" }));
-    assert!(api.clone().witnessed().bind(&marker(), wish(), here()).is_ok());
-    assert!(api.bind(&Strategy::Checkpoint, wish(), here()).is_ok());
+    assert!(api.clone().witnessed().bind(&marker(), desired(), here()).is_ok());
+    assert!(api.bind(&Strategy::Checkpoint, desired(), here()).is_ok());
 }
 
-const WISH: [(u32, i32); 4] = [(10, 1), (21, 1), (32, 1), (43, 1)];
+const DESIRED: [(u32, i32); 4] = [(10, 1), (21, 1), (32, 1), (43, 1)];
 
 async fn converged() -> (Arc<Numbers<Parts>>, Life<Parts>) {
     let api = Numbers::<Parts>::of([(5, -1)], true);
     let mut life = Life::begin(&api, marker(), &Arc::default());
-    life.pass(&WISH).await;
+    life.pass(&DESIRED).await;
     let calls = api.calls();
     let listed = calls.iter().filter(|call| call.starts_with("list")).count();
     assert_eq!(listed, 10, "the first look lists every part: {calls:?}");
-    life.pass(&WISH).await;
+    life.pass(&DESIRED).await;
     assert_eq!(api.calls(), ["list 0", "look {21, 32, 43}"], "what was written is looked at once");
     (api, life)
 }
@@ -200,7 +200,7 @@ async fn every_part_is_listed_within_the_stated_age_and_few_at_a_time() {
         for age in &mut ages {
             *age += period;
         }
-        life.pass(&WISH).await;
+        life.pass(&DESIRED).await;
         let calls = api.calls();
         assert_eq!(calls.len(), 2, "a fifth of the parts, and nothing else: {calls:?}");
         for call in calls {
@@ -215,7 +215,7 @@ async fn every_part_is_listed_within_the_stated_age_and_few_at_a_time() {
 async fn after_a_long_time_all_parts_are_listed() {
     let (api, mut life) = converged().await;
     tokio::time::advance(MAX_AGE).await;
-    life.pass(&WISH).await;
+    life.pass(&DESIRED).await;
     assert_eq!(api.calls().len(), 10);
 }
 
@@ -227,7 +227,7 @@ async fn drift_in_any_part_is_found_within_the_stated_age() {
     api.put(66, 1);
     for _ in 0..10 {
         tokio::time::advance(Duration::from_secs(1)).await;
-        life.pass(&WISH).await;
+        life.pass(&DESIRED).await;
     }
     let expected = BTreeMap::from([(5, -1), (10, 1), (21, 1), (32, 1), (43, 1)]);
     assert_eq!(*api.held.lock().unwrap(), expected);
@@ -236,9 +236,9 @@ async fn drift_in_any_part_is_found_within_the_stated_age() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_by_memory() {
     let (api, mut life) = converged().await;
-    // Another wish makes what is remembered differ; it is looked at before it is told.
-    let wish = [(10, 2), (21, 1), (54, 1)];
-    life.pass(&wish).await;
+    // Another desired state makes what is remembered differ; it is looked at before it is told.
+    let desired = [(10, 2), (21, 1), (54, 1)];
+    life.pass(&desired).await;
     let calls = api.calls();
     let looked = calls.iter().find(|call| call.starts_with("look")).unwrap();
     let first_write = calls.iter().position(|call| !call.starts_with('l')).unwrap();
@@ -247,7 +247,7 @@ async fn nothing_is_written_by_memory() {
         let is_listed = calls.iter().any(|call| *call == format!("list {}", &key[1..]));
         assert!(looked.contains(key) || is_listed, "{key}: {calls:?}");
     }
-    assert!(!looked.contains("21"), "that is as wished: {calls:?}");
+    assert!(!looked.contains("21"), "that is as declared: {calls:?}");
 }
 
 #[tokio::test(start_paused = true)]

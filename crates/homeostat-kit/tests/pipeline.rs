@@ -1,4 +1,4 @@
-//! What becomes a wish, what stands when something fails, and what is told.
+//! What becomes a desired state, what stands when something fails, and what is told.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -39,8 +39,8 @@ fn scene() -> Scene {
 impl Scene {
     async fn ask(&mut self) -> (Option<String>, Option<String>) {
         match self.latest.ask().await {
-            Standing::Fresh(wish) => (Some((*wish).clone()), None),
-            Standing::Stale { wish, why } => (Some((*wish).clone()), Some(why)),
+            Standing::Fresh(desired) => (Some((*desired).clone()), None),
+            Standing::Stale { desired, why } => (Some((*desired).clone()), Some(why)),
             Standing::Unknown { why } => (None, Some(why)),
             Standing::Nothing => panic!("it never says so"),
         }
@@ -60,12 +60,12 @@ fn good(text: &str) -> (Option<String>, Option<String>) {
 }
 
 #[tokio::test]
-async fn a_wish_of_several_inputs_is_unknown_until_each_has_answered() {
+async fn a_desired_state_of_several_inputs_is_unknown_until_each_has_answered() {
     let mut scene = scene();
     assert_eq!(scene.ask().await.0, None);
     scene.colour.put(json!("green"));
-    let (wish, why) = scene.ask().await;
-    assert_eq!(wish, None);
+    let (desired, why) = scene.ask().await;
+    assert_eq!(desired, None);
     assert!(why.unwrap().starts_with("input: `size` has not answered yet"));
     assert_eq!(scene.phase(), Some(Phase::Input));
     assert!(!scene.told().iter().any(|what| matches!(what, What::Rendered { .. })));
@@ -101,7 +101,7 @@ async fn nothing_is_rendered_while_no_input_says_anything_new() {
 }
 
 #[tokio::test]
-async fn the_last_good_wish_stands_and_the_error_names_the_phase() {
+async fn the_last_good_desired_state_stands_and_the_error_names_the_phase() {
     let mut scene = scene();
     scene.colour.put(json!("green"));
     scene.size.put(json!(3));
@@ -109,8 +109,8 @@ async fn the_last_good_wish_stands_and_the_error_names_the_phase() {
     scene.told();
     scene.colour.put(json!("bad"));
     for _ in 0..3 {
-        let (wish, why) = scene.ask().await;
-        assert_eq!(wish.unwrap(), "green/3");
+        let (desired, why) = scene.ask().await;
+        assert_eq!(desired.unwrap(), "green/3");
         assert_eq!(why.unwrap(), "validate: it is bad");
     }
     assert_eq!(scene.latest.provider().pending().collect::<Vec<_>>(), ["colour"]);
@@ -162,8 +162,8 @@ async fn a_real_program_checks_what_was_rendered() {
     script.put(json!("if true; then echo yes; fi\n"));
     assert!(matches!(latest.ask().await, Standing::Fresh(_)));
     script.put(json!("if true; then echo yes\n"));
-    let Standing::Stale { wish, why } = latest.ask().await else { panic!("it has no end") };
-    assert!(wish.ends_with("fi\n"), "the last good one stands");
+    let Standing::Stale { desired, why } = latest.ask().await else { panic!("it has no end") };
+    assert!(desired.ends_with("fi\n"), "the last good one stands");
     assert!(why.starts_with("validate: `sh` refused it"), "{why}");
     script.put(json!("echo bad\n"));
     let Standing::Stale { why, .. } = latest.ask().await else { panic!("the next check") };
@@ -174,7 +174,7 @@ async fn a_real_program_checks_what_was_rendered() {
 struct Flaky(AtomicU32);
 
 impl Check for Flaky {
-    type Wish = String;
+    type DesiredState = String;
 
     async fn check(&self, text: String) -> Result<String, Refused> {
         match self.0.fetch_add(1, Ordering::SeqCst) {
@@ -206,8 +206,8 @@ async fn a_change_of_any_input_wakes_who_waits() {
     let mut scene = scene();
     scene.colour.put(json!("green"));
     scene.size.put(json!(3));
-    assert_eq!(*scene.latest.next_wish().await, "green/3");
-    let waiting = tokio::spawn(async move { (scene.latest.next_wish().await, scene.colour) });
+    assert_eq!(*scene.latest.next_desired().await, "green/3");
+    let waiting = tokio::spawn(async move { (scene.latest.next_desired().await, scene.colour) });
     tokio::task::yield_now().await;
     scene.size.put(json!(4));
     assert_eq!(*waiting.await.unwrap().0, "green/4");

@@ -15,7 +15,7 @@ fn words(text: &[&str]) -> Words {
 
 fn parse(text: &str) -> Result<Words, String> {
     match text.split_once('?') {
-        Some(_) => Err("a question is no wish".to_owned()),
+        Some(_) => Err("a question is no desired state".to_owned()),
         None => Ok(text.split_whitespace().map(str::to_owned).collect()),
     }
 }
@@ -33,8 +33,8 @@ fn is_ready(future: impl Future) -> bool {
 #[tokio::test]
 async fn a_static_provider_always_answers_the_same() {
     let mut provider = Static::new(words(&["a"]));
-    assert_eq!(provider.answer().await, Answer::Wish(Arc::new(words(&["a"]))));
-    assert_eq!(provider.answer().await, Answer::Wish(Arc::new(words(&["a"]))));
+    assert_eq!(provider.answer().await, Answer::DesiredState(Arc::new(words(&["a"]))));
+    assert_eq!(provider.answer().await, Answer::DesiredState(Arc::new(words(&["a"]))));
     assert!(!is_ready(provider.changed()));
 }
 
@@ -43,11 +43,11 @@ async fn an_empty_provider_says_that_nothing_is_performed() {
     let mut latest = Latest::new(Empty::<Words>::default());
     let standing = latest.ask().await;
     assert_eq!(standing, Standing::Nothing);
-    assert!(standing.wish().is_none(), "there is no wish to run a pass for");
+    assert!(standing.desired().is_none(), "there is no request to run a pass for");
 }
 
 #[tokio::test]
-async fn an_empty_wish_is_a_wish() {
+async fn an_empty_desired_state_is_a_desired_state() {
     let mut latest = Latest::new(Static::new(words(&[])));
     assert_eq!(latest.ask().await, fresh(&[]));
 }
@@ -55,7 +55,7 @@ async fn an_empty_wish_is_a_wish() {
 #[tokio::test]
 async fn a_file_is_read_again_each_time() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("wish");
+    let path = dir.path().join("desired state");
     let mut latest = Latest::new(File::new(&path, parse));
     fs::write(&path, "a b").unwrap();
     assert_eq!(latest.ask().await, fresh(&["a", "b"]));
@@ -64,26 +64,26 @@ async fn a_file_is_read_again_each_time() {
 }
 
 #[tokio::test]
-async fn a_broken_or_missing_file_is_unknown_and_the_last_good_wish_stands() {
+async fn a_broken_or_missing_file_is_unknown_and_the_last_good_desired_state_stands() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("wish");
+    let path = dir.path().join("desired state");
     let mut latest = Latest::new(File::new(&path, parse));
     let Standing::Unknown { why } = latest.ask().await else { panic!("there is no file") };
-    assert!(why.contains("wish`: No such file"), "{why}");
+    assert!(why.contains("desired state`: No such file"), "{why}");
 
     fs::write(&path, "a").unwrap();
     assert_eq!(latest.ask().await, fresh(&["a"]));
     fs::write(&path, "what?").unwrap();
-    let Standing::Stale { wish, why } = latest.ask().await else { panic!("it is broken") };
-    assert_eq!(*wish, words(&["a"]));
-    assert!(why.ends_with("wish`: a question is no wish"), "{why}");
+    let Standing::Stale { desired, why } = latest.ask().await else { panic!("it is broken") };
+    assert_eq!(*desired, words(&["a"]));
+    assert!(why.ends_with("desired state`: a question is no desired state"), "{why}");
 
     fs::remove_file(&path).unwrap();
-    assert_eq!(latest.ask().await.wish().map(|wish| wish.len()), Some(1));
+    assert_eq!(latest.ask().await.desired().map(|desired| desired.len()), Some(1));
 }
 
 #[tokio::test]
-async fn a_channel_knows_nothing_before_the_first_wish() {
+async fn a_channel_knows_nothing_before_the_first_desired_state() {
     let (sender, provider) = channel::<Words>();
     let mut latest = Latest::new(provider);
     assert!(matches!(latest.ask().await, Standing::Unknown { .. }));
@@ -99,12 +99,12 @@ async fn a_channel_tells_of_a_change_once() {
     sender.put(words(&["b"]));
     assert!(is_ready(provider.changed()));
     assert!(is_ready(provider.changed()), "a dropped wait loses nothing");
-    assert_eq!(provider.answer().await, Answer::Wish(Arc::new(words(&["b"]))));
+    assert_eq!(provider.answer().await, Answer::DesiredState(Arc::new(words(&["b"]))));
     assert!(!is_ready(provider.changed()));
 }
 
 #[tokio::test]
-async fn a_waiting_receiver_is_woken_by_a_wish() {
+async fn a_waiting_receiver_is_woken_by_a_desired_state() {
     let (sender, mut provider) = channel::<Words>();
     let waiting = tokio::spawn(async move {
         provider.changed().await;
@@ -112,20 +112,20 @@ async fn a_waiting_receiver_is_woken_by_a_wish() {
     });
     tokio::task::yield_now().await;
     sender.put(words(&["a"]));
-    assert_eq!(waiting.await.unwrap(), Answer::Wish(Arc::new(words(&["a"]))));
+    assert_eq!(waiting.await.unwrap(), Answer::DesiredState(Arc::new(words(&["a"]))));
 }
 
 #[tokio::test]
-async fn a_sender_that_fails_or_goes_leaves_the_last_good_wish() {
+async fn a_sender_that_fails_or_goes_leaves_the_last_good_desired_state() {
     let (sender, provider) = channel::<Words>();
     let mut latest = Latest::new(provider);
     sender.put(words(&["a"]));
     latest.ask().await;
     sender.unknown("the store is away");
     let why = "the store is away".to_owned();
-    let wish = Arc::new(words(&["a"]));
-    assert_eq!(latest.ask().await, Standing::Stale { wish: wish.clone(), why });
+    let desired = Arc::new(words(&["a"]));
+    assert_eq!(latest.ask().await, Standing::Stale { desired: desired.clone(), why });
     drop(sender);
-    let why = "the sender of the wish is gone".to_owned();
-    assert_eq!(latest.ask().await, Standing::Stale { wish, why });
+    let why = "the sender of the desired state is gone".to_owned();
+    assert_eq!(latest.ask().await, Standing::Stale { desired, why });
 }

@@ -9,9 +9,9 @@ use homeostat_engine::{
     Agreement, Alone, Book, Config, Coverage, Entry, Explain as _, Failure, Focus, Hint, Kind,
     MemoryLedger, Observer, Order, Owner, Ownership, Place, Report, Seen, Source as _, pass,
 };
-use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Watch, Wishes, Written};
+use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Watch, Written};
 
-/// Remembers its calls; objects by key, with whether they are ours. A wish of 0 is open.
+/// Remembers its calls; objects by key, with whether they are ours. A desired state of 0 is open.
 #[derive(Default)]
 struct Numbers {
     held: Mutex<BTreeMap<String, (u32, bool)>>,
@@ -138,19 +138,19 @@ impl Scene {
 
     async fn pass(
         &mut self,
-        wish: Wishes<Numbers>,
+        desired: DesiredObjects<Numbers>,
         focus: Focus<String>,
     ) -> Report<Adapted<Numbers>> {
         let Scene { source, observer, book } = self;
         let (ownership, config) = (&Ownership::Marked, &Config::default());
-        let order = Order { source, wish: Arc::new(wish), ownership, focus, config };
+        let order = Order { source, desired: Arc::new(desired), ownership, focus, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         pass(&order, observer, &writer, book).await.unwrap()
     }
 }
 
-fn wish(pairs: &[(&str, u32)]) -> Wishes<Numbers> {
-    Wishes::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), *value))).unwrap()
+fn desired(pairs: &[(&str, u32)]) -> DesiredObjects<Numbers> {
+    DesiredObjects::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), *value))).unwrap()
 }
 
 fn kinds(report: &Report<Adapted<Numbers>>, kind: Kind) -> Vec<Entry> {
@@ -163,8 +163,8 @@ fn kinds(report: &Report<Adapted<Numbers>>, kind: Kind) -> Vec<Entry> {
 async fn the_subscription_stands_before_the_first_list() {
     let api = Numbers::of(&[("a", 1, true)]);
     let mut scene = Scene::open(&api);
-    scene.pass(wish(&[("a", 1)]), Focus::All).await;
-    scene.pass(wish(&[("a", 1)]), Focus::All).await;
+    scene.pass(desired(&[("a", 1)]), Focus::All).await;
+    scene.pass(desired(&[("a", 1)]), Focus::All).await;
     assert_eq!(api.calls(), ["watch", "list", "list"]);
     assert_eq!(scene.observer.hint().await, Ok(Hint::Keys(vec!["a".to_owned()])));
     assert_eq!(scene.observer.hint().await, Ok(Hint::Lost));
@@ -174,17 +174,17 @@ async fn the_subscription_stands_before_the_first_list() {
 async fn a_focused_pass_looks_at_its_keys_only() {
     let api = Numbers::of(&[("a", 1, true), ("b", 9, true)]);
     let mut scene = Scene::open(&api);
-    scene.pass(wish(&[("a", 1), ("b", 9)]), Focus::All).await;
+    scene.pass(desired(&[("a", 1), ("b", 9)]), Focus::All).await;
     api.calls();
     let focus = Focus::Keys(BTreeSet::from(["b".to_owned()]));
-    scene.pass(wish(&[("a", 2), ("b", 3)]), focus).await;
+    scene.pass(desired(&[("a", 2), ("b", 3)]), focus).await;
     assert_eq!(api.calls(), [r#"look {"b"}"#, "update b 9 3"]);
 }
 
 #[tokio::test]
-async fn a_foreign_object_is_adopted_by_leave_of_the_wish_only() {
+async fn a_foreign_object_is_adopted_by_leave_of_the_desired_state_only() {
     let api = Numbers::of(&[("a", 1, false), ("b", 1, false)]);
-    let leave = wish(&[("a", 2), ("b", 2)]).adopting(["b".to_owned()]);
+    let leave = desired(&[("a", 2), ("b", 2)]).adopting(["b".to_owned()]);
     let report = Scene::open(&api).pass(leave, Focus::All).await;
     assert_eq!(api.calls(), ["watch", "list", "adopt b 1 2"]);
     let conflicts = kinds(&report, Kind::Conflict);
@@ -192,9 +192,9 @@ async fn a_foreign_object_is_adopted_by_leave_of_the_wish_only() {
 }
 
 #[tokio::test]
-async fn an_attribute_that_the_wish_leaves_open_agrees_with_anything() {
+async fn an_attribute_that_the_desired_state_leaves_open_agrees_with_anything() {
     let api = Numbers::of(&[("a", 7, true)]);
-    let report = Scene::open(&api).pass(wish(&[("a", 0)]), Focus::All).await;
+    let report = Scene::open(&api).pass(desired(&[("a", 0)]), Focus::All).await;
     assert!(report.is_converged());
     assert_eq!(api.calls(), ["watch", "list"]);
 }
@@ -203,14 +203,14 @@ async fn an_attribute_that_the_wish_leaves_open_agrees_with_anything() {
 async fn deleting_what_is_already_gone_is_a_success() {
     let api = Numbers::of(&[("a", 1, true)]);
     *api.meanwhile.lock().unwrap() = Some(Meanwhile::Vanishes);
-    assert!(Scene::open(&api).pass(wish(&[]), Focus::All).await.is_converged());
+    assert!(Scene::open(&api).pass(desired(&[]), Focus::All).await.is_converged());
 }
 
 #[tokio::test]
 async fn updating_what_is_gone_is_a_failure_that_is_tried_again() {
     let api = Numbers::of(&[("a", 1, true)]);
     *api.meanwhile.lock().unwrap() = Some(Meanwhile::Vanishes);
-    let report = Scene::open(&api).pass(wish(&[("a", 2)]), Focus::All).await;
+    let report = Scene::open(&api).pass(desired(&[("a", 2)]), Focus::All).await;
     let failed = kinds(&report, Kind::Failed);
     assert!(matches!(&failed[..], [Entry::Failed { key, .. }] if key == "a"), "{failed:?}");
 }
@@ -219,7 +219,7 @@ async fn updating_what_is_gone_is_a_failure_that_is_tried_again() {
 async fn a_precondition_that_does_not_hold_is_a_conflict() {
     let api = Numbers::of(&[]);
     *api.meanwhile.lock().unwrap() = Some(Meanwhile::SomebodyElse);
-    let report = Scene::open(&api).pass(wish(&[("a", 2)]), Focus::All).await;
+    let report = Scene::open(&api).pass(desired(&[("a", 2)]), Focus::All).await;
     let conflicts = kinds(&report, Kind::Conflict);
     assert!(matches!(&conflicts[..], [Entry::Conflict { key, .. }] if key == "a"));
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use homeostat_engine::{
     Alone, Bound, Events, Failure, Handle, Loop, Means, MemoryLedger, Owner, Pace, Retry, Seen,
 };
-use homeostat_kit::simple::{Adapted, Api, Listed, Progress, Refusal, Wishes, Written, place};
+use homeostat_kit::simple::{
+    Adapted, Api, DesiredObjects, Listed, Progress, Refusal, Written, place,
+};
 use homeostat_kit::strategy::Strategy;
 use tokio::time::Instant;
 
@@ -72,8 +74,8 @@ impl Api for Door {
 }
 
 fn bound(source: &Adapted<Door>) -> Bound<Adapted<Door>> {
-    let wish = Wishes::new([("door".to_owned(), 1)]).unwrap();
-    source.bind(&Strategy::Checkpoint, wish, place::<Door>("me", "here")).unwrap()
+    let desired = DesiredObjects::new([("door".to_owned(), 1)]).unwrap();
+    source.bind(&Strategy::Checkpoint, desired, place::<Door>("me", "here")).unwrap()
 }
 
 fn keep(door: &Arc<Door>, ledger: &Arc<MemoryLedger>) -> Handle<Adapted<Door>> {
@@ -152,7 +154,7 @@ async fn a_task_is_asked_for_after_growing_pauses_and_never_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_wish_goes_on_waiting_for_the_task_of_the_last_one() {
+async fn another_desired_state_goes_on_waiting_for_the_task_of_the_last_one() {
     let door = Arc::<Door>::default();
     door.answers.lock().unwrap().push(Refusal::Task { id: "t1".to_owned() });
     door.tasks.lock().unwrap().extend(vec![Progress::Running; 5]);
@@ -186,7 +188,7 @@ async fn a_failed_task_counts_as_the_failure_of_its_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminal_refusal_waits_for_another_wish() {
+async fn a_terminal_refusal_waits_for_another_desired_state() {
     let door = Arc::<Door>::default();
     let never = Refusal::Failed(Failure::new("never", Retry::Never));
     door.answers.lock().unwrap().push(never);

@@ -1,4 +1,4 @@
-//! Why a wished knob cannot be written at all, and whether it is worth waiting for. Pure.
+//! Why a declared knob cannot be written at all, and whether it is worth waiting for. Pure.
 
 use homeostat_core::{Failure, Retry, WaitsOn};
 
@@ -30,7 +30,7 @@ pub enum Absence {
         /// What it is.
         what: &'static str,
     },
-    /// It can be written, but never read: nobody could tell whether it is as wished.
+    /// It can be written, but never read: nobody could tell whether it is as declared.
     WriteOnly,
     /// It belongs to the whole host, and the scope does not.
     HostWide {
@@ -76,7 +76,7 @@ impl Absence {
             }
             Absence::NotAKnob { what } => (format!("it is {what}, not a knob"), None),
             Absence::WriteOnly => (
-                "it can be written, but not read, so nobody can tell whether it is as wished"
+                "it can be written, but not read, so nobody can tell whether it is as declared"
                     .to_owned(),
                 Some("it is a command: run it from a script or a timer".to_owned()),
             ),

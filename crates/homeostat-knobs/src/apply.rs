@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::absence::Absence;
 use crate::coupling::rewrites;
 use crate::key::Key;
-use crate::model::{Value, Wish};
+use crate::model::{DesiredState, Value};
 use crate::observe::Look;
 use crate::source::Knobs;
 use crate::step::Step;
@@ -30,13 +30,13 @@ impl Writer {
         let steps = work.steps.iter();
         let outcomes: Vec<_> = steps.map(|step| self.step(work, step)).collect();
         let again = work.steps.iter().zip(outcomes);
-        again.map(|(step, outcome)| self.look_again(work.wish, step, outcome)).collect()
+        again.map(|(step, outcome)| self.look_again(work.desired, step, outcome)).collect()
     }
 
     fn step(&self, work: &Work<'_, Knobs>, step: &Step) -> Outcome<Value> {
         match step {
             Step::Set { slot, before, .. } => {
-                let (key, wanted) = work.wish.at(*slot);
+                let (key, wanted) = work.desired.at(*slot);
                 self.write_until_settled(work, (key, before), &wanted.value)
             }
             Step::Release { key, before, .. } => match step.restores() {
@@ -107,9 +107,14 @@ impl Writer {
         }
     }
 
-    fn look_again(&self, wish: &Wish, step: &Step, outcome: Outcome<Value>) -> Outcome<Value> {
+    fn look_again(
+        &self,
+        desired: &DesiredState,
+        step: &Step,
+        outcome: Outcome<Value>,
+    ) -> Outcome<Value> {
         let (Step::Set { slot, .. }, true) = (step, outcome.is_good()) else { return outcome };
-        let Look::Holds { value: now, .. } = self.knobs.look(wish.at(*slot).0) else {
+        let Look::Holds { value: now, .. } = self.knobs.look(desired.at(*slot).0) else {
             return outcome;
         };
         match outcome {
@@ -149,7 +154,7 @@ struct Held {
     doubtful: bool,
 }
 
-/// The same other value twice is the kernel's answer to the wish, unless something else may be behind
+/// The same other value twice is the kernel's answer to the desired state, unless something else may be behind
 /// it. Anything else goes to the engine, which looks again and says what holds it.
 fn judge(key: &Key, value: &Value, held: Held) -> Outcome<Value> {
     let Held { first, second, doubtful } = held;
@@ -159,14 +164,14 @@ fn judge(key: &Key, value: &Value, held: Held) -> Outcome<Value> {
     Outcome::Applied { now: Some(second) }
 }
 
-/// Whether another wished knob may be what keeps this one from its value. One that is not there
+/// Whether another declared knob may be what keeps this one from its value. One that is not there
 /// cannot.
 fn is_coupled(work: &Work<'_, Knobs>, key: &Key) -> bool {
-    let there = work.wish.iter().filter(|(other, _)| !work.moment.absent.contains_key(other));
+    let there = work.desired.iter().filter(|(other, _)| !work.moment.absent.contains_key(other));
     there.map(|(other, _)| other).any(|other| rewrites(other, key) || rewrites(key, other))
 }
 
-/// Whether a third writer may have put back what was there. A value that is not even near the wish is
+/// Whether a third writer may have put back what was there. A value that is not even near the desired state is
 /// no rounding of it; one that is cut or filled up is.
 fn is_rival(before: &Value, wanted: &Value, held: &Value) -> bool {
     held == before && !is_rewriting(wanted.as_str(), held.as_str())
@@ -239,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_settled_only_if_it_may_be_the_wish_rewritten() {
+    fn what_was_there_before_is_settled_only_if_it_may_be_the_desired_state_rewritten() {
         for (before, wanted, held, is_rivals) in [
             ("0", "1", "0", true),
             ("5", "60", "5", true),

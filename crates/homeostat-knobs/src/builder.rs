@@ -1,42 +1,42 @@
-//! Builds a wish, and refuses what can be no wish before anything is observed.
+//! Builds a desired state, and refuses what can be no desired state before anything is observed.
 
 use homeostat_core::Retry;
 
 use crate::key::{Key, KeyError};
 use crate::lines;
-use crate::model::{Value, Wanted, Wish};
+use crate::model::{DesiredState, Value, Wanted};
 use crate::normalize::Form;
 
-/// A wish under way.
+/// A desired state under way.
 ///
 /// ```
-/// use homeostat_knobs::Wish;
-/// let wish = Wish::builder()
+/// use homeostat_knobs::Desired state;
+/// let desired state = Desired state::builder()
 ///     .sysctl("net.ipv4.ip_forward", "1")?
 ///     .link_sysctl("eth0", "ipv4/rp_filter", "1")?
 ///     .cgroup("machine/web", "memory.max", "256M")?
 ///     .build()?;
-/// assert_eq!(wish.iter().count(), 3);
-/// # Ok::<(), homeostat_knobs::WishError>(())
+/// assert_eq!(desired state.iter().count(), 3);
+/// # Ok::<(), homeostat_knobs::DesiredError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
-    wishes: Vec<(Key, Wanted)>,
+    desired_states: Vec<(Key, Wanted)>,
 }
 
-/// Why something can be no wish.
+/// Why something can be no desired state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum WishError {
+pub enum DesiredError {
     /// The key is none.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// One knob, two wishes, perhaps in two spellings.
-    #[error("`{key}` is wished twice, as `{first}` and as `{second}`")]
+    /// One knob, two desired states, perhaps in two spellings.
+    #[error("`{key}` is declared twice, as `{first}` and as `{second}`")]
     Twice {
         /// The knob.
         key: Key,
-        /// One wish.
+        /// One desired state.
         first: String,
         /// The other.
         second: String,
@@ -79,22 +79,22 @@ pub enum WishError {
     },
 }
 
-impl WishError {
+impl DesiredError {
     /// The way out, where there is one.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
-            WishError::Key(error) => error.help(),
-            WishError::Twice { .. } => Some("keep one of them"),
-            WishError::Empty { .. } => Some("leave the knob out to leave its value alone"),
-            WishError::Control { .. } => Some("the value is one line, without its end"),
-            WishError::Command { .. } => Some("run it from a script or a timer"),
-            WishError::Size { .. } => Some("write bytes, or `256M`, `1G`, or `max`"),
-            WishError::Line { .. } => Some("write it as `8:0 rbps=1M wiops=120`"),
+            DesiredError::Key(error) => error.help(),
+            DesiredError::Twice { .. } => Some("keep one of them"),
+            DesiredError::Empty { .. } => Some("leave the knob out to leave its value alone"),
+            DesiredError::Control { .. } => Some("the value is one line, without its end"),
+            DesiredError::Command { .. } => Some("run it from a script or a timer"),
+            DesiredError::Size { .. } => Some("write bytes, or `256M`, `1G`, or `max`"),
+            DesiredError::Line { .. } => Some("write it as `8:0 rbps=1M wiops=120`"),
         }
     }
 
-    /// A wish does not become right by itself.
+    /// A desired state does not become right by itself.
     #[must_use]
     pub fn retry(&self) -> Retry {
         Retry::Never
@@ -102,73 +102,73 @@ impl WishError {
 }
 
 impl Builder {
-    /// Wishes a kernel parameter, in either spelling.
-    pub fn sysctl(self, key: &str, value: &str) -> Result<Self, WishError> {
+    /// Desired states a kernel parameter, in either spelling.
+    pub fn sysctl(self, key: &str, value: &str) -> Result<Self, DesiredError> {
         self.knob(Key::sysctl(key)?, value)
     }
 
-    /// Wishes a parameter of one link, such as `ipv4/rp_filter`.
-    pub fn link_sysctl(self, link: &str, key: &str, value: &str) -> Result<Self, WishError> {
+    /// Desired states a parameter of one link, such as `ipv4/rp_filter`.
+    pub fn link_sysctl(self, link: &str, key: &str, value: &str) -> Result<Self, DesiredError> {
         self.knob(Key::link_sysctl(link, key)?, value)
     }
 
-    /// Wishes a limit of a control group.
-    pub fn cgroup(self, group: &str, file: &str, value: &str) -> Result<Self, WishError> {
+    /// Desired states a limit of a control group.
+    pub fn cgroup(self, group: &str, file: &str, value: &str) -> Result<Self, DesiredError> {
         self.knob(Key::cgroup(group, file)?, value)
     }
 
-    /// Wishes any knob.
-    pub fn knob(mut self, key: Key, value: &str) -> Result<Self, WishError> {
+    /// Desired states any knob.
+    pub fn knob(mut self, key: Key, value: &str) -> Result<Self, DesiredError> {
         let value = check(&key, value)?;
-        self.wishes.push((key, Wanted { value, adopt: false }));
+        self.desired_states.push((key, Wanted { value, adopt: false }));
         Ok(self)
     }
 
-    /// Lets the last wish take its knob from whoever manages it.
+    /// Lets the last desired state take its knob from whoever manages it.
     #[must_use]
     pub fn adopting(mut self) -> Self {
-        if let Some((_, wanted)) = self.wishes.last_mut() {
+        if let Some((_, wanted)) = self.desired_states.last_mut() {
             wanted.adopt = true;
         }
         self
     }
 
-    /// Ends the wish; refuses a knob that was wished twice.
-    pub fn build(mut self) -> Result<Wish, WishError> {
-        self.wishes.sort_by(|a, b| a.0.cmp(&b.0));
-        let twice = self.wishes.array_windows().find(|[a, b]| a.0 == b.0);
+    /// Ends the desired state; refuses a knob that was declared twice.
+    pub fn build(mut self) -> Result<DesiredState, DesiredError> {
+        self.desired_states.sort_by(|a, b| a.0.cmp(&b.0));
+        let twice = self.desired_states.array_windows().find(|[a, b]| a.0 == b.0);
         if let Some([(key, first), (_, second)]) = twice {
-            return Err(WishError::Twice {
+            return Err(DesiredError::Twice {
                 key: key.clone(),
                 first: first.value.as_str().to_owned(),
                 second: second.value.as_str().to_owned(),
             });
         }
-        Ok(Wish::from_sorted(self.wishes))
+        Ok(DesiredState::from_sorted(self.desired_states))
     }
 }
 
-fn check(key: &Key, text: &str) -> Result<Value, WishError> {
+fn check(key: &Key, text: &str) -> Result<Value, DesiredError> {
     if is_command(key) {
-        return Err(WishError::Command { key: key.clone() });
+        return Err(DesiredError::Command { key: key.clone() });
     }
     let form = Form::of(key);
     // Who reads a line from a file gives its end along; inside, a newline would end the value.
     let body = text.trim_end_matches('\n');
     if body.contains('\0') || body.contains(['\n', '\r']) && form != Form::Lines {
-        return Err(WishError::Control { key: key.clone(), value: text.to_owned() });
+        return Err(DesiredError::Control { key: key.clone(), value: text.to_owned() });
     }
     let value = Value::of(key, body);
     if value.is_unset() {
-        return Err(WishError::Empty { key: key.clone() });
+        return Err(DesiredError::Empty { key: key.clone() });
     }
     let refused = (key.clone(), text.to_owned());
     match (form, refused) {
         (Form::Size { .. }, (key, value_text)) if !is_size(&value) => {
-            Err(WishError::Size { key, value: value_text })
+            Err(DesiredError::Size { key, value: value_text })
         }
         (Form::Lines, (key, value_text)) if !lines::is_complete(value.as_str()) => {
-            Err(WishError::Line { key, value: value_text })
+            Err(DesiredError::Line { key, value: value_text })
         }
         _ => Ok(value),
     }
@@ -204,25 +204,27 @@ mod tests {
 
     use super::*;
 
-    fn refused(key: &str, value: &str) -> WishError {
-        Wish::builder().sysctl(key, value).unwrap_err()
+    fn refused(key: &str, value: &str) -> DesiredError {
+        DesiredState::builder().sysctl(key, value).unwrap_err()
     }
 
-    fn limit(file: &str, value: &str) -> Result<String, WishError> {
-        let wish = Wish::builder().cgroup("machine/web", file, value)?.build()?;
-        Ok(wish.object(Slot(0)).as_str().to_owned())
+    fn limit(file: &str, value: &str) -> Result<String, DesiredError> {
+        let desired = DesiredState::builder().cgroup("machine/web", file, value)?.build()?;
+        Ok(desired.object(Slot(0)).as_str().to_owned())
     }
 
     #[test]
-    fn a_wish_is_sorted_normalized_and_found_by_key() {
-        let wish = Wish::builder()
+    fn a_desired_state_is_sorted_normalized_and_found_by_key() {
+        let desired = DesiredState::builder()
             .cgroup("machine/web", "memory.max", "256M")
-            .and_then(|wish| wish.sysctl("net.ipv4.tcp_rmem", "4096\t0x10  010\n"))
-            .and_then(|wish| wish.adopting().sysctl("net.ipv4.ip_forward", "0x1"))
+            .and_then(|desired| desired.sysctl("net.ipv4.tcp_rmem", "4096\t0x10  010\n"))
+            .and_then(|desired| desired.adopting().sysctl("net.ipv4.ip_forward", "0x1"))
             .and_then(Builder::build)
             .unwrap();
-        let shown: Vec<_> =
-            wish.iter().map(|(key, wanted)| format!("{key} = {}", wanted.value.as_str())).collect();
+        let shown: Vec<_> = desired
+            .iter()
+            .map(|(key, wanted)| format!("{key} = {}", wanted.value.as_str()))
+            .collect();
         assert_eq!(
             shown,
             [
@@ -231,24 +233,24 @@ mod tests {
                 "cgroup machine/web memory.max = 268435456",
             ]
         );
-        for index in 0..wish.len() {
+        for index in 0..desired.len() {
             let slot = Slot::at(index);
             for near in [None, Some(Slot(0)), Some(Slot(9))] {
-                assert_eq!(wish.slot(&wish.key(slot), near), Some(slot));
+                assert_eq!(desired.slot(&desired.key(slot), near), Some(slot));
             }
-            assert_eq!(wish.compare(slot, &wish.object(slot)), Agreement::Agrees);
-            assert_eq!(wish.may_adopt(slot), index == 1);
+            assert_eq!(desired.compare(slot, &desired.object(slot)), Agreement::Agrees);
+            assert_eq!(desired.may_adopt(slot), index == 1);
         }
     }
 
     #[test]
-    fn one_knob_in_two_spellings_is_wished_twice() {
-        let error = Wish::builder()
+    fn one_knob_in_two_spellings_is_declared_twice() {
+        let error = DesiredState::builder()
             .sysctl("net.ipv4.conf.a/b.forwarding", "1")
-            .and_then(|wish| wish.link_sysctl("a.b", "ipv4/forwarding", "0"))
+            .and_then(|desired| desired.link_sysctl("a.b", "ipv4/forwarding", "0"))
             .and_then(Builder::build)
             .unwrap_err();
-        let text = "`sysctl net/ipv4/conf/a.b/forwarding` is wished twice, as `1` and as `0`";
+        let text = "`sysctl net/ipv4/conf/a.b/forwarding` is declared twice, as `1` and as `0`";
         assert_eq!(error.to_string(), text);
     }
 
@@ -256,12 +258,12 @@ mod tests {
     fn values_that_cannot_be_written_are_refused() {
         let key = "net.ipv4.ip_forward";
         for value in ["1\0", "1\n2", "1\r2", "\n1"] {
-            assert!(matches!(refused(key, value), WishError::Control { .. }), "{value:?}");
+            assert!(matches!(refused(key, value), DesiredError::Control { .. }), "{value:?}");
         }
         for value in ["", " ", "\n"] {
-            assert!(matches!(refused(key, value), WishError::Empty { .. }), "{value:?}");
+            assert!(matches!(refused(key, value), DesiredError::Empty { .. }), "{value:?}");
         }
-        assert!(Wish::builder().sysctl(key, "1\n").is_ok());
+        assert!(DesiredState::builder().sysctl(key, "1\n").is_ok());
     }
 
     #[test]
@@ -269,7 +271,7 @@ mod tests {
         for key in
             ["net.ipv4.route.flush", "net.ipv6.route.flush", "vm.drop_caches", "vm.compact_memory"]
         {
-            assert!(matches!(refused(key, "1"), WishError::Command { .. }), "{key}");
+            assert!(matches!(refused(key, "1"), DesiredError::Command { .. }), "{key}");
         }
         for file in [
             "cgroup.kill",
@@ -280,7 +282,7 @@ mod tests {
             "memory.peak",
             "cpu.pressure",
         ] {
-            assert!(matches!(limit(file, "1"), Err(WishError::Command { .. })), "{file}");
+            assert!(matches!(limit(file, "1"), Err(DesiredError::Command { .. })), "{file}");
         }
         assert_eq!(limit("cgroup.pressure", "0").as_deref(), Ok("0"));
     }
@@ -300,9 +302,9 @@ mod tests {
         ] {
             assert_eq!(limit(file, value).as_deref(), Ok(expected), "{file} {value}");
         }
-        assert!(matches!(limit("memory.max", "256MB"), Err(WishError::Size { .. })));
-        assert!(matches!(limit("io.max", "8:0"), Err(WishError::Line { .. })));
-        assert!(matches!(limit("pids.max", "1\n2"), Err(WishError::Control { .. })));
+        assert!(matches!(limit("memory.max", "256MB"), Err(DesiredError::Size { .. })));
+        assert!(matches!(limit("io.max", "8:0"), Err(DesiredError::Line { .. })));
+        assert!(matches!(limit("pids.max", "1\n2"), Err(DesiredError::Control { .. })));
     }
 
     #[test]

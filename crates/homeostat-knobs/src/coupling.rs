@@ -1,10 +1,10 @@
-//! Which knobs the kernel ties together: in which order they are written, and which wishes fight.
+//! Which knobs the kernel ties together: in which order they are written, and which desired states fight.
 //!
 //! Pure. Quirk `coupled-keys` (Linux 6.18): `echo 1 > /proc/sys/net/ipv4/ip_forward` rewrites every
 //! `conf/*/forwarding` and clears `conf/all/accept_redirects`; nothing announces it.
 
 use crate::key::{Key, SysctlPath};
-use crate::model::{Value, Wish};
+use crate::model::{DesiredState, Value};
 
 /// The place of a knob in the order of writes: general ones first, since they rewrite the others.
 pub(crate) fn phase(key: &Key) -> u8 {
@@ -45,20 +45,20 @@ pub(crate) fn rewrites(general: &Key, other: &Key) -> bool {
         || sets_mode(general, other)
 }
 
-/// The wishes that undo each other, each with the other one.
-pub(crate) fn fights(wish: &Wish) -> Vec<(Key, Key)> {
+/// The desired states that undo each other, each with the other one.
+pub(crate) fn fights(desired: &DesiredState) -> Vec<(Key, Key)> {
     let mut fights = Vec::new();
-    for (key, wanted) in wish.iter() {
+    for (key, wanted) in desired.iter() {
         let Key::Sysctl(path) = key else { continue };
         for twin in partners(path) {
             let Ok(twin) = Key::sysctl(twin) else { continue };
-            if let Some(other) = wish.wanted(&twin)
+            if let Some(other) = desired.wanted(&twin)
                 && undo_each_other(path, &wanted.value, &other.value)
             {
                 fights.push((key.clone(), twin));
             }
         }
-        if let Some(twin) = other_unit(wish, path, &wanted.value) {
+        if let Some(twin) = other_unit(desired, path, &wanted.value) {
             fights.push((key.clone(), twin.clone()));
             fights.push((twin, key.clone()));
         }
@@ -70,13 +70,13 @@ pub(crate) fn fights(wish: &Wish) -> Vec<(Key, Key)> {
 /// IPv6 are the kernel's own, whose length nobody is told.
 const UNITS: [(&str, u64); 2] = [("retrans_time", 10), ("base_reachable_time", 1000)];
 
-/// The same time in milliseconds, if it is wished too and is not the same.
-fn other_unit(wish: &Wish, path: &SysctlPath, value: &Value) -> Option<Key> {
+/// The same time in milliseconds, if it is declared too and is not the same.
+fn other_unit(desired: &DesiredState, path: &SysctlPath, value: &Value) -> Option<Key> {
     (family(path) == Some("ipv4")).then_some(())?;
     let (_, unit) = UNITS.iter().find(|(name, _)| *name == path.name())?;
     let twin = Key::sysctl(&format!("{}_ms", path.as_str())).ok()?;
     let number = |value: &Value| value.as_str().parse::<u64>().ok();
-    let milliseconds = number(&wish.wanted(&twin)?.value)?;
+    let milliseconds = number(&desired.wanted(&twin)?.value)?;
     (number(value)?.checked_mul(*unit) != Some(milliseconds)).then_some(twin)
 }
 
@@ -246,10 +246,10 @@ mod tests {
     #[test]
     fn two_names_of_one_value_fight_only_if_they_differ() {
         let fights_of = |pairs: &[(&str, &str)]| {
-            let wish = pairs
-                .iter()
-                .fold(Wish::builder(), |wish, (key, value)| wish.sysctl(key, value).unwrap());
-            fights(&wish.build().unwrap()).len()
+            let desired = pairs.iter().fold(DesiredState::builder(), |desired, (key, value)| {
+                desired.sysctl(key, value).unwrap()
+            });
+            fights(&desired.build().unwrap()).len()
         };
         let (forward, all) = ("net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding");
         assert_eq!(fights_of(&[(forward, "1"), (all, "0")]), 2, "each names the other");

@@ -10,7 +10,7 @@ use homeostat_core::{Hint, Original, Records, WaitsOn};
 use tokio::sync::watch;
 
 use crate::key::Key;
-use crate::model::{Value, Wish};
+use crate::model::{DesiredState, Value};
 
 /// A gate that somebody opens and closes for the knobs of one scope; it begins open.
 #[derive(Clone, Debug)]
@@ -69,13 +69,13 @@ pub(crate) fn lets_through(key: &Key, value: &Value) -> bool {
     is_forwarding && value.as_str() != "0"
 }
 
-/// Every knob that the gate holds back while it is closed: wished ones, and originals that may come back.
-pub(crate) fn held(wish: &Wish, records: &Records<Key, Value>) -> Vec<Key> {
-    let wished = wish.iter().filter(|(key, wanted)| lets_through(key, &wanted.value));
+/// Every knob that the gate holds back while it is closed: declared ones, and originals that may come back.
+pub(crate) fn held(desired: &DesiredState, records: &Records<Key, Value>) -> Vec<Key> {
+    let declared = desired.iter().filter(|(key, wanted)| lets_through(key, &wanted.value));
     let originals = records.iter().filter(|(key, record)| {
         matches!(&record.original, Original::Was(value) if lets_through(key, value))
     });
-    let keys = wished.map(|(key, _)| key).chain(originals.map(|(key, _)| key));
+    let keys = declared.map(|(key, _)| key).chain(originals.map(|(key, _)| key));
     keys.cloned().collect::<BTreeSet<_>>().into_iter().collect()
 }
 

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn watches_of_a_former_wish_are_dropped_by_a_full_look_only() {
+    fn watches_of_a_former_desired_state_are_dropped_by_a_full_look_only() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("net")).unwrap();
         let keys = ["net/a", "net/b", "net/c"].map(|path| {

@@ -4,7 +4,7 @@
 //! rounding), ties some knobs together, and tells almost nobody when they change; all of that is
 //! answered here. Limits only: no group, process or link is ever made, moved or removed.
 //!
-//! Start at [`Knobs`] for the source, at [`Wish::builder`] for what is wished.
+//! Start at [`Knobs`] for the source, at [`DesiredState::builder`] for what is declared.
 
 mod absence;
 mod apply;
@@ -33,10 +33,10 @@ mod tree;
 
 pub use absence::Absence;
 pub use apply::Writer;
-pub use builder::{Builder, WishError};
+pub use builder::{Builder, DesiredError};
 pub use gate::Gate;
 pub use key::{CgroupFile, Key, KeyError, SysctlPath};
-pub use model::{Value, Wanted, Wish};
+pub use model::{DesiredState, Value, Wanted};
 pub use observe::{Moment, Reader};
 pub use place::Place;
 pub use source::{HostWide, Knobs, Roots};

@@ -1,4 +1,4 @@
-//! Brings the text of a knob into its one normal form, and compares a wish with what is there.
+//! Brings the text of a knob into its one normal form, and compares a desired state with what is there.
 //!
 //! Pure. The kernel prints values its own way (tabs, decimal numbers, merged ranges), so that text
 //! is compared by what it means to the file. Start at [`Form::of`].
@@ -68,7 +68,7 @@ impl Form {
         }
     }
 
-    /// Whether what is there is as wished, both in normal form. Only what is declared counts.
+    /// Whether what is there is as declared, both in normal form. Only what is declared counts.
     pub(crate) fn agrees(self, wanted: &str, seen: &str) -> bool {
         match self {
             // The period is the kernel's own as long as nobody declares one.
@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn normalizing_is_idempotent_and_a_wish_agrees_with_itself(
+        fn normalizing_is_idempotent_and_a_desired_state_agrees_with_itself(
             text in "([0-9xa-fKMG:=,. \t\n-]|max|rbps=|default ){0,12}",
         ) {
             for form in FORMS {

@@ -1,4 +1,4 @@
-//! Reads the wished and the recorded knobs. It never writes.
+//! Reads the declared and the recorded knobs. It never writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,11 +20,11 @@ use crate::tree::{Found, find, open_root};
 /// What one observe learned beside the values.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
-    /// Why wished knobs are not there.
+    /// Why declared knobs are not there.
     pub absent: BTreeMap<Key, Absence>,
     /// Knobs that nobody can write.
     pub read_only: BTreeSet<Key>,
-    /// What wished knobs hold that a step for another knob would rewrite.
+    /// What declared knobs hold that a step for another knob would rewrite.
     pub rewritten: BTreeMap<Key, Value>,
     /// What turning forwarding on waits on, if anything.
     pub gate: Option<WaitsOn>,
@@ -46,7 +46,7 @@ pub(crate) enum Look {
 pub struct Reader {
     knobs: Knobs,
     hints: Hints,
-    /// What was wished, but could not go through the gate.
+    /// What was declared, but could not go through the gate.
     held: Vec<Key>,
 }
 
@@ -73,7 +73,8 @@ impl homeostat_core::Reader<Knobs> for Reader {
         })??;
         // Who opens it from here on is answered by the hint.
         let gate = self.knobs.gate.as_ref().and_then(Gate::waits_on);
-        self.held = if gate.is_some() { gate::held(view.wish, view.records) } else { Vec::new() };
+        self.held =
+            if gate.is_some() { gate::held(view.desired, view.records) } else { Vec::new() };
         let mut moment = Moment { gate, ..Moment::default() };
         for (key, (look, owner)) in keys.into_iter().zip(looks) {
             moment.take(view, see, Looked { key, look, owner });
@@ -95,14 +96,14 @@ impl homeostat_core::Reader<Knobs> for Reader {
     }
 }
 
-/// The wished and the recorded knobs in focus, and the wished ones that a step for them would
+/// The declared and the recorded knobs in focus, and the declared ones that a step for them would
 /// rewrite.
 fn keys(view: &View<'_, Knobs>) -> BTreeSet<Key> {
-    let wished = view.wish.iter().map(|(key, _)| key);
-    let known = wished.chain(view.records.keys());
+    let declared = view.desired.iter().map(|(key, _)| key);
+    let known = declared.chain(view.records.keys());
     let mut keys: BTreeSet<Key> = known.filter(|key| view.focus.covers(key)).cloned().collect();
     let generals: Vec<Key> = keys.iter().filter(|key| is_general(key)).cloned().collect();
-    for (key, _) in view.wish.iter() {
+    for (key, _) in view.desired.iter() {
         if generals.iter().any(|general| rewrites(general, key)) {
             keys.insert(key.clone());
         }
@@ -138,7 +139,7 @@ impl Moment {
                     Some(other) if record.is_none() => Owner::Foreign(other.into()),
                     _ => Owner::Nobody,
                 };
-                let object = match record.filter(|_| view.wish.wanted(&key).is_none()) {
+                let object = match record.filter(|_| view.desired.wanted(&key).is_none()) {
                     Some(record) => as_written(&key, record, value),
                     None => value,
                 };

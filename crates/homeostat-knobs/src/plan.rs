@@ -10,16 +10,20 @@ use homeostat_core::{
 use crate::coupling::{fights, is_general, phase, rewrites};
 use crate::gate::lets_through;
 use crate::key::Key;
-use crate::model::{Value, Wish};
+use crate::model::{DesiredState, Value};
 use crate::observe::Moment;
 use crate::source::Knobs;
 use crate::step::{Step, Why};
 
 /// Turns changes into steps, and says what cannot be one.
-pub(crate) fn draft(wish: &Wish, moment: &Moment, changes: ChangeList<Key, Value>) -> Draft<Knobs> {
-    let fights = fights(wish);
+pub(crate) fn draft(
+    desired: &DesiredState,
+    moment: &Moment,
+    changes: ChangeList<Key, Value>,
+) -> Draft<Knobs> {
+    let fights = fights(desired);
     let fighting: BTreeSet<Key> = fights.iter().map(|(key, _)| key.clone()).collect();
-    let mut drafting = Drafting { wish, moment, fighting, draft: Draft::default() };
+    let mut drafting = Drafting { desired, moment, fighting, draft: Draft::default() };
     for change in changes {
         drafting.take(change);
     }
@@ -35,7 +39,7 @@ fn conflict((key, other): (Key, Key)) -> Conflict<Key> {
 }
 
 struct Drafting<'a> {
-    wish: &'a Wish,
+    desired: &'a DesiredState,
     moment: &'a Moment,
     fighting: BTreeSet<Key>,
     draft: Draft<Knobs>,
@@ -44,7 +48,7 @@ struct Drafting<'a> {
 impl Drafting<'_> {
     fn take(&mut self, change: Change<Key, Value>) {
         match change {
-            Change::Create { slot } => self.cannot(self.wish.key(slot)),
+            Change::Create { slot } => self.cannot(self.desired.key(slot)),
             Change::Update { slot, before, adopts } => {
                 self.set(slot, before, adopts.map_or(Why::Differs, Why::Adopts));
             }
@@ -62,10 +66,10 @@ impl Drafting<'_> {
         }
     }
 
-    /// Whether writing a knob that is given up would undo a wished one: it may be but another name.
+    /// Whether writing a knob that is given up would undo a declared one: it may be but another name.
     fn would_undo(&self, released: &Key) -> bool {
-        let mut wished = self.wish.iter().map(|(key, _)| key);
-        wished.any(|key| rewrites(released, key) && phase(key) <= phase(released))
+        let mut declared = self.desired.iter().map(|(key, _)| key);
+        declared.any(|key| rewrites(released, key) && phase(key) <= phase(released))
     }
 
     /// A knob that is not there is never made: it is waited for, or refused.
@@ -87,7 +91,7 @@ impl Drafting<'_> {
     }
 
     fn set(&mut self, slot: Slot, before: Value, why: Why) {
-        let key = self.wish.key(slot);
+        let key = self.desired.key(slot);
         if self.fighting.contains(&key) {
             return;
         }
@@ -107,7 +111,7 @@ impl Drafting<'_> {
 
     /// What turning forwarding on waits on. What is on already stays so, unless it is rewritten first.
     fn must_wait(&self, slot: Slot, before: &Value, why: &Why) -> Option<WaitsOn> {
-        let (key, wanted) = self.wish.at(slot);
+        let (key, wanted) = self.desired.at(slot);
         let is_on = *why == Why::Differs && wanted.value.agrees(key, before);
         self.must_wait_for(key, Some(&wanted.value)).filter(|_| !is_on)
     }
@@ -120,7 +124,7 @@ impl Drafting<'_> {
     /// A released knob that holds its original is left alone, unless an earlier step rewrites it.
     fn leave_originals(&mut self) {
         let changing = self.draft.steps.iter().filter(|step| step.changes());
-        let generals: Vec<Key> = changing.map(|step| step.key_in(self.wish)).cloned().collect();
+        let generals: Vec<Key> = changing.map(|step| step.key_in(self.desired)).cloned().collect();
         for step in &mut self.draft.steps {
             let Step::Release { key, before, restore } = step else { continue };
             let is_rewritten =
@@ -131,13 +135,13 @@ impl Drafting<'_> {
         }
     }
 
-    /// Wished knobs that a step will rewrite are written again after it, so that one pass is enough.
+    /// Declared knobs that a step will rewrite are written again after it, so that one pass is enough.
     fn write_again(&mut self) {
         let planned: BTreeSet<Key> =
-            self.draft.steps.iter().map(|step| step.key_in(self.wish).clone()).collect();
+            self.draft.steps.iter().map(|step| step.key_in(self.desired).clone()).collect();
         let writes = self.draft.steps.iter().filter(|step| step.writes());
         let generals: Vec<Key> = writes
-            .map(|step| step.key_in(self.wish))
+            .map(|step| step.key_in(self.desired))
             .filter(|key| is_general(key))
             .cloned()
             .collect();
@@ -146,7 +150,7 @@ impl Drafting<'_> {
             let by = generals
                 .iter()
                 .find(|general| rewrites(general, key) && phase(general) < phase(key));
-            if let (Some(by), Some(slot)) = (by, self.wish.slot(key, None)) {
+            if let (Some(by), Some(slot)) = (by, self.desired.slot(key, None)) {
                 again.insert(slot, (value.clone(), by.clone()));
             }
         }
@@ -163,10 +167,10 @@ mod tests {
     use super::*;
     use crate::absence::Absence;
 
-    fn wish(pairs: &[(&str, &str)]) -> Wish {
-        let builder = pairs
-            .iter()
-            .fold(Wish::builder(), |wish, (key, value)| wish.sysctl(key, value).unwrap());
+    fn desired(pairs: &[(&str, &str)]) -> DesiredState {
+        let builder = pairs.iter().fold(DesiredState::builder(), |desired, (key, value)| {
+            desired.sysctl(key, value).unwrap()
+        });
         builder.build().unwrap()
     }
 
@@ -178,16 +182,16 @@ mod tests {
         Value::of(&key("net.ipv4.ip_forward"), text)
     }
 
-    fn update(wish: &Wish, text: &str, before: &str) -> Change<Key, Value> {
-        let slot = wish.slot(&key(text), None).unwrap();
+    fn update(desired: &DesiredState, text: &str, before: &str) -> Change<Key, Value> {
+        let slot = desired.slot(&key(text), None).unwrap();
         Change::Update { slot, before: value(before), adopts: None }
     }
 
-    fn lines(wish: &Wish, mut draft: Draft<Knobs>) -> Vec<String> {
+    fn lines(desired: &DesiredState, mut draft: Draft<Knobs>) -> Vec<String> {
         let mut lines = Vec::new();
         draft.steps.sort_by_key(homeostat_core::Step::phase);
         for step in &draft.steps {
-            step.explain(wish, &mut |line| {
+            step.explain(desired, &mut |line| {
                 let json = |value: Option<serde_json::Value>| value.unwrap_or_default().to_string();
                 let (sign, key) = (line.action.sign(), line.key);
                 let (before, after) = (json(line.before), json(line.after));
@@ -200,21 +204,21 @@ mod tests {
 
     #[test]
     fn knobs_that_a_step_rewrites_are_written_again_after_it() {
-        let wish = wish(&[
+        let desired = desired(&[
             ("net.ipv4.conf.lo.forwarding", "0"),
             ("net.ipv4.conf.all.accept_redirects", "1"),
             ("net.ipv4.ip_forward", "1"),
             ("net.ipv6.conf.lo.forwarding", "0"),
         ]);
         let mut moment = Moment::default();
-        for (knob, _) in wish.iter() {
-            moment.rewritten.insert(knob.clone(), wish.wanted(knob).unwrap().value.clone());
+        for (knob, _) in desired.iter() {
+            moment.rewritten.insert(knob.clone(), desired.wanted(knob).unwrap().value.clone());
         }
-        let changes = ChangeList::from_iter([update(&wish, "net.ipv4.ip_forward", "0")]);
-        let draft = draft(&wish, &moment, changes);
+        let changes = ChangeList::from_iter([update(&desired, "net.ipv4.ip_forward", "0")]);
+        let draft = draft(&desired, &moment, changes);
         let again = "written again, since `sysctl net.ipv4.ip_forward` rewrites it";
         assert_eq!(
-            lines(&wish, draft),
+            lines(&desired, draft),
             [
                 "~ sysctl net.ipv4.ip_forward \"0\" \"1\"".to_owned(),
                 format!("~ sysctl net.ipv4.conf.all.accept_redirects \"1\" \"1\" {again}"),
@@ -224,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn a_step_names_the_wished_knobs_that_change_along_with_it() {
-        let wish = wish(&[
+    fn a_step_names_the_declared_knobs_that_change_along_with_it() {
+        let desired = desired(&[
             ("net.ipv4.conf.all.forwarding", "1"),
             ("net.ipv4.conf.lo.forwarding", "0"),
             ("net.ipv4.ip_forward", "1"),
@@ -233,11 +237,11 @@ mod tests {
         ]);
         let disturbed = |step: Step| {
             let mut keys = Vec::new();
-            step.disturbs(&wish, &mut |key| keys.push(key.path()));
+            step.disturbs(&desired, &mut |key| keys.push(key.path()));
             keys
         };
         let (key, before) = (key("net.ipv4.ip_forward"), value("0"));
-        let slot = wish.slot(&key, None).unwrap();
+        let slot = desired.slot(&key, None).unwrap();
         let set = Step::Set { slot, before: before.clone(), why: Why::Differs, phase: 0 };
         let others = ["net/ipv4/conf/all/forwarding", "net/ipv4/conf/lo/forwarding"];
         assert_eq!(disturbed(set), others);
@@ -246,10 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn wishes_that_fight_are_reported_and_not_written() {
-        let wish = wish(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.forwarding", "0")]);
-        let changes = ChangeList::from_iter([update(&wish, "net.ipv4.ip_forward", "0")]);
-        let draft = draft(&wish, &Moment::default(), changes);
+    fn desired_states_that_fight_are_reported_and_not_written() {
+        let desired =
+            desired(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.forwarding", "0")]);
+        let changes = ChangeList::from_iter([update(&desired, "net.ipv4.ip_forward", "0")]);
+        let draft = draft(&desired, &Moment::default(), changes);
         assert!(draft.steps.is_empty());
         let told: Vec<_> =
             draft.conflicts.iter().map(|found| format!("{} {}", found.key, found.reason)).collect();
@@ -266,7 +271,7 @@ mod tests {
 
     #[test]
     fn an_absent_knob_is_waited_for_or_refused_and_never_made() {
-        let wish = wish(&[("net.ipv4.conf.eth9.rp_filter", "1"), ("net.ipv4.nosuch", "1")]);
+        let desired = desired(&[("net.ipv4.conf.eth9.rp_filter", "1"), ("net.ipv4.nosuch", "1")]);
         let absent = [
             ("net.ipv4.conf.eth9.rp_filter", Absence::NoLink { link: "eth9".to_owned() }),
             ("net.ipv4.nosuch", Absence::NoKnob { similar: None }),
@@ -274,7 +279,7 @@ mod tests {
         let absent = absent.map(|(text, absence)| (key(text), absence)).into();
         let moment = Moment { absent, ..Moment::default() };
         let changes = (0..2).map(|slot| Change::Create { slot: Slot(slot) }).collect();
-        let draft = draft(&wish, &moment, changes);
+        let draft = draft(&desired, &moment, changes);
         assert!(draft.steps.is_empty());
         assert_eq!(draft.pending[0].on.to_string(), "link eth9");
         assert_eq!(draft.refused[0].failure.error, "the kernel has no such knob");
@@ -282,25 +287,29 @@ mod tests {
 
     #[test]
     fn a_knob_that_nobody_can_write_is_refused() {
-        let wish = wish(&[("net.ipv4.ip_forward", "1")]);
+        let desired = desired(&[("net.ipv4.ip_forward", "1")]);
         let read_only = [key("net.ipv4.ip_forward")].into();
         let moment = Moment { read_only, ..Moment::default() };
-        let changes = ChangeList::from_iter([update(&wish, "net.ipv4.ip_forward", "0")]);
-        let draft = draft(&wish, &moment, changes);
+        let changes = ChangeList::from_iter([update(&desired, "net.ipv4.ip_forward", "0")]);
+        let draft = draft(&desired, &moment, changes);
         assert!(draft.steps.is_empty());
         assert_eq!(draft.refused.len(), 1);
     }
 
     #[test]
     fn while_the_gate_is_closed_only_forwarding_that_is_off_waits() {
-        let wish = wish(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.tcp_rmem", "1")]);
+        let desired = desired(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.tcp_rmem", "1")]);
         let moment = Moment {
             gate: Some(WaitsOn::Condition("the firewall".to_owned())),
             ..Moment::default()
         };
         let drafted = |before: &str| {
             let keys = ["net.ipv4.ip_forward", "net.ipv4.tcp_rmem"];
-            draft(&wish, &moment, keys.map(|key| update(&wish, key, before)).into_iter().collect())
+            draft(
+                &desired,
+                &moment,
+                keys.map(|key| update(&desired, key, before)).into_iter().collect(),
+            )
         };
         let off = drafted("0");
         assert_eq!((off.steps.len(), off.pending.len()), (1, 1));
@@ -312,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_release_says_what_becomes_of_the_value() {
-        let wish = wish(&[]);
+        let desired = desired(&[]);
         let release = |text: &str, restore: Option<&str>| Change::Release {
             key: key(text),
             before: value("1"),
@@ -325,7 +334,7 @@ mod tests {
             release("net.ipv4.ip_local_reserved_ports", Some("")),
         ]);
         assert_eq!(
-            lines(&wish, draft(&wish, &Moment::default(), changes)),
+            lines(&desired, draft(&desired, &Moment::default(), changes)),
             [
                 "- sysctl net.ipv4.ip_forward \"1\" null released, the value stays",
                 "- sysctl net.ipv4.tcp_rmem \"1\" \"0\" released, original restored",

@@ -9,9 +9,9 @@ use homeostat_document::{
 };
 use serde_json::json;
 
-use crate::builder::{Builder, WishError};
+use crate::builder::{Builder, DesiredError};
 use crate::key::{Key, KeyError, check_parts};
-use crate::model::Wish;
+use crate::model::DesiredState;
 
 /// All that knobs add to documents.
 pub const SECTIONS: SourceSections = SourceSections {
@@ -74,19 +74,19 @@ pub fn is_stated(scope: &Scope) -> bool {
     scope.states(Sysctl::NAME) || scope.states(Cgroups::NAME) || of_links
 }
 
-/// Reports every knob that can be no wish.
+/// Reports every knob that can be no desired state.
 pub fn resolve(scope: &Scope, checker: &mut Checker) {
     for knob in knobs(scope) {
-        if let Err(error) = knob.add_to(Wish::builder()) {
+        if let Err(error) = knob.add_to(DesiredState::builder()) {
             let help = error.help().map(str::to_owned);
             checker.report(Diagnostic::new(knob.key.span, error.to_string()).maybe_help(help));
         }
     }
 }
 
-/// What a scope wishes for.
-pub fn wish(scope: &Scope) -> Result<Wish, WishError> {
-    knobs(scope).try_fold(Wish::builder(), |builder, knob| knob.add_to(builder))?.build()
+/// What a scope declares.
+pub fn desired(scope: &Scope) -> Result<DesiredState, DesiredError> {
+    knobs(scope).try_fold(DesiredState::builder(), |builder, knob| knob.add_to(builder))?.build()
 }
 
 /// Observed values, as sections of a document.
@@ -121,7 +121,7 @@ fn number_or(text: String) -> Json {
 }
 
 impl Knob {
-    fn add_to(&self, builder: Builder) -> Result<Builder, WishError> {
+    fn add_to(&self, builder: Builder) -> Result<Builder, DesiredError> {
         let builder = builder.knob(self.key.value.clone(), &self.value)?;
         Ok(if self.adopt { builder.adopting() } else { builder })
     }

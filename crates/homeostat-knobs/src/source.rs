@@ -10,7 +10,7 @@ use crate::apply::Writer;
 use crate::cgroup;
 use crate::gate::Gate;
 use crate::key::Key;
-use crate::model::{Value, Wish};
+use crate::model::{DesiredState, Value};
 use crate::observe::{Moment, Reader};
 use crate::place::Place;
 use crate::plan;
@@ -111,7 +111,7 @@ impl Source for Knobs {
 
     type Key = Key;
     type Object = Value;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Step;
     type Moment = Moment;
     type Reader = Reader;
@@ -138,7 +138,12 @@ impl Source for Knobs {
             && self.others == other.others
     }
 
-    fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Value>) -> Draft<Self> {
-        plan::draft(wish, moment, changes)
+    fn plan(
+        &self,
+        desired: &DesiredState,
+        moment: &Moment,
+        changes: ChangeList<Key, Value>,
+    ) -> Draft<Self> {
+        plan::draft(desired, moment, changes)
     }
 }

@@ -4,15 +4,15 @@ use homeostat_core::{Action, Line, Owner, Slot};
 
 use crate::coupling::{is_general, phase, rewrites};
 use crate::key::Key;
-use crate::model::{Value, Wish};
+use crate::model::{DesiredState, Value};
 use crate::normalize::Form;
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Make a knob hold what is wished.
+    /// Make a knob hold what is declared.
     Set {
-        /// The wish.
+        /// The desired state.
         slot: Slot,
         /// What it holds.
         before: Value,
@@ -35,11 +35,11 @@ pub enum Step {
 /// Why a knob is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It is not as wished.
+    /// It is not as declared.
     Differs,
     /// It is taken over from this owner.
     Adopts(Owner),
-    /// It is as wished, but an earlier step for this other knob will rewrite it.
+    /// It is as declared, but an earlier step for this other knob will rewrite it.
     Rewritten {
         /// The other knob.
         by: Key,
@@ -48,9 +48,9 @@ pub enum Why {
 
 impl Step {
     /// The knob, without a copy.
-    pub(crate) fn key_in<'a>(&'a self, wish: &'a Wish) -> &'a Key {
+    pub(crate) fn key_in<'a>(&'a self, desired: &'a DesiredState) -> &'a Key {
         match self {
-            Step::Set { slot, .. } => wish.at(*slot).0,
+            Step::Set { slot, .. } => desired.at(*slot).0,
             Step::Release { key, .. } => key,
         }
     }
@@ -103,9 +103,9 @@ fn is_clearable(key: &Key) -> bool {
     matches!(Form::of(key), Form::Ranges | Form::Text)
 }
 
-impl homeostat_core::Step<Wish> for Step {
-    fn key(&self, wish: &Wish) -> Key {
-        self.key_in(wish).clone()
+impl homeostat_core::Step<DesiredState> for Step {
+    fn key(&self, desired: &DesiredState) -> Key {
+        self.key_in(desired).clone()
     }
 
     fn action(&self) -> Action {
@@ -122,10 +122,10 @@ impl homeostat_core::Step<Wish> for Step {
         }
     }
 
-    fn disturbs(&self, wish: &Wish, disturb: &mut dyn FnMut(Key)) {
-        let key = self.key_in(wish);
+    fn disturbs(&self, desired: &DesiredState, disturb: &mut dyn FnMut(Key)) {
+        let key = self.key_in(desired);
         if self.writes() && is_general(key) {
-            let others = wish.iter().map(|(other, _)| other);
+            let others = desired.iter().map(|(other, _)| other);
             others.filter(|other| rewrites(key, other)).cloned().for_each(disturb);
         }
     }
@@ -134,15 +134,15 @@ impl homeostat_core::Step<Wish> for Step {
         true
     }
 
-    fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let json = |value: &Value| serde_json::Value::from(value.as_str());
         let (before, after) = match self {
-            Step::Set { slot, before, .. } => (before, Some(json(&wish.at(*slot).1.value))),
+            Step::Set { slot, before, .. } => (before, Some(json(&desired.at(*slot).1.value))),
             Step::Release { before, .. } => (before, self.restores().as_ref().map(json)),
         };
         tell(Line {
             action: homeostat_core::Step::action(self),
-            key: self.key_in(wish).to_string(),
+            key: self.key_in(desired).to_string(),
             before: Some(json(before)),
             after,
             note: self.note(),

@@ -46,7 +46,7 @@ impl homeostat_core::Writer<Namespaces> for Writer {
     async fn apply(&self, work: Work<'_, Namespaces>, out: &dyn Outcomes<Namespace>) {
         for (at, step) in work.iter() {
             let done = match step {
-                Step::Create { slot, ground } => make(&work.wish.key(*slot), *ground),
+                Step::Create { slot, ground } => make(&work.desired.key(*slot), *ground),
                 Step::Clear { key } => cleared(key),
                 Step::Delete { key, before, takes } => self.delete(key, before, takes),
             };

@@ -1,19 +1,19 @@
-//! The namespaces source: named network namespaces, made when wished, removed when nobody else is inside.
+//! The namespaces source: named network namespaces, made when declared, removed when nobody else is inside.
 //!
 //! A namespace can hold no mark of ours, so the ledger says which ones we made, each with its cookie
 //! and the boot it lived in: one that somebody deleted and made again under the same name is not ours.
 //! What is *inside* a namespace is the business of other sources; this one only looks there before it
 //! removes the name.
 //!
-//! Start at [`Namespaces`] for the source, at [`Wish::new`] for what is wished. The flow is `observe`
+//! Start at [`Namespaces`] for the source, at [`DesiredState::new`] for what is declared. The flow is `observe`
 //! (with `inside`), `plan`, `apply`. There are no hints: a resync finds what went.
 //!
 //! ```
-//! use homeostat_namespaces::{Key, Mark, Namespaces, Protocol, Wish};
+//! use homeostat_namespaces::{Key, Mark, Namespaces, Protocol, Desired state};
 //!
 //! let source = Namespaces::new(Mark::new(Protocol(76), "default"));
-//! let wish = Wish::new(["namespace blue".parse::<Key>()?]);
-//! # let _ = (source, wish);
+//! let desired state = Desired state::new(["namespace blue".parse::<Key>()?]);
+//! # let _ = (source, desired state);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -32,7 +32,7 @@ mod step;
 pub use apply::Writer;
 pub use key::{Key, NotAKey};
 pub use mark::{Mark, Protocol};
-pub use model::{Namespace, Wish};
+pub use model::{DesiredState, Namespace};
 pub use observe::{Moment, Reader};
 pub use source::{Namespaces, OwnTable};
 pub use step::{Ground, Step};

@@ -1,4 +1,4 @@
-//! What a namespace is to us, and the wish: a sorted list of names.
+//! What a namespace is to us, and the desired state: a sorted list of names.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::key::Key;
 
-/// A namespace. All are alike as far as a wish goes; which one it is, only its identity tells.
+/// A namespace. All are alike as far as a desired state goes; which one it is, only its identity tells.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Namespace {
-    /// Which one was seen; a wish is for any.
+    /// Which one was seen; a desired state is for any.
     #[serde(skip)]
     pub identity: Option<Identity>,
 }
@@ -24,12 +24,12 @@ impl PartialEq for Namespace {
 
 /// The namespaces that should exist.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct DesiredState {
     names: BTreeMap<Key, Means>,
     keys: Vec<Key>,
 }
 
-/// How much a name is wished.
+/// How much a name is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
     /// It is made when it is not there.
@@ -38,14 +38,14 @@ pub(crate) enum Means {
     Keep,
 }
 
-impl Wish {
-    /// A wish for these; one that is named twice is wished once.
+impl DesiredState {
+    /// A declare these; one that is named twice is declared once.
     #[must_use]
     pub fn new(keys: impl IntoIterator<Item = Key>) -> Self {
-        Wish::default().and(keys.into_iter().map(|key| (key, Means::Make)))
+        DesiredState::default().and(keys.into_iter().map(|key| (key, Means::Make)))
     }
 
-    /// Also wishes that these, if we made them, are not removed.
+    /// Also desired states that these, if we made them, are not removed.
     #[must_use]
     pub fn keeping(self, keys: impl IntoIterator<Item = Key>) -> Self {
         self.and(keys.into_iter().map(|key| (key, Means::Keep)))
@@ -64,13 +64,13 @@ impl Wish {
         self.keys.iter()
     }
 
-    /// How much a namespace is wished, if at all.
+    /// How much a namespace is declared, if at all.
     pub(crate) fn means(&self, key: &Key) -> Option<Means> {
         self.names.get(key).copied()
     }
 }
 
-impl Desired for Wish {
+impl Desired for DesiredState {
     type Key = Key;
     type Object = Namespace;
 
@@ -82,7 +82,10 @@ impl Desired for Wish {
         self.keys.binary_search(key).ok().map(Slot::at)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "core asks only for slots that this wish gave out")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "core asks only for slots that this desired state gave out"
+    )]
     fn key(&self, slot: Slot) -> Key {
         self.keys[slot.index()].clone()
     }
@@ -109,21 +112,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_is_sorted_and_knows_each_name_once() {
+    fn a_desired_state_is_sorted_and_knows_each_name_once() {
         let key = |text: &str| text.parse::<Key>().unwrap();
-        let wish = Wish::new(["namespace red", "namespace blue", "namespace red"].map(key));
-        assert_eq!(wish.len(), 2);
-        assert_eq!(wish.key(Slot(0)), key("namespace blue"));
-        assert_eq!(wish.slot(&key("namespace red"), None), Some(Slot(1)));
-        assert_eq!(wish.means(&key("namespace green")), None);
-        let wish = wish.keeping(["namespace green", "namespace red"].map(key));
-        assert_eq!(wish.means(&key("namespace green")), Some(Means::Keep));
-        assert_eq!(wish.means(&key("namespace red")), Some(Means::Make));
-        assert_eq!(wish.slot(&key("namespace red"), None), Some(Slot(2)));
+        let desired =
+            DesiredState::new(["namespace red", "namespace blue", "namespace red"].map(key));
+        assert_eq!(desired.len(), 2);
+        assert_eq!(desired.key(Slot(0)), key("namespace blue"));
+        assert_eq!(desired.slot(&key("namespace red"), None), Some(Slot(1)));
+        assert_eq!(desired.means(&key("namespace green")), None);
+        let desired = desired.keeping(["namespace green", "namespace red"].map(key));
+        assert_eq!(desired.means(&key("namespace green")), Some(Means::Keep));
+        assert_eq!(desired.means(&key("namespace red")), Some(Means::Make));
+        assert_eq!(desired.slot(&key("namespace red"), None), Some(Slot(2)));
     }
 
     #[test]
-    fn what_a_record_holds_of_a_wished_namespace_reads_back() {
+    fn what_a_record_holds_of_a_declared_namespace_reads_back() {
         let text = serde_json::to_string(&Namespace::default()).unwrap();
         assert_eq!(text, "{}");
         assert_eq!(serde_json::from_str::<Namespace>(&text).unwrap(), Namespace::default());

@@ -1,6 +1,6 @@
-//! The eyes of the source: opens what is wished or recorded, and looks inside what is to go.
+//! The eyes of the source: opens what is declared or recorded, and looks inside what is to go.
 //!
-//! Namespaces that are neither wished nor recorded cannot matter, so they are not opened: a host may
+//! Namespaces that are neither declared nor recorded cannot matter, so they are not opened: a host may
 //! have thousands of them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,16 +48,16 @@ impl Reader {
                 if record.is_some_and(is_interrupted) && is_leftover(key.name()) =>
             {
                 moment.leftovers.insert(key.clone());
-                // A wished one is absent, and made over the file; else there is a file to remove.
+                // A declared one is absent, and made over the file; else there is a file to remove.
                 let (key, object) = (key.clone(), Namespace::default());
-                let is_wished = view.wish.means(&key).is_some();
-                (!is_wished).then_some(Seen::Present { key, object, owner: Owner::Unmarked })
+                let is_declared = view.desired.means(&key).is_some();
+                (!is_declared).then_some(Seen::Present { key, object, owner: Owner::Unmarked })
             }
             Ok(Found::PlainFile(error)) | Err(error) => Some(unknown(key, &failure(&error))),
             Ok(Found::Namespace(netns, namespace)) => {
                 let identity = namespace.identity.map(|identity| identity.to_string());
                 let is_ours = record.is_some_and(|record| record.is_about(identity.as_deref()));
-                if is_ours && view.wish.means(key).is_none() {
+                if is_ours && view.desired.means(key).is_none() {
                     match inside::foreign(&netns, self.source.signs(key)) {
                         Ok(foreign) => moment.foreign.insert(key.clone(), foreign),
                         Err(failure) => return Some(unknown(key, &failure)),
@@ -79,7 +79,7 @@ impl homeostat_core::Reader<Namespaces> for Reader {
         see: &mut See<'_, Key, Namespace>,
     ) -> Result<Moment, Failure> {
         let mut moment = Moment::default();
-        let keys: BTreeSet<&Key> = view.wish.keys().chain(view.records.keys()).collect();
+        let keys: BTreeSet<&Key> = view.desired.keys().chain(view.records.keys()).collect();
         for key in keys.into_iter().filter(|key| view.focus.covers(key)) {
             if let Some(seen) = self.look(key, view, &mut moment) {
                 see(seen);

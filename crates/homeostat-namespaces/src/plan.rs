@@ -3,26 +3,26 @@
 use homeostat_core::{Change, ChangeList, Desired as _, Draft};
 
 use crate::key::Key;
-use crate::model::{Means, Namespace, Wish};
+use crate::model::{DesiredState, Means, Namespace};
 use crate::observe::Moment;
 use crate::source::Namespaces;
 use crate::step::{Ground, Step};
 
 /// The steps for all changes.
 pub(crate) fn draft(
-    wish: &Wish,
+    desired: &DesiredState,
     moment: &Moment,
     changes: ChangeList<Key, Namespace>,
 ) -> Draft<Namespaces> {
-    let steps = changes.into_iter().filter_map(|change| step(wish, moment, change));
+    let steps = changes.into_iter().filter_map(|change| step(desired, moment, change));
     Draft { steps: steps.collect(), ..Draft::default() }
 }
 
-fn step(wish: &Wish, moment: &Moment, change: Change<Key, Namespace>) -> Option<Step> {
+fn step(desired: &DesiredState, moment: &Moment, change: Change<Key, Namespace>) -> Option<Step> {
     match change {
         Change::Create { slot } => {
-            let key = wish.key(slot);
-            if wish.means(&key) == Some(Means::Keep) {
+            let key = desired.key(slot);
+            if desired.means(&key) == Some(Means::Keep) {
                 return None;
             }
             let is_leftover = moment.leftovers.contains(&key);
@@ -34,7 +34,7 @@ fn step(wish: &Wish, moment: &Moment, change: Change<Key, Namespace>) -> Option<
             let takes = moment.foreign.get(&key).cloned().unwrap_or_default();
             Some(Step::Delete { key, before, takes })
         }
-        // Any namespace agrees with the wish, and none is a value that always exists.
+        // Any namespace agrees with the desired state, and none is a value that always exists.
         Change::Update { .. } | Change::Release { .. } => None,
     }
 }
@@ -56,28 +56,28 @@ mod tests {
         let mut moment = Moment::default();
         moment.foreign.insert(blue.clone(), vec![link.clone()]);
         let delete = Change::Delete { key: blue, before: Namespace::default() };
-        let draft = draft(&Wish::default(), &moment, ChangeList::from_iter([delete]));
+        let draft = draft(&DesiredState::default(), &moment, ChangeList::from_iter([delete]));
         assert_eq!(draft.steps[0].takes(), [link]);
     }
 
     #[test]
     fn a_leftover_of_ours_is_made_again() {
-        let wish = Wish::new([key("namespace blue"), key("namespace red")]);
+        let desired = DesiredState::new([key("namespace blue"), key("namespace red")]);
         let mut moment = Moment::default();
         moment.leftovers.insert(key("namespace blue"));
         let changes = [Slot(0), Slot(1)].map(|slot| Change::Create { slot });
-        let steps = draft(&wish, &moment, changes.iter().cloned().collect()).steps;
+        let steps = draft(&desired, &moment, changes.iter().cloned().collect()).steps;
         assert_eq!(steps[0], Step::Create { slot: Slot(0), ground: Ground::Leftover });
         assert_eq!(steps[1], Step::Create { slot: Slot(1), ground: Ground::Free });
     }
 
     #[test]
-    fn a_leftover_of_ours_that_nobody_wishes_is_cleared_away() {
+    fn a_leftover_of_ours_that_nobody_declares_is_cleared_away() {
         let blue = key("namespace blue");
         let mut moment = Moment::default();
         moment.leftovers.insert(blue.clone());
         let delete = Change::Delete { key: blue.clone(), before: Namespace::default() };
-        let steps = draft(&Wish::default(), &moment, ChangeList::from_iter([delete])).steps;
+        let steps = draft(&DesiredState::default(), &moment, ChangeList::from_iter([delete])).steps;
         assert_eq!(steps, [Step::Clear { key: blue }]);
     }
 }

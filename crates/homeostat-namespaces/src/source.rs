@@ -7,7 +7,7 @@ use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Sou
 use crate::apply::Writer;
 use crate::key::Key;
 use crate::mark::Mark;
-use crate::model::{Namespace, Wish};
+use crate::model::{DesiredState, Namespace};
 use crate::observe::{Moment, Reader};
 use crate::plan;
 use crate::step::Step;
@@ -69,7 +69,7 @@ impl Source for Namespaces {
 
     type Key = Key;
     type Object = Namespace;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Step;
     type Moment = Moment;
     type Reader = Reader;
@@ -94,10 +94,10 @@ impl Source for Namespaces {
 
     fn plan(
         &self,
-        wish: &Wish,
+        desired: &DesiredState,
         moment: &Moment,
         changes: ChangeList<Key, Namespace>,
     ) -> Draft<Self> {
-        plan::draft(wish, moment, changes)
+        plan::draft(desired, moment, changes)
     }
 }

@@ -3,7 +3,7 @@
 use homeostat_core::{Action, Desired as _, Line, Slot, Taken};
 
 use crate::key::Key;
-use crate::model::{Namespace, Wish};
+use crate::model::{DesiredState, Namespace};
 
 /// What stands where a namespace is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Ground {
 pub enum Step {
     /// Make a namespace.
     Create {
-        /// The wish.
+        /// The desired state.
         slot: Slot,
         /// What stands there.
         ground: Ground,
@@ -40,10 +40,10 @@ pub enum Step {
     },
 }
 
-impl homeostat_core::Step<Wish> for Step {
-    fn key(&self, wish: &Wish) -> Key {
+impl homeostat_core::Step<DesiredState> for Step {
+    fn key(&self, desired: &DesiredState) -> Key {
         match self {
-            Step::Create { slot, .. } => wish.key(*slot),
+            Step::Create { slot, .. } => desired.key(*slot),
             Step::Clear { key } | Step::Delete { key, .. } => key.clone(),
         }
     }
@@ -73,7 +73,7 @@ impl homeostat_core::Step<Wish> for Step {
         true
     }
 
-    fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let note = match self {
             Step::Create { ground: Ground::Free, .. } => None,
             Step::Create { ground: Ground::Leftover, .. } => Some("over an interrupted attempt"),
@@ -82,7 +82,7 @@ impl homeostat_core::Step<Wish> for Step {
         };
         tell(Line {
             action: self.action(),
-            key: self.key(wish).to_string(),
+            key: self.key(desired).to_string(),
             before: None,
             after: None,
             note: note.map(str::to_owned),

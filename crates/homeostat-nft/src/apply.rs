@@ -50,7 +50,7 @@ impl Writer {
                 last_id: &mut last_id,
                 key: &step.key,
                 mark: &self.source.mark,
-                wish: step.wish.as_deref(),
+                desired: step.desired.as_deref(),
                 seen: step.seen.as_deref(),
                 flags: if echo::is_small(step) { NLM_F_ECHO } else { 0 },
             };
@@ -158,8 +158,8 @@ impl Writer {
 /// What the kernel has shown by its own words; all else is looked at again.
 fn now(work: &Work<'_, Nft>, shown: &[bool], at: usize) -> Option<Object> {
     let is_shown = shown.get(at).copied().unwrap_or_default();
-    let wish = work.steps.get(at).and_then(|step| step.wish.as_ref()).filter(|_| is_shown);
-    wish.map(|wish| Object::seen(Arc::clone(wish)))
+    let desired = work.steps.get(at).and_then(|step| step.desired.as_ref()).filter(|_| is_shown);
+    desired.map(|desired| Object::seen(Arc::clone(desired)))
 }
 
 /// Nothing was done: one step is the cause, the others wait for it.

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wish_to_be_owned_is_seen_where_it_is_one() {
+    fn the_desired_state_to_be_owned_is_seen_where_it_is_one() {
         let place = |text| owner_wanted(text).map(|at| (at.line, at.column));
         assert_eq!(place("table ip a { flags owner; }"), Some((1, 14)));
         assert_eq!(place("table ip a {\n\tflags dormant, owner\n}"), Some((2, 2)));

@@ -18,13 +18,13 @@ use std::sync::Arc;
 use homeostat_netlink::Family;
 
 use crate::clearing::{Cleared, clear};
+use crate::desired::{Compiled, DesiredState};
 use crate::error::Error;
 use crate::mark::Mark;
 use crate::model::{Script, Table};
 use crate::own;
 use crate::placeholders::{self, Link, Relevance};
 use crate::source::Nft;
-use crate::wish::{Compiled, Wish};
 use expanded::Expanded;
 pub use expanded::Included;
 pub(crate) use fault::TOO_LONG;
@@ -34,7 +34,7 @@ pub use ruleset::Ruleset;
 use scratch::Scratch;
 use spoken::{Hooks, Spoken};
 
-/// Understands rulesets as `nft` does. Clones share what they remember of texts that are still wished.
+/// Understands rulesets as `nft` does. Clones share what they remember of texts that are still declared.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     program: OsString,
@@ -72,21 +72,25 @@ impl Compiler {
     }
 
     /// Compiles a text for the namespace of a source. Writes nothing outside of a scratch namespace.
-    pub fn compile(&self, ruleset: &Ruleset<'_>, source: &Nft) -> Result<Wish, CompileError> {
+    pub fn compile(
+        &self,
+        ruleset: &Ruleset<'_>,
+        source: &Nft,
+    ) -> Result<DesiredState, CompileError> {
         let (compiler, mark) = (self.clone(), source.mark.clone());
         let expanded = Expanded::of(ruleset)?;
         let print = Print::of(&expanded, &mark);
         let Some(relevance) = Relevance::of(&expanded.ruleset.text) else {
             let relevance = Relevance::default();
             let recipe = Recipe { compiler, expanded, print, mark, relevance };
-            return Ok(Wish::new(recipe.compile(&[], &BTreeSet::new())?, None));
+            return Ok(DesiredState::new(recipe.compile(&[], &BTreeSet::new())?, None));
         };
         let recipe = Recipe { compiler, expanded: expanded.owned(), print, mark, relevance };
         let links = source
             .connect(Family::Route)
             .and_then(|mut connection| placeholders::links(&mut connection).map_err(Error::from));
         let links = links.map_err(|error| CompileError::kernel(&error))?;
-        Ok(Wish::new(recipe.compile(&links, &BTreeSet::new())?, Some(recipe)))
+        Ok(DesiredState::new(recipe.compile(&links, &BTreeSet::new())?, Some(recipe)))
     }
 }
 

@@ -27,7 +27,7 @@ const MOST: usize = 1000;
 
 /// Whether the kernel's words on each message are few, and enough to know what became of the table.
 pub(crate) fn is_small(step: &Step) -> bool {
-    let is_edit = step.wish.is_some() && step.seen.is_some() && step.adopts.is_none();
+    let is_edit = step.desired.is_some() && step.seen.is_some() && step.adopts.is_none();
     is_edit
         && step.script().is_none()
         && step.ops.iter().map(|op| size(step, op)).try_fold(0, add).is_some()
@@ -43,18 +43,18 @@ fn size(step: &Step, op: &Op) -> Option<usize> {
         Op::DropRule { .. } | Op::SetPolicy(_) => Some(1),
         // What lives inside a rule has a name that only another look tells.
         Op::AddRule { chain, at, .. } => {
-            wished(step, chain, *at).filter(|rule| rule.inside.is_empty()).map(|_| 1)
+            declared(step, chain, *at).filter(|rule| rule.inside.is_empty()).map(|_| 1)
         }
         Op::DropElements { units, .. } => Some(units.len()),
         Op::AddElements { units, .. } => {
-            units.iter().all(|from| matches!(from, From::Wish(_))).then_some(units.len())
+            units.iter().all(|from| matches!(from, From::DesiredState(_))).then_some(units.len())
         }
         _ => None,
     }
 }
 
-fn wished<'a>(step: &'a Step, chain: &str, at: usize) -> Option<&'a Rule> {
-    step.wish.as_ref()?.chains.get(chain)?.rules.get(at)
+fn declared<'a>(step: &'a Step, chain: &str, at: usize) -> Option<&'a Rule> {
+    step.desired.as_ref()?.chains.get(chain)?.rules.get(at)
 }
 
 /// Which act of which step a word on elements is about: it has no number.
@@ -141,8 +141,8 @@ impl Echo {
         let seen = step.seen.as_ref();
         Ok(match op {
             Op::SetPolicy(chain) => {
-                let wish = step.wish.as_ref().and_then(|wish| wish.chains.get(chain));
-                self.policy.is_some() && self.policy == wish.and_then(|chain| chain.policy)
+                let desired = step.desired.as_ref().and_then(|desired| desired.chains.get(chain));
+                self.policy.is_some() && self.policy == desired.and_then(|chain| chain.policy)
             }
             Op::DropRule { chain, at } => {
                 places.gone.entry(chain.clone()).or_default().push(*at);
@@ -151,7 +151,7 @@ impl Echo {
                 self.gone.is_some() && self.gone == rule.map(|rule| rule.handle)
             }
             Op::AddRule { chain, at, .. } => {
-                let (Some(rule), Some(told)) = (wished(step, chain, *at), self.rule) else {
+                let (Some(rule), Some(told)) = (declared(step, chain, *at), self.rule) else {
                     return Ok(false);
                 };
                 let is_equal = *told.expressions == *rule.expressions()
@@ -169,15 +169,15 @@ impl Echo {
                 told.is_some_and(|told| told.places().len() == units.len())
             }
             Op::AddElements { set, units } => {
-                let set = step.wish.as_ref().and_then(|wish| wish.sets.get(set));
+                let set = step.desired.as_ref().and_then(|desired| desired.sets.get(set));
                 let Some(set) = set else { return Ok(false) };
                 let told = self.elements.sorted(set.layout())?;
-                let mut wished = units.iter().filter_map(|from| match from {
-                    From::Wish(at) => Some(set.elements.unit(*at)),
+                let mut declared = units.iter().filter_map(|from| match from {
+                    From::DesiredState(at) => Some(set.elements.unit(*at)),
                     From::Seen(_) => None,
                 });
                 told.places().len() == units.len()
-                    && told.places().all(|at| wished.next() == Some(told.unit(at)))
+                    && told.places().all(|at| declared.next() == Some(told.unit(at)))
             }
             _ => false,
         })
@@ -206,7 +206,7 @@ struct Places {
 }
 
 impl Places {
-    /// Whether each rule that came stands behind the one that it was wished behind.
+    /// Whether each rule that came stands behind the one that it was declared behind.
     fn agree(&self, step: &Step) -> bool {
         self.made.iter().all(|(chain, made)| {
             let rules = step.seen.as_ref().and_then(|seen| seen.chains.get(chain));
@@ -214,7 +214,7 @@ impl Places {
             let rules = rules.iter().flat_map(|chain| chain.rules.iter().enumerate());
             let mut stay = rules.filter(|(at, _)| gone.binary_search(at).is_err());
             let mut before = None;
-            let count = step.wish.as_ref().and_then(|wish| wish.chains.get(chain));
+            let count = step.desired.as_ref().and_then(|desired| desired.chains.get(chain));
             (0..count.map_or(0, |chain| chain.rules.len())).all(|at| {
                 let former = before;
                 let Some((handle, after)) = made.get(&at) else {

@@ -12,7 +12,7 @@ pub(crate) fn kept<T: Eq + Hash>(
     may_stay: impl Fn(usize) -> bool,
 ) -> Vec<(usize, usize)> {
     let stays = |(at, (old, new)): &(usize, (&T, &T))| may_stay(*at) && old == new;
-    // Most chains are as wished, and most edits are in one place.
+    // Most chains are as declared, and most edits are in one place.
     let start = old.iter().zip(new).enumerate().take_while(stays).count();
     let rest = old.len().min(new.len()) - start;
     let ends = (0..old.len()).rev().zip(old.iter().rev().zip(new.iter().rev()));

@@ -118,7 +118,7 @@ impl Elements {
         same: impl Fn(&[u8], &[u8]) -> bool,
         mut found: impl FnMut(Difference),
     ) {
-        // Most sets are as wished, or differ in one place.
+        // Most sets are as declared, or differ in one place.
         if self == other {
             return;
         }

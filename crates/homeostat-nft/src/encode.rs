@@ -47,7 +47,7 @@ pub(crate) struct Encoder<'a> {
     pub(crate) last_id: &'a mut u32,
     pub(crate) key: &'a Key,
     pub(crate) mark: &'a Mark,
-    pub(crate) wish: Option<&'a Table>,
+    pub(crate) desired: Option<&'a Table>,
     pub(crate) seen: Option<&'a Table>,
     /// Flags that every message of the table has.
     pub(crate) flags: u16,
@@ -71,15 +71,15 @@ impl Encoder<'_> {
             }
             Op::MakeObject(id) => self.make_object(id),
             Op::MakeFlowtable(name) => {
-                let made = self.wished()?.flowtables.get(name).ok_or_else(|| missing(name))?;
+                let made = self.declared()?.flowtables.get(name).ok_or_else(|| missing(name))?;
                 let made = made.clone();
                 self.named(NFT_MSG_NEWFLOWTABLE, MAKE, (NFTA_FLOWTABLE_NAME, name), &made)
             }
             Op::MakeChain(name) => self.make_chain(name),
             Op::SetPolicy(name) => self.set_policy(name),
             Op::MakeSet(name) => {
-                let wish = self.wished()?;
-                let set = wish.sets.get(name).ok_or_else(|| missing(name))?;
+                let desired = self.declared()?;
+                let set = desired.sets.get(name).ok_or_else(|| missing(name))?;
                 self.make_set(name, set).map(|_| ())
             }
             Op::AddElements { set, units } => self.add_elements(set, units),
@@ -114,7 +114,7 @@ impl Encoder<'_> {
     }
 
     fn make_table(&mut self) -> Written {
-        let table = self.wished()?;
+        let table = self.declared()?;
         let (flags, userdata) = (table.flags, self.mark.userdata(&table.comment));
         let mut message = self.message(NFT_MSG_NEWTABLE, MAKE);
         message.attr_be32(NFTA_TABLE_FLAGS, flags).attr(NFTA_TABLE_USERDATA, &userdata);
@@ -122,7 +122,7 @@ impl Encoder<'_> {
     }
 
     fn set_flags(&mut self) -> Written {
-        let flags = self.wished()?.flags;
+        let flags = self.declared()?.flags;
         let mut message = self.message(NFT_MSG_NEWTABLE, 0);
         message.attr_be32(NFTA_TABLE_FLAGS, flags);
         Ok(message.finish()?)
@@ -146,7 +146,7 @@ impl Encoder<'_> {
 
     /// An object that is made again carries on its counts.
     fn make_object(&mut self, id: &ObjectId) -> Written {
-        let object = self.wished()?.objects.get(id).ok_or_else(|| missing(&id.name))?;
+        let object = self.declared()?.objects.get(id).ok_or_else(|| missing(&id.name))?;
         let former = self.seen.and_then(|seen| seen.objects.get(id));
         let mut attrs = Tlvs::default();
         attrs.put(NFTA_OBJ_TYPE, &id.kind.to_be_bytes());
@@ -158,8 +158,8 @@ impl Encoder<'_> {
     }
 
     fn make_chain(&mut self, name: &str) -> Written {
-        let wish = self.wished()?;
-        let chain = wish.chains.get(name).ok_or_else(|| missing(name))?;
+        let desired = self.declared()?;
+        let chain = desired.chains.get(name).ok_or_else(|| missing(name))?;
         let mut message = self.message(NFT_MSG_NEWCHAIN, MAKE);
         put_name(&mut message, NFTA_CHAIN_NAME, name);
         message.fixed(&chain.definition);
@@ -170,8 +170,8 @@ impl Encoder<'_> {
     }
 
     fn set_policy(&mut self, name: &str) -> Written {
-        let wish = self.wished()?;
-        let policy = wish.chains.get(name).and_then(|chain| chain.policy);
+        let desired = self.declared()?;
+        let policy = desired.chains.get(name).and_then(|chain| chain.policy);
         let mut message = self.message(NFT_MSG_NEWCHAIN, 0);
         put_name(&mut message, NFTA_CHAIN_NAME, name);
         message.attr_be32(NFTA_CHAIN_POLICY, policy.ok_or_else(|| missing(name))?);
@@ -205,11 +205,11 @@ impl Encoder<'_> {
     }
 
     fn add_elements(&mut self, name: &str, units: &[From]) -> Written {
-        let wish = self.wish.and_then(|wish| wish.sets.get(name));
+        let desired = self.desired.and_then(|desired| desired.sets.get(name));
         let seen = self.seen.and_then(|seen| seen.sets.get(name));
         let unit = |from: &From| -> Option<Box<[u8]>> {
             match from {
-                From::Wish(at) => wish.map(|set| set.elements.dumped(*at).into()),
+                From::DesiredState(at) => desired.map(|set| set.elements.dumped(*at).into()),
                 From::Seen(at) => seen.map(|set| set.elements.dumped(*at).into()),
             }
         };
@@ -264,8 +264,8 @@ struct Whose<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    fn wished(&self) -> Result<&'a Table, Unwritable> {
-        self.wish.ok_or_else(|| missing(&self.key.to_string()))
+    fn declared(&self) -> Result<&'a Table, Unwritable> {
+        self.desired.ok_or_else(|| missing(&self.key.to_string()))
     }
 
     fn observed(&self) -> Result<&'a Table, Unwritable> {

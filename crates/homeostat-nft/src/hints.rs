@@ -27,7 +27,7 @@ pub(crate) struct Ear {
     commits: Commits,
     /// What the commits have left of our tables.
     pub(crate) shadow: Shadow,
-    /// Links, once a wish speaks of them.
+    /// Links, once a desired state speaks of them.
     pub(crate) links: Option<Links>,
     /// What is heard and not yet told.
     heard: VecDeque<Hint<Key>>,
@@ -150,7 +150,7 @@ impl Subscription {
 /// What is known of the commits of others.
 struct Commits {
     ours: Ports,
-    /// Tables that are wished or ours; all others are nobody's business.
+    /// Tables that are declared or ours; all others are nobody's business.
     attended: BTreeSet<Key>,
     /// What the commit under way has touched; it ends with its generation.
     touched: BTreeSet<Key>,

@@ -9,13 +9,14 @@
 //! A key is a table, because a table is what is owned: it carries our mark in its comment. What a
 //! step does inside of it is explained line by line (`step.rs`).
 //!
-//! Never done: listing through `nft` in a pass; touching a table that is neither ours nor wished.
+//! Never done: listing through `nft` in a pass; touching a table that is neither ours nor declared.
 
 mod apply;
 mod aside;
 mod clearing;
 mod compile;
 mod declared;
+mod desired;
 mod diff;
 mod dump;
 mod echo;
@@ -49,10 +50,10 @@ mod statements;
 mod step;
 mod tlv;
 mod version;
-mod wish;
 
 pub use apply::Writer;
 pub use compile::{CompileError, Compiler, Fault, Included, Ruleset};
+pub use desired::DesiredState;
 pub use key::{Family, Key, KeyError};
 pub use mark::Mark;
 pub use object::Object;
@@ -60,4 +61,3 @@ pub use observe::{Moment, Reader};
 pub use shown::Shown;
 pub use source::{Nft, Wording};
 pub use step::Step;
-pub use wish::Wish;

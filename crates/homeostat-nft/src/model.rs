@@ -1,6 +1,6 @@
 //! A table and what is in it, as the kernel tells it.
 //!
-//! Equality is about what a wish can say: handles and what packets change do not count.
+//! Equality is about what a desired state can say: handles and what packets change do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

@@ -23,10 +23,10 @@ pub struct Object {
     acts: Arc<OnceLock<Acts>>,
 }
 
-/// What has to be done to a table that was seen, and for which wish.
+/// What has to be done to a table that was seen, and for which desired state.
 #[derive(Debug)]
 struct Acts {
-    wish: Arc<Table>,
+    desired: Arc<Table>,
     ops: Arc<Vec<Op>>,
 }
 
@@ -65,18 +65,18 @@ impl Object {
         Object { content, table, former, is_marked: false, acts }
     }
 
-    /// What makes it as wished. A pass asks several times for what takes long to find in a large table.
-    pub(crate) fn acts(&self, wish: &Arc<Table>) -> Arc<Vec<Op>> {
+    /// What makes it as declared. A pass asks several times for what takes long to find in a large table.
+    pub(crate) fn acts(&self, desired: &Arc<Table>) -> Arc<Vec<Op>> {
         let ops = || {
             let seen = self.table.as_deref().map(|seen| (seen, &self.former));
-            Arc::new(diff::table(wish, seen))
+            Arc::new(diff::table(desired, seen))
         };
-        let known = self.acts.get_or_init(|| Acts { wish: Arc::clone(wish), ops: ops() });
-        if Arc::ptr_eq(&known.wish, wish) { Arc::clone(&known.ops) } else { ops() }
+        let known = self.acts.get_or_init(|| Acts { desired: Arc::clone(desired), ops: ops() });
+        if Arc::ptr_eq(&known.desired, desired) { Arc::clone(&known.ops) } else { ops() }
     }
 
-    /// A table of the wish: its elements are declared.
-    pub(crate) fn wished(table: Arc<Table>) -> Self {
+    /// A table of the desired state: its elements are declared.
+    pub(crate) fn desired(table: Arc<Table>) -> Self {
         let content = Arc::new(Content { of: Some(Arc::clone(&table)), ..Content::default() });
         Object::new(content, Some(table))
     }

@@ -1,4 +1,4 @@
-//! Looks at tables that are wished, marked as ours or recorded, and at no others.
+//! Looks at tables that are declared, marked as ours or recorded, and at no others.
 
 mod recall;
 
@@ -136,26 +136,26 @@ impl Reader {
     fn is_of_interest(&self, view: &View<'_, Nft>, head: &Head) -> bool {
         let is_ours = head.words.mark.as_ref() == Some(&self.source.mark);
         let is_known = is_taken_over(view.records, &head.key);
-        let is_wished = view.wish.slot(&head.key, None).is_some();
-        view.focus.covers(&head.key) && (is_ours || is_known || is_wished)
+        let is_declared = view.desired.slot(&head.key, None).is_some();
+        view.focus.covers(&head.key) && (is_ours || is_known || is_declared)
     }
 
-    /// Lets the wish mean the links that are there now, if it speaks of any.
+    /// Lets the desired state mean the links that are there now, if it speaks of any.
     async fn resolve(&mut self, view: &View<'_, Nft>) -> Result<(), Failure> {
-        if view.wish.recipe().is_none() {
+        if view.desired.recipe().is_none() {
             self.ear.links = None;
             return Ok(());
         }
         let links = match self.ear.links.take() {
             Some(links) => links,
-            None => Links::open(&self.source, view.wish).map_err(|error| error.failure())?,
+            None => Links::open(&self.source, view.desired).map_err(|error| error.failure())?,
         };
         let links = self.ear.links.insert(links);
         if *view.focus == Focus::All || links.have_moved() {
-            let there = links.look(view.wish).map_err(|error| error.failure())?;
-            view.wish.resolve(&there).await?;
+            let there = links.look(view.desired).map_err(|error| error.failure())?;
+            view.desired.resolve(&there).await?;
             // What it means is known only now.
-            links.attend(view.wish, &there);
+            links.attend(view.desired, &there);
         }
         Ok(())
     }
@@ -187,12 +187,13 @@ fn former(records: &Records<Key, Object>, key: &Key) -> Former {
     Former::new(wrote.into_iter().chain(before))
 }
 
-/// Whether a table is not as wished, so that a plan has to speak of its rules.
+/// Whether a table is not as declared, so that a plan has to speak of its rules.
 fn differs(view: &View<'_, Nft>, table: &Table) -> bool {
-    let compiled = view.wish.compiled();
-    let slot = view.wish.slot(&table.key, None);
-    let wish = slot.and_then(|slot| compiled.table(slot));
-    wish.is_some_and(|wish| !diff::table(wish, Some((table, &Former::default()))).is_empty())
+    let compiled = view.desired.compiled();
+    let slot = view.desired.slot(&table.key, None);
+    let desired = slot.and_then(|slot| compiled.table(slot));
+    desired
+        .is_some_and(|desired| !diff::table(desired, Some((table, &Former::default()))).is_empty())
 }
 
 fn is_absence(error: &homeostat_netlink::Error) -> bool {
@@ -213,7 +214,7 @@ impl homeostat_core::Reader<Nft> for Reader {
         let (moment, found) = self.look(view).map_err(|error| error.failure())?;
         let seen = found.iter().map(|(head, _)| head.key.clone());
         let records = view.records.keys().cloned();
-        self.ear.attend(view.wish.keys().into_iter().chain(seen).chain(records));
+        self.ear.attend(view.desired.keys().into_iter().chain(seen).chain(records));
         for (head, object) in found {
             let owner = self.owner(&head, view.records);
             see(Seen::Present { key: head.key, object, owner });

@@ -36,7 +36,7 @@ pub(crate) enum Op {
         units: Vec<From>,
     },
     SetPolicy(String),
-    /// A rule of the wish, before one that stays or at the end.
+    /// A rule of the desired state, before one that stays or at the end.
     AddRule {
         chain: String,
         at: usize,
@@ -48,8 +48,8 @@ pub(crate) enum Op {
 /// Where an element comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// The wish.
-    Wish(UnitAt),
+    /// The desired state.
+    DesiredState(UnitAt),
     /// What was seen, with its counts and the time that it has left.
     Seen(UnitAt),
 }

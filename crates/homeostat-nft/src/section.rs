@@ -10,14 +10,14 @@ use homeostat_document::{
 };
 
 use crate::compile::{CompileError, Compiler, Fault, Included, Ruleset};
+use crate::desired::DesiredState;
 use crate::source::Nft;
-use crate::wish::Wish;
 
 /// All that nftables add to documents.
 pub const SECTIONS: SourceSections =
     SourceSections { source: "nft", sections: &[SectionType::of::<Nftables>()], extensions: &[] };
 
-/// The firewall. Without file and ruleset it is the wish for no tables, said aloud.
+/// The firewall. Without file and ruleset it is the declare no tables, said aloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nftables {
     /// The text, or where it is.
@@ -68,24 +68,25 @@ pub fn files(document: &Document, scope: &Scope) -> (Option<PathBuf>, Included) 
 }
 
 /// Compiles what a document declares.
-pub fn wish(
+pub fn desired(
     document: &Document,
     nftables: &Nftables,
     compiler: &Compiler,
     source: &Nft,
-) -> Result<Wish, Diagnostics> {
-    let Some(declared) = &nftables.ruleset else { return Ok(Wish::nothing()) };
-    let wish = ruleset(document, declared).and_then(|ruleset| compiler.compile(&ruleset, source));
-    match wish {
-        Ok(wish) if nftables.adopt => Ok(wish.adopting()),
-        Ok(wish) => Ok(wish),
+) -> Result<DesiredState, Diagnostics> {
+    let Some(declared) = &nftables.ruleset else { return Ok(DesiredState::nothing()) };
+    let desired =
+        ruleset(document, declared).and_then(|ruleset| compiler.compile(&ruleset, source));
+    match desired {
+        Ok(desired) if nftables.adopt => Ok(desired.adopting()),
+        Ok(desired) => Ok(desired),
         Err(error) => {
             let mut checker = Checker::new(document.files.clone());
             match declared {
                 Declared::Text(text) => push_inside(document, text, &error, &mut checker),
                 Declared::File(path) => push(&mut checker, path.span, &error),
             }
-            checker.into_result().map(|()| Wish::nothing())
+            checker.into_result().map(|()| DesiredState::nothing())
         }
     }
 }

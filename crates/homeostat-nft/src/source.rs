@@ -9,6 +9,7 @@ use homeostat_netlink::{Connection, Family, Group, Limits, Listener, Options, Po
 use homeostat_netns::Netns;
 
 use crate::apply::Writer;
+use crate::desired::DesiredState;
 use crate::dump;
 use crate::error::Error;
 use crate::key::Key;
@@ -17,7 +18,6 @@ use crate::object::Object;
 use crate::observe::{Moment, Reader};
 use crate::plan;
 use crate::step::Step;
-use crate::wish::Wish;
 
 /// The tables of one network namespace.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct Nft {
     pub(crate) wording: Wording,
 }
 
-/// How plans speak of rules that the wish does not have.
+/// How plans speak of rules that the desired state does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wording {
     /// By what they are made of.
@@ -159,7 +159,7 @@ impl Source for Nft {
 
     type Key = Key;
     type Object = Object;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Step;
     type Moment = Moment;
     type Reader = Reader;
@@ -186,7 +186,12 @@ impl Source for Nft {
         netns && self.mark == other.mark && self.wording == other.wording
     }
 
-    fn plan(&self, wish: &Wish, _moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Self> {
-        plan::draft(wish, changes)
+    fn plan(
+        &self,
+        desired: &DesiredState,
+        _moment: &Moment,
+        changes: ChangeList<Key, Object>,
+    ) -> Draft<Self> {
+        plan::draft(desired, changes)
     }
 }

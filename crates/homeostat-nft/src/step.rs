@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use homeostat_core::{Action, Line, Owner, Slot, Summary};
 
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::model::{Script, Table};
 use crate::op::Op;
-use crate::wish::Wish;
 
 /// Everything that a transaction does to one table.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Step {
     pub(crate) slot: Option<Slot>,
     pub(crate) action: Action,
     pub(crate) ops: Vec<Op>,
-    pub(crate) wish: Option<Arc<Table>>,
+    pub(crate) desired: Option<Arc<Table>>,
     pub(crate) seen: Option<Arc<Table>>,
     pub(crate) adopts: Option<Owner>,
     /// What a reader of the plan should know of how the text was understood.
@@ -29,18 +29,18 @@ pub struct Step {
 impl Step {
     /// The text that is loaded in place of its acts.
     pub(crate) fn script(&self) -> Option<&Script> {
-        self.wish.as_ref().and_then(|wish| wish.script.as_deref())
+        self.desired.as_ref().and_then(|desired| desired.script.as_deref())
     }
 
     /// One that does nothing yet.
     pub(crate) fn new(key: Key, action: Action) -> Self {
-        let (slot, ops, wish, seen, adopts, notes) = (None, vec![], None, None, None, vec![]);
-        Step { key, slot, action, ops, wish, seen, adopts, notes }
+        let (slot, ops, desired, seen, adopts, notes) = (None, vec![], None, None, None, vec![]);
+        Step { key, slot, action, ops, desired, seen, adopts, notes }
     }
 }
 
-impl homeostat_core::Step<Wish> for Step {
-    fn key(&self, _wish: &Wish) -> Key {
+impl homeostat_core::Step<DesiredState> for Step {
+    fn key(&self, _desired: &DesiredState) -> Key {
         self.key.clone()
     }
 
@@ -54,7 +54,7 @@ impl homeostat_core::Step<Wish> for Step {
 
     /// Which elements were declared must be known when they no longer are.
     fn is_recorded(&self) -> bool {
-        let sets = self.wish.iter().flat_map(|wish| wish.sets.values());
+        let sets = self.desired.iter().flat_map(|desired| desired.sets.values());
         sets.into_iter().any(|set| !set.elements.is_empty())
     }
 
@@ -62,7 +62,7 @@ impl homeostat_core::Step<Wish> for Step {
         self.lines(&mut |line| summary.count(line.action));
     }
 
-    fn explain(&self, _wish: &Wish, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let mut notes = self.notes.join("; ");
         self.lines(&mut |mut line| {
             if !notes.is_empty() {

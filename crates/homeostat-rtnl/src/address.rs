@@ -1,4 +1,4 @@
-//! Addresses of links: what is managed of one, and when what is seen agrees with a wish. Pure.
+//! Addresses of links: what is managed of one, and when what is seen agrees with a desired state. Pure.
 
 #[cfg(feature = "document")]
 pub(crate) mod section;
@@ -61,50 +61,50 @@ impl Lifetime {
     }
 }
 
-/// Brings a wished address to the form in which it is compared.
-pub(crate) fn normalize(key: &AddressKey, mut wish: Address) -> Result<Address, Impossible> {
+/// Brings a declared address to the form in which it is compared.
+pub(crate) fn normalize(key: &AddressKey, mut desired: Address) -> Result<Address, Impossible> {
     let seconds = |life: Option<Lifetime>| life.unwrap_or(Lifetime::Forever).to_kernel();
-    if seconds(wish.preferred) > seconds(wish.valid) && wish.preferred.is_some() {
+    if seconds(desired.preferred) > seconds(desired.valid) && desired.preferred.is_some() {
         return Err(Impossible::PreferredBeyondValid);
     }
     // An address that ends and says no more is preferred until then.
-    wish.preferred = wish.preferred.or(wish.valid);
+    desired.preferred = desired.preferred.or(desired.valid);
     if key.ip().is_ipv6() {
-        if wish.label.is_some() {
+        if desired.label.is_some() {
             return Err(Impossible::LabelOnIpv6);
         }
-        if wish.broadcast.is_some() {
+        if desired.broadcast.is_some() {
             return Err(Impossible::BroadcastOnIpv6);
         }
-        wish.scope = None;
+        desired.scope = None;
     }
-    Ok(wish)
+    Ok(desired)
 }
 
-/// Whether an address is as wished.
-pub(crate) fn address_agrees(wish: &Address, seen: &Address) -> bool {
-    lifetime_agrees(wish.valid, seen.valid)
-        && lifetime_agrees(wish.preferred, seen.preferred)
-        && is_fixed_alike(wish, seen)
+/// Whether an address is as declared.
+pub(crate) fn address_agrees(desired: &Address, seen: &Address) -> bool {
+    lifetime_agrees(desired.valid, seen.valid)
+        && lifetime_agrees(desired.preferred, seen.preferred)
+        && is_fixed_alike(desired, seen)
 }
 
-/// Whether the attributes are as wished that IPv4 addresses keep as long as they are there.
+/// Whether the attributes are as declared that IPv4 addresses keep as long as they are there.
 ///
 /// Quirk `v4-address-fixed-attributes` (Linux 6.18): `ip address change` sets lifetimes and the
 /// protocol of an IPv4 address, and silently leaves scope, label, broadcast and noprefixroute as they
 /// were.
-pub(crate) fn is_fixed_alike(wish: &Address, seen: &Address) -> bool {
-    agrees(wish.scope.as_ref(), seen.scope.as_ref())
-        && agrees(wish.label.as_ref(), seen.label.as_ref())
-        && agrees(wish.broadcast.as_ref(), seen.broadcast.as_ref())
-        && agrees(wish.noprefixroute.as_ref(), seen.noprefixroute.as_ref())
+pub(crate) fn is_fixed_alike(desired: &Address, seen: &Address) -> bool {
+    agrees(desired.scope.as_ref(), seen.scope.as_ref())
+        && agrees(desired.label.as_ref(), seen.label.as_ref())
+        && agrees(desired.broadcast.as_ref(), seen.broadcast.as_ref())
+        && agrees(desired.noprefixroute.as_ref(), seen.noprefixroute.as_ref())
 }
 
-/// A lifetime runs down by itself: one that has not grown is as wished.
-fn lifetime_agrees(wish: Option<Lifetime>, seen: Option<Lifetime>) -> bool {
-    match (wish, seen) {
+/// A lifetime runs down by itself: one that has not grown is as declared.
+fn lifetime_agrees(desired: Option<Lifetime>, seen: Option<Lifetime>) -> bool {
+    match (desired, seen) {
         (None, _) => true,
-        (Some(Lifetime::Seconds(wish)), Some(Lifetime::Seconds(seen))) => seen <= wish,
-        (wish, seen) => wish == seen,
+        (Some(Lifetime::Seconds(desired)), Some(Lifetime::Seconds(seen))) => seen <= desired,
+        (desired, seen) => desired == seen,
     }
 }

@@ -104,7 +104,7 @@ impl Writer {
                 let address_marks = self.source.address_marks;
                 let encoder = Encoder { batch, links, protocol, address_marks, echo };
                 let mut pen = Pen { encoder, requests, step: at, moment, moved, sent };
-                if let Err(outcome) = pen.write(work.wish, step) {
+                if let Err(outcome) = pen.write(work.desired, step) {
                     told.put(at, outcome);
                 }
             }

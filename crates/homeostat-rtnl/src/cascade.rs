@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use homeostat_core::{Desired as _, Owner, Slot, Taken};
 
+use crate::desired::{DesiredState, Shape};
 use crate::key::{AddressKey, Key};
 use crate::moment::{Moment, OnLink, Standing};
 use crate::route::Route;
-use crate::wish::{Shape, Wish};
 
 /// What is on a link only while the link has an IPv4 address.
 const IPV4: [OnLink; 3] = [OnLink::Ipv4Route, OnLink::Ipv4Neighbour, OnLink::Ipv4Proxy];
@@ -17,7 +17,7 @@ const IPV4: [OnLink; 3] = [OnLink::Ipv4Route, OnLink::Ipv4Neighbour, OnLink::Ipv
 pub struct Cascade {
     /// What somebody else loses.
     pub takes: Vec<Taken>,
-    /// Wished addresses that are made again at once.
+    /// Declared addresses that are made again at once.
     pub again: Vec<Slot>,
     /// Whether its link is without IPv4 for a moment at least, and so loses all IPv4 routes.
     pub empties_link: bool,
@@ -28,7 +28,7 @@ impl Cascade {
     pub(crate) fn of(
         key: &AddressKey,
         going: &BTreeSet<AddressKey>,
-        (wish, moment): (&Wish, &Moment),
+        (desired, moment): (&DesiredState, &Moment),
     ) -> Self {
         let mut takes: Vec<Taken> =
             moment.taken_with_source(key.ip()).cloned().into_iter().collect();
@@ -40,15 +40,20 @@ impl Cascade {
         takes.extend(
             others.map(|other| Taken { key: other.key.to_string(), owner: other.owner.clone() }),
         );
-        let empties_link = empties_link(key, going, (wish, moment));
+        let empties_link = empties_link(key, going, (desired, moment));
         if empties_link {
             takes.extend(moment.taken_on(key.link(), &IPV4).cloned());
         }
-        Cascade { takes, again: again(key, (wish, moment)), empties_link }
+        Cascade { takes, again: again(key, (desired, moment)), empties_link }
     }
 
-    /// The slots of wished routes that go along with `key`.
-    pub(crate) fn lost_routes(&self, key: &AddressKey, wish: &Wish, lost: &mut BTreeSet<Slot>) {
+    /// The slots of declared routes that go along with `key`.
+    pub(crate) fn lost_routes(
+        &self,
+        key: &AddressKey,
+        desired: &DesiredState,
+        lost: &mut BTreeSet<Slot>,
+    ) {
         let is_lost = |shape: &&Shape| {
             let reaches = |gateway| key.net().contains(gateway);
             let is_near = shape.rests_on.iter().any(|near| near.link() == key.link())
@@ -56,12 +61,13 @@ impl Cascade {
                 || shape.route.links().any(|link| link == key.link());
             shape.route.src == Some(key.ip()) || self.empties_link && is_near
         };
-        let routes = wish.shapes.iter().filter(is_lost).flat_map(|shape| wish.routes_of(shape));
+        let routes =
+            desired.shapes.iter().filter(is_lost).flat_map(|shape| desired.routes_of(shape));
         let routes = routes.filter(|route| route.is_ipv4() == key.ip().is_ipv4());
-        lost.extend(routes.filter_map(|route| wish.slot(&Key::Route(route), None)));
+        lost.extend(routes.filter_map(|route| desired.slot(&Key::Route(route), None)));
     }
 
-    /// Whether a wished route goes along with `key`.
+    /// Whether a declared route goes along with `key`.
     pub(crate) fn includes(&self, key: &AddressKey, route: &Route) -> bool {
         let mut links = route.links().peekable();
         let is_here = links.peek().is_none() || links.any(|link| link == key.link());
@@ -69,15 +75,15 @@ impl Cascade {
     }
 }
 
-/// The wished addresses that are secondary to `key`, or become so by being made before it goes.
-fn again(key: &AddressKey, (wish, moment): (&Wish, &Moment)) -> Vec<Slot> {
+/// The declared addresses that are secondary to `key`, or become so by being made before it goes.
+fn again(key: &AddressKey, (desired, moment): (&DesiredState, &Moment)) -> Vec<Slot> {
     if !moment.is_primary(key) {
         return Vec::new();
     }
-    let near = wish.addresses.iter().map(|wish| &wish.key);
+    let near = desired.addresses.iter().map(|desired| &desired.key);
     let near = near.filter(|other| (other.link(), other.net()) == (key.link(), key.net()));
     let near = near.filter(|other| *other != key && moment.is_ours_or_absent(other));
-    near.filter_map(|other| wish.slot(&Key::Address(*other), None)).collect()
+    near.filter_map(|other| desired.slot(&Key::Address(*other), None)).collect()
 }
 
 /// Quirk `last-address-takes-routes` (Linux 6.18): with the last IPv4 address of a link all IPv4
@@ -85,7 +91,7 @@ fn again(key: &AddressKey, (wish, moment): (&Wish, &Moment)) -> Vec<Slot> {
 fn empties_link(
     key: &AddressKey,
     going: &BTreeSet<AddressKey>,
-    (wish, moment): (&Wish, &Moment),
+    (desired, moment): (&DesiredState, &Moment),
 ) -> bool {
     let net = moment.is_primary(key).then(|| key.net());
     let stays = |other: &AddressKey| {
@@ -93,6 +99,6 @@ fn empties_link(
         other.link() == key.link() && other.ip().is_ipv4() && other != key && !goes_along
     };
     let standing = moment.addresses.iter().map(|standing| &standing.key);
-    let wished = wish.addresses.iter().map(|wish| &wish.key);
-    !standing.filter(|other| !going.contains(other)).chain(wished).any(stays)
+    let declared = desired.addresses.iter().map(|desired| &desired.key);
+    !standing.filter(|other| !going.contains(other)).chain(declared).any(stays)
 }

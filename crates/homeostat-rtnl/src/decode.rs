@@ -43,7 +43,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A link's number and name. A name that is no text is one that no wish can hold.
+/// A link's number and name. A name that is no text is one that no desired state can hold.
 pub(crate) fn link(message: &Message<'_>) -> Result<(IfIndex, LinkName), Malformed> {
     let (fixed, attrs) = message.split::<16>()?;
     let [_, _, _, _, i0, i1, i2, i3, ..] = *fixed;

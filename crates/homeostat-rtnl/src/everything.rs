@@ -1,14 +1,14 @@
-//! Everything that is there, wished or not: where a first document comes from.
+//! Everything that is there, declared or not: where a first document comes from.
 
 use std::sync::Arc;
 
 use homeostat_core::{Failure, Focus, Owner, Records, Seen, View};
 
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::model::Object;
 use crate::observe::Reader;
 use crate::source::Rtnl;
-use crate::wish::Wish;
 
 /// One object that is there.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +25,8 @@ impl Rtnl {
     /// Looks at everything once. What the kernel makes by itself is among it, as its own.
     pub fn everything(&self) -> Result<Vec<Found>, Failure> {
         let mut found = Vec::new();
-        let (wish, records) = (Arc::new(Wish::default()), Records::new());
-        let view = View { focus: &Focus::All, wish: &wish, records: &records };
+        let (desired, records) = (Arc::new(DesiredState::default()), Records::new());
+        let view = View { focus: &Focus::All, desired: &desired, records: &records };
         Reader::open(self.clone(), None)?.look(&view, &mut |seen| {
             if let Seen::Present { key, object, owner } = seen {
                 found.push(Found { key, object, owner });

@@ -11,6 +11,7 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{AsyncListener, Error, Event, Group, Listener};
 
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::Links;
 use crate::muffler::{self, Muffler};
@@ -19,7 +20,6 @@ use crate::notices::Notices;
 use crate::observe::failure;
 use crate::shadow::Shadow;
 use crate::source::Rtnl;
-use crate::wish::Wish;
 
 const GROUPS: [Group; 8] = [
     Group(RTNLGRP_LINK),
@@ -60,10 +60,10 @@ impl Ear {
         Ok(Ear { notices, state, muffler, is_nearby: false })
     }
 
-    /// Neighbours come and go with every packet, so that only who wishes some hears of them.
-    pub(crate) fn attend(&mut self, wish: &Wish) -> Result<(), Failure> {
-        self.notices.wished = wish.len();
-        self.notices.neighbours = neighbour::wished(wish);
+    /// Neighbours come and go with every packet, so that only who declares some hears of them.
+    pub(crate) fn attend(&mut self, desired: &DesiredState) -> Result<(), Failure> {
+        self.notices.declared = desired.len();
+        self.notices.neighbours = neighbour::declared(desired);
         if self.notices.neighbours.is_empty() || self.is_nearby {
             return Ok(());
         }

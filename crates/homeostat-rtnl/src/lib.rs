@@ -1,23 +1,23 @@
 //! The rtnl source: links, addresses, routes, nexthops, rules and neighbours, owned by marks in the
 //! kernel.
 //!
-//! Links are looked up by name: a wish on a link that is not there waits for it, unless the same
-//! wish makes it. What is ours carries our protocol number in the kernel itself (a link: our owner's
+//! Links are looked up by name: a desired state on a link that is not there waits for it, unless the same
+//! desired state makes it. What is ours carries our protocol number in the kernel itself (a link: our owner's
 //! name in its alias); what carries another is never written.
 //!
-//! Start at [`Rtnl`] for the source, at [`Wish::builder`] for what is wished. The flow is `observe`
+//! Start at [`Rtnl`] for the source, at [`DesiredState::builder`] for what is declared. The flow is `observe`
 //! (with `decode`), `plan`, `apply` (with `requests` and `encode`); `hints` tells when to look again, and
 //! keeps the `shadow` by which a few routes are looked at without a dump.
 //! What is special about `nexthop`, `rule` and `neighbour` is in the module of that name.
 //!
 //! ```
-//! use homeostat_rtnl::{Address, AddressKey, LinkName, Net, Route, RouteKey, Wish};
+//! use homeostat_rtnl::{Address, AddressKey, LinkName, Net, Route, RouteKey, Desired state};
 //!
-//! let mut builder = Wish::builder();
+//! let mut builder = Desired state::builder();
 //! let address = AddressKey::new(LinkName::new("eth0")?, "192.0.2.1".parse()?, 24);
 //! builder.address(address.ok_or("no such prefix length")?, Address::default())?;
 //! builder.route(RouteKey::new("0.0.0.0/0".parse::<Net>()?), Route::via("192.0.2.254".parse()?))?;
-//! let wish = builder.build()?;
+//! let desired state = builder.build()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -26,6 +26,7 @@ mod apply;
 mod builder;
 mod cascade;
 mod decode;
+mod desired;
 mod encode;
 mod everything;
 mod explained;
@@ -62,12 +63,12 @@ mod source;
 mod step;
 #[cfg(feature = "document")]
 mod values;
-mod wish;
 
 pub use address::{Address, Label, Lifetime};
 pub use apply::Writer;
-pub use builder::{Builder, WishError};
+pub use builder::{Builder, DesiredError};
 pub use cascade::Cascade;
+pub use desired::DesiredState;
 pub use everything::Found;
 pub use family::Family;
 pub use key::{AddressKey, Key, NotAKey, RouteKey};
@@ -93,4 +94,3 @@ pub use route::{Hop, Route, RouteKind};
 pub use rule::{IpProtocol, Mark, Ports, Rule, RuleAction, RuleKey};
 pub use source::Rtnl;
 pub use step::{Delete, Phase, Step, Update, Way};
-pub use wish::Wish;

@@ -1,4 +1,4 @@
-//! Links by name: how a wish speaks of them, and where they are at this moment.
+//! Links by name: how a desired state speaks of them, and where they are at this moment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -135,7 +135,7 @@ impl Links {
         self.by_index.contains_key(&index)
     }
 
-    /// The name of a link. One that came while the others were listed has a stand-in that no wish
+    /// The name of a link. One that came while the others were listed has a stand-in that no desired state
     /// can hold, since it has a colon in it.
     #[must_use]
     pub fn name(&self, index: IfIndex) -> LinkName {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unlisted_link_has_a_name_that_no_wish_can_hold() {
+    fn an_unlisted_link_has_a_name_that_no_desired_state_can_hold() {
         let name = Links::default().name(IfIndex(7));
         assert!(LinkName::new(name.as_str()).is_err());
     }

@@ -1,4 +1,4 @@
-//! The managed part of objects. In a wish, what is not declared agrees with anything.
+//! The managed part of objects. In a desired state, what is not declared agrees with anything.
 
 use serde::{Deserialize, Serialize};
 

@@ -21,7 +21,7 @@ use crate::link::LinkName;
 use crate::normalize::Impossible;
 
 pub(crate) use decode::event;
-pub(crate) use observe::wished;
+pub(crate) use observe::declared;
 
 /// Which neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,12 +105,12 @@ impl Neighbour {
     }
 }
 
-/// Brings a wished neighbour to the form in which it is compared.
-pub(crate) fn normalize(key: &NeighbourKey, wish: Neighbour) -> Result<Neighbour, Impossible> {
-    if wish.mac.is_some() == key.is_proxy {
+/// Brings a declared neighbour to the form in which it is compared.
+pub(crate) fn normalize(key: &NeighbourKey, desired: Neighbour) -> Result<Neighbour, Impossible> {
+    if desired.mac.is_some() == key.is_proxy {
         return Err(Impossible::NeighbourMac);
     }
-    Ok(wish)
+    Ok(desired)
 }
 
 impl From<NeighbourKey> for Key {

@@ -69,7 +69,7 @@ pub struct Nexthop {
     /// Whether the gateway counts as reachable on the link whatever its address is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onlink: Option<bool>,
-    /// How far it is. The kernel derives it, so that only what it derives can be wished.
+    /// How far it is. The kernel derives it, so that only what it derives can be declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Scope>,
     /// Whether packets are dropped.
@@ -78,12 +78,12 @@ pub struct Nexthop {
     /// The members of a group, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<Member>,
-    /// What the kernel knows of it and a wish cannot say.
+    /// What the kernel knows of it and a desired state cannot say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusual: Option<Unusual>,
 }
 
-/// What makes a nexthop one that nobody can wish.
+/// What makes a nexthop one that nobody can desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unusual {

@@ -1,10 +1,10 @@
-//! What a wish means to the kernel, and when what is seen agrees with it. Pure.
+//! What a desired state means to the kernel, and when what is seen agrees with it. Pure.
 
 use crate::links::normalize::BadLink;
 use crate::model::Object;
 use crate::nexthop;
 
-/// Why a wish can never be.
+/// Why a desired state can never be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's message is its documentation")]
@@ -57,7 +57,7 @@ pub enum Impossible {
     SuppressWithoutTable,
     #[error("a prefix of its family is not that long")]
     SuppressLength,
-    #[error("an action that we do not know cannot be wished")]
+    #[error("an action that we do not know cannot be declared")]
     RuleAction,
     #[error("a neighbour has a hardware address, and a proxy entry has none")]
     NeighbourMac,
@@ -65,15 +65,15 @@ pub enum Impossible {
     Link(BadLink),
 }
 
-/// Whether a declared attribute is as wished.
-pub(crate) fn agrees<T: PartialEq>(wish: Option<&T>, seen: Option<&T>) -> bool {
-    wish.is_none() || wish == seen
+/// Whether a declared attribute is as declared.
+pub(crate) fn agrees<T: PartialEq>(desired: Option<&T>, seen: Option<&T>) -> bool {
+    desired.is_none() || desired == seen
 }
 
-/// Whether a nexthop, rule or neighbour is as wished.
-pub(crate) fn other_agrees(wish: &Object, seen: &Object) -> bool {
-    match (wish, seen) {
-        (Object::Nexthop(wish), Object::Nexthop(seen)) => nexthop::agrees(wish, seen),
-        (wish, seen) => wish == seen,
+/// Whether a nexthop, rule or neighbour is as declared.
+pub(crate) fn other_agrees(desired: &Object, seen: &Object) -> bool {
+    match (desired, seen) {
+        (Object::Nexthop(desired), Object::Nexthop(seen)) => nexthop::agrees(desired, seen),
+        (desired, seen) => desired == seen,
     }
 }

@@ -1,4 +1,4 @@
-//! What events mean: for the shadow, and as hints. An event that leaves everything as it is wished is
+//! What events mean: for the shadow, and as hints. An event that leaves everything as it is declared is
 //! no hint, whoever caused it; our own writes are such.
 //!
 //! Quirk `routes-go-silently` (Linux 6.18): IPv4 routes that are lost with their link or with the
@@ -16,6 +16,7 @@ use homeostat_netlink::{Event, Malformed, Message, Port};
 
 use crate::address::address_agrees;
 use crate::decode::{self, Names, SeenAddress, SeenRoute};
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::Links;
 use crate::marks::AddressMarks;
@@ -28,7 +29,6 @@ use crate::rule;
 use crate::sent::Sent;
 use crate::shadow::{News, Shadow, Sight};
 use crate::source::Rtnl;
-use crate::wish::Wish;
 
 mod culprit;
 mod link;
@@ -41,8 +41,8 @@ pub(crate) struct Notices {
     pub(crate) links: Links,
     /// The neighbours that matter.
     pub(crate) neighbours: BTreeSet<NeighbourKey>,
-    /// How much is wished: beyond a part of it, one look at everything is cheaper.
-    pub(crate) wished: usize,
+    /// How much is declared: beyond a part of it, one look at everything is cheaper.
+    pub(crate) declared: usize,
     protocol: Protocol,
     owner: String,
     address_marks: AddressMarks,
@@ -58,7 +58,7 @@ impl Notices {
         Notices {
             links: Links::default(),
             neighbours: BTreeSet::new(),
-            wished: 0,
+            declared: 0,
             protocol: source.protocol,
             owner: source.owner().to_owned(),
             address_marks: source.address_marks,
@@ -78,7 +78,7 @@ impl Notices {
             }
             Event::Message(message) => self.message(&message, shadow),
         };
-        self.is_lost |= !matches!(taken, Ok(true)) || self.keys.len() > most_keys(self.wished);
+        self.is_lost |= !matches!(taken, Ok(true)) || self.keys.len() > most_keys(self.declared);
     }
 
     /// Every event of our own writes so far was taken.
@@ -144,11 +144,12 @@ impl Notices {
         }
     }
 
-    /// The keys that a rule may stand on: a wish without a priority is fulfilled at any.
+    /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
     fn rule(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) -> Result<(), Malformed> {
         let Some(seen) = rule::decode(message)? else { return Ok(()) };
         let keys: [Key; 2] = [seen.key.into(), seen.key.anywhere().into()];
-        let should_be = |wish: &Wish| keys.iter().any(|key| wish.slot(key, None).is_some());
+        let should_be =
+            |desired: &DesiredState| keys.iter().any(|key| desired.slot(key, None).is_some());
         if !self.is_echo(message, RTM_NEWRULE, shadow, should_be) {
             for key in keys {
                 self.name(key);
@@ -157,11 +158,11 @@ impl Notices {
         Ok(())
     }
 
-    /// The neighbour that an event is about, if it is wished or ours.
+    /// The neighbour that an event is about, if it is declared or ours.
     fn neighbour(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) {
         let Some((key, protocol)) = neighbour::event(message, &self.links) else { return };
         let (matters, key) = (self.neighbours.contains(&key), Key::Neighbour(key));
-        let should_be = |wish: &Wish| wish.slot(&key, None).is_some();
+        let should_be = |desired: &DesiredState| desired.slot(&key, None).is_some();
         let is_echo = self.is_echo(message, RTM_NEWNEIGH, shadow, should_be);
         if !is_echo && (matters || protocol == self.protocol) {
             self.name(key);
@@ -181,9 +182,9 @@ impl Notices {
             self.culprit.marks(seen.protocol);
         }
         let object = Object::Nexthop(seen.nexthop);
-        let should_be = |wish: &Wish| {
-            let slot = wish.slot(&key, None);
-            slot.is_some_and(|slot| wish.compare(slot, &object) == Agreement::Agrees)
+        let should_be = |desired: &DesiredState| {
+            let slot = desired.slot(&key, None);
+            slot.is_some_and(|slot| desired.compare(slot, &object) == Agreement::Agrees)
         };
         if !self.is_echo(message, RTM_NEWNEXTHOP, shadow.as_ref(), should_be) {
             self.name(key);
@@ -191,15 +192,15 @@ impl Notices {
         Ok(is_known)
     }
 
-    /// Whether we did it, and it came out as the wish has it: there, or gone.
+    /// Whether we did it, and it came out as the desired state has it: there, or gone.
     fn is_echo(
         &self,
         message: &Message<'_>,
         made: u16,
         shadow: Option<&Shadow>,
-        should_be: impl Fn(&Wish) -> bool,
+        should_be: impl Fn(&DesiredState) -> bool,
     ) -> bool {
-        let is_right = |shadow: &Shadow| should_be(shadow.wish()) == (message.kind == made);
+        let is_right = |shadow: &Shadow| should_be(shadow.desired()) == (message.kind == made);
         self.sent.is_ours(message.port) && shadow.is_some_and(is_right)
     }
 
@@ -238,7 +239,7 @@ impl Notices {
             && if is_going {
                 self.sent.is_deleted(&seen.key)
             } else {
-                shadow.as_ref().is_some_and(|shadow| is_wished(shadow, seen))
+                shadow.as_ref().is_some_and(|shadow| is_declared(shadow, seen))
             };
         let goes_along =
             |shadow: &mut Shadow| shadow.doubt(|route, _| is_touched_by(route, &seen.key));
@@ -249,15 +250,15 @@ impl Notices {
         is_known
     }
 
-    /// Whether an address is wished, may be ours, or carries something that is wished.
+    /// Whether an address is declared, may be ours, or carries something that is declared.
     fn concerns(&self, seen: &SeenAddress, shadow: Option<&Shadow>) -> bool {
-        let Some(wish) = shadow.map(Shadow::wish) else { return true };
+        let Some(desired) = shadow.map(Shadow::desired) else { return true };
         let key = Key::Address(seen.key);
         let may_be_ours =
             seen.protocol == self.protocol || self.address_marks == AddressMarks::Ledger;
         let mut carries = false;
-        wish.dependants(&key, &mut |_| carries = true);
-        may_be_ours || carries || wish.slot(&key, None).is_some()
+        desired.dependants(&key, &mut |_| carries = true);
+        may_be_ours || carries || desired.slot(&key, None).is_some()
     }
 }
 
@@ -271,20 +272,20 @@ fn doubt(shadow: &mut Option<Shadow>, doubt: impl FnOnce(&mut Shadow) -> bool) -
     is_known
 }
 
-fn is_wished(shadow: &Shadow, seen: &SeenAddress) -> bool {
-    let wish = shadow.wish();
-    let slot = wish.slot(&Key::Address(seen.key), None);
-    let wished = slot.and_then(|slot| wish.address_at(slot));
-    wished.is_some_and(|wished| address_agrees(&wished.address, &seen.address))
+fn is_declared(shadow: &Shadow, seen: &SeenAddress) -> bool {
+    let desired = shadow.desired();
+    let slot = desired.slot(&Key::Address(seen.key), None);
+    let declared = slot.and_then(|slot| desired.address_at(slot));
+    declared.is_some_and(|declared| address_agrees(&declared.address, &seen.address))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wish::Wish;
+    use crate::desired::DesiredState;
 
     fn shadow() -> Shadow {
-        Shadow::new(Arc::new(Wish::default()), Protocol::HOMEOSTAT)
+        Shadow::new(Arc::new(DesiredState::default()), Protocol::HOMEOSTAT)
     }
 
     #[test]

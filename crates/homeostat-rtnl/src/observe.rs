@@ -85,12 +85,12 @@ impl Reader {
     /// Events that were queued before a look must not be taken for news after it.
     fn hear(&mut self, view: &View<'_, Rtnl>) -> Result<(), Failure> {
         let Some(ear) = &mut self.ear else { return Ok(()) };
-        ear.attend(view.wish)?;
+        ear.attend(view.desired)?;
         ear.uncover(view.focus, &mut self.shadow).map_err(|error| failure(&error))?;
         ear.drain(&mut self.shadow).map_err(|error| failure(&error))
     }
 
-    /// A full look begins a shadow, a focused one goes by that of its wish. Without events to keep
+    /// A full look begins a shadow, a focused one goes by that of its desired state. Without events to keep
     /// it up to date there is none.
     fn shadow_for(&mut self, view: &View<'_, Rtnl>) -> Option<Shadow> {
         self.ear.as_ref()?;
@@ -98,9 +98,9 @@ impl Reader {
             Focus::All => {
                 // The former one goes first: two would be twice the memory.
                 self.shadow = None;
-                Some(Shadow::new(Arc::clone(view.wish), self.source.protocol))
+                Some(Shadow::new(Arc::clone(view.desired), self.source.protocol))
             }
-            Focus::Keys(_) => self.shadow.take().filter(|shadow| shadow.wish().is(view.wish)),
+            Focus::Keys(_) => self.shadow.take().filter(|shadow| shadow.desired().is(view.desired)),
         }
     }
 }
@@ -196,7 +196,7 @@ impl Look<'_, '_> {
             },
         })?;
         whole(bad)?;
-        let names = self.view.wish.links.namespaces();
+        let names = self.view.desired.links.namespaces();
         let is_about_links = match self.view.focus {
             Focus::All => true,
             Focus::Keys(keys) => keys.iter().any(Key::is_link),
@@ -272,12 +272,12 @@ impl Look<'_, '_> {
     /// Whether the pass may take an address away, be it to make it anew.
     fn may_go(&self, key: &Key, object: &Object, owner: &Owner) -> bool {
         let may_be_ours = matches!(owner, Owner::Ours | Owner::Unmarked);
-        let wish = self.view.wish;
-        let is_as_wished = || {
-            let slot = wish.slot(key, None);
-            slot.is_some_and(|slot| wish.compare(slot, object) == Agreement::Agrees)
+        let desired = self.view.desired;
+        let is_as_declared = || {
+            let slot = desired.slot(key, None);
+            slot.is_some_and(|slot| desired.compare(slot, object) == Agreement::Agrees)
         };
-        may_be_ours && self.view.focus.covers(key) && !is_as_wished()
+        may_be_ours && self.view.focus.covers(key) && !is_as_declared()
     }
 
     pub(crate) fn hand_on(&mut self, key: Key, object: Object, owner: Owner) {

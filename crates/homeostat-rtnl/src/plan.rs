@@ -8,6 +8,7 @@ use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Pending, Sl
 
 use crate::address::is_fixed_alike;
 use crate::cascade::Cascade;
+use crate::desired::{DesiredState, Shape};
 use crate::key::{AddressKey, Key};
 use crate::link::LinkName;
 use crate::links::cascade::IPV6_MIN_MTU;
@@ -18,18 +19,21 @@ use crate::moment::Moment;
 use crate::route::Route;
 use crate::source::Rtnl;
 use crate::step::{Delete, Phase, Step, Update, Way};
-use crate::wish::{Shape, Wish};
 
 pub(crate) mod other;
 
-/// The steps for all changes, and the wishes that wait for a link.
-pub(crate) fn draft(wish: &Wish, moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Rtnl> {
-    let mut planner = Planner::new(wish, moment, &changes);
+/// The steps for all changes, and the desired states that wait for a link.
+pub(crate) fn draft(
+    desired: &DesiredState,
+    moment: &Moment,
+    changes: ChangeList<Key, Object>,
+) -> Draft<Rtnl> {
+    let mut planner = Planner::new(desired, moment, &changes);
     planner.put_on_renewed(&changes);
     for change in changes {
         match change {
             // What is about links has been planned before.
-            Change::Create { slot } | Change::Update { slot, .. } if wish.is_link(slot) => {}
+            Change::Create { slot } | Change::Update { slot, .. } if desired.is_link(slot) => {}
             Change::Delete { ref key, .. } | Change::Release { ref key, .. } if key.is_link() => {}
             Change::Create { slot } => planner.create(slot),
             Change::Update { slot, before, adopts } => planner.update(slot, before, adopts),
@@ -43,11 +47,11 @@ pub(crate) fn draft(wish: &Wish, moment: &Moment, changes: ChangeList<Key, Objec
 }
 
 struct Planner<'a> {
-    wish: &'a Wish,
+    desired: &'a DesiredState,
     moment: &'a Moment,
     /// The addresses that go.
     going: BTreeSet<AddressKey>,
-    /// Where IPv6 addresses are wished and absent: the kernel holds one of a kind for each link.
+    /// Where IPv6 addresses are declared and absent: the kernel holds one of a kind for each link.
     wanted: BTreeSet<(LinkName, IpAddr)>,
     /// For each shape of routes, what it waits for.
     waits: Vec<Option<WaitsOn>>,
@@ -58,47 +62,51 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(wish: &'a Wish, moment: &'a Moment, changes: &ChangeList<Key, Object>) -> Self {
+    fn new(
+        desired: &'a DesiredState,
+        moment: &'a Moment,
+        changes: &ChangeList<Key, Object>,
+    ) -> Self {
         let going = changes.others().iter().filter_map(|change| match change {
             Change::Delete { key: Key::Address(key), .. } => Some(*key),
             _ => None,
         });
         let wanted = changes.creates().iter();
-        let wanted = wanted.filter_map(|slot| wish.address_at(*slot).map(|wish| wish.key));
+        let wanted = wanted.filter_map(|slot| desired.address_at(*slot).map(|desired| desired.key));
         let wanted = wanted.filter(|key| key.ip().is_ipv6());
-        let links = crate::links::plan::draft(wish, moment, changes);
-        let shapes = wish.shapes.iter();
+        let links = crate::links::plan::draft(desired, moment, changes);
+        let shapes = desired.shapes.iter();
         let has = |link: LinkName| links.will_have(moment, link);
         Planner {
-            wish,
+            desired,
             moment,
             going: going.collect(),
             wanted: wanted.map(|key| (key.link(), key.ip())).collect(),
-            waits: shapes.map(|shape| missing(wish, (&has, moment), shape)).collect(),
+            waits: shapes.map(|shape| missing(desired, (&has, moment), shape)).collect(),
             last: Arc::new(Object::Route(Route::default())),
             links,
             draft: Draft::default(),
         }
     }
 
-    /// What a wish waits for.
+    /// What a desired state waits for.
     fn waits_for(&self, slot: Slot) -> Option<WaitsOn> {
-        if let Some(wish) = self.wish.address_at(slot) {
+        if let Some(desired) = self.desired.address_at(slot) {
             let has = |link| self.links.will_have(self.moment, link);
-            return missing_link(&has, wish.key.link()).or_else(|| self.too_small(&wish.key));
+            return missing_link(&has, desired.key.link()).or_else(|| self.too_small(&desired.key));
         }
-        if let Some(wish) = self.wish.other_at(slot) {
+        if let Some(desired) = self.desired.other_at(slot) {
             let has = |link| self.links.will_have(self.moment, link);
-            return other::waits_for(wish, self.wish, &has);
+            return other::waits_for(desired, self.desired, &has);
         }
-        self.waits.get(self.wish.shape_of(slot)?).cloned().flatten()
+        self.waits.get(self.desired.shape_of(slot)?).cloned().flatten()
     }
 
     /// Quirk `a-low-mtu-takes-ipv6` (Linux 6.18): only the loopback link can have IPv6 addresses with any MTU.
     fn too_small(&self, key: &AddressKey) -> Option<WaitsOn> {
         let link = key.link();
         let seen = self.moment.table.get(link).and_then(|seen| seen.link.mtu);
-        let mtu = self.wish.links.mtu(link).or(seen)?;
+        let mtu = self.desired.links.mtu(link).or(seen)?;
         let is_too_small = key.ip().is_ipv6() && mtu < IPV6_MIN_MTU && link.as_str() != "lo";
         is_too_small.then(|| {
             WaitsOn::Condition(format!(
@@ -109,21 +117,21 @@ impl<'a> Planner<'a> {
 
     fn is_pending(&mut self, slot: Slot) -> bool {
         let Some(on) = self.waits_for(slot) else { return false };
-        self.draft.pending.push(Pending { key: self.wish.key(slot), on });
+        self.draft.pending.push(Pending { key: self.desired.key(slot), on });
         true
     }
 
     fn phase(&self, slot: Slot) -> Phase {
-        match self.wish.other_at(slot) {
-            Some(wish) => other::put_phase(&wish.object),
-            None if self.wish.address_at(slot).is_some() => Phase::PutAddresses,
+        match self.desired.other_at(slot) {
+            Some(desired) => other::put_phase(&desired.object),
+            None if self.desired.address_at(slot).is_some() => Phase::PutAddresses,
             None => Phase::PutRoutes,
         }
     }
 
     /// Where the object in a slot is marked as ours: routes always in the kernel.
     fn marks(&self, slot: Slot) -> AddressMarks {
-        let is_address = self.wish.address_at(slot).is_some();
+        let is_address = self.desired.address_at(slot).is_some();
         if is_address { self.moment.address_marks } else { AddressMarks::Kernel }
     }
 
@@ -134,9 +142,9 @@ impl<'a> Planner<'a> {
         }
         let others = changes.others().iter().filter_map(slot_of);
         let planned: BTreeSet<Slot> = changes.creates().iter().copied().chain(others).collect();
-        let (wish, mut lost) = (self.wish, Vec::new());
-        wish.on_links(|link| self.links.renewed.contains(&link), &mut |key| lost.push(key));
-        let lost: BTreeSet<Slot> = lost.iter().filter_map(|key| wish.slot(key, None)).collect();
+        let (desired, mut lost) = (self.desired, Vec::new());
+        desired.on_links(|link| self.links.renewed.contains(&link), &mut |key| lost.push(key));
+        let lost: BTreeSet<Slot> = lost.iter().filter_map(|key| desired.slot(key, None)).collect();
         lost.difference(&planned).for_each(|slot| self.create(*slot));
     }
 
@@ -144,8 +152,8 @@ impl<'a> Planner<'a> {
     fn is_lost(&self, slot: Slot) -> bool {
         let is_renewed = |link: LinkName| self.links.renewed.contains(&link);
         let mut lost = false;
-        let key = self.wish.key(slot);
-        self.wish.on_links(is_renewed, &mut |other| lost |= other == key);
+        let key = self.desired.key(slot);
+        self.desired.on_links(is_renewed, &mut |other| lost |= other == key);
         lost
     }
 
@@ -172,20 +180,21 @@ impl<'a> Planner<'a> {
             phase: self.phase(slot),
             cascade: Cascade::default(),
         };
-        if let (Some(wish), Object::Address(before)) = (self.wish.address_at(slot), &update.before)
-            && wish.key.ip().is_ipv4()
-            && (!is_fixed_alike(&wish.address, before) || self.keeps_its_mark(&update))
+        if let (Some(desired), Object::Address(before)) =
+            (self.desired.address_at(slot), &update.before)
+            && desired.key.ip().is_ipv4()
+            && (!is_fixed_alike(&desired.address, before) || self.keeps_its_mark(&update))
         {
             update.way = Way::Anew;
-            update.cascade = self.cascade(&wish.key);
+            update.cascade = self.cascade(&desired.key);
         }
-        if let Some(wish) = self.wish.other_at(slot)
-            && other::is_anew(wish, &update.before)
+        if let Some(desired) = self.desired.other_at(slot)
+            && other::is_anew(desired, &update.before)
         {
             update.way = Way::Anew;
-            update.cascade = other::cascade(&wish.key, self.moment);
+            update.cascade = other::cascade(&desired.key, self.moment);
         }
-        let rest = other::rest(self.wish.other_at(slot), &update);
+        let rest = other::rest(self.desired.other_at(slot), &update);
         self.draft.steps.push(Step::Update(Box::new(update)));
         self.draft.steps.extend(rest);
     }
@@ -212,19 +221,19 @@ impl<'a> Planner<'a> {
     }
 
     fn cascade(&self, key: &AddressKey) -> Cascade {
-        Cascade::of(key, &self.going, (self.wish, self.moment))
+        Cascade::of(key, &self.going, (self.desired, self.moment))
     }
 
-    /// The wished routes that go with addresses are made again when those are gone; what is to be made
+    /// The declared routes that go with addresses are made again when those are gone; what is to be made
     /// anyhow is made then. So are those that go with nexthops.
     fn make_again(&mut self) {
         let mut lost = BTreeSet::new();
         for step in &self.draft.steps {
             // What takes foreign objects along may be held, and then nothing goes.
-            if let Some((key, cascade)) = step.lost_with(self.wish)
+            if let Some((key, cascade)) = step.lost_with(self.desired)
                 && cascade.takes.is_empty()
             {
-                cascade.lost_routes(&key, self.wish, &mut lost);
+                cascade.lost_routes(&key, self.desired, &mut lost);
             }
             self.lost_with_nexthop(step, &mut lost);
         }
@@ -244,11 +253,11 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The wished routes that go with a nexthop that is made anew, but for those that are changed after
+    /// The declared routes that go with a nexthop that is made anew, but for those that are changed after
     /// it: that makes them again.
     fn lost_with_nexthop(&self, step: &Step, lost: &mut BTreeSet<Slot>) {
         let Step::Update(update) = step else { return };
-        let Key::Nexthop(id) = self.wish.key(update.slot) else { return };
+        let Key::Nexthop(id) = self.desired.key(update.slot) else { return };
         if update.way != Way::Anew || !update.cascade.takes.is_empty() {
             return;
         }
@@ -259,8 +268,8 @@ impl<'a> Planner<'a> {
         });
         let changed: BTreeSet<Slot> = changed.collect();
         let is_through = |route: &Route| route.nexthop == Some(id);
-        self.wish.routes_like(is_through, &mut |key| {
-            let slot = self.wish.slot(&key, None);
+        self.desired.routes_like(is_through, &mut |key| {
+            let slot = self.desired.slot(&key, None);
             lost.extend(slot.filter(|slot| !changed.contains(slot)));
         });
     }
@@ -295,17 +304,17 @@ pub(crate) type Has<'a> = &'a dyn Fn(LinkName) -> bool;
 
 /// A link that is not there and without which a route cannot be: one of its own, or that of the only
 /// address that its gateway or its source needs; or a nexthop that waits itself.
-fn missing(wish: &Wish, ground: (Has<'_>, &Moment), shape: &Shape) -> Option<WaitsOn> {
+fn missing(desired: &DesiredState, ground: (Has<'_>, &Moment), shape: &Shape) -> Option<WaitsOn> {
     let (route, (has, _)) = (&shape.route, ground);
     let link = route.links().find_map(|link| missing_link(has, link));
     let reaches = |gateway| move |address: &AddressKey| address.net().contains(gateway);
     let is_source = |src| move |address: &AddressKey| address.ip() == src;
     link.or_else(|| route.gateways().find_map(|via| waits_with(ground, shape, reaches(via))))
         .or_else(|| route.src.and_then(|src| waits_with(ground, shape, is_source(src))))
-        .or_else(|| other::waiting_nexthop(route.nexthop?, wish, has))
+        .or_else(|| other::waiting_nexthop(route.nexthop?, desired, has))
 }
 
-/// The absent link of the wished addresses that would serve, if no other serves.
+/// The absent link of the declared addresses that would serve, if no other serves.
 fn waits_with(
     (has, moment): (Has<'_>, &Moment),
     shape: &Shape,
@@ -322,7 +331,7 @@ fn missing_link(has: Has<'_>, link: LinkName) -> Option<WaitsOn> {
     (!has(link)).then(|| WaitsOn::Link(link.to_string()))
 }
 
-/// The wish that a change is about.
+/// The desired state that a change is about.
 fn slot_of(change: &Change<Key, Object>) -> Option<Slot> {
     match change {
         Change::Create { slot } | Change::Update { slot, .. } => Some(*slot),

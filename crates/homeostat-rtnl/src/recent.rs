@@ -1,5 +1,5 @@
 //! Remembers where recent shapes of routes are: a list of a million has but a few of them, in no
-//! order, and a full hash of each route would be a good part of building the wish.
+//! order, and a full hash of each route would be a good part of building the desired state.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ pub(crate) struct Recent {
 impl Recent {
     /// The place for a guess about routes with this way.
     pub(crate) fn guess(&mut self, route: &Route) -> Option<&mut u32> {
-        // A wish without routes needs no room for them.
+        // A desired state without routes needs no room for them.
         if self.guesses.is_empty() {
             self.guesses.resize(1 << BITS, 0);
         }

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use homeostat_core::{Failure, Outcome, Retry, Slot, WaitsOn};
 
 use crate::cascade::Cascade;
+use crate::desired::{At, DesiredState};
 use crate::encode::{Encoded, Encoder, NoLink, Put};
 use crate::key::Key;
 use crate::model::Object;
 use crate::moment::Moment;
 use crate::sent::Sent;
 use crate::step::{Delete, Phase, Step, Update, Way};
-use crate::wish::{At, Wish};
 
 mod other;
 
@@ -56,14 +56,18 @@ pub(crate) struct Pen<'a> {
 
 impl Pen<'_> {
     /// Writes them, or says at once what becomes of the step.
-    pub(crate) fn write(&mut self, wish: &Wish, step: &Step) -> Result<(), Outcome<Object>> {
+    pub(crate) fn write(
+        &mut self,
+        desired: &DesiredState,
+        step: &Step,
+    ) -> Result<(), Outcome<Object>> {
         match step {
             Step::Create { slot, phase: Phase::PutAgain, .. } => {
-                self.put(wish, *slot, (Put::Create, Aim::ThereAgain))
+                self.put(desired, *slot, (Put::Create, Aim::ThereAgain))
             }
-            Step::Create { slot, .. } => self.put(wish, *slot, (Put::Create, Aim::There)),
-            Step::Update(update) => self.update(wish, update),
-            Step::Delete(delete) => self.delete(wish, delete),
+            Step::Create { slot, .. } => self.put(desired, *slot, (Put::Create, Aim::There)),
+            Step::Update(update) => self.update(desired, update),
+            Step::Delete(delete) => self.delete(desired, delete),
             // They have a turn of their own.
             Step::Link(_) => Ok(()),
         }
@@ -71,44 +75,50 @@ impl Pen<'_> {
 
     fn put(
         &mut self,
-        wish: &Wish,
+        desired: &DesiredState,
         slot: Slot,
         (put, aim): (Put, Aim),
     ) -> Result<(), Outcome<Object>> {
-        let encoded = match wish.at(slot) {
-            Some(At::Address(wish)) => self.encoder.put_address(&wish.key, &wish.address, put),
+        let encoded = match desired.at(slot) {
+            Some(At::Address(desired)) => {
+                self.encoder.put_address(&desired.key, &desired.address, put)
+            }
             Some(At::Route(row, shape)) => self.encoder.put_route(&row.key(), &shape.route, put),
             Some(At::Route6(row, shape)) => self.encoder.put_route(&row.key(), &shape.route, put),
-            Some(At::Other(wish)) => return self.put_other(wish, (put, aim)),
+            Some(At::Other(desired)) => return self.put_other(desired, (put, aim)),
             Some(At::Link(_) | At::Field(_)) | None => {
-                return Err(Outcome::Failed(Failure::new("it is no wish", Retry::Never)));
+                return Err(Outcome::Failed(Failure::new("it is no desired state", Retry::Never)));
             }
         };
         self.note(encoded, aim)
     }
 
-    fn update(&mut self, wish: &Wish, update: &Update) -> Result<(), Outcome<Object>> {
-        if let Some(wish) = wish.other_at(update.slot) {
-            return self.update_other(wish, update);
+    fn update(&mut self, desired: &DesiredState, update: &Update) -> Result<(), Outcome<Object>> {
+        if let Some(desired) = desired.other_at(update.slot) {
+            return self.update_other(desired, update);
         }
         if update.way == Way::InPlace {
-            return self.put(wish, update.slot, (Put::Replace, Aim::There));
+            return self.put(desired, update.slot, (Put::Replace, Aim::There));
         }
-        let Some(address) = wish.address_at(update.slot) else { return Ok(()) };
+        let Some(address) = desired.address_at(update.slot) else { return Ok(()) };
         self.sent.deletes(address.key);
         let gone = self.encoder.delete_address(&address.key);
         self.note(gone, Aim::GoneForNow)?;
-        self.put(wish, update.slot, (Put::Create, Aim::There))?;
-        self.make_again(wish, &update.cascade)
+        self.put(desired, update.slot, (Put::Create, Aim::There))?;
+        self.make_again(desired, &update.cascade)
     }
 
     /// Whether they are there again is for the second look to say.
-    fn make_again(&mut self, wish: &Wish, cascade: &Cascade) -> Result<(), Outcome<Object>> {
+    fn make_again(
+        &mut self,
+        desired: &DesiredState,
+        cascade: &Cascade,
+    ) -> Result<(), Outcome<Object>> {
         let mut again = cascade.again.iter();
-        again.try_for_each(|slot| self.put(wish, *slot, (Put::Create, Aim::Extra)))
+        again.try_for_each(|slot| self.put(desired, *slot, (Put::Create, Aim::Extra)))
     }
 
-    fn delete(&mut self, wish: &Wish, delete: &Delete) -> Result<(), Outcome<Object>> {
+    fn delete(&mut self, desired: &DesiredState, delete: &Delete) -> Result<(), Outcome<Object>> {
         let encoded = match (&delete.key, &*delete.before) {
             (Key::Address(key), _) => {
                 self.sent.deletes(*key);
@@ -124,7 +134,7 @@ impl Pen<'_> {
             encoded => {
                 self.note(encoded, Aim::Gone)?;
                 match &delete.cascade {
-                    Some(cascade) => self.make_again(wish, cascade),
+                    Some(cascade) => self.make_again(desired, cascade),
                     None => Ok(()),
                 }
             }

@@ -1,4 +1,4 @@
-//! Routes: what is managed of one, and when what is seen agrees with a wish. Pure.
+//! Routes: what is managed of one, and when what is seen agrees with a desired state. Pure.
 
 #[cfg(feature = "document")]
 pub(crate) mod list;
@@ -189,37 +189,37 @@ impl Route {
     }
 }
 
-/// Brings a wished route to the form in which it is compared.
-pub(crate) fn normalize(key: &RouteKey, mut wish: Route) -> Result<Route, Impossible> {
-    check_way(&wish)?;
-    collapse(&mut wish);
+/// Brings a declared route to the form in which it is compared.
+pub(crate) fn normalize(key: &RouteKey, mut desired: Route) -> Result<Route, Impossible> {
+    check_way(&desired)?;
+    collapse(&mut desired);
     let is_v6 = !key.is_ipv4();
-    if is_v6 && wish.gateways().any(|gateway| gateway.is_ipv4()) {
+    if is_v6 && desired.gateways().any(|gateway| gateway.is_ipv4()) {
         return Err(Impossible::GatewayFamily);
     }
-    if wish.src.is_some_and(|src| src.is_ipv6() != is_v6) {
+    if desired.src.is_some_and(|src| src.is_ipv6() != is_v6) {
         return Err(Impossible::SourceFamily);
     }
     if is_v6 && key.tos().0 != 0 {
         return Err(Impossible::TosOnIpv6);
     }
     if is_v6 {
-        wish.scope = None;
+        desired.scope = None;
     }
-    Ok(wish)
+    Ok(desired)
 }
 
-fn check_way(wish: &Route) -> Result<(), Impossible> {
-    let has_way = wish.via.is_some() || wish.dev.is_some();
-    if wish.nexthop.is_some() {
-        let stands_alone = !has_way && wish.hops.is_empty() && wish.onlink.is_none();
-        let leads_on = wish.kind == RouteKind::Unicast;
+fn check_way(desired: &Route) -> Result<(), Impossible> {
+    let has_way = desired.via.is_some() || desired.dev.is_some();
+    if desired.nexthop.is_some() {
+        let stands_alone = !has_way && desired.hops.is_empty() && desired.onlink.is_none();
+        let leads_on = desired.kind == RouteKind::Unicast;
         return (stands_alone && leads_on).then_some(()).ok_or(Impossible::NexthopAndWay);
     }
     let weighs = |hop: &Hop| (1..=256).contains(&hop.weight);
-    match (wish.kind.leads_on(), has_way, !wish.hops.is_empty()) {
+    match (desired.kind.leads_on(), has_way, !desired.hops.is_empty()) {
         (false, false, false) | (true, true, false) => Ok(()),
-        (true, false, true) if wish.hops.iter().all(weighs) => Ok(()),
+        (true, false, true) if desired.hops.iter().all(weighs) => Ok(()),
         (true, false, true) => Err(Impossible::Weight),
         (true, false, false) => Err(Impossible::LeadsNowhere),
         (true, true, true) => Err(Impossible::ManyWays),
@@ -228,40 +228,40 @@ fn check_way(wish: &Route) -> Result<(), Impossible> {
 }
 
 /// The kernel keeps a single way as if it had never been one of several.
-fn collapse(wish: &mut Route) {
-    if let [only] = wish.hops.as_slice() {
-        (wish.via, wish.dev) = (only.via, only.dev);
-        wish.onlink = wish.onlink.or(only.onlink);
-        wish.hops.clear();
+fn collapse(desired: &mut Route) {
+    if let [only] = desired.hops.as_slice() {
+        (desired.via, desired.dev) = (only.via, only.dev);
+        desired.onlink = desired.onlink.or(only.onlink);
+        desired.hops.clear();
     }
-    wish.hops.sort();
+    desired.hops.sort();
 }
 
-/// Whether a route is as wished.
-pub(crate) fn route_agrees(wish: &Route, seen: &Route) -> bool {
-    wish.kind == seen.kind
-        && (!wish.kind.leads_on() || way_agrees(wish, seen))
-        && agrees(wish.src.as_ref(), seen.src.as_ref())
-        && agrees(wish.mtu.as_ref(), seen.mtu.as_ref())
-        && agrees(wish.scope.as_ref(), seen.scope.as_ref())
+/// Whether a route is as declared.
+pub(crate) fn route_agrees(desired: &Route, seen: &Route) -> bool {
+    desired.kind == seen.kind
+        && (!desired.kind.leads_on() || way_agrees(desired, seen))
+        && agrees(desired.src.as_ref(), seen.src.as_ref())
+        && agrees(desired.mtu.as_ref(), seen.mtu.as_ref())
+        && agrees(desired.scope.as_ref(), seen.scope.as_ref())
 }
 
 /// A gateway is always declared: a route without one leads somewhere else than a route with one.
-fn way_agrees(wish: &Route, seen: &Route) -> bool {
-    wish.nexthop == seen.nexthop
-        && wish.via == seen.via
-        && agrees(wish.dev.as_ref(), seen.dev.as_ref())
-        && agrees(wish.onlink.as_ref(), seen.onlink.as_ref())
-        && hops_agree(&wish.hops, &seen.hops)
+fn way_agrees(desired: &Route, seen: &Route) -> bool {
+    desired.nexthop == seen.nexthop
+        && desired.via == seen.via
+        && agrees(desired.dev.as_ref(), seen.dev.as_ref())
+        && agrees(desired.onlink.as_ref(), seen.onlink.as_ref())
+        && hops_agree(&desired.hops, &seen.hops)
 }
 
 /// The kernel may list ways in another order.
-fn hops_agree(wish: &[Hop], seen: &[Hop]) -> bool {
-    if wish.len() != seen.len() {
+fn hops_agree(desired: &[Hop], seen: &[Hop]) -> bool {
+    if desired.len() != seen.len() {
         return false;
     }
     let mut left: Vec<&Hop> = seen.iter().collect();
-    wish.iter().all(|hop| match left.iter().position(|seen| hop_agrees(hop, seen)) {
+    desired.iter().all(|hop| match left.iter().position(|seen| hop_agrees(hop, seen)) {
         Some(at) => {
             left.swap_remove(at);
             true
@@ -270,14 +270,14 @@ fn hops_agree(wish: &[Hop], seen: &[Hop]) -> bool {
     })
 }
 
-fn hop_agrees(wish: &Hop, seen: &Hop) -> bool {
-    wish.via == seen.via
-        && wish.weight == seen.weight
-        && agrees(wish.dev.as_ref(), seen.dev.as_ref())
-        && agrees(wish.onlink.as_ref(), seen.onlink.as_ref())
+fn hop_agrees(desired: &Hop, seen: &Hop) -> bool {
+    desired.via == seen.via
+        && desired.weight == seen.weight
+        && agrees(desired.dev.as_ref(), seen.dev.as_ref())
+        && agrees(desired.onlink.as_ref(), seen.onlink.as_ref())
 }
 
-/// Whether a wished address makes a route possible: its source, or the network of its gateway.
+/// Whether a declared address makes a route possible: its source, or the network of its gateway.
 pub(crate) fn route_rests_on(route: &Route, address: &AddressKey) -> bool {
     let is_here = route.links().next().is_none() || route.links().any(|l| l == address.link());
     let reaches = |gateway: IpAddr| address.net().contains(gateway);

@@ -1,4 +1,4 @@
-//! A wished route as a row of a few numbers.
+//! A declared route as a row of a few numbers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use crate::key::RouteKey;
 use crate::net::Net;
 use crate::number::{Metric, Table, Tos};
 
-/// A wished route: 20 bytes for IPv4, 32 for IPv6.
+/// A declared route: 20 bytes for IPv4, 32 for IPv6.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<A> {
     pub(crate) table: u32,

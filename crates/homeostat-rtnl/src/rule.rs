@@ -77,12 +77,12 @@ impl Rule {
     }
 }
 
-/// Brings a wished rule to the form in which it is compared.
-pub(crate) fn normalize(key: &RuleKey, wish: Rule) -> Result<Rule, Impossible> {
+/// Brings a declared rule to the form in which it is compared.
+pub(crate) fn normalize(key: &RuleKey, desired: Rule) -> Result<Rule, Impossible> {
     key.check()?;
-    let asks = matches!(wish.action, RuleAction::Table(_) | RuleAction::L3mdev);
+    let asks = matches!(desired.action, RuleAction::Table(_) | RuleAction::L3mdev);
     let most = if key.is_ipv4() { 32 } else { 128 };
-    match wish {
+    match desired {
         Rule { action: RuleAction::Other(_), .. } => Err(Impossible::RuleAction),
         Rule { suppress_prefixlength: Some(_), .. } if !asks => {
             Err(Impossible::SuppressWithoutTable)
@@ -90,7 +90,7 @@ pub(crate) fn normalize(key: &RuleKey, wish: Rule) -> Result<Rule, Impossible> {
         Rule { suppress_prefixlength: Some(len), .. } if len > most => {
             Err(Impossible::SuppressLength)
         }
-        wish => Ok(wish),
+        desired => Ok(desired),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The sections of the document: `[links]` with their addresses, `[[routes]]`, `[[rules]]`,
 //! `[[neighbours]]` and `[[nexthops]]`. Each kind has its own in `section.rs` of its folder; here they
-//! become one wish.
+//! become one desired state.
 
 use std::error::Error;
 use std::fmt;
@@ -9,14 +9,14 @@ use homeostat_document::{
     Checker, Diagnostic, Diagnostics, Document, Scope, SectionType, SourceSections, Span, Spanned,
 };
 
-use crate::builder::{Builder, WishError};
+use crate::builder::{Builder, DesiredError};
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::links::section::links;
 use crate::neighbour::section::neighbours;
 use crate::nexthop::section::nexthops;
 use crate::route::section::routes;
 use crate::rule::section::rules;
-use crate::wish::Wish;
 
 pub use crate::address::section::DeclaredAddress;
 pub use crate::links::section::{DeclaredLink, Links, namespaces};
@@ -40,7 +40,7 @@ pub const SECTIONS: SourceSections = SourceSections {
     extensions: &[],
 };
 
-/// An entry of a section: what is wished, and where it is written.
+/// An entry of a section: what is declared, and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared<K, O> {
     /// Which object, and where that is written.
@@ -68,57 +68,57 @@ pub enum Lists {
     Skip,
 }
 
-/// Why a scope's sections are no wish.
+/// Why a scope's sections are no desired state.
 #[derive(Debug)]
 pub enum Refusal {
     /// A list of routes has mistakes in it.
     Document(Diagnostics),
     /// An object can never be.
-    Wish(WishError),
+    DesiredState(DesiredError),
 }
 
 /// Reports every entry that can never be.
 pub fn resolve(scope: &Scope, lists: Lists, checker: &mut Checker) {
-    let mut builder = Wish::builder();
+    let mut builder = DesiredState::builder();
     fill(scope, &mut builder, &mut |span, error| {
         checker.report(Diagnostic::new(span, Chain(&error).to_string()));
     });
     if lists == Lists::Read && route_files(scope).next().is_some() {
         let before = checker.count();
         fill_lists(scope, &mut builder, checker);
-        if checker.count() == before && matches!(builder.build(), Err(WishError::Twice(_))) {
+        if checker.count() == before && matches!(builder.build(), Err(DesiredError::Twice(_))) {
             route_twins(scope, checker);
         }
     }
 }
 
-/// What a scope wishes for, with the routes of its lists.
-pub fn wish(document: &Document, scope: &Scope) -> Result<Wish, Refusal> {
-    let (mut builder, mut first) = (Wish::builder(), None);
+/// What a scope declares, with the routes of its lists.
+pub fn desired(document: &Document, scope: &Scope) -> Result<DesiredState, Refusal> {
+    let (mut builder, mut first) = (DesiredState::builder(), None);
     fill(scope, &mut builder, &mut |_, error| {
         first.get_or_insert(error);
     });
     if let Some(error) = first {
-        return Err(Refusal::Wish(error));
+        return Err(Refusal::DesiredState(error));
     }
     let mut checker = Checker::new(document.files.clone());
     fill_lists(scope, &mut builder, &mut checker);
     if checker.count() == 0 {
         match builder.build() {
-            Ok(wish) => return Ok(wish),
-            Err(error @ WishError::Twice(_)) => {
+            Ok(desired) => return Ok(desired),
+            Err(error @ DesiredError::Twice(_)) => {
                 route_twins(scope, &mut checker);
                 checker.into_result().map_err(Refusal::Document)?;
-                return Err(Refusal::Wish(error));
+                return Err(Refusal::DesiredState(error));
             }
-            Err(error) => return Err(Refusal::Wish(error)),
+            Err(error) => return Err(Refusal::DesiredState(error)),
         }
     }
-    checker.into_result().map(|()| Wish::default()).map_err(Refusal::Document)
+    checker.into_result().map(|()| DesiredState::default()).map_err(Refusal::Document)
 }
 
-/// Wishes for everything that a scope declares but for its lists, and tells of every entry that cannot be.
-fn fill(scope: &Scope, builder: &mut Builder, refuse: &mut dyn FnMut(Span, WishError)) {
+/// Declares everything that a scope declares but for its lists, and tells of every entry that cannot be.
+fn fill(scope: &Scope, builder: &mut Builder, refuse: &mut dyn FnMut(Span, DesiredError)) {
     for link in links(scope) {
         if let Err(error) = link.add_to(builder) {
             refuse(link.name.span, error);
@@ -146,12 +146,12 @@ fn fill(scope: &Scope, builder: &mut Builder, refuse: &mut dyn FnMut(Span, WishE
     }
 }
 
-/// Gives leave to take what was wished, or tells why it could not be wished.
+/// Gives leave to take what was declared, or tells why it could not be declared.
 fn adopt<K: Copy + Into<Key>, O>(
     declared: &Declared<K, O>,
     builder: &mut Builder,
-    added: Result<(), WishError>,
-    refuse: &mut dyn FnMut(Span, WishError),
+    added: Result<(), DesiredError>,
+    refuse: &mut dyn FnMut(Span, DesiredError),
 ) {
     match added {
         Ok(()) if declared.adopt => _ = builder.may_adopt(declared.key.value),
@@ -160,7 +160,7 @@ fn adopt<K: Copy + Into<Key>, O>(
     }
 }
 
-/// Wishes for the routes of all lists beside the document.
+/// Declares the routes of all lists beside the document.
 fn fill_lists(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
     listed_routes(scope, checker, |file, RouteLine { key, route }| {
         let add = if file.adopt { Builder::adopting_route } else { Builder::route };
@@ -170,7 +170,7 @@ fn fill_lists(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
 }
 
 /// An error with its causes, in one line.
-struct Chain<'a>(&'a WishError);
+struct Chain<'a>(&'a DesiredError);
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,5 @@
-//! What is known of routes between two full looks: a bit for each wished route that is there, ours
-//! and as wished, and the few exceptions. Pure: it is told what dumps and events say.
+//! What is known of routes between two full looks: a bit for each declared route that is there, ours
+//! and as declared, and the few exceptions. Pure: it is told what dumps and events say.
 //!
 //! The kernel has no exact read of one route, so a look at a few keys is answered from here. What is
 //! known here may be stale; the kernel judges every write (create only if absent, delete only if
@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use homeostat_core::{Desired as _, Slot};
 
+use crate::desired::{DesiredState, Shape};
 use crate::key::{AddressKey, RouteKey};
 use crate::number::Protocol;
 use crate::route::Route;
 use crate::route::route_agrees;
-use crate::wish::{Shape, Wish};
 
 /// Beyond so many routes in doubt, only a look at everything helps.
 const MOST_DOUBTS: usize = 4096;
@@ -37,12 +37,12 @@ pub(crate) enum News {
     Went,
 }
 
-/// What is known of the routes on wished keys, and of ours on other keys.
+/// What is known of the routes on declared keys, and of ours on other keys.
 #[derive(Debug)]
 pub(crate) struct Shadow {
-    wish: Arc<Wish>,
+    desired: Arc<DesiredState>,
     ours: Protocol,
-    /// By slot: there, ours, as wished, and alone on its key.
+    /// By slot: there, ours, as declared, and alone on its key.
     good: Vec<u64>,
     near: Option<Slot>,
     others: BTreeMap<RouteKey, Vec<Sight>>,
@@ -52,20 +52,20 @@ pub(crate) struct Shadow {
 
 impl Shadow {
     /// Nothing is there yet.
-    pub(crate) fn new(wish: Arc<Wish>, ours: Protocol) -> Self {
-        let good = vec![0; wish.len().div_ceil(64)];
+    pub(crate) fn new(desired: Arc<DesiredState>, ours: Protocol) -> Self {
+        let good = vec![0; desired.len().div_ceil(64)];
         let (others, doubts) = (BTreeMap::new(), BTreeSet::new());
-        Shadow { wish, ours, good, near: None, others, doubts }
+        Shadow { desired, ours, good, near: None, others, doubts }
     }
 
-    /// The wish that it belongs to.
-    pub(crate) fn wish(&self) -> &Arc<Wish> {
-        &self.wish
+    /// The desired state that it belongs to.
+    pub(crate) fn desired(&self) -> &Arc<DesiredState> {
+        &self.desired
     }
 
     /// Takes a route that a dump shows.
     pub(crate) fn note(&mut self, key: &RouteKey, route: &Route, protocol: Protocol) {
-        let slot = self.wish.route_slot(key, self.near);
+        let slot = self.desired.route_slot(key, self.near);
         self.near = slot.or(self.near);
         let is_ours = protocol == self.ours;
         if slot.is_none() && !is_ours {
@@ -83,7 +83,7 @@ impl Shadow {
 
     /// Takes what an event says.
     pub(crate) fn learn(&mut self, key: &RouteKey, sight: Sight, news: News) {
-        let slot = self.wish.route_slot(key, None);
+        let slot = self.desired.route_slot(key, None);
         let mut there = self.take(key, slot);
         let same = there.iter().position(|one| is_same(one, &sight));
         match (news, same, there.len()) {
@@ -100,7 +100,7 @@ impl Shadow {
     pub(crate) fn is_settled(&self, key: &RouteKey) -> bool {
         let is_known = !self.doubts.contains(key);
         is_known
-            && match self.wish.route_slot(key, None) {
+            && match self.desired.route_slot(key, None) {
                 Some(slot) => self.is_set(slot),
                 None => !self.others.contains_key(key),
             }
@@ -111,9 +111,9 @@ impl Shadow {
         if self.doubts.contains(key) {
             return None;
         }
-        let slot = self.wish.route_slot(key, None).filter(|slot| self.is_set(*slot));
-        let wished = slot.and_then(|slot| self.wished(slot));
-        Some(match wished {
+        let slot = self.desired.route_slot(key, None).filter(|slot| self.is_set(*slot));
+        let declared = slot.and_then(|slot| self.declared(slot));
+        Some(match declared {
             Some(sight) => vec![sight],
             None => self.others.get(key).cloned().unwrap_or_default(),
         })
@@ -121,20 +121,20 @@ impl Shadow {
 
     /// Forgets a key that is about to be dumped.
     pub(crate) fn forget(&mut self, key: &RouteKey) {
-        self.take(key, self.wish.route_slot(key, None));
+        self.take(key, self.desired.route_slot(key, None));
         self.doubts.remove(key);
     }
 
     /// Doubts every route that may have gone without a word. False, if they are too many.
-    /// The question is asked with the wished addresses that the route rests on.
+    /// The question is asked with the declared addresses that the route rests on.
     pub(crate) fn doubt(&mut self, is_touched: impl Fn(&Route, &[AddressKey]) -> bool) -> bool {
-        let wish = Arc::clone(&self.wish);
+        let desired = Arc::clone(&self.desired);
         let touched = |shape: &&Shape| is_touched(&shape.route, &shape.rests_on);
-        for shape in wish.shapes.iter().filter(touched) {
+        for shape in desired.shapes.iter().filter(touched) {
             if shape.rows.len() + self.doubts.len() > MOST_DOUBTS {
                 return false;
             }
-            self.doubts.extend(wish.routes_of(shape));
+            self.doubts.extend(desired.routes_of(shape));
         }
         let touched =
             |sights: &Vec<Sight>| sights.iter().any(|sight| is_touched(&sight.route, &[]));
@@ -158,18 +158,18 @@ impl Shadow {
     fn take(&mut self, key: &RouteKey, slot: Option<Slot>) -> Vec<Sight> {
         if let Some(slot) = slot.filter(|slot| self.is_set(*slot)) {
             self.clear(slot);
-            return self.wished(slot).into_iter().collect();
+            return self.declared(slot).into_iter().collect();
         }
         self.others.remove(key).unwrap_or_default()
     }
 
-    fn wished(&self, slot: Slot) -> Option<Sight> {
-        let shape = self.wish.shape_at(slot)?;
+    fn declared(&self, slot: Slot) -> Option<Sight> {
+        let shape = self.desired.shape_at(slot)?;
         Some(Sight { route: shape.route.clone(), protocol: self.ours })
     }
 
     fn agrees(&self, slot: Slot, route: &Route) -> bool {
-        self.wish.shape_at(slot).is_some_and(|shape| route_agrees(&shape.route, route))
+        self.desired.shape_at(slot).is_some_and(|shape| route_agrees(&shape.route, route))
     }
 
     fn is_set(&self, slot: Slot) -> bool {
@@ -193,7 +193,7 @@ fn bit(slot: Slot) -> u64 {
     1 << (slot.index() % 64)
 }
 
-/// Whether an event is about the route that is known. What is known may be a wish, which leaves
+/// Whether an event is about the route that is known. What is known may be a desired state, which leaves
 /// attributes open.
 fn is_same(known: &Sight, told: &Sight) -> bool {
     known.protocol == told.protocol && route_agrees(&known.route, &told.route)

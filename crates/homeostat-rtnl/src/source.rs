@@ -8,6 +8,7 @@ use homeostat_netlink::{Connection, Family, Filter, Group, Listener, Options};
 use homeostat_netns::Netns;
 
 use crate::apply::Writer;
+use crate::desired::DesiredState;
 use crate::hints::Ear;
 use crate::key::Key;
 use crate::links;
@@ -20,7 +21,6 @@ use crate::observe::Reader;
 use crate::plan;
 use crate::sent::Sent;
 use crate::step::Step;
-use crate::wish::Wish;
 
 /// The links, addresses, routes, nexthops, rules and neighbours of one network namespace.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl Rtnl {
         self
     }
 
-    /// Tells it of other namespaces that links refer to, by the names that wishes use. They are kept
+    /// Tells it of other namespaces that links refer to, by the names that desired states use. They are kept
     /// alive by this.
     #[must_use]
     pub fn with_namespaces(mut self, spaces: BTreeMap<String, Arc<Netns>>) -> Self {
@@ -136,7 +136,7 @@ impl Source for Rtnl {
 
     type Key = Key;
     type Object = Object;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Step;
     type Moment = Moment;
     type Reader = Reader;
@@ -171,7 +171,12 @@ impl Source for Rtnl {
             && spaces.all(|(one, another)| one.0 == another.0 && is_same(one.1, another.1))
     }
 
-    fn plan(&self, wish: &Wish, moment: &Moment, changes: ChangeList<Key, Object>) -> Draft<Self> {
-        plan::draft(wish, moment, changes)
+    fn plan(
+        &self,
+        desired: &DesiredState,
+        moment: &Moment,
+        changes: ChangeList<Key, Object>,
+    ) -> Draft<Self> {
+        plan::draft(desired, moment, changes)
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Summary, Taken};
 
 use crate::cascade::Cascade;
+use crate::desired::DesiredState;
 use crate::explained::explained;
 use crate::key::{AddressKey, Key};
 use crate::links::step::LinkStep;
 use crate::marks::AddressMarks;
 use crate::model::Object;
-use crate::wish::Wish;
 
 /// When a step has its turn; the numbers are the phases of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,18 +53,18 @@ pub enum Phase {
 /// One write. As small as a slot where a million of them are usual.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Make what is wished and absent.
+    /// Make what is declared and absent.
     Create {
-        /// The wish.
+        /// The desired state.
         slot: Slot,
         /// When.
         phase: Phase,
         /// Where it is marked as ours.
         marks: AddressMarks,
     },
-    /// Make what is there as it is wished.
+    /// Make what is there as it is declared.
     Update(Box<Update>),
-    /// Take away what is ours and not wished.
+    /// Take away what is ours and not declared.
     Delete(Box<Delete>),
     /// Make, change or take away a link, or a field of one.
     Link(Box<LinkStep>),
@@ -82,7 +82,7 @@ pub enum Way {
 /// A change to what is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// The wish.
+    /// The desired state.
     pub slot: Slot,
     /// What is there.
     pub before: Object,
@@ -114,8 +114,8 @@ pub struct Delete {
 }
 
 impl Step {
-    fn after(&self, wish: &Wish) -> Option<serde_json::Value> {
-        let object = wish.object(homeostat_core::Step::<Wish>::slot(self)?);
+    fn after(&self, desired: &DesiredState) -> Option<serde_json::Value> {
+        let object = desired.object(homeostat_core::Step::<DesiredState>::slot(self)?);
         Some(explained(&object))
     }
 
@@ -151,13 +151,13 @@ impl Step {
     }
 
     /// The address that goes, and what goes along.
-    pub(crate) fn lost_with(&self, wish: &Wish) -> Option<(AddressKey, &Cascade)> {
+    pub(crate) fn lost_with(&self, desired: &DesiredState) -> Option<(AddressKey, &Cascade)> {
         let is_lasting = match self {
             Step::Create { .. } | Step::Link(_) => return None,
             Step::Update(update) => update.way == Way::InPlace,
             Step::Delete(_) => false,
         };
-        let key = homeostat_core::Step::<Wish>::key(self, wish);
+        let key = homeostat_core::Step::<DesiredState>::key(self, desired);
         match (key, self.cascade()) {
             (Key::Address(key), Some(cascade)) if !is_lasting => Some((key, cascade)),
             _ => None,
@@ -174,11 +174,11 @@ impl Step {
     }
 }
 
-impl homeostat_core::Step<Wish> for Step {
-    fn key(&self, wish: &Wish) -> Key {
+impl homeostat_core::Step<DesiredState> for Step {
+    fn key(&self, desired: &DesiredState) -> Key {
         match self {
-            Step::Create { slot, .. } => wish.key(*slot),
-            Step::Update(update) => wish.key(update.slot),
+            Step::Create { slot, .. } => desired.key(*slot),
+            Step::Update(update) => desired.key(update.slot),
             Step::Delete(delete) => delete.key.clone(),
             Step::Link(step) => step.key.clone(),
         }
@@ -214,28 +214,28 @@ impl homeostat_core::Step<Wish> for Step {
         phase as u8
     }
 
-    fn needs(&self, wish: &Wish, need: &mut dyn FnMut(Key)) {
-        let Some(slot) = homeostat_core::Step::<Wish>::slot(self) else { return };
-        if let Some((_, shape)) = wish.route_at(slot) {
+    fn needs(&self, desired: &DesiredState, need: &mut dyn FnMut(Key)) {
+        let Some(slot) = homeostat_core::Step::<DesiredState>::slot(self) else { return };
+        if let Some((_, shape)) = desired.route_at(slot) {
             shape.rests_on.iter().for_each(|key| need(Key::Address(*key)));
             shape.route.nexthop.into_iter().for_each(|id| need(Key::Nexthop(id)));
-            shape.route.links().for_each(|link| wish.links.needed_for(link, need));
+            shape.route.links().for_each(|link| desired.links.needed_for(link, need));
         }
-        if let Some(address) = wish.address_at(slot) {
-            wish.links.needed_for(address.key.link(), need);
+        if let Some(address) = desired.address_at(slot) {
+            desired.links.needed_for(address.key.link(), need);
         }
-        if let Some(other) = wish.other_at(slot) {
-            crate::plan::other::needs(other, wish, need);
+        if let Some(other) = desired.other_at(slot) {
+            crate::plan::other::needs(other, desired, need);
         }
     }
 
-    fn group(&self, wish: &Wish) -> Option<String> {
+    fn group(&self, desired: &DesiredState) -> Option<String> {
         if let Step::Delete(delete) = self
             && delete.phase == Phase::ClearWay
         {
             return None;
         }
-        Some(match self.key(wish) {
+        Some(match self.key(desired) {
             Key::Address(key) => {
                 let family = if key.ip().is_ipv4() { "IPv4" } else { "IPv6" };
                 format!("{family} addresses of {}", key.link())
@@ -264,17 +264,19 @@ impl homeostat_core::Step<Wish> for Step {
         }
     }
 
-    fn disturbs(&self, wish: &Wish, disturb: &mut dyn FnMut(Key)) {
+    fn disturbs(&self, desired: &DesiredState, disturb: &mut dyn FnMut(Key)) {
         if let Step::Link(step) = self {
-            return step.disturbs(wish, disturb);
+            return step.disturbs(desired, disturb);
         }
         if self.action() != Action::Create {
-            crate::plan::other::disturbs(self, wish, disturb);
+            crate::plan::other::disturbs(self, desired, disturb);
         }
-        let (Some(cascade), Key::Address(key)) = (self.cascade(), self.key(wish)) else { return };
-        cascade.again.iter().for_each(|slot| disturb(wish.key(*slot)));
+        let (Some(cascade), Key::Address(key)) = (self.cascade(), self.key(desired)) else {
+            return;
+        };
+        cascade.again.iter().for_each(|slot| disturb(desired.key(*slot)));
         if self.action() != Action::Update {
-            wish.routes_like(|route| cascade.includes(&key, route), disturb);
+            desired.routes_like(|route| cascade.includes(&key, route), disturb);
         }
     }
 
@@ -285,18 +287,18 @@ impl homeostat_core::Step<Wish> for Step {
         }
     }
 
-    fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
         if let Step::Link(step) = self {
-            return step.explain(wish, tell);
+            return step.explain(desired, tell);
         }
         if self.is_rest() {
             return;
         }
         tell(Line {
             action: self.action(),
-            key: self.key(wish).to_string(),
+            key: self.key(desired).to_string(),
             before: self.before(),
-            after: self.after(wish),
+            after: self.after(desired),
             note: self.note(),
         });
     }

@@ -1,11 +1,13 @@
-//! Wishes of many routes: whatever they share and in whatever order they come, each is found again.
+//! Desired states of many routes: whatever they share and in whatever order they come, each is found again.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
 
 use homeostat_core::Desired;
-use homeostat_rtnl::{Key, Metric, Net, Object, Route, RouteKey, Table, Tos, Wish, WishError};
+use homeostat_rtnl::{
+    DesiredError, DesiredState, Key, Metric, Net, Object, Route, RouteKey, Table, Tos,
+};
 use proptest::prelude::*;
 
 /// Few different numbers, so that keys differ in any one of their parts.
@@ -33,25 +35,25 @@ fn any_route() -> impl Strategy<Value = Route> {
 proptest! {
     #[test]
     fn every_route_is_found_in_key_order_with_its_own_way(
-        wishes in proptest::collection::vec((any_key(), any_route(), any::<bool>()), 0..200),
+        desired_states in proptest::collection::vec((any_key(), any_route(), any::<bool>()), 0..200),
     ) {
-        let wishes: BTreeMap<RouteKey, (Route, bool)> =
-            wishes.into_iter().map(|(key, route, adopt)| (key, (route, adopt))).collect();
-        let mut builder = Wish::builder();
-        for (key, (route, adopt)) in wishes.iter().rev() {
+        let desired_states: BTreeMap<RouteKey, (Route, bool)> =
+            desired_states.into_iter().map(|(key, route, adopt)| (key, (route, adopt))).collect();
+        let mut builder = DesiredState::builder();
+        for (key, (route, adopt)) in desired_states.iter().rev() {
             match adopt {
                 true => builder.adopting_route(*key, route.clone()).unwrap(),
                 false => builder.route(*key, route.clone()).unwrap(),
             };
         }
-        let wish = builder.build().unwrap();
-        prop_assert_eq!(wish.len(), wishes.len());
-        for (index, (key, (route, adopt))) in wishes.iter().enumerate() {
+        let desired = builder.build().unwrap();
+        prop_assert_eq!(desired.len(), desired_states.len());
+        for (index, (key, (route, adopt))) in desired_states.iter().enumerate() {
             let slot = homeostat_core::Slot::at(index);
-            prop_assert_eq!(wish.key(slot), Key::Route(*key));
-            prop_assert_eq!(wish.slot(&Key::Route(*key), None), Some(slot));
-            prop_assert_eq!(wish.object(slot), Object::Route(route.clone()));
-            prop_assert_eq!(wish.may_adopt(slot), *adopt);
+            prop_assert_eq!(desired.key(slot), Key::Route(*key));
+            prop_assert_eq!(desired.slot(&Key::Route(*key), None), Some(slot));
+            prop_assert_eq!(desired.object(slot), Object::Route(route.clone()));
+            prop_assert_eq!(desired.may_adopt(slot), *adopt);
         }
     }
 }
@@ -60,12 +62,12 @@ proptest! {
 fn leave_for_one_key_takes_no_leave_from_another() {
     let key = |net: &str| RouteKey::new(net.parse().unwrap());
     let (route, first, second) = (Route::via([10, 0, 0, 1].into()), "10.1.0.0/16", "10.2.0.0/16");
-    let mut builder = Wish::builder();
+    let mut builder = DesiredState::builder();
     builder.adopting_route(key(first), route.clone()).unwrap();
     builder.route(key(second), route.clone()).unwrap();
     builder.route(key("10.3.0.0/16"), route).unwrap().may_adopt(key(second));
-    let wish = builder.build().unwrap();
-    let may = (0..3).map(|index| wish.may_adopt(homeostat_core::Slot::at(index)));
+    let desired = builder.build().unwrap();
+    let may = (0..3).map(|index| desired.may_adopt(homeostat_core::Slot::at(index)));
     assert_eq!(may.collect::<Vec<_>>(), [true, true, false]);
 }
 
@@ -73,7 +75,7 @@ fn leave_for_one_key_takes_no_leave_from_another() {
 fn a_route_that_cannot_be_is_refused_with_and_without_leave() {
     let key = RouteKey::new("fd00::/8".parse().unwrap());
     let route = Route::via([10, 0, 0, 1].into());
-    let refused = |error: &WishError| matches!(error, WishError::Impossible { .. });
-    assert!(Wish::builder().route(key, route.clone()).is_err_and(|error| refused(&error)));
-    assert!(Wish::builder().adopting_route(key, route).is_err_and(|error| refused(&error)));
+    let refused = |error: &DesiredError| matches!(error, DesiredError::Impossible { .. });
+    assert!(DesiredState::builder().route(key, route.clone()).is_err_and(|error| refused(&error)));
+    assert!(DesiredState::builder().adopting_route(key, route).is_err_and(|error| refused(&error)));
 }

@@ -62,11 +62,12 @@ impl<S: Source> Source for Deaf<S> {
 
     fn plan(
         &self,
-        wish: &S::Desired,
+        desired: &S::Desired,
         moment: &S::Moment,
         changes: ChangeList<S::Key, S::Object>,
     ) -> Draft<Self> {
-        let Draft { steps, pending, refused, conflicts } = self.source.plan(wish, moment, changes);
+        let Draft { steps, pending, refused, conflicts } =
+            self.source.plan(desired, moment, changes);
         Draft { steps, pending, refused, conflicts }
     }
 }
@@ -77,14 +78,14 @@ impl<S: Source> Reader<Deaf<S>> for ReaderWithoutHints<S::Reader> {
         view: &View<'_, Deaf<S>>,
         see: &mut See<'_, S::Key, S::Object>,
     ) -> Result<S::Moment, Failure> {
-        let View { focus, wish, records } = *view;
-        self.0.observe(&View { focus, wish, records }, see).await
+        let View { focus, desired, records } = *view;
+        self.0.observe(&View { focus, desired, records }, see).await
     }
 }
 
 impl<S: Source> Writer<Deaf<S>> for PlainWriter<S::Writer> {
     async fn apply(&self, work: Work<'_, Deaf<S>>, out: &dyn Outcomes<S::Object>) {
-        let Work { wish, moment, first, steps } = work;
-        self.0.apply(Work { wish, moment, first, steps }, out).await;
+        let Work { desired, moment, first, steps } = work;
+        self.0.apply(Work { desired, moment, first, steps }, out).await;
     }
 }

@@ -24,7 +24,7 @@ mod scene;
 mod verdict;
 mod writing;
 
-pub use harness::{Ability, Disturbance, Fault, Harness, Meter, Wish};
+pub use harness::{Ability, DesiredState, Disturbance, Fault, Harness, Meter};
 pub use verdict::{Broken, LAWS, Law, Verdict};
 
 /// Checks all laws, each over fresh targets, and stops at the first that is broken.

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use homeostat_engine::{Exclusive, Ownership, Prefixes, Table};
-use homeostat_testkit::laws::{self, Ability, Broken, Disturbance, Harness, Meter, Verdict, Wish};
+use homeostat_testkit::laws::{
+    self, Ability, Broken, DesiredState, Disturbance, Harness, Meter, Verdict,
+};
 use homeostat_testkit::memory::{
     Atomic, Behaviour, Bench, Flaw, Independent, Lanes, Ordered, Quiet,
 };
@@ -48,7 +50,7 @@ async fn a_source_without_hints_passes() {
 async fn a_name_prefix_passes_and_the_verdict_says_what_has_no_meaning_there() {
     let prefix = Prefixes::default().claim("web").unwrap();
     let verdict = check::<Independent>(Ownership::Prefix(prefix)).await;
-    assert_eq!(verdict.unchecked, [(4, "a foreign object on a wished key")]);
+    assert_eq!(verdict.unchecked, [(4, "a foreign object on a declared key")]);
 }
 
 #[tokio::test]
@@ -63,7 +65,7 @@ async fn an_exclusive_scope_passes_and_the_verdict_says_that_there_are_no_strang
 async fn values_that_belong_to_nobody_pass_and_the_verdict_says_that_they_cannot_vanish() {
     let verdict = laws::check(&mut Bench::<Independent>::of_values()).await.unwrap();
     let expected =
-        [(4, "a foreign object on a wished key"), (5, "an object of ours that vanished")];
+        [(4, "a foreign object on a declared key"), (5, "an object of ours that vanished")];
     assert_eq!(verdict.unchecked, expected);
 }
 
@@ -106,7 +108,7 @@ async fn a_breach_names_law_source_and_key() {
     assert_eq!(broken.to_string(), expected);
 }
 
-/// A harness whose wishes could not fail any source.
+/// A harness whose desired states could not fail any source.
 struct Poor(Bench<Independent>);
 
 impl Harness for Poor {
@@ -124,8 +126,8 @@ impl Harness for Poor {
         self.0.ownership()
     }
 
-    fn wish(&self, _: Wish) -> Table<String, String> {
-        self.0.wish(Wish::First)
+    fn desired(&self, _: DesiredState) -> Table<String, String> {
+        self.0.desired(DesiredState::First)
     }
 
     fn snapshot(&self) -> BTreeMap<String, String> {

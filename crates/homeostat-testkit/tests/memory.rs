@@ -26,11 +26,14 @@ impl Scene {
         Scene { source, observer, book, ownership, config: Config::default() }
     }
 
-    async fn pass(&mut self, wish: &[(&str, &str)]) -> Result<Report<Memory<Independent>>, Error> {
+    async fn pass(
+        &mut self,
+        desired: &[(&str, &str)],
+    ) -> Result<Report<Memory<Independent>>, Error> {
         let Scene { source, observer, book, ownership, config } = self;
-        let pairs = wish.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        let wish = Arc::new(Table::new(pairs).unwrap());
-        let order = Order { source, wish, ownership, focus: Focus::All, config };
+        let pairs = desired.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let desired = Arc::new(Table::new(pairs).unwrap());
+        let order = Order { source, desired, ownership, focus: Focus::All, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         pass(&order, observer, &writer, book).await
     }

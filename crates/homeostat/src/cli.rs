@@ -330,7 +330,7 @@ pub(crate) struct Global {
     /// Where the ledger lives [default: /var/lib/homeostat]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Whose wish this is; overrides the document's settings
+    /// Whose desired state this is; overrides the document's settings
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) owner: Option<OwnerName>,
     /// The owner's mark in the kernel, 1 to 255; overrides the document's settings

@@ -49,7 +49,7 @@ use http::Listen;
 use log::Log;
 use orders::{Counter, Deed, Order};
 pub(crate) use readers::Readers;
-use scopes::{Scopes, Wishes};
+use scopes::{DesiredObjects, Scopes};
 use socket::Door;
 use spaces::Spaces;
 use standing::Standing;
@@ -185,7 +185,7 @@ impl Daemon {
         if !self.is_silent {
             tokio::spawn(self.log.follow(self.events.subscribe()));
         }
-        let arranged = wakes.unless_stopped(self.arrange(Wishes::Changed)).await;
+        let arranged = wakes.unless_stopped(self.arrange(DesiredObjects::Changed)).await;
         let mut goes_on = arranged.transpose()?.is_some();
         wakes.spaces.attend(self.names(), &self.scopes.absent());
         surface.show(self.loops());
@@ -207,7 +207,7 @@ impl Daemon {
             Wake::Stop => {}
             Wake::Spaces => {
                 // Whatever is wrong with one namespace, the others go on as they are.
-                if let Err(error) = self.arrange(Wishes::Changed).await {
+                if let Err(error) = self.arrange(DesiredObjects::Changed).await {
                     self.log.failed(&error);
                 }
             }
@@ -219,9 +219,9 @@ impl Daemon {
 
     /// Brings the loops in line with the document and with the namespaces that are there. Those of
     /// our own come first, since the others may be inside.
-    async fn arrange(&mut self, wishes: Wishes) -> Result<()> {
+    async fn arrange(&mut self, desired_states: DesiredObjects) -> Result<()> {
         let Daemon { context, document, ledger, events, scopes, .. } = self;
-        let arranged = scopes.arrange(context, document, (ledger, events), wishes).await;
+        let arranged = scopes.arrange(context, document, (ledger, events), desired_states).await;
         self.tell_standing();
         arranged
     }
@@ -248,7 +248,7 @@ impl Daemon {
         let guards = self.context.guards;
         self.context.guards = orders::with_leave(guards, order.leave);
         let done = match order.deed {
-            Deed::Arrange => self.arrange(Wishes::All).await,
+            Deed::Arrange => self.arrange(DesiredObjects::All).await,
             Deed::Reload => self.reload(Occasion::Asked).await,
             Deed::Take(handed) => self.take_handed(&handed).await,
         };
@@ -274,11 +274,11 @@ impl Daemon {
         if occasion == Occasion::Changed && is_same {
             return Ok(());
         }
-        let wishes = match occasion {
-            Occasion::Changed => Wishes::Changed,
-            Occasion::Asked => Wishes::All,
+        let desired_states = match occasion {
+            Occasion::Changed => DesiredObjects::Changed,
+            Occasion::Asked => DesiredObjects::All,
         };
-        self.take(document, wishes).await?;
+        self.take(document, desired_states).await?;
         (self.own, self.beside) = (None, beside);
         self.tell_standing();
         Ok(())
@@ -289,19 +289,19 @@ impl Daemon {
         orders::check_meant_for(&self.context, handed)?;
         let document = load(&handed.paths)?;
         let before = self.document.clone();
-        self.take(document, Wishes::All).await?;
+        self.take(document, DesiredObjects::All).await?;
         self.own.get_or_insert(before);
         self.tell_standing();
         Ok(())
     }
 
-    async fn take(&mut self, document: Document, wishes: Wishes) -> Result<()> {
+    async fn take(&mut self, document: Document, desired_states: DesiredObjects) -> Result<()> {
         self.context.check_same(&document.settings)?;
         if let Some(allowed) = self.allowed {
             allowed.check(Allowed::for_document(&self.context, &document, &*self.ledger)?)?;
         }
         let before = std::mem::replace(&mut self.document, document);
-        if let Err(error) = self.arrange(wishes).await {
+        if let Err(error) = self.arrange(desired_states).await {
             self.document = before;
             return Err(error.context("the document is refused, and the last good one stands"));
         }

@@ -41,7 +41,7 @@ pub(crate) enum Request {
     Reload(Ask),
     /// Takes another document in place of the daemon's own.
     Apply { handed: Handed, ask: Ask },
-    /// Takes what is on a wished key from whoever has it.
+    /// Takes what is on a declared key from whoever has it.
     Adopt { about: About, ask: Ask },
     /// Gives up ownership of a key.
     Release(About),

@@ -19,18 +19,18 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use homeostat_engine::{DuplicateKey, Exclusive, PrefixRefused, Prefixes};
-use homeostat_kit::simple::{Versioned, Wishes};
+use homeostat_kit::simple::{DesiredObjects, Versioned};
 use homeostat_kit::strategy::{Marker, MarkerRefused, Strategy};
 use serde::Deserialize;
 
 use crate::shape::{FIELDS, Shape};
 use crate::source::Shapes;
 
-/// Everything that one owner wishes.
+/// Everything that one owner desired states.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
-    /// Whose wish it is.
+    /// Whose desired state it is.
     pub owner: String,
     /// How the owner's shapes are told from others'.
     pub ownership: Ownership,
@@ -113,11 +113,12 @@ impl Document {
         })
     }
 
-    /// The wish in the form that the source takes.
-    pub fn wishes(&self) -> Result<Wishes<Shapes>, Error> {
-        let normal = |shape: &Shape| Versioned::wished(FIELDS.normalized(shape.clone()));
-        let wishes = self.shapes.iter().map(|(name, one)| (name.clone(), normal(&one.shape)));
+    /// The desired state in the form that the source takes.
+    pub fn desired_states(&self) -> Result<DesiredObjects<Shapes>, Error> {
+        let normal = |shape: &Shape| Versioned::declared(FIELDS.normalized(shape.clone()));
+        let desired_states =
+            self.shapes.iter().map(|(name, one)| (name.clone(), normal(&one.shape)));
         let adopted = self.shapes.iter().filter(|(_, one)| one.adopt).map(|(name, _)| name.clone());
-        Ok(Wishes::new(wishes)?.adopting(adopted))
+        Ok(DesiredObjects::new(desired_states)?.adopting(adopted))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`service`] is a tiny real HTTP service that keeps shapes and can be told to misbehave. It stands
 //! for any API that homeostat does not know. [`source`] is all that an author writes to have it kept
-//! converged: one file of about a hundred lines. [`document`] is the wish as a person writes it, and
+//! converged: one file of about a hundred lines. [`document`] is the desired state as a person writes it, and
 //! [`declarations`] a store in which declarations live with their finalizers. `docs/reconciliation.md`
 //! tells the story, scenario by scenario; each is a test of this package.
 //!

@@ -13,7 +13,7 @@ use homeostat_engine::{
     Alone, Book, Config, Exclusive, Focus, Observer, Order, Prefixes, Source as _, SqliteLedger,
     pass,
 };
-use homeostat_kit::simple::{Adapted, Versioned, Wishes, place};
+use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned, place};
 use homeostat_kit::strategy::{Marker, Strategy};
 use homeostat_shapes::client::{Client, Tap};
 use homeostat_shapes::service::{Effect, Service, Stored};
@@ -21,7 +21,7 @@ use homeostat_shapes::shape::Shape;
 use homeostat_shapes::source::Shapes;
 use homeostat_testkit::ledger::Tapped;
 
-/// The wishes of one life: creates, updates, deletes, and a name that comes back.
+/// The desired states of one life: creates, updates, deletes, and a name that comes back.
 const LIFE: [&str; 5] = [
     "my-door=green my-window=blue my-gate=black",
     "my-door=purple my-window=blue my-gate=black",
@@ -44,10 +44,10 @@ fn strategy(name: &str) -> Strategy {
     }
 }
 
-fn wish(text: &str) -> Wishes<Shapes> {
+fn desired(text: &str) -> DesiredObjects<Shapes> {
     let pairs = text.split_whitespace().map(|pair| pair.split_once('=').unwrap());
-    let square = |colour: &str| Versioned::wished(Shape::square(colour));
-    Wishes::new(pairs.map(|(name, colour)| (name.to_owned(), square(colour)))).unwrap()
+    let square = |colour: &str| Versioned::declared(Shape::square(colour));
+    DesiredObjects::new(pairs.map(|(name, colour)| (name.to_owned(), square(colour)))).unwrap()
 }
 
 /// One process with its ledger in a directory; `tap` is called at each boundary.
@@ -82,12 +82,12 @@ impl Process {
         let Process { runtime, source, strategy, observer, book } = self;
         let (ownership, config) = (strategy.ownership(), Config::default());
         let (ownership, config, focus) = (&ownership, &config, Focus::All);
-        let order = Order { source, wish: Arc::new(wish(text)), ownership, focus, config };
+        let order = Order { source, desired: Arc::new(desired(text)), ownership, focus, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         runtime.block_on(pass(&order, observer, &writer, book)).unwrap();
     }
 
-    /// Lives from one of the wishes on, and notes how far it came.
+    /// Lives from one of the desired states on, and notes how far it came.
     fn live(&mut self, from: usize, directory: &Path) {
         for (at, text) in LIFE.iter().enumerate().skip(from) {
             std::fs::write(directory.join("at"), at.to_string()).unwrap();
@@ -110,7 +110,7 @@ fn fuse(dies_at: u64) -> Tap {
     })
 }
 
-/// The service with its strangers: one apart and, where that can be told, one on a wished name.
+/// The service with its strangers: one apart and, where that can be told, one on a declared name.
 fn service(strategy: &str) -> (Service, BTreeMap<String, Stored>) {
     let service = Service::start().unwrap();
     if strategy != "exclusive" {
@@ -176,7 +176,7 @@ fn survives(name: &str, at: u64, expected: &[String]) -> bool {
     let from = std::fs::read_to_string(directory.path().join("at")).unwrap().parse().unwrap();
     let mut process = Process::start(name, (&addr, directory.path()), untapped());
     process.live(from, directory.path());
-    let told = format!("{name}, killed at boundary {at}, in wish {from}");
+    let told = format!("{name}, killed at boundary {at}, in desired state {from}");
     assert_eq!(effects(&service), expected, "{told}: an effect twice, or missing");
     assert_eq!(service.state().shapes, strangers, "{told}: something was leaked or stolen");
     assert!(process.book.holdings().records.is_empty(), "{told}: a record is left");

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_engine::Ownership;
-use homeostat_kit::simple::{Adapted, Versioned, Wishes};
+use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned};
 use homeostat_kit::strategy::{Marker, Strategy};
 use homeostat_shapes::client::Client;
 use homeostat_shapes::service::{Faults, Service, Stored};
 use homeostat_shapes::shape::Shape;
 use homeostat_shapes::source::Shapes;
-use homeostat_testkit::laws::{self, Ability, Disturbance, Fault, Harness, Meter, Wish};
+use homeostat_testkit::laws::{self, Ability, DesiredState, Disturbance, Fault, Harness, Meter};
 
 struct Bench {
     service: Service,
@@ -34,15 +34,17 @@ impl Harness for Bench {
         self.strategy.ownership()
     }
 
-    fn wish(&self, which: Wish) -> Wishes<Shapes> {
+    fn desired(&self, which: DesiredState) -> DesiredObjects<Shapes> {
         let squares: &[_] = match which {
-            Wish::First => &[("door", "green"), ("window", "blue")],
-            Wish::Second => &[("door", "black"), ("roof", "red")],
-            Wish::Nothing => &[],
+            DesiredState::First => &[("door", "green"), ("window", "blue")],
+            DesiredState::Second => &[("door", "black"), ("roof", "red")],
+            DesiredState::Nothing => &[],
         };
-        let square = |colour| Versioned::wished(Shape::square(colour));
-        Wishes::new(squares.iter().map(|(name, colour)| ((*name).to_owned(), square(colour))))
-            .unwrap()
+        let square = |colour| Versioned::declared(Shape::square(colour));
+        DesiredObjects::new(
+            squares.iter().map(|(name, colour)| ((*name).to_owned(), square(colour))),
+        )
+        .unwrap()
     }
 
     fn snapshot(&self) -> BTreeMap<String, String> {

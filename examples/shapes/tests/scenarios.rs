@@ -1,6 +1,8 @@
 //! Every scenario of `docs/reconciliation.md`, against the real service.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "scenarios/declaring.rs"]
+mod declaring;
 #[path = "scenarios/finalizing.rs"]
 mod finalizing;
 #[path = "scenarios/healing.rs"]
@@ -15,5 +17,3 @@ mod piping;
 mod slowness;
 #[path = "scenarios/stage.rs"]
 mod stage;
-#[path = "scenarios/wishing.rs"]
-mod wishing;

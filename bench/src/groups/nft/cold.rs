@@ -65,7 +65,7 @@ fn floor(run: &mut Run, load: Load) -> Result<()> {
 fn ours(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;
-    let mut fixture = Fixture::without_hints(source(), load.wish()?)?;
+    let mut fixture = Fixture::without_hints(source(), load.desired()?)?;
     let report = run.time(load.count(), || fixture.pass(Focus::All))?;
     ensure!(report.is_converged(), "not converged");
     expect(load)
@@ -75,7 +75,7 @@ fn from_text(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;
     let report = run.time(load.count(), || {
-        let mut fixture = Fixture::without_hints(source(), load.wish()?)?;
+        let mut fixture = Fixture::without_hints(source(), load.desired()?)?;
         fixture.pass(Focus::All)
     })?;
     ensure!(report.is_converged(), "not converged");

@@ -1,4 +1,4 @@
-//! A full pass over a ruleset that is as wished.
+//! A full pass over a ruleset that is as declared.
 
 use anyhow::Result;
 use homeostat_engine::{Focus, Summary};

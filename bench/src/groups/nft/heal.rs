@@ -10,7 +10,7 @@ use homeostat_engine::{
 };
 use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN};
 use homeostat_netlink::{Batch, Event, Family, Group as Multicast, Listener, Options};
-use homeostat_nft::{Nft, Wish};
+use homeostat_nft::{DesiredState, Nft};
 
 use super::super::fixture::place;
 use super::load::{self, Load, address, source};
@@ -70,7 +70,7 @@ fn ours(run: &mut Run, load: Load, change: Change) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;
     let mut commits = CommitListener::open()?;
-    let running = RunningLoop::start(load.wish()?);
+    let running = RunningLoop::start(load.desired()?);
     commits.next()?;
     let socket = raw::socket(0)?;
     let mut times = Vec::new();
@@ -119,10 +119,10 @@ struct RunningLoop {
 }
 
 impl RunningLoop {
-    fn start(wish: Arc<Wish>) -> Self {
+    fn start(desired: Arc<DesiredState>) -> Self {
         let bound = Bound {
             source: source(),
-            wish,
+            desired,
             ownership: Ownership::Marked,
             config: Config::default(),
             place: place("nft"),

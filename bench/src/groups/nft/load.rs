@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use homeostat_nft::{Compiler, Key, Mark, Nft, Ruleset, Wish};
+use homeostat_nft::{Compiler, DesiredState, Key, Mark, Nft, Ruleset};
 use tempfile::TempDir;
 
 use crate::program;
@@ -64,8 +64,8 @@ impl Load {
         Ok(text)
     }
 
-    /// The wish for it in the calling thread's namespace.
-    pub(super) fn wish(self) -> Result<Arc<Wish>> {
+    /// The declare it in the calling thread's namespace.
+    pub(super) fn desired(self) -> Result<Arc<DesiredState>> {
         let ruleset = Ruleset {
             text: self.text()?.into(),
             name: "bench.nft".to_owned(),

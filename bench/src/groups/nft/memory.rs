@@ -11,7 +11,7 @@ use crate::contest::{Contestant, Group};
 use crate::run::Run;
 use crate::unit::Unit;
 
-/// Wish and source after a pass; the peak is that of compiling and loading.
+/// Desired state and source after a pass; the peak is that of compiling and loading.
 pub const GROUP: Group = Group {
     name: "nft: memory",
     unit: Unit::Bytes,
@@ -34,7 +34,7 @@ fn ours(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;
     let fixture = run.weigh(load.count(), || -> Result<Fixture<Nft>> {
-        let mut fixture = Fixture::with_hints(source(), load.wish()?)?;
+        let mut fixture = Fixture::with_hints(source(), load.desired()?)?;
         ensure!(fixture.pass(Focus::All)?.is_converged(), "not converged");
         fixture.synced()
     })?;

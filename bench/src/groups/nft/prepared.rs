@@ -23,7 +23,7 @@ thread_local! {
 impl Prepared {
     fn new(load: Load) -> Result<Self> {
         let namespace = Namespace::enter()?;
-        let mut fixture = Fixture::with_hints(source(), load.wish()?)?;
+        let mut fixture = Fixture::with_hints(source(), load.desired()?)?;
         ensure!(fixture.pass(Focus::All)?.is_converged(), "the ruleset could not be loaded");
         Ok(Prepared { namespace, fixture: fixture.synced()? })
     }

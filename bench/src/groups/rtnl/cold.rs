@@ -7,7 +7,7 @@ use super::super::bird::Bird;
 use super::super::library::{self, Pace};
 use super::super::peers::List;
 use super::super::wire::{Ip, RouteMessages, Verb, send_raw};
-use super::fixture::{Fixture, expect, wish};
+use super::fixture::{Fixture, desired, expect};
 use super::prepared::fresh;
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
@@ -112,7 +112,7 @@ fn floor(run: &mut Run, load: Load) -> Result<()> {
 
 fn ours(run: &mut Run, load: Load) -> Result<()> {
     let ((ip, size), network) = (load.at(run), fresh()?);
-    let mut fixture = Fixture::once(wish(ip, 0..size)?)?;
+    let mut fixture = Fixture::once(desired(ip, 0..size)?)?;
     let report = run.time(size, || fixture.pass(Focus::All))?;
     expect(&report, Summary { create: size, ..Summary::default() })?;
     network.expect(ip, size)

@@ -1,4 +1,4 @@
-//! A full pass over routes that are all as wished.
+//! A full pass over routes that are all as declared.
 
 use anyhow::{Result, ensure};
 use homeostat_engine::{Focus, Summary};

@@ -1,9 +1,9 @@
-//! The rtnl source in a namespace, and wishes for it.
+//! The rtnl source in a namespace, and declares it.
 
 use std::sync::Arc;
 
 use anyhow::Result;
-use homeostat_rtnl::{Key, Net, Route, RouteKey, Rtnl, Wish};
+use homeostat_rtnl::{DesiredState, Key, Net, Route, RouteKey, Rtnl};
 
 pub(super) use super::super::fixture::expect;
 use super::super::wire::Ip;
@@ -12,19 +12,19 @@ pub(super) type Fixture = super::super::fixture::Fixture<Rtnl>;
 
 impl Fixture {
     /// Opens the source in the calling thread's namespace, as a loop does.
-    pub(super) fn open(wish: impl Into<Arc<Wish>>) -> Result<Self> {
-        Self::with_hints(Rtnl::here(), wish.into())
+    pub(super) fn open(desired: impl Into<Arc<DesiredState>>) -> Result<Self> {
+        Self::with_hints(Rtnl::here(), desired.into())
     }
 
     /// Opens it for one pass, as `apply` does.
-    pub(super) fn once(wish: impl Into<Arc<Wish>>) -> Result<Self> {
-        Self::without_hints(Rtnl::here(), wish.into())
+    pub(super) fn once(desired: impl Into<Arc<DesiredState>>) -> Result<Self> {
+        Self::without_hints(Rtnl::here(), desired.into())
     }
 }
 
-/// A wish for these routes.
-pub(super) fn wish(ip: Ip, numbers: std::ops::Range<usize>) -> Result<Wish> {
-    let mut builder = Wish::builder();
+/// A declare these routes.
+pub(super) fn desired(ip: Ip, numbers: std::ops::Range<usize>) -> Result<DesiredState> {
+    let mut builder = DesiredState::builder();
     for number in numbers {
         builder.route(route_key(ip, number)?, Route::via(ip.gateway()))?;
     }

@@ -5,7 +5,7 @@ use homeostat_engine::{Focus, Summary};
 
 use super::super::bird::Bird;
 use super::super::wire::Ip;
-use super::fixture::{Fixture, expect, wish};
+use super::fixture::{Fixture, desired, expect};
 use super::prepared::fresh;
 use crate::budget::Budget;
 use crate::contest::{Contestant, Group};
@@ -26,7 +26,7 @@ fn ours(run: &mut Run) -> Result<()> {
     let size = run.size(1_000_000, 5000);
     let network = fresh()?;
     let fixture = run.weigh(size, || -> Result<Fixture> {
-        let mut fixture = Fixture::open(wish(Ip::V4, 0..size)?)?;
+        let mut fixture = Fixture::open(desired(Ip::V4, 0..size)?)?;
         let report = fixture.pass(Focus::All)?;
         expect(&report, Summary { create: size, ..Summary::default() })?;
         drop(report);

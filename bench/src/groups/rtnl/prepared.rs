@@ -4,12 +4,12 @@ use std::cell::RefCell;
 
 use anyhow::{Context as _, Result};
 use homeostat_engine::Focus;
-use homeostat_rtnl::Wish;
+use homeostat_rtnl::DesiredState;
 
 use super::super::network::TestNetwork;
 use super::super::wire::{FOREIGN, Ip, OURS, RouteMessages};
 
-use super::fixture::{Fixture, wish};
+use super::fixture::{Fixture, desired};
 
 /// A full namespace, and a converged source in it.
 pub(super) struct Prepared {
@@ -44,12 +44,12 @@ thread_local! {
 impl Prepared {
     fn new(setup: Setup) -> Result<Self> {
         let Setup { whose, size, .. } = setup;
-        let (protocol, wished) = match whose {
+        let (protocol, declared) = match whose {
             Whose::Ours => (OURS, 0..size),
             Whose::Foreign => (FOREIGN, size..size + FEW),
         };
         let network = TestNetwork::filled(RouteMessages { ip: Ip::V4, protocol }, size)?;
-        let mut fixture = Fixture::open(wish(Ip::V4, wished)?)?;
+        let mut fixture = Fixture::open(desired(Ip::V4, declared)?)?;
         if whose == Whose::Foreign {
             fixture.pass(Focus::All)?;
         }
@@ -59,12 +59,12 @@ impl Prepared {
     /// Acts without a source in the namespace: meanwhile another namespace has one.
     pub(super) fn alone<T>(&mut self, act: impl FnOnce(&TestNetwork) -> Result<T>) -> Result<T> {
         let elsewhere = TestNetwork::new()?;
-        let wish =
-            std::mem::replace(&mut self.fixture, Fixture::open(Wish::default())?).into_wish();
+        let desired = std::mem::replace(&mut self.fixture, Fixture::open(DesiredState::default())?)
+            .into_desired();
         drop(elsewhere);
         self.network.enter()?;
         let done = act(&self.network);
-        self.fixture = Fixture::open(wish)?.synced()?;
+        self.fixture = Fixture::open(desired)?.synced()?;
         done
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use homeostat_engine::{Focus, Summary};
-use homeostat_rtnl::Wish;
+use homeostat_rtnl::DesiredState;
 
 use super::super::network::TestNetwork;
 use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_raw};
@@ -39,7 +39,7 @@ fn floor(run: &mut Run) -> Result<()> {
 
 fn ours(run: &mut Run) -> Result<()> {
     let (network, size) = filled(run)?;
-    let mut fixture = Fixture::once(Wish::default())?;
+    let mut fixture = Fixture::once(DesiredState::default())?;
     let report = run.time(size, || fixture.pass(Focus::All))?;
     expect(&report, Summary { delete: size, ..Summary::default() })?;
     network.expect(Ip::V4, 0)

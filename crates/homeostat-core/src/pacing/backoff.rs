@@ -14,7 +14,7 @@ use crate::outcome::Retry;
 /// 1. `Soon`: after a pause that doubles with each failure. A failure counts only if the pause
 ///    before it had elapsed, so neither hints nor other passes inflate a backoff or put it off.
 /// 2. `Now`: at once, but from the fourth in a row on as `Soon`.
-/// 3. `OnChange`: on a hint, at a resync. `Never`: not at all. A new wish *forgets* the key.
+/// 3. `OnChange`: on a hint, at a resync. `Never`: not at all. A new desired state *forgets* the key.
 /// 4. A hint makes a key due at once, also one that comes while the key is tried. A hint about a
 ///    key without state does nothing.
 /// 5. A key that was taken and that nobody answered for is due again after the longest pause.
@@ -94,7 +94,7 @@ impl<K: Ord + Clone> Backoff<K> {
         self.failing.insert(key.clone(), failing);
     }
 
-    /// The key is as wished, is gone, or has a new wish.
+    /// The key is as declared, is gone, or has a new desired state.
     pub fn forget(&mut self, key: &K) {
         if let Some(ticket) = self.failing.remove(key).and_then(|failing| failing.ticket) {
             self.due.unlist(ticket);
@@ -153,7 +153,7 @@ impl<K: Ord + Clone> Backoff<K> {
     }
 
     /// Whether a pass with these reasons may try the key. A start, a resync and an operator reach
-    /// all keys but those that wait for a new wish.
+    /// all keys but those that wait for a new desired state.
     #[must_use]
     pub fn may_try(&self, key: &K, reasons: Reasons, now: Time) -> bool {
         let Some(failing) = self.failing.get(key) else { return true };

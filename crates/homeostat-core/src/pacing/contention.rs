@@ -133,7 +133,7 @@ impl<K: Ord + Clone> Contention<K> {
         taken
     }
 
-    /// The key is no longer wished, or has a new wish.
+    /// The key is no longer declared, or has a new desired state.
     pub fn forget(&mut self, key: &K) {
         if let Some(lost) = self.lost.remove(key) {
             self.due.unlist(lost.ticket);

@@ -1,4 +1,4 @@
-//! Breaks the loop of a step that succeeds and never reads back as wished.
+//! Breaks the loop of a step that succeeds and never reads back as declared.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use super::reasons::Reasons;
 use super::time::Time;
 use crate::outcome::Retry;
 
-/// Says when a key is tried again whose step was applied and did not read back as wished.
+/// Says when a key is tried again whose step was applied and did not read back as declared.
 ///
 /// `P` is a print of the step and of what it left, by which passes are compared.
 ///
 /// 1. The first misses are tried again at once. After [`LIMIT`](Self::LIMIT) passes in a row with
 ///    the same print the key is *not converging*: it is reported.
 /// 2. From then on the pauses of a [`Backoff`] lie between its tries, with all laws of that one.
-///    Only a resync, an operator and a new wish (which *forgets* the key) come before them.
+///    Only a resync, an operator and a new desired state (which *forgets* the key) come before them.
 /// 3. Another print begins the count anew, but a key that misses each time in another way is
 ///    slowed down all the same.
-/// 4. A key that reads back as wished has no state here.
+/// 4. A key that reads back as declared has no state here.
 #[derive(Clone, Debug)]
 pub struct Convergence<K, P> {
     missing: BTreeMap<K, Missing<P>>,
@@ -55,7 +55,7 @@ impl<K: Ord + Clone, P: PartialEq> Convergence<K, P> {
         Self { missing: BTreeMap::new(), tries: Backoff::new(pauses, seed) }
     }
 
-    /// A pass applied the key's step, and the key does not read back as wished.
+    /// A pass applied the key's step, and the key does not read back as declared.
     pub fn missed(&mut self, key: K, print: P, now: Time) {
         let before = self.missing.remove(&key).filter(|missing| missing.print == print);
         let (passes, since) = before.map_or((0, now), |missing| (missing.passes, missing.since));
@@ -65,7 +65,7 @@ impl<K: Ord + Clone, P: PartialEq> Convergence<K, P> {
         self.tries.failed(key, retry, now);
     }
 
-    /// The key reads back as wished, is gone, or has a new wish.
+    /// The key reads back as declared, is gone, or has a new desired state.
     pub fn forget(&mut self, key: &K) {
         self.missing.remove(key);
         self.tries.forget(key);

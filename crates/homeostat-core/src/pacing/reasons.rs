@@ -8,7 +8,7 @@ use core::ops::BitOr;
 pub enum Reason {
     /// The loop has just begun and nothing was observed yet.
     Start,
-    /// The wish changed.
+    /// The desired state changed.
     Desired,
     /// The target said that something may have changed.
     Hint,
@@ -58,7 +58,7 @@ impl Reasons {
 
     /// Whether a wakeup with these reasons is paced like a hint; any other is a command.
     ///
-    /// Only changes of the wish and of the target come in storms. A retry has already waited for
+    /// Only changes of the desired state and of the target come in storms. A retry has already waited for
     /// its backoff. No reason at all is a command: a needless pass costs less than a lost one.
     #[must_use]
     pub const fn may_wait(self) -> bool {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_changes_of_wish_and_target_may_wait() {
+    fn only_changes_of_desired_state_and_target_may_wait() {
         let rows = [
             (Reason::Start, false),
             (Reason::Desired, true),

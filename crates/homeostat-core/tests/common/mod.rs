@@ -1,6 +1,6 @@
-//! A tiny language for wishes, observations and records, so that a case of the diff is one row.
+//! A tiny language for desired states, observations and records, so that a case of the diff is one row.
 //!
-//! A wish is `KEY=MAIN[/EXTRA][!]`, where `!` is leave to adopt. An observation is
+//! A desired state is `KEY=MAIN[/EXTRA][!]`, where `!` is leave to adopt. An observation is
 //! `KEY=MAIN[/EXTRA]@OWNER`, or `KEY?WHY` where the target cannot tell. A record is
 //! `KEY=MAIN,ORIGINAL,STAGE[,SETTLED]`, where the original is a number or `absent`.
 
@@ -23,7 +23,7 @@ pub(crate) fn cases(few: u32) -> Config {
     Config { failure_persistence: None, ..Config::with_cases(if soak { few * 50 } else { few }) }
 }
 
-/// An object with a field that may be undeclared in a wish and unreadable in the target.
+/// An object with a field that may be undeclared in a desired state and unreadable in the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Thing {
     pub(crate) main: u32,
@@ -40,38 +40,38 @@ pub(crate) fn text(thing: &Thing) -> String {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Wished {
+pub(crate) struct Declared {
     pub(crate) key: String,
     pub(crate) object: Thing,
     pub(crate) adopt: bool,
 }
 
-/// A wish whose undeclared fields agree with anything.
+/// A desired state whose undeclared fields agree with anything.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wish {
-    pub(crate) list: Vec<Wished>,
+pub(crate) struct DesiredState {
+    pub(crate) list: Vec<Declared>,
     /// Whether lookups use the hint of the stream.
     pub(crate) ignores_near: bool,
 }
 
-impl Wish {
-    pub(crate) fn new(mut list: Vec<Wished>) -> Self {
+impl DesiredState {
+    pub(crate) fn new(mut list: Vec<Declared>) -> Self {
         list.sort_by(|a, b| a.key.cmp(&b.key));
-        Wish { list, ignores_near: false }
+        DesiredState { list, ignores_near: false }
     }
 }
 
-pub(crate) fn wish(rows: &str) -> Wish {
-    Wish::new(rows.split_whitespace().map(wished).collect())
+pub(crate) fn desired(rows: &str) -> DesiredState {
+    DesiredState::new(rows.split_whitespace().map(declared).collect())
 }
 
-fn wished(row: &str) -> Wished {
+fn declared(row: &str) -> Declared {
     let adopt = row.ends_with('!');
     let (key, object) = row.trim_end_matches('!').split_once('=').unwrap();
-    Wished { key: key.to_owned(), object: thing(object), adopt }
+    Declared { key: key.to_owned(), object: thing(object), adopt }
 }
 
-impl Desired for Wish {
+impl Desired for DesiredState {
     type Key = String;
     type Object = Thing;
 
@@ -81,7 +81,7 @@ impl Desired for Wish {
 
     fn slot(&self, key: &String, near: Option<Slot>) -> Option<Slot> {
         let near = near.filter(|_| !self.ignores_near);
-        find_near(&self.list, near, |wished| wished.key.cmp(key))
+        find_near(&self.list, near, |declared| declared.key.cmp(key))
     }
 
     fn key(&self, slot: Slot) -> String {
@@ -166,7 +166,7 @@ pub(crate) fn ownership(name: &str) -> Ownership {
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) ownership: Ownership,
-    pub(crate) wish: Wish,
+    pub(crate) desired: DesiredState,
     pub(crate) seen: Vec<Seen<String, Thing>>,
     pub(crate) records: Records<String, Thing>,
     pub(crate) adopt: BTreeSet<String>,
@@ -182,21 +182,21 @@ impl World {
             adopt: &self.adopt,
             on_release: self.on_release,
         };
-        let mut diff = Diff::new(&self.wish, &self.focus, rights);
+        let mut diff = Diff::new(&self.desired, &self.focus, rights);
         self.seen.iter().cloned().for_each(|seen| diff.see(seen));
         diff.finish()
     }
 
     pub(crate) fn findings(&self) -> Vec<String> {
-        findings(&self.wish, &self.diff())
+        findings(&self.desired, &self.diff())
     }
 }
 
 /// Everything that was found, in words and in the order of the report.
-pub(crate) fn findings(wish: &Wish, found: &Changes<String, Thing>) -> Vec<String> {
-    let key = |slot: &Slot| wish.key(*slot);
+pub(crate) fn findings(desired: &DesiredState, found: &Changes<String, Thing>) -> Vec<String> {
+    let key = |slot: &Slot| desired.key(*slot);
     let mut lines: Vec<_> =
-        found.list.clone().into_iter().map(|change| told(wish, &change)).collect();
+        found.list.clone().into_iter().map(|change| told(desired, &change)).collect();
     lines.extend(found.claims.iter().map(|slot| format!("claim {}", key(slot))));
     lines.extend(found.originals.iter().map(|(key, was)| format!("{key} was {}", text(was))));
     lines.extend(
@@ -217,14 +217,14 @@ pub(crate) fn findings(wish: &Wish, found: &Changes<String, Thing>) -> Vec<Strin
     lines
 }
 
-fn told(wish: &Wish, change: &Change<String, Thing>) -> String {
+fn told(desired: &DesiredState, change: &Change<String, Thing>) -> String {
     match change {
-        Change::Create { slot } => format!("create {}", wish.key(*slot)),
+        Change::Create { slot } => format!("create {}", desired.key(*slot)),
         Change::Update { slot, before, adopts: None } => {
-            format!("update {} from {}", wish.key(*slot), text(before))
+            format!("update {} from {}", desired.key(*slot), text(before))
         }
         Change::Update { slot, before, adopts: Some(owner) } => {
-            format!("adopt {} from {} of {owner}", wish.key(*slot), text(before))
+            format!("adopt {} from {} of {owner}", desired.key(*slot), text(before))
         }
         Change::Delete { key, before } => format!("delete {key} {}", text(before)),
         Change::Release { key, restore: None, .. } => format!("release {key}"),

@@ -148,10 +148,10 @@ pub(crate) fn plan<M: Mode>(steps: Vec<Scribble>) -> Plan<Scripted<M>> {
 
 pub(crate) fn plan_for<M: Mode>(
     steps: Vec<Scribble>,
-    wish: Keys,
+    desired: Keys,
     found: Changes<String, u32>,
 ) -> Plan<Scripted<M>> {
-    Plan::new(&Scripted::new(steps), Arc::new(wish), (), found)
+    Plan::new(&Scripted::new(steps), Arc::new(desired), (), found)
 }
 
 /// Plays the engine: the steps of `bad` keys fail when they run, and those that wait went bad too.

@@ -1,4 +1,4 @@
-//! A small wish for a target in memory. In its place comes your own source.
+//! A small declare a target in memory. In its place comes your own source.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ pub(crate) type Source = Memory<Independent>;
 
 pub(crate) fn bound(target: &Target) -> Result<Bound<Source>, DuplicateKey> {
     let squares = [("door", "green"), ("window", "blue")];
-    let wish = Table::new(squares.map(|(key, value)| (key.to_owned(), value.to_owned())))?;
+    let desired = Table::new(squares.map(|(key, value)| (key.to_owned(), value.to_owned())))?;
     Ok(Bound {
         source: Memory::marked(target.clone()),
-        wish: Arc::new(wish),
+        desired: Arc::new(desired),
         ownership: Ownership::Marked,
         config: Config::default(),
         place: Place {

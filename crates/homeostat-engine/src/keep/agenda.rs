@@ -135,7 +135,7 @@ impl<K: Key> Agenda<K> {
     }
 
     /// The pass that starts now, if one is due.
-    pub(crate) fn next(&mut self, now: Time, wished: usize) -> Option<Turn<K>> {
+    pub(crate) fn next(&mut self, now: Time, declared: usize) -> Option<Turn<K>> {
         if self.is_paused() {
             return None;
         }
@@ -146,7 +146,7 @@ impl<K: Key> Agenda<K> {
             self.full.on_command(Reason::Retry, now);
         }
         let full = self.next_full(now);
-        if full.is_some() || self.is_blind { full } else { self.next_keys(now, wished) }
+        if full.is_some() || self.is_blind { full } else { self.next_keys(now, declared) }
     }
 
     fn next_full(&mut self, now: Time) -> Option<Turn<K>> {
@@ -161,7 +161,7 @@ impl<K: Key> Agenda<K> {
         Some(Turn { focus: Focus::All, reasons, waited: fired.waited })
     }
 
-    fn next_keys(&mut self, now: Time, wished: usize) -> Option<Turn<K>> {
+    fn next_keys(&mut self, now: Time, declared: usize) -> Option<Turn<K>> {
         let mut due: BTreeSet<K> = self.keys.take_due(now).into_iter().collect();
         let waited = self.keys.taken_since().map_or(Duration::ZERO, |since| now.since(since));
         let hinted = if due.is_empty() { Reasons::NONE } else { Reason::Hint.into() };
@@ -172,7 +172,7 @@ impl<K: Key> Agenda<K> {
             return None;
         }
         let reasons = if is_retried { hinted | Reason::Retry } else { hinted };
-        if due.len() > most_keys(wished) {
+        if due.len() > most_keys(declared) {
             self.full.on_command(reasons | Reason::Resync, now);
             return self.next_full(now);
         }
@@ -338,8 +338,8 @@ impl<K: Key> Agenda<K> {
     }
 }
 
-/// A source that cannot be looked at is looked at again, whatever it says: only a new wish could
-/// change a step that is malformed, but a look has no wish.
+/// A source that cannot be looked at is looked at again, whatever it says: only a new desired state could
+/// change a step that is malformed, but a look has no desired state.
 fn at_least_soon(retry: Retry) -> Retry {
     match retry {
         Retry::Now => Retry::Now,

@@ -27,8 +27,8 @@ pub enum Refused {
     /// The text is no key of this source.
     #[error("`{0}` is no key of this source")]
     NotAKey(String),
-    /// The wish is for another source.
-    #[error("this wish is for another source")]
+    /// The desired state is for another source.
+    #[error("this desired state is for another source")]
     AnotherSource,
 }
 
@@ -36,9 +36,9 @@ pub enum Refused {
 pub trait Control: Send + Sync {
     /// Where the ledger files the source.
     fn place(&self) -> &Place;
-    /// Gives the loop another wish, as in [`Handle::put`]. It must be bound to the same source.
+    /// Gives the loop another desired state, as in [`Handle::put`]. It must be bound to the same source.
     fn put(&self, planner: Box<dyn Planner>) -> Result<bool, Refused>;
-    /// Gives the loop a wish for somebody who asks for it, as in [`Handle::replace`].
+    /// Gives the loop a declare somebody who asks for it, as in [`Handle::replace`].
     fn replace(&self, planner: Box<dyn Planner>) -> Result<(), Refused>;
     /// Runs a full pass now, and waits for its report.
     fn pass(&self) -> Later<'_, Result<Told, Refused>>;
@@ -47,7 +47,7 @@ pub trait Control: Send + Sync {
     fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, Refused>>;
     /// Looks at one key, and tells how it stands. Writes nothing.
     fn look<'a>(&'a self, key: &'a str) -> Later<'a, Result<Told, Refused>>;
-    /// Takes once what is on a wished key now, from whoever has it.
+    /// Takes once what is on a declared key now, from whoever has it.
     fn adopt<'a>(&'a self, key: &'a str) -> Later<'a, Result<Told, Refused>>;
     /// Drops what the ledger knows of a key, and tells whether it knew anything.
     fn forget<'a>(&'a self, key: &'a str) -> Later<'a, Result<Result<bool, Arc<Error>>, Refused>>;

@@ -50,14 +50,14 @@ pub enum What {
         /// How long the oldest wakeup had waited, be it for the least interval of its key.
         waited: Duration,
     },
-    /// The inputs of a wish were rendered.
+    /// The inputs of a desired state were rendered.
     Rendered {
         /// How long the text is.
         bytes: usize,
         /// A digest of it.
         print: u64,
     },
-    /// What was rendered is good: it is a wish.
+    /// What was rendered is good: it is a desired state.
     Validated,
     /// What differs is known.
     Planned {
@@ -157,7 +157,7 @@ impl Events {
         self.0.subscribe()
     }
 
-    /// Tells what happened outside of a loop: in whatever makes its wishes.
+    /// Tells what happened outside of a loop: in whatever makes its desired states.
     pub fn publish(&self, event: Event) {
         self.tell(event);
     }

@@ -40,7 +40,7 @@ pub(crate) enum Command<S: Source> {
     Stop(OnStop, oneshot::Sender<()>),
 }
 
-/// Which failures another wish makes a loop forget.
+/// Which failures another desired state makes a loop forget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forget {
     /// Those of keys whose declaration changed.
@@ -54,8 +54,8 @@ pub struct Handle<S: Source> {
     pub(crate) commands: mpsc::UnboundedSender<Command<S>>,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) pulse: Arc<Pulse>,
-    /// How many wishes were put.
-    pub(crate) wishes: Arc<AtomicU64>,
+    /// How many desired states were put.
+    pub(crate) desired_states: Arc<AtomicU64>,
     /// What was put last.
     pub(crate) latest: Arc<Mutex<Arc<Bound<S>>>>,
 }
@@ -63,8 +63,8 @@ pub struct Handle<S: Source> {
 impl<S: Source> Clone for Handle<S> {
     fn clone(&self) -> Self {
         let (commands, status) = (self.commands.clone(), self.status.clone());
-        let (wishes, latest) = (Arc::clone(&self.wishes), Arc::clone(&self.latest));
-        Handle { commands, status, pulse: Arc::clone(&self.pulse), wishes, latest }
+        let (desired_states, latest) = (Arc::clone(&self.desired_states), Arc::clone(&self.latest));
+        Handle { commands, status, pulse: Arc::clone(&self.pulse), desired_states, latest }
     }
 }
 
@@ -74,11 +74,11 @@ impl<S: Source> Clone for Handle<S> {
 pub struct Ended;
 
 impl<S: Source> Handle<S> {
-    /// Gives the loop another wish, with the way in which passes behave under it, and tells whether
-    /// anything changed. From here on the status is converged only if it is so for this wish, or for one
+    /// Gives the loop another desired state, with the way in which passes behave under it, and tells whether
+    /// anything changed. From here on the status is converged only if it is so for this desired state, or for one
     /// that was put later.
     ///
-    /// The same again neither wakes the loop nor ends a backoff. A changed wish begins the backoff of the
+    /// The same again neither wakes the loop nor ends a backoff. A changed desired state begins the backoff of the
     /// keys anew whose declaration changed; the others that fail are tried once, and keep their count.
     pub fn put(&self, bound: Bound<S>) -> Result<bool, Ended> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +89,7 @@ impl<S: Source> Handle<S> {
     }
 
     /// The same for somebody who asks for it, and may have mended the cause of a failure: everything is
-    /// opened again and tried again, also if nothing changed, and does not wait for the pace of new wishes.
+    /// opened again and tried again, also if nothing changed, and does not wait for the pace of new desired states.
     pub fn replace(&self, bound: Bound<S>) -> Result<(), Ended> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         self.take(&mut latest, bound, Forget::All)
@@ -104,7 +104,7 @@ impl<S: Source> Handle<S> {
     ) -> Result<(), Ended> {
         let bound = Arc::new(bound);
         *latest = Arc::clone(&bound);
-        self.wishes.fetch_add(1, Ordering::Relaxed);
+        self.desired_states.fetch_add(1, Ordering::Relaxed);
         self.send(Command::Put(bound, forget))
     }
 
@@ -124,7 +124,7 @@ impl<S: Source> Handle<S> {
         self.ask(|answer| Command::Look(key, answer)).await
     }
 
-    /// Takes once what is on a wished key now, from whoever has it.
+    /// Takes once what is on a declared key now, from whoever has it.
     pub async fn adopt(&self, key: S::Key) -> Result<Told, Ended> {
         self.ask(|answer| Command::Adopt(key, answer)).await
     }
@@ -171,9 +171,9 @@ impl<S: Source> Handle<S> {
         found.map(|status| self.newest(&status)).map_err(|_| Ended)
     }
 
-    /// What a status says of the newest wish: it may have been made for an older one.
+    /// What a status says of the newest desired state: it may have been made for an older one.
     fn newest(&self, status: &Status) -> Status {
-        let is_newest = status.wishes == self.wishes.load(Ordering::Relaxed);
+        let is_newest = status.desired_states == self.desired_states.load(Ordering::Relaxed);
         Status { is_converged: status.is_converged && is_newest, ..status.clone() }
     }
 

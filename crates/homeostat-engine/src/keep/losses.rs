@@ -24,11 +24,11 @@ impl<S: Source> Keeper<S> {
         }
         let drifted = plan.steps.iter().filter(|step| plan.cause(step) == Cause::Drift);
         // What was not as declared before the pass is no news.
-        let news = drifted.filter(|step| !self.unsettled.contains_key(&step.key(&plan.wish)));
+        let news = drifted.filter(|step| !self.unsettled.contains_key(&step.key(&plan.desired)));
         let news: Vec<&S::Step> = news.collect();
         // What rests on a key that was named was found by its hint, too.
         let is_told =
-            |step: &&&S::Step| *focus != Focus::All || named.contains_key(&step.key(&plan.wish));
+            |step: &&&S::Step| *focus != Focus::All || named.contains_key(&step.key(&plan.desired));
         let by_hint = news.iter().filter(is_told).count();
         let counted = [by_hint, news.len() - by_hint].map(|count| count as u64);
         if counted != [0, 0] {
@@ -45,12 +45,12 @@ impl<S: Source> Keeper<S> {
     /// What a hint named, and what rests on nothing else that was lost, somebody undid.
     fn note_losses(&mut self, plan: &Plan<S>, news: &[&S::Step], named: &Named<S::Key>) {
         let made = news.iter().filter(|step| step.action() == Action::Create);
-        let gone: BTreeSet<S::Key> = made.map(|step| step.key(&plan.wish)).collect();
+        let gone: BTreeSet<S::Key> = made.map(|step| step.key(&plan.desired)).collect();
         for step in news {
-            let key = step.key(&plan.wish);
+            let key = step.key(&plan.desired);
             let Some(who) = named.get(&key) else { continue };
             let mut follows = false;
-            step.needs(&plan.wish, &mut |need| {
+            step.needs(&plan.desired, &mut |need| {
                 follows |= named.contains_key(&need) || gone.contains(&need);
             });
             if !follows {

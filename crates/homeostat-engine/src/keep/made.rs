@@ -53,7 +53,7 @@ impl<S: Source> Made<S> {
     /// A pass that only looked.
     pub(super) fn planned(plan: Plan<S>, holds_removals: bool) -> Self {
         let mut open: Vec<_> =
-            plan.steps.iter().map(|step| (step.key(&plan.wish), Kind::Change.into())).collect();
+            plan.steps.iter().map(|step| (step.key(&plan.desired), Kind::Change.into())).collect();
         found(&plan, &mut |key, finding| open.push((key, finding)));
         let (facts, counted) = (Facts::default(), (0, 0));
         let told = Arc::new(plan);
@@ -69,7 +69,7 @@ impl<S: Source> Made<S> {
             let (Some(step), Some(finding)) = (plan.steps.get(at), open_key(outcome)) else {
                 continue;
             };
-            open.push((step.key(&plan.wish), finding));
+            open.push((step.key(&plan.desired), finding));
         }
         found(plan, &mut |key, finding| open.push((key, finding)));
         Made {
@@ -88,7 +88,7 @@ fn facts<S: Source>(report: &Report<S>) -> Facts<S::Key> {
     let plan = report.plan();
     for (at, outcome) in report.tally().others() {
         let Some(step) = plan.steps.get(at) else { continue };
-        let key = step.key(&plan.wish);
+        let key = step.key(&plan.desired);
         match outcome {
             Outcome::Failed(failure) => _ = facts.failed.insert(key, failure.retry),
             Outcome::Unkept(failure) => _ = facts.missed.insert(key, print(failure)),
@@ -106,7 +106,7 @@ fn facts<S: Source>(report: &Report<S>) -> Facts<S::Key> {
 
 /// What a plan will not do.
 fn found<S: Source>(plan: &Plan<S>, tell: &mut dyn FnMut(S::Key, OpenKey)) {
-    plan.held.iter().for_each(|held| tell(held.step.key(&plan.wish), Kind::Held.into()));
+    plan.held.iter().for_each(|held| tell(held.step.key(&plan.desired), Kind::Held.into()));
     plan.refused.iter().for_each(|one| tell(one.key.clone(), Kind::Failed.into()));
     plan.pending.iter().for_each(|one| tell(one.key.clone(), OpenKey::waits(&one.on)));
     plan.found.conflicts.iter().for_each(|one| tell(one.key.clone(), Kind::Conflict.into()));

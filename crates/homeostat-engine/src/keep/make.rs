@@ -47,7 +47,7 @@ impl<S: Source> Keeper<S> {
 
     /// What failed and rests on something that is looked at is tried again with it.
     fn widen(&mut self, turn: &mut Turn<S::Key>) {
-        turn.focus = focus::widened(&*self.wish, &turn.focus);
+        turn.focus = focus::widened(&*self.desired, &turn.focus);
         if let Focus::Keys(keys) = &turn.focus {
             let now = self.now();
             for key in keys {
@@ -96,9 +96,9 @@ impl<S: Source> Keeper<S> {
         if agenda.leaves_none() {
             return Vec::new();
         }
-        plan.hold(|plan, step| agenda.leaves(&step.key(&plan.wish), turn.reasons, now));
+        plan.hold(|plan, step| agenda.leaves(&step.key(&plan.desired), turn.reasons, now));
         let held = plan.held.iter().skip(before);
-        held.map(|held| held.step.key(&plan.wish)).collect()
+        held.map(|held| held.step.key(&plan.desired)).collect()
     }
 
     /// How some keys stand; nothing is written.
@@ -124,7 +124,7 @@ impl<S: Source> Keeper<S> {
         config: &'a Config<S::Key>,
         focus: Focus<S::Key>,
     ) -> Order<'a, S> {
-        Order { wish: Arc::clone(&self.wish), ..self.bound.order(config, focus) }
+        Order { desired: Arc::clone(&self.desired), ..self.bound.order(config, focus) }
     }
 
     /// A focused look needs a full one before it.
@@ -145,7 +145,7 @@ impl<S: Source> Keeper<S> {
 fn written<S: Source>(plan: &Plan<S>, focus: &Focus<S::Key>) -> BTreeSet<S::Key> {
     match focus {
         Focus::All => BTreeSet::new(),
-        Focus::Keys(_) => plan.steps.iter().map(|step| step.key(&plan.wish)).collect(),
+        Focus::Keys(_) => plan.steps.iter().map(|step| step.key(&plan.desired)).collect(),
     }
 }
 

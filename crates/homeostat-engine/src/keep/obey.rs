@@ -56,7 +56,7 @@ impl<S: Source> Keeper<S> {
         let (nth, forget) = match self.next_bound.take() {
             Some(waiting) if waiting.forget == Forget::All => (waiting.nth + 1, Forget::All),
             Some(waiting) => (waiting.nth + 1, forget),
-            None => (self.status.borrow().wishes + 1, forget),
+            None => (self.status.borrow().desired_states + 1, forget),
         };
         self.next_bound = Some(NextBound { bound, nth, forget });
         self.wake(match forget {
@@ -69,19 +69,20 @@ impl<S: Source> Keeper<S> {
     /// target stands to it.
     pub(super) fn take_desired(&mut self) {
         let Some(NextBound { bound, nth, forget }) = self.next_bound.take() else { return };
-        // What goes on for the former wish is asked about like anything else that is in doubt.
+        // What goes on for the former desired state is asked about like anything else that is in doubt.
         self.late = Late::default();
         self.config.dispatch.replaced_by(&bound.config.dispatch);
-        let is_rebound = forget == Forget::All || !self.bound.is_same_but_for_the_wish(&bound);
-        let former = std::mem::replace(&mut self.wish, Arc::clone(&bound.wish));
+        let is_rebound = forget == Forget::All || !self.bound.differs_only_in_desired(&bound);
+        let former = std::mem::replace(&mut self.desired, Arc::clone(&bound.desired));
         self.config = bound.config.clone();
         (self.bound, self.open) = (bound, None);
         self.attend();
-        let (wish, now) = (&*self.wish, self.now());
-        let is_same = |key: &S::Key| declares_same(wish, &former, key);
+        let (desired, now) = (&*self.desired, self.now());
+        let is_same = |key: &S::Key| declares_same(desired, &former, key);
         let keeps_task = |key: &S::Key| forget == Forget::Changed && is_same(key);
         self.agenda.rebound(|key| is_rebound || !is_same(key), keeps_task, now);
-        self.status.send_modify(|status| (status.is_converged, status.wishes) = (false, nth));
+        self.status
+            .send_modify(|status| (status.is_converged, status.desired_states) = (false, nth));
     }
 
     fn pause(&mut self, during: Option<Duration>) {
@@ -150,24 +151,24 @@ impl<S: Source> Keeper<S> {
         }
     }
 
-    /// Wishes for nothing, and says so aloud.
+    /// Declares nothing, and says so aloud.
     async fn revert(&mut self) {
         self.take_desired();
         let Some(nothing) = self.bound.nothing.clone() else { return };
         let config = &mut self.config;
         config.on_release = OnRelease::Restore;
         config.guards = Guards { mass_delete: MassDelete::Allow, ..config.guards };
-        (self.wish, self.late) = (nothing, Late::default());
+        (self.desired, self.late) = (nothing, Late::default());
         self.agenda.rebound(|_| true, |_| false, self.now());
         let turn = self.turn(Focus::All);
         let _ = self.take_last(turn).await;
     }
 }
 
-/// Whether two wishes say the same of a key.
-fn declares_same<D: Desired>(wish: &D, former: &D, key: &D::Key) -> bool {
-    match (wish.slot(key, None), former.slot(key, None)) {
-        (Some(slot), Some(there)) => wish.is_same(slot, former, there),
+/// Whether two desired states say the same of a key.
+fn declares_same<D: Desired>(desired: &D, former: &D, key: &D::Key) -> bool {
+    match (desired.slot(key, None), former.slot(key, None)) {
+        (Some(slot), Some(there)) => desired.is_same(slot, former, there),
         (None, None) => true,
         _ => false,
     }

@@ -21,10 +21,10 @@ pub struct Status {
     /// Whether a full pass has seen everything once.
     pub is_ready: bool,
     /// Whether the last full pass, and all focused ones since, left everything as declared. Not so
-    /// between another wish and the pass for it.
+    /// between another desired state and the pass for it.
     pub is_converged: bool,
-    /// How many wishes were put until the one that this speaks of.
-    pub(crate) wishes: u64,
+    /// How many desired states were put until the one that this speaks of.
+    pub(crate) desired_states: u64,
     /// The last pass.
     pub pass: PassId,
     /// When the last pass began.

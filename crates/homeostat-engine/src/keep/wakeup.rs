@@ -11,9 +11,9 @@ use homeostat_core::{Focus, Retry};
 pub enum Wakeup<K> {
     /// The loop has just begun.
     Start,
-    /// The wish changed.
+    /// The desired state changed.
     Desired,
-    /// A wish was put that must not wait for the pace of others.
+    /// A desired state was put that must not wait for the pace of others.
     Replaced,
     /// The target said that these keys may have changed.
     Hint(Vec<K>),

@@ -117,7 +117,7 @@ fn depart<S: Source>(
     // Taken out from the last to the first, so that the numbers of the others stay true.
     let parts: Vec<Plan<S>> = ranges.into_iter().rev().map(|steps| plan.part(steps)).collect();
     for (nth, part) in parts.into_iter().rev().enumerate() {
-        let Some(key) = part.steps.first().map(|step| step.key(&part.wish)) else { continue };
+        let Some(key) = part.steps.first().map(|step| step.key(&part.desired)) else { continue };
         let doubted = doubted.get(&key).cloned().into_iter().collect();
         let (dispatch, progress) = (config.dispatch.clone(), config.progress.clone());
         let lane = Box::pin(go_on(part, Arc::clone(writer), doubted, dispatch, progress));

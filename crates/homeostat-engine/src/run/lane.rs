@@ -26,11 +26,11 @@ impl<S: Source> Lane<'_, S> {
         let Some(operations) = self.sink.dispatch().operations() else {
             return self.steps(None).await;
         };
-        let key = first.key(&self.plan.wish);
+        let key = first.key(&self.plan.desired);
         let taken = if self.doubted.contains(&key) {
             Err(WaitsOn::Doubt)
         } else {
-            operations.take(&key, &first.node(&self.plan.wish))
+            operations.take(&key, &first.node(&self.plan.desired))
         };
         match taken {
             Ok(lane) => self.steps(Some(lane)).await,
@@ -55,7 +55,7 @@ impl<S: Source> Lane<'_, S> {
                     && let (Some(id), Some(step)) = (sink.begun(at), step)
                 {
                     let change = Some((step.action(), plan.cause(step)));
-                    let node = step.node(&plan.wish);
+                    let node = step.node(&plan.desired);
                     operations.follow(lane, Accepted { step: id, node, task, change });
                 }
                 return None;
@@ -64,7 +64,7 @@ impl<S: Source> Lane<'_, S> {
                 note_end(operations, sink, at).await;
             }
             if !sink.is_good(at) {
-                let key = plan.steps.get(at).map(|step| step.key(&plan.wish).to_string());
+                let key = plan.steps.get(at).map(|step| step.key(&plan.desired).to_string());
                 sink.leave(rest, WaitsOn::EarlierStep(key.unwrap_or_default()));
                 break;
             }

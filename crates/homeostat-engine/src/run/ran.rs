@@ -50,7 +50,7 @@ impl<O: Clone> Ran<O> {
         plan: &Plan<S>,
     ) -> impl Iterator<Item = (S::Key, usize)> {
         let steps = self.unverified.iter().cloned().flatten();
-        steps.filter_map(|at| Some((plan.steps.get(at)?.key(&plan.wish), at)))
+        steps.filter_map(|at| Some((plan.steps.get(at)?.key(&plan.desired), at)))
     }
 }
 

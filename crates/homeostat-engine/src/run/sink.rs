@@ -105,13 +105,13 @@ impl<'a, S: Source> Sink<'a, S> {
         self.state().begun.get(&at).copied()
     }
 
-    /// Whether the target's own answer already shows that the wish is fulfilled.
+    /// Whether the target's own answer already shows that the desired state is fulfilled.
     fn is_verified(&self, at: usize, now: Option<&S::Object>) -> bool {
         let Some(step) = self.plan.steps.get(at) else { return false };
         match (now, step.action()) {
             (Some(now), Action::Create | Action::Update | Action::Replace) => {
                 let slot = self.plan.slot_of(step);
-                slot.is_some_and(|slot| self.plan.wish.compare(slot, now) == Agreement::Agrees)
+                slot.is_some_and(|slot| self.plan.desired.compare(slot, now) == Agreement::Agrees)
             }
             _ => false,
         }
@@ -124,10 +124,10 @@ impl<'a, S: Source> Sink<'a, S> {
         repeat: Repeat,
     ) -> Result<(), Failure> {
         let Some(step) = self.plan.steps.get(at) else { return Ok(()) };
-        let wish = &*self.plan.wish;
-        let Dispatch { kind, parameters, precondition } = step.dispatch(wish);
-        let subject = operations.subject(&step.key(wish));
-        let (node, command) = (step.node(wish), None);
+        let desired = &*self.plan.desired;
+        let Dispatch { kind, parameters, precondition } = step.dispatch(desired);
+        let subject = operations.subject(&step.key(desired));
+        let (node, command) = (step.node(desired), None);
         let intent = Intent { subject, kind, parameters, precondition, node, repeat, command };
         let id = operations.journal().begin(intent).await.map_err(|error| unwritten(&error))?;
         self.state().begun.insert(at, id);

@@ -68,6 +68,6 @@ fn told(edit: &Edit) -> String {
             format!("{key} {stage}")
         }
         Edit::Drop { key } => format!("drop {key}"),
-        Edit::Wish(_) => "wish".to_owned(),
+        Edit::DesiredState(_) => "desired state".to_owned(),
     }
 }

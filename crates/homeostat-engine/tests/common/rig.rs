@@ -10,7 +10,7 @@ use homeostat_engine::{
 
 use super::block_on;
 use super::ledger::Watched;
-use super::toy::{Hands, Mode, Script, Toy, wish};
+use super::toy::{Hands, Mode, Script, Toy, desired};
 use super::world::World;
 
 pub(crate) struct Rig<M: Mode> {
@@ -66,8 +66,8 @@ impl<M: Mode> Rig<M> {
 
     pub(crate) fn plan(&mut self, rows: &str) -> Plan<Toy<M>> {
         let (source, ownership, config) = (&self.source, &self.ownership, &self.config);
-        let wish = Arc::new(wish(rows));
-        let order = Order { source, wish, ownership, focus: Focus::All, config };
+        let desired = Arc::new(desired(rows));
+        let order = Order { source, desired, ownership, focus: Focus::All, config };
         block_on(plan(&order, &mut self.observer, self.book.holdings())).unwrap()
     }
 
@@ -80,7 +80,7 @@ impl<M: Mode> Rig<M> {
         let words =
             |keys: &str| keys.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>();
         let focus = focus.map_or(Focus::All, |keys| Focus::Keys(words(keys)));
-        let order = Order { source, wish: Arc::new(wish(rows)), ownership, focus, config };
+        let order = Order { source, desired: Arc::new(desired(rows)), ownership, focus, config };
         block_on(pass(&order, &mut self.observer, &self.writer, &mut self.book))
     }
 

@@ -12,10 +12,10 @@ use homeostat_engine::{
 
 use super::world::{Fault, World};
 
-pub(crate) type Wish = Table<String, u32>;
+pub(crate) type DesiredState = Table<String, u32>;
 
 /// `KEY=NUMBER` rows.
-pub(crate) fn wish(rows: &str) -> Wish {
+pub(crate) fn desired(rows: &str) -> DesiredState {
     let parsed = rows.split_whitespace().map(|row| {
         let (key, number) = row.split_once('=').unwrap();
         (key.to_owned(), number.parse().unwrap())
@@ -84,8 +84,8 @@ pub(crate) struct Write {
     disturb: Option<String>,
 }
 
-impl Step<Wish> for Write {
-    fn key(&self, _: &Wish) -> String {
+impl Step<DesiredState> for Write {
+    fn key(&self, _: &DesiredState) -> String {
         self.key.clone()
     }
 
@@ -97,7 +97,7 @@ impl Step<Wish> for Write {
         self.phase
     }
 
-    fn needs(&self, _: &Wish, need: &mut dyn FnMut(String)) {
+    fn needs(&self, _: &DesiredState, need: &mut dyn FnMut(String)) {
         self.need.iter().cloned().for_each(need);
     }
 
@@ -105,7 +105,7 @@ impl Step<Wish> for Write {
         &self.takes
     }
 
-    fn disturbs(&self, _: &Wish, disturb: &mut dyn FnMut(String)) {
+    fn disturbs(&self, _: &DesiredState, disturb: &mut dyn FnMut(String)) {
         self.disturb.iter().cloned().for_each(disturb);
     }
 
@@ -113,7 +113,7 @@ impl Step<Wish> for Write {
         self.recorded
     }
 
-    fn explain(&self, _: &Wish, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action, self.key.clone());
         tell(Line { action, key, before: None, after: self.to.map(Into::into), note: None });
     }
@@ -126,7 +126,7 @@ impl<M: Mode> Source for Toy<M> {
 
     type Key = String;
     type Object = u32;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Write;
     type Moment = ();
     type Reader = Eyes;
@@ -140,18 +140,23 @@ impl<M: Mode> Source for Toy<M> {
         Ok(Hands { world: self.world.clone(), script: self.script.clone() })
     }
 
-    fn plan(&self, wish: &Wish, (): &(), changes: ChangeList<String, u32>) -> Draft<Self> {
-        let steps = changes.into_iter().flat_map(|change| self.steps(wish, &change)).collect();
+    fn plan(
+        &self,
+        desired: &DesiredState,
+        (): &(),
+        changes: ChangeList<String, u32>,
+    ) -> Draft<Self> {
+        let steps = changes.into_iter().flat_map(|change| self.steps(desired, &change)).collect();
         Draft { steps, ..Draft::default() }
     }
 }
 
 impl<M> Toy<M> {
-    fn steps(&self, wish: &Wish, change: &Change<String, u32>) -> Vec<Write> {
-        let key = change.key(wish);
+    fn steps(&self, desired: &DesiredState, change: &Change<String, u32>) -> Vec<Write> {
+        let key = change.key(desired);
         let (action, to) = match change {
-            Change::Create { slot } => (Action::Create, Some(wish.object(*slot))),
-            Change::Update { slot, .. } => (Action::Update, Some(wish.object(*slot))),
+            Change::Create { slot } => (Action::Create, Some(desired.object(*slot))),
+            Change::Update { slot, .. } => (Action::Update, Some(desired.object(*slot))),
             Change::Delete { .. } => (Action::Delete, None),
             Change::Release { restore, .. } => (Action::Delete, *restore),
         };

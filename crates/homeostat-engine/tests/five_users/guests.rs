@@ -39,10 +39,10 @@ pub(crate) struct Guest {
     cores: Option<u32>,
 }
 
-/// Wishes whose fields are always known.
-pub(crate) struct Wish(Table<Id, Guest>);
+/// Desired states whose fields are always known.
+pub(crate) struct DesiredState(Table<Id, Guest>);
 
-impl Desired for Wish {
+impl Desired for DesiredState {
     type Key = Id;
     type Object = Guest;
 
@@ -63,8 +63,9 @@ impl Desired for Wish {
     }
 
     fn compare(&self, slot: Slot, seen: &Guest) -> Agreement {
-        let wished = self.object(slot);
-        let differs = differs(seen.running, wished.running) || differs(seen.cores, wished.cores);
+        let declared = self.object(slot);
+        let differs =
+            differs(seen.running, declared.running) || differs(seen.cores, declared.cores);
         let unread = [("run state", seen.running.is_none()), ("cores", seen.cores.is_none())];
         match unread.iter().find(|(_, unread)| *unread) {
             Some((field, _)) => Agreement::Unsure { differs, why: format!("no {field} told") },
@@ -74,8 +75,8 @@ impl Desired for Wish {
 }
 
 /// What could not be read is never a difference.
-fn differs<T: PartialEq + Copy>(seen: Option<T>, wished: Option<T>) -> bool {
-    seen.is_some() && seen != wished
+fn differs<T: PartialEq + Copy>(seen: Option<T>, declared: Option<T>) -> bool {
+    seen.is_some() && seen != declared
 }
 
 #[derive(Clone, Copy)]
@@ -89,8 +90,8 @@ pub(crate) struct Request {
     call: Call,
 }
 
-impl Step<Wish> for Request {
-    fn key(&self, _: &Wish) -> Id {
+impl Step<DesiredState> for Request {
+    fn key(&self, _: &DesiredState) -> Id {
         self.id
     }
 
@@ -106,7 +107,7 @@ impl Step<Wish> for Request {
         }
     }
 
-    fn explain(&self, _: &Wish, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let after = Some(match self.call {
             Call::SetCores(cores) => cores.into(),
             Call::Run(running) => running.into(),
@@ -191,8 +192,10 @@ pub(crate) const BOTH: &[(u32, bool, u32)] = &[(100, true, 2), (101, true, 1)];
 pub(crate) struct Guests(Server);
 
 pub(crate) fn bound(server: Server, declared: &[(u32, bool, u32)]) -> Bound<Guests> {
-    let wishes = declared.iter().map(|(id, running, cores)| (Id(*id), guest(*running, *cores)));
-    let mut bound = bind(Guests(server), Wish(Table::new(wishes).unwrap()), Ownership::Marked);
+    let desired_states =
+        declared.iter().map(|(id, running, cores)| (Id(*id), guest(*running, *cores)));
+    let mut bound =
+        bind(Guests(server), DesiredState(Table::new(desired_states).unwrap()), Ownership::Marked);
     // This server takes a second request for the same state as done.
     bound.config.dispatch = DispatchGuard::Volatile;
     bound
@@ -204,7 +207,7 @@ impl Source for Guests {
     const COVERAGE: Coverage = Coverage::None;
     type Key = Id;
     type Object = Guest;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Request;
     type Moment = Digests;
     type Reader = Server;
@@ -218,13 +221,18 @@ impl Source for Guests {
         Ok(self.0.clone())
     }
 
-    fn plan(&self, wish: &Wish, _: &Digests, changes: ChangeList<Id, Guest>) -> Draft<Self> {
+    fn plan(
+        &self,
+        desired: &DesiredState,
+        _: &Digests,
+        changes: ChangeList<Id, Guest>,
+    ) -> Draft<Self> {
         let mut draft = Draft::default();
         for change in changes {
-            let id = change.key(wish);
+            let id = change.key(desired);
             match change {
                 Change::Update { slot, before, .. } => {
-                    draft.steps.extend(requests(id, &before, &wish.object(slot)));
+                    draft.steps.extend(requests(id, &before, &desired.object(slot)));
                 }
                 Change::Create { .. } => {
                     let failure = Failure::new("there is no such guest", Retry::OnChange)
@@ -239,9 +247,10 @@ impl Source for Guests {
     }
 }
 
-fn requests(id: Id, before: &Guest, wished: &Guest) -> impl Iterator<Item = Request> {
-    let cores = wished.cores.filter(|_| differs(before.cores, wished.cores)).map(Call::SetCores);
-    let run = wished.running.filter(|_| differs(before.running, wished.running)).map(Call::Run);
+fn requests(id: Id, before: &Guest, declared: &Guest) -> impl Iterator<Item = Request> {
+    let cores =
+        declared.cores.filter(|_| differs(before.cores, declared.cores)).map(Call::SetCores);
+    let run = declared.running.filter(|_| differs(before.running, declared.running)).map(Call::Run);
     cores.into_iter().chain(run).map(move |call| Request { id, call })
 }
 

@@ -1,5 +1,5 @@
 //! Knobs: values that always exist, belong to nobody, and are each written on their own. They
-//! cannot be listed, so a look is about what is wished or recorded.
+//! cannot be listed, so a look is about what is declared or recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use homeostat_engine::{
 
 use crate::stage::{Scene, Writes, bind, keys};
 
-type Wish = Table<String, String>;
+type DesiredState = Table<String, String>;
 
 /// Write this value, or, without one, only let go.
 pub(crate) struct Set {
@@ -21,8 +21,8 @@ pub(crate) struct Set {
     action: Action,
 }
 
-impl Step<Wish> for Set {
-    fn key(&self, _: &Wish) -> String {
+impl Step<DesiredState> for Set {
+    fn key(&self, _: &DesiredState) -> String {
         self.key.clone()
     }
 
@@ -34,7 +34,7 @@ impl Step<Wish> for Set {
         true
     }
 
-    fn explain(&self, _: &Wish, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let after = self.value.clone().map(Into::into);
         tell(Line { action: self.action, key: self.key.clone(), before: None, after, note: None });
     }
@@ -62,10 +62,10 @@ impl Tree {
 pub(crate) struct Knobs(Tree);
 
 pub(crate) fn bound(tree: Tree, values: &[(&str, &str)]) -> Bound<Knobs> {
-    bind(Knobs(tree), wish(values), Ownership::Checkpoint)
+    bind(Knobs(tree), desired(values), Ownership::Checkpoint)
 }
 
-fn wish(values: &[(&str, &str)]) -> Wish {
+fn desired(values: &[(&str, &str)]) -> DesiredState {
     Table::new(values.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))).unwrap()
 }
 
@@ -75,7 +75,7 @@ impl Source for Knobs {
     const COVERAGE: Coverage = Coverage::Some;
     type Key = String;
     type Object = String;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Set;
     type Moment = ();
     type Reader = Tree;
@@ -89,12 +89,17 @@ impl Source for Knobs {
         Ok(self.0.clone())
     }
 
-    fn plan(&self, wish: &Wish, (): &(), changes: ChangeList<String, String>) -> Draft<Self> {
+    fn plan(
+        &self,
+        desired: &DesiredState,
+        (): &(),
+        changes: ChangeList<String, String>,
+    ) -> Draft<Self> {
         let mut draft = Draft::default();
         for change in changes {
-            let key = change.key(wish);
+            let key = change.key(desired);
             let (value, action) = match change {
-                Change::Update { slot, .. } => (Some(wish.object(slot)), Action::Update),
+                Change::Update { slot, .. } => (Some(desired.object(slot)), Action::Update),
                 Change::Release { restore, .. } => (restore, Action::Delete),
                 // A knob that is not there cannot be made: its module or link must come first.
                 Change::Create { .. } | Change::Delete { .. } => {
@@ -118,8 +123,8 @@ impl Reader<Knobs> for Tree {
         view: &View<'_, Knobs>,
         see: &mut See<'_, String, String>,
     ) -> Result<(), Failure> {
-        let wished = view.wish.iter().map(|(key, _)| key);
-        let keys: BTreeSet<&String> = wished.chain(view.records.keys()).collect();
+        let declared = view.desired.iter().map(|(key, _)| key);
+        let keys: BTreeSet<&String> = declared.chain(view.records.keys()).collect();
         let files = self.files.lock().unwrap();
         for key in keys.into_iter().filter(|key| view.focus.covers(key)).cloned() {
             match files.get(&key) {
@@ -158,13 +163,13 @@ async fn originals_are_captured_once_and_come_back() {
     let tree = Tree::new(&Writes::default());
     let mut scene = Scene::open(bound(tree.clone(), &[("forward", "1"), ("ttl", "64")]));
     assert!(scene.pass().await.is_converged());
-    scene.bound.wish = Arc::new(wish(&[("forward", "2")]));
+    scene.bound.desired = Arc::new(desired(&[("forward", "2")]));
     assert!(scene.pass().await.is_converged());
     let original = scene.book.holdings().records["forward"].original.clone();
     assert_eq!(original, Original::Was("0".to_owned()));
 
     scene.bound.config.on_release = OnRelease::Restore;
-    scene.bound.wish = Arc::new(wish(&[]));
+    scene.bound.desired = Arc::new(desired(&[]));
     assert!(scene.pass().await.is_converged());
     assert_eq!(tree.read("forward").as_deref(), Some("0"));
     assert!(scene.book.holdings().records.is_empty());

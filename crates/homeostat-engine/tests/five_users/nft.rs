@@ -12,7 +12,7 @@ use homeostat_engine::{
 use crate::stage::{Scene, Writes, bind, keys};
 
 type Rules = Vec<String>;
-type Wish = Table<String, Rules>;
+type DesiredState = Table<String, Rules>;
 
 pub(crate) const FIREWALL: &[(&str, &[&str])] =
     &[("inet filter", &["ct state established accept", "tcp dport 22 accept", "drop"])];
@@ -31,8 +31,8 @@ pub(crate) struct Part {
     msg: Msg,
 }
 
-impl Step<Wish> for Part {
-    fn key(&self, _: &Wish) -> String {
+impl Step<DesiredState> for Part {
+    fn key(&self, _: &DesiredState) -> String {
         self.table.clone()
     }
 
@@ -44,7 +44,7 @@ impl Step<Wish> for Part {
         }
     }
 
-    fn explain(&self, _: &Wish, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let (before, after) = match &self.msg {
             Msg::Insert(_, rule) => (None, Some(rule.as_str().into())),
             Msg::Remove(at) => (Some((*at).into()), None),
@@ -87,10 +87,10 @@ impl Ruleset {
 pub(crate) struct Nft(Ruleset);
 
 pub(crate) fn bound(ruleset: Ruleset, tables: &[(&str, &[&str])]) -> Bound<Nft> {
-    bind(Nft(ruleset), wish(tables), Ownership::Marked)
+    bind(Nft(ruleset), desired(tables), Ownership::Marked)
 }
 
-fn wish(tables: &[(&str, &[&str])]) -> Wish {
+fn desired(tables: &[(&str, &[&str])]) -> DesiredState {
     let rules = |rules: &[&str]| rules.iter().map(|rule| (*rule).to_owned()).collect();
     Table::new(tables.iter().map(|(name, list)| ((*name).to_owned(), rules(list)))).unwrap()
 }
@@ -101,7 +101,7 @@ impl Source for Nft {
     const COVERAGE: Coverage = Coverage::All;
     type Key = String;
     type Object = Rules;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Part;
     type Moment = Generation;
     type Reader = Ruleset;
@@ -115,17 +115,22 @@ impl Source for Nft {
         Ok(self.0.clone())
     }
 
-    fn plan(&self, wish: &Wish, _: &Generation, changes: ChangeList<String, Rules>) -> Draft<Self> {
+    fn plan(
+        &self,
+        desired: &DesiredState,
+        _: &Generation,
+        changes: ChangeList<String, Rules>,
+    ) -> Draft<Self> {
         let mut draft = Draft::default();
         for change in changes {
-            let table = change.key(wish);
+            let table = change.key(desired);
             let msgs = match change {
                 Change::Create { slot } => {
                     let mut msgs = vec![Msg::NewTable];
-                    msgs.extend(delta(&[], &wish.object(slot)));
+                    msgs.extend(delta(&[], &desired.object(slot)));
                     msgs
                 }
-                Change::Update { slot, before, .. } => delta(&before, &wish.object(slot)),
+                Change::Update { slot, before, .. } => delta(&before, &desired.object(slot)),
                 Change::Delete { .. } => vec![Msg::DropTable],
                 Change::Release { .. } => vec![],
             };
@@ -198,7 +203,7 @@ async fn an_edit_sends_only_the_rules_that_differ_in_one_transaction() {
     writes.take();
     let edited: &[&str] =
         &["ct state established accept", "tcp dport 80 accept", "tcp dport 443 accept", "drop"];
-    scene.bound.wish = Arc::new(wish(&[("inet filter", edited)]));
+    scene.bound.desired = Arc::new(desired(&[("inet filter", edited)]));
     let report = scene.pass().await;
     assert!(report.is_converged());
     assert_eq!(keys(&report, Kind::Applied).len(), 3, "one rule out, two in");

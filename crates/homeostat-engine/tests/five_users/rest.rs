@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use homeostat_engine::{Bound, Explain as _, Failure, Kind, Owner, Ownership, Seen};
-use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Wishes, Written};
+use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Written};
 
 use crate::stage::{Scene, Writes, bind, keys};
 
@@ -63,8 +63,9 @@ impl Api for Cloud {
 }
 
 pub(crate) fn bound(cloud: Cloud, shapes: &[(&str, &str)]) -> Bound<Adapted<Cloud>> {
-    let wishes = shapes.iter().map(|(key, colour)| ((*key).to_owned(), (*colour).to_owned()));
-    bind(Adapted::new(cloud), Wishes::new(wishes).unwrap(), Ownership::Marked)
+    let desired_states =
+        shapes.iter().map(|(key, colour)| ((*key).to_owned(), (*colour).to_owned()));
+    bind(Adapted::new(cloud), DesiredObjects::new(desired_states).unwrap(), Ownership::Marked)
 }
 
 #[tokio::test]
@@ -75,7 +76,7 @@ async fn a_strangers_shape_is_left_alone_and_ours_comes_back() {
     assert!(scene.pass().await.is_converged());
     cloud.shapes.lock().unwrap().remove("door");
     assert_eq!(keys(&scene.pass().await, Kind::Applied), ["door"]);
-    scene.bound.wish = Arc::new(Wishes::default());
+    scene.bound.desired = Arc::new(DesiredObjects::default());
     assert!(scene.pass().await.is_converged());
     assert_eq!(cloud.shapes.lock().unwrap().keys().collect::<Vec<_>>(), ["cloud"]);
 }

@@ -1,4 +1,4 @@
-//! Routes: a wish of any size as two columns, steps as small as a slot, streamed looks, batches.
+//! Routes: a desired state of any size as two columns, steps as small as a slot, streamed looks, batches.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,17 +45,17 @@ pub(crate) struct Via(u32);
 
 /// Two columns, sorted by the first: twelve bytes a route.
 #[derive(Clone)]
-pub(crate) struct Wishes {
+pub(crate) struct DesiredObjects {
     to: Vec<Prefix>,
     via: Vec<Via>,
 }
 
-pub(crate) fn wishes(count: u32) -> Wishes {
+pub(crate) fn desired_states(count: u32) -> DesiredObjects {
     let to = (0..count).map(|at| Prefix { to: 0x0a00_0000 + (at << 4), len: 28 });
-    Wishes { to: to.collect(), via: vec![Via(0xc000_0201); count as usize] }
+    DesiredObjects { to: to.collect(), via: vec![Via(0xc000_0201); count as usize] }
 }
 
-impl Desired for Wishes {
+impl Desired for DesiredObjects {
     type Key = Prefix;
     type Object = Via;
 
@@ -80,17 +80,17 @@ impl Desired for Wishes {
     }
 }
 
-/// What to do with a route that is wished needs no more than its slot.
+/// What to do with a route that is declared needs no more than its slot.
 pub(crate) enum Msg {
     Create(Slot),
     Replace(Slot),
     Delete(Box<(Prefix, Via)>),
 }
 
-impl Step<Wishes> for Msg {
-    fn key(&self, wish: &Wishes) -> Prefix {
+impl Step<DesiredObjects> for Msg {
+    fn key(&self, desired: &DesiredObjects) -> Prefix {
         match self {
-            Msg::Create(slot) | Msg::Replace(slot) => wish.key(*slot),
+            Msg::Create(slot) | Msg::Replace(slot) => desired.key(*slot),
             Msg::Delete(route) => route.0,
         }
     }
@@ -107,9 +107,10 @@ impl Step<Wishes> for Msg {
         u8::from(self.action() == Action::Delete)
     }
 
-    fn explain(&self, wish: &Wishes, tell: &mut dyn FnMut(Line)) {
-        let after = wish.slot(&self.key(wish), None).map(|slot| wish.object(slot).0.into());
-        let key = self.key(wish).to_string();
+    fn explain(&self, desired: &DesiredObjects, tell: &mut dyn FnMut(Line)) {
+        let after =
+            desired.slot(&self.key(desired), None).map(|slot| desired.object(slot).0.into());
+        let key = self.key(desired).to_string();
         tell(Line { action: self.action(), key, before: None, after, note: None });
     }
 }
@@ -143,8 +144,8 @@ fn owner(protocol: u8) -> Owner {
 
 pub(crate) struct Routes(Table);
 
-pub(crate) fn bound(table: Table, wish: &Wishes) -> Bound<Routes> {
-    bind(Routes(table), wish.clone(), Ownership::Marked)
+pub(crate) fn bound(table: Table, desired: &DesiredObjects) -> Bound<Routes> {
+    bind(Routes(table), desired.clone(), Ownership::Marked)
 }
 
 impl Source for Routes {
@@ -153,7 +154,7 @@ impl Source for Routes {
     const COVERAGE: Coverage = Coverage::All;
     type Key = Prefix;
     type Object = Via;
-    type Desired = Wishes;
+    type Desired = DesiredObjects;
     type Step = Msg;
     type Moment = ();
     type Reader = Table;
@@ -167,7 +168,7 @@ impl Source for Routes {
         Ok(self.0.clone())
     }
 
-    fn plan(&self, _: &Wishes, (): &(), changes: ChangeList<Prefix, Via>) -> Draft<Self> {
+    fn plan(&self, _: &DesiredObjects, (): &(), changes: ChangeList<Prefix, Via>) -> Draft<Self> {
         let steps = changes.into_iter().filter_map(|change| match change {
             Change::Create { slot } => Some(Msg::Create(slot)),
             Change::Update { slot, .. } => Some(Msg::Replace(slot)),
@@ -206,7 +207,7 @@ impl Writer<Routes> for Table {
             let first = work.first + number * BATCH;
             let mut good = first;
             for (at, step) in (first..).zip(batch) {
-                if let Some(owner) = send(&mut routes, work.wish, step) {
+                if let Some(owner) = send(&mut routes, work.desired, step) {
                     out.put(good..at, Outcome::Applied { now: None });
                     out.put(at..at + 1, Outcome::Conflict { owner });
                     good = at + 1;
@@ -218,14 +219,18 @@ impl Writer<Routes> for Table {
 }
 
 /// Create only where nothing is, replace and delete only what is ours; tells who is in the way.
-fn send(routes: &mut BTreeMap<Prefix, (u8, Via)>, wish: &Wishes, step: &Msg) -> Option<Owner> {
-    let key = step.key(wish);
+fn send(
+    routes: &mut BTreeMap<Prefix, (u8, Via)>,
+    desired: &DesiredObjects,
+    step: &Msg,
+) -> Option<Owner> {
+    let key = step.key(desired);
     let there = routes.get(&key).map(|(protocol, _)| *protocol);
     match (step, there) {
         (Msg::Create(_), Some(protocol)) => return Some(owner(protocol)),
         (_, Some(protocol)) if protocol != OURS => return Some(owner(protocol)),
         (Msg::Create(slot) | Msg::Replace(slot), _) => {
-            routes.insert(key, (OURS, wish.object(*slot)));
+            routes.insert(key, (OURS, desired.object(*slot)));
         }
         (Msg::Delete(_), _) => {
             routes.remove(&key);
@@ -237,16 +242,16 @@ fn send(routes: &mut BTreeMap<Prefix, (u8, Via)>, wish: &Wishes, step: &Msg) -> 
 #[test]
 fn a_step_is_no_larger_than_two_words() {
     assert!(size_of::<Msg>() <= 16);
-    assert_eq!("10.0.0.16/28".parse(), Ok(wishes(2).key(Slot(1))));
+    assert_eq!("10.0.0.16/28".parse(), Ok(desired_states(2).key(Slot(1))));
 }
 
 #[tokio::test]
 async fn healing_one_route_looks_at_one_route() {
     let table = Table::new(&Writes::default());
-    let wish = wishes(50_000);
-    let mut scene = Scene::open(bound(table.clone(), &wish));
+    let desired = desired_states(50_000);
+    let mut scene = Scene::open(bound(table.clone(), &desired));
     assert!(scene.pass().await.is_converged());
-    let lost = wish.key(Slot(31_415));
+    let lost = desired.key(Slot(31_415));
     table.routes.lock().unwrap().remove(&lost);
     table.told.take();
     let report = scene.heal([lost]).await;
@@ -258,24 +263,24 @@ async fn healing_one_route_looks_at_one_route() {
 #[tokio::test]
 async fn a_foreign_route_is_never_replaced_even_if_it_came_after_the_look() {
     let table = Table::new(&Writes::default());
-    let wish = wishes(3);
-    let mut scene = Scene::open(bound(table.clone(), &wish));
+    let desired = desired_states(3);
+    let mut scene = Scene::open(bound(table.clone(), &desired));
     let plan = scene.plan().await.unwrap();
-    table.routes.lock().unwrap().insert(wish.key(Slot(1)), (12, Via(7)));
+    table.routes.lock().unwrap().insert(desired.key(Slot(1)), (12, Via(7)));
     let report = scene.apply(plan).await;
-    assert_eq!(keys(&report, Kind::Conflict), [wish.key(Slot(1)).to_string()]);
+    assert_eq!(keys(&report, Kind::Conflict), [desired.key(Slot(1)).to_string()]);
     assert_eq!(keys(&report, Kind::Applied).len(), 2);
-    assert_eq!(table.routes.lock().unwrap()[&wish.key(Slot(1))], (12, Via(7)));
+    assert_eq!(table.routes.lock().unwrap()[&desired.key(Slot(1))], (12, Via(7)));
 }
 
 #[tokio::test]
-async fn foreign_routes_that_nobody_wishes_cost_nothing_and_stay() {
+async fn foreign_routes_that_nobody_declares_cost_nothing_and_stay() {
     let table = Table::new(&Writes::default());
     let theirs = Prefix { to: 0, len: 0 };
     table.routes.lock().unwrap().insert(theirs, (2, Via(1)));
-    let mut scene = Scene::open(bound(table.clone(), &wishes(2)));
+    let mut scene = Scene::open(bound(table.clone(), &desired_states(2)));
     assert!(scene.pass().await.is_converged());
-    scene.bound.wish = Arc::new(wishes(0));
+    scene.bound.desired = Arc::new(desired_states(0));
     assert!(scene.pass().await.is_converged());
     assert_eq!(table.routes.lock().unwrap().keys().collect::<Vec<_>>(), [&theirs]);
 }

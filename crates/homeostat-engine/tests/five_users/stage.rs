@@ -28,11 +28,11 @@ impl Writes {
     }
 }
 
-pub(crate) fn bind<S: Source>(source: S, wish: S::Desired, ownership: Ownership) -> Bound<S> {
+pub(crate) fn bind<S: Source>(source: S, desired: S::Desired, ownership: Ownership) -> Bound<S> {
     let [owner, scope, identity] = ["five", "memory", ""].map(str::to_owned);
     let place = Place { owner, source: S::NAME.to_owned(), scope, identity };
     let (config, nothing) = (Config::default(), None);
-    Bound { source, wish: Arc::new(wish), ownership, config, place, nothing }
+    Bound { source, desired: Arc::new(desired), ownership, config, place, nothing }
 }
 
 /// A source in action, with its types.
@@ -77,8 +77,8 @@ impl<S: Source> Scene<S> {
 }
 
 fn order<S: Source>(bound: &Bound<S>, focus: Focus<S::Key>) -> Order<'_, S> {
-    let Bound { source, wish, ownership, config, .. } = bound;
-    Order { source, wish: wish.clone(), ownership, focus, config }
+    let Bound { source, desired, ownership, config, .. } = bound;
+    Order { source, desired: desired.clone(), ownership, focus, config }
 }
 
 /// The keys of all entries of one kind.

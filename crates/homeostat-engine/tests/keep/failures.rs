@@ -51,7 +51,7 @@ async fn hints_try_again_but_neither_inflate_the_backoff_nor_break_the_interval(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_new_wish_is_not_tried_before() {
+async fn what_waits_for_a_new_desired_state_is_not_tried_before() {
     let stage = refusing(Some(Retry::Never)).await;
     let _ = stage.target.take_log();
     stage.target.alter("a", "hint");
@@ -86,7 +86,7 @@ async fn what_waits_for_a_change_is_tried_on_a_hint_and_at_a_resync_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_wish_begins_the_backoff_anew() {
+async fn a_new_desired_state_begins_the_backoff_anew() {
     let stage = refusing(None).await;
     later(2 * MINUTE).await;
     stage.faults(|faults| faults.refused.clear());
@@ -96,7 +96,7 @@ async fn a_new_wish_begins_the_backoff_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_wish_again_wakes_nothing_and_keeps_the_backoff() {
+async fn the_same_desired_state_again_wakes_nothing_and_keeps_the_backoff() {
     let stage = refusing(None).await;
     later(2 * MINUTE).await;
     let before = stage.handle.status().counts;
@@ -112,7 +112,7 @@ async fn the_same_wish_again_wakes_nothing_and_keeps_the_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_wish_again_leaves_a_loop_converged() {
+async fn the_same_desired_state_again_leaves_a_loop_converged() {
     let stage = Stage::settled(&[("a", "1")]).await;
     assert!(!stage.handle.put(bound(&stage.target, &[("a", "1")])).unwrap());
     assert!(stage.handle.status().is_converged);
@@ -123,7 +123,7 @@ async fn the_same_wish_again_leaves_a_loop_converged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_way_to_the_target_is_taken_with_the_same_wish() {
+async fn another_way_to_the_target_is_taken_with_the_same_desired_state() {
     let stage = refusing(Some(Retry::Never)).await;
     let other = homeostat_testkit::memory::Target::default();
     assert!(stage.handle.put(bound(&other, &[("a", "1"), ("b", "2")])).unwrap());
@@ -132,7 +132,7 @@ async fn another_way_to_the_target_is_taken_with_the_same_wish() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_that_changes_other_keys_tries_a_failing_one_once_and_keeps_its_pause() {
+async fn a_desired_state_that_changes_other_keys_tries_a_failing_one_once_and_keeps_its_pause() {
     let stage = refusing(None).await;
     later(2 * MINUTE).await;
     stage.handle.pass().await.unwrap().unwrap();

@@ -70,8 +70,8 @@ async fn no_pass_heals_a_contended_key_before_its_pause_has_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn what_goes_with_its_parent_is_no_fight() {
-    let wish = [("p", "1"), ("p/c", "2")];
-    let stage = Stage::settled_at(&wish, pace().with_min_interval(MS)).await;
+    let desired = [("p", "1"), ("p/c", "2")];
+    let stage = Stage::settled_at(&desired, pace().with_min_interval(MS)).await;
     for _ in 0..4 {
         stage.target.remove("p/c");
         stage.target.remove("p");

@@ -7,8 +7,8 @@ use crate::stage::{SECOND, Source, Stage, bound, later, pace};
 
 fn many(target: &Target) -> Bound<Source> {
     let keys: Vec<String> = (10..30).map(|number| format!("k{number}")).collect();
-    let wish: Vec<_> = keys.iter().map(|key| (key.as_str(), "1")).collect();
-    bound(target, &wish)
+    let desired: Vec<_> = keys.iter().map(|key| (key.as_str(), "1")).collect();
+    bound(target, &desired)
 }
 
 async fn held() -> Stage {
@@ -63,9 +63,9 @@ async fn a_removal_that_failed_holds_no_others_back() {
     assert_eq!(held, 0);
 }
 
-/// A bound wish of which the section of `a` is missing.
-fn without_a(target: &Target, wish: &[(&str, &str)]) -> Bound<Source> {
-    let mut bound = bound(target, wish);
+/// A bound desired state of which the section of `a` is missing.
+fn without_a(target: &Target, desired: &[(&str, &str)]) -> Bound<Source> {
+    let mut bound = bound(target, desired);
     bound.config.missing = MissingSections::new('a', |section, key: &String| {
         key.starts_with(*section).then(|| "section a is missing".to_owned())
     });
@@ -78,7 +78,7 @@ async fn focused_passes_hold_what_a_missing_section_declared_and_make_other_remo
     stage.handle.put(without_a(&stage.target, &[("b1", "1")])).unwrap();
     stage.handle.wait_for(|status| status.open.held == 2).await.unwrap();
     assert_eq!(stage.values(), ["a1=1", "a2=1", "b1=1"]);
-    // Each is looked at by itself, and one of ours comes that nobody wishes.
+    // Each is looked at by itself, and one of ours comes that nobody declares.
     stage.target.alter("a1", "2");
     stage.target.alter("b1", "2");
     stage.target.add("b2", "1", Mark::Ours);
@@ -95,7 +95,7 @@ async fn focused_passes_hold_what_a_missing_section_declared_and_make_other_remo
 async fn a_revert_is_not_held_by_missing_sections() {
     let stage = Stage::settled(&[("a1", "1")]).await;
     let mut order = without_a(&stage.target, &[]);
-    order.nothing = Some(std::sync::Arc::clone(&order.wish));
+    order.nothing = Some(std::sync::Arc::clone(&order.desired));
     stage.handle.put(order).unwrap();
     stage.handle.wait_for(|status| status.open.held == 1).await.unwrap();
     stage.handle.stop(OnStop::Revert).await;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use homeostat_engine::{Covers, Explain as _, Kind, PassReport, PassSeries, Patience, Retry};
 use homeostat_testkit::memory::Mark;
 
-use crate::stage::{MINUTE, MS, SECOND, Stage, Wish, later, pace, taking};
+use crate::stage::{DesiredState, MINUTE, MS, SECOND, Stage, later, pace, taking};
 
-const BOTH: Wish<'static> = &[("a", "1"), ("b", "2")];
+const BOTH: DesiredState<'static> = &[("a", "1"), ("b", "2")];
 
 /// The first pass and everything until the loop has settled, with how long that took.
 async fn apply(stage: &Stage) -> (PassSeries, Duration) {

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) type Source = Memory<Independent>;
-pub(crate) type Wish<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type DesiredState<'a> = &'a [(&'a str, &'a str)];
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub(crate) struct Stage {
     pub(crate) ledger: Arc<MemoryLedger>,
 }
 
-pub(crate) fn wish(entries: Wish<'_>) -> Table<String, String> {
+pub(crate) fn desired(entries: DesiredState<'_>) -> Table<String, String> {
     let entries = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     Table::new(entries).unwrap()
 }
@@ -41,19 +41,19 @@ pub(crate) fn place() -> Place {
     }
 }
 
-pub(crate) fn bound(target: &Target, entries: Wish<'_>) -> Bound<Source> {
+pub(crate) fn bound(target: &Target, entries: DesiredState<'_>) -> Bound<Source> {
     Bound {
         source: Memory::marked(target.clone()),
-        wish: Arc::new(wish(entries)),
+        desired: Arc::new(desired(entries)),
         ownership: Ownership::Marked,
         config: Config::default(),
         place: place(),
-        nothing: Some(Arc::new(wish(&[]))),
+        nothing: Some(Arc::new(desired(&[]))),
     }
 }
 
 /// The same over values that always exist and belong to nobody.
-pub(crate) fn values_bound(target: &Target, entries: Wish<'_>) -> Bound<Source> {
+pub(crate) fn values_bound(target: &Target, entries: DesiredState<'_>) -> Bound<Source> {
     let source = Memory::values(target.clone());
     Bound { source, ownership: Ownership::Checkpoint, ..bound(target, entries) }
 }
@@ -74,12 +74,16 @@ pub(crate) fn pace() -> Pace {
 }
 
 impl Stage {
-    pub(crate) fn start(entries: Wish<'_>) -> Self {
+    pub(crate) fn start(entries: DesiredState<'_>) -> Self {
         Self::with(entries, pace(), |_| {})
     }
 
     /// Starts with faults from the beginning on.
-    pub(crate) fn with(entries: Wish<'_>, pace: Pace, faults: impl FnOnce(&mut Faults)) -> Self {
+    pub(crate) fn with(
+        entries: DesiredState<'_>,
+        pace: Pace,
+        faults: impl FnOnce(&mut Faults),
+    ) -> Self {
         let target = Target::default();
         target.faults(|all| all.echoes = Echoes::Suppressed);
         target.faults(faults);
@@ -101,11 +105,11 @@ impl Stage {
     }
 
     /// Starts, and lets it converge and every window end.
-    pub(crate) async fn settled(entries: Wish<'_>) -> Self {
+    pub(crate) async fn settled(entries: DesiredState<'_>) -> Self {
         Self::settled_at(entries, pace()).await
     }
 
-    pub(crate) async fn settled_at(entries: Wish<'_>, pace: Pace) -> Self {
+    pub(crate) async fn settled_at(entries: DesiredState<'_>, pace: Pace) -> Self {
         let mut stage = Self::with(entries, pace, |_| {});
         stage.converged().await;
         later(SECOND).await;

@@ -6,7 +6,7 @@ use homeostat_testkit::memory::{Act, Mark, Target};
 use crate::stage::{MINUTE, MS, SECOND, Stage, bound, later, pace, place, taking, values_bound};
 
 #[tokio::test(start_paused = true)]
-async fn a_new_wish_is_applied_and_a_foreign_object_stays() {
+async fn a_new_desired_state_is_applied_and_a_foreign_object_stays() {
     let stage = Stage::settled(&[("a", "1"), ("b", "2")]).await;
     stage.target.add("x", "9", Mark::Foreign);
     stage.handle.put(bound(&stage.target, &[("b", "3")])).unwrap();
@@ -16,7 +16,7 @@ async fn a_new_wish_is_applied_and_a_foreign_object_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn between_a_new_wish_and_its_pass_the_loop_is_not_converged() {
+async fn between_a_new_desired_state_and_its_pass_the_loop_is_not_converged() {
     let stage = Stage::settled(&[("a", "1")]).await;
     stage.faults(|faults| faults.hangs = Some(Act::Observe));
     stage.handle.put(bound(&stage.target, &[("a", "2")])).unwrap();
@@ -28,7 +28,7 @@ async fn between_a_new_wish_and_its_pass_the_loop_is_not_converged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_puts_a_wish_and_waits_sees_no_older_state() {
+async fn who_puts_a_desired_state_and_waits_sees_no_older_state() {
     let stage = Stage::settled(&[("a", "1")]).await;
     for value in ["2", "3"] {
         stage.handle.put(bound(&stage.target, &[("a", value)])).unwrap();
@@ -39,7 +39,7 @@ async fn who_puts_a_wish_and_waits_sees_no_older_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_for_an_older_wish_that_ends_late_does_not_count() {
+async fn a_pass_for_an_older_desired_state_that_ends_late_does_not_count() {
     let stage = Stage::settled(&[("a", "1")]).await;
     stage.faults(|faults| faults.hangs = Some(Act::Apply));
     stage.handle.put(bound(&stage.target, &[("a", "2")])).unwrap();
@@ -51,7 +51,7 @@ async fn a_pass_for_an_older_wish_that_ends_late_does_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wishes_that_come_during_a_pass_end_on_the_newest_then_quiet() {
+async fn desired_states_that_come_during_a_pass_end_on_the_newest_then_quiet() {
     let stage = Stage::settled(&[("a", "1")]).await;
     stage.faults(|faults| faults.hangs = Some(Act::Apply));
     for value in ["2", "3", "4"] {
@@ -204,7 +204,7 @@ async fn a_stop_overtakes_what_else_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_that_comes_with_another_source_is_read_and_written_through_that_one() {
+async fn a_desired_state_that_comes_with_another_source_is_read_and_written_through_that_one() {
     let stage = Stage::settled(&[("a", "1")]).await;
     let other = Target::default();
     stage.handle.put(bound(&other, &[("a", "2")])).unwrap();

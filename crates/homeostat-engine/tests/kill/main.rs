@@ -22,7 +22,7 @@ use tempfile::TempDir;
 /// What the target holds before the first pass, `made-foreign` by somebody else.
 const BEFORE: &str = "knob-a=0 knob-b=5 knob-coarse=30 knob-free=8 made-foreign=9";
 
-/// The wishes of one life: claims, updates, creates, a settled value, releases, deletes.
+/// The desired states of one life: claims, updates, creates, a settled value, releases, deletes.
 const LIFE: [&str; 5] = [
     "knob-a=1 knob-b=5 made-x=1",
     "knob-a=2 knob-b=5 knob-coarse=11 made-x=2 made-y=1",
@@ -70,12 +70,12 @@ impl Process {
         Process { fuse, source, observer, book: Book::open(ledger, place).unwrap() }
     }
 
-    fn pass(&mut self, wish: &str) -> Report<Files> {
+    fn pass(&mut self, desired: &str) -> Report<Files> {
         let config = Config { on_release: OnRelease::Restore, ..Config::default() };
         let (source, ownership) = (&self.source, Ownership::Checkpoint);
-        let wish = Arc::new(Table::new(rows(wish)).unwrap());
+        let desired = Arc::new(Table::new(rows(desired)).unwrap());
         let order =
-            Order { source, wish, ownership: &ownership, focus: Focus::All, config: &config };
+            Order { source, desired, ownership: &ownership, focus: Focus::All, config: &config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(pass(&order, &mut self.observer, &writer, &mut self.book)).unwrap()
@@ -83,35 +83,38 @@ impl Process {
 
     /// Passes until one is converged, and checks that the next one writes nothing.
     #[track_caller]
-    fn converge(&mut self, wish: &str, told: &str) {
-        let converged = (0..5).any(|_| self.pass(wish).is_converged());
-        assert!(converged, "{told}: never converged on {wish:?}");
+    fn converge(&mut self, desired: &str, told: &str) {
+        let converged = (0..5).any(|_| self.pass(desired).is_converged());
+        assert!(converged, "{told}: never converged on {desired:?}");
         let before = self.fuse.passed();
-        assert!(self.pass(wish).is_converged());
+        assert!(self.pass(desired).is_converged());
         assert_eq!(self.fuse.passed(), before, "{told}: a pass after a converged one wrote");
     }
 }
 
-/// Checks target and ledger against a wish that is applied.
+/// Checks target and ledger against a desired state that is applied.
 #[track_caller]
-fn check(directory: &Path, wish: &str, told: &str) {
+fn check(directory: &Path, desired: &str, told: &str) {
     let mut expected = rows(BEFORE);
-    expected.extend(rows(wish));
-    if let Some(number) = rows(wish).get(COARSE) {
+    expected.extend(rows(desired));
+    if let Some(number) = rows(desired).get(COARSE) {
         expected.insert(COARSE.to_owned(), number.next_multiple_of(10));
     }
     let found: BTreeMap<_, _> = contents(&directory.join("target")).into_iter().collect();
-    assert_eq!(found, expected, "{told}, then {wish:?}");
+    assert_eq!(found, expected, "{told}, then {desired:?}");
     let process = Process::start(directory, None);
     let owned: Vec<_> = process.book.holdings().records.keys().cloned().collect();
-    let wished: Vec<_> = rows(wish).into_keys().collect();
-    assert_eq!(owned, wished, "{told}, then {wish:?}: records without objects, or the other way");
+    let declared: Vec<_> = rows(desired).into_keys().collect();
+    assert_eq!(
+        owned, declared,
+        "{told}, then {desired:?}: records without objects, or the other way"
+    );
 }
 
-/// The whole life, from its first wish to its last. Also runs as another process that dies on the
+/// The whole life, from its first request to its last. Also runs as another process that dies on the
 /// way, for the test below.
 #[test]
-fn a_life_that_nobody_cuts_short_ends_as_wished() {
+fn a_life_that_nobody_cuts_short_ends_as_declared() {
     let own = TempDir::new().unwrap();
     let order = std::env::var(CHILD).unwrap_or_default();
     let (dies_at, directory) = order.split_once(' ').unwrap_or(("", ""));
@@ -120,8 +123,8 @@ fn a_life_that_nobody_cuts_short_ends_as_wished() {
         set_up(directory);
     }
     let mut process = Process::start(directory, dies_at.parse().ok());
-    for wish in LIFE {
-        process.pass(wish);
+    for desired in LIFE {
+        process.pass(desired);
     }
     drop(process);
     check(directory, LIFE[LIFE.len() - 1], "a whole life");
@@ -130,7 +133,7 @@ fn a_life_that_nobody_cuts_short_ends_as_wished() {
 /// Lives until the boundary with this number; tells whether it died there.
 fn dies(directory: &Path, at: u64) -> bool {
     let order = format!("{at} {}", directory.display());
-    let mut child = child::start("a_life_that_nobody_cuts_short_ends_as_wished", (CHILD, &order));
+    let mut child = child::start("a_life_that_nobody_cuts_short_ends_as_declared", (CHILD, &order));
     let status = child.wait().unwrap();
     assert!(status.success() || status.code().is_none(), "it failed before its end: {status}");
     !status.success()
@@ -159,23 +162,23 @@ fn unconfirmed(directory: &Path) -> Option<u32> {
     (record.stage == Stage::Intent && is_rounded).then_some(held)
 }
 
-/// Restarts over a copy of what the dead process left, and goes through these wishes.
-fn restart(dead: &Path, wishes: &[&str], told: &str) {
+/// Restarts over a copy of what the dead process left, and goes through these desired states.
+fn restart(dead: &Path, desired_states: &[&str], told: &str) {
     let copied = TempDir::new().unwrap();
     copy(dead, copied.path());
-    let spared = unconfirmed(copied.path()).filter(|_| !wishes[0].contains(COARSE));
+    let spared = unconfirmed(copied.path()).filter(|_| !desired_states[0].contains(COARSE));
     let mut process = Process::start(copied.path(), None);
-    process.converge(wishes[0], told);
+    process.converge(desired_states[0], told);
     if let Some(held) = spared {
         let knob = copied.path().join("target").join(COARSE);
         assert_eq!(std::fs::read_to_string(&knob).unwrap(), held.to_string(), "{told}");
         std::fs::write(knob, rows(BEFORE)[COARSE].to_string()).unwrap();
     }
-    for wish in &wishes[1..] {
-        process.converge(wish, told);
+    for desired in &desired_states[1..] {
+        process.converge(desired, told);
     }
     drop(process);
-    check(copied.path(), wishes[wishes.len() - 1], told);
+    check(copied.path(), desired_states[desired_states.len() - 1], told);
 }
 
 #[test]
@@ -191,8 +194,8 @@ fn a_kill_at_any_write_leaks_nothing_and_loses_no_original() {
         let told = format!("killed at boundary {at}");
         restart(dead.path(), &LIFE, &told);
         restart(dead.path(), &[""], &told);
-        for wish in LIFE {
-            restart(dead.path(), &[wish, ""], &told);
+        for desired in LIFE {
+            restart(dead.path(), &[desired, ""], &told);
         }
     }
     assert!(boundaries > 40, "only {boundaries} boundaries");

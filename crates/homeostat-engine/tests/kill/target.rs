@@ -11,7 +11,7 @@ use homeostat_engine::{
     Seen, Source, SqliteLedger, Step, Table, View, Work, Writer,
 };
 
-pub(crate) type Wish = Table<String, u32>;
+pub(crate) type DesiredState = Table<String, u32>;
 
 /// Dies at the boundary with this number, counted from one.
 pub(crate) struct Fuse {
@@ -82,8 +82,8 @@ pub(crate) struct Write {
     to: Option<u32>,
 }
 
-impl Step<Wish> for Write {
-    fn key(&self, _: &Wish) -> String {
+impl Step<DesiredState> for Write {
+    fn key(&self, _: &DesiredState) -> String {
         self.key.clone()
     }
 
@@ -91,7 +91,7 @@ impl Step<Wish> for Write {
         self.action
     }
 
-    fn explain(&self, _: &Wish, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action, self.key.clone());
         tell(Line { action, key, before: None, after: None, note: None });
     }
@@ -104,7 +104,7 @@ impl Source for Files {
 
     type Key = String;
     type Object = u32;
-    type Desired = Wish;
+    type Desired = DesiredState;
     type Step = Write;
     type Moment = ();
     type Reader = Files;
@@ -118,15 +118,20 @@ impl Source for Files {
         Ok(self.clone())
     }
 
-    fn plan(&self, wish: &Wish, (): &(), changes: ChangeList<String, u32>) -> Draft<Self> {
+    fn plan(
+        &self,
+        desired: &DesiredState,
+        (): &(),
+        changes: ChangeList<String, u32>,
+    ) -> Draft<Self> {
         let step = |change: &Change<String, u32>| {
             let (action, to) = match change {
-                Change::Create { slot } => (Action::Create, Some(wish.object(*slot))),
-                Change::Update { slot, .. } => (Action::Update, Some(wish.object(*slot))),
+                Change::Create { slot } => (Action::Create, Some(desired.object(*slot))),
+                Change::Update { slot, .. } => (Action::Update, Some(desired.object(*slot))),
                 Change::Delete { .. } => (Action::Delete, None),
                 Change::Release { restore, .. } => (Action::Delete, *restore),
             };
-            Write { key: change.key(wish), action, to }
+            Write { key: change.key(desired), action, to }
         };
         Draft {
             steps: changes.into_iter().map(|change| step(&change)).collect(),

@@ -62,7 +62,7 @@ impl Dice {
     }
 }
 
-/// Guests stop by themselves, requests and answers are lost or late, tasks fail, nodes fall silent, the wish is
+/// Guests stop by themselves, requests and answers are lost or late, tasks fail, nodes fall silent, the desired state is
 /// put again, the process is killed.
 async fn a_life(seed: u64, (guests, minutes): (u32, u32)) {
     use Fault::{DropAnswer, DropRequest, FailTask, Refuse};

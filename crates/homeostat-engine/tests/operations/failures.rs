@@ -34,7 +34,8 @@ async fn a_start_that_always_fails_is_tried_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_failed_is_tried_after_its_pause_also_if_the_same_is_wished_again_and_again() {
+async fn a_start_that_failed_is_tried_after_its_pause_also_if_the_same_is_declared_again_and_again()
+{
     let (server, state) = (Server::new(100..102, Duration::ZERO), state_directory());
     for _ in 0..MANY {
         server.breaks(100, Fault::FailTask);
@@ -51,7 +52,7 @@ async fn a_start_that_failed_is_tried_after_its_pause_also_if_the_same_is_wished
     assert!(tries <= 2, "{tries} tries in ten seconds, after a minute of failures");
     let_pass(10 * MINUTE).await;
     assert!(before - server.faults_left(100) > tries, "it is not given up");
-    // Another wish for it is worth a try before the pause of two minutes is over.
+    // Another declare it is worth a try before the pause of two minutes is over.
     process.put(&server, &[101]);
     let_pass(MINUTE / 6).await;
     let before = server.faults_left(100);

@@ -112,7 +112,7 @@ async fn a_guest_that_stops_after_its_start_has_landed_has_drifted() {
     let process = Process::start(&server, state.path(), WIDE).await;
     process.handle.wait_for(|status| status.counts.applied == 2).await.unwrap();
     let before = process.handle.status().counts;
-    assert_eq!((before.drift_by_hint, before.drift_by_resync), (0, 0), "it was wished anew");
+    assert_eq!((before.drift_by_hint, before.drift_by_resync), (0, 0), "it was declared anew");
     server.stop(101);
     process.handle.pass().await.unwrap().unwrap();
     assert_eq!(process.handle.status().counts.drift_by_resync, 1);

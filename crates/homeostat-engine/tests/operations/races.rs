@@ -85,7 +85,7 @@ async fn a_question_that_another_one_replaced_takes_nothing_from_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_wish_gives_the_place_of_what_may_be_running_to_nobody() {
+async fn another_desired_state_gives_the_place_of_what_may_be_running_to_nobody() {
     let (server, state) = (Server::new(100..101, MINUTE * 10), state_directory());
     let process = Process::start(&server, state.path(), NARROW).await;
     let_pass(SECOND).await;

@@ -262,7 +262,7 @@ impl World {
             self.breaches.push(format!("{guest} has two tasks"));
         }
         if self.running.get(&guest) == Some(&wanted) {
-            self.breaches.push(format!("{guest} was as wished before"));
+            self.breaches.push(format!("{guest} was as declared before"));
         }
         let on_node = 1 + open().filter(|task| task.guest.node() == guest.node()).count();
         self.most_per_node = self.most_per_node.max(on_node);
@@ -344,12 +344,17 @@ impl Source for Guests {
         Ok(self.0.clone())
     }
 
-    fn plan(&self, wish: &Table<Id, bool>, (): &(), changes: ChangeList<Id, bool>) -> Draft<Self> {
+    fn plan(
+        &self,
+        desired: &Table<Id, bool>,
+        (): &(),
+        changes: ChangeList<Id, bool>,
+    ) -> Draft<Self> {
         let mut draft = Draft::default();
         let world = self.0.world.lock().unwrap();
         for change in changes {
             if let Change::Update { slot, .. } = change {
-                let (id, wanted) = (wish.key(slot), wish.object(slot));
+                let (id, wanted) = (desired.key(slot), desired.object(slot));
                 draft.steps.push(Run { id, wanted, is_recorded: world.recorded.contains(&id) });
             }
         }

@@ -190,7 +190,7 @@ async fn a_late_refusal_takes_no_record_of_what_another_pass_has_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_wish_finds_out_what_became_of_a_late_step() {
+async fn another_desired_state_finds_out_what_became_of_a_late_step() {
     let (server, state) = (Server::new(100..102, MINUTE), state_directory());
     server.world.lock().unwrap().late.insert(Id(101), SECOND * 10);
     let process = Process::start(&server, state.path(), WIDE).await;

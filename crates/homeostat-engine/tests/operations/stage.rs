@@ -50,13 +50,13 @@ impl Process {
         Process { operations, handle, ledger, running: tokio::spawn(kept.run()) }
     }
 
-    /// Puts the same wish again, as a reload does.
+    /// Puts the same desired state again, as a reload does.
     pub(crate) fn put_again(&self, server: &Server) {
         let guests: Vec<u32> = (100..).take(server.running().len()).collect();
         self.put(server, &guests);
     }
 
-    /// Puts a wish for these guests.
+    /// Puts a declare these guests.
     pub(crate) fn put(&self, server: &Server, guests: &[u32]) {
         let mut bound = bound(server, guests);
         bound.config.dispatch = DispatchGuard::Operations(self.operations.clone());
@@ -95,7 +95,7 @@ pub(crate) fn bound(server: &Server, guests: &[u32]) -> Bound<Guests> {
     let [owner, source, scope, identity] = ["default", "guests", "pve", "pve"].map(str::to_owned);
     Bound {
         source: Guests(server.clone()),
-        wish: Arc::new(all_running(guests.iter().copied())),
+        desired: Arc::new(all_running(guests.iter().copied())),
         ownership: Ownership::Marked,
         config: Config::default(),
         place: Place { owner, source, scope, identity },

@@ -91,7 +91,7 @@ impl Storm {
     }
 
     /// Some guests leave the document.
-    fn wish_less(&mut self) {
+    fn desired_less(&mut self) {
         let guests: Vec<u32> = (100..100 + GUESTS).filter(|_| self.dice.roll(3) > 0).collect();
         self.process.put(&self.server, &guests);
     }
@@ -114,7 +114,7 @@ impl Storm {
             8 => self.process.handle.resume().unwrap(),
             9 => self.speak(),
             10 => self.hide(guest),
-            11 => self.wish_less(),
+            11 => self.desired_less(),
             12 => self.limit(),
             _ => self.command(),
         }

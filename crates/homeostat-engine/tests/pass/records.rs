@@ -15,7 +15,7 @@ fn the_intent_is_durable_before_the_write_and_the_outcome_after_it() {
         "write a=1",
         "write k=1",
         "look at a k",
-        "ledger a done, k done, wish",
+        "ledger a done, k done, desired state",
     ];
     assert_eq!(rig.log_of_pass("a=1 k=1 same=5"), expected);
     assert_eq!(rig.records(), "a=1,absent,done k=1,0,done same=5,5,done");

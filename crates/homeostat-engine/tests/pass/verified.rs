@@ -11,8 +11,14 @@ use crate::common::world::Fault;
 fn a_target_that_answers_for_itself_needs_no_second_look() {
     let script = Script { marks: true, echoes: true, ..Script::default() };
     let mut rig = Toys::new("b=2@ours x=1@ours", Ownership::Marked, script);
-    let expected =
-        ["look at all", "write a=1", "write b=3", "write x=none", "look at x", "ledger wish"];
+    let expected = [
+        "look at all",
+        "write a=1",
+        "write b=3",
+        "write x=none",
+        "look at x",
+        "ledger desired state",
+    ];
     assert_eq!(rig.log_of_pass("a=1 b=3"), expected);
 }
 

@@ -26,7 +26,7 @@ impl Schedule {
     }
 
     pub(crate) async fn run(mut self) -> Verdict {
-        self.wish();
+        self.desired();
         self.world.start(self.seed);
         for _ in 0..5 + self.dice.below(MOVES) {
             let verdict = self.act().await;
@@ -51,7 +51,7 @@ impl Schedule {
 
     async fn act(&mut self) -> Result<(), String> {
         match self.dice.below(12) {
-            0 | 1 => self.wish(),
+            0 | 1 => self.desired(),
             2..=4 => self.sabotage(),
             5 => self.stranger(),
             6 | 7 => self.fault(),
@@ -63,18 +63,19 @@ impl Schedule {
         Ok(())
     }
 
-    fn wish(&mut self) {
-        self.world.wish.clear();
+    fn desired(&mut self) {
+        self.world.desired.clear();
         for key in KEYS {
-            // A child is wished only with its parent.
-            let has_parent =
-                key.split_once('/').is_none_or(|(parent, _)| self.world.wish.contains_key(parent));
+            // A child is declared only with its parent.
+            let has_parent = key
+                .split_once('/')
+                .is_none_or(|(parent, _)| self.world.desired.contains_key(parent));
             if has_parent && !self.dice.is(3) {
                 let value = self.dice.below(3).to_string();
-                self.world.wish.insert(key, value);
+                self.world.desired.insert(key, value);
             }
         }
-        self.note(format!("wish {:?}", self.world.wish));
+        self.note(format!("desired state {:?}", self.world.desired));
         self.world.put();
     }
 
@@ -204,7 +205,7 @@ impl Schedule {
         self.untouched()?;
         let Some(Running { handle, .. }) = &self.world.running else { return Ok(()) };
         let status = handle.status();
-        let is_free = self.world.foreign.keys().all(|key| !self.world.wish.contains_key(key));
+        let is_free = self.world.foreign.keys().all(|key| !self.world.desired.contains_key(key));
         if status.is_converged != is_free || status.stall.is_some() {
             return Err(format!("it says {status:?}"));
         }

@@ -1,4 +1,4 @@
-//! The target of a schedule, what its owner wishes, and what strangers put there.
+//! The target of a schedule, what its owner desired states, and what strangers put there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) type Source = Memory<Ordered>;
 
-/// What may be wished. A child needs its parent.
+/// What may be declared. A child needs its parent.
 pub(crate) const KEYS: [&str; 6] = ["a", "a/x", "a/y", "b", "c", "d"];
 /// What only strangers use.
 pub(crate) const STRANGE: [&str; 3] = ["s", "t", "a/s"];
@@ -22,7 +22,7 @@ pub(crate) struct World {
     pub(crate) target: Target,
     ownership: Ownership,
     ledger: Arc<MemoryLedger>,
-    pub(crate) wish: BTreeMap<&'static str, String>,
+    pub(crate) desired: BTreeMap<&'static str, String>,
     /// What strangers put there; nobody else may touch it.
     pub(crate) foreign: BTreeMap<&'static str, String>,
     pub(crate) running: Option<Running>,
@@ -50,7 +50,7 @@ impl World {
             target: Target::default(),
             ownership,
             ledger: Arc::default(),
-            wish: BTreeMap::new(),
+            desired: BTreeMap::new(),
             foreign: BTreeMap::new(),
             running: None,
         }
@@ -70,7 +70,7 @@ impl World {
     }
 
     fn bound(&self) -> Bound<Source> {
-        let wish = self.wish.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+        let desired = self.desired.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
         let target = self.target.clone();
         Bound {
             source: if self.has_marks() {
@@ -78,7 +78,7 @@ impl World {
             } else {
                 Memory::unmarked(target)
             },
-            wish: Arc::new(Table::new(wish).unwrap()),
+            desired: Arc::new(Table::new(desired).unwrap()),
             ownership: self.ownership.clone(),
             config: Config::default(),
             place: place(),
@@ -116,9 +116,9 @@ impl World {
         held
     }
 
-    /// What must be there of ours: the wish, but for keys that a stranger sits on.
+    /// What must be there of ours: the desired state, but for keys that a stranger sits on.
     pub(crate) fn owed(&self) -> Vec<(String, String)> {
-        let free = self.wish.iter().filter(|(key, _)| !self.foreign.contains_key(*key));
+        let free = self.desired.iter().filter(|(key, _)| !self.foreign.contains_key(*key));
         free.map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use homeostat_engine::{Config, Focus, Order, Ownership, Source};
 
-fn leave_it_out<'a, S: Source>(source: &'a S, wish: Arc<S::Desired>, config: &'a Config<S::Key>) {
-    let _ = Order { source, wish, focus: Focus::All, config };
+fn leave_it_out<'a, S: Source>(source: &'a S, desired: Arc<S::Desired>, config: &'a Config<S::Key>) {
+    let _ = Order { source, desired, focus: Focus::All, config };
 }
 
 fn main() {

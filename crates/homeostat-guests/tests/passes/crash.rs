@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use homeostat_guests::{Run, Stop, Wanted, Wish};
+use homeostat_guests::{DesiredState, Run, Stop, Wanted};
 use homeostat_pve_simulator::{End, Guest, Kind, Script, World};
 
-use crate::ground::{Ground, options, wish};
+use crate::ground::{Ground, desired, options};
 
 /// Runs passes until the cluster has seen so many requests; then the process is no more, whatever it was
 /// doing. The answer to the last request is never read.
-async fn run_until(ground: &Ground, wish: &Arc<Wish>, requests: usize) {
+async fn run_until(ground: &Ground, desired: &Arc<DesiredState>, requests: usize) {
     let mut process = ground.process();
     let crash = poll_fn(|_| {
         let seen = ground.simulator.with(|world| world.calls.len());
@@ -20,7 +20,7 @@ async fn run_until(ground: &Ground, wish: &Arc<Wish>, requests: usize) {
     });
     let work = async {
         loop {
-            let report = process.pass(wish).await;
+            let report = process.pass(desired).await;
             process.operations.tasks_finished().await;
             if homeostat_engine::Explain::is_converged(&report) {
                 return;
@@ -39,10 +39,10 @@ async fn run_until(ground: &Ground, wish: &Arc<Wish>, requests: usize) {
     }
 }
 
-/// A cluster, what is wished of it, and which tasks bring it there, each once.
+/// A cluster, what is declared of it, and which tasks bring it there, each once.
 struct Scenario {
     world: fn() -> World,
-    wish: fn() -> Arc<Wish>,
+    desired: fn() -> Arc<DesiredState>,
     /// The guest, its task, what the journal calls the step, and whether it runs in the end.
     tasks: [(u32, &'static str, &'static str, bool); 2],
 }
@@ -64,8 +64,8 @@ fn machine() -> Guest {
     Guest::new(Kind::Qemu, "pve2")
 }
 
-/// Wishes both to run or not, with options for each.
-fn both(container: (Run, Stop), machine: (Run, Stop)) -> Arc<Wish> {
+/// Desired states both to run or not, with options for each.
+fn both(container: (Run, Stop), machine: (Run, Stop)) -> Arc<DesiredState> {
     let first = Wanted {
         run: Some(container.0),
         stop: container.1,
@@ -78,21 +78,21 @@ fn both(container: (Run, Stop), machine: (Run, Stop)) -> Arc<Wish> {
         stop: machine.1,
         ..options(&[("description", "db")])
     };
-    wish([(101, first), (102, second)])
+    desired([(101, first), (102, second)])
 }
 
 const GRACEFUL: Stop = Stop::Graceful(Duration::from_secs(5));
 
 const START_AND_STOP: Scenario = Scenario {
     world: || cluster(container(), machine().running()),
-    wish: || both((Run::Running, GRACEFUL), (Run::Stopped, Stop::Immediate)),
+    desired: || both((Run::Running, GRACEFUL), (Run::Stopped, Stop::Immediate)),
     tasks: [(101, "vzstart", "start", true), (102, "qmstop", "stop", false)],
 };
 
 /// A shutdown, which becomes a stop where nobody listens, and the start of a machine.
 const SHUTDOWN_AND_START: Scenario = Scenario {
     world: || cluster(container().running(), machine()),
-    wish: || both((Run::Stopped, GRACEFUL), (Run::Running, GRACEFUL)),
+    desired: || both((Run::Stopped, GRACEFUL), (Run::Running, GRACEFUL)),
     tasks: [(101, "vzshutdown", "shutdown", false), (102, "qmstart", "start", true)],
 };
 
@@ -104,7 +104,7 @@ const REQUESTS: Scenario = Scenario {
         world.ha_delay = Duration::from_millis(120);
         world
     },
-    wish: || both((Run::Running, GRACEFUL), (Run::Stopped, GRACEFUL)),
+    desired: || both((Run::Running, GRACEFUL), (Run::Stopped, GRACEFUL)),
     tasks: [(101, "hastart", "start", true), (102, "hastop", "shutdown", false)],
 };
 
@@ -113,7 +113,7 @@ impl Scenario {
         Ground::new((self.world)())
     }
 
-    /// All is as wished, each task was begun once, and the journal knows how each ended.
+    /// All is as declared, each task was begun once, and the journal knows how each ended.
     fn check(&self, ground: &Ground, at: usize) {
         for (vmid, task, step, runs) in self.tasks {
             ground.simulator.with(|world| {
@@ -130,16 +130,16 @@ impl Scenario {
 
     /// A crash after every request that a calm run makes.
     async fn crash_everywhere(&self) {
-        let wish = (self.wish)();
+        let desired = (self.desired)();
         let calm = self.ground();
-        run_until(&calm, &wish, usize::MAX).await;
+        run_until(&calm, &desired, usize::MAX).await;
         self.check(&calm, 0);
         let requests = calm.simulator.with(|world| world.calls.len());
         assert!(requests > 20, "{requests} requests");
         for at in 1..=requests {
             let ground = self.ground();
-            run_until(&ground, &wish, at).await;
-            ground.process().converge(&wish).await;
+            run_until(&ground, &desired, at).await;
+            ground.process().converge(&desired).await;
             self.check(&ground, at);
         }
     }
@@ -177,12 +177,12 @@ async fn a_task_that_is_not_known_yet_after_a_crash_is_not_lost() {
 #[tokio::test]
 async fn two_crashes_in_a_row_are_no_worse() {
     for scenario in [START_AND_STOP, SHUTDOWN_AND_START, REQUESTS] {
-        let wish = (scenario.wish)();
+        let desired = (scenario.desired)();
         for at in (2..40).step_by(5) {
             let ground = scenario.ground();
-            run_until(&ground, &wish, at).await;
-            run_until(&ground, &wish, at + at / 2).await;
-            ground.process().converge(&wish).await;
+            run_until(&ground, &desired, at).await;
+            run_until(&ground, &desired, at + at / 2).await;
+            ground.process().converge(&desired).await;
             scenario.check(&ground, at);
         }
     }

@@ -13,7 +13,7 @@ use homeostat_pve_simulator::{Guest, InMemory, Kind, Simulator, World};
 use tokio::io::DuplexStream;
 use tokio::time::Instant;
 
-use crate::ground::{runs, wish};
+use crate::ground::{desired, runs};
 
 fn cluster() -> InMemory {
     InMemory::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1"))).unwrap()
@@ -30,8 +30,8 @@ fn client(fingerprint: &str) -> Client {
 async fn look(client: &Client) -> Result<(), Failure> {
     let source = Guests::new(client, "default", Patience::default());
     let (focus, records) = (Focus::All, std::collections::BTreeMap::new());
-    let wish = wish([(101, runs(Run::Running))]);
-    let view = View { focus: &focus, wish: &wish, records: &records };
+    let desired = desired([(101, runs(Run::Running))]);
+    let view = View { focus: &focus, desired: &desired, records: &records };
     source.reader().unwrap().observe(&view, &mut |_| {}).await.map(|_| ())
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use homeostat_guests::Run;
 use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
 
-use crate::ground::{Ground, options, runs, story, wish};
+use crate::ground::{Ground, desired, options, runs, story};
 
 /// A start meets a fault: it happens once all the same, and the journal has these ends. Tells how often the
 /// list of all tasks was asked for, to find the one that was begun.
@@ -16,10 +16,10 @@ async fn starts_once(fault: Fault, ends: &[&str]) -> usize {
         world.script(101, Script { takes: Duration::from_millis(200), end: End::Ok });
         world.fail(fault.clone());
     });
-    let wish = wish([(101, runs(Run::Running))]);
+    let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    process.pass(&wish).await;
-    process.converge(&wish).await;
+    process.pass(&desired).await;
+    process.converge(&desired).await;
     ground.simulator.with(|world| {
         assert!(world.guests[&101].running, "{fault:?}");
         assert_eq!(world.count(101, "vzstart"), 1, "{fault:?}");
@@ -67,12 +67,12 @@ async fn a_target_that_flaps_is_converged_in_the_end() {
     });
     let mut wanted = runs(Run::Running);
     wanted.options = options(&[("cores", "2")]).options;
-    let wish = wish([(101, wanted)]);
+    let desired = desired([(101, wanted)]);
     let mut process = ground.process();
     let mut told = Vec::new();
     for _ in 0..10 {
         // A pass that cannot look at all fails as a whole.
-        if let Ok(report) = process.try_pass(&wish).await {
+        if let Ok(report) = process.try_pass(&desired).await {
             told.push(story(&report));
             process.operations.tasks_finished().await;
         }
@@ -90,8 +90,8 @@ async fn a_change_of_options_whose_answer_is_lost_is_looked_at_again() {
     ground.simulator.with(|world| {
         world.fail(Fault::on("/config", Harm::DropResponse).method("PUT").times(1));
     });
-    let wish = wish([(101, options(&[("cores", "2")]))]);
-    ground.process().converge(&wish).await;
+    let desired = desired([(101, options(&[("cores", "2")]))]);
+    ground.process().converge(&desired).await;
     assert_eq!(ground.writes(), 1, "it was done, so it is not sent again");
 }
 
@@ -100,13 +100,13 @@ async fn a_start_before_which_a_look_was_lost_has_failed_and_was_not_sent() {
     for path in ["/pve1/tasks", "/101/status/current"] {
         let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")));
         ground.simulator.with(|world| world.fail(Fault::on(path, Harm::DropResponse)));
-        let wish = wish([(101, runs(Run::Running))]);
+        let desired = desired([(101, runs(Run::Running))]);
         let mut process = ground.process();
-        let told = story(&process.pass(&wish).await);
+        let told = story(&process.pass(&desired).await);
         assert!(told.contains("Failed") && !told.contains("Unknown"), "{path}: {told}");
         assert_eq!(ground.writes(), 0, "{path}");
         ground.simulator.with(World::mend);
-        process.converge(&wish).await;
+        process.converge(&desired).await;
     }
 }
 
@@ -117,10 +117,10 @@ async fn a_server_that_hangs_up_behind_each_answer_is_understood() {
     ground.simulator.with(|world| world.fail(Fault::on("", Harm::HangUp)));
     let mut wanted = runs(Run::Running);
     wanted.options = options(&[("cores", "2")]).options;
-    let wish = wish([(101, wanted)]);
+    let desired = desired([(101, wanted)]);
     let mut process = ground.process();
     for _ in 0..20 {
-        process.converge(&wish).await;
+        process.converge(&desired).await;
         ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().running = false);
     }
     assert_eq!(ground.looked_up("all"), 0, "no answer was lost");

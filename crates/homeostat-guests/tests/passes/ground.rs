@@ -11,7 +11,8 @@ use homeostat_engine::{
     SqliteLedger, pass,
 };
 use homeostat_guests::{
-    Client, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Vmid, Wanted, Wish, Writer,
+    Client, DesiredState, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Vmid, Wanted,
+    Writer,
 };
 use homeostat_pve_simulator::{Simulator, World};
 use tempfile::TempDir;
@@ -43,7 +44,7 @@ pub(crate) fn key(vmid: u32) -> Key {
     Key(Vmid(vmid))
 }
 
-/// A container on node `pve1` of which nothing is wished.
+/// A container on node `pve1` of which nothing is declared.
 pub(crate) fn wanted() -> Wanted {
     Wanted {
         kind: Kind::Lxc,
@@ -64,10 +65,10 @@ pub(crate) fn options(options: &[(&str, &str)]) -> Wanted {
     Wanted { options: options.collect(), ..wanted() }
 }
 
-pub(crate) fn wish(guests: impl IntoIterator<Item = (u32, Wanted)>) -> Arc<Wish> {
+pub(crate) fn desired(guests: impl IntoIterator<Item = (u32, Wanted)>) -> Arc<DesiredState> {
     let built = guests
         .into_iter()
-        .try_fold(Wish::builder(), |builder, (vmid, wanted)| builder.guest(vmid, wanted));
+        .try_fold(DesiredState::builder(), |builder, (vmid, wanted)| builder.guest(vmid, wanted));
     Arc::new(built.unwrap().build())
 }
 
@@ -227,25 +228,25 @@ impl Ground {
 }
 
 impl Process {
-    pub(crate) async fn pass(&mut self, wish: &Arc<Wish>) -> Report<Guests> {
-        self.try_pass(wish).await.unwrap()
+    pub(crate) async fn pass(&mut self, desired: &Arc<DesiredState>) -> Report<Guests> {
+        self.try_pass(desired).await.unwrap()
     }
 
     pub(crate) async fn try_pass(
         &mut self,
-        wish: &Arc<Wish>,
+        desired: &Arc<DesiredState>,
     ) -> Result<Report<Guests>, homeostat_engine::Error> {
-        self.pass_over(wish, Focus::All).await
+        self.pass_over(desired, Focus::All).await
     }
 
     pub(crate) async fn pass_over(
         &mut self,
-        wish: &Arc<Wish>,
+        desired: &Arc<DesiredState>,
         focus: Focus<Key>,
     ) -> Result<Report<Guests>, homeostat_engine::Error> {
         let order = Order {
             source: &self.source,
-            wish: Arc::clone(wish),
+            desired: Arc::clone(desired),
             ownership: &Ownership::Checkpoint,
             focus,
             config: &self.config,
@@ -253,12 +254,12 @@ impl Process {
         pass(&order, &mut self.observer, &self.writer, &mut self.book).await
     }
 
-    /// Passes, each after everything has landed, until one is converged; at most ten. A guest can be as wished a
+    /// Passes, each after everything has landed, until one is converged; at most ten. A guest can be as declared a
     /// moment before its task is over: that is waited for, too, so that the journal has its end.
-    pub(crate) async fn converge(&mut self, wish: &Arc<Wish>) {
+    pub(crate) async fn converge(&mut self, desired: &Arc<DesiredState>) {
         let mut last = None;
         for _ in 0..10 {
-            let report = self.pass(wish).await;
+            let report = self.pass(desired).await;
             self.operations.tasks_finished().await;
             if report.is_converged() {
                 return;

@@ -1,13 +1,13 @@
-//! Guests that the cluster's resource manager keeps: a task only requests what is wished, and the manager
+//! Guests that the cluster's resource manager keeps: a task only requests what is declared, and the manager
 //! does it in its own time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_guests::{Kind, Run, Stop, Wanted, Wish};
+use homeostat_guests::{DesiredState, Kind, Run, Stop, Wanted};
 use homeostat_pve_simulator::{Guest, Kind as Simulated, World};
 
-use crate::ground::{Ground, runs, wish};
+use crate::ground::{Ground, desired, runs};
 
 /// A guest that the manager starts or stops after so long.
 fn kept(kind: Simulated, running: bool, delay: Duration) -> Ground {
@@ -22,12 +22,12 @@ fn is_running(ground: &Ground) -> bool {
     ground.simulator.with(|world| world.guests[&101].running)
 }
 
-fn starts() -> Arc<Wish> {
-    wish([(101, runs(Run::Running))])
+fn starts() -> Arc<DesiredState> {
+    desired([(101, runs(Run::Running))])
 }
 
-fn stops(kind: Kind, stop: Stop) -> Arc<Wish> {
-    wish([(101, Wanted { kind, stop, ..runs(Run::Stopped) })])
+fn stops(kind: Kind, stop: Stop) -> Arc<DesiredState> {
+    desired([(101, Wanted { kind, stop, ..runs(Run::Stopped) })])
 }
 
 /// One request, no task of another kind, and an end that is told as a success.
@@ -62,13 +62,13 @@ async fn quirk_ha_only_requests_a_stop_and_a_shutdown_too() {
 
 #[tokio::test]
 async fn a_crash_after_a_request_to_the_resource_manager_requests_nothing_twice() {
-    let wishes = [(false, starts()), (true, stops(Kind::Lxc, Stop::Immediate))];
-    for ((running, wish), kind) in wishes.into_iter().zip(["hastart", "hastop"]) {
+    let desired_states = [(false, starts()), (true, stops(Kind::Lxc, Stop::Immediate))];
+    for ((running, desired), kind) in desired_states.into_iter().zip(["hastart", "hastop"]) {
         let ground = kept(Simulated::Lxc, running, World::LONG);
-        ground.process().pass(&wish).await;
+        ground.process().pass(&desired).await;
         assert_eq!(is_running(&ground), running, "it has only been requested");
         let mut process = ground.process();
-        tokio::join!(process.converge(&wish), ground.hurry_when_asked("/status/current"));
+        tokio::join!(process.converge(&desired), ground.hurry_when_asked("/status/current"));
         is_requested_once(&ground, kind);
     }
 }

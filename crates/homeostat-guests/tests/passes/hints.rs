@@ -6,7 +6,7 @@ use homeostat_engine::{Explain as _, Focus};
 use homeostat_guests::{Run, Wanted};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 
-use crate::ground::{Ground, Process, key, options, runs, story, wish};
+use crate::ground::{Ground, Process, desired, key, options, runs, story};
 
 fn ground() -> Ground {
     let mut world = World::default()
@@ -16,12 +16,12 @@ fn ground() -> Ground {
     Ground::new(world)
 }
 
-async fn kept(ground: &Ground) -> (Process, std::sync::Arc<homeostat_guests::Wish>) {
+async fn kept(ground: &Ground) -> (Process, std::sync::Arc<homeostat_guests::DesiredState>) {
     let wanted = Wanted { run: Some(Run::Running), ..options(&[("cores", "2")]) };
-    let wish = wish([(101, wanted)]);
+    let desired = desired([(101, wanted)]);
     let mut daemon = ground.daemon(Duration::from_secs(5));
-    daemon.converge(&wish).await;
-    (daemon, wish)
+    daemon.converge(&desired).await;
+    (daemon, desired)
 }
 
 /// Something happens to the guest, and a hint follows.
@@ -39,13 +39,13 @@ fn guest(world: &mut World) -> &mut Guest {
 #[tokio::test]
 async fn a_guest_that_somebody_stops_is_noticed_and_started_by_a_focused_pass() {
     let ground = ground();
-    let (mut daemon, wish) = kept(&ground).await;
+    let (mut daemon, desired) = kept(&ground).await;
     ground.simulator.with(|world| guest(world).running = false);
     assert_eq!(daemon.hinted().await, [key(101)]);
-    let report = daemon.pass_over(&wish, Focus::Keys([key(101)].into())).await.unwrap();
+    let report = daemon.pass_over(&desired, Focus::Keys([key(101)].into())).await.unwrap();
     daemon.operations.tasks_finished().await;
     assert!(ground.simulator.with(|world| guest(world).running), "{}", story(&report));
-    assert!(daemon.pass(&wish).await.is_converged());
+    assert!(daemon.pass(&desired).await.is_converged());
 }
 
 #[tokio::test]
@@ -104,10 +104,10 @@ async fn quirk_resources_are_old_and_their_news_are_a_reason_to_look_only() {
     // The target tells for ever that the guest is stopped.
     ground.simulator.with(|world| world.stale = Duration::from_hours(1));
     let mut daemon = ground.daemon(Duration::from_secs(5));
-    let stopped = wish([(101, runs(Run::Stopped))]);
+    let stopped = desired([(101, runs(Run::Stopped))]);
     daemon.converge(&stopped).await;
     is_quiet(&ground, &mut daemon, 1).await;
-    let running = wish([(101, runs(Run::Running))]);
+    let running = desired([(101, runs(Run::Running))]);
     daemon.converge(&running).await;
     is_quiet(&ground, &mut daemon, 2).await;
     // Should it be told as news all the same, a look shows that it is none.

@@ -69,7 +69,7 @@ async fn a_life(seed: u64, size: &Size) -> (usize, usize) {
     })
 }
 
-/// What is as wished is left alone.
+/// What is as declared is left alone.
 async fn stays_quiet(stage: &Stage) {
     let before = stage.cluster.with(|world| (world.writes().len(), world.calls.len()));
     let_pass(Duration::from_mins(2)).await;

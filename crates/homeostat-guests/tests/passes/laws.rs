@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_engine::Ownership;
-use homeostat_guests::{Client, Guests, Key, Patience, Token, Trust, Wish};
+use homeostat_guests::{Client, DesiredState, Guests, Key, Patience, Token, Trust};
 use homeostat_pve_simulator::{Fault as Failing, Guest, Harm, Kind, Simulator, World};
-use homeostat_testkit::laws::{self, Ability, Disturbance, Fault, Harness, Meter, Wish as Which};
+use homeostat_testkit::laws::{
+    self, Ability, DesiredState as Which, Disturbance, Fault, Harness, Meter,
+};
 
-use crate::ground::{options, wish};
+use crate::ground::{desired, options};
 
 struct Cluster {
     simulator: Arc<Simulator>,
@@ -50,14 +52,14 @@ impl Harness for Cluster {
         Ownership::Checkpoint
     }
 
-    fn wish(&self, which: Which) -> Wish {
-        let wished: &[(u32, &str)] = match which {
+    fn desired(&self, which: Which) -> DesiredState {
+        let declared: &[(u32, &str)] = match which {
             Which::First => &[(101, "1"), (102, "2"), (103, "3")],
             Which::Second => &[(101, "9"), (103, "3"), (104, "4")],
             Which::Nothing => &[],
         };
-        let wished = wished.iter().map(|(vmid, cores)| (*vmid, options(&[("cores", cores)])));
-        Wish::clone(&wish(wished))
+        let declared = declared.iter().map(|(vmid, cores)| (*vmid, options(&[("cores", cores)])));
+        DesiredState::clone(&desired(declared))
     }
 
     /// A guest without cores is as it was made: nobody has put anything there.
@@ -113,6 +115,6 @@ async fn the_laws_hold_over_options_of_guests() {
     let verdict = verdict.unwrap_or_else(|broken| panic!("{broken}"));
     // A guest without a mark is nobody's, and one that vanished is not made again.
     let unchecked =
-        [(4, "a foreign object on a wished key"), (5, "an object of ours that vanished")];
+        [(4, "a foreign object on a declared key"), (5, "an object of ours that vanished")];
     assert_eq!(verdict.unchecked, unchecked);
 }

@@ -6,7 +6,7 @@ use homeostat_engine::Explain as _;
 use homeostat_guests::{Run, Wanted};
 use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
 
-use crate::ground::{Ground, options, story, wish};
+use crate::ground::{Ground, desired, options, story};
 
 /// The same dice in every run.
 struct Dice(u64);
@@ -51,12 +51,12 @@ async fn converges(guests: u32, seed: u64) {
         run: Some(Run::Running),
         ..options(&[("cores", "2"), ("description", "one of many")])
     };
-    let wish = wish((101..101 + guests).map(|vmid| (vmid, wanted(vmid))));
+    let desired = desired((101..101 + guests).map(|vmid| (vmid, wanted(vmid))));
     let mut process = ground.process();
     let mut last = String::new();
     for _ in 0..400 {
         // A pass that cannot look at all fails as a whole, and another one follows.
-        match process.try_pass(&wish).await {
+        match process.try_pass(&desired).await {
             Ok(report) if report.is_converged() => break,
             Ok(report) => last = story(&report),
             Err(error) => last = error.to_string(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use homeostat_guests::{Patience, Run, Wanted};
 use homeostat_pve_simulator::{Guest, Kind, World};
 
-use crate::ground::{Ground, PATIENCE, runs, wish};
+use crate::ground::{Ground, PATIENCE, desired, runs};
 use crate::told::told;
 
 fn ground(kind: Kind, delay: Duration) -> Ground {
@@ -27,12 +27,12 @@ async fn a_guest_that_is_moved_to_be_started_is_seen_where_it_is() {
         [(Kind::Lxc, homeostat_guests::Kind::Lxc), (Kind::Qemu, homeostat_guests::Kind::Qemu)];
     for (kind, declared) in kinds {
         let ground = ground(kind, World::LONG);
-        let wish = wish([(101, anywhere(declared))]);
+        let desired = desired([(101, anywhere(declared))]);
         let mut process = ground.process();
-        process.pass(&wish).await;
+        process.pass(&desired).await;
         ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().node = "pve2".to_owned());
         let seen = ground.hurry_when_asked("/nodes/pve2/");
-        tokio::join!(process.converge(&wish), seen);
+        tokio::join!(process.converge(&desired), seen);
         assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"], "{kind:?}");
         assert_eq!(ground.simulator.with(|world| world.count(101, "hastart")), 1, "{kind:?}");
     }
@@ -41,9 +41,9 @@ async fn a_guest_that_is_moved_to_be_started_is_seen_where_it_is() {
 #[tokio::test]
 async fn a_guest_is_seen_where_it_is_while_the_node_of_its_request_is_gone() {
     let ground = ground(Kind::Lxc, World::LONG);
-    let wish = wish([(101, anywhere(homeostat_guests::Kind::Lxc))]);
+    let desired = desired([(101, anywhere(homeostat_guests::Kind::Lxc))]);
     let mut process = ground.process();
-    process.pass(&wish).await;
+    process.pass(&desired).await;
     let asked =
         |world: &mut World| world.calls.iter().any(|call| call.path.contains("/tasks/UPID"));
     while !ground.simulator.with(asked) {
@@ -62,7 +62,7 @@ async fn a_resource_manager_that_takes_longer_than_anybody_waits_is_not_asked_tw
     let ground = ground(Kind::Lxc, Duration::from_millis(1200));
     let patience = Patience { task: Duration::from_millis(200), ..PATIENCE };
     let mut process = ground.process_within(patience);
-    process.converge(&wish([(101, anywhere(homeostat_guests::Kind::Lxc))])).await;
+    process.converge(&desired([(101, anywhere(homeostat_guests::Kind::Lxc))])).await;
     assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
     assert_eq!(ground.simulator.with(|world| world.count(101, "hastart")), 1);
 }
@@ -70,11 +70,11 @@ async fn a_resource_manager_that_takes_longer_than_anybody_waits_is_not_asked_tw
 #[tokio::test]
 async fn a_guest_that_the_resource_manager_does_not_keep_any_more_is_started_without_it() {
     let ground = ground(Kind::Lxc, Duration::from_hours(1));
-    let wish = wish([(101, anywhere(homeostat_guests::Kind::Lxc))]);
+    let desired = desired([(101, anywhere(homeostat_guests::Kind::Lxc))]);
     let mut process = ground.process();
-    process.pass(&wish).await;
+    process.pass(&desired).await;
     ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().is_ha = false);
-    process.converge(&wish).await;
+    process.converge(&desired).await;
     let told = told(&ground, 101);
     let [_, _, first, second @ ..] = &*told else { panic!("{told:?}") };
     assert!(first.contains("does not keep the guest any more"), "{told:?}");

@@ -4,7 +4,7 @@ use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind, Run, Wanted};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind as Simulated, MODELS, World};
 
-use crate::ground::{Ground, options, runs, story, wish};
+use crate::ground::{Ground, desired, options, runs, story};
 
 fn ground(kind: Simulated) -> Ground {
     Ground::new(World::default().with(101, Guest::new(kind, "pve1")))
@@ -14,13 +14,13 @@ fn ground(kind: Simulated) -> Ground {
 async fn is_stable(kind: Kind, option: &str, value: &str) {
     let simulated = if kind == Kind::Lxc { Simulated::Lxc } else { Simulated::Qemu };
     let ground = ground(simulated);
-    let wish = wish([(101, Wanted { kind, ..options(&[(option, value)]) })]);
+    let desired = desired([(101, Wanted { kind, ..options(&[(option, value)]) })]);
     let mut process = ground.process();
-    process.converge(&wish).await;
+    process.converge(&desired).await;
     let writes = ground.writes();
     assert_eq!(writes, 1, "{option} = {value:?}");
     for _ in 0..3 {
-        let report = process.pass(&wish).await;
+        let report = process.pass(&desired).await;
         assert!(report.is_converged(), "{option} = {value:?}: {}", story(&report));
     }
     assert_eq!(ground.writes(), writes, "{option} = {value:?} is written once");
@@ -73,13 +73,13 @@ async fn quirk_memory_is_a_number_here_and_a_text_there() {
 async fn an_interface_keeps_the_address_that_was_made_up_for_it() {
     let ground = ground(Simulated::Lxc);
     let mut process = ground.process();
-    process.converge(&wish([(101, options(&[("net0", "name=eth0,bridge=vmbr0")]))])).await;
+    process.converge(&desired([(101, options(&[("net0", "name=eth0,bridge=vmbr0")]))])).await;
     let address = |world: &mut World| {
         let net = &world.guests[&101].config["net0"];
         net.split(',').find(|part| part.starts_with("hwaddr=")).unwrap().to_owned()
     };
     let before = ground.simulator.with(address);
-    process.converge(&wish([(101, options(&[("net0", "name=eth0,bridge=vmbr1")]))])).await;
+    process.converge(&desired([(101, options(&[("net0", "name=eth0,bridge=vmbr1")]))])).await;
     assert_eq!(ground.simulator.with(address), before);
 }
 
@@ -87,7 +87,7 @@ async fn an_interface_keeps_the_address_that_was_made_up_for_it() {
 async fn only_declared_options_are_written_and_each_with_the_digest() {
     let ground = ground(Simulated::Lxc);
     let before = ground.simulator.with(|world| world.guests[&101].config.clone());
-    ground.process().converge(&wish([(101, options(&[("cores", "2")]))])).await;
+    ground.process().converge(&desired([(101, options(&[("cores", "2")]))])).await;
     let after = ground.simulator.with(|world| world.guests[&101].config.clone());
     let changed: Vec<_> =
         after.iter().filter(|(name, value)| before.get(*name) != Some(value)).collect();
@@ -99,12 +99,12 @@ async fn only_declared_options_are_written_and_each_with_the_digest() {
 }
 
 #[tokio::test]
-async fn an_option_that_is_wished_away_is_deleted() {
+async fn an_option_that_is_declared_away_is_deleted() {
     let guest = Guest::new(Simulated::Lxc, "pve1").with("nameserver", "10.0.0.9");
     let ground = Ground::new(World::default().with(101, guest));
     let mut process = ground.process();
-    let wish = wish([(101, options(&[("nameserver", ""), ("onboot", "")]))]);
-    process.converge(&wish).await;
+    let desired = desired([(101, options(&[("nameserver", ""), ("onboot", "")]))]);
+    process.converge(&desired).await;
     assert!(!ground.simulator.with(|world| world.guests[&101].config.contains_key("nameserver")));
     assert_eq!(ground.writes(), 1);
 }
@@ -118,13 +118,13 @@ async fn a_change_by_somebody_else_in_between_is_seen_by_the_digest() {
         world.fail(Fault::on("/config", harm).method("PUT").times(1));
     });
     let mut process = ground.process();
-    let wish = wish([(101, options(&[("cores", "2")]))]);
-    let report = process.pass(&wish).await;
+    let desired = desired([(101, options(&[("cores", "2")]))]);
+    let report = process.pass(&desired).await;
     assert!(story(&report).contains("retry: Now"), "{}", story(&report));
-    process.converge(&wish).await;
+    process.converge(&desired).await;
 }
 
-/// Wishes an option of a running guest that can only change while it does not run: the change is written once,
+/// Desired states an option of a running guest that can only change while it does not run: the change is written once,
 /// told as long as it waits, and in effect after a restart, which is somebody else's to do.
 async fn waits_for_a_restart(guest: Guest, (option, value): (&str, &str)) {
     let kind = if guest.kind == Simulated::Lxc { Kind::Lxc } else { Kind::Qemu };
@@ -132,13 +132,13 @@ async fn waits_for_a_restart(guest: Guest, (option, value): (&str, &str)) {
     let ground = Ground::new(World::default().with(101, guest.running()));
     let mut process = ground.process();
     let wanted = Wanted { kind, run: Some(Run::Running), ..options(&[(option, value)]) };
-    let wish = wish([(101, wanted)]);
-    process.pass(&wish).await;
+    let desired = desired([(101, wanted)]);
+    process.pass(&desired).await;
     let writes = ground.writes();
     assert_eq!(writes, 1, "{option} = {value:?}");
     let waits = format!("a restart of the guest, for `{option}` to take effect");
     for _ in 0..2 {
-        let report = process.pass(&wish).await;
+        let report = process.pass(&desired).await;
         let told = story(&report);
         assert!(told.contains(&waits), "{option} = {value:?}: {told}");
         assert!(!report.is_converged());
@@ -148,7 +148,7 @@ async fn waits_for_a_restart(guest: Guest, (option, value): (&str, &str)) {
     assert_eq!(ground.simulator.with(held), before, "it is not in effect");
     assert!(ground.simulator.with(|world| world.guests[&101].running));
     ground.simulator.with(World::restart_all);
-    let report = process.pass(&wish).await;
+    let report = process.pass(&desired).await;
     assert!(report.is_converged(), "{option} = {value:?}: {}", story(&report));
     let expected = Some(value.to_owned()).filter(|value| !value.is_empty());
     assert_eq!(ground.simulator.with(held), expected);
@@ -184,12 +184,12 @@ async fn a_held_lock_is_told_and_tried_again() {
     };
     lock(Some("backup"));
     let mut process = ground.process();
-    let wish = wish([(101, options(&[("cores", "2")]))]);
-    let report = process.pass(&wish).await;
+    let desired = desired([(101, options(&[("cores", "2")]))]);
+    let report = process.pass(&desired).await;
     let told = story(&report);
     assert!(told.contains("CT is locked (backup)") && told.contains("retry: Soon"), "{told}");
     lock(None);
-    process.converge(&wish).await;
+    process.converge(&desired).await;
 }
 
 #[tokio::test]
@@ -201,9 +201,9 @@ async fn a_failed_change_of_options_leaves_the_start_of_that_guest_undone_and_ot
     });
     let mut first = runs(Run::Running);
     first.options.insert("cores".to_owned(), "2".to_owned());
-    let wish = wish([(101, first), (102, runs(Run::Running))]);
+    let desired = desired([(101, first), (102, runs(Run::Running))]);
     let mut process = ground.process();
-    let report = process.pass(&wish).await;
+    let report = process.pass(&desired).await;
     assert!(story(&report).contains("EarlierStep(\"guest 101\")"), "{}", story(&report));
     process.operations.tasks_finished().await;
     let running = ground.simulator.with(|world| [101, 102].map(|vmid| world.guests[&vmid].running));

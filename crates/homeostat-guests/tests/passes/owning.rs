@@ -4,7 +4,7 @@ use homeostat_engine::{Explain as _, OnRelease};
 use homeostat_guests::{Run, Stop, Wanted};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 
-use crate::ground::{Ground, key, options, runs, story, wish};
+use crate::ground::{Ground, desired, key, options, runs, story};
 
 fn ground() -> Ground {
     Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1").running()))
@@ -22,7 +22,7 @@ async fn a_configured_guest_carries_our_mark_beside_the_tags_of_others() {
     ground.simulator.with(|world| {
         world.guests.get_mut(&101).unwrap().config.insert("tags".to_owned(), "web".to_owned());
     });
-    ground.process().converge(&wish([(101, options(&[("cores", "2")]))])).await;
+    ground.process().converge(&desired([(101, options(&[("cores", "2")]))])).await;
     let tags = tags(&ground);
     assert!(tags.starts_with("homeostat-default+101.") && tags.ends_with(";web"), "{tags}");
 }
@@ -31,18 +31,18 @@ async fn a_configured_guest_carries_our_mark_beside_the_tags_of_others() {
 async fn a_guest_that_got_the_number_of_ours_is_not_touched() {
     let ground = ground();
     let wanted = Wanted { run: Some(Run::Running), ..options(&[("cores", "2")]) };
-    ground.process().converge(&wish([(101, wanted.clone())])).await;
+    ground.process().converge(&desired([(101, wanted.clone())])).await;
     // The number is given to another guest, which happens to be stopped.
     ground.simulator.with(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
     let writes = ground.writes();
     let mut process = ground.process();
-    let report = process.pass(&wish([(101, wanted.clone())])).await;
+    let report = process.pass(&desired([(101, wanted.clone())])).await;
     assert!(story(&report).contains("LostMark"), "{}", story(&report));
     assert_eq!(ground.writes(), writes);
     // It stays so, until somebody says that this one is meant.
-    assert!(!process.pass(&wish([(101, wanted.clone())])).await.is_converged());
+    assert!(!process.pass(&desired([(101, wanted.clone())])).await.is_converged());
     process.adopt(key(101));
-    process.converge(&wish([(101, wanted)])).await;
+    process.converge(&desired([(101, wanted)])).await;
     assert!(ground.simulator.with(|world| world.guests[&101].running));
 }
 
@@ -51,14 +51,14 @@ async fn a_guest_that_got_the_number_of_ours_is_not_touched() {
 async fn given_again(other: fn(&mut World)) {
     let ground = ground();
     let keep = Wanted { run: Some(Run::Running), ..options(&[("cores", "2")]) };
-    ground.process().converge(&wish([(101, keep.clone())])).await;
+    ground.process().converge(&desired([(101, keep.clone())])).await;
     let writes = ground.writes();
     ground.simulator.with(|world| {
         let fault = Fault::on("/101/config", Harm::ChangeBefore(other)).method("GET");
         world.fail(fault.after(1).times(1));
     });
     let stop = Wanted { run: Some(Run::Stopped), stop: Stop::Immediate, ..keep };
-    let report = ground.process().pass(&wish([(101, stop)])).await;
+    let report = ground.process().pass(&desired([(101, stop)])).await;
     let told = story(&report);
     assert!(told.contains("not the guest that was planned for"), "{told}");
     assert_eq!(ground.writes(), writes, "nothing was sent to the other guest");
@@ -82,15 +82,15 @@ async fn a_mark_of_another_generation_is_another_guest() {
 #[tokio::test]
 async fn a_guest_of_another_owner_is_a_conflict_unless_adopted() {
     let ground = ground();
-    ground.process().converge(&wish([(101, options(&[("cores", "2")]))])).await;
+    ground.process().converge(&desired([(101, options(&[("cores", "2")]))])).await;
     let writes = ground.writes();
     let theirs = Ground { state: tempfile::TempDir::new().unwrap(), ..ground };
     let mut process = theirs.process_of("blue");
     let wanted = options(&[("cores", "4")]);
-    let report = process.pass(&wish([(101, wanted.clone())])).await;
+    let report = process.pass(&desired([(101, wanted.clone())])).await;
     assert!(story(&report).contains("the owner default"), "{}", story(&report));
     assert_eq!(theirs.writes(), writes);
-    process.converge(&wish([(101, Wanted { adopt: true, ..wanted })])).await;
+    process.converge(&desired([(101, Wanted { adopt: true, ..wanted })])).await;
     assert!(tags(&theirs).starts_with("homeostat-blue+101."), "{}", tags(&theirs));
 }
 
@@ -103,7 +103,7 @@ async fn claimed() -> Ground {
         config.insert("cores".to_owned(), "1".to_owned());
     });
     let wanted = Wanted { run: Some(Run::Running), ..options(&[("cores", "2")]) };
-    ground.process().converge(&wish([(101, wanted)])).await;
+    ground.process().converge(&desired([(101, wanted)])).await;
     ground
 }
 
@@ -113,8 +113,8 @@ async fn a_guest_that_leaves_the_document_loses_our_mark_and_nothing_else() {
     let before = ground.simulator.with(|world| world.guests[&101].clone());
     let writes = ground.writes();
     let mut process = ground.process();
-    process.converge(&wish([])).await;
-    assert!(process.pass(&wish([])).await.is_converged());
+    process.converge(&desired([])).await;
+    assert!(process.pass(&desired([])).await.is_converged());
     assert_eq!(ground.writes(), writes + 1, "one write, and then none");
     let after = ground.simulator.with(|world| world.guests[&101].clone());
     assert_eq!(tags(&ground), "web");
@@ -134,7 +134,7 @@ async fn a_released_guest_gets_its_options_back_if_that_is_asked_for() {
     let ground = claimed().await;
     let mut process = ground.process();
     process.on_release(OnRelease::Restore);
-    process.converge(&wish([])).await;
+    process.converge(&desired([])).await;
     let cores = ground.simulator.with(|world| world.guests[&101].config["cores"].clone());
     assert_eq!((tags(&ground).as_str(), cores.as_str()), ("web", "1"));
     assert!(
@@ -150,9 +150,9 @@ async fn a_mark_that_may_not_be_written_any_more_is_given_up() {
         world.guests.get_mut(&101).unwrap().denied.insert("VM.Config.Options".to_owned());
     });
     let mut process = ground.process();
-    process.converge(&wish([])).await;
+    process.converge(&desired([])).await;
     let writes = ground.writes();
-    assert!(process.pass(&wish([])).await.is_converged());
+    assert!(process.pass(&desired([])).await.is_converged());
     assert_eq!(ground.writes(), writes, "it is not tried for ever");
 }
 
@@ -165,14 +165,14 @@ async fn a_release_waits_for_a_lock_and_for_a_configuration_that_can_be_read() {
     };
     lock(Some("backup"));
     let mut process = ground.process();
-    assert!(story(&process.pass(&wish([])).await).contains("is locked (backup)"));
+    assert!(story(&process.pass(&desired([])).await).contains("is locked (backup)"));
     lock(None);
     ground.simulator.with(|world| {
         let refuse = Harm::Refuse(500, "unable to parse".to_owned());
         world.fail(Fault::on("/101/config", refuse).method("GET").times(1));
     });
-    assert!(story(&process.pass(&wish([])).await).contains("Unknown"));
-    process.converge(&wish([])).await;
+    assert!(story(&process.pass(&desired([])).await).contains("Unknown"));
+    process.converge(&desired([])).await;
     assert_eq!(tags(&ground), "web");
 }
 
@@ -182,7 +182,7 @@ async fn a_guest_that_got_the_number_of_a_released_one_is_not_written() {
     ground.simulator.with(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
     let writes = ground.writes();
     let mut process = ground.process();
-    process.converge(&wish([])).await;
+    process.converge(&desired([])).await;
     assert_eq!(ground.writes(), writes);
     // Nor if that happens between the look and the write.
     let ground = claimed().await;
@@ -191,8 +191,8 @@ async fn a_guest_that_got_the_number_of_a_released_one_is_not_written() {
         world.fail(Fault::on("/101/config", other).method("PUT").times(1));
     });
     let mut process = ground.process();
-    assert!(!process.pass(&wish([])).await.is_converged());
-    process.converge(&wish([])).await;
+    assert!(!process.pass(&desired([])).await.is_converged());
+    process.converge(&desired([])).await;
     assert_eq!(tags(&ground), "");
 }
 
@@ -204,10 +204,10 @@ async fn options_are_not_written_into_a_guest_that_got_the_number_after_the_plan
         world.fail(Fault::on("/101/config", other).method("PUT").times(1));
     });
     let mut process = ground.process();
-    let report = process.pass(&wish([(101, options(&[("cores", "4")]))])).await;
+    let report = process.pass(&desired([(101, options(&[("cores", "4")]))])).await;
     assert!(story(&report).contains("detected modified configuration"), "{}", story(&report));
     assert!(!ground.simulator.with(|world| world.guests[&101].config.contains_key("cores")));
-    let report = process.pass(&wish([(101, options(&[("cores", "4")]))])).await;
+    let report = process.pass(&desired([(101, options(&[("cores", "4")]))])).await;
     assert!(story(&report).contains("LostMark"), "{}", story(&report));
 }
 
@@ -227,7 +227,7 @@ async fn an_unmarked_guest_is_known_by_its_digest_and_else_by_its_name() {
             world.fail(Fault::on("/101/status/current", Harm::ChangeBefore(replaced)).times(1));
         });
         let stop = Wanted { stop: Stop::Immediate, ..runs(Run::Stopped) };
-        let report = ground.process().pass(&wish([(101, stop)])).await;
+        let report = ground.process().pass(&desired([(101, stop)])).await;
         let told = story(&report);
         assert!(told.contains("not the guest that was planned for"), "{told}");
         assert!(ground.simulator.with(|world| world.guests[&101].running));

@@ -4,7 +4,7 @@ use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind as Declared, Run, Stop, Wanted};
 use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
 
-use crate::ground::{Ground, options, runs, story, wish};
+use crate::ground::{Ground, desired, options, runs, story};
 
 fn ground() -> Ground {
     Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")))
@@ -18,12 +18,12 @@ async fn is_refused(status: u16, words: &str, retry: &str) {
         let refuse = Harm::Refuse(status, words.to_owned());
         world.fail(Fault::on("/status/start", refuse).times(1));
     });
-    let wish = wish([(101, runs(Run::Running))]);
+    let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    let told = story(&process.pass(&wish).await);
+    let told = story(&process.pass(&desired).await);
     assert!(told.contains(words) && told.contains(&format!("retry: {retry}")), "{words}: {told}");
     process.operations.tasks_finished().await;
-    process.converge(&wish).await;
+    process.converge(&desired).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1, "{words}");
 }
 
@@ -69,12 +69,12 @@ async fn an_unknown_outcome_is_looked_up_before_anything_is_sent_again() {
         let mask = Harm::Mask(599, "Too many redirections".to_owned());
         world.fail(Fault::on("/status/start", mask).times(1));
     });
-    let wish = wish([(101, runs(Run::Running))]);
+    let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    let told = story(&process.pass(&wish).await);
+    let told = story(&process.pass(&desired).await);
     assert!(told.contains("Too many redirections") && !told.contains("retry"), "{told}");
     assert!(!ground.simulator.with(|world| world.guests[&101].running), "its task takes time");
-    tokio::join!(process.converge(&wish), ground.hurry_when_asked("/tasks/UPID"));
+    tokio::join!(process.converge(&desired), ground.hurry_when_asked("/tasks/UPID"));
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert_eq!(ground.looked_up("all"), 1, "the task is found by the list");
     assert_eq!(ground.ends(), ["succeeded"], "and followed to its end");
@@ -87,7 +87,7 @@ async fn words_that_do_not_fit_what_is_seen_are_not_believed() {
         let refuse = Harm::Refuse(500, "CT 101 already running".to_owned());
         world.fail(Fault::on("/status/start", refuse).times(1));
     });
-    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    let report = ground.process().pass(&desired([(101, runs(Run::Running))])).await;
     assert!(!report.is_converged(), "{}", story(&report));
 }
 
@@ -99,7 +99,7 @@ async fn quirk_already_running_is_an_error_of_the_target_and_success_for_us() {
         let starts = Harm::ChangeBefore(|world| world.guests.get_mut(&101).unwrap().running = true);
         world.fail(Fault::on("/status/start", starts).times(1));
     });
-    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    let report = ground.process().pass(&desired([(101, runs(Run::Running))])).await;
     assert!(report.is_converged(), "{}", story(&report));
     let begun = ground.simulator.with(|world| world.count(101, "vzstart"));
     assert_eq!(begun, 0, "the target began nothing");
@@ -114,7 +114,7 @@ async fn quirk_already_running_is_what_the_task_of_a_machine_ends_with() {
         world.fail(Fault::on("/status/start", starts).times(1));
     });
     let wanted = Wanted { kind: Declared::Qemu, ..runs(Run::Running) };
-    ground.process().converge(&wish([(101, wanted)])).await;
+    ground.process().converge(&desired([(101, wanted)])).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "qmstart")), 1);
     assert_eq!(ground.ends(), ["succeeded"]);
 }
@@ -129,7 +129,7 @@ async fn quirk_not_running_is_an_error_of_the_target_and_success_for_us() {
         world.fail(Fault::on("/status/stop", stops).times(1));
     });
     let wanted = Wanted { stop: Stop::Immediate, ..runs(Run::Stopped) };
-    let report = ground.process().pass(&wish([(101, wanted)])).await;
+    let report = ground.process().pass(&desired([(101, wanted)])).await;
     assert!(report.is_converged(), "{}", story(&report));
     let refused = ground.simulator.with(|world| world.count(101, "vzstop"));
     assert_eq!(refused, 0, "the target began nothing");
@@ -147,10 +147,10 @@ async fn a_digest_that_has_moved_makes_the_pass_look_again_and_keeps_what_somebo
         world.fail(Fault::on("/config", writes).method("PUT").times(1));
     });
     let mut process = ground.process();
-    let wish = wish([(101, options(&[("cores", "2")]))]);
-    let told = story(&process.pass(&wish).await);
+    let desired = desired([(101, options(&[("cores", "2")]))]);
+    let told = story(&process.pass(&desired).await);
     assert!(told.contains("detected modified configuration"), "{told}");
-    process.converge(&wish).await;
+    process.converge(&desired).await;
     let tags = ground.simulator.with(|world| world.guests[&101].config["tags"].clone());
     assert!(tags.contains("theirs"), "{tags}");
 }
@@ -161,8 +161,8 @@ async fn options_of_containers_and_of_machines_are_put_and_never_posted() {
     let ground =
         Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")).with(102, machine));
     let wanted = Wanted { kind: Declared::Qemu, ..options(&[("description", "db")]) };
-    let wish = wish([(101, options(&[("description", "web")])), (102, wanted)]);
-    ground.process().converge(&wish).await;
+    let desired = desired([(101, options(&[("description", "web")])), (102, wanted)]);
+    ground.process().converge(&desired).await;
     let methods = ground
         .simulator
         .with(|world| world.writes().iter().map(|call| call.method.clone()).collect::<Vec<_>>());

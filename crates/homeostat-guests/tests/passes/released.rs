@@ -4,13 +4,13 @@ use homeostat_engine::Explain as _;
 use homeostat_engine::journal::{Fact, follow};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 
-use crate::ground::{Ground, options, wish};
+use crate::ground::{Ground, desired, options};
 use crate::told::told;
 
 /// A guest that carries our mark, and what the journal has told of that.
 async fn claimed() -> Ground {
     let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")));
-    ground.process().converge(&wish([(101, options(&[("cores", "2")]))])).await;
+    ground.process().converge(&desired([(101, options(&[("cores", "2")]))])).await;
     assert_eq!(told(&ground, 101), ["set", "succeeded"]);
     ground
 }
@@ -18,7 +18,7 @@ async fn claimed() -> Ground {
 #[tokio::test]
 async fn the_journal_tells_that_our_mark_was_taken_off_and_of_which_configuration() {
     let ground = claimed().await;
-    ground.process().converge(&wish([])).await;
+    ground.process().converge(&desired([])).await;
     assert_eq!(told(&ground, 101)[2..], ["release", "succeeded"]);
     let records = follow(ground.state.path()).more().unwrap();
     let mut intents = records.into_iter().filter_map(|record| match record.fact {
@@ -39,8 +39,8 @@ async fn the_journal_tells_that_a_release_was_refused_and_then_done() {
         world.fail(Fault::on("/101/config", refuse).method("PUT").times(1));
     });
     let mut process = ground.process();
-    assert!(!process.pass(&wish([])).await.is_converged());
-    process.converge(&wish([])).await;
+    assert!(!process.pass(&desired([])).await.is_converged());
+    process.converge(&desired([])).await;
     let told = told(&ground, 101);
     let [_, _, first, failed, second, done] = &*told else { panic!("{told:?}") };
     assert!(failed.starts_with("failed: ") && failed.contains(words), "{told:?}");
@@ -51,6 +51,6 @@ async fn the_journal_tells_that_a_release_was_refused_and_then_done() {
 async fn a_release_that_writes_nothing_is_not_in_the_journal() {
     let ground = claimed().await;
     ground.simulator.with(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
-    ground.process().converge(&wish([])).await;
+    ground.process().converge(&desired([])).await;
     assert_eq!(told(&ground, 101), ["set", "succeeded"]);
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::ground::{Ground, options, wish};
+use crate::ground::{Ground, desired, options};
 
 /// A guest of a kind, with its options as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,12 +138,12 @@ async fn trip(sample: &Sample) -> Sample {
     let kind = if sample.kind == Kind::Lxc { Simulated::Lxc } else { Simulated::Qemu };
     let ground = Ground::new(World::default().with(101, Guest::new(kind, "pve1")));
     let texts: Vec<_> = sample.options.iter().map(|(name, text)| (*name, text.as_str())).collect();
-    let wish = wish([(101, Wanted { kind: sample.kind, ..options(&texts) })]);
+    let desired = desired([(101, Wanted { kind: sample.kind, ..options(&texts) })]);
     let mut process = ground.process();
-    process.converge(&wish).await;
+    process.converge(&desired).await;
     let writes = ground.writes();
     for _ in 0..2 {
-        process.pass(&wish).await;
+        process.pass(&desired).await;
     }
     assert_eq!(ground.writes(), writes, "three passes write once: {sample:?}");
     let mut held = ground.simulator.with(|world| world.guests[&101].config.clone());

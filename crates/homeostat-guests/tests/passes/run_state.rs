@@ -6,7 +6,7 @@ use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind, Run, Stop, Wanted};
 use homeostat_pve_simulator::{End, Guest, Kind as Simulated, OnShutdown, Script, World};
 
-use crate::ground::{Ground, key, runs, story, wish};
+use crate::ground::{Ground, desired, key, runs, story};
 
 fn one(guest: Guest) -> Ground {
     Ground::new(World::default().with(101, guest))
@@ -24,15 +24,15 @@ fn is_running(ground: &Ground) -> bool {
 async fn a_declared_guest_is_started_and_a_second_pass_writes_nothing() {
     let ground = one(lxc());
     let mut process = ground.process();
-    let wish = wish([(101, runs(Run::Running))]);
-    process.converge(&wish).await;
+    let desired = desired([(101, runs(Run::Running))]);
+    process.converge(&desired).await;
     assert!(is_running(&ground));
     assert_eq!(
         ground.writes(),
         1,
         "one start, and nothing into a configuration that is not declared"
     );
-    assert!(process.pass(&wish).await.is_converged());
+    assert!(process.pass(&desired).await.is_converged());
     assert_eq!(ground.writes(), 1);
 }
 
@@ -40,7 +40,7 @@ async fn a_declared_guest_is_started_and_a_second_pass_writes_nothing() {
 async fn guests_that_are_not_declared_are_not_even_asked_about() {
     let ground = one(lxc());
     ground.simulator.with(|world| world.put(102, lxc()));
-    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    ground.process().converge(&desired([(101, runs(Run::Running))])).await;
     let asked = |world: &mut World| world.calls.iter().any(|call| call.path.contains("/102"));
     assert!(!ground.simulator.with(asked));
 }
@@ -52,7 +52,7 @@ async fn a_stop_is_a_shutdown_with_a_timeout_and_then_a_stop() {
         .simulator
         .with(|world| world.guests.get_mut(&101).unwrap().on_shutdown = OnShutdown::Ignores);
     let wanted = Wanted { stop: Stop::Graceful(Duration::from_millis(500)), ..runs(Run::Stopped) };
-    ground.process().converge(&wish([(101, wanted)])).await;
+    ground.process().converge(&desired([(101, wanted)])).await;
     assert!(!is_running(&ground));
     let call = ground.simulator.with(|world| world.writes().last().map(|call| (*call).clone()));
     let call = call.unwrap();
@@ -68,9 +68,9 @@ async fn a_shutdown_alone_leaves_a_deaf_guest_running_and_says_so() {
         .simulator
         .with(|world| world.guests.get_mut(&101).unwrap().on_shutdown = OnShutdown::Ignores);
     let wanted = Wanted { stop: Stop::Shutdown(Duration::ZERO), ..runs(Run::Stopped) };
-    let wish = wish([(101, wanted)]);
+    let desired = desired([(101, wanted)]);
     let mut process = ground.process();
-    assert!(!process.pass(&wish).await.is_converged());
+    assert!(!process.pass(&desired).await.is_converged());
     process.operations.tasks_finished().await;
     assert!(is_running(&ground));
     let ended = process.operations.journal().open_step(&process.operations.subject(&key(101)));
@@ -81,7 +81,7 @@ async fn a_shutdown_alone_leaves_a_deaf_guest_running_and_says_so() {
 async fn an_immediate_stop_asks_for_nothing_else() {
     let ground = one(Guest::new(Simulated::Qemu, "pve1").running());
     let wanted = Wanted { stop: Stop::Immediate, kind: Kind::Qemu, ..runs(Run::Stopped) };
-    ground.process().converge(&wish([(101, wanted)])).await;
+    ground.process().converge(&desired([(101, wanted)])).await;
     assert!(!is_running(&ground));
     assert_eq!(ground.simulator.with(|world| world.count(101, "qmstop")), 1);
 }
@@ -91,7 +91,7 @@ async fn a_task_that_ends_with_warnings_has_ended_well() {
     let ground = one(lxc());
     let script = Script { takes: Duration::ZERO, end: End::Warnings(2) };
     ground.simulator.with(|world| world.script(101, script));
-    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    ground.process().converge(&desired([(101, runs(Run::Running))])).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert_eq!(
         ground.ends(),
@@ -108,7 +108,7 @@ async fn a_task_that_fails_is_tried_again_and_one_that_was_killed_too() {
         world.script(101, Script { takes: Duration::ZERO, end });
         world.script(101, Script { takes: Duration::ZERO, end: End::Killed });
     });
-    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    ground.process().converge(&desired([(101, runs(Run::Running))])).await;
     assert!(is_running(&ground));
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 3);
     assert_eq!(ground.ends(), ["failed", "unknown", "succeeded"]);
@@ -119,7 +119,7 @@ async fn a_task_that_was_killed_after_its_effect_is_not_sent_again() {
     let ground = one(lxc());
     let script = Script { takes: Duration::ZERO, end: End::KilledAfterEffect };
     ground.simulator.with(|world| world.script(101, script));
-    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    ground.process().converge(&desired([(101, runs(Run::Running))])).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }
 
@@ -127,7 +127,7 @@ async fn a_task_that_was_killed_after_its_effect_is_not_sent_again() {
 async fn quirk_no_such_task_for_a_moment() {
     let ground = one(lxc());
     ground.simulator.with(|world| world.hidden_queries = 3);
-    ground.process().converge(&wish([(101, runs(Run::Running))])).await;
+    ground.process().converge(&desired([(101, runs(Run::Running))])).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert_eq!(ground.ends(), ["succeeded"], "it was waited for");
 }
@@ -140,9 +140,9 @@ async fn a_lost_request_is_not_taken_for_a_task_of_somebody_else() {
         world.fail(homeostat_pve_simulator::Fault::on("/status/start", lose).times(1));
         world.tokens.insert("root@pam!x".to_owned(), "theirs".to_owned());
     });
-    let wish = wish([(101, runs(Run::Running))]);
+    let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    process.pass(&wish).await;
+    process.pass(&desired).await;
     // Somebody else begins the same thing, and fails.
     ground.simulator.with(|world| {
         let end = End::Error("startup for container '101' failed".to_owned());
@@ -151,9 +151,9 @@ async fn a_lost_request_is_not_taken_for_a_task_of_somebody_else() {
     let Ground { simulator, state } = ground;
     let theirs = Ground { simulator, state: tempfile::TempDir::new().unwrap() };
     let mut other = theirs.process_by(&theirs.client_of("root@pam!x=theirs"));
-    other.pass(&wish).await;
+    other.pass(&desired).await;
     other.operations.tasks_finished().await;
-    process.converge(&wish).await;
+    process.converge(&desired).await;
     assert_eq!(Ground { state, ..theirs }.ends(), ["unknown", "succeeded"]);
 }
 
@@ -163,7 +163,7 @@ async fn quirk_consoles_are_tasks() {
         let ground = one(lxc().running());
         ground.simulator.with(|world| world.occupy(101, console, Duration::from_hours(1)));
         let wanted = Wanted { stop: Stop::Immediate, ..runs(Run::Stopped) };
-        ground.process().converge(&wish([(101, wanted)])).await;
+        ground.process().converge(&desired([(101, wanted)])).await;
         assert!(!is_running(&ground), "{console}: whoever looks on keeps nobody from stopping it");
     }
 }
@@ -172,20 +172,20 @@ async fn quirk_consoles_are_tasks() {
 async fn a_task_of_somebody_else_is_waited_for() {
     let ground = one(lxc());
     let mut other = ground.process();
-    let wish = wish([(101, runs(Run::Running))]);
+    let desired = desired([(101, runs(Run::Running))]);
     let script = Script { takes: World::LONG, end: End::Ok };
     ground.simulator.with(|world| world.script(101, script));
-    let first = other.pass(&wish).await;
+    let first = other.pass(&desired).await;
     assert!(!first.is_converged());
     // Another state directory knows nothing of the task.
     let elsewhere = tempfile::TempDir::new().unwrap();
     let ground = Ground { state: elsewhere, ..ground };
     let mut process = ground.process();
-    let report = process.pass(&wish).await;
+    let report = process.pass(&desired).await;
     assert!(story(&report).contains("Task(\"UPID:pve1:"), "{}", story(&report));
     ground.simulator.with(World::hurry);
     other.operations.tasks_finished().await;
-    process.converge(&wish).await;
+    process.converge(&desired).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }
 
@@ -200,10 +200,10 @@ async fn whoever_sees_its_own_tasks_only_finds_a_lost_one_all_the_same() {
         let lose = homeostat_pve_simulator::Harm::DropResponse;
         world.fail(homeostat_pve_simulator::Fault::on("/status/start", lose).times(1));
     });
-    let wish = wish([(101, runs(Run::Running))]);
-    ground.process().pass(&wish).await;
+    let desired = desired([(101, runs(Run::Running))]);
+    ground.process().pass(&desired).await;
     let mut process = ground.process();
-    tokio::join!(process.converge(&wish), ground.hurry_when_asked("/tasks/UPID"));
+    tokio::join!(process.converge(&desired), ground.hurry_when_asked("/tasks/UPID"));
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert_eq!(ground.ends(), ["succeeded"]);
 }
@@ -223,7 +223,7 @@ async fn two_by_two(ground: &Ground, tasks: usize) {
 #[tokio::test]
 async fn a_node_has_at_most_so_many_tasks_at_once_and_a_guest_one() {
     let guests = (101..109).map(|vmid| (vmid, runs(Run::Running)));
-    let wish = wish(guests);
+    let desired = desired(guests);
     let mut world = World::default();
     for vmid in 101..109 {
         world.put(vmid, lxc());
@@ -231,7 +231,7 @@ async fn a_node_has_at_most_so_many_tasks_at_once_and_a_guest_one() {
     }
     let ground = Ground::new(world);
     let mut process = ground.process();
-    tokio::join!(process.converge(&wish), two_by_two(&ground, 8));
+    tokio::join!(process.converge(&desired), two_by_two(&ground, 8));
     let most = ground.simulator.with(|world| (world.most_per_node, world.most_per_guest));
     assert_eq!(most, (2, 1));
 }
@@ -241,7 +241,7 @@ async fn options_are_set_before_a_start_so_that_none_waits() {
     let ground = one(lxc());
     let mut wanted = runs(Run::Running);
     wanted.options.insert("nameserver".to_owned(), "10.0.0.1".to_owned());
-    ground.process().converge(&wish([(101, wanted)])).await;
+    ground.process().converge(&desired([(101, wanted)])).await;
     let pending = ground.simulator.with(|world| world.guests[&101].pending.clone());
     assert!(pending.is_empty(), "{pending:?}");
 }
@@ -251,10 +251,10 @@ async fn a_stopped_process_finds_its_task_again() {
     let ground = one(lxc());
     let script = Script { takes: World::LONG, end: End::Ok };
     ground.simulator.with(|world| world.script(101, script));
-    let wish = wish([(101, runs(Run::Running))]);
-    let report = ground.process().pass(&wish).await;
+    let desired = desired([(101, runs(Run::Running))]);
+    let report = ground.process().pass(&desired).await;
     assert!(story(&report).contains("UPID"), "{}", story(&report));
     let mut process = ground.process();
-    tokio::join!(process.converge(&wish), ground.hurry_when_asked("/tasks/UPID"));
+    tokio::join!(process.converge(&desired), ground.hurry_when_asked("/tasks/UPID"));
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }

@@ -9,7 +9,7 @@ use homeostat_engine::{Focus, Source as _, View};
 use homeostat_guests::{Client, Guests, Patience, Run, Token, TokenError, Trust};
 use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, Simulator, World};
 
-use crate::ground::{Ground, runs, story, wish};
+use crate::ground::{Ground, desired, runs, story};
 
 /// The part of the token that nobody may see.
 fn secret() -> String {
@@ -25,8 +25,8 @@ async fn failure(endpoint: &str, trust: &Trust) -> Failure {
     let client = Client::new(endpoint.parse().unwrap(), token, trust).unwrap();
     let source = Guests::new(&client, "default", Patience::default());
     let (focus, records) = (Focus::All, std::collections::BTreeMap::new());
-    let wish = wish([(101, runs(Run::Running))]);
-    let view = View { focus: &focus, wish: &wish, records: &records };
+    let desired = desired([(101, runs(Run::Running))]);
+    let view = View { focus: &focus, desired: &desired, records: &records };
     source.reader().unwrap().observe(&view, &mut |_| {}).await.unwrap_err()
 }
 
@@ -103,11 +103,11 @@ async fn a_token_that_was_replaced_in_its_file_is_picked_up_also_while_a_task_is
     let mut process = ground.process_by(&client);
     let script = Script { takes: World::LONG, end: End::Ok };
     ground.simulator.with(|world| world.script(101, script));
-    process.pass(&wish([(101, runs(Run::Running))])).await;
+    process.pass(&desired([(101, runs(Run::Running))])).await;
     rotate(&ground, "keeper@pve!second");
     fs::write(&path, "keeper@pve!second=another-secret").unwrap();
     tokio::join!(process.operations.tasks_finished(), ground.hurry_when_asked("/tasks/UPID"));
-    process.converge(&wish([(101, runs(Run::Running))])).await;
+    process.converge(&desired([(101, runs(Run::Running))])).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert!(ground.simulator.with(|world| world.guests[&101].running));
 }
@@ -117,17 +117,17 @@ async fn a_token_that_is_not_known_any_more_is_an_error_that_does_not_show_it() 
     let ground = ground();
     let (client, path) = by_file(&ground);
     rotate(&ground, "keeper@pve!homeostat");
-    let wish = wish([(101, runs(Run::Running))]);
+    let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process_by(&client);
-    let error = process.try_pass(&wish).await.err().unwrap();
+    let error = process.try_pass(&desired).await.err().unwrap();
     let told = format!("{error} {error:?}");
     assert!(told.contains("401") && !told.contains(&secret()), "{told}");
     // A file that others can read is not read, whatever it holds.
     fs::write(&path, "keeper@pve!homeostat=another-secret").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(process.try_pass(&wish).await.is_err());
+    assert!(process.try_pass(&desired).await.is_err());
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    process.converge(&wish).await;
+    process.converge(&desired).await;
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn nothing_that_is_printed_has_the_token_in_it() {
     for harm in harms {
         let mut process = ground.process();
         ground.simulator.with(|world| world.fail(Fault::on("/status/start", harm).times(1)));
-        let report = process.pass(&wish([(101, runs(Run::Running))])).await;
+        let report = process.pass(&desired([(101, runs(Run::Running))])).await;
         printed += &story(&report);
         process.operations.tasks_finished().await;
     }

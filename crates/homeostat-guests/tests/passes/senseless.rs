@@ -5,7 +5,7 @@ use std::time::Duration;
 use homeostat_guests::Run;
 use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
 
-use crate::ground::{Ground, options, runs, story, wish};
+use crate::ground::{Ground, desired, options, runs, story};
 
 /// It does its work, and answers with `null`.
 fn nothing(path: &str) -> Fault {
@@ -20,44 +20,44 @@ fn ground() -> Ground {
 async fn a_list_of_guests_that_is_none_makes_them_unknown_and_not_absent() {
     let ground = ground();
     ground.simulator.with(|world| world.fail(nothing("/nodes/pve1/lxc").times(1)));
-    let wish = wish([(101, runs(Run::Running))]);
+    let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    let told = story(&process.pass(&wish).await);
+    let told = story(&process.pass(&desired).await);
     assert!(told.contains("makes no sense"), "{told}");
     assert!(!told.contains("there is no such guest"), "{told}");
-    process.converge(&wish).await;
+    process.converge(&desired).await;
 }
 
 #[tokio::test]
 async fn a_list_of_nodes_that_is_none_fails_the_pass() {
     let ground = ground();
     ground.simulator.with(|world| world.fail(nothing("/nodes").times(1)));
-    let wish = wish([(101, runs(Run::Running))]);
-    assert!(ground.process().try_pass(&wish).await.is_err());
+    let desired = desired([(101, runs(Run::Running))]);
+    assert!(ground.process().try_pass(&desired).await.is_err());
 }
 
 #[tokio::test]
 async fn a_configuration_that_is_none_is_unread_and_nothing_is_written_into_it() {
     let ground = ground();
     ground.simulator.with(|world| world.fail(nothing("/101/config").times(1)));
-    let wish = wish([(101, options(&[("cores", "2")]))]);
+    let desired = desired([(101, options(&[("cores", "2")]))]);
     let mut process = ground.process();
-    let told = story(&process.pass(&wish).await);
+    let told = story(&process.pass(&desired).await);
     assert!(told.contains("its configuration cannot be read"), "{told}");
     assert_eq!(ground.writes(), 0);
-    process.converge(&wish).await;
+    process.converge(&desired).await;
 }
 
 #[tokio::test]
 async fn tasks_that_are_no_list_keep_a_guest_from_its_start() {
     let ground = ground();
     ground.simulator.with(|world| world.fail(nothing("/pve1/tasks").times(1)));
-    let wish = wish([(101, runs(Run::Running))]);
+    let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    let told = story(&process.pass(&wish).await);
+    let told = story(&process.pass(&desired).await);
     assert!(told.contains("Failed") && told.contains("makes no sense"), "{told}");
     assert_eq!(ground.writes(), 0);
-    process.converge(&wish).await;
+    process.converge(&desired).await;
     assert_eq!(ground.ends(), ["succeeded"], "what was not sent is not in the journal");
 }
 
@@ -70,8 +70,8 @@ async fn a_lost_task_is_not_given_up_because_the_list_of_tasks_is_none() {
         // The first question is about what is active; the second one looks for what was begun.
         world.fail(nothing("/pve1/tasks").after(1).times(1));
     });
-    let wish = wish([(101, runs(Run::Running))]);
-    ground.process().converge(&wish).await;
+    let desired = desired([(101, runs(Run::Running))]);
+    ground.process().converge(&desired).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert_eq!(ground.ends(), ["succeeded"], "it was found by another question");
 }

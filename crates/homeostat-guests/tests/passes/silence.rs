@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{Explain as _, Focus};
-use homeostat_guests::{Patience, Run, Wanted, Wish};
+use homeostat_guests::{DesiredState, Patience, Run, Wanted};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 
-use crate::ground::{Ground, PATIENCE, Process, key, options, runs, story, wish};
+use crate::ground::{Ground, PATIENCE, Process, desired, key, options, runs, story};
 
 /// One that nobody waits for: whoever does so meets the end of the test first.
 const LONG: Duration = Duration::from_hours(1);
@@ -38,30 +38,30 @@ async fn is_named(daemon: &mut Process) {
 /// many passes it took.
 async fn pass_until(
     daemon: &mut Process,
-    wish: &Arc<Wish>,
+    desired: &Arc<DesiredState>,
     so: impl Fn() -> bool,
 ) -> (String, usize) {
     let (mut told, mut passes) = (String::new(), 0);
     while !so() {
-        told += &story(&daemon.pass(wish).await);
+        told += &story(&daemon.pass(desired).await);
         daemon.operations.tasks_finished().await;
         passes += 1;
     }
     (told, passes)
 }
 
-/// Passes until all is as wished. Who waits this shortly for answers may miss some of them on a busy machine, and a
+/// Passes until all is as declared. Who waits this shortly for answers may miss some of them on a busy machine, and a
 /// pass that cannot look at all fails.
-async fn converge(daemon: &mut Process, wish: &Arc<Wish>) {
-    while !daemon.try_pass(wish).await.is_ok_and(|report| report.is_converged()) {
+async fn converge(daemon: &mut Process, desired: &Arc<DesiredState>) {
+    while !daemon.try_pass(desired).await.is_ok_and(|report| report.is_converged()) {
         daemon.operations.tasks_finished().await;
     }
 }
 
 /// Passes until one goes without the silent node.
-async fn misses_pve2(daemon: &mut Process, wish: &Arc<Wish>) {
+async fn misses_pve2(daemon: &mut Process, desired: &Arc<DesiredState>) {
     let misses = |told: String| told.contains("node pve2 does not answer");
-    while !daemon.try_pass(wish).await.is_ok_and(|report| misses(story(&report))) {}
+    while !daemon.try_pass(desired).await.is_ok_and(|report| misses(story(&report))) {}
 }
 
 /// Fails in place of waiting for ever.
@@ -73,9 +73,9 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
 async fn a_node_that_hangs_keeps_no_other_guest_from_its_start() {
     let ground = ground();
     hang(&ground, "/nodes/pve2/");
-    let wish = wish([(101, runs(Run::Running)), (102, elsewhere())]);
+    let desired = desired([(101, runs(Run::Running)), (102, elsewhere())]);
     let mut daemon = ground.daemon(LONG);
-    let (told, _) = soon(pass_until(&mut daemon, &wish, || is_running(&ground, 101))).await;
+    let (told, _) = soon(pass_until(&mut daemon, &desired, || is_running(&ground, 101))).await;
     assert!(told.contains("node pve2 does not answer: it has not answered yet"), "{told}");
     assert!(!is_running(&ground, 102));
     // It is not asked a second time while the first question is open.
@@ -83,7 +83,7 @@ async fn a_node_that_hangs_keeps_no_other_guest_from_its_start() {
         world.harmed.iter().filter(|call| call.path.contains("/nodes/pve2/")).count()
     };
     let before = ground.simulator.with(asked);
-    soon(daemon.pass(&wish)).await;
+    soon(daemon.pass(&desired)).await;
     assert_eq!((before, ground.simulator.with(asked)), (2, 2), "one question for each kind");
 }
 
@@ -98,10 +98,10 @@ async fn a_node_that_hangs_with_its_configurations_keeps_no_other_guest_from_its
     hang(&ground, "/nodes/pve2/lxc/");
     let wanted = |node: &str| Wanted { node: Some(node.to_owned()), ..options(&[("cores", "2")]) };
     let many = (200..260).map(|vmid| (vmid, wanted("pve2")));
-    let wish = wish(many.chain([(101, wanted("pve1"))]));
+    let desired = desired(many.chain([(101, wanted("pve1"))]));
     let mut daemon = ground.daemon(LONG);
     let is_set = || ground.simulator.with(|world| world.guests[&101].config.contains_key("cores"));
-    let (told, passes) = soon(pass_until(&mut daemon, &wish, is_set)).await;
+    let (told, passes) = soon(pass_until(&mut daemon, &desired, is_set)).await;
     assert!(told.contains("node pve2 does not answer any more"), "{told}");
     let asked = ground.simulator.with(|world| world.harmed.len());
     assert!((1..=16 * passes).contains(&asked), "{asked} of 60: the others were not tried");
@@ -113,14 +113,14 @@ async fn a_node_that_is_late_is_heard_when_it_answers() {
     ground.simulator.with(|world| {
         world.fail(Fault::on("/nodes/pve2/", Harm::Hold).times(2));
     });
-    let wish = wish([(101, runs(Run::Running)), (102, elsewhere())]);
+    let desired = desired([(101, runs(Run::Running)), (102, elsewhere())]);
     let mut daemon = ground.daemon(LONG);
-    assert!(story(&soon(daemon.pass(&wish)).await).contains("it has not answered yet"));
+    assert!(story(&soon(daemon.pass(&desired)).await).contains("it has not answered yet"));
     ground.simulator.with(World::mend);
     soon(daemon.operations.tasks_finished()).await;
     soon(is_named(&mut daemon)).await;
     let focus = Focus::Keys([key(102)].into());
-    soon(daemon.pass_over(&wish, focus)).await.unwrap();
+    soon(daemon.pass_over(&desired, focus)).await.unwrap();
     soon(daemon.operations.tasks_finished()).await;
     assert!(is_running(&ground, 102));
 }
@@ -129,13 +129,13 @@ async fn a_node_that_is_late_is_heard_when_it_answers() {
 async fn a_node_that_hung_is_asked_again_by_itself_and_its_guests_are_looked_at() {
     let ground = ground();
     hang(&ground, "/nodes/pve2/");
-    let wish = wish([(101, runs(Run::Running)), (102, elsewhere())]);
+    let desired = desired([(101, runs(Run::Running)), (102, elsewhere())]);
     let mut daemon = ground.daemon(Duration::from_millis(1200));
-    soon(misses_pve2(&mut daemon, &wish)).await;
+    soon(misses_pve2(&mut daemon, &desired)).await;
     soon(daemon.operations.tasks_finished()).await;
     ground.simulator.with(World::mend);
     soon(is_named(&mut daemon)).await;
-    soon(converge(&mut daemon, &wish)).await;
+    soon(converge(&mut daemon, &desired)).await;
     assert!(is_running(&ground, 102));
 }
 
@@ -147,7 +147,7 @@ async fn who_hears_no_hints_waits_for_a_node_as_long_as_an_answer_may_take() {
         world.fail(Fault::on("/nodes/pve2/", late).times(2));
     });
     let mut process = ground.process_within(Patience { answer: LONG, ..PATIENCE });
-    let report = soon(process.pass(&wish([(102, elsewhere())]))).await;
+    let report = soon(process.pass(&desired([(102, elsewhere())]))).await;
     assert!(!story(&report).contains("does not answer"), "{}", story(&report));
 }
 
@@ -165,26 +165,26 @@ async fn a_cluster_that_does_not_answer_at_all_fails_the_pass_and_harms_nothing(
     let ground = ground();
     hang(&ground, "/nodes");
     let mut daemon = ground.daemon(Duration::from_millis(200));
-    let wish = wish([(101, runs(Run::Running))]);
-    let error = soon(daemon.try_pass(&wish)).await.err().unwrap();
+    let desired = desired([(101, runs(Run::Running))]);
+    let error = soon(daemon.try_pass(&desired)).await.err().unwrap();
     assert!(error.to_string().contains("observe"), "{error}");
     ground.simulator.with(World::mend);
-    soon(converge(&mut daemon, &wish)).await;
+    soon(converge(&mut daemon, &desired)).await;
     assert!(is_running(&ground, 101));
 }
 
 #[tokio::test]
 async fn a_node_that_answers_an_earlier_question_during_a_look_makes_no_guest_absent() {
     let ground = ground();
-    let wish = wish([(101, runs(Run::Running)), (102, elsewhere())]);
+    let desired = desired([(101, runs(Run::Running)), (102, elsewhere())]);
     let mut daemon = ground.daemon(LONG);
-    soon(daemon.converge(&wish)).await;
+    soon(daemon.converge(&desired)).await;
     ground.simulator.with(|world| {
         world.fail(Fault::on("/nodes/pve2/", Harm::Hold).times(2));
         let late = Harm::Slow(Duration::from_millis(900));
         world.fail(Fault::on("/nodes/pve1/", late).times(2).after(4));
     });
-    let first = story(&soon(daemon.pass(&wish)).await);
+    let first = story(&soon(daemon.pass(&desired)).await);
     assert!(first.contains("node pve2 does not answer"), "{first}");
     // The next look is still waiting for this node when the other one answers at last.
     let is_waiting =
@@ -195,7 +195,7 @@ async fn a_node_that_answers_an_earlier_question_during_a_look_makes_no_guest_ab
         }
         ground.simulator.with(World::mend);
     };
-    let (second, ()) = soon(async { tokio::join!(daemon.pass(&wish), answers) }).await;
+    let (second, ()) = soon(async { tokio::join!(daemon.pass(&desired), answers) }).await;
     let second = story(&second);
     assert!(!second.contains("there is no such guest"), "{second}");
 }

@@ -6,7 +6,7 @@ use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind as Declared, Run, Wanted};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 
-use crate::ground::{Ground, runs, story, wanted, wish};
+use crate::ground::{Ground, desired, runs, story, wanted};
 
 fn lxc() -> Guest {
     Guest::new(Kind::Lxc, "pve1")
@@ -15,7 +15,7 @@ fn lxc() -> Guest {
 #[tokio::test]
 async fn a_lost_permission_looks_like_a_deletion_and_is_unknown() {
     let ground = Ground::new(World::default().with(101, lxc().denying("VM.Audit")));
-    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    let report = ground.process().pass(&desired([(101, runs(Run::Running))])).await;
     let told = story(&report);
     assert!(told.contains("Unknown") && told.contains("VM.Audit"), "{told}");
     assert_eq!(ground.writes(), 0);
@@ -24,7 +24,7 @@ async fn a_lost_permission_looks_like_a_deletion_and_is_unknown() {
 #[tokio::test]
 async fn a_guest_that_is_really_absent_is_refused_with_help_and_never_made() {
     let ground = Ground::new(World::default().with(102, lxc()));
-    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    let report = ground.process().pass(&desired([(101, runs(Run::Running))])).await;
     let told = story(&report);
     assert!(told.contains("there is no such guest") && told.contains("never made"), "{told}");
     assert_eq!(ground.writes(), 0);
@@ -36,15 +36,15 @@ async fn an_unreachable_node_makes_its_guests_unknown_and_delays_no_others() {
     let ground = Ground::new(world);
     ground.simulator.with(|world| *world.nodes.get_mut("pve2").unwrap() = false);
     let other = Wanted { node: Some("pve2".to_owned()), ..runs(Run::Running) };
-    let wish = wish([(101, runs(Run::Running)), (102, other)]);
+    let desired = desired([(101, runs(Run::Running)), (102, other)]);
     let mut process = ground.process();
-    let report = process.pass(&wish).await;
+    let report = process.pass(&desired).await;
     assert!(story(&report).contains("node pve2 does not answer"), "{}", story(&report));
     process.operations.tasks_finished().await;
     let running = |vmid| ground.simulator.with(|world| world.guests[&vmid].running);
     assert!(running(101) && !running(102));
     ground.simulator.with(|world| *world.nodes.get_mut("pve2").unwrap() = true);
-    process.converge(&wish).await;
+    process.converge(&desired).await;
     assert!(running(102));
 }
 
@@ -54,7 +54,7 @@ async fn a_node_that_answers_596_makes_its_guests_unknown() {
     ground.simulator.with(|world| {
         world.fail(Fault::on("/nodes/pve1/lxc", Harm::Refuse(596, "tls error".to_owned())));
     });
-    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    let report = ground.process().pass(&desired([(101, runs(Run::Running))])).await;
     assert!(story(&report).contains("node pve1 does not answer"), "{}", story(&report));
     assert_eq!(ground.writes(), 0);
 }
@@ -72,13 +72,13 @@ async fn a_guest_whose_configuration_cannot_be_read_keeps_its_run_state() {
         wanted.options.insert("cores".to_owned(), "2".to_owned());
         wanted
     };
-    let wish = wish([(101, configured()), (102, configured())]);
+    let desired = desired([(101, configured()), (102, configured())]);
     let mut process = ground.process();
-    let report = process.pass(&wish).await;
+    let report = process.pass(&desired).await;
     let told = story(&report);
     assert!(told.contains("its configuration cannot be read"), "{told}");
     process.operations.tasks_finished().await;
-    process.pass(&wish).await;
+    process.pass(&desired).await;
     process.operations.tasks_finished().await;
     ground.simulator.with(|world| {
         assert!(world.guests[&101].running && world.guests[&102].running);
@@ -93,9 +93,9 @@ async fn a_marked_guest_whose_configuration_cannot_be_read_any_more_is_started_a
     let ground = Ground::new(World::default().with(101, lxc()));
     let mut wanted = runs(Run::Running);
     wanted.options.insert("cores".to_owned(), "2".to_owned());
-    let wish = wish([(101, wanted)]);
+    let desired = desired([(101, wanted)]);
     let mut process = ground.process();
-    process.converge(&wish).await;
+    process.converge(&desired).await;
     let puts = |world: &mut World| {
         world.writes().iter().filter(|call| call.path.ends_with("/config")).count()
     };
@@ -105,11 +105,11 @@ async fn a_marked_guest_whose_configuration_cannot_be_read_any_more_is_started_a
         let words = "unable to parse config line 7".to_owned();
         world.fail(Fault::on("/101/config", Harm::Refuse(500, words)).method("GET"));
     });
-    let report = process.pass(&wish).await;
+    let report = process.pass(&desired).await;
     process.operations.tasks_finished().await;
     assert!(ground.simulator.with(|world| world.guests[&101].running), "{}", story(&report));
     assert_eq!(ground.simulator.with(puts), before);
-    assert!(!process.pass(&wish).await.is_converged(), "its configuration is not known");
+    assert!(!process.pass(&desired).await.is_converged(), "its configuration is not known");
 }
 
 #[tokio::test]
@@ -120,12 +120,12 @@ async fn what_waits_for_a_restart_is_unknown_while_it_cannot_be_read() {
     });
     let mut wanted = runs(Run::Running);
     wanted.options.insert("memory".to_owned(), "512".to_owned());
-    let wish = wish([(101, wanted)]);
+    let desired = desired([(101, wanted)]);
     let mut process = ground.process();
-    assert!(!process.pass(&wish).await.is_converged());
+    assert!(!process.pass(&desired).await.is_converged());
     assert_eq!(ground.writes(), 0);
     ground.simulator.with(World::mend);
-    process.converge(&wish).await;
+    process.converge(&desired).await;
 }
 
 #[tokio::test]
@@ -136,14 +136,14 @@ async fn a_guest_elsewhere_or_of_another_kind_is_not_the_declared_one() {
         world.nodes.insert("pve1".to_owned(), true);
     });
     let machine = Wanted { kind: Declared::Qemu, ..runs(Run::Running) };
-    let report = ground.process().pass(&wish([(101, runs(Run::Running)), (102, machine)])).await;
+    let report = ground.process().pass(&desired([(101, runs(Run::Running)), (102, machine)])).await;
     let told = story(&report);
     assert!(told.contains("declared on node pve1, and is on pve2"), "{told}");
     assert!(told.contains("declared as qemu, and there is a lxc"), "{told}");
     assert_eq!(ground.writes(), 0);
     // Without a node it is kept wherever it is.
     let anywhere = Wanted { node: None, run: Some(Run::Running), ..wanted() };
-    ground.process().converge(&wish([(101, anywhere)])).await;
+    ground.process().converge(&desired([(101, anywhere)])).await;
 }
 
 #[tokio::test]
@@ -160,9 +160,9 @@ async fn a_guest_that_moves_between_two_lists_is_unknown_and_not_absent() {
         world.fail(Fault::on("/nodes/pve2/lxc", moves).times(1));
     });
     let anywhere = Wanted { node: None, ..runs(Run::Running) };
-    let wish = wish([(101, anywhere)]);
+    let desired = desired([(101, anywhere)]);
     let mut process = ground.process();
-    let told = story(&process.pass(&wish).await);
+    let told = story(&process.pass(&desired).await);
     assert!(told.contains("Unknown") && !told.contains("there is no such guest"), "{told}");
-    process.converge(&wish).await;
+    process.converge(&desired).await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use homeostat_guests::{Patience, Run};
 use homeostat_pve_simulator::{End, Guest, Kind, Script, World};
 
-use crate::ground::{Ground, PATIENCE, runs, wish};
+use crate::ground::{Ground, PATIENCE, desired, runs};
 use crate::told::told;
 
 fn ground(vmids: impl IntoIterator<Item = u32>, takes: Duration) -> Ground {
@@ -21,11 +21,11 @@ fn ground(vmids: impl IntoIterator<Item = u32>, takes: Duration) -> Ground {
 async fn a_task_that_is_not_known_for_a_moment_after_a_restart_is_still_ours() {
     let ground = ground([101], Duration::from_secs(3));
     ground.simulator.with(|world| world.hidden_queries = 5);
-    let wish = wish([(101, runs(Run::Running))]);
-    ground.process().pass(&wish).await;
+    let desired = desired([(101, runs(Run::Running))]);
+    ground.process().pass(&desired).await;
     // As long as doubt lasts by default.
     let patience = Patience { doubt: Patience::default().doubt, ..PATIENCE };
-    ground.process_within(patience).converge(&wish).await;
+    ground.process_within(patience).converge(&desired).await;
     assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }
@@ -40,9 +40,9 @@ async fn a_task_that_is_never_known_again_is_unknown_unless_another_look_decides
             world.hidden_queries = u32::MAX;
             world.script(101, Script { takes: Duration::ZERO, end });
         });
-        let wish = wish([(101, runs(Run::Running))]);
-        ground.process().pass(&wish).await;
-        ground.process().pass(&wish).await;
+        let desired = desired([(101, runs(Run::Running))]);
+        ground.process().pass(&desired).await;
+        ground.process().pass(&desired).await;
         let told = told(&ground, 101);
         let [_, _, end] = &*told else { panic!("{told:?}") };
         assert!(end.starts_with(told_end), "{told:?}");
@@ -69,8 +69,8 @@ async fn a_wait_that_runs_out_of_time_ends_no_step_and_frees_no_place_on_the_nod
     let patience = Patience { task: Duration::from_millis(200), ..PATIENCE };
     let mut process = ground.process_within(patience);
     let guests = [101, 102, 103];
-    let wish = wish(guests.map(|vmid| (vmid, runs(Run::Running))));
-    tokio::join!(process.converge(&wish), outlast(&ground));
+    let desired = desired(guests.map(|vmid| (vmid, runs(Run::Running))));
+    tokio::join!(process.converge(&desired), outlast(&ground));
     for vmid in guests {
         assert_eq!(told(&ground, vmid), ["start", "dispatched", "succeeded"], "{vmid}");
         assert_eq!(ground.simulator.with(|world| world.count(vmid, "vzstart")), 1, "{vmid}");

@@ -6,7 +6,7 @@ use homeostat_engine::{Alone, Explain as _, Source as _};
 use homeostat_guests::{Guests, Patience, Run, Sent, Stop, Verb, Vmid, Wanted};
 use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
 
-use crate::ground::{Ground, runs, wish};
+use crate::ground::{Ground, desired, runs};
 use crate::told::told;
 
 const ALREADY: &str = "CT 101 already running";
@@ -87,7 +87,7 @@ async fn the_journal_believes_no_refusal_by_its_words_alone() {
     ] {
         let ground = ground(is_running);
         refuses(&ground, words);
-        ground.process().pass(&wish([(101, wanted)])).await;
+        ground.process().pass(&desired([(101, wanted)])).await;
         let told = told(&ground, 101);
         let [_, end] = &*told else { panic!("{told:?}") };
         assert!(end.starts_with("failed: ") && end.contains(words), "{told:?}");
@@ -101,7 +101,7 @@ async fn the_journal_calls_a_start_of_what_runs_meanwhile_a_success() {
         let starts = Harm::ChangeBefore(|world| world.guests.get_mut(&101).unwrap().running = true);
         world.fail(Fault::on("/status/start", starts).times(1));
     });
-    let report = ground.process().pass(&wish([(101, runs(Run::Running))])).await;
+    let report = ground.process().pass(&desired([(101, runs(Run::Running))])).await;
     assert!(report.is_converged());
     assert_eq!(told(&ground, 101), ["start", "succeeded"]);
 }
@@ -118,7 +118,7 @@ async fn the_journal_believes_no_end_of_a_task_by_its_words_alone() {
         let ground = ground(is_running);
         ends(&ground, words, Duration::ZERO);
         let mut process = ground.process();
-        process.pass(&wish([(101, wanted)])).await;
+        process.pass(&desired([(101, wanted)])).await;
         process.operations.tasks_finished().await;
         let told = told(&ground, 101);
         assert_eq!(told[1..], ["dispatched".to_owned(), format!("failed: {words}")], "{told:?}");
@@ -130,7 +130,7 @@ async fn a_task_that_found_it_done_has_succeeded_when_another_look_shows_it() {
     let ground = ground(false);
     ends(&ground, ALREADY, World::LONG);
     let mut process = ground.process();
-    process.pass(&wish([(101, runs(Run::Running))])).await;
+    process.pass(&desired([(101, runs(Run::Running))])).await;
     ground.simulator.with(|world| {
         world.guests.get_mut(&101).unwrap().running = true;
         world.hurry();
@@ -143,10 +143,10 @@ async fn a_task_that_found_it_done_has_succeeded_when_another_look_shows_it() {
 async fn a_task_that_ended_while_nobody_was_there_is_not_believed_either() {
     let ground = ground(false);
     ends(&ground, ALREADY, World::LONG);
-    let wish = wish([(101, runs(Run::Running))]);
-    ground.process().pass(&wish).await;
+    let desired = desired([(101, runs(Run::Running))]);
+    ground.process().pass(&desired).await;
     ground.simulator.with(World::hurry);
-    ground.process().converge(&wish).await;
+    ground.process().converge(&desired).await;
     let told = told(&ground, 101);
     assert_eq!(told[..3], ["start", "dispatched", &format!("failed: {ALREADY}")], "{told:?}");
 }

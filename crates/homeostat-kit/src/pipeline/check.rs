@@ -1,9 +1,9 @@
-//! Makes a wish of text, or says why it is none.
+//! Makes a desired state of text, or says why it is none.
 
 use std::fmt;
 use std::future::Future;
 
-/// Why text is no wish.
+/// Why text is no desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// It is bad, and will be for as long as it is the same.
@@ -12,13 +12,16 @@ pub enum Refused {
     Unchecked(String),
 }
 
-/// Makes a wish of text.
+/// Makes a desired state of text.
 pub trait Check: Send + Sync {
     /// What comes out.
-    type Wish: Send + Sync + 'static;
+    type DesiredState: Send + Sync + 'static;
 
-    /// The wish, or why the text is none.
-    fn check(&self, text: String) -> impl Future<Output = Result<Self::Wish, Refused>> + Send;
+    /// The desired state, or why the text is none.
+    fn check(
+        &self,
+        text: String,
+    ) -> impl Future<Output = Result<Self::DesiredState, Refused>> + Send;
 }
 
 /// A check by a function that parses.
@@ -31,7 +34,7 @@ where
     E: fmt::Display,
     F: Fn(&str) -> Result<W, E> + Send + Sync,
 {
-    type Wish = W;
+    type DesiredState = W;
 
     async fn check(&self, text: String) -> Result<W, Refused> {
         (self.0)(&text).map_err(|error| Refused::Bad(error.to_string()))

@@ -14,7 +14,7 @@ trait Asked: Send {
     fn changed(&mut self) -> Later<'_, ()>;
 }
 
-impl<P: Provider<Wish = Value>> Asked for P {
+impl<P: Provider<DesiredState = Value>> Asked for P {
     fn answer(&mut self) -> Later<'_, Answer<Value>> {
         Box::pin(Provider::answer(self))
     }
@@ -35,7 +35,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn new(name: &str, provider: impl Provider<Wish = Value> + 'static) -> Self {
+    pub(super) fn new(name: &str, provider: impl Provider<DesiredState = Value> + 'static) -> Self {
         let (name, provider) = (name.to_owned(), Box::new(provider));
         Input { name, provider, accepted: None, pending: None, is_refused: false }
     }
@@ -47,7 +47,7 @@ impl Input {
     /// Asks the provider. An input that has answered once and cannot now keeps its word.
     pub(super) async fn ask(&mut self) -> Result<(), String> {
         match self.provider.answer().await {
-            Answer::Wish(word) => self.heard((*word).clone()),
+            Answer::DesiredState(word) => self.heard((*word).clone()),
             Answer::Unknown { .. } | Answer::Nothing if self.accepted.is_some() => {}
             Answer::Unknown { why } if self.pending.is_none() => {
                 return Err(format!("`{}` has not answered yet: {why}", self.name));

@@ -55,9 +55,9 @@ impl<C> Program<C> {
 }
 
 impl<C: Check> Check for Program<C> {
-    type Wish = C::Wish;
+    type DesiredState = C::DesiredState;
 
-    async fn check(&self, text: String) -> Result<C::Wish, Refused> {
+    async fn check(&self, text: String) -> Result<C::DesiredState, Refused> {
         self.run(&text).await?;
         self.then.check(text).await
     }

@@ -9,7 +9,7 @@ use super::input::Input;
 use super::{Facts, Phase, Pipeline, Render, Trouble};
 
 impl<R: Render, C: Check> Pipeline<R, C> {
-    /// Asks the inputs and, if any of them has something new to say, makes another wish of it.
+    /// Asks the inputs and, if any of them has something new to say, makes another desired state of it.
     pub(super) async fn update(&mut self) -> Result<(), Trouble> {
         let mut silent = None;
         for input in &mut self.inputs {
@@ -25,8 +25,8 @@ impl<R: Render, C: Check> Pipeline<R, C> {
         }
         let facts = self.facts(|_| true);
         match self.make(facts).await {
-            Ok(wish) => {
-                self.accept(wish, |_| true);
+            Ok(desired) => {
+                self.accept(desired, |_| true);
                 Ok(())
             }
             Err(trouble) => self.accept_some(trouble).await,
@@ -48,17 +48,17 @@ impl<R: Render, C: Check> Pipeline<R, C> {
         words.filter_map(|(at, input)| input.word(fresh(at))).collect()
     }
 
-    async fn make(&mut self, facts: Facts) -> Result<C::Wish, Trouble> {
+    async fn make(&mut self, facts: Facts) -> Result<C::DesiredState, Trouble> {
         let failed = |phase, why, may_pass| Trouble { phase, why, may_pass };
         let rendered = self.render.render(&facts);
         let text = rendered.map_err(|why| failed(Phase::Render, why, false))?;
         self.tell(What::Rendered { bytes: text.len(), print: Fingerprint::of_object(&text) });
-        let wish = self.check.check(text).await.map_err(|refused| match refused {
+        let desired = self.check.check(text).await.map_err(|refused| match refused {
             Refused::Bad(why) => failed(Phase::Validate, why, false),
             Refused::Unchecked(why) => failed(Phase::Validate, why, true),
         })?;
         self.tell(What::Validated);
-        Ok(wish)
+        Ok(desired)
     }
 
     /// All together are no good: those are accepted that are good by themselves.
@@ -71,8 +71,8 @@ impl<R: Render, C: Check> Pipeline<R, C> {
         let are_several = pending.len() > 1 && self.good.is_some();
         for at in pending.into_iter().filter(|_| are_several) {
             let facts = self.facts(|other| other == at);
-            if let Ok(wish) = self.make(facts).await {
-                self.accept(wish, |other| other == at);
+            if let Ok(desired) = self.make(facts).await {
+                self.accept(desired, |other| other == at);
             }
         }
         self.inputs.iter_mut().for_each(Input::refuse);
@@ -83,8 +83,8 @@ impl<R: Render, C: Check> Pipeline<R, C> {
         self.inputs.get(at).is_some_and(Input::is_pending)
     }
 
-    fn accept(&mut self, wish: C::Wish, whose: impl Fn(usize) -> bool) {
-        self.good = Some(Arc::new(wish));
+    fn accept(&mut self, desired: C::DesiredState, whose: impl Fn(usize) -> bool) {
+        self.good = Some(Arc::new(desired));
         for (_, input) in self.inputs.iter_mut().enumerate().filter(|(at, _)| whose(*at)) {
             input.accept();
         }

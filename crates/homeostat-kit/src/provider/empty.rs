@@ -6,7 +6,7 @@ use super::{Answer, Provider};
 
 /// Performs nothing, and says so: its answer is [`Answer::Nothing`], which no pass is run for.
 ///
-/// It is not the empty wish; that would delete everything that is ours.
+/// It is not the empty desired state; that would delete everything that is ours.
 #[derive(Debug)]
 pub struct Empty<W>(PhantomData<fn() -> W>);
 
@@ -17,7 +17,7 @@ impl<W> Default for Empty<W> {
 }
 
 impl<W: Send + Sync + 'static> Provider for Empty<W> {
-    type Wish = W;
+    type DesiredState = W;
 
     async fn answer(&mut self) -> Answer<W> {
         Answer::Nothing

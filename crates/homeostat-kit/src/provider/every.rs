@@ -19,9 +19,9 @@ impl<P> Every<P> {
 }
 
 impl<P: Provider> Provider for Every<P> {
-    type Wish = P::Wish;
+    type DesiredState = P::DesiredState;
 
-    async fn answer(&mut self) -> Answer<P::Wish> {
+    async fn answer(&mut self) -> Answer<P::DesiredState> {
         self.provider.answer().await
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Answer, Provider};
 
-/// A file with a wish in it. An unreadable or broken file is unknown, with the reason.
+/// A file with a desired state in it. An unreadable or broken file is unknown, with the reason.
 #[derive(Debug)]
 pub struct File<F> {
     path: PathBuf,
@@ -27,13 +27,13 @@ where
     E: fmt::Display,
     F: FnMut(&str) -> Result<W, E> + Send,
 {
-    type Wish = W;
+    type DesiredState = W;
 
     async fn answer(&mut self) -> Answer<W> {
         let read = fs::read_to_string(&self.path).map_err(|error| error.to_string());
         let parsed = read.and_then(|text| (self.parse)(&text).map_err(|error| error.to_string()));
         match parsed {
-            Ok(wish) => Answer::Wish(Arc::new(wish)),
+            Ok(desired) => Answer::DesiredState(Arc::new(desired)),
             Err(why) => Answer::Unknown { why: format!("`{}`: {why}", self.path.display()) },
         }
     }

@@ -1,26 +1,26 @@
-//! The provider of one wish that never changes.
+//! The provider of one desired state that never changes.
 
 use std::sync::Arc;
 
 use super::{Answer, Provider};
 
-/// Always answers with the same wish.
+/// Always answers with the same desired state.
 #[derive(Debug)]
 pub struct Static<W> {
-    wish: Arc<W>,
+    desired: Arc<W>,
 }
 
 impl<W> Static<W> {
-    /// Keeps the wish.
-    pub fn new(wish: W) -> Self {
-        Static { wish: Arc::new(wish) }
+    /// Keeps the desired state.
+    pub fn new(desired: W) -> Self {
+        Static { desired: Arc::new(desired) }
     }
 }
 
 impl<W: Send + Sync + 'static> Provider for Static<W> {
-    type Wish = W;
+    type DesiredState = W;
 
     async fn answer(&mut self) -> Answer<W> {
-        Answer::Wish(self.wish.clone())
+        Answer::DesiredState(self.desired.clone())
     }
 }

@@ -1,18 +1,18 @@
-//! Keeps the last good wish while a provider cannot answer.
+//! Keeps the last good desired state while a provider cannot answer.
 
 use std::sync::Arc;
 
 use super::{Answer, Provider};
 
-/// How a wish stands after its provider was asked.
+/// How a desired state stands after its provider was asked.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Standing<W> {
     /// The provider's own answer.
     Fresh(Arc<W>),
     /// The provider cannot answer; this was its last good one.
     Stale {
-        /// The last good wish.
-        wish: Arc<W>,
+        /// The last good desired state.
+        desired: Arc<W>,
         /// Why there is none that is newer.
         why: String,
     },
@@ -21,27 +21,27 @@ pub enum Standing<W> {
         /// Why it has not.
         why: String,
     },
-    /// There is no wish here: run no pass.
+    /// There is no desired state here: run no pass.
     Nothing,
 }
 
 impl<W> Standing<W> {
-    /// The wish to run a pass for, if there is one.
+    /// The request to run a pass for, if there is one.
     #[must_use]
-    pub fn wish(&self) -> Option<&Arc<W>> {
+    pub fn desired(&self) -> Option<&Arc<W>> {
         match self {
-            Standing::Fresh(wish) | Standing::Stale { wish, .. } => Some(wish),
+            Standing::Fresh(desired) | Standing::Stale { desired, .. } => Some(desired),
             Standing::Unknown { .. } | Standing::Nothing => None,
         }
     }
 }
 
-/// A provider whose last good wish stands.
+/// A provider whose last good desired state stands.
 #[derive(Debug)]
 pub struct Latest<P: Provider> {
     provider: P,
-    good: Option<Arc<P::Wish>>,
-    handed: Option<Arc<P::Wish>>,
+    good: Option<Arc<P::DesiredState>>,
+    handed: Option<Arc<P::DesiredState>>,
     trouble: Option<String>,
 }
 
@@ -52,18 +52,18 @@ impl<P: Provider> Latest<P> {
     }
 
     /// Asks the provider.
-    pub async fn ask(&mut self) -> Standing<P::Wish> {
+    pub async fn ask(&mut self) -> Standing<P::DesiredState> {
         let answer = self.provider.answer().await;
         self.trouble = match &answer {
             Answer::Unknown { why } => Some(why.clone()),
-            Answer::Wish(_) | Answer::Nothing => None,
+            Answer::DesiredState(_) | Answer::Nothing => None,
         };
         match (answer, &self.good) {
-            (Answer::Wish(wish), _) => {
-                self.good = Some(wish.clone());
-                Standing::Fresh(wish)
+            (Answer::DesiredState(desired), _) => {
+                self.good = Some(desired.clone());
+                Standing::Fresh(desired)
             }
-            (Answer::Unknown { why }, Some(good)) => Standing::Stale { wish: good.clone(), why },
+            (Answer::Unknown { why }, Some(good)) => Standing::Stale { desired: good.clone(), why },
             (Answer::Unknown { why }, None) => Standing::Unknown { why },
             (Answer::Nothing, _) => {
                 self.good = None;
@@ -89,16 +89,16 @@ impl<P: Provider> Latest<P> {
     }
 }
 
-impl<P: Provider<Wish: PartialEq>> Latest<P> {
-    /// Waits for a wish that is another than the last one from here: what a loop is fed with. What
+impl<P: Provider<DesiredState: PartialEq>> Latest<P> {
+    /// Waits for a desired state that is another than the last one from here: what a loop is fed with. What
     /// cannot be answered is waited out. Dropping the future loses nothing.
-    pub async fn next_wish(&mut self) -> Arc<P::Wish> {
+    pub async fn next_desired(&mut self) -> Arc<P::DesiredState> {
         loop {
-            if let Standing::Fresh(wish) = self.ask().await
-                && self.handed.as_ref() != Some(&wish)
+            if let Standing::Fresh(desired) = self.ask().await
+                && self.handed.as_ref() != Some(&desired)
             {
-                self.handed = Some(Arc::clone(&wish));
-                return wish;
+                self.handed = Some(Arc::clone(&desired));
+                return desired;
             }
             self.changed().await;
         }

@@ -8,10 +8,10 @@ use super::errands::Errands;
 use super::eyes::Eyes;
 use super::hands::{Hands, Tap};
 use super::limit::{Bucket, Limit};
-use super::{Api, Wishes, Write};
+use super::{Api, DesiredObjects, Write};
 
 /// An API as a source. Clones share the API, its limit and what is under way: a loop that is given
-/// another wish keeps waiting for the tasks of the last one.
+/// another desired state keeps waiting for the tasks of the last one.
 pub struct Adapted<A: Api> {
     api: Arc<A>,
     errands: Arc<Errands<A::Key>>,
@@ -75,7 +75,7 @@ impl<A: Api> Source for Adapted<A> {
 
     type Key = A::Key;
     type Object = A::Object;
-    type Desired = Wishes<A>;
+    type Desired = DesiredObjects<A>;
     type Step = Write<A::Key, A::Object>;
     type Moment = ();
     type Reader = Eyes<A>;
@@ -89,7 +89,12 @@ impl<A: Api> Source for Adapted<A> {
         Ok(Hands::new(Arc::clone(&self.api), Arc::clone(&self.errands), self.tap.clone()))
     }
 
-    fn plan(&self, _: &Wishes<A>, (): &(), changes: ChangeList<A::Key, A::Object>) -> Draft<Self> {
+    fn plan(
+        &self,
+        _: &DesiredObjects<A>,
+        (): &(),
+        changes: ChangeList<A::Key, A::Object>,
+    ) -> Draft<Self> {
         let write = |change| Write { change, witness: self.witness };
         Draft { steps: changes.into_iter().map(write).collect(), ..Draft::default() }
     }

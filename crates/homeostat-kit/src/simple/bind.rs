@@ -1,4 +1,4 @@
-//! Puts an API, its owner's strategy and a wish together, and refuses what would leak.
+//! Puts an API, its owner's strategy and a desired state together, and refuses what would leak.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use homeostat_engine::{Bound, Config, Desired as _, Place, Slot};
 
 use super::adapted::{Adapted, Witness};
 use super::listing::Listing;
-use super::{Api, Wishes};
+use super::{Api, DesiredObjects};
 use crate::strategy::Strategy;
 
-/// Why an API, a strategy and a wish do not fit together.
+/// Why an API, a strategy and a desired state do not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindRefused {
     /// Once made, it would not be known as ours again.
     #[error("`{key}` does not begin with the owner's prefix: once made, it would be nobody's")]
     OutsidePrefix {
-        /// The wished key.
+        /// The declared key.
         key: String,
     },
-    /// What is no longer wished could not be found.
+    /// What is no longer declared could not be found.
     #[error(
         "`{name}` cannot be listed, so only the ledger can tell what is ours: choose the checkpoint, \
          or have the ledger witness the marks"
@@ -38,14 +38,14 @@ pub fn place<A: Api>(owner: &str, scope: &str) -> Place {
 }
 
 impl<A: Api> Adapted<A> {
-    /// Binds a wish to this source for an owner.
+    /// Binds a request to this source for an owner.
     pub fn bind(
         &self,
         strategy: &Strategy,
-        wish: Wishes<A>,
+        desired: DesiredObjects<A>,
         place: Place,
     ) -> Result<Bound<Self>, BindRefused> {
-        let mut keys = (0..wish.len()).map(|index| wish.key(Slot::at(index)));
+        let mut keys = (0..desired.len()).map(|index| desired.key(Slot::at(index)));
         if let Some(key) = keys.find(|key| !strategy.admits(key)) {
             return Err(BindRefused::OutsidePrefix { key: key.to_string() });
         }
@@ -56,11 +56,11 @@ impl<A: Api> Adapted<A> {
         }
         Ok(Bound {
             source: self.clone(),
-            wish: Arc::new(wish),
+            desired: Arc::new(desired),
             ownership: strategy.ownership(),
             config: Config::default(),
             place,
-            nothing: Some(Arc::new(Wishes::default())),
+            nothing: Some(Arc::new(DesiredObjects::default())),
         })
     }
 }

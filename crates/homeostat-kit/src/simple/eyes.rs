@@ -42,8 +42,9 @@ impl<A: Api> Eyes<A> {
             (Focus::All, Listing::Whole) => self.api.list().await,
             (Focus::All, Listing::Shards(_)) => self.list_some(view).await,
             (focus, _) => {
-                let wished = (0..view.wish.len()).map(|index| view.wish.key(Slot::at(index)));
-                let keys = known(focus, wished, view.records.keys().cloned());
+                let declared =
+                    (0..view.desired.len()).map(|index| view.desired.key(Slot::at(index)));
+                let keys = known(focus, declared, view.records.keys().cloned());
                 self.look(&keys).await
             }
         }
@@ -57,7 +58,7 @@ impl<A: Api> Eyes<A> {
         Ok(found)
     }
 
-    /// Lists the parts that are due, recalls the others, and looks at whatever differs from the wish.
+    /// Lists the parts that are due, recalls the others, and looks at whatever differs from the desired state.
     async fn list_some(&mut self, view: &View<'_, Adapted<A>>) -> Result<Listed<A>, Failure> {
         let Some(shadow) = &mut self.shadow else { return self.api.list().await };
         let due = shadow.due(Instant::now());
@@ -77,7 +78,7 @@ impl<A: Api> Eyes<A> {
         }
         let mut written = self.errands.take_written();
         written.retain(|key| !due.contains(&A::shard(key)));
-        let (told, mut doubts) = shadow.recall(&due, (view.wish, view.records));
+        let (told, mut doubts) = shadow.recall(&due, (view.desired, view.records));
         all.extend(told.into_iter().filter(|seen| !written.contains(key_of(seen))));
         doubts.extend(written.iter().cloned());
         if doubts.is_empty() {

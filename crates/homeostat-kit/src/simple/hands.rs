@@ -10,7 +10,7 @@ use super::adapted::Adapted;
 use super::errands::{Errand, Errands};
 use super::limit::Bucket;
 use super::listing::Listing;
-use super::{Api, Refusal, Wishes, Write, Written};
+use super::{Api, DesiredObjects, Refusal, Write, Written};
 
 /// How long a write waits for its turn within a pass. Beyond that it is left for a later one, so that
 /// a pass with many writes comes to its end.
@@ -55,24 +55,34 @@ impl<A: Api> Hands<A> {
         Hands { api, errands, tap }
     }
 
-    async fn write(&self, wish: &Wishes<A>, write: &Write<A::Key, A::Object>) -> Written<A> {
-        if let Some(failure) = self.errands.take_failure(&write.key(wish)) {
+    async fn write(
+        &self,
+        desired: &DesiredObjects<A>,
+        write: &Write<A::Key, A::Object>,
+    ) -> Written<A> {
+        if let Some(failure) = self.errands.take_failure(&write.key(desired)) {
             return Err(Refusal::Failed(failure));
         }
         if let Some(tap) = &self.tap {
             tap.pass().await?;
         }
-        self.call(wish, write).await
+        self.call(desired, write).await
     }
 
-    async fn call(&self, wish: &Wishes<A>, write: &Write<A::Key, A::Object>) -> Written<A> {
+    async fn call(
+        &self,
+        desired: &DesiredObjects<A>,
+        write: &Write<A::Key, A::Object>,
+    ) -> Written<A> {
         match &write.change {
-            Change::Create { slot } => self.api.create(&wish.key(*slot), &wish.object(*slot)).await,
+            Change::Create { slot } => {
+                self.api.create(&desired.key(*slot), &desired.object(*slot)).await
+            }
             Change::Update { slot, before, adopts: None } => {
-                self.api.update(&wish.key(*slot), before, &wish.object(*slot)).await
+                self.api.update(&desired.key(*slot), before, &desired.object(*slot)).await
             }
             Change::Update { slot, before, adopts: Some(_) } => {
-                self.api.adopt(&wish.key(*slot), before, &wish.object(*slot)).await
+                self.api.adopt(&desired.key(*slot), before, &desired.object(*slot)).await
             }
             Change::Delete { key, before } => match self.api.delete(key, before).await {
                 Ok(()) | Err(Refusal::Gone) => Ok(None),
@@ -113,10 +123,10 @@ impl<A: Api> Writer<Adapted<A>> for Hands<A> {
     async fn apply(&self, work: Work<'_, Adapted<A>>, out: &dyn Outcomes<A::Object>) {
         for (at, write) in work.iter() {
             if matches!(A::LISTING, Listing::Shards(_)) {
-                self.errands.wrote([write.key(work.wish)]);
+                self.errands.wrote([write.key(work.desired)]);
             }
-            let written = self.write(work.wish, write).await;
-            out.put(at..at + 1, self.outcome(write.key(work.wish), written));
+            let written = self.write(work.desired, write).await;
+            out.put(at..at + 1, self.outcome(write.key(work.desired), written));
         }
     }
 }

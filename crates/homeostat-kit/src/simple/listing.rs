@@ -10,11 +10,11 @@ use homeostat_engine::{Failure, Focus};
 pub enum Listing {
     /// Everything at once.
     Whole,
-    /// Nothing: only objects whose names are known can be looked at. What is wished and what the
+    /// Nothing: only objects whose names are known can be looked at. What is declared and what the
     /// ledger knows is probed; what nobody knows is never seen, and so never deleted.
     KnownNames,
     /// So many parts, each by itself. A full look lists some of them, those that waited longest; what
-    /// it tells of the others was seen before, and only if that is as wished. Everything else is
+    /// it tells of the others was seen before, and only if that is as declared. Everything else is
     /// looked at, key by key.
     Shards(Shards),
 }
@@ -89,12 +89,12 @@ impl<T> Pages<T> {
 /// The keys that are probed where nothing can be listed.
 pub(super) fn known<K: Ord + Clone>(
     focus: &Focus<K>,
-    wished: impl Iterator<Item = K>,
+    declared: impl Iterator<Item = K>,
     recorded: impl Iterator<Item = K>,
 ) -> BTreeSet<K> {
     match focus {
         Focus::Keys(keys) => keys.clone(),
-        Focus::All => wished.chain(recorded).collect(),
+        Focus::All => declared.chain(recorded).collect(),
     }
 }
 

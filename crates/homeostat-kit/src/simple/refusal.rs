@@ -9,7 +9,7 @@
 //! | somebody changed it meanwhile | [`Refusal::Moved`] | looks and tries again at once |
 //! | it is somebody else's | [`Refusal::Conflict`] | reports it, tries at each resync |
 //! | it broke | [`Refusal::Failed`], `Retry::Soon` | tries again after growing pauses |
-//! | never like this | [`Refusal::Failed`], `Retry::Never` | waits for another wish |
+//! | never like this | [`Refusal::Failed`], `Retry::Never` | waits for another desired state |
 //! | nothing: the answer was lost | [`Refusal::Unknown`] | looks before anything else |
 
 use std::io::{self, ErrorKind};
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forbidden_write_waits_for_another_wish() {
+    fn a_forbidden_write_waits_for_another_desired_state() {
         let refused = Refusal::from(io::Error::from(ErrorKind::PermissionDenied));
         assert!(matches!(refused, Refusal::Failed(Failure { retry: Retry::Never, .. })));
     }

@@ -1,6 +1,6 @@
 //! What a reader remembers of an API that is listed in parts.
 //!
-//! The shadow only saves reading. It is believed where it agrees with the wish; every difference is
+//! The shadow only saves reading. It is believed where it agrees with the desired state; every difference is
 //! looked at before it is told, so that nothing is written by memory.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use homeostat_engine::{Agreement, Desired as _, Focus, Owner, Records, Seen, Slo
 use tokio::time::Instant;
 
 use super::listing::Shards;
-use super::{Api, Listed, Wishes};
+use super::{Api, DesiredObjects, Listed};
 
 type Told<A> = (<A as Api>::Object, Owner);
 type Known<A> = BTreeMap<<A as Api>::Key, Told<A>>;
@@ -74,11 +74,11 @@ impl<A: Api> Shadow<A> {
         }
     }
 
-    /// Tells of the parts that were not listed: what is as wished, and what has to be looked at.
+    /// Tells of the parts that were not listed: what is as declared, and what has to be looked at.
     pub(super) fn recall(
         &self,
         listed: &[usize],
-        (wish, records): (&Wishes<A>, &Records<A::Key, A::Object>),
+        (desired, records): (&DesiredObjects<A>, &Records<A::Key, A::Object>),
     ) -> (Listed<A>, BTreeSet<A::Key>) {
         let (mut told, mut doubts) = (Vec::new(), BTreeSet::new());
         let recalled = |key: &A::Key| !listed.contains(&A::shard(key));
@@ -86,20 +86,20 @@ impl<A: Api> Shadow<A> {
             if !recalled(key) {
                 continue;
             }
-            let slot = wish.slot(key, None);
-            let agrees = slot.map(|slot| wish.compare(slot, object) == Agreement::Agrees);
+            let slot = desired.slot(key, None);
+            let agrees = slot.map(|slot| desired.compare(slot, object) == Agreement::Agrees);
             match agrees {
                 Some(true) => {
                     let (key, object, owner) = (key.clone(), object.clone(), owner.clone());
                     told.push(Seen::Present { key, object, owner });
                 }
-                // A stranger's that nobody wishes: its part tells of it when it is listed.
+                // A stranger's that nobody declares: its part tells of it when it is listed.
                 None if matches!(owner, Owner::Foreign(_) | Owner::Kernel) => {}
                 Some(false) | None => _ = doubts.insert(key.clone()),
             }
         }
-        let wished = (0..wish.len()).map(|index| wish.key(Slot::at(index)));
-        let named = wished.chain(records.keys().cloned()).filter(|key| recalled(key));
+        let declared = (0..desired.len()).map(|index| desired.key(Slot::at(index)));
+        let named = declared.chain(records.keys().cloned()).filter(|key| recalled(key));
         doubts.extend(named.filter(|key| !self.knows(key)));
         (told, doubts)
     }

@@ -21,8 +21,8 @@ pub struct Versioned<O> {
 }
 
 impl<O> Versioned<O> {
-    /// An object that is wished: it has no version yet.
-    pub fn wished(object: O) -> Self {
+    /// An object that is declared: it has no version yet.
+    pub fn declared(object: O) -> Self {
         Versioned { object, version: None, identity: None }
     }
 
@@ -72,7 +72,7 @@ impl<O: Serialize> Serialize for Versioned<O> {
 
 impl<'de, O: Deserialize<'de>> Deserialize<'de> for Versioned<O> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        O::deserialize(deserializer).map(Self::wished)
+        O::deserialize(deserializer).map(Self::declared)
     }
 }
 
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn a_version_is_no_part_of_the_object() {
-        let (wished, seen) = (Versioned::wished(1), Versioned::seen(1, "abc"));
-        assert_eq!(wished, seen);
+        let (declared, seen) = (Versioned::declared(1), Versioned::seen(1, "abc"));
+        assert_eq!(declared, seen);
         assert_eq!(serde_json::to_string(&seen).unwrap(), "1");
         let read: Versioned<i32> = serde_json::from_str("1").unwrap();
         assert_eq!((read.version(), seen.version()), (None, Some("abc")));

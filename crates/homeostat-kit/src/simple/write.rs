@@ -13,8 +13,8 @@ pub struct Write<K, O> {
 }
 
 impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
-    fn key(&self, wish: &D) -> D::Key {
-        self.change.key(wish)
+    fn key(&self, desired: &D) -> D::Key {
+        self.change.key(desired)
     }
 
     fn action(&self) -> Action {
@@ -29,12 +29,12 @@ impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
         self.witness == Witness::Ledger
     }
 
-    fn explain(&self, wish: &D, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, desired: &D, tell: &mut dyn FnMut(Line)) {
         let (before, after, note) = match &self.change {
-            Change::Create { slot } => (None, Some(wanted(wish, *slot)), None),
+            Change::Create { slot } => (None, Some(wanted(desired, *slot)), None),
             Change::Update { slot, before, adopts } => {
                 let note = adopts.as_ref().map(|owner| format!("taken over from {owner}"));
-                (Some(value(before)), Some(wanted(wish, *slot)), note)
+                (Some(value(before)), Some(wanted(desired, *slot)), note)
             }
             Change::Delete { before, .. } => (Some(value(before)), None, None),
             Change::Release { before, restore: None, .. } => {
@@ -45,13 +45,13 @@ impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
                 (Some(value(before)), Some(value(original)), Some(note))
             }
         };
-        let (action, key) = (Step::<D>::action(self), self.change.key(wish).to_string());
+        let (action, key) = (Step::<D>::action(self), self.change.key(desired).to_string());
         tell(Line { action, key, before, after, note });
     }
 }
 
-fn wanted<D: Desired>(wish: &D, slot: Slot) -> Value {
-    value(&wish.object(slot))
+fn wanted<D: Desired>(desired: &D, slot: Slot) -> Value {
+    value(&desired.object(slot))
 }
 
 /// An object that cannot be shown is shown as nothing: a plan is for people.

@@ -25,7 +25,7 @@ pub enum Copies {
     Report,
     /// They are somebody else's.
     Foreign,
-    /// They are ours: what is not wished goes, what is wished is kept as it is marked.
+    /// They are ours: what is not declared goes, what is declared is kept as it is marked.
     Ours,
 }
 

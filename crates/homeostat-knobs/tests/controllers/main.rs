@@ -17,7 +17,7 @@ use std::fs;
 
 use homeostat_engine::Explain as _;
 
-use bench::{Bench, told, wish};
+use bench::{Bench, desired, told};
 use group::Group;
 
 /// A group in which the controller has its files.
@@ -47,21 +47,21 @@ fn shown(group: &Group, file: &str) -> String {
 fn check(group: &Group, file: &str, (value, held): (&str, &str), other: &str) {
     let original = shown(group, file);
     let bench = Bench::of_the_kernel().restoring();
-    let wished = group.wish(&[(file, value)]);
-    let report = bench.pass(&wished);
+    let declared = group.desired(&[(file, value)]);
+    let report = bench.pass(&declared);
     assert!(report.is_converged(), "{file} {value}: {:#?}", told(&report));
     assert_eq!(shown(group, file), held, "{file} {value}");
-    bench.assert_quiet(&wished);
+    bench.assert_quiet(&declared);
 
     fs::write(group.path.join(file), other).unwrap();
     assert_ne!(shown(group, file), held, "{file} {other}");
-    assert!(bench.pass(&wished).is_converged());
+    assert!(bench.pass(&declared).is_converged());
     assert_eq!(shown(group, file), held, "{file} after drift");
 
-    let report = bench.pass(&wish(&[]));
+    let report = bench.pass(&desired(&[]));
     assert!(report.is_converged(), "{file}: {:#?}", told(&report));
     assert_eq!(shown(group, file), original, "{file} after the release");
-    bench.assert_quiet(&wish(&[]));
+    bench.assert_quiet(&desired(&[]));
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn a_quota_keeps_the_period_that_nobody_declared() {
 fn a_quota_that_the_kernel_refuses_starves_no_other_limit() {
     let group = group_with("refused", "cpu.max");
     // Less than a millisecond.
-    let wished = group.wish(&[("cpu.max", "999"), ("pids.max", "9")]);
-    let report = Bench::of_the_kernel().pass(&wished);
+    let declared = group.desired(&[("cpu.max", "999"), ("pids.max", "9")]);
+    let report = Bench::of_the_kernel().pass(&declared);
     let failed = told(&report).into_iter().find(|line| line.starts_with("failed")).unwrap();
     assert!(failed.contains("the kernel refused the value `999`"), "{failed}");
     assert_eq!(group.read("cpu.max"), "max 100000");
@@ -160,13 +160,13 @@ fn a_foreign_limit_of_another_disk_or_another_key_stays() {
     }
     let before = group.read("io.max");
     let bench = Bench::of_the_kernel().restoring();
-    let wished = group.wish(&[("io.max", &format!("{one} rbps=4096"))]);
-    assert!(bench.pass(&wished).is_converged());
+    let declared = group.desired(&[("io.max", &format!("{one} rbps=4096"))]);
+    assert!(bench.pass(&declared).is_converged());
     let during = before.replace(&format!("{one} rbps=max"), &format!("{one} rbps=4096"));
     assert_ne!(during, before);
     assert_eq!(group.read("io.max"), during);
-    bench.assert_quiet(&wished);
-    assert!(bench.pass(&wish(&[])).is_converged());
+    bench.assert_quiet(&declared);
+    assert!(bench.pass(&desired(&[])).is_converged());
     assert_eq!(group.read("io.max"), before);
 }
 
@@ -182,8 +182,8 @@ fn a_controller_that_is_off_for_a_group_is_an_error_of_that_limit_alone() {
     let name = format!("{}/below", above.name);
     let below = Group { path: above.path.join("below"), name };
     below.make();
-    let wished = below.wish(&[("memory.max", "1G"), ("cgroup.freeze", "1")]);
-    let report = Bench::of_the_kernel().pass(&wished);
+    let declared = below.desired(&[("memory.max", "1G"), ("cgroup.freeze", "1")]);
+    let report = Bench::of_the_kernel().pass(&declared);
     let refused = format!("failed cgroup {} memory.max: the kernel has no such knob", below.name);
     assert!(told(&report).contains(&refused), "{:#?}", told(&report));
     assert_eq!(below.read("cgroup.freeze"), "1");

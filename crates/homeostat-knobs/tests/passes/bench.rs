@@ -8,7 +8,7 @@ use homeostat_engine::{
     Alone, Book, Config, Entry, Error, Explain, Focus, Kind, MemoryLedger, Observer, OnRelease,
     Order, Ownership, Place as Filed, Plan, Report, Source, book, pass, plan,
 };
-use homeostat_knobs::{Key, Knobs, Place, Roots, Wish};
+use homeostat_knobs::{DesiredState, Key, Knobs, Place, Roots};
 use homeostat_testkit::namespace::Namespace;
 
 pub(crate) struct Bench {
@@ -34,9 +34,13 @@ impl Bench {
         self
     }
 
-    pub(crate) fn order<'a>(&'a self, wish: &Wish, focus: Focus<Key>) -> Order<'a, Knobs> {
-        let (source, wish, config) = (&self.source, Arc::new(wish.clone()), &self.config);
-        Order { source, wish, ownership: &OWNERSHIP, focus, config }
+    pub(crate) fn order<'a>(
+        &'a self,
+        desired: &DesiredState,
+        focus: Focus<Key>,
+    ) -> Order<'a, Knobs> {
+        let (source, desired, config) = (&self.source, Arc::new(desired.clone()), &self.config);
+        Order { source, desired, ownership: &OWNERSHIP, focus, config }
     }
 
     pub(crate) fn book(&self) -> Book<Knobs> {
@@ -51,26 +55,26 @@ impl Bench {
         self.source.writer(&Alone::i_am_the_only_writer()).unwrap()
     }
 
-    pub(crate) fn try_plan(&self, wish: &Wish) -> Result<Plan<Knobs>, Error> {
+    pub(crate) fn try_plan(&self, desired: &DesiredState) -> Result<Plan<Knobs>, Error> {
         let held = book::holdings::<Knobs>(&*self.ledger, &filed()).unwrap();
-        let order = self.order(wish, Focus::All);
+        let order = self.order(desired, Focus::All);
         block_on(async { plan(&order, &mut self.observer(), &held).await })
     }
 
-    pub(crate) fn plan(&self, wish: &Wish) -> Plan<Knobs> {
-        self.try_plan(wish).unwrap()
+    pub(crate) fn plan(&self, desired: &DesiredState) -> Plan<Knobs> {
+        self.try_plan(desired).unwrap()
     }
 
     /// One full pass of a fresh process: only the ledger is left of the ones before.
-    pub(crate) fn pass(&self, wish: &Wish) -> Report<Knobs> {
-        let order = self.order(wish, Focus::All);
+    pub(crate) fn pass(&self, desired: &DesiredState) -> Report<Knobs> {
+        let order = self.order(desired, Focus::All);
         let (mut observer, mut book) = (self.observer(), self.book());
         block_on(async { pass(&order, &mut observer, &self.writer(), &mut book).await.unwrap() })
     }
 
     /// Expects that a pass has nothing to do (law 6).
-    pub(crate) fn assert_quiet(&self, wish: &Wish) {
-        let report = self.pass(wish);
+    pub(crate) fn assert_quiet(&self, desired: &DesiredState) {
+        let report = self.pass(desired);
         assert!(report.is_converged(), "{:#?}", told(&report));
         assert!(report.plan().steps.is_empty(), "{:#?}", told(&report));
     }
@@ -85,9 +89,10 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-pub(crate) fn wish(pairs: &[(&str, &str)]) -> Wish {
-    let builder =
-        pairs.iter().fold(Wish::builder(), |wish, (key, value)| wish.sysctl(key, value).unwrap());
+pub(crate) fn desired(pairs: &[(&str, &str)]) -> DesiredState {
+    let builder = pairs
+        .iter()
+        .fold(DesiredState::builder(), |desired, (key, value)| desired.sysctl(key, value).unwrap());
     builder.build().unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use homeostat_engine::{Explain as _, Focus, pass};
 use homeostat_knobs::Key;
 
-use crate::bench::{Bench, block_on, fresh_network, kernel, meddle, told, wish};
+use crate::bench::{Bench, block_on, desired, fresh_network, kernel, meddle, told};
 
 #[test]
 fn ip_forward_rewrites_every_link_and_flips_accept_redirects() {
@@ -26,30 +26,30 @@ fn ip_forward_and_what_it_rewrites_converge_in_one_pass() {
     let network = fresh_network();
     network.ip("link add v0 type veth peer name v1");
     let bench = Bench::of_the_kernel();
-    let wish = wish(&[
+    let desired = desired(&[
         ("net.ipv4.conf.v0.forwarding", "0"),
         ("net.ipv4.conf.all.accept_redirects", "1"),
         ("net.ipv4.ip_forward", "1"),
     ]);
     meddle("ipv4/conf/all/accept_redirects", "1");
-    let report = bench.pass(&wish);
+    let report = bench.pass(&desired);
     assert!(report.is_converged(), "{:#?}", told(&report));
     assert_eq!(kernel("ipv4/ip_forward"), "1");
     assert_eq!(kernel("ipv4/conf/v0/forwarding"), "0");
     assert_eq!(kernel("ipv4/conf/v1/forwarding"), "1");
     assert_eq!(kernel("ipv4/conf/all/accept_redirects"), "1");
-    bench.assert_quiet(&wish);
+    bench.assert_quiet(&desired);
 }
 
 #[test]
 fn a_focused_pass_also_mends_what_its_step_rewrites() {
     let _network = fresh_network();
     let bench = Bench::of_the_kernel();
-    let wish = wish(&[("net.ipv4.conf.lo.forwarding", "0"), ("net.ipv4.ip_forward", "1")]);
+    let desired = desired(&[("net.ipv4.conf.lo.forwarding", "0"), ("net.ipv4.ip_forward", "1")]);
     let (mut observer, mut book, writer) = (bench.observer(), bench.book(), bench.writer());
     let forward = Key::sysctl("net.ipv4.ip_forward").unwrap();
     let mut run = |focus| {
-        let order = bench.order(&wish, focus);
+        let order = bench.order(&desired, focus);
         block_on(async { pass(&order, &mut observer, &writer, &mut book).await.unwrap() })
     };
     assert!(run(Focus::All).is_converged());
@@ -61,11 +61,11 @@ fn a_focused_pass_also_mends_what_its_step_rewrites() {
 }
 
 #[test]
-fn wishes_that_fight_are_reported_and_neither_is_written() {
+fn desired_states_that_fight_are_reported_and_neither_is_written() {
     let _network = fresh_network();
     let bench = Bench::of_the_kernel();
-    let report =
-        bench.pass(&wish(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.forwarding", "2")]));
+    let report = bench
+        .pass(&desired(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.forwarding", "2")]));
     assert!(!report.is_converged());
     let (forward, all) = ("sysctl net.ipv4.ip_forward", "sysctl net.ipv4.conf.all.forwarding");
     assert_eq!(
@@ -76,7 +76,7 @@ fn wishes_that_fight_are_reported_and_neither_is_written() {
         ]
     );
     assert_eq!(kernel("ipv4/ip_forward"), "0");
-    let agreeing = wish(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.forwarding", "1")]);
+    let agreeing = desired(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.forwarding", "1")]);
     assert!(bench.pass(&agreeing).is_converged());
 }
 
@@ -96,13 +96,13 @@ fn default_propagates_to_links_that_nobody_has_set() {
 fn default_and_a_link_that_it_would_reach_converge_in_one_pass() {
     let _network = fresh_network();
     let bench = Bench::of_the_kernel();
-    let wish =
-        wish(&[("net.ipv4.conf.default.rp_filter", "1"), ("net.ipv4.conf.lo.rp_filter", "0")]);
-    let report = bench.pass(&wish);
+    let desired =
+        desired(&[("net.ipv4.conf.default.rp_filter", "1"), ("net.ipv4.conf.lo.rp_filter", "0")]);
+    let report = bench.pass(&desired);
     assert!(report.is_converged(), "{:#?}", told(&report));
     assert_eq!(kernel("ipv4/conf/default/rp_filter"), "1");
     assert_eq!(kernel("ipv4/conf/lo/rp_filter"), "0");
-    bench.assert_quiet(&wish);
+    bench.assert_quiet(&desired);
 }
 
 #[test]
@@ -121,13 +121,13 @@ fn ipv6_spreads_what_is_set_for_all() {
 fn disable_ipv6_for_all_but_one_link_converges_in_one_pass() {
     let _network = fresh_network();
     let bench = Bench::of_the_kernel();
-    let wish =
-        wish(&[("net.ipv6.conf.all.disable_ipv6", "1"), ("net.ipv6.conf.lo.disable_ipv6", "0")]);
-    let report = bench.pass(&wish);
+    let desired =
+        desired(&[("net.ipv6.conf.all.disable_ipv6", "1"), ("net.ipv6.conf.lo.disable_ipv6", "0")]);
+    let report = bench.pass(&desired);
     assert!(report.is_converged(), "{:#?}", told(&report));
     assert_eq!(kernel("ipv6/conf/all/disable_ipv6"), "1");
     assert_eq!(kernel("ipv6/conf/lo/disable_ipv6"), "0");
-    bench.assert_quiet(&wish);
+    bench.assert_quiet(&desired);
 }
 
 #[test]
@@ -136,25 +136,25 @@ fn one_time_in_two_units_is_one_value() {
     network.ip("link add v0 type veth peer name v1");
     let bench = Bench::of_the_kernel();
     let (ms, ticks) = ("net.ipv4.neigh.v0.retrans_time_ms", "net.ipv4.neigh.v0.retrans_time");
-    let same = wish(&[(ms, "2000"), (ticks, "200")]);
+    let same = desired(&[(ms, "2000"), (ticks, "200")]);
     let report = bench.pass(&same);
     assert!(report.is_converged(), "{:#?}", told(&report));
     assert_eq!(kernel("ipv4/neigh/v0/retrans_time_ms"), "2000");
     bench.assert_quiet(&same);
-    let report = bench.pass(&wish(&[(ms, "2000"), (ticks, "500")]));
+    let report = bench.pass(&desired(&[(ms, "2000"), (ticks, "500")]));
     assert!(!report.is_converged() && report.plan().steps.is_empty(), "{:#?}", told(&report));
     assert_eq!(kernel("ipv4/neigh/v0/retrans_time_ms"), "2000");
-    // A rounded value is not settled while another wished knob may be behind it.
-    let report = bench.pass(&wish(&[(ms, "10"), (ticks, "1")]));
+    // A rounded value is not settled while another declared knob may be behind it.
+    let report = bench.pass(&desired(&[(ms, "10"), (ticks, "1")]));
     assert!(!told(&report).iter().any(|line| line.starts_with("settled")), "{:#?}", told(&report));
 }
 
 #[test]
-fn a_wish_that_moves_to_another_name_of_the_value_is_not_undone_by_the_release() {
+fn a_desired_state_that_moves_to_another_name_of_the_value_is_not_undone_by_the_release() {
     let _network = fresh_network();
     let bench = Bench::of_the_kernel().restoring();
-    assert!(bench.pass(&wish(&[("net.ipv4.conf.all.forwarding", "1")])).is_converged());
-    let moved = wish(&[("net.ipv4.ip_forward", "1")]);
+    assert!(bench.pass(&desired(&[("net.ipv4.conf.all.forwarding", "1")])).is_converged());
+    let moved = desired(&[("net.ipv4.ip_forward", "1")]);
     let report = bench.pass(&moved);
     assert!(report.is_converged(), "{:#?}", told(&report));
     assert_eq!(told(&report), ["- sysctl net.ipv4.conf.all.forwarding: 1 -> nothing"]);
@@ -162,12 +162,12 @@ fn a_wish_that_moves_to_another_name_of_the_value_is_not_undone_by_the_release()
 }
 
 #[test]
-fn restoring_a_general_knob_spares_the_wished_special_one() {
+fn restoring_a_general_knob_spares_the_declared_special_one() {
     let _network = fresh_network();
     let bench = Bench::of_the_kernel().restoring();
     let (forward, lo) = ("net.ipv4.ip_forward", "net.ipv4.conf.lo.forwarding");
-    assert!(bench.pass(&wish(&[(forward, "1"), (lo, "1")])).is_converged());
-    let report = bench.pass(&wish(&[(lo, "1")]));
+    assert!(bench.pass(&desired(&[(forward, "1"), (lo, "1")])).is_converged());
+    let report = bench.pass(&desired(&[(lo, "1")]));
     assert!(report.is_converged(), "{:#?}", told(&report));
     assert_eq!(kernel("ipv4/ip_forward"), "0");
     assert_eq!(kernel("ipv4/conf/lo/forwarding"), "1");
@@ -183,7 +183,7 @@ fn a_knob_that_is_not_there_keeps_no_other_from_settling() {
     let bench = Bench::of_the_kernel();
     let (general, special) =
         ("net.ipv4.neigh.default.retrans_time_ms", "net.ipv4.neigh.v0.retrans_time_ms");
-    let report = bench.pass(&wish(&[(general, "1000"), (special, "1234")]));
+    let report = bench.pass(&desired(&[(general, "1000"), (special, "1234")]));
     let told = told(&report);
     assert!(told.iter().any(|line| line.contains(general)), "{told:#?}");
     let settled = format!("settled sysctl {special}: {rounded} for 1234");
@@ -196,9 +196,9 @@ fn restoring_a_general_knob_brings_the_originals_of_released_special_ones_back()
     network.ip("link add v0 type veth peer name v1");
     meddle("ipv4/conf/v0/forwarding", "1");
     let bench = Bench::of_the_kernel().restoring();
-    let both = wish(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.v0.forwarding", "1")]);
+    let both = desired(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.v0.forwarding", "1")]);
     assert!(bench.pass(&both).is_converged());
-    let report = bench.pass(&wish(&[]));
+    let report = bench.pass(&desired(&[]));
     assert!(report.is_converged(), "{:#?}", told(&report));
     assert_eq!(kernel("ipv4/ip_forward"), "0");
     assert_eq!(kernel("ipv4/conf/v0/forwarding"), "1", "{:#?}", told(&report));

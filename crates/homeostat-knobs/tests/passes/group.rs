@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use homeostat_knobs::{Wish, cgroup};
+use homeostat_knobs::{DesiredState, cgroup};
 
 /// A group that goes with the test.
 pub(crate) struct Group {
@@ -23,9 +23,9 @@ impl Group {
         fs::create_dir(&self.path).expect("this test makes a control group; run it as root");
     }
 
-    pub(crate) fn wish(&self, pairs: &[(&str, &str)]) -> Wish {
-        let builder = pairs.iter().fold(Wish::builder(), |wish, (file, value)| {
-            wish.cgroup(&self.name, file, value).unwrap()
+    pub(crate) fn desired(&self, pairs: &[(&str, &str)]) -> DesiredState {
+        let builder = pairs.iter().fold(DesiredState::builder(), |desired, (file, value)| {
+            desired.cgroup(&self.name, file, value).unwrap()
         });
         builder.build().unwrap()
     }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use homeostat_engine::{Focus, Hint, Observer, plan};
-use homeostat_knobs::{Key, Knobs, Wish};
+use homeostat_knobs::{DesiredState, Key, Knobs};
 
-use crate::bench::{Bench, block_on, fresh_network, meddle, wish};
+use crate::bench::{Bench, block_on, desired, fresh_network, meddle};
 
-/// Lets the observer see the wish once, so that its files are watched.
-async fn look(bench: &Bench, observer: &mut Observer<Knobs>, wish: &Wish) {
+/// Lets the observer see the desired state once, so that its files are watched.
+async fn look(bench: &Bench, observer: &mut Observer<Knobs>, desired: &DesiredState) {
     let held = bench.book();
-    plan(&bench.order(wish, Focus::All), observer, held.holdings()).await.unwrap();
+    plan(&bench.order(desired, Focus::All), observer, held.holdings()).await.unwrap();
 }
 
 /// The hint that is there by now, if any. The clock is held, so that "none" needs no waiting: time
@@ -35,7 +35,7 @@ fn a_direct_write_is_a_hint_and_a_coupled_change_is_not() {
     block_on(async {
         tokio::time::pause();
         let mut observer = bench.observer();
-        look(&bench, &mut observer, &wish(&[(LO, "0")])).await;
+        look(&bench, &mut observer, &desired(&[(LO, "0")])).await;
         assert_eq!(hint(&mut observer).await, None, "looking is not writing");
         meddle("ipv4/conf/lo/forwarding", "1");
         assert_eq!(hint(&mut observer).await, Some(keys(&[LO])));
@@ -52,7 +52,7 @@ fn hints_of_several_knobs_are_merged() {
     block_on(async {
         tokio::time::pause();
         let mut observer = bench.observer();
-        look(&bench, &mut observer, &wish(&[(FORWARD, "0"), (LO, "0")])).await;
+        look(&bench, &mut observer, &desired(&[(FORWARD, "0"), (LO, "0")])).await;
         for value in ["1", "0", "1"] {
             meddle("ipv4/ip_forward", value);
             meddle("ipv4/conf/lo/forwarding", value);
@@ -63,14 +63,14 @@ fn hints_of_several_knobs_are_merged() {
 }
 
 #[test]
-fn a_knob_that_left_the_wish_gives_no_hints() {
+fn a_knob_that_left_the_desired_state_gives_no_hints() {
     let _network = fresh_network();
     let bench = Bench::of_the_kernel();
     block_on(async {
         tokio::time::pause();
         let mut observer = bench.observer();
-        look(&bench, &mut observer, &wish(&[(FORWARD, "0"), (LO, "0")])).await;
-        look(&bench, &mut observer, &wish(&[(LO, "0")])).await;
+        look(&bench, &mut observer, &desired(&[(FORWARD, "0"), (LO, "0")])).await;
+        look(&bench, &mut observer, &desired(&[(LO, "0")])).await;
         meddle("ipv4/ip_forward", "1");
         assert_eq!(hint(&mut observer).await, None);
         meddle("ipv4/conf/lo/forwarding", "0");
@@ -83,13 +83,13 @@ fn a_link_that_is_made_again_is_watched_again() {
     let network = fresh_network();
     let bench = Bench::of_the_kernel();
     let key = "net.ipv4.conf.v0.rp_filter";
-    let wish = wish(&[(key, "0")]);
+    let desired = desired(&[(key, "0")]);
     block_on(async {
         tokio::time::pause();
         let mut observer = bench.observer();
         for _ in 0..2 {
             network.ip("link add v0 type veth peer name v1");
-            look(&bench, &mut observer, &wish).await;
+            look(&bench, &mut observer, &desired).await;
             while hint(&mut observer).await.is_some() {}
             meddle("ipv4/conf/v0/rp_filter", "1");
             assert_eq!(hint(&mut observer).await, Some(keys(&[key])));
@@ -110,7 +110,7 @@ fn too_many_notices_are_lost_and_said_to_be() {
     block_on(async {
         tokio::time::pause();
         let mut observer = bench.observer();
-        look(&bench, &mut observer, &wish(&[(FORWARD, "0"), (LO, "0")])).await;
+        look(&bench, &mut observer, &desired(&[(FORWARD, "0"), (LO, "0")])).await;
         // Two files in turn: equal notices in a row are merged by the kernel.
         for _ in 0..=most / 2 {
             meddle("ipv4/conf/lo/forwarding", "0");

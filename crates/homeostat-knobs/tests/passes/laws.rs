@@ -9,14 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::Ownership;
-use homeostat_knobs::{Key, Knobs, Place, Roots, Wish};
-use homeostat_testkit::laws::{self, Ability, Disturbance, Fault, Harness, Meter, Wish as Which};
+use homeostat_knobs::{DesiredState, Key, Knobs, Place, Roots};
+use homeostat_testkit::laws::{
+    self, Ability, DesiredState as Which, Disturbance, Fault, Harness, Meter,
+};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-use crate::bench::{block_on, wish};
+use crate::bench::{block_on, desired};
 
 /// Knobs that hold `0` are as the kernel left them: nobody has put anything there.
 const KNOBS: [&str; 5] = ["net/a", "net/b", "net/c", "net/d", "net/stranger"];
@@ -95,8 +97,8 @@ impl Harness for Tree {
         Ownership::Checkpoint
     }
 
-    fn wish(&self, which: Which) -> Wish {
-        wish(match which {
+    fn desired(&self, which: Which) -> DesiredState {
+        desired(match which {
             Which::First => &[("net.a", "1"), ("net.b", "2"), ("net.c", "3")],
             Which::Second => &[("net.a", "9"), ("net.c", "3"), ("net.d", "4")],
             Which::Nothing => &[],
@@ -156,6 +158,6 @@ fn the_laws_hold_over_knobs() {
     let verdict = verdict.unwrap_or_else(|broken| panic!("{broken}"));
     // A sysctl is never foreign, and goes only with its link.
     let unchecked =
-        [(4, "a foreign object on a wished key"), (5, "an object of ours that vanished")];
+        [(4, "a foreign object on a declared key"), (5, "an object of ours that vanished")];
     assert_eq!(verdict.unchecked, unchecked);
 }

@@ -1,28 +1,28 @@
 //! Knobs of links that come and go.
 
 use homeostat_engine::{Explain as _, Focus, apply};
-use homeostat_knobs::Wish;
+use homeostat_knobs::DesiredState;
 
-use crate::bench::{Bench, block_on, fresh_network, kernel, meddle, told, wish};
+use crate::bench::{Bench, block_on, desired, fresh_network, kernel, meddle, told};
 
 #[test]
 fn a_knob_of_a_link_is_pending_until_the_link_appears() {
     let network = fresh_network();
     let bench = Bench::of_the_kernel();
-    let wish = wish(&[("net.ipv4.conf.v0.rp_filter", "2"), ("net.ipv4.tcp_retries2", "9")]);
-    let report = bench.pass(&wish);
+    let desired = desired(&[("net.ipv4.conf.v0.rp_filter", "2"), ("net.ipv4.tcp_retries2", "9")]);
+    let report = bench.pass(&desired);
     assert!(!report.is_converged());
     let pending = "pending sysctl net.ipv4.conf.v0.rp_filter on link v0";
     assert!(told(&report).contains(&pending.to_owned()), "{:#?}", told(&report));
     assert_eq!(kernel("ipv4/tcp_retries2"), "9", "the rest goes on");
 
     network.ip("link add v0 type veth peer name v1");
-    assert!(bench.pass(&wish).is_converged());
+    assert!(bench.pass(&desired).is_converged());
     assert_eq!(kernel("ipv4/conf/v0/rp_filter"), "2");
-    bench.assert_quiet(&wish);
+    bench.assert_quiet(&desired);
 
     network.ip("link del v0");
-    assert_eq!(told(&bench.pass(&wish)), [pending]);
+    assert_eq!(told(&bench.pass(&desired)), [pending]);
 }
 
 #[test]
@@ -30,9 +30,9 @@ fn a_link_with_a_dot_in_its_name_is_reached() {
     let network = fresh_network();
     network.ip("link add v0.200 type veth peer name v1");
     let bench = Bench::of_the_kernel();
-    let builder = Wish::builder().link_sysctl("v0.200", "ipv4/rp_filter", "1").unwrap();
-    let wish = builder.build().unwrap();
-    let report = bench.pass(&wish);
+    let builder = DesiredState::builder().link_sysctl("v0.200", "ipv4/rp_filter", "1").unwrap();
+    let desired = builder.build().unwrap();
+    let report = bench.pass(&desired);
     assert_eq!(told(&report), ["~ sysctl net/ipv4/conf/v0.200/rp_filter: 0 -> 1"]);
     assert_eq!(kernel("ipv4/conf/v0.200/rp_filter"), "1");
 }
@@ -42,8 +42,8 @@ fn a_link_that_goes_between_plan_and_apply_leaves_its_knob_pending() {
     let network = fresh_network();
     network.ip("link add v0 type veth peer name v1");
     let bench = Bench::of_the_kernel();
-    let wish = wish(&[("net.ipv4.conf.v0.rp_filter", "2")]);
-    let (order, plan) = (bench.order(&wish, Focus::All), bench.plan(&wish));
+    let desired = desired(&[("net.ipv4.conf.v0.rp_filter", "2")]);
+    let (order, plan) = (bench.order(&desired, Focus::All), bench.plan(&desired));
     network.ip("link del v0");
     let (mut observer, mut book) = (bench.observer(), bench.book());
     let report = block_on(async {
@@ -57,16 +57,16 @@ fn a_link_that_goes_between_plan_and_apply_leaves_its_knob_pending() {
 fn a_link_that_is_made_again_has_another_original() {
     let network = fresh_network();
     let bench = Bench::of_the_kernel().restoring();
-    let wished = wish(&[("net.ipv4.conf.v0.rp_filter", "2")]);
+    let declared = desired(&[("net.ipv4.conf.v0.rp_filter", "2")]);
     network.ip("link add v0 type veth peer name v1");
     meddle("ipv4/conf/v0/rp_filter", "1");
-    assert!(bench.pass(&wished).is_converged());
+    assert!(bench.pass(&declared).is_converged());
     network.ip("link del v0");
-    assert!(!bench.pass(&wished).is_converged());
+    assert!(!bench.pass(&declared).is_converged());
 
     network.ip("link add v0 type veth peer name v1");
     assert_eq!(kernel("ipv4/conf/v0/rp_filter"), "0");
-    assert!(bench.pass(&wished).is_converged());
-    assert!(bench.pass(&wish(&[])).is_converged());
+    assert!(bench.pass(&declared).is_converged());
+    assert!(bench.pass(&desired(&[])).is_converged());
     assert_eq!(kernel("ipv4/conf/v0/rp_filter"), "0", "not the 1 of the former link");
 }

@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use homeostat_engine::Explain as _;
-use homeostat_knobs::{HostWide, Knobs, Place, Roots, Wish};
+use homeostat_knobs::{DesiredState, HostWide, Knobs, Place, Roots};
 use rustix::fs::{XattrFlags, setxattr};
 use tempfile::TempDir;
 
-use crate::bench::{Bench, told, wish};
+use crate::bench::{Bench, desired, told};
 
 /// Files of a fake `/proc/sys` and a fake hierarchy of groups, with what they hold.
 struct Fake {
@@ -47,10 +47,10 @@ impl Fake {
     }
 }
 
-fn limits(group: &str, pairs: &[(&str, &str)]) -> Wish {
-    let builder = pairs
-        .iter()
-        .fold(Wish::builder(), |wish, (file, value)| wish.cgroup(group, file, value).unwrap());
+fn limits(group: &str, pairs: &[(&str, &str)]) -> DesiredState {
+    let builder = pairs.iter().fold(DesiredState::builder(), |desired, (file, value)| {
+        desired.cgroup(group, file, value).unwrap()
+    });
     builder.build().unwrap()
 }
 
@@ -91,31 +91,31 @@ fn a_quota_is_restored_with_its_period() {
     assert!(bench.pass(&limits("web", &[("cpu.max", "50000")])).is_converged());
     fake.write("cgroup/web/cpu.max", "50000 100000\n");
     bench.assert_quiet(&limits("web", &[("cpu.max", "50000")]));
-    let report = bench.pass(&wish(&[]));
+    let report = bench.pass(&desired(&[]));
     assert_eq!(told(&report), ["- cgroup web cpu.max: 50000 -> max 100000"]);
     assert_eq!(fake.read("cgroup/web/cpu.max"), "max 100000");
 }
 
 #[test]
-fn a_quota_that_was_as_wished_needs_no_restoring() {
+fn a_quota_that_was_as_declared_needs_no_restoring() {
     let fake = Fake::new(&[("cgroup/web/cpu.max", "max 50000\n")]);
     let bench = fake.bench().restoring();
     bench.assert_quiet(&limits("web", &[("cpu.max", "max")]));
-    let report = bench.pass(&wish(&[]));
+    let report = bench.pass(&desired(&[]));
     assert!(report.is_converged(), "{:#?}", told(&report));
     assert_eq!(told(&report), ["- cgroup web cpu.max: max 50000 -> nothing"]);
-    bench.assert_quiet(&wish(&[]));
+    bench.assert_quiet(&desired(&[]));
 }
 
 #[test]
 fn a_group_that_does_not_exist_is_waited_for_and_never_made() {
     let fake = Fake::new(&[]);
-    let (bench, wish) = (fake.bench(), limits("machine/web", &[("memory.max", "1G")]));
+    let (bench, desired) = (fake.bench(), limits("machine/web", &[("memory.max", "1G")]));
     let pending = "pending cgroup machine/web memory.max on cgroup machine/web";
-    assert_eq!(told(&bench.pass(&wish)), [pending]);
+    assert_eq!(told(&bench.pass(&desired)), [pending]);
     assert!(!fake.root.path().join("cgroup/machine").exists());
     fake.write("cgroup/machine/web/memory.max", "max\n");
-    assert!(bench.pass(&wish).is_converged());
+    assert!(bench.pass(&desired).is_converged());
     assert_eq!(fake.read("cgroup/machine/web/memory.max"), "1073741824");
 }
 
@@ -141,7 +141,7 @@ fn a_group_that_systemd_manages_is_a_conflict_and_adoptable() {
     assert_eq!(told(&bench.pass(&matched)), [format!("matched {key} of systemd (web.service)")]);
     assert!(bench.book().holdings().records.is_empty(), "matched is not claimed");
 
-    let adopting = Wish::builder().cgroup(group, "memory.max", "1G").unwrap().adopting();
+    let adopting = DesiredState::builder().cgroup(group, "memory.max", "1G").unwrap().adopting();
     let adopting = adopting.build().unwrap();
     assert!(bench.pass(&adopting).is_converged());
     assert_eq!(fake.read("cgroup/machine.slice/web.service/memory.max"), "1073741824");
@@ -152,11 +152,11 @@ fn a_group_that_systemd_manages_is_a_conflict_and_adoptable() {
 #[test]
 fn a_group_below_a_delegated_unit_is_free() {
     let fake = Fake::new(&[("cgroup/web.service/payload/memory.max", "max\n")]);
-    let (bench, wish) = (fake.bench(), limits("web.service/payload", &[("memory.max", "1G")]));
-    assert!(!bench.pass(&wish).is_converged());
+    let (bench, desired) = (fake.bench(), limits("web.service/payload", &[("memory.max", "1G")]));
+    assert!(!bench.pass(&desired).is_converged());
     let unit = fake.root.path().join("cgroup/web.service");
     setxattr(&unit, "user.delegate", b"1", XattrFlags::empty()).unwrap();
-    assert!(bench.pass(&wish).is_converged());
+    assert!(bench.pass(&desired).is_converged());
 }
 
 #[test]
@@ -168,14 +168,14 @@ fn modes_tell_what_can_be_managed() {
     }
     let bench = fake.bench();
     assert_eq!(
-        told(&bench.plan(&wish(&[("net.only_write", "1"), ("net.only_read", "2")]))),
+        told(&bench.plan(&desired(&[("net.only_write", "1"), ("net.only_read", "2")]))),
         [
             "failed sysctl net.only_read: the kernel lets nobody write it here",
             "failed sysctl net.only_write: it can be written, but not read, so nobody can tell \
-             whether it is as wished",
+             whether it is as declared",
         ]
     );
-    bench.assert_quiet(&wish(&[("net.only_read", "1")]));
+    bench.assert_quiet(&desired(&[("net.only_read", "1")]));
 }
 
 #[test]
@@ -183,8 +183,11 @@ fn what_is_no_file_is_no_knob_and_links_lead_nowhere() {
     let fake = Fake::new(&[("sys/net/ipv4/ip_forward", "0\n"), ("outside", "0\n")]);
     symlink(fake.root.path().join("outside"), fake.root.path().join("sys/net/link")).unwrap();
     symlink(fake.root.path(), fake.root.path().join("sys/net/dir")).unwrap();
-    let report =
-        fake.bench().pass(&wish(&[("net.ipv4", "1"), ("net.link", "1"), ("net.dir.outside", "1")]));
+    let report = fake.bench().pass(&desired(&[
+        ("net.ipv4", "1"),
+        ("net.link", "1"),
+        ("net.dir.outside", "1"),
+    ]));
     assert_eq!(
         told(&report),
         [
@@ -201,7 +204,7 @@ fn a_step_that_a_later_one_undoes_is_reported_although_nobody_knew_of_the_coupli
     let fake = Fake::new(&[("sys/net/one", "0\n")]);
     let path = |name: &str| fake.root.path().join("sys/net").join(name);
     fs::hard_link(path("one"), path("two")).unwrap();
-    let report = fake.bench().pass(&wish(&[("net.one", "1"), ("net.two", "2")]));
+    let report = fake.bench().pass(&desired(&[("net.one", "1"), ("net.two", "2")]));
     let failed = "failed sysctl net.one: the write was accepted, but the target holds \"2\" in \
                   place of \"1\"";
     assert!(told(&report).contains(&failed.to_owned()), "{:#?}", told(&report));
@@ -212,19 +215,19 @@ fn host_wide_knobs_are_refused_where_the_scope_is_a_network() {
     let fake = Fake::new(&[("sys/vm/swappiness", "60\n"), ("sys/net/ipv4/ip_forward", "0\n")]);
     let why = "this is a sandbox".to_owned();
     let bench = Bench::new(fake.source().with_host_wide(HostWide::Refused { why }));
-    let report = bench.pass(&wish(&[("vm.swappiness", "60"), ("net.ipv4.ip_forward", "1")]));
+    let report = bench.pass(&desired(&[("vm.swappiness", "60"), ("net.ipv4.ip_forward", "1")]));
     let refused = "failed sysctl vm.swappiness: it belongs to the whole host: this is a sandbox";
     assert_eq!(told(&report), ["~ sysctl net.ipv4.ip_forward: 0 -> 1", refused]);
-    assert!(fake.bench().pass(&wish(&[("vm.swappiness", "10")])).is_converged());
+    assert!(fake.bench().pass(&desired(&[("vm.swappiness", "10")])).is_converged());
 }
 
 #[test]
 fn a_root_that_is_not_there_fails_the_look() {
     let fake = Fake::new(&[("sys/net/ipv4/ip_forward", "1\n")]);
-    let (bench, wish) = (fake.bench(), wish(&[("net.ipv4.ip_forward", "1")]));
-    bench.assert_quiet(&wish);
+    let (bench, desired) = (fake.bench(), desired(&[("net.ipv4.ip_forward", "1")]));
+    bench.assert_quiet(&desired);
     fs::rename(fake.root.path().join("sys"), fake.root.path().join("moved")).unwrap();
-    let error = bench.try_plan(&wish).unwrap_err();
+    let error = bench.try_plan(&desired).unwrap_err();
     assert!(format!("{error:?}").contains("cannot be opened"), "{error:?}");
 }
 
@@ -242,7 +245,7 @@ fn what_cannot_be_read_is_unknown_and_never_written() {
     let fake = Fake::new(&[("sys/net/ipv4/ip_forward", "0\n")]);
     let path = fake.root.path().join("sys/net/ipv4/ip_forward");
     fs::write(&path, b"\xff").unwrap();
-    let report = fake.bench().pass(&wish(&[("net.ipv4.ip_forward", "1")]));
+    let report = fake.bench().pass(&desired(&[("net.ipv4.ip_forward", "1")]));
     assert_eq!(told(&report), ["unknown sysctl net.ipv4.ip_forward: it holds no text"]);
     assert_eq!(fs::read(&path).unwrap(), b"\xff");
 }

@@ -1,7 +1,7 @@
 //! What keeps a namespace from being removed, and what does not.
 
 use homeostat_engine::{Cascades, Explain as _, Kind};
-use homeostat_namespaces::Wish;
+use homeostat_namespaces::DesiredState;
 use homeostat_netlink::{Batch, Connection, Family, Options, Socket, uapi};
 use homeostat_netns::{Name, Netns};
 
@@ -179,7 +179,7 @@ fn an_operator_can_let_it_go_with_what_is_inside() {
     let world = World::new();
     world.pass("blue");
     world.ip("-n blue link add wan type bridge");
-    let report = world.pass_for(Wish::default(), Cascades::Allow);
+    let report = world.pass_for(DesiredState::default(), Cascades::Allow);
     assert_eq!(told(&report, Kind::Applied), ["- namespace blue"]);
     assert!(world.names().is_empty());
 }

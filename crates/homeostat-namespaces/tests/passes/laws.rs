@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_engine::Ownership;
-use homeostat_namespaces::{Key, Namespaces, Wish};
-use homeostat_testkit::laws::{self, Ability, Disturbance, Harness, Meter, Wish as Which};
+use homeostat_namespaces::{DesiredState, Key, Namespaces};
+use homeostat_testkit::laws::{self, Ability, DesiredState as Which, Disturbance, Harness, Meter};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use crate::world::{World, source, wish};
+use crate::world::{World, desired, source};
 
 struct Names {
     world: World,
@@ -66,8 +66,8 @@ impl Harness for Names {
         Ownership::Checkpoint
     }
 
-    fn wish(&self, which: Which) -> Wish {
-        wish(match which {
+    fn desired(&self, which: Which) -> DesiredState {
+        desired(match which {
             Which::First => "blue green red",
             Which::Second => "green red white",
             Which::Nothing => "",

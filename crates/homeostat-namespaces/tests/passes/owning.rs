@@ -3,12 +3,12 @@
 use std::fs;
 
 use homeostat_engine::{Cascades, Edit, Explain as _, Kind};
-use homeostat_namespaces::Wish;
+use homeostat_namespaces::DesiredState;
 
 use crate::world::{World, place, told};
 
 #[test]
-fn a_wished_namespace_is_made_once_with_lo_down_and_goes_when_unwished() {
+fn a_declared_namespace_is_made_once_with_lo_down_and_goes_when_undeclared() {
     let world = World::new();
     let report = world.pass("blue");
     assert_eq!(told(&report, Kind::Applied), ["+ namespace blue"]);
@@ -20,7 +20,7 @@ fn a_wished_namespace_is_made_once_with_lo_down_and_goes_when_unwished() {
 }
 
 #[test]
-fn a_foreign_namespace_of_a_wished_name_is_matched_and_never_deleted() {
+fn a_foreign_namespace_of_a_declared_name_is_matched_and_never_deleted() {
     let world = World::new();
     world.ip("netns add blue");
     let report = world.pass("blue");
@@ -62,7 +62,7 @@ fn what_somebody_deleted_and_made_again_is_not_ours() {
 fn what_is_only_kept_stays_and_is_not_made_again() {
     let world = World::new();
     world.pass("blue");
-    let kept = || Wish::default().keeping(["namespace blue".parse().unwrap()]);
+    let kept = || DesiredState::default().keeping(["namespace blue".parse().unwrap()]);
     let report = world.pass_for(kept(), Cascades::Hold);
     assert!(report.is_converged() && told(&report, Kind::Applied).is_empty());
     assert_eq!(world.names(), ["blue"]);
@@ -81,7 +81,7 @@ fn crashed() -> World {
     world
 }
 
-/// After a crash `blue` is as wished, is ours, and the ledger is at rest.
+/// After a crash `blue` is as declared, is ours, and the ledger is at rest.
 #[track_caller]
 fn is_made_good(world: &World, applied: &[&str]) {
     let report = world.pass("blue");
@@ -115,7 +115,7 @@ fn after_a_crash_between_creation_and_outcome_it_is_ours() {
 }
 
 #[test]
-fn what_a_crash_left_is_removed_when_nobody_wishes_it_any_more() {
+fn what_a_crash_left_is_removed_when_nobody_declares_it_any_more() {
     let world = crashed();
     world.ip("netns add blue");
     assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
@@ -123,7 +123,7 @@ fn what_a_crash_left_is_removed_when_nobody_wishes_it_any_more() {
 }
 
 #[test]
-fn the_file_that_a_crash_left_is_removed_when_nobody_wishes_it_any_more() {
+fn the_file_that_a_crash_left_is_removed_when_nobody_declares_it_any_more() {
     let world = crashed();
     fs::create_dir("/run/netns").unwrap();
     fs::write("/run/netns/blue", "").unwrap();

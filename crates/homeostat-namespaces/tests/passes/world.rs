@@ -11,7 +11,7 @@ use homeostat_engine::{
     Alone, Book, Cascades, Config, Entry, Explain, Focus, Guards, Kind, Ledger, MassDelete,
     MemoryLedger, Observer, Order, Ownership, Place, Report, Source as _, pass,
 };
-use homeostat_namespaces::{Key, Mark, Namespaces, Protocol, Wish};
+use homeostat_namespaces::{DesiredState, Key, Mark, Namespaces, Protocol};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::UnshareFlags;
 
@@ -60,19 +60,19 @@ impl World {
         names
     }
 
-    /// One pass of a fresh process over a wish for these names.
+    /// One pass of a fresh process over a declare these names.
     pub(crate) fn pass(&self, names: &str) -> Report<Namespaces> {
-        self.pass_for(wish(names), Cascades::Hold)
+        self.pass_for(desired(names), Cascades::Hold)
     }
 
     /// One pass with the operator's word on what is inside.
-    pub(crate) fn pass_for(&self, wish: Wish, cascades: Cascades) -> Report<Namespaces> {
+    pub(crate) fn pass_for(&self, desired: DesiredState, cascades: Cascades) -> Report<Namespaces> {
         let source = source();
         let guards = Guards { mass_delete: MassDelete::Allow, cascades, ..Guards::default() };
         let config = Config { guards, ..Config::default() };
         let order = Order {
             source: &source,
-            wish: Arc::new(wish),
+            desired: Arc::new(desired),
             ownership: &Ownership::Checkpoint,
             focus: Focus::All,
             config: &config,
@@ -112,8 +112,8 @@ pub(crate) fn source() -> Namespaces {
     Namespaces::new(Mark::new(Protocol(76), "default"))
 }
 
-pub(crate) fn wish(names: &str) -> Wish {
-    Wish::new(names.split_whitespace().map(key))
+pub(crate) fn desired(names: &str) -> DesiredState {
+    DesiredState::new(names.split_whitespace().map(key))
 }
 
 fn key(name: &str) -> Key {

@@ -74,9 +74,9 @@ fn make_again(connection: &mut Connection, tables: &[&Table]) -> Result<Option<K
 
 fn write(table: &Table, batch: &mut Batch, last_id: &mut u32) -> Result<(), Unwritable> {
     let mark = Mark::new("");
-    let (wish, seen) = (Some(table), Some(table));
+    let (desired, seen) = (Some(table), Some(table));
     let (key, flags) = (&table.key, 0);
-    let mut encoder = Encoder { batch, last_id, key, mark: &mark, wish, seen, flags };
+    let mut encoder = Encoder { batch, last_id, key, mark: &mark, desired, seen, flags };
     diff::made_again(table).iter().try_for_each(|op| encoder.op(op))
 }
 

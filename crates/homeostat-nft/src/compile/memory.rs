@@ -1,11 +1,11 @@
-//! What texts were compiled to, as long as somebody wishes it: only a change is worth a run of `nft`.
+//! What texts were compiled to, as long as somebody declares it: only a change is worth a run of `nft`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::expanded::Expanded;
+use crate::desired::Compiled;
 use crate::mark::Mark;
-use crate::wish::Compiled;
 
 /// Shared by everybody who compiles with the same program.
 #[derive(Clone, Debug, Default)]

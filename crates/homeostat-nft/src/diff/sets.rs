@@ -26,7 +26,7 @@ impl Edit {
     }
 }
 
-/// How much of a set's content is the wish's business.
+/// How much of a set's content is the desired state's business.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     /// Exactly the declared elements.
@@ -37,49 +37,49 @@ enum Content {
     Data,
 }
 
-fn content(wish: &Set) -> Content {
-    match wish {
-        wish if wish.elements.is_empty() => Content::Data,
-        wish if wish.is_moving() => Content::AtLeast,
+fn content(desired: &Set) -> Content {
+    match desired {
+        desired if desired.elements.is_empty() => Content::Data,
+        desired if desired.is_moving() => Content::AtLeast,
         _ => Content::Exact,
     }
 }
 
 /// The elements of a table that is made.
-pub(super) fn all(wish: &Table) -> impl Iterator<Item = Op> {
-    wish.sets.iter().filter_map(|(name, set)| {
-        let add = set.elements.places().map(From::Wish).collect();
+pub(super) fn all(desired: &Table) -> impl Iterator<Item = Op> {
+    desired.sets.iter().filter_map(|(name, set)| {
+        let add = set.elements.places().map(From::DesiredState).collect();
         Edit { set: name.clone(), drop: Vec::new(), add }.added()
     })
 }
 
-/// What becomes of the elements of each wished set.
-pub(super) fn edits(wish: &Table, (seen, former): (&Table, &Former), fate: &Fate) -> Vec<Edit> {
+/// What becomes of the elements of each declared set.
+pub(super) fn edits(desired: &Table, (seen, former): (&Table, &Former), fate: &Fate) -> Vec<Edit> {
     let edit = |(name, set): (&String, &Set)| {
         let is_gone = fate.gone.contains(&Reference::Set(name.clone()));
-        let pair = |seen| Pair { wish: set, seen, goes: Goes { name, former } };
+        let pair = |seen| Pair { desired: set, seen, goes: Goes { name, former } };
         let mut edit = match seen.sets.get(name) {
-            Some(before) if !is_gone => changed(&pair(before), wish, fate),
-            Some(before) if is_compatible(set, before) => made_again(&pair(before), wish),
+            Some(before) if !is_gone => changed(&pair(before), desired, fate),
+            Some(before) if is_compatible(set, before) => made_again(&pair(before), desired),
             _ => Edit {
                 set: String::new(),
                 drop: Vec::new(),
-                add: set.elements.places().map(From::Wish).collect(),
+                add: set.elements.places().map(From::DesiredState).collect(),
             },
         };
         edit.set.clone_from(name);
         edit
     };
-    wish.sets.iter().map(edit).collect()
+    desired.sets.iter().map(edit).collect()
 }
 
-fn is_compatible(wish: &Set, seen: &Set) -> bool {
-    wish.shape == seen.shape && wish.layout() == seen.layout()
+fn is_compatible(desired: &Set, seen: &Set) -> bool {
+    desired.shape == seen.shape && desired.layout() == seen.layout()
 }
 
-/// A set that is wished and was seen.
+/// A set that is declared and was seen.
 struct Pair<'a> {
-    wish: &'a Set,
+    desired: &'a Set,
     seen: &'a Set,
     goes: Goes<'a>,
 }
@@ -92,10 +92,10 @@ struct Goes<'a> {
 
 impl Pair<'_> {
     /// Whether an element that is not declared goes: a former text declared it, or all of them are the
-    /// wish's business.
+    /// desired state's business.
     fn loses(&self, at: UnitAt) -> bool {
         let Goes { name, former } = self.goes;
-        content(self.wish) == Content::Exact || former.has(name, &self.seen.elements, at)
+        content(self.desired) == Content::Exact || former.has(name, &self.seen.elements, at)
     }
 }
 
@@ -103,12 +103,12 @@ fn changed(pair: &Pair<'_>, table: &Table, fate: &Fate) -> Edit {
     let (mut drop, mut add) = (Vec::new(), Vec::new());
     let seen = pair.seen;
     compare(pair, |difference| match difference {
-        Difference::Missing(ours) => add.push(From::Wish(ours)),
+        Difference::Missing(ours) => add.push(From::DesiredState(ours)),
         Difference::Extra(theirs) if pair.loses(theirs) => drop.push(theirs),
         Difference::Extra(_) => {}
         Difference::Changed(ours, theirs) => {
             drop.push(theirs);
-            add.push(From::Wish(ours));
+            add.push(From::DesiredState(ours));
         }
     });
     // What leads to a chain or an object that is made again has to let go of it for a moment.
@@ -127,18 +127,18 @@ fn changed(pair: &Pair<'_>, table: &Table, fate: &Fate) -> Edit {
 }
 
 fn compare(pair: &Pair<'_>, found: impl FnMut(Difference)) {
-    let (ours, theirs): (&Elements, &Elements) = (&pair.wish.elements, &pair.seen.elements);
-    match content(pair.wish) {
+    let (ours, theirs): (&Elements, &Elements) = (&pair.desired.elements, &pair.seen.elements);
+    match content(pair.desired) {
         Content::Data if pair.goes.former.is_empty() => {}
         Content::Data | Content::Exact => ours.compare(theirs, |_, _| false, found),
         Content::AtLeast => ours.compare(theirs, |a, b| meaning(a) == meaning(b), found),
     }
 }
 
-/// A set that is made again has the wished elements, with the counts that they had, and its data.
-fn made_again(pair: &Pair<'_>, wish: &Table) -> Edit {
+/// A set that is made again has the declared elements, with the counts that they had, and its data.
+fn made_again(pair: &Pair<'_>, desired: &Table) -> Edit {
     let mut add = Vec::new();
-    let (set, before) = (pair.wish, pair.seen);
+    let (set, before) = (pair.desired, pair.seen);
     let (ours, theirs) = (&set.elements, &before.elements);
     let mut fresh = Vec::new();
     let mut stale = Vec::new();
@@ -156,10 +156,10 @@ fn made_again(pair: &Pair<'_>, wish: &Table) -> Edit {
         },
     );
     let is_stale = |at: &UnitAt| stale.binary_search(at).is_ok();
-    let still_leads = |at: &UnitAt| !leads_to(before, *at, |to| !super::has(wish, to));
+    let still_leads = |at: &UnitAt| !leads_to(before, *at, |to| !super::has(desired, to));
     let stays = theirs.places().filter(|at| !is_stale(at) && still_leads(at));
     add.extend(stays.map(From::Seen));
-    add.extend(fresh.into_iter().map(From::Wish));
+    add.extend(fresh.into_iter().map(From::DesiredState));
     Edit { set: String::new(), drop: Vec::new(), add }
 }
 

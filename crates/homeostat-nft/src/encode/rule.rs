@@ -28,8 +28,8 @@ impl Encoder<'_> {
         before: Option<Handle>,
         replaces: Option<usize>,
     ) -> Written {
-        let wish = self.wished()?.chains.get(chain).map(|chain| &chain.rules);
-        let rule = wish.and_then(|rules| rules.get(at)).ok_or_else(|| missing(chain))?;
+        let desired = self.declared()?.chains.get(chain).map(|chain| &chain.rules);
+        let rule = desired.and_then(|rules| rules.get(at)).ok_or_else(|| missing(chain))?;
         let former = self.seen.and_then(|seen| seen.chains.get(chain)).zip(replaces);
         let former = former.and_then(|(seen, at)| seen.rules.get(at));
         let place = before.map_or(At::End(chain), |handle| At::Before(chain, handle));

@@ -68,9 +68,9 @@ fn kept_expressions_are_the_same_bytes() {
 #[test]
 fn counts_are_carried_on_in_order() {
     let seen = list([counter(3), lookup("a"), counter(4)]);
-    let wished = list([lookup("b"), counter(0), counter(0), counter(9)]);
+    let declared = list([lookup("b"), counter(0), counter(0), counter(9)]);
     let carried = counts(&seen).unwrap();
-    let (put, _) = put(&wished, Becomes::Named, Counts::Carried(&carried));
+    let (put, _) = put(&declared, Becomes::Named, Counts::Carried(&carried));
     assert_eq!(put, list([lookup("b"), counter(3), counter(4), counter(9)]));
 }
 

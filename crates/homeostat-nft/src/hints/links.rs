@@ -6,11 +6,11 @@ use homeostat_netlink::uapi::{IFLA_IFNAME, RTM_DELLINK, RTM_NEWLINK, RTNLGRP_LIN
 use homeostat_netlink::{Connection, Event, Family, Group, Message};
 
 use super::Subscription;
+use crate::desired::DesiredState;
 use crate::error::Error;
 use crate::placeholders::{self, Link};
 use crate::source::Nft;
 use crate::tlv::name;
-use crate::wish::Wish;
 
 /// What is known of links.
 pub(crate) struct Links {
@@ -21,18 +21,18 @@ pub(crate) struct Links {
 
 /// Which links matter, and as what they are known.
 pub(super) struct Watch {
-    wish: Arc<Wish>,
+    desired: Arc<DesiredState>,
     known: Vec<Link>,
     /// Whether one of them is no longer what it was.
     pub(super) is_moved: bool,
 }
 
 impl Links {
-    pub(crate) fn open(source: &Nft, wish: &Arc<Wish>) -> Result<Self, Error> {
+    pub(crate) fn open(source: &Nft, desired: &Arc<DesiredState>) -> Result<Self, Error> {
         // The subscription stands before the first look.
         let listener = source.listen(Family::Route, Group(RTNLGRP_LINK))?;
         let connection = source.connect(Family::Route)?;
-        let watch = Watch { wish: Arc::clone(wish), known: Vec::new(), is_moved: true };
+        let watch = Watch { desired: Arc::clone(desired), known: Vec::new(), is_moved: true };
         Ok(Links { subscription: Subscription::Standing(listener), watch, connection })
     }
 
@@ -42,16 +42,16 @@ impl Links {
     }
 
     /// The links that are there.
-    pub(crate) fn look(&mut self, wish: &Arc<Wish>) -> Result<Vec<Link>, Error> {
+    pub(crate) fn look(&mut self, desired: &Arc<DesiredState>) -> Result<Vec<Link>, Error> {
         let links = placeholders::links(&mut self.connection)?;
-        self.attend(wish, &links);
+        self.attend(desired, &links);
         Ok(links)
     }
 
-    /// Listens for those of these links that a wish means.
-    pub(crate) fn attend(&mut self, wish: &Arc<Wish>, links: &[Link]) {
-        let (wish, known) = (Arc::clone(wish), wish.relevant(links));
-        self.watch = Watch { wish, known, is_moved: false };
+    /// Listens for those of these links that a desired state means.
+    pub(crate) fn attend(&mut self, desired: &Arc<DesiredState>, links: &[Link]) {
+        let (desired, known) = (Arc::clone(desired), desired.relevant(links));
+        self.watch = Watch { desired, known, is_moved: false };
     }
 }
 
@@ -78,7 +78,7 @@ impl Watch {
         let is_same = self.known.iter().any(|link| link.index == index && link.name == name);
         match message.kind {
             RTM_NEWLINK if is_same => false,
-            RTM_NEWLINK => is_known || self.wish.speaks_of(&name),
+            RTM_NEWLINK => is_known || self.desired.speaks_of(&name),
             RTM_DELLINK => is_known,
             _ => false,
         }
@@ -86,6 +86,6 @@ impl Watch {
 
     /// The tables that may mean another link than before.
     pub(super) fn keys(&self) -> Vec<crate::key::Key> {
-        self.wish.keys()
+        self.desired.keys()
     }
 }

@@ -105,7 +105,7 @@ impl Reader {
             return self.ear.shadow.give_up();
         }
         self.ear.shadow.begin(reading.before);
-        let expected = view.wish.keys().into_iter().chain(view.records.keys().cloned());
+        let expected = view.desired.keys().into_iter().chain(view.records.keys().cloned());
         for key in expected.filter(|key| view.focus.covers(key)) {
             self.ear.shadow.know(key, None);
         }
@@ -119,8 +119,8 @@ impl Reader {
 
 /// Whether a change of this table would carry on counts, which nobody tells of.
 fn needs_counts(view: &View<'_, Nft>, key: &Key, object: &Object) -> bool {
-    let compiled = view.wish.compiled();
-    let wish = view.wish.slot(key, None).and_then(|slot| compiled.table(slot));
-    let (Some(wish), Some(table)) = (wish, &object.table) else { return false };
-    object.acts(wish).iter().any(|op| op::carries(op, table))
+    let compiled = view.desired.compiled();
+    let desired = view.desired.slot(key, None).and_then(|slot| compiled.table(slot));
+    let (Some(desired), Some(table)) = (desired, &object.table) else { return false };
+    object.acts(desired).iter().any(|op| op::carries(op, table))
 }

@@ -20,7 +20,7 @@ const SAMPLES: usize = 3;
 impl Step {
     /// What becomes of the elements of a set: how many come and go, and some of them.
     pub(super) fn element_changes(&self, name: &str) -> Option<Value> {
-        let [wish, seen] = [&self.wish, &self.seen]
+        let [desired, seen] = [&self.desired, &self.seen]
             .map(|table| table.as_ref().and_then(|table| table.sets.get(name)));
         let (mut added, mut dropped, mut samples) = (0, 0, Vec::new());
         let word = |set: Option<&Set>, at: &UnitAt| {
@@ -30,11 +30,11 @@ impl Step {
             match op {
                 Op::AddElements { set, units } if set == name => {
                     let mut named = units.iter().filter_map(|from| match from {
-                        From::Wish(at) => word(wish, at),
+                        From::DesiredState(at) => word(desired, at),
                         From::Seen(at) => word(seen, at),
                     });
                     samples.extend(named.by_ref().take(SAMPLES).map(|one| format!("+ {one}")));
-                    added += units.iter().filter(|from| !is_gap(wish, seen, **from)).count();
+                    added += units.iter().filter(|from| !is_gap(desired, seen, **from)).count();
                 }
                 Op::DropElements { set, units } if set == name => {
                     let named = units.iter().filter_map(|at| word(seen, at));
@@ -51,9 +51,9 @@ impl Step {
     }
 }
 
-fn is_gap(wish: Option<&Set>, seen: Option<&Set>, from: From) -> bool {
+fn is_gap(desired: Option<&Set>, seen: Option<&Set>, from: From) -> bool {
     let (set, at) = match from {
-        From::Wish(at) => (wish, at),
+        From::DesiredState(at) => (desired, at),
         From::Seen(at) => (seen, at),
     };
     set.is_some_and(|set| set.elements.is_gap(at))

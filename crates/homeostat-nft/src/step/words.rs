@@ -69,7 +69,7 @@ impl Step {
             (!remade.parts.contains(&part)).then(|| self.line(Action::Delete, &part))
         };
         Some(match op {
-            Op::DropTable if self.wish.is_some() => return None,
+            Op::DropTable if self.desired.is_some() => return None,
             Op::DropTable => self.line(Action::Delete, ""),
             Op::MakeTable if self.seen.is_some() => self.line(Action::Replace, ""),
             Op::MakeTable => self.line(Action::Create, ""),
@@ -90,7 +90,7 @@ impl Step {
             Op::MakeFlowtable(name) => make("flowtable", name),
             Op::MakeChain(name) => make("chain", name),
             Op::MakeSet(name) => {
-                let line = make(word(self.wish.as_deref(), name), name);
+                let line = make(word(self.desired.as_deref(), name), name);
                 Line { after: self.element_changes(name), ..line }
             }
             Op::SetPolicy(name) => self.policy(name),
@@ -102,7 +102,7 @@ impl Step {
         let flags = |table: &Option<std::sync::Arc<Table>>| {
             table.as_ref().map(|table| json!({ "flags": table.flags }))
         };
-        let (before, after) = (flags(&self.seen), flags(&self.wish));
+        let (before, after) = (flags(&self.seen), flags(&self.desired));
         Line { before, after, ..self.line(Action::Update, "") }
     }
 
@@ -112,12 +112,12 @@ impl Step {
             let policy = chain.and_then(|chain| chain.policy);
             policy.map(|policy| json!({ "policy": if policy == 0 { "drop" } else { "accept" } }))
         };
-        let (before, after) = (policy(&self.seen), policy(&self.wish));
+        let (before, after) = (policy(&self.seen), policy(&self.desired));
         Line { before, after, ..self.line(Action::Update, &format!("chain {name}")) }
     }
 
     fn rule_comes(&self, chain: &str, at: usize, replaces: Option<usize>) -> Line {
-        let after = rule(self.wish.as_deref(), chain, at);
+        let after = rule(self.desired.as_deref(), chain, at);
         let text = after.map(|(table, rule)| text(table, rule));
         let former = replaces.and_then(|at| rule(self.seen.as_deref(), chain, at));
         let part = format!("chain {chain}");
@@ -144,18 +144,18 @@ impl Step {
         Some(Line { before, ..self.line(Action::Delete, &format!("chain {chain}")) })
     }
 
-    /// A rule that was seen: in the words of an equal one of the wish, else by what it is made of.
+    /// A rule that was seen: in the words of an equal one of the desired state, else by what it is made of.
     fn wording(&self, table: &Table, rule: &Rule) -> Value {
-        let chains = self.wish.iter().flat_map(|wish| wish.chains.values());
-        let equal = chains.flat_map(|chain| &chain.rules).find(|wished| *wished == rule);
-        match (equal, &self.wish) {
-            (Some(wished), Some(wish)) => text(wish, wished),
+        let chains = self.desired.iter().flat_map(|desired| desired.chains.values());
+        let equal = chains.flat_map(|chain| &chain.rules).find(|declared| *declared == rule);
+        match (equal, &self.desired) {
+            (Some(declared), Some(desired)) => text(desired, declared),
             _ => text(table, rule),
         }
     }
 
     fn elements(&self, set: &str, remade: &Remade) -> Option<Line> {
-        let part = format!("{} {set}", word(self.wish.as_deref(), set));
+        let part = format!("{} {set}", word(self.desired.as_deref(), set));
         // Of a set that is made the line of the set says it.
         if remade.made.contains(&part) {
             return None;

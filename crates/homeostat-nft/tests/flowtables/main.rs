@@ -77,11 +77,11 @@ fn a_flowtable_waits_for_its_links_and_a_hook_for_its_own() {
     for text in [FLOWTABLE, HOOKED] {
         std::thread::spawn(move || {
             let mut world = World::new();
-            let wish = world.wish(text);
-            let words = world::told(&world.pass(&wish));
+            let desired = world.desired(text);
+            let words = world::told(&world.pass(&desired));
             assert!(!words.contains("failed"), "{words}");
             make_links(&world);
-            assert!(world.pass(&wish).is_converged());
+            assert!(world.pass(&desired).is_converged());
             assert_eq!(listed(), expected_with(text, make_links));
         })
         .join()
@@ -99,13 +99,13 @@ fn a_flowtable_waits_for_links_that_only_an_included_file_names() {
     let (name, directory) = ("fw.nft".to_owned(), directory.path().to_owned());
     let ruleset = Ruleset { text: text.into(), name, directory };
     let mut world = World::new();
-    let wish = Compiler::default().compile(&ruleset, &world.source).unwrap();
-    let wish = std::sync::Arc::new(wish);
-    let words = told(&world.pass(&wish));
+    let desired = Compiler::default().compile(&ruleset, &world.source).unwrap();
+    let desired = std::sync::Arc::new(desired);
+    let words = told(&world.pass(&desired));
     assert!(!words.contains("failed"), "{words}");
     assert!(words.contains("key: \"table ip b\", on: Link(\"v0\")"), "{words}");
     make_links(&world);
-    let report = world.pass(&wish);
+    let report = world.pass(&desired);
     assert!(report.is_converged(), "{}", told(&report));
-    assert!(world.plan(&wish).steps.is_empty());
+    assert!(world.plan(&desired).steps.is_empty());
 }

@@ -35,7 +35,7 @@ fn a_ruleset_is_as_nft_would_have_loaded_it_and_a_second_pass_writes_nothing() {
 }
 
 #[test]
-fn what_is_no_longer_wished_goes_and_what_is_not_ours_stays() {
+fn what_is_no_longer_declared_goes_and_what_is_not_ours_stays() {
     let mut world = World::new();
     by_hand("table ip theirs { chain x { accept; }; }");
     world.converge(FIREWALL);
@@ -55,8 +55,8 @@ fn a_plan_tells_each_line_in_nfts_own_words() {
     );
     assert!(plan.contains("+ table inet filter set s"), "{plan}");
     world.converge(FIREWALL);
-    let wish = world.wish(&FIREWALL.replace("ip saddr @s drop", "ip saddr @s reject"));
-    let plan = world.plan(&wish);
+    let desired = world.desired(&FIREWALL.replace("ip saddr @s drop", "ip saddr @s reject"));
+    let plan = world.plan(&desired);
     assert_eq!(plan.summary().total(), 1, "{}", told(&plan));
     let line = "~ table inet filter chain input | handle";
     assert!(told(&plan).starts_with(line), "{}", told(&plan));

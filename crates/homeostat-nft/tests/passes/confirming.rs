@@ -34,11 +34,11 @@ impl Outcomes<Object> for Shown {
 
 /// Writes what a text asks for, without any other look.
 fn shown(world: &mut World, text: &str) -> Vec<bool> {
-    let wish = world.wish(text);
-    let plan = world.plan(&wish);
+    let desired = world.desired(text);
+    let plan = world.plan(&desired);
     let writer = world.source.writer(&Alone::i_am_the_only_writer()).unwrap();
     let shown = Shown::default();
-    let work = Work { wish: &*wish, moment: &*plan.moment, first: 0, steps: &plan.steps };
+    let work = Work { desired: &*desired, moment: &*plan.moment, first: 0, steps: &plan.steps };
     done(writer.apply(work, &shown));
     assert_eq!(listed(), expected(text));
     shown.0.into_inner().unwrap()

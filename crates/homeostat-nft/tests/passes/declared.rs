@@ -83,10 +83,10 @@ fn a_table_that_took_the_name_of_ours_is_not_ours_by_the_record_of_its_elements(
     world.converge(&ours);
     by_hand("delete table ip a\ntable ip a { chain z { drop; }; }");
     let before = listed();
-    let wish = world.wish(&ours);
-    let words = told(&world.pass(&wish));
+    let desired = world.desired(&ours);
+    let words = told(&world.pass(&desired));
     assert!(words.starts_with("conflict table ip a"), "{words}");
-    let report = world.pass(&std::sync::Arc::new(homeostat_nft::Wish::nothing()));
+    let report = world.pass(&std::sync::Arc::new(homeostat_nft::DesiredState::nothing()));
     assert!(report.is_converged(), "{}", told(&report));
     assert_eq!(listed(), before);
 }

@@ -40,11 +40,12 @@ fn is_taken(path: &Path) -> bool {
 fn check(path: &Path) {
     let mut world = World::new();
     make_links(&world);
-    let wish = Compiler::default().compile(&Ruleset::read(path).unwrap(), &world.source).unwrap();
-    let wish = std::sync::Arc::new(wish);
-    let report = world.pass(&wish);
+    let desired =
+        Compiler::default().compile(&Ruleset::read(path).unwrap(), &world.source).unwrap();
+    let desired = std::sync::Arc::new(desired);
+    let report = world.pass(&desired);
     assert!(homeostat_engine::Explain::is_converged(&report), "{}", told(&report));
-    assert_eq!(told(&world.plan(&wish)), "", "a second pass");
+    assert_eq!(told(&world.plan(&desired)), "", "a second pass");
     let path = path.to_owned();
     let load = move || {
         nft_from(Path::new(EXAMPLES), &["-f", path.to_str().unwrap()], "").unwrap();
@@ -65,7 +66,7 @@ fn every_packaged_example_is_as_nft_would_have_loaded_it() {
     for path in refused {
         let world = World::new();
         make_links(&world);
-        let wish = Compiler::default().compile(&Ruleset::read(&path).unwrap(), &world.source);
-        assert!(wish.is_err(), "nft refuses {}", path.display());
+        let desired = Compiler::default().compile(&Ruleset::read(&path).unwrap(), &world.source);
+        assert!(desired.is_err(), "nft refuses {}", path.display());
     }
 }

@@ -42,27 +42,27 @@ fn send(world: &World, packets: usize) {
 #[test]
 fn a_stale_generation_refuses_the_whole_transaction() {
     let mut world = World::new();
-    let wish = world.wish("table ip a { chain x { accept; }; }");
-    let plan = world.plan(&wish);
+    let desired = world.desired("table ip a { chain x { accept; }; }");
+    let plan = world.plan(&desired);
     by_hand("table ip stranger { }");
-    let report = world.apply_plan(&wish, plan);
+    let report = world.apply_plan(&desired, plan);
     assert!(
         told(&report).contains("the ruleset changed since it was observed"),
         "{}",
         told(&report)
     );
     assert_eq!(listed(), expected("table ip stranger { }"));
-    assert!(world.pass(&wish).is_converged());
+    assert!(world.pass(&desired).is_converged());
 }
 
 #[test]
 fn after_three_stale_generations_the_transaction_goes_without() {
     let mut world = World::new();
-    let wish = world.wish("table ip a { chain x { accept; }; }");
+    let desired = world.desired("table ip a { chain x { accept; }; }");
     for place in 0..4 {
-        let plan = world.plan(&wish);
+        let plan = world.plan(&desired);
         by_hand(&format!("table ip stranger{place} {{ }}"));
-        let report = world.apply_plan(&wish, plan);
+        let report = world.apply_plan(&desired, plan);
         assert_eq!(report.is_converged(), place == 3, "{}", told(&report));
     }
 }
@@ -382,8 +382,8 @@ fn rules_stand_in_the_order_in_which_they_are_written() {
 fn the_smallest_script_moves_one_rule_and_leaves_the_others() {
     let mut world = World::new();
     world.converge(&ports(&[1, 2, 3, 4, 5]));
-    let wish = world.wish(&ports(&[2, 3, 4, 5, 1]));
-    let plan = world.plan(&wish);
+    let desired = world.desired(&ports(&[2, 3, 4, 5, 1]));
+    let plan = world.plan(&desired);
     assert_eq!(
         told(&plan),
         "~ table ip a chain x | tcp dport 1 accept (moves to place 5; fw.nft:1)"

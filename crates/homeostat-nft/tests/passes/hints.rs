@@ -12,13 +12,13 @@ const TEXT: &str = "table ip a { chain x { accept; }; }\ntable ip b { }";
 #[tokio::test]
 async fn a_commit_of_somebody_else_names_the_tables_that_it_touched() {
     let mut world = World::new();
-    let wish = world.wish(TEXT);
+    let desired = world.desired(TEXT);
     let mut reader = world.source.reader().unwrap();
     let (focus, records) = (Focus::All, Records::new());
-    let view = View { focus: &focus, wish: &wish, records: &records };
+    let view = View { focus: &focus, desired: &desired, records: &records };
     reader.observe(&view, &mut |_| {}).await.unwrap();
     // Our own commit comes first, and a stranger's: neither is told.
-    assert!(world.pass_async(&wish).await);
+    assert!(world.pass_async(&desired).await);
     by_hand("table ip stranger { chain x { accept; }; }");
     by_hand("flush chain ip a x");
     let hint = tokio::time::timeout(Duration::from_secs(10), reader.hint()).await.unwrap().unwrap();

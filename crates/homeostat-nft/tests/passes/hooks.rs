@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use homeostat_engine::Explain as _;
-use homeostat_nft::{Compiler, Ruleset, Wish};
+use homeostat_nft::{Compiler, DesiredState, Ruleset};
 use homeostat_testkit::script::write_script;
 
 use crate::world::{World, expected, expected_with, listed, told};
@@ -42,7 +42,7 @@ impl Strict {
         self.directory.path()
     }
 
-    fn wish(&self, world: &World, text: &'static str) -> Arc<Wish> {
+    fn desired(&self, world: &World, text: &'static str) -> Arc<DesiredState> {
         let (name, directory) = ("fw.nft".to_owned(), self.path().to_owned());
         let ruleset = Ruleset { text: text.into(), name, directory };
         Arc::new(Compiler::with_program(self.program()).compile(&ruleset, &world.source).unwrap())
@@ -56,16 +56,16 @@ fn make_br8(world: &World) {
 #[test]
 fn hooks_want_links() {
     let (strict, mut world) = (Strict::new(), World::new());
-    let wish = strict.wish(&world, HOOKED);
-    let words = told(&world.pass(&wish));
+    let desired = strict.desired(&world, HOOKED);
+    let words = told(&world.pass(&desired));
     assert!(words.contains("table netdev a") && words.contains("Link(\"br8\")"), "{words}");
     assert!(!words.contains("failed"), "{words}");
     assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
     make_br8(&world);
-    assert!(world.pass(&wish).is_converged());
+    assert!(world.pass(&desired).is_converged());
     assert_eq!(listed(), expected_with(HOOKED, make_br8));
     world.namespace.ip(&["link", "del", "br8"]).unwrap();
-    let words = told(&world.pass(&wish));
+    let words = told(&world.pass(&desired));
     assert!(!words.contains("failed"), "{words}");
     // What is refused for another reason is refused, links or not.
     let missing = "table netdev a { chain i { type filter hook ingress device br8 priority 0; jump nowhere; }; }";
@@ -83,14 +83,14 @@ fn links_of_hooks_are_found_in_what_is_included_and_by_way_of_variables() {
     std::fs::write(strict.path().join("names.nft"), "define wan = br8\n").unwrap();
     let text =
         "include \"names.nft\"\ninclude \"./parts/*.nft\"\ntable ip b { chain x { accept; }; }";
-    let wish = strict.wish(&world, text);
-    let words = told(&world.pass(&wish));
+    let desired = strict.desired(&world, text);
+    let words = told(&world.pass(&desired));
     assert!(words.contains("table netdev a") && words.contains("Link(\"br8\")"), "{words}");
     assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
     make_br8(&world);
-    let report = world.pass(&wish);
+    let report = world.pass(&desired);
     assert!(report.is_converged(), "{}", told(&report));
-    assert_eq!(told(&world.plan(&wish)), "");
+    assert_eq!(told(&world.plan(&desired)), "");
 }
 
 #[test]
@@ -98,19 +98,19 @@ fn a_table_waits_for_the_link_that_it_hooks_into_also_if_another_means_it_by_num
     let (strict, mut world) = (Strict::new(), World::new());
     let text = "table netdev a { chain i { type filter hook ingress device br8 priority 0; }; }\n\
         table ip b { chain x { iif br8 accept; }; }\ntable ip c { chain x { accept; }; }";
-    let wish = strict.wish(&world, text);
-    let words = told(&world.pass(&wish));
+    let desired = strict.desired(&world, text);
+    let words = told(&world.pass(&desired));
     for table in ["table netdev a", "table ip b"] {
         assert!(words.contains(&format!("key: \"{table}\", on: Link(\"br8\")")), "{words}");
     }
     assert_eq!(listed(), expected("table ip c { chain x { accept; }; }"));
     // A kernel that can wait for the link itself is let.
-    let wish = world.wish(text);
-    let words = told(&world.plan(&wish));
+    let desired = world.desired(text);
+    let words = told(&world.plan(&desired));
     let waits = words.contains("key: \"table netdev a\"");
     assert_eq!(waits, wants_links(), "{words}");
     make_br8(&world);
-    assert!(world.pass(&wish).is_converged());
+    assert!(world.pass(&desired).is_converged());
     assert_eq!(listed(), expected_with(text, make_br8));
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{Explain as _, Focus, Reader as _, Records, Source as _, View};
-use homeostat_nft::{Compiler, Ruleset, Wish};
+use homeostat_nft::{Compiler, DesiredState, Ruleset};
 
 use crate::world::{World, expected, expected_of, expected_with, listed, nft_from, told};
 
-/// Files by their names, and the wish of the first one.
+/// Files by their names, and the desired state of the first one.
 pub(crate) fn files(directory: &Path, files: &[(&str, &str)]) {
     for (name, text) in files {
         let path = directory.join(name);
@@ -18,10 +18,10 @@ pub(crate) fn files(directory: &Path, files: &[(&str, &str)]) {
     }
 }
 
-fn wish(world: &World, main: &Path) -> Arc<Wish> {
+fn desired(world: &World, main: &Path) -> Arc<DesiredState> {
     let ruleset = Ruleset::read(main).unwrap();
-    let wish = Compiler::default().compile(&ruleset, &world.source);
-    Arc::new(wish.unwrap_or_else(|error| panic!("{error}")))
+    let desired = Compiler::default().compile(&ruleset, &world.source);
+    Arc::new(desired.unwrap_or_else(|error| panic!("{error}")))
 }
 
 const FILES: [(&str, &str); 5] = [
@@ -53,10 +53,10 @@ fn links_that_are_there_are_meant_by_their_numbers() {
     files(directory.path(), &FILES);
     let mut world = World::new();
     make(&world);
-    let wish = wish(&world, &directory.path().join("main.nft"));
-    let report = world.pass(&wish);
+    let desired = desired(&world, &directory.path().join("main.nft"));
+    let report = world.pass(&desired);
     assert!(report.is_converged(), "{}", told(&report));
-    assert_eq!(told(&world.plan(&wish)), "");
+    assert_eq!(told(&world.plan(&desired)), "");
     let (ours, from) = (listed(), directory.path().to_owned());
     let load = move || {
         nft_from(&from, &["-I", ".", "-f", "main.nft"], "").unwrap();
@@ -74,12 +74,12 @@ fn tables_wait_for_links_that_are_not_there_and_mean_them_when_they_come() {
         &[("main.nft", "include \"part.nft\"\n"), ("part.nft", &format!("{a}{b}"))],
     );
     let mut world = World::new();
-    let wish = wish(&world, &directory.path().join("main.nft"));
-    let words = told(&world.pass(&wish));
+    let desired = desired(&world, &directory.path().join("main.nft"));
+    let words = told(&world.pass(&desired));
     assert!(words.contains("Link(\"br7\")"), "{words}");
     assert_eq!(listed(), expected(b));
     make(&world);
-    assert!(world.pass(&wish).is_converged());
+    assert!(world.pass(&desired).is_converged());
     assert_eq!(listed(), expected_with(&format!("{a}{b}"), make));
 }
 
@@ -89,7 +89,7 @@ fn a_line_that_is_too_long_to_be_repeated_names_its_link_all_the_same() {
     let long = format!("table ip a {{ chain x {{ {} iif br7 accept; }}; }}", " ".repeat(3000));
     files(directory.path(), &[("main.nft", "include \"part.nft\"\n"), ("part.nft", &long)]);
     let mut world = World::new();
-    let words = told(&world.pass(&wish(&world, &directory.path().join("main.nft"))));
+    let words = told(&world.pass(&desired(&world, &directory.path().join("main.nft"))));
     assert!(words.contains("Link(\"br7\")"), "{words}");
 }
 
@@ -99,10 +99,10 @@ async fn only_links_that_are_spoken_of_wake_anybody() {
     files(directory.path(), &FILES);
     let world = World::new();
     make(&world);
-    let wish = wish(&world, &directory.path().join("main.nft"));
+    let desired = desired(&world, &directory.path().join("main.nft"));
     let mut reader = world.source.reader().unwrap();
     let (focus, records) = (Focus::All, Records::new());
-    let view = View { focus: &focus, wish: &wish, records: &records };
+    let view = View { focus: &focus, desired: &desired, records: &records };
     reader.observe(&view, &mut |_| {}).await.unwrap();
     world.namespace.ip(&["link", "add", "br3", "type", "bridge"]).unwrap();
     world.namespace.ip(&["link", "del", "br1"]).unwrap();

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use homeostat_engine::Explain as _;
-use homeostat_nft::{CompileError, Compiler, Ruleset, Wish};
+use homeostat_nft::{CompileError, Compiler, DesiredState, Ruleset};
 use homeostat_testkit::script::write_script;
 
 use crate::included::files;
 use crate::world::{World, expected_of, listed, nft_from, told};
 
-fn compile(world: &World, directory: &Path) -> Result<Wish, CompileError> {
+fn compile(world: &World, directory: &Path) -> Result<DesiredState, CompileError> {
     let ruleset = Ruleset::read(&directory.join("main.nft")).unwrap();
     Compiler::default().compile(&ruleset, &world.source)
 }
@@ -64,11 +64,11 @@ fn commands_that_clear_mean_nothing_in_included_files_either() {
             ("parts/a.nft", "delete table ip a\ntable ip a { chain x { accept; }; }\n"),
         ],
     );
-    let wish = compile(&world, directory.path()).unwrap().into();
-    let words = told(&world.plan(&wish));
+    let desired = compile(&world, directory.path()).unwrap().into();
+    let words = told(&world.plan(&desired));
     let all = "`flush ruleset`, `delete table ip gone`, `delete table ip a` at the beginning";
     assert!(words.contains(all), "{words}");
-    assert!(world.pass(&wish).is_converged());
+    assert!(world.pass(&desired).is_converged());
     // Behind the first table they act on it.
     files(directory.path(), &[("parts/b.nft", "delete table ip a\n")]);
     assert_eq!(compile(&world, directory.path()).unwrap().keys(), []);
@@ -87,8 +87,8 @@ fn rules_of_included_files_are_shown_as_they_were_written() {
             ("b.nft", "table ip b {\n chain x { tcp dport 0x17 drop; }; }\n"),
         ],
     );
-    let wish = compile(&world, directory.path()).unwrap().into();
-    let words = told(&world.plan(&wish));
+    let desired = compile(&world, directory.path()).unwrap().into();
+    let words = told(&world.plan(&desired));
     assert!(words.contains("tcp dport 0x16 accept"), "{words}");
     assert!(words.contains("tcp dport 0x17 drop"), "{words}");
 }
@@ -133,8 +133,9 @@ fn the_files_that_are_taken_and_their_order_are_those_of_nft() {
         ],
     );
     let mut world = World::new();
-    let wish = compile(&world, directory.path()).unwrap_or_else(|error| panic!("{error}")).into();
-    assert!(world.pass(&wish).is_converged());
+    let desired =
+        compile(&world, directory.path()).unwrap_or_else(|error| panic!("{error}")).into();
+    assert!(world.pass(&desired).is_converged());
     let (ours, from) = (listed(), directory.path().to_owned());
     let load = move || {
         nft_from(&from, &["-I", ".", "-f", "main.nft"], "").unwrap();
@@ -144,22 +145,22 @@ fn the_files_that_are_taken_and_their_order_are_those_of_nft() {
 }
 
 #[test]
-fn a_text_is_compiled_once_as_long_as_it_is_wished_and_means_the_same() {
+fn a_text_is_compiled_once_as_long_as_it_is_declared_and_means_the_same() {
     let (world, directory) = (World::new(), tempfile::tempdir().unwrap());
     let root = directory.path();
     let (program, runs) = (root.join("nft"), root.join("runs"));
     let script = format!("#!/bin/sh\necho run >> {}\nexec nft \"$@\"\n", runs.display());
     write_script(&program, &script).unwrap();
     let compiler = Compiler::with_program(&program);
-    let wish = || {
+    let desired = || {
         let ruleset = Ruleset::read(&root.join("main.nft")).unwrap();
         compiler.clone().compile(&ruleset, &world.source).unwrap()
     };
-    // The wish, and whether anything was run for it.
+    // The desired state, and whether anything was run for it.
     let runs_for = || {
         let count = || std::fs::read_to_string(&runs).unwrap_or_default().len();
         let before = count();
-        (wish(), count() > before)
+        (desired(), count() > before)
     };
     files(
         root,
@@ -178,8 +179,8 @@ fn a_text_is_compiled_once_as_long_as_it_is_wished_and_means_the_same() {
     assert!(has_run, "the link has come");
     assert!(!runs_for().1);
     world.namespace.ip(&["link", "del", "br7"]).unwrap();
-    assert!(!runs_for().1, "the first one is wished still");
+    assert!(!runs_for().1, "the first one is declared still");
     files(root, &[("part.nft", "table ip c { }\n")]);
     assert!(runs_for().1, "what is included is another");
-    assert!(runs_for().1, "and nobody wished it any more");
+    assert!(runs_for().1, "and nobody declared it any more");
 }

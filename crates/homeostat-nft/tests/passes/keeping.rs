@@ -8,7 +8,7 @@ use std::time::Duration;
 use homeostat_engine::{
     Alone, Bound, Config, Events, Handle, Loop, Means, MemoryLedger, Ownership, Pace, Place,
 };
-use homeostat_nft::{Mark, Nft, Wish};
+use homeostat_nft::{DesiredState, Mark, Nft};
 use homeostat_testkit::deaf::{Deaf, Ears};
 
 use crate::world::{World, by_hand, done, listed, nft};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 async fn heals_by_timer(ears: Ears) {
     let world = World::new();
     let source = Deaf::new(Nft::here(Mark::new("test")), ears);
-    let (handle, looped) = looped(source, world.wish(TEXT));
+    let (handle, looped) = looped(source, world.desired(TEXT));
     tokio::spawn(looped.run());
     handle.wait_for(|status| status.is_converged).await.unwrap();
     let whole = listed();
@@ -70,11 +70,11 @@ fn handle_of(words: &str) -> String {
     line.rsplit(' ').next().unwrap().to_owned()
 }
 
-fn looped(source: Deaf<Nft>, wish: Arc<Wish>) -> (Handle<Deaf<Nft>>, Loop<Deaf<Nft>>) {
+fn looped(source: Deaf<Nft>, desired: Arc<DesiredState>) -> (Handle<Deaf<Nft>>, Loop<Deaf<Nft>>) {
     let text = || "test".to_owned();
     let place = Place { owner: text(), source: text(), scope: text(), identity: text() };
     let (ownership, config, nothing) = (Ownership::Marked, Config::default(), None);
-    let bound = Bound { source, wish, ownership, config, place, nothing };
+    let bound = Bound { source, desired, ownership, config, place, nothing };
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means =
         Means { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };

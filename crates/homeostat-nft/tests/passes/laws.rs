@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use homeostat_engine::Ownership;
 use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN};
 use homeostat_netlink::{Event, Family, Group, Listener, Options};
-use homeostat_nft::{Compiler, Key, Mark, Nft, Ruleset, Wish};
+use homeostat_nft::{Compiler, DesiredState, Key, Mark, Nft, Ruleset};
 use homeostat_testkit::blindfold::Blindfold;
-use homeostat_testkit::laws::{self, Ability, Disturbance, Fault, Harness, Meter, Wish as Which};
+use homeostat_testkit::laws::{
+    self, Ability, DesiredState as Which, Disturbance, Fault, Harness, Meter,
+};
 use homeostat_testkit::namespace::Namespace;
 
 use crate::world::{by_hand, nft};
@@ -68,7 +70,7 @@ impl Harness for Tables {
         Ownership::Marked
     }
 
-    fn wish(&self, which: Which) -> Wish {
+    fn desired(&self, which: Which) -> DesiredState {
         let text = match which {
             Which::First => {
                 "table ip a { set s { type ipv4_addr; elements = { 10.0.0.1 }; }; \

@@ -9,8 +9,8 @@ use crate::world::{World, by_hand, nft, told};
 
 /// What a plan says of rules that are to come.
 fn rules(world: &mut World, text: &str) -> Vec<Value> {
-    let wish = world.wish(text);
-    let (plan, mut rules) = (world.plan(&wish), Vec::new());
+    let desired = world.desired(text);
+    let (plan, mut rules) = (world.plan(&desired), Vec::new());
     plan.explain(Kind::Change, &mut |entry| {
         if let Entry::Change(line, _) = entry {
             rules.extend(line.after.filter(|after| after.get("normalized").is_some()));
@@ -52,8 +52,8 @@ fn a_change_names_the_line_that_it_comes_from() {
     let planned = world.planned(&text("0x1bb"));
     assert!(planned.ends_with("tcp dport 0x1bb accept (fw.nft:4)"), "{planned}");
     by_hand("flush chain ip a x");
-    let wish = world.wish(&text("0x50"));
-    let planned = told(&world.plan(&wish));
+    let desired = world.desired(&text("0x50"));
+    let planned = told(&world.plan(&desired));
     assert!(planned.contains("| tcp dport 0x16 accept (at place 1; fw.nft:3)"), "{planned}");
 }
 
@@ -66,8 +66,8 @@ fn rules_of_one_chain_may_come_from_several_files() {
     let mut world = World::new();
     let (name, directory) = ("fw.nft".to_owned(), directory.path().to_owned());
     let ruleset = Ruleset { text: text.into(), name, directory };
-    let wish = Compiler::default().compile(&ruleset, &world.source).unwrap();
-    let plan = told(&world.plan(&std::sync::Arc::new(wish)));
+    let desired = Compiler::default().compile(&ruleset, &world.source).unwrap();
+    let plan = told(&world.plan(&std::sync::Arc::new(desired)));
     for line in
         ["chain x | drop", "chain x | tcp dport 0x16 accept", "chain y | tcp dport 0x16 drop"]
     {

@@ -23,14 +23,14 @@ const BY_NUMBER: &str = "table ip a { chain x { iif br8 accept; }; }\n\
 #[test]
 fn a_table_waits_for_a_link_that_is_not_there_and_others_do_not() {
     let mut world = World::new();
-    let wish = world.wish(BY_NUMBER);
-    let words = told(&world.pass(&wish));
+    let desired = world.desired(BY_NUMBER);
+    let words = told(&world.pass(&desired));
     assert!(words.contains("table ip a") && words.contains("Link(\"br8\")"), "{words}");
     assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
     world.namespace.ip(&["link", "add", "br8", "type", "bridge"]).unwrap();
-    assert!(world.pass(&wish).is_converged());
+    assert!(world.pass(&desired).is_converged());
     assert_eq!(listed(), expected_with(BY_NUMBER, make_br8));
-    assert_eq!(told(&world.plan(&wish)), "");
+    assert_eq!(told(&world.plan(&desired)), "");
 }
 
 fn make_br8(world: &World) {
@@ -41,19 +41,19 @@ fn make_br8(world: &World) {
 fn a_link_that_is_made_again_is_meant_by_its_new_number() {
     let mut world = World::new();
     make_br8(&world);
-    let wish = world.wish(BY_NUMBER);
-    assert!(world.pass(&wish).is_converged());
+    let desired = world.desired(BY_NUMBER);
+    assert!(world.pass(&desired).is_converged());
     let former = world.namespace.ip_json(&["link", "show", "dev", "br8"]).unwrap();
     let former = format!("iif {}", former[0]["ifindex"]);
     world.namespace.ip(&["link", "del", "br8"]).unwrap();
-    let words = told(&world.plan(&wish));
+    let words = told(&world.plan(&desired));
     assert!(words.contains("Link(\"br8\")"), "{words}");
     // Another number than before, so that a rule for the former one means nothing.
     for name in ["br6", "br8"] {
         world.namespace.ip(&["link", "add", name, "type", "bridge"]).unwrap();
     }
     assert!(nft(&["list", "chain", "ip", "a", "x"], "").unwrap().contains(&former), "by number");
-    assert!(world.pass(&wish).is_converged());
+    assert!(world.pass(&desired).is_converged());
     let chain = nft(&["list", "chain", "ip", "a", "x"], "").unwrap();
     assert!(chain.contains("iif \"br8\" accept"), "{chain}");
 }
@@ -62,10 +62,10 @@ fn a_link_that_is_made_again_is_meant_by_its_new_number() {
 async fn a_link_that_is_made_again_is_heard_of() {
     let world = World::new();
     make_br8(&world);
-    let wish = world.wish(BY_NUMBER);
+    let desired = world.desired(BY_NUMBER);
     let mut reader = world.source.reader().unwrap();
     let (focus, records) = (Focus::All, Records::new());
-    let view = View { focus: &focus, wish: &wish, records: &records };
+    let view = View { focus: &focus, desired: &desired, records: &records };
     reader.observe(&view, &mut |_| {}).await.unwrap();
     // A link that the text does not name is nobody's business.
     world.namespace.ip(&["link", "add", "br9", "type", "bridge"]).unwrap();
@@ -93,11 +93,11 @@ const HOOKED: &str = "table netdev a { chain i { type filter hook ingress device
 #[test]
 fn a_hook_into_a_link_that_is_not_there_is_no_failure() {
     let mut world = World::new();
-    let wish = world.wish(HOOKED);
-    let words = told(&world.pass(&wish));
+    let desired = world.desired(HOOKED);
+    let words = told(&world.pass(&desired));
     assert!(!words.contains("failed"), "{words}");
     make_br8(&world);
-    assert!(world.pass(&wish).is_converged());
+    assert!(world.pass(&desired).is_converged());
     assert_eq!(listed(), expected_with(HOOKED, make_br8));
-    assert_eq!(told(&world.plan(&wish)), "");
+    assert_eq!(told(&world.plan(&desired)), "");
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use homeostat_engine::{Entry, Explain as _, Kind, Report, Retry};
-use homeostat_nft::{Nft, Wish};
+use homeostat_nft::{DesiredState, Nft};
 
 use crate::world::{World, by_hand, expected, listed};
 
@@ -12,16 +12,16 @@ use crate::world::{World, by_hand, expected, listed};
 const PATIENCE: usize = 3;
 
 /// Applies a plan under which somebody does something, where the generation no longer guards it.
-fn moved(world: &mut World, wish: &Arc<Wish>, act: &str) -> (String, Retry) {
+fn moved(world: &mut World, desired: &Arc<DesiredState>, act: &str) -> (String, Retry) {
     for place in 0..PATIENCE {
-        let plan = world.plan(wish);
+        let plan = world.plan(desired);
         by_hand(&format!("table ip stranger{place} {{ }}"));
-        let (_, retry) = failed(&world.apply_plan(wish, plan));
+        let (_, retry) = failed(&world.apply_plan(desired, plan));
         assert_eq!(retry, Retry::Now);
     }
-    let plan = world.plan(wish);
+    let plan = world.plan(desired);
     by_hand(act);
-    failed(&world.apply_plan(wish, plan))
+    failed(&world.apply_plan(desired, plan))
 }
 
 /// The one failure of a report.
@@ -42,12 +42,12 @@ const STRANGERS: &str = "table ip stranger0 { }\ntable ip stranger1 { }\ntable i
 fn a_rule_that_is_gone_already_is_named() {
     let mut world = World::new();
     world.converge("table ip a { chain x { tcp dport 22 accept; drop; }; }");
-    let wish = world.wish("table ip a { chain x { drop; }; }");
-    let (error, retry) = moved(&mut world, &wish, "flush chain ip a x");
+    let desired = world.desired("table ip a { chain x { drop; }; }");
+    let (error, retry) = moved(&mut world, &desired, "flush chain ip a x");
     assert!(error.starts_with("table ip a chain x: handle "), "{error}");
     assert!(error.contains("No such file or directory"), "{error}");
     assert_eq!(retry, Retry::Now);
-    assert!(world.pass(&wish).is_converged());
+    assert!(world.pass(&desired).is_converged());
     let expected = expected(&format!("{STRANGERS}table ip a {{ chain x {{ drop; }}; }}"));
     assert_eq!(listed(), expected);
 }
@@ -55,8 +55,8 @@ fn a_rule_that_is_gone_already_is_named() {
 #[test]
 fn a_table_that_somebody_made_first_is_left_alone() {
     let mut world = World::new();
-    let wish = world.wish("table ip a { chain x { drop; }; }");
-    let (error, retry) = moved(&mut world, &wish, "table ip a { chain theirs { }; }");
+    let desired = world.desired("table ip a { chain x { drop; }; }");
+    let (error, retry) = moved(&mut world, &desired, "table ip a { chain theirs { }; }");
     assert!(error.contains("table ip a") && error.contains("File exists"), "{error}");
     assert_eq!(retry, Retry::Now);
     assert!(listed() == expected(&format!("{STRANGERS}table ip a {{ chain theirs {{ }}; }}")));
@@ -66,10 +66,10 @@ fn a_table_that_somebody_made_first_is_left_alone() {
 fn a_chain_that_somebody_jumps_to_meanwhile_is_not_deleted() {
     let mut world = World::new();
     world.converge("table ip a { chain x { }; chain y { }; }");
-    let wish = world.wish("table ip a { chain x { }; }");
-    let (error, retry) = moved(&mut world, &wish, "add rule ip a x jump y");
+    let desired = world.desired("table ip a { chain x { }; }");
+    let (error, retry) = moved(&mut world, &desired, "add rule ip a x jump y");
     assert!(error.starts_with("table ip a chain y: "), "{error}");
     assert!(error.contains("busy"), "{error}");
     assert_eq!(retry, Retry::Now);
-    assert!(world.pass(&wish).is_converged());
+    assert!(world.pass(&desired).is_converged());
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homeostat_engine::Explain as _;
-use homeostat_nft::Wish;
+use homeostat_nft::DesiredState;
 
 use crate::world::{World, by_hand, expected, listed, nft, told};
 
@@ -14,8 +14,8 @@ fn a_table_of_somebody_else_is_a_conflict_and_stays() {
     let mut world = World::new();
     by_hand("table ip a { comment \"theirs\"; chain y { drop; }; }");
     let before = listed();
-    let wish = world.wish(OURS);
-    let report = world.pass(&wish);
+    let desired = world.desired(OURS);
+    let report = world.pass(&desired);
     assert_eq!(told(&report), "conflict table ip a: somebody else, belongs to somebody else");
     assert_eq!(listed(), before);
 }
@@ -24,9 +24,9 @@ fn a_table_of_somebody_else_is_a_conflict_and_stays() {
 fn an_equal_table_of_somebody_else_is_matched_and_never_deleted() {
     let mut world = World::new();
     by_hand(OURS);
-    let wish = world.wish(OURS);
-    assert_eq!(told(&world.pass(&wish)), "matched table ip a: somebody else");
-    let report = world.pass(&Arc::new(Wish::nothing()));
+    let desired = world.desired(OURS);
+    assert_eq!(told(&world.pass(&desired)), "matched table ip a: somebody else");
+    let report = world.pass(&Arc::new(DesiredState::nothing()));
     assert!(report.is_converged(), "{}", told(&report));
     assert_eq!(listed(), expected(OURS));
 }
@@ -35,8 +35,8 @@ fn an_equal_table_of_somebody_else_is_matched_and_never_deleted() {
 fn a_table_of_another_owner_is_foreign() {
     let mut world = World::new();
     by_hand("table ip a { comment \"homeostat:other\"; }");
-    let wish = world.wish(OURS);
-    let told = told(&world.pass(&wish));
+    let desired = world.desired(OURS);
+    let told = told(&world.pass(&desired));
     assert_eq!(told, "conflict table ip a: homeostat:other, belongs to somebody else");
 }
 
@@ -61,11 +61,11 @@ fn a_table_that_was_taken_over_is_ours_by_the_ledger() {
 fn standing_leave_takes_tables_from_anybody() {
     let mut world = World::new();
     by_hand("table ip a { chain y { drop; }; }");
-    let wish = Arc::new(world.compile(OURS).unwrap().adopting());
-    let report = world.pass(&wish);
+    let desired = Arc::new(world.compile(OURS).unwrap().adopting());
+    let report = world.pass(&desired);
     assert!(report.is_converged(), "{}", told(&report));
     assert_eq!(listed(), expected(OURS));
-    assert_eq!(told(&world.plan(&wish)), "");
+    assert_eq!(told(&world.plan(&desired)), "");
 }
 
 #[test]
@@ -77,11 +77,11 @@ fn the_record_of_a_table_says_nothing_about_a_later_one_of_the_same_name() {
     world.config.adopt.clear();
     by_hand("delete table ip a\ntable ip a { chain z { drop; }; }");
     let before = listed();
-    let wish = world.wish(OURS);
-    let report = world.pass(&wish);
+    let desired = world.desired(OURS);
+    let report = world.pass(&desired);
     assert!(told(&report).starts_with("conflict table ip a"), "{}", told(&report));
     assert_eq!(listed(), before);
-    let report = world.pass(&Arc::new(Wish::nothing()));
+    let report = world.pass(&Arc::new(DesiredState::nothing()));
     assert_eq!(listed(), before, "{}", told(&report));
 }
 

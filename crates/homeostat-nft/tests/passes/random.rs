@@ -203,10 +203,10 @@ fn a_writer_that_never_rests_neither_stops_us_nor_loses_anything() {
         });
         for port in 1..=10_u16 {
             let text = format!("table ip a {{ chain x {{ tcp dport {port} accept; counter; }}; }}");
-            let wish = world.wish(&text);
-            let mut passes = (0..20).map(|_| world.pass(&wish));
+            let desired = world.desired(&text);
+            let mut passes = (0..20).map(|_| world.pass(&desired));
             let converged = passes.any(|report| report.is_converged());
-            assert!(converged, "port {port}: {}", told(&world.plan(&wish)));
+            assert!(converged, "port {port}: {}", told(&world.plan(&desired)));
         }
     });
     let list = nft(&["list", "ruleset"], "").unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use homeostat_engine::{
     Alone, Bound, Config, Events, Handle, Loop, Means, MemoryLedger, Ownership, Pace, Place,
 };
-use homeostat_nft::{Mark, Nft, Wish};
+use homeostat_nft::{DesiredState, Mark, Nft};
 
 use crate::storm::Dice;
 use crate::world::{World, by_hand, done, listed_if_told, nft};
@@ -55,12 +55,12 @@ const SABOTAGE: [&str; 18] = [
 /// healed by then waits for the timer, which is far away.
 const PATIENCE: Duration = Duration::from_hours(2);
 
-fn looped(wish: Arc<Wish>) -> (Handle<Nft>, Loop<Nft>) {
+fn looped(desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
     let text = || "test".to_owned();
     let place = Place { owner: text(), source: text(), scope: text(), identity: text() };
     let (source, ownership, config) =
         (Nft::here(Mark::new("test")), Ownership::Marked, Config::default());
-    let bound = Bound { source, wish, ownership, config, place, nothing: None };
+    let bound = Bound { source, desired, ownership, config, place, nothing: None };
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means =
         Means { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
@@ -78,7 +78,7 @@ fn strangers() -> String {
 async fn heals_by_hint(rounds: u32) {
     let world = World::new();
     by_hand(STRANGER);
-    let (handle, looped) = looped(world.wish(TEXT));
+    let (handle, looped) = looped(world.desired(TEXT));
     tokio::spawn(looped.run());
     handle.wait_for(|status| status.is_converged).await.unwrap();
     tokio::time::pause();
@@ -123,7 +123,7 @@ fn any_sabotage_is_healed_by_hint() {
 async fn outlasts(commits: u32) {
     let world = World::new();
     by_hand(STRANGER);
-    let (handle, looped) = looped(world.wish(TEXT));
+    let (handle, looped) = looped(world.desired(TEXT));
     tokio::spawn(looped.run());
     handle.wait_for(|status| status.is_converged).await.unwrap();
     let (whole, before) = (listed_if_told(), strangers());

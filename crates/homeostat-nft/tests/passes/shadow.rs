@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homeostat_engine::{Focus, Reader as _, Records, Seen, Source as _, View};
-use homeostat_nft::{Nft, Reader, Wish};
+use homeostat_nft::{DesiredState, Nft, Reader};
 use proptest::prelude::*;
 
 use crate::corpus::{corpus, failed, pairs};
@@ -13,7 +13,7 @@ use crate::world::{World, by_hand, done, ip_here, nft, told};
 /// A reader that hears of commits.
 pub(crate) struct Hearing {
     source: Nft,
-    wish: Arc<Wish>,
+    desired: Arc<DesiredState>,
     reader: Reader,
 }
 
@@ -26,35 +26,35 @@ struct Look {
 
 impl Hearing {
     /// One that has seen everything.
-    pub(crate) fn of(world: &World, wish: &Arc<Wish>) -> Self {
-        let (source, wish) = (world.source.clone(), Arc::clone(wish));
+    pub(crate) fn of(world: &World, desired: &Arc<DesiredState>) -> Self {
+        let (source, desired) = (world.source.clone(), Arc::clone(desired));
         let mut reader = source.reader().unwrap();
-        look(&mut reader, &wish, &Focus::All);
-        Hearing { source, wish, reader }
+        look(&mut reader, &desired, &Focus::All);
+        Hearing { source, desired, reader }
     }
 
-    /// A look at everything, or at the tables of the wish, whatever it shows.
+    /// A look at everything, or at the tables of the desired state, whatever it shows.
     pub(crate) fn look_anyhow(&mut self, at_all: bool) {
-        let keys = Focus::Keys(self.wish.keys().into_iter().collect());
+        let keys = Focus::Keys(self.desired.keys().into_iter().collect());
         let focus = if at_all { Focus::All } else { keys };
         let records = Records::new();
-        let view = View { focus: &focus, wish: &self.wish, records: &records };
+        let view = View { focus: &focus, desired: &self.desired, records: &records };
         // Where writers never rest, a look may fail.
         let _ = done(self.reader.observe(&view, &mut |_| {}));
     }
 
     /// What a look at everything shows.
     pub(crate) fn seen(&mut self) -> String {
-        look(&mut self.reader, &self.wish, &Focus::All).tables.join("\n")
+        look(&mut self.reader, &self.desired, &Focus::All).tables.join("\n")
     }
 
-    /// A look at the tables of the wish that shows what another reader sees with its own eyes: whether it had
+    /// A look at the tables of the desired state that shows what another reader sees with its own eyes: whether it had
     /// to read any of them.
     pub(crate) fn had_to_read(&mut self) -> bool {
         let mut other = self.source.reader_without_hints().unwrap();
-        let expected = look(&mut other, &self.wish, &Focus::All);
-        let focus = Focus::Keys(self.wish.keys().into_iter().collect());
-        let told = look(&mut self.reader, &self.wish, &focus);
+        let expected = look(&mut other, &self.desired, &Focus::All);
+        let focus = Focus::Keys(self.desired.keys().into_iter().collect());
+        let told = look(&mut self.reader, &self.desired, &focus);
         let (told_tables, expected) = (told.tables.join("\n"), expected.tables.join("\n"));
         let same = told_tables.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
         let part = |text: &str| {
@@ -71,9 +71,13 @@ impl Hearing {
     }
 }
 
-fn look(reader: &mut Reader, wish: &Arc<Wish>, focus: &Focus<homeostat_nft::Key>) -> Look {
+fn look(
+    reader: &mut Reader,
+    desired: &Arc<DesiredState>,
+    focus: &Focus<homeostat_nft::Key>,
+) -> Look {
     let records = Records::new();
-    let view = View { focus, wish, records: &records };
+    let view = View { focus, desired, records: &records };
     let mut tables = Vec::new();
     let moment = done(reader.observe(&view, &mut |seen| {
         let Seen::Present { key, object, owner } = seen else { panic!("{seen:?}") };
@@ -116,7 +120,7 @@ table ip b { }
 fn check(commits: &[&str], expected: bool) {
     let world = World::new();
     by_hand(TEXT);
-    let mut hearing = Hearing::of(&world, &world.wish(TEXT));
+    let mut hearing = Hearing::of(&world, &world.desired(TEXT));
     for commit in commits {
         by_hand(commit);
         assert_eq!(hearing.had_to_read(), expected, "{commit}");
@@ -175,7 +179,7 @@ fn what_is_not_told_beyond_doubt_is_read() {
 fn a_replaced_rule_is_found_at_its_place() {
     let world = World::new();
     by_hand(TEXT);
-    let mut hearing = Hearing::of(&world, &world.wish(TEXT));
+    let mut hearing = Hearing::of(&world, &world.desired(TEXT));
     for text in ["tcp dport 1 ", "tcp dport 2 ", "jump {"] {
         let list = nft(&["-a", "list", "chain", "ip", "a", "i"], "").unwrap();
         let rule = list.lines().find(|line| line.contains(text)).unwrap();
@@ -191,8 +195,8 @@ fn a_replaced_rule_is_found_at_its_place() {
 #[test]
 fn a_table_that_nobody_has_seen_is_read_and_known_from_then_on() {
     let world = World::new();
-    let mut hearing = Hearing::of(&world, &world.wish(""));
-    hearing.wish = world.wish("table ip a { }");
+    let mut hearing = Hearing::of(&world, &world.desired(""));
+    hearing.desired = world.desired("table ip a { }");
     by_hand("table ip a { chain x { accept; }; }");
     assert!(hearing.had_to_read());
     by_hand("add rule ip a x drop");
@@ -203,7 +207,7 @@ fn a_table_that_nobody_has_seen_is_read_and_known_from_then_on() {
 fn lost_events_give_everything_up() {
     let world = World::new();
     by_hand(TEXT);
-    let mut hearing = Hearing::of(&world, &world.wish(TEXT));
+    let mut hearing = Hearing::of(&world, &world.desired(TEXT));
     // More than any buffer holds.
     for round in 0..40_u32 {
         let elements = (0..2000_u32).map(|at| format!("10.{round}.{}.{}", 1 + (at >> 8), at & 255));
@@ -221,13 +225,13 @@ fn lost_events_give_everything_up() {
 fn counts_that_have_to_be_carried_on_are_read() {
     let mut world = World::new();
     world.converge(TEXT);
-    // Nothing of the wish has to carry a count of what somebody added, but a rule that is to be changed does.
-    let wish =
-        world.wish(&TEXT.replace("tcp dport 1 counter accept", "tcp dport 11 counter accept"));
-    let mut hearing = Hearing::of(&world, &wish);
+    // Nothing of the desired state has to carry a count of what somebody added, but a rule that is to be changed does.
+    let desired =
+        world.desired(&TEXT.replace("tcp dport 1 counter accept", "tcp dport 11 counter accept"));
+    let mut hearing = Hearing::of(&world, &desired);
     assert!(hearing.had_to_read());
-    let wish = world.wish(&TEXT.replace("tcp dport 2 accept", "tcp dport 12 accept"));
-    hearing.wish = wish;
+    let desired = world.desired(&TEXT.replace("tcp dport 2 accept", "tcp dport 12 accept"));
+    hearing.desired = desired;
     assert!(!hearing.had_to_read());
 }
 
@@ -240,11 +244,11 @@ fn every_ruleset_is_followed_to_any_other() {
             let world = World::new();
             let to = format!("flush ruleset\n{}", to.replace("flush ruleset", ""));
             // Both may declare the same set in two ways: the names of the tables are enough.
-            let keys = [from, &to].into_iter().flat_map(|text| world.wish(text).keys());
+            let keys = [from, &to].into_iter().flat_map(|text| world.desired(text).keys());
             let bare: Vec<String> = keys.map(|key| format!("{key} {{ }}")).collect();
-            let wish = world.wish(&bare.join("\n"));
+            let desired = world.desired(&bare.join("\n"));
             by_hand(from);
-            let mut hearing = Hearing::of(&world, &wish);
+            let mut hearing = Hearing::of(&world, &desired);
             by_hand(&to);
             hearing.had_to_read();
             assert!(!hearing.had_to_read() || to.contains("device"), "a second time");
@@ -267,10 +271,10 @@ proptest! {
         std::thread::spawn(move || {
             let mut world = World::new();
             world.converge(&rulesets[0].text());
-            let mut hearing = Hearing::of(&world, &world.wish(&rulesets[0].text()));
+            let mut hearing = Hearing::of(&world, &world.desired(&rulesets[0].text()));
             for numbers in &rulesets[1..] {
-                let wish = world.wish(&numbers.text());
-                let report = world.pass(&wish);
+                let desired = world.desired(&numbers.text());
+                let report = world.pass(&desired);
                 assert!(homeostat_engine::Explain::is_converged(&report), "{}", told(&report));
                 hearing.had_to_read();
             }
@@ -288,7 +292,7 @@ fn what_a_device_takes_along_is_told_by_nobody() {
         table inet b { chain i { type filter hook ingress device v0 priority 0; accept; }; }
         table ip c { chain i { type filter hook input priority 0; accept; }; }";
     by_hand(text);
-    let mut hearing = Hearing::of(&world, &world.wish(text));
+    let mut hearing = Hearing::of(&world, &world.desired(text));
     assert!(hearing.had_to_read());
     ip_here("link del v0");
     assert!(hearing.had_to_read());
@@ -298,14 +302,14 @@ fn what_a_device_takes_along_is_told_by_nobody() {
 fn a_refused_transaction_is_a_reason_to_read() {
     let mut world = World::new();
     world.converge("table ip a { set s { type ipv4_addr; flags timeout; }; chain x { accept; }; }");
-    let wish =
-        world.wish("table ip a { set s { type ipv4_addr; flags timeout; }; chain x { drop; }; }");
-    let mut hearing = Hearing::of(&world, &wish);
+    let desired = world
+        .desired("table ip a { set s { type ipv4_addr; flags timeout; }; chain x { drop; }; }");
+    let mut hearing = Hearing::of(&world, &desired);
     assert!(!hearing.had_to_read());
     // A transaction that was planned before somebody else's commit does not fit any more.
-    let plan = world.plan(&wish);
+    let plan = world.plan(&desired);
     by_hand("flush ruleset");
-    assert!(!homeostat_engine::Explain::is_converged(&world.apply_plan(&wish, plan)));
+    assert!(!homeostat_engine::Explain::is_converged(&world.apply_plan(&desired, plan)));
     assert!(hearing.had_to_read());
     assert!(!hearing.had_to_read());
 }
@@ -314,14 +318,14 @@ fn a_refused_transaction_is_a_reason_to_read() {
 #[test]
 fn a_set_that_was_just_filled_is_read_whole() {
     let world = World::new();
-    let wish = world.wish("table ip a { }");
+    let desired = world.desired("table ip a { }");
     let elements: Vec<_> = (0..100_000_u32)
         .map(|at| format!("10.{}.{}.{}", at >> 16, at >> 8 & 255, at & 255))
         .collect();
     let set = format!("set s {{ type ipv4_addr; elements = {{ {} }}; }}", elements.join(", "));
     let mut reader = world.source.reader_without_hints().unwrap();
     by_hand(&format!("table ip a {{ {set}; }}"));
-    let first = look(&mut reader, &wish, &Focus::All);
-    let later = look(&mut reader, &wish, &Focus::All);
+    let first = look(&mut reader, &desired, &Focus::All);
+    let later = look(&mut reader, &desired, &Focus::All);
     assert!(first == later, "some elements were read twice, and others not at all");
 }

@@ -241,7 +241,7 @@ fn tables_are_followed_through_a_storm_of_writers() {
     let text: String = TABLES.iter().map(|name| table(name)).collect();
     let netns = homeostat_netns::Netns::current().unwrap();
     by_hand(&text);
-    let mut hearing = Hearing::of(&world, &world.wish(&text));
+    let mut hearing = Hearing::of(&world, &world.desired(&text));
     let stage = Stage::default();
     let seed = seed();
     let looks: u32 = if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 150 } else { 30 };

@@ -62,13 +62,13 @@ fn check(rulesets: &[Ruleset]) -> Result<(), String> {
     let before = foreign();
     let texts = rulesets.iter().map(Ruleset::text).chain([String::new()]);
     for (number, text) in texts.enumerate() {
-        let wish = world.compile(&text).map_err(|error| format!("{number}: {error}"))?;
-        let wish = std::sync::Arc::new(wish);
-        let report = world.pass(&wish);
+        let desired = world.compile(&text).map_err(|error| format!("{number}: {error}"))?;
+        let desired = std::sync::Arc::new(desired);
+        let report = world.pass(&desired);
         if !report.is_converged() {
             return Err(format!("{number} did not converge: {}", told(&report)));
         }
-        let plan = world.plan(&wish);
+        let plan = world.plan(&desired);
         if !plan.steps.is_empty() {
             return Err(format!("{number}, the second plan: {}", told(&plan)));
         }

@@ -23,7 +23,7 @@ fn handles() -> Vec<String> {
 fn check(commit: &str) {
     let world = World::new();
     by_hand(TEXT);
-    let mut hearing = Hearing::of(&world, &world.wish(TEXT));
+    let mut hearing = Hearing::of(&world, &world.desired(TEXT));
     let commit = handles().iter().enumerate().fold(commit.to_owned(), |text, (at, handle)| {
         text.replace(&format!("#{}", at + 1), &format!("handle {handle}"))
     });
@@ -80,7 +80,7 @@ fn later(so: impl Fn() -> bool) -> bool {
 #[test]
 fn what_an_owner_takes_along_is_told_by_nobody() {
     let world = World::new();
-    let mut hearing = Hearing::of(&world, &world.wish("table ip a { }\ntable ip b { }"));
+    let mut hearing = Hearing::of(&world, &world.desired("table ip a { }\ntable ip b { }"));
     let mut owner = owned("add table ip a { flags owner; }; add chain ip a x");
     let is_there = || nft(&["list", "chain", "ip", "a", "x"], "").is_ok();
     assert!(later(is_there));
@@ -103,7 +103,7 @@ fn a_commit_is_counted_before_it_is_done() {
     }";
     by_hand(text);
     by_hand("add element ip a p { 10.0.0.0/8 . 1-2 }");
-    let mut hearing = Hearing::of(&world, &world.wish(text));
+    let mut hearing = Hearing::of(&world, &world.desired(text));
     let netns = homeostat_netns::Netns::current().unwrap();
     for round in 0..ROUNDS {
         // What is changed last is the policy, and what is seen last are the elements.
@@ -131,7 +131,7 @@ fn a_commit_is_counted_before_it_is_done() {
 fn waiting_for_commits_changes_nothing_and_tells_nobody() {
     let world = World::new();
     by_hand(TEXT);
-    let mut hearing = Hearing::of(&world, &world.wish(TEXT));
+    let mut hearing = Hearing::of(&world, &world.desired(TEXT));
     let before = nft(&["-a", "list", "ruleset"], "").unwrap();
     // Each of these looks waits.
     (0..3).for_each(|_| hearing.look_anyhow(true));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{Explain as _, Focus, Reader as _, Records, Source as _, View};
-use homeostat_nft::{Compiler, Ruleset, Wish};
+use homeostat_nft::{Compiler, DesiredState, Ruleset};
 
 use crate::world::{World, by_hand, expected, listed, nft, told};
 
@@ -13,7 +13,7 @@ const TEXT: &str = "table inet a {\n  comment \"the firewall\"\n  set s { type i
     chain i { type filter hook input priority 0; policy drop; tcp dport { 22, 80 } accept; ip saddr @s jump x; }\n  \
     chain x { counter; }\n}\ntable ip b { }";
 
-fn whole(world: &World, text: &'static str) -> Arc<Wish> {
+fn whole(world: &World, text: &'static str) -> Arc<DesiredState> {
     let (name, directory) = ("fw.nft".to_owned(), std::env::temp_dir());
     let ruleset = Ruleset { text: Cow::Borrowed(text), name, directory };
     let compiler = Compiler::default().carrying_nothing();
@@ -24,12 +24,12 @@ fn whole(world: &World, text: &'static str) -> Arc<Wish> {
 fn a_table_is_loaded_whole_and_the_plan_says_so() {
     let mut world = World::new();
     by_hand("table ip theirs { chain x { accept; }; }");
-    let wish = whole(&world, TEXT);
-    let plan = told(&world.plan(&wish));
+    let desired = whole(&world, TEXT);
+    let plan = told(&world.plan(&desired));
     assert!(plan.contains("loaded whole by `nft -f`"), "{plan}");
-    let report = world.pass(&wish);
+    let report = world.pass(&desired);
     assert!(report.is_converged(), "{}", told(&report));
-    assert_eq!(told(&world.plan(&wish)), "", "a second pass writes nothing");
+    assert_eq!(told(&world.plan(&desired)), "", "a second pass writes nothing");
     let theirs = format!("{TEXT}\ntable ip theirs {{ chain x {{ accept; }}; }}");
     assert_eq!(listed(), expected(&theirs));
     let text = nft(&["list", "ruleset"], "").unwrap();
@@ -38,28 +38,28 @@ fn a_table_is_loaded_whole_and_the_plan_says_so() {
 }
 
 #[test]
-fn drift_in_such_a_table_is_seen_and_healed_and_it_goes_when_it_is_not_wished() {
+fn drift_in_such_a_table_is_seen_and_healed_and_it_goes_when_it_is_not_declared() {
     let mut world = World::new();
-    let wish = whole(&world, TEXT);
-    assert!(world.pass(&wish).is_converged());
+    let desired = whole(&world, TEXT);
+    assert!(world.pass(&desired).is_converged());
     for act in ["flush chain inet a i", "delete element inet a s { 10.0.0.1 }", "flush ruleset"] {
         by_hand(act);
-        assert!(!world.plan(&wish).is_converged(), "{act}");
-        let report = world.pass(&wish);
+        assert!(!world.plan(&desired).is_converged(), "{act}");
+        let report = world.pass(&desired);
         assert!(report.is_converged(), "{act}: {}", told(&report));
         assert_eq!(listed(), expected(TEXT), "{act}");
     }
-    assert!(world.pass(&Arc::new(Wish::nothing())).is_converged());
+    assert!(world.pass(&Arc::new(DesiredState::nothing())).is_converged());
     assert_eq!(listed(), expected(""));
 }
 
 #[test]
 fn a_table_of_somebody_else_is_not_loaded_over() {
     let mut world = World::new();
-    let wish = whole(&world, TEXT);
-    let plan = world.plan(&wish);
+    let desired = whole(&world, TEXT);
+    let plan = world.plan(&desired);
     by_hand("table ip b { chain theirs { }; }");
-    let report = world.apply_plan(&wish, plan);
+    let report = world.apply_plan(&desired, plan);
     assert!(!report.is_converged());
     assert!(told(&report).contains("table ip b: /dev/stdin:"), "{}", told(&report));
     assert!(nft(&["list", "table", "ip", "b"], "").unwrap().contains("chain theirs"));
@@ -68,12 +68,12 @@ fn a_table_of_somebody_else_is_not_loaded_over() {
 #[tokio::test]
 async fn what_is_loaded_for_us_does_not_wake_us() {
     let mut world = World::new();
-    let wish = whole(&world, TEXT);
+    let desired = whole(&world, TEXT);
     let mut reader = world.source.reader().unwrap();
     let (focus, records) = (Focus::All, Records::new());
-    let view = View { focus: &focus, wish: &wish, records: &records };
+    let view = View { focus: &focus, desired: &desired, records: &records };
     reader.observe(&view, &mut |_| {}).await.unwrap();
-    assert!(world.pass_async(&wish).await);
+    assert!(world.pass_async(&desired).await);
     let early = tokio::time::timeout(Duration::from_millis(100), reader.hint()).await;
     assert!(early.is_err(), "{early:?}");
     by_hand("flush chain inet a x");

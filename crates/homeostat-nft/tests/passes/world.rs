@@ -12,7 +12,9 @@ use homeostat_engine::{
     Alone, Book, Config, Entry, Explain, Focus, Guards, Kind, MassDelete, MemoryLedger, Observer,
     Order, Ownership, Place, Plan, Report, Source as _, pass,
 };
-use homeostat_nft::{CompileError, Compiler, Key, Mark, Nft, Ruleset, Wish, Wording, Writer};
+use homeostat_nft::{
+    CompileError, Compiler, DesiredState, Key, Mark, Nft, Ruleset, Wording, Writer,
+};
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
 
@@ -43,58 +45,62 @@ impl World {
         World { namespace, source, observer, writer, book, config }
     }
 
-    pub(crate) fn compile(&self, text: &str) -> Result<Wish, CompileError> {
+    pub(crate) fn compile(&self, text: &str) -> Result<DesiredState, CompileError> {
         let (name, directory) = ("fw.nft".to_owned(), std::env::temp_dir());
         let ruleset = Ruleset { text: Cow::Borrowed(text), name, directory };
         Compiler::default().compile(&ruleset, &self.source)
     }
 
-    pub(crate) fn wish(&self, text: &str) -> Arc<Wish> {
+    pub(crate) fn desired(&self, text: &str) -> Arc<DesiredState> {
         Arc::new(self.compile(text).unwrap_or_else(|error| panic!("{error}\n{text}")))
     }
 
-    pub(crate) fn plan(&mut self, wish: &Arc<Wish>) -> Plan<Nft> {
+    pub(crate) fn plan(&mut self, desired: &Arc<DesiredState>) -> Plan<Nft> {
         let World { source, observer, book, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
-        let order = Order { source, wish: Arc::clone(wish), focus, ownership, config };
+        let order = Order { source, desired: Arc::clone(desired), focus, ownership, config };
         done(pass::plan(&order, observer, book.holdings())).unwrap()
     }
 
-    pub(crate) fn pass(&mut self, wish: &Arc<Wish>) -> Report<Nft> {
+    pub(crate) fn pass(&mut self, desired: &Arc<DesiredState>) -> Report<Nft> {
         let World { source, observer, writer, book, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
-        let order = Order { source, wish: Arc::clone(wish), focus, ownership, config };
+        let order = Order { source, desired: Arc::clone(desired), focus, ownership, config };
         done(pass::pass(&order, observer, writer, book)).unwrap()
     }
 
-    pub(crate) fn apply_plan(&mut self, wish: &Arc<Wish>, plan: Plan<Nft>) -> Report<Nft> {
+    pub(crate) fn apply_plan(
+        &mut self,
+        desired: &Arc<DesiredState>,
+        plan: Plan<Nft>,
+    ) -> Report<Nft> {
         let World { source, observer, writer, book, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
-        let order = Order { source, wish: Arc::clone(wish), focus, ownership, config };
+        let order = Order { source, desired: Arc::clone(desired), focus, ownership, config };
         done(pass::apply(&order, observer, writer, (book, plan))).unwrap()
     }
 
     /// A pass inside of a test's own runtime: whether it converged.
-    pub(crate) async fn pass_async(&mut self, wish: &Arc<Wish>) -> bool {
+    pub(crate) async fn pass_async(&mut self, desired: &Arc<DesiredState>) -> bool {
         let World { source, observer, writer, book, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
-        let order = Order { source, wish: Arc::clone(wish), focus, ownership, config };
+        let order = Order { source, desired: Arc::clone(desired), focus, ownership, config };
         pass::pass(&order, observer, writer, book).await.unwrap().is_converged()
     }
 
     /// Applies a text in one pass and shows that the next one would write nothing.
     pub(crate) fn converge(&mut self, text: &str) {
-        let wish = self.wish(text);
-        let report = self.pass(&wish);
+        let desired = self.desired(text);
+        let report = self.pass(&desired);
         assert!(report.is_converged(), "{}\n{text}", told(&report));
-        let plan = self.plan(&wish);
+        let plan = self.plan(&desired);
         assert!(plan.steps.is_empty(), "a second pass would write: {}\n{text}", told(&plan));
     }
 
     /// What the next plan for a text says.
     pub(crate) fn planned(&mut self, text: &str) -> String {
-        let wish = self.wish(text);
-        told(&self.plan(&wish))
+        let desired = self.desired(text);
+        told(&self.plan(&desired))
     }
 
     pub(crate) fn adopt(&mut self, key: &str) {

@@ -6,21 +6,21 @@ mod change;
 use homeostat_core::{Failure, Outcome, Owner, Retry, WaitsOn, Work};
 use homeostat_netlink::{Batch, Connection, Errno, Error, Family};
 
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::links::cascade::going_with;
 use crate::links::decode;
+use crate::links::desired::DesiredLink;
 use crate::links::encode;
 use crate::links::kinds::{LinkKind, Refs};
 use crate::links::step::{Act, Cycle, LinkStep};
 use crate::links::table::SeenLink;
-use crate::links::wish::WishedLink;
 use crate::links::{elsewhere, refusal, tun};
 use crate::model::Object;
 use crate::moment::Moment;
 use crate::source::Rtnl;
 use crate::step::Step;
-use crate::wish::Wish;
 
 /// Whether a turn is about links; the phases of links hold nothing else.
 pub(crate) fn is_about(work: &Work<'_, Rtnl>) -> bool {
@@ -34,7 +34,7 @@ pub(crate) fn run(
     (connection, links): (&mut Connection, Links),
     tell: &mut dyn FnMut(usize, Outcome<Object>),
 ) -> Links {
-    let mut hand = Hand { wish: work.wish, moment: work.moment, source, connection, links };
+    let mut hand = Hand { desired: work.desired, moment: work.moment, source, connection, links };
     for (at, step) in work.iter() {
         let Step::Link(step) = step else { continue };
         tell(at, hand.write(step).err().unwrap_or(Outcome::Applied { now: None }));
@@ -46,7 +46,7 @@ pub(crate) fn run(
 type Written<T = ()> = Result<T, Outcome<Object>>;
 
 struct Hand<'a> {
-    wish: &'a Wish,
+    desired: &'a DesiredState,
     moment: &'a Moment,
     source: &'a Rtnl,
     connection: &'a mut Connection,
@@ -58,20 +58,20 @@ impl Hand<'_> {
     fn write(&mut self, step: &LinkStep) -> Written {
         match (&step.key, &step.act) {
             (Key::LinkField(name, field), Act::Set(cycle)) => {
-                let Some(wished) = self.wish.links.field(*name, *field) else { return Ok(()) };
-                self.set((*name, *field), &wished.setting, *cycle)
+                let Some(declared) = self.desired.links.field(*name, *field) else { return Ok(()) };
+                self.set((*name, *field), &declared.setting, *cycle)
             }
             (Key::LinkField(name, field), Act::Release { restore: Some(original) }) => {
                 self.set((*name, *field), original, Cycle::Stay)
             }
             (Key::Link(name), Act::Delete) => self.delete(*name),
             (Key::Link(name), act) => {
-                let Some(wished) = self.wish.links.link(*name) else { return Ok(()) };
+                let Some(declared) = self.desired.links.link(*name) else { return Ok(()) };
                 match act {
-                    Act::Create => self.create(wished),
-                    Act::Update(cycle) => self.update(wished, *cycle),
-                    Act::Replace => self.delete(*name).and_then(|()| self.create(wished)),
-                    Act::Finish => self.prefer(wished),
+                    Act::Create => self.create(declared),
+                    Act::Update(cycle) => self.update(declared, *cycle),
+                    Act::Replace => self.delete(*name).and_then(|()| self.create(declared)),
+                    Act::Finish => self.prefer(declared),
                     _ => Ok(()),
                 }
             }
@@ -109,26 +109,26 @@ impl Hand<'_> {
     }
 
     /// Makes a link. Should anything fail on the way, it is taken away again: half a link is none.
-    fn create(&mut self, wished: &WishedLink) -> Written {
-        self.make(wished)?;
-        let Some(seen) = self.find(wished.name) else {
+    fn create(&mut self, declared: &DesiredLink) -> Written {
+        self.make(declared)?;
+        let Some(seen) = self.find(declared.name) else {
             let why = "it was made, and is not there".to_owned();
             return Err(Outcome::Unknown { why });
         };
-        self.links.insert(wished.name, seen.index);
-        if let (Some(name), Some(index)) = (wished.peer_here(), seen.peer()) {
+        self.links.insert(declared.name, seen.index);
+        if let (Some(name), Some(index)) = (declared.peer_here(), seen.peer()) {
             self.links.insert(name, index);
         }
-        let dressed = self.dress(wished, &seen).and_then(|()| self.name_other_end(wished));
+        let dressed = self.dress(declared, &seen).and_then(|()| self.name_other_end(declared));
         if dressed.is_err() && self.ask(|batch| encode::delete(batch, seen.index)).is_ok() {
-            self.links.forget(wished.name);
+            self.links.forget(declared.name);
         }
         dressed
     }
 
     /// Sends the creating message; it carries the group that marks what is ours.
-    fn make(&mut self, wished: &WishedLink) -> Written {
-        let (name, link) = (wished.name, &wished.link);
+    fn make(&mut self, declared: &DesiredLink) -> Written {
+        let (name, link) = (declared.name, &declared.link);
         if matches!(link.kind, LinkKind::Tun(_) | LinkKind::Tap(_)) {
             if let Some(taken) = self.taken(name) {
                 return Err(taken);
@@ -136,8 +136,8 @@ impl Hand<'_> {
             let here = self.source.netns().map_err(Outcome::Failed)?;
             return tun::create(&here, name, &link.kind).map_err(Outcome::Failed);
         }
-        let refs = self.refs(wished)?;
-        let asked = match self.parent_space(wished) {
+        let refs = self.refs(declared)?;
+        let asked = match self.parent_space(declared) {
             None => self.ask(|batch| encode::create(batch, (name, link), &refs, None)),
             Some(space) => {
                 let here = self.source.netns().map_err(Outcome::Failed)?;
@@ -168,21 +168,24 @@ impl Hand<'_> {
     }
 
     /// The namespace of the parent, if that is another one.
-    fn parent_space(&self, wished: &WishedLink) -> Option<std::sync::Arc<homeostat_netns::Netns>> {
-        let name = wished.link.parent.as_ref()?.namespace.as_deref()?;
+    fn parent_space(
+        &self,
+        declared: &DesiredLink,
+    ) -> Option<std::sync::Arc<homeostat_netns::Netns>> {
+        let name = declared.link.parent.as_ref()?.namespace.as_deref()?;
         let space = self.moment.elsewhere.get(name).filter(|space| !space.is_here)?;
         Some(std::sync::Arc::clone(&space.netns))
     }
 
     /// What a link refers to, by number.
-    fn refs(&self, wished: &WishedLink) -> Written<Refs> {
-        let parent = wished.link.parent.as_ref().map(|parent| {
+    fn refs(&self, declared: &DesiredLink) -> Written<Refs> {
+        let parent = declared.link.parent.as_ref().map(|parent| {
             let is_here = self.moment.elsewhere.is_here(parent.namespace.as_deref());
             let there = || self.moment.elsewhere.index(parent);
             let index = if is_here { self.links.index(parent.name) } else { there() };
             index.ok_or_else(|| Outcome::Pending { on: WaitsOn::Link(parent.name.to_string()) })
         });
-        let space = wished.peer().and_then(|peer| peer.namespace.as_deref());
+        let space = declared.peer().and_then(|peer| peer.namespace.as_deref());
         let space = space.and_then(|name| self.moment.elsewhere.get(name));
         let peer_netns = space.map(|space| elsewhere::fd(&space.netns));
         let (parent, group) = (parent.transpose()?, self.source.group());

@@ -1,25 +1,25 @@
-//! What some links carry, as far as the wish tells: what goes with them and comes back to them. Pure.
+//! What some links carry, as far as the desired state tells: what goes with them and comes back to them. Pure.
 
 use std::collections::BTreeSet;
 
+use crate::desired::{DesiredState, Shape};
 use crate::key::{AddressKey, Key};
 use crate::link::LinkName;
+use crate::links::desired::{DesiredField, DesiredLink};
 use crate::links::field::{Field, Setting};
 use crate::links::kinds::LinkKind;
-use crate::links::wish::{WishedField, WishedLink};
 use crate::nexthop::{self, NexthopId};
 use crate::route::Route;
-use crate::wish::{Shape, Wish};
 
-/// Some links, with the wished nexthops that go with them.
+/// Some links, with the declared nexthops that go with them.
 pub(crate) struct Carriers<'a> {
     is_one: &'a dyn Fn(LinkName) -> bool,
     nexthops: BTreeSet<NexthopId>,
 }
 
 impl<'a> Carriers<'a> {
-    pub(crate) fn new(wish: &Wish, is_one: &'a dyn Fn(LinkName) -> bool) -> Self {
-        Carriers { is_one, nexthops: nexthop::lost_with(wish, is_one) }
+    pub(crate) fn new(desired: &DesiredState, is_one: &'a dyn Fn(LinkName) -> bool) -> Self {
+        Carriers { is_one, nexthops: nexthop::lost_with(desired, is_one) }
     }
 
     /// Whether a route is on one of them: by name, by an address, or by a nexthop.
@@ -38,7 +38,7 @@ impl<'a> Carriers<'a> {
     }
 }
 
-impl Wish {
+impl DesiredState {
     /// The keys of all that is on some links and goes with them.
     pub(crate) fn on_links(&self, is_one: impl Fn(LinkName) -> bool, tell: &mut dyn FnMut(Key)) {
         let carriers = Carriers::new(self, &is_one);
@@ -51,10 +51,10 @@ impl Wish {
         let is_one = |link: LinkName| link == name;
         let carriers = Carriers::new(self, &is_one);
         self.told_of(&carriers, Carriers::may_carry, tell);
-        let made = self.links.made.iter().filter(|wish| wish.refers_to(name));
-        made.for_each(|wish| tell(Key::Link(wish.name)));
-        let fields = self.links.fields.iter().filter(|wish| wish.refers_to(name));
-        fields.for_each(|wish| tell(wish.key()));
+        let made = self.links.made.iter().filter(|desired| desired.refers_to(name));
+        made.for_each(|desired| tell(Key::Link(desired.name)));
+        let fields = self.links.fields.iter().filter(|desired| desired.refers_to(name));
+        fields.for_each(|desired| tell(desired.key()));
     }
 
     fn told_of<'c>(
@@ -63,21 +63,22 @@ impl Wish {
         carry: fn(&Carriers<'c>, &Route, &[AddressKey]) -> bool,
         tell: &mut dyn FnMut(Key),
     ) {
-        let addresses = self.addresses.iter().filter(|wish| (carriers.is_one)(wish.key.link()));
-        addresses.for_each(|wish| tell(wish.key.into()));
-        let others = self.others.iter().filter(|wish| match &wish.key {
+        let addresses =
+            self.addresses.iter().filter(|desired| (carriers.is_one)(desired.key.link()));
+        addresses.for_each(|desired| tell(desired.key.into()));
+        let others = self.others.iter().filter(|desired| match &desired.key {
             Key::Nexthop(id) => carriers.nexthops.contains(id),
             Key::Neighbour(key) => (carriers.is_one)(key.link()),
             _ => false,
         });
-        others.for_each(|wish| tell(wish.key.clone()));
+        others.for_each(|desired| tell(desired.key.clone()));
         let is_like = |shape: &&Shape| carry(carriers, &shape.route, &shape.rests_on);
         let like = self.shapes.iter().filter(is_like);
         like.flat_map(|shape| self.routes_of(shape)).for_each(|key| tell(key.into()));
     }
 }
 
-impl WishedLink {
+impl DesiredLink {
     /// Whether it stands on a link of this name, belongs to it, or has it for its other end.
     fn refers_to(&self, name: LinkName) -> bool {
         let primary = match &self.link.kind {
@@ -89,7 +90,7 @@ impl WishedLink {
     }
 }
 
-impl WishedField {
+impl DesiredField {
     fn refers_to(&self, name: LinkName) -> bool {
         let is_named = matches!(&self.setting, Setting::Text(text) if text == name.as_str());
         self.field == Field::Master && is_named

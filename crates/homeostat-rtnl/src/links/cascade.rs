@@ -173,7 +173,7 @@ pub(crate) fn lost_on(moment: &Moment, link: LinkName, loss: Loss) -> Vec<Taken>
     addresses.chain(moment.taken_on(link, loss.kinds()).cloned()).collect()
 }
 
-/// What is ours and wished is put back; what is ours and unwished is nobody's loss.
+/// What is ours and declared is put back; what is ours and undeclared is nobody's loss.
 fn is_slave(other: &SeenLink, master: &SeenLink) -> bool {
     other.master == Some(master.index) && matches!(other.owner, Owner::Foreign(_))
 }

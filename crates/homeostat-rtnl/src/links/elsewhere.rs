@@ -13,7 +13,7 @@ use crate::link::{IfIndex, LinkName, Links};
 use crate::links::model::LinkRef;
 use crate::links::table::Lower;
 
-/// The namespaces that a source was told of, by the names that wishes use.
+/// The namespaces that a source was told of, by the names that desired states use.
 pub(crate) type Spaces = Arc<BTreeMap<String, Arc<Netns>>>;
 
 /// The other namespaces of one moment; one that is not there has no entry.
@@ -61,16 +61,16 @@ impl Elsewhere {
         self.get(link.namespace.as_deref()?)?.links.index(link.name)
     }
 
-    /// A link by number, in the words of the wish if that means the same place.
-    pub(crate) fn name(&self, lower: Lower, links: &Links, wished: Option<&LinkRef>) -> LinkRef {
-        let wished = wished.and_then(|wished| wished.namespace.as_deref());
+    /// A link by number, in the words of the desired state if that means the same place.
+    pub(crate) fn name(&self, lower: Lower, links: &Links, declared: Option<&LinkRef>) -> LinkRef {
+        let declared = declared.and_then(|declared| declared.namespace.as_deref());
         let Some(nsid) = lower.nsid else {
-            let namespace = wished.filter(|_| self.is_here(wished)).map(str::to_owned);
+            let namespace = declared.filter(|_| self.is_here(declared)).map(str::to_owned);
             return LinkRef { name: links.name(lower.index), namespace };
         };
         let is_there = |space: &Space| !space.is_here && space.nsid == Some(nsid);
-        let wished = wished.and_then(|name| self.spaces.get_key_value(name));
-        let found = wished.filter(|(_, space)| is_there(space));
+        let declared = declared.and_then(|name| self.spaces.get_key_value(name));
+        let found = declared.filter(|(_, space)| is_there(space));
         let found = found.or_else(|| self.spaces.iter().find(|(_, space)| is_there(space)));
         if let Some((name, space)) = found {
             return LinkRef::in_namespace(space.links.name(lower.index), name.clone());

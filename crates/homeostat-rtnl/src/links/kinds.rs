@@ -65,14 +65,14 @@ pub enum LinkKind {
     Tun(Tap),
     /// Ethernet frames to a program.
     Tap(Tap),
-    /// Something that is there and that cannot be wished: a network card, another kind.
+    /// Something that is there and that cannot be declared: a network card, another kind.
     Other {
         /// The kernel's word for it, if it has one.
         name: String,
     },
 }
 
-/// Whether a declared option is as wished; some cannot be kept to the last digit.
+/// Whether a declared option is as declared; some cannot be kept to the last digit.
 pub(crate) trait Alike: PartialEq {
     fn is_alike(&self, seen: &Self) -> bool {
         self == seen
@@ -86,10 +86,10 @@ impl Alike for u32 {}
 impl Alike for IpAddr {}
 impl Alike for LinkName {}
 
-pub(crate) fn is_alike<T: Alike>(wish: Option<&T>, seen: Option<&T>) -> bool {
-    match (wish, seen) {
+pub(crate) fn is_alike<T: Alike>(desired: Option<&T>, seen: Option<&T>) -> bool {
+    match (desired, seen) {
         (None, _) => true,
-        (Some(wish), Some(seen)) => wish.is_alike(seen),
+        (Some(desired), Some(seen)) => desired.is_alike(seen),
         (Some(_), None) => false,
     }
 }
@@ -116,13 +116,13 @@ macro_rules! options {
         }
 
         impl $name {
-            /// Whether every declared option is as wished.
+            /// Whether every declared option is as declared.
             pub(crate) fn is_alike(&self, seen: &Self) -> bool {
                 true $(&& self.$must == seen.$must)*
                     $(&& $crate::links::kinds::is_alike(self.$field.as_ref(), seen.$field.as_ref()))*
             }
 
-            /// The declared options that are not as wished.
+            /// The declared options that are not as declared.
             pub(crate) fn without(&self, seen: &Self) -> Self {
                 let mut left = self.clone();
                 $(
@@ -315,22 +315,22 @@ impl LinkKind {
     }
 }
 
-/// How a wished kind compares with one that is there, and what can be changed.
+/// How a declared kind compares with one that is there, and what can be changed.
 impl LinkKind {
-    /// Whether every declared option is as wished.
+    /// Whether every declared option is as declared.
     pub(crate) fn is_alike(&self, seen: &Self) -> bool {
         match (self, seen) {
-            (LinkKind::Veth(wish), LinkKind::Veth(seen)) => wish == seen,
-            (LinkKind::Bridge(wish), LinkKind::Bridge(seen)) => wish.is_alike(seen),
-            (LinkKind::Vxlan(wish), LinkKind::Vxlan(seen)) => wish.is_alike(seen),
-            (LinkKind::Macvlan(wish), LinkKind::Macvlan(seen)) => wish.is_alike(seen),
-            (LinkKind::Ipvlan(wish), LinkKind::Ipvlan(seen)) => wish.is_alike(seen),
-            (LinkKind::Vlan(wish), LinkKind::Vlan(seen)) => wish.is_alike(seen),
-            (LinkKind::Bond(wish), LinkKind::Bond(seen)) => wish.is_alike(seen),
-            (LinkKind::Gre(wish), LinkKind::Gre(seen)) => wish.is_alike(seen),
-            (LinkKind::Tun(wish), LinkKind::Tun(seen))
-            | (LinkKind::Tap(wish), LinkKind::Tap(seen)) => wish.is_alike(seen),
-            (wish, seen) => wish == seen,
+            (LinkKind::Veth(desired), LinkKind::Veth(seen)) => desired == seen,
+            (LinkKind::Bridge(desired), LinkKind::Bridge(seen)) => desired.is_alike(seen),
+            (LinkKind::Vxlan(desired), LinkKind::Vxlan(seen)) => desired.is_alike(seen),
+            (LinkKind::Macvlan(desired), LinkKind::Macvlan(seen)) => desired.is_alike(seen),
+            (LinkKind::Ipvlan(desired), LinkKind::Ipvlan(seen)) => desired.is_alike(seen),
+            (LinkKind::Vlan(desired), LinkKind::Vlan(seen)) => desired.is_alike(seen),
+            (LinkKind::Bond(desired), LinkKind::Bond(seen)) => desired.is_alike(seen),
+            (LinkKind::Gre(desired), LinkKind::Gre(seen)) => desired.is_alike(seen),
+            (LinkKind::Tun(desired), LinkKind::Tun(seen))
+            | (LinkKind::Tap(desired), LinkKind::Tap(seen)) => desired.is_alike(seen),
+            (desired, seen) => desired == seen,
         }
     }
 
@@ -339,17 +339,17 @@ impl LinkKind {
         match (self, seen) {
             (LinkKind::Bridge(_), LinkKind::Bridge(_))
             | (LinkKind::Ipvlan(_), LinkKind::Ipvlan(_)) => true,
-            (LinkKind::Vxlan(wish), LinkKind::Vxlan(seen)) => wish.changes_in_place(seen),
+            (LinkKind::Vxlan(desired), LinkKind::Vxlan(seen)) => desired.changes_in_place(seen),
             // Quirk `macvlan-passthru-fixed` (Linux 6.18): EINVAL, to it and from it.
-            (LinkKind::Macvlan(wish), LinkKind::Macvlan(seen)) => {
+            (LinkKind::Macvlan(desired), LinkKind::Macvlan(seen)) => {
                 let passes = |macvlan: &Macvlan| macvlan.mode == Some(MacvlanMode::Passthru);
-                wish.mode.is_none() || passes(wish) == passes(seen)
+                desired.mode.is_none() || passes(desired) == passes(seen)
             }
-            (LinkKind::Bond(wish), LinkKind::Bond(seen)) => {
-                is_alike(wish.mode.as_ref(), seen.mode.as_ref())
+            (LinkKind::Bond(desired), LinkKind::Bond(seen)) => {
+                is_alike(desired.mode.as_ref(), seen.mode.as_ref())
             }
-            (LinkKind::Gre(wish), LinkKind::Gre(seen)) => wish.is_ipv6() == seen.is_ipv6(),
-            (wish, seen) => wish.is_alike(seen),
+            (LinkKind::Gre(desired), LinkKind::Gre(seen)) => desired.is_ipv6() == seen.is_ipv6(),
+            (desired, seen) => desired.is_alike(seen),
         }
     }
 
@@ -358,26 +358,32 @@ impl LinkKind {
         (!self.is_alike(seen)).then(|| self.without(seen))
     }
 
-    /// The same kind without the options that are as wished: some are refused even unchanged.
+    /// The same kind without the options that are as declared: some are refused even unchanged.
     pub(crate) fn without(&self, seen: &Self) -> Self {
         match (self, seen) {
-            (LinkKind::Bridge(wish), LinkKind::Bridge(seen)) => {
-                LinkKind::Bridge(wish.without(seen))
+            (LinkKind::Bridge(desired), LinkKind::Bridge(seen)) => {
+                LinkKind::Bridge(desired.without(seen))
             }
-            (LinkKind::Vxlan(wish), LinkKind::Vxlan(seen)) => LinkKind::Vxlan(wish.without(seen)),
-            (LinkKind::Macvlan(wish), LinkKind::Macvlan(seen)) => {
-                LinkKind::Macvlan(wish.without(seen))
+            (LinkKind::Vxlan(desired), LinkKind::Vxlan(seen)) => {
+                LinkKind::Vxlan(desired.without(seen))
             }
-            (LinkKind::Ipvlan(wish), LinkKind::Ipvlan(seen)) => {
-                LinkKind::Ipvlan(wish.without(seen))
+            (LinkKind::Macvlan(desired), LinkKind::Macvlan(seen)) => {
+                LinkKind::Macvlan(desired.without(seen))
             }
-            (LinkKind::Vlan(wish), LinkKind::Vlan(seen)) => LinkKind::Vlan(wish.without(seen)),
-            (LinkKind::Bond(wish), LinkKind::Bond(seen)) => LinkKind::Bond(wish.without(seen)),
-            (LinkKind::Gre(wish), LinkKind::Gre(seen)) => {
-                LinkKind::Gre(wish.without(seen).over(seen))
+            (LinkKind::Ipvlan(desired), LinkKind::Ipvlan(seen)) => {
+                LinkKind::Ipvlan(desired.without(seen))
             }
-            (LinkKind::Tap(wish), LinkKind::Tap(seen)) => LinkKind::Tap(wish.without(seen)),
-            (wish, _) => wish.clone(),
+            (LinkKind::Vlan(desired), LinkKind::Vlan(seen)) => {
+                LinkKind::Vlan(desired.without(seen))
+            }
+            (LinkKind::Bond(desired), LinkKind::Bond(seen)) => {
+                LinkKind::Bond(desired.without(seen))
+            }
+            (LinkKind::Gre(desired), LinkKind::Gre(seen)) => {
+                LinkKind::Gre(desired.without(seen).over(seen))
+            }
+            (LinkKind::Tap(desired), LinkKind::Tap(seen)) => LinkKind::Tap(desired.without(seen)),
+            (desired, _) => desired.clone(),
         }
     }
 }

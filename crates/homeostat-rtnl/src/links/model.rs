@@ -1,4 +1,4 @@
-//! The managed part of a link. In a wish, what is not declared agrees with anything.
+//! The managed part of a link. In a desired state, what is not declared agrees with anything.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct Link {
     pub incarnation: Incarnation,
 }
 
-/// Which link of a name was seen; a wish is for any, and all are alike as far as it goes.
+/// Which link of a name was seen; a desired state is for any, and all are alike as far as it goes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Incarnation(pub Option<IfIndex>);
 

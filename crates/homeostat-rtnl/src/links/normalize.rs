@@ -1,4 +1,4 @@
-//! What a wished link means to the kernel, and when what is seen agrees with it. Pure.
+//! What a declared link means to the kernel, and when what is seen agrees with it. Pure.
 
 use crate::link::LinkName;
 use crate::links::alias;
@@ -55,35 +55,35 @@ pub enum BadLink {
     MadeElsewhere,
 }
 
-/// Brings a wished link to the form in which it is compared.
-pub(crate) fn link(name: LinkName, mut wish: Link) -> Result<Link, BadLink> {
-    check_refs(name, &wish)?;
-    check_parts(wish.mtu, wish.mac.map(is_usable), wish.alias.as_deref())?;
-    if wish.mac.is_some() && !wish.kind.has_mac() {
+/// Brings a declared link to the form in which it is compared.
+pub(crate) fn link(name: LinkName, mut desired: Link) -> Result<Link, BadLink> {
+    check_refs(name, &desired)?;
+    check_parts(desired.mtu, desired.mac.map(is_usable), desired.alias.as_deref())?;
+    if desired.mac.is_some() && !desired.kind.has_mac() {
         return Err(BadLink::NoMac);
     }
-    wish.kind.check()?;
-    Ok(wish)
+    desired.kind.check()?;
+    Ok(desired)
 }
 
 /// Checks what is declared of a link that is only configured.
-pub(crate) fn settings(name: LinkName, wish: &Settings) -> Result<(), BadLink> {
-    if wish.master == Some(name) {
+pub(crate) fn settings(name: LinkName, desired: &Settings) -> Result<(), BadLink> {
+    if desired.master == Some(name) {
         return Err(BadLink::Itself);
     }
-    check_parts(wish.mtu, wish.mac.map(is_usable), wish.alias.as_deref())
+    check_parts(desired.mtu, desired.mac.map(is_usable), desired.alias.as_deref())
 }
 
-fn check_refs(name: LinkName, wish: &Link) -> Result<(), BadLink> {
+fn check_refs(name: LinkName, desired: &Link) -> Result<(), BadLink> {
     let is_itself = |link: &LinkRef| link.namespace.is_none() && link.name == name;
-    let peer = match &wish.kind {
+    let peer = match &desired.kind {
         LinkKind::Veth(veth) => Some(&veth.peer),
         _ => None,
     };
-    if wish.master == Some(name) || wish.parent.iter().chain(peer).any(is_itself) {
+    if desired.master == Some(name) || desired.parent.iter().chain(peer).any(is_itself) {
         return Err(BadLink::Itself);
     }
-    match (&wish.kind, &wish.parent) {
+    match (&desired.kind, &desired.parent) {
         (kind, None) if NEEDS_PARENT.contains(&kind.name()) => Err(BadLink::NoParent),
         (kind, Some(_)) if !WITH_PARENT.contains(&kind.name()) => Err(BadLink::NeedlessParent),
         _ => Ok(()),
@@ -112,34 +112,35 @@ fn check_parts(
     }
 }
 
-fn agrees<T: PartialEq>(wish: Option<&T>, seen: Option<&T>) -> bool {
-    wish.is_none() || wish == seen
+fn agrees<T: PartialEq>(desired: Option<&T>, seen: Option<&T>) -> bool {
+    desired.is_none() || desired == seen
 }
 
-/// Whether a link is as wished.
-pub(crate) fn link_agrees(wish: &Link, seen: &Link) -> bool {
+/// Whether a link is as declared.
+pub(crate) fn link_agrees(desired: &Link, seen: &Link) -> bool {
     let alias = seen.alias.as_deref().unwrap_or_default();
-    wish.kind.is_alike(&seen.kind)
-        && agrees(wish.up.as_ref(), seen.up.as_ref())
-        && agrees(wish.mtu.as_ref(), seen.mtu.as_ref())
-        && agrees(wish.mac.as_ref(), seen.mac.as_ref())
-        && agrees(wish.master.as_ref(), seen.master.as_ref())
-        && agrees(wish.parent.as_ref(), seen.parent.as_ref())
-        && wish.alias.as_deref().is_none_or(|wish| wish == alias)
+    desired.kind.is_alike(&seen.kind)
+        && agrees(desired.up.as_ref(), seen.up.as_ref())
+        && agrees(desired.mtu.as_ref(), seen.mtu.as_ref())
+        && agrees(desired.mac.as_ref(), seen.mac.as_ref())
+        && agrees(desired.master.as_ref(), seen.master.as_ref())
+        && agrees(desired.parent.as_ref(), seen.parent.as_ref())
+        && desired.alias.as_deref().is_none_or(|desired| desired == alias)
 }
 
 /// Whether what differs can be changed while the link is there.
-pub(crate) fn changes_in_place(wish: &Link, seen: &Link) -> bool {
+pub(crate) fn changes_in_place(desired: &Link, seen: &Link) -> bool {
     // Quirk `ifb-mac-fixed` (Linux 6.18): an ifb gets its hardware address when it is made.
-    let keeps_mac = agrees(wish.mac.as_ref(), seen.mac.as_ref()) || wish.kind != LinkKind::Ifb;
-    wish.kind.changes_in_place(&seen.kind) && parent_changes_in_place(wish, seen) && keeps_mac
+    let keeps_mac =
+        agrees(desired.mac.as_ref(), seen.mac.as_ref()) || desired.kind != LinkKind::Ifb;
+    desired.kind.changes_in_place(&seen.kind) && parent_changes_in_place(desired, seen) && keeps_mac
 }
 
 /// Only tunnels can be put on another link, and only on one in their own namespace.
-fn parent_changes_in_place(wish: &Link, seen: &Link) -> bool {
+fn parent_changes_in_place(desired: &Link, seen: &Link) -> bool {
     let is_here =
         |link: &Link| link.parent.as_ref().is_none_or(|parent| parent.namespace.is_none());
-    let is_tunnel = matches!(wish.kind, LinkKind::Vxlan(_) | LinkKind::Gre(_));
-    agrees(wish.parent.as_ref(), seen.parent.as_ref())
-        || is_tunnel && is_here(wish) && is_here(seen)
+    let is_tunnel = matches!(desired.kind, LinkKind::Vxlan(_) | LinkKind::Gre(_));
+    agrees(desired.parent.as_ref(), seen.parent.as_ref())
+        || is_tunnel && is_here(desired) && is_here(seen)
 }

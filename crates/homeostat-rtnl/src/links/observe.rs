@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use homeostat_core::{Owner, Record, See, Seen, Stage, View};
 
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::links::alias;
@@ -17,18 +18,18 @@ use crate::links::table::SeenLink;
 use crate::model::Object;
 use crate::moment::Moment;
 use crate::source::Rtnl;
-use crate::wish::Wish;
 
 /// Puts names to numbers and owners to marks, once all links are known.
 pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>) {
     let Moment { links, table, elsewhere, .. } = moment;
     for seen in table.iter_mut() {
-        let wished = view.wish.links.link(seen.name);
+        let declared = view.desired.links.link(seen.name);
         seen.link.master = seen.master.map(|index| links.name(index));
-        let parent = wished.and_then(|wish| wish.link.parent.as_ref());
-        let peer = wished.and_then(|wish| wish.peer());
-        let named =
-            |wished: Option<&LinkRef>| seen.lower.map(|lower| elsewhere.name(lower, links, wished));
+        let parent = declared.and_then(|desired| desired.link.parent.as_ref());
+        let peer = declared.and_then(|desired| desired.peer());
+        let named = |declared: Option<&LinkRef>| {
+            seen.lower.map(|lower| elsewhere.name(lower, links, declared))
+        };
         match &mut seen.link.kind {
             LinkKind::Veth(veth) => {
                 veth.peer = named(peer).unwrap_or_else(|| veth.peer.clone());
@@ -42,7 +43,7 @@ pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>)
         let record = view.records.get(&Key::Link(seen.name));
         let record = record.filter(|record| record.is_about(identity.as_deref()));
         seen.owner = owner(seen, source, record);
-        // We were stopped before it had its mark, and who knows what else it lacks: no wish is like
+        // We were stopped before it had its mark, and who knows what else it lacks: no desired state is like
         // it, so that it is made again.
         if seen.owner == Owner::Ours && !is_marked(seen, source) {
             let name = format!("half a {}", seen.link.kind.name());
@@ -81,7 +82,7 @@ fn is_the_kernels(seen: &SeenLink) -> bool {
     BY_ITSELF.contains(&seen.name.as_str())
 }
 
-/// Hands on every link, and the fields that are wished or recorded of those that are there.
+/// Hands on every link, and the fields that are declared or recorded of those that are there.
 pub(crate) fn hand_on(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, Key, Object>) {
     for seen in moment.table.iter() {
         let (key, owner) = (Key::Link(seen.name), seen.owner.clone());
@@ -90,12 +91,12 @@ pub(crate) fn hand_on(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, 
             see(Seen::Present { key, object, owner });
         }
     }
-    let wished = view.wish.links.fields.iter().map(|wish| (wish.name, wish.field));
+    let declared = view.desired.links.fields.iter().map(|desired| (desired.name, desired.field));
     let recorded = view.records.keys().filter_map(|key| match key {
         Key::LinkField(name, field) => Some((*name, *field)),
         _ => None,
     });
-    let fields: BTreeSet<_> = wished.chain(recorded).collect();
+    let fields: BTreeSet<_> = declared.chain(recorded).collect();
     for (name, field) in fields {
         let key = Key::LinkField(name, field);
         if let Some(seen) = moment.table.get(name).filter(|_| view.focus.covers(&key)) {
@@ -110,7 +111,7 @@ pub(crate) fn hand_on(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, 
 /// learn of them. A new hardware address costs neighbours only, which are looked at anyhow.
 pub(crate) fn may_take_along(moment: &Moment, view: &View<'_, Rtnl>, key: &Key) -> bool {
     match key {
-        Key::Link(name) => link_may_take_along(moment, view.wish, *name),
+        Key::Link(name) => link_may_take_along(moment, view.desired, *name),
         Key::LinkField(name, field) => field_may_take_along(moment, view, *name, *field),
         _ => false,
     }
@@ -123,30 +124,30 @@ fn field_may_take_along(
     field: Field,
 ) -> bool {
     let Some(seen) = moment.table.get(name) else { return false };
-    let is_low = view.wish.links.mtu(name).or(seen.link.mtu) < Some(IPV6_MIN_MTU);
-    let wished = view.wish.links.field(name, field);
+    let is_low = view.desired.links.mtu(name).or(seen.link.mtu) < Some(IPV6_MIN_MTU);
+    let declared = view.desired.links.field(name, field);
     let may_cost = match field {
         Field::Up => seen.is_up(),
         Field::Master => seen.is_up() || is_low,
-        Field::Mtu => is_low || wished.is_none(),
+        Field::Mtu => is_low || declared.is_none(),
         Field::Mac | Field::Alias => false,
     };
     may_cost
-        && match wished {
-            Some(wish) => wish.setting != seen.setting(field),
+        && match declared {
+            Some(desired) => desired.setting != seen.setting(field),
             // One that is given up may get its original back.
             None => view.records.contains_key(&Key::LinkField(name, field)),
         }
 }
 
-fn link_may_take_along(moment: &Moment, wish: &Wish, name: LinkName) -> bool {
-    let wished = wish.links.link(name);
-    match (moment.table.get(name), wished) {
+fn link_may_take_along(moment: &Moment, desired: &DesiredState, name: LinkName) -> bool {
+    let declared = desired.links.link(name);
+    match (moment.table.get(name), declared) {
         (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
-        (Some(seen), Some(wish)) => !normalize::link_agrees(&wish.link, &seen.link),
+        (Some(seen), Some(desired)) => !normalize::link_agrees(&desired.link, &seen.link),
         // A fresh one may lower the MTU of its bridge.
-        (None, Some(wish)) => {
-            wish.link.master.is_some() && wish.link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
+        (None, Some(desired)) => {
+            desired.link.master.is_some() && desired.link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
         }
         (None, None) => false,
     }

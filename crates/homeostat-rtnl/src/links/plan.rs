@@ -10,19 +10,19 @@ use homeostat_core::{
     Change, ChangeList, Desired as _, Failure, Owner, Pending, Refused, Retry, Slot, Taken,
 };
 
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::links::cascade::{self, IPV6_MIN_MTU, Loss};
+use crate::links::desired::DesiredLink;
 use crate::links::field::{Field, Setting};
 use crate::links::kinds::LinkKind;
 use crate::links::model::Link;
 use crate::links::normalize::changes_in_place;
 use crate::links::order::{depth, depth_of_key};
 use crate::links::step::{Act, Cycle, LinkStep};
-use crate::links::wish::WishedLink;
 use crate::model::Object;
 use crate::moment::Moment;
-use crate::wish::Wish;
 
 /// What becomes of links in this pass.
 #[derive(Default)]
@@ -45,15 +45,19 @@ impl LinkPlan {
 }
 
 /// The steps for all changes of links; other changes are passed over.
-pub(crate) fn draft(wish: &Wish, moment: &Moment, changes: &ChangeList<Key, Object>) -> LinkPlan {
+pub(crate) fn draft(
+    desired: &DesiredState,
+    moment: &Moment,
+    changes: &ChangeList<Key, Object>,
+) -> LinkPlan {
     let mut drafting = Drafting {
-        wish,
+        desired,
         moment,
         links: BTreeMap::new(),
         fields: BTreeMap::new(),
         plan: LinkPlan::default(),
     };
-    for slot in changes.creates().iter().filter(|slot| wish.is_link(**slot)) {
+    for slot in changes.creates().iter().filter(|slot| desired.is_link(**slot)) {
         drafting.take(&Change::Create { slot: *slot });
     }
     for change in changes.others() {
@@ -79,13 +83,13 @@ struct Effects {
 
 impl Effects {
     /// What changing a link of ours does.
-    fn of_change(wished: &Link, before: &Link, cycle: Cycle) -> Self {
-        let joins = wished.master.filter(|master| before.master != Some(*master));
-        let mtu = wished.mtu.or(before.mtu);
-        let falls = wished.up == Some(false) || cycle == Cycle::DownFirst;
+    fn of_change(declared: &Link, before: &Link, cycle: Cycle) -> Self {
+        let joins = declared.master.filter(|master| before.master != Some(*master));
+        let mtu = declared.mtu.or(before.mtu);
+        let falls = declared.up == Some(false) || cycle == Cycle::DownFirst;
         Effects {
             falls: falls && before.up == Some(true),
-            mac_changes: wished.mac.is_some() && wished.mac != before.mac,
+            mac_changes: declared.mac.is_some() && declared.mac != before.mac,
             mtu: mtu.filter(|_| mtu != before.mtu || joins.is_some()),
             joins,
         }
@@ -100,7 +104,7 @@ enum Need {
 }
 
 struct Drafting<'a> {
-    wish: &'a Wish,
+    desired: &'a DesiredState,
     moment: &'a Moment,
     links: BTreeMap<LinkName, Need>,
     /// Fields that are written, with what is there.
@@ -111,7 +115,7 @@ struct Drafting<'a> {
 impl Drafting<'_> {
     fn take(&mut self, change: &Change<Key, Object>) {
         match change {
-            Change::Create { slot } => match self.wish.link_key_at(*slot) {
+            Change::Create { slot } => match self.desired.link_key_at(*slot) {
                 Some(Key::Link(name)) => _ = self.links.insert(name, Need::Make),
                 Some(Key::LinkField(name, field)) => {
                     self.fields.insert((name, field), None);
@@ -128,7 +132,7 @@ impl Drafting<'_> {
     }
 
     fn take_update(&mut self, slot: Slot, before: &Object, adopts: Option<&Owner>) {
-        match (self.wish.link_key_at(slot), before) {
+        match (self.desired.link_key_at(slot), before) {
             (Some(Key::Link(name)), Object::Link(before)) => {
                 self.change(name, before, adopts.cloned());
             }
@@ -140,14 +144,14 @@ impl Drafting<'_> {
     }
 
     fn change(&mut self, name: LinkName, before: &Link, adopts: Option<Owner>) {
-        let Some(wished) = self.wish.links.link(name) else { return };
+        let Some(declared) = self.desired.links.link(name) else { return };
         let before = Box::new(before.clone());
-        let need = match (changes_in_place(&wished.link, &before), adopts) {
+        let need = match (changes_in_place(&declared.link, &before), adopts) {
             (true, adopts) => Need::Change { before, adopts },
             (false, None) => Need::MakeAgain { before },
             (false, Some(owner)) => {
                 let words = format!(
-                    "it belongs to {owner} and would have to be made again to be as wished"
+                    "it belongs to {owner} and would have to be made again to be as declared"
                 );
                 let failure = Failure::new(words, Retry::OnChange).with_help("remove it first");
                 self.plan.refused.push(Refused { key: Key::Link(name), failure });
@@ -192,30 +196,30 @@ impl Drafting<'_> {
     fn put_links(&mut self) {
         let links = std::mem::take(&mut self.links);
         let mut links: Vec<(LinkName, Need)> = links.into_iter().collect();
-        links.sort_by_cached_key(|(name, _)| (depth(&self.wish.links, *name), *name));
+        links.sort_by_cached_key(|(name, _)| (depth(&self.desired.links, *name), *name));
         for (name, need) in links {
-            let Some(wished) = self.wish.links.link(name) else { continue };
-            if let Some(on) = self.blocker(wished) {
+            let Some(declared) = self.desired.links.link(name) else { continue };
+            if let Some(on) = self.blocker(declared) {
                 self.plan.pending.push(Pending { key: Key::Link(name), on });
-            } else if let Some(failure) = self.taken_name(wished, &need) {
+            } else if let Some(failure) = self.taken_name(declared, &need) {
                 self.plan.refused.push(Refused { key: Key::Link(name), failure });
             } else {
-                self.put_link(wished, need);
+                self.put_link(declared, need);
             }
         }
     }
 
-    fn put_link(&mut self, wished: &WishedLink, need: Need) {
-        let name = wished.name;
+    fn put_link(&mut self, declared: &DesiredLink, need: Need) {
+        let name = declared.name;
         let is_new = !matches!(need, Need::Change { .. });
         if is_new {
             self.plan.made.insert(name);
-            self.plan.made.extend(wished.peer_here());
+            self.plan.made.extend(declared.peer_here());
         }
         let (before, adopts, act) = match need {
             Need::Make => (None, None, Act::Create),
             Need::Change { before, adopts } => {
-                let cycle = self.cycle(wished, &before);
+                let cycle = self.cycle(declared, &before);
                 (Some(before), adopts, Act::Update(cycle))
             }
             Need::MakeAgain { before } => (Some(before), None, Act::Replace),
@@ -226,27 +230,27 @@ impl Drafting<'_> {
                 (cascade::takes(self.moment, name, Loss::Gone), going.into_iter().collect())
             }
             (Act::Update(cycle), Some(before)) => {
-                self.loss(name, &Effects::of_change(&wished.link, before, *cycle))
+                self.loss(name, &Effects::of_change(&declared.link, before, *cycle))
             }
             // A fresh link has nothing to lose, but its bridge may have.
             _ => {
-                let (mtu, joins) = (wished.link.mtu, wished.link.master);
+                let (mtu, joins) = (declared.link.mtu, declared.link.master);
                 let mtu = mtu.filter(|_| joins.is_some());
                 self.loss(name, &Effects { mtu, joins, ..Effects::default() })
             }
         };
         let key = Key::Link(name);
-        let (slot, before) = (self.wish.slot(&key, None), before.map(Object::Link));
+        let (slot, before) = (self.desired.slot(&key, None), before.map(Object::Link));
         let step = LinkStep { key, slot, before, act, adopts, takes, touches };
         self.plan.steps.push(step);
     }
 
     /// Quirk `bonds-want-it-down` (Linux 6.1): a link that is up cannot be put into a bond, and a bond
     /// that is up keeps its LACP rate. A VRF sets links down and up by itself.
-    fn cycle(&self, wished: &WishedLink, before: &Link) -> Cycle {
-        let left = wished.link.kind.left_of(&before.kind);
+    fn cycle(&self, declared: &DesiredLink, before: &Link) -> Cycle {
+        let left = declared.link.kind.left_of(&before.kind);
         let options = matches!(left, Some(LinkKind::Bond(bond)) if bond.needs_down());
-        let joins = wished
+        let joins = declared
             .link
             .master
             .filter(|master| before.master != Some(*master) || self.plan.renewed.contains(master));
@@ -257,23 +261,23 @@ impl Drafting<'_> {
     }
 
     fn wants_it_down(&self, master: LinkName) -> bool {
-        let wished = self.wish.links.link(master).map(|wish| &wish.link.kind);
+        let declared = self.desired.links.link(master).map(|desired| &desired.link.kind);
         let seen = self.moment.table.get(master).map(|seen| &seen.link.kind);
-        let mut kinds = wished.into_iter().chain(seen);
+        let mut kinds = declared.into_iter().chain(seen);
         kinds.any(|kind| matches!(kind, LinkKind::Bond(_) | LinkKind::Vrf(_)))
     }
 
     /// Puts the steps in order; what a bond prefers is set once it has its links.
     fn finish(mut self) -> LinkPlan {
-        let wish = self.wish;
-        self.plan.steps.sort_by_cached_key(|step| depth_of_key(&wish.links, &step.key));
+        let desired = self.desired;
+        self.plan.steps.sort_by_cached_key(|step| depth_of_key(&desired.links, &step.key));
         let prefers = |step: &&LinkStep| {
             let made = matches!(step.act, Act::Create | Act::Update(_) | Act::Replace);
             let link = match step.key {
-                Key::Link(name) => wish.links.link(name),
+                Key::Link(name) => desired.links.link(name),
                 _ => None,
             };
-            let primary = link.and_then(|wish| match &wish.link.kind {
+            let primary = link.and_then(|desired| match &desired.link.kind {
                 LinkKind::Bond(bond) => bond.primary,
                 _ => None,
             });

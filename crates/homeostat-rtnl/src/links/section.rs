@@ -10,7 +10,7 @@ use homeostat_document::{
 use serde_json::json;
 
 use crate::address::section::{AddressEntry, DeclaredAddress};
-use crate::builder::{Builder, WishError};
+use crate::builder::{Builder, DesiredError};
 use crate::family::Family;
 use crate::key::Key;
 use crate::link::LinkName;
@@ -67,7 +67,7 @@ pub fn namespaces(scope: &Scope) -> impl Iterator<Item = &str> {
 }
 
 impl DeclaredLink {
-    pub(crate) fn add_to(&self, builder: &mut Builder) -> Result<(), WishError> {
+    pub(crate) fn add_to(&self, builder: &mut Builder) -> Result<(), DesiredError> {
         let Some(kind) = &self.kind else {
             builder.configure(self.name.value, self.settings.clone())?;
             return Ok(());

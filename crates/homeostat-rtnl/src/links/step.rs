@@ -3,20 +3,20 @@
 use homeostat_core::{Action, Line, Owner, Slot, Taken};
 use serde_json::Value;
 
+use crate::desired::DesiredState;
 use crate::explained::explained;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::links::field::Setting;
 use crate::model::Object;
 use crate::step::Phase;
-use crate::wish::Wish;
 
 /// One write to a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStep {
     /// The link, or a field of it.
     pub key: Key,
-    /// The wish, if it is wished.
+    /// The desired state, if it is declared.
     pub slot: Option<Slot>,
     /// What is there.
     pub before: Option<Object>,
@@ -57,7 +57,7 @@ pub enum Act {
 pub enum Cycle {
     /// It stays as it is.
     Stay,
-    /// It is set down before, and up again if it is wished so.
+    /// It is set down before, and up again if it is declared so.
     DownFirst,
 }
 
@@ -84,15 +84,15 @@ impl LinkStep {
         }
     }
 
-    pub(crate) fn explain(&self, wish: &Wish, tell: &mut dyn FnMut(Line)) {
+    pub(crate) fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let restored = match &self.act {
             Act::Release { restore: Some(restore) } => {
                 Some(Object::Setting(restore.clone().into()))
             }
             _ => None,
         };
-        let wished = self.slot.map(|slot| homeostat_core::Desired::object(wish, slot));
-        let after = wished.or(restored).as_ref().map(explained);
+        let declared = self.slot.map(|slot| homeostat_core::Desired::object(desired, slot));
+        let after = declared.or(restored).as_ref().map(explained);
         let before =
             self.before.as_ref().map(explained).map(|before| shown(before, after.as_ref()));
         let (action, key) = (self.action(), self.key.to_string());
@@ -114,15 +114,15 @@ impl LinkStep {
         })
     }
 
-    /// Names wished keys that may be others afterwards.
-    pub(crate) fn disturbs(&self, wish: &Wish, disturb: &mut dyn FnMut(Key)) {
+    /// Names declared keys that may be others afterwards.
+    pub(crate) fn disturbs(&self, desired: &DesiredState, disturb: &mut dyn FnMut(Key)) {
         if !self.touches.is_empty() {
-            wish.on_links(|link| self.touches.contains(&link), disturb);
+            desired.on_links(|link| self.touches.contains(&link), disturb);
         }
     }
 }
 
-/// The part of a link that the wish speaks of: the kernel tells of every option that there is.
+/// The part of a link that the desired state speaks of: the kernel tells of every option that there is.
 fn shown(before: Value, after: Option<&Value>) -> Value {
     let Value::Object(fields) = before else { return before };
     let is_declared = |name: &str| after.is_some_and(|after| after.get(name).is_some());
@@ -136,7 +136,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_the_wish_speaks_of_is_shown_of_what_is_there() {
+    fn only_what_the_desired_state_speaks_of_is_shown_of_what_is_there() {
         let before = json!({ "kind": "bridge", "mtu": 1500, "stp": false, "up": true });
         let after = json!({ "kind": "bridge", "mtu": 1400 });
         let expected = json!({ "kind": "bridge", "mtu": 1500 });

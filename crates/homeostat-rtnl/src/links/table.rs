@@ -15,7 +15,7 @@ use crate::links::model::Link;
 pub(crate) struct SeenLink {
     pub(crate) index: IfIndex,
     pub(crate) name: LinkName,
-    /// The managed part, in the words of a wish.
+    /// The managed part, in the words of a desired state.
     pub(crate) link: Link,
     pub(crate) owner: Owner,
     /// The alias as it is, with whatever mark is in it.

@@ -46,7 +46,7 @@ pub(crate) fn neighbour(
         let attr = attr?;
         match attr.kind {
             NDA_DST => to = Some(ip(&attr)?),
-            // Links of other kinds have longer or shorter ones, which no wish can hold.
+            // Links of other kinds have longer or shorter ones, which no desired state can hold.
             NDA_LLADDR => mac = attr.array().ok().map(Mac),
             NDA_PROTOCOL => protocol = attr.u8()?,
             _ => {}

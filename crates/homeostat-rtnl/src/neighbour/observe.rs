@@ -6,13 +6,13 @@ use homeostat_core::Owner;
 use homeostat_netlink::uapi::{NTF_PROXY, RTM_GETNEIGH};
 use homeostat_netlink::{Batch, Error};
 
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::model::Object;
 use crate::moment::Moment;
 use crate::neighbour::NeighbourKey;
 use crate::neighbour::decode::{Nature, SeenNeighbour, neighbour};
 use crate::observe::{Look, foreign, request_for};
-use crate::wish::Wish;
 
 impl Look<'_, '_> {
     pub(crate) fn neighbours(&mut self, moment: &mut Moment) -> Result<(), Error> {
@@ -47,9 +47,9 @@ impl Look<'_, '_> {
     }
 }
 
-/// The neighbours that are wished.
-pub(crate) fn wished(wish: &Wish) -> BTreeSet<NeighbourKey> {
-    let keys = wish.others.iter().filter_map(|wish| match wish.key {
+/// The neighbours that are declared.
+pub(crate) fn declared(desired: &DesiredState) -> BTreeSet<NeighbourKey> {
+    let keys = desired.others.iter().filter_map(|desired| match desired.key {
         Key::Neighbour(key) => Some(key),
         _ => None,
     });

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use homeostat_core::{Owner, Taken};
 
 use crate::cascade::Cascade;
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::model::Object;
 use crate::moment::Moment;
 use crate::nexthop::{Nexthop, NexthopId, Standing};
 use crate::shadow::Shadow;
-use crate::wish::Wish;
 
 /// What somebody else loses when a nexthop goes: routes, and members of groups.
 pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
@@ -27,37 +27,41 @@ pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
     Cascade { takes, ..Cascade::default() }
 }
 
-/// The wished keys that a nexthop carries: groups that it is in, and routes through it or them.
-pub(crate) fn dependants(id: NexthopId, wish: &Wish, tell: &mut dyn FnMut(Key)) {
-    let groups = groups_with(id, wish);
+/// The declared keys that a nexthop carries: groups that it is in, and routes through it or them.
+pub(crate) fn dependants(id: NexthopId, desired: &DesiredState, tell: &mut dyn FnMut(Key)) {
+    let groups = groups_with(id, desired);
     for group in &groups {
         tell(Key::Nexthop(*group));
     }
     let is_one = |other: NexthopId| other == id || groups.contains(&other);
-    wish.routes_like(|route| route.nexthop.is_some_and(is_one), tell);
+    desired.routes_like(|route| route.nexthop.is_some_and(is_one), tell);
 }
 
-/// The wished groups that a nexthop is in.
-fn groups_with(id: NexthopId, wish: &Wish) -> Vec<NexthopId> {
+/// The declared groups that a nexthop is in.
+fn groups_with(id: NexthopId, desired: &DesiredState) -> Vec<NexthopId> {
     let is_in = |nexthop: &Nexthop| nexthop.group.iter().any(|member| member.id == id);
-    let groups = wish.others.iter().filter_map(|wished| match (&wished.key, &wished.object) {
-        (Key::Nexthop(group), Object::Nexthop(nexthop)) if is_in(nexthop) => Some(*group),
-        _ => None,
-    });
+    let groups =
+        desired.others.iter().filter_map(|declared| match (&declared.key, &declared.object) {
+            (Key::Nexthop(group), Object::Nexthop(nexthop)) if is_in(nexthop) => Some(*group),
+            _ => None,
+        });
     groups.collect()
 }
 
 /// Doubts the routes that may have gone with a nexthop. False, if they are too many.
 pub(crate) fn doubt(id: NexthopId, shadow: &mut Shadow) -> bool {
-    let groups = groups_with(id, shadow.wish());
+    let groups = groups_with(id, shadow.desired());
     let is_one = |other: NexthopId| other == id || groups.contains(&other);
     shadow.doubt(|route, _| route.nexthop.is_some_and(is_one))
 }
 
-/// The wished nexthops that go with some links: those on them, and groups that have no others.
-pub(crate) fn lost_with(wish: &Wish, is_one: &dyn Fn(LinkName) -> bool) -> BTreeSet<NexthopId> {
+/// The declared nexthops that go with some links: those on them, and groups that have no others.
+pub(crate) fn lost_with(
+    desired: &DesiredState,
+    is_one: &dyn Fn(LinkName) -> bool,
+) -> BTreeSet<NexthopId> {
     let all = || {
-        wish.others.iter().filter_map(|wish| match (&wish.key, &wish.object) {
+        desired.others.iter().filter_map(|desired| match (&desired.key, &desired.object) {
             (Key::Nexthop(id), Object::Nexthop(nexthop)) => Some((*id, nexthop)),
             _ => None,
         })

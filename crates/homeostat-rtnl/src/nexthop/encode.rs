@@ -12,27 +12,27 @@ use crate::nexthop::{Member, Nexthop, NexthopId};
 
 impl Encoder<'_> {
     /// Puts a nexthop there.
-    pub(crate) fn put_nexthop(&mut self, id: NexthopId, wish: &Nexthop, put: Put) -> Encoded {
-        let dev = wish.dev.map(|dev| self.index(dev)).transpose()?;
-        let flags = if wish.onlink == Some(true) { RTNH_F_ONLINK } else { 0 };
+    pub(crate) fn put_nexthop(&mut self, id: NexthopId, desired: &Nexthop, put: Put) -> Encoded {
+        let dev = desired.dev.map(|dev| self.index(dev)).transpose()?;
+        let flags = if desired.onlink == Some(true) { RTNH_F_ONLINK } else { 0 };
         let [f0, f1, f2, f3] = flags.to_ne_bytes();
-        let family = wish.family.map_or(0, Family::to_kernel);
+        let family = desired.family.map_or(0, Family::to_kernel);
         let mut message = self.batch.message(RTM_NEWNEXTHOP, put.flags());
         message.fixed(&[family, 0, self.protocol.0, 0, f0, f1, f2, f3]);
         message.attr_u32(NHA_ID, id.0);
-        if let Some(gateway) = wish.via {
+        if let Some(gateway) = desired.via {
             ip(&mut message, NHA_GATEWAY, gateway);
         }
         if let Some(dev) = dev {
             message.attr_u32(NHA_OIF, dev.0);
         }
-        if wish.blackhole {
+        if desired.blackhole {
             message.attr_flag(NHA_BLACKHOLE);
         }
-        if wish.is_group() {
+        if desired.is_group() {
             message.attr(
                 NHA_GROUP,
-                wish.group.iter().copied().map(entry).collect::<Vec<_>>().as_flattened(),
+                desired.group.iter().copied().map(entry).collect::<Vec<_>>().as_flattened(),
             );
         }
         Ok(message.finish())

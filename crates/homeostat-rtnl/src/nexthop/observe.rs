@@ -44,8 +44,8 @@ impl Look<'_, '_> {
     }
 
     fn stays(&self, key: &Key, seen: &Nexthop) -> bool {
-        let slot = self.view.wish.slot(key, None);
-        let wish = slot.map(|slot| self.view.wish.object(slot));
-        matches!(wish, Some(Object::Nexthop(wish)) if is_same_kind(&wish, seen))
+        let slot = self.view.desired.slot(key, None);
+        let desired = slot.map(|slot| self.view.desired.object(slot));
+        matches!(desired, Some(Object::Nexthop(desired)) if is_same_kind(&desired, seen))
     }
 }

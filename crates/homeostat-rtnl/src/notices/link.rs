@@ -12,15 +12,15 @@ use homeostat_netlink::{Malformed, Message};
 
 use super::{Notices, doubt};
 use crate::decode;
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::links;
 use crate::links::alias;
 use crate::links::carry::Carriers;
+use crate::links::desired::DesiredField;
 use crate::links::field::Field;
-use crate::links::wish::WishedField;
 use crate::shadow::Shadow;
-use crate::wish::Wish;
 
 impl Notices {
     /// False, if only a look at everything tells what changed.
@@ -60,32 +60,32 @@ impl Notices {
         Ok(is_known)
     }
 
-    /// Names a link, and what is wished of it, if anything wished has to do with it.
+    /// Names a link, and what is declared of it, if anything declared has to do with it.
     fn name_link(&mut self, name: LinkName, shadow: Option<&Shadow>) {
-        let Some(wish) = shadow.map(Shadow::wish) else {
+        let Some(desired) = shadow.map(Shadow::desired) else {
             self.name(Key::Link(name));
             for field in Field::ALL {
                 self.name(Key::LinkField(name, field));
             }
             return;
         };
-        if concerns(wish, name) {
+        if concerns(desired, name) {
             self.name(Key::Link(name));
         }
-        let fields = wish.links.fields.iter().filter(|wish| wish.name == name);
-        fields.map(WishedField::key).for_each(|key| self.name(key));
+        let fields = desired.links.fields.iter().filter(|desired| desired.name == name);
+        fields.map(DesiredField::key).for_each(|key| self.name(key));
     }
 }
 
-fn concerns(wish: &Wish, name: LinkName) -> bool {
+fn concerns(desired: &DesiredState, name: LinkName) -> bool {
     let mut carries = false;
-    wish.dependants(&Key::Link(name), &mut |_| carries = true);
+    desired.dependants(&Key::Link(name), &mut |_| carries = true);
     carries
-        || wish.links.maker_of(name).is_some()
-        || wish.links.fields.iter().any(|wish| wish.name == name)
+        || desired.links.maker_of(name).is_some()
+        || desired.links.fields.iter().any(|desired| desired.name == name)
 }
 
-/// Whether it carries our mark, wished or not.
+/// Whether it carries our mark, declared or not.
 fn is_marked(message: &Message<'_>, owner: &str) -> bool {
     let seen = links::decode::link(message).ok();
     let text = seen.as_ref().and_then(|seen| seen.alias.as_deref());
@@ -94,7 +94,7 @@ fn is_marked(message: &Message<'_>, owner: &str) -> bool {
 
 /// What went with links, or may go by another name now.
 fn doubt_links(shadow: &mut Shadow, is_one: &dyn Fn(LinkName) -> bool) -> bool {
-    let wish = shadow.wish().clone();
-    let carriers = Carriers::new(&wish, is_one);
+    let desired = shadow.desired().clone();
+    let carriers = Carriers::new(&desired, is_one);
     shadow.doubt(|route, rests_on| carriers.may_carry(route, rests_on))
 }

@@ -6,12 +6,12 @@ use homeostat_core::{Desired as _, WaitsOn};
 
 use super::{Has, missing_link};
 use crate::cascade::Cascade;
+use crate::desired::{Declared, DesiredState};
 use crate::key::Key;
 use crate::model::Object;
 use crate::moment::Moment;
 use crate::nexthop::{self, NexthopId};
 use crate::step::{Delete, Phase, Step, Update, Way};
-use crate::wish::{Wish, Wished};
 
 /// When something is put there.
 pub(crate) fn put_phase(object: &Object) -> Phase {
@@ -39,50 +39,58 @@ pub(crate) fn delete_phase(object: &Object) -> Phase {
     }
 }
 
-/// What a wish waits for. A rule waits for no link: the kernel takes any name, and binds it when a
+/// What a desired state waits for. A rule waits for no link: the kernel takes any name, and binds it when a
 /// link of that name comes.
-pub(crate) fn waits_for(wished: &Wished, wish: &Wish, has: Has<'_>) -> Option<WaitsOn> {
-    match (&wished.key, &wished.object) {
+pub(crate) fn waits_for(
+    declared: &Declared,
+    desired: &DesiredState,
+    has: Has<'_>,
+) -> Option<WaitsOn> {
+    match (&declared.key, &declared.object) {
         (_, Object::Nexthop(nexthop)) => {
             let link = nexthop.dev.and_then(|link| missing_link(has, link));
             let mut members = nexthop.group.iter();
-            link.or_else(|| members.find_map(|member| waiting_nexthop(member.id, wish, has)))
+            link.or_else(|| members.find_map(|member| waiting_nexthop(member.id, desired, has)))
         }
         (Key::Neighbour(key), _) => missing_link(has, key.link()),
         _ => None,
     }
 }
 
-/// A wished nexthop that waits for its link, as what others wait for.
-pub(crate) fn waiting_nexthop(id: NexthopId, wish: &Wish, has: Has<'_>) -> Option<WaitsOn> {
+/// A declared nexthop that waits for its link, as what others wait for.
+pub(crate) fn waiting_nexthop(
+    id: NexthopId,
+    desired: &DesiredState,
+    has: Has<'_>,
+) -> Option<WaitsOn> {
     let key = Key::Nexthop(id);
-    let wished = wish.other_at(wish.slot(&key, None)?)?;
-    let Object::Nexthop(nexthop) = &wished.object else { return None };
-    let is_waiting = |id: NexthopId| waiting_link(id, wish, has).is_some();
-    let waits = waiting_link(id, wish, has).is_some()
+    let declared = desired.other_at(desired.slot(&key, None)?)?;
+    let Object::Nexthop(nexthop) = &declared.object else { return None };
+    let is_waiting = |id: NexthopId| waiting_link(id, desired, has).is_some();
+    let waits = waiting_link(id, desired, has).is_some()
         || nexthop.group.iter().any(|member| is_waiting(member.id));
     waits.then(|| WaitsOn::Key(key.to_string()))
 }
 
-/// The absent link of a wished nexthop that is no group: groups have no groups in them.
-fn waiting_link(id: NexthopId, wish: &Wish, has: Has<'_>) -> Option<WaitsOn> {
-    let wished = wish.other_at(wish.slot(&Key::Nexthop(id), None)?)?;
-    let Object::Nexthop(nexthop) = &wished.object else { return None };
+/// The absent link of a declared nexthop that is no group: groups have no groups in them.
+fn waiting_link(id: NexthopId, desired: &DesiredState, has: Has<'_>) -> Option<WaitsOn> {
+    let declared = desired.other_at(desired.slot(&Key::Nexthop(id), None)?)?;
+    let Object::Nexthop(nexthop) = &declared.object else { return None };
     missing_link(has, nexthop.dev?)
 }
 
-/// Whether what is there cannot become as wished but by going first.
-pub(crate) fn is_anew(wished: &Wished, before: &Object) -> bool {
-    match (&wished.object, before) {
-        (Object::Nexthop(wish), Object::Nexthop(seen)) => !nexthop::is_same_kind(wish, seen),
+/// Whether what is there cannot become as declared but by going first.
+pub(crate) fn is_anew(declared: &Declared, before: &Object) -> bool {
+    match (&declared.object, before) {
+        (Object::Nexthop(desired), Object::Nexthop(seen)) => !nexthop::is_same_kind(desired, seen),
         _ => false,
     }
 }
 
 /// The second half of a change: a rule cannot be changed in place, so that the former one goes once
 /// the other one stands.
-pub(crate) fn rest(wished: Option<&Wished>, update: &Update) -> Option<Step> {
-    let key = wished.map(|wished| &wished.key).filter(|key| matches!(key, Key::Rule(_)))?;
+pub(crate) fn rest(declared: Option<&Declared>, update: &Update) -> Option<Step> {
+    let key = declared.map(|declared| &declared.key).filter(|key| matches!(key, Key::Rule(_)))?;
     let (before, phase) = (Arc::new(update.before.clone()), Phase::DeleteRules);
     let delete = Delete { key: key.clone(), before, phase, is_rest: true, cascade: None };
     Some(Step::Delete(Box::new(delete)))
@@ -108,34 +116,34 @@ pub(crate) fn cascade(key: &Key, moment: &Moment) -> Cascade {
     }
 }
 
-/// The keys without which a wish cannot be.
-pub(crate) fn needs(wished: &Wished, wish: &Wish, need: &mut dyn FnMut(Key)) {
-    wished.links().for_each(|link| wish.links.needed_for(link, need));
-    let Object::Nexthop(nexthop) = &wished.object else { return };
+/// The keys without which a desired state cannot be.
+pub(crate) fn needs(declared: &Declared, desired: &DesiredState, need: &mut dyn FnMut(Key)) {
+    declared.links().for_each(|link| desired.links.needed_for(link, need));
+    let Object::Nexthop(nexthop) = &declared.object else { return };
     nexthop.group.iter().for_each(|member| need(Key::Nexthop(member.id)));
-    let addresses = wish.addresses.iter().map(|wish| wish.key);
+    let addresses = desired.addresses.iter().map(|desired| desired.key);
     let below = addresses.filter(|key| nexthop::rests_on(nexthop, key));
     below.for_each(|key| need(Key::Address(key)));
 }
 
-/// The wished keys that may change along with a step that is no create.
-pub(crate) fn disturbs(step: &Step, wish: &Wish, disturb: &mut dyn FnMut(Key)) {
-    let key = homeostat_core::Step::key(step, wish);
+/// The declared keys that may change along with a step that is no create.
+pub(crate) fn disturbs(step: &Step, desired: &DesiredState, disturb: &mut dyn FnMut(Key)) {
+    let key = homeostat_core::Step::key(step, desired);
     let goes = match step {
         Step::Create { .. } | Step::Link(_) => false,
         Step::Update(update) => update.way == Way::Anew,
         Step::Delete(_) => true,
     };
     match key {
-        Key::Nexthop(id) if goes => nexthop::dependants(id, wish, disturb),
+        Key::Nexthop(id) if goes => nexthop::dependants(id, desired, disturb),
         // A rule that goes may have to take others of ours away for a moment.
-        Key::Rule(_) => rules(wish, disturb),
+        Key::Rule(_) => rules(desired, disturb),
         _ => {}
     }
 }
 
-fn rules(wish: &Wish, tell: &mut dyn FnMut(Key)) {
-    let keys = wish.others.iter().map(|wish| &wish.key);
+fn rules(desired: &DesiredState, tell: &mut dyn FnMut(Key)) {
+    let keys = desired.others.iter().map(|desired| &desired.key);
     keys.filter(|key| matches!(key, Key::Rule(_))).cloned().for_each(tell);
 }
 
@@ -145,8 +153,8 @@ mod tests {
     use crate::link::IfIndex;
     use crate::nexthop::{Member, Nexthop};
 
-    fn wish() -> Wish {
-        let mut builder = Wish::builder();
+    fn desired() -> DesiredState {
+        let mut builder = DesiredState::builder();
         let member = Member { id: NexthopId(10), weight: 1 };
         let way = Nexthop::via([10, 0, 0, 2].into(), "va".parse().unwrap());
         builder.nexthop(NexthopId(10), way).unwrap();
@@ -158,16 +166,16 @@ mod tests {
         builder.build().unwrap()
     }
 
-    fn at<'w>(wish: &'w Wish, key: &str) -> &'w Wished {
-        wish.other_at(wish.slot(&key.parse().unwrap(), None).unwrap()).unwrap()
+    fn at<'w>(desired: &'w DesiredState, key: &str) -> &'w Declared {
+        desired.other_at(desired.slot(&key.parse().unwrap(), None).unwrap()).unwrap()
     }
 
     #[test]
     fn a_group_needs_its_members_and_a_nexthop_the_address_that_reaches_its_gateway() {
-        let wish = wish();
+        let desired = desired();
         let needed = |key: &str| {
             let mut needed = Vec::new();
-            needs(at(&wish, key), &wish, &mut |key| needed.push(key.to_string()));
+            needs(at(&desired, key), &desired, &mut |key| needed.push(key.to_string()));
             needed
         };
         assert_eq!(needed("nexthop 20"), ["nexthop 10"]);
@@ -176,10 +184,10 @@ mod tests {
 
     #[test]
     fn a_group_waits_for_a_member_that_waits_for_its_link() {
-        let (wish, mut moment) = (wish(), Moment::default());
+        let (desired, mut moment) = (desired(), Moment::default());
         let waits = |key: &str, moment: &Moment| {
             let has = |link| moment.links.index(link).is_some();
-            waits_for(at(&wish, key), &wish, &has)
+            waits_for(at(&desired, key), &desired, &has)
         };
         assert_eq!(waits("nexthop 10", &moment).unwrap().to_string(), "link va");
         assert_eq!(waits("nexthop 20", &moment).unwrap().to_string(), "nexthop 10");

@@ -7,8 +7,12 @@ use crate::address::Address;
 use crate::link::IfIndex;
 use crate::moment::Standing;
 
-fn draft(wish: &Wish, moment: &Moment, changes: Vec<Change<Key, Object>>) -> Draft<Rtnl> {
-    super::draft(wish, moment, changes.into_iter().collect())
+fn draft(
+    desired: &DesiredState,
+    moment: &Moment,
+    changes: Vec<Change<Key, Object>>,
+) -> Draft<Rtnl> {
+    super::draft(desired, moment, changes.into_iter().collect())
 }
 
 fn key(text: &str) -> Key {
@@ -36,8 +40,8 @@ fn moment(addresses: &[&str]) -> Moment {
     moment
 }
 
-fn addresses(keys: &[&str]) -> Wish {
-    let mut builder = Wish::builder();
+fn addresses(keys: &[&str]) -> DesiredState {
+    let mut builder = DesiredState::builder();
     for key in keys {
         builder.address(address_key(key), Address::default()).unwrap();
     }
@@ -52,10 +56,10 @@ fn create(slot: usize) -> Change<Key, Object> {
     Change::Create { slot: Slot::at(slot) }
 }
 
-fn lines(wish: &Wish, draft: &Draft<Rtnl>) -> Vec<String> {
+fn lines(desired: &DesiredState, draft: &Draft<Rtnl>) -> Vec<String> {
     let mut steps: Vec<&Step> = draft.steps.iter().collect();
     steps.sort_by_key(|step| step.phase());
-    let line = |step: &&Step| format!("{} {}", step.action().sign(), step.key(wish));
+    let line = |step: &&Step| format!("{} {}", step.action().sign(), step.key(desired));
     steps.iter().map(line).collect()
 }
 
@@ -70,25 +74,25 @@ fn a_step_for_a_million_is_small() {
 }
 
 #[test]
-fn a_wish_on_an_absent_link_waits_for_it() {
-    let wish = addresses(&["address 10.0.0.1/24 dev nope"]);
-    let draft = draft(&wish, &moment(&[]), vec![create(0)]);
+fn a_desired_state_on_an_absent_link_waits_for_it() {
+    let desired = addresses(&["address 10.0.0.1/24 dev nope"]);
+    let draft = draft(&desired, &moment(&[]), vec![create(0)]);
     assert!(draft.steps.is_empty());
     assert_eq!(draft.pending[0].on.to_string(), "link nope");
 }
 
 #[test]
 fn secondaries_go_before_their_primary() {
-    let wish = addresses(&[]);
+    let desired = addresses(&[]);
     let moment = moment(&[ONE, "*address 10.0.0.2/24 dev va"]);
-    let draft = draft(&wish, &moment, vec![delete(ONE), delete(TWO)]);
-    assert_eq!(lines(&wish, &draft), [format!("- {TWO}"), format!("- {ONE}")]);
+    let draft = draft(&desired, &moment, vec![delete(ONE), delete(TWO)]);
+    assert_eq!(lines(&desired, &draft), [format!("- {TWO}"), format!("- {ONE}")]);
 }
 
 #[test]
 fn what_becomes_secondary_in_the_same_plan_is_made_again() {
-    let wish = addresses(&[TWO]);
-    let draft = draft(&wish, &moment(&[ONE]), vec![create(0), delete(ONE)]);
+    let desired = addresses(&[TWO]);
+    let draft = draft(&desired, &moment(&[ONE]), vec![create(0), delete(ONE)]);
     let Some(Step::Delete(delete)) = draft.steps.last() else { panic!() };
     let cascade = delete.cascade.as_ref().unwrap();
     assert_eq!(cascade.again, [Slot::at(0)]);
@@ -97,16 +101,16 @@ fn what_becomes_secondary_in_the_same_plan_is_made_again() {
 
 #[test]
 fn a_foreign_secondary_is_named_as_taken() {
-    let wish = addresses(&[]);
-    let draft = draft(&wish, &moment(&[ONE, "*!address 10.0.0.2/24 dev va"]), vec![delete(ONE)]);
+    let desired = addresses(&[]);
+    let draft = draft(&desired, &moment(&[ONE, "*!address 10.0.0.2/24 dev va"]), vec![delete(ONE)]);
     assert_eq!(draft.steps[0].takes()[0].key, TWO);
 }
 
 #[test]
 fn an_address_of_another_subnet_keeps_the_link_in_use() {
-    let wish = addresses(&[]);
+    let desired = addresses(&[]);
     let moment = moment(&[ONE, "!address 10.1.0.1/24 dev va"]);
-    let draft = draft(&wish, &moment, vec![delete(ONE)]);
+    let draft = draft(&desired, &moment, vec![delete(ONE)]);
     let [Step::Delete(delete)] = draft.steps.as_slice() else { panic!() };
     let cascade = delete.cascade.as_ref().unwrap();
     assert!(!cascade.empties_link && cascade.takes.is_empty());
@@ -114,18 +118,18 @@ fn an_address_of_another_subnet_keeps_the_link_in_use() {
 
 #[test]
 fn an_ipv6_address_makes_way_for_its_other_prefix_length_first() {
-    let wish = addresses(&["address 2001:db8::1/80 dev va"]);
+    let desired = addresses(&["address 2001:db8::1/80 dev va"]);
     let old = "address 2001:db8::1/64 dev va";
-    let draft = draft(&wish, &moment(&[old]), vec![create(0), delete(old)]);
+    let draft = draft(&desired, &moment(&[old]), vec![create(0), delete(old)]);
     let expected = [format!("- {old}"), "+ address 2001:db8::1/80 dev va".to_owned()];
-    assert_eq!(lines(&wish, &draft), expected);
+    assert_eq!(lines(&desired, &draft), expected);
     assert_eq!(draft.steps[1].action(), Action::Delete);
-    assert_eq!(draft.steps[1].group(&wish), None, "it waits for no create: that waits for it");
+    assert_eq!(draft.steps[1].group(&desired), None, "it waits for no create: that waits for it");
 }
 
-/// A wish for this address on `va`, and for these routes.
-fn with_routes(address: &str, routes: &[(&str, Route)]) -> Wish {
-    let mut builder = Wish::builder();
+/// A declare this address on `va`, and for these routes.
+fn with_routes(address: &str, routes: &[(&str, Route)]) -> DesiredState {
+    let mut builder = DesiredState::builder();
     builder.address(address_key(address), Address::default()).unwrap();
     for (dst, route) in routes {
         let Key::Route(key) = key(dst) else { panic!("{dst}") };
@@ -138,14 +142,14 @@ fn with_routes(address: &str, routes: &[(&str, Route)]) -> Wish {
 fn a_route_over_an_address_that_waits_for_its_link_waits_with_it() {
     let via = Route::via("10.0.0.9".parse().unwrap());
     let nope = "address 10.0.0.1/24 dev nope";
-    let wish = with_routes(nope, &[("route 10.5.0.0/16", via.clone())]);
-    let waiting = draft(&wish, &moment(&[]), vec![create(0), create(1)]);
+    let desired = with_routes(nope, &[("route 10.5.0.0/16", via.clone())]);
+    let waiting = draft(&desired, &moment(&[]), vec![create(0), create(1)]);
     assert!(waiting.steps.is_empty());
     let on: Vec<String> = waiting.pending.iter().map(|pending| pending.on.to_string()).collect();
     assert_eq!(on, ["link nope", "link nope"]);
     let other = moment(&["!address 10.0.0.7/24 dev va"]);
-    let possible = draft(&wish, &other, vec![create(0), create(1)]);
-    assert_eq!(lines(&wish, &possible), ["+ route 10.5.0.0/16"], "another address reaches it");
+    let possible = draft(&desired, &other, vec![create(0), create(1)]);
+    assert_eq!(lines(&desired, &possible), ["+ route 10.5.0.0/16"], "another address reaches it");
 }
 
 #[test]
@@ -159,25 +163,28 @@ fn routes_that_go_with_a_swapped_address_are_made_again_once() {
         ("route 10.6.0.0/16", away),
         ("route 2001:db8::/32", Route::dev("va".parse().unwrap())),
     ];
-    let wish = with_routes(TWO, &routes);
+    let desired = with_routes(TWO, &routes);
     // The second of the routes is absent: it is made once, after the address went.
-    let draft = draft(&wish, &moment(&[ONE]), vec![create(0), create(2), delete(ONE)]);
+    let draft = draft(&desired, &moment(&[ONE]), vec![create(0), create(2), delete(ONE)]);
     let expected = [
         format!("+ {TWO}"),
         format!("- {ONE}"),
         "-/+ route 10.5.0.0/16".to_owned(),
         "-/+ route 10.4.0.0/16".to_owned(),
     ];
-    assert_eq!(lines(&wish, &draft), expected);
+    assert_eq!(lines(&desired, &draft), expected);
 }
 
 #[test]
 fn removals_of_many_alike_share_what_is_there() {
-    let wish = addresses(&[]);
+    let desired = addresses(&[]);
     let before = || Object::Route(Route::via("10.0.0.9".parse().unwrap()));
     let delete = |text| Change::Delete { key: key(text), before: before() };
-    let draft =
-        draft(&wish, &moment(&[]), vec![delete("route 10.4.0.0/16"), delete("route 10.5.0.0/16")]);
+    let draft = draft(
+        &desired,
+        &moment(&[]),
+        vec![delete("route 10.4.0.0/16"), delete("route 10.5.0.0/16")],
+    );
     let [Step::Delete(one), Step::Delete(two)] = draft.steps.as_slice() else { panic!() };
     assert!(Arc::ptr_eq(&one.before, &two.before));
 }

@@ -3,18 +3,18 @@
 use homeostat_core::Outcome;
 
 use super::{Aim, Pen};
+use crate::desired::Declared;
 use crate::encode::{NoLink, Put};
 use crate::key::Key;
 use crate::model::Object;
 use crate::step::{Update, Way};
-use crate::wish::Wished;
 
 /// Whether they were written, or what becomes of the step.
 pub(crate) type Written = Result<(), Outcome<Object>>;
 
 impl Pen<'_> {
-    pub(super) fn put_other(&mut self, wish: &Wished, (put, aim): (Put, Aim)) -> Written {
-        let encoded = match (&wish.key, &wish.object) {
+    pub(super) fn put_other(&mut self, desired: &Declared, (put, aim): (Put, Aim)) -> Written {
+        let encoded = match (&desired.key, &desired.object) {
             (Key::Nexthop(id), Object::Nexthop(nexthop)) => {
                 self.encoder.put_nexthop(*id, nexthop, put)
             }
@@ -29,14 +29,14 @@ impl Pen<'_> {
         self.note(encoded, aim)
     }
 
-    pub(super) fn update_other(&mut self, wish: &Wished, update: &Update) -> Written {
-        match (&wish.key, &wish.object) {
+    pub(super) fn update_other(&mut self, desired: &Declared, update: &Update) -> Written {
+        match (&desired.key, &desired.object) {
             (Key::Nexthop(id), _) if update.way == Way::Anew => {
                 let gone = self.encoder.delete_nexthop(*id);
                 self.note(Ok(gone), Aim::GoneForNow)?;
-                self.put_other(wish, (Put::Create, Aim::There))
+                self.put_other(desired, (Put::Create, Aim::There))
             }
-            _ => self.put_other(wish, (Put::Replace, Aim::There)),
+            _ => self.put_other(desired, (Put::Replace, Aim::There)),
         }
     }
 

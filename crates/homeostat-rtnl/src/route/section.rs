@@ -32,7 +32,7 @@ pub enum RouteEntry {
     File(RouteFile),
 }
 
-/// A file with one route a line; it is read when the wish is resolved.
+/// A file with one route a line; it is read when the desired state is resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteFile {
     /// The path, seen from the document's own directory.

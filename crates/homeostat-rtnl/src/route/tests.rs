@@ -34,7 +34,7 @@ fn what_can_never_be_is_refused_before_anything_is_written() {
     let v6 = route_key("route 2001:db8::/32");
     let via = |text| Route::via(ip(text));
     let lo = "lo".parse().unwrap();
-    for (key, wish, why) in [
+    for (key, desired, why) in [
         (v4, Route::default(), Impossible::LeadsNowhere),
         (
             v4,
@@ -52,7 +52,7 @@ fn what_can_never_be_is_refused_before_anything_is_written() {
         (v4, Route::multipath(vec![hop("10.0.0.1", None, 0)]), Impossible::Weight),
         (v4, Route::multipath(vec![hop("10.0.0.1", None, 257)]), Impossible::Weight),
     ] {
-        assert_eq!(normalize(&key, wish), Err(why));
+        assert_eq!(normalize(&key, desired), Err(why));
     }
     assert!(normalize(&v4, via("fe80::1")).is_ok(), "IPv4 may go via IPv6");
 }
@@ -62,14 +62,14 @@ fn normalizing_twice_is_normalizing_once() {
     let key = route_key("route 10.0.0.0/8");
     let many = Route::multipath(vec![hop("10.0.0.2", None, 2), hop("10.0.0.1", None, 1)]);
     let single = Route::multipath(vec![hop("10.0.0.2", Some("lo"), 7)]);
-    for wish in [many, single, Route::of_kind(RouteKind::Throw)] {
-        let once = normalize(&key, wish).unwrap();
+    for desired in [many, single, Route::of_kind(RouteKind::Throw)] {
+        let once = normalize(&key, desired).unwrap();
         assert_eq!(normalize(&key, once.clone()).unwrap(), once);
         assert!(route_agrees(&once, &once));
     }
     let key = address_key("address 10.0.0.1/24 dev lo");
-    let wish = Address { valid: Some(Lifetime::Seconds(60)), ..Address::default() };
-    let once = address::normalize(&key, wish).unwrap();
+    let desired = Address { valid: Some(Lifetime::Seconds(60)), ..Address::default() };
+    let once = address::normalize(&key, desired).unwrap();
     assert_eq!(once.preferred, Some(Lifetime::Seconds(60)));
     assert_eq!(address::normalize(&key, once.clone()).unwrap(), once);
 }
@@ -84,18 +84,18 @@ fn only_declared_attributes_of_a_route_count() {
         onlink: Some(false),
         ..Route::via(ip("10.0.0.1"))
     };
-    let wish = Route::via(ip("10.0.0.1"));
-    assert!(route_agrees(&wish, &seen));
+    let desired = Route::via(ip("10.0.0.1"));
+    assert!(route_agrees(&desired, &seen));
     let eth1 = Some("eth1".parse().unwrap());
     for other in [
         Route::via(ip("10.0.0.2")),
         Route::dev("eth0".parse().unwrap()),
         Route::of_kind(RouteKind::Blackhole),
-        Route { dev: eth1, ..wish.clone() },
-        Route { src: Some(ip("10.0.0.8")), ..wish.clone() },
-        Route { mtu: Some(1500), ..wish.clone() },
-        Route { scope: Some(Scope::LINK), ..wish.clone() },
-        Route { onlink: Some(true), ..wish.clone() },
+        Route { dev: eth1, ..desired.clone() },
+        Route { src: Some(ip("10.0.0.8")), ..desired.clone() },
+        Route { mtu: Some(1500), ..desired.clone() },
+        Route { scope: Some(Scope::LINK), ..desired.clone() },
+        Route { onlink: Some(true), ..desired.clone() },
         Route::multipath(vec![hop("10.0.0.1", None, 1), hop("10.0.0.2", None, 1)]),
     ] {
         assert!(!route_agrees(&other, &seen), "{other:?}");
@@ -104,20 +104,21 @@ fn only_declared_attributes_of_a_route_count() {
 
 #[test]
 fn ways_may_come_in_another_order_but_each_counts_once() {
-    let wish = [hop("10.0.0.1", None, 1), hop("10.0.0.1", Some("b"), 1)];
+    let desired = [hop("10.0.0.1", None, 1), hop("10.0.0.1", Some("b"), 1)];
     let seen = |devs: [&str; 2]| devs.map(|dev| hop("10.0.0.1", Some(dev), 1));
-    assert!(hops_agree(&wish, &seen(["a", "b"])));
-    assert!(!hops_agree(&wish, &seen(["a", "a"])));
-    assert!(!hops_agree(&wish, &wish[..1]));
+    assert!(hops_agree(&desired, &seen(["a", "b"])));
+    assert!(!hops_agree(&desired, &seen(["a", "a"])));
+    assert!(!hops_agree(&desired, &desired[..1]));
 }
 
 #[test]
 fn a_lifetime_that_runs_down_agrees_and_one_that_grew_does_not() {
-    let wish = |seconds| Address { valid: Some(Lifetime::Seconds(seconds)), ..Address::default() };
+    let desired =
+        |seconds| Address { valid: Some(Lifetime::Seconds(seconds)), ..Address::default() };
     let seen = |valid| Address { valid: Some(valid), ..Address::default() };
-    assert!(address_agrees(&wish(60), &seen(Lifetime::Seconds(59))));
-    assert!(!address_agrees(&wish(60), &seen(Lifetime::Seconds(61))));
-    assert!(!address_agrees(&wish(60), &seen(Lifetime::Forever)));
+    assert!(address_agrees(&desired(60), &seen(Lifetime::Seconds(59))));
+    assert!(!address_agrees(&desired(60), &seen(Lifetime::Seconds(61))));
+    assert!(!address_agrees(&desired(60), &seen(Lifetime::Forever)));
     assert!(address_agrees(&Address::default(), &seen(Lifetime::Seconds(1))));
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct SeenRule {
     pub(crate) protocol: Protocol,
 }
 
-/// A rule; none, if it asks something of a packet that no wish can say, so that it is on no key of
+/// A rule; none, if it asks something of a packet that no desired state can say, so that it is on no key of
 /// ours.
 pub(crate) fn rule(message: &Message<'_>) -> Result<Option<SeenRule>, Malformed> {
     let (fixed, attrs) = message.split::<12>()?;
@@ -99,7 +99,7 @@ impl Read {
     }
 }
 
-/// The name of a link that need not be there. One that is no text is one that no wish can hold.
+/// The name of a link that need not be there. One that is no text is one that no desired state can hold.
 fn name(attr: &Attr<'_>) -> LinkName {
     LinkName::padded(attr.str().unwrap_or(":"))
 }

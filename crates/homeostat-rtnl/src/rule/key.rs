@@ -25,7 +25,7 @@ pub struct RuleKey {
     tos: Tos,
 }
 
-/// Defines what a rule asks of a packet: how it is wished, and how it is read.
+/// Defines what a rule asks of a packet: how it is declared, and how it is read.
 macro_rules! selectors {
     ($($with:ident $name:ident: $type:ty, $doc:literal;)+) => {
         impl RuleKey {

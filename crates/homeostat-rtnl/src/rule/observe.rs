@@ -6,6 +6,7 @@ use homeostat_core::{Desired as _, Owner};
 use homeostat_netlink::uapi::{RTM_GETRULE, RTPROT_KERNEL};
 use homeostat_netlink::{Batch, Error};
 
+use crate::desired::DesiredState;
 use crate::family::Family;
 use crate::key::Key;
 use crate::model::Object;
@@ -15,14 +16,13 @@ use crate::observe::{Look, foreign, request_for};
 use crate::rule::decode::{SeenRule, rule as decode};
 use crate::rule::encode::Whole;
 use crate::rule::{Rule, RuleKey};
-use crate::wish::Wish;
 
 /// A rule that is there, in the kernel's order.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
     /// Where it really is.
     pub(crate) place: RuleKey,
-    /// The key that it stands on: that of a wish without a priority, if it fulfils one.
+    /// The key that it stands on: that of a desired state without a priority, if it fulfils one.
     pub(crate) key: RuleKey,
     pub(crate) rule: Rule,
     pub(crate) protocol: Protocol,
@@ -31,7 +31,7 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// A rule as it would stand there.
-    pub(super) fn wished(key: &RuleKey, rule: &Rule, protocol: Protocol) -> Self {
+    pub(super) fn declared(key: &RuleKey, rule: &Rule, protocol: Protocol) -> Self {
         Standing { place: *key, key: *key, rule: *rule, protocol, fate: Fate::Stays }
     }
 
@@ -44,7 +44,7 @@ impl Standing {
 /// What becomes of a rule in this pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is as wished, or out of sight.
+    /// It is as declared, or out of sight.
     Stays,
     /// It is ours and goes, if only since it is one too many.
     Goes,
@@ -59,10 +59,10 @@ impl Look<'_, '_> {
             let fixed = [family.to_kernel(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             request_for(&mut request, RTM_GETRULE, &fixed, None)?;
             let found = self.collect(&mut request, decode)?;
-            moment.rules.extend(found.iter().map(|seen| stand(seen, self.view.wish)));
+            moment.rules.extend(found.iter().map(|seen| stand(seen, self.view.desired)));
         }
         let focus = self.view.focus;
-        decide(&mut moment.rules, self.source.protocol, self.view.wish);
+        decide(&mut moment.rules, self.source.protocol, self.view.desired);
         for standing in told(&moment.rules) {
             let owner = owner(standing.protocol, self.source.protocol);
             self.hand_on(Key::from(standing.key), Object::Rule(standing.rule), owner);
@@ -83,21 +83,21 @@ impl From<RuleKey> for Key {
 }
 
 /// The key that a rule stands on.
-fn stand(seen: &SeenRule, wish: &Wish) -> Standing {
+fn stand(seen: &SeenRule, desired: &DesiredState) -> Standing {
     let SeenRule { key: place, rule, protocol } = *seen;
-    let is_wished = |key: RuleKey| wish.slot(&key.into(), None).is_some();
+    let is_declared = |key: RuleKey| desired.slot(&key.into(), None).is_some();
     let anywhere = place.anywhere();
-    let key = if !is_wished(place) && is_wished(anywhere) { anywhere } else { place };
+    let key = if !is_declared(place) && is_declared(anywhere) { anywhere } else { place };
     Standing { place, key, rule, protocol, fate: Fate::Foreign }
 }
 
-/// The first of ours that is as wished stays; the others of ours go. A foreign rule stands on the
-/// key of a wish without a priority only if it is as wished: otherwise there is room beside it.
-fn decide(rules: &mut [Standing], ours: Protocol, wish: &Wish) {
+/// The first of ours that is as declared stays; the others of ours go. A foreign rule stands on the
+/// key of a desired state without a priority only if it is as declared: otherwise there is room beside it.
+fn decide(rules: &mut [Standing], ours: Protocol, desired: &DesiredState) {
     let mut kept = BTreeSet::new();
     for standing in &mut *rules {
-        let slot = wish.slot(&standing.key.into(), None);
-        let agrees = slot.is_some_and(|slot| wish.object(slot) == Object::Rule(standing.rule));
+        let slot = desired.slot(&standing.key.into(), None);
+        let agrees = slot.is_some_and(|slot| desired.object(slot) == Object::Rule(standing.rule));
         if standing.protocol != ours {
             standing.key = if agrees { standing.key } else { standing.place };
         } else if agrees && kept.insert(standing.key) {
@@ -106,7 +106,7 @@ fn decide(rules: &mut [Standing], ours: Protocol, wish: &Wish) {
             standing.fate = Fate::Goes;
         }
     }
-    // A wish without a priority is fulfilled by one rule; those at other places have no wish.
+    // A desired state without a priority is fulfilled by one rule; those at other places have no desired state.
     let going = rules.iter_mut().filter(|one| one.fate == Fate::Goes && one.key != one.place);
     for standing in going {
         if !kept.insert(standing.key) {

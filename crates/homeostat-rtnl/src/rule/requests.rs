@@ -20,13 +20,13 @@ use crate::rule::observe::{Fate, Standing};
 use crate::rule::{Rule, RuleKey};
 
 impl Pen<'_> {
-    /// Puts the rule there as wished, unless it stands beside the one that has to go.
+    /// Puts the rule there as declared, unless it stands beside the one that has to go.
     pub(crate) fn update_rule(&mut self, key: &RuleKey, rule: &Rule) -> Written {
         if on(key, self.moment).any(|(_, one)| one.fate == Fate::Stays) {
             return Err(Outcome::Applied { now: None });
         }
         let protocol = self.encoder.protocol;
-        let asked = Standing::wished(key, rule, protocol);
+        let asked = Standing::declared(key, rule, protocol);
         let is_broad = self.moment.rules.iter().any(|one| is_hit(one, &asked));
         let flags = if is_broad { NLM_F_CREATE } else { NLM_F_CREATE | NLM_F_EXCL };
         let encoded = self.encoder.put_rule((key, rule, protocol), flags);

@@ -1,8 +1,8 @@
 //! What is known of a key after dumps and events.
 
 use super::*;
+use crate::desired::DesiredState;
 use crate::key::Key;
-use crate::wish::Wish;
 
 const OURS: Protocol = Protocol::HOMEOSTAT;
 const BIRD: Protocol = Protocol(12);
@@ -18,9 +18,9 @@ fn via(host: u8) -> Route {
     Route::via([10, 0, 0, host].into())
 }
 
-/// A shadow of a wish for two routes via 10.0.0.2.
+/// A shadow of a declare two routes via 10.0.0.2.
 fn shadow() -> Shadow {
-    let mut builder = Wish::builder();
+    let mut builder = DesiredState::builder();
     for dst in ["10.5.0.0/16", "10.6.0.0/16"] {
         builder.route(key(dst), via(2)).unwrap();
     }
@@ -36,7 +36,7 @@ fn there(shadow: &Shadow, dst: &str) -> String {
 
 type Told = (News, u8, Protocol);
 
-/// What is known of a wished key on which these routes stood, after these events.
+/// What is known of a declared key on which these routes stood, after these events.
 fn after(noted: &[(u8, Protocol)], events: &[Told]) -> (String, bool) {
     known("10.5.0.0/16", noted, events)
 }
@@ -82,7 +82,7 @@ fn a_dump_and_the_events_after_it_tell_what_stands_on_a_key() {
 }
 
 #[test]
-fn on_an_unwished_key_only_ours_counts() {
+fn on_an_undeclared_key_only_ours_counts() {
     let dst = "10.9.0.0/16";
     assert_eq!(known(dst, &[(2, BIRD)], &[]), (String::new(), true));
     assert_eq!(known(dst, &[(2, OURS)], &[]), ("10.0.0.2:76".to_owned(), false));
@@ -114,7 +114,7 @@ fn what_may_have_gone_in_silence_is_in_doubt_until_it_is_dumped() {
 
 #[test]
 fn too_many_doubts_are_given_up() {
-    let mut builder = Wish::builder();
+    let mut builder = DesiredState::builder();
     for number in 0..=u32::try_from(MOST_DOUBTS).unwrap() {
         let dst = std::net::Ipv4Addr::from_bits(20 << 24 | number << 8);
         builder.route(RouteKey::new(crate::net::Net::masked(dst.into(), 24)), via(2)).unwrap();

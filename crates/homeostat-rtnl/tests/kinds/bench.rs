@@ -6,7 +6,7 @@ use homeostat_engine::{
     Alone, Book, Config, Entry, Explain, Focus, Kind, MemoryLedger, Observer, Order, Ownership,
     Place, Report, Source as _, pass,
 };
-use homeostat_rtnl::{Link, LinkKind, LinkName, LinkRef, Rtnl, Wish, Writer};
+use homeostat_rtnl::{DesiredState, Link, LinkKind, LinkName, LinkRef, Rtnl, Writer};
 use homeostat_testkit::namespace::{Error, Namespace};
 use serde_json::Value;
 
@@ -26,8 +26,8 @@ pub(crate) fn on_low(kind: LinkKind) -> Link {
     Link { parent: Some(LinkRef::here(name("low0"))), ..Link::new(kind) }
 }
 
-pub(crate) fn wish(links: &[(&str, Link)]) -> Wish {
-    let mut builder = Wish::builder();
+pub(crate) fn desired(links: &[(&str, Link)]) -> DesiredState {
+    let mut builder = DesiredState::builder();
     for (text, link) in links {
         builder.link(name(text), link.clone()).unwrap();
     }
@@ -89,28 +89,28 @@ impl Bench {
         self.shown(NAME)["linkinfo"]["info_data"].clone()
     }
 
-    pub(crate) fn pass(&mut self, wish: &Wish) -> Report<Rtnl> {
+    pub(crate) fn pass(&mut self, desired: &DesiredState) -> Report<Rtnl> {
         let Bench { source, observer, writer, book, .. } = self;
-        let (wish, config) = (Arc::new(wish.clone()), &Config::default());
+        let (desired, config) = (Arc::new(desired.clone()), &Config::default());
         let order =
-            Order { source, wish, ownership: &Ownership::Marked, focus: Focus::All, config };
+            Order { source, desired, ownership: &Ownership::Marked, focus: Focus::All, config };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(pass::pass(&order, observer, writer, book)).unwrap()
     }
 
     /// One pass converges, and the next writes nothing.
-    pub(crate) fn converge(&mut self, wish: &Wish) -> Vec<String> {
-        let report = self.pass(wish);
+    pub(crate) fn converge(&mut self, desired: &DesiredState) -> Vec<String> {
+        let report = self.pass(desired);
         assert!(report.is_converged(), "{:#?}", told(&report));
         let done = told(&report);
-        let report = self.pass(wish);
+        let report = self.pass(desired);
         assert!(report.is_converged() && report.plan().steps.is_empty(), "{:#?}", told(&report));
         done
     }
 
     /// Makes the link under test, and takes it away again.
     pub(crate) fn check(&mut self, link: &Link, expected: &[(&str, Value)]) {
-        let done = self.converge(&wish(&[(NAME, link.clone())]));
+        let done = self.converge(&desired(&[(NAME, link.clone())]));
         assert_eq!(done, [format!("+ link {NAME}")]);
         let options = self.options();
         for (option, value) in expected {
@@ -119,17 +119,17 @@ impl Bench {
         self.clear();
     }
 
-    /// Nothing is wished any more.
+    /// Nothing is declared any more.
     pub(crate) fn clear(&mut self) {
-        assert_eq!(self.converge(&wish(&[])), [format!("- link {NAME}")]);
+        assert_eq!(self.converge(&desired(&[])), [format!("- link {NAME}")]);
         assert!(self.ip(&format!("link show dev {NAME}")).is_err());
     }
 
     /// Changes an option: in place, so that the link keeps its number, or by a new link.
     pub(crate) fn changes(&mut self, (from, to): (&Link, &Link), sign: &str) {
-        self.converge(&wish(&[(NAME, from.clone())]));
+        self.converge(&desired(&[(NAME, from.clone())]));
         let before = self.shown(NAME)["ifindex"].clone();
-        let done = self.converge(&wish(&[(NAME, to.clone())]));
+        let done = self.converge(&desired(&[(NAME, to.clone())]));
         assert_eq!(done, [format!("{sign} link {NAME}")], "{from:?} -> {to:?}");
         assert_eq!(self.shown(NAME)["ifindex"] == before, sign == IN_PLACE, "{to:?}");
         self.clear();
@@ -138,7 +138,7 @@ impl Bench {
     /// A kind that the kernel lacks fails alone, in words that lead on.
     pub(crate) fn lacks(&mut self, link: &Link, module: &str) {
         let other = Link::new(LinkKind::Bridge(homeostat_rtnl::Bridge::default()));
-        let report = self.pass(&wish(&[(NAME, link.clone()), ("br0", other)]));
+        let report = self.pass(&desired(&[(NAME, link.clone()), ("br0", other)]));
         let lines = told(&report);
         let kind = link.kind.name();
         let failed = format!("failed link {NAME}: the kernel has no links of kind `{kind}`");

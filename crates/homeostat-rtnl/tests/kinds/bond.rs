@@ -3,7 +3,7 @@
 use homeostat_rtnl::{Bond, BondMode, HashPolicy, LacpRate, Link, LinkKind, LinkName};
 use serde_json::json;
 
-use crate::bench::{AGAIN, Bench, IN_PLACE, NAME, name, wish};
+use crate::bench::{AGAIN, Bench, IN_PLACE, NAME, desired, name};
 
 fn link(bond: Bond) -> Link {
     Link::new(LinkKind::Bond(bond))
@@ -97,8 +97,8 @@ fn bonds_want_it_down() {
     let port =
         |master: Option<LinkName>| Link { up: Some(true), master, ..Link::new(LinkKind::Dummy) };
     let bond = || Link { up: Some(true), ..link(mode(BondMode::ActiveBackup)) };
-    bench.converge(&wish(&[("a-port", port(None)), (NAME, bond())]));
-    bench.converge(&wish(&[("a-port", port(Some(name(NAME)))), (NAME, bond())]));
+    bench.converge(&desired(&[("a-port", port(None)), (NAME, bond())]));
+    bench.converge(&desired(&[("a-port", port(Some(name(NAME)))), (NAME, bond())]));
     let shown = bench.shown("a-port");
     assert_eq!(shown["master"], NAME);
     assert!(shown["flags"].as_array().unwrap().contains(&"UP".into()));
@@ -111,7 +111,7 @@ fn a_bond_prefers_a_link_that_comes_after_it() {
     let prefers = |port: &str| {
         link(Bond { primary: Some(name(port)), miimon: Some(100), ..mode(BondMode::ActiveBackup) })
     };
-    let with = |bond: Link| wish(&[("port0", port()), ("port1", port()), (NAME, bond)]);
+    let with = |bond: Link| desired(&[("port0", port()), ("port1", port()), (NAME, bond)]);
     bench.converge(&with(prefers("port1")));
     assert_eq!(bench.options()["primary"], "port1");
     bench.converge(&with(prefers("port0")));

@@ -3,7 +3,7 @@
 use homeostat_rtnl::{Bridge, Centis, Link, LinkKind, VlanProtocol};
 use serde_json::json;
 
-use crate::bench::{Bench, IN_PLACE, NAME, name, wish};
+use crate::bench::{Bench, IN_PLACE, NAME, desired, name};
 
 fn link(bridge: Bridge) -> Link {
     Link::new(LinkKind::Bridge(bridge))
@@ -57,7 +57,7 @@ fn bridge_times_in_ticks() {
     let mut bench = Bench::new();
     for odd in [199, 201, 333] {
         let bridge = Bridge { hello_time: Some(Centis(odd)), ..Bridge::default() };
-        bench.converge(&wish(&[(NAME, link(bridge))]));
+        bench.converge(&desired(&[(NAME, link(bridge))]));
     }
 }
 
@@ -83,7 +83,7 @@ fn vlan_options_are_set_where_the_kernel_filters_vlans() {
         bench.changes((&link(Bridge::default()), &link(bridge)), IN_PLACE);
         return;
     }
-    let report = bench.pass(&wish(&[(NAME, link(bridge))]));
+    let report = bench.pass(&desired(&[(NAME, link(bridge))]));
     let lines = crate::bench::told(&report);
     assert!(lines[0].contains("Operation not supported"), "{lines:?}");
     assert!(bench.ip(&format!("link show dev {NAME}")).is_err(), "half a link is none");
@@ -98,7 +98,7 @@ fn a_port_is_put_into_its_bridge_and_into_another() {
         ..Link::new(LinkKind::Ifb)
     };
     let bridge = || link(Bridge::default());
-    let with = |port: Link| wish(&[("a-port", port), ("br0", bridge()), ("br1", bridge())]);
+    let with = |port: Link| desired(&[("a-port", port), ("br0", bridge()), ("br1", bridge())]);
     let done = bench.converge(&with(port("br0")));
     assert_eq!(done, ["+ link br0", "+ link br1", "+ link a-port"], "masters come first");
     assert_eq!(bench.shown("a-port")["master"], "br0");
@@ -116,7 +116,7 @@ fn a_bridge_follows_its_ports() {
         let mut bench = Bench::new();
         let bridge = Link { mtu: Some(mtu), ..link(Bridge::default()) };
         let port = Link { mtu: Some(ports), master: Some(name("br0")), ..Link::new(LinkKind::Ifb) };
-        let done = bench.converge(&wish(&[("br0", bridge), ("a-port", port)]));
+        let done = bench.converge(&desired(&[("br0", bridge), ("a-port", port)]));
         assert_eq!(done, ["+ link br0", "+ link a-port"]);
         assert_eq!(bench.shown("br0")["mtu"], mtu);
     }

@@ -2,7 +2,7 @@
 
 use homeostat_rtnl::{Bridge, Link, LinkKind, Macvlan};
 
-use crate::bench::{AGAIN, Bench, NAME, on_low, wish};
+use crate::bench::{AGAIN, Bench, NAME, desired, on_low};
 
 #[test]
 fn another_kind_is_another_link() {
@@ -26,7 +26,7 @@ fn what_stands_on_a_link_that_is_made_again_is_made_again_with_it() {
     };
     let bridge = Link::new(LinkKind::Bridge(Bridge::default()));
     let ifb = Link::new(LinkKind::Ifb);
-    bench.converge(&wish(&[("above", on(NAME)), (NAME, bridge)]));
-    let done = bench.converge(&wish(&[("above", on(NAME)), (NAME, ifb)]));
+    bench.converge(&desired(&[("above", on(NAME)), (NAME, bridge)]));
+    let done = bench.converge(&desired(&[("above", on(NAME)), (NAME, ifb)]));
     assert_eq!(done, [format!("{AGAIN} link {NAME}"), "+ link above".to_owned()]);
 }

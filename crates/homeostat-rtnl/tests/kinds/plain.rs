@@ -2,7 +2,7 @@
 
 use homeostat_rtnl::{Bridge, Link, LinkKind, LinkRef, Veth};
 
-use crate::bench::{AGAIN, Bench, IN_PLACE, NAME, name, wish};
+use crate::bench::{AGAIN, Bench, IN_PLACE, NAME, desired, name};
 
 fn veth(peer: &str) -> Link {
     Link::new(LinkKind::Veth(Veth { peer: LinkRef::here(name(peer)) }))
@@ -36,12 +36,12 @@ fn ifb_mac_fixed() {
 #[test]
 fn a_pair_is_made_and_another_other_end_is_another_pair() {
     let mut bench = Bench::new();
-    bench.converge(&wish(&[(NAME, veth("x1"))]));
+    bench.converge(&desired(&[(NAME, veth("x1"))]));
     assert_eq!(bench.shown("x1")["link"], NAME);
-    bench.converge(&wish(&[(NAME, veth("x2"))]));
+    bench.converge(&desired(&[(NAME, veth("x2"))]));
     assert!(bench.ip("link show dev x1").is_err());
     bench.ip("link set x2 name x3").unwrap();
-    assert_eq!(bench.converge(&wish(&[(NAME, veth("x2"))])), [format!("{AGAIN} link {NAME}")]);
+    assert_eq!(bench.converge(&desired(&[(NAME, veth("x2"))])), [format!("{AGAIN} link {NAME}")]);
     bench.clear();
     assert!(bench.ip("link show dev x2").is_err());
 }
@@ -63,7 +63,7 @@ fn what_every_link_has_is_set_and_changed_in_place() {
     for (one, other) in [(&from, &to), (&to, &from)] {
         bench.changes((one, other), IN_PLACE);
     }
-    bench.converge(&wish(&[(NAME, from)]));
+    bench.converge(&desired(&[(NAME, from)]));
     let shown = bench.shown(NAME);
     assert_eq!(shown["mtu"], 1400);
     assert_eq!(shown["address"], "02:00:00:00:00:01");
@@ -76,7 +76,7 @@ fn what_every_link_has_is_set_and_changed_in_place() {
 fn an_mtu_out_of_range_is_refused_in_the_kernels_words() {
     let mut bench = Bench::new();
     let link = Link { mtu: Some(70_000), ..Link::new(LinkKind::Bridge(Bridge::default())) };
-    let report = bench.pass(&wish(&[(NAME, link)]));
+    let report = bench.pass(&desired(&[(NAME, link)]));
     let lines = crate::bench::told(&report);
     assert!(lines[0].contains("mtu greater than device maximum"), "{lines:?}");
     assert!(bench.ip(&format!("link show dev {NAME}")).is_err(), "half a link is none");

@@ -6,7 +6,7 @@ use homeostat_rtnl::{
 };
 use serde_json::json;
 
-use crate::bench::{AGAIN, Bench, IN_PLACE, name, on_low, wish};
+use crate::bench::{AGAIN, Bench, IN_PLACE, desired, name, on_low};
 
 fn macvlan(mode: Option<MacvlanMode>) -> Link {
     on_low(LinkKind::Macvlan(Macvlan { mode }))
@@ -94,9 +94,9 @@ fn a_vrf_is_made_and_has_its_table_for_good() {
     bench.check(&vrf(100), &[("table", json!(100))]);
     bench.changes((&vrf(100), &vrf(101)), AGAIN);
     let port = Link { master: Some(name("red")), ..Link::new(LinkKind::Dummy) };
-    bench.converge(&wish(&[("a-port", port.clone()), ("red", vrf(100))]));
+    bench.converge(&desired(&[("a-port", port.clone()), ("red", vrf(100))]));
     assert_eq!(bench.shown("a-port")["master"], "red");
-    let done = bench.converge(&wish(&[("a-port", port), ("red", vrf(101))]));
+    let done = bench.converge(&desired(&[("a-port", port), ("red", vrf(101))]));
     assert_eq!(done, ["-/+ link red", "~ link a-port"], "it is put back into its master");
 }
 
@@ -109,6 +109,6 @@ fn children_come_after_their_parents_whatever_their_names() {
     if !bench.has("probe link low0 type macvlan") {
         return bench.lacks(&macvlan(None), "macvlan");
     }
-    let done = bench.converge(&wish(&[("a0", child), ("b0", bridge)]));
+    let done = bench.converge(&desired(&[("a0", child), ("b0", bridge)]));
     assert_eq!(done, ["+ link b0", "+ link a0"]);
 }

@@ -3,7 +3,7 @@
 use homeostat_rtnl::{Link, LinkKind, Tap};
 use serde_json::json;
 
-use crate::bench::{AGAIN, Bench, NAME, wish};
+use crate::bench::{AGAIN, Bench, NAME, desired};
 
 fn tap(tap: Tap) -> Link {
     Link::new(LinkKind::Tap(tap))
@@ -15,7 +15,7 @@ fn bench() -> Option<Bench> {
     if std::fs::File::options().read(true).write(true).open("/dev/net/tun").is_ok() {
         return Some(bench);
     }
-    let report = bench.pass(&wish(&[(NAME, tap(Tap::default()))]));
+    let report = bench.pass(&desired(&[(NAME, tap(Tap::default()))]));
     let lines = crate::bench::told(&report);
     assert!(lines[0].contains("/dev/net/tun, which cannot be opened"), "{lines:?}");
     assert!(lines[0].ends_with("c 10 200"), "{lines:?}");
@@ -40,7 +40,7 @@ fn tun_and_tap_are_made_with_their_options() {
         ("vnet_hdr", json!(true)),
     ];
     let link = Link { mtu: Some(1400), up: Some(true), ..tap(full) };
-    bench.converge(&wish(&[(NAME, link.clone())]));
+    bench.converge(&desired(&[(NAME, link.clone())]));
     assert_eq!(bench.shown(NAME)["mtu"], 1400);
     assert_eq!(bench.shown(NAME)["group"], "76");
     bench.clear();
@@ -59,6 +59,6 @@ fn another_owner_is_another_tap() {
 fn a_tap_of_somebody_else_is_not_taken_over() {
     let Some(mut bench) = bench() else { return };
     bench.ip(&format!("tuntap add {NAME} mode tap user 7")).unwrap();
-    let report = bench.pass(&wish(&[(NAME, tap(Tap { owner: Some(8), ..Tap::default() }))]));
+    let report = bench.pass(&desired(&[(NAME, tap(Tap { owner: Some(8), ..Tap::default() }))]));
     assert_eq!(crate::bench::told(&report), [format!("conflict link {NAME}: somebody else")]);
 }

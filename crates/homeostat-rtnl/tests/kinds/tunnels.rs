@@ -137,9 +137,9 @@ fn gre_forgets() {
     let keyed = |key| Gre { key: Some(key), ..of(Some(8)) };
     bench.changes((&gre(keyed(1)), &gre(keyed(2))), IN_PLACE);
     let full = Gre { tos: Some(8), ..keyed(1) };
-    bench.converge(&crate::bench::wish(&[(crate::bench::NAME, gre(full))]));
+    bench.converge(&crate::bench::desired(&[(crate::bench::NAME, gre(full))]));
     let less = Gre { remote: ip("10.0.0.3"), ..Gre::default() };
-    bench.converge(&crate::bench::wish(&[(crate::bench::NAME, gre(less))]));
+    bench.converge(&crate::bench::desired(&[(crate::bench::NAME, gre(less))]));
     let options = bench.options();
     assert_eq!((&options["local"], &options["ttl"]), (&json!("10.0.0.1"), &json!(8)));
     assert_eq!(options["ikey"], "0.0.0.1");

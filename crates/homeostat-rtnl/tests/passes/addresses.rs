@@ -2,12 +2,12 @@
 
 use homeostat_rtnl::{AddressMarks, Rtnl};
 
-use crate::bench::{Bench, addresses, cable, ip, listed, told, wish};
+use crate::bench::{Bench, addresses, cable, desired, ip, listed, told};
 
 #[test]
 fn addresses_routes_and_a_default_converge_and_a_second_pass_writes_nothing() {
     let namespace = cable();
-    let wish = wish(&[
+    let desired = desired(&[
         ("address 10.0.0.1/24 dev va", ""),
         ("address 2001:db8::1/64 dev va", ""),
         ("route 0.0.0.0/0", "via 10.0.0.2"),
@@ -15,7 +15,7 @@ fn addresses_routes_and_a_default_converge_and_a_second_pass_writes_nothing() {
         ("route 2001:db8:9::/48", "via 2001:db8::2"),
     ]);
     let mut bench = Bench::new();
-    assert_eq!(bench.converge(&wish).len(), 5);
+    assert_eq!(bench.converge(&desired).len(), 5);
     assert_eq!(addresses(&namespace), ["10.0.0.1/24", "2001:db8::1/64"]);
     let default = listed(&namespace, "route show default");
     assert_eq!(
@@ -28,22 +28,23 @@ fn addresses_routes_and_a_default_converge_and_a_second_pass_writes_nothing() {
 #[test]
 fn a_hand_deleted_address_returns_as_exactly_one_create() {
     let namespace = cable();
-    let wish = wish(&[("address 10.0.0.1/24 dev va", ""), ("address 10.1.0.1/24 dev va", "")]);
+    let desired =
+        desired(&[("address 10.0.0.1/24 dev va", ""), ("address 10.1.0.1/24 dev va", "")]);
     let mut bench = Bench::new();
-    bench.converge(&wish);
+    bench.converge(&desired);
     ip(&namespace, "address del 10.0.0.1/24 dev va");
-    assert_eq!(bench.converge(&wish), ["+ address 10.0.0.1/24 dev va"]);
+    assert_eq!(bench.converge(&desired), ["+ address 10.0.0.1/24 dev va"]);
 }
 
 #[test]
-fn an_owned_address_dropped_from_the_wish_goes_and_a_foreign_one_stays() {
+fn an_owned_address_dropped_from_the_desired_state_goes_and_a_foreign_one_stays() {
     let namespace = cable();
     let both = [("address 10.0.0.1/24 dev va", ""), ("address 2001:db8::1/64 dev va", "")];
     let mut bench = Bench::new();
-    bench.converge(&wish(&both));
+    bench.converge(&desired(&both));
     ip(&namespace, "address add 192.0.2.1/24 dev va");
     ip(&namespace, "address add 2001:db8:1::1/64 dev va");
-    let mut done = bench.converge(&wish(&[]));
+    let mut done = bench.converge(&desired(&[]));
     done.sort();
     assert_eq!(done, ["- address 10.0.0.1/24 dev va", "- address 2001:db8::1/64 dev va"]);
     assert_eq!(addresses(&namespace), ["192.0.2.1/24", "2001:db8:1::1/64"]);
@@ -53,22 +54,22 @@ fn an_owned_address_dropped_from_the_wish_goes_and_a_foreign_one_stays() {
 fn secondaries_that_also_go_are_deleted_one_by_one() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[
+    bench.converge(&desired(&[
         ("address 10.0.0.1/24 dev va", ""),
         ("address 10.0.0.2/24 dev va", ""),
         ("address 10.0.0.3/24 dev va", ""),
     ]));
-    assert_eq!(bench.converge(&wish(&[])).len(), 3);
+    assert_eq!(bench.converge(&desired(&[])).len(), 3);
     assert!(addresses(&namespace).is_empty());
 }
 
 #[test]
-fn a_wished_secondary_is_made_again_when_its_primary_goes() {
+fn a_declared_secondary_is_made_again_when_its_primary_goes() {
     let namespace = cable();
     let mut bench = Bench::new();
     let both = [("address 10.0.0.1/24 dev va", ""), ("address 10.0.0.2/24 dev va", "")];
-    bench.converge(&wish(&both));
-    assert_eq!(bench.converge(&wish(&both[1..])), ["- address 10.0.0.1/24 dev va"]);
+    bench.converge(&desired(&both));
+    assert_eq!(bench.converge(&desired(&both[1..])), ["- address 10.0.0.1/24 dev va"]);
     assert_eq!(addresses(&namespace), ["10.0.0.2/24"]);
 }
 
@@ -76,8 +77,8 @@ fn a_wished_secondary_is_made_again_when_its_primary_goes() {
 fn an_address_is_exchanged_for_another_of_its_subnet() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[("address 10.0.0.1/24 dev va", "")]));
-    let done = bench.converge(&wish(&[("address 10.0.0.2/24 dev va", "")]));
+    bench.converge(&desired(&[("address 10.0.0.1/24 dev va", "")]));
+    let done = bench.converge(&desired(&[("address 10.0.0.2/24 dev va", "")]));
     assert_eq!(done, ["+ address 10.0.0.2/24 dev va", "- address 10.0.0.1/24 dev va"]);
     assert_eq!(addresses(&namespace), ["10.0.0.2/24"]);
 }
@@ -86,9 +87,9 @@ fn an_address_is_exchanged_for_another_of_its_subnet() {
 fn a_primary_that_would_take_a_foreign_secondary_along_is_held() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[("address 10.0.0.1/24 dev va", "")]));
+    bench.converge(&desired(&[("address 10.0.0.1/24 dev va", "")]));
     ip(&namespace, "address add 10.0.0.9/24 dev va");
-    let report = bench.pass(&wish(&[]));
+    let report = bench.pass(&desired(&[]));
     let [held] = told(&report).try_into().unwrap();
     assert!(held.starts_with("held address 10.0.0.1/24 dev va"), "{held}");
     assert!(held.contains("10.0.0.9/24"), "{held}");
@@ -99,9 +100,9 @@ fn a_primary_that_would_take_a_foreign_secondary_along_is_held() {
 fn the_last_address_of_a_link_does_not_take_foreign_routes_along() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[("address 10.0.0.1/24 dev va", "")]));
+    bench.converge(&desired(&[("address 10.0.0.1/24 dev va", "")]));
     ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.2");
-    let report = bench.pass(&wish(&[]));
+    let report = bench.pass(&desired(&[]));
     let [held] = told(&report).try_into().unwrap();
     assert!(held.contains("route 10.5.0.0/16"), "{held}");
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
@@ -112,8 +113,8 @@ fn our_routes_that_go_with_a_swapped_address_are_made_again_in_the_same_pass() {
     let namespace = cable();
     let mut bench = Bench::new();
     let route = ("route 10.5.0.0/16", "via 10.0.0.9");
-    bench.converge(&wish(&[("address 10.0.0.1/24 dev va", ""), route]));
-    let moved = wish(&[("address 10.0.0.2/24 dev va", ""), route]);
+    bench.converge(&desired(&[("address 10.0.0.1/24 dev va", ""), route]));
+    let moved = desired(&[("address 10.0.0.2/24 dev va", ""), route]);
     let done = bench.converge(&moved);
     let expected =
         ["+ address 10.0.0.2/24 dev va", "- address 10.0.0.1/24 dev va", "-/+ route 10.5.0.0/16"];
@@ -125,23 +126,24 @@ fn our_routes_that_go_with_a_swapped_address_are_made_again_in_the_same_pass() {
 fn another_prefix_length_of_an_ipv6_address_takes_its_place() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[("address 2001:db8::1/64 dev va", "")]));
-    bench.converge(&wish(&[("address 2001:db8::1/80 dev va", "")]));
+    bench.converge(&desired(&[("address 2001:db8::1/64 dev va", "")]));
+    bench.converge(&desired(&[("address 2001:db8::1/80 dev va", "")]));
     assert_eq!(addresses(&namespace), ["2001:db8::1/80"]);
 }
 
 #[test]
 fn the_same_ipv4_address_with_two_prefix_lengths_coexists() {
     let namespace = cable();
-    let wish = wish(&[("address 10.0.0.1/24 dev va", ""), ("address 10.0.0.1/16 dev va", "")]);
-    Bench::new().converge(&wish);
+    let desired =
+        desired(&[("address 10.0.0.1/24 dev va", ""), ("address 10.0.0.1/16 dev va", "")]);
+    Bench::new().converge(&desired);
     assert_eq!(addresses(&namespace).len(), 2);
 }
 
 #[test]
 fn what_waits_for_a_link_follows_when_it_appears_and_when_it_is_made_again() {
     let namespace = cable();
-    let wish = wish(&[
+    let desired = desired(&[
         ("address 10.7.0.1/24 dev vc", ""),
         ("route 10.8.0.0/16", "via 10.7.0.2 dev vc"),
         ("address 10.0.0.1/24 dev va", ""),
@@ -149,16 +151,16 @@ fn what_waits_for_a_link_follows_when_it_appears_and_when_it_is_made_again() {
     let mut bench = Bench::new();
     let pending =
         ["pending address 10.7.0.1/24 dev vc: link vc", "pending route 10.8.0.0/16: link vc"];
-    let report = bench.pass(&wish);
+    let report = bench.pass(&desired);
     assert_eq!(told(&report)[0], "+ address 10.0.0.1/24 dev va");
     assert_eq!(told(&report)[1..], pending);
     for _ in 0..2 {
         ip(&namespace, "link add vc type veth peer name vd");
         ip(&namespace, "link set vc up");
         ip(&namespace, "link set vd up");
-        assert_eq!(bench.converge(&wish).len(), 2);
+        assert_eq!(bench.converge(&desired).len(), 2);
         ip(&namespace, "link del vc");
-        assert_eq!(told(&bench.pass(&wish)), pending);
+        assert_eq!(told(&bench.pass(&desired)), pending);
     }
 }
 
@@ -166,9 +168,9 @@ fn what_waits_for_a_link_follows_when_it_appears_and_when_it_is_made_again() {
 fn a_leased_address_is_matched_and_left_as_it_is() {
     let namespace = cable();
     ip(&namespace, "address add 10.0.0.1/24 dev va valid_lft 600 preferred_lft 300");
-    let wish = wish(&[("address 10.0.0.1/24 dev va", "")]);
+    let desired = desired(&[("address 10.0.0.1/24 dev va", "")]);
     let mut bench = Bench::new();
-    assert_eq!(bench.converge(&wish), ["matched address 10.0.0.1/24 dev va: no protocol"]);
+    assert_eq!(bench.converge(&desired), ["matched address 10.0.0.1/24 dev va: no protocol"]);
     let shown = listed(&namespace, "address show dev va");
     let valid = shown[0]["addr_info"][0]["valid_life_time"].as_u64().unwrap();
     assert!(valid <= 600, "{valid}");
@@ -177,7 +179,7 @@ fn a_leased_address_is_matched_and_left_as_it_is() {
 #[test]
 fn a_route_over_an_address_that_waits_for_its_link_waits_too() {
     let namespace = cable();
-    let wish = wish(&[
+    let desired = desired(&[
         ("address 10.9.0.1/24 dev later", ""),
         ("route 10.5.0.0/16", "via 10.9.0.2"),
         ("route 10.6.0.0/16", "via 10.9.0.2 src 10.9.0.1"),
@@ -188,10 +190,10 @@ fn a_route_over_an_address_that_waits_for_its_link_waits_too() {
         "pending route 10.5.0.0/16: link later",
         "pending route 10.6.0.0/16: link later",
     ];
-    assert_eq!(told(&bench.pass(&wish)), expected);
+    assert_eq!(told(&bench.pass(&desired)), expected);
     ip(&namespace, "link add later type ifb");
     ip(&namespace, "link set later up");
-    assert_eq!(bench.converge(&wish).len(), 3);
+    assert_eq!(bench.converge(&desired).len(), 3);
 }
 
 /// A source that does as on a kernel that keeps no mark on addresses.
@@ -204,23 +206,25 @@ fn without_a_mark_in_the_kernel_the_ledger_tells_our_addresses_from_others() {
     let namespace = cable();
     let mut bench = unmarked();
     ip(&namespace, "address add 10.1.0.1/24 dev va");
-    bench
-        .converge(&wish(&[("address 10.0.0.1/24 dev va", ""), ("address 10.0.0.2/24 dev va", "")]));
+    bench.converge(&desired(&[
+        ("address 10.0.0.1/24 dev va", ""),
+        ("address 10.0.0.2/24 dev va", ""),
+    ]));
     let shown = listed(&namespace, "address show dev va to 10.0.0.1");
     assert!(shown[0]["addr_info"][0].get("protocol").is_none(), "{shown:?}");
-    let fewer = wish(&[("address 10.0.0.2/24 dev va", "")]);
+    let fewer = desired(&[("address 10.0.0.2/24 dev va", "")]);
     assert_eq!(bench.converge(&fewer), ["- address 10.0.0.1/24 dev va"]);
-    assert_eq!(bench.converge(&wish(&[])), ["- address 10.0.0.2/24 dev va"]);
+    assert_eq!(bench.converge(&desired(&[])), ["- address 10.0.0.2/24 dev va"]);
     assert_eq!(addresses(&namespace), ["10.1.0.1/24"], "nobody recorded that one");
 }
 
 #[test]
 fn without_a_mark_a_lost_ledger_loses_no_address() {
     let namespace = cable();
-    let wish = wish(&[("address 10.0.0.1/24 dev va", "")]);
-    unmarked().converge(&wish);
-    let report = unmarked().pass(&wish);
+    let desired = desired(&[("address 10.0.0.1/24 dev va", "")]);
+    unmarked().converge(&desired);
+    let report = unmarked().pass(&desired);
     assert!(told(&report)[0].starts_with("matched address 10.0.0.1/24"), "{:?}", told(&report));
-    unmarked().converge(&crate::bench::wish(&[]));
+    unmarked().converge(&crate::bench::desired(&[]));
     assert_eq!(addresses(&namespace), ["10.0.0.1/24"]);
 }

@@ -1,14 +1,14 @@
 //! Every attribute reads back as it was written: one pass converges, the next writes nothing.
 
-use crate::bench::{Bench, cable, ip, listed, wish};
+use crate::bench::{Bench, cable, desired, ip, listed};
 
 const ADDRESSES: [(&str, &str); 2] =
     [("address 10.0.0.1/24 dev va", ""), ("address 2001:db8::1/64 dev va", "")];
 
 fn assert_route(route: (&str, &str), args: &str, shown: &[(&str, &str)]) {
     let namespace = cable();
-    let wish = wish(&[ADDRESSES[0], ADDRESSES[1], route]);
-    Bench::new().converge(&wish);
+    let desired = desired(&[ADDRESSES[0], ADDRESSES[1], route]);
+    Bench::new().converge(&desired);
     let routes = listed(&namespace, args);
     assert_eq!(routes.len(), 1, "{routes:?}");
     for (field, value) in shown {
@@ -73,20 +73,20 @@ fn several_ways_change_in_place_and_go_as_one() {
     let mut bench = Bench::new();
     let [v4, v6] = ADDRESSES;
     let keys = ["route 10.5.0.0/16", "route 2001:db8:5::/48"];
-    bench.converge(&wish(&[
+    bench.converge(&desired(&[
         (keys[0], "hop 10.0.0.2*1 hop 10.0.0.3*1"),
         (keys[1], "hop 2001:db8::2*1 hop 2001:db8::3*1"),
         v4,
         v6,
     ]));
-    let other = wish(&[
+    let other = desired(&[
         (keys[0], "hop 10.0.0.2*1 hop 10.0.0.4*9"),
         (keys[1], "hop 2001:db8::2*1 hop 2001:db8::4*9"),
         v4,
         v6,
     ]);
     assert_eq!(bench.converge(&other), ["~ route 10.5.0.0/16", "~ route 2001:db8:5::/48"]);
-    assert_eq!(bench.converge(&wish(&ADDRESSES)).len(), 2);
+    assert_eq!(bench.converge(&desired(&ADDRESSES)).len(), 2);
     assert!(listed(&namespace, "-6 route show 2001:db8:5::/48").is_empty());
 }
 
@@ -94,8 +94,8 @@ fn assert_address(address: (&str, &str), shown: &[(&str, &str)]) {
     let namespace = cable();
     // An address that is there already, in another shape, has to change.
     let mut bench = Bench::new();
-    bench.converge(&wish(&[(address.0, "")]));
-    bench.converge(&wish(&[address]));
+    bench.converge(&desired(&[(address.0, "")]));
+    bench.converge(&desired(&[address]));
     let links = listed(&namespace, "-d address show dev va");
     for (field, value) in shown {
         let value = Some((*value).to_owned());
@@ -124,7 +124,7 @@ fn broadcast_of_an_address() {
         assert_address(("address 10.0.0.1/24 dev va", &attrs), &[("broadcast", &shown)]);
     }
     let on_ipv6 = [("address 2001:db8::1/64 dev va", "broadcast 10.0.0.255")];
-    assert!(crate::bench::try_wish(&on_ipv6).is_err());
+    assert!(crate::bench::try_desired(&on_ipv6).is_err());
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn an_address_with_a_peer() {
 #[test]
 fn a_loopback_address_has_the_hosts_scope() {
     let namespace = cable();
-    Bench::new().converge(&wish(&[("address 127.0.0.5/8 dev lo", "")]));
+    Bench::new().converge(&desired(&[("address 127.0.0.5/8 dev lo", "")]));
     let links = listed(&namespace, "address show dev lo");
     let addresses = links[0]["addr_info"].as_array().unwrap();
     assert!(addresses.iter().any(|a| a["local"] == "127.0.0.5" && a["scope"] == "host"));
@@ -158,12 +158,12 @@ fn the_type_of_a_route_changes_in_place() {
     let mut bench = Bench::new();
     let [v4, v6] = ADDRESSES;
     let keys = ["route 10.5.0.0/16", "route 2001:db8:5::/48"];
-    let on = wish(&[v4, v6, (keys[0], "via 10.0.0.2"), (keys[1], "via 2001:db8::2")]);
-    let nowhere = wish(&[v4, v6, (keys[0], "type blackhole"), (keys[1], "type blackhole")]);
-    let direct = wish(&[v4, v6, (keys[0], "dev vb"), (keys[1], "dev vb")]);
+    let on = desired(&[v4, v6, (keys[0], "via 10.0.0.2"), (keys[1], "via 2001:db8::2")]);
+    let nowhere = desired(&[v4, v6, (keys[0], "type blackhole"), (keys[1], "type blackhole")]);
+    let direct = desired(&[v4, v6, (keys[0], "dev vb"), (keys[1], "dev vb")]);
     bench.converge(&on);
-    for wish in [&nowhere, &on, &direct, &nowhere, &direct, &on] {
-        assert_eq!(bench.converge(wish), keys.map(|key| format!("~ {key}")));
+    for desired in [&nowhere, &on, &direct, &nowhere, &direct, &on] {
+        assert_eq!(bench.converge(desired), keys.map(|key| format!("~ {key}")));
     }
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
     assert_eq!(listed(&namespace, "-6 route show 2001:db8:5::/48").len(), 1);

@@ -11,30 +11,30 @@ use homeostat_engine::{
     Record, Report, Slot, Source as _, Stage, pass,
 };
 use homeostat_rtnl::{
-    Address, Bridge, Builder, Family, Field, Hop, Key, Lifetime, Link, LinkKind, LinkRef, Macvlan,
-    Member, Neighbour, Nexthop, Protocol, Route, RouteKind, Rtnl, Rule, RuleAction, Settings,
-    Table, Veth, Vxlan, Wish, WishError, Writer,
+    Address, Bridge, Builder, DesiredError, DesiredState, Family, Field, Hop, Key, Lifetime, Link,
+    LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Protocol, Route, RouteKind, Rtnl, Rule,
+    RuleAction, Settings, Table, Veth, Vxlan, Writer,
 };
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-/// A wished object: its key, and its attributes as `ip` writes them.
-pub(crate) type Wished<'a> = (&'a str, &'a str);
+/// A declared object: its key, and its attributes as `ip` writes them.
+pub(crate) type Declared<'a> = (&'a str, &'a str);
 
-pub(crate) fn wish(entries: &[Wished<'_>]) -> Wish {
-    try_wish(entries).unwrap()
+pub(crate) fn desired(entries: &[Declared<'_>]) -> DesiredState {
+    try_desired(entries).unwrap()
 }
 
-pub(crate) fn try_wish(entries: &[Wished<'_>]) -> Result<Wish, WishError> {
-    let mut builder = Wish::builder();
+pub(crate) fn try_desired(entries: &[Declared<'_>]) -> Result<DesiredState, DesiredError> {
+    let mut builder = DesiredState::builder();
     for (key, attrs) in entries {
         add(&mut builder, key.parse().unwrap(), attrs)?;
     }
     builder.build()
 }
 
-fn add(builder: &mut Builder, key: Key, attrs: &str) -> Result<(), WishError> {
+fn add(builder: &mut Builder, key: Key, attrs: &str) -> Result<(), DesiredError> {
     match key {
         Key::Address(key) => builder.address(key, address(attrs))?,
         Key::Route(key) => builder.route(key, route(attrs))?,
@@ -277,40 +277,40 @@ impl Bench {
         Bench { source, observer, writer, book, config, runtime: runtime() }
     }
 
-    /// Leaves the ledger as a crash does after the intents of a wish, and before any write.
-    pub(crate) fn intend(&mut self, wish: &Wish) {
+    /// Leaves the ledger as a crash does after the intents of a desired state, and before any write.
+    pub(crate) fn intend(&mut self, desired: &DesiredState) {
         let ledger = MemoryLedger::default();
-        let edits = (0..wish.len()).map(|at| {
-            let wrote = wish.object(Slot::at(at));
+        let edits = (0..desired.len()).map(|at| {
+            let wrote = desired.object(Slot::at(at));
             let (original, stage) = (Original::Absent, Stage::Intent);
             let record = Record { wrote, original, settled: None, stage, identity: None };
             let record = serde_json::to_string(&record).unwrap();
-            Edit::Put { key: wish.key(Slot::at(at)).to_string(), record }
+            Edit::Put { key: desired.key(Slot::at(at)).to_string(), record }
         });
         ledger.write(&place(), &edits.collect::<Vec<_>>()).unwrap();
         self.book = Book::open(Arc::new(ledger), place()).unwrap();
     }
 
-    fn order<'a>(&'a self, wish: &Wish, focus: Focus<Key>) -> Order<'a, Rtnl> {
-        let wish = Arc::new(wish.clone());
+    fn order<'a>(&'a self, desired: &DesiredState, focus: Focus<Key>) -> Order<'a, Rtnl> {
+        let desired = Arc::new(desired.clone());
         let ownership = &Ownership::Marked;
-        Order { source: &self.source, wish, ownership, focus, config: &self.config }
+        Order { source: &self.source, desired, ownership, focus, config: &self.config }
     }
 
-    pub(crate) fn pass(&mut self, wish: &Wish) -> Report<Rtnl> {
-        self.pass_over(wish, Focus::All)
+    pub(crate) fn pass(&mut self, desired: &DesiredState) -> Report<Rtnl> {
+        self.pass_over(desired, Focus::All)
     }
 
-    pub(crate) fn focused(&mut self, wish: &Wish, keys: &[&str]) -> Report<Rtnl> {
+    pub(crate) fn focused(&mut self, desired: &DesiredState, keys: &[&str]) -> Report<Rtnl> {
         let keys: BTreeSet<Key> = keys.iter().map(|key| key.parse().unwrap()).collect();
-        self.pass_over(wish, Focus::Keys(keys))
+        self.pass_over(desired, Focus::Keys(keys))
     }
 
-    fn pass_over(&mut self, wish: &Wish, focus: Focus<Key>) -> Report<Rtnl> {
+    fn pass_over(&mut self, desired: &DesiredState, focus: Focus<Key>) -> Report<Rtnl> {
         let Bench { source, observer, writer, book, config, runtime } = self;
-        let wish = Arc::new(wish.clone());
+        let desired = Arc::new(desired.clone());
         let ownership = &Ownership::Marked;
-        let order = Order { source, wish, ownership, focus, config };
+        let order = Order { source, desired, ownership, focus, config };
         runtime.block_on(pass::pass(&order, observer, writer, book)).unwrap()
     }
 
@@ -339,34 +339,34 @@ impl Bench {
     }
 
     /// What focused passes do about the hints that were heard, until none is left.
-    pub(crate) fn heal(&mut self, wish: &Wish) -> Vec<String> {
+    pub(crate) fn heal(&mut self, desired: &DesiredState) -> Vec<String> {
         let mut done = Vec::new();
         while let Some(hint) = self.hint() {
             let (Hint::Keys(keys) | Hint::By { keys, .. }) = hint else {
                 panic!("a look at everything is asked for")
             };
-            done.extend(told(&self.pass_over(wish, Focus::Keys(keys.into_iter().collect()))));
+            done.extend(told(&self.pass_over(desired, Focus::Keys(keys.into_iter().collect()))));
         }
         done
     }
 
-    pub(crate) fn plan(&self, wish: &Wish) -> Plan<Rtnl> {
+    pub(crate) fn plan(&self, desired: &DesiredState) -> Plan<Rtnl> {
         let mut observer = Observer::open(&self.source, "test").unwrap();
-        let order = self.order(wish, Focus::All);
+        let order = self.order(desired, Focus::All);
         block_on(pass::plan(&order, &mut observer, self.book.holdings())).unwrap()
     }
 
     /// One pass converges, and the next writes nothing.
-    pub(crate) fn converge(&mut self, wish: &Wish) -> Vec<String> {
-        let report = self.pass(wish);
+    pub(crate) fn converge(&mut self, desired: &DesiredState) -> Vec<String> {
+        let report = self.pass(desired);
         assert!(report.is_converged(), "{:#?}", told(&report));
         let done = told(&report);
-        self.assert_quiet(wish);
+        self.assert_quiet(desired);
         done
     }
 
-    pub(crate) fn assert_quiet(&mut self, wish: &Wish) {
-        let report = self.pass(wish);
+    pub(crate) fn assert_quiet(&mut self, desired: &DesiredState) {
+        let report = self.pass(desired);
         assert!(report.is_converged(), "{:#?}", told(&report));
         assert_eq!(report.plan().steps.len(), 0, "{:#?}", told(&report));
     }

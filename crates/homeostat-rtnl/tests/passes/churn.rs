@@ -17,7 +17,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Batch, Connection, Dumped, Family};
 use homeostat_rtnl::{Object, Rtnl};
 
-use crate::bench::{Bench, block_on, cable, ip, told, wish};
+use crate::bench::{Bench, block_on, cable, desired, ip, told};
 
 const BIRD: u8 = 12;
 
@@ -65,16 +65,16 @@ fn under_churn<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// A namespace with some thousand routes of ours, so that a dump takes many receives.
-fn crowd() -> (homeostat_testkit::namespace::Namespace, homeostat_rtnl::Wish, Bench) {
+fn crowd() -> (homeostat_testkit::namespace::Namespace, homeostat_rtnl::DesiredState, Bench) {
     let namespace = cable();
     ip(&namespace, "address add 10.0.0.1/24 dev va");
     let v4 = (0..2000).map(|n| format!("route 20.{}.{}.0/24", n / 250, n % 250));
     let v6 = (0..2000).map(|n| format!("route 2001:db8:{n:x}::/48 metric 5"));
     let keys: Vec<String> = v4.chain(v6).collect();
     let entries: Vec<_> = keys.iter().map(|key| (key.as_str(), "dev va")).collect();
-    let (wish, mut bench) = (wish(&entries), Bench::new());
-    bench.converge(&wish);
-    (namespace, wish, bench)
+    let (desired, mut bench) = (desired(&entries), Bench::new());
+    bench.converge(&desired);
+    (namespace, desired, bench)
 }
 
 #[test]
@@ -102,14 +102,14 @@ fn the_kernel_marks_no_route_dump_as_torn_however_much_changes() {
 
 #[test]
 fn foreign_churn_does_not_starve_us_nor_lets_us_write_what_is_there() {
-    let (_namespace, wish, mut bench) = crowd();
+    let (_namespace, desired, mut bench) = crowd();
     under_churn(|| {
         for _ in 0..10 {
-            let report = bench.pass(&wish);
+            let report = bench.pass(&desired);
             assert_eq!(report.plan().steps.len(), 0, "{:#?}", told(&report));
         }
     });
-    bench.assert_quiet(&wish);
+    bench.assert_quiet(&desired);
 }
 
 /// Nobody asks what became of the steps.
@@ -137,10 +137,10 @@ fn a_look_at_a_few_keys_after_many_unheard_writes_asks_for_a_look_at_everything(
     let keys: Vec<String> =
         (0..2000).map(|n| format!("route 20.{}.{}.0/24", n / 250, n % 250)).collect();
     let entries: Vec<_> = keys.iter().map(|key| (key.as_str(), "type blackhole")).collect();
-    let (source, wish, config) = (Rtnl::here(), Arc::new(wish(&entries)), Config::default());
+    let (source, desired, config) = (Rtnl::here(), Arc::new(desired(&entries)), Config::default());
     let order = |focus| Order {
         source: &source,
-        wish: Arc::clone(&wish),
+        desired: Arc::clone(&desired),
         ownership: &Ownership::Marked,
         focus,
         config: &config,
@@ -150,8 +150,8 @@ fn a_look_at_a_few_keys_after_many_unheard_writes_asks_for_a_look_at_everything(
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let nothing = Holdings::default();
         let plan = pass::plan(&order(Focus::All), &mut observer, &nothing).await.unwrap();
-        let Plan { wish, moment, steps, .. } = &plan;
-        let work = Work { wish: &**wish, moment: &**moment, first: 0, steps };
+        let Plan { desired, moment, steps, .. } = &plan;
+        let work = Work { desired: &**desired, moment: &**moment, first: 0, steps };
         homeostat_engine::Writer::<Rtnl>::apply(&writer, work, &Unasked).await;
         let few = Focus::Keys([keys[0].parse().unwrap()].into());
         let plan = pass::plan(&order(few), &mut observer, &nothing).await.unwrap();

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_engine::{Focus, Reader as _, Records, Seen, Source as _, View};
-use homeostat_rtnl::{Key, Net, Reader, Route, RouteKey, Rtnl, Wish};
+use homeostat_rtnl::{DesiredState, Key, Net, Reader, Route, RouteKey, Rtnl};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, block_on, cable, ip, listed, told, wish};
+use crate::bench::{Bench, block_on, cable, desired, ip, listed, told};
 
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev va", "");
 const ROUTE: (&str, &str) = ("route 10.5.0.0/16", "via 10.0.0.2");
 
-/// A wish for the address, the route, and so many more.
-fn crowded(routes: u32) -> Wish {
-    let mut builder = Wish::builder();
+/// A declare the address, the route, and so many more.
+fn crowded(routes: u32) -> DesiredState {
+    let mut builder = DesiredState::builder();
     let key = |text: &str| text.parse::<Key>().unwrap();
     let Key::Address(address) = key(ADDRESS.0) else { panic!() };
     builder.address(address, homeostat_rtnl::Address::default()).unwrap();
@@ -29,13 +29,13 @@ fn crowded(routes: u32) -> Wish {
 }
 
 /// How many objects a look shows, and how many bytes it made the kernel send.
-fn look(reader: &mut Reader, wish: &Arc<Wish>, keys: Option<&[&str]>) -> (usize, u64) {
+fn look(reader: &mut Reader, desired: &Arc<DesiredState>, keys: Option<&[&str]>) -> (usize, u64) {
     let focus = match keys {
         None => Focus::All,
         Some(keys) => Focus::Keys(keys.iter().map(|key| key.parse().unwrap()).collect()),
     };
     let (mut seen, before) = (0, reader.received_bytes());
-    let view = View { focus: &focus, wish, records: &Records::new() };
+    let view = View { focus: &focus, desired, records: &Records::new() };
     let count = &mut |one: Seen<_, _>| seen += usize::from(matches!(one, Seen::Present { .. }));
     block_on(reader.observe(&view, count)).unwrap();
     (seen, reader.received_bytes() - before)
@@ -56,10 +56,10 @@ fn plain_cable() -> Namespace {
 fn a_look_at_one_key_costs_the_same_among_many_routes_as_among_few() {
     let costs = [10, 20_000].map(|routes| {
         let namespace = plain_cable();
-        let wish = Arc::new(crowded(routes));
-        Bench::new().pass(&wish);
+        let desired = Arc::new(crowded(routes));
+        Bench::new().pass(&desired);
         let mut reader = Rtnl::here().reader().unwrap();
-        let (seen, all) = look(&mut reader, &wish, None);
+        let (seen, all) = look(&mut reader, &desired, None);
         assert!(seen > routes as usize, "{seen}");
         let mut costs = BTreeSet::new();
         for (change, keys, expected) in [
@@ -71,12 +71,12 @@ fn a_look_at_one_key_costs_the_same_among_many_routes_as_among_few() {
             ("route del 10.9.0.0/16", &["route 10.9.0.0/16"], 0),
         ] {
             ip(&namespace, change);
-            let (seen, cost) = look(&mut reader, &wish, Some(keys));
+            let (seen, cost) = look(&mut reader, &desired, Some(keys));
             assert_eq!(seen, expected, "{change}");
             assert!(cost < 20_000, "{change}: {cost}");
             costs.insert(cost);
         }
-        let (seen, cost) = look(&mut reader, &wish, Some(&[ADDRESS.0]));
+        let (seen, cost) = look(&mut reader, &desired, Some(&[ADDRESS.0]));
         assert_eq!(seen, 1);
         costs.insert(cost);
         assert!(all > u64::from(routes) * 30, "a look at everything shows what that costs");
@@ -88,14 +88,14 @@ fn a_look_at_one_key_costs_the_same_among_many_routes_as_among_few() {
 #[test]
 fn healing_one_route_is_one_write_and_no_hint() {
     let namespace = cable();
-    let wish = wish(&[ADDRESS, ROUTE]);
+    let desired = desired(&[ADDRESS, ROUTE]);
     let mut bench = Bench::new();
-    bench.converge(&wish);
+    bench.converge(&desired);
     for _ in 0..3 {
         ip(&namespace, "route del 10.5.0.0/16");
-        let report = bench.focused(&wish, &[ROUTE.0]);
+        let report = bench.focused(&desired, &[ROUTE.0]);
         assert_eq!(told(&report), ["+ route 10.5.0.0/16"]);
-        assert!(told(&bench.focused(&wish, &[ROUTE.0])).is_empty());
+        assert!(told(&bench.focused(&desired, &[ROUTE.0])).is_empty());
     }
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
 }
@@ -103,53 +103,53 @@ fn healing_one_route_is_one_write_and_no_hint() {
 #[test]
 fn a_theft_is_a_conflict_and_its_end_is_healed() {
     let namespace = cable();
-    let wish = wish(&[ADDRESS, ROUTE]);
+    let desired = desired(&[ADDRESS, ROUTE]);
     let mut bench = Bench::new();
-    bench.converge(&wish);
+    bench.converge(&desired);
     ip(&namespace, "route replace 10.5.0.0/16 via 10.0.0.9 proto bird");
     assert_eq!(
-        told(&bench.focused(&wish, &[ROUTE.0])),
+        told(&bench.focused(&desired, &[ROUTE.0])),
         ["conflict route 10.5.0.0/16: protocol bird"]
     );
     ip(&namespace, "route replace 10.5.0.0/16 via 10.0.0.9 proto 76");
-    assert_eq!(told(&bench.focused(&wish, &[ROUTE.0])), ["~ route 10.5.0.0/16"]);
-    bench.assert_quiet(&wish);
+    assert_eq!(told(&bench.focused(&desired, &[ROUTE.0])), ["~ route 10.5.0.0/16"]);
+    bench.assert_quiet(&desired);
 }
 
 #[test]
 fn what_took_our_place_unheard_is_unknown_until_it_is_seen() {
     let namespace = cable();
-    let wish = wish(&[ADDRESS, ROUTE]);
+    let desired = desired(&[ADDRESS, ROUTE]);
     let mut bench = Bench::new();
-    bench.converge(&wish);
+    bench.converge(&desired);
     ip(&namespace, "route del 10.5.0.0/16");
     // The filter keeps this out: it is no replace, and not ours.
     ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.9 proto bird");
-    let [unknown] = told(&bench.focused(&wish, &[ROUTE.0])).try_into().unwrap();
+    let [unknown] = told(&bench.focused(&desired, &[ROUTE.0])).try_into().unwrap();
     assert!(unknown.starts_with("Unknown"), "{unknown}");
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["gateway"], "10.0.0.9");
-    assert_eq!(told(&bench.pass(&wish)), ["conflict route 10.5.0.0/16: protocol bird"]);
+    assert_eq!(told(&bench.pass(&desired)), ["conflict route 10.5.0.0/16: protocol bird"]);
 }
 
 #[test]
-fn an_unwished_route_with_our_mark_goes_in_a_focused_pass() {
+fn an_undeclared_route_with_our_mark_goes_in_a_focused_pass() {
     let namespace = cable();
-    let wish = wish(&[ADDRESS, ROUTE]);
+    let desired = desired(&[ADDRESS, ROUTE]);
     let mut bench = Bench::new();
-    bench.converge(&wish);
+    bench.converge(&desired);
     ip(&namespace, "route add 10.9.0.0/16 via 10.0.0.2 proto 76");
-    let report = bench.focused(&wish, &["route 10.9.0.0/16"]);
+    let report = bench.focused(&desired, &["route 10.9.0.0/16"]);
     assert_eq!(told(&report), ["- route 10.9.0.0/16"]);
     assert!(listed(&namespace, "route show 10.9.0.0/16").is_empty());
-    assert!(told(&bench.focused(&wish, &["route 10.9.0.0/16"])).is_empty());
+    assert!(told(&bench.focused(&desired, &["route 10.9.0.0/16"])).is_empty());
 }
 
 #[test]
-fn another_wish_is_not_judged_by_the_shadow_of_the_former() {
+fn another_desired_state_is_not_judged_by_the_shadow_of_the_former() {
     let _namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[ADDRESS, ROUTE]));
-    let moved = wish(&[ADDRESS, (ROUTE.0, "via 10.0.0.3")]);
+    bench.converge(&desired(&[ADDRESS, ROUTE]));
+    let moved = desired(&[ADDRESS, (ROUTE.0, "via 10.0.0.3")]);
     assert_eq!(told(&bench.focused(&moved, &[ROUTE.0])), ["~ route 10.5.0.0/16"]);
 }
 
@@ -158,9 +158,9 @@ fn an_address_made_anew_in_a_focused_pass_takes_no_foreign_route_along() {
     let namespace = cable();
     let label = ("address 10.0.0.1/24 dev va", "label va:1");
     let mut bench = Bench::new();
-    bench.converge(&wish(&[label]));
+    bench.converge(&desired(&[label]));
     ip(&namespace, "route add 10.9.0.0/16 via 10.0.0.9");
-    let other = wish(&[("address 10.0.0.1/24 dev va", "label va:2")]);
+    let other = desired(&[("address 10.0.0.1/24 dev va", "label va:2")]);
     let [held] = told(&bench.focused(&other, &[label.0])).try_into().unwrap();
     assert!(held.starts_with("held address 10.0.0.1/24 dev va"), "{held}");
     assert_eq!(listed(&namespace, "route show 10.9.0.0/16").len(), 1);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use homeostat_engine::{Config, Focus, Hint, Holdings, Observer, Order, Ownership, pass};
 use homeostat_netlink::uapi::{RTA_DST, RTM_DELROUTE};
 use homeostat_netlink::{Batch, Connection, Family};
-use homeostat_rtnl::{Key, Rtnl, Wish};
+use homeostat_rtnl::{DesiredState, Key, Rtnl};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, addresses, block_on, cable, ip, listed, told, until, wish};
+use crate::bench::{Bench, addresses, block_on, cable, desired, ip, listed, told, until};
 
 /// A namespace in which nothing changes by itself: the loopback link only does what it is told.
 fn loopback() -> Namespace {
@@ -25,17 +25,17 @@ const ROUTES: [(&str, &str); 3] = [
 ];
 
 /// A bench that has heard everything up to now.
-fn listening(entries: &[(&str, &str)]) -> (Bench, homeostat_rtnl::Wish) {
-    let (mut bench, wish) = (Bench::new(), wish(entries));
-    bench.converge(&wish);
+fn listening(entries: &[(&str, &str)]) -> (Bench, homeostat_rtnl::DesiredState) {
+    let (mut bench, desired) = (Bench::new(), desired(entries));
+    bench.converge(&desired);
     bench.hint();
-    (bench, wish)
+    (bench, desired)
 }
 
 #[test]
 fn a_lost_route_of_ours_is_named_and_foreign_churn_is_not() {
     let namespace = loopback();
-    let (mut bench, _wish) = listening(&ROUTES);
+    let (mut bench, _desired) = listening(&ROUTES);
     ip(&namespace, "route add 10.9.0.0/16 dev lo");
     ip(&namespace, "route del 10.9.0.0/16 dev lo");
     ip(&namespace, "route replace 10.9.0.0/16 dev lo proto bird");
@@ -60,7 +60,7 @@ fn named(bench: &mut Bench) -> (String, Vec<String>) {
 #[test]
 fn who_replaced_or_deleted_what_is_ours_is_told() {
     let namespace = loopback();
-    let (mut bench, _wish) = listening(&ROUTES);
+    let (mut bench, _desired) = listening(&ROUTES);
     ip(&namespace, "route replace blackhole 10.6.0.0/16 proto bird");
     let (who, keys) = named(&mut bench);
     assert!(who.starts_with("protocol bird, process "), "{who}");
@@ -78,7 +78,7 @@ fn a_port_is_a_process() {
     let _namespace = loopback();
     // The first socket of this process in this namespace.
     let mut saboteur = Connection::open(Family::Route).unwrap();
-    let (mut bench, _wish) = listening(&ROUTES);
+    let (mut bench, _desired) = listening(&ROUTES);
     let mut batch = Batch::new();
     let mut message = batch.message(RTM_DELROUTE, 0);
     message.fixed(&[2, 16, 0, 0, 254, 76, 255, 0, 0, 0, 0, 0]);
@@ -102,20 +102,20 @@ fn without_a_look_every_route_of_ours_is_worth_a_hint() {
 #[test]
 fn our_own_writes_are_no_hints() {
     let namespace = loopback();
-    let (mut bench, wish) = (Bench::new(), wish(&ROUTES));
-    bench.pass(&wish);
+    let (mut bench, desired) = (Bench::new(), desired(&ROUTES));
+    bench.pass(&desired);
     assert!(bench.hinted().is_empty(), "creates");
     ip(&namespace, "route replace 10.5.0.0/16 dev lo proto 76 mtu 1400");
     ip(&namespace, "route del 10.6.0.0/16");
     bench.hint();
-    let moved = crate::bench::wish(&[
+    let moved = crate::bench::desired(&[
         ("address 10.0.0.1/24 dev lo", "valid 1000"),
         ("route 10.5.0.0/16", "dev lo mtu 1500"),
         ("route 10.6.0.0/16", "type blackhole"),
     ]);
     assert_eq!(bench.pass(&moved).plan().steps.len(), 3);
     assert!(bench.hinted().is_empty(), "updates");
-    bench.pass(&crate::bench::wish(&[]));
+    bench.pass(&crate::bench::desired(&[]));
     assert!(bench.hinted().is_empty(), "removals");
 }
 
@@ -123,8 +123,8 @@ fn our_own_writes_are_no_hints() {
 fn what_the_kernel_took_along_is_a_hint_although_it_carries_our_port() {
     let namespace = loopback();
     let (one, two) = (("address 10.0.0.1/24 dev lo", ""), ("address 10.0.0.2/24 dev lo", ""));
-    let (mut bench, _wish) = listening(&[one, two]);
-    bench.pass(&wish(&[two]));
+    let (mut bench, _desired) = listening(&[one, two]);
+    bench.pass(&desired(&[two]));
     assert_eq!(bench.hinted(), [two.0], "it went along and was made again");
     drop(namespace);
 }
@@ -132,13 +132,13 @@ fn what_the_kernel_took_along_is_a_hint_although_it_carries_our_port() {
 #[test]
 fn an_address_is_named_if_it_matters() {
     let namespace = loopback();
-    let (mut bench, wish) = listening(&ROUTES);
+    let (mut bench, desired) = listening(&ROUTES);
     ip(&namespace, "address del 10.0.0.1/24 dev lo");
     assert_eq!(bench.hinted(), ["address 10.0.0.1/24 dev lo"]);
     ip(&namespace, "address add 10.9.0.1/24 dev lo");
     assert_eq!(bench.hinted(), ["address 10.9.0.1/24 dev lo"], "its link carries a route");
-    bench.focused(&wish, &["address 10.0.0.1/24 dev lo"]);
-    let (mut bench, _wish) = listening(&[ROUTES[0], ROUTES[2]]);
+    bench.focused(&desired, &["address 10.0.0.1/24 dev lo"]);
+    let (mut bench, _desired) = listening(&[ROUTES[0], ROUTES[2]]);
     ip(&namespace, "address add 10.8.0.1/24 dev lo");
     assert!(bench.hinted().is_empty(), "nothing of ours hangs on it");
 }
@@ -154,10 +154,10 @@ fn an_address_on_a_link_that_nobody_saw_asks_for_a_look_at_everything() {
 #[test]
 fn what_a_look_hears_is_the_next_hint() {
     let namespace = loopback();
-    let (mut bench, wish) = listening(&ROUTES);
+    let (mut bench, desired) = listening(&ROUTES);
     ip(&namespace, "route del 10.5.0.0/16");
     ip(&namespace, "route del blackhole 10.6.0.0/16");
-    let report = bench.focused(&wish, &["route 10.5.0.0/16"]);
+    let report = bench.focused(&desired, &["route 10.5.0.0/16"]);
     assert_eq!(told(&report), ["+ route 10.5.0.0/16"]);
     assert!(bench.hinted().contains(&"route 10.6.0.0/16".to_owned()));
 }
@@ -171,13 +171,13 @@ fn an_address_of_ours_that_went_is_back_with_the_routes_that_went_in_silence() {
         ("route 10.6.0.0/16", "dev va"),
         ("route 10.7.0.0/16", "type blackhole"),
     ];
-    let (mut bench, wish) = (Bench::new(), wish(&entries));
-    bench.converge(&wish);
+    let (mut bench, desired) = (Bench::new(), desired(&entries));
+    bench.converge(&desired);
     ip(&namespace, "address del 10.0.0.1/24 dev va");
-    let report = bench.focused(&wish, &["address 10.0.0.1/24 dev va"]);
+    let report = bench.focused(&desired, &["address 10.0.0.1/24 dev va"]);
     let expected = ["+ address 10.0.0.1/24 dev va", "+ route 10.5.0.0/16", "+ route 10.6.0.0/16"];
     assert_eq!(told(&report), expected);
-    bench.assert_quiet(&wish);
+    bench.assert_quiet(&desired);
     assert_eq!(addresses(&namespace), ["10.0.0.1/24"]);
 }
 
@@ -204,12 +204,13 @@ async fn next_keys(observer: &mut Observer<Rtnl>) -> Vec<Key> {
 #[test]
 fn a_rule_is_named_by_its_place_and_by_any() {
     let namespace = loopback();
-    let wish = wish(&[("rule priority 1000 from 10.0.0.0/8", "table 7"), ("rule fwmark 0x5", "")]);
+    let desired =
+        desired(&[("rule priority 1000 from 10.0.0.0/8", "table 7"), ("rule fwmark 0x5", "")]);
     let mut bench = Bench::new();
-    bench.converge(&wish);
+    bench.converge(&desired);
     block_on(async {
         let mut observer = Observer::open(&Rtnl::here(), "test").unwrap();
-        observe(&mut observer, &wish).await;
+        observe(&mut observer, &desired).await;
         ip(&namespace, "rule del priority 1000");
         let named = ["rule from 10.0.0.0/8", "rule priority 1000 from 10.0.0.0/8"];
         let named: Vec<Key> = named.iter().map(|key| key.parse().unwrap()).collect();
@@ -218,7 +219,7 @@ fn a_rule_is_named_by_its_place_and_by_any() {
         let keys = next_keys(&mut observer).await;
         assert!(keys.contains(&"rule fwmark 0x5".parse().unwrap()), "{keys:?}");
     });
-    let healed = told(&bench.focused(&wish, &["rule fwmark 0x5"]));
+    let healed = told(&bench.focused(&desired, &["rule fwmark 0x5"]));
     assert_eq!(healed, ["+ rule fwmark 0x5"]);
 }
 
@@ -226,20 +227,20 @@ fn a_rule_is_named_by_its_place_and_by_any() {
 fn a_nexthop_is_named_and_the_routes_that_went_with_it_in_silence_are_back() {
     let namespace = loopback();
     let entries = [("nexthop 10", "blackhole on"), ("route 10.5.0.0/16", "nhid 10")];
-    let (mut bench, wish) = listening(&entries);
+    let (mut bench, desired) = listening(&entries);
     ip(&namespace, "nexthop del id 10");
     assert_eq!(bench.hinted(), ["nexthop 10"]);
-    let report = bench.focused(&wish, &["nexthop 10"]);
+    let report = bench.focused(&desired, &["nexthop 10"]);
     assert_eq!(told(&report), ["+ nexthop 10", "+ route 10.5.0.0/16"]);
     assert!(bench.hinted().is_empty(), "our own doing");
-    bench.assert_quiet(&wish);
+    bench.assert_quiet(&desired);
 }
 
-/// Looks at everything on behalf of a wish.
-async fn observe(observer: &mut Observer<Rtnl>, wish: &Wish) {
-    let (source, config, wish) = (Rtnl::here(), Config::default(), Arc::new(wish.clone()));
+/// Looks at everything on behalf of a desired state.
+async fn observe(observer: &mut Observer<Rtnl>, desired: &DesiredState) {
+    let (source, config, desired) = (Rtnl::here(), Config::default(), Arc::new(desired.clone()));
     let ownership = &Ownership::Marked;
-    let order = Order { source: &source, wish, ownership, focus: Focus::All, config: &config };
+    let order = Order { source: &source, desired, ownership, focus: Focus::All, config: &config };
     pass::plan(&order, observer, &Holdings::default()).await.unwrap();
 }
 
@@ -268,19 +269,19 @@ async fn next_neighbours(observer: &mut Observer<Rtnl>) -> Vec<String> {
 }
 
 #[test]
-fn only_who_wishes_neighbours_hears_of_them() {
+fn only_who_declares_neighbours_hears_of_them() {
     let namespace = settled_cable();
-    let nine = wish(&[("neighbour 10.0.0.9 dev va", "02:00:00:00:00:09")]);
+    let nine = desired(&[("neighbour 10.0.0.9 dev va", "02:00:00:00:00:09")]);
     Bench::new().converge(&nine);
     block_on(async {
         let mut observer = Observer::open(&Rtnl::here(), "test").unwrap();
-        observe(&mut observer, &wish(&[])).await;
+        observe(&mut observer, &desired(&[])).await;
         ip(&namespace, "neigh del 10.0.0.9 dev va");
         ip(&namespace, "rule add priority 7 table 7");
         let first = next_keys(&mut observer).await;
         assert_eq!(texts(&first), ["rule", "rule priority 7"], "nothing of the neighbour");
         observe(&mut observer, &nine).await;
-        // One that nobody wishes comes first, and is not told.
+        // One that nobody declares comes first, and is not told.
         ip(&namespace, "neigh add 10.0.0.7 dev va lladdr 02:00:00:00:00:07 nud stale");
         ip(&namespace, "neigh add 10.0.0.9 dev va lladdr 02:00:00:00:00:77 nud stale");
         assert_eq!(next_neighbours(&mut observer).await, ["neighbour 10.0.0.9 dev va"]);
@@ -290,11 +291,11 @@ fn only_who_wishes_neighbours_hears_of_them() {
 #[test]
 fn proxy_neighbours_are_silent() {
     let namespace = settled_cable();
-    let wish = wish(&[("neighbour 10.0.0.8 dev va proxy", "")]);
-    Bench::new().converge(&wish);
+    let desired = desired(&[("neighbour 10.0.0.8 dev va proxy", "")]);
+    Bench::new().converge(&desired);
     block_on(async {
         let mut observer = Observer::open(&Rtnl::here(), "test").unwrap();
-        observe(&mut observer, &wish).await;
+        observe(&mut observer, &desired).await;
         ip(&namespace, "neigh del proxy 10.0.0.8 dev va");
         ip(&namespace, "rule add priority 7 table 7");
         let first = next_keys(&mut observer).await;

@@ -2,7 +2,7 @@
 
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, cable, ip, listed, until, wish};
+use crate::bench::{Bench, cable, desired, ip, listed, until};
 
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev br0", "");
 const DEV: (&str, &str) = ("route 10.5.0.0/16", "dev br0");
@@ -17,11 +17,11 @@ fn bridge() -> Namespace {
 }
 
 /// A bench that has heard everything up to now.
-fn listening(entries: &[(&str, &str)]) -> (Bench, homeostat_rtnl::Wish) {
-    let (mut bench, wish) = (Bench::new(), wish(entries));
-    bench.converge(&wish);
-    bench.heal(&wish);
-    (bench, wish)
+fn listening(entries: &[(&str, &str)]) -> (Bench, homeostat_rtnl::DesiredState) {
+    let (mut bench, desired) = (Bench::new(), desired(entries));
+    bench.converge(&desired);
+    bench.heal(&desired);
+    (bench, desired)
 }
 
 fn routes(namespace: &Namespace) -> usize {
@@ -29,29 +29,29 @@ fn routes(namespace: &Namespace) -> usize {
 }
 
 #[test]
-fn a_link_is_named_with_what_is_wished_of_it() {
+fn a_link_is_named_with_what_is_declared_of_it() {
     let namespace = bridge();
     let fields = [("link br0 mtu", "1400"), ("link br0 alias", "office")];
-    let (mut bench, wished) = listening(&fields);
+    let (mut bench, declared) = listening(&fields);
     ip(&namespace, "link set br0 mtu 1300");
     assert_eq!(bench.hinted(), ["link br0", "link br0 mtu", "link br0 alias"]);
     ip(&namespace, "link set br0 alias mine");
-    assert_eq!(bench.heal(&wished), ["~ link br0 mtu", "~ link br0 alias"]);
-    bench.assert_quiet(&wished);
+    assert_eq!(bench.heal(&declared), ["~ link br0 mtu", "~ link br0 alias"]);
+    bench.assert_quiet(&declared);
 }
 
 #[test]
 fn a_link_is_named_for_what_is_on_it() {
     let namespace = bridge();
-    let (mut bench, _wish) = listening(&[ADDRESS]);
+    let (mut bench, _desired) = listening(&[ADDRESS]);
     ip(&namespace, "link set br0 mtu 1300");
     assert_eq!(bench.hinted(), ["link br0"]);
 }
 
 #[test]
-fn links_that_nothing_wished_rests_on_are_not_named() {
+fn links_that_nothing_declared_rests_on_are_not_named() {
     let namespace = bridge();
-    let (mut bench, wished) = listening(&[ADDRESS, DEV, VIA]);
+    let (mut bench, declared) = listening(&[ADDRESS, DEV, VIA]);
     for change in [
         "link add x0 type veth peer name x1",
         "link set x0 up",
@@ -65,30 +65,31 @@ fn links_that_nothing_wished_rests_on_are_not_named() {
     }
     ip(&namespace, "link add x0 up type bridge");
     ip(&namespace, "link set x0 alias homeostat:default");
-    assert_eq!(bench.heal(&wished), ["- link x0"], "it carries our mark");
+    assert_eq!(bench.heal(&declared), ["- link x0"], "it carries our mark");
 }
 
 /// Quirk: IPv4 routes that go with their link go without a word.
 #[test]
 fn routes_go_silently() {
     let namespace = bridge();
-    let (mut bench, wished) = listening(&[ADDRESS, DEV, VIA, ("route 10.7.0.0/16", "type throw")]);
+    let (mut bench, declared) =
+        listening(&[ADDRESS, DEV, VIA, ("route 10.7.0.0/16", "type throw")]);
     ip(&namespace, "link set br0 down");
     ip(&namespace, "link set br0 up");
     assert_eq!(routes(&namespace), 1);
-    assert_eq!(bench.heal(&wished), ["+ route 10.5.0.0/16", "+ route 10.6.0.0/16"]);
+    assert_eq!(bench.heal(&declared), ["+ route 10.5.0.0/16", "+ route 10.6.0.0/16"]);
     assert_eq!(routes(&namespace), 3);
-    bench.assert_quiet(&wished);
+    bench.assert_quiet(&declared);
 }
 
 #[test]
 fn a_route_over_a_foreign_address_is_back_after_its_link_was_down() {
     let namespace = bridge();
     ip(&namespace, "address add 10.0.0.1/24 dev br0");
-    let (mut bench, wished) = listening(&[VIA]);
+    let (mut bench, declared) = listening(&[VIA]);
     ip(&namespace, "link set br0 down");
     ip(&namespace, "link set br0 up");
-    assert_eq!(bench.heal(&wished), ["+ route 10.6.0.0/16"]);
+    assert_eq!(bench.heal(&declared), ["+ route 10.6.0.0/16"]);
 }
 
 #[test]
@@ -101,12 +102,12 @@ fn a_nexthop_that_went_with_its_link_is_back_with_groups_and_routes() {
         ("route 10.5.0.0/16", "nhid 10"),
         ("route 10.6.0.0/16", "nhid 20"),
     ];
-    let (mut bench, wished) = listening(&entries);
+    let (mut bench, declared) = listening(&entries);
     ip(&namespace, "link set br0 down");
     ip(&namespace, "link set br0 up");
     let back = ["+ nexthop 10", "+ nexthop 20", "+ route 10.5.0.0/16", "+ route 10.6.0.0/16"];
-    assert_eq!(bench.heal(&wished), back);
-    bench.assert_quiet(&wished);
+    assert_eq!(bench.heal(&declared), back);
+    bench.assert_quiet(&declared);
 }
 
 /// The other end of the cable goes down and comes back: the link itself stays up.
@@ -115,24 +116,24 @@ fn nexthops_go_with_the_carrier() {
     let namespace = cable();
     ip(&namespace, "address add 10.0.0.1/24 dev va");
     let entries = [("nexthop 10", "via 10.0.0.2 dev va"), ("route 10.5.0.0/16", "nhid 10")];
-    let (mut bench, wished) = listening(&entries);
+    let (mut bench, declared) = listening(&entries);
     ip(&namespace, "link set vb down");
     until("the loss of the nexthop", || routes(&namespace) == 0);
     ip(&namespace, "link set vb up");
-    assert_eq!(bench.heal(&wished), ["+ nexthop 10", "+ route 10.5.0.0/16"]);
-    bench.assert_quiet(&wished);
+    assert_eq!(bench.heal(&declared), ["+ nexthop 10", "+ route 10.5.0.0/16"]);
+    bench.assert_quiet(&declared);
 }
 
 #[test]
 fn what_waits_for_a_link_is_made_when_that_comes_and_again_when_it_has_another_number() {
     let namespace = Namespace::enter().unwrap();
     let entries = [ADDRESS, DEV, VIA, ("link br0 mtu", "1400"), ("link mv0", "macvlan parent br0")];
-    let (mut bench, wished) = (Bench::new(), wish(&entries));
-    assert!(!homeostat_engine::Explain::is_converged(&bench.pass(&wished)));
+    let (mut bench, declared) = (Bench::new(), desired(&entries));
+    assert!(!homeostat_engine::Explain::is_converged(&bench.pass(&declared)));
     bench.hint();
     for _ in 0..2 {
         ip(&namespace, "link add br0 up type bridge");
-        let mut done = bench.heal(&wished);
+        let mut done = bench.heal(&declared);
         done.sort();
         let all = [
             "+ address 10.0.0.1/24 dev br0",
@@ -142,41 +143,41 @@ fn what_waits_for_a_link_is_made_when_that_comes_and_again_when_it_has_another_n
             "~ link br0 mtu",
         ];
         assert_eq!(done, all);
-        bench.assert_quiet(&wished);
-        bench.heal(&wished);
+        bench.assert_quiet(&declared);
+        bench.heal(&declared);
         ip(&namespace, "link del br0");
     }
 }
 
 #[test]
-fn a_renamed_link_leaves_a_wish_behind_and_may_fulfil_another() {
+fn a_renamed_link_leaves_a_desired_state_behind_and_may_fulfil_another() {
     let namespace = bridge();
-    let (mut bench, wished) = listening(&[ADDRESS, DEV]);
+    let (mut bench, declared) = listening(&[ADDRESS, DEV]);
     ip(&namespace, "link set br0 down");
     ip(&namespace, "link set br0 name br1");
     ip(&namespace, "link set br1 up");
     let waiting =
         ["pending address 10.0.0.1/24 dev br0: link br0", "pending route 10.5.0.0/16: link br0"];
-    let told = bench.heal(&wished);
+    let told = bench.heal(&declared);
     assert!(waiting.iter().all(|line| told.contains(&(*line).to_owned())), "{told:?}");
     ip(&namespace, "link set br1 down");
     ip(&namespace, "link set br1 name br0");
     ip(&namespace, "link set br0 up");
-    bench.heal(&wished);
+    bench.heal(&declared);
     assert_eq!(routes(&namespace), 1);
-    bench.assert_quiet(&wished);
+    bench.assert_quiet(&declared);
 }
 
 /// Quirk: while a link is down, nobody is told that its alias changed.
 #[test]
 fn a_link_that_is_down_says_little() {
     let namespace = bridge();
-    let (mut bench, wished) = listening(&[("link br0 alias", "office")]);
+    let (mut bench, declared) = listening(&[("link br0 alias", "office")]);
     ip(&namespace, "link set br0 down");
-    assert!(bench.heal(&wished).is_empty());
+    assert!(bench.heal(&declared).is_empty());
     ip(&namespace, "link set br0 alias mine");
     assert!(bench.hinted().is_empty());
-    assert_eq!(bench.converge(&wished), ["~ link br0 alias"]);
+    assert_eq!(bench.converge(&declared), ["~ link br0 alias"]);
 }
 
 /// Quirk: a port that leaves its bridge is announced by a message that says that a link went.
@@ -186,9 +187,9 @@ fn a_bridge_tells_of_ports_as_of_links() {
     ip(&namespace, "link add br0 type bridge");
     ip(&namespace, "link set va master br0");
     let address = ("address 10.0.0.1/24 dev va", "");
-    let (mut bench, wished) = listening(&[address]);
+    let (mut bench, declared) = listening(&[address]);
     ip(&namespace, "link set va nomaster");
-    bench.heal(&wished);
+    bench.heal(&declared);
     ip(&namespace, "address del 10.0.0.1/24 dev va");
-    assert_eq!(bench.heal(&wished), ["+ address 10.0.0.1/24 dev va"]);
+    assert_eq!(bench.heal(&declared), ["+ address 10.0.0.1/24 dev va"]);
 }

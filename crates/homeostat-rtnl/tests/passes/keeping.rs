@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use homeostat_engine::{Mode, Pace, What};
-use homeostat_rtnl::{Route, RouteKey, RouteKind, Rtnl, Wish};
+use homeostat_rtnl::{DesiredState, Route, RouteKey, RouteKind, Rtnl};
 use homeostat_testkit::deaf::{Deaf, Ears};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{addresses, cable, ip, listed, wish};
+use crate::bench::{addresses, cable, desired, ip, listed};
 use crate::hints::settled_cable;
 use crate::kept::{Kept, by_hints, has_route};
 
@@ -20,7 +20,7 @@ const ENTRIES: [(&str, &str); 5] = [
 ];
 
 fn kept(entries: &[(&str, &str)]) -> Kept {
-    Kept::converged(Rtnl::here(), wish(entries), by_hints())
+    Kept::converged(Rtnl::here(), desired(entries), by_hints())
 }
 
 fn has_rule(namespace: &Namespace) -> bool {
@@ -67,7 +67,7 @@ fn heals_by_timer(ears: Ears) {
     let namespace = cable();
     let pace = Pace::of::<Deaf<Rtnl>>(1).with_resync(Duration::from_millis(100)).unwrap();
     let source = Deaf::new(Rtnl::here(), ears);
-    let kept = Kept::converged(source, wish(&ENTRIES), pace);
+    let kept = Kept::converged(source, desired(&ENTRIES), pace);
     for sabotage in SABOTAGE {
         ip(&namespace, sabotage);
         kept.until_seen(sabotage, || all_is_there(&namespace));
@@ -90,9 +90,9 @@ fn with_all_hints_lost_the_timer_heals() {
 #[test]
 fn what_the_kernel_does_not_tell_of_is_healed_by_the_timer() {
     let namespace = settled_cable();
-    let wish = wish(&[("neighbour 10.0.0.8 dev va proxy", "")]);
+    let desired = desired(&[("neighbour 10.0.0.8 dev va proxy", "")]);
     let pace = by_hints().with_resync(Duration::from_millis(100)).unwrap();
-    let kept = Kept::converged(Rtnl::here(), wish, pace);
+    let kept = Kept::converged(Rtnl::here(), desired, pace);
     let has_proxy = || listed(&namespace, "neigh show proxy").len() == 1;
     ip(&namespace, "neigh del proxy 10.0.0.8 dev va");
     assert!(!has_proxy());
@@ -105,7 +105,7 @@ fn what_the_kernel_does_not_tell_of_is_healed_by_the_timer() {
 fn when_the_queue_overflows_everything_is_looked_at_once() {
     let namespace = cable();
     let source = Rtnl::here().with_event_buffer(4096);
-    let mut kept = Kept::converged(source, wish(&ENTRIES), by_hints());
+    let mut kept = Kept::converged(source, desired(&ENTRIES), by_hints());
     let before = kept.status().counts;
     kept.heard();
     // More than fits, and what matters comes last.
@@ -127,7 +127,7 @@ fn a_link_that_flaps_is_healed_at_once_after_each_flap_and_is_no_fight() {
     let namespace = cable();
     // Whoever had to wait for this interval would never be seen.
     let pace = by_hints().with_min_interval(Duration::from_mins(10));
-    let mut kept = Kept::converged(Rtnl::here(), wish(&ENTRIES), pace);
+    let mut kept = Kept::converged(Rtnl::here(), desired(&ENTRIES), pace);
     for _ in 0..3 {
         ip(&namespace, "link set va down");
         ip(&namespace, "link set va up");
@@ -169,7 +169,7 @@ fn a_secondary_address_that_went_with_its_primary_is_healed_at_once() {
 #[test]
 fn two_who_fight_over_a_route_are_slowed_down_and_the_other_is_named() {
     let namespace = cable();
-    let mut kept = Kept::converged(Rtnl::here(), wish(&ENTRIES), fast());
+    let mut kept = Kept::converged(Rtnl::here(), desired(&ENTRIES), fast());
     let mut heals = 0;
     while kept.status().contended.is_empty() {
         kept.until_seen("the route", || has_route(&namespace, "10.6.0.0/16"));
@@ -196,8 +196,8 @@ fn fast() -> Pace {
     by_hints().with_min_interval(Duration::from_millis(1))
 }
 
-fn adopting() -> Wish {
-    let mut builder = Wish::builder();
+fn adopting() -> DesiredState {
+    let mut builder = DesiredState::builder();
     let route = Route { kind: RouteKind::Blackhole, ..Route::default() };
     let key = RouteKey::new("10.6.0.0/16".parse().unwrap());
     builder.adopting_route(key, route).unwrap();
@@ -214,7 +214,7 @@ fn kind_of(namespace: &Namespace) -> String {
 #[test]
 fn a_foreign_replacement_is_a_conflict_and_no_fight() {
     let namespace = cable();
-    let kept = Kept::converged(Rtnl::here(), wish(&[ENTRIES[2]]), fast());
+    let kept = Kept::converged(Rtnl::here(), desired(&[ENTRIES[2]]), fast());
     for nth in 1..=6 {
         ip(&namespace, THEFT);
         kept.until("in conflict", |status| status.open.conflicts == 1);
@@ -254,14 +254,14 @@ fn a_foreign_replacement_on_a_key_that_may_be_adopted_is_healed_and_its_protocol
 fn a_loop_that_observes_writes_nothing() {
     let namespace = cable();
     let pace = by_hints().with_mode(Mode::Observe);
-    let kept = Kept::start(Rtnl::here(), wish(&ENTRIES), pace.clone());
+    let kept = Kept::start(Rtnl::here(), desired(&ENTRIES), pace.clone());
     let status = kept.until("ready", |status| status.is_ready);
     assert_eq!((status.open.drifted, status.is_converged), (ENTRIES.len(), false));
     assert!(addresses(&namespace).is_empty() && !has_rule(&namespace));
     drop(kept);
-    let healed = Kept::converged(Rtnl::here(), wish(&ENTRIES), by_hints());
+    let healed = Kept::converged(Rtnl::here(), desired(&ENTRIES), by_hints());
     drop(healed);
-    let kept = Kept::converged(Rtnl::here(), wish(&ENTRIES), pace);
+    let kept = Kept::converged(Rtnl::here(), desired(&ENTRIES), pace);
     ip(&namespace, "route del blackhole 10.6.0.0/16");
     let status = kept.until("drifted", |status| status.open.drifted == 1);
     assert_eq!((status.counts.applied, status.counts.full), (0, 1));
@@ -276,7 +276,7 @@ fn a_cold_start_with_many_routes_is_one_full_pass_however_small_the_queue() {
     let entries: Vec<_> = keys.iter().map(|key| (key.as_str(), "type blackhole")).collect();
     // Some hundred events, at most.
     let source = Rtnl::here().with_event_buffer(64 << 10);
-    let kept = Kept::converged(source, wish(&entries), by_hints());
+    let kept = Kept::converged(source, desired(&entries), by_hints());
     for (nth, to) in (1..).zip(["20.0.0.0/24", "20.23.249.0/24"]) {
         ip(&namespace, &format!("route del blackhole {to}"));
         kept.until("healed", |status| status.counts.drift_by_hint == nth && status.is_converged);

@@ -1,9 +1,9 @@
 //! The loop over links that come, go and carry others: everything is back in the same wake-up.
 
-use homeostat_rtnl::{Rtnl, Wish};
+use homeostat_rtnl::{DesiredState, Rtnl};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{cable, ip, listed, until, wish};
+use crate::bench::{cable, desired, ip, listed, until};
 use crate::kept::{Kept, by_hints, has_route};
 
 /// Two cables, and a group with a way over each.
@@ -33,7 +33,7 @@ fn members(namespace: &Namespace) -> usize {
 #[test]
 fn a_group_that_lost_a_member_gets_it_back_in_the_same_wakeup() {
     let namespace = two_cables();
-    let kept = Kept::converged(Rtnl::here(), wish(&GROUP), by_hints());
+    let kept = Kept::converged(Rtnl::here(), desired(&GROUP), by_hints());
     let is_whole = || members(&namespace) == 2 && has_route(&namespace, "10.5.0.0/16");
     for sabotage in [
         &["nexthop del id 1"][..],
@@ -63,7 +63,7 @@ fn stacked() -> [(&'static str, &'static str); 5] {
 #[test]
 fn what_is_on_a_link_above_one_that_flaps_or_goes_is_back_in_the_same_wakeup() {
     let namespace = cable();
-    let kept = Kept::converged(Rtnl::here(), wish(&stacked()), by_hints());
+    let kept = Kept::converged(Rtnl::here(), desired(&stacked()), by_hints());
     let is_there = || {
         ["10.7.0.0/24", "10.8.0.0/16", "10.9.0.0/16"].iter().all(|to| has_route(&namespace, to))
             && listed(&namespace, "link show dev mv0")[0]["operstate"] != "DOWN"
@@ -88,7 +88,7 @@ fn what_is_on_a_link_above_one_that_flaps_or_goes_is_back_in_the_same_wakeup() {
 fn a_port_that_was_taken_out_of_its_bridge_is_back_in_the_same_wakeup() {
     let namespace = cable();
     let entries = [("link br0", "bridge up on"), ("link va master", "br0"), ("link vb up", "on")];
-    let kept = Kept::converged(Rtnl::here(), wish(&entries), by_hints());
+    let kept = Kept::converged(Rtnl::here(), desired(&entries), by_hints());
     let is_port = || listed(&namespace, "link show dev va")[0]["master"] == "br0";
     for sabotage in ["link set va nomaster", "link del br0"] {
         ip(&namespace, sabotage);
@@ -98,8 +98,8 @@ fn a_port_that_was_taken_out_of_its_bridge_is_back_in_the_same_wakeup() {
     assert_eq!(kept.status().counts.full, 1, "hints alone");
 }
 
-fn tunnel(link: &str) -> Wish {
-    wish(&[
+fn tunnel(link: &str) -> DesiredState {
+    desired(&[
         ("link vx0", link),
         ("address 10.7.0.1/24 dev vx0", ""),
         ("route 10.8.0.0/16", "via 10.7.0.2"),
@@ -122,6 +122,6 @@ fn what_our_own_step_took_along_is_back_in_the_same_wakeup() {
         kept.until("converged", |status| status.is_converged);
         kept.until_seen("what was on the link", is_there);
         assert_eq!(id(), number);
-        assert_eq!(kept.status().counts.full, nth as u64 + 2, "one for each wish");
+        assert_eq!(kept.status().counts.full, nth as u64 + 2, "one for each desired state");
     }
 }

@@ -9,7 +9,7 @@ use homeostat_engine::{
     Alone, Bound, Config, Event, Events, Handle, Loop, Means, MemoryLedger, Ownership, Pace, Place,
     Source, Status, What,
 };
-use homeostat_rtnl::{Rtnl, Wish};
+use homeostat_rtnl::{DesiredState, Rtnl};
 use homeostat_testkit::namespace::Namespace;
 use tokio::runtime::Runtime;
 use tokio::sync::broadcast::Receiver;
@@ -39,34 +39,34 @@ fn place() -> Place {
     Place { owner: text(), source: text(), scope: text(), identity: text() }
 }
 
-fn bound<S: Source<Desired = Wish>>(source: S, wish: Wish) -> Bound<S> {
-    let (wish, ownership, config) = (Arc::new(wish), Ownership::Marked, Config::default());
-    Bound { source, wish, ownership, config, place: place(), nothing: None }
+fn bound<S: Source<Desired = DesiredState>>(source: S, desired: DesiredState) -> Bound<S> {
+    let (desired, ownership, config) = (Arc::new(desired), Ownership::Marked, Config::default());
+    Bound { source, desired, ownership, config, place: place(), nothing: None }
 }
 
-impl<S: Source<Desired = Wish>> Kept<S> {
+impl<S: Source<Desired = DesiredState>> Kept<S> {
     /// Starts a loop that has not done anything yet.
-    pub(crate) fn start(source: S, wish: Wish, pace: Pace) -> Self {
+    pub(crate) fn start(source: S, desired: DesiredState, pace: Pace) -> Self {
         let events = Events::default();
         let heard = events.subscribe();
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let means = Means { lock, ledger: Arc::new(MemoryLedger::default()), events };
-        let (looped, handle) = Loop::new(bound(source, wish), means, pace);
+        let (looped, handle) = Loop::new(bound(source, desired), means, pace);
         let runtime = runtime();
         runtime.spawn(looped.run());
         Kept { handle, events: heard, runtime }
     }
 
     /// Starts a loop, and waits until everything is as declared.
-    pub(crate) fn converged(source: S, wish: Wish, pace: Pace) -> Self {
-        let kept = Self::start(source, wish, pace);
+    pub(crate) fn converged(source: S, desired: DesiredState, pace: Pace) -> Self {
+        let kept = Self::start(source, desired, pace);
         kept.until("converged", |status| status.is_converged);
         kept
     }
 
-    /// Gives the loop another wish.
-    pub(crate) fn put(&self, source: S, wish: Wish) {
-        self.handle.put(bound(source, wish)).unwrap();
+    /// Gives the loop another desired state.
+    pub(crate) fn put(&self, source: S, desired: DesiredState) {
+        self.handle.put(bound(source, desired)).unwrap();
     }
 
     /// Waits until the loop stands so.

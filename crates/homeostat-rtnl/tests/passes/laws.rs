@@ -10,22 +10,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_engine::Ownership;
 use homeostat_netlink::{Event, Family, Group, Listener, Options};
-use homeostat_rtnl::{Key, Rtnl, Wish};
+use homeostat_rtnl::{DesiredState, Key, Rtnl};
 use homeostat_testkit::blindfold::Blindfold;
-use homeostat_testkit::laws::{self, Ability, Disturbance, Fault, Harness, Meter, Wish as Which};
+use homeostat_testkit::laws::{
+    self, Ability, DesiredState as Which, Disturbance, Fault, Harness, Meter,
+};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Wished, block_on, wish};
+use crate::bench::{Declared, block_on, desired};
 
-/// Some kinds of objects: what is wished of them, and what `ip` does to them.
+/// Some kinds of objects: what is declared of them, and what `ip` does to them.
 trait Objects: Send {
     /// The groups in which the kernel announces every write to them.
     const GROUPS: &'static [u32];
 
-    /// A namespace in which the wishes can come true.
+    /// A namespace in which the desired states can come true.
     fn prepare() -> Namespace;
 
-    fn wish(which: Which) -> &'static [Wished<'static>];
+    fn desired(which: Which) -> &'static [Declared<'static>];
 
     fn snapshot(namespace: &Namespace) -> BTreeMap<String, String>;
 
@@ -90,8 +92,8 @@ impl<T: Objects> Harness for Network<T> {
         Ownership::Marked
     }
 
-    fn wish(&self, which: Which) -> Wish {
-        wish(T::wish(which))
+    fn desired(&self, which: Which) -> DesiredState {
+        desired(T::desired(which))
     }
 
     fn snapshot(&self) -> BTreeMap<String, String> {

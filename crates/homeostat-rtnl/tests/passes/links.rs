@@ -8,7 +8,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Batch, Connection, Family};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, ip, listed, told, try_wish, wish};
+use crate::bench::{Bench, desired, ip, listed, told, try_desired};
 
 const BRIDGE: (&str, &str) = ("link br0", "bridge up on");
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev br0", "");
@@ -27,7 +27,7 @@ fn exists(namespace: &Namespace, name: &str) -> bool {
 fn a_link_is_made_with_what_is_on_it_in_one_pass_and_goes_with_it() {
     let namespace = Namespace::enter().unwrap();
     let mut bench = Bench::new();
-    let done = bench.converge(&wish(&[BRIDGE, ADDRESS, ROUTE, ROUTE6]));
+    let done = bench.converge(&desired(&[BRIDGE, ADDRESS, ROUTE, ROUTE6]));
     let all = [
         "+ link br0",
         "+ address 10.0.0.1/24 dev br0",
@@ -37,7 +37,7 @@ fn a_link_is_made_with_what_is_on_it_in_one_pass_and_goes_with_it() {
     assert_eq!(done, all);
     let link = shown(&namespace, "br0");
     assert_eq!((&link["group"], &link["ifalias"]), (&"76".into(), &"homeostat:default".into()));
-    bench.converge(&wish(&[]));
+    bench.converge(&desired(&[]));
     assert!(!exists(&namespace, "br0"));
 }
 
@@ -45,11 +45,11 @@ fn a_link_is_made_with_what_is_on_it_in_one_pass_and_goes_with_it() {
 fn a_hand_deleted_link_returns_with_its_addresses_and_routes_in_one_pass() {
     let namespace = Namespace::enter().unwrap();
     let mut bench = Bench::new();
-    let wish = wish(&[BRIDGE, ADDRESS, ROUTE, ROUTE6]);
-    bench.converge(&wish);
+    let desired = desired(&[BRIDGE, ADDRESS, ROUTE, ROUTE6]);
+    bench.converge(&desired);
     let before = shown(&namespace, "br0")["ifindex"].clone();
     ip(&namespace, "link del br0");
-    assert_eq!(bench.converge(&wish).len(), 4);
+    assert_eq!(bench.converge(&desired).len(), 4);
     // Another one took the number in the meantime.
     assert_ne!(shown(&namespace, "br0")["ifindex"], before);
     assert_eq!(listed(&namespace, "route show proto 76").len(), 1);
@@ -61,7 +61,7 @@ fn a_link_that_is_made_again_takes_what_was_on_it_into_the_same_pass() {
     let namespace = Namespace::enter().unwrap();
     let mut bench = Bench::new();
     let with = |id: &'static str| {
-        wish(&[
+        desired(&[
             ("link vx0", id),
             ("address 10.0.0.1/24 dev vx0", ""),
             ("address 2001:db8::1/64 dev vx0", ""),
@@ -88,7 +88,7 @@ fn nexthops_and_neighbours_come_with_their_link_and_with_its_replacement() {
     let namespace = Namespace::enter().unwrap();
     let mut bench = Bench::new();
     let with = |link: &'static str| {
-        wish(&[
+        desired(&[
             ("link vx0", link),
             ("address 10.0.0.1/24 dev vx0", ""),
             ("nexthop 10", "via 10.0.0.2 dev vx0"),
@@ -124,14 +124,14 @@ fn an_alias_comes_after_the_link() {
 fn a_focused_pass_heals_a_link_and_looks_at_nothing_else() {
     let namespace = Namespace::enter().unwrap();
     let mut bench = Bench::new();
-    let wished = wish(&[BRIDGE, ("link br1", "bridge mtu 1400"), ADDRESS]);
-    bench.converge(&wished);
+    let declared = desired(&[BRIDGE, ("link br1", "bridge mtu 1400"), ADDRESS]);
+    bench.converge(&declared);
     ip(&namespace, "link set br1 mtu 1300");
     ip(&namespace, "link set br0 down");
-    assert_eq!(told(&bench.focused(&wished, &["link br1"])), ["~ link br1"]);
-    assert_eq!(told(&bench.focused(&wished, &["link br0"])), ["~ link br0"]);
+    assert_eq!(told(&bench.focused(&declared, &["link br1"])), ["~ link br1"]);
+    assert_eq!(told(&bench.focused(&declared, &["link br0"])), ["~ link br0"]);
     ip(&namespace, "route add 10.7.0.0/16 dev br0 proto static");
-    let gone = wish(&[("link br1", "bridge mtu 1400")]);
+    let gone = desired(&[("link br1", "bridge mtu 1400")]);
     let lines = told(&bench.focused(&gone, &["link br0"]));
     assert!(lines[0].starts_with("held link br0: it would take `route 10.7.0.0/16`"), "{lines:?}");
 }
@@ -141,21 +141,21 @@ fn a_foreign_link_on_a_wanted_name_is_a_conflict_and_stays_as_it_is() {
     let namespace = Namespace::enter().unwrap();
     ip(&namespace, "link add br0 type bridge");
     let before = listed(&namespace, "-d link show");
-    let report = Bench::new().pass(&wish(&[("link br0", "bridge mtu 1400")]));
+    let report = Bench::new().pass(&desired(&[("link br0", "bridge mtu 1400")]));
     assert_eq!(told(&report), ["conflict link br0: somebody else"]);
     assert_eq!(listed(&namespace, "-d link show"), before);
 }
 
 #[test]
-fn a_foreign_link_that_is_as_wished_is_matched_and_never_deleted() {
+fn a_foreign_link_that_is_as_declared_is_matched_and_never_deleted() {
     let namespace = Namespace::enter().unwrap();
     ip(&namespace, "link add br0 type bridge");
     let mut bench = Bench::new();
     assert_eq!(
-        bench.converge(&wish(&[("link br0", "bridge")])),
+        bench.converge(&desired(&[("link br0", "bridge")])),
         ["matched link br0: somebody else"]
     );
-    bench.assert_quiet(&wish(&[]));
+    bench.assert_quiet(&desired(&[]));
     assert!(exists(&namespace, "br0"));
 }
 
@@ -167,11 +167,11 @@ fn standing_leave_takes_a_link_over_in_place() {
     let before = shown(&namespace, "br0")["ifindex"].clone();
     let mut bench = Bench::new();
     bench.config.adopt.insert("link br0".parse().unwrap());
-    let wished = wish(&[("link br0", "bridge mtu 1400")]);
-    let report = bench.pass(&wished);
+    let declared = desired(&[("link br0", "bridge mtu 1400")]);
+    let report = bench.pass(&declared);
     assert!(report.is_converged(), "{:?}", told(&report));
     bench.config.adopt.clear();
-    bench.assert_quiet(&wished);
+    bench.assert_quiet(&declared);
     let link = shown(&namespace, "br0");
     assert_eq!((&link["ifindex"], &link["mtu"]), (&before, &1400.into()));
     assert_eq!(
@@ -186,7 +186,7 @@ fn a_foreign_link_that_would_have_to_be_made_again_is_not_taken_over() {
     ip(&namespace, "link add br0 type vxlan id 5 dstport 4789");
     let mut bench = Bench::new();
     bench.config.adopt.insert("link br0".parse().unwrap());
-    let report = bench.pass(&wish(&[BRIDGE]));
+    let report = bench.pass(&desired(&[BRIDGE]));
     let lines = told(&report);
     assert!(lines[0].starts_with("failed link br0: it belongs to somebody else"), "{lines:?}");
     assert_eq!(shown(&namespace, "br0")["linkinfo"]["info_kind"], "vxlan");
@@ -199,13 +199,13 @@ fn a_mark_that_somebody_took_off_is_reported_and_the_link_is_left_alone() {
     {
         let namespace = Namespace::enter().unwrap();
         let mut bench = Bench::new();
-        bench.converge(&wish(&[BRIDGE]));
+        bench.converge(&desired(&[BRIDGE]));
         for args in strip {
             ip(&namespace, args);
         }
         let before = shown(&namespace, "br0");
-        for wished in [wish(&[("link br0", "bridge mtu 1400")]), wish(&[])] {
-            let report = bench.pass(&wished);
+        for declared in [desired(&[("link br0", "bridge mtu 1400")]), desired(&[])] {
+            let report = bench.pass(&declared);
             assert_eq!(told(&report), ["conflict link br0: somebody else"]);
             let reason = &report.plan().found.conflicts[0].reason;
             assert_eq!(reason.to_string(), "our mark was taken off");
@@ -220,9 +220,9 @@ fn a_mark_that_somebody_took_off_is_reported_and_the_link_is_left_alone() {
 #[test]
 fn ownership_of_links_survives_a_lost_ledger() {
     let namespace = Namespace::enter().unwrap();
-    Bench::new().converge(&wish(&[("link br0", "bridge alias office")]));
+    Bench::new().converge(&desired(&[("link br0", "bridge alias office")]));
     // Another bench has another ledger, which knows nothing.
-    assert_eq!(Bench::new().converge(&wish(&[])), ["- link br0"]);
+    assert_eq!(Bench::new().converge(&desired(&[])), ["- link br0"]);
     assert!(!exists(&namespace, "br0"));
 }
 
@@ -230,26 +230,26 @@ fn ownership_of_links_survives_a_lost_ledger() {
 fn a_group_alone_makes_nothing_ours() {
     let namespace = Namespace::enter().unwrap();
     ip(&namespace, "link add br0 group 76 type bridge");
-    Bench::new().assert_quiet(&wish(&[]));
+    Bench::new().assert_quiet(&desired(&[]));
     assert!(exists(&namespace, "br0"));
 }
 
 #[test]
 fn another_owners_link_is_foreign() {
     let namespace = Namespace::enter().unwrap();
-    Bench::with_protocol(77).converge(&wish(&[]));
+    Bench::with_protocol(77).converge(&desired(&[]));
     let blue = homeostat_rtnl::Rtnl::here().with_owner("blue");
-    Bench::of(blue).converge(&wish(&[BRIDGE]));
-    let report = Bench::new().pass(&wish(&[("link br0", "bridge mtu 1400")]));
+    Bench::of(blue).converge(&desired(&[BRIDGE]));
+    let report = Bench::new().pass(&desired(&[("link br0", "bridge mtu 1400")]));
     assert_eq!(told(&report), ["conflict link br0: homeostat:blue"]);
-    Bench::new().assert_quiet(&wish(&[]));
+    Bench::new().assert_quiet(&desired(&[]));
     assert!(exists(&namespace, "br0"));
 }
 
 #[test]
 fn what_waits_for_a_link_waits_with_all_that_is_on_it() {
     let _namespace = Namespace::enter().unwrap();
-    let report = Bench::new().pass(&wish(&[
+    let report = Bench::new().pass(&desired(&[
         ("link mv0", "macvlan parent eth9"),
         ("link port", "ifb master br9"),
         ("address 10.0.0.1/24 dev mv0", ""),
@@ -267,7 +267,7 @@ fn what_waits_for_a_link_waits_with_all_that_is_on_it() {
 #[test]
 fn what_is_on_a_link_that_fails_is_blocked_and_the_rest_goes_on() {
     let namespace = Namespace::enter().unwrap();
-    let report = Bench::new().pass(&wish(&[
+    let report = Bench::new().pass(&desired(&[
         BRIDGE,
         ("link br1", "bridge mtu 70000 up on"),
         ADDRESS,
@@ -285,11 +285,11 @@ fn what_is_on_a_link_that_fails_is_blocked_and_the_rest_goes_on() {
 fn a_link_that_is_half_made_is_made_again() {
     let namespace = Namespace::enter().unwrap();
     let mut bench = Bench::new();
-    let wished = wish(&[("link br0", "bridge")]);
-    bench.intend(&wished);
+    let declared = desired(&[("link br0", "bridge")]);
+    bench.intend(&declared);
     // The state that a crash leaves between the message that makes it and the one that marks it.
     ip(&namespace, "link add br0 group 76 type bridge");
-    assert_eq!(bench.converge(&wished), ["-/+ link br0"]);
+    assert_eq!(bench.converge(&declared), ["-/+ link br0"]);
     assert_eq!(shown(&namespace, "br0")["ifalias"], "homeostat:default");
 }
 
@@ -304,28 +304,28 @@ fn impossible_links_are_refused() {
         ("link vx0", "vxlan id 16777216", "below 16777216"),
         ("link eth0 master", "eth0", "refers to itself"),
     ] {
-        let error = try_wish(&[(key, attrs)]).unwrap_err();
+        let error = try_desired(&[(key, attrs)]).unwrap_err();
         let cause = std::error::Error::source(&error).unwrap().to_string();
         assert!(cause.contains(why), "{key} {attrs}: {cause}");
     }
-    assert!(try_wish(&[BRIDGE, BRIDGE]).is_err());
-    assert!(try_wish(&[BRIDGE, ("link br0 mtu", "1400")]).is_err());
+    assert!(try_desired(&[BRIDGE, BRIDGE]).is_err());
+    assert!(try_desired(&[BRIDGE, ("link br0 mtu", "1400")]).is_err());
     let both_ends = [("link x0", "veth peer x1"), ("link x1", "veth peer x0")];
-    assert!(try_wish(&both_ends).is_err());
+    assert!(try_desired(&both_ends).is_err());
 }
 
 #[test]
 fn a_link_that_takes_foreign_things_along_is_held_until_that_is_allowed() {
     let namespace = Namespace::enter().unwrap();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[BRIDGE]));
+    bench.converge(&desired(&[BRIDGE]));
     ip(&namespace, "link add mv0 link br0 type macvlan");
-    let report = bench.pass(&wish(&[]));
+    let report = bench.pass(&desired(&[]));
     let lines = told(&report);
     assert!(lines[0].starts_with("held link br0: it would take `link mv0` along"), "{lines:?}");
     assert!(exists(&namespace, "br0") && exists(&namespace, "mv0"));
     bench.config.guards.cascades = Cascades::Allow;
-    bench.converge(&wish(&[]));
+    bench.converge(&desired(&[]));
     assert!(!exists(&namespace, "br0"));
 }
 
@@ -333,9 +333,9 @@ fn a_link_that_takes_foreign_things_along_is_held_until_that_is_allowed() {
 fn second_names_answer_too_and_stand_in_the_way_of_a_new_link() {
     let namespace = Namespace::enter().unwrap();
     ip(&namespace, "link property add dev lo altname br0");
-    let report = Bench::new().pass(&wish(&[BRIDGE]));
+    let report = Bench::new().pass(&desired(&[BRIDGE]));
     let told = told(&report).join("\n");
     assert!(told.contains("`br0` is an alternative name of link `lo`"), "{told}");
     ip(&namespace, "link property del dev lo altname br0");
-    assert_eq!(Bench::new().converge(&wish(&[BRIDGE])), ["+ link br0"]);
+    assert_eq!(Bench::new().converge(&desired(&[BRIDGE])), ["+ link br0"]);
 }

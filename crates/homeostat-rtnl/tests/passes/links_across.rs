@@ -8,9 +8,9 @@ use homeostat_netns::Netns;
 use homeostat_rtnl::Rtnl;
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, ip, listed, told, wish};
+use crate::bench::{Bench, desired, ip, listed, told};
 
-/// The namespace that the test is in, and another one that wishes call `blue`.
+/// The namespace that the test is in, and another one that desired states call `blue`.
 struct Two {
     here: Namespace,
     blue: Arc<Netns>,
@@ -56,23 +56,23 @@ fn ip_inside(args: &str) -> Result<Vec<serde_json::Value>, String> {
 fn a_pair_across_namespaces_is_made_checked_and_deleted() {
     let two = Two::new();
     let mut bench = Bench::of(two.source());
-    let wished =
-        wish(&[("link x0", "veth peer eth0@blue up on"), ("address 10.0.0.1/24 dev x0", "")]);
-    bench.converge(&wished);
+    let declared =
+        desired(&[("link x0", "veth peer eth0@blue up on"), ("address 10.0.0.1/24 dev x0", "")]);
+    bench.converge(&declared);
     let there = two.in_blue("-d link show dev eth0").unwrap();
     assert_eq!(there[0]["linkinfo"]["info_kind"], "veth");
     assert_eq!(there[0]["group"], "76");
     assert_eq!(there[0]["ifalias"], "homeostat:default other end of x0");
     // Who keeps the other namespace does not take its end for something to delete.
-    Bench::of(two.source_in_blue()).assert_quiet(&wish(&[]));
+    Bench::of(two.source_in_blue()).assert_quiet(&desired(&[]));
     // Renamed, moved back, and deleted over there.
     for drift in ["link set eth0 name eth9", "link del eth0"] {
         two.in_blue(drift).unwrap();
-        bench.converge(&wished);
+        bench.converge(&declared);
         assert!(two.in_blue("link show dev eth0").is_ok(), "{drift}");
         assert!(two.in_blue("link show dev eth9").is_err(), "{drift}");
     }
-    bench.converge(&wish(&[]));
+    bench.converge(&desired(&[]));
     assert!(two.in_blue("link show dev eth0").is_err());
 }
 
@@ -80,9 +80,9 @@ fn a_pair_across_namespaces_is_made_checked_and_deleted() {
 fn an_other_end_that_is_not_where_it_should_be_is_put_there() {
     let two = Two::new();
     let mut bench = Bench::of(two.source());
-    bench.converge(&wish(&[("link x0", "veth peer eth0")]));
-    let wished = wish(&[("link x0", "veth peer eth0@blue")]);
-    assert_eq!(bench.converge(&wished), ["-/+ link x0"]);
+    bench.converge(&desired(&[("link x0", "veth peer eth0")]));
+    let declared = desired(&[("link x0", "veth peer eth0@blue")]);
+    assert_eq!(bench.converge(&declared), ["-/+ link x0"]);
     assert!(two.in_blue("link show dev eth0").is_ok());
     assert!(two.here.ip(&["link", "show", "dev", "eth0"]).is_err());
 }
@@ -91,28 +91,29 @@ fn an_other_end_that_is_not_where_it_should_be_is_put_there() {
 fn a_namespace_under_another_name_is_the_same_place() {
     let two = Two::new();
     let mut bench = Bench::of(two.source());
-    bench.converge(&wish(&[("link x0", "veth peer x1@host")]));
-    bench.assert_quiet(&wish(&[("link x0", "veth peer x1")]));
+    bench.converge(&desired(&[("link x0", "veth peer x1@host")]));
+    bench.assert_quiet(&desired(&[("link x0", "veth peer x1")]));
     assert_eq!(listed(&two.here, "link show dev x1")[0]["link"], "x0");
 }
 
 #[test]
 fn the_other_end_is_configured_where_it_is() {
     let two = Two::new();
-    let wished = wish(&[("link x0", "veth peer eth0@blue up on")]);
-    let inside = wish(&[("link eth0 up", "on"), ("address 10.0.0.2/24 dev eth0", "")]);
+    let declared = desired(&[("link x0", "veth peer eth0@blue up on")]);
+    let inside = desired(&[("link eth0 up", "on"), ("address 10.0.0.2/24 dev eth0", "")]);
     let (mut here, mut there) = (Bench::of(two.source()), Bench::of(two.source_in_blue()));
     assert!(!there.pass(&inside).is_converged(), "it waits for the other scope");
-    here.converge(&wished);
+    here.converge(&declared);
     there.converge(&inside);
-    here.assert_quiet(&wished);
+    here.assert_quiet(&declared);
 }
 
 #[test]
 fn what_is_elsewhere_and_absent_is_waited_for() {
     let two = Two::new();
     ip(&two.here, "link add low0 type ifb");
-    let lines = |bench: &mut Bench, wished: &[(&str, &str)]| told(&bench.pass(&wish(wished)));
+    let lines =
+        |bench: &mut Bench, declared: &[(&str, &str)]| told(&bench.pass(&desired(declared)));
     let mut here = Bench::of(two.source());
     let red = [("link x0", "veth peer eth0@red")];
     assert_eq!(lines(&mut here, &red), ["pending link x0: namespace red"]);
@@ -125,7 +126,7 @@ fn what_is_elsewhere_and_absent_is_waited_for() {
 fn an_other_end_whose_name_is_taken_is_refused_in_words() {
     let two = Two::new();
     two.in_blue("link add eth0 type bridge").unwrap();
-    let report = Bench::of(two.source()).pass(&wish(&[("link x0", "veth peer eth0@blue")]));
+    let report = Bench::of(two.source()).pass(&desired(&[("link x0", "veth peer eth0@blue")]));
     let lines = told(&report);
     assert!(lines[0].contains("the name `eth0` of its other end is taken there"), "{lines:?}");
 }
@@ -138,7 +139,7 @@ fn a_macvlan_stands_on_a_link_in_another_namespace() {
     let mut there = Bench::of(two.source_in_blue());
     let on = |low: &str| {
         let attrs = format!("macvlan parent {low}@host up on");
-        wish(&[("link mv0", attrs.as_str()), ("address 10.0.0.2/24 dev mv0", "")])
+        desired(&[("link mv0", attrs.as_str()), ("address 10.0.0.2/24 dev mv0", "")])
     };
     there.converge(&on("low0"));
     let shown = two.in_blue("-d link show dev mv0").unwrap();
@@ -149,6 +150,6 @@ fn a_macvlan_stands_on_a_link_in_another_namespace() {
     assert!(two.here.ip(&["link", "show", "dev", "mv0"]).is_err());
     let done = there.converge(&on("low2"));
     assert_eq!(done, ["-/+ link mv0", "+ address 10.0.0.2/24 dev mv0"]);
-    there.converge(&wish(&[]));
+    there.converge(&desired(&[]));
     assert!(two.in_blue("link show dev mv0").is_err());
 }

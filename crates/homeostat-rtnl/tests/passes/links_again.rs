@@ -3,7 +3,7 @@
 use homeostat_engine::OnRelease;
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, ip, listed, told, wish};
+use crate::bench::{Bench, desired, ip, listed, told};
 
 const BRIDGE: (&str, &str) = ("link br0", "bridge up on");
 
@@ -15,16 +15,16 @@ fn mtu(namespace: &Namespace, name: &str) -> serde_json::Value {
 fn a_link_that_somebody_else_made_again_is_theirs_and_no_mark_was_taken_off() {
     let namespace = Namespace::enter().unwrap();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[BRIDGE]));
+    bench.converge(&desired(&[BRIDGE]));
     ip(&namespace, "link del br0");
     ip(&namespace, "link add br0 mtu 1300 type bridge");
-    let wished = wish(&[("link br0", "bridge mtu 1400")]);
-    let report = bench.pass(&wished);
+    let declared = desired(&[("link br0", "bridge mtu 1400")]);
+    let report = bench.pass(&declared);
     assert_eq!(told(&report), ["conflict link br0: somebody else"]);
     let reason = report.plan().found.conflicts[0].reason.to_string();
     assert_ne!(reason, "our mark was taken off");
     assert_eq!(mtu(&namespace, "br0"), 1300);
-    bench.assert_quiet(&wish(&[]));
+    bench.assert_quiet(&desired(&[]));
     assert_eq!(mtu(&namespace, "br0"), 1300);
 }
 
@@ -34,12 +34,12 @@ fn a_configured_link_that_was_made_again_has_another_original() {
     ip(&namespace, "link add eth9 type ifb");
     let mut bench = Bench::new();
     bench.config.on_release = OnRelease::Restore;
-    let wished = wish(&[("link eth9 mtu", "1400")]);
-    bench.converge(&wished);
+    let declared = desired(&[("link eth9 mtu", "1400")]);
+    bench.converge(&declared);
     ip(&namespace, "link del eth9");
     ip(&namespace, "link add eth9 mtu 1200 type ifb");
-    assert_eq!(bench.converge(&wished), ["~ link eth9 mtu"]);
-    bench.converge(&wish(&[]));
+    assert_eq!(bench.converge(&declared), ["~ link eth9 mtu"]);
+    bench.converge(&desired(&[]));
     assert_eq!(mtu(&namespace, "eth9"), 1200);
 }
 
@@ -49,7 +49,7 @@ fn what_is_recorded_of_links_that_we_make_again_stands_after_one_pass() {
     ip(&namespace, "link add eth9 type ifb");
     let mut bench = Bench::new();
     let with = |id: &'static str| {
-        wish(&[
+        desired(&[
             ("link vx0", id),
             ("link mv0", "macvlan parent vx0"),
             ("link x0", "veth peer x1"),

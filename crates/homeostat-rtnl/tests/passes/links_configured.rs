@@ -3,7 +3,7 @@
 use homeostat_engine::{Explain as _, OnRelease};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, cable, ip, listed, told, wish};
+use crate::bench::{Bench, cable, desired, ip, listed, told};
 
 fn shown(namespace: &Namespace, name: &str) -> serde_json::Value {
     listed(namespace, &format!("-d link show dev {name}")).remove(0)
@@ -24,7 +24,7 @@ fn declared_fields_are_kept_and_their_originals_put_back() {
     let before = shown(&namespace, "va");
     let mut bench = Bench::new();
     bench.config.on_release = OnRelease::Restore;
-    let mut done = bench.converge(&wish(&FIELDS));
+    let mut done = bench.converge(&desired(&FIELDS));
     done.sort();
     assert_eq!(done, ["~ link va alias", "~ link va mac", "~ link va master", "~ link va mtu"]);
     let after = shown(&namespace, "va");
@@ -33,7 +33,7 @@ fn declared_fields_are_kept_and_their_originals_put_back() {
         (&after["address"], &after["ifalias"]),
         (&"02:00:00:00:00:0a".into(), &"office".into())
     );
-    assert_eq!(bench.converge(&wish(&[])).len(), 4);
+    assert_eq!(bench.converge(&desired(&[])).len(), 4);
     let restored = shown(&namespace, "va");
     for part in ["mtu", "address", "ifalias", "master", "group", "flags"] {
         assert_eq!(restored[part], before[part], "{part}");
@@ -44,24 +44,24 @@ fn declared_fields_are_kept_and_their_originals_put_back() {
 fn what_is_not_declared_is_left_alone() {
     let namespace = cable();
     let mut bench = Bench::new();
-    let wished = wish(&[("link va mtu", "1400")]);
-    bench.converge(&wished);
+    let declared = desired(&[("link va mtu", "1400")]);
+    bench.converge(&declared);
     ip(&namespace, "link set va alias mine");
     ip(&namespace, "link set va down");
-    bench.assert_quiet(&wished);
+    bench.assert_quiet(&declared);
     ip(&namespace, "link set va mtu 1300");
-    assert_eq!(bench.converge(&wished), ["~ link va mtu"]);
+    assert_eq!(bench.converge(&declared), ["~ link va mtu"]);
     assert_eq!(shown(&namespace, "va")["ifalias"], "mine");
 }
 
 #[test]
-fn a_field_that_is_as_wished_is_claimed_and_given_up_without_a_write() {
+fn a_field_that_is_as_declared_is_claimed_and_given_up_without_a_write() {
     let namespace = cable();
     let mut bench = Bench::new();
-    assert_eq!(bench.converge(&wish(&[("link va up", "on")])).len(), 0);
+    assert_eq!(bench.converge(&desired(&[("link va up", "on")])).len(), 0);
     ip(&namespace, "link set va down");
-    assert_eq!(bench.converge(&wish(&[("link va up", "on")])), ["~ link va up"]);
-    assert_eq!(bench.converge(&wish(&[])), ["- link va up"]);
+    assert_eq!(bench.converge(&desired(&[("link va up", "on")])), ["~ link va up"]);
+    assert_eq!(bench.converge(&desired(&[])), ["- link va up"]);
     assert!(shown(&namespace, "va")["flags"].as_array().unwrap().contains(&"UP".into()));
 }
 
@@ -69,9 +69,9 @@ fn a_field_that_is_as_wished_is_claimed_and_given_up_without_a_write() {
 fn a_link_that_is_not_there_is_waited_for_and_found_when_it_comes() {
     let namespace = cable();
     let mut bench = Bench::new();
-    let wished =
-        wish(&[("link eth9 mtu", "1400"), ("link eth9 up", "on"), ("link va master", "br9")]);
-    let mut lines = told(&bench.pass(&wished));
+    let declared =
+        desired(&[("link eth9 mtu", "1400"), ("link eth9 up", "on"), ("link va master", "br9")]);
+    let mut lines = told(&bench.pass(&declared));
     lines.sort();
     let waiting = [
         "pending link eth9 mtu: link eth9",
@@ -81,11 +81,11 @@ fn a_link_that_is_not_there_is_waited_for_and_found_when_it_comes() {
     assert_eq!(lines, waiting);
     ip(&namespace, "link add eth9 type ifb");
     ip(&namespace, "link add br9 type bridge");
-    bench.converge(&wished);
+    bench.converge(&declared);
     ip(&namespace, "link del eth9");
-    assert!(!bench.pass(&wished).is_converged());
+    assert!(!bench.pass(&declared).is_converged());
     ip(&namespace, "link add eth9 mtu 1200 type ifb");
-    bench.converge(&wished);
+    bench.converge(&declared);
     assert_eq!(shown(&namespace, "eth9")["mtu"], 1400);
 }
 
@@ -93,13 +93,13 @@ fn a_link_that_is_not_there_is_waited_for_and_found_when_it_comes() {
 fn an_existing_link_goes_into_a_bridge_that_is_made_in_the_same_pass() {
     let namespace = cable();
     let mut bench = Bench::new();
-    let done = bench.converge(&wish(&[("link br0", "bridge up on"), ("link va master", "br0")]));
+    let done = bench.converge(&desired(&[("link br0", "bridge up on"), ("link va master", "br0")]));
     assert_eq!(done, ["+ link br0", "~ link va master"]);
-    let done = bench.converge(&wish(&[("link br0", "bridge"), ("link va master", "br0")]));
+    let done = bench.converge(&desired(&[("link br0", "bridge"), ("link va master", "br0")]));
     assert!(done.is_empty());
     ip(&namespace, "link del br0");
-    let wished = wish(&[("link br0", "bridge up on"), ("link va master", "br0")]);
-    assert_eq!(bench.converge(&wished).len(), 2, "it is put back into its master");
+    let declared = desired(&[("link br0", "bridge up on"), ("link va master", "br0")]);
+    assert_eq!(bench.converge(&declared).len(), 2, "it is put back into its master");
     assert_eq!(shown(&namespace, "va")["master"], "br0");
 }
 
@@ -108,6 +108,6 @@ fn the_marks_of_others_stay_in_an_alias_that_is_configured() {
     let namespace = cable();
     ip(&namespace, "link set va alias homeostat:blue");
     let mut bench = Bench::new();
-    bench.converge(&wish(&[("link va alias", "office")]));
+    bench.converge(&desired(&[("link va alias", "office")]));
     assert_eq!(shown(&namespace, "va")["ifalias"], "office homeostat:blue");
 }

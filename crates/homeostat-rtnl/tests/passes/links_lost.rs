@@ -2,7 +2,7 @@
 
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, cable, ip, listed, told, wish};
+use crate::bench::{Bench, cable, desired, ip, listed, told};
 
 const UP: (&str, &str) = ("link br0", "bridge up on");
 
@@ -10,13 +10,13 @@ const UP: (&str, &str) = ("link br0", "bridge up on");
 fn with(foreign: &str) -> (Namespace, Bench) {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[UP]));
+    bench.converge(&desired(&[UP]));
     ip(&namespace, foreign);
     (namespace, bench)
 }
 
 fn held(bench: &mut Bench, entries: &[(&str, &str)]) -> String {
-    let mut lines = told(&bench.pass(&wish(entries)));
+    let mut lines = told(&bench.pass(&desired(entries)));
     lines.retain(|line| line.starts_with("held"));
     lines.join("; ")
 }
@@ -45,8 +45,8 @@ fn links_take_along() {
 #[test]
 fn making_a_link_again_with_foreign_things_on_it_is_held_and_nothing_else_fails() {
     let (namespace, mut bench) = with("address add 10.0.0.1/24 dev br0");
-    let wished = [("link br0", "vxlan id 5 up on"), ("address 10.9.0.1/24 dev br0", "")];
-    let lines = told(&bench.pass(&wish(&wished)));
+    let declared = [("link br0", "vxlan id 5 up on"), ("address 10.9.0.1/24 dev br0", "")];
+    let lines = told(&bench.pass(&desired(&declared)));
     assert!(lines.iter().any(|line| line.starts_with("held link br0")), "{lines:#?}");
     assert!(lines.contains(&"+ address 10.9.0.1/24 dev br0".to_owned()), "{lines:#?}");
     assert!(!lines.iter().any(|line| line.starts_with("failed")), "{lines:#?}");
@@ -65,7 +65,7 @@ fn setting_a_link_down_with_foreign_routes_on_it_is_held() {
     }
     // IPv4 addresses stay.
     let (_namespace, mut bench) = with("address add 10.0.0.1/24 dev br0");
-    bench.converge(&wish(&[("link br0", "bridge up off")]));
+    bench.converge(&desired(&[("link br0", "bridge up off")]));
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn a_configured_link_is_not_set_down_under_foreign_routes() {
 fn the_other_end_of_our_own_pair_is_nobodys_loss() {
     let namespace = Namespace::enter().unwrap();
     let mut bench = Bench::new();
-    let wished = wish(&[("link x0", "veth peer x1 up on"), ("link x1 up", "on")]);
-    bench.converge(&wished);
-    assert_eq!(bench.converge(&wish(&[])).len(), 2);
+    let declared = desired(&[("link x0", "veth peer x1 up on"), ("link x1 up", "on")]);
+    bench.converge(&declared);
+    assert_eq!(bench.converge(&desired(&[])).len(), 2);
     assert!(namespace.ip(&["link", "show", "dev", "x1"]).is_err());
-    bench.converge(&wished);
+    bench.converge(&declared);
     ip(&namespace, "address add 10.0.0.1/24 dev x1");
     let held = held(&mut bench, &[]);
     assert!(held.contains("held link x0: it would take `address 10.0.0.1/24 dev x1`"), "{held}");

@@ -4,13 +4,13 @@
 use homeostat_engine::{Cascades, OnRelease};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, cable, ip, listed, told, until, wish};
+use crate::bench::{Bench, cable, desired, ip, listed, told, until};
 
 const LOW: (&str, &str) = ("link va mtu", "1000");
 
 #[track_caller]
 fn held(bench: &mut Bench, entries: &[(&str, &str)]) -> String {
-    let mut lines = told(&bench.pass(&wish(entries)));
+    let mut lines = told(&bench.pass(&desired(entries)));
     lines.retain(|line| line.starts_with("held"));
     lines.join("; ")
 }
@@ -58,7 +58,7 @@ fn a_low_mtu_takes_ipv6() {
         assert_eq!(everything(&namespace), before);
         // The kernel does what the guard says.
         bench.config.guards.cascades = Cascades::Allow;
-        assert_eq!(bench.converge(&wish(&[LOW])), ["~ link va mtu"]);
+        assert_eq!(bench.converge(&desired(&[LOW])), ["~ link va mtu"]);
         assert_eq!(mtu(&namespace, "va"), 1000);
         assert_ne!(everything(&namespace), before, "{foreign}");
     }
@@ -69,11 +69,11 @@ fn a_link_that_we_made_is_held_alike_also_in_a_look_at_a_few_keys() {
     for (foreign, key) in IPV6 {
         let namespace = cable();
         let mut bench = Bench::new();
-        bench.converge(&wish(&[("link br0", "bridge up on")]));
+        bench.converge(&desired(&[("link br0", "bridge up on")]));
         let [foreign, key] = [foreign, key].map(|text| text.replace("va", "br0"));
         ip(&namespace, &foreign);
-        let wished = wish(&[("link br0", "bridge up on mtu 1000")]);
-        for report in [bench.pass(&wished), bench.focused(&wished, &["link br0"])] {
+        let declared = desired(&[("link br0", "bridge up on mtu 1000")]);
+        for report in [bench.pass(&declared), bench.focused(&declared, &["link br0"])] {
             let lines = told(&report);
             let expected = format!("held link br0: it would take `{key}` along");
             assert!(lines.iter().any(|line| line.starts_with(&expected)), "{lines:#?}");
@@ -83,8 +83,8 @@ fn a_link_that_we_made_is_held_alike_also_in_a_look_at_a_few_keys() {
     let namespace = cable();
     ip(&namespace, IPV6[0].0);
     let mut bench = Bench::new();
-    bench.pass(&wish(&[]));
-    let lines = told(&bench.focused(&wish(&[LOW]), &["link va mtu"]));
+    bench.pass(&desired(&[]));
+    let lines = told(&bench.focused(&desired(&[LOW]), &["link va mtu"]));
     assert!(lines.iter().any(|line| line.starts_with("held link va mtu")), "{lines:#?}");
 }
 
@@ -101,13 +101,13 @@ fn what_stays_with_a_low_mtu_holds_nothing() {
         let namespace = cable();
         ip(&namespace, foreign);
         let before = everything(&namespace);
-        assert_eq!(Bench::new().converge(&wish(&[LOW])), ["~ link va mtu"], "{foreign}");
+        assert_eq!(Bench::new().converge(&desired(&[LOW])), ["~ link va mtu"], "{foreign}");
         assert_eq!(everything(&namespace), before, "{foreign}");
     }
     let namespace = cable();
     ip(&namespace, IPV6[0].0);
     let before = everything(&namespace);
-    Bench::new().converge(&wish(&[("link va mtu", "1280")]));
+    Bench::new().converge(&desired(&[("link va mtu", "1280")]));
     assert_eq!(everything(&namespace), before);
 }
 
@@ -121,7 +121,7 @@ fn others_follow_a_low_mtu() {
     let told = held(&mut bench, &[LOW]);
     assert!(told.contains("it would take `address 2001:db8::1/64 dev mv0` along"), "{told}");
     bench.config.guards.cascades = Cascades::Allow;
-    bench.converge(&wish(&[LOW]));
+    bench.converge(&desired(&[LOW]));
     assert_eq!(mtu(&namespace, "mv0"), 1000);
 
     let namespace = cable();
@@ -132,7 +132,7 @@ fn others_follow_a_low_mtu() {
     let told = held(&mut bench, &[LOW]);
     assert!(told.contains("it would take `address 2001:db8::1/64 dev br0` along"), "{told}");
     bench.config.guards.cascades = Cascades::Allow;
-    bench.converge(&wish(&[LOW]));
+    bench.converge(&desired(&[LOW]));
     assert_eq!(mtu(&namespace, "br0"), 1000);
 }
 
@@ -145,7 +145,7 @@ fn a_bridge_whose_mtu_was_set_does_not_follow() {
     ip(&namespace, "link set va master br0");
     ip(&namespace, "-6 address add 2001:db8::1/64 dev br0 nodad");
     let before = everything(&namespace);
-    Bench::new().converge(&wish(&[LOW]));
+    Bench::new().converge(&desired(&[LOW]));
     assert_eq!((mtu(&namespace, "br0"), everything(&namespace)), (1400.into(), before));
 }
 
@@ -160,7 +160,7 @@ fn a_small_port_is_not_put_into_a_bridge_that_would_lose_ipv6() {
     let told = held(&mut bench, &[master]);
     assert!(told.contains("it would take `address 2001:db8::1/64 dev br0` along"), "{told}");
     bench.config.guards.cascades = Cascades::Allow;
-    bench.converge(&wish(&[master]));
+    bench.converge(&desired(&[master]));
     assert_eq!(mtu(&namespace, "br0"), 1000);
 
     let namespace = cable();
@@ -177,7 +177,7 @@ fn an_original_that_was_low_is_not_put_back_over_foreign_ipv6() {
     ip(&namespace, "link set va mtu 1000");
     let mut bench = Bench::new();
     bench.config.on_release = OnRelease::Restore;
-    bench.converge(&wish(&[("link va mtu", "1500")]));
+    bench.converge(&desired(&[("link va mtu", "1500")]));
     ip(&namespace, IPV6[0].0);
     let told = held(&mut bench, &[]);
     assert!(told.starts_with("held link va mtu: it would take `address 2001:db8::1/64"), "{told}");
@@ -190,22 +190,22 @@ fn our_own_ipv6_address_waits_for_a_larger_mtu_and_is_not_tried() {
     let namespace = cable();
     let address = ("address 2001:db8::1/64 dev va", "");
     let mut bench = Bench::new();
-    bench.converge(&wish(&[address]));
-    let wished = wish(&[address, LOW]);
+    bench.converge(&desired(&[address]));
+    let declared = desired(&[address, LOW]);
     let pending =
         "pending address 2001:db8::1/64 dev va: an MTU of 1280 or more on link va, which has 1000";
-    bench.pass(&wished);
+    bench.pass(&declared);
     for _ in 0..2 {
-        let report = bench.pass(&wished);
+        let report = bench.pass(&declared);
         assert_eq!(told(&report), [pending]);
         assert_eq!(report.plan().steps.len(), 0);
     }
     ip(&namespace, "link set va mtu 1500");
-    let done = bench.converge(&wish(&[address]));
+    let done = bench.converge(&desired(&[address]));
     assert_eq!(done, ["- link va mtu", "+ address 2001:db8::1/64 dev va"]);
     // Nobody declares the MTU here: somebody else lowered it.
     ip(&namespace, "link set va mtu 1000");
-    assert_eq!(told(&bench.pass(&wish(&[address]))), [pending]);
+    assert_eq!(told(&bench.pass(&desired(&[address]))), [pending]);
 }
 
 /// Quirk: the loopback link loses its IPv6 addresses, too, and can have them again at once.
@@ -213,11 +213,11 @@ fn our_own_ipv6_address_waits_for_a_larger_mtu_and_is_not_tried() {
 fn the_loopback_link_has_ipv6_with_any_mtu() {
     let namespace = cable();
     ip(&namespace, "link set lo up");
-    let wished = wish(&[("address 2001:db8::7/128 dev lo", ""), ("link lo mtu", "1000")]);
+    let declared = desired(&[("address 2001:db8::7/128 dev lo", ""), ("link lo mtu", "1000")]);
     let mut bench = Bench::new();
-    bench.pass(&wished);
-    bench.pass(&wished);
-    bench.assert_quiet(&wished);
+    bench.pass(&declared);
+    bench.pass(&declared);
+    bench.assert_quiet(&declared);
     assert!(everything(&namespace).contains("2001:db8::7"));
 }
 
@@ -236,9 +236,10 @@ fn a_new_mac_takes_neighbours() {
         ip(&namespace, foreign);
         let before = everything(&namespace);
         let mut bench = Bench::new();
-        bench.pass(&wish(&[]));
+        bench.pass(&desired(&[]));
         if is_lost {
-            for report in [bench.pass(&wish(&[mac])), bench.focused(&wish(&[mac]), &[mac.0])] {
+            for report in [bench.pass(&desired(&[mac])), bench.focused(&desired(&[mac]), &[mac.0])]
+            {
                 let lines = told(&report);
                 let expected = "held link va mac: it would take `neighbour ";
                 assert!(lines.iter().any(|line| line.starts_with(expected)), "{lines:#?}");
@@ -247,7 +248,7 @@ fn a_new_mac_takes_neighbours() {
             bench.config.guards.cascades = Cascades::Allow;
         }
         // What is not lost holds nothing.
-        bench.converge(&wish(&[mac]));
+        bench.converge(&desired(&[mac]));
         assert_eq!(everything(&namespace) != before, is_lost, "{foreign}");
     }
 }
@@ -263,7 +264,7 @@ fn the_last_address_takes_neighbours() {
         let namespace = cable();
         ip(&namespace, "address flush dev va scope global");
         let mut bench = Bench::new();
-        bench.converge(&wish(&[("address 10.8.0.1/24 dev va", "")]));
+        bench.converge(&desired(&[("address 10.8.0.1/24 dev va", "")]));
         ip(&namespace, foreign);
         let before = everything(&namespace);
         let told = held(&mut bench, &[]);
@@ -283,6 +284,6 @@ fn the_other_end_of_a_pair_loses_nexthops() {
     assert!(told.starts_with("held link va up: it would take `nexthop 7` along"), "{told}");
     assert_eq!(everything(&namespace), before);
     bench.config.guards.cascades = Cascades::Allow;
-    bench.converge(&wish(&[("link va up", "off")]));
+    bench.converge(&desired(&[("link va up", "off")]));
     until("the loss of the carrier", || listed(&namespace, "nexthop").is_empty());
 }

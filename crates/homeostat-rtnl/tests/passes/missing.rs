@@ -3,10 +3,10 @@
 use homeostat_engine::{Guards, MissingSections, OnRelease};
 use homeostat_rtnl::Key;
 
-use crate::bench::{Bench, Wished, cable, ip, listed, told, wish};
+use crate::bench::{Bench, Declared, cable, desired, ip, listed, told};
 
 /// One of each kind, and a link that is only configured.
-const ALL: [Wished<'_>; 8] = [
+const ALL: [Declared<'_>; 8] = [
     ("link br0", "bridge up on"),
     ("link va mtu", "1400"),
     ("address 10.0.0.1/24 dev va", ""),
@@ -20,7 +20,7 @@ const ALL: [Wished<'_>; 8] = [
 /// A bench that owns all of it, with the guards that a program has by default.
 fn owning() -> Bench {
     let mut bench = Bench::new();
-    bench.converge(&wish(&ALL));
+    bench.converge(&desired(&ALL));
     bench.config.guards = Guards::default();
     bench.config.on_release = OnRelease::Restore;
     bench
@@ -43,12 +43,12 @@ fn removals_of_every_kind_are_held() {
     };
     let before = (links().len(), shown());
     bench.config.missing = missing(|_| true);
-    let report = told(&bench.pass(&wish(&[])));
+    let report = told(&bench.pass(&desired(&[])));
     let held = report.iter().filter(|line| line.starts_with("held ")).count();
     assert_eq!(held, ALL.len(), "{report:?}");
     assert_eq!((links().len(), shown()), before);
     bench.config.missing = MissingSections::default();
-    bench.converge(&wish(&[]));
+    bench.converge(&desired(&[]));
     assert_eq!(links().len(), before.0 - 1);
     assert_eq!(listed(&namespace, "link show va")[0]["mtu"], 1500);
 }
@@ -59,7 +59,7 @@ fn only_the_missing_kind_is_held_and_focused_passes_hold_it_too() {
     let mut bench = owning();
     bench.config.missing = missing(|key| matches!(key, Key::Rule(_) | Key::Neighbour(_)));
     let rest = [ALL[0], ALL[1], ALL[2], ("route 10.1.0.0/16", "via 10.0.0.8")];
-    bench.pass(&wish(&rest));
+    bench.pass(&desired(&rest));
     assert!(listed(&namespace, "nexthop show").is_empty());
     assert!(listed(&namespace, "route show 10.2.0.0/16").is_empty());
     assert_eq!(listed(&namespace, "route show 10.1.0.0/16")[0]["gateway"], "10.0.0.8");
@@ -70,7 +70,7 @@ fn only_the_missing_kind_is_held_and_focused_passes_hold_it_too() {
     assert!(has_both());
     ip(&namespace, "neighbour change 10.0.0.9 dev va lladdr 02:00:00:00:00:0a protocol 76");
     for key in ["neighbour 10.0.0.9 dev va", "rule priority 100 from 10.0.0.0/8"] {
-        let report = told(&bench.focused(&wish(&rest), &[key]));
+        let report = told(&bench.focused(&desired(&rest), &[key]));
         assert!(report.iter().any(|line| line.starts_with("held ")), "{report:?}");
     }
     assert!(has_both());

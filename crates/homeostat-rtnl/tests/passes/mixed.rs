@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_engine::Explain as _;
-use homeostat_rtnl::Wish;
+use homeostat_rtnl::DesiredState;
 use homeostat_testkit::namespace::Namespace;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 
-use crate::bench::{Bench, cable, ip, listed, told, wish};
+use crate::bench::{Bench, cable, desired, ip, listed, told};
 
 /// Keys that are near to each other; the last is wherever the kernel puts it.
 const RULES: [&str; 7] = [
@@ -130,8 +130,8 @@ fn wander(namespace: &Namespace, drift: &[Drift], foreign: &State) {
     }
 }
 
-/// The members of the group: all nexthops that are wished.
-fn wished(state: &State) -> Wish {
+/// The members of the group: all nexthops that are declared.
+fn declared(state: &State) -> DesiredState {
     let mut entries = vec![("address 10.0.0.1/24 dev va".to_owned(), String::new())];
     let rules = state.rules.iter();
     entries.extend(rules.map(|(key, table)| {
@@ -153,7 +153,7 @@ fn wished(state: &State) -> Wish {
             (format!("neighbour 10.0.0.{} dev va", 20 + host), mac(*number))
         }));
     let entries: Vec<_> = entries.iter().map(|(key, way)| (key.as_str(), way.as_str())).collect();
-    wish(&entries)
+    desired(&entries)
 }
 
 /// Everything of an owner, as `ip` tells it.
@@ -203,16 +203,16 @@ fn brief(one: &Value) -> String {
 fn check(foreign: &State, [first, second]: [&State; 2], drift: &[Drift]) {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.pass(&wish(&[("address 10.0.0.1/24 dev va", "")]));
+    bench.pass(&desired(&[("address 10.0.0.1/24 dev va", "")]));
     settle(&namespace, foreign);
-    bench.pass(&wished(first));
+    bench.pass(&declared(first));
     wander(&namespace, drift, foreign);
     let before = of(&namespace, "bird");
-    let report = bench.pass(&wished(second));
+    let report = bench.pass(&declared(second));
     assert_eq!(of(&namespace, "bird"), before, "what is foreign is as it was");
     let ours: BTreeSet<String> = of(&namespace, "76").iter().map(brief).collect();
     assert_eq!(ours, expected(second, foreign), "{:#?}", told(&report));
-    let again = bench.pass(&wished(second));
+    let again = bench.pass(&declared(second));
     assert_eq!(again.plan().steps.len(), 0, "{:#?}", told(&again));
     assert_eq!(again.is_converged(), report.is_converged());
 }

@@ -5,10 +5,10 @@ use homeostat_rtnl::Key;
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
 
-use crate::bench::{Bench, Wished, cable, ip, listed, told, wish};
+use crate::bench::{Bench, Declared, cable, desired, ip, listed, told};
 
-const NINE: Wished<'_> = ("neighbour 10.0.0.9 dev va", "02:00:00:00:00:09");
-const PROXY: Wished<'_> = ("neighbour 10.0.0.8 dev va proxy", "");
+const NINE: Declared<'_> = ("neighbour 10.0.0.9 dev va", "02:00:00:00:00:09");
+const PROXY: Declared<'_> = ("neighbour 10.0.0.8 dev va proxy", "");
 
 /// What was told to the kernel, by whomever; what it derives by itself comes when it likes.
 fn told_ones(namespace: &Namespace) -> Vec<Value> {
@@ -22,14 +22,14 @@ fn neighbours_and_proxy_entries_of_both_families() {
     let mut bench = Bench::new();
     let six = ("neighbour 2001:db8::9 dev vb", "02:00:00:00:00:19");
     let proxy6 = ("neighbour 2001:db8::8 dev vb proxy", "");
-    let all = wish(&[NINE, PROXY, six, proxy6]);
+    let all = desired(&[NINE, PROXY, six, proxy6]);
     assert_eq!(bench.converge(&all).len(), 4);
     let seen = told_ones(&namespace);
     assert_eq!(seen.len(), 4, "{seen:?}");
     assert!(seen.iter().all(|one| one["protocol"] == "76"), "{seen:?}");
     let nine = seen.iter().find(|one| one["dst"] == "10.0.0.9").unwrap();
     assert_eq!((&nine["lladdr"], &nine["dev"]), (&NINE.1.into(), &"va".into()));
-    assert_eq!(bench.converge(&wish(&[])).len(), 4);
+    assert_eq!(bench.converge(&desired(&[])).len(), 4);
     assert!(told_ones(&namespace).is_empty());
 }
 
@@ -37,8 +37,8 @@ fn neighbours_and_proxy_entries_of_both_families() {
 fn a_changed_hardware_address_is_one_update_in_place() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[NINE]));
-    let moved = wish(&[(NINE.0, "02:00:00:00:00:0a")]);
+    bench.converge(&desired(&[NINE]));
+    let moved = desired(&[(NINE.0, "02:00:00:00:00:0a")]);
     assert_eq!(bench.converge(&moved), [format!("~ {}", NINE.0)]);
     assert_eq!(told_ones(&namespace)[0]["lladdr"], "02:00:00:00:00:0a");
 }
@@ -47,13 +47,13 @@ fn a_changed_hardware_address_is_one_update_in_place() {
 fn a_hand_deleted_neighbour_returns_as_exactly_one_create() {
     let namespace = cable();
     let mut bench = Bench::new();
-    let wish = wish(&[NINE, PROXY]);
-    bench.converge(&wish);
+    let desired = desired(&[NINE, PROXY]);
+    bench.converge(&desired);
     ip(&namespace, "neigh del 10.0.0.9 dev va");
-    assert_eq!(bench.converge(&wish), [format!("+ {}", NINE.0)]);
+    assert_eq!(bench.converge(&desired), [format!("+ {}", NINE.0)]);
     ip(&namespace, "neigh del proxy 10.0.0.8 dev va");
-    assert_eq!(told(&bench.focused(&wish, &[PROXY.0])), [format!("+ {}", PROXY.0)]);
-    bench.assert_quiet(&wish);
+    assert_eq!(told(&bench.focused(&desired, &[PROXY.0])), [format!("+ {}", PROXY.0)]);
+    bench.assert_quiet(&desired);
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn what_the_kernel_learned_counts_as_absent_and_is_replaced() {
         let mac = if state == "failed" { "" } else { "lladdr 02:00:00:00:00:77" };
         ip(&namespace, &format!("neigh add 10.0.0.9 dev va {mac} nud {state}"));
         let mut bench = Bench::new();
-        bench.assert_quiet(&wish(&[]));
-        assert_eq!(bench.converge(&wish(&[NINE])), [format!("+ {}", NINE.0)], "{state}");
+        bench.assert_quiet(&desired(&[]));
+        assert_eq!(bench.converge(&desired(&[NINE])), [format!("+ {}", NINE.0)], "{state}");
         assert_eq!(told_ones(&namespace)[0]["lladdr"], NINE.1);
     }
 }
@@ -83,7 +83,7 @@ fn a_foreign_neighbour_survives_and_one_on_a_wanted_key_is_a_conflict_or_matched
     }
     let before = told_ones(&namespace);
     let mut bench = Bench::new();
-    let report = bench.pass(&wish(&[
+    let report = bench.pass(&desired(&[
         NINE,
         ("neighbour 10.0.0.7 dev va", "02:00:00:00:00:07"),
         ("neighbour 10.0.0.6 dev va", "02:00:00:00:00:66"),
@@ -96,7 +96,7 @@ fn a_foreign_neighbour_survives_and_one_on_a_wanted_key_is_a_conflict_or_matched
         "matched neighbour 10.0.0.8 dev va proxy: no protocol",
     ];
     assert_eq!(told(&report), expected);
-    bench.assert_quiet(&wish(&[]));
+    bench.assert_quiet(&desired(&[]));
     assert_eq!(told_ones(&namespace), before);
 }
 
@@ -107,10 +107,10 @@ fn standing_leave_takes_a_neighbour_from_anybody() {
     ip(&namespace, "neigh add proxy 10.0.0.8 dev va protocol bird");
     let mut bench = Bench::new();
     bench.config.adopt.extend([NINE, PROXY].map(|(key, _)| key.parse::<Key>().unwrap()));
-    assert!(bench.pass(&wish(&[NINE, PROXY])).is_converged());
+    assert!(bench.pass(&desired(&[NINE, PROXY])).is_converged());
     bench.config.adopt.clear();
-    bench.assert_quiet(&wish(&[NINE, PROXY]));
-    bench.converge(&wish(&[]));
+    bench.assert_quiet(&desired(&[NINE, PROXY]));
+    bench.converge(&desired(&[]));
     assert!(told_ones(&namespace).is_empty());
 }
 
@@ -118,12 +118,12 @@ fn standing_leave_takes_a_neighbour_from_anybody() {
 fn a_neighbour_on_an_absent_link_waits_for_it() {
     let namespace = cable();
     let mut bench = Bench::new();
-    let wish = wish(&[("neighbour 10.0.0.9 dev later", NINE.1)]);
+    let desired = desired(&[("neighbour 10.0.0.9 dev later", NINE.1)]);
     let pending = ["pending neighbour 10.0.0.9 dev later: link later"];
-    assert_eq!(told(&bench.pass(&wish)), pending);
+    assert_eq!(told(&bench.pass(&desired)), pending);
     ip(&namespace, "link add later type bridge");
     ip(&namespace, "link set later up");
-    assert_eq!(bench.converge(&wish), ["+ neighbour 10.0.0.9 dev later"]);
+    assert_eq!(bench.converge(&desired), ["+ neighbour 10.0.0.9 dev later"]);
     ip(&namespace, "link del later");
-    assert_eq!(told(&bench.pass(&wish)), pending);
+    assert_eq!(told(&bench.pass(&desired)), pending);
 }

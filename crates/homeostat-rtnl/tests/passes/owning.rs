@@ -3,18 +3,18 @@
 use homeostat_engine::Explain as _;
 use homeostat_rtnl::{AddressMarks, Key, Rtnl};
 
-use crate::bench::{Bench, addresses, cable, ip, listed, told, wish};
+use crate::bench::{Bench, addresses, cable, desired, ip, listed, told};
 
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev va", "");
 const ROUTE: (&str, &str) = ("route 10.5.0.0/16", "via 10.0.0.2");
 
 #[test]
-fn a_foreign_route_survives_an_empty_wish() {
+fn a_foreign_route_survives_an_empty_desired_state() {
     let namespace = cable();
     ip(&namespace, "address add 10.0.0.1/24 dev va");
     ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.2 proto bird");
     let before = listed(&namespace, "-4 -d route show table all");
-    Bench::new().assert_quiet(&wish(&[]));
+    Bench::new().assert_quiet(&desired(&[]));
     assert_eq!(listed(&namespace, "-4 -d route show table all"), before);
 }
 
@@ -26,35 +26,35 @@ fn a_foreign_route_on_a_wanted_key_is_a_conflict_and_stays_as_it_is() {
     ip(&namespace, "-6 route add 2001:db8:5::/48 dev va proto 200");
     let before = listed(&namespace, "-4 -d route show table all");
     let before6 = listed(&namespace, "-6 -d route show proto 200");
-    let wish = wish(&[ROUTE, ("route 2001:db8:5::/48", "dev vb")]);
+    let desired = desired(&[ROUTE, ("route 2001:db8:5::/48", "dev vb")]);
     let mut bench = Bench::new();
     let conflicts = [
         "conflict route 10.5.0.0/16: protocol bird",
         "conflict route 2001:db8:5::/48: protocol 200",
     ];
-    assert_eq!(told(&bench.plan(&wish)), conflicts);
-    assert_eq!(told(&bench.pass(&wish)), conflicts);
+    assert_eq!(told(&bench.plan(&desired)), conflicts);
+    assert_eq!(told(&bench.pass(&desired)), conflicts);
     assert_eq!(listed(&namespace, "-4 -d route show table all"), before);
     assert_eq!(listed(&namespace, "-6 -d route show proto 200"), before6);
     ip(&namespace, "route del 10.5.0.0/16");
     ip(&namespace, "-6 route del 2001:db8:5::/48");
-    assert_eq!(bench.converge(&wish).len(), 2);
+    assert_eq!(bench.converge(&desired).len(), 2);
 }
 
 #[test]
 fn a_foreign_twin_on_our_key_is_a_conflict_and_neither_is_written() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[ADDRESS, ROUTE]));
+    bench.converge(&desired(&[ADDRESS, ROUTE]));
     ip(&namespace, "route prepend 10.5.0.0/16 via 10.0.0.7 proto bird");
     let before = listed(&namespace, "-4 -d route show table all");
-    let moved = wish(&[ADDRESS, ("route 10.5.0.0/16", "via 10.0.0.9")]);
+    let moved = desired(&[ADDRESS, ("route 10.5.0.0/16", "via 10.0.0.9")]);
     assert_eq!(told(&bench.pass(&moved)), ["conflict route 10.5.0.0/16: unmarked"]);
     assert_eq!(listed(&namespace, "-4 -d route show table all"), before);
 }
 
 #[test]
-fn a_foreign_object_that_is_as_wished_is_matched_and_never_deleted() {
+fn a_foreign_object_that_is_as_declared_is_matched_and_never_deleted() {
     let namespace = cable();
     ip(&namespace, "address add 10.0.0.1/24 dev va");
     ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.2 proto static");
@@ -63,8 +63,8 @@ fn a_foreign_object_that_is_as_wished_is_matched_and_never_deleted() {
         "matched address 10.0.0.1/24 dev va: no protocol",
         "matched route 10.5.0.0/16: protocol static",
     ];
-    assert_eq!(bench.converge(&wish(&[ADDRESS, ROUTE])), matched);
-    bench.assert_quiet(&wish(&[]));
+    assert_eq!(bench.converge(&desired(&[ADDRESS, ROUTE])), matched);
+    bench.assert_quiet(&desired(&[]));
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
 }
 
@@ -72,8 +72,8 @@ fn a_foreign_object_that_is_as_wished_is_matched_and_never_deleted() {
 fn connected_routes_and_loopback_addresses_are_the_kernels() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[ADDRESS]));
-    let report = bench.pass(&wish(&[
+    bench.converge(&desired(&[ADDRESS]));
+    let report = bench.pass(&desired(&[
         ADDRESS,
         ("route 10.0.0.0/24", "via 10.0.0.2"),
         ("address ::1/128 dev lo", "noprefixroute on"),
@@ -88,8 +88,8 @@ fn connected_routes_and_loopback_addresses_are_the_kernels() {
 fn a_foreign_address_on_a_wanted_key_is_a_conflict() {
     let namespace = cable();
     ip(&namespace, "address add 10.0.0.1/24 dev va label va:1");
-    let wish = wish(&[("address 10.0.0.1/24 dev va", "label va:2")]);
-    let report = Bench::new().pass(&wish);
+    let desired = desired(&[("address 10.0.0.1/24 dev va", "label va:2")]);
+    let report = Bench::new().pass(&desired);
     assert_eq!(told(&report), ["conflict address 10.0.0.1/24 dev va: no protocol"]);
     let links = listed(&namespace, "address show dev va");
     assert_eq!(links[0]["addr_info"][0]["label"], "va:1");
@@ -98,9 +98,9 @@ fn a_foreign_address_on_a_wanted_key_is_a_conflict() {
 #[test]
 fn ownership_survives_a_lost_ledger() {
     let namespace = cable();
-    Bench::new().converge(&wish(&[ADDRESS, ROUTE]));
+    Bench::new().converge(&desired(&[ADDRESS, ROUTE]));
     // Another bench has another ledger, which knows nothing.
-    let done = Bench::new().converge(&wish(&[]));
+    let done = Bench::new().converge(&desired(&[]));
     assert_eq!(done, ["- route 10.5.0.0/16", "- address 10.0.0.1/24 dev va"]);
     assert!(addresses(&namespace).is_empty());
 }
@@ -109,13 +109,14 @@ fn ownership_survives_a_lost_ledger() {
 fn two_owners_in_one_namespace_leave_each_other_alone() {
     let namespace = cable();
     let (mut one, mut two) = (Bench::new(), Bench::with_protocol(77));
-    let ours = wish(&[ADDRESS, ROUTE]);
-    let theirs = wish(&[("address 10.1.0.1/24 dev va", ""), ("route 10.6.0.0/16", "via 10.1.0.2")]);
+    let ours = desired(&[ADDRESS, ROUTE]);
+    let theirs =
+        desired(&[("address 10.1.0.1/24 dev va", ""), ("route 10.6.0.0/16", "via 10.1.0.2")]);
     one.converge(&ours);
     two.converge(&theirs);
     one.assert_quiet(&ours);
     two.assert_quiet(&theirs);
-    one.converge(&wish(&[]));
+    one.converge(&desired(&[]));
     two.assert_quiet(&theirs);
     assert_eq!(addresses(&namespace), ["10.1.0.1/24"]);
 }
@@ -125,19 +126,19 @@ fn standing_leave_takes_a_key_from_anybody() {
     let namespace = cable();
     ip(&namespace, "address add 10.0.0.1/24 dev va valid_lft 600 preferred_lft 600");
     ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.3 proto bird");
-    let wished = wish(&[ADDRESS, ROUTE]);
+    let declared = desired(&[ADDRESS, ROUTE]);
     let mut bench = Bench::new();
     bench.config.adopt.extend([ADDRESS.0.parse::<Key>().unwrap(), ROUTE.0.parse().unwrap()]);
-    let mut report = bench.pass(&wished);
+    let mut report = bench.pass(&declared);
     if told(&report).iter().any(|line| line.starts_with("held address")) {
         // Where the address has to be made anew, the route over it has to be ours before.
-        report = bench.pass(&wished);
+        report = bench.pass(&declared);
     }
     assert!(report.is_converged(), "{:#?}", told(&report));
     bench.config.adopt.clear();
-    bench.assert_quiet(&wished);
+    bench.assert_quiet(&declared);
     assert_eq!(listed(&namespace, "route show proto 76").len(), 1);
-    bench.converge(&wish(&[]));
+    bench.converge(&desired(&[]));
     assert!(addresses(&namespace).is_empty());
 }
 
@@ -150,16 +151,16 @@ fn v4_mark_for_good() {
     let mut bench = Bench::of(Rtnl::here().with_address_marks(AddressMarks::Fixed));
     bench.config.adopt.insert(ADDRESS.0.parse().unwrap());
     ip(&namespace, "route add 10.6.0.0/16 via 10.0.0.2 proto bird");
-    let lines = told(&bench.pass(&wish(&[ADDRESS])));
+    let lines = told(&bench.pass(&desired(&[ADDRESS])));
     assert!(lines[0].starts_with("held address 10.0.0.1/24 dev va: it would take"), "{lines:?}");
     assert_eq!(listed(&namespace, "route show proto bird").len(), 1);
     ip(&namespace, "route del 10.6.0.0/16");
     ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.2 proto 76");
-    let report = bench.pass(&wish(&[ADDRESS, ROUTE]));
+    let report = bench.pass(&desired(&[ADDRESS, ROUTE]));
     assert!(report.is_converged(), "{:#?}", told(&report));
     assert_eq!(told(&report), ["-/+ address 10.0.0.1/24 dev va", "-/+ route 10.5.0.0/16"]);
     bench.config.adopt.clear();
-    bench.assert_quiet(&wish(&[ADDRESS, ROUTE]));
-    bench.converge(&wish(&[]));
+    bench.assert_quiet(&desired(&[ADDRESS, ROUTE]));
+    bench.converge(&desired(&[]));
     assert!(addresses(&namespace).is_empty());
 }

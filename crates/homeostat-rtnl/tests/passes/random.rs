@@ -1,4 +1,4 @@
-//! Random wishes among random foreign routes, with random drift: one pass puts it right.
+//! Random desired states among random foreign routes, with random drift: one pass puts it right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use homeostat_testkit::namespace::Namespace;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::bench::{Bench, cable, ip, listed, told, wish};
+use crate::bench::{Bench, cable, desired, ip, listed, told};
 
 /// Destinations by number, of both families.
 const KEYS: u8 = 8;
@@ -53,13 +53,13 @@ fn of(namespace: &Namespace, owner: &str) -> Vec<serde_json::Value> {
     both.concat()
 }
 
-fn wished(routes: &Routes) -> homeostat_rtnl::Wish {
+fn declared(routes: &Routes) -> homeostat_rtnl::DesiredState {
     let texts: Vec<(String, String)> = routes
         .iter()
         .map(|(key, host)| (format!("route {}", dst(*key)), format!("via {}", via(*key, *host))))
         .collect();
     let entries: Vec<_> = texts.iter().map(|(key, way)| (key.as_str(), way.as_str())).collect();
-    wish(&entries)
+    desired(&entries)
 }
 
 fn check(foreign: &Routes, [first, second]: [&Routes; 2], drift: &[Drift]) {
@@ -70,7 +70,7 @@ fn check(foreign: &Routes, [first, second]: [&Routes; 2], drift: &[Drift]) {
         put(&namespace, (*key, *host), "proto bird");
     }
     let mut bench = Bench::new();
-    bench.pass(&wished(first));
+    bench.pass(&declared(first));
     for drift in drift {
         match drift {
             // What is not ours is not there to be taken away.
@@ -85,7 +85,7 @@ fn check(foreign: &Routes, [first, second]: [&Routes; 2], drift: &[Drift]) {
         }
     }
     let before = of(&namespace, "bird");
-    let report = bench.pass(&wished(second));
+    let report = bench.pass(&declared(second));
     assert_eq!(of(&namespace, "bird"), before, "foreign routes are as they were");
     let expected: BTreeSet<(String, String)> = second
         .iter()
@@ -96,7 +96,7 @@ fn check(foreign: &Routes, [first, second]: [&Routes; 2], drift: &[Drift]) {
     let ours = of(&namespace, "76");
     let ours = ours.iter().map(|route| (text(&route["dst"]), text(&route["gateway"])));
     assert_eq!(ours.collect::<BTreeSet<_>>(), expected, "{:#?}", told(&report));
-    let again = bench.pass(&wished(second));
+    let again = bench.pass(&declared(second));
     assert_eq!(again.plan().steps.len(), 0, "{:#?}", told(&again));
     assert_eq!(again.is_converged(), report.is_converged());
 }

@@ -2,7 +2,7 @@
 
 use homeostat_engine::Explain as _;
 
-use crate::bench::{Bench, cable, ip, listed, told, try_wish, wish};
+use crate::bench::{Bench, cable, desired, ip, listed, told, try_desired};
 
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev va", "");
 
@@ -10,8 +10,8 @@ const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev va", "");
 fn a_gateway_change_is_one_update_in_place() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[ADDRESS, ("route 10.5.0.0/16", "via 10.0.0.2")]));
-    let moved = wish(&[ADDRESS, ("route 10.5.0.0/16", "via 10.0.0.3")]);
+    bench.converge(&desired(&[ADDRESS, ("route 10.5.0.0/16", "via 10.0.0.2")]));
+    let moved = desired(&[ADDRESS, ("route 10.5.0.0/16", "via 10.0.0.3")]);
     assert_eq!(bench.converge(&moved), ["~ route 10.5.0.0/16"]);
     let routes = listed(&namespace, "route show 10.5.0.0/16");
     assert_eq!((routes.len(), &routes[0]["gateway"]), (1, &"10.0.0.3".into()));
@@ -22,8 +22,8 @@ fn a_gateway_change_of_an_ipv6_route_is_one_update_in_place() {
     let namespace = cable();
     let mut bench = Bench::new();
     let address = ("address 2001:db8::1/64 dev va", "");
-    bench.converge(&wish(&[address, ("route 2001:db8:5::/48", "via 2001:db8::2")]));
-    let moved = wish(&[address, ("route 2001:db8:5::/48", "via 2001:db8::3")]);
+    bench.converge(&desired(&[address, ("route 2001:db8:5::/48", "via 2001:db8::2")]));
+    let moved = desired(&[address, ("route 2001:db8:5::/48", "via 2001:db8::3")]);
     assert_eq!(bench.converge(&moved), ["~ route 2001:db8:5::/48"]);
     let routes = listed(&namespace, "-6 route show 2001:db8:5::/48");
     assert_eq!((routes.len(), &routes[0]["gateway"]), (1, &"2001:db8::3".into()));
@@ -33,23 +33,23 @@ fn a_gateway_change_of_an_ipv6_route_is_one_update_in_place() {
 fn a_hand_changed_route_is_put_right() {
     let namespace = cable();
     let mut bench = Bench::new();
-    let wish = wish(&[ADDRESS, ("route 10.5.0.0/16", "via 10.0.0.2 mtu 1400")]);
-    bench.converge(&wish);
+    let desired = desired(&[ADDRESS, ("route 10.5.0.0/16", "via 10.0.0.2 mtu 1400")]);
+    bench.converge(&desired);
     ip(&namespace, "route replace 10.5.0.0/16 via 10.0.0.2 mtu 1300 proto 76");
-    assert_eq!(bench.converge(&wish), ["~ route 10.5.0.0/16"]);
+    assert_eq!(bench.converge(&desired), ["~ route 10.5.0.0/16"]);
 }
 
 #[test]
 fn a_dead_gateway_fails_alone_and_in_the_kernels_words() {
     let namespace = cable();
-    let wish = wish(&[
+    let desired = desired(&[
         ADDRESS,
         ("route 10.4.0.0/16", "via 10.0.0.2"),
         ("route 10.5.0.0/16", "via 192.0.2.1"),
         ("route 10.6.0.0/16", "via 10.0.0.2"),
     ]);
     let mut bench = Bench::new();
-    let report = bench.pass(&wish);
+    let report = bench.pass(&desired);
     let failed: Vec<_> = told(&report).into_iter().filter(|l| l.starts_with("failed")).collect();
     let [failed] = failed.try_into().unwrap();
     assert!(
@@ -62,33 +62,36 @@ fn a_dead_gateway_fails_alone_and_in_the_kernels_words() {
 #[test]
 fn an_ipv6_route_without_a_metric_is_stable() {
     let _namespace = cable();
-    let wish = wish(&[
+    let desired = desired(&[
         ("address 2001:db8::1/64 dev va", ""),
         ("route 2001:db8:5::/48", "via 2001:db8::2"),
         ("route 2001:db8:6::/48 metric 7", "dev va"),
         ("route ::/0", "via 2001:db8::2"),
     ]);
     let mut bench = Bench::new();
-    bench.converge(&wish);
+    bench.converge(&desired);
     for _ in 0..3 {
-        bench.assert_quiet(&wish);
+        bench.assert_quiet(&desired);
     }
 }
 
 #[test]
 fn host_bits_are_masked_and_two_that_become_one_are_refused() {
     let namespace = cable();
-    let wish = wish(&[ADDRESS, ("route 10.5.6.7/16", "via 10.0.0.2")]);
-    Bench::new().converge(&wish);
+    let desired = desired(&[ADDRESS, ("route 10.5.6.7/16", "via 10.0.0.2")]);
+    Bench::new().converge(&desired);
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
     let twice = [("route 10.5.6.7/16", "via 10.0.0.2"), ("route 10.5.0.0/16", "via 10.0.0.2")];
-    assert_eq!(try_wish(&twice).unwrap_err().to_string(), "`route 10.5.0.0/16` is wished twice");
+    assert_eq!(
+        try_desired(&twice).unwrap_err().to_string(),
+        "`route 10.5.0.0/16` is declared twice"
+    );
 }
 
 #[test]
 fn tables_and_metrics_are_part_of_a_route() {
     let namespace = cable();
-    let wish = wish(&[
+    let desired = desired(&[
         ADDRESS,
         ("route 10.5.0.0/16", "via 10.0.0.2"),
         ("route 10.5.0.0/16 metric 9", "via 10.0.0.3"),
@@ -97,9 +100,9 @@ fn tables_and_metrics_are_part_of_a_route() {
         ("route 10.5.0.0/16 tos 16", "via 10.0.0.6"),
     ]);
     let mut bench = Bench::new();
-    bench.converge(&wish);
+    bench.converge(&desired);
     assert_eq!(listed(&namespace, "route show table 100000")[0]["gateway"], "10.0.0.5");
-    let fewer = crate::bench::wish(&[ADDRESS, ("route 10.5.0.0/16 metric 9", "via 10.0.0.3")]);
+    let fewer = crate::bench::desired(&[ADDRESS, ("route 10.5.0.0/16 metric 9", "via 10.0.0.3")]);
     assert_eq!(bench.converge(&fewer).len(), 4);
     assert_eq!(listed(&namespace, "route show proto 76")[0]["metric"], 9);
 }
@@ -107,18 +110,18 @@ fn tables_and_metrics_are_part_of_a_route() {
 #[test]
 fn a_source_that_is_tentative_converges_by_itself_later() {
     let namespace = cable();
-    let wish = wish(&[
+    let desired = desired(&[
         ("address 2001:db8::1/64 dev va", ""),
         ("route 2001:db8:5::/48", "via 2001:db8::2 src 2001:db8::1"),
     ]);
     let mut bench = Bench::new();
-    let report = bench.pass(&wish);
+    let report = bench.pass(&desired);
     let [made, failed] = told(&report).try_into().unwrap();
     assert_eq!(made, "+ address 2001:db8::1/64 dev va");
     assert!(failed.contains("Invalid source address"), "{failed}");
     // Duplicate address detection takes a second or two. An earlier pass fails, and harms nothing.
     let mut passes = 0;
-    while !bench.pass(&wish).is_converged() {
+    while !bench.pass(&desired).is_converged() {
         passes += 1;
         assert!(passes < 1_000_000, "it never converges");
     }
@@ -128,16 +131,16 @@ fn a_source_that_is_tentative_converges_by_itself_later() {
 #[test]
 fn routes_lost_with_a_link_that_went_down_are_made_again() {
     let namespace = cable();
-    let wish = wish(&[
+    let desired = desired(&[
         ADDRESS,
         ("route 10.5.0.0/16", "via 10.0.0.2"),
         ("address 2001:db8::1/64 dev va", ""),
     ]);
     let mut bench = Bench::new();
-    bench.converge(&wish);
+    bench.converge(&desired);
     ip(&namespace, "link set va down");
     ip(&namespace, "link set va up");
-    let mut done = bench.converge(&wish);
+    let mut done = bench.converge(&desired);
     done.sort();
     assert_eq!(done, ["+ address 2001:db8::1/64 dev va", "+ route 10.5.0.0/16"]);
 }
@@ -145,19 +148,19 @@ fn routes_lost_with_a_link_that_went_down_are_made_again() {
 #[test]
 fn a_focused_pass_heals_what_it_looks_at_and_nothing_else() {
     let namespace = cable();
-    let wish = wish(&[
+    let desired = desired(&[
         ADDRESS,
         ("route 10.5.0.0/16", "via 10.0.0.2"),
         ("route 10.6.0.0/16 table 77", "via 10.0.0.2"),
     ]);
     let mut bench = Bench::new();
-    bench.converge(&wish);
+    bench.converge(&desired);
     ip(&namespace, "route del 10.5.0.0/16");
     ip(&namespace, "route flush table 77");
-    let report = bench.focused(&wish, &["route 10.6.0.0/16 table 77"]);
+    let report = bench.focused(&desired, &["route 10.6.0.0/16 table 77"]);
     assert_eq!(told(&report), ["+ route 10.6.0.0/16 table 77"]);
-    let report = bench.focused(&wish, &["route 10.5.0.0/16", "address 10.0.0.1/24 dev va"]);
+    let report = bench.focused(&desired, &["route 10.5.0.0/16", "address 10.0.0.1/24 dev va"]);
     assert_eq!(told(&report), ["+ route 10.5.0.0/16"]);
-    let report = bench.focused(&wish, &["route 10.5.0.0/16 table 4711"]);
+    let report = bench.focused(&desired, &["route 10.5.0.0/16 table 4711"]);
     assert!(told(&report).is_empty(), "a table that nobody used is empty");
 }

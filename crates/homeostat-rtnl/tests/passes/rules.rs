@@ -3,9 +3,9 @@
 use homeostat_engine::{Explain as _, MassDelete};
 use homeostat_rtnl::Key;
 
-use crate::bench::{Bench, Wished, cable, ip, listed, told, wish};
+use crate::bench::{Bench, Declared, cable, desired, ip, listed, told};
 
-const RULE: Wished<'_> = ("rule priority 1000 from 10.0.0.0/8", "table 100");
+const RULE: Declared<'_> = ("rule priority 1000 from 10.0.0.0/8", "table 100");
 
 fn rules(namespace: &homeostat_testkit::namespace::Namespace) -> Vec<serde_json::Value> {
     [listed(namespace, "-4 -d rule show"), listed(namespace, "-6 -d rule show")].concat()
@@ -17,18 +17,18 @@ fn ours(namespace: &homeostat_testkit::namespace::Namespace) -> Vec<serde_json::
     rules(namespace).into_iter().filter(is_ours).collect()
 }
 
-fn assert_rule(rule: Wished<'_>, shown: &[(&str, &str)]) {
+fn assert_rule(rule: Declared<'_>, shown: &[(&str, &str)]) {
     let namespace = cable();
     let before = rules(&namespace);
     let mut bench = Bench::new();
-    assert_eq!(bench.converge(&wish(&[rule])), [format!("+ {}", rule.0)]);
+    assert_eq!(bench.converge(&desired(&[rule])), [format!("+ {}", rule.0)]);
     let seen = ours(&namespace);
     assert_eq!(seen.len(), 1);
     for (field, value) in shown {
         let seen = seen[0].get(field).map(ToString::to_string);
         assert_eq!(seen, Some((*value).to_owned()), "{field} of {rule:?}");
     }
-    assert_eq!(bench.converge(&wish(&[])), [format!("- {}", rule.0)]);
+    assert_eq!(bench.converge(&desired(&[])), [format!("- {}", rule.0)]);
     assert_eq!(rules(&namespace), before);
 }
 
@@ -69,42 +69,42 @@ fn every_attribute_reads_back_as_it_was_written() {
 fn a_changed_rule_is_one_update_and_the_former_one_is_gone() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[RULE]));
+    bench.converge(&desired(&[RULE]));
     for attrs in ["table 101", "table 101 suppress 0", "table 101", "action prohibit", "table 100"]
     {
-        let other = wish(&[(RULE.0, attrs)]);
+        let other = desired(&[(RULE.0, attrs)]);
         assert_eq!(bench.converge(&other), [format!("~ {}", RULE.0)], "{attrs}");
         assert_eq!(ours(&namespace).len(), 1, "{attrs}");
     }
-    assert_eq!(bench.plan(&wish(&[(RULE.0, "table 7")])).summary().update, 1);
-    assert_eq!(bench.plan(&wish(&[(RULE.0, "table 7")])).summary().delete, 0);
+    assert_eq!(bench.plan(&desired(&[(RULE.0, "table 7")])).summary().update, 1);
+    assert_eq!(bench.plan(&desired(&[(RULE.0, "table 7")])).summary().delete, 0);
 }
 
 #[test]
 fn a_hand_deleted_rule_returns_as_exactly_one_create() {
     let namespace = cable();
     let mut bench = Bench::new();
-    let wish = wish(&[RULE, ("rule priority 5 iif va", "table 7")]);
-    bench.converge(&wish);
+    let desired = desired(&[RULE, ("rule priority 5 iif va", "table 7")]);
+    bench.converge(&desired);
     ip(&namespace, "rule del priority 1000");
-    assert_eq!(bench.converge(&wish), [format!("+ {}", RULE.0)]);
+    assert_eq!(bench.converge(&desired), [format!("+ {}", RULE.0)]);
     ip(&namespace, "rule del priority 1000");
-    assert_eq!(told(&bench.focused(&wish, &[RULE.0])), [format!("+ {}", RULE.0)]);
+    assert_eq!(told(&bench.focused(&desired, &[RULE.0])), [format!("+ {}", RULE.0)]);
 }
 
 #[test]
 fn rules_coexist() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[RULE]));
+    bench.converge(&desired(&[RULE]));
     ip(&namespace, "rule add priority 1000 from 10.0.0.0/8 table 100 protocol bird");
     ip(&namespace, "rule add priority 1000 from 10.0.0.0/8 table 102");
     // Ours is there, so that it does not matter who else is.
-    bench.assert_quiet(&wish(&[RULE]));
+    bench.assert_quiet(&desired(&[RULE]));
     let foreign = |rule: &serde_json::Value| rule["protocol"] != "76";
     let before: Vec<_> = rules(&namespace).into_iter().filter(foreign).collect();
-    bench.converge(&wish(&[(RULE.0, "table 102")]));
-    bench.converge(&wish(&[]));
+    bench.converge(&desired(&[(RULE.0, "table 102")]));
+    bench.converge(&desired(&[]));
     assert_eq!(rules(&namespace), before, "no delete hits a foreign rule");
 }
 
@@ -115,7 +115,7 @@ fn a_foreign_rule_on_a_wanted_key_is_a_conflict_or_matched() {
     ip(&namespace, "rule add priority 1001 from 10.0.0.0/8 table 100");
     let before = rules(&namespace);
     let mut bench = Bench::new();
-    let report = bench.pass(&wish(&[RULE, ("rule priority 1001 from 10.0.0.0/8", "table 100")]));
+    let report = bench.pass(&desired(&[RULE, ("rule priority 1001 from 10.0.0.0/8", "table 100")]));
     let expected = [
         format!("conflict {}: protocol bird", RULE.0),
         "matched rule priority 1001 from 10.0.0.0/8: no protocol".to_owned(),
@@ -133,12 +133,12 @@ fn standing_leave_takes_a_rule_from_anybody() {
         ip(&namespace, "rule add priority 1001 from 10.0.0.0/8 table 7");
         let mut bench = Bench::new();
         bench.config.adopt.insert(RULE.0.parse::<Key>().unwrap());
-        assert!(bench.pass(&wish(&[RULE])).is_converged());
+        assert!(bench.pass(&desired(&[RULE])).is_converged());
         bench.config.adopt.clear();
-        bench.assert_quiet(&wish(&[RULE]));
+        bench.assert_quiet(&desired(&[RULE]));
         let left: Vec<_> = listed(&namespace, "rule show priority 1000");
         assert_eq!((left.len(), &left[0]["table"]), (1, &"100".into()), "from {protocol}");
-        bench.converge(&wish(&[]));
+        bench.converge(&desired(&[]));
         assert_eq!(listed(&namespace, "rule show priority 1001").len(), 1);
     }
 }
@@ -151,7 +151,7 @@ fn a_rule_is_not_taken_over_if_the_kernel_would_take_another_one_for_it() {
     let mut bench = Bench::new();
     let key = "rule priority 1000";
     bench.config.adopt.insert(key.parse::<Key>().unwrap());
-    let lines = told(&bench.pass(&wish(&[(key, "table 7")])));
+    let lines = told(&bench.pass(&desired(&[(key, "table 7")])));
     let failed = lines.iter().find(|line| line.starts_with("failed")).unwrap();
     assert!(failed.contains("would take `rule priority 1000 iif va` for it"), "{failed}");
     let foreign = |rule: &&serde_json::Value| rule["protocol"] == "bird";
@@ -166,15 +166,15 @@ fn rule_delete_takes_the_first_match() {
     let narrower = ("rule priority 1000 from 10.0.0.0/8 iif va", "table 7");
     let broad = ("rule priority 1000", "table 7");
     // The narrow ones stand first, so that a request for the broad one fits them too.
-    bench.converge(&wish(&[narrow]));
-    bench.converge(&wish(&[narrow, narrower]));
-    bench.converge(&wish(&[narrow, narrower, broad]));
-    assert_eq!(bench.converge(&wish(&[narrow, narrower])), [format!("- {}", broad.0)]);
+    bench.converge(&desired(&[narrow]));
+    bench.converge(&desired(&[narrow, narrower]));
+    bench.converge(&desired(&[narrow, narrower, broad]));
+    assert_eq!(bench.converge(&desired(&[narrow, narrower])), [format!("- {}", broad.0)]);
     assert_eq!(ours(&namespace).len(), 2);
-    bench.converge(&wish(&[narrow, narrower, broad]));
+    bench.converge(&desired(&[narrow, narrower, broad]));
     ip(&namespace, "rule del priority 1000 iif va table 7");
-    bench.converge(&wish(&[narrow, narrower, broad]));
-    let gone = bench.converge(&wish(&[narrower]));
+    bench.converge(&desired(&[narrow, narrower, broad]));
+    let gone = bench.converge(&desired(&[narrower]));
     assert_eq!(gone, [format!("- {}", narrow.0), format!("- {}", broad.0)]);
     // And the kernel itself, by `ip`.
     ip(&namespace, "rule add priority 2000 iif va table 7");
@@ -190,9 +190,9 @@ fn a_changed_rule_leaves_its_former_self_although_a_narrower_one_goes_too() {
     let narrow = "rule priority 1000 from 10.0.0.0/8";
     let narrower = ("rule priority 1000 from 10.0.0.0/8 iif va", "table 7");
     // The narrower one stands first, so that a request for the other one fits it too.
-    bench.converge(&wish(&[narrower]));
-    bench.converge(&wish(&[narrower, (narrow, "table 7")]));
-    let done = bench.converge(&wish(&[(narrow, "table 8")]));
+    bench.converge(&desired(&[narrower]));
+    bench.converge(&desired(&[narrower, (narrow, "table 7")]));
+    let done = bench.converge(&desired(&[(narrow, "table 8")]));
     assert_eq!(done, [format!("~ {narrow}"), format!("- {}", narrower.0)]);
     assert_eq!(ours(&namespace).len(), 1);
 }
@@ -204,11 +204,12 @@ fn a_removal_that_is_held_back_is_not_done_by_a_change_of_a_broader_rule() {
     bench.config.guards.mass_delete = MassDelete::Hold;
     let broad = "rule priority 1000";
     let narrow: Vec<String> = (0..20).map(|n| format!("{broad} from 10.{n}.0.0/16")).collect();
-    let mut entries: Vec<Wished<'_>> = narrow.iter().map(|key| (key.as_str(), "table 7")).collect();
-    bench.converge(&wish(&entries));
+    let mut entries: Vec<Declared<'_>> =
+        narrow.iter().map(|key| (key.as_str(), "table 7")).collect();
+    bench.converge(&desired(&entries));
     entries.push((broad, "table 7"));
-    bench.converge(&wish(&entries));
-    let report = bench.pass(&wish(&[(broad, "table 8")]));
+    bench.converge(&desired(&entries));
+    let report = bench.pass(&desired(&[(broad, "table 8")]));
     assert_eq!(report.plan().held.len(), 20, "{:#?}", told(&report));
     let tables = ours(&namespace);
     let count = |table: &str| tables.iter().filter(|rule| rule["table"] == table).count();
@@ -237,12 +238,12 @@ fn a_delete_honours_the_protocol() {
 fn what_a_crash_left_between_two_halves_of_a_change_is_cleared() {
     let namespace = cable();
     let mut bench = Bench::new();
-    bench.converge(&wish(&[RULE]));
+    bench.converge(&desired(&[RULE]));
     ip(&namespace, "rule add priority 1000 from 10.0.0.0/8 table 101 protocol 76");
-    assert_eq!(bench.converge(&wish(&[(RULE.0, "table 101")])), [format!("~ {}", RULE.0)]);
+    assert_eq!(bench.converge(&desired(&[(RULE.0, "table 101")])), [format!("~ {}", RULE.0)]);
     assert_eq!(ours(&namespace).len(), 1);
     ip(&namespace, "rule add priority 1000 from 10.0.0.0/8 table 102 protocol 76");
-    assert_eq!(bench.converge(&wish(&[])), [format!("- {}", RULE.0)]);
+    assert_eq!(bench.converge(&desired(&[])), [format!("- {}", RULE.0)]);
     assert!(ours(&namespace).is_empty(), "both went");
 }
 
@@ -251,19 +252,19 @@ fn a_rule_without_a_priority_is_wherever_the_kernel_put_it() {
     let namespace = cable();
     let mut bench = Bench::new();
     let key = "rule fwmark 0x5";
-    assert_eq!(bench.converge(&wish(&[(key, "table 7")])), [format!("+ {key}")]);
-    assert_eq!(bench.converge(&wish(&[(key, "table 8")])), [format!("~ {key}")]);
+    assert_eq!(bench.converge(&desired(&[(key, "table 7")])), [format!("+ {key}")]);
+    assert_eq!(bench.converge(&desired(&[(key, "table 8")])), [format!("~ {key}")]);
     assert_eq!(ours(&namespace).len(), 1);
     // One more of ours at another place is one too many.
     ip(&namespace, "rule add priority 500 fwmark 5 table 8 protocol 76");
-    assert_eq!(bench.converge(&wish(&[(key, "table 8")])).len(), 1);
+    assert_eq!(bench.converge(&desired(&[(key, "table 8")])).len(), 1);
     assert_eq!(ours(&namespace).len(), 1);
     let placed = "rule priority 77 fwmark 0x5";
-    let moved = bench.converge(&wish(&[(placed, "table 8")]));
+    let moved = bench.converge(&desired(&[(placed, "table 8")]));
     assert_eq!(moved.len(), 2, "{moved:?}");
     assert_eq!(ours(&namespace)[0]["priority"], 77);
-    assert_eq!(bench.converge(&wish(&[(key, "table 8")])), Vec::<String>::new(), "it fits");
-    bench.converge(&wish(&[]));
+    assert_eq!(bench.converge(&desired(&[(key, "table 8")])), Vec::<String>::new(), "it fits");
+    bench.converge(&desired(&[]));
     assert!(ours(&namespace).is_empty());
 }
 
@@ -273,9 +274,12 @@ fn a_rule_without_a_priority_has_room_beside_foreign_ones_and_matches_its_like()
     ip(&namespace, "rule add priority 500 fwmark 5 table 9");
     let mut bench = Bench::new();
     let key = "rule fwmark 0x5";
-    assert_eq!(bench.converge(&wish(&[(key, "table 9")])), [format!("matched {key}: no protocol")]);
-    assert_eq!(bench.converge(&wish(&[(key, "table 8")])), [format!("+ {key}")]);
-    bench.converge(&wish(&[]));
+    assert_eq!(
+        bench.converge(&desired(&[(key, "table 9")])),
+        [format!("matched {key}: no protocol")]
+    );
+    assert_eq!(bench.converge(&desired(&[(key, "table 8")])), [format!("+ {key}")]);
+    bench.converge(&desired(&[]));
     assert_eq!(listed(&namespace, "rule show priority 500").len(), 1);
 }
 
@@ -284,7 +288,7 @@ fn the_kernels_own_rules_are_the_kernels() {
     let namespace = cable();
     let before = rules(&namespace);
     let mut bench = Bench::new();
-    let report = bench.pass(&wish(&[
+    let report = bench.pass(&desired(&[
         ("rule priority 32766", "table 7"),
         ("rule inet6 priority 32766", "table main"),
         ("rule priority 32767", "table default"),
@@ -299,7 +303,7 @@ fn the_kernels_own_rules_are_the_kernels() {
 }
 
 #[test]
-fn rules_that_no_wish_can_say_are_on_no_key_and_survive() {
+fn rules_that_no_desired_state_can_say_are_on_no_key_and_survive() {
     let namespace = cable();
     for args in [
         "not from 10.0.0.0/8 table 7",
@@ -311,7 +315,7 @@ fn rules_that_no_wish_can_say_are_on_no_key_and_survive() {
     }
     let before = rules(&namespace);
     let mut bench = Bench::new();
-    bench.converge(&wish(&[RULE]));
-    bench.converge(&wish(&[]));
+    bench.converge(&desired(&[RULE]));
+    bench.converge(&desired(&[]));
     assert_eq!(rules(&namespace), before);
 }

@@ -2,7 +2,7 @@
 
 use homeostat_engine::{Entry, Explain as _, Fails, Kind, Outcome, Report, Source, Step as _};
 
-use super::harness::{Ability, Fault, Harness, Key, Wish};
+use super::harness::{Ability, DesiredState, Fault, Harness, Key};
 use super::scene::{Object, Scene, entries, keys};
 use super::verdict::{Broken, Verdict};
 
@@ -13,7 +13,7 @@ pub(super) async fn failures_stay_where_they_belong<H: Harness>(
 ) -> Result<(), Broken> {
     harness.reset();
     let mut is_able = true;
-    for key in keys(&harness.wish(Wish::First)) {
+    for key in keys(&harness.desired(DesiredState::First)) {
         let scene = Scene::open(harness, 9)?;
         match scene.harness.inject(Fault::Refuse(&key)) {
             Ability::Unable => is_able = false,
@@ -29,9 +29,9 @@ pub(super) async fn failures_stay_where_they_belong<H: Harness>(
 }
 
 async fn one_step_fails<H: Harness>(mut scene: Scene<'_, H>, bad: &Key<H>) -> Result<(), Broken> {
-    let wish = scene.wish(Wish::First);
+    let desired = scene.desired(DesiredState::First);
     let before = scene.harness.snapshot();
-    let report = scene.pass(&wish).await?;
+    let report = scene.pass(&desired).await?;
     let converged = report.is_converged();
     scene.demand(!converged, || format!("`{bad}` was refused, and the report says converged"))?;
     let failed = entries(&report, &[Kind::Failed]);
@@ -39,16 +39,16 @@ async fn one_step_fails<H: Harness>(mut scene: Scene<'_, H>, bad: &Key<H>) -> Re
         |entry: &Entry| matches!(entry, Entry::Failed { key, .. } if *key == bad.to_string());
     scene.demand(failed.iter().any(named), || format!("`{bad}` was refused, and nobody says"))?;
     for (at, step) in report.plan().steps.iter().enumerate() {
-        if step.key(&wish) != *bad {
+        if step.key(&desired) != *bad {
             let fine = is_allowed_outcome(H::Source::FAILS, outcome::<H>(&report, at));
-            let key = step.key(&wish);
+            let key = step.key(&desired);
             scene.demand(fine, || format!("`{bad}` was refused, and took `{key}` along"))?;
         }
     }
     let rolled_back = H::Source::FAILS != Fails::Atomic || scene.harness.snapshot() == before;
     scene.demand(rolled_back, || "a refused transaction left something behind".to_owned())?;
     scene.harness.mend();
-    scene.converge(&wish).await.map(|_| ())
+    scene.converge(&desired).await.map(|_| ())
 }
 
 /// `None` is a step that was applied.
@@ -69,18 +69,18 @@ fn is_allowed_outcome<O>(fails: Fails, outcome: Option<&Outcome<O>>) -> bool {
 async fn the_first_failure_stops_all<H: Harness>(
     mut scene: Scene<'_, H>,
 ) -> Result<Ability, Broken> {
-    let wish = scene.wish(Wish::First);
-    let first = scene.plan(&wish).await?.steps.first().map(|step| step.key(&wish));
+    let desired = scene.desired(DesiredState::First);
+    let first = scene.plan(&desired).await?.steps.first().map(|step| step.key(&desired));
     let Some(bad) = first else { return Ok(Ability::Unable) };
     if scene.harness.inject(Fault::Refuse(&bad)) == Ability::Unable {
         return Ok(Ability::Unable);
     }
     let before = scene.harness.snapshot();
-    let report = scene.pass(&wish).await?;
+    let report = scene.pass(&desired).await?;
     let same = scene.harness.snapshot() == before;
     scene.demand(same, || format!("strict, `{bad}` was refused first, and others were written"))?;
     for (at, step) in report.plan().steps.iter().enumerate().skip(1) {
-        let key = step.key(&wish);
+        let key = step.key(&desired);
         let waits = match outcome::<H>(&report, at) {
             Some(Outcome::Pending { on }) => {
                 H::Source::FAILS == Fails::Atomic || on.to_string().contains(&bad.to_string())

@@ -15,7 +15,7 @@ pub type Meter = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// A desired state for the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum DesiredState {
     /// At least two keys, at most ten.
     First,
     /// Drops a key of the first, keeps one, and has another object for one.
@@ -30,9 +30,9 @@ pub enum Disturbance<'a, K> {
     Remove(&'a K),
     /// An object is changed in a managed attribute; its mark stays.
     Alter(&'a K),
-    /// An object is created on a key of no wish.
+    /// An object is created on a key of no desired state.
     Stranger,
-    /// An object is created on a free key of the wish; it differs from the wish.
+    /// An object is created on a free key of the desired state; it differs from the desired state.
     Occupy(&'a K),
 }
 
@@ -70,9 +70,9 @@ pub trait Harness: Send {
     fn ownership(&self) -> Ownership;
 
     /// The desired state; the same at each call.
-    fn wish(&self, which: Wish) -> <Self::Source as Source>::Desired;
+    fn desired(&self, which: DesiredState) -> <Self::Source as Source>::Desired;
 
-    /// Whether two objects of one key can differ. If the key is the whole object, the second wish cannot have
+    /// Whether two objects of one key can differ. If the key is the whole object, the second desired state cannot have
     /// another one.
     fn objects_differ(&self) -> bool {
         true
@@ -123,27 +123,28 @@ impl Future for Yields {
     }
 }
 
-/// With wishes that are too simple every source would pass.
+/// With desired states that are too simple every source would pass.
 pub(super) fn check<H: Harness>(harness: &mut H) -> Result<(), Broken> {
     harness.reset();
     let unfit = |how: &str| Err(Broken::Harness { how: how.to_owned() });
-    let [first, second] = [Wish::First, Wish::Second].map(|which| harness.wish(which));
+    let [first, second] =
+        [DesiredState::First, DesiredState::Second].map(|which| harness.desired(which));
     if !(2..=10).contains(&first.len()) {
-        return unfit("the first wish must have two to ten keys");
+        return unfit("the first desired state must have two to ten keys");
     }
-    if !harness.wish(Wish::Nothing).is_empty() {
-        return unfit("the wish for nothing is not empty");
+    if !harness.desired(DesiredState::Nothing).is_empty() {
+        return unfit("the declare nothing is not empty");
     }
     let slots = || (0..first.len()).map(Slot::at);
     let kept = |slot: &Slot| second.slot(&first.key(*slot), None);
     if slots().all(|slot| kept(&slot).is_some()) || slots().all(|slot| kept(&slot).is_none()) {
-        return unfit("the second wish must drop a key of the first and keep another");
+        return unfit("the second desired state must drop a key of the first and keep another");
     }
     let is_changed = |slot: Slot| {
         kept(&slot).is_some_and(|at| second.compare(at, &first.object(slot)) != Agreement::Agrees)
     };
     if harness.objects_differ() != slots().any(is_changed) {
-        return unfit("the second wish must have another object for a key of the first");
+        return unfit("the second desired state must have another object for a key of the first");
     }
     Ok(())
 }

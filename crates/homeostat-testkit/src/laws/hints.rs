@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_engine::{Coverage, Desired as _, Focus, Source};
 
-use super::harness::{Ability, Disturbance, Harness, Key, Wish};
+use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
 use super::scene::{Scene, keys};
 use super::verdict::{Broken, Verdict};
 
@@ -34,7 +34,8 @@ type Scripts<K> = Vec<(&'static str, Hints<K>)>;
 
 /// What may happen to the hints about two disturbed keys.
 fn scripts<H: Harness>(harness: &H) -> Option<Scripts<Key<H>>> {
-    let (first, second) = (harness.wish(Wish::First), harness.wish(Wish::Second));
+    let (first, second) =
+        (harness.desired(DesiredState::First), harness.desired(DesiredState::Second));
     let all = keys(&first);
     let (one, two) = (all.first()?.clone(), all.last()?.clone());
     let absent = keys(&second).into_iter().filter(|key| first.slot(key, None).is_none());
@@ -58,9 +59,9 @@ async fn disturbed_end<H: Harness>(
     mut scene: Scene<'_, H>,
     hints: &Hints<Key<H>>,
 ) -> Result<Option<BTreeMap<String, String>>, Broken> {
-    let wish = scene.wish(Wish::First);
-    scene.converge(&wish).await?;
-    let all = keys(&*wish);
+    let desired = scene.desired(DesiredState::First);
+    scene.converge(&desired).await?;
+    let all = keys(&*desired);
     let (Some(one), Some(two)) = (all.first(), all.last()) else { return Ok(None) };
     let altered = scene.harness.disturb(Disturbance::Alter(one));
     let removed = scene.harness.disturb(Disturbance::Remove(two));
@@ -68,19 +69,19 @@ async fn disturbed_end<H: Harness>(
         return Ok(None);
     }
     for keys in hints {
-        let pass = scene.try_pass(&wish, Focus::Keys(keys.clone())).await;
+        let pass = scene.try_pass(&desired, Focus::Keys(keys.clone())).await;
         pass.map_err(|error| scene.broken(&format!("a focused pass failed: {error}")))?;
     }
-    scene.converge(&wish).await?;
+    scene.converge(&desired).await?;
     Ok(Some(scene.harness.snapshot()))
 }
 
 async fn wrong_hints_write_nothing<H: Harness>(mut scene: Scene<'_, H>) -> Result<(), Broken> {
-    let wish = scene.wish(Wish::First);
-    scene.converge(&wish).await?;
+    let desired = scene.desired(DesiredState::First);
+    scene.converge(&desired).await?;
     let writes = (scene.harness.meter())();
-    let focus = Focus::Keys(keys(&*wish).into_iter().collect());
-    let pass = scene.try_pass(&wish, focus).await;
+    let focus = Focus::Keys(keys(&*desired).into_iter().collect());
+    let pass = scene.try_pass(&desired, focus).await;
     pass.map_err(|error| scene.broken(&format!("a focused pass failed: {error}")))?;
     let same = (scene.harness.meter())() == writes;
     scene.demand(same, || "hints about nothing made a pass write".to_owned())
@@ -92,14 +93,14 @@ pub(super) async fn coverage_is_true<H: Harness>(
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
     let mut scene = Scene::open(harness, 10)?;
-    let wish = scene.wish(Wish::First);
-    scene.converge(&wish).await?;
+    let desired = scene.desired(DesiredState::First);
+    scene.converge(&desired).await?;
     // Skips the echoes of our own writes, with a limit for a source that never stops.
     let mut echoes = 0;
     while echoes < 10_000 && scene.hint_in_time().await?.is_some() {
         echoes += 1;
     }
-    let Some(key) = keys(&*wish).into_iter().next() else { return Ok(()) };
+    let Some(key) = keys(&*desired).into_iter().next() else { return Ok(()) };
     if scene.harness.disturb(Disturbance::Alter(&key)) == Ability::Unable {
         verdict.skip(10, "a target that changes behind our back");
         return Ok(());

@@ -5,7 +5,7 @@ use homeostat_engine::{
     Seen, Slot, Source, Step, View,
 };
 
-use super::harness::{Ability, Disturbance, Fault, Harness, Key, Wish};
+use super::harness::{Ability, DesiredState, Disturbance, Fault, Harness, Key};
 use super::scene::{self, Scene, entries, keys};
 use super::verdict::{Broken, Verdict};
 
@@ -20,13 +20,13 @@ pub(super) async fn observe_only_reads<H: Harness>(
 }
 
 async fn looking_leaves_no_trace<H: Harness>(scene: &mut Scene<'_, H>) -> Result<(), Broken> {
-    let wish = scene.wish(Wish::First);
+    let desired = scene.desired(DesiredState::First);
     for prepared in [false, true] {
         if prepared {
-            scene.pass(&wish).await?;
+            scene.pass(&desired).await?;
         }
         let (before, writes) = (scene.harness.snapshot(), (scene.harness.meter())());
-        scene.look(&wish).await.map_err(|failure| scene.broken(&failure))?;
+        scene.look(&desired).await.map_err(|failure| scene.broken(&failure))?;
         scene.demand((scene.harness.meter())() == writes, || "a look wrote".to_owned())?;
         let same = scene.harness.snapshot() == before;
         scene.demand(same, || "a look changed the target".to_owned())?;
@@ -38,17 +38,18 @@ async fn a_failed_look_stops_the_pass<H: Harness>(
     mut scene: Scene<'_, H>,
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
-    let [first, nothing] = [Wish::First, Wish::Nothing].map(|which| scene.wish(which));
+    let [first, nothing] =
+        [DesiredState::First, DesiredState::Nothing].map(|which| scene.desired(which));
     scene.pass(&first).await?;
-    for wish in [first, nothing] {
-        // A reader may recover from the fault by itself, so each wish gets a new one.
+    for desired in [first, nothing] {
+        // A reader may recover from the fault by itself, so each desired state gets a new one.
         scene.restart()?;
         if scene.harness.inject(Fault::Blind) == Ability::Unable {
             verdict.skip(1, "a target that cannot be observed");
             return Ok(());
         }
         let writes = (scene.harness.meter())();
-        let passed = scene.try_pass(&wish, Focus::All).await.is_ok();
+        let passed = scene.try_pass(&desired, Focus::All).await.is_ok();
         let wrote = (scene.harness.meter())() != writes;
         scene.demand(!passed, || "a target that could not be observed gave a report".to_owned())?;
         scene.demand(!wrote, || "a pass wrote although its observe failed".to_owned())?;
@@ -61,7 +62,8 @@ async fn unknown_is_left_alone<H: Harness>(
     mut scene: Scene<'_, H>,
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
-    let [first, nothing] = [Wish::First, Wish::Nothing].map(|which| scene.wish(which));
+    let [first, nothing] =
+        [DesiredState::First, DesiredState::Nothing].map(|which| scene.desired(which));
     scene.pass(&first).await?;
     let Some(key) = keys(&*first).pop() else { return Ok(()) };
     // Altered, so that a source that ignores the fault has something to write.
@@ -71,9 +73,9 @@ async fn unknown_is_left_alone<H: Harness>(
         return Ok(());
     }
     let before = scene.harness.snapshot().get(&key.to_string()).cloned();
-    for wish in [first, nothing] {
-        let report = scene.pass(&wish).await?;
-        let tried = report.plan().steps.iter().any(|step| step.key(&wish) == key);
+    for desired in [first, nothing] {
+        let report = scene.pass(&desired).await?;
+        let tried = report.plan().steps.iter().any(|step| step.key(&desired) == key);
         scene.demand(!tried, || format!("`{key}` could not be read, and a step was planned"))?;
         let after = scene.harness.snapshot().get(&key.to_string()).cloned();
         scene.demand(after == before, || format!("`{key}` could not be read, and was written"))?;
@@ -88,27 +90,29 @@ async fn unknown_is_left_alone<H: Harness>(
 /// Law 2.
 pub(super) async fn objects_are_normalized<H: Harness>(harness: &mut H) -> Result<(), Broken> {
     let mut scene = Scene::open(harness, 2)?;
-    for which in [Wish::First, Wish::Second] {
-        let wish = scene.wish(which);
-        wish_is_orderly(&scene, &wish)?;
-        let report = scene.pass(&wish).await?;
+    for which in [DesiredState::First, DesiredState::Second] {
+        let desired = scene.desired(which);
+        desired_is_orderly(&scene, &desired)?;
+        let report = scene.pass(&desired).await?;
         reads_back(&mut scene, &report).await?;
     }
     Ok(())
 }
 
-fn wish_is_orderly<H: Harness>(
+fn desired_is_orderly<H: Harness>(
     scene: &Scene<'_, H>,
-    wish: &scene::Desired<H>,
+    desired: &scene::Desired<H>,
 ) -> Result<(), Broken> {
-    let keys = keys(&**wish);
-    scene.demand(keys.is_sorted_by(|a, b| a < b), || "the wish is not sorted by key".to_owned())?;
+    let keys = keys(&**desired);
+    scene.demand(keys.is_sorted_by(|a, b| a < b), || {
+        "the desired state is not sorted by key".to_owned()
+    })?;
     for (index, key) in keys.iter().enumerate() {
         let slot = Slot::at(index);
-        let found = [None, Some(Slot(0)), Some(slot)].map(|near| wish.slot(key, near));
+        let found = [None, Some(Slot(0)), Some(slot)].map(|near| desired.slot(key, near));
         scene.demand(found == [Some(slot); 3], || format!("`{key}` is not found in its slot"))?;
-        let agrees = wish.compare(slot, &wish.object(slot)) == Agreement::Agrees;
-        scene.demand(agrees, || format!("the wish for `{key}` does not agree with itself"))?;
+        let agrees = desired.compare(slot, &desired.object(slot)) == Agreement::Agrees;
+        scene.demand(agrees, || format!("the declare `{key}` does not agree with itself"))?;
         let text = key.to_string();
         let same = text.parse::<Key<H>>().is_ok_and(|parsed| parsed == *key);
         let one_line = !text.is_empty() && !text.contains('\n');
@@ -121,17 +125,17 @@ async fn reads_back<H: Harness>(
     scene: &mut Scene<'_, H>,
     report: &Report<H::Source>,
 ) -> Result<(), Broken> {
-    let wish = &report.plan().wish;
-    let seen = scene.look(wish).await.map_err(|failure| scene.broken(&failure))?;
-    let settled = scene.plan(wish).await?.found.settled;
+    let desired = &report.plan().desired;
+    let seen = scene.look(desired).await.map_err(|failure| scene.broken(&failure))?;
+    let settled = scene.plan(desired).await?.found.settled;
     for (at, step) in report.plan().steps.iter().enumerate() {
-        let key = step.key(wish);
-        let Some(slot) = wish.slot(&key, None).filter(|_| report.tally().is_good(at)) else {
+        let key = step.key(desired);
+        let Some(slot) = desired.slot(&key, None).filter(|_| report.tally().is_good(at)) else {
             continue;
         };
         let agrees = seen.iter().any(|seen| match seen {
             Seen::Present { key: found, object, .. } if *found == key => {
-                wish.compare(slot, object) == Agreement::Agrees
+                desired.compare(slot, object) == Agreement::Agrees
             }
             _ => false,
         });
@@ -146,7 +150,8 @@ async fn reads_back<H: Harness>(
 /// Law 3.
 pub(super) async fn plans_are_pure<H: Harness>(harness: &mut H) -> Result<(), Broken> {
     let mut scene = Scene::open(harness, 3)?;
-    let [first, second] = [Wish::First, Wish::Second].map(|which| scene.wish(which));
+    let [first, second] =
+        [DesiredState::First, DesiredState::Second].map(|which| scene.desired(which));
     same_plan_each_time(&scene, &first).await?;
     scene.pass(&first).await?;
     same_plan_each_time(&scene, &second).await
@@ -154,12 +159,12 @@ pub(super) async fn plans_are_pure<H: Harness>(harness: &mut H) -> Result<(), Br
 
 async fn same_plan_each_time<H: Harness>(
     scene: &Scene<'_, H>,
-    wish: &scene::Desired<H>,
+    desired: &scene::Desired<H>,
 ) -> Result<(), Broken> {
-    let first = lines(scene, wish, Order::AsReported).await?;
-    let again = lines(scene, wish, Order::AsReported).await?;
-    let turned = lines(scene, wish, Order::Reversed).await?;
-    scene.demand(!first.is_empty(), || "a wish that is new has no plan".to_owned())?;
+    let first = lines(scene, desired, Order::AsReported).await?;
+    let again = lines(scene, desired, Order::AsReported).await?;
+    let turned = lines(scene, desired, Order::Reversed).await?;
+    scene.demand(!first.is_empty(), || "a desired state that is new has no plan".to_owned())?;
     scene.demand(first == again, || "the same input gave two plans".to_owned())?;
     scene.demand(first == turned, || {
         "the plan depends on the order in which the target tells its objects".to_owned()
@@ -174,13 +179,13 @@ enum Order {
 /// The lines of a plan that is made here step by step, so that the order of the objects can be reversed.
 async fn lines<H: Harness>(
     scene: &Scene<'_, H>,
-    wish: &scene::Desired<H>,
+    desired: &scene::Desired<H>,
     order: Order,
 ) -> Result<Vec<String>, Broken> {
     let Holdings { records, last } = scene.book.holdings();
     let mut reader = scene.source.reader().map_err(|failure| scene.broken(&failure))?;
     let (mut seen, focus) = (Vec::new(), Focus::All);
-    let view = View { focus: &focus, wish, records };
+    let view = View { focus: &focus, desired, records };
     let observed = reader.observe(&view, &mut |one| seen.push(one)).await;
     let moment = observed.map_err(|failure| scene.broken(&failure))?;
     if let Order::Reversed = order {
@@ -188,11 +193,11 @@ async fn lines<H: Harness>(
     }
     let (ownership, adopt) = (&scene.ownership, &scene.config.adopt);
     let rights = Rights { ownership, records, adopt, on_release: scene.config.on_release };
-    let mut diff = Diff::new(&**wish, &focus, rights);
+    let mut diff = Diff::new(&**desired, &focus, rights);
     for one in seen {
         diff.see(one);
     }
-    let plan = Plan::new(&scene.source, wish.clone(), moment, diff.finish()).since(last.clone());
+    let plan = Plan::new(&scene.source, desired.clone(), moment, diff.finish()).since(last.clone());
     let kinds = [Kind::Change, Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Matched];
     Ok(entries(&plan as &dyn Explain, &kinds).iter().map(|entry| format!("{entry:?}")).collect())
 }

@@ -12,7 +12,7 @@ use homeostat_engine::{
     Strictness, View, pass, plan,
 };
 
-use super::harness::{Ability, Disturbance, Harness, Key, Wish};
+use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
 use super::verdict::{Broken, LAWS, Law};
 use crate::ledger::{Count, Tapped};
 
@@ -82,8 +82,8 @@ impl<'h, H: Harness> Scene<'h, H> {
         self
     }
 
-    pub(super) fn wish(&self, which: Wish) -> Desired<H> {
-        Arc::new(self.harness.wish(which))
+    pub(super) fn desired(&self, which: DesiredState) -> Desired<H> {
+        Arc::new(self.harness.desired(which))
     }
 
     /// The law is broken, and this is how it shows.
@@ -95,9 +95,9 @@ impl<'h, H: Harness> Scene<'h, H> {
         if holds { Ok(()) } else { Err(self.broken(&how())) }
     }
 
-    fn order<'a>(&'a self, wish: &Desired<H>, focus: Focus<Key<H>>) -> Order<'a, H::Source> {
+    fn order<'a>(&'a self, desired: &Desired<H>, focus: Focus<Key<H>>) -> Order<'a, H::Source> {
         let (source, ownership, config) = (&self.source, &self.ownership, &self.config);
-        Order { source, wish: wish.clone(), ownership, focus, config }
+        Order { source, desired: desired.clone(), ownership, focus, config }
     }
 
     /// Disturbs the target; returns the objects that are new or changed.
@@ -113,10 +113,10 @@ impl<'h, H: Harness> Scene<'h, H> {
         }
     }
 
-    pub(super) async fn plan(&mut self, wish: &Desired<H>) -> Result<Plan<H::Source>, Broken> {
+    pub(super) async fn plan(&mut self, desired: &Desired<H>) -> Result<Plan<H::Source>, Broken> {
         let mut observer =
             Observer::open(&self.source, "law").map_err(|error| self.broken(&error))?;
-        let order = self.order(wish, Focus::All);
+        let order = self.order(desired, Focus::All);
         let planned = plan(&order, &mut observer, self.book.holdings()).await;
         planned.map_err(|error| self.broken(&error))
     }
@@ -124,26 +124,26 @@ impl<'h, H: Harness> Scene<'h, H> {
     /// One pass, which may fail.
     pub(super) async fn try_pass(
         &mut self,
-        wish: &Desired<H>,
+        desired: &Desired<H>,
         focus: Focus<Key<H>>,
     ) -> Result<Report<H::Source>, Error> {
         let Scene { source, ownership, config, observer, writer, book, .. } = self;
-        let order = Order { source, wish: wish.clone(), ownership, focus, config };
+        let order = Order { source, desired: desired.clone(), ownership, focus, config };
         pass(&order, observer, writer, book).await
     }
 
     /// One full pass, which must not fail.
-    pub(super) async fn pass(&mut self, wish: &Desired<H>) -> Result<Report<H::Source>, Broken> {
-        let report = self.try_pass(wish, Focus::All).await;
+    pub(super) async fn pass(&mut self, desired: &Desired<H>) -> Result<Report<H::Source>, Broken> {
+        let report = self.try_pass(desired, Focus::All).await;
         report.map_err(|error| self.broken(&format!("a pass failed: {error}")))
     }
 
     /// One full pass, which must end converged.
     pub(super) async fn converge(
         &mut self,
-        wish: &Desired<H>,
+        desired: &Desired<H>,
     ) -> Result<Report<H::Source>, Broken> {
-        let report = self.pass(wish).await?;
+        let report = self.pass(desired).await?;
         self.demand(report.is_converged(), || {
             format!("a pass did not converge: {}", troubles(&report).join("; "))
         })?;
@@ -153,12 +153,12 @@ impl<'h, H: Harness> Scene<'h, H> {
     /// What a new reader reports.
     pub(super) async fn look(
         &self,
-        wish: &Desired<H>,
+        desired: &Desired<H>,
     ) -> Result<Vec<Seen<Key<H>, Object<H>>>, Failure> {
         let mut all = Vec::new();
         let mut reader = self.source.reader()?;
         let records = &self.book.holdings().records;
-        let view = View { focus: &Focus::All, wish, records };
+        let view = View { focus: &Focus::All, desired, records };
         reader.observe(&view, &mut |seen| all.push(seen)).await?;
         Ok(all)
     }
@@ -196,15 +196,15 @@ fn place<H: Harness>() -> Place {
     Place { owner, source: H::Source::NAME.to_owned(), scope, identity }
 }
 
-/// Without the guard against mass deletes, since these wishes are small.
+/// Without the guard against mass deletes, since these desired states are small.
 fn config<K: homeostat_engine::Key>() -> Config<K> {
     let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
     Config { guards, ..Config::default() }
 }
 
-/// All keys of a wish.
-pub(super) fn keys<D: homeostat_engine::Desired>(wish: &D) -> Vec<D::Key> {
-    (0..wish.len()).map(|index| wish.key(Slot::at(index))).collect()
+/// All keys of a desired state.
+pub(super) fn keys<D: homeostat_engine::Desired>(desired: &D) -> Vec<D::Key> {
+    (0..desired.len()).map(|index| desired.key(Slot::at(index))).collect()
 }
 
 /// The entries of a plan or report of these kinds.

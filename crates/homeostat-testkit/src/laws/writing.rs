@@ -10,7 +10,7 @@ use homeostat_engine::{
     Work, Writer as _,
 };
 
-use super::harness::{Disturbance, Harness, Wish};
+use super::harness::{DesiredState, Disturbance, Harness};
 use super::scene::{self, Object, Scene, Snapshot, keys};
 use super::verdict::{Broken, Verdict};
 
@@ -21,7 +21,8 @@ pub(super) async fn steps_touch_what_they_name<H: Harness>(
 ) -> Result<(), Broken> {
     among_strangers(Scene::open(harness, 4)?, verdict).await?;
     let mut scene = Scene::open(harness, 4)?;
-    let [first, second] = [Wish::First, Wish::Second].map(|which| scene.wish(which));
+    let [first, second] =
+        [DesiredState::First, DesiredState::Second].map(|which| scene.desired(which));
     scene.pass(&first).await?;
     apply_and_judge(&mut scene, &second, &Snapshot::new()).await
 }
@@ -30,42 +31,42 @@ async fn among_strangers<H: Harness>(
     mut scene: Scene<'_, H>,
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
-    let wish = scene.wish(Wish::First);
+    let desired = scene.desired(DesiredState::First);
     let mut foreign = Snapshot::new();
     let by_name = matches!(scene.ownership, Ownership::Prefix(_) | Ownership::Exclusive(_));
-    let first = keys(&*wish).into_iter().next().filter(|_| !by_name);
+    let first = keys(&*desired).into_iter().next().filter(|_| !by_name);
     match first.and_then(|key| scene.disturb(Disturbance::Occupy(&key))) {
         Some(occupied) => foreign.extend(occupied),
-        None => verdict.skip(4, "a foreign object on a wished key"),
+        None => verdict.skip(4, "a foreign object on a declared key"),
     }
     let shared = !matches!(scene.ownership, Ownership::Exclusive(_));
     match shared.then(|| scene.disturb(Disturbance::Stranger)).flatten() {
         Some(stranger) => foreign.extend(stranger),
         None => verdict.skip(4, "a foreign object beside ours"),
     }
-    apply_and_judge(&mut scene, &wish, &foreign).await?;
+    apply_and_judge(&mut scene, &desired, &foreign).await?;
     // Once more with the engine, which retries what was refused.
     let before = scene.harness.snapshot();
-    scene.pass(&wish).await?;
+    scene.pass(&desired).await?;
     judge(&scene, &before, &BTreeSet::new())
 }
 
 /// Applies a plan without the engine and checks what it changed.
 async fn apply_and_judge<H: Harness>(
     scene: &mut Scene<'_, H>,
-    wish: &scene::Desired<H>,
+    desired: &scene::Desired<H>,
     foreign: &Snapshot,
 ) -> Result<(), Broken> {
     let before = scene.harness.snapshot();
-    let plan = scene.plan(wish).await?;
+    let plan = scene.plan(desired).await?;
     let open = apply(scene, &plan).await;
-    let unanswered = open.first().and_then(|at| plan.steps.get(*at)).map(|step| step.key(wish));
+    let unanswered = open.first().and_then(|at| plan.steps.get(*at)).map(|step| step.key(desired));
     if let Some(key) = unanswered {
         return Err(scene.broken(&format!("the step for `{key}` got no answer")));
     }
     let taken =
         plan.steps.iter().flat_map(|step| step.takes().iter().map(|taken| taken.key.clone()));
-    let named = plan.steps.iter().map(|step| step.key(wish).to_string());
+    let named = plan.steps.iter().map(|step| step.key(desired).to_string());
     let mine = taken.chain(named).filter(|key| !foreign.contains_key(key)).collect();
     judge(scene, &before, &mine)
 }
@@ -115,7 +116,7 @@ async fn apply<H: Harness>(scene: &Scene<'_, H>, plan: &Plan<H::Source>) -> Vec<
 fn work<S: Source>(plan: &Plan<S>, steps: Range<usize>) -> Work<'_, S> {
     let first = steps.start;
     let steps = plan.steps.get(steps).unwrap_or_default();
-    Work { wish: &plan.wish, moment: &plan.moment, first, steps }
+    Work { desired: &plan.desired, moment: &plan.moment, first, steps }
 }
 
 struct Answers<O> {
@@ -163,11 +164,11 @@ pub(super) async fn a_second_pass_writes_nothing<H: Harness>(
     harness: &mut H,
 ) -> Result<(), Broken> {
     let mut scene = Scene::open(harness, 6)?;
-    for which in [Wish::First, Wish::Second, Wish::Nothing] {
-        let wish = scene.wish(which);
-        scene.converge(&wish).await?;
-        writes_nothing(&mut scene, &wish).await?;
-        let same_again = scene.wish(which);
+    for which in [DesiredState::First, DesiredState::Second, DesiredState::Nothing] {
+        let desired = scene.desired(which);
+        scene.converge(&desired).await?;
+        writes_nothing(&mut scene, &desired).await?;
+        let same_again = scene.desired(which);
         writes_nothing(&mut scene, &same_again).await?;
         scene.restart()?;
         writes_nothing(&mut scene, &same_again).await?;
@@ -177,11 +178,11 @@ pub(super) async fn a_second_pass_writes_nothing<H: Harness>(
 
 async fn writes_nothing<H: Harness>(
     scene: &mut Scene<'_, H>,
-    wish: &scene::Desired<H>,
+    desired: &scene::Desired<H>,
 ) -> Result<(), Broken> {
     let (before, writes) = (scene.harness.snapshot(), (scene.harness.meter())());
     let recorded = scene.ledger_writes.writes();
-    scene.pass(wish).await?;
+    scene.pass(desired).await?;
     let wrote = (scene.harness.meter())() - writes;
     scene.demand(wrote == 0, || format!("a second pass wrote {wrote} times to the target"))?;
     let same = scene.harness.snapshot() == before;

@@ -10,7 +10,7 @@ use super::faults::Faults;
 use super::flaw::Flaw;
 use super::source::{Behaviour, Memory};
 use super::target::{Mark, Target};
-use crate::laws::{Ability, Disturbance, Fault, Harness, Meter, Wish};
+use crate::laws::{Ability, DesiredState, Disturbance, Fault, Harness, Meter};
 
 /// The harness of [`Memory`].
 pub struct Bench<M> {
@@ -81,11 +81,11 @@ impl<M: Behaviour> Harness for Bench<M> {
         self.ownership.clone()
     }
 
-    fn wish(&self, which: Wish) -> Table<String, String> {
+    fn desired(&self, which: DesiredState) -> Table<String, String> {
         let pairs: &[_] = match which {
-            Wish::First => &[("web", "one"), ("web/a", "two"), ("web/b", "three")],
-            Wish::Second => &[("web", "other"), ("web/b", "three"), ("web/c", "four")],
-            Wish::Nothing => &[],
+            DesiredState::First => &[("web", "one"), ("web/a", "two"), ("web/b", "three")],
+            DesiredState::Second => &[("web", "other"), ("web/b", "three"), ("web/c", "four")],
+            DesiredState::Nothing => &[],
         };
         let owned = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         Table::new(owned).unwrap_or_default()

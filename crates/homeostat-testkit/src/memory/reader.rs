@@ -27,8 +27,8 @@ impl MemoryReader {
         self.flaw == Some(flaw)
     }
 
-    fn owner(&self, held: &Held, is_wished: bool) -> Owner {
-        let taken = if is_wished { Flaw::Usurps } else { Flaw::Steals };
+    fn owner(&self, held: &Held, is_declared: bool) -> Owner {
+        let taken = if is_declared { Flaw::Usurps } else { Flaw::Steals };
         match (self.marks, held.mark) {
             (Marks::None, _) => Owner::Unmarked,
             (Marks::Nobody, _) => Owner::Nobody,
@@ -50,14 +50,14 @@ impl MemoryReader {
             Some(Flaw::Credulous) if context.is_hinted => format!("{}?", held.value),
             _ => held.value.clone(),
         };
-        Some(Seen::Present { key, object, owner: self.owner(held, context.is_wished) })
+        Some(Seen::Present { key, object, owner: self.owner(held, context.is_declared) })
     }
 }
 
 /// What some flaws depend on.
 #[derive(Clone, Copy)]
 struct Context {
-    is_wished: bool,
+    is_declared: bool,
     is_hinted: bool,
 }
 
@@ -80,8 +80,8 @@ impl<M: Behaviour> Reader<Memory<M>> for MemoryReader {
             if world.faults.torn_after == Some(at) {
                 return Err(Failure::new("the look was cut short", Retry::Soon));
             }
-            let is_wished = view.wish.iter().any(|(key, _)| *key == held.key);
-            let context = Context { is_wished, is_hinted: *view.focus != Focus::All };
+            let is_declared = view.desired.iter().any(|(key, _)| *key == held.key);
+            let context = Context { is_declared, is_hinted: *view.focus != Focus::All };
             self.seen(&world, held, context).into_iter().for_each(&mut *see);
         }
         Ok(())

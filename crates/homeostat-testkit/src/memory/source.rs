@@ -130,16 +130,16 @@ impl<M: Behaviour> Source for Memory<M> {
 
     fn plan(
         &self,
-        wish: &Table<String, String>,
+        desired: &Table<String, String>,
         (): &(),
         changes: ChangeList<String, String>,
     ) -> Draft<Self> {
         self.target.panic_if_due(Act::Plan);
         let mut steps: Vec<Put> =
-            changes.into_iter().map(|change| Put::new(wish, change)).collect();
+            changes.into_iter().map(|change| Put::new(desired, change)).collect();
         match self.flaw {
             Some(Flaw::Fickle) => self.shuffle(&mut steps),
-            Some(Flaw::Restless) => steps.extend(rewrites(wish)),
+            Some(Flaw::Restless) => steps.extend(rewrites(desired)),
             _ => {}
         }
         Draft { steps, ..Draft::default() }
@@ -158,8 +158,8 @@ impl<M> Memory<M> {
 }
 
 /// An update of the first object that changes nothing.
-fn rewrites(wish: &Table<String, String>) -> Option<Put> {
-    let (_, value) = wish.iter().next()?;
+fn rewrites(desired: &Table<String, String>) -> Option<Put> {
+    let (_, value) = desired.iter().next()?;
     let change = Change::Update { slot: Slot(0), before: value.clone(), adopts: None };
-    Some(Put::new(wish, change))
+    Some(Put::new(desired, change))
 }

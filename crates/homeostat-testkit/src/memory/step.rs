@@ -21,8 +21,8 @@ pub struct Put {
 }
 
 impl Put {
-    pub(super) fn new(wish: &Table<String, String>, change: Change<String, String>) -> Self {
-        let depth = change.key(wish).matches('/').count();
+    pub(super) fn new(desired: &Table<String, String>, change: Change<String, String>) -> Self {
+        let depth = change.key(desired).matches('/').count();
         Put { change, depth: u8::try_from(depth).unwrap_or(DEEPEST).min(DEEPEST) }
     }
 }
@@ -36,8 +36,8 @@ fn parent(key: &str) -> Option<&str> {
 }
 
 impl Step<Table<String, String>> for Put {
-    fn key(&self, wish: &Table<String, String>) -> String {
-        self.change.key(wish)
+    fn key(&self, desired: &Table<String, String>) -> String {
+        self.change.key(desired)
     }
 
     fn action(&self) -> Action {
@@ -56,26 +56,28 @@ impl Step<Table<String, String>> for Put {
         }
     }
 
-    fn needs(&self, wish: &Table<String, String>, need: &mut dyn FnMut(String)) {
+    fn needs(&self, desired: &Table<String, String>, need: &mut dyn FnMut(String)) {
         if self.action() != Action::Delete
-            && let Some(parent) = parent(&self.key(wish))
+            && let Some(parent) = parent(&self.key(desired))
         {
             need(parent.to_owned());
         }
     }
 
-    fn group(&self, wish: &Table<String, String>) -> Option<String> {
-        parent(&self.key(wish)).map(str::to_owned)
+    fn group(&self, desired: &Table<String, String>) -> Option<String> {
+        parent(&self.key(desired)).map(str::to_owned)
     }
 
-    fn explain(&self, wish: &Table<String, String>, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, desired: &Table<String, String>, tell: &mut dyn FnMut(Line)) {
         let (before, after) = match &self.change {
-            Change::Create { slot } => (None, Some(wish.object(*slot))),
-            Change::Update { slot, before, .. } => (Some(before.clone()), Some(wish.object(*slot))),
+            Change::Create { slot } => (None, Some(desired.object(*slot))),
+            Change::Update { slot, before, .. } => {
+                (Some(before.clone()), Some(desired.object(*slot)))
+            }
             Change::Delete { before, .. } => (Some(before.clone()), None),
             Change::Release { before, restore, .. } => (Some(before.clone()), restore.clone()),
         };
         let (before, after) = (before.map(Into::into), after.map(Into::into));
-        tell(Line { action: self.action(), key: self.key(wish), before, after, note: None });
+        tell(Line { action: self.action(), key: self.key(desired), before, after, note: None });
     }
 }

@@ -49,7 +49,7 @@ impl MemoryWriter {
             let outcome = if given_up {
                 Outcome::Failed(Failure::new("gave up", Retry::Soon))
             } else {
-                self.write(&mut self.target.world(), work.wish, step)
+                self.write(&mut self.target.world(), work.desired, step)
             };
             given_up |= self.is_flawed(Flaw::GivesUp) && !outcome.is_good();
             self.answer(at, outcome, out);
@@ -60,8 +60,10 @@ impl MemoryWriter {
     fn apply_all<M: Behaviour>(&self, work: &Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
         let mut world = self.target.world();
         let before = world.objects.clone();
-        let outcomes: Vec<_> =
-            work.iter().map(|(at, step)| (at, self.write(&mut world, work.wish, step))).collect();
+        let outcomes: Vec<_> = work
+            .iter()
+            .map(|(at, step)| (at, self.write(&mut world, work.desired, step)))
+            .collect();
         let bad = outcomes.iter().find(|(_, outcome)| !outcome.is_good()).cloned();
         if bad.is_some() {
             world.objects = before;
@@ -78,11 +80,11 @@ impl MemoryWriter {
     fn write(
         &self,
         world: &mut MutexGuard<'_, World>,
-        wish: &Table<String, String>,
+        desired: &Table<String, String>,
         step: &Put,
     ) -> Outcome<String> {
         world.writes += 1;
-        let key = step.key(wish);
+        let key = step.key(desired);
         world.log.push(format!("write {key}"));
         let refused = world.faults.refused.contains(&key);
         if refused || world.faults.refuse_write == Some(world.writes) {
@@ -93,7 +95,7 @@ impl MemoryWriter {
         if let Some(owner) = self.conflicting_owner(world, &key, step) {
             return Outcome::Conflict { owner };
         }
-        let outcome = world.put(wish, step);
+        let outcome = world.put(desired, step);
         if world.faults.echoes == Echoes::Heard {
             world.notify(&key);
         }
@@ -119,10 +121,10 @@ impl MemoryWriter {
 }
 
 impl World {
-    fn put(&mut self, wish: &Table<String, String>, step: &Put) -> Outcome<String> {
-        let key = step.key(wish);
+    fn put(&mut self, desired: &Table<String, String>, step: &Put) -> Outcome<String> {
+        let key = step.key(desired);
         let wanted = match &step.change {
-            Change::Create { slot } | Change::Update { slot, .. } => wish.object(*slot),
+            Change::Create { slot } | Change::Update { slot, .. } => desired.object(*slot),
             Change::Release { restore: Some(original), .. } => original.clone(),
             Change::Release { before, restore: None, .. } => before.clone(),
             Change::Delete { .. } => {

@@ -15,7 +15,7 @@ pub(super) struct Firewall {
 }
 
 impl Firewall {
-    /// Opens the gate once all of the newest wish is there; from then on it stays open.
+    /// Opens the gate once all of the newest desired state is there; from then on it stays open.
     pub(super) async fn follow(&mut self, control: Arc<dyn Control>, gate: &Gate) {
         self.stop_watching();
         gate.close();

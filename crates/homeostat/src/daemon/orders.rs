@@ -30,7 +30,7 @@ pub(super) struct Begun {
     pub(super) pass: Later<'static, Result<LoopTold, CommandRefused>>,
 }
 
-/// Asks all of these loops for a pass, at once: whoever has just put a wish gets the report of the
+/// Asks all of these loops for a pass, at once: whoever has just put a desired state gets the report of the
 /// very pass that carries it out.
 pub(super) fn begin(loops: Vec<Arc<dyn Control>>) -> Vec<Begun> {
     let begun = loops.into_iter().map(|control| {

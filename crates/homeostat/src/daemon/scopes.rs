@@ -33,10 +33,10 @@ struct Running {
     firewall: Firewall,
 }
 
-/// Which of the loops that go on are given their wishes.
+/// Which of the loops that go on are given their desired states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wishes {
-    /// Those whose wish or target has changed: the others are not disturbed.
+pub(super) enum DesiredObjects {
+    /// Those whose desired state or target has changed: the others are not disturbed.
     Changed,
     /// All of them: somebody asks for it.
     All,
@@ -48,10 +48,10 @@ struct With<'a> {
     document: &'a Document,
     ledger: &'a Arc<dyn Ledger>,
     events: &'a Events,
-    wishes: Wishes,
+    desired_states: DesiredObjects,
 }
 
-/// What became of a wish.
+/// What became of a desired state.
 enum Put {
     /// It is that of a loop that has begun.
     Begun(Arc<dyn Control>),
@@ -115,15 +115,15 @@ impl Scopes {
         self.waiting.iter().map(|(place, _)| name_in_directory(&place.scope).to_owned()).collect()
     }
 
-    /// Starts what is missing, gives the rest its wish, and ends what has no business any more.
+    /// Starts what is missing, gives the rest its desired state, and ends what has no business any more.
     pub(super) async fn arrange(
         &mut self,
         context: &Context,
         document: &Document,
         (ledger, events): (&Arc<dyn Ledger>, &Events),
-        wishes: Wishes,
+        desired_states: DesiredObjects,
     ) -> Result<()> {
-        let with = With { document, ledger, events, wishes };
+        let with = With { document, ledger, events, desired_states };
         let parts = self.bind(context, document, ledger).await?;
         self.end_missing(&parts, &context.gates);
         let made = self.settle(parts, context, with).await?;
@@ -204,7 +204,7 @@ impl Scopes {
 }
 
 impl Running {
-    /// Gives loops their wishes, and starts those that are missing in their order.
+    /// Gives loops their desired states, and starts those that are missing in their order.
     async fn start(&mut self, planners: Vec<Box<dyn Planner>>, gate: &Gate, with: With<'_>) {
         let start = |planner: &dyn Planner| known(&planner.place().source).start;
         if planners.iter().all(|planner| start(&**planner) != Start::Firewall) {
@@ -244,17 +244,17 @@ impl Running {
         }
     }
 
-    /// Gives a loop its wish, or starts one.
+    /// Gives a loop its desired state, or starts one.
     fn put(&mut self, planner: Box<dyn Planner>, with: With<'_>) -> Put {
-        let With { document, ledger, events, wishes } = with;
+        let With { document, ledger, events, desired_states } = with;
         let name = planner.place().source.clone();
         let pace = pace(&*planner, &document.settings);
         let goes_on = |one: &&Looping| !one.task.is_finished() && one.pace.is_like(&pace);
         if let Some(looping) = self.loops.get(&name).filter(goes_on) {
             // A loop that has ended meanwhile is started by the next call.
-            let is_changed = match wishes {
-                Wishes::Changed => looping.control.put(planner),
-                Wishes::All => looping.control.replace(planner).map(|()| true),
+            let is_changed = match desired_states {
+                DesiredObjects::Changed => looping.control.put(planner),
+                DesiredObjects::All => looping.control.replace(planner).map(|()| true),
             };
             return if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed };
         }

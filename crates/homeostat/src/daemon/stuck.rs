@@ -27,7 +27,7 @@ fn undriven() -> (Kept, View, Events) {
     };
     let bound = Bound {
         source: Memory::<Independent>::marked(Target::default()),
-        wish: Arc::new(Table::new([(text("a"), text("1"))]).unwrap()),
+        desired: Arc::new(Table::new([(text("a"), text("1"))]).unwrap()),
         ownership: Ownership::Marked,
         config: Config::default(),
         place: Place {

@@ -1,4 +1,4 @@
-//! Wishes in a scope that is not there.
+//! Desired states in a scope that is not there.
 
 use homeostat_engine::{Entry, Explain, Kind, Place, Summary, WaitsOn};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 use homeostat_document::Section;
 use homeostat_engine::{Bound, Config, Limits, MissingSections, Ownership};
-use homeostat_guests::section::{self, Proxmox, wish};
-use homeostat_guests::{Client, Guests, Token, Wish};
+use homeostat_guests::section::{self, Proxmox, desired};
+use homeostat_guests::{Client, DesiredState, Guests, Token};
 use rustix::thread::CapabilitySet;
 
 use crate::failure::Helped;
@@ -63,9 +63,9 @@ fn bind(binding: &Binding<'_>) -> Bind {
     let limits = Limits { total: TOTAL, per_node: proxmox.node_limit.into() };
     let dispatch = binding.context.desk.dispatch_guard(&source, (&binding.scope.name, limits))?;
     let config = Config { dispatch, lanes: TOTAL, ..binding.config(NAME, missing) };
-    let (wish, place) = (Arc::new(wish(section)?), binding.place(NAME));
-    let (ownership, nothing) = (Ownership::Checkpoint, Some(Arc::new(Wish::default())));
-    Ok(Some(Box::new(Bound { source, wish, ownership, config, place, nothing })))
+    let (desired, place) = (Arc::new(desired(section)?), binding.place(NAME));
+    let (ownership, nothing) = (Ownership::Checkpoint, Some(Arc::new(DesiredState::default())));
+    Ok(Some(Box::new(Bound { source, desired, ownership, config, place, nothing })))
 }
 
 fn source(binding: &Binding<'_>, proxmox: &Proxmox) -> Result<Guests> {

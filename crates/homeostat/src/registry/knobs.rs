@@ -7,8 +7,8 @@ use anyhow::Result;
 use homeostat_document::{Checker, Diagnostic, Scope as Section, Section as _};
 use homeostat_engine::book::holdings;
 use homeostat_engine::{Bound, MissingSections, Ownership, Pages, Place as LedgerPlace};
-use homeostat_knobs::section::{self, Cgroups, LinkSysctl, Sysctl, is_stated, knobs, wish};
-use homeostat_knobs::{HostWide, Key, Knobs, Place, Roots, Wish};
+use homeostat_knobs::section::{self, Cgroups, LinkSysctl, Sysctl, desired, is_stated, knobs};
+use homeostat_knobs::{DesiredState, HostWide, Key, Knobs, Place, Roots};
 use rustix::thread::CapabilitySet;
 
 use crate::failure::Misfit;
@@ -109,13 +109,13 @@ fn bind(binding: &Binding<'_>) -> Bind {
     if let Some(section) = binding.section {
         refuse_host_wide(binding, section)?;
     }
-    let wish = binding.section.map(wish).transpose()?.unwrap_or_default();
+    let desired = binding.section.map(desired).transpose()?.unwrap_or_default();
     let missing = binding.missing(|home| missing(binding, &owned, home));
     let config = binding.config(NAME, missing);
     let source = source(binding.scope).with_others(others(binding.pages, &place)?);
     let ownership = Ownership::Checkpoint;
-    let nothing = Some(Arc::new(Wish::default()));
-    let bound = Bound { source, wish: Arc::new(wish), ownership, config, place, nothing };
+    let nothing = Some(Arc::new(DesiredState::default()));
+    let bound = Bound { source, desired: Arc::new(desired), ownership, config, place, nothing };
     Ok(Some(Box::new(bound)))
 }
 

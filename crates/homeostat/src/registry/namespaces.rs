@@ -8,7 +8,7 @@ use homeostat_document::{Checker, Diagnostic, Document};
 use homeostat_engine::book::holdings;
 use homeostat_engine::{Action, Bound, Entry, Explain, Kind, MissingSections, Ownership};
 use homeostat_namespaces::section::{self, is_made, named};
-use homeostat_namespaces::{Key, Mark, Namespaces, OwnTable, Protocol, Wish};
+use homeostat_namespaces::{DesiredState, Key, Mark, Namespaces, OwnTable, Protocol};
 use homeostat_netns::Place;
 use rustix::thread::CapabilitySet;
 
@@ -56,8 +56,8 @@ fn bind(binding: &Binding<'_>) -> Bind {
     }
     let (document, place) = (binding.document, binding.place(NAME));
     let owned = holdings::<Namespaces>(binding.pages, &place)?.records;
-    let wished = named(document, true)?;
-    if wished.is_empty() && owned.is_empty() {
+    let declared = named(document, true)?;
+    if declared.is_empty() && owned.is_empty() {
         return Ok(None);
     }
     // What the document still speaks of stays, also if it would not be made any more.
@@ -70,11 +70,11 @@ fn bind(binding: &Binding<'_>) -> Bind {
     }
     let bound = Bound {
         source,
-        wish: Arc::new(Wish::new(wished).keeping(kept)),
+        desired: Arc::new(DesiredState::new(declared).keeping(kept)),
         ownership: Ownership::Checkpoint,
         config: binding.config(NAME, held(binding, owned.keys())?),
         place,
-        nothing: Some(Arc::new(Wish::new(Vec::new()))),
+        nothing: Some(Arc::new(DesiredState::new(Vec::new()))),
     };
     Ok(Some(Box::new(bound)))
 }
@@ -115,7 +115,7 @@ fn is_in_use(binding: &Binding<'_>, key: &Key) -> Result<bool> {
     let Ok(Some(scope)) = Scope::recorded(&name) else { return Ok(false) };
     for source in SOURCES {
         let page = binding.pages.page(&scope.place(&binding.context.owner, source.name))?;
-        if !page.records.is_empty() || page.wish.is_some_and(|wish| !wish.is_empty()) {
+        if !page.records.is_empty() || page.desired.is_some_and(|desired| !desired.is_empty()) {
             return Ok(true);
         }
     }

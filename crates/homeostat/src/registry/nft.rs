@@ -6,8 +6,8 @@ use anyhow::{Result, anyhow};
 use homeostat_document::Section;
 use homeostat_engine::book::holdings;
 use homeostat_engine::{Bound, Desired as _, MissingSections, Ownership, Pages, Place};
-use homeostat_nft::section::{self, Declared, Nftables, declared, wish};
-use homeostat_nft::{Compiler, Mark, Nft, Wish, Wording};
+use homeostat_nft::section::{self, Declared, Nftables, declared, desired};
+use homeostat_nft::{Compiler, DesiredState, Mark, Nft, Wording};
 use rustix::thread::CapabilitySet;
 use serde_json::{Map, json};
 
@@ -58,19 +58,19 @@ fn bind(binding: &Binding<'_>) -> Bind {
     }
     // It remembers rulesets, so that one that is bound again is not compiled again.
     let compiler: Compiler = binding.context.memory.of();
-    let wish = stated.map(|nftables| wish(binding.document, nftables, &compiler, &source));
-    let wish = wish.transpose().map_err(Misfit::from)?;
-    let wish = wish.unwrap_or_default();
+    let desired = stated.map(|nftables| desired(binding.document, nftables, &compiler, &source));
+    let desired = desired.transpose().map_err(Misfit::from)?;
+    let desired = desired.unwrap_or_default();
     let name = <Nftables as Section>::NAME;
     let missing = binding.missing(|home| match stated {
         None => MissingSections::all(home.table(&[name])),
-        Some(nftables) if wish.is_empty() => no_tables(nftables, &home.path(&[name])),
+        Some(nftables) if desired.is_empty() => no_tables(nftables, &home.path(&[name])),
         Some(_) => MissingSections::default(),
     });
     let config = binding.config(NAME, missing);
-    let (wish, ownership) = (Arc::new(wish), Ownership::Marked);
-    let nothing = Some(Arc::new(Wish::nothing()));
-    Ok(Some(Box::new(Bound { source, wish, ownership, config, place, nothing })))
+    let (desired, ownership) = (Arc::new(desired), Ownership::Marked);
+    let nothing = Some(Arc::new(DesiredState::nothing()));
+    Ok(Some(Box::new(Bound { source, desired, ownership, config, place, nothing })))
 }
 
 /// Whether a section that makes no table means that. A file can be empty because a disk was full or because

@@ -10,7 +10,7 @@ use homeostat_netns::Netns;
 use homeostat_rtnl::section::{
     self, Links, Neighbours, Nexthops, Refusal, Routes, Rules, route_files,
 };
-use homeostat_rtnl::{Key, LinkName, Protocol, Rtnl, Wish};
+use homeostat_rtnl::{DesiredState, Key, LinkName, Protocol, Rtnl};
 use rustix::thread::CapabilitySet;
 
 use crate::context::Context;
@@ -44,15 +44,15 @@ const NAME: &str = <Rtnl as homeostat_engine::Source>::NAME;
 
 /// The keys that wait for a namespace that is not there.
 fn wait(document: &Document, section: &Section) -> Vec<String> {
-    let wish = section::wish(document, section).unwrap_or_default();
-    (0..wish.len()).map(|index| wish.key(Slot::at(index)).to_string()).collect()
+    let desired = section::desired(document, section).unwrap_or_default();
+    (0..desired.len()).map(|index| desired.key(Slot::at(index)).to_string()).collect()
 }
 
-fn wish(binding: &Binding<'_>) -> Result<Wish> {
-    let Some(section) = binding.section else { return Ok(Wish::default()) };
-    section::wish(binding.document, section).map_err(|refusal| match refusal {
+fn desired(binding: &Binding<'_>) -> Result<DesiredState> {
+    let Some(section) = binding.section else { return Ok(DesiredState::default()) };
+    section::desired(binding.document, section).map_err(|refusal| match refusal {
         Refusal::Document(diagnostics) => Misfit::from(diagnostics).into(),
-        Refusal::Wish(error) => error.into(),
+        Refusal::DesiredState(error) => error.into(),
     })
 }
 
@@ -107,13 +107,20 @@ impl Missing {
 
 /// The marks are in the kernel, so there is something to look for in every scope.
 fn bind(binding: &Binding<'_>) -> Bind {
-    let wish = wish(binding)?;
+    let desired = desired(binding)?;
     let config = binding.config(NAME, binding.missing(|home| missing(binding, home)));
     let source = source(binding.context, binding.scope)?;
     let source = source.with_namespaces(namespaces(binding)?);
     let (ownership, place) = (Ownership::Marked, binding.place(NAME));
-    let nothing = Some(Arc::new(Wish::default()));
-    Ok(Some(Box::new(Bound { source, wish: Arc::new(wish), ownership, config, place, nothing })))
+    let nothing = Some(Arc::new(DesiredState::default()));
+    Ok(Some(Box::new(Bound {
+        source,
+        desired: Arc::new(desired),
+        ownership,
+        config,
+        place,
+        nothing,
+    })))
 }
 
 fn source(context: &Context, scope: &Scope) -> Result<Rtnl> {

@@ -126,7 +126,7 @@ fn hostile_documents_are_refused() {
 }
 
 #[test]
-fn an_empty_document_wishes_for_nothing() {
+fn an_empty_document_declares_nothing() {
     let world = World::new();
     for name in ["empty.toml", "empty.yaml"] {
         world.write(name, "");

@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use crate::terminal::Terminal;
 use crate::world::{Ran, World};
 
-const WISH: &str = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
+const DESIRED: &str = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
 const ESCAPE: char = '\x1b';
 
 #[test]
 fn colour_is_used_where_it_is_asked_for_and_says_nothing_new() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let plain = world.run("plan host.toml").exits(0).stdout;
     let never = world.run("plan --color never host.toml").exits(0).stdout;
     let always = world.run("plan --color always host.toml").exits(0).stdout;
@@ -44,7 +44,7 @@ fn on_terminal(mut command: Command) -> String {
 
 #[test]
 fn a_terminal_gets_colour_unless_it_was_declined() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     assert!(on_terminal(world.homeostat("plan host.toml")).contains(ESCAPE));
     assert!(!on_terminal(world.homeostat("plan --color never host.toml")).contains(ESCAPE));
     let mut declined = world.homeostat("plan host.toml");
@@ -85,7 +85,7 @@ fn cut_short(world: &World, args: &str, bytes: usize) -> Ran {
 
 #[test]
 fn a_reader_that_stops_early_is_no_error() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     world.write("long.toml", long_document());
     for (args, code) in [
         ("schema", 0),

@@ -13,7 +13,7 @@ use crate::program::copy_program;
 use crate::world::World;
 
 const KEY: &str = "route 10.9.0.0/16";
-const WISH: &str = "[links.va]\naddresses = [\"10.0.0.1/24\"]\n[[routes]]\nto = \"10.9.0.0/16\"\n\
+const DESIRED: &str = "[links.va]\naddresses = [\"10.0.0.1/24\"]\n[[routes]]\nto = \"10.9.0.0/16\"\n\
                     via = \"10.0.0.9\"\n[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
 const ANOTHER: &str = "[[routes]]\nto = \"10.10.0.0/16\"\nvia = \"10.0.0.9\"\n";
 
@@ -68,7 +68,7 @@ help: start it with `homeostat run DOC`; if it runs, give the --owner and --stat
 #[test]
 fn a_route_deleted_by_hand_is_healed_and_the_heal_is_told() {
     let world = cabled();
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
     assert_eq!(world.key(KEY, 0)["state"], "as-declared");
     let mut events = world.follow();
@@ -86,7 +86,7 @@ fn a_route_deleted_by_hand_is_healed_and_the_heal_is_told() {
 fn status_tells_of_every_loop_and_of_what_waits_for_a_scope() {
     let world = cabled().with_own_names();
     let inside = "[namespaces.blue.links.lo]\naddresses = [\"10.5.0.1/32\"]\n";
-    let _daemon = world.keep(&format!("{WISH}{inside}"));
+    let _daemon = world.keep(&format!("{DESIRED}{inside}"));
     let status = world.stands();
     assert_eq!((&status["format_version"], &status["converged"]), (&"1.0".into(), &false.into()));
     let loops = status["loops"].as_array().unwrap();
@@ -110,7 +110,7 @@ fn status_tells_of_every_loop_and_of_what_waits_for_a_scope() {
 #[test]
 fn a_paused_daemon_heals_nothing_until_it_is_resumed() {
     let world = cabled();
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
     let mut events = world.follow();
     let said = world.run("pause --for 10m").exits(0).stdout;
@@ -128,7 +128,7 @@ fn a_paused_daemon_heals_nothing_until_it_is_resumed() {
 #[test]
 fn a_pass_that_is_asked_for_runs_also_while_paused_and_is_reported() {
     let world = cabled();
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
     world.run("pause").exits(0);
     world.ip("route del 10.9.0.0/16");
@@ -151,7 +151,7 @@ fn a_foreign_route_is_a_conflict_until_it_is_adopted() {
     let world = cabled();
     world.ip("address add 10.0.0.1/24 dev va");
     world.ip("route add 10.9.0.0/16 via 10.0.0.77 proto bird");
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     assert_eq!(world.stands()["converged"], false);
     let key = world.key(KEY, 2);
     assert_eq!((&key["state"], &key["owner"]), (&"conflict".into(), &"protocol bird".into()));
@@ -166,9 +166,9 @@ fn a_foreign_route_is_a_conflict_until_it_is_adopted() {
 #[test]
 fn a_changed_document_is_taken_and_a_broken_one_refused() {
     let world = cabled();
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
-    world.write("host.toml", format!("{WISH}{ANOTHER}"));
+    world.write("host.toml", format!("{DESIRED}{ANOTHER}"));
     let report = world.run("reload --json").json(0);
     assert_eq!(report["converged"], true);
     assert!(world.has_route("10.10.0.0/16"));
@@ -183,9 +183,9 @@ fn a_changed_document_is_taken_and_a_broken_one_refused() {
 #[test]
 fn an_apply_beside_the_daemon_hands_it_the_document() {
     let world = cabled();
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
-    world.write("lab/other.toml", format!("{WISH}{ANOTHER}"));
+    world.write("lab/other.toml", format!("{DESIRED}{ANOTHER}"));
     world.run("apply --yes lab/other.toml").says(
         0,
         str![[r#"
@@ -207,9 +207,9 @@ Applied: 1 created, 0 updated, 0 replaced, 0 deleted.
 #[test]
 fn an_apply_that_is_not_meant_for_the_daemon_is_refused() {
     let world = cabled();
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
-    world.write("lab/other.toml", format!("{WISH}{ANOTHER}"));
+    world.write("lab/other.toml", format!("{DESIRED}{ANOTHER}"));
     let rows = [
         ("--protocol 77", "works elsewhere, or with another protocol"),
         ("--strict", "it has its own ways"),
@@ -227,7 +227,7 @@ fn an_apply_that_is_not_meant_for_the_daemon_is_refused() {
 #[test]
 fn what_a_guard_holds_back_is_let_through_by_word_of_mouth() {
     let world = cabled();
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
     world.write("host.toml", "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
     world.run("reload").exits(1);
@@ -240,8 +240,8 @@ fn what_a_guard_holds_back_is_let_through_by_word_of_mouth() {
 #[test]
 fn a_key_is_released_only_when_nobody_declares_it_and_what_remains_is_said() {
     let world = cabled();
-    world.apply(&format!("{WISH}\"net.ipv4.tcp_retries1\" = 5\n"));
-    let _daemon = world.keep(WISH.split_once("[links").unwrap().0);
+    world.apply(&format!("{DESIRED}\"net.ipv4.tcp_retries1\" = 5\n"));
+    let _daemon = world.keep(DESIRED.split_once("[links").unwrap().0);
     assert_eq!(world.stands()["converged"], false);
     let ran = world.about("release", "sysctl net.ipv4.tcp_retries1").exits(0);
     assert_eq!(ran.stdout, "released sysctl net.ipv4.tcp_retries1 (knobs in host)\n");
@@ -250,7 +250,7 @@ fn a_key_is_released_only_when_nobody_declares_it_and_what_remains_is_said() {
     assert!(ran.stdout.contains("  note: the target still holds our mark"), "{}", ran.stdout);
     let ran = world.about("release", "route 10.99.0.0/16").exits(0);
     assert_eq!(ran.stdout, "Nothing of ours is on `route 10.99.0.0/16`.\n");
-    world.write("host.toml", WISH);
+    world.write("host.toml", DESIRED);
     world.run("reload").exits(0);
     let ran = world.about("release", KEY).exits(1);
     assert!(ran.stderr.contains("is declared in host"), "{}", ran.stderr);
@@ -263,7 +263,7 @@ fn a_key_is_released_only_when_nobody_declares_it_and_what_remains_is_said() {
 #[test]
 fn a_second_daemon_is_refused_and_one_after_a_crash_is_not() {
     let world = cabled();
-    let daemon = world.keep(WISH);
+    let daemon = world.keep(DESIRED);
     world.converges();
     let ran = world.run("run host.toml").exits(1);
     let holder = format!("is held by a daemon: process {} of user 0", daemon.pid());
@@ -272,14 +272,14 @@ fn a_second_daemon_is_refused_and_one_after_a_crash_is_not() {
     assert!(world.socket().exists());
     let ran = world.run("status").exits(1);
     assert!(ran.stderr.contains("no daemon listens"), "{}", ran.stderr);
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
 }
 
 #[test]
 fn only_root_and_the_daemons_own_user_may_speak() {
     let world = cabled();
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
     let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(world.socket()), 0o600);
@@ -309,7 +309,7 @@ fn only_root_and_the_daemons_own_user_may_speak() {
 #[test]
 fn junk_on_the_socket_is_refused_and_harms_nobody() {
     let world = cabled();
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
     let mut dice = 0x9e37_79b9_u32;
     let mut roll = move || {
@@ -349,7 +349,7 @@ fn junk_on_the_socket_is_refused_and_harms_nobody() {
 #[test]
 fn one_connection_may_ask_several_times() {
     let world = cabled();
-    let _daemon = world.keep(WISH);
+    let _daemon = world.keep(DESIRED);
     world.converges();
     let stream = UnixStream::connect(world.socket()).unwrap();
     let mut lines = BufReader::new(stream.try_clone().unwrap());
@@ -367,7 +367,7 @@ fn one_connection_may_ask_several_times() {
 #[test]
 fn a_group_may_read_how_all_stands_and_change_nothing() {
     let world = cabled();
-    let _daemon = world.keep_with(WISH, "--status-group 65533");
+    let _daemon = world.keep_with(DESIRED, "--status-group 65533");
     world.converges();
     let file = fs::metadata(world.socket()).unwrap();
     assert_eq!((file.permissions().mode() & 0o777, file.gid()), (0o660, 65_533));

@@ -202,7 +202,7 @@ fn places(stderr: &str) -> Vec<&str> {
 }
 
 #[test]
-fn empty_lists_wish_for_nothing() {
+fn empty_lists_declare_nothing() {
     let world = World::with("routes = []\nrules = []\n[links.lo]\naddresses = []\n[nftables]\n");
     world.run("plan host.toml").says(0, "No changes.\n");
 }

@@ -60,7 +60,7 @@ fn a_plan_shows_the_forwarding_that_the_apply_will_turn_on_after_the_firewall() 
 }
 
 #[test]
-fn forwarding_that_is_wished_off_waits_for_nothing() {
+fn forwarding_that_is_declared_off_waits_for_nothing() {
     let world = World::with(&ROUTER.replace("forward\" = 1", "forward\" = 0"));
     world.meddle("net/ipv4/ip_forward", "1");
     nft("add table inet filter");

@@ -1,4 +1,4 @@
-//! Guards against a wish that is smaller than its author meant.
+//! Guards against a desired state that is smaller than its author meant.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ const KNOBS: [&str; 12] = [
     "tcp_max_syn_backlog",
 ];
 
-fn wish(names: &[&str]) -> String {
+fn desired(names: &[&str]) -> String {
     let mut document = "[sysctl]\n".to_owned();
     for name in names {
         writeln!(document, "\"net.ipv4.{name}\" = 7").unwrap();
@@ -31,7 +31,7 @@ fn wish(names: &[&str]) -> String {
 
 fn owning(count: usize) -> World {
     let world = World::new();
-    world.apply(&wish(&KNOBS[..count]));
+    world.apply(&desired(&KNOBS[..count]));
     world
 }
 
@@ -77,10 +77,10 @@ fn up_to_ten_deletes_are_no_mass_delete() {
 #[test]
 fn up_to_half_of_the_owned_is_no_mass_delete_and_the_budget_can_be_set() {
     let world = owning(12);
-    world.write("host.toml", wish(&KNOBS[..1]));
+    world.write("host.toml", desired(&KNOBS[..1]));
     assert_eq!(world.plan()["held"].as_array().unwrap().len(), 11, "11 of 12 are over 50 %");
     let settings = |budget: &str| {
-        format!("[settings.knobs]\ndelete-budget = \"{budget}\"\n{}", wish(&KNOBS[..1]))
+        format!("[settings.knobs]\ndelete-budget = \"{budget}\"\n{}", desired(&KNOBS[..1]))
     };
     world.write("host.toml", settings("91%"));
     assert_eq!(world.plan()["held"].as_array().unwrap().len(), 11, "11 of 12 are over 91 %");

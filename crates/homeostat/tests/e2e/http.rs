@@ -11,11 +11,11 @@ use crate::world::World;
 
 const ADDRESS: &str = "127.0.0.1:9876";
 const KEY: &str = "net/ipv4/tcp_retries1";
-const WISH: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+const DESIRED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
 
 /// A world with a loopback, and a daemon that listens on it.
 pub(crate) fn listening() -> (World, crate::started::Started) {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     world.ip("link set lo up");
     let daemon = world.start("--listen 127.0.0.1:9876");
     (world, daemon)
@@ -160,7 +160,7 @@ fn junk_and_idlers_keep_nobody_from_the_answer() {
 
 #[test]
 fn an_address_that_others_can_reach_is_refused() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     world.run("run host.toml --listen 0.0.0.0:80").fails(str![[r#"
 error: invalid value '0.0.0.0:80' for '--listen <ADDR:PORT>': not a loopback address: whoever can reach it could read everything, so put a proxy that checks who asks in front of 127.0.0.1
 

@@ -8,12 +8,12 @@ use snapbox::str;
 
 use crate::world::{Ran, World};
 
-const WISH: &str = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
+const DESIRED: &str = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
 
 /// A world that owns `ip_forward`, which somebody has turned since.
 fn drifted() -> World {
     let world = World::new();
-    world.apply(WISH);
+    world.apply(DESIRED);
     world.meddle("net/ipv4/ip_forward", "0");
     world
 }
@@ -67,7 +67,7 @@ fn a_ledger_of_a_newer_version_is_refused() {
 
 #[test]
 fn the_database_of_another_program_is_refused() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     fs::create_dir(world.state()).unwrap();
     let other = Connection::open(world.ledger()).unwrap();
     other
@@ -100,7 +100,7 @@ fn a_plan_goes_on_while_another_process_writes_the_ledger() {
 
 #[test]
 fn a_state_directory_that_cannot_be_made_is_an_error_before_any_write() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     world.write("state", "a file");
     world.run("apply --yes host.toml").fails(str![[r#"
 error: cannot open the ledger @DIR/state/ledger.db: File exists (os error 17)
@@ -130,10 +130,10 @@ fn a_state_directory_that_cannot_be_written_is_an_error_before_any_write() {
     assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
 }
 
-/// Applies once, fills the disk but for `left` KiB, applies another wish.
+/// Applies once, fills the disk but for `left` KiB, applies another desired state.
 fn on_a_full_disk(left: usize) -> (World, Ran) {
-    let world = World::with(WISH);
-    world.write("more.toml", format!("{WISH}\"net.ipv4.tcp_retries1\" = 7\n"));
+    let world = World::with(DESIRED);
+    world.write("more.toml", format!("{DESIRED}\"net.ipv4.tcp_retries1\" = 7\n"));
     let script = format!(
         "mkdir state\nmount -t tmpfs -o size=256k full state\n\
          {0} apply --yes -q host.toml --state-dir state\n\
@@ -166,7 +166,7 @@ fn a_full_disk_is_an_error_before_the_write_that_needs_a_record() {
 #[test]
 fn only_the_owner_may_look_into_a_state_directory_that_we_made() {
     let world = World::new();
-    world.apply(WISH);
+    world.apply(DESIRED);
     let mode = fs::metadata(world.state()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700, "{mode:o}");
 }

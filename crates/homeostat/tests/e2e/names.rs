@@ -11,7 +11,7 @@ use crate::world::World;
 // Unlike forwarding, it is the same in every fresh namespace, whatever the host has.
 const KEY: &str = "net/ipv4/tcp_retries1";
 const DEFAULT: &str = "3";
-const WISH: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+const DESIRED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
 const BLUE: &str = "[namespaces.blue.sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
 
 impl World {
@@ -30,7 +30,7 @@ impl World {
 
 #[test]
 fn a_namespace_is_reached_by_path_and_the_host_is_left_alone() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let blue = Netns::anonymous().unwrap();
     let place = format!("/proc/{}/fd/{}", std::process::id(), blue.as_fd().as_raw_fd());
     let ran = world.run(&format!("apply --yes --netns {place} host.toml")).exits(0);
@@ -43,7 +43,7 @@ fn a_namespace_is_reached_by_path_and_the_host_is_left_alone() {
 
 #[test]
 fn a_namespace_is_reached_by_process() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let holder = Holder::start("--net", "");
     world.run(&format!("apply --yes --netns {} host.toml", holder.pid())).exits(0);
     let blue = Netns::of_pid(holder.pid().into()).unwrap();
@@ -56,8 +56,8 @@ fn a_name_of_digits_in_the_document_is_never_a_process() {
     let world = World::new().with_own_names();
     let holder = Holder::start("--net", "");
     let (pid, inside) = (holder.pid(), Netns::of_pid(holder.pid().into()).unwrap());
-    let wish = format!("[namespaces.{pid}.sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
-    world.write("host.toml", wish);
+    let desired = format!("[namespaces.{pid}.sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
+    world.write("host.toml", desired);
     let ran = world.run("apply --yes host.toml").exits(1);
     assert!(ran.stdout.contains(&format!("waits on namespace {pid}\n")), "{}", ran.stdout);
     assert_eq!(inside.run(|| world.knob(KEY)).unwrap(), DEFAULT, "another's was touched");
@@ -69,7 +69,7 @@ fn a_name_of_digits_in_the_document_is_never_a_process() {
 
 #[test]
 fn what_was_done_in_a_process_is_never_looked_for_under_a_name() {
-    let world = World::with(WISH).with_own_names();
+    let world = World::with(DESIRED).with_own_names();
     let holder = Holder::start("--net", "");
     let (pid, inside) = (holder.pid(), Netns::of_pid(holder.pid().into()).unwrap());
     world.ip(&format!("netns add {pid}"));
@@ -82,7 +82,7 @@ fn what_was_done_in_a_process_is_never_looked_for_under_a_name() {
 
 #[test]
 fn a_namespace_that_is_called_host_is_not_the_host() {
-    let world = World::with(WISH).with_own_names();
+    let world = World::with(DESIRED).with_own_names();
     world.ip("netns add host");
     let ran = world.run("apply --yes --netns host host.toml").exits(0);
     assert!(ran.stdout.starts_with("knobs in /run/netns/host\n"), "{}", ran.stdout);
@@ -96,7 +96,7 @@ fn a_namespace_that_is_called_host_is_not_the_host() {
 
 #[test]
 fn a_namespace_has_one_ledger_whether_reached_by_name_or_by_its_file() {
-    let world = World::with(WISH).with_own_names();
+    let world = World::with(DESIRED).with_own_names();
     world.ip("netns add blue");
     world.run("apply --yes --netns blue host.toml").says(
         0,
@@ -118,7 +118,7 @@ Applied: 0 created, 1 updated, 0 replaced, 0 deleted.
 
 #[test]
 fn a_namespace_that_is_not_there_is_an_error_that_lists_the_others() {
-    let world = World::with(WISH).with_own_names();
+    let world = World::with(DESIRED).with_own_names();
     world.ip("netns add blue");
     world.run("plan --netns bleu host.toml").fails(str![[r#"
 error: there is no network namespace named "bleu"
@@ -317,7 +317,7 @@ error: `vm.swappiness` is host-wide, not a knob of a namespace
 fn one_namespace_under_two_names_is_an_error_that_says_so() {
     let world = World::new().with_own_names();
     world.ip("netns add blue");
-    world.write("host.toml", format!("{WISH}{BLUE}"));
+    world.write("host.toml", format!("{DESIRED}{BLUE}"));
     world.run("apply --yes --netns blue host.toml").fails(str![[r#"
 error: `blue` is the same network namespace as `blue`
 help: the document speaks of it twice: at its top level, or by another name

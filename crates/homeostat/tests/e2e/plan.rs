@@ -248,7 +248,7 @@ Not converged.
 }
 
 #[test]
-fn wishes_that_fight_are_conflicts() {
+fn desired_states_that_fight_are_conflicts() {
     let fighting = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.conf.all.forwarding\" = 0\n";
     let world = World::with(fighting);
     world.run("plan host.toml").says(

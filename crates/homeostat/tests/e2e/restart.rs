@@ -9,7 +9,7 @@ use crate::world::World;
 
 const KEY: &str = "net/ipv4/tcp_retries1";
 
-fn wish(value: u32) -> String {
+fn desired(value: u32) -> String {
     format!("[sysctl]\n\"net.ipv4.tcp_retries1\" = {value}\n")
 }
 
@@ -18,7 +18,7 @@ fn the_first_original_is_what_is_put_back() {
     let world = World::new();
     let original = world.knob(KEY);
     for value in [5, 6] {
-        world.apply(&wish(value));
+        world.apply(&desired(value));
         assert_eq!(world.knob(KEY), value.to_string());
     }
     world.write("host.toml", "[sysctl]\n");
@@ -37,12 +37,12 @@ Applied: 0 created, 0 updated, 0 replaced, 1 deleted.
 }
 
 #[test]
-fn a_knob_that_was_as_wished_from_the_start_is_claimed_with_its_original() {
+fn a_knob_that_was_as_declared_from_the_start_is_claimed_with_its_original() {
     let world = World::new();
     let original = world.knob(KEY);
-    world.write("host.toml", wish(original.parse().unwrap()));
+    world.write("host.toml", desired(original.parse().unwrap()));
     world.run("apply --yes host.toml").says(0, "No changes.\n");
-    world.apply(&wish(9));
+    world.apply(&desired(9));
     world.write("host.toml", "[sysctl]\n");
     world.run("apply --yes --revert-on-release host.toml").exits(0);
     assert_eq!(world.knob(KEY), original);
@@ -51,7 +51,7 @@ fn a_knob_that_was_as_wished_from_the_start_is_claimed_with_its_original() {
 #[test]
 fn a_value_that_somebody_else_wrote_is_not_put_back() {
     let world = World::new();
-    world.apply(&wish(5));
+    world.apply(&desired(5));
     world.meddle(KEY, "8");
     world.write("host.toml", "[sysctl]\n");
     world.run("apply --yes --revert-on-release host.toml").says(
@@ -70,7 +70,7 @@ Applied: 0 created, 0 updated, 0 replaced, 1 deleted.
 #[test]
 fn without_the_flag_a_released_knob_stays_and_is_forgotten() {
     let world = World::new();
-    world.apply(&wish(5));
+    world.apply(&desired(5));
     world.apply("[sysctl]\n");
     assert_eq!(world.knob(KEY), "5");
     world.run("apply --yes --revert-on-release host.toml").says(0, "No changes.\n");
@@ -96,7 +96,7 @@ fn point(world: &World, netns: &Netns) -> String {
 
 #[test]
 fn records_of_a_former_namespace_of_the_same_name_are_void() {
-    let world = World::with(&wish(5));
+    let world = World::with(&desired(5));
     let read = |netns: &Netns| netns.run(|| world.knob(KEY)).unwrap();
     let first = Netns::anonymous().unwrap();
     let place = point(&world, &first);

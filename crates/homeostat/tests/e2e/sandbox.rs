@@ -7,11 +7,11 @@ use snapbox::str;
 
 use crate::world::World;
 
-const WISH: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+const DESIRED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
 
 #[test]
 fn a_sandbox_has_knobs_of_its_own() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let before = world.knobs();
     world.finish(world.bare("--sandbox plan host.toml")).says(
         0,
@@ -69,7 +69,7 @@ error: `sysctl kernel.panic` belongs to the whole host, not to the sandbox
 
 #[test]
 fn documents_that_only_root_may_read_are_read_before_the_sandbox_is_entered() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let document = world.path().join("host.toml");
     fs::set_permissions(document, fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(world.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -79,7 +79,7 @@ fn documents_that_only_root_may_read_are_read_before_the_sandbox_is_entered() {
 
 #[test]
 fn a_state_directory_that_only_root_may_use_is_a_clear_error_in_a_sandbox() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     fs::set_permissions(world.path(), fs::Permissions::from_mode(0o700)).unwrap();
     for command in ["plan", "apply --yes"] {
         let ran = world.run(&format!("--sandbox {command} host.toml")).exits(1);
@@ -91,7 +91,7 @@ fn a_state_directory_that_only_root_may_use_is_a_clear_error_in_a_sandbox() {
 
 #[test]
 fn a_state_directory_that_the_sandbox_may_use_is_used() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     fs::set_permissions(world.path(), fs::Permissions::from_mode(0o777)).unwrap();
     world.run("--sandbox apply --yes host.toml").exits(0);
     assert!(world.ledger().exists());
@@ -99,7 +99,7 @@ fn a_state_directory_that_the_sandbox_may_use_is_used() {
 
 #[test]
 fn nobody_in_particular_can_use_a_sandbox() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     fs::set_permissions(world.path(), fs::Permissions::from_mode(0o755)).unwrap();
     // The build directory may be closed to others.
     let program = world.path().join("homeostat");
@@ -115,7 +115,7 @@ fn nobody_in_particular_can_use_a_sandbox() {
 
 #[test]
 fn without_privileges_the_host_is_refused_and_the_way_out_is_said() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     fs::set_permissions(world.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = world.path().join("homeostat");
     crate::program::copy_program(&program);
@@ -184,7 +184,7 @@ fn without_nft_the_demo_goes_on_without_its_firewall_and_says_so() {
 
 #[test]
 fn a_sandbox_and_a_namespace_exclude_each_other() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let ran = world.finish(world.bare("--sandbox --netns blue plan host.toml")).exits(1);
     assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
 }

@@ -7,11 +7,11 @@ use snapbox::str;
 
 use crate::world::World;
 
-const WISH: &str = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.tcp_retries1\" = 5\n";
+const DESIRED: &str = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.tcp_retries1\" = 5\n";
 
 #[test]
 fn a_saved_plan_is_applied_without_a_question_and_without_its_document() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let shown = world.run("plan host.toml").exits(0).stdout;
     assert_eq!(world.run("plan --out saved.plan host.toml").exits(0).stdout, shown);
     let mode = fs::metadata(world.path().join("saved.plan")).unwrap().permissions().mode();
@@ -33,7 +33,7 @@ Applied: 0 created, 2 updated, 0 replaced, 0 deleted.
 
 #[test]
 fn a_machine_that_moved_since_is_shown_and_left_alone() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     world.run("plan --out saved.plan host.toml").exits(0);
     world.meddle("net/ipv4/tcp_retries1", "4");
     world.run("apply saved.plan").fails(str![[r#"
@@ -75,7 +75,7 @@ fn lists_that_a_saved_document_names_are_found_from_anywhere() {
 
 #[test]
 fn what_is_no_plan_any_more_is_refused_with_the_way_out() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     world.write("cut.plan", "{\"homeostat_plan\":\"1.0\",");
     world.write("newer.plan", r#"{"homeostat_plan":"9.0","documents":[],"plan":{}}"#);
     world.run("plan --out good.plan host.toml").exits(0);
@@ -98,7 +98,7 @@ fn beside_a_daemon_a_saved_plan_is_checked_and_its_document_handed_over() {
     let world = World::new();
     let _daemon = world.keep("[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
     world.converges();
-    world.write("trial.toml", WISH);
+    world.write("trial.toml", DESIRED);
     world.run("plan --out saved.plan trial.toml").exits(0);
     world.run("apply saved.plan").exits(0);
     assert_eq!(world.knob("net/ipv4/ip_forward"), "1");

@@ -165,7 +165,7 @@ Applied: 0 created, 0 updated, 0 replaced, 1 deleted.
 }
 
 #[test]
-fn silence_about_namespaces_is_no_wish_to_remove_them() {
+fn silence_about_namespaces_is_no_desired_state_to_remove_them() {
     let world = world();
     world.run("apply --yes host.toml").exits(0);
     world.write("host.toml", "[sysctl]\n");

@@ -7,13 +7,13 @@ use crate::program::{command, output};
 use crate::world::World;
 
 const KEY: &str = "net/ipv4/tcp_retries1";
-const WISH: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+const DESIRED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
 const UNIT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/homeostat.service");
 
 #[test]
 fn systemd_hears_of_ready_reload_and_stop() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let daemon = world.start("");
     assert_eq!(world.knob(KEY), "5", "ready comes after the first pass");
     world.write("host.toml", "[sysctl]\n\"net.ipv4.tcp_retries1\" = 6\n");
@@ -29,7 +29,7 @@ fn systemd_hears_of_ready_reload_and_stop() {
 
 #[test]
 fn a_healthy_daemon_feeds_the_watchdog() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let daemon = world.start_watched("", Some("200000"));
     daemon.hear("WATCHDOG=1");
     daemon.hear("WATCHDOG=1");
@@ -38,7 +38,7 @@ fn a_healthy_daemon_feeds_the_watchdog() {
 
 #[test]
 fn a_daemon_tells_how_many_loops_are_converged() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let daemon = world.start_watched("", None);
     daemon.hear("STATUS=2 of 2 loops converged");
     daemon.stop();
@@ -66,7 +66,7 @@ fn capabilities_that_the_document_does_not_need_are_dropped_for_good() {
         assert_eq!(capabilities(daemon.pid(), set), 0, "{set}");
     }
     // A document that needs more is refused, and what is left is enough to heal.
-    world.write("host.toml", format!("{WISH}[namespaces.blue.sysctl]\n"));
+    world.write("host.toml", format!("{DESIRED}[namespaces.blue.sysctl]\n"));
     daemon.signal(Signal::HUP);
     daemon.hear("RELOADING=1");
     daemon.hear("READY=1");
@@ -101,7 +101,7 @@ fn a_confined_daemon_still_compiles_a_firewall() {
 
 #[test]
 fn the_log_is_json_on_demand() {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     let daemon = world.start("--log json");
     world.write("host.toml", "nonsense = 1\n");
     daemon.signal(Signal::HUP);

@@ -46,7 +46,7 @@ fn ledger(state: Option<&String>) -> anyhow::Result<Arc<dyn Ledger>> {
     })
 }
 
-/// Binds documents to the service. Wishes of one owner share a source, and with it what is under way.
+/// Binds documents to the service. Desired states of one owner share a source, and with it what is under way.
 struct Binder {
     client: Client,
     last: Option<(String, Ownership, Adapted<Shapes>)>,
@@ -60,7 +60,7 @@ impl Binder {
         let fresh = || Shapes { client: self.client.clone(), strategy: strategy.clone() };
         let source = known.map_or_else(|| Adapted::new(fresh()), |last| last.2);
         self.last = Some((owner.clone(), ownership, source.clone()));
-        Ok(source.bind(&strategy, document.wishes()?, place::<Shapes>(owner, "service"))?)
+        Ok(source.bind(&strategy, document.desired_states()?, place::<Shapes>(owner, "service"))?)
     }
 }
 
@@ -83,8 +83,8 @@ async fn once(bound: Bound<Adapted<Shapes>>, ledger: Arc<dyn Ledger>) -> anyhow:
 
 async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyhow::Result<()> {
     let file = File::new(path, str::parse::<Document>);
-    let mut wishes = Latest::new(Every::new(Duration::from_secs(1), file));
-    let first = wishes.next_wish().await;
+    let mut desired_states = Latest::new(Every::new(Duration::from_secs(1), file));
+    let first = desired_states.next_desired().await;
     let (lock, events) = (Arc::new(Alone::i_am_the_only_writer()), Events::default());
     let mut told = events.subscribe();
     let means = Means { lock, ledger, events };
@@ -93,8 +93,8 @@ async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyh
     let running = tokio::spawn(kept.run());
     loop {
         tokio::select! {
-            wish = wishes.next_wish() => {
-                handle.put(binder.bound(&wish)?)?;
+            desired = desired_states.next_desired() => {
+                handle.put(binder.bound(&desired)?)?;
             }
             event = told.recv() => event.iter().try_for_each(tell)?,
             interrupted = tokio::signal::ctrl_c() => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_kit::lifecycle::{Lifecycle, Store as _};
-use homeostat_kit::simple::{Adapted, Versioned, Wishes};
+use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned};
 use homeostat_kit::strategy::Strategy;
 use homeostat_shapes::client::{Client, Tap};
 use homeostat_shapes::declarations::Declarations;
@@ -40,9 +40,11 @@ async fn round(stage: &Stage, tap: Tap) {
     let source = Adapted::new(Shapes { client, strategy: strategy.clone() });
     let mut life = Life::begin(&source, &strategy, Arc::new(ledger));
     let round = lifecycle.begin().await.unwrap();
-    let wished = round.wished().iter().cloned();
-    let wish = Wishes::new(wished.map(|(key, shape)| (key, Versioned::wished(shape)))).unwrap();
-    let report = life.report(wish).await.unwrap();
+    let declared = round.declared().iter().cloned();
+    let desired =
+        DesiredObjects::new(declared.map(|(key, shape)| (key, Versioned::declared(shape))))
+            .unwrap();
+    let report = life.report(desired).await.unwrap();
     lifecycle.finish(round.judged(&report)).await.unwrap();
 }
 

@@ -97,7 +97,7 @@ async fn a_marked_stranger_without_a_declaration_goes_within_one_resync() {
 #[tokio::test]
 async fn reconciling_at_the_start_alone_is_not_enough() {
     let stage = Stage::new(marker());
-    // A program that looks at everything when it starts, and then only at what its own wish says.
+    // A program that looks at everything when it starts, and then only at what its own desired state says.
     assert!(stage.life().pass(DOOR).await.converged);
     stage.service.paint("my-door", "red");
     stage.service.state().put(Stored::plain("bar", "black").labelled(MARK, "me"));

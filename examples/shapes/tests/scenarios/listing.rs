@@ -10,7 +10,7 @@ async fn a_failed_list_deletes_nothing() {
         life.pass(TWO).await;
         stage.service.state().faults.blind = true;
         stage.calls();
-        assert!(life.try_pass(crate::stage::wish(&[])).await.is_err());
+        assert!(life.try_pass(crate::stage::desired(&[])).await.is_err());
         assert!(stage.calls().is_empty());
         stage.service.state().faults.blind = false;
         assert_eq!(life.recorded().len(), stage.life().recorded().len());
@@ -27,7 +27,7 @@ async fn a_partial_list_deletes_nothing_and_makes_nothing_twice() {
         stage.service.state().faults.partial = Some(1);
         stage.calls();
         for squares in [TWO, DOOR, &[]] {
-            let error = life.try_pass(crate::stage::wish(squares)).await.unwrap_err();
+            let error = life.try_pass(crate::stage::desired(squares)).await.unwrap_err();
             assert!(error.to_string().contains("the list is not whole: 1 of 2"), "{error}");
         }
         assert!(stage.calls().is_empty());

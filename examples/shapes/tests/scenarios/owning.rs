@@ -6,7 +6,7 @@ use homeostat_kit::strategy::{Copies, Marker, Strategy};
 use homeostat_shapes::service::Stored;
 use homeostat_shapes::source::{MARK, Shapes};
 
-use crate::stage::{DOOR, Stage, TWO, exclusive, marker, prefix, shared, wish};
+use crate::stage::{DOOR, Stage, TWO, desired, exclusive, marker, prefix, shared};
 
 #[tokio::test]
 async fn a_strangers_shape_is_left_alone_for_a_thousand_passes() {
@@ -24,7 +24,7 @@ async fn a_strangers_shape_is_left_alone_for_a_thousand_passes() {
 }
 
 #[tokio::test]
-async fn a_strangers_shape_on_a_wished_name_is_a_conflict_for_a_thousand_passes() {
+async fn a_strangers_shape_on_a_declared_name_is_a_conflict_for_a_thousand_passes() {
     for strategy in [marker(), Strategy::Checkpoint] {
         let stage = Stage::new(strategy);
         stage.service.paint("my-door", "red");
@@ -64,12 +64,12 @@ async fn a_mass_delete_in_exclusive_mode_is_held_until_somebody_allows_it() {
 }
 
 #[tokio::test]
-async fn what_left_the_wish_while_we_were_down_is_not_leaked() {
+async fn what_left_the_desired_state_while_we_were_down_is_not_leaked() {
     for strategy in shared() {
         let stage = Stage::new(strategy);
         stage.service.paint("cloud", "white");
         stage.life().pass(TWO).await;
-        // The process is gone, and nobody is there to hear of the change of the wish.
+        // The process is gone, and nobody is there to hear of the change of the desired state.
         let told = stage.life().pass(DOOR).await;
         assert_eq!(told.applied, ["- my-window"]);
         assert_eq!(stage.service.shown(), "white cloud, green my-door");
@@ -112,7 +112,7 @@ async fn a_mark_stripped_by_hand_is_told_and_untouched_until_it_is_adopted() {
     stage.service.strip("my-door", MARK);
     stage.service.strip("my-window", MARK);
     stage.calls();
-    // One is still wished, and the other is not.
+    // One is still declared, and the other is not.
     let told = life.pass(DOOR).await;
     assert_eq!(told.open["my-door"], "conflict: our mark was taken off");
     assert_eq!(told.open["my-window"], "conflict: our mark was taken off");
@@ -130,7 +130,7 @@ async fn a_mark_stripped_by_hand_is_told_and_untouched_until_it_is_adopted() {
 async fn a_dangling_record_is_found_at_the_start_and_at_each_resync() {
     let stage = Stage::new(Strategy::Checkpoint);
     stage.life().pass(TWO).await;
-    // At the start: the wish shrank while nobody was there, and one shape is gone already.
+    // At the start: the desired state shrank while nobody was there, and one shape is gone already.
     stage.service.remove("my-window");
     let mut life = stage.life();
     assert_eq!(life.recorded(), ["my-door", "my-window"]);
@@ -166,7 +166,7 @@ async fn an_equal_shape_that_was_there_before_us_is_not_stolen() {
     theirs.kind = "square".to_owned();
     stage.service.state().put(theirs);
     let mut life = stage.life();
-    assert!(life.pass(DOOR).await.converged, "it is as wished, and somebody else's");
+    assert!(life.pass(DOOR).await.converged, "it is as declared, and somebody else's");
     assert!(life.pass(&[]).await.applied.is_empty());
     assert_eq!(stage.service.shown(), "green my-door");
 }
@@ -187,10 +187,10 @@ async fn a_shape_that_a_stranger_made_anew_under_our_name_is_not_ours() {
 }
 
 #[test]
-fn a_wish_outside_of_the_prefix_is_refused() {
+fn a_desired_state_outside_of_the_prefix_is_refused() {
     let stage = Stage::new(prefix());
     let place = place::<Shapes>("me", "loopback");
-    let refused = stage.source.bind(&stage.strategy, wish(&[("cloud", "white")]), place);
+    let refused = stage.source.bind(&stage.strategy, desired(&[("cloud", "white")]), place);
     let Err(error) = refused else { panic!("once made, it would be nobody's") };
     assert_eq!(error, BindRefused::OutsidePrefix { key: "cloud".to_owned() });
 }

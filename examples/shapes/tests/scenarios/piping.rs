@@ -1,4 +1,4 @@
-//! A document that is rendered from facts and validated before it is a wish.
+//! A document that is rendered from facts and validated before it is a desired state.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ struct Piped {
     told: Receiver<Event>,
 }
 
-/// A loop that is fed by a pipeline; it is started by the first wish.
+/// A loop that is fed by a pipeline; it is started by the first desired state.
 async fn piped(stage: &Stage) -> Piped {
     let events = Events::default();
     let told = events.subscribe();
@@ -44,25 +44,27 @@ async fn piped(stage: &Stage) -> Piped {
         .telling(events.clone(), "shapes", "loopback");
     names.put(json!(["my-door", "my-window"]));
     paint.put(json!({ "colour": "green" }));
-    let mut wishes = Latest::new(pipeline);
+    let mut desired_states = Latest::new(pipeline);
     let source = stage.source.clone();
     let bound = move |document: &Document| {
         let place = place::<Shapes>("me", "loopback");
-        source.bind(&document.strategy().unwrap(), document.wishes().unwrap(), place).unwrap()
+        source
+            .bind(&document.strategy().unwrap(), document.desired_states().unwrap(), place)
+            .unwrap()
     };
-    let first = wishes.next_wish().await;
+    let first = desired_states.next_desired().await;
     let lock = std::sync::Arc::new(homeostat_engine::Alone::i_am_the_only_writer());
     let means = Means { lock, ledger: stage.ledger.clone(), events };
     let pace = Pace::of::<Adapted<Shapes>>(1).with_resync(Duration::from_hours(1)).unwrap();
-    // Nobody who waits for a pace would see the second wish in this test.
+    // Nobody who waits for a pace would see the second desired state in this test.
     let pace = pace.with_min_interval(Duration::from_hours(1));
     let (kept, handle) = Loop::new(bound(&first), means, pace);
     tokio::spawn(kept.run());
     let fed = handle.clone();
     tokio::spawn(async move {
         loop {
-            let wish = wishes.next_wish().await;
-            fed.replace(bound(&wish)).unwrap();
+            let desired = desired_states.next_desired().await;
+            fed.replace(bound(&desired)).unwrap();
         }
     });
     Piped { names, paint, handle, told }
@@ -81,7 +83,7 @@ async fn heard(told: &mut Receiver<Event>, so: impl Fn(&What) -> bool) -> What {
 }
 
 #[tokio::test]
-async fn a_rendered_wish_is_kept_and_its_acceptance_is_a_command() {
+async fn a_rendered_desired_state_is_kept_and_its_acceptance_is_a_command() {
     let stage = Stage::new(marker());
     let mut piped = piped(&stage).await;
     heard(&mut piped.told, |what| matches!(what, What::Rendered { .. })).await;
@@ -97,7 +99,7 @@ async fn a_rendered_wish_is_kept_and_its_acceptance_is_a_command() {
 }
 
 #[tokio::test]
-async fn a_wish_that_cannot_be_rendered_or_validated_deletes_nothing() {
+async fn a_desired_state_that_cannot_be_rendered_or_validated_deletes_nothing() {
     let stage = Stage::new(marker());
     let mut piped = piped(&stage).await;
     until("both", || stage.service.shown() == "green my-door, green my-window").await;

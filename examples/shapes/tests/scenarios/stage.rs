@@ -9,22 +9,23 @@ use homeostat_engine::{
     Kind, Ledger, Loop, Means, MemoryLedger, Observer, Order, Ownership, Pace, Page, Pages, Place,
     Prefixes, Report, Source as _, pass,
 };
-use homeostat_kit::simple::{Adapted, Versioned, Wishes, place};
+use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned, place};
 use homeostat_kit::strategy::{Marker, Strategy};
 use homeostat_shapes::client::Client;
 use homeostat_shapes::service::Service;
 use homeostat_shapes::shape::Shape;
 use homeostat_shapes::source::Shapes;
 
-/// A wish, as the reader of a test likes it: names and colours of squares.
+/// A desired state, as the reader of a test likes it: names and colours of squares.
 pub(crate) type Squares<'a> = &'a [(&'a str, &'a str)];
 
 pub(crate) const TWO: Squares<'static> = &[("my-door", "green"), ("my-window", "blue")];
 pub(crate) const DOOR: Squares<'static> = &[("my-door", "green")];
 
-pub(crate) fn wish(squares: Squares<'_>) -> Wishes<Shapes> {
-    let object = |colour: &str| Versioned::wished(Shape::square(colour));
-    Wishes::new(squares.iter().map(|(name, colour)| ((*name).to_owned(), object(colour)))).unwrap()
+pub(crate) fn desired(squares: Squares<'_>) -> DesiredObjects<Shapes> {
+    let object = |colour: &str| Versioned::declared(Shape::square(colour));
+    DesiredObjects::new(squares.iter().map(|(name, colour)| ((*name).to_owned(), object(colour))))
+        .unwrap()
 }
 
 pub(crate) fn marker() -> Strategy {
@@ -104,23 +105,26 @@ impl Life {
         }
     }
 
-    pub(crate) async fn try_pass(&mut self, wish: Wishes<Shapes>) -> Result<Told, Error> {
-        self.report(wish).await.map(|report| Told::of(&report))
+    pub(crate) async fn try_pass(
+        &mut self,
+        desired: DesiredObjects<Shapes>,
+    ) -> Result<Told, Error> {
+        self.report(desired).await.map(|report| Told::of(&report))
     }
 
     pub(crate) async fn report(
         &mut self,
-        wish: Wishes<Shapes>,
+        desired: DesiredObjects<Shapes>,
     ) -> Result<Report<Adapted<Shapes>>, Error> {
         let Life { source, observer, book, ownership, config } = self;
         let focus = Focus::All;
-        let order = Order { source, wish: Arc::new(wish), ownership, focus, config };
+        let order = Order { source, desired: Arc::new(desired), ownership, focus, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         pass(&order, observer, &writer, book).await
     }
 
     pub(crate) async fn pass(&mut self, squares: Squares<'_>) -> Told {
-        self.try_pass(wish(squares)).await.unwrap()
+        self.try_pass(desired(squares)).await.unwrap()
     }
 
     pub(crate) fn recorded(&self) -> Vec<String> {
@@ -162,7 +166,9 @@ impl Stage {
     }
 
     pub(crate) fn bound(&self, squares: Squares<'_>) -> Bound<Adapted<Shapes>> {
-        self.source.bind(&self.strategy, wish(squares), place::<Shapes>("me", "loopback")).unwrap()
+        self.source
+            .bind(&self.strategy, desired(squares), place::<Shapes>("me", "loopback"))
+            .unwrap()
     }
 
     /// A loop that looks at everything once in this time.

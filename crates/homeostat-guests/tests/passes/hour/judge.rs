@@ -137,7 +137,7 @@ fn overlaps(tasks: &[&Task]) -> Vec<String> {
     pairs.map(|pair| format!("{} began during {}", pair[1].upid(), pair[0].upid())).collect()
 }
 
-/// What fails is tried with growing pauses, also if a new wish or a new life begins them anew.
+/// What fails is tried with growing pauses, also if a new desired state or a new life begins them anew.
 fn storms(tasks: &[&Task]) -> Vec<String> {
     let storms = tasks.windows(STORM).filter(|storm| match storm {
         [first, .., last] => last.lasts().0 - first.lasts().0 < Duration::from_mins(1),
@@ -161,10 +161,10 @@ fn most(tasks: Vec<(Instant, Instant)>) -> usize {
     usize::try_from(running.max().unwrap_or_default()).unwrap()
 }
 
-/// Every declared guest is as wished, and the others are as they were.
+/// Every declared guest is as declared, and the others are as they were.
 pub(crate) fn assert_is_kept(stage: &Stage, seed: u64) {
     stage.cluster.with(|world| {
-        for (Key(vmid), wanted) in stage.wish.iter() {
+        for (Key(vmid), wanted) in stage.desired.iter() {
             let guest = &world.guests[&vmid.0];
             let story = format!("seed {seed}, guest {vmid}: {guest:?}");
             assert_eq!(guest.running, wanted.run == Some(Run::Running), "{story}");

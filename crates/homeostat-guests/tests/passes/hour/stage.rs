@@ -1,4 +1,4 @@
-//! A cluster in memory, what is wished of it, and processes that come and go.
+//! A cluster in memory, what is declared of it, and processes that come and go.
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use homeostat_engine::{
     Operations, Ownership, Pace, Place, Source as _, SqliteLedger,
 };
 use homeostat_guests::{
-    Client, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Wanted, Wish,
+    Client, DesiredState, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Wanted,
 };
 use homeostat_pve_simulator::{Guest, InMemory, Kind as Made, OnShutdown, Simulator, World};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::ground::{options, wish};
+use crate::ground::{desired, options};
 
 /// The number of the first guest, and of the first that is not declared.
 pub(crate) const FIRST: u32 = 101;
@@ -32,7 +32,7 @@ const FAST: &str = "/dev/shm";
 pub(crate) struct Stage {
     pub(crate) cluster: InMemory,
     pub(crate) state: TempDir,
-    pub(crate) wish: Arc<Wish>,
+    pub(crate) desired: Arc<DesiredState>,
     pub(crate) limits: Limits,
     /// Whether nobody can reach the cluster.
     pub(crate) is_cut_off: Arc<AtomicBool>,
@@ -44,11 +44,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(seed: u64, (guests, limits): (u32, Limits)) -> Self {
-        let wish = wish((FIRST..FIRST + guests).map(|vmid| (vmid, wanted(vmid))));
+        let desired = desired((FIRST..FIRST + guests).map(|vmid| (vmid, wanted(vmid))));
         Stage {
-            cluster: InMemory::new(world(&wish)).unwrap(),
+            cluster: InMemory::new(world(&desired)).unwrap(),
             state: TempDir::new_in(FAST).unwrap(),
-            wish,
+            desired,
             limits,
             is_cut_off: Arc::default(),
             answer: Patience::default().answer,
@@ -79,7 +79,7 @@ impl Stage {
             ["default", Guests::NAME, "host", "cluster"].map(str::to_owned);
         Bound {
             source: self.source(),
-            wish: Arc::clone(&self.wish),
+            desired: Arc::clone(&self.desired),
             ownership: Ownership::Checkpoint,
             config: Config {
                 dispatch: DispatchGuard::Operations(operations.clone()),
@@ -87,7 +87,7 @@ impl Stage {
                 ..Config::default()
             },
             place: Place { owner, source, scope, identity },
-            nothing: Some(Arc::new(Wish::default())),
+            nothing: Some(Arc::new(DesiredState::default())),
         }
     }
 }
@@ -125,10 +125,10 @@ fn wanted(vmid: u32) -> Wanted {
     }
 }
 
-fn world(wish: &Wish) -> World {
+fn world(desired: &DesiredState) -> World {
     let mut world = World::default();
     world.ha_delay = HA_DELAY;
-    for (Key(vmid), wanted) in wish.iter() {
+    for (Key(vmid), wanted) in desired.iter() {
         let kind = if wanted.kind == Kind::Lxc { Made::Lxc } else { Made::Qemu };
         let guest = Guest {
             is_ha: vmid.0.is_multiple_of(11),
@@ -168,7 +168,7 @@ impl Process {
         Process { operations, handle, running: tokio::spawn(kept.run()) }
     }
 
-    /// Puts the same wish again, with a client of its own, as a reload does.
+    /// Puts the same desired state again, with a client of its own, as a reload does.
     pub(crate) fn put_again(&self, stage: &Stage) {
         self.handle.put(stage.bound(&self.operations)).unwrap();
     }

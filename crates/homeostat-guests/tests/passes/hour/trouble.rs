@@ -60,7 +60,7 @@ impl<'a> Trouble<'a> {
     /// A bit of everything.
     pub(crate) fn stir(&mut self) {
         self.relieve();
-        let guests = u32::try_from(self.stage.wish.iter().count()).unwrap();
+        let guests = u32::try_from(self.stage.desired.iter().count()).unwrap();
         for _ in 0..self.roll(self.troubled) {
             let vmid = FIRST + self.roll(guests);
             match self.roll(12) {
@@ -128,7 +128,7 @@ impl<'a> Trouble<'a> {
 
     /// A guest stops, or is started by hand, and what is done about it may go wrong, too.
     fn disturb(&mut self, vmid: u32) {
-        let wanted = self.stage.wish.wanted(&Key(Vmid(vmid))).and_then(|wanted| wanted.run);
+        let wanted = self.stage.desired.wanted(&Key(Vmid(vmid))).and_then(|wanted| wanted.run);
         let runs = wanted != Some(Run::Running);
         let was = self.guest(vmid, |guest| {
             if guest.is_ha && guest.running != runs {
@@ -178,7 +178,7 @@ impl<'a> Trouble<'a> {
     fn relocate(&mut self, vmid: u32) {
         let to = node(self.roll(10));
         let is_pinned =
-            self.stage.wish.wanted(&Key(Vmid(vmid))).is_none_or(|wanted| wanted.node.is_some());
+            self.stage.desired.wanted(&Key(Vmid(vmid))).is_none_or(|wanted| wanted.node.is_some());
         self.world(|world| {
             let mut tasks = world.tasks().iter();
             let is_busy = tasks.any(|task| task.vmid() == vmid && task.is_running());

@@ -64,8 +64,8 @@ fn is_replaced_after_packets(text: &str) -> bool {
     for _ in 0..3 {
         socket.send_to(&[0; 100], "127.0.0.1:9").unwrap();
     }
-    let wish = world.wish(text);
-    let report = world.pass(&wish);
+    let desired = world.desired(text);
+    let report = world.pass(&desired);
     !report.is_converged()
 }
 
@@ -129,8 +129,8 @@ fn constant_set_in_use() -> bool {
     };
     let mut world = World::new();
     world.converge(&text(1));
-    let wish = world.wish(&text(2));
-    !world.pass(&wish).is_converged()
+    let desired = world.desired(&text(2));
+    !world.pass(&desired).is_converged()
 }
 
 /// The names of all objects of a kind, in the order in which the kernel made them.

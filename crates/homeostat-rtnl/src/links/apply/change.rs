@@ -6,66 +6,66 @@ use homeostat_netlink::{Batch, Connection, Family};
 use super::{Hand, Written, ask, failed, find};
 use crate::link::{IfIndex, LinkName};
 use crate::links::alias;
+use crate::links::desired::DesiredLink;
 use crate::links::encode::{self, Parts};
 use crate::links::field::{Field, Setting};
 use crate::links::kinds::bond::Bond;
 use crate::links::kinds::{LinkKind, Refs};
 use crate::links::step::Cycle;
 use crate::links::table::SeenLink;
-use crate::links::wish::WishedLink;
 
 impl Hand<'_> {
     /// Gives a fresh link its mark, its master and its state.
     ///
     /// Quirk `an-alias-comes-after-the-link` (Linux 6.18): the creating message ignores the alias and
     /// honours the group.
-    pub(super) fn dress(&mut self, wished: &WishedLink, seen: &SeenLink) -> Written {
-        let words = wished.link.alias.as_deref().unwrap_or_default();
+    pub(super) fn dress(&mut self, declared: &DesiredLink, seen: &SeenLink) -> Written {
+        let words = declared.link.alias.as_deref().unwrap_or_default();
         let alias = Some(alias::join(words, self.source.owner()));
-        let is_tap = matches!(wished.link.kind, LinkKind::Tun(_) | LinkKind::Tap(_));
-        // What the creating message set is as wished; nothing made it set those.
-        let mtu = wished.link.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu);
-        let mac = wished.link.mac.filter(|_| is_tap);
+        let is_tap = matches!(declared.link.kind, LinkKind::Tun(_) | LinkKind::Tap(_));
+        // What the creating message set is as declared; nothing made it set those.
+        let mtu = declared.link.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu);
+        let mac = declared.link.mac.filter(|_| is_tap);
         let group = Some(self.source.group()).filter(|group| *group != seen.group);
         let parts = Parts { mtu, mac, alias, group, kind: None };
-        self.change(seen.index, &parts, &wished.link.kind)?;
-        if let Some(master) = wished.link.master {
-            self.enslave(seen.index, Some(master), &wished.link.kind)?;
+        self.change(seen.index, &parts, &declared.link.kind)?;
+        if let Some(master) = declared.link.master {
+            self.enslave(seen.index, Some(master), &declared.link.kind)?;
         }
-        match wished.link.up {
+        match declared.link.up {
             // A bond sets its links up by itself.
-            Some(up) => self.switch(seen.index, up, &wished.link.kind),
+            Some(up) => self.switch(seen.index, up, &declared.link.kind),
             None => Ok(()),
         }
     }
 
     /// Tells who looks at the other end of a pair, in another namespace, whose it is.
-    pub(super) fn name_other_end(&mut self, wished: &WishedLink) -> Written {
-        let Some(peer) = wished.peer() else { return Ok(()) };
+    pub(super) fn name_other_end(&mut self, declared: &DesiredLink) -> Written {
+        let Some(peer) = declared.peer() else { return Ok(()) };
         let space = peer.namespace.as_deref().and_then(|name| self.moment.elsewhere.get(name));
         let Some(space) = space.filter(|space| !space.is_here) else { return Ok(()) };
-        let kind = &wished.link.kind;
+        let kind = &declared.link.kind;
         let there = Connection::open_in(&space.netns, Family::Route);
         let mut there = there.map_err(|error| failed(&error, kind))?;
         let Some(end) = find(&mut there, peer.name) else { return Ok(()) };
-        let alias = Some(alias::of_other_end(wished.name, self.source.owner()));
+        let alias = Some(alias::of_other_end(declared.name, self.source.owner()));
         let parts = Parts { alias, ..Parts::default() };
         let write = |batch: &mut Batch| encode::change(batch, end.index, &parts, &Refs::default());
         ask(&mut there, write, &mut |_| {}).map_err(|error| failed(&error, kind))
     }
 
-    pub(super) fn update(&mut self, wished: &WishedLink, cycle: Cycle) -> Written {
-        let Some(seen) = self.moment.table.get(wished.name) else {
-            return Err(Outcome::Pending { on: WaitsOn::Link(wished.name.to_string()) });
+    pub(super) fn update(&mut self, declared: &DesiredLink, cycle: Cycle) -> Written {
+        let Some(seen) = self.moment.table.get(declared.name) else {
+            return Err(Outcome::Pending { on: WaitsOn::Link(declared.name.to_string()) });
         };
-        let (index, link, kind) = (seen.index, &wished.link, &wished.link.kind);
+        let (index, link, kind) = (seen.index, &declared.link, &declared.link.kind);
         let falls = link.up == Some(false) || cycle == Cycle::DownFirst;
         if falls && seen.is_up() {
             self.switch(index, false, kind)?;
         }
-        let parts = self.parts(wished, seen);
+        let parts = self.parts(declared, seen);
         if !parts.is_empty() {
-            let refs = self.refs(wished)?;
+            let refs = self.refs(declared)?;
             self.ask(|batch| encode::change(batch, index, &parts, &refs))
                 .map_err(|error| failed(&error, kind))?;
         }
@@ -78,8 +78,8 @@ impl Hand<'_> {
     }
 
     /// What one message can change.
-    fn parts(&self, wished: &WishedLink, seen: &SeenLink) -> Parts {
-        let link = &wished.link;
+    fn parts(&self, declared: &DesiredLink, seen: &SeenLink) -> Parts {
+        let link = &declared.link;
         let old = seen.alias.as_deref().unwrap_or_default();
         let words = link.alias.as_deref().unwrap_or(alias::split(old).0);
         let marked = alias::join(words, self.source.owner());
@@ -95,15 +95,15 @@ impl Hand<'_> {
     }
 
     /// Sets what a bond prefers, once that is one of its links.
-    pub(super) fn prefer(&mut self, wished: &WishedLink) -> Written {
-        let LinkKind::Bond(bond) = &wished.link.kind else { return Ok(()) };
+    pub(super) fn prefer(&mut self, declared: &DesiredLink) -> Written {
+        let LinkKind::Bond(bond) = &declared.link.kind else { return Ok(()) };
         let Some(primary) = bond.primary else { return Ok(()) };
-        let (index, primary) = (self.index(wished.name)?, Some(self.index(primary)?));
+        let (index, primary) = (self.index(declared.name)?, Some(self.index(primary)?));
         let only = LinkKind::Bond(Bond { primary: bond.primary, ..Bond::default() });
         let parts = Parts { kind: Some(only), ..Parts::default() };
         let refs = Refs { primary, ..Refs::default() };
         let asked = self.ask(|batch| encode::change(batch, index, &parts, &refs));
-        asked.map_err(|error| failed(&error, &wished.link.kind))
+        asked.map_err(|error| failed(&error, &declared.link.kind))
     }
 
     pub(super) fn set(

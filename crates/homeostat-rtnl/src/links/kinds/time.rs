@@ -80,9 +80,9 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_less_is_as_wished_and_a_tick_more_is_not() {
-        let wish = Centis(199);
-        assert!(wish.is_alike(&Centis(199)) && wish.is_alike(&Centis(198)));
-        assert!(!wish.is_alike(&Centis(197)) && !wish.is_alike(&Centis(200)));
+    fn a_tick_less_is_as_declared_and_a_tick_more_is_not() {
+        let desired = Centis(199);
+        assert!(desired.is_alike(&Centis(199)) && desired.is_alike(&Centis(198)));
+        assert!(!desired.is_alike(&Centis(197)) && !desired.is_alike(&Centis(200)));
     }
 }

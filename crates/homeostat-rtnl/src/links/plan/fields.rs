@@ -35,8 +35,8 @@ impl Drafting<'_> {
     pub(super) fn put_fields(&mut self) {
         for ((name, field), before) in std::mem::take(&mut self.fields) {
             let key = Key::LinkField(name, field);
-            let Some(wished) = self.wish.links.field(name, field) else { continue };
-            let master = name_in(&wished.setting).filter(|_| field == Field::Master);
+            let Some(declared) = self.desired.links.field(name, field) else { continue };
+            let master = name_in(&declared.setting).filter(|_| field == Field::Master);
             let mut needed = std::iter::once(name).chain(master);
             let absent = needed.find(|link| !self.plan.will_have(self.moment, *link));
             if let Some(link) = absent {
@@ -46,12 +46,12 @@ impl Drafting<'_> {
             let is_up = self.moment.table.get(name).is_some_and(SeenLink::is_up);
             let must_fall = master.is_some_and(|master| self.wants_it_down(master)) && is_up;
             let cycle = if must_fall { Cycle::DownFirst } else { Cycle::Stay };
-            let mut effects = self.effects_of(name, field, &wished.setting);
+            let mut effects = self.effects_of(name, field, &declared.setting);
             effects.falls |= must_fall;
             let (takes, touches) = self.loss(name, &effects);
             let before = before.filter(|_| !self.plan.renewed.contains(&name));
             let before = before.map(|setting| Object::Setting(setting.into()));
-            let slot = self.wish.slot(&key, None);
+            let slot = self.desired.slot(&key, None);
             let act = Act::Set(cycle);
             self.plan.steps.push(LinkStep { key, slot, before, act, adopts: None, takes, touches });
         }
@@ -67,13 +67,13 @@ impl Drafting<'_> {
             }
             (Field::Mtu, Setting::Number(mtu)) => {
                 effects.mtu = Some(*mtu);
-                let master = self.wish.links.field(name, Field::Master);
+                let master = self.desired.links.field(name, Field::Master);
                 effects.joins = master.and_then(|master| name_in(&master.setting));
             }
             (Field::Mac, _) => effects.mac_changes = true,
             (Field::Master, _) => {
                 effects.joins = name_in(value);
-                let mtu = self.wish.links.mtu(name).or(seen.and_then(|seen| seen.link.mtu));
+                let mtu = self.desired.links.mtu(name).or(seen.and_then(|seen| seen.link.mtu));
                 effects.mtu = mtu.filter(|_| effects.joins.is_some());
             }
             _ => {}

@@ -19,7 +19,7 @@ impl Drafting<'_> {
         for name in certain {
             let going = cascade::going_with(&self.moment.table, name);
             for other in going.iter().filter(|other| **other != name) {
-                if self.wish.links.link(*other).is_some() {
+                if self.desired.links.link(*other).is_some() {
                     self.links.insert(*other, Need::Make);
                 }
             }
@@ -32,20 +32,23 @@ impl Drafting<'_> {
     fn enslave_again(&mut self) {
         let renewed = &self.plan.renewed;
         let is_lost = |master: Option<LinkName>| master.is_some_and(|name| renewed.contains(&name));
-        for wished in self.wish.links.made.iter().filter(|wish| is_lost(wish.link.master)) {
-            let seen = self.moment.table.get(wished.name).filter(|seen| seen.owner == Owner::Ours);
+        for declared in
+            self.desired.links.made.iter().filter(|desired| is_lost(desired.link.master))
+        {
+            let seen =
+                self.moment.table.get(declared.name).filter(|seen| seen.owner == Owner::Ours);
             if let Some(seen) = seen.filter(|seen| !renewed.contains(&seen.name)) {
                 let before = Box::new(seen.link.clone());
                 let change = Need::Change { before, adopts: None };
-                self.links.entry(wished.name).or_insert(change);
+                self.links.entry(declared.name).or_insert(change);
             }
         }
-        for wished in &self.wish.links.fields {
-            let is_master = wished.field == Field::Master && is_lost(name_in(&wished.setting));
-            if renewed.contains(&wished.name) || is_master {
-                let seen = self.moment.table.get(wished.name);
-                let before = seen.map(|seen| seen.setting(wished.field));
-                self.fields.entry((wished.name, wished.field)).or_insert(before);
+        for declared in &self.desired.links.fields {
+            let is_master = declared.field == Field::Master && is_lost(name_in(&declared.setting));
+            if renewed.contains(&declared.name) || is_master {
+                let seen = self.moment.table.get(declared.name);
+                let before = seen.map(|seen| seen.setting(declared.field));
+                self.fields.entry((declared.name, declared.field)).or_insert(before);
             }
         }
     }

@@ -3,18 +3,18 @@
 use homeostat_core::{Failure, Retry, WaitsOn};
 
 use super::{Drafting, Need};
+use crate::links::desired::DesiredLink;
 use crate::links::model::LinkRef;
-use crate::links::wish::WishedLink;
 
 impl Drafting<'_> {
     /// What a link waits for.
-    pub(super) fn blocker(&self, wished: &WishedLink) -> Option<WaitsOn> {
+    pub(super) fn blocker(&self, declared: &DesiredLink) -> Option<WaitsOn> {
         let is_there = |name| self.plan.will_have(self.moment, name);
-        let master = wished.link.master.filter(|master| !is_there(*master));
+        let master = declared.link.master.filter(|master| !is_there(*master));
         let master = master.map(|master| WaitsOn::Link(master.to_string()));
-        let parent = || wished.link.parent.as_ref().and_then(|parent| self.absent(parent));
+        let parent = || declared.link.parent.as_ref().and_then(|parent| self.absent(parent));
         let space = || {
-            let space = wished.peer()?.namespace.as_deref()?;
+            let space = declared.peer()?.namespace.as_deref()?;
             self.moment.elsewhere.get(space).is_none().then(|| WaitsOn::Namespace(space.to_owned()))
         };
         master.or_else(parent).or_else(space)
@@ -36,8 +36,8 @@ impl Drafting<'_> {
     }
 
     /// The kernel says only that something exists, not which end.
-    pub(super) fn taken_name(&self, wished: &WishedLink, need: &Need) -> Option<Failure> {
-        let peer = wished.peer().filter(|_| matches!(need, Need::Make))?;
+    pub(super) fn taken_name(&self, declared: &DesiredLink, need: &Need) -> Option<Failure> {
+        let peer = declared.peer().filter(|_| matches!(need, Need::Make))?;
         let name = peer.name;
         let there = peer.namespace.as_deref().and_then(|space| self.moment.elsewhere.get(space));
         let is_taken = match there.filter(|space| !space.is_here) {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use homeostat_netlink::uapi::RTNLGRP_LINK;
 use homeostat_rtnl::Key;
-use homeostat_testkit::laws::{Ability, Disturbance, Wish as Which};
+use homeostat_testkit::laws::{Ability, DesiredState as Which, Disturbance};
 use homeostat_testkit::namespace::Namespace;
 
 use super::{Objects, check};
-use crate::bench::{Wished, ip, listed};
+use crate::bench::{Declared, ip, listed};
 
 /// Links in a namespace without one that is up, so that nothing in it changes by itself.
 struct Links;
@@ -24,7 +24,7 @@ impl Objects for Links {
         Namespace::enter().unwrap()
     }
 
-    fn wish(which: Which) -> &'static [Wished<'static>] {
+    fn desired(which: Which) -> &'static [Declared<'static>] {
         match which {
             Which::First => &[
                 ("link a0", "bridge mtu 1400"),

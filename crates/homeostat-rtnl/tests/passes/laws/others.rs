@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use homeostat_netlink::Event;
 use homeostat_netlink::uapi::{RTNLGRP_IPV4_RULE, RTNLGRP_NEIGH, RTNLGRP_NEXTHOP};
 use homeostat_rtnl::Key;
-use homeostat_testkit::laws::{Ability, Disturbance, Wish as Which};
+use homeostat_testkit::laws::{Ability, DesiredState as Which, Disturbance};
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
 
 use super::{Objects, check};
-use crate::bench::{Wished, cable, ip, listed};
+use crate::bench::{Declared, cable, ip, listed};
 
 struct Others;
 
@@ -55,7 +55,7 @@ impl Objects for Others {
         namespace
     }
 
-    fn wish(which: Which) -> &'static [Wished<'static>] {
+    fn desired(which: Which) -> &'static [Declared<'static>] {
         match which {
             Which::First => &[
                 ("nexthop 10", "via 10.0.0.2 dev va"),

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use homeostat_netlink::uapi::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE};
 use homeostat_rtnl::Key;
-use homeostat_testkit::laws::{Ability, Disturbance, Wish as Which};
+use homeostat_testkit::laws::{Ability, DesiredState as Which, Disturbance};
 use homeostat_testkit::namespace::Namespace;
 
 use super::{Objects, check};
-use crate::bench::{Wished, cable, ip, listed};
+use crate::bench::{Declared, cable, ip, listed};
 
 /// Routes by gateways, each in a subnet of its own.
 struct Routes;
@@ -24,7 +24,7 @@ impl Objects for Routes {
         namespace
     }
 
-    fn wish(which: Which) -> &'static [Wished<'static>] {
+    fn desired(which: Which) -> &'static [Declared<'static>] {
         match which {
             Which::First => &[
                 ("route 10.4.0.0/16", "via 10.0.4.2"),

@@ -43,7 +43,7 @@ impl Answers {
         }))?)
     }
 
-    /// Takes a wished key once from whoever has it.
+    /// Takes a declared key once from whoever has it.
     pub(super) async fn adopt(&self, about: &About, ask: Ask) -> Result<Vec<u8>> {
         let mut looked = self.look(about).await?;
         looked.retain(|one| one.status.declared);

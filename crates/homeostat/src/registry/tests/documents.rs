@@ -165,7 +165,7 @@ fn colour_is_only_there_when_asked_for() {
 }
 
 #[test]
-fn an_empty_section_is_another_wish_than_none() {
+fn an_empty_section_is_another_desired_state_than_none() {
     let parse = |text: &str| READER.parse("host.toml", Format::Toml, text).unwrap();
     for empty in ["[namespaces]\n", "[sysctl]\n", "routes = []\n"] {
         assert_ne!(parse(empty), parse(""), "{empty}");

@@ -21,14 +21,14 @@ use crate::world::World;
 
 const ADDRESS: &str = "127.0.0.1:9876";
 const ROUTE: &str = "10.9.0.0/16";
-const WISH: &str = "[links.va]\naddresses = [\"10.0.0.1/24\"]\n[[routes]]\nto = \"10.9.0.0/16\"\n\
+const DESIRED: &str = "[links.va]\naddresses = [\"10.0.0.1/24\"]\n[[routes]]\nto = \"10.9.0.0/16\"\n\
                     via = \"10.0.0.9\"\n[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
 
 /// What clients may make it hold for a while: lines that are not ended, answers that are not read.
 const KILOBYTES: usize = 8 << 10;
 
 fn besieged() -> (World, Started) {
-    let world = World::with(WISH);
+    let world = World::with(DESIRED);
     world.ip("link set lo up");
     world.add_pair("va", "vb");
     world.ip("link set va up");
@@ -147,7 +147,7 @@ fn whatever_an_unprivileged_peer_orders_is_refused_and_not_done() {
     // The daemon would take this one away if it read its document again.
     world.write(
         "host.toml",
-        WISH.replace("[[routes]]\nto = \"10.9.0.0/16\"\nvia = \"10.0.0.9\"\n", "routes = []\n"),
+        DESIRED.replace("[[routes]]\nto = \"10.9.0.0/16\"\nvia = \"10.0.0.9\"\n", "routes = []\n"),
     );
     for path in [world.path().to_owned(), world.state(), world.door()] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();

@@ -1,4 +1,4 @@
-//! The wish for an API: a sorted table, compared the way the API says.
+//! The declare an API: a sorted table, compared the way the API says.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use homeostat_engine::{Agreement, Desired, DuplicateKey, Slot, Table};
 use super::Api;
 
 /// What should exist in an API.
-pub struct Wishes<A: Api> {
+pub struct DesiredObjects<A: Api> {
     table: Table<A::Key, A::Object>,
     adopt: BTreeSet<A::Key>,
 }
 
-impl<A: Api> Wishes<A> {
-    /// Sorts the wishes; refuses a key that stands there twice.
+impl<A: Api> DesiredObjects<A> {
+    /// Sorts the desired states; refuses a key that stands there twice.
     pub fn new(
-        wishes: impl IntoIterator<Item = (A::Key, A::Object)>,
+        desired_states: impl IntoIterator<Item = (A::Key, A::Object)>,
     ) -> Result<Self, DuplicateKey> {
-        Ok(Wishes { table: Table::new(wishes)?, adopt: BTreeSet::new() })
+        Ok(DesiredObjects { table: Table::new(desired_states)?, adopt: BTreeSet::new() })
     }
 
     /// Gives standing leave to take these keys from anybody.
@@ -28,13 +28,13 @@ impl<A: Api> Wishes<A> {
     }
 }
 
-impl<A: Api> Default for Wishes<A> {
+impl<A: Api> Default for DesiredObjects<A> {
     fn default() -> Self {
-        Wishes { table: Table::default(), adopt: BTreeSet::new() }
+        DesiredObjects { table: Table::default(), adopt: BTreeSet::new() }
     }
 }
 
-impl<A: Api> Desired for Wishes<A> {
+impl<A: Api> Desired for DesiredObjects<A> {
     type Key = A::Key;
     type Object = A::Object;
 

@@ -1,7 +1,7 @@
-//! From the wish to the service: one way, and no more than needed.
+//! From the request to the service: one way, and no more than needed.
 
 use homeostat_kit::normalize::broken;
-use homeostat_kit::simple::{Api as _, Refusal, Versioned, Wishes};
+use homeostat_kit::simple::{Api as _, DesiredObjects, Refusal, Versioned};
 use homeostat_shapes::shape::{FIELDS, Shape};
 use proptest::prelude::*;
 
@@ -56,8 +56,8 @@ async fn a_field_that_does_not_read_back_is_told_and_never_corrected() {
     let mut life = stage.life();
     let noted = |colour: &str| {
         let note = Some("a long story".to_owned());
-        let shape = Versioned::wished(Shape { note, ..Shape::square(colour) });
-        Wishes::new([("my-door".to_owned(), shape)]).unwrap()
+        let shape = Versioned::declared(Shape { note, ..Shape::square(colour) });
+        DesiredObjects::new([("my-door".to_owned(), shape)]).unwrap()
     };
     life.try_pass(noted("green")).await.unwrap();
     stage.calls();
@@ -79,7 +79,7 @@ async fn a_write_is_refused_if_somebody_changed_the_shape_since_it_was_seen() {
     let listed = api.list().await.unwrap();
     let homeostat_engine::Seen::Present { key, object, .. } = &listed[0] else { panic!() };
     stage.service.paint("my-door", "red");
-    let wanted = Versioned::wished(Shape::square("blue"));
+    let wanted = Versioned::declared(Shape::square("blue"));
     assert_eq!(api.update(key, object, &wanted).await, Err(Refusal::Moved));
     assert_eq!(api.delete(key, object).await, Err(Refusal::Moved));
     assert_eq!(stage.service.colour("my-door").unwrap(), "red");
@@ -103,7 +103,7 @@ fn every_proven_field_reads_back_as_it_was_written() {
     proptest!(ProptestConfig::with_cases(64), |(shape in shapes())| {
         let found = runtime.block_on(broken(&FIELDS, shape, async |shape| {
             stage.service.remove("my-sample");
-            let made = api.create(&"my-sample".to_owned(), &Versioned::wished(shape)).await;
+            let made = api.create(&"my-sample".to_owned(), &Versioned::declared(shape)).await;
             Ok((*made.unwrap().unwrap()).clone())
         }));
         prop_assert_eq!(found.unwrap(), vec![]);
@@ -122,7 +122,7 @@ async fn a_field_that_is_wrongly_called_proven_is_found_out() {
     let api = stage.api();
     let shape = Shape { note: Some("a long story".to_owned()), ..Shape::square("green") };
     let found = broken(&wrong, shape, async |shape| {
-        let made = api.create(&"my-sample".to_owned(), &Versioned::wished(shape)).await;
+        let made = api.create(&"my-sample".to_owned(), &Versioned::declared(shape)).await;
         Ok((*made.unwrap().unwrap()).clone())
     });
     let found = found.await.unwrap();

@@ -1,4 +1,4 @@
-//! The wish: tables as `nft` understood them, in key order.
+//! The desired state: tables as `nft` understood them, in key order.
 //!
 //! Rules can mean links by number. Which number a link has is known only where and when a pass looks, so
 //! a text that asks for links is compiled again when they are others than they were.
@@ -18,7 +18,7 @@ use crate::placeholders::Link;
 
 /// The tables that shall be.
 #[derive(Debug, Default)]
-pub struct Wish {
+pub struct DesiredState {
     compiled: RwLock<Arc<Compiled>>,
     /// How it is compiled again; nothing if links do not matter to it.
     recipe: Option<Arc<Recipe<'static>>>,
@@ -40,7 +40,7 @@ pub(crate) struct Compiled {
 
 impl Compiled {
     pub(crate) fn new(tables: impl IntoIterator<Item = Table>) -> Self {
-        let object = |table: Table| (table.key.clone(), Object::wished(Arc::new(table)));
+        let object = |table: Table| (table.key.clone(), Object::desired(Arc::new(table)));
         let mut tables: Vec<_> = tables.into_iter().map(object).collect();
         tables.sort_by(|a, b| a.0.cmp(&b.0));
         Compiled { tables, ..Compiled::default() }
@@ -51,16 +51,16 @@ impl Compiled {
     }
 }
 
-impl Wish {
+impl DesiredState {
     /// No tables.
     #[must_use]
     pub fn nothing() -> Self {
-        Wish::default()
+        DesiredState::default()
     }
 
     pub(crate) fn new(compiled: Arc<Compiled>, recipe: Option<Recipe<'static>>) -> Self {
         let (compiled, recipe) = (RwLock::new(compiled), recipe.map(Arc::new));
-        Wish { compiled, recipe, may_adopt: false }
+        DesiredState { compiled, recipe, may_adopt: false }
     }
 
     /// Gives standing leave to take these tables from anybody.
@@ -114,7 +114,7 @@ impl Wish {
     }
 }
 
-impl Desired for Wish {
+impl Desired for DesiredState {
     type Key = Key;
     type Object = Object;
 
@@ -123,7 +123,7 @@ impl Desired for Wish {
     }
 
     fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
-        find_near(&self.compiled().tables, near, |wish| wish.0.cmp(key))
+        find_near(&self.compiled().tables, near, |desired| desired.0.cmp(key))
     }
 
     fn key(&self, slot: Slot) -> Key {
@@ -137,8 +137,8 @@ impl Desired for Wish {
     fn compare(&self, slot: Slot, seen: &Object) -> Agreement {
         match (self.compiled().table(slot), &seen.table) {
             // The kernel's own words have shown it.
-            (Some(wish), Some(table)) if Arc::ptr_eq(wish, table) => Agreement::Agrees,
-            (Some(wish), Some(_)) => Agreement::when(seen.acts(wish).is_empty()),
+            (Some(desired), Some(table)) if Arc::ptr_eq(desired, table) => Agreement::Agrees,
+            (Some(desired), Some(_)) => Agreement::when(seen.acts(desired).is_empty()),
             _ => Agreement::when(self.object(slot) == *seen),
         }
     }
@@ -149,15 +149,15 @@ impl Desired for Wish {
 
     /// Tables are written together, so that a change of one is a change of all.
     fn is_same(&self, _slot: Slot, other: &Self, _there: Slot) -> bool {
-        self.is_same_wish(other)
+        self.is_same_desired(other)
     }
 
     /// The compiler hands out the same tables for the same text and links. Tables are not compared: what
     /// counts as the same in the kernel may be less than what the text says.
-    fn is_same_wish(&self, other: &Self) -> bool {
+    fn is_same_desired(&self, other: &Self) -> bool {
         let (compiled, others) = (self.compiled(), other.compiled());
-        let is_nothing = |wish: &Self, compiled: &Compiled| {
-            wish.recipe.is_none() && compiled.tables.is_empty() && compiled.waiting.is_empty()
+        let is_nothing = |desired: &Self, compiled: &Compiled| {
+            desired.recipe.is_none() && compiled.tables.is_empty() && compiled.waiting.is_empty()
         };
         let recipes = match (&self.recipe, &other.recipe) {
             (Some(recipe), Some(other)) => recipe.is_same_text(other),

@@ -1,4 +1,4 @@
-//! The wish: sorted, and so compact that a million routes are a normal case.
+//! The desired state: sorted, and so compact that a million routes are a normal case.
 //!
 //! Routes are rows of a few numbers; what they have in common (the way, the source) is a *shape*
 //! that is kept once.
@@ -14,9 +14,9 @@ use crate::address::{Address, address_agrees};
 use crate::builder::Builder;
 use crate::explained::explained;
 use crate::key::{AddressKey, Key, RouteKey};
+use crate::links::desired::{DesiredField, DesiredLink, DesiredLinks};
 use crate::links::field::Field;
 use crate::links::normalize::link_agrees;
-use crate::links::wish::{WishedField, WishedLink, WishedLinks};
 use crate::model::Object;
 use crate::net::Net;
 use crate::nexthop;
@@ -27,30 +27,30 @@ use crate::row::Row;
 /// What should exist: addresses, then IPv4 routes, then IPv6 routes, then the others, then links, each
 /// in key order.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
-    pub(crate) addresses: Vec<WishedAddress>,
+pub struct DesiredState {
+    pub(crate) addresses: Vec<DesiredAddress>,
     pub(crate) v4: Vec<Row<u32>>,
     pub(crate) v6: Vec<Row<u128>>,
-    pub(crate) others: Vec<Wished>,
+    pub(crate) others: Vec<Declared>,
     pub(crate) shapes: Vec<Shape>,
     /// The numbers of the routes, those of one shape together.
     pub(crate) by_shape: Vec<u32>,
-    /// Tells this wish from any other; its clones are the same wish.
+    /// Tells this desired state from any other; its clones are the same desired state.
     pub(crate) identity: Arc<()>,
-    pub(crate) links: WishedLinks,
+    pub(crate) links: DesiredLinks,
 }
 
-/// A wished address.
+/// A declared address.
 #[derive(Clone, Debug)]
-pub(crate) struct WishedAddress {
+pub(crate) struct DesiredAddress {
     pub(crate) key: AddressKey,
     pub(crate) address: Address,
     pub(crate) may_adopt: bool,
 }
 
-/// A wished nexthop, rule or neighbour: there are few.
+/// A declared nexthop, rule or neighbour: there are few.
 #[derive(Clone, Debug)]
-pub(crate) struct Wished {
+pub(crate) struct Declared {
     pub(crate) key: Key,
     pub(crate) object: Object,
     pub(crate) may_adopt: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Wished {
 pub(crate) struct Shape {
     pub(crate) route: Route,
     pub(crate) print: u64,
-    /// The wished addresses without which it cannot be.
+    /// The declared addresses without which it cannot be.
     pub(crate) rests_on: Vec<AddressKey>,
     /// Where its routes are in `by_shape`.
     pub(crate) rows: Range<usize>,
@@ -69,22 +69,22 @@ pub(crate) struct Shape {
 
 /// What stands in a slot.
 pub(crate) enum At<'a> {
-    Address(&'a WishedAddress),
+    Address(&'a DesiredAddress),
     Route(&'a Row<u32>, &'a Shape),
     Route6(&'a Row<u128>, &'a Shape),
-    Other(&'a Wished),
-    Link(&'a WishedLink),
-    Field(&'a WishedField),
+    Other(&'a Declared),
+    Link(&'a DesiredLink),
+    Field(&'a DesiredField),
 }
 
-impl Wish {
-    /// Starts a wish.
+impl DesiredState {
+    /// Starts a desired state.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// What stands in a slot; the slots of a wish are those below its length.
+    /// What stands in a slot; the slots of a desired state are those below its length.
     pub(crate) fn at(&self, slot: Slot) -> Option<At<'_>> {
         let index = slot.index();
         if let Some(address) = self.addresses.get(index) {
@@ -128,17 +128,17 @@ impl Wish {
         self.shapes.get(usize::try_from(shape).ok()?)
     }
 
-    /// The slot of a wished route.
+    /// The slot of a declared route.
     pub(crate) fn route_slot(&self, key: &RouteKey, near: Option<Slot>) -> Option<Slot> {
         match key.dst().addr() {
             IpAddr::V4(dst) => {
                 let row = Row::new(key, dst.to_bits(), 0);
-                find(&self.v4, self.addresses.len(), near, |wish| wish.compare(&row))
+                find(&self.v4, self.addresses.len(), near, |desired| desired.compare(&row))
             }
             IpAddr::V6(dst) => {
                 let base = self.addresses.len() + self.v4.len();
                 let row = Row::new(key, dst.to_bits(), 0);
-                find(&self.v6, base, near, |wish| wish.compare(&row))
+                find(&self.v6, base, near, |desired| desired.compare(&row))
             }
         }
     }
@@ -148,7 +148,7 @@ impl Wish {
         self.shapes.get(self.shape_of(slot)?)
     }
 
-    /// The wished route in a slot.
+    /// The declared route in a slot.
     pub(crate) fn route_at(&self, slot: Slot) -> Option<(RouteKey, &Shape)> {
         match self.at(slot)? {
             At::Address(_) | At::Other(_) | At::Link(_) | At::Field(_) => None,
@@ -167,13 +167,13 @@ impl Wish {
         usize::try_from(shape).ok()
     }
 
-    /// The wished address in a slot.
-    pub(crate) fn address_at(&self, slot: Slot) -> Option<&WishedAddress> {
+    /// The declared address in a slot.
+    pub(crate) fn address_at(&self, slot: Slot) -> Option<&DesiredAddress> {
         self.addresses.get(slot.index())
     }
 
-    /// The wished nexthop, rule or neighbour in a slot.
-    pub(crate) fn other_at(&self, slot: Slot) -> Option<&Wished> {
+    /// The declared nexthop, rule or neighbour in a slot.
+    pub(crate) fn other_at(&self, slot: Slot) -> Option<&Declared> {
         self.others.get(slot.index().checked_sub(self.others_from())?)
     }
 
@@ -202,8 +202,8 @@ impl Wish {
         }
     }
 
-    /// Whether it is the same wish, or a clone of it.
-    pub(crate) fn is(&self, other: &Wish) -> bool {
+    /// Whether it is the same desired state, or a clone of it.
+    pub(crate) fn is(&self, other: &DesiredState) -> bool {
         Arc::ptr_eq(&self.identity, &other.identity)
     }
 }
@@ -220,7 +220,7 @@ impl From<AddressKey> for Key {
     }
 }
 
-/// Looks a row up in its part of the wish, which begins at `base`.
+/// Looks a row up in its part of the desired state, which begins at `base`.
 fn find<T>(
     part: &[T],
     base: usize,
@@ -231,7 +231,7 @@ fn find<T>(
     find_near(part, near, compare).map(|slot| Slot::at(base + slot.index()))
 }
 
-impl Desired for Wish {
+impl Desired for DesiredState {
     type Key = Key;
     type Object = Object;
 
@@ -241,59 +241,61 @@ impl Desired for Wish {
 
     fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
         match key {
-            Key::Address(key) => find(&self.addresses, 0, near, |wish| wish.key.cmp(key)),
+            Key::Address(key) => find(&self.addresses, 0, near, |desired| desired.key.cmp(key)),
             Key::Route(key) => self.route_slot(key, near),
             Key::Link(_) | Key::LinkField(..) => {
                 self.links.place(key).map(|at| Slot::at(self.first_link() + at))
             }
-            key => find(&self.others, self.others_from(), near, |wish| wish.key.cmp(key)),
+            key => find(&self.others, self.others_from(), near, |desired| desired.key.cmp(key)),
         }
     }
 
     fn key(&self, slot: Slot) -> Key {
         match self.at(slot) {
-            Some(At::Address(wish)) => Key::Address(wish.key),
+            Some(At::Address(desired)) => Key::Address(desired.key),
             Some(At::Route(row, _)) => Key::Route(row.key()),
             Some(At::Route6(row, _)) => Key::Route(row.key()),
-            Some(At::Other(wish)) => wish.key.clone(),
-            Some(At::Link(wish)) => Key::Link(wish.name),
-            Some(At::Field(wish)) => wish.key(),
-            // No slot of this wish: the contract has no word for it, and nothing has this key.
+            Some(At::Other(desired)) => desired.key.clone(),
+            Some(At::Link(desired)) => Key::Link(desired.name),
+            Some(At::Field(desired)) => desired.key(),
+            // No slot of this desired state: the contract has no word for it, and nothing has this key.
             None => Key::Route(RouteKey::new(Net::masked(Ipv4Addr::UNSPECIFIED.into(), 0))),
         }
     }
 
     fn object(&self, slot: Slot) -> Object {
         match self.at(slot) {
-            Some(At::Address(wish)) => Object::Address(wish.address.clone()),
+            Some(At::Address(desired)) => Object::Address(desired.address.clone()),
             Some(At::Route(_, shape) | At::Route6(_, shape)) => Object::Route(shape.route.clone()),
-            Some(At::Other(wish)) => wish.object.clone(),
-            Some(At::Link(wish)) => Object::Link(Box::new(wish.link.clone())),
-            Some(At::Field(wish)) => Object::Setting(wish.setting.clone().into()),
+            Some(At::Other(desired)) => desired.object.clone(),
+            Some(At::Link(desired)) => Object::Link(Box::new(desired.link.clone())),
+            Some(At::Field(desired)) => Object::Setting(desired.setting.clone().into()),
             None => Object::Route(Route::default()),
         }
     }
 
     fn compare(&self, slot: Slot, seen: &Object) -> Agreement {
         Agreement::when(match (self.at(slot), seen) {
-            (Some(At::Address(wish)), Object::Address(seen)) => address_agrees(&wish.address, seen),
+            (Some(At::Address(desired)), Object::Address(seen)) => {
+                address_agrees(&desired.address, seen)
+            }
             (Some(At::Route(_, shape) | At::Route6(_, shape)), Object::Route(seen)) => {
                 route_agrees(&shape.route, seen)
             }
-            (Some(At::Other(wish)), seen) => other_agrees(&wish.object, seen),
-            (Some(At::Link(wish)), Object::Link(seen)) => link_agrees(&wish.link, seen),
-            (Some(At::Field(wish)), Object::Setting(seen)) => wish.setting == seen.setting,
+            (Some(At::Other(desired)), seen) => other_agrees(&desired.object, seen),
+            (Some(At::Link(desired)), Object::Link(seen)) => link_agrees(&desired.link, seen),
+            (Some(At::Field(desired)), Object::Setting(seen)) => desired.setting == seen.setting,
             _ => false,
         })
     }
 
     fn may_adopt(&self, slot: Slot) -> bool {
         self.at(slot).is_some_and(|at| match at {
-            At::Address(wish) => wish.may_adopt,
+            At::Address(desired) => desired.may_adopt,
             At::Route(row, _) => row.may_adopt,
             At::Route6(row, _) => row.may_adopt,
-            At::Other(wish) => wish.may_adopt,
-            At::Link(wish) => wish.may_adopt,
+            At::Other(desired) => desired.may_adopt,
+            At::Link(desired) => desired.may_adopt,
             At::Field(_) => false,
         })
     }
@@ -301,14 +303,14 @@ impl Desired for Wish {
     fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
         let (Some(at), Some(other_at)) = (self.at(slot), other.at(there)) else { return false };
         let declares_same = match (at, other_at) {
-            (At::Address(wish), At::Address(other)) => wish.address == other.address,
+            (At::Address(desired), At::Address(other)) => desired.address == other.address,
             (
                 At::Route(_, shape) | At::Route6(_, shape),
                 At::Route(_, other) | At::Route6(_, other),
             ) => shape.route == other.route,
-            (At::Other(wish), At::Other(other)) => wish.object == other.object,
-            (At::Link(wish), At::Link(other)) => wish.link == other.link,
-            (At::Field(wish), At::Field(other)) => wish.setting == other.setting,
+            (At::Other(desired), At::Other(other)) => desired.object == other.object,
+            (At::Link(desired), At::Link(other)) => desired.link == other.link,
+            (At::Field(desired), At::Field(other)) => desired.setting == other.setting,
             _ => false,
         };
         declares_same && self.may_adopt(slot) == other.may_adopt(there)

@@ -1,25 +1,25 @@
-//! The wished links of a wish: those that are made, then the fields of those that are not.
+//! The declared links of a desired state: those that are made, then the fields of those that are not.
 
 use std::collections::BTreeSet;
 
+use crate::desired::Declared;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::links::field::{Field, Setting};
 use crate::links::kinds::LinkKind;
 use crate::links::model::{Link, LinkRef};
 use crate::model::Object;
-use crate::wish::Wished;
 
-/// What is wished of links, each list in key order.
+/// What is declared of links, each list in key order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WishedLinks {
-    pub(crate) made: Vec<WishedLink>,
-    pub(crate) fields: Vec<WishedField>,
+pub(crate) struct DesiredLinks {
+    pub(crate) made: Vec<DesiredLink>,
+    pub(crate) fields: Vec<DesiredField>,
 }
 
 /// A link that is made.
 #[derive(Clone, Debug)]
-pub(crate) struct WishedLink {
+pub(crate) struct DesiredLink {
     pub(crate) name: LinkName,
     pub(crate) link: Link,
     pub(crate) may_adopt: bool,
@@ -27,14 +27,14 @@ pub(crate) struct WishedLink {
 
 /// One field of a link that is only configured.
 #[derive(Clone, Debug)]
-pub(crate) struct WishedField {
+pub(crate) struct DesiredField {
     pub(crate) name: LinkName,
     pub(crate) field: Field,
     pub(crate) setting: Setting,
 }
 
-impl WishedLink {
-    /// The other end, if it is a pair that is wished to be in this namespace whole.
+impl DesiredLink {
+    /// The other end, if it is a pair that is declared to be in this namespace whole.
     pub(crate) fn peer_here(&self) -> Option<LinkName> {
         let peer = self.peer()?;
         peer.namespace.is_none().then_some(peer.name)
@@ -55,58 +55,58 @@ impl WishedLink {
     }
 }
 
-impl WishedField {
+impl DesiredField {
     pub(crate) fn key(&self) -> Key {
         Key::LinkField(self.name, self.field)
     }
 }
 
-impl WishedLinks {
+impl DesiredLinks {
     pub(crate) fn len(&self) -> usize {
         self.made.len() + self.fields.len()
     }
 
-    /// The place of a key among the wished links.
+    /// The place of a key among the declared links.
     pub(crate) fn place(&self, key: &Key) -> Option<usize> {
         match key {
-            Key::Link(name) => self.made.binary_search_by_key(name, |wish| wish.name).ok(),
+            Key::Link(name) => self.made.binary_search_by_key(name, |desired| desired.name).ok(),
             Key::LinkField(name, field) => {
-                let found = self
-                    .fields
-                    .binary_search_by_key(&(*name, *field), |wish| (wish.name, wish.field));
+                let found = self.fields.binary_search_by_key(&(*name, *field), |desired| {
+                    (desired.name, desired.field)
+                });
                 found.ok().map(|at| self.made.len() + at)
             }
             _ => None,
         }
     }
 
-    /// The wished link of this name.
-    pub(crate) fn link(&self, name: LinkName) -> Option<&WishedLink> {
+    /// The declared link of this name.
+    pub(crate) fn link(&self, name: LinkName) -> Option<&DesiredLink> {
         self.made
-            .binary_search_by_key(&name, |wish| wish.name)
+            .binary_search_by_key(&name, |desired| desired.name)
             .ok()
             .and_then(|at| self.made.get(at))
     }
 
-    /// The wished field of a link.
-    pub(crate) fn field(&self, name: LinkName, field: Field) -> Option<&WishedField> {
-        let key = |wish: &WishedField| (wish.name, wish.field);
+    /// The declared field of a link.
+    pub(crate) fn field(&self, name: LinkName, field: Field) -> Option<&DesiredField> {
+        let key = |desired: &DesiredField| (desired.name, desired.field);
         let at = self.fields.binary_search_by_key(&(name, field), key).ok()?;
         self.fields.get(at)
     }
 
-    /// The wished MTU of a link, made or only configured.
+    /// The declared MTU of a link, made or only configured.
     pub(crate) fn mtu(&self, name: LinkName) -> Option<u32> {
         let field = || match self.field(name, Field::Mtu)?.setting {
             Setting::Number(mtu) => Some(mtu),
             _ => None,
         };
-        self.link(name).and_then(|wish| wish.link.mtu).or_else(field)
+        self.link(name).and_then(|desired| desired.link.mtu).or_else(field)
     }
 
-    /// The wished link without which there is none of this name: itself, or the other end.
-    pub(crate) fn maker_of(&self, name: LinkName) -> Option<&WishedLink> {
-        let other_end = || self.made.iter().find(|wish| wish.peer_here() == Some(name));
+    /// The declared link without which there is none of this name: itself, or the other end.
+    pub(crate) fn maker_of(&self, name: LinkName) -> Option<&DesiredLink> {
+        let other_end = || self.made.iter().find(|desired| desired.peer_here() == Some(name));
         self.link(name).or_else(other_end)
     }
 
@@ -115,36 +115,36 @@ impl WishedLinks {
         if let Some(maker) = self.maker_of(name) {
             need(Key::Link(maker.name));
         }
-        let fields = self.fields.iter().filter(|wish| wish.name == name);
-        fields.for_each(|wish| need(wish.key()));
+        let fields = self.fields.iter().filter(|desired| desired.name == name);
+        fields.for_each(|desired| need(desired.key()));
     }
 
     /// The namespaces that any of them refers to.
     pub(crate) fn namespaces(&self) -> BTreeSet<&str> {
-        self.made.iter().flat_map(WishedLink::namespaces).collect()
+        self.made.iter().flat_map(DesiredLink::namespaces).collect()
     }
 
     /// Sorts them; the key that stands there twice, if one does.
     pub(crate) fn sort(&mut self) -> Option<Key> {
-        self.made.sort_by_key(|wish| wish.name);
-        self.fields.sort_by_key(|wish| (wish.name, wish.field));
+        self.made.sort_by_key(|desired| desired.name);
+        self.fields.sort_by_key(|desired| (desired.name, desired.field));
         let made = self.made.array_windows().find(|[a, b]| a.name == b.name);
         let fields = self.fields.array_windows().find(|[a, b]| a.key() == b.key());
         let made = made.map(|[one, _]| Key::Link(one.name));
         made.or_else(|| fields.map(|[one, _]| one.key()))
     }
 
-    /// What has two places in the wish: a field of a link that is made as well, or a link that is
+    /// What has two places in the desired state: a field of a link that is made as well, or a link that is
     /// made as the other end of a pair as well.
     pub(crate) fn made_twice(&self) -> Option<Key> {
-        let field = self.fields.iter().find(|wish| self.link(wish.name).is_some());
-        let mut ends = self.made.iter().filter_map(WishedLink::peer_here);
+        let field = self.fields.iter().find(|desired| self.link(desired.name).is_some());
+        let mut ends = self.made.iter().filter_map(DesiredLink::peer_here);
         let end = ends.find(|end| self.link(*end).is_some());
-        field.map(WishedField::key).or(end.map(Key::Link))
+        field.map(DesiredField::key).or(end.map(Key::Link))
     }
 }
 
-impl Wished {
+impl Declared {
     /// The link without which it cannot be.
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkName> {
         let link = match (&self.key, &self.object) {
