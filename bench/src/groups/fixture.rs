@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use homeostat_engine::{
-    Alone, Book, Config, Explain as _, Focus, Guards, Hint, MassDelete, MemoryLedger, Observer,
-    Order, Ownership, Place, Report, Source, Summary, pass,
+    Alone, Book, Config, Explain as _, Focus, Guards, Hint, LedgerKey, MassDelete, MemoryLedger,
+    Observer, Order, Ownership, Report, Source, Summary, pass,
 };
 use tokio::runtime::Runtime;
 
@@ -22,9 +22,9 @@ pub(super) struct Fixture<S: Source> {
     runtime: Runtime,
 }
 
-pub(super) fn place(source: &str) -> Place {
+pub(super) fn place(source: &str) -> LedgerKey {
     let [owner, source, scope, identity] = ["default", source, "bench", ""].map(str::to_owned);
-    Place { owner, source, scope, identity }
+    LedgerKey { owner, source, scope, identity }
 }
 
 impl<S: Source> Fixture<S> {

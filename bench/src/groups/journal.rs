@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use homeostat_engine::journal::{End, Intent, Journal, Millis, Repeat, Subject};
-use homeostat_engine::{Edit, Ledger as _, Place, SqliteLedger};
+use homeostat_engine::{Edit, Ledger as _, LedgerKey, SqliteLedger};
 use serde_json::Value;
 
 use crate::budget::Budget;
@@ -78,7 +78,7 @@ fn sqlite(run: &mut Run) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let ledger = SqliteLedger::open(directory.path())?;
     let [owner, source, scope, identity] = ["default", "guests", "pve", "pve"].map(str::to_owned);
-    let place = Place { owner, source, scope, identity };
+    let place = LedgerKey { owner, source, scope, identity };
     let count = run.size(500, 50);
     run.time(count, || -> Result<()> {
         for guest in 0..count {

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 
 use anyhow::Result;
-use homeostat_engine::{Edit, Ledger as _, Pages as _, Place, SqliteLedger};
+use homeostat_engine::{Edit, Ledger as _, LedgerKey, Pages as _, SqliteLedger};
 
 use crate::contest::{Contestant, Group};
 use crate::run::Run;
@@ -31,8 +31,8 @@ fn record(number: usize) -> Edit {
     Edit::Put { key: format!("sysctl net.test.{number}"), record: "x".repeat(200) }
 }
 
-fn place() -> Place {
-    Place {
+fn place() -> LedgerKey {
+    LedgerKey {
         owner: "default".into(),
         source: "knobs".into(),
         scope: "host".into(),

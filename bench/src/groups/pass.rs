@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use anyhow::{Result, bail, ensure};
 use homeostat_engine::{
-    Alone, Book, Config, Explain as _, Focus, MemoryLedger, Observer, Order, Ownership, Place,
+    Alone, Book, Config, Explain as _, Focus, LedgerKey, MemoryLedger, Observer, Order, Ownership,
     Report, Source as _, Summary, pass,
 };
 
@@ -64,7 +64,7 @@ impl Fixture {
     fn new(size: usize) -> Result<Self> {
         let source = Routes(Table::new(size));
         let [owner, name, scope, identity] = ["default", "routes", "host", ""].map(str::to_owned);
-        let place = Place { owner, source: name, scope, identity };
+        let place = LedgerKey { owner, source: name, scope, identity };
         Ok(Fixture {
             desired: Arc::new(DesiredState::new(size)),
             observer: Observer::open(&source, "host")?,

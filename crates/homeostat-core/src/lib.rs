@@ -66,7 +66,7 @@ pub use ownership::{
 };
 pub use plan::{Draft, Held, Pending, Plan, Refused, Step, Taken};
 pub use report::{Report, Tally};
-pub use schedule::{Schedule, Strictness, Turn};
+pub use schedule::{Batch, Schedule, Strictness};
 pub use seen::{Focus, Hint, Owner, See, Seen, most_keys};
 pub use series::{Covers, PassReport, PassSeries, SharedReport};
 pub use source::{

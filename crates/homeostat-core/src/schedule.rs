@@ -21,7 +21,7 @@ pub enum Strictness {
 
 /// What the engine does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Batch {
     /// Run these steps in one call.
     Run(Range<usize>),
     /// Run these lanes, each in one call, side by side.
@@ -77,7 +77,7 @@ impl<S: Source> Schedule<S> {
     }
 
     /// The next turn, until every step had one.
-    pub fn next(&mut self, plan: &Plan<S>) -> Option<Turn> {
+    pub fn next(&mut self, plan: &Plan<S>) -> Option<Batch> {
         let from = self.next;
         if from >= plan.steps.len() {
             return None;
@@ -85,35 +85,35 @@ impl<S: Source> Schedule<S> {
         let turn = match (&self.first_bad, self.strictness, S::FAILS) {
             (Some(bad), Strictness::Strict, _) => {
                 let on = WaitsOn::FailedInStrictMode(bad.clone());
-                Turn::Wait { steps: from..plan.steps.len(), on }
+                Batch::Wait { steps: from..plan.steps.len(), on }
             }
-            (_, _, Fails::Atomic) => Turn::Run(from..plan.steps.len()),
+            (_, _, Fails::Atomic) => Batch::Run(from..plan.steps.len()),
             (_, Strictness::Strict, _) => self.one(plan, from),
-            (_, _, Fails::Independent) => Turn::Run(from..plan.steps.len()),
-            (_, _, Fails::Lanes) => Turn::Lanes(lanes(plan)),
+            (_, _, Fails::Independent) => Batch::Run(from..plan.steps.len()),
+            (_, _, Fails::Lanes) => Batch::Lanes(lanes(plan)),
             (_, _, Fails::Ordered) => self.in_phase(plan, from),
         };
         self.next = turn.end();
         Some(turn)
     }
 
-    fn one(&self, plan: &Plan<S>, at: usize) -> Turn {
+    fn one(&self, plan: &Plan<S>, at: usize) -> Batch {
         match self.blocker(plan, at) {
-            Some(key) => Turn::Wait { steps: at..at + 1, on: WaitsOn::Key(key) },
-            None => Turn::Run(at..at + 1),
+            Some(key) => Batch::Wait { steps: at..at + 1, on: WaitsOn::Key(key) },
+            None => Batch::Run(at..at + 1),
         }
     }
 
     /// The longest run of steps of one phase that nothing blocks, or one that must wait. Looks at
     /// no step that it leaves to a later turn but the first, so that all turns are one sweep.
-    fn in_phase(&self, plan: &Plan<S>, from: usize) -> Turn {
+    fn in_phase(&self, plan: &Plan<S>, from: usize) -> Batch {
         let phase = plan.steps.get(from).map(Step::phase);
         let rest = plan.steps.iter().enumerate().skip(from + 1);
         let more = rest.take_while(|(at, step)| {
             Some(step.phase()) == phase && self.blocker(plan, *at).is_none()
         });
         match self.one(plan, from) {
-            Turn::Run(first) => Turn::Run(from..first.end + more.count()),
+            Batch::Run(first) => Batch::Run(from..first.end + more.count()),
             wait => wait,
         }
     }
@@ -137,11 +137,11 @@ impl<S: Source> Schedule<S> {
     }
 }
 
-impl Turn {
+impl Batch {
     fn end(&self) -> usize {
         match self {
-            Turn::Run(steps) | Turn::Wait { steps, .. } => steps.end,
-            Turn::Lanes(lanes) => lanes.last().map_or(0, |lane| lane.end),
+            Batch::Run(steps) | Batch::Wait { steps, .. } => steps.end,
+            Batch::Lanes(lanes) => lanes.last().map_or(0, |lane| lane.end),
         }
     }
 }

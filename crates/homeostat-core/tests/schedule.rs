@@ -9,7 +9,7 @@ mod scripted;
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::cases;
-use homeostat_core::{Action, Plan, Strictness, Turn};
+use homeostat_core::{Action, Batch, Plan, Strictness};
 use proptest::prelude::*;
 use proptest::sample::select;
 use scripted::{Atomic, Independent, Lanes, Mode, Ordered, Scribble, Scripted, plan, steps, turns};
@@ -18,15 +18,15 @@ fn words(text: &str) -> BTreeSet<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-fn told<M: Mode>(plan: &Plan<Scripted<M>>, turn: &Turn) -> String {
+fn told<M: Mode>(plan: &Plan<Scripted<M>>, turn: &Batch) -> String {
     let keys = |steps: &std::ops::Range<usize>| {
         let all: Vec<_> = plan.steps[steps.clone()].iter().map(|step| step.key.as_str()).collect();
         all.join(" ")
     };
     match turn {
-        Turn::Run(steps) => format!("run {}", keys(steps)),
-        Turn::Wait { steps, on } => format!("{} waits on {on}", keys(steps)),
-        Turn::Lanes(lanes) => {
+        Batch::Run(steps) => format!("run {}", keys(steps)),
+        Batch::Wait { steps, on } => format!("{} waits on {on}", keys(steps)),
+        Batch::Lanes(lanes) => {
             format!("lanes {}", lanes.iter().map(keys).collect::<Vec<_>>().join(" | "))
         }
     }
@@ -157,7 +157,7 @@ fn a_bad_step_that_is_not_in_the_plan_changes_nothing() {
     let plan = plan::<Ordered>(steps("+a +b:1"));
     let mut schedule = homeostat_core::Schedule::new(Strict);
     schedule.went_bad(&plan, 7);
-    assert_eq!(schedule.next(&plan), Some(Turn::Run(0..1)));
+    assert_eq!(schedule.next(&plan), Some(Batch::Run(0..1)));
 }
 
 #[test]
@@ -200,13 +200,13 @@ fn any_steps() -> impl Strategy<Value = Vec<Scribble>> {
 }
 
 /// What became of each step, by key, in the order of the turns.
-fn fates<M: Mode>(plan: &Plan<Scripted<M>>, turns: &[Turn]) -> Vec<(Scribble, bool)> {
+fn fates<M: Mode>(plan: &Plan<Scripted<M>>, turns: &[Batch]) -> Vec<(Scribble, bool)> {
     let mut fates = Vec::new();
     for turn in turns {
         let (ranges, ran) = match turn {
-            Turn::Run(steps) => (vec![steps.clone()], true),
-            Turn::Wait { steps, .. } => (vec![steps.clone()], false),
-            Turn::Lanes(lanes) => (lanes.clone(), true),
+            Batch::Run(steps) => (vec![steps.clone()], true),
+            Batch::Wait { steps, .. } => (vec![steps.clone()], false),
+            Batch::Lanes(lanes) => (lanes.clone(), true),
         };
         let steps = ranges.into_iter().flatten();
         fates.extend(steps.map(|at| (plan.steps[at].clone(), ran)));

@@ -10,13 +10,13 @@ use homeostat_core::{
 
 use crate::error::Error;
 use crate::fate::{Fate, Prior, fates};
-use crate::ledger::{Edit, Ledger, Page, Pages, Place};
+use crate::ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 use crate::verify::Shown;
 
 /// The ownership that a caller holds for one source in one scope.
 pub struct Book<S: Source> {
     ledger: Arc<dyn Ledger>,
-    place: Place,
+    place: LedgerKey,
     holdings: Holdings<S::Key, S::Object>,
     edits: Vec<Edit>,
     advanced: Option<Advanced<S>>,
@@ -25,7 +25,7 @@ pub struct Book<S: Source> {
 /// Reads what is held at a place.
 pub fn holdings<S: Source>(
     pages: &dyn Pages,
-    place: &Place,
+    place: &LedgerKey,
 ) -> Result<Holdings<S::Key, S::Object>, Error> {
     parse::<S>(&pages.page(place)?)
 }
@@ -48,7 +48,7 @@ fn parse<S: Source>(page: &Page) -> Result<Holdings<S::Key, S::Object>, Error> {
 impl<S: Source> Book<S> {
     /// Opens the page of a place. Records of a former scope of the same name are dropped with the
     /// next write.
-    pub fn open(ledger: Arc<dyn Ledger>, place: Place) -> Result<Self, Error> {
+    pub fn open(ledger: Arc<dyn Ledger>, place: LedgerKey) -> Result<Self, Error> {
         let page = ledger.page(&place)?;
         let holdings = parse::<S>(&page)?;
         let edits = page.void.into_iter().map(|key| Edit::Drop { key }).collect();

@@ -11,9 +11,9 @@ use homeostat_core::{Desired as _, Explain, Focus, Ownership, Source};
 use crate::book::holdings;
 use crate::config::{Config, Order};
 use crate::error::Error;
-use crate::keep::control::Kept;
-use crate::keep::{Means, Pace};
-use crate::ledger::{Pages, Place};
+use crate::keep::control::LoopTask;
+use crate::keep::{LoopDeps, Pace};
+use crate::ledger::{LedgerKey, Pages};
 use crate::observer::Observer;
 use crate::pass;
 
@@ -28,7 +28,7 @@ pub struct Bound<S: Source> {
     /// How passes behave.
     pub config: Config<S::Key>,
     /// Where the ledger files it.
-    pub place: Place,
+    pub place: LedgerKey,
     /// The declare nothing, by which everything is taken back; without it nobody can ask for that.
     pub nothing: Option<Arc<S::Desired>>,
 }
@@ -62,7 +62,7 @@ impl<S: Source> Bound<S> {
 /// What can be asked of a bound source without a lock.
 pub trait Planner: Send {
     /// The place of the source.
-    fn place(&self) -> &Place;
+    fn place(&self) -> &LedgerKey;
 
     /// Observes and plans; reads the ledger, writes nothing.
     fn plan<'a>(&'a self, pages: &'a dyn Pages) -> Later<'a, Result<Box<dyn Explain>, Error>>;
@@ -74,14 +74,14 @@ pub trait Planner: Send {
     fn pace(&self, seed: u64) -> Pace;
 
     /// Becomes a loop.
-    fn keep(self: Box<Self>, means: Means, pace: Pace) -> Kept;
+    fn into_loop(self: Box<Self>, deps: LoopDeps, pace: Pace) -> LoopTask;
 
     /// The bound source itself, for whoever knows its type.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 impl<S: Source> Planner for Bound<S> {
-    fn place(&self) -> &Place {
+    fn place(&self) -> &LedgerKey {
         &self.place
     }
 
@@ -103,8 +103,8 @@ impl<S: Source> Planner for Bound<S> {
         Pace::of::<S>(seed)
     }
 
-    fn keep(self: Box<Self>, means: Means, pace: Pace) -> Kept {
-        Bound::keep(*self, means, pace)
+    fn into_loop(self: Box<Self>, deps: LoopDeps, pace: Pace) -> LoopTask {
+        Bound::into_loop(*self, deps, pace)
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {

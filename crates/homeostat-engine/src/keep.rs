@@ -71,7 +71,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use self::agenda::Agenda;
-use self::event::{Event, Events, PassId, What};
+use self::event::{Event, EventKind, Events, PassId};
 use self::handle::{Command, Forget, Handle};
 use self::landed::Landed;
 use self::late::Late;
@@ -91,7 +91,7 @@ use crate::ledger::Ledger;
 use crate::session::Session;
 
 /// What a loop works with.
-pub struct Means {
+pub struct LoopDeps {
     /// The proof that nobody else writes in the scope.
     pub lock: Arc<ScopeLock>,
     /// Where ownership is remembered.
@@ -115,7 +115,7 @@ struct Keeper<S: Source> {
     config: Config<S::Key>,
     /// The newest desired state, while it waits for its pass.
     next_bound: Option<NextBound<S>>,
-    means: Means,
+    means: LoopDeps,
     pace: Pace,
     agenda: Agenda<S::Key>,
     pulse: Arc<Pulse>,
@@ -163,7 +163,7 @@ struct LastPass {
 impl<S: Source> Loop<S> {
     /// A loop that does nothing until it is [run](Self::run).
     #[must_use]
-    pub fn new(bound: Bound<S>, means: Means, pace: Pace) -> (Self, Handle<S>) {
+    pub fn new(bound: Bound<S>, means: LoopDeps, pace: Pace) -> (Self, Handle<S>) {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (status, watched) = watch::channel(Status { mode: pace.mode, ..Status::default() });
         let pulse = Arc::new(Pulse::new(&pace, Instant::now()));
@@ -233,7 +233,7 @@ impl<S: Source> Loop<S> {
                         return;
                     }
                 }
-                Next::Abandoned => return keeper.tell(What::Stopped),
+                Next::Abandoned => return keeper.tell(EventKind::Stopped),
             }
         }
     }
@@ -345,7 +345,7 @@ impl<S: Source> Keeper<S> {
         if self.means.events.is_heard() {
             let (reasons, keys) = (Reasons::from(wakeup.reason()), wakeup.keys());
             let keys = keys.iter().map(ToString::to_string).collect();
-            self.tell(What::Woken { reasons, keys, by: who.cloned() });
+            self.tell(EventKind::Woken { reasons, keys, by: who.cloned() });
         }
         self.agenda.wake(wakeup, self.now());
     }
@@ -375,10 +375,10 @@ impl<S: Source> Keeper<S> {
         self.pulse.now()
     }
 
-    fn tell(&self, what: What) {
+    fn tell(&self, kind: EventKind) {
         if self.means.events.is_heard() {
             let (pass, source, scope) = (self.pass, S::NAME, Arc::clone(&self.scope));
-            self.means.events.tell(Event { pass, source, scope, what });
+            self.means.events.tell(Event { pass, source, scope, kind });
         }
     }
 }

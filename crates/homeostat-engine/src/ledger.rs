@@ -4,7 +4,7 @@ use crate::error::Error;
 
 /// One source in one scope, as the ledger files it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct LedgerKey {
     /// Whose desired state.
     pub owner: String,
     /// The source's name.
@@ -49,15 +49,15 @@ pub enum Edit {
 /// The readable side of a ledger. Who only plans has no other.
 pub trait Pages: Send + Sync {
     /// What is recorded for a place.
-    fn page(&self, place: &Place) -> Result<Page, Error>;
+    fn page(&self, place: &LedgerKey) -> Result<Page, Error>;
 
     /// The places in which an owner has records, or applied something: objects that carry a mark in the
     /// target need no record.
-    fn places(&self, owner: &str) -> Result<Vec<Place>, Error>;
+    fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error>;
 
     /// What other owners hold at the same place: owner and key. A ledger of one owner has nothing to
     /// tell.
-    fn others(&self, place: &Place) -> Result<Vec<(String, String)>, Error> {
+    fn others(&self, place: &LedgerKey) -> Result<Vec<(String, String)>, Error> {
         let _ = place;
         Ok(Vec::new())
     }
@@ -66,10 +66,10 @@ pub trait Pages: Send + Sync {
 /// A ledger that can be written.
 pub trait Ledger: Pages {
     /// Makes all edits or none; they are durable when it returns.
-    fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error>;
+    fn write(&self, place: &LedgerKey, edits: &[Edit]) -> Result<(), Error>;
 
     /// Forgets a place that is gone, and no later one of the same name.
-    fn clear(&self, place: &Place) -> Result<(), Error> {
+    fn clear(&self, place: &LedgerKey) -> Result<(), Error> {
         let records = self.page(place)?.records;
         let edits: Vec<_> = records.into_iter().map(|(key, _)| Edit::Drop { key }).collect();
         self.write(place, &edits)

@@ -20,8 +20,8 @@
 //! use std::sync::Arc;
 //!
 //! use homeostat_engine::{
-//!     Alone, Bound, Config, Events, Explain as _, Hints, Loop, Means, MemoryLedger, OnStop, Ownership,
-//!     Pace, Place, Planner as _, Session, Table,
+//!     Alone, Bound, Config, Events, Explain as _, Hints, Loop, LoopDeps, MemoryLedger, OnStop, Ownership,
+//!     Pace, LedgerKey, Planner as _, Session, Table,
 //! };
 //! use homeostat_testkit::memory::{Independent, Memory, Target};
 //!
@@ -34,7 +34,7 @@
 //!         desired state: Arc::new(Table::new(desired state.map(|(key, value)| (key.to_owned(), value.to_owned())))?),
 //!         ownership: Ownership::Marked, // How ours are told from others': never by default.
 //!         config: Config::default(),
-//!         place: Place {
+//!         place: LedgerKey {
 //!             owner: "me".into(),
 //!             source: "squares".into(),
 //!             scope: "here".into(),
@@ -54,7 +54,7 @@
 //! assert!(session.pass(&bound_once).await?.is_converged());
 //! assert_eq!(session.pass(&bound_once).await?.summary().total(), 0); // The second pass does nothing.
 //!
-//! let means = Means { lock: Arc::new(lock), ledger, events: Events::default() };
+//! let means = LoopDeps { lock: Arc::new(lock), ledger, events: Events::default() };
 //! let (kept, handle) = Loop::new(bound()?, means, Pace::of::<Memory<Independent>>(1));
 //! let running = tokio::spawn(kept.run());
 //! handle.wait_for(|status| status.is_converged).await?;
@@ -113,14 +113,14 @@ pub use dispatch::DispatchGuard;
 pub use error::Error;
 pub use guard::{Budget, Cascades, Guards, MassDelete, MissingSections};
 pub use journal::Journal;
-pub use keep::control::{Control, Kept, Refused as CommandRefused};
-pub use keep::event::{Event, Events, PassId, What};
+pub use keep::control::{Control, LoopTask, Refused as CommandRefused};
+pub use keep::event::{Event, EventKind, Events, PassId};
 pub use keep::handle::{Ended, Handle, OnStop};
 pub use keep::pace::Mode;
 pub use keep::settle::Patience;
 pub use keep::status::{OpenCounts, Status};
-pub use keep::{Loop, Means, Pace};
-pub use ledger::{Edit, Ledger, Page, Pages, Place};
+pub use keep::{Loop, LoopDeps, Pace};
+pub use ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 pub use lock::{Alone, FileLock, NetnsLock};
 pub use memory::MemoryLedger;
 pub use observer::Observer;

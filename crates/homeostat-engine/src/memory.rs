@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
-use crate::ledger::{Edit, Ledger, Page, Pages, Place};
+use crate::ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 
 /// Forgets everything with the process.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub struct MemoryLedger {
 /// the records of the former one void.
 type Title = (String, String, String);
 
-fn title(place: &Place) -> Title {
+fn title(place: &LedgerKey) -> Title {
     (place.owner.clone(), place.source.clone(), place.scope.clone())
 }
 
@@ -34,7 +34,7 @@ impl MemoryLedger {
 }
 
 impl Pages for MemoryLedger {
-    fn page(&self, place: &Place) -> Result<Page, Error> {
+    fn page(&self, place: &LedgerKey) -> Result<Page, Error> {
         let pages = self.pages();
         let Some(stored) = pages.get(&title(place)) else { return Ok(Page::default()) };
         let mut page = Page::default();
@@ -50,14 +50,14 @@ impl Pages for MemoryLedger {
         Ok(page)
     }
 
-    fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
+    fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error> {
         let pages = self.pages();
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<LedgerKey> = Vec::new();
         for ((_, source, scope), stored) in pages.iter().filter(|((whose, ..), _)| whose == owner) {
             let recorded = stored.records.values().map(|(identity, _)| identity);
             let applied = stored.desired.iter().filter(|(_, desired)| !desired.is_empty());
             let identities = recorded.chain(applied.map(|(identity, _)| identity));
-            places.extend(identities.map(|identity| Place {
+            places.extend(identities.map(|identity| LedgerKey {
                 owner: owner.to_owned(),
                 source: source.clone(),
                 scope: scope.clone(),
@@ -71,7 +71,7 @@ impl Pages for MemoryLedger {
 }
 
 impl Ledger for MemoryLedger {
-    fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error> {
+    fn write(&self, place: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
         let mut pages = self.pages();
         let stored = pages.entry(title(place)).or_default();
         let identity = || place.identity.clone();

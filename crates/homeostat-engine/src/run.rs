@@ -8,7 +8,7 @@ mod sink;
 use std::ops::Range;
 
 use futures_util::StreamExt as _;
-use homeostat_core::{Fails, Plan, Schedule, Source, Turn, Work, Writer};
+use homeostat_core::{Batch, Fails, Plan, Schedule, Source, Work, Writer};
 
 pub(crate) use self::detached::{DetachedLane, EndedLane, join, may_detach, run_detaching};
 use self::lane::Lane;
@@ -31,13 +31,13 @@ pub(crate) async fn run<S: Source>(
     let mut schedule = Schedule::<S>::new(config.strictness);
     while let Some(turn) = schedule.next(plan) {
         match turn {
-            Turn::Wait { steps, on } => sink.leave(steps, on),
-            Turn::Run(steps) if S::FAILS == Fails::Lanes => _ = lane(steps).run().await,
-            Turn::Run(steps) => {
+            Batch::Wait { steps, on } => sink.leave(steps, on),
+            Batch::Run(steps) if S::FAILS == Fails::Lanes => _ = lane(steps).run().await,
+            Batch::Run(steps) => {
                 writer.apply(work(plan, steps.clone()), &sink).await;
                 sink.close(steps);
             }
-            Turn::Lanes(lanes) => {
+            Batch::Lanes(lanes) => {
                 let lanes = futures_util::stream::iter(lanes);
                 let run = async |steps| drop(lane(steps).run().await);
                 lanes.for_each_concurrent(config.lanes, run).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
 use crate::error::Error;
-use crate::ledger::{Edit, Ledger, Page, Pages, Place};
+use crate::ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 
 const FILE: &str = "ledger.db";
 const FORMAT: i64 = 1;
@@ -219,7 +219,7 @@ fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read_page(connection: &Connection, place: &Place) -> Result<Page, rusqlite::Error> {
+fn read_page(connection: &Connection, place: &LedgerKey) -> Result<Page, rusqlite::Error> {
     let mut page = Page::default();
     let at = params![place.owner, place.source, place.scope];
     let mut records = connection.prepare_cached(
@@ -243,7 +243,7 @@ fn read_page(connection: &Connection, place: &Place) -> Result<Page, rusqlite::E
     Ok(page)
 }
 
-fn read_places(connection: &Connection, owner: &str) -> Result<Vec<Place>, rusqlite::Error> {
+fn read_places(connection: &Connection, owner: &str) -> Result<Vec<LedgerKey>, rusqlite::Error> {
     let mut statement = connection.prepare_cached(
         "SELECT source, scope, identity FROM record WHERE owner = ?1
          UNION SELECT source, scope, identity FROM desired state WHERE owner = ?1 AND length(prints) > 0
@@ -251,14 +251,14 @@ fn read_places(connection: &Connection, owner: &str) -> Result<Vec<Place>, rusql
     )?;
     let places = statement.query_map([owner], |row| {
         let (source, scope, identity) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(Place { owner: owner.to_owned(), source, scope, identity })
+        Ok(LedgerKey { owner: owner.to_owned(), source, scope, identity })
     })?;
     places.collect()
 }
 
 fn read_others(
     connection: &Connection,
-    place: &Place,
+    place: &LedgerKey,
 ) -> Result<Vec<(String, String)>, rusqlite::Error> {
     let mut statement = connection.prepare_cached(
         "SELECT owner, key FROM record WHERE owner != ?1 AND source = ?2 AND scope = ?3
@@ -268,7 +268,7 @@ fn read_others(
     statement.query_map(at, |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-fn clear_place(connection: &mut Connection, place: &Place) -> Result<(), rusqlite::Error> {
+fn clear_place(connection: &mut Connection, place: &LedgerKey) -> Result<(), rusqlite::Error> {
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     for table in ["record", "desired state"] {
@@ -283,7 +283,7 @@ fn clear_place(connection: &mut Connection, place: &Place) -> Result<(), rusqlit
 
 fn write_page(
     connection: &mut Connection,
-    place: &Place,
+    place: &LedgerKey,
     edits: &[Edit],
 ) -> Result<(), rusqlite::Error> {
     let transaction =
@@ -294,7 +294,7 @@ fn write_page(
     transaction.commit()
 }
 
-fn write_edit(connection: &Connection, at: &Place, edit: &Edit) -> Result<(), rusqlite::Error> {
+fn write_edit(connection: &Connection, at: &LedgerKey, edit: &Edit) -> Result<(), rusqlite::Error> {
     let sql = match edit {
         Edit::Put { .. } => "INSERT OR REPLACE INTO record VALUES (?1, ?2, ?3, ?5, ?4, ?6)",
         Edit::Drop { .. } => {
@@ -316,43 +316,43 @@ fn write_edit(connection: &Connection, at: &Place, edit: &Edit) -> Result<(), ru
 }
 
 impl Pages for SqliteLedger {
-    fn page(&self, place: &Place) -> Result<Page, Error> {
+    fn page(&self, place: &LedgerKey) -> Result<Page, Error> {
         read_page(&locked(&self.connection), place).map_err(|error| read_error(&self.path, error))
     }
 
-    fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
+    fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error> {
         read_places(&locked(&self.connection), owner).map_err(|error| read_error(&self.path, error))
     }
 
-    fn others(&self, place: &Place) -> Result<Vec<(String, String)>, Error> {
+    fn others(&self, place: &LedgerKey) -> Result<Vec<(String, String)>, Error> {
         read_others(&locked(&self.connection), place).map_err(|error| read_error(&self.path, error))
     }
 }
 
 impl Ledger for SqliteLedger {
-    fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error> {
+    fn write(&self, place: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
         write_page(&mut locked(&self.connection), place, edits)
             .map_err(|error| Error::WriteLedger(Box::new(error)))
     }
 
-    fn clear(&self, place: &Place) -> Result<(), Error> {
+    fn clear(&self, place: &LedgerKey) -> Result<(), Error> {
         clear_place(&mut locked(&self.connection), place)
             .map_err(|error| Error::WriteLedger(Box::new(error)))
     }
 }
 
 impl Pages for SqlitePages {
-    fn page(&self, place: &Place) -> Result<Page, Error> {
+    fn page(&self, place: &LedgerKey) -> Result<Page, Error> {
         let Some(connection) = &self.connection else { return Ok(Page::default()) };
         read_page(&locked(connection), place).map_err(|error| read_error(&self.path, error))
     }
 
-    fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
+    fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error> {
         let Some(connection) = &self.connection else { return Ok(Vec::new()) };
         read_places(&locked(connection), owner).map_err(|error| read_error(&self.path, error))
     }
 
-    fn others(&self, place: &Place) -> Result<Vec<(String, String)>, Error> {
+    fn others(&self, place: &LedgerKey) -> Result<Vec<(String, String)>, Error> {
         let Some(connection) = &self.connection else { return Ok(Vec::new()) };
         read_others(&locked(connection), place).map_err(|error| read_error(&self.path, error))
     }

@@ -13,8 +13,8 @@ use common::rig::{Rig, place};
 use common::toy::{Independent, Toy};
 use common::{block_on, child, mount};
 use homeostat_engine::{
-    Alone, Book, Config, Edit, Error, Focus, Ledger, MemoryLedger, Observer, Order, Ownership,
-    Page, Pages, Place, Retry, Source as _, SqliteLedger, SqlitePages, pass,
+    Alone, Book, Config, Edit, Error, Focus, Ledger, LedgerKey, MemoryLedger, Observer, Order,
+    Ownership, Page, Pages, Retry, Source as _, SqliteLedger, SqlitePages, pass,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -88,9 +88,9 @@ fn owners_sources_and_scopes_are_apart() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
     let others = [
-        Place { owner: "you".into(), ..place() },
-        Place { source: "nft".into(), ..place() },
-        Place { scope: "blue".into(), ..place() },
+        LedgerKey { owner: "you".into(), ..place() },
+        LedgerKey { source: "nft".into(), ..place() },
+        LedgerKey { scope: "blue".into(), ..place() },
     ];
     ledger.write(&place(), &[put("a", "mine"), Edit::DesiredState(vec![1])]).unwrap();
     for other in &others {
@@ -110,9 +110,9 @@ fn owners_sources_and_scopes_are_apart() {
 fn what_other_owners_hold_at_the_same_place_is_told_to_everybody() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
-    let you = Place { owner: "you".into(), ..place() };
-    let elsewhere = Place { scope: "blue".into(), ..you.clone() };
-    let before = Place { identity: "boot 0".into(), owner: "ghost".into(), ..place() };
+    let you = LedgerKey { owner: "you".into(), ..place() };
+    let elsewhere = LedgerKey { scope: "blue".into(), ..you.clone() };
+    let before = LedgerKey { identity: "boot 0".into(), owner: "ghost".into(), ..place() };
     ledger.write(&place(), &[put("a", "1")]).unwrap();
     for (at, key) in [(&you, "b"), (&elsewhere, "c"), (&before, "d")] {
         ledger.write(at, &[put(key, "1")]).unwrap();
@@ -126,7 +126,7 @@ fn what_other_owners_hold_at_the_same_place_is_told_to_everybody() {
 fn a_place_that_is_gone_is_forgotten_and_no_later_one_of_its_name() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
-    let reborn = Place { identity: "boot 2".into(), ..place() };
+    let reborn = LedgerKey { identity: "boot 2".into(), ..place() };
     ledger.write(&place(), &[put("a", "1"), put("b", "1"), Edit::DesiredState(vec![1])]).unwrap();
     ledger.write(&reborn, &[put("b", "2")]).unwrap();
     ledger.clear(&place()).unwrap();
@@ -140,7 +140,7 @@ fn records_of_a_former_scope_of_the_same_name_are_void() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
     ledger.write(&place(), &[put("a", "1"), put("b", "1"), Edit::DesiredState(vec![1])]).unwrap();
-    let reborn = Place { identity: "boot-2".into(), ..place() };
+    let reborn = LedgerKey { identity: "boot-2".into(), ..place() };
     let page = ledger.page(&reborn).unwrap();
     let void = vec!["a".to_owned(), "b".to_owned()];
     assert_eq!(page, Page { void, ..Page::default() });
@@ -156,7 +156,7 @@ fn void_records_are_ignored_by_a_pass_and_dropped_with_its_next_write() {
     let ledger = Arc::new(SqliteLedger::open(directory.path()).unwrap());
     // Not even a record that nobody can read any more is in the way.
     ledger.write(&place(), &[put("a", "another format"), put("gone", "{}")]).unwrap();
-    let reborn = Place { identity: "boot-2".into(), ..place() };
+    let reborn = LedgerKey { identity: "boot-2".into(), ..place() };
     let rig = Rig::<Independent>::checkpoint("a=7@unmarked");
     let mut book =
         Book::<Toy<Independent>>::open(Arc::clone(&ledger) as _, reborn.clone()).unwrap();

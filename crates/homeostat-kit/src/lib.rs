@@ -22,7 +22,7 @@
 //! use std::sync::{Arc, Mutex};
 //!
 //! use homeostat_engine::{
-//!     Alone, Events, Failure, Loop, Means, MemoryLedger, OnStop, Owner, Pace,
+//!     Alone, Events, Failure, Loop, LoopDeps, MemoryLedger, OnStop, Owner, Pace,
 //! };
 //! use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Desired states, Written, place};
 //! use homeostat_kit::strategy::{Marker, Strategy};
@@ -75,7 +75,7 @@
 //!
 //! let desired state = Desired states::new([("desk".to_owned(), 80), ("door".to_owned(), 20)])?;
 //! let bound = Adapted::new(lamps.clone()).bind(&strategy, desired state, place::<Lamps>("me", "home"))?;
-//! let means = Means {
+//! let means = LoopDeps {
 //!     lock: Arc::new(Alone::i_am_the_only_writer()),
 //!     ledger: Arc::new(MemoryLedger::default()),
 //!     events: Events::default(),

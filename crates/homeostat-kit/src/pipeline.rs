@@ -45,7 +45,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use homeostat_engine::{Event, Events, Failure, PassId, Retry, What};
+use homeostat_engine::{Event, EventKind, Events, Failure, PassId, Retry};
 use serde_json::Value;
 
 pub use check::{Check, Refused, Typed};
@@ -156,10 +156,10 @@ impl<R: Render, C: Check> Pipeline<R, C> {
         self.inputs.iter().filter(|input| input.is_pending()).map(Input::name)
     }
 
-    fn tell(&self, what: What) {
+    fn tell(&self, kind: EventKind) {
         if let Some(Teller { events, source, scope }) = &self.teller {
             let (pass, scope) = (PassId::default(), Arc::clone(scope));
-            events.publish(Event { pass, source, scope, what });
+            events.publish(Event { pass, source, scope, kind });
         }
     }
 
@@ -167,7 +167,7 @@ impl<R: Render, C: Check> Pipeline<R, C> {
     fn note(&mut self, trouble: Option<Trouble>) {
         if let Some(trouble) = trouble.as_ref().filter(|one| self.trouble.as_ref() != Some(one)) {
             let retry = if trouble.may_pass { Retry::Soon } else { Retry::OnChange };
-            self.tell(What::Failed { failure: Failure::new(trouble.to_string(), retry) });
+            self.tell(EventKind::Failed { failure: Failure::new(trouble.to_string(), retry) });
         }
         self.trouble = trouble;
     }

@@ -68,7 +68,7 @@
 //! let mut observer = Observer::open(&source, "house")?;
 //! let writer = source.writer(&Alone::i_am_the_only_writer())?;
 //! # let [owner, name, scope, identity] = ["me", "colours", "house", ""].map(str::to_owned);
-//! # let place = Place { owner, source: name, scope, identity };
+//! # let place = LedgerKey { owner, source: name, scope, identity };
 //! let mut book = Book::open(Arc::new(MemoryLedger::default()), place)?;
 //! let report = pass(&order, &mut observer, &writer, &mut book).await?;
 //! assert!(report.is_converged());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use homeostat_engine::{Events, What};
+use homeostat_engine::{EventKind, Events};
 use homeostat_kit::pipeline::{Check, Facts, Phase, Pipeline, Program, Refused, Template, Typed};
 use homeostat_kit::provider::{Channel, Latest, Sender, Standing, channel};
 use serde_json::{Value, json};
@@ -46,8 +46,8 @@ impl Scene {
         }
     }
 
-    fn told(&mut self) -> Vec<What> {
-        std::iter::from_fn(|| self.told.try_recv().ok().map(|event| event.what)).collect()
+    fn told(&mut self) -> Vec<EventKind> {
+        std::iter::from_fn(|| self.told.try_recv().ok().map(|event| event.kind)).collect()
     }
 
     fn phase(&self) -> Option<Phase> {
@@ -68,11 +68,14 @@ async fn a_desired_state_of_several_inputs_is_unknown_until_each_has_answered() 
     assert_eq!(desired, None);
     assert!(why.unwrap().starts_with("input: `size` has not answered yet"));
     assert_eq!(scene.phase(), Some(Phase::Input));
-    assert!(!scene.told().iter().any(|what| matches!(what, What::Rendered { .. })));
+    assert!(!scene.told().iter().any(|what| matches!(what, EventKind::Rendered { .. })));
     scene.size.put(json!(3));
     assert_eq!(scene.ask().await, good("green/3"));
     let told = scene.told();
-    assert!(matches!(told[..], [What::Rendered { bytes: 7, .. }, What::Validated]), "{told:?}");
+    assert!(
+        matches!(told[..], [EventKind::Rendered { bytes: 7, .. }, EventKind::Validated]),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
@@ -116,7 +119,7 @@ async fn the_last_good_desired_state_stands_and_the_error_names_the_phase() {
     assert_eq!(scene.latest.provider().pending().collect::<Vec<_>>(), ["colour"]);
     let told = scene.told();
     assert!(
-        matches!(&told[..], [What::Rendered { .. }, What::Failed { failure }]
+        matches!(&told[..], [EventKind::Rendered { .. }, EventKind::Failed { failure }]
             if failure.error == "validate: it is bad"),
         "what was refused is not tried again, and told once: {told:?}"
     );

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
     Agreement, Alone, Book, Config, Coverage, Entry, Explain as _, Failure, Focus, Hint, Kind,
-    MemoryLedger, Observer, Order, Owner, Ownership, Place, Report, Seen, Source as _, pass,
+    LedgerKey, MemoryLedger, Observer, Order, Owner, Ownership, Report, Seen, Source as _, pass,
 };
 use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Watch, Written};
 
@@ -131,7 +131,7 @@ impl Scene {
         let source = Adapted::shared(api.clone());
         let observer = Observer::open(&source, "test").unwrap();
         let [owner, name, scope, identity] = ["me", "numbers", "test", ""].map(str::to_owned);
-        let place = Place { owner, source: name, scope, identity };
+        let place = LedgerKey { owner, source: name, scope, identity };
         let book = Book::open(Arc::new(MemoryLedger::default()), place).unwrap();
         Scene { source, observer, book }
     }

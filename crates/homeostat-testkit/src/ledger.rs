@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use homeostat_engine::{Edit, Error, Ledger, Page, Pages, Place};
+use homeostat_engine::{Edit, Error, Ledger, LedgerKey, Page, Pages};
 
 /// Called at a write with its number, counted from one, and its edits.
 type Tap = Box<dyn Fn(u64, &[Edit]) + Send + Sync>;
@@ -54,17 +54,17 @@ impl Count {
 }
 
 impl<L: Pages> Pages for Tapped<L> {
-    fn page(&self, place: &Place) -> Result<Page, Error> {
+    fn page(&self, place: &LedgerKey) -> Result<Page, Error> {
         self.ledger.page(place)
     }
 
-    fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
+    fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error> {
         self.ledger.places(owner)
     }
 }
 
 impl<L: Ledger> Ledger for Tapped<L> {
-    fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error> {
+    fn write(&self, place: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
         (self.before)(number, edits);
         self.ledger.write(place, edits)?;

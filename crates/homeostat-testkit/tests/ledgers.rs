@@ -6,15 +6,15 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use homeostat_engine::{Edit, Ledger as _, MemoryLedger, Place};
+use homeostat_engine::{Edit, Ledger as _, LedgerKey, MemoryLedger};
 use homeostat_testkit::ledger::{Cut, Tapped, aborting};
 
 const CHILD: &str = "HOMEOSTAT_TEST_CUT";
 const ABORTED: i32 = 6;
 
-fn place() -> Place {
+fn place() -> LedgerKey {
     let [owner, source, scope, identity] = ["o", "s", "here", "now"].map(str::to_owned);
-    Place { owner, source, scope, identity }
+    LedgerKey { owner, source, scope, identity }
 }
 
 fn edit(key: &str) -> [Edit; 1] {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain as _, Focus, Hint, Kind, MemoryLedger, Observer,
-    OnRelease, Order, Ownership, Place, Report, Source as _, Table, pass,
+    Alone, Book, Config, Entry, Error, Explain as _, Focus, Hint, Kind, LedgerKey, MemoryLedger,
+    Observer, OnRelease, Order, Ownership, Report, Source as _, Table, pass,
 };
 use homeostat_testkit::memory::{HintFault, Independent, Mark, Memory, Ordered, Target};
 
@@ -20,7 +20,7 @@ struct Scene {
 impl Scene {
     fn open(source: Memory<Independent>, ownership: Ownership) -> Self {
         let [owner, name, scope, identity] = ["me", "memory", "test", "now"].map(str::to_owned);
-        let place = Place { owner, source: name, scope, identity };
+        let place = LedgerKey { owner, source: name, scope, identity };
         let observer = Observer::open(&source, "test").unwrap();
         let book = Book::open(Arc::new(MemoryLedger::default()), place).unwrap();
         Scene { source, observer, book, ownership, config: Config::default() }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use homeostat_document::{Document, Mode, NamespaceName, Scope as Section};
-use homeostat_engine::{Error, Explain, Ledger, Pages, Place, Planner, ScopeLock, WaitsOn};
+use homeostat_engine::{Error, Explain, Ledger, LedgerKey, Pages, Planner, ScopeLock, WaitsOn};
 
 use crate::context::{Context, Top};
 use crate::failure::Helped;
@@ -36,9 +36,9 @@ pub(crate) struct Machine<'a> {
     /// The namespaces of our own, in the first scope, if there are any.
     spaces: Vec<Bound>,
     scopes: Vec<(Scope, Vec<Bound>)>,
-    waiting: Vec<(Place, Waiting)>,
+    waiting: Vec<(LedgerKey, Waiting)>,
     /// Where the ledger has records of scopes that are there no more.
-    gone: Vec<Place>,
+    gone: Vec<LedgerKey>,
 }
 
 /// The sources of one scope.
@@ -127,7 +127,7 @@ impl<'a> Machine<'a> {
     /// Everything of a section waits `on` the scope of this name.
     fn wait(&mut self, name: &NamespaceName, section: &Section, on: &WaitsOn) -> Result<()> {
         for source in SOURCES {
-            let place = Place {
+            let place = LedgerKey {
                 owner: self.context.owner.clone(),
                 source: source.name.to_owned(),
                 scope: name_of(name)?,
@@ -168,7 +168,7 @@ impl<'a> Machine<'a> {
     }
 
     /// What we own elsewhere stays ours while the document does not say where that is.
-    fn miss(&mut self, place: Place, remote: &Remote) {
+    fn miss(&mut self, place: LedgerKey, remote: &Remote) {
         let mut bound = self.scopes.iter().flat_map(|(_, bound)| bound);
         if bound.all(|bound| bound.planner.place().source != place.source) {
             let keys = vec![place.source.clone()];
@@ -198,7 +198,7 @@ impl<'a> Machine<'a> {
     }
 
     /// What waits for a scope that is not there.
-    pub(crate) fn waiting(&self) -> Vec<(Place, Waiting)> {
+    pub(crate) fn waiting(&self) -> Vec<(LedgerKey, Waiting)> {
         self.waiting.clone()
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod progress;
 pub(crate) mod stream;
 pub(crate) mod text;
 
-use homeostat_engine::{Explain, Place, Summary};
+use homeostat_engine::{Explain, LedgerKey, Summary};
 
 /// How plans and reports are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Form {
 
 /// What one source in one scope has to tell.
 pub(crate) struct Told {
-    pub(crate) place: Place,
+    pub(crate) place: LedgerKey,
     pub(crate) what: Box<dyn Explain>,
 }
 

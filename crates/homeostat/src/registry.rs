@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_document::{Checker, Document, DocumentReader, Scope as Section, SourceSections};
-use homeostat_engine::{Budget, Config, Guards, Key, MissingSections, Pages, Place, Planner};
+use homeostat_engine::{Budget, Config, Guards, Key, LedgerKey, MissingSections, Pages, Planner};
 pub(crate) use homeostat_knobs::Gate;
 pub(crate) use homeostat_namespaces::section::is_made;
 pub(crate) use homeostat_rtnl::section::Lists;
@@ -144,10 +144,10 @@ pub(crate) struct Binding<'a> {
 
 impl Binding<'_> {
     /// Where the ledger files a source in this scope.
-    pub(crate) fn place(&self, source: &str) -> Place {
+    pub(crate) fn place(&self, source: &str) -> LedgerKey {
         let place = self.scope.place(&self.context.owner, source);
         match &known(source).remote {
-            Some(remote) => Place { identity: remote.identity.to_owned(), ..place },
+            Some(remote) => LedgerKey { identity: remote.identity.to_owned(), ..place },
             None => place,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow};
 use homeostat_document::{HOST, NamespaceName};
-use homeostat_engine::{NetnsLock, Place as LedgerPlace, ScopeLock};
+use homeostat_engine::{LedgerKey, NetnsLock, ScopeLock};
 use homeostat_netns::{Error, Identity, Name, Netns, Place};
 
 use crate::context::{Context, Top};
@@ -135,8 +135,8 @@ impl Scope {
     }
 
     /// Where the ledger files a source in this scope.
-    pub(crate) fn place(&self, owner: &str, source: &str) -> LedgerPlace {
-        LedgerPlace {
+    pub(crate) fn place(&self, owner: &str, source: &str) -> LedgerKey {
+        LedgerKey {
             owner: owner.to_owned(),
             source: source.to_owned(),
             scope: self.name.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Handle, Loop, Means, MemoryLedger, Ownership, Pace,
+    Alone, Bound, Config, Events, Handle, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
 };
 use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN};
 use homeostat_netlink::{Batch, Event, Family, Group as Multicast, Listener, Options};
@@ -128,7 +128,7 @@ impl RunningLoop {
             place: place("nft"),
             nothing: None,
         };
-        let means = Means {
+        let means = LoopDeps {
             lock: Arc::new(Alone::i_am_the_only_writer()),
             ledger: Arc::new(MemoryLedger::default()),
             events: Events::default(),

@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use homeostat_core::{
-    Action, ChangeList, Changes, Coverage, Draft, Fails, Failure, Line, Outcomes, Plan, Reader,
-    Schedule, ScopeLock, See, Source, Step, Strictness, Table, Turn, View, Work, Writer,
+    Action, Batch, ChangeList, Changes, Coverage, Draft, Fails, Failure, Line, Outcomes, Plan,
+    Reader, Schedule, ScopeLock, See, Source, Step, Strictness, Table, View, Work, Writer,
 };
 
 pub(crate) type Keys = Table<String, u32>;
@@ -159,16 +159,16 @@ pub(crate) fn turns<M: Mode>(
     plan: &Plan<Scripted<M>>,
     strictness: Strictness,
     bad: &BTreeSet<String>,
-) -> Vec<Turn> {
+) -> Vec<Batch> {
     let mut schedule = Schedule::new(strictness);
     let mut turns = Vec::new();
     while let Some(turn) = schedule.next(plan) {
         let bad: Vec<_> = match &turn {
-            Turn::Run(steps) => {
+            Batch::Run(steps) => {
                 steps.clone().filter(|at| bad.contains(&plan.steps[*at].key)).collect()
             }
-            Turn::Wait { steps, .. } => steps.clone().collect(),
-            Turn::Lanes(_) => vec![],
+            Batch::Wait { steps, .. } => steps.clone().collect(),
+            Batch::Lanes(_) => vec![],
         };
         for at in bad {
             schedule.went_bad(plan, at);

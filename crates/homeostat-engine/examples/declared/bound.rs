@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homeostat_engine::{Bound, Config, DuplicateKey, Ownership, Place, Table};
+use homeostat_engine::{Bound, Config, DuplicateKey, LedgerKey, Ownership, Table};
 use homeostat_testkit::memory::{Independent, Memory, Target};
 
 pub(crate) type Source = Memory<Independent>;
@@ -15,7 +15,7 @@ pub(crate) fn bound(target: &Target) -> Result<Bound<Source>, DuplicateKey> {
         desired: Arc::new(desired),
         ownership: Ownership::Marked,
         config: Config::default(),
-        place: Place {
+        place: LedgerKey {
             owner: "me".into(),
             source: "squares".into(),
             scope: "here".into(),

@@ -25,7 +25,7 @@ struct Open {
 }
 
 /// A source in a scope; there are few.
-struct Place {
+struct LedgerKey {
     source: String,
     scope: String,
     /// The slot of each key.
@@ -57,7 +57,7 @@ struct Command {
 pub(super) struct Steps {
     newest: Option<StepId>,
     open: BTreeMap<StepId, Open>,
-    places: Vec<Place>,
+    places: Vec<LedgerKey>,
     slots: Vec<Lately>,
     commands: HashMap<String, Command>,
 }
@@ -113,10 +113,10 @@ impl Steps {
 
     /// The number of a place.
     fn place(&mut self, [source, scope]: [&str; 2]) -> usize {
-        let is_it = |place: &Place| place.source == source && place.scope == scope;
+        let is_it = |place: &LedgerKey| place.source == source && place.scope == scope;
         self.places.iter().position(is_it).unwrap_or_else(|| {
             let [source, scope] = [source, scope].map(str::to_owned);
-            self.places.push(Place { source, scope, keys: HashMap::new() });
+            self.places.push(LedgerKey { source, scope, keys: HashMap::new() });
             self.places.len() - 1
         })
     }
@@ -183,7 +183,7 @@ impl Steps {
     }
 
     fn lately_of(&self, Subject { source, scope, key }: &Subject) -> Option<&Lately> {
-        let is_it = |place: &&Place| place.source == *source && place.scope == *scope;
+        let is_it = |place: &&LedgerKey| place.source == *source && place.scope == *scope;
         let slot = self.places.iter().find(is_it)?.keys.get(key.as_str())?;
         self.slots.get(*slot)
     }

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use super::handle::{Ended, Handle, OnStop, Told};
 use super::settle::Patience;
 use super::status::Status;
-use super::{Loop, Means, Pace};
+use super::{Loop, LoopDeps, Pace};
 use crate::bound::{Bound, Planner};
 use crate::error::Error;
-use crate::ledger::Place;
+use crate::ledger::LedgerKey;
 
 /// Why a command about a key came to nothing.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum Refused {
 /// What can be asked of a running loop of any source.
 pub trait Control: Send + Sync {
     /// Where the ledger files the source.
-    fn place(&self) -> &Place;
+    fn place(&self) -> &LedgerKey;
     /// Gives the loop another desired state, as in [`Handle::put`]. It must be bound to the same source.
     fn put(&self, planner: Box<dyn Planner>) -> Result<bool, Refused>;
     /// Gives the loop a declare somebody who asks for it, as in [`Handle::replace`].
@@ -66,7 +66,7 @@ pub trait Control: Send + Sync {
 }
 
 /// A loop that somebody has to drive, and the way to speak with it.
-pub struct Kept {
+pub struct LoopTask {
     /// The way to speak with it.
     pub control: Arc<dyn Control>,
     /// The loop itself; nothing happens until it is driven.
@@ -74,7 +74,7 @@ pub struct Kept {
 }
 
 struct Controlled<S: Source> {
-    place: Place,
+    place: LedgerKey,
     handle: Handle<S>,
     epoch: Instant,
 }
@@ -82,12 +82,12 @@ struct Controlled<S: Source> {
 impl<S: Source> Bound<S> {
     /// Becomes a loop.
     #[must_use]
-    pub fn keep(self, means: Means, pace: Pace) -> Kept {
+    pub fn into_loop(self, deps: LoopDeps, pace: Pace) -> LoopTask {
         let filed = self.place.clone();
-        let (looped, handle) = Loop::new(self, means, pace);
+        let (looped, handle) = Loop::new(self, deps, pace);
         let epoch = Instant::now();
         let control: Arc<dyn Control> = Arc::new(Controlled { place: filed, handle, epoch });
-        Kept { control, run: Box::pin(looped.run()) }
+        LoopTask { control, run: Box::pin(looped.run()) }
     }
 }
 
@@ -101,7 +101,7 @@ fn key<S: Source>(text: &str) -> Result<S::Key, Refused> {
 }
 
 impl<S: Source> Control for Controlled<S> {
-    fn place(&self) -> &Place {
+    fn place(&self) -> &LedgerKey {
         &self.place
     }
 

@@ -25,13 +25,13 @@ pub struct Event {
     /// The scope.
     pub scope: Arc<str>,
     /// What happened.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// What can happen.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum What {
+pub enum EventKind {
     /// Something asked for a pass.
     Woken {
         /// Why.

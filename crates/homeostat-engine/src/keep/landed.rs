@@ -10,7 +10,7 @@ use homeostat_core::{
 };
 
 use super::Keeper;
-use super::event::What;
+use super::event::EventKind;
 use super::made::Made;
 use super::status::OpenCounts;
 use super::task_report::TaskReport;
@@ -47,7 +47,7 @@ impl<S: Source> Keeper<S> {
                     let (action, text) = (told.map(|(action, _)| action), key.to_string());
                     let failure = Failure::new(why, Retry::Soon);
                     report.failed.push((action, text.clone(), failure.clone()));
-                    self.tell(What::StepFailed { action, key: text, failure });
+                    self.tell(EventKind::StepFailed { action, key: text, failure });
                     failed.insert(key, Kind::Failed);
                 }
                 (TaskEnd::Unknown(why), told) => {
@@ -101,7 +101,7 @@ impl<S: Source> Keeper<S> {
                 Some(_) => false,
             };
             if is_shown {
-                self.tell(What::StepApplied { action, key: key.to_string(), cause });
+                self.tell(EventKind::StepApplied { action, key: key.to_string(), cause });
                 let note = task.map(|task| format!("task {task}"));
                 let line = Line { action, key: key.to_string(), before: None, after: None, note };
                 report.applied.push((line, cause));

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use homeostat_core::{Failure, Hint, Retry, Source};
 
 use super::Keeper;
-use super::event::What;
+use super::event::EventKind;
 use super::turn::words;
 use super::wakeup::Wakeup;
 use crate::session::{Hints, Session};
@@ -36,11 +36,11 @@ impl<S: Source> Keeper<S> {
             Ok(Hint::By { who, keys }) => self.hinted(keys, Some(&who)),
             Ok(Hint::Lost) => {
                 self.status.send_modify(|status| status.counts.lost += 1);
-                self.tell(What::Lost);
+                self.tell(EventKind::Lost);
                 self.wake(Wakeup::Lost);
             }
             Err(failure) => {
-                self.tell(What::Failed { failure });
+                self.tell(EventKind::Failed { failure });
                 self.lose_reader();
             }
         }

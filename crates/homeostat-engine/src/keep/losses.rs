@@ -7,7 +7,7 @@ use homeostat_core::pacing::Heal;
 use homeostat_core::{Action, Cause, Focus, Plan, Source, Step as _};
 
 use super::Keeper;
-use super::event::What;
+use super::event::EventKind;
 use super::listen::Named;
 
 impl<S: Source> Keeper<S> {
@@ -65,7 +65,7 @@ impl<S: Source> Keeper<S> {
         let Heal::At(until) = self.agenda.lost(key, who, now) else { return };
         let contended = self.agenda.contended().find(|one| one.key.to_string() == text);
         let culprit = contended.and_then(|one| one.culprit).unwrap_or(UNNAMED).to_owned();
-        self.tell(What::Contention { key: text, culprit, pause: until.since(now) });
+        self.tell(EventKind::Contention { key: text, culprit, pause: until.since(now) });
     }
 }
 

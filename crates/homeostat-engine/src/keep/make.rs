@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use homeostat_core::{Explain, Focus, Plan, Source, Step as _};
 
-use super::event::What;
+use super::event::EventKind;
 use super::handle::Told;
 use super::losses::take_named;
 use super::made::{Held, Made};
 use super::mail::Mail;
 use super::pace::Mode;
 use super::wakeup::Turn;
-use super::{Keeper, Means};
+use super::{Keeper, LoopDeps};
 use crate::config::{Config, Order};
 use crate::error::Error;
 use crate::focus;
@@ -24,12 +24,12 @@ impl<S: Source> Keeper<S> {
         if let Some(open) = self.open.take() {
             return Ok(open);
         }
-        let Means { lock, ledger, .. } = &self.means;
+        let LoopDeps { lock, ledger, .. } = &self.means;
         let session = Session::open(&self.bound, lock, Arc::clone(ledger), self.pace.hints)?;
         self.named.clear();
         if std::mem::take(&mut self.has_lost_reader) {
             self.status.send_modify(|status| status.counts.resubscribed += 1);
-            self.tell(What::Resubscribed);
+            self.tell(EventKind::Resubscribed);
         }
         Ok(session)
     }
@@ -67,7 +67,7 @@ impl<S: Source> Keeper<S> {
         config.dispatch.look(&turn.focus);
         let asked = self.order(&config, turn.focus.clone());
         let mut plan = pass::plan(&asked, &mut open.observer, open.book.holdings()).await?;
-        self.tell(What::Planned { summary: plan.summary() });
+        self.tell(EventKind::Planned { summary: plan.summary() });
         let named = take_named(&mut self.named, &turn.focus);
         self.note_drift(&plan, &turn.focus, &named);
         let holds_removals = config.guards.holds_removals(&plan, &turn.focus);

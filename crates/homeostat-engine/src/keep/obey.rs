@@ -8,7 +8,7 @@ use std::time::Duration;
 use homeostat_core::pacing::Reason;
 use homeostat_core::{Desired, Focus, OnRelease, Source};
 
-use super::event::What;
+use super::event::EventKind;
 use super::handle::{Command, Forget, OnStop, Told};
 use super::late::Late;
 use super::mail::Mail;
@@ -43,7 +43,7 @@ impl<S: Source> Keeper<S> {
             Command::Resume => self.resume(),
             Command::Stop(policy, answer) => {
                 self.stop(policy).await;
-                self.tell(What::Stopped);
+                self.tell(EventKind::Stopped);
                 let _ = answer.send(());
                 return ControlFlow::Break(());
             }
@@ -90,7 +90,7 @@ impl<S: Source> Keeper<S> {
         self.agenda.pause(until);
         self.attend();
         self.pulse.health().paused();
-        self.tell(What::Paused { during });
+        self.tell(EventKind::Paused { during });
     }
 
     /// Goes on, with a look at everything.
@@ -98,7 +98,7 @@ impl<S: Source> Keeper<S> {
         self.agenda.resume();
         self.attend();
         self.pulse.health().resumed(self.now());
-        self.tell(What::Resumed);
+        self.tell(EventKind::Resumed);
         self.wake(Wakeup::Operator);
     }
 
@@ -144,7 +144,7 @@ impl<S: Source> Keeper<S> {
             OnStop::Leave => {}
             OnStop::Release => {
                 if let Err(error) = self.means.ledger.clear(&self.bound.place) {
-                    self.tell(What::Failed { failure: error.failure() });
+                    self.tell(EventKind::Failed { failure: error.failure() });
                 }
             }
             OnStop::Revert => self.revert().await,

@@ -7,7 +7,7 @@ use homeostat_core::pacing::Time;
 use homeostat_core::{Entry, Explain, Fingerprint, Focus, Key, Kind, Source};
 
 use super::Keeper;
-use super::event::What;
+use super::event::EventKind;
 
 /// How many steps of one pass are told one by one.
 const MOST_STEPS: usize = 1000;
@@ -30,10 +30,12 @@ pub(super) struct Told {
 
 impl Told {
     /// Whether this is news. A failure or a conflict is none from here on.
-    fn is_news(&mut self, what: &What) -> bool {
+    fn is_news(&mut self, what: &EventKind) -> bool {
         let (key, text) = match what {
-            What::StepFailed { key, failure, .. } => (key, Fingerprint::of_text(&failure.error)),
-            What::Conflict { key, owner } => (key, Fingerprint::of_text(owner)),
+            EventKind::StepFailed { key, failure, .. } => {
+                (key, Fingerprint::of_text(&failure.error))
+            }
+            EventKind::Conflict { key, owner } => (key, Fingerprint::of_text(owner)),
             _ => return true,
         };
         self.last.insert(Fingerprint::of_text(key), text) != Some(text)
@@ -79,7 +81,7 @@ impl<S: Source> Keeper<S> {
             told.explain(kind, &mut |entry| {
                 let Some(what) = what(entry).filter(|what| self.told.is_news(what)) else { return };
                 steps += 1;
-                failures += usize::from(!matches!(what, What::StepApplied { .. }));
+                failures += usize::from(!matches!(what, EventKind::StepApplied { .. }));
                 if steps <= MOST_STEPS && failures <= MOST_FAILURES {
                     self.tell(what);
                 } else {
@@ -88,19 +90,21 @@ impl<S: Source> Keeper<S> {
             });
         }
         if untold > 0 {
-            self.tell(What::More { steps: untold });
+            self.tell(EventKind::More { steps: untold });
         }
     }
 }
 
-fn what(entry: Entry) -> Option<What> {
+fn what(entry: Entry) -> Option<EventKind> {
     match entry {
         Entry::Applied(line, cause) => {
-            Some(What::StepApplied { action: line.action, key: line.key, cause })
+            Some(EventKind::StepApplied { action: line.action, key: line.key, cause })
         }
-        Entry::Failed { action, key, failure } => Some(What::StepFailed { action, key, failure }),
+        Entry::Failed { action, key, failure } => {
+            Some(EventKind::StepFailed { action, key, failure })
+        }
         Entry::Conflict { key, owner, .. } => {
-            Some(What::Conflict { key, owner: owner.to_string() })
+            Some(EventKind::Conflict { key, owner: owner.to_string() })
         }
         _ => None,
     }

@@ -11,7 +11,7 @@ use homeostat_core::{
     Covers, Entry, Fails, Focus, Key, Kind, Retry, SharedReport, Source, WaitsOn,
 };
 
-use super::event::{PassId, What};
+use super::event::{EventKind, PassId};
 use super::handle::Told;
 use super::losses::UNNAMED;
 use super::made::Made;
@@ -60,7 +60,7 @@ impl<S: Source> Keeper<S> {
                 Some(_) => status.counts.focused += 1,
             }
         });
-        self.tell(What::Started { reasons: turn.reasons, keys, waited: turn.waited });
+        self.tell(EventKind::Started { reasons: turn.reasons, keys, waited: turn.waited });
     }
 
     pub(super) fn end(&mut self, turn: &Turn<S::Key>, made: Result<Made<S>, Error>) -> Told {
@@ -112,10 +112,10 @@ impl<S: Source> Keeper<S> {
         self.tell_shown(&turn.focus, &made);
         self.publish(turn, &made);
         for one in self.agenda.not_converging().filter(|one| !stuck.contains(one.key)) {
-            self.tell(What::NotConverging { key: one.key.to_string() });
+            self.tell(EventKind::NotConverging { key: one.key.to_string() });
         }
         let (summary, converged) = (made.told.summary(), made.told.is_converged());
-        self.tell(What::Completed { summary, converged, took });
+        self.tell(EventKind::Completed { summary, converged, took });
         made.told
     }
 
@@ -133,7 +133,7 @@ impl<S: Source> Keeper<S> {
 
     fn broke(&mut self, error: &Error) {
         let failure = error.failure();
-        self.tell(What::Failed { failure: failure.clone() });
+        self.tell(EventKind::Failed { failure: failure.clone() });
         self.status.send_modify(|status| {
             status.is_converged = false;
             status.last_error = Some(failure);

@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use homeostat_core::outcome::Later;
 use homeostat_core::{
-    Fails, Pending, Plan, Schedule, Source, Step, Strictness, Turn, WaitsOn, Writer,
+    Batch, Fails, Pending, Plan, Schedule, Source, Step, Strictness, WaitsOn, Writer,
 };
 use tokio::time::timeout;
 
@@ -111,7 +111,7 @@ fn depart<S: Source>(
     doubted: &BTreeSet<S::Key>,
 ) -> FuturesUnordered<DetachedLane<S>> {
     let lanes = FuturesUnordered::new();
-    let Some(Turn::Lanes(ranges)) = Schedule::<S>::new(config.strictness).next(plan) else {
+    let Some(Batch::Lanes(ranges)) = Schedule::<S>::new(config.strictness).next(plan) else {
         return lanes;
     };
     // Taken out from the last to the first, so that the numbers of the others stay true.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use homeostat_engine::{Edit, Error, Ledger, MemoryLedger, Page, Pages, Place};
+use homeostat_engine::{Edit, Error, Ledger, LedgerKey, MemoryLedger, Page, Pages};
 
 use super::world::World;
 
@@ -40,17 +40,17 @@ impl Watched {
 }
 
 impl Pages for Watched {
-    fn page(&self, place: &Place) -> Result<Page, Error> {
+    fn page(&self, place: &LedgerKey) -> Result<Page, Error> {
         self.ledger.page(place)
     }
 
-    fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
+    fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error> {
         self.ledger.places(owner)
     }
 }
 
 impl Ledger for Watched {
-    fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error> {
+    fn write(&self, place: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
         if self.is_failing() {
             self.world.note("ledger is full");
             return Err(Error::WriteLedger("no space left on device".into()));

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain, Focus, Kind, Observer, Order, Original, Ownership,
-    Place, Plan, Record, Report, Source as _, Stage, pass, plan,
+    Alone, Book, Config, Entry, Error, Explain, Focus, Kind, LedgerKey, Observer, Order, Original,
+    Ownership, Plan, Record, Report, Source as _, Stage, pass, plan,
 };
 
 use super::block_on;
@@ -24,9 +24,14 @@ pub(crate) struct Rig<M: Mode> {
     pub(crate) book: Book<Toy<M>>,
 }
 
-pub(crate) fn place() -> Place {
+pub(crate) fn place() -> LedgerKey {
     let text = |text: &str| text.to_owned();
-    Place { owner: text("me"), source: text("toy"), scope: text("here"), identity: text("boot-1") }
+    LedgerKey {
+        owner: text("me"),
+        source: text("toy"),
+        scope: text("here"),
+        identity: text("boot-1"),
+    }
 }
 
 impl<M: Mode> Rig<M> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::{
-    Alone, Book, Bound, Config, Entry, Error, Explain as _, Focus, Kind, MemoryLedger, Observer,
-    Order, Ownership, Place, Plan, Report, Source, apply, pass, plan,
+    Alone, Book, Bound, Config, Entry, Error, Explain as _, Focus, Kind, LedgerKey, MemoryLedger,
+    Observer, Order, Ownership, Plan, Report, Source, apply, pass, plan,
 };
 
 /// How many writes the targets were asked for.
@@ -30,7 +30,7 @@ impl Writes {
 
 pub(crate) fn bind<S: Source>(source: S, desired: S::Desired, ownership: Ownership) -> Bound<S> {
     let [owner, scope, identity] = ["five", "memory", ""].map(str::to_owned);
-    let place = Place { owner, source: S::NAME.to_owned(), scope, identity };
+    let place = LedgerKey { owner, source: S::NAME.to_owned(), scope, identity };
     let (config, nothing) = (Config::default(), None);
     Bound { source, desired: Arc::new(desired), ownership, config, place, nothing }
 }

@@ -1,6 +1,6 @@
 //! Passes that hang or panic, and subscriptions that die.
 
-use homeostat_engine::{Ended, OnStop, What};
+use homeostat_engine::{Ended, EventKind, OnStop};
 use homeostat_testkit::memory::{Act, HintFault};
 use tokio::task::JoinHandle;
 
@@ -35,7 +35,7 @@ async fn a_panic_is_caught_told_and_the_source_opened_anew_with_backoff() {
         let error = status.last_error.unwrap().error;
         assert!(error.contains("panicked") && error.contains("stumbles in"), "{error}");
         assert!((4..=8).contains(&status.counts.broken), "{:?}", status.counts);
-        assert!(stage.heard_what().iter().any(|what| matches!(what, What::Failed { .. })));
+        assert!(stage.heard_what().iter().any(|what| matches!(what, EventKind::Failed { .. })));
         other.target.remove("a");
         later(SECOND).await;
         assert_eq!(other.values(), ["a=1"], "the others go on");
@@ -79,7 +79,7 @@ async fn a_subscription_that_dies_or_panics_is_opened_anew_and_a_full_pass_follo
         assert_eq!(stage.values(), ["a=1"]);
         let log = stage.target.take_log();
         assert_eq!(log[..3], ["subscribe", "look at all", "write a"]);
-        assert!(stage.heard_what().contains(&What::Resubscribed));
+        assert!(stage.heard_what().contains(&EventKind::Resubscribed));
         stage.target.remove("a");
         later(SECOND).await;
         assert_eq!(stage.values(), ["a=1"], "hints are heard again");

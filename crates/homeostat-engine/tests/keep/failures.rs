@@ -1,6 +1,6 @@
 //! What fails is tried again, and when.
 
-use homeostat_engine::{Retry, What};
+use homeostat_engine::{EventKind, Retry};
 use homeostat_testkit::memory::Mark;
 
 use crate::stage::{MINUTE, MS, SECOND, Stage, bound, later, pace};
@@ -155,8 +155,8 @@ async fn any_number_of_failing_keys_is_tried_in_few_passes_and_told_in_few_event
         later(SECOND).await;
         for what in stage.heard_what() {
             match what {
-                What::StepFailed { .. } => failures += 1,
-                What::More { steps } => rest.push((second, steps)),
+                EventKind::StepFailed { .. } => failures += 1,
+                EventKind::More { steps } => rest.push((second, steps)),
                 _ => {}
             }
         }
@@ -175,7 +175,7 @@ async fn any_number_of_failing_keys_is_tried_in_few_passes_and_told_in_few_event
 async fn a_failure_is_told_when_it_begins_when_its_words_change_and_once_an_hour() {
     fn told(stage: &mut Stage) -> Vec<String> {
         let failures = stage.heard_what().into_iter().filter_map(|what| match what {
-            What::StepFailed { failure, .. } => Some(failure.error),
+            EventKind::StepFailed { failure, .. } => Some(failure.error),
             _ => None,
         });
         failures.collect()
@@ -203,7 +203,7 @@ async fn a_conflict_is_told_once() {
     stage.target.add("a", "9", Mark::Foreign);
     later(5 * MINUTE).await;
     let told = stage.heard_what();
-    let conflicts = told.iter().filter(|what| matches!(what, What::Conflict { .. }));
+    let conflicts = told.iter().filter(|what| matches!(what, EventKind::Conflict { .. }));
     assert_eq!(conflicts.count(), 1);
 }
 

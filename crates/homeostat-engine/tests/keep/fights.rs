@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::What;
+use homeostat_engine::EventKind;
 use homeostat_testkit::memory::Mark;
 use tokio::time::Instant;
 
@@ -45,11 +45,10 @@ async fn who_keeps_undoing_it_is_told_where_the_target_knows() {
     fought(&stage, SECOND).await;
     assert_eq!(stage.handle.status().contended[0].1, "protocol bird");
     let heard = stage.heard_what();
-    let is_named =
-        |what: &What| matches!(what, What::Woken { by: Some(by), .. } if &**by == "protocol bird");
+    let is_named = |what: &EventKind| matches!(what, EventKind::Woken { by: Some(by), .. } if &**by == "protocol bird");
     assert!(heard.iter().any(is_named), "{heard:?}");
     let told = heard.into_iter().find_map(|what| match what {
-        What::Contention { key, culprit, pause } => Some((key, culprit, pause)),
+        EventKind::Contention { key, culprit, pause } => Some((key, culprit, pause)),
         _ => None,
     });
     assert_eq!(told, Some(("a".to_owned(), "protocol bird".to_owned(), 200 * MS)));
@@ -111,7 +110,7 @@ async fn a_foreign_replacement_is_a_conflict_and_no_fight() {
     assert_eq!((status.open.conflicts, status.contended.len()), (1, 0));
     assert!(stage.values().iter().all(|value| value == "a=9"));
     let told = stage.heard_what();
-    assert!(told.iter().any(|what| matches!(what, What::Conflict { key, .. } if key == "a")));
+    assert!(told.iter().any(|what| matches!(what, EventKind::Conflict { key, .. } if key == "a")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +125,7 @@ async fn a_write_that_works_and_never_shows_is_told_and_does_not_run_hot() {
     assert_eq!((status.is_converged, status.not_converging), (false, vec!["a".to_owned()]));
     let writes = stage.target.writes();
     assert!((25..=45).contains(&writes), "tries at first, then pauses and resyncs: {writes}");
-    let told = What::NotConverging { key: "a".into() };
+    let told = EventKind::NotConverging { key: "a".into() };
     let count = stage.heard_what().into_iter().filter(|what| *what == told).count();
     assert_eq!(count, 1);
     stage.faults(|faults| faults.rewrite = None);

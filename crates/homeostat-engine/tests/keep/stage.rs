@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Event, Events, Handle, Ledger, Loop, Means, MemoryLedger, OnStop,
-    Ownership, Pace, Place, Status, Table, What,
+    Alone, Bound, Config, Event, EventKind, Events, Handle, Ledger, LedgerKey, Loop, LoopDeps,
+    MemoryLedger, OnStop, Ownership, Pace, Status, Table,
 };
 use homeostat_testkit::memory::{Echoes, Faults, Independent, Memory, Target};
 use tokio::sync::broadcast;
@@ -32,8 +32,8 @@ pub(crate) fn desired(entries: DesiredState<'_>) -> Table<String, String> {
     Table::new(entries).unwrap()
 }
 
-pub(crate) fn place() -> Place {
-    Place {
+pub(crate) fn place() -> LedgerKey {
+    LedgerKey {
         owner: "default".into(),
         source: "memory-independent".into(),
         scope: "test".into(),
@@ -94,7 +94,7 @@ impl Stage {
     pub(crate) fn over(target: Target, order: Bound<Source>, pace: Pace) -> Self {
         let (ledger, events) = (Arc::new(MemoryLedger::default()), Events::default());
         let heard = events.subscribe();
-        let means = Means {
+        let means = LoopDeps {
             lock: Arc::new(Alone::i_am_the_only_writer()),
             ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
             events,
@@ -143,8 +143,8 @@ impl Stage {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
 
-    pub(crate) fn heard_what(&mut self) -> Vec<What> {
-        self.heard().into_iter().map(|event| event.what).collect()
+    pub(crate) fn heard_what(&mut self) -> Vec<EventKind> {
+        self.heard().into_iter().map(|event| event.kind).collect()
     }
 
     pub(crate) async fn stop(self, policy: OnStop) -> Target {

@@ -1,6 +1,6 @@
 //! Status and events.
 
-use homeostat_engine::What;
+use homeostat_engine::EventKind;
 use homeostat_engine::pacing::Reason;
 use homeostat_testkit::memory::Mark;
 use tokio::sync::broadcast::error::TryRecvError;
@@ -15,11 +15,11 @@ async fn a_pass_is_told_from_its_wakeup_to_its_end() {
     let names: Vec<&str> = told
         .iter()
         .map(|what| match what {
-            What::Woken { .. } => "woken",
-            What::Started { .. } => "started",
-            What::Planned { .. } => "planned",
-            What::StepApplied { .. } => "applied",
-            What::Completed { converged: true, .. } => "completed",
+            EventKind::Woken { .. } => "woken",
+            EventKind::Started { .. } => "started",
+            EventKind::Planned { .. } => "planned",
+            EventKind::StepApplied { .. } => "applied",
+            EventKind::Completed { converged: true, .. } => "completed",
             other => panic!("{other:?}"),
         })
         .collect();
@@ -27,7 +27,7 @@ async fn a_pass_is_told_from_its_wakeup_to_its_end() {
     stage.target.remove("a");
     later(SECOND).await;
     let told = stage.heard_what();
-    let woken = What::Woken { reasons: Reason::Hint.into(), keys: vec!["a".into()], by: None };
+    let woken = EventKind::Woken { reasons: Reason::Hint.into(), keys: vec!["a".into()], by: None };
     assert_eq!(told.first(), Some(&woken));
 }
 
@@ -42,9 +42,9 @@ async fn events_carry_the_ids_of_passes_in_order() {
     stage.handle.pass().await.unwrap().unwrap();
     let told = stage.heard();
     assert!(told.is_sorted_by_key(|event| event.pass));
-    let starts = told.iter().filter(|event| matches!(event.what, What::Started { .. }));
+    let starts = told.iter().filter(|event| matches!(event.kind, EventKind::Started { .. }));
     assert_eq!(starts.map(|event| event.pass.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
-    let ends = told.iter().filter(|event| matches!(event.what, What::Completed { .. }));
+    let ends = told.iter().filter(|event| matches!(event.kind, EventKind::Completed { .. }));
     assert_eq!(ends.map(|event| event.pass.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert!(
         told.iter().all(|event| (event.source, &*event.scope) == ("memory-independent", "test"))

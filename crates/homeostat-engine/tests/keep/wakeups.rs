@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Mode, Pace, What};
+use homeostat_engine::{EventKind, Mode, Pace};
 use homeostat_testkit::memory::{Act, Echoes, HintFault, Mark, Target};
 use tokio::time::Instant;
 
@@ -96,7 +96,7 @@ async fn lost_hints_lead_to_a_full_pass_at_once() {
     stage.handle.wait_for(|status| status.counts.drift_by_resync == 1).await.unwrap();
     assert!(began.elapsed() < 5 * MS);
     assert_eq!(stage.handle.status().counts.lost, 1);
-    assert!(stage.heard_what().contains(&What::Lost));
+    assert!(stage.heard_what().contains(&EventKind::Lost));
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +187,7 @@ async fn the_wait_for_an_interval_is_part_of_what_is_told() {
         later(10 * MS).await;
     }
     let waits = stage.heard_what().into_iter().filter_map(|what| match what {
-        What::Started { waited, .. } => Some(waited),
+        EventKind::Started { waited, .. } => Some(waited),
         _ => None,
     });
     let waits: Vec<Duration> = waits.collect();
@@ -290,7 +290,7 @@ async fn two_loops_do_not_share_anything() {
 /// The moments, in milliseconds after `began`, at which full passes started.
 fn full_passes(stage: &mut Stage, starts: &mut Vec<u128>, began: Instant) {
     for what in stage.heard_what() {
-        if matches!(what, What::Started { keys: None, .. }) {
+        if matches!(what, EventKind::Started { keys: None, .. }) {
             starts.push(began.elapsed().as_millis());
         }
     }

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Explain as _, Focus, Observer, OnRelease, Order, Ownership, Place, Report,
-    Source as _, SqliteLedger, Stage, Table, pass,
+    Alone, Book, Config, Explain as _, Focus, LedgerKey, Observer, OnRelease, Order, Ownership,
+    Report, Source as _, SqliteLedger, Stage, Table, pass,
 };
 use target::{COARSE, Files, Fuse, Fused, contents};
 use tempfile::TempDir;
@@ -60,7 +60,7 @@ impl Process {
         let ledger = SqliteLedger::open(&directory.join("state")).unwrap();
         let ledger = Arc::new(Fused { ledger, fuse: Arc::clone(&fuse) });
         let text = |text: &str| text.to_owned();
-        let place = Place {
+        let place = LedgerKey {
             owner: text("me"),
             source: text("files"),
             scope: text("here"),

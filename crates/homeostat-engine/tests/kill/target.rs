@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::{
     Action, Change, ChangeList, Coverage, Desired as _, Draft, Edit, Error, Fails, Failure, Focus,
-    Ledger, Line, Outcome, Outcomes, Owner, Page, Pages, Place, Reader, Retry, ScopeLock, See,
+    Ledger, LedgerKey, Line, Outcome, Outcomes, Owner, Page, Pages, Reader, Retry, ScopeLock, See,
     Seen, Source, SqliteLedger, Step, Table, View, Work, Writer,
 };
 
@@ -44,17 +44,17 @@ pub(crate) struct Fused {
 }
 
 impl Pages for Fused {
-    fn page(&self, place: &Place) -> Result<Page, Error> {
+    fn page(&self, place: &LedgerKey) -> Result<Page, Error> {
         self.ledger.page(place)
     }
 
-    fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
+    fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error> {
         self.ledger.places(owner)
     }
 }
 
 impl Ledger for Fused {
-    fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error> {
+    fn write(&self, place: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
         self.fuse.pass();
         let written = self.ledger.write(place, edits);
         self.fuse.pass();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use homeostat_engine::journal::{JournalError, Millis, follow};
 use homeostat_engine::{
-    Alone, Bound, Config, DispatchGuard, Events, Handle, Journal, Ledger, Limits, Loop, Means,
-    MemoryLedger, Operations, Ownership, Pace, Place,
+    Alone, Bound, Config, DispatchGuard, Events, Handle, Journal, Ledger, LedgerKey, Limits, Loop,
+    LoopDeps, MemoryLedger, Operations, Ownership, Pace,
 };
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -45,7 +45,7 @@ impl Process {
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let ledger = Arc::new(MemoryLedger::default());
         let kept: Arc<dyn Ledger> = Arc::<MemoryLedger>::clone(&ledger);
-        let means = Means { lock, ledger: kept, events: Events::default() };
+        let means = LoopDeps { lock, ledger: kept, events: Events::default() };
         let (kept, handle) = Loop::new(bound, means, pace);
         Process { operations, handle, ledger, running: tokio::spawn(kept.run()) }
     }
@@ -98,7 +98,7 @@ pub(crate) fn bound(server: &Server, guests: &[u32]) -> Bound<Guests> {
         desired: Arc::new(all_running(guests.iter().copied())),
         ownership: Ownership::Marked,
         config: Config::default(),
-        place: Place { owner, source, scope, identity },
+        place: LedgerKey { owner, source, scope, identity },
         nothing: None,
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Handle, Ledger, Loop, Means, MemoryLedger, Ownership, Pace,
-    Pages as _, Place, Table,
+    Alone, Bound, Config, Events, Handle, Ledger, LedgerKey, Loop, LoopDeps, MemoryLedger,
+    Ownership, Pace, Pages as _, Table,
 };
 use homeostat_testkit::memory::{Faults, Mark, Memory, Ordered, Target};
 use tokio::task::JoinHandle;
@@ -38,10 +38,10 @@ pub(crate) async fn later(time: Duration) {
     let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
 }
 
-fn place() -> Place {
+fn place() -> LedgerKey {
     let text = str::to_owned;
     let (owner, source, scope) = (text("default"), text("memory-ordered"), text("test"));
-    Place { owner, source, scope, identity: String::new() }
+    LedgerKey { owner, source, scope, identity: String::new() }
 }
 
 impl World {
@@ -87,7 +87,7 @@ impl World {
     }
 
     pub(crate) fn start(&mut self, seed: u64) {
-        let means = Means {
+        let means = LoopDeps {
             lock: Arc::new(Alone::i_am_the_only_writer()),
             ledger: Arc::clone(&self.ledger) as Arc<dyn Ledger>,
             events: Events::default(),

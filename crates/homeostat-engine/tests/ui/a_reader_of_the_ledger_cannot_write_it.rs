@@ -1,8 +1,8 @@
 //! Who only reads the ledger cannot write it.
 
-use homeostat_engine::{Pages, Place};
+use homeostat_engine::{Pages, LedgerKey};
 
-fn write_as_a_reader(pages: &dyn Pages, place: &Place) {
+fn write_as_a_reader(pages: &dyn Pages, place: &LedgerKey) {
     let _ = pages.write(place, &[]);
 }
 

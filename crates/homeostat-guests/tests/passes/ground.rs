@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use homeostat_engine::journal::{Clock, End, Fact, Intent, JournalError, Millis, follow};
 use homeostat_engine::{
     Alone, Book, Config, DispatchGuard, Entry, Explain as _, Focus, Hint, Journal, Kind as Told,
-    Ledger, Limits, Observer, OnRelease, Operations, Order, Ownership, Place, Report, Source as _,
-    SqliteLedger, pass,
+    Ledger, LedgerKey, Limits, Observer, OnRelease, Operations, Order, Ownership, Report,
+    Source as _, SqliteLedger, pass,
 };
 use homeostat_guests::{
     Client, DesiredState, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Vmid, Wanted,
@@ -130,7 +130,7 @@ impl Ground {
         let limits = Limits { total: 16, per_node: 2 };
         let operations = Operations::new(Arc::new(journal), (Guests::NAME, "host"), limits);
         let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(self.state.path()).unwrap());
-        let place = Place {
+        let place = LedgerKey {
             owner,
             source: Guests::NAME.to_owned(),
             scope: "host".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homeostat_engine::{Fingerprint, What};
+use homeostat_engine::{EventKind, Fingerprint};
 
 use super::check::{Check, Refused};
 use super::input::Input;
@@ -52,12 +52,12 @@ impl<R: Render, C: Check> Pipeline<R, C> {
         let failed = |phase, why, may_pass| Trouble { phase, why, may_pass };
         let rendered = self.render.render(&facts);
         let text = rendered.map_err(|why| failed(Phase::Render, why, false))?;
-        self.tell(What::Rendered { bytes: text.len(), print: Fingerprint::of_object(&text) });
+        self.tell(EventKind::Rendered { bytes: text.len(), print: Fingerprint::of_object(&text) });
         let desired = self.check.check(text).await.map_err(|refused| match refused {
             Refused::Bad(why) => failed(Phase::Validate, why, false),
             Refused::Unchecked(why) => failed(Phase::Validate, why, true),
         })?;
-        self.tell(What::Validated);
+        self.tell(EventKind::Validated);
         Ok(desired)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homeostat_engine::{Bound, Config, Desired as _, Place, Slot};
+use homeostat_engine::{Bound, Config, Desired as _, LedgerKey, Slot};
 
 use super::adapted::{Adapted, Witness};
 use super::listing::Listing;
@@ -32,9 +32,9 @@ pub enum BindRefused {
 
 /// One owner at one place of an API: `owner` in `scope`.
 #[must_use]
-pub fn place<A: Api>(owner: &str, scope: &str) -> Place {
+pub fn place<A: Api>(owner: &str, scope: &str) -> LedgerKey {
     let [owner, source, scope] = [owner, A::NAME, scope].map(str::to_owned);
-    Place { owner, source, scope, identity: String::new() }
+    LedgerKey { owner, source, scope, identity: String::new() }
 }
 
 impl<A: Api> Adapted<A> {
@@ -43,7 +43,7 @@ impl<A: Api> Adapted<A> {
         &self,
         strategy: &Strategy,
         desired: DesiredObjects<A>,
-        place: Place,
+        place: LedgerKey,
     ) -> Result<Bound<Self>, BindRefused> {
         let mut keys = (0..desired.len()).map(|index| desired.key(Slot::at(index)));
         if let Some(key) = keys.find(|key| !strategy.admits(key)) {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain, Focus, Kind, MemoryLedger, Observer, OnRelease,
-    Order, Ownership, Place as Filed, Plan, Report, Source, book, pass, plan,
+    Alone, Book, Config, Entry, Error, Explain, Focus, Kind, LedgerKey, MemoryLedger, Observer,
+    OnRelease, Order, Ownership, Plan, Report, Source, book, pass, plan,
 };
 use homeostat_knobs::{DesiredState, Key, Knobs, Place, Roots};
 use homeostat_testkit::namespace::Namespace;
@@ -80,9 +80,14 @@ impl Bench {
     }
 }
 
-fn filed() -> Filed {
+fn filed() -> LedgerKey {
     let text = str::to_owned;
-    Filed { owner: text("test"), source: text("knobs"), scope: text("test"), identity: text("1") }
+    LedgerKey {
+        owner: text("test"),
+        source: text("knobs"),
+        scope: text("test"),
+        identity: text("1"),
+    }
 }
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

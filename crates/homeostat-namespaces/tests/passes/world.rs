@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Cascades, Config, Entry, Explain, Focus, Guards, Kind, Ledger, MassDelete,
-    MemoryLedger, Observer, Order, Ownership, Place, Report, Source as _, pass,
+    Alone, Book, Cascades, Config, Entry, Explain, Focus, Guards, Kind, Ledger, LedgerKey,
+    MassDelete, MemoryLedger, Observer, Order, Ownership, Report, Source as _, pass,
 };
 use homeostat_namespaces::{DesiredState, Key, Mark, Namespaces, Protocol};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -102,10 +102,10 @@ impl Drop for Guest {
     }
 }
 
-pub(crate) fn place() -> Place {
+pub(crate) fn place() -> LedgerKey {
     let [owner, source, scope, identity] =
         ["default", Namespaces::NAME, "host", "here"].map(str::to_owned);
-    Place { owner, source, scope, identity }
+    LedgerKey { owner, source, scope, identity }
 }
 
 pub(crate) fn source() -> Namespaces {

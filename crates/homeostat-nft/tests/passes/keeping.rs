@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Handle, Loop, Means, MemoryLedger, Ownership, Pace, Place,
+    Alone, Bound, Config, Events, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
 };
 use homeostat_nft::{DesiredState, Mark, Nft};
 use homeostat_testkit::deaf::{Deaf, Ears};
@@ -72,12 +72,12 @@ fn handle_of(words: &str) -> String {
 
 fn looped(source: Deaf<Nft>, desired: Arc<DesiredState>) -> (Handle<Deaf<Nft>>, Loop<Deaf<Nft>>) {
     let text = || "test".to_owned();
-    let place = Place { owner: text(), source: text(), scope: text(), identity: text() };
+    let place = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
     let (ownership, config, nothing) = (Ownership::Marked, Config::default(), None);
     let bound = Bound { source, desired, ownership, config, place, nothing };
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means =
-        Means { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
+        LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
     let every = Pace::of::<Deaf<Nft>>(1).with_resync(Duration::from_millis(100)).unwrap();
     let (looped, handle) = Loop::new(bound, means, every);
     (handle, looped)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Handle, Loop, Means, MemoryLedger, Ownership, Pace, Place,
+    Alone, Bound, Config, Events, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
 };
 use homeostat_nft::{DesiredState, Mark, Nft};
 
@@ -57,13 +57,13 @@ const PATIENCE: Duration = Duration::from_hours(2);
 
 fn looped(desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
     let text = || "test".to_owned();
-    let place = Place { owner: text(), source: text(), scope: text(), identity: text() };
+    let place = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
     let (source, ownership, config) =
         (Nft::here(Mark::new("test")), Ownership::Marked, Config::default());
     let bound = Bound { source, desired, ownership, config, place, nothing: None };
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means =
-        Means { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
+        LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
     // Nobody but a hint is in time.
     let every = Pace::of::<Nft>(1).with_resync(Duration::from_hours(10)).unwrap();
     let (looped, handle) = Loop::new(bound, means, every);

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Explain, Focus, Guards, Kind, MassDelete, MemoryLedger, Observer,
-    Order, Ownership, Place, Plan, Report, Source as _, pass,
+    Alone, Book, Config, Entry, Explain, Focus, Guards, Kind, LedgerKey, MassDelete, MemoryLedger,
+    Observer, Order, Ownership, Plan, Report, Source as _, pass,
 };
 use homeostat_nft::{
     CompileError, Compiler, DesiredState, Key, Mark, Nft, Ruleset, Wording, Writer,
@@ -108,9 +108,14 @@ impl World {
     }
 }
 
-fn place() -> Place {
+fn place() -> LedgerKey {
     let scope = "test".to_owned();
-    Place { owner: "test".to_owned(), source: "nft".to_owned(), scope, identity: "1".to_owned() }
+    LedgerKey {
+        owner: "test".to_owned(),
+        source: "nft".to_owned(),
+        scope,
+        identity: "1".to_owned(),
+    }
 }
 
 /// Everything that a plan or report tells, a line each.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Explain, Focus, Kind, MemoryLedger, Observer, Order, Ownership,
-    Place, Report, Source as _, pass,
+    Alone, Book, Config, Entry, Explain, Focus, Kind, LedgerKey, MemoryLedger, Observer, Order,
+    Ownership, Report, Source as _, pass,
 };
 use homeostat_rtnl::{DesiredState, Link, LinkKind, LinkName, LinkRef, Rtnl, Writer};
 use homeostat_testkit::namespace::{Error, Namespace};
@@ -50,7 +50,7 @@ impl Bench {
         let observer = Observer::open(&source, "test").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let text = || "test".to_owned();
-        let place = Place { owner: text(), source: text(), scope: text(), identity: text() };
+        let place = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
         let book = Book::open(Arc::new(MemoryLedger::default()), place).unwrap();
         let bench = Bench { namespace, source, observer, writer, book };
         bench.ip("link add low0 type veth peer name low1").unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::{
     Alone, Book, Config, Desired as _, Edit, Entry, Explain, Focus, Guards, Hint, Kind,
-    Ledger as _, MassDelete, MemoryLedger, Observer, Order, Original, Ownership, Place, Plan,
+    Ledger as _, LedgerKey, MassDelete, MemoryLedger, Observer, Order, Original, Ownership, Plan,
     Record, Report, Slot, Source as _, Stage, pass,
 };
 use homeostat_rtnl::{
@@ -242,9 +242,9 @@ pub(crate) fn addresses(namespace: &Namespace) -> Vec<String> {
     shown.map(|a| format!("{}/{}", a["local"].as_str().unwrap(), a["prefixlen"])).collect()
 }
 
-fn place() -> Place {
+fn place() -> LedgerKey {
     let text = || "test".to_owned();
-    Place { owner: text(), source: text(), scope: text(), identity: text() }
+    LedgerKey { owner: text(), source: text(), scope: text(), identity: text() }
 }
 
 /// The source in the namespace that the thread is in, and everything that a pass needs.

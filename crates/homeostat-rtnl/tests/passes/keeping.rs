@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Mode, Pace, What};
+use homeostat_engine::{EventKind, Mode, Pace};
 use homeostat_rtnl::{DesiredState, Route, RouteKey, RouteKind, Rtnl};
 use homeostat_testkit::deaf::{Deaf, Ears};
 use homeostat_testkit::namespace::Namespace;
@@ -119,7 +119,7 @@ fn when_the_queue_overflows_everything_is_looked_at_once() {
     kept.until_seen("everything", || all_is_there(&namespace));
     let counts = kept.until("calm", |status| status.is_converged).counts;
     assert_eq!((counts.lost, counts.full), (before.lost + 1, before.full + 1));
-    assert!(kept.heard().contains(&What::Lost));
+    assert!(kept.heard().contains(&EventKind::Lost));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_link_that_flaps_is_healed_at_once_after_each_flap_and_is_no_fight() {
     }
     let status = kept.status();
     assert_eq!((status.counts.full, status.contended.len()), (1, 0));
-    let fights = |what: &What| matches!(what, What::Contention { .. });
+    let fights = |what: &EventKind| matches!(what, EventKind::Contention { .. });
     assert!(!kept.heard().iter().any(fights));
 }
 
@@ -184,7 +184,7 @@ fn two_who_fight_over_a_route_are_slowed_down_and_the_other_is_named() {
     assert_eq!((key.as_str(), pause), ("route 10.6.0.0/16", Duration::from_millis(200)));
     assert!(culprit.starts_with("process "), "{culprit}");
     let told = kept.heard().into_iter().find_map(|what| match what {
-        What::Contention { culprit, .. } => Some(culprit),
+        EventKind::Contention { culprit, .. } => Some(culprit),
         _ => None,
     });
     assert_eq!(told, Some(culprit));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Event, Events, Handle, Loop, Means, MemoryLedger, Ownership, Pace, Place,
-    Source, Status, What,
+    Alone, Bound, Config, Event, EventKind, Events, Handle, LedgerKey, Loop, LoopDeps,
+    MemoryLedger, Ownership, Pace, Source, Status,
 };
 use homeostat_rtnl::{DesiredState, Rtnl};
 use homeostat_testkit::namespace::Namespace;
@@ -34,9 +34,9 @@ pub(crate) fn by_hints() -> Pace {
     Pace::of::<Rtnl>(1).with_resync(NEVER).unwrap()
 }
 
-fn place() -> Place {
+fn place() -> LedgerKey {
     let text = || "test".to_owned();
-    Place { owner: text(), source: text(), scope: text(), identity: text() }
+    LedgerKey { owner: text(), source: text(), scope: text(), identity: text() }
 }
 
 fn bound<S: Source<Desired = DesiredState>>(source: S, desired: DesiredState) -> Bound<S> {
@@ -50,7 +50,7 @@ impl<S: Source<Desired = DesiredState>> Kept<S> {
         let events = Events::default();
         let heard = events.subscribe();
         let lock = Arc::new(Alone::i_am_the_only_writer());
-        let means = Means { lock, ledger: Arc::new(MemoryLedger::default()), events };
+        let means = LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events };
         let (looped, handle) = Loop::new(bound(source, desired), means, pace);
         let runtime = runtime();
         runtime.spawn(looped.run());
@@ -98,8 +98,8 @@ impl<S: Source<Desired = DesiredState>> Kept<S> {
     }
 
     /// What was told since the last call.
-    pub(crate) fn heard(&mut self) -> Vec<What> {
-        std::iter::from_fn(|| self.events.try_recv().ok()).map(|event| event.what).collect()
+    pub(crate) fn heard(&mut self) -> Vec<EventKind> {
+        std::iter::from_fn(|| self.events.try_recv().ok()).map(|event| event.kind).collect()
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain, Failure, Focus, Guards, Hint, Kind, MassDelete,
-    MemoryLedger, Observer, Order, Ownership, Place, Plan, Reader, Report, Seen, Slot, Source,
+    Alone, Book, Config, Entry, Error, Explain, Failure, Focus, Guards, Hint, Kind, LedgerKey,
+    MassDelete, MemoryLedger, Observer, Order, Ownership, Plan, Reader, Report, Seen, Slot, Source,
     Strictness, View, pass, plan,
 };
 
@@ -191,9 +191,9 @@ fn by_number(number: usize) -> Law {
     LAWS.get(number.wrapping_sub(1)).copied().unwrap_or(first)
 }
 
-fn place<H: Harness>() -> Place {
+fn place<H: Harness>() -> LedgerKey {
     let [owner, scope, identity] = ["laws", "law", "fresh"].map(str::to_owned);
-    Place { owner, source: H::Source::NAME.to_owned(), scope, identity }
+    LedgerKey { owner, source: H::Source::NAME.to_owned(), scope, identity }
 }
 
 /// Without the guard against mass deletes, since these desired states are small.

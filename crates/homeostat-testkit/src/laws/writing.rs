@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
-    Failure, Outcome, Outcomes, Ownership, Plan, Schedule, Source, Step as _, Strictness, Turn,
+    Batch, Failure, Outcome, Outcomes, Ownership, Plan, Schedule, Source, Step as _, Strictness,
     Work, Writer as _,
 };
 
@@ -97,9 +97,9 @@ async fn apply<H: Harness>(scene: &Scene<'_, H>, plan: &Plan<H::Source>) -> Vec<
     let mut schedule = Schedule::<H::Source>::new(Strictness::Lenient);
     while let Some(turn) = schedule.next(plan) {
         let runs = match turn {
-            Turn::Run(steps) => vec![steps],
-            Turn::Lanes(lanes) => lanes,
-            Turn::Wait { steps, on } => {
+            Batch::Run(steps) => vec![steps],
+            Batch::Lanes(lanes) => lanes,
+            Batch::Wait { steps, on } => {
                 answers.put(steps, Outcome::Pending { on });
                 vec![]
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Control, Event, What};
+use homeostat_engine::{Control, Event, EventKind};
 use serde_json::{Map, Value, json};
 
 use super::standing::of_loop;
@@ -16,8 +16,8 @@ pub(super) fn status(control: &dyn Control) -> Value {
 
 /// One event: what happened, where, and in which pass.
 pub(super) fn event(event: &Event) -> Map<String, Value> {
-    let Event { pass, source, scope, what } = event;
-    let (name, fields) = what_happened(what);
+    let Event { pass, source, scope, kind } = event;
+    let (name, fields) = fields(kind);
     let mut object = Map::new();
     object.insert("format_version".to_owned(), FORMAT_VERSION.into());
     object.insert("event".to_owned(), name.into());
@@ -30,45 +30,47 @@ pub(super) fn event(event: &Event) -> Map<String, Value> {
     object
 }
 
-fn what_happened(what: &What) -> (&'static str, Value) {
-    match what {
-        What::Woken { reasons, keys, by } => {
+fn fields(kind: &EventKind) -> (&'static str, Value) {
+    match kind {
+        EventKind::Woken { reasons, keys, by } => {
             ("woken", json!({ "reasons": reasons.to_string(), "keys": keys, "by": by.as_deref() }))
         }
-        What::Started { reasons, keys, waited } => {
+        EventKind::Started { reasons, keys, waited } => {
             let (reasons, waited) = (reasons.to_string(), micros(*waited));
             ("started", json!({ "reasons": reasons, "keys": keys, "waited_us": waited }))
         }
-        What::Rendered { bytes, print } => ("rendered", json!({ "bytes": bytes, "print": print })),
-        What::Validated => ("validated", Value::Null),
-        What::Planned { summary } => ("planned", json!({ "summary": summary })),
-        What::StepApplied { action, key, cause } => {
+        EventKind::Rendered { bytes, print } => {
+            ("rendered", json!({ "bytes": bytes, "print": print }))
+        }
+        EventKind::Validated => ("validated", Value::Null),
+        EventKind::Planned { summary } => ("planned", json!({ "summary": summary })),
+        EventKind::StepApplied { action, key, cause } => {
             ("step-applied", json!({ "action": action, "key": key, "cause": cause }))
         }
-        What::StepFailed { action, key, failure } => {
+        EventKind::StepFailed { action, key, failure } => {
             let (error, help) = (&failure.error, &failure.help);
             ("step-failed", json!({ "action": action, "key": key, "error": error, "help": help }))
         }
-        What::More { steps } => ("more", json!({ "steps": steps })),
-        What::Conflict { key, owner } => ("conflict", json!({ "key": key, "owner": owner })),
-        What::Contention { key, culprit, pause } => {
+        EventKind::More { steps } => ("more", json!({ "steps": steps })),
+        EventKind::Conflict { key, owner } => ("conflict", json!({ "key": key, "owner": owner })),
+        EventKind::Contention { key, culprit, pause } => {
             let pause = micros(*pause);
             ("contention", json!({ "key": key, "culprit": culprit, "pause_us": pause }))
         }
-        What::NotConverging { key } => ("not-converging", json!({ "key": key })),
-        What::Completed { summary, converged, took } => {
+        EventKind::NotConverging { key } => ("not-converging", json!({ "key": key })),
+        EventKind::Completed { summary, converged, took } => {
             let took = micros(*took);
             let fields = json!({ "summary": summary, "converged": converged, "took_us": took });
             ("completed", fields)
         }
-        What::Failed { failure } => {
+        EventKind::Failed { failure } => {
             ("failed", json!({ "error": failure.error, "help": failure.help }))
         }
-        What::Paused { during } => ("paused", json!({ "for_us": during.map(micros) })),
-        What::Lost => ("lost", Value::Null),
-        What::Resubscribed => ("resubscribed", Value::Null),
-        What::Resumed => ("resumed", Value::Null),
-        What::Stopped => ("stopped", Value::Null),
+        EventKind::Paused { during } => ("paused", json!({ "for_us": during.map(micros) })),
+        EventKind::Lost => ("lost", Value::Null),
+        EventKind::Resubscribed => ("resubscribed", Value::Null),
+        EventKind::Resumed => ("resumed", Value::Null),
+        EventKind::Stopped => ("stopped", Value::Null),
         // What this version has no words for is named, so that nobody takes it for another.
         _ => ("other", Value::Null),
     }

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use homeostat_engine::{Event, What};
+use homeostat_engine::{Event, EventKind};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -83,7 +83,7 @@ fn say(line: &str) {
 
 /// How much an event matters; nothing, if it is not worth a line.
 pub(super) fn level(event: &Event) -> Option<&'static str> {
-    words(&event.what).map(|(level, _)| level)
+    words(&event.kind).map(|(level, _)| level)
 }
 
 fn is_shown(level: &str, detail: Detail) -> bool {
@@ -96,18 +96,18 @@ fn is_shown(level: &str, detail: Detail) -> bool {
 
 /// One line for an event; nothing, if it is not worth one.
 pub(crate) fn line(event: &Event, detail: Detail) -> Option<String> {
-    let (level, text) = words(&event.what)?;
+    let (level, text) = words(&event.kind)?;
     let Event { pass, source, scope, .. } = event;
     is_shown(level, detail)
         .then(|| format!("{level} pass={} source={source} scope={scope} {text}", pass.0))
 }
 
-fn words(what: &What) -> Option<(&'static str, String)> {
-    Some(match what {
-        What::Woken { keys, by: Some(by), .. } => {
+fn words(kind: &EventKind) -> Option<(&'static str, String)> {
+    Some(match kind {
+        EventKind::Woken { keys, by: Some(by), .. } => {
             ("debug", format!("keys=\"{}\" by=\"{}\"", plain(&keys.join(", ")), plain(by)))
         }
-        What::StepApplied { action, key, cause } => {
+        EventKind::StepApplied { action, key, cause } => {
             let cause = if *cause == homeostat_engine::Cause::Drift { "drift" } else { "config" };
             let text = format!(
                 "key=\"{}\" action={} cause={cause} outcome=applied",
@@ -116,7 +116,7 @@ fn words(what: &What) -> Option<(&'static str, String)> {
             );
             ("info", text)
         }
-        What::StepFailed { key, failure, .. } => {
+        EventKind::StepFailed { key, failure, .. } => {
             let text = format!(
                 "key=\"{}\" outcome=failed error=\"{}\"",
                 plain(key),
@@ -124,11 +124,11 @@ fn words(what: &What) -> Option<(&'static str, String)> {
             );
             ("warn", text)
         }
-        What::More { steps } => ("info", format!("more={steps}")),
-        What::Conflict { key, owner } => {
+        EventKind::More { steps } => ("info", format!("more={steps}")),
+        EventKind::Conflict { key, owner } => {
             ("warn", format!("key=\"{}\" outcome=conflict owner=\"{}\"", plain(key), plain(owner)))
         }
-        What::Contention { key, culprit, pause } => {
+        EventKind::Contention { key, culprit, pause } => {
             let text = format!(
                 "key=\"{}\" outcome=contention culprit=\"{}\" pause={pause:?}",
                 plain(key),
@@ -136,17 +136,17 @@ fn words(what: &What) -> Option<(&'static str, String)> {
             );
             ("warn", text)
         }
-        What::NotConverging { key } => {
+        EventKind::NotConverging { key } => {
             ("warn", format!("key=\"{}\" outcome=not-converging", plain(key)))
         }
-        What::Lost => ("warn", "hints were lost, looking at everything again".to_owned()),
-        What::Failed { failure } => ("error", format!("error=\"{}\"", plain(&failure.error))),
-        What::Completed { summary, converged, took } if summary.total() > 0 || !converged => {
+        EventKind::Lost => ("warn", "hints were lost, looking at everything again".to_owned()),
+        EventKind::Failed { failure } => ("error", format!("error=\"{}\"", plain(&failure.error))),
+        EventKind::Completed { summary, converged, took } if summary.total() > 0 || !converged => {
             ("debug", format!("steps={} converged={converged} took={took:?}", summary.total()))
         }
-        What::Paused { .. } => ("info", "paused".to_owned()),
-        What::Resumed => ("info", "resumed".to_owned()),
-        What::Stopped => ("info", "stopped".to_owned()),
+        EventKind::Paused { .. } => ("info", "paused".to_owned()),
+        EventKind::Resumed => ("info", "resumed".to_owned()),
+        EventKind::Stopped => ("info", "stopped".to_owned()),
         _ => return None,
     })
 }

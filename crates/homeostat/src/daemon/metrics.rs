@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use homeostat_engine::pacing::Reason;
-use homeostat_engine::{Cause, Control, Event, Status, What};
+use homeostat_engine::{Cause, Control, Event, EventKind, Status};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -71,14 +71,14 @@ impl Meters {
         let labels = Labels { source: event.source.to_owned(), scope: event.scope.to_string() };
         let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let running = all.entry(labels.clone()).or_default();
-        match &event.what {
-            What::Started { reasons, waited, .. } => {
+        match &event.kind {
+            EventKind::Started { reasons, waited, .. } => {
                 self.waited.get_or_create(&labels).observe(waited.as_secs_f64());
                 let (waited, is_hinted) = (*waited, reasons.contains(Reason::Hint));
                 *running = Running { waited, is_hinted, healed: 0, ..*running };
             }
-            What::StepApplied { cause: Cause::Drift, .. } => running.healed += 1,
-            What::Completed { took, .. } => {
+            EventKind::StepApplied { cause: Cause::Drift, .. } => running.healed += 1,
+            EventKind::Completed { took, .. } => {
                 running.success = Some(at);
                 self.took.get_or_create(&labels).observe(took.as_secs_f64());
                 self.healed(&labels, running, *took);
@@ -184,18 +184,18 @@ mod tests {
     use homeostat_engine::pacing::Reasons;
     use homeostat_engine::{Action, PassId, Summary};
 
-    fn tell(meters: &Meters, what: What) {
-        let event = Event { pass: PassId(1), source: "rtnl", scope: "host".into(), what };
+    fn tell(meters: &Meters, what: EventKind) {
+        let event = Event { pass: PassId(1), source: "rtnl", scope: "host".into(), kind: what };
         meters.take(&event, Stamp::now());
     }
 
     fn pass(meters: &Meters, reasons: impl Into<Reasons>, cause: Cause) {
         let (reasons, waited, key) =
             (reasons.into(), Duration::from_millis(2), "route x".to_owned());
-        tell(meters, What::Started { reasons, keys: Some(1), waited });
-        tell(meters, What::StepApplied { action: Action::Create, key, cause });
+        tell(meters, EventKind::Started { reasons, keys: Some(1), waited });
+        tell(meters, EventKind::StepApplied { action: Action::Create, key, cause });
         let (summary, took) = (Summary::default(), Duration::from_millis(1));
-        tell(meters, What::Completed { summary, converged: true, took });
+        tell(meters, EventKind::Completed { summary, converged: true, took });
     }
 
     /// What the meters tell of how long healing took.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use homeostat_document::{Document, Settings, SourceSettings};
 use homeostat_engine::{
-    Control, Events, Kept, Ledger, Means, Mode, Pace, Place, Planner, ScopeLock,
+    Control, Events, Ledger, LedgerKey, LoopDeps, LoopTask, Mode, Pace, Planner, ScopeLock,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -21,7 +21,7 @@ use crate::scope::Gates;
 #[derive(Default)]
 pub(super) struct Scopes {
     running: BTreeMap<String, Running>,
-    waiting: Vec<(Place, Waiting)>,
+    waiting: Vec<(LedgerKey, Waiting)>,
 }
 
 /// What runs in one scope.
@@ -86,7 +86,7 @@ impl Scopes {
     }
 
     /// What waits for a scope that is not there.
-    pub(super) fn waiting(&self) -> Vec<(Place, Waiting)> {
+    pub(super) fn waiting(&self) -> Vec<(LedgerKey, Waiting)> {
         self.waiting.clone()
     }
 
@@ -258,12 +258,12 @@ impl Running {
             };
             return if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed };
         }
-        let means = Means {
+        let deps = LoopDeps {
             lock: Arc::clone(&self.lock),
             ledger: Arc::clone(ledger),
             events: events.clone(),
         };
-        let Kept { control, run } = planner.keep(means, pace.clone());
+        let LoopTask { control, run } = planner.into_loop(deps, pace.clone());
         let looping = Looping { pace, control: Arc::clone(&control), task: tokio::spawn(run) };
         self.loops.insert(name, looping);
         Put::Begun(control)

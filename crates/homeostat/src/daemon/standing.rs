@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{Control, Mode, OpenCounts, Place, Status};
+use homeostat_engine::{Control, LedgerKey, Mode, OpenCounts, Status};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, Overview, Trouble};
 #[derive(Clone, Default)]
 pub(super) struct Standing {
     pub(super) loops: Vec<Arc<dyn Control>>,
-    pub(super) waiting: Vec<(Place, Waiting)>,
+    pub(super) waiting: Vec<(LedgerKey, Waiting)>,
     /// Whether the daemon has arranged anything yet.
     pub(super) is_arranged: bool,
     /// How guests are started and stopped, if the document names a cluster.
@@ -88,7 +88,7 @@ pub(super) fn of_loop(control: &dyn Control) -> LoopStatus {
     }
 }
 
-fn of_waiting(place: &Place, waiting: &Waiting) -> LoopStatus {
+fn of_waiting(place: &LedgerKey, waiting: &Waiting) -> LoopStatus {
     LoopStatus {
         source: place.source.clone(),
         scope: place.scope.clone(),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Kept, Means, MemoryLedger, Ownership, Pace, Place, Table,
+    Alone, Bound, Config, Events, LedgerKey, LoopDeps, LoopTask, MemoryLedger, Ownership, Pace,
+    Table,
 };
 use homeostat_testkit::memory::{Independent, Memory, Target};
 
@@ -17,10 +18,10 @@ use super::systemd::Systemd;
 use super::view::View;
 
 /// A loop that nobody has driven yet, in the view of others.
-fn undriven() -> (Kept, View, Events) {
+fn undriven() -> (LoopTask, View, Events) {
     let text = |text: &str| text.to_owned();
     let events = Events::default();
-    let means = Means {
+    let deps = LoopDeps {
         lock: Arc::new(Alone::i_am_the_only_writer()),
         ledger: Arc::new(MemoryLedger::default()),
         events: events.clone(),
@@ -30,7 +31,7 @@ fn undriven() -> (Kept, View, Events) {
         desired: Arc::new(Table::new([(text("a"), text("1"))]).unwrap()),
         ownership: Ownership::Marked,
         config: Config::default(),
-        place: Place {
+        place: LedgerKey {
             owner: text("default"),
             source: text("memory"),
             scope: text("host"),
@@ -38,7 +39,7 @@ fn undriven() -> (Kept, View, Events) {
         },
         nothing: None,
     };
-    let kept = bound.keep(means, Pace::of::<Memory<Independent>>(1));
+    let kept = bound.into_loop(deps, Pace::of::<Memory<Independent>>(1));
     let (loops, view) = View::new();
     loops.send_replace(Some(vec![Arc::clone(&kept.control)]));
     (kept, view, events)

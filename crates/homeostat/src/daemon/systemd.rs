@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use homeostat_engine::{Event, What};
+use homeostat_engine::{Event, EventKind};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -120,7 +120,7 @@ fn socket() -> Option<(UnixDatagram, SocketAddr)> {
 async fn passed(events: &mut Receiver<Event>) -> bool {
     loop {
         match events.recv().await {
-            Ok(Event { what: What::Completed { .. } | What::Failed { .. }, .. })
+            Ok(Event { kind: EventKind::Completed { .. } | EventKind::Failed { .. }, .. })
             | Err(RecvError::Lagged(_)) => return true,
             Ok(_) => {}
             Err(RecvError::Closed) => return false,

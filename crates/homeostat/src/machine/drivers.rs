@@ -6,7 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use homeostat_document::Document;
 use homeostat_engine::{
-    BrokenPass, Control, Events, Kept, Ledger, Means, Patience, Place, Planner, ScopeLock,
+    BrokenPass, Control, Events, Ledger, LedgerKey, LoopDeps, LoopTask, Patience, Planner,
+    ScopeLock,
 };
 use tokio::task::JoinHandle;
 
@@ -29,8 +30,8 @@ pub(crate) struct Drivers<'a> {
     /// Of each scope, in which something can be written.
     pub(super) locks: Vec<Option<Arc<ScopeLock>>>,
     pub(super) firewalls: Firewalls,
-    pub(super) waiting: Vec<(Place, Waiting)>,
-    pub(super) gone: Vec<Place>,
+    pub(super) waiting: Vec<(LedgerKey, Waiting)>,
+    pub(super) gone: Vec<LedgerKey>,
     pub(super) ledger: Arc<dyn Ledger>,
 }
 
@@ -107,8 +108,8 @@ impl Drop for Running {
 impl Running {
     fn start(planner: Box<dyn Planner>, lock: Arc<ScopeLock>, ledger: &Arc<dyn Ledger>) -> Self {
         let pace = planner.pace(u64::from(std::process::id())).once();
-        let means = Means { lock, ledger: Arc::clone(ledger), events: Events::default() };
-        let Kept { control, run } = planner.keep(means, pace);
+        let deps = LoopDeps { lock, ledger: Arc::clone(ledger), events: Events::default() };
+        let LoopTask { control, run } = planner.into_loop(deps, pace);
         Running { control, task: tokio::spawn(run) }
     }
 }

@@ -1,6 +1,6 @@
 //! Whether the firewall of each scope stands: what is forwarded there waits for it.
 
-use homeostat_engine::{Control, Place};
+use homeostat_engine::{Control, LedgerKey};
 
 use crate::registry::{Gate, Start, known};
 use crate::scope::Scope;
@@ -14,7 +14,7 @@ impl Firewalls {
     }
 
     /// Until its pass has ended well, nobody knows whether a firewall stands.
-    pub(super) fn before(&self, place: &Place) {
+    pub(super) fn before(&self, place: &LedgerKey) {
         if let Some(gate) = self.at(place) {
             gate.close();
         }
@@ -27,7 +27,7 @@ impl Firewalls {
         }
     }
 
-    fn at(&self, place: &Place) -> Option<&Gate> {
+    fn at(&self, place: &LedgerKey) -> Option<&Gate> {
         let found = self.0.iter().find(|(name, _)| *name == place.scope);
         found.filter(|_| known(&place.source).start == Start::Firewall).map(|(_, gate)| gate)
     }

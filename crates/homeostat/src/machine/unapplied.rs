@@ -1,6 +1,6 @@
 //! The plan of a source that only observes: what differs is told, and held back.
 
-use homeostat_engine::{Entry, Error, Explain, Kind, Line, Pages, Place, Planner, Summary};
+use homeostat_engine::{Entry, Error, Explain, Kind, LedgerKey, Line, Pages, Planner, Summary};
 
 use crate::output::line::values;
 
@@ -20,7 +20,7 @@ impl Unapplied {
     }
 
     /// A plan that was made in `place`.
-    pub(crate) fn of(plan: Box<dyn Explain>, place: &Place) -> Self {
+    pub(crate) fn of(plan: Box<dyn Explain>, place: &LedgerKey) -> Self {
         Unapplied { plan, source: place.source.clone() }
     }
 

@@ -1,6 +1,6 @@
 //! Desired states in a scope that is not there.
 
-use homeostat_engine::{Entry, Explain, Kind, Place, Summary, WaitsOn};
+use homeostat_engine::{Entry, Explain, Kind, LedgerKey, Summary, WaitsOn};
 
 use crate::output::Told;
 
@@ -12,7 +12,7 @@ pub(crate) struct Waiting {
 }
 
 /// What one source has to tell of a scope that is not there.
-pub(crate) fn told((place, waiting): &(Place, Waiting)) -> Told {
+pub(crate) fn told((place, waiting): &(LedgerKey, Waiting)) -> Told {
     Told { place: place.clone(), what: Box::new(waiting.clone()) }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use homeostat_engine::{Entry, Kind, Place};
+use homeostat_engine::{Entry, Kind, LedgerKey};
 use serde_json::{Value, json};
 
 use crate::output::{Told, is_converged, summary};
@@ -75,7 +75,7 @@ fn finish(all: &[Told], to: &mut dyn Write) -> io::Result<()> {
     to.flush()
 }
 
-fn object(place: &Place, entry: &Entry) -> Value {
+fn object(place: &LedgerKey, entry: &Entry) -> Value {
     let mut object = json!({ "source": place.source, "scope": place.scope });
     if let (Value::Object(object), Value::Object(fields)) = (&mut object, fields(entry)) {
         object.extend(fields);

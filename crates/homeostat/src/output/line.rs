@@ -1,7 +1,7 @@
 //! One line for people: a change, or what was found beside the changes.
 
 use anstyle::{AnsiColor, Style};
-use homeostat_engine::{Action, Entry, Failure, Line, Owner, Place, Reason};
+use homeostat_engine::{Action, Entry, Failure, LedgerKey, Line, Owner, Reason};
 use serde_json::{Map, Value};
 
 pub(super) const DIM: Style = Style::new().dimmed();
@@ -112,7 +112,7 @@ fn elements(value: &Value) -> Option<String> {
 }
 
 /// Anything that a source in `place` has to tell.
-pub(super) fn finding(place: &Place, entry: &Entry) -> Row {
+pub(super) fn finding(place: &LedgerKey, entry: &Entry) -> Row {
     let bang = format!("{RED}!{RED:#}");
     match entry {
         Entry::Change(line, _) | Entry::Applied(line, _) => change(line),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use homeostat_engine::{Audience, Cause, Entry, Kind, Place, Summary};
+use homeostat_engine::{Audience, Cause, Entry, Kind, LedgerKey, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::output::line::{BOLD, DIM, RED, Row, change, finding};
@@ -111,14 +111,14 @@ pub(crate) fn report(all: &[Told], drawing: Drawing, to: &mut dyn Write) -> io::
 
 /// One source in one scope; its heading is drawn with its first line.
 struct Page<'a> {
-    place: &'a Place,
+    place: &'a LedgerKey,
     drawing: Drawing,
     to: &'a mut dyn Write,
     has_heading: bool,
 }
 
 impl<'a> Page<'a> {
-    fn new(place: &'a Place, drawing: Drawing, to: &'a mut dyn Write) -> Self {
+    fn new(place: &'a LedgerKey, drawing: Drawing, to: &'a mut dyn Write) -> Self {
         Page { place, drawing, to, has_heading: false }
     }
 
@@ -261,7 +261,7 @@ impl Audience for Changes {
 }
 
 /// What a report says was done.
-struct Applied<'a>(Lines, &'a Place);
+struct Applied<'a>(Lines, &'a LedgerKey);
 
 impl Audience for Applied<'_> {
     fn wants(&mut self, _cause: Cause) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use homeostat_document::{Checker, Diagnostic, Scope as Section, Section as _};
 use homeostat_engine::book::holdings;
-use homeostat_engine::{Bound, MissingSections, Ownership, Pages, Place as LedgerPlace};
+use homeostat_engine::{Bound, LedgerKey, MissingSections, Ownership, Pages};
 use homeostat_knobs::section::{self, Cgroups, LinkSysctl, Sysctl, desired, is_stated, knobs};
 use homeostat_knobs::{DesiredState, HostWide, Key, Knobs, Place, Roots};
 use rustix::thread::CapabilitySet;
@@ -120,7 +120,7 @@ fn bind(binding: &Binding<'_>) -> Bind {
 }
 
 /// What other owners of this state directory hold: a knob can be kept by one of them only.
-fn others(pages: &dyn Pages, place: &LedgerPlace) -> Result<BTreeMap<Key, String>> {
+fn others(pages: &dyn Pages, place: &LedgerKey) -> Result<BTreeMap<Key, String>> {
     let others = pages.others(place)?.into_iter();
     Ok(others.filter_map(|(owner, key)| Some((key.parse().ok()?, owner))).collect())
 }

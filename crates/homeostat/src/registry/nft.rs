@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use homeostat_document::Section;
 use homeostat_engine::book::holdings;
-use homeostat_engine::{Bound, Desired as _, MissingSections, Ownership, Pages, Place};
+use homeostat_engine::{Bound, Desired as _, LedgerKey, MissingSections, Ownership, Pages};
 use homeostat_nft::section::{self, Declared, Nftables, declared, desired};
 use homeostat_nft::{Compiler, DesiredState, Mark, Nft, Wording};
 use rustix::thread::CapabilitySet;
@@ -110,7 +110,7 @@ fn show(showing: &Showing<'_>) -> Result<Shown> {
 }
 
 /// The tables that were taken over, by name and the kernel's number: they carry no mark.
-pub(crate) fn taken_over(place: &Place, pages: &dyn Pages) -> Result<Vec<(String, u64)>> {
+pub(crate) fn taken_over(place: &LedgerKey, pages: &dyn Pages) -> Result<Vec<(String, u64)>> {
     let records = holdings::<Nft>(pages, place)?.records;
     let tables = records.iter().filter_map(|(key, record)| {
         let handle = record.identity.as_ref()?.parse().ok()?;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use homeostat_engine::{
-    Alone, Bound, Entry, Event, Events, Explain as _, Hints, Kind, Ledger, Loop, Means,
-    MemoryLedger, OnStop, Pace, Session, SqliteLedger, What,
+    Alone, Bound, Entry, Event, EventKind, Events, Explain as _, Hints, Kind, Ledger, Loop,
+    LoopDeps, MemoryLedger, OnStop, Pace, Session, SqliteLedger,
 };
 use homeostat_kit::provider::{Every, File, Latest};
 use homeostat_kit::simple::{Adapted, place};
@@ -87,7 +87,7 @@ async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyh
     let first = desired_states.next_desired().await;
     let (lock, events) = (Arc::new(Alone::i_am_the_only_writer()), Events::default());
     let mut told = events.subscribe();
-    let means = Means { lock, ledger, events };
+    let means = LoopDeps { lock, ledger, events };
     let pace = Pace::of::<Adapted<Shapes>>(u64::from(std::process::id()));
     let (kept, handle) = Loop::new(binder.bound(&first)?, means, pace);
     let running = tokio::spawn(kept.run());
@@ -107,11 +107,11 @@ async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyh
 }
 
 fn tell(event: &Event) -> io::Result<()> {
-    let line = match &event.what {
-        What::StepApplied { action, key, .. } => format!("{} {key}", action.sign()),
-        What::StepFailed { key, failure, .. } => format!("! {key}: {failure}"),
-        What::Conflict { key, owner } => format!("! {key}: belongs to {owner}"),
-        What::Failed { failure } => format!("! {failure}"),
+    let line = match &event.kind {
+        EventKind::StepApplied { action, key, .. } => format!("{} {key}", action.sign()),
+        EventKind::StepFailed { key, failure, .. } => format!("! {key}: {failure}"),
+        EventKind::Conflict { key, owner } => format!("! {key}: belongs to {owner}"),
+        EventKind::Failed { failure } => format!("! {failure}"),
         _ => return Ok(()),
     };
     writeln!(io::stdout(), "{line}")

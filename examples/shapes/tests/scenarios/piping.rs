@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use homeostat_engine::pacing::{Reason, Reasons};
-use homeostat_engine::{Event, Events, Handle, Loop, Means, Pace, What};
+use homeostat_engine::{Event, EventKind, Events, Handle, Loop, LoopDeps, Pace};
 use homeostat_kit::pipeline::{Pipeline, Template, Typed, host_facts};
 use homeostat_kit::provider::{Latest, Sender, Static, channel};
 use homeostat_kit::simple::{Adapted, place};
@@ -54,7 +54,7 @@ async fn piped(stage: &Stage) -> Piped {
     };
     let first = desired_states.next_desired().await;
     let lock = std::sync::Arc::new(homeostat_engine::Alone::i_am_the_only_writer());
-    let means = Means { lock, ledger: stage.ledger.clone(), events };
+    let means = LoopDeps { lock, ledger: stage.ledger.clone(), events };
     let pace = Pace::of::<Adapted<Shapes>>(1).with_resync(Duration::from_hours(1)).unwrap();
     // Nobody who waits for a pace would see the second desired state in this test.
     let pace = pace.with_min_interval(Duration::from_hours(1));
@@ -70,10 +70,10 @@ async fn piped(stage: &Stage) -> Piped {
     Piped { names, paint, handle, told }
 }
 
-async fn heard(told: &mut Receiver<Event>, so: impl Fn(&What) -> bool) -> What {
+async fn heard(told: &mut Receiver<Event>, so: impl Fn(&EventKind) -> bool) -> EventKind {
     in_time("the event", async {
         loop {
-            let what = told.recv().await.unwrap().what;
+            let what = told.recv().await.unwrap().kind;
             if so(&what) {
                 return what;
             }
@@ -86,13 +86,13 @@ async fn heard(told: &mut Receiver<Event>, so: impl Fn(&What) -> bool) -> What {
 async fn a_rendered_desired_state_is_kept_and_its_acceptance_is_a_command() {
     let stage = Stage::new(marker());
     let mut piped = piped(&stage).await;
-    heard(&mut piped.told, |what| matches!(what, What::Rendered { .. })).await;
-    heard(&mut piped.told, |what| matches!(what, What::Validated)).await;
+    heard(&mut piped.told, |what| matches!(what, EventKind::Rendered { .. })).await;
+    heard(&mut piped.told, |what| matches!(what, EventKind::Validated)).await;
     until("both", || stage.service.shown() == "green my-door, green my-window").await;
     piped.paint.put(json!({ "colour": "blue" }));
-    heard(&mut piped.told, |what| matches!(what, What::Validated)).await;
-    let woken = heard(&mut piped.told, |what| matches!(what, What::Woken { .. })).await;
-    let What::Woken { reasons, .. } = woken else { unreachable!() };
+    heard(&mut piped.told, |what| matches!(what, EventKind::Validated)).await;
+    let woken = heard(&mut piped.told, |what| matches!(what, EventKind::Woken { .. })).await;
+    let EventKind::Woken { reasons, .. } = woken else { unreachable!() };
     assert_eq!(reasons, Reasons::from(Reason::Desired));
     until("the paint", || stage.service.shown() == "blue my-door, blue my-window").await;
     drop(piped.handle);
@@ -104,12 +104,12 @@ async fn a_desired_state_that_cannot_be_rendered_or_validated_deletes_nothing() 
     let mut piped = piped(&stage).await;
     until("both", || stage.service.shown() == "green my-door, green my-window").await;
     piped.paint.put(json!({ "tint": "blue" }));
-    let failed = heard(&mut piped.told, |what| matches!(what, What::Failed { .. })).await;
-    let What::Failed { failure } = failed else { unreachable!() };
+    let failed = heard(&mut piped.told, |what| matches!(what, EventKind::Failed { .. })).await;
+    let EventKind::Failed { failure } = failed else { unreachable!() };
     assert!(failure.error.starts_with("render: "), "{failure}");
     piped.paint.put(json!({ "colour": "\" x" }));
-    let failed = heard(&mut piped.told, |what| matches!(what, What::Failed { .. })).await;
-    let What::Failed { failure } = failed else { unreachable!() };
+    let failed = heard(&mut piped.told, |what| matches!(what, EventKind::Failed { .. })).await;
+    let EventKind::Failed { failure } = failed else { unreachable!() };
     assert!(failure.error.starts_with("validate: "), "{failure}");
     assert!(piped.handle.pass().await.unwrap().unwrap().is_converged(), "the last good one stands");
     assert_eq!(stage.service.shown(), "green my-door, green my-window");

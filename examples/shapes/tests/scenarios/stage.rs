@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use homeostat_engine::{
     Alone, Book, Bound, Config, Edit, Entry, Error, Events, Exclusive, Explain, Focus, Handle,
-    Kind, Ledger, Loop, Means, MemoryLedger, Observer, Order, Ownership, Pace, Page, Pages, Place,
-    Prefixes, Report, Source as _, pass,
+    Kind, Ledger, LedgerKey, Loop, LoopDeps, MemoryLedger, Observer, Order, Ownership, Pace, Page,
+    Pages, Prefixes, Report, Source as _, pass,
 };
 use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned, place};
 use homeostat_kit::strategy::{Marker, Strategy};
@@ -174,7 +174,7 @@ impl Stage {
     /// A loop that looks at everything once in this time.
     pub(crate) fn keep(&self, squares: Squares<'_>, resync: Duration) -> Handle<Adapted<Shapes>> {
         let lock = Arc::new(Alone::i_am_the_only_writer());
-        let means = Means { lock, ledger: self.ledger.clone(), events: Events::default() };
+        let means = LoopDeps { lock, ledger: self.ledger.clone(), events: Events::default() };
         let pace = Pace::of::<Adapted<Shapes>>(1).with_resync(resync).unwrap();
         let (kept, handle) = Loop::new(self.bound(squares), means, pace);
         tokio::spawn(kept.run());
@@ -208,17 +208,17 @@ pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
 pub(crate) struct Lent(pub(crate) Arc<MemoryLedger>);
 
 impl Pages for Lent {
-    fn page(&self, place: &Place) -> Result<Page, Error> {
+    fn page(&self, place: &LedgerKey) -> Result<Page, Error> {
         self.0.page(place)
     }
 
-    fn places(&self, owner: &str) -> Result<Vec<Place>, Error> {
+    fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error> {
         self.0.places(owner)
     }
 }
 
 impl Ledger for Lent {
-    fn write(&self, place: &Place, edits: &[Edit]) -> Result<(), Error> {
+    fn write(&self, place: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
         self.0.write(place, edits)
     }
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::journal::{Clock, JournalError, Millis};
 use homeostat_engine::{
-    Alone, Bound, Config, DispatchGuard, Events, Handle, Journal, Ledger, Limits, Loop, Means,
-    Operations, Ownership, Pace, Place, Source as _, SqliteLedger,
+    Alone, Bound, Config, DispatchGuard, Events, Handle, Journal, Ledger, LedgerKey, Limits, Loop,
+    LoopDeps, Operations, Ownership, Pace, Source as _, SqliteLedger,
 };
 use homeostat_guests::{
     Client, DesiredState, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Wanted,
@@ -86,7 +86,7 @@ impl Stage {
                 lanes: 64,
                 ..Config::default()
             },
-            place: Place { owner, source, scope, identity },
+            place: LedgerKey { owner, source, scope, identity },
             nothing: Some(Arc::new(DesiredState::default())),
         }
     }
@@ -161,7 +161,7 @@ impl Process {
         let operations = Operations::new(journal, (Guests::NAME, "host"), stage.limits);
         let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(stage.state.path()).unwrap());
         let lock = Arc::new(Alone::i_am_the_only_writer());
-        let means = Means { lock, ledger, events: Events::default() };
+        let means = LoopDeps { lock, ledger, events: Events::default() };
         // As the daemon keeps a cluster.
         let pace = Pace::of::<Guests>(stage.seed).with_resync(Duration::from_secs(30)).unwrap();
         let (kept, handle) = Loop::new(stage.bound(&operations), means, pace);
