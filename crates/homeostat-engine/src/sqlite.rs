@@ -18,13 +18,14 @@ const PAGE: u64 = 4096;
 /// Writers hold the file for microseconds; a reader that waits longer has a stuck neighbour.
 const BUSY: Duration = Duration::from_secs(5);
 
+/// The table `wish` holds the fingerprints of the last applied desired state.
 const SCHEMA: &str = "
     CREATE TABLE record (
         owner TEXT NOT NULL, source TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL,
         identity TEXT NOT NULL, record TEXT NOT NULL,
         PRIMARY KEY (owner, source, scope, key)
     ) WITHOUT ROWID, STRICT;
-    CREATE TABLE desired state (
+    CREATE TABLE wish (
         owner TEXT NOT NULL, source TEXT NOT NULL, scope TEXT NOT NULL,
         identity TEXT NOT NULL, prints BLOB NOT NULL,
         PRIMARY KEY (owner, source, scope)
@@ -235,7 +236,7 @@ fn read_page(connection: &Connection, place: &LedgerKey) -> Result<Page, rusqlit
         }
     }
     let mut desired = connection.prepare_cached(
-        "SELECT prints FROM desired state WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND identity = ?4",
+        "SELECT prints FROM wish WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND identity = ?4",
     )?;
     let mut rows =
         desired.query(params![place.owner, place.source, place.scope, place.identity])?;
@@ -246,7 +247,7 @@ fn read_page(connection: &Connection, place: &LedgerKey) -> Result<Page, rusqlit
 fn read_places(connection: &Connection, owner: &str) -> Result<Vec<LedgerKey>, rusqlite::Error> {
     let mut statement = connection.prepare_cached(
         "SELECT source, scope, identity FROM record WHERE owner = ?1
-         UNION SELECT source, scope, identity FROM desired state WHERE owner = ?1 AND length(prints) > 0
+         UNION SELECT source, scope, identity FROM wish WHERE owner = ?1 AND length(prints) > 0
          ORDER BY 1, 2, 3",
     )?;
     let places = statement.query_map([owner], |row| {
@@ -271,7 +272,7 @@ fn read_others(
 fn clear_place(connection: &mut Connection, place: &LedgerKey) -> Result<(), rusqlite::Error> {
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    for table in ["record", "desired state"] {
+    for table in ["record", "wish"] {
         let sql = format!(
             "DELETE FROM {table} WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND identity = ?4"
         );
@@ -300,7 +301,7 @@ fn write_edit(connection: &Connection, at: &LedgerKey, edit: &Edit) -> Result<()
         Edit::Drop { .. } => {
             "DELETE FROM record WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND key = ?4"
         }
-        Edit::DesiredState(_) => "INSERT OR REPLACE INTO desired state VALUES (?1, ?2, ?3, ?4, ?5)",
+        Edit::DesiredState(_) => "INSERT OR REPLACE INTO wish VALUES (?1, ?2, ?3, ?4, ?5)",
     };
     let mut statement = connection.prepare_cached(sql)?;
     match edit {
