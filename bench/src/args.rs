@@ -23,6 +23,8 @@ pub struct DesiredState {
     pub scale: Scale,
     /// The directory for the results.
     pub out: PathBuf,
+    /// The benchmark program of another build, to compare this one with.
+    pub against: Option<PathBuf>,
 }
 
 pub const HELP: &str = "\
@@ -36,7 +38,10 @@ Usage: cargo xtask bench [OPTIONS] [FILTER...]
   --quick        small sizes, budgets not judged
   --full         slow contestants at full size too, which are left out otherwise
   --list         name the groups and contestants, run nothing
-  --out DIR      write results.md and results.json there (default bench-results)";
+  --out DIR      write results.md and results.json there (default bench-results)
+  --against P    run each group alternately with the benchmark program P of another build, at least
+                 3 rounds each, and print one table: medians, cost ratio (above 1: this build costs
+                 more), spread, and WORSE for more than 5 % with ranges that lie apart";
 
 /// Parses the arguments. The error says what is wrong with them.
 pub fn parse(words: &[String]) -> Result<Request, String> {
@@ -45,6 +50,7 @@ pub fn parse(words: &[String]) -> Result<Request, String> {
         rounds: 5,
         scale: Scale::Full,
         out: "bench-results".into(),
+        against: None,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -56,6 +62,7 @@ pub fn parse(words: &[String]) -> Result<Request, String> {
             "--full" => desired.scale = Scale::Whole,
             "--rounds" => desired.rounds = rounds(value()?)?,
             "--out" => desired.out = value()?.into(),
+            "--against" => desired.against = Some(value()?.into()),
             option if option.starts_with('-') => {
                 return Err(format!("there is no option `{option}`"));
             }
@@ -86,8 +93,9 @@ mod tests {
             rounds: 3,
             scale: Scale::Quick,
             out: "/tmp/x".into(),
+            against: Some("/tmp/old".into()),
         };
-        let line = "diff --rounds 3 --quick --out /tmp/x ledger";
+        let line = "diff --rounds 3 --quick --out /tmp/x --against /tmp/old ledger";
         assert_eq!(parse_line(line), Ok(Request::Run(expected)));
     }
 
@@ -98,6 +106,7 @@ mod tests {
             rounds: 5,
             scale: Scale::Full,
             out: "bench-results".into(),
+            against: None,
         };
         assert_eq!(parse_line(""), Ok(Request::Run(expected)));
     }

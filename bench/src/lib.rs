@@ -4,6 +4,7 @@
 //! A group is one file under `groups/`, and one line in [`groups::ALL`].
 //! Start at [`contest::Group`]; what a contestant can measure is [`run::Run`].
 
+pub mod against;
 pub mod args;
 pub mod budget;
 pub mod clock;

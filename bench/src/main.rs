@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use homeostat_bench::args::{self, DesiredState, Request};
 use homeostat_bench::contest::{self, Group};
 use homeostat_bench::results::Results;
-use homeostat_bench::{groups, machine, output};
+use homeostat_bench::{against, groups, machine, output};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +35,12 @@ fn run(desired: &DesiredState) -> Result<()> {
         groups::ALL.iter().copied().filter(|group| group.is_named_by(&desired.filters)).collect();
     if chosen.is_empty() {
         bail!("no group matches; `--list` names them all");
+    }
+    if let Some(before) = &desired.against {
+        let names: Vec<&str> = chosen.iter().map(|group| group.name).collect();
+        let own = std::env::current_exe()?;
+        let scale = desired.scale.option();
+        return print(&against::compare(before, &own, desired.rounds, &names, scale, log)?);
     }
     let mut results = Results {
         machine: machine::read(),

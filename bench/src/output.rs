@@ -20,19 +20,24 @@ const COLUMNS: [&str; 10] =
 pub fn text(results: &Results) -> String {
     let mut lines = vec![COLUMNS.map(str::to_owned)];
     lines.extend(results.rows.iter().map(cells));
-    let width = |column: usize| {
-        let cells = lines.iter().filter_map(|line| line.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
-    let mut page = format!("{}\n\n", title(results));
-    for line in &lines {
+    format!("{}\n\n{}{}", title(results), aligned(&lines), absent(results))
+}
+
+/// Lines of cells as text, with columns of equal width.
+#[must_use]
+pub fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for line in lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut page = String::new();
+    for line in lines {
         let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        let padded = cells.collect::<Vec<_>>().join("  ");
-        page.push_str(padded.trim_end());
+        page.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         page.push('\n');
     }
-    page.push_str(&absent(results));
     page
 }
 

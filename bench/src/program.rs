@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "the one module that starts programs")]
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -22,6 +22,21 @@ pub fn run_quietly(name: &str, args: &[&str]) -> Result<()> {
     let status = status.with_context(|| format!("cannot start `{name}`"))?;
     ensure!(status.success(), "`{name} {}` ended with {status}", args.join(" "));
     Ok(())
+}
+
+/// Runs a program to its end and returns its standard output. What it writes to standard error is in the error if
+/// it fails.
+pub fn read<'a>(program: &Path, args: impl IntoIterator<Item = &'a str>) -> Result<String> {
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start `{}`", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "`{}` ended with {}: {said}",
+        program.display(),
+        output.status
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// A program that runs until this is dropped.

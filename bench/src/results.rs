@@ -57,7 +57,9 @@ impl Spread {
         Self::of_values(samples.iter().map(|sample| sample.value).collect())
     }
 
-    fn of_values(mut values: Vec<f64>) -> Option<Self> {
+    /// The same of plain values.
+    #[must_use]
+    pub fn of_values(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let upper = *values.get(values.len() / 2)?;

@@ -20,6 +20,18 @@ pub enum Scale {
     Quick,
 }
 
+impl Scale {
+    /// The option of the command line for it.
+    #[must_use]
+    pub fn option(self) -> Option<&'static str> {
+        match self {
+            Scale::Full => None,
+            Scale::Whole => Some("--full"),
+            Scale::Quick => Some("--quick"),
+        }
+    }
+}
+
 /// Passed to a contestant for one round. Only what happens inside its methods is measured.
 #[derive(Debug)]
 pub struct Run {

@@ -14,6 +14,14 @@ pub enum Unit {
 }
 
 impl Unit {
+    const ALL: [Unit; 4] = [Unit::Seconds, Unit::PerSecond, Unit::Bytes, Unit::Count];
+
+    /// The unit of a [`name`](Self::name).
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|unit| unit.name() == name)
+    }
+
     /// The name in JSON and Markdown.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -199,7 +199,10 @@ cannot, it says how, and those contestants are left out.
   --quick        small sizes, budgets not judged
   --full         slow contestants at full size too, which are left out otherwise
   --list         name the groups and contestants, run nothing
-  --out DIR      write the results there instead of bench-results";
+  --out DIR      write the results there instead of bench-results
+  --against P    compare with another build: P is its checkout, which is built first, or its
+                 `homeostat-bench`; the groups of both run alternately, at least 3 rounds each, and
+                 one table shows medians, cost ratio (above 1: this build costs more) and spread";
 
 const DENY: &str = "\
 Checks that every dependency comes from crates.io under a licence that `deny.toml` allows, and what else
