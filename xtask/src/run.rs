@@ -105,13 +105,16 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_path_buf()
 }
 
+/// What `cargo metadata` tells of the members.
+pub(crate) fn metadata() -> Result<Value> {
+    let arguments = ["metadata", "--format-version", "1", "--no-deps", "--locked"];
+    serde_json::from_str(&Program::cargo(&arguments).read()?).context("cargo metadata is not JSON")
+}
+
 /// Where cargo builds, whether the environment or a configuration file says so.
 pub(crate) fn target_directory() -> Result<PathBuf> {
-    let arguments = ["metadata", "--format-version", "1", "--no-deps", "--locked"];
-    let metadata: Value = serde_json::from_str(&Program::cargo(&arguments).read()?)
-        .context("cargo metadata is not JSON")?;
-    let directory = metadata.get("target_directory").and_then(Value::as_str);
-    Ok(directory.context("cargo metadata names no target directory")?.into())
+    let directory = metadata()?["target_directory"].as_str().map(PathBuf::from);
+    directory.context("cargo metadata names no target directory")
 }
 
 /// Quotes a word for a shell.

@@ -17,43 +17,32 @@ struct Need {
     why: &'static str,
 }
 
+impl Need {
+    const fn new(binary: &'static str, package: &'static str, why: &'static str) -> Self {
+        Self { binary, package, why }
+    }
+}
+
 /// What the tests need besides the Rust toolchain.
 const NEEDS: &[Need] = &[
-    Need {
-        binary: "ip",
-        package: "iproute2",
-        why: "kernel tests judge links, addresses and namespaces with it",
-    },
-    Need {
-        binary: "nft",
-        package: "nftables",
-        why: "compiles rulesets, and kernel tests judge tables with it",
-    },
-    Need {
-        binary: "strace",
-        package: "strace",
-        why: "end-to-end tests kill the program with it at every system call that matters",
-    },
+    Need::new("ip", "iproute2", "kernel tests judge links, addresses and namespaces with it"),
+    Need::new("nft", "nftables", "compiles rulesets, and kernel tests judge tables with it"),
+    Need::new("strace", "strace", "end-to-end tests kill the program with it at system calls"),
 ];
 
 /// What the virtual machine needs besides that.
 const VM_NEEDS: &[Need] = &[
-    Need {
-        binary: "qemu-system-x86_64",
-        package: "qemu-system-x86",
-        why: "emulates the machine with the second kernel",
-    },
-    Need {
-        binary: "busybox",
-        package: "busybox-static",
-        why: "is the shell inside of that machine",
-    },
-    Need { binary: "modprobe", package: "kmod", why: "loads the second kernel's modules" },
+    Need::new(
+        "qemu-system-x86_64",
+        "qemu-system-x86",
+        "emulates the machine with the second kernel",
+    ),
+    Need::new("busybox", "busybox-static", "is the shell inside of that machine"),
+    Need::new("modprobe", "kmod", "loads the second kernel's modules"),
 ];
 
 /// What the benchmarks compare with.
-const BENCH_NEEDS: &[Need] =
-    &[Need { binary: "bird", package: "bird2", why: "benchmarks compare with it" }];
+const BENCH_NEEDS: &[Need] = &[Need::new("bird", "bird2", "benchmarks compare with it")];
 
 /// Packages that would start a service on this machine.
 const SERVICES: &[(&str, &str)] = &[("bird2", "bird.service")];

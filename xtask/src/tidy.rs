@@ -3,17 +3,10 @@
 //! Each check is a pure function over the [`Workspace`], so that a test can show that it finds problems.
 
 mod architecture;
-mod decisions;
+mod crates;
 mod documents;
-mod forbidden;
-mod layers;
 mod lex;
-mod manifests;
-mod markdown;
-mod opening;
-mod packages;
-mod problem;
-mod purity;
+mod rust_files;
 mod size;
 mod vocabulary;
 mod workspace;
@@ -21,29 +14,18 @@ mod workspace;
 use anyhow::{Result, bail};
 
 use crate::console;
-use crate::run::root;
-use problem::Problem;
-use workspace::Workspace;
+use workspace::{Problem, Workspace};
 
 /// One rule over the whole tree.
 type Check = fn(&Workspace) -> Vec<Problem>;
 
 /// All rules: a new one is one module and one line.
-const CHECKS: &[Check] = &[
-    architecture::check,
-    decisions::check,
-    documents::check,
-    forbidden::check,
-    layers::check,
-    manifests::check,
-    opening::check,
-    purity::check,
-    vocabulary::check,
-];
+const CHECKS: &[Check] =
+    &[architecture::check, crates::check, documents::check, rust_files::check, vocabulary::check];
 
 /// Checks the workspace and shows all problems together.
 pub(crate) fn tidy() -> Result<()> {
-    let workspace = Workspace::read(&root(), packages::read()?)?;
+    let workspace = Workspace::read()?;
     let problems = problems(&workspace);
     for problem in &problems {
         console::note(&format!("error: {problem}"));
@@ -56,7 +38,7 @@ pub(crate) fn tidy() -> Result<()> {
 
 /// Prints how large crates and files are.
 pub(crate) fn report() -> Result<()> {
-    console::data(&size::report(&Workspace::read(&root(), packages::read()?)?));
+    console::data(&size::report(&Workspace::read()?));
     Ok(())
 }
 

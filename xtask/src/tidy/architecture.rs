@@ -1,8 +1,7 @@
 //! The architecture map names only what exists, and names every crate and every file with unsafe code.
 
-use super::markdown;
-use super::problem::Problem;
-use super::workspace::Workspace;
+use super::documents::code_spans;
+use super::workspace::{File, Problem, Workspace};
 
 const MAP: &str = "ARCHITECTURE.md";
 
@@ -10,33 +9,27 @@ const MAP: &str = "ARCHITECTURE.md";
 pub(crate) fn check(workspace: &Workspace) -> Vec<Problem> {
     let Some(map) = workspace.file(MAP) else { return Vec::new() };
     let mut problems = Vec::new();
-    for (index, span) in markdown::code_spans(&map.text) {
+    for (index, span) in code_spans(&map.text) {
         if looks_like_path(workspace, span) && !is_somewhere(workspace, span) {
-            problems.push(Problem::at(MAP, index, format!("`{span}` does not exist")));
+            problems.push(map.problem_at(index, format!("`{span}` does not exist")));
         }
     }
-    let unnamed = workspace.members().filter(|member| !names(&map.text, &member.name));
-    problems.extend(
-        unnamed.map(|member| {
-            Problem::of(MAP, format!("the crate `{}` is not on the map", member.name))
-        }),
-    );
-    problems.extend(
-        unsafe_files(workspace).filter(|path| !map.text.contains(path)).map(|path| {
-            Problem::of(MAP, format!("`{path}` has unsafe code and is not on the map"))
-        }),
-    );
+    for member in workspace.members.iter().filter(|member| !names(&map.text, &member.name)) {
+        let text = format!("the crate `{}` is not on the map", member.name);
+        problems.push(Problem::of(MAP, text));
+    }
+    for file in workspace.rust().filter(|file| !file.is_test() && allows_unsafe_code(file)) {
+        if !map.text.contains(&file.path) {
+            let text = format!("`{}` has unsafe code and is not on the map", file.path);
+            problems.push(Problem::of(MAP, text));
+        }
+    }
     problems
 }
 
-/// Files that allow unsafe code.
-fn unsafe_files(workspace: &Workspace) -> impl Iterator<Item = &str> {
-    workspace.rust().filter(|(file, _)| !file.is_test()).filter_map(|(file, rust)| {
-        let code: String = rust.lines.iter().map(|line| line.code.trim()).collect();
-        let lifted =
-            ["expect(", "allow("].iter().any(|lift| code.contains(&format!("{lift}unsafe_code")));
-        lifted.then_some(file.path.as_str())
-    })
+fn allows_unsafe_code(file: &File) -> bool {
+    let code: String = file.lines.iter().map(|line| line.code.trim()).collect();
+    ["expect(unsafe_code", "allow(unsafe_code"].iter().any(|attribute| code.contains(attribute))
 }
 
 /// A path ends like a file of ours or with `/`, or begins with a top-level directory. Anything
@@ -69,8 +62,7 @@ fn names(text: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packages::member;
-    use super::super::problem::assert_problems;
+    use super::super::workspace::{assert_problems, member};
     use super::*;
 
     #[track_caller]

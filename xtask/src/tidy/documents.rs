@@ -1,8 +1,7 @@
-//! Required documents exist, and relative links in Markdown lead to files.
+//! Required documents exist, relative links in Markdown lead to files, and decisions are numbered without gaps and
+//! tell status, context, decision and consequences.
 
-use super::markdown;
-use super::problem::Problem;
-use super::workspace::{File, Workspace};
+use super::workspace::{File, Problem, Workspace};
 
 const REQUIRED: &[&str] = &[
     "ARCHITECTURE.md",
@@ -16,28 +15,27 @@ const REQUIRED: &[&str] = &[
     "deny.toml",
 ];
 
-/// Checks required files and the relative links of all Markdown files.
+const DECISIONS: &str = "docs/decisions/";
+const HEADINGS: &[&str] = &["## Status", "## Context", "## Decision", "## Consequences"];
+
 pub(crate) fn check(workspace: &Workspace) -> Vec<Problem> {
     let absent = REQUIRED.iter().filter(|path| workspace.file(path).is_none());
     let absent = absent.map(|path| Problem::of(path, "does not exist, but a reader expects it"));
-    let pages = workspace.files.iter().filter(|file| file.path.rsplit('.').next() == Some("md"));
-    absent.chain(pages.flat_map(|page| broken_links(workspace, page))).collect()
-}
-
-fn broken_links(workspace: &Workspace, page: &File) -> Vec<Problem> {
-    let links = markdown::links(&page.text).into_iter();
-    let broken = links
-        .filter(|(_, link)| target(&page.path, link).is_some_and(|path| !workspace.exists(&path)));
-    let text = |link: &str| format!("the link `{link}` leads nowhere");
-    broken.map(|(index, link)| Problem::at(&page.path, index, text(&link))).collect()
+    let mut problems: Vec<Problem> = absent.collect();
+    for page in workspace.files.iter().filter(|file| file.has_extension("md")) {
+        for (index, link) in links(&page.text) {
+            if target(&page.path, &link).is_some_and(|path| !workspace.exists(&path)) {
+                problems.push(page.problem_at(index, format!("the link `{link}` leads nowhere")));
+            }
+        }
+    }
+    problems.extend(check_decisions(workspace));
+    problems
 }
 
 /// The target of a relative link on `page`; none for URLs and anchors.
 fn target(page: &str, link: &str) -> Option<String> {
-    let path = link.split('#').next().filter(|path| !path.is_empty())?;
-    if path.contains(':') {
-        return None;
-    }
+    let path = link.split('#').next().filter(|path| !path.is_empty() && !path.contains(':'))?;
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();
     for part in path.trim_end_matches('/').split('/') {
@@ -51,9 +49,71 @@ fn target(page: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
+/// Checks `docs/decisions/NNNN-title.md`, counted from 0001.
+fn check_decisions(workspace: &Workspace) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut expected = 1;
+    let is_decision =
+        |file: &&File| file.path.starts_with(DECISIONS) && !file.path.ends_with("/README.md");
+    for file in workspace.files.iter().filter(is_decision) {
+        let lines: Vec<&str> = prose(&file.text).map(|(_, line)| line.trim_end()).collect();
+        for heading in HEADINGS.iter().filter(|heading| !lines.contains(heading)) {
+            problems.push(Problem::of(&file.path, format!("has no heading `{heading}`")));
+        }
+        let Some(number) = number(&file.path) else {
+            let text = "a decision is named `NNNN-title.md`, in small letters";
+            problems.push(Problem::of(&file.path, text));
+            continue;
+        };
+        if number != expected {
+            let text = format!("the number should be {expected:04}: no gaps, no twins");
+            problems.push(Problem::of(&file.path, text));
+        }
+        expected += 1;
+    }
+    problems
+}
+
+fn number(path: &str) -> Option<u32> {
+    let (digits, title) = path.strip_prefix(DECISIONS)?.strip_suffix(".md")?.split_once('-')?;
+    let plain =
+        |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let well_formed = digits.len() == 4 && !title.is_empty() && title.chars().all(plain);
+    digits.parse().ok().filter(|_| well_formed)
+}
+
+/// The targets of all links and images outside of code, with the index of their line.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (index, line) in prose(text) {
+        let outside: String = line.split('`').step_by(2).collect();
+        for rest in outside.split("](").skip(1) {
+            let target = rest.split([')', ' ']).next().unwrap_or_default();
+            found.push((index, target.to_owned()));
+        }
+    }
+    found
+}
+
+/// Everything between two backticks on one line, outside of fenced blocks.
+pub(super) fn code_spans(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    prose(text)
+        .flat_map(|(index, line)| line.split('`').skip(1).step_by(2).map(move |span| (index, span)))
+}
+
+/// The lines outside of fenced blocks.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::problem::assert_problems;
+    use super::super::workspace::assert_problems;
     use super::*;
 
     #[track_caller]
@@ -86,5 +146,57 @@ mod tests {
         let files: Vec<(&str, &str)> = REQUIRED.iter().skip(1).map(|path| (*path, "")).collect();
         let expected = ["ARCHITECTURE.md: does not exist, but a reader expects it"];
         assert_problems(&check(&Workspace::of(&files)), &expected);
+    }
+
+    const WHOLE: &str = "# T\n## Status\nAccepted\n## Context\n## Decision\n## Consequences\n";
+
+    #[track_caller]
+    fn check_names(names: &[&str], expected: &[&str]) {
+        let paths: Vec<String> = names.iter().map(|name| format!("{DECISIONS}{name}")).collect();
+        let files: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), WHOLE)).collect();
+        assert_problems(&check_decisions(&Workspace::of(&files)), expected);
+    }
+
+    #[test]
+    fn numbered_decisions_pass() {
+        check_names(&["0001-one-diff.md", "0002-sqlite.md", "README.md"], &[]);
+    }
+
+    #[test]
+    fn gaps_twins_and_other_names_are_found() {
+        let gap = "docs/decisions/0003-b.md: the number should be 0002: no gaps, no twins";
+        check_names(&["0001-a.md", "0003-b.md"], &[gap]);
+        let twin = "docs/decisions/0001-b.md: the number should be 0002: no gaps, no twins";
+        check_names(&["0001-a.md", "0001-b.md"], &[twin]);
+        let name =
+            "docs/decisions/2-Plan.md: a decision is named `NNNN-title.md`, in small letters";
+        check_names(&["2-Plan.md"], &[name]);
+    }
+
+    #[test]
+    fn a_missing_heading_is_found() {
+        let text = WHOLE.replace("## Context\n", "");
+        let files = [("docs/decisions/0001-a.md", text.as_str())];
+        let expected = ["docs/decisions/0001-a.md: has no heading `## Context`"];
+        assert_problems(&check_decisions(&Workspace::of(&files)), &expected);
+    }
+
+    const TEXT: &str = "# One\n[a](b.md#c) and ![d](e.png \"f\")\n```sh\n# no [x](y)\n`z`\n```\n\
+                        ## Two\n`src/` or `[k](l)`\n";
+
+    #[test]
+    fn links_are_found_outside_of_code() {
+        assert_eq!(links(TEXT), [(1, "b.md#c".to_owned()), (1, "e.png".to_owned())]);
+    }
+
+    #[test]
+    fn code_spans_are_found_outside_of_fences() {
+        assert_eq!(code_spans(TEXT).collect::<Vec<_>>(), [(7, "src/"), (7, "[k](l)")]);
+    }
+
+    #[test]
+    fn prose_is_what_is_outside_of_fences() {
+        let headings = prose(TEXT).filter(|(_, line)| line.starts_with('#'));
+        assert_eq!(headings.collect::<Vec<_>>(), [(0, "# One"), (6, "## Two")]);
     }
 }

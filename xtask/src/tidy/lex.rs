@@ -2,13 +2,8 @@
 //!
 //! Checks search only one of the two, so that a word in a string or comment does not count as its use.
 
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rust {
-    pub(crate) lines: Vec<Line>,
-}
-
 /// One line. Both parts keep their columns; the rest is blank.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     /// Without comments and without the insides of strings.
     pub(crate) code: String,
@@ -18,165 +13,112 @@ pub(crate) struct Line {
     pub(crate) is_test: bool,
 }
 
-impl Rust {
-    /// The lines that are not tests, with their index.
-    pub(crate) fn production(&self) -> impl Iterator<Item = (usize, &Line)> {
-        self.lines.iter().enumerate().filter(|(_, line)| !line.is_test)
-    }
+/// The lines that are not tests, with their index.
+pub(crate) fn production(lines: &[Line]) -> impl Iterator<Item = (usize, &Line)> {
+    lines.iter().enumerate().filter(|(_, line)| !line.is_test)
 }
 
-pub(crate) fn split(text: &str) -> Rust {
-    let mut lexer = Lexer { letters: text.chars().collect(), ..Lexer::default() };
-    lexer.whole_text();
-    let code = lexer.code.lines();
-    let comments = lexer.comments.lines();
-    let line = |(code, comment): (&str, &str)| Line {
-        code: code.trim_end().to_owned(),
-        comment: comment.trim().to_owned(),
-        is_test: false,
-    };
-    let mut lines: Vec<Line> = code.zip(comments).map(line).collect();
-    mark_tests(&mut lines);
-    Rust { lines }
+pub(crate) fn split(text: &str) -> Vec<Line> {
+    let (mut code, mut comments) = (String::new(), String::new());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let (length, part) = next_part(&code, rest, first);
+        let (taken, after) = rest.split_at(length);
+        let blank = taken.replace(|letter| letter != '\n', " ");
+        match part {
+            Part::Code => code.push_str(taken),
+            Part::Comment => code.push_str(&blank),
+            Part::Quoted => {
+                code.push(first);
+                code.push_str(blank.get(1..blank.len() - 1).unwrap_or_default());
+                code.push(first);
+            }
+        }
+        comments.push_str(if part == Part::Comment { taken } else { &blank });
+        rest = after;
+    }
+    let mut is_test = false;
+    let lines = code.lines().zip(comments.lines());
+    lines.map(|(code, comment)| line(code.trim_end(), comment.trim(), &mut is_test)).collect()
+}
+
+/// After rustfmt, an item under `#[cfg(test)]` in the first column ends at the next `}` or `;` there.
+fn line(code: &str, comment: &str, inside: &mut bool) -> Line {
+    let is_test = *inside || code.starts_with("#[cfg(test)]");
+    *inside = is_test && (code.starts_with(' ') || !code.ends_with(['}', ';']));
+    Line { code: code.to_owned(), comment: comment.to_owned(), is_test }
 }
 
 /// What follows `word` in `text`, if it has no letter, digit or `_` around it.
 pub(crate) fn after_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
-    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
     text.match_indices(word).find_map(|(start, _)| {
         let (before, rest) = (text.get(..start)?, text.get(start + word.len()..)?);
         let apart =
-            !before.ends_with(is_part) && (!word.ends_with(is_part) || !rest.starts_with(is_part));
+            !before.ends_with(is_name) && (!word.ends_with(is_name) || !rest.starts_with(is_name));
         apart.then_some(rest)
     })
 }
 
-/// After rustfmt, an item under `#[cfg(test)]` in the first column ends at the next `}` or `;` there.
-fn mark_tests(lines: &mut [Line]) {
-    let mut inside = false;
-    for line in lines {
-        inside |= line.code.starts_with("#[cfg(test)]");
-        line.is_test = inside;
-        let at_edge = !line.code.starts_with(' ');
-        inside &= !(at_edge && (line.code.ends_with('}') || line.code.ends_with(';')));
-    }
+fn is_name(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
 }
 
-#[derive(Default)]
-struct Lexer {
-    letters: Vec<char>,
-    next: usize,
-    code: String,
-    comments: String,
-}
-
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Code,
     Comment,
-    Neither,
+    /// A string or a character, with its quotes.
+    Quoted,
 }
 
-impl Lexer {
-    fn whole_text(&mut self) {
-        while let Some(letter) = self.peek(0) {
-            match (letter, self.peek(1)) {
-                ('/', Some('/')) => self.line_comment(),
-                ('/', Some('*')) => self.block_comment(),
-                ('"', _) => self.string(),
-                ('r', Some('"' | '#')) if self.raw_hashes().is_some() => self.raw_string(),
-                ('\'', _) if self.is_char_literal() => self.char_literal(),
-                _ => self.take(1, Part::Code),
-            }
+/// The kind of what `rest` begins with, and its length. `before` is the code before it.
+fn next_part(before: &str, rest: &str, first: char) -> (usize, Part) {
+    let second = rest.chars().nth(1);
+    match (first, second) {
+        ('/', Some('/')) => (rest.find('\n').unwrap_or(rest.len()), Part::Comment),
+        ('/', Some('*')) => (block_comment(rest), Part::Comment),
+        ('"', _) => (string(before, rest), Part::Quoted),
+        // Otherwise it is a lifetime.
+        ('\'', _) if second == Some('\\') || rest.chars().nth(2) == Some('\'') => {
+            (quoted(rest, '\''), Part::Quoted)
         }
+        _ => (first.len_utf8(), Part::Code),
     }
+}
 
-    fn peek(&self, ahead: usize) -> Option<char> {
-        self.letters.get(self.next + ahead).copied()
-    }
-
-    fn take(&mut self, count: usize, part: Part) {
-        for _ in 0..count {
-            let Some(letter) = self.peek(0) else { return };
-            let blank = if letter == '\n' { '\n' } else { ' ' };
-            self.code.push(if matches!(part, Part::Code) { letter } else { blank });
-            self.comments.push(if matches!(part, Part::Comment) { letter } else { blank });
-            self.next += 1;
-        }
-    }
-
-    fn line_comment(&mut self) {
-        while self.peek(0).is_some_and(|letter| letter != '\n') {
-            self.take(1, Part::Comment);
-        }
-    }
-
-    fn block_comment(&mut self) {
-        let mut depth = 0_usize;
-        while self.peek(0).is_some() {
-            match (self.peek(0), self.peek(1)) {
-                (Some('/'), Some('*')) => depth += 1,
-                (Some('*'), Some('/')) => depth -= 1,
-                _ => {
-                    self.take(1, Part::Comment);
-                    continue;
-                }
-            }
-            self.take(2, Part::Comment);
+fn block_comment(rest: &str) -> usize {
+    let mut depth = 0;
+    for (at, _) in rest.match_indices('/') {
+        depth += usize::from(rest[at..].starts_with("/*"));
+        if rest[..at].ends_with('*') {
+            depth -= 1;
             if depth == 0 {
-                return;
+                return at + 1;
             }
         }
     }
+    rest.len()
+}
 
-    fn string(&mut self) {
-        self.take(1, Part::Code);
-        while let Some(letter) = self.peek(0) {
-            match letter {
-                '\\' => self.take(2, Part::Neither),
-                '"' => return self.take(1, Part::Code),
-                _ => self.take(1, Part::Neither),
-            }
-        }
+/// A raw string has no escapes, and ends at a quote with as many `#` as it began with.
+fn string(before: &str, rest: &str) -> usize {
+    let opening = before.trim_end_matches('#');
+    let prefix = opening.strip_suffix('r').map(|stem| stem.trim_end_matches(['b', 'c']));
+    if prefix.is_none_or(|prefix| prefix.ends_with(is_name)) {
+        return quoted(rest, '"');
     }
+    let hashes = &before[opening.len()..];
+    rest[1..].find(&format!("\"{hashes}")).map_or(rest.len(), |at| at + 2)
+}
 
-    /// How many `#` open the raw string that starts here, if one does.
-    fn raw_hashes(&self) -> Option<usize> {
-        let before = self.next.checked_sub(1).and_then(|index| self.letters.get(index));
-        // `br` and `cr` are raw strings too; any other letter before the `r` makes it a name.
-        if before.is_some_and(|&b| (b.is_alphanumeric() || b == '_') && b != 'b' && b != 'c') {
-            return None;
-        }
-        let hashes = self.letters.iter().skip(self.next + 1).take_while(|&&l| l == '#').count();
-        (self.peek(1 + hashes) == Some('"')).then_some(hashes)
-    }
-
-    fn raw_string(&mut self) {
-        let hashes = self.raw_hashes().unwrap_or_default();
-        self.take(hashes + 2, Part::Code);
-        let closes = |lexer: &Self| {
-            lexer.peek(0) == Some('"') && (1..=hashes).all(|ahead| lexer.peek(ahead) == Some('#'))
-        };
-        while self.peek(0).is_some() && !closes(self) {
-            self.take(1, Part::Neither);
-        }
-        self.take(hashes + 1, Part::Code);
-    }
-
-    /// A quote opens a literal if it is closed after one letter or escape; else it is a lifetime.
-    fn is_char_literal(&self) -> bool {
-        self.peek(1) == Some('\\') || self.peek(2) == Some('\'')
-    }
-
-    fn char_literal(&mut self) {
-        self.take(1, Part::Code);
-        let escaped = if self.peek(0) == Some('\\') { 2 } else { 1 };
-        self.take(escaped, Part::Neither);
-        while self.peek(0).is_some_and(|letter| letter != '\'') {
-            self.take(1, Part::Neither);
-        }
-        self.take(1, Part::Code);
-    }
+fn quoted(rest: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    let end = rest.char_indices().skip(1).find(|(_, letter)| {
+        let closes = *letter == quote && !is_escaped;
+        is_escaped = *letter == '\\' && !is_escaped;
+        closes
+    });
+    end.map_or(rest.len(), |(at, quote)| at + quote.len_utf8())
 }
 
 #[cfg(test)]
@@ -185,10 +127,10 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, code: &str, comment: &str) {
-        let rust = split(text);
+        let lines = split(text);
         let squeeze = |part: fn(&Line) -> &str| {
             let words: Vec<&str> =
-                rust.lines.iter().flat_map(|line| part(line).split_whitespace()).collect();
+                lines.iter().flat_map(|line| part(line).split_whitespace()).collect();
             words.join(" ")
         };
         assert_eq!(squeeze(|line| &line.code), code);
@@ -220,18 +162,18 @@ mod tests {
 
     #[test]
     fn lines_keep_their_number() {
-        let rust = split("a\n\"x\ny\"\n/* b\nc */\nd");
-        assert_eq!(rust.lines.len(), 6);
-        assert_eq!(rust.lines.last().map(|line| line.code.as_str()), Some("d"));
+        let lines = split("a\n\"x\ny\"\n/* b\nc */\nd");
+        assert_eq!(lines.len(), 6);
+        assert_eq!(lines.last().map(|line| line.code.as_str()), Some("d"));
     }
 
     #[test]
     fn the_test_module_is_found_and_code_behind_it_is_not_hidden() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n";
-        let shipped: Vec<usize> = split(text).production().map(|(index, _)| index).collect();
+        let shipped: Vec<usize> = production(&split(text)).map(|(index, _)| index).collect();
         assert_eq!(shipped, [0, 5]);
         let text = "#[cfg(test)]\nmod tests;\nfn c() {}\n";
-        assert_eq!(split(text).production().count(), 1);
+        assert_eq!(production(&split(text)).count(), 1);
     }
 
     #[test]

@@ -7,56 +7,37 @@ use super::workspace::{File, Workspace};
 /// How many of the largest files are listed.
 const LISTED: usize = 20;
 
-/// Lines of code, without comments and blank lines.
-#[derive(Default)]
-struct Size {
-    production: usize,
-    tests: usize,
-}
-
 /// One line for each member, then one for each of the largest files, with columns of equal width.
 pub(crate) fn report(workspace: &Workspace) -> String {
-    let mut files: Vec<(&File, Size)> = sizes(workspace).collect();
-    files.sort_by_key(|(_, size)| Reverse(size.production));
-    let mut rows = vec![row("production", "tests", "crate")];
-    for member in workspace.members() {
+    let mut files: Vec<(&str, usize, usize)> = workspace.rust().map(size).collect();
+    files.sort_by_key(|(_, production, _)| Reverse(*production));
+    let mut rows = vec![format!("{:>10} {:>8}  crate", "production", "tests")];
+    for member in &workspace.members {
         let folder = member.manifest.trim_end_matches("Cargo.toml");
-        let inside = files.iter().filter(|(file, _)| file.path.starts_with(folder));
-        let (mut production, mut tests) = (0, 0);
-        for (_, size) in inside {
-            production += size.production;
-            tests += size.tests;
-        }
-        rows.push(row(&production.to_string(), &tests.to_string(), &member.name));
+        let inside = || files.iter().filter(|(path, ..)| path.starts_with(folder));
+        let production: usize = inside().map(|(_, production, _)| production).sum();
+        let tests: usize = inside().map(|(.., tests)| tests).sum();
+        rows.push(format!("{production:>10} {tests:>8}  {}", member.name));
     }
-    rows.push(row("production", "tests", "largest files"));
-    rows.extend(files.iter().take(LISTED).map(|(file, size)| {
-        row(&size.production.to_string(), &size.tests.to_string(), &file.path)
-    }));
+    rows.push(format!("{:>10} {:>8}  largest files", "production", "tests"));
+    let largest = files.iter().take(LISTED);
+    rows.extend(
+        largest.map(|(path, production, tests)| format!("{production:>10} {tests:>8}  {path}")),
+    );
     rows.join("\n")
 }
 
-fn row(production: &str, tests: &str, name: &str) -> String {
-    format!("{production:>10} {tests:>8}  {name}")
-}
-
-fn sizes(workspace: &Workspace) -> impl Iterator<Item = (&File, Size)> {
-    workspace.rust().map(|(file, rust)| {
-        let mut size = Size::default();
-        for line in rust.lines.iter().filter(|line| !line.code.trim().is_empty()) {
-            if file.is_test() || line.is_test {
-                size.tests += 1;
-            } else {
-                size.production += 1;
-            }
-        }
-        (file, size)
-    })
+/// Path, and lines of production code and of tests, without comments and blank lines.
+fn size(file: &File) -> (&str, usize, usize) {
+    let code = file.lines.iter().filter(|line| !line.code.trim().is_empty());
+    let (tests, production): (Vec<_>, Vec<_>) =
+        code.partition(|line| file.is_test() || line.is_test);
+    (&file.path, production.len(), tests.len())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::packages::member;
+    use super::super::workspace::member;
     use super::*;
 
     #[test]

@@ -1,8 +1,7 @@
 //! Names say what a thing is: the words that `STYLE.md` rules out are refused in definitions.
 
-use super::lex::after_word;
-use super::problem::Problem;
-use super::workspace::Workspace;
+use super::lex::{after_word, production};
+use super::workspace::{Problem, Workspace};
 
 /// Say nothing anywhere in a name.
 const EMPTY_WORDS: &[&str] =
@@ -20,13 +19,13 @@ const TYPES: &[&str] = &["struct ", "enum ", "trait ", "type ", "union "];
 /// Checks file names and definitions in production code.
 pub(crate) fn check(workspace: &Workspace) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (file, rust) in workspace.rust().filter(|(file, _)| !file.is_test()) {
+    for file in workspace.rust().filter(|file| !file.is_test()) {
         let parts = file.path.trim_end_matches(".rs").split(['/', '-']);
         let empty = parts.filter_map(|part| complaint(Kind::Module, part));
         problems.extend(empty.map(|text| Problem::of(&file.path, text)));
-        for (index, line) in rust.production() {
+        for (index, line) in production(&file.lines) {
             let texts = definitions(&line.code).filter_map(|(kind, name)| complaint(kind, name));
-            problems.extend(texts.map(|text| Problem::at(&file.path, index, text)));
+            problems.extend(texts.map(|text| file.problem_at(index, text)));
         }
     }
     problems
@@ -96,7 +95,7 @@ fn words(name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::problem::assert_problems;
+    use super::super::workspace::assert_problems;
     use super::*;
 
     #[track_caller]

@@ -1,10 +1,8 @@
-//! Dependencies between the crates point one way.
+//! Dependencies between the crates point one way; every member takes the workspace's lints and describes itself.
 //!
 //! A `homeostat-*` crate that is not named here is a source, and gets a source's rules.
 
-use super::packages::Package;
-use super::problem::Problem;
-use super::workspace::Workspace;
+use super::workspace::{Package, Problem, Workspace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layer {
@@ -23,46 +21,56 @@ enum Layer {
 const NOT_IN_CORE: &[&str] =
     &["async-std", "libc", "log", "mio", "nix", "rusqlite", "rustix", "smol", "tokio", "tracing"];
 
-const BASE: &[&str] = &[
-    "homeostat-engine",
-    "homeostat-kit",
-    "homeostat-netlink",
-    "homeostat-netns",
-    "homeostat-pve-simulator",
-    "homeostat-testkit",
-];
-const BINARIES: &[&str] = &["homeostat", "homeostat-bench", "xtask"];
+fn layer(name: &str) -> Layer {
+    match name {
+        "homeostat-core" => Layer::Core,
+        "homeostat-document" => Layer::Document,
+        "homeostat-engine"
+        | "homeostat-kit"
+        | "homeostat-netlink"
+        | "homeostat-netns"
+        | "homeostat-pve-simulator"
+        | "homeostat-testkit" => Layer::Base,
+        "homeostat" | "homeostat-bench" | "xtask" => Layer::Binary,
+        _ if name.starts_with("homeostat-") => Layer::Source,
+        _ => Layer::Foreign,
+    }
+}
 
-/// Checks the dependencies of each member, except for those of tests.
+/// Checks the manifest and the dependencies of each member, except for those of tests.
 pub(crate) fn check(workspace: &Workspace) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for member in workspace.members() {
-        for dependency in &member.dependencies {
-            let text = complaint(&member.name, dependency);
-            problems.extend(text.map(|text| placed(workspace, member, dependency, text)));
+    for member in &workspace.members {
+        let Package { name, manifest, dependencies, .. } = member;
+        let text = workspace.file(manifest).map_or("", |file| &file.text);
+        if member.description.trim().is_empty() {
+            problems.push(Problem::of(manifest, "`description` is empty"));
+        }
+        if !takes_lints(text) {
+            problems.push(Problem::of(manifest, "lacks `[lints]` with `workspace = true`"));
+        }
+        for dependency in dependencies.iter().filter(|dependency| is_refused(name, dependency)) {
+            let why = format!("`{name}` may not depend on `{dependency}`: {}", rule(name));
+            let line = text.lines().position(|line| line.starts_with(dependency.as_str()));
+            problems.push(Problem { line, ..Problem::of(manifest, why) });
         }
     }
     problems
 }
 
-/// The problem at the manifest's line that names the dependency.
-fn placed(workspace: &Workspace, member: &Package, dependency: &str, text: String) -> Problem {
-    let manifest = workspace.file(&member.manifest).map_or("", |file| &file.text);
-    match manifest.lines().position(|line| line.starts_with(dependency)) {
-        Some(index) => Problem::at(&member.manifest, index, text),
-        None => Problem::of(&member.manifest, text),
-    }
+fn takes_lints(manifest: &str) -> bool {
+    let mut lines = manifest.lines().map(str::trim);
+    lines.any(|line| line == "[lints]") && lines.next() == Some("workspace = true")
 }
 
-fn complaint(member: &str, dependency: &str) -> Option<String> {
-    let refused = match (layer(member), layer(dependency)) {
+fn is_refused(member: &str, dependency: &str) -> bool {
+    match (layer(member), layer(dependency)) {
         (Layer::Core, Layer::Foreign) => NOT_IN_CORE.contains(&dependency),
         // A source depends on the document for its section, behind a feature.
         (Layer::Binary, _) | (_, Layer::Foreign) | (Layer::Source, Layer::Document) => false,
         (Layer::Core, _) | (_, Layer::Source | Layer::Document | Layer::Binary) => true,
         (_, Layer::Core | Layer::Base) => false,
-    };
-    refused.then(|| format!("`{member}` may not depend on `{dependency}`: {}", rule(member)))
+    }
 }
 
 fn rule(member: &str) -> &'static str {
@@ -73,26 +81,18 @@ fn rule(member: &str) -> &'static str {
     }
 }
 
-fn layer(name: &str) -> Layer {
-    match name {
-        "homeostat-core" => Layer::Core,
-        "homeostat-document" => Layer::Document,
-        _ if BASE.contains(&name) => Layer::Base,
-        _ if BINARIES.contains(&name) => Layer::Binary,
-        _ if name.starts_with("homeostat-") => Layer::Source,
-        _ => Layer::Foreign,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::packages::member;
-    use super::super::problem::assert_problems;
+    use super::super::workspace::{assert_problems, member};
     use super::*;
+
+    fn whole(path: &str, member: Package) -> Workspace {
+        Workspace::of(&[(path, "[lints]\nworkspace = true\n")]).with(vec![member])
+    }
 
     #[track_caller]
     fn check_member(name: &str, dependencies: &[&str], expected: &[&str]) {
-        let workspace = Workspace::of(&[]).with(vec![member(name, dependencies)]);
+        let workspace = whole(&format!("crates/{name}/Cargo.toml"), member(name, dependencies));
         assert_problems(&check(&workspace), expected);
     }
 
@@ -147,12 +147,37 @@ mod tests {
 
     #[test]
     fn the_line_of_the_dependency_is_named() {
-        let manifest = "[dependencies]\ntokio.workspace = true\n";
+        let manifest = "[dependencies]\ntokio.workspace = true\n[lints]\nworkspace = true\n";
         let workspace = Workspace::of(&[("crates/homeostat-core/Cargo.toml", manifest)])
             .with(vec![member("homeostat-core", &["tokio"])]);
         let found = check(&workspace);
         let place = "crates/homeostat-core/Cargo.toml:2: ";
         assert!(found.iter().all(|problem| problem.to_string().starts_with(place)), "{found:?}");
         assert_eq!(found.len(), 1);
+    }
+
+    #[track_caller]
+    fn check_manifest(manifest: &str, package: Package, expected: &[&str]) {
+        let workspace = Workspace::of(&[("crates/x/Cargo.toml", manifest)]).with(vec![package]);
+        assert_problems(&check(&workspace), expected);
+    }
+
+    #[test]
+    fn a_whole_manifest_passes() {
+        check_manifest("[package]\n[lints]\nworkspace = true\n", member("x", &[]), &[]);
+    }
+
+    #[test]
+    fn missing_lints_are_found() {
+        let expected = ["crates/x/Cargo.toml: lacks `[lints]` with `workspace = true`"];
+        check_manifest("[package]\n", member("x", &[]), &expected);
+        check_manifest("[lints]\n[package]\nworkspace = true\n", member("x", &[]), &expected);
+    }
+
+    #[test]
+    fn an_empty_description_is_found() {
+        let package = Package { description: " ".to_owned(), ..member("x", &[]) };
+        let expected = ["crates/x/Cargo.toml: `description` is empty"];
+        check_manifest("[lints]\nworkspace = true\n", package, &expected);
     }
 }
