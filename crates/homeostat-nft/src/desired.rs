@@ -4,7 +4,7 @@
 //! a text that asks for links is compiled again when they are others than they were.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Failure, Fingerprint, Retry, Slot};
@@ -22,6 +22,9 @@ pub struct DesiredState {
     compiled: RwLock<Arc<Compiled>>,
     /// How it is compiled again; nothing if links do not matter to it.
     recipe: Option<Arc<Recipe<'static>>>,
+    /// One for each table, taken before links change what it is compiled to: the engine tells drift from a
+    /// changed text by them, and a link that got another number changes no text.
+    prints: OnceLock<Vec<u64>>,
     may_adopt: bool,
 }
 
@@ -60,7 +63,7 @@ impl DesiredState {
 
     pub(crate) fn new(compiled: Arc<Compiled>, recipe: Option<Recipe<'static>>) -> Self {
         let (compiled, recipe) = (RwLock::new(compiled), recipe.map(Arc::new));
-        DesiredState { compiled, recipe, may_adopt: false }
+        DesiredState { compiled, recipe, ..DesiredState::default() }
     }
 
     /// Gives standing leave to take these tables from anybody.
@@ -79,6 +82,14 @@ impl DesiredState {
     /// How it is understood at present.
     pub(crate) fn compiled(&self) -> Arc<Compiled> {
         Arc::clone(&self.compiled.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn prints(&self) -> &[u64] {
+        self.prints.get_or_init(|| {
+            let compiled = self.compiled();
+            let objects = compiled.tables.iter().map(|(_, object)| object.print());
+            objects.map(|print| Fingerprint::of_text(&print)).collect()
+        })
     }
 
     /// What matters to it of links, if anything does.
@@ -108,6 +119,7 @@ impl DesiredState {
         let compiled = aside(move || recipe.compile(&links, &former.spoken)).await;
         let compiled = compiled.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
         let compiled = compiled.map_err(|error| error.failure())?;
+        self.prints();
         // Set by who looks: what it means never changes under a pass that did not wait for it.
         *self.compiled.write().unwrap_or_else(PoisonError::into_inner) = compiled;
         Ok(())
@@ -184,6 +196,6 @@ impl Desired for DesiredState {
     }
 
     fn object_print(&self, slot: Slot) -> u64 {
-        Fingerprint::of_text(&self.object(slot).print())
+        self.prints().get(slot.index()).copied().unwrap_or_default()
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Explain as _, Focus, Hint, Reader as _, Records, Source as _, View};
+use homeostat_engine::{Cause, Explain as _, Focus, Hint, Reader as _, Records, Source as _, View};
 
-use crate::world::{World, expected, expected_with, listed, nft, told};
+use crate::world::{World, by_hand, expected, expected_with, listed, nft, told};
 
 const TEXT: &str = "table inet a { chain i { type filter hook input priority 0; iif br7 accept; oif != { br7, lo } drop; }; }\n\
     table netdev b { chain i { type filter hook ingress device br7 priority 0; }; }";
@@ -56,6 +56,23 @@ fn a_link_that_is_made_again_is_meant_by_its_new_number() {
     assert!(world.pass(&desired).is_converged());
     let chain = nft(&["list", "chain", "ip", "a", "x"], "").unwrap();
     assert!(chain.contains("iif \"br8\" accept"), "{chain}");
+}
+
+#[test]
+fn drift_is_still_called_drift_after_a_link_got_another_number() {
+    let mut world = World::new();
+    make_br8(&world);
+    let desired = world.desired(BY_NUMBER);
+    assert!(world.pass(&desired).is_converged());
+    world.namespace.ip(&["link", "del", "br8"]).unwrap();
+    for name in ["br6", "br8"] {
+        world.namespace.ip(&["link", "add", name, "type", "bridge"]).unwrap();
+    }
+    assert!(world.pass(&desired).is_converged());
+    by_hand("flush chain ip a x");
+    let plan = world.plan(&desired);
+    let causes: Vec<_> = plan.steps.iter().map(|step| plan.cause(step)).collect();
+    assert_eq!(causes, [Cause::Drift]);
 }
 
 #[tokio::test]
