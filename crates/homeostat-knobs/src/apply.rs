@@ -8,11 +8,11 @@ use rustix::io::Errno;
 use crate::absence::Absence;
 use crate::coupling::rewrites;
 use crate::key::Key;
+use crate::knob_file::{Found, Spot, find};
 use crate::model::{DesiredState, Value};
 use crate::observe::Look;
+use crate::plan::Step;
 use crate::source::Knobs;
-use crate::step::Step;
-use crate::tree::{Found, Spot, find};
 
 /// The hands of the source.
 #[derive(Debug)]

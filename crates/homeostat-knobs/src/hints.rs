@@ -6,19 +6,18 @@
 //! link to come) cannot be watched at all: procfs announces nothing new.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future;
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::{future, io};
 
 use homeostat_core::{Failure, Focus, Hint, Retry};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use crate::key::Key;
-use crate::queue::{Waiting, register};
 use crate::source::Knobs;
+use crate::sys::{Waiting, register};
 
 /// The watched files. Where the system offers no inotify, there are no hints.
 #[derive(Debug)]
@@ -129,7 +128,7 @@ mod tests {
     use std::os::fd::AsRawFd as _;
 
     use super::*;
-    use crate::place::Place;
+    use crate::source::Place;
     use crate::source::Roots;
 
     /// How many watches the kernel holds for us.

@@ -1,13 +1,12 @@
-//! What is managed: the value of a knob, and the declare many of them.
+//! The value of a knob, the desired state of many, and the checks that make one.
 
 use homeostat_core::desired::find_near;
-use homeostat_core::{Agreement, Desired, Slot};
+use homeostat_core::{Agreement, Desired, Retry, Slot};
 use serde::{Deserialize, Serialize};
 
-use crate::builder::Builder;
-use crate::key::Key;
-use crate::lines;
-use crate::normalize::Form;
+use crate::key::{Key, KeyError};
+
+use crate::normalize::{Form, lines_are_complete, lines_restoring};
 
 /// What a knob's file holds, in normal form. Empty means that it was never set.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,7 +41,7 @@ impl Value {
     /// What has to be written so that this value is back where `wrote` stands.
     pub(crate) fn restoring(&self, key: &Key, wrote: &Value) -> Value {
         match Form::of(key) {
-            Form::Lines => Value(lines::restoring(&self.0, &wrote.0)),
+            Form::Lines => Value(lines_restoring(&self.0, &wrote.0)),
             _ => self.clone(),
         }
     }
@@ -131,5 +130,314 @@ impl Desired for DesiredState {
 
     fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
         self.at(slot).1 == other.at(there).1
+    }
+}
+
+/// A desired state under way.
+///
+/// ```
+/// use homeostat_knobs::Desired state;
+/// let desired state = Desired state::builder()
+///     .sysctl("net.ipv4.ip_forward", "1")?
+///     .link_sysctl("eth0", "ipv4/rp_filter", "1")?
+///     .cgroup("machine/web", "memory.max", "256M")?
+///     .build()?;
+/// assert_eq!(desired state.iter().count(), 3);
+/// # Ok::<(), homeostat_knobs::DesiredError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    desired_states: Vec<(Key, Wanted)>,
+}
+
+/// Why something can be no desired state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DesiredError {
+    /// The key is none.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// One knob, two desired states, perhaps in two spellings.
+    #[error("`{key}` is declared twice, as `{first}` and as `{second}`")]
+    Twice {
+        /// The knob.
+        key: Key,
+        /// One desired state.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// There is no way to write nothing.
+    #[error("the value of `{key}` is empty")]
+    Empty {
+        /// The knob.
+        key: Key,
+    },
+    /// A byte that would end the value early.
+    #[error("the value {value:?} of `{key}` has a NUL byte or a newline in it")]
+    Control {
+        /// The knob.
+        key: Key,
+        /// The value.
+        value: String,
+    },
+    /// A file that does something when it is written, and holds no setting.
+    #[error("`{key}` is a command, not a setting")]
+    Command {
+        /// The knob.
+        key: Key,
+    },
+    /// Not a number of bytes.
+    #[error("the value `{value}` of `{key}` is not a size")]
+    Size {
+        /// The knob.
+        key: Key,
+        /// The value.
+        value: String,
+    },
+    /// A line without a setting.
+    #[error("the value `{value}` of `{key}` has a line without a setting")]
+    Line {
+        /// The knob.
+        key: Key,
+        /// The value.
+        value: String,
+    },
+}
+
+impl DesiredError {
+    /// The way out, where there is one.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            DesiredError::Key(error) => error.help(),
+            DesiredError::Twice { .. } => Some("keep one of them"),
+            DesiredError::Empty { .. } => Some("leave the knob out to leave its value alone"),
+            DesiredError::Control { .. } => Some("the value is one line, without its end"),
+            DesiredError::Command { .. } => Some("run it from a script or a timer"),
+            DesiredError::Size { .. } => Some("write bytes, or `256M`, `1G`, or `max`"),
+            DesiredError::Line { .. } => Some("write it as `8:0 rbps=1M wiops=120`"),
+        }
+    }
+
+    /// A desired state does not become right by itself.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        Retry::Never
+    }
+}
+
+impl Builder {
+    /// Desired states a kernel parameter, in either spelling.
+    pub fn sysctl(self, key: &str, value: &str) -> Result<Self, DesiredError> {
+        self.knob(Key::sysctl(key)?, value)
+    }
+
+    /// Desired states a parameter of one link, such as `ipv4/rp_filter`.
+    pub fn link_sysctl(self, link: &str, key: &str, value: &str) -> Result<Self, DesiredError> {
+        self.knob(Key::link_sysctl(link, key)?, value)
+    }
+
+    /// Desired states a limit of a control group.
+    pub fn cgroup(self, group: &str, file: &str, value: &str) -> Result<Self, DesiredError> {
+        self.knob(Key::cgroup(group, file)?, value)
+    }
+
+    /// Desired states any knob.
+    pub fn knob(mut self, key: Key, value: &str) -> Result<Self, DesiredError> {
+        let value = check(&key, value)?;
+        self.desired_states.push((key, Wanted { value, adopt: false }));
+        Ok(self)
+    }
+
+    /// Lets the last desired state take its knob from whoever manages it.
+    #[must_use]
+    pub fn adopting(mut self) -> Self {
+        if let Some((_, wanted)) = self.desired_states.last_mut() {
+            wanted.adopt = true;
+        }
+        self
+    }
+
+    /// Ends the desired state; refuses a knob that was declared twice.
+    pub fn build(mut self) -> Result<DesiredState, DesiredError> {
+        self.desired_states.sort_by(|a, b| a.0.cmp(&b.0));
+        let twice = self.desired_states.array_windows().find(|[a, b]| a.0 == b.0);
+        if let Some([(key, first), (_, second)]) = twice {
+            return Err(DesiredError::Twice {
+                key: key.clone(),
+                first: first.value.as_str().to_owned(),
+                second: second.value.as_str().to_owned(),
+            });
+        }
+        Ok(DesiredState::from_sorted(self.desired_states))
+    }
+}
+
+fn check(key: &Key, text: &str) -> Result<Value, DesiredError> {
+    if is_command(key) {
+        return Err(DesiredError::Command { key: key.clone() });
+    }
+    let form = Form::of(key);
+    // Who reads a line from a file gives its end along; inside, a newline would end the value.
+    let body = text.trim_end_matches('\n');
+    if body.contains('\0') || body.contains(['\n', '\r']) && form != Form::Lines {
+        return Err(DesiredError::Control { key: key.clone(), value: text.to_owned() });
+    }
+    let value = Value::of(key, body);
+    if value.is_unset() {
+        return Err(DesiredError::Empty { key: key.clone() });
+    }
+    let refused = (key.clone(), text.to_owned());
+    match (form, refused) {
+        (Form::Size { .. }, (key, value_text)) if !is_size(&value) => {
+            Err(DesiredError::Size { key, value: value_text })
+        }
+        (Form::Lines, (key, value_text)) if !lines_are_complete(value.as_str()) => {
+            Err(DesiredError::Line { key, value: value_text })
+        }
+        _ => Ok(value),
+    }
+}
+
+fn is_size(value: &Value) -> bool {
+    value.as_str() == "max" || value.as_str().bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether writing the file does something instead of setting something.
+pub(crate) fn is_command(key: &Key) -> bool {
+    match key {
+        Key::Sysctl(path) => {
+            matches!(path.as_str(), "vm/drop_caches" | "vm/compact_memory" | "vm/stat_refresh")
+                || path.name() == "flush"
+        }
+        Key::Cgroup(file) => match file.file() {
+            "cgroup.kill"
+            | "cgroup.procs"
+            | "cgroup.threads"
+            | "cgroup.subtree_control"
+            | "memory.reclaim" => true,
+            // `cgroup.pressure` is a switch; the others arm triggers. A peak is reset by a write.
+            "cgroup.pressure" => false,
+            name => name.rsplit('.').next().is_some_and(|last| matches!(last, "pressure" | "peak")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::{Agreement, Desired as _, Slot};
+
+    use super::*;
+
+    fn refused(key: &str, value: &str) -> DesiredError {
+        DesiredState::builder().sysctl(key, value).unwrap_err()
+    }
+
+    fn limit(file: &str, value: &str) -> Result<String, DesiredError> {
+        let desired = DesiredState::builder().cgroup("machine/web", file, value)?.build()?;
+        Ok(desired.object(Slot(0)).as_str().to_owned())
+    }
+
+    #[test]
+    fn a_desired_state_is_sorted_normalized_and_found_by_key() {
+        let desired = DesiredState::builder()
+            .cgroup("machine/web", "memory.max", "256M")
+            .and_then(|desired| desired.sysctl("net.ipv4.tcp_rmem", "4096\t0x10  010\n"))
+            .and_then(|desired| desired.adopting().sysctl("net.ipv4.ip_forward", "0x1"))
+            .and_then(Builder::build)
+            .unwrap();
+        let shown: Vec<_> = desired
+            .iter()
+            .map(|(key, wanted)| format!("{key} = {}", wanted.value.as_str()))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "sysctl net.ipv4.ip_forward = 1",
+                "sysctl net.ipv4.tcp_rmem = 4096 16 8",
+                "cgroup machine/web memory.max = 268435456",
+            ]
+        );
+        for index in 0..desired.len() {
+            let slot = Slot::at(index);
+            for near in [None, Some(Slot(0)), Some(Slot(9))] {
+                assert_eq!(desired.slot(&desired.key(slot), near), Some(slot));
+            }
+            assert_eq!(desired.compare(slot, &desired.object(slot)), Agreement::Agrees);
+            assert_eq!(desired.may_adopt(slot), index == 1);
+        }
+    }
+
+    #[test]
+    fn one_knob_in_two_spellings_is_declared_twice() {
+        let error = DesiredState::builder()
+            .sysctl("net.ipv4.conf.a/b.forwarding", "1")
+            .and_then(|desired| desired.link_sysctl("a.b", "ipv4/forwarding", "0"))
+            .and_then(Builder::build)
+            .unwrap_err();
+        let text = "`sysctl net/ipv4/conf/a.b/forwarding` is declared twice, as `1` and as `0`";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn values_that_cannot_be_written_are_refused() {
+        let key = "net.ipv4.ip_forward";
+        for value in ["1\0", "1\n2", "1\r2", "\n1"] {
+            assert!(matches!(refused(key, value), DesiredError::Control { .. }), "{value:?}");
+        }
+        for value in ["", " ", "\n"] {
+            assert!(matches!(refused(key, value), DesiredError::Empty { .. }), "{value:?}");
+        }
+        assert!(DesiredState::builder().sysctl(key, "1\n").is_ok());
+    }
+
+    #[test]
+    fn commands_are_no_settings() {
+        for key in
+            ["net.ipv4.route.flush", "net.ipv6.route.flush", "vm.drop_caches", "vm.compact_memory"]
+        {
+            assert!(matches!(refused(key, "1"), DesiredError::Command { .. }), "{key}");
+        }
+        for file in [
+            "cgroup.kill",
+            "cgroup.procs",
+            "cgroup.threads",
+            "cgroup.subtree_control",
+            "memory.reclaim",
+            "memory.peak",
+            "cpu.pressure",
+        ] {
+            assert!(matches!(limit(file, "1"), Err(DesiredError::Command { .. })), "{file}");
+        }
+        assert_eq!(limit("cgroup.pressure", "0").as_deref(), Ok("0"));
+    }
+
+    #[test]
+    fn limits_are_brought_into_the_kernels_words() {
+        for (file, value, expected) in [
+            ("memory.max", "256M", "268435456"),
+            ("memory.high", "4097", "4096"),
+            ("memory.max", "max", "max"),
+            ("cpu.max", "50000", "50000"),
+            ("cpu.max", "max  100000", "max 100000"),
+            ("cpuset.cpus", "0,1,3", "0-1,3"),
+            ("io.max", "8:16 rbps=1M\n8:0 wbps=max", "8:0 wbps=max\n8:16 rbps=1048576"),
+            ("io.weight", "100", "default 100"),
+            ("pids.max", "0x10", "16"),
+        ] {
+            assert_eq!(limit(file, value).as_deref(), Ok(expected), "{file} {value}");
+        }
+        assert!(matches!(limit("memory.max", "256MB"), Err(DesiredError::Size { .. })));
+        assert!(matches!(limit("io.max", "8:0"), Err(DesiredError::Line { .. })));
+        assert!(matches!(limit("pids.max", "1\n2"), Err(DesiredError::Control { .. })));
+    }
+
+    #[test]
+    fn every_refusal_says_the_way_out() {
+        for error in [refused("net", "1"), refused("vm.drop_caches", "1"), refused("a.b", "")] {
+            assert!(error.help().is_some(), "{error}");
+            assert_eq!(error.retry(), Retry::Never);
+        }
     }
 }

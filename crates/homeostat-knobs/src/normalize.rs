@@ -1,14 +1,14 @@
-//! Brings the text of a knob into its one normal form, and compares a desired state with what is there.
+//! Brings the text of a knob into its one normal form, and compares a desired value with what is there. Pure.
 //!
-//! Pure. The kernel prints values its own way (tabs, decimal numbers, merged ranges), so that text
-//! is compared by what it means to the file. Start at [`Form::of`].
+//! The kernel prints values its own way (tabs, decimal numbers, merged ranges), so that text is compared by what it
+//! means to the file. Keyed lines, such as those of `io.max`, are `NAME KEY=VALUE...` or `NAME VALUE`: only declared
+//! names and keys count, and `max` (or `default`) means the same as nothing. Start at [`Form::of`].
 
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
-use crate::cgroup;
+use crate::cgroup::{self, bytes};
 use crate::key::Key;
-use crate::lines;
-use crate::ranges;
 
 /// What the text in a knob's file means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +59,12 @@ impl Form {
         match self {
             Form::Text => text.trim().to_owned(),
             Form::Tokens | Form::Quota => tokens(text),
-            Form::Ranges => ranges::normalize(text).unwrap_or_else(|| tokens(text)),
+            Form::Ranges => normalize_ranges(text).unwrap_or_else(|| tokens(text)),
             Form::Address => address(text).unwrap_or_else(|| tokens(text)),
             Form::Size { grain } => {
                 cgroup::size(text, grain).unwrap_or_else(|| join(text.split_whitespace()))
             }
-            Form::Lines => lines::normalize(text),
+            Form::Lines => normalize_lines(text),
         }
     }
 
@@ -73,7 +73,7 @@ impl Form {
         match self {
             // The period is the kernel's own as long as nobody declares one.
             Form::Quota if !wanted.contains(' ') => seen.split(' ').next() == Some(wanted),
-            Form::Lines => lines::agree(wanted, seen),
+            Form::Lines => lines_agree(wanted, seen),
             _ => wanted == seen,
         }
     }
@@ -122,6 +122,129 @@ pub(crate) fn unsigned(digits: &str) -> Option<u64> {
 fn address(text: &str) -> Option<String> {
     let addr: Ipv6Addr = text.trim().parse().ok()?;
     Some(addr.segments().map(|group| format!("{group:04x}")).join(":"))
+}
+
+/// The name of a line to the keys on it; a value without a key has the empty key.
+type Lines = BTreeMap<String, BTreeMap<String, String>>;
+
+/// The normal form: lines and keys sorted, numbers in decimal.
+pub(crate) fn normalize_lines(text: &str) -> String {
+    show_lines(&parse_lines(text))
+}
+
+/// Whether everything that is declared in `wanted` is so in `seen`.
+pub(crate) fn lines_agree(wanted: &str, seen: &str) -> bool {
+    let seen = parse_lines(seen);
+    parse_lines(wanted).iter().all(|(name, keys)| {
+        keys.iter().all(|(key, value)| match seen.get(name).and_then(|keys| keys.get(key)) {
+            Some(there) => there == value,
+            None => is_nothing(value),
+        })
+    })
+}
+
+/// Whether each line says something.
+pub(crate) fn lines_are_complete(text: &str) -> bool {
+    let lines = parse_lines(text);
+    !lines.is_empty() && lines.values().all(|keys| !keys.is_empty())
+}
+
+/// What has to be written so that `original` is back where `wrote` stands: what it lacks is lifted.
+pub(crate) fn lines_restoring(original: &str, wrote: &str) -> String {
+    let mut lines = parse_lines(original);
+    for (name, keys) in parse_lines(wrote) {
+        let line = lines.entry(name).or_default();
+        for key in keys.into_keys() {
+            let lifted = if key.is_empty() { "default" } else { "max" };
+            line.entry(key).or_insert_with(|| lifted.to_owned());
+        }
+    }
+    show_lines(&lines)
+}
+
+fn is_nothing(value: &str) -> bool {
+    matches!(value, "max" | "default")
+}
+
+fn parse_lines(text: &str) -> Lines {
+    let mut lines = Lines::new();
+    for line in text.lines() {
+        let mut tokens = line.split_whitespace();
+        let Some(first) = tokens.next() else { continue };
+        let mut rest: Vec<&str> = tokens.collect();
+        // Quirk `weight-default` (cgroup v2): `100` alone in io.weight means `default 100`.
+        let name = if rest.is_empty() && bytes(first).is_some() {
+            rest.push(first);
+            "default"
+        } else {
+            first
+        };
+        let keys = lines.entry(name.to_owned()).or_default();
+        keys.extend(rest.into_iter().map(setting));
+    }
+    lines
+}
+
+fn setting(token: &str) -> (String, String) {
+    let (key, value) = match token.split_once('=') {
+        Some((key, value)) if !key.is_empty() => (key, value),
+        _ => ("", token),
+    };
+    let value = bytes(value).map_or_else(|| value.to_owned(), |number| number.to_string());
+    (key.to_owned(), value)
+}
+
+fn show_lines(lines: &Lines) -> String {
+    let line = |(name, keys): (&String, &BTreeMap<String, String>)| {
+        let mut text = name.clone();
+        for (key, value) in keys {
+            text.push(' ');
+            if !key.is_empty() {
+                text.push_str(key);
+                text.push('=');
+            }
+            text.push_str(value);
+        }
+        text
+    };
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The normal form of a list, or nothing if the text is no list.
+pub(crate) fn normalize_ranges(text: &str) -> Option<String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Some(String::new());
+    }
+    let mut ranges: Vec<(u32, u32)> =
+        text.split(',').map(|range| parse_range(range.trim())).collect::<Option<_>>()?;
+    ranges.sort_unstable();
+    let shown: Vec<String> = merge(ranges).into_iter().map(show_range).collect();
+    Some(shown.join(","))
+}
+
+fn parse_range(range: &str) -> Option<(u32, u32)> {
+    let number = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    };
+    let (from, to) = range.split_once('-').unwrap_or((range, range));
+    let (from, to) = (number(from)?, number(to)?);
+    (from <= to).then_some((from, to))
+}
+
+fn merge(sorted: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+    let mut merged: Vec<(u32, u32)> = Vec::new();
+    for (from, to) in sorted {
+        match merged.last_mut() {
+            Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
+            _ => merged.push((from, to)),
+        }
+    }
+    merged
+}
+
+fn show_range((from, to): (u32, u32)) -> String {
+    if from == to { from.to_string() } else { format!("{from}-{to}") }
 }
 
 #[cfg(test)]
@@ -225,6 +348,90 @@ mod tests {
             for text in [format!("{value}"), format!("{value:#x}"), format!("0{value:o}")] {
                 prop_assert_eq!(Form::Tokens.normalize(&text), value.to_string());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod line_tests {
+    use super::*;
+
+    const SEEN: &str = "8:0 rbps=max wbps=1048576 riops=max wiops=max\n8:16 rbps=5 wbps=max\n";
+
+    #[test]
+    fn lines_and_keys_are_sorted_and_sizes_are_numbers() {
+        for (text, expected) in [
+            ("8:16 wbps=1M rbps=4K\n8:0 riops=0x10\n", "8:0 riops=16\n8:16 rbps=4096 wbps=1048576"),
+            ("8:0 rbps=1\n\n8:0 wbps=2", "8:0 rbps=1 wbps=2"),
+            ("100", "default 100"),
+            ("default 100\n8:0 200\n", "8:0 200\ndefault 100"),
+            ("8:0 == rbps=", "8:0 == rbps="),
+            ("", ""),
+        ] {
+            assert_eq!(normalize_lines(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_declared_devices_and_keys_count_and_max_means_absent() {
+        for (wanted, expected) in [
+            ("8:0 wbps=1M", true),
+            ("8:0 wbps=1M rbps=max", true),
+            ("8:0 wbps=2M", false),
+            ("8:0 wbps=max", false),
+            ("8:32 rbps=max", true),
+            ("8:32 rbps=1", false),
+            ("8:0 wbps=1M\n8:16 rbps=5", true),
+            ("8:0 wbps=1M\n8:16 rbps=6", false),
+        ] {
+            assert_eq!(
+                lines_agree(&normalize_lines(wanted), &normalize_lines(SEEN)),
+                expected,
+                "{wanted:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn restoring_lifts_what_the_original_does_not_have() {
+        let back = lines_restoring("8:16 rbps=5", "8:0 wbps=1\n8:16 rbps=6 wiops=7");
+        assert_eq!(back, "8:0 wbps=max\n8:16 rbps=5 wiops=max");
+        assert_eq!(
+            lines_restoring("default 100", "8:0 200\ndefault 50"),
+            "8:0 default\ndefault 100"
+        );
+    }
+
+    #[test]
+    fn a_line_that_says_nothing_is_incomplete() {
+        assert!(lines_are_complete("8:0 rbps=1"));
+        assert!(lines_are_complete("100"));
+        assert!(!lines_are_complete("8:0"));
+        assert!(!lines_are_complete(" \n"));
+    }
+}
+
+#[cfg(test)]
+mod range_tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_sorted_and_merged() {
+        for (text, expected) in [
+            ("0-1", Some("0-1")),
+            ("0,1", Some("0-1")),
+            ("3,1,0\n", Some("0-1,3")),
+            ("8080,100-102,103", Some("100-103,8080")),
+            ("1-5,2-3", Some("1-5")),
+            ("", Some("")),
+            ("3-1", None),
+            ("a", None),
+            ("1,,2", None),
+            ("+1", None),
+            ("4294967295,0", Some("0,4294967295")),
+            ("99999999999", None),
+        ] {
+            assert_eq!(normalize_ranges(text).as_deref(), expected, "{text:?}");
         }
     }
 }

@@ -8,14 +8,14 @@ use homeostat_core::{Failure, Hint, Original, Owner, Record, Retry, See, Seen, V
 use rustix::io::Errno;
 
 use crate::absence::Absence;
+use crate::cgroup::unit_of;
 use crate::coupling::{is_general, rewrites};
 use crate::gate::{self, Gate};
 use crate::hints::Hints;
 use crate::key::Key;
+use crate::knob_file::{Found, find, open_root};
 use crate::model::Value;
 use crate::source::Knobs;
-use crate::systemd;
-use crate::tree::{Found, find, open_root};
 
 /// What one observe learned beside the values.
 #[derive(Clone, Debug, Default)]
@@ -166,7 +166,7 @@ impl Knobs {
         else {
             return None;
         };
-        systemd::unit_of(root, file.group()).map(|unit| format!("systemd ({unit})"))
+        unit_of(root, file.group()).map(|unit| format!("systemd ({unit})"))
     }
 
     /// Without its root, nothing can be said of a knob: that is no reason to call it absent.

@@ -9,9 +9,8 @@ use homeostat_document::{
 };
 use serde_json::json;
 
-use crate::builder::{Builder, DesiredError};
 use crate::key::{Key, KeyError, check_parts};
-use crate::model::DesiredState;
+use crate::model::{Builder, DesiredError, DesiredState};
 
 /// All that knobs add to documents.
 pub const SECTIONS: SourceSections = SourceSections {

@@ -1,9 +1,11 @@
-//! The source: where the files are, and what ties its parts to the contract.
+//! The source: where the files are, in which namespace they are opened, and what ties its parts to the contract.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
+use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Source};
+use homeostat_netns::Netns;
 
 use crate::absence::Absence;
 use crate::apply::Writer;
@@ -12,9 +14,7 @@ use crate::gate::Gate;
 use crate::key::Key;
 use crate::model::{DesiredState, Value};
 use crate::observe::{Moment, Reader};
-use crate::place::Place;
-use crate::plan;
-use crate::step::Step;
+use crate::plan::{self, Step};
 
 /// The directories below which all knobs are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,5 +145,40 @@ impl Source for Knobs {
         changes: ChangeList<Key, Value>,
     ) -> Draft<Self> {
         plan::draft(desired, moment, changes)
+    }
+}
+
+/// Whose `/proc/sys/net` is meant: that directory follows the thread which opens it.
+#[derive(Clone, Debug, Default)]
+pub enum Place {
+    /// That of the calling thread.
+    #[default]
+    Here,
+    /// That of another namespace, which is kept alive by this.
+    In(Arc<Netns>),
+}
+
+impl Place {
+    /// Whether both mean the same namespace; one that cannot be compared is another.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Place::Here, Place::Here) => true,
+            (Place::In(netns), Place::In(other)) => netns.same_as(other).unwrap_or(false),
+            _ => false,
+        }
+    }
+
+    /// Runs `work` there and waits for it.
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+        match self {
+            Place::Here => Ok(work()),
+            Place::In(netns) => netns.run(work).map_err(|error| {
+                let failure = Failure::from_error(&error, Retry::Soon);
+                match error.help() {
+                    Some(help) => failure.with_help(help),
+                    None => failure,
+                }
+            }),
+        }
     }
 }

@@ -1,38 +1,29 @@
-//! From text to tables: loaded by the real `nft` into an empty namespace, and read back from the kernel.
+//! From text to tables: `nft` loads the text into an empty namespace, and the kernel says what it means.
 //!
+//! All but very few tables can be written as the bytes that they were dumped as. That is tried in the scratch
+//! namespace, where nothing can be harmed: each table is made again from its bytes, and must come out equal.
 //! Start at [`Compiler::compile`].
-
-mod carry;
-mod debugged;
-mod expanded;
-mod fault;
-mod memory;
-mod ruleset;
-mod scratch;
-mod spoken;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use homeostat_netlink::Family;
+use homeostat_netlink::{Batch, Connection, Family, Transacted};
 
-use crate::clearing::{Cleared, clear};
 use crate::desired::{Compiled, DesiredState};
-use crate::error::Error;
+use crate::encode::{Encoder, Unwritable};
+use crate::error::{CompileError, Error};
+use crate::include::Expanded;
+use crate::key::Key;
+use crate::links::{self, Hooks, Link, Relevance, Spoken};
 use crate::mark::Mark;
 use crate::model::{Script, Table};
-use crate::own;
-use crate::placeholders::{self, Link, Relevance};
+use crate::object::Former;
+use crate::ruleset::{Cleared, Ruleset, clear};
+use crate::scratch::{Scratch, check_version};
 use crate::source::Nft;
-use expanded::Expanded;
-pub use expanded::Included;
-pub(crate) use fault::TOO_LONG;
-pub use fault::{CompileError, Fault};
-use memory::{Memory, Print};
-pub use ruleset::Ruleset;
-use scratch::Scratch;
-use spoken::{Hooks, Spoken};
+use crate::{diff, dump, rule_lines};
 
 /// Understands rulesets as `nft` does. Clones share what they remember of texts that are still declared.
 #[derive(Clone, Debug)]
@@ -88,7 +79,7 @@ impl Compiler {
         let recipe = Recipe { compiler, expanded: expanded.owned(), print, mark, relevance };
         let links = source
             .connect(Family::Route)
-            .and_then(|mut connection| placeholders::links(&mut connection).map_err(Error::from));
+            .and_then(|mut connection| links::list(&mut connection).map_err(Error::from));
         let links = links.map_err(|error| CompileError::kernel(&error))?;
         Ok(DesiredState::new(recipe.compile(&links, &BTreeSet::new())?, Some(recipe)))
     }
@@ -148,14 +139,14 @@ impl Recipe<'_> {
     ) -> Result<Compiled, CompileError> {
         let ruleset = &self.expanded.ruleset;
         ruleset.check()?;
-        scratch::check_version(&self.compiler.program, &ruleset.directory)?;
+        check_version(&self.compiler.program, &ruleset.directory)?;
         let cleared = clear(&ruleset.text);
         let mut spoken = Spoken::new(there, |name| self.speaks_of(name) || known.contains(name));
         let scratch = self.load(&cleared, &mut spoken)?;
         let mut tables = scratch.tables()?;
         room_for(&self.mark, &tables)?;
         self.mark_uncarried(&scratch, (&cleared, &spoken), &mut tables)?;
-        own::attach(&cleared.text, |line| self.expanded.place(line), &mut tables);
+        rule_lines::attach(&cleared.text, |line| self.expanded.place(line), &mut tables);
         let waiting = spoken.waiting(&tables, self.hooks(&spoken, &tables)?);
         let (links, spoken) = spoken.into_known();
         let notes = notes(&cleared);
@@ -203,7 +194,7 @@ impl Recipe<'_> {
         tables: &mut [Table],
     ) -> Result<(), CompileError> {
         let uncarried = match self.compiler.carries {
-            Carries::Proven => carry::uncarried(scratch, tables)?,
+            Carries::Proven => uncarried(scratch, tables)?,
             Carries::Nothing => tables.iter().map(|table| table.key.clone()).collect(),
         };
         if uncarried.is_empty() {
@@ -248,4 +239,116 @@ fn notes(cleared: &Cleared) -> Vec<String> {
         return Vec::new();
     }
     vec![format!("{} at the beginning of the text means nothing here", commands.join(", "))]
+}
+
+/// Elements of one set are alike: so many of them are tried.
+const ENOUGH: usize = 256;
+
+/// The tables that cannot be carried. The scratch is not what it was after it.
+fn uncarried(scratch: &Scratch<'_>, tables: &[Table]) -> Result<BTreeSet<Key>, CompileError> {
+    let mut connection =
+        scratch.connect(Family::Netfilter).map_err(|error| CompileError::kernel(&error))?;
+    try_all(&mut connection, tables).map_err(|error| CompileError::kernel(&error))
+}
+
+fn try_all(connection: &mut Connection, tables: &[Table]) -> Result<BTreeSet<Key>, Error> {
+    let tried: Vec<Table> = tables.iter().map(small).collect();
+    let mut uncarried = BTreeSet::new();
+    loop {
+        let rest: Vec<_> = tried.iter().filter(|one| !uncarried.contains(&one.key)).collect();
+        if let Some(refused) = make_again(connection, &rest)? {
+            uncarried.insert(refused);
+            continue;
+        }
+        uncarried.extend(changed(connection, &rest)?);
+        return Ok(uncarried);
+    }
+}
+
+fn small(table: &Table) -> Table {
+    let mut table = table.clone();
+    table.sets.values_mut().for_each(|set| set.elements.truncate(ENOUGH));
+    table
+}
+
+/// Makes the tables again in one transaction; tells the one that was refused.
+fn make_again(connection: &mut Connection, tables: &[&Table]) -> Result<Option<Key>, Error> {
+    let (mut batch, mut places, mut last_id) = (Batch::new(), Vec::new(), 0);
+    for table in tables {
+        if write(table, &mut batch, &mut last_id).is_err() {
+            return Ok(Some(table.key.clone()));
+        }
+        places.resize(batch.count(), &table.key);
+    }
+    if places.is_empty() {
+        return Ok(None);
+    }
+    Ok(match connection.transact(&batch, None)? {
+        Transacted::Refused { place, .. } => {
+            let key = place.and_then(|place| places.get(place)).or(places.first());
+            key.map(|key| (*key).clone())
+        }
+        Transacted::Done | Transacted::Unknown => None,
+    })
+}
+
+fn write(table: &Table, batch: &mut Batch, last_id: &mut u32) -> Result<(), Unwritable> {
+    let mark = Mark::new("");
+    let (desired, seen) = (Some(table), Some(table));
+    let (key, flags) = (&table.key, 0);
+    let mut encoder = Encoder { batch, last_id, key, mark: &mark, desired, seen, flags };
+    diff::made_again(table).iter().try_for_each(|op| encoder.op(op))
+}
+
+/// The tables that came out otherwise.
+fn changed(connection: &mut Connection, tables: &[&Table]) -> Result<Vec<Key>, Error> {
+    let heads = dump::heads(connection)?;
+    let mut changed = Vec::new();
+    for table in tables {
+        let head = heads.iter().find(|head| head.key == table.key);
+        let seen = head.map(|head| dump::table(connection, head)).transpose()?;
+        let none = Former::default();
+        let is_equal = seen.is_some_and(|seen| diff::table(table, Some((&seen, &none))).is_empty());
+        if !is_equal {
+            changed.push(table.key.clone());
+        }
+    }
+    Ok(changed)
+}
+
+/// Shared by everybody who compiles with the same program.
+#[derive(Clone, Debug, Default)]
+struct Memory(Arc<Mutex<Vec<Remembered>>>);
+
+#[derive(Debug)]
+struct Remembered {
+    text: Print,
+    compiled: Weak<Compiled>,
+}
+
+/// What tells texts apart, each with all that it includes: a text of a million addresses is not kept for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Print(u64, usize);
+
+impl Print {
+    fn of(expanded: &Expanded<'_>, mark: &Mark) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (expanded, mark).hash(&mut hasher);
+        Print(hasher.finish(), expanded.ruleset.text.len())
+    }
+}
+
+impl Memory {
+    /// What a text was compiled to under the same circumstances.
+    fn recall(&self, print: Print, is_same: impl Fn(&Compiled) -> bool) -> Option<Arc<Compiled>> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_text = all.iter().filter(|one| one.text == print);
+        of_text.filter_map(|one| one.compiled.upgrade()).find(|compiled| is_same(compiled))
+    }
+
+    fn keep(&self, print: Print, compiled: &Arc<Compiled>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| one.compiled.strong_count() > 0);
+        all.push(Remembered { text: print, compiled: Arc::downgrade(compiled) });
+    }
 }

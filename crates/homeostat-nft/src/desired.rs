@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Failure, Fingerprint, Retry, Slot};
 
-use crate::aside::aside;
 use crate::compile::Recipe;
 use crate::key::Key;
+use crate::links::Link;
 use crate::model::Table;
 use crate::object::Object;
-use crate::placeholders::Link;
+use crate::program::aside;
 
 /// The tables that shall be.
 #[derive(Debug, Default)]

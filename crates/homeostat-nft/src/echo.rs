@@ -12,15 +12,16 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attrs, Malformed, Message};
 
-use crate::dump::TABLE;
+use crate::dump::TABLE_NAME;
 use crate::elements::Collected;
 use crate::expression::{Becomes, Counts, Rewriting, rewrite};
 use crate::key::Family;
-use crate::message::{CHAIN, COMMIT, ELEMENTS, NO_ELEMENTS, NO_RULE, RULE};
 use crate::model::{Handle, Rule};
-use crate::op::{From, Op};
+use crate::plan::{From, Op};
 use crate::step::Step;
-use crate::tlv::{be32, be64, text};
+use crate::wire::{
+    DEL_ELEMENTS, DEL_RULE, NEW_CHAIN, NEW_ELEMENTS, NEW_GENERATION, NEW_RULE, be32, be64, text,
+};
 
 /// Beyond this, the answers cost as much as another look.
 const MOST: usize = 1000;
@@ -60,12 +61,13 @@ fn declared<'a>(step: &'a Step, chain: &str, at: usize) -> Option<&'a Rule> {
 /// Which act of which step a word on elements is about: it has no number.
 pub(crate) fn about(steps: &[Step], message: &Message<'_>) -> Option<(usize, usize)> {
     let ([family, ..], attrs) = message.split::<4>().ok()?;
-    let (table, name) = (text(&attrs, TABLE).ok()?, text(&attrs, NFTA_SET_ELEM_LIST_SET).ok()?);
+    let (table, name) =
+        (text(&attrs, TABLE_NAME).ok()?, text(&attrs, NFTA_SET_ELEM_LIST_SET).ok()?);
     let is_here = |step: &Step| step.key.family == Family(*family) && step.key.name == table;
     let at = steps.iter().position(is_here)?;
     let is_meant = |op: &Op| match op {
-        Op::AddElements { set, .. } => message.kind == ELEMENTS && set == name,
-        Op::DropElements { set, .. } => message.kind == NO_ELEMENTS && set == name,
+        Op::AddElements { set, .. } => message.kind == NEW_ELEMENTS && set == name,
+        Op::DropElements { set, .. } => message.kind == DEL_ELEMENTS && set == name,
         _ => false,
     };
     Some((at, steps.get(at)?.ops.iter().position(is_meant)?))
@@ -123,15 +125,15 @@ impl Echoes {
 impl Echo {
     fn take(&mut self, message: u16, attrs: &Attrs<'_>) -> Result<(), Malformed> {
         match message {
-            CHAIN => self.policy = be32(attrs, NFTA_CHAIN_POLICY)?,
-            RULE => self.rule = Some(Told::of(attrs)?),
-            NO_RULE => self.gone = be64(attrs, NFTA_RULE_HANDLE)?.map(Handle),
-            ELEMENTS | NO_ELEMENTS => {
+            NEW_CHAIN => self.policy = be32(attrs, NFTA_CHAIN_POLICY)?,
+            NEW_RULE => self.rule = Some(Told::of(attrs)?),
+            DEL_RULE => self.gone = be64(attrs, NFTA_RULE_HANDLE)?.map(Handle),
+            NEW_ELEMENTS | DEL_ELEMENTS => {
                 let list = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
                 list.map_or(Ok(()), |list| self.elements.take(list.value))?;
             }
             // The commit itself is told, too.
-            COMMIT => {}
+            NEW_GENERATION => {}
             _ => self.is_odd = true,
         }
         Ok(())

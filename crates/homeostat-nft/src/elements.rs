@@ -1,9 +1,8 @@
-//! The elements of a set, sorted and close together: a million of them are a normal case.
+//! The elements of a set, sorted and in one buffer: a million of them are a normal case.
 //!
-//! A *unit* is what is added and deleted as one: an element, or the two ends of an interval.
-
-mod collected;
-mod edits;
+//! A *unit* is what is added and deleted as one: an element, or the two ends of an interval. Elements come from the
+//! kernel in any order ([`Collected`]), and change one by one ([`Edits`]); then only the units around a change are
+//! taken apart and joined again.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,15 +11,14 @@ use std::ops::Range;
 
 use homeostat_netlink::uapi::{
     NFT_SET_ELEM_INTERVAL_END, NFTA_DATA_VALUE, NFTA_DATA_VERDICT, NFTA_SET_ELEM_DATA,
-    NFTA_SET_ELEM_FLAGS, NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_OBJREF,
+    NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS, NFTA_SET_ELEM_FLAGS,
+    NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_OBJREF, NFTA_SET_ELEM_TIMEOUT,
     NFTA_VERDICT_CHAIN,
 };
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
-use crate::tlv::{Tlvs, be32, only};
-
-pub(crate) use collected::Collected;
-pub(crate) use edits::Edits;
+use crate::expression::{Becomes, Counts, Rewriting, masked, rewrite};
+use crate::wire::{Tlvs, be32, only, padded};
 
 /// The place of a unit in its list.
 pub(crate) type UnitAt = u32;
@@ -258,5 +256,534 @@ fn is_end(element: &Attr<'_>) -> bool {
     flags.is_some_and(|flags| flags & NFT_SET_ELEM_INTERVAL_END != 0)
 }
 
+/// Elements that are not yet sorted.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+}
+
+/// Where an element is, and what decides where it goes.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// How the key begins: most keys differ here.
+    key: u64,
+    start: u32,
+    len: u32,
+    is_end: bool,
+    /// Whether neither packets nor time change anything of it, and it can be sent as it is.
+    is_steady: bool,
+}
+
+impl Place {
+    fn of(element: &Attr<'_>) -> Result<Self, Malformed> {
+        let mut place = Place { key: 0, start: 0, len: 0, is_end: false, is_steady: true };
+        let mut has_time = false;
+        for attr in element.attrs() {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_SET_ELEM_KEY => place.key = beginning(&attr)?,
+                NFTA_SET_ELEM_FLAGS => place.is_end = attr.be32()? & NFT_SET_ELEM_INTERVAL_END != 0,
+                NFTA_SET_ELEM_EXPIRATION | NFTA_SET_ELEM_EXPR | NFTA_SET_ELEM_EXPRESSIONS => {
+                    place.is_steady = false;
+                }
+                NFTA_SET_ELEM_TIMEOUT => has_time = true,
+                _ => {}
+            }
+        }
+        place.is_steady &= !(place.is_end && has_time);
+        Ok(place)
+    }
+}
+
+/// The first bytes of a key. A shorter key is filled up: all keys of a set are of one length.
+fn beginning(key: &Attr<'_>) -> Result<u64, Malformed> {
+    let value = key.attrs().first(NFTA_DATA_VALUE)?.map_or(&[][..], |value| value.value);
+    let mut first = [0; 8];
+    first.iter_mut().zip(value).for_each(|(to, from)| *to = *from);
+    Ok(u64::from_be_bytes(first))
+}
+
+impl Collected {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+    }
+
+    /// Takes the elements of one message.
+    pub(crate) fn take(&mut self, list: &[u8]) -> Result<(), Malformed> {
+        let (mut at, base) = (0, self.bytes.len());
+        for element in Attrs::new(list) {
+            let element = element?;
+            let len = padded(&element);
+            let short = |len: usize| u32::try_from(len).map_err(|_| Malformed::Message);
+            let place = Place::of(&element)?;
+            self.places.push(Place { start: short(base + at)?, len: short(len)?, ..place });
+            at += len;
+        }
+        self.bytes.extend_from_slice(list);
+        // The last one may lack its padding.
+        self.bytes.resize(base + at, 0);
+        Ok(())
+    }
+
+    /// Takes one more.
+    fn take_one(&mut self, element: &Attr<'_>) -> Result<(), Malformed> {
+        let mut one = Tlvs::default();
+        one.copy(element);
+        self.take(&one.into_bytes())
+    }
+
+    fn element(&self, place: &Place) -> &[u8] {
+        let start = place.start as usize;
+        self.bytes.get(start..start + place.len as usize).unwrap_or_default()
+    }
+
+    fn order(&self, a: &Place, b: &Place) -> Ordering {
+        a.key.cmp(&b.key).then_with(|| rank(self.element(a)).cmp(&rank(self.element(b))))
+    }
+
+    /// Sorts them and joins the two ends of each interval.
+    pub(crate) fn sorted(self, layout: Layout) -> Result<Elements, Malformed> {
+        self.sorted_and_judged(layout).map(|(sorted, _)| sorted)
+    }
+
+    /// The same, with whether each is there once.
+    pub(crate) fn sorted_and_judged(
+        mut self,
+        layout: Layout,
+    ) -> Result<(Elements, bool), Malformed> {
+        let mut places = std::mem::take(&mut self.places);
+        places.sort_by(|a, b| self.order(a, b));
+        let is_once = places.windows(2).all(|pair| match pair {
+            [a, b] => a.key != b.key || self.order(a, b).is_ne(),
+            _ => true,
+        });
+        let mut sorted = Elements::with_room(self.bytes.len(), places.len());
+        let mut places = places.iter().peekable();
+        while let Some(first) = places.next() {
+            let end = match layout {
+                Layout::Ends if !first.is_end => places.next_if(|next| next.is_end),
+                _ => None,
+            };
+            let is_steady = first.is_steady && end.is_none_or(|end| end.is_steady);
+            let parts = [self.element(first), end.map_or(&[][..], |end| self.element(end))];
+            if is_steady { sorted.push_steady(parts)? } else { sorted.push_moving(parts)? }
+        }
+        Ok((sorted, is_once))
+    }
+}
+
+impl Elements {
+    fn with_room(bytes: usize, units: usize) -> Self {
+        Elements {
+            bytes: Vec::with_capacity(bytes),
+            ends: Vec::with_capacity(units),
+            ..Elements::default()
+        }
+    }
+
+    fn push_steady(&mut self, parts: [&[u8]; 2]) -> Result<(), Malformed> {
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.end_unit()
+    }
+
+    /// A unit of which packets or time change something: that is kept apart.
+    fn push_moving(&mut self, parts: [&[u8]; 2]) -> Result<(), Malformed> {
+        let at = u32::try_from(self.ends.len()).map_err(|_| Malformed::Message)?;
+        let dumped = parts.concat();
+        let dumped = bare_ends(&dumped)?.unwrap_or_else(|| dumped.into());
+        if is_steady(&dumped)? {
+            self.bytes.extend_from_slice(&dumped);
+        } else {
+            self.bytes.extend_from_slice(&steady(&dumped)?);
+            self.whole.insert(at, dumped);
+        }
+        self.end_unit()
+    }
+
+    fn end_unit(&mut self) -> Result<(), Malformed> {
+        self.ends.push(u32::try_from(self.bytes.len()).map_err(|_| Malformed::Message)?);
+        Ok(())
+    }
+}
+
+/// A unit whose ends say no more than they may, where they do.
+///
+/// Quirk `ends-told-with-time` (Linux 6.18): in a set of intervals with a timeout the end of an interval is
+/// told with the time that it has left, and refused with EINVAL when it carries it.
+fn bare_ends(unit: &[u8]) -> Result<Option<Box<[u8]>>, Malformed> {
+    let says_more = |element: &Attr<'_>| {
+        let kinds = [NFTA_SET_ELEM_TIMEOUT, NFTA_SET_ELEM_EXPIRATION];
+        kinds.iter().any(|kind| matches!(element.attrs().first(*kind), Ok(Some(_))))
+    };
+    let mut elements = Attrs::new(unit).flatten();
+    if !elements.any(|element| is_end(&element) && says_more(&element)) {
+        return Ok(None);
+    }
+    let mut out = Tlvs::default();
+    for element in Attrs::new(unit) {
+        let element = element?;
+        if is_end(&element) {
+            out.put(
+                element.kind,
+                &only(element.attrs(), &[NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_FLAGS])?,
+            );
+        } else {
+            out.copy(&element);
+        }
+    }
+    Ok(Some(out.into_bytes()))
+}
+
+/// Whether neither packets nor time change anything of a unit.
+fn is_steady(unit: &[u8]) -> Result<bool, Malformed> {
+    const MOVING: [u16; 3] =
+        [NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS];
+    for element in Attrs::new(unit) {
+        for attr in element?.attrs() {
+            if MOVING.contains(&attr?.kind) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// A unit without what packets and time change.
+fn steady(unit: &[u8]) -> Result<Box<[u8]>, Malformed> {
+    let mut out = Tlvs::default();
+    for element in Attrs::new(unit) {
+        let element = element?;
+        out.nest(&element, |out| element.attrs().try_for_each(|attr| steady_attr(&attr?, out)))?;
+    }
+    Ok(out.into_bytes())
+}
+
+fn steady_attr(attr: &Attr<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
+    match attr.kind {
+        NFTA_SET_ELEM_EXPIRATION => {}
+        NFTA_SET_ELEM_EXPR => out.nest(attr, |out| masked(attr.value, out))?,
+        NFTA_SET_ELEM_EXPRESSIONS => {
+            let refer = &mut |_| Becomes::Named;
+            let how = &mut Rewriting { refer, counts: Counts::Masked };
+            out.put(attr.kind, &rewrite(attr.value, how)?);
+        }
+        _ => out.copy(attr),
+    }
+    Ok(())
+}
+
+/// What became of single elements. The last word on each counts.
+#[derive(Debug, Default)]
+pub(crate) struct Edits {
+    told: BTreeMap<OwnRank, Option<Box<[u8]>>>,
+}
+
+type OwnRank = (Vec<u8>, bool, Vec<u8>);
+
+fn own((key, is_start, key_end): Rank<'_>) -> OwnRank {
+    (key.to_vec(), is_start, key_end.to_vec())
+}
+
+fn borrowed((key, is_start, key_end): &OwnRank) -> Rank<'_> {
+    (key, *is_start, key_end)
+}
+
+impl Edits {
+    /// Elements that came, or are others than they were.
+    pub(crate) fn came(&mut self, list: &[u8]) -> Result<(), Malformed> {
+        self.take(list, |element| {
+            let mut bytes = Tlvs::default();
+            bytes.copy(element);
+            Some(bytes.into_bytes())
+        })
+    }
+
+    /// Elements that went.
+    pub(crate) fn went(&mut self, list: &[u8]) -> Result<(), Malformed> {
+        self.take(list, |_| None)
+    }
+
+    fn take(
+        &mut self,
+        list: &[u8],
+        becomes: impl Fn(&Attr<'_>) -> Option<Box<[u8]>>,
+    ) -> Result<(), Malformed> {
+        for element in Attrs::new(list) {
+            let element = element?;
+            self.told.insert(own(rank_of(&element)), becomes(&element));
+        }
+        Ok(())
+    }
+
+    /// From the first to the last place that they are about.
+    fn span(&self) -> Option<(Rank<'_>, Rank<'_>)> {
+        let (first, _) = self.told.first_key_value()?;
+        let (last, _) = self.told.last_key_value()?;
+        Some((borrowed(first), borrowed(last)))
+    }
+}
+
+impl Elements {
+    /// Makes them as they were told; whether everything that went was there before.
+    pub(crate) fn edit(&mut self, edits: &Edits, layout: Layout) -> Result<bool, Malformed> {
+        let Some(span) = edits.span() else { return Ok(true) };
+        let window = self.window(span);
+        let (mut around, mut gone) = (Collected::default(), 0);
+        for at in window.clone() {
+            for element in Attrs::new(self.dumped(at)) {
+                let element = element?;
+                match edits.told.get(&own(rank_of(&element))) {
+                    Some(None) => gone += 1,
+                    Some(Some(_)) => {}
+                    None => around.take_one(&element)?,
+                }
+            }
+        }
+        let came = edits.told.values().flatten();
+        came.into_iter().try_for_each(|element| around.take(element))?;
+        let went = edits.told.values().filter(|told| told.is_none()).count();
+        self.splice(window, around.sorted(layout)?)?;
+        Ok(gone == went)
+    }
+
+    /// The units that can look different after an edit in this span: one more on each side, since what
+    /// ends an interval may join or leave its neighbour.
+    fn window(&self, (first, last): (Rank<'_>, Rank<'_>)) -> Range<u32> {
+        let begin = self.count_up_to(first).saturating_sub(2);
+        let end = (self.count_up_to(last) + 1).min(self.places().end);
+        begin..end
+    }
+
+    /// How many units do not begin after this place.
+    fn count_up_to(&self, place: Rank<'_>) -> u32 {
+        let Range { start: mut low, end: mut high } = self.places();
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if rank(self.unit(middle)) <= place { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    fn splice(&mut self, window: Range<u32>, with: Elements) -> Result<(), Malformed> {
+        let start_of = |at: u32| match at.checked_sub(1) {
+            Some(before) => self.ends.get(before as usize).copied().unwrap_or_default(),
+            None => 0,
+        };
+        let (start, end) = (start_of(window.start), start_of(window.end));
+        let shifted = |offset: u32| {
+            let grown = u64::from(offset) + with.bytes.len() as u64;
+            grown.checked_sub(u64::from(end - start)).and_then(|offset| u32::try_from(offset).ok())
+        };
+        for offset in self.ends.iter_mut().skip(window.end as usize) {
+            *offset = shifted(*offset).ok_or(Malformed::Message)?;
+        }
+        let count = with.places().end;
+        let ends = with.ends.into_iter().map(|end| start + end);
+        self.ends.splice(window.start as usize..window.end as usize, ends);
+        self.bytes.splice(start as usize..end as usize, with.bytes);
+        let after = self.whole.split_off(&window.end);
+        drop(self.whole.split_off(&window.start));
+        self.whole.extend(with.whole.into_iter().map(|(at, whole)| (window.start + at, whole)));
+        let moved =
+            after.into_iter().map(|(at, whole)| (at - window.end + window.start + count, whole));
+        self.whole.extend(moved);
+        Ok(())
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use homeostat_netlink::uapi::{
+        NFTA_LIST_ELEM, NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_TIMEOUT,
+    };
+
+    fn element(key: u32, flags: u32, left: Option<u64>) -> Box<[u8]> {
+        let mut value = Tlvs::default();
+        value.put(NFTA_DATA_VALUE, &key.to_be_bytes());
+        let mut attrs = Tlvs::default();
+        attrs.put(NFTA_SET_ELEM_KEY, &value.into_bytes());
+        if flags != 0 {
+            attrs.put(NFTA_SET_ELEM_FLAGS, &flags.to_be_bytes());
+        }
+        if let Some(left) = left {
+            attrs.put(NFTA_SET_ELEM_TIMEOUT, &1000_u64.to_be_bytes());
+            attrs.put(NFTA_SET_ELEM_EXPIRATION, &left.to_be_bytes());
+        }
+        let mut out = Tlvs::default();
+        out.put(NFTA_LIST_ELEM, &attrs.into_bytes());
+        out.into_bytes()
+    }
+
+    fn start(key: u32) -> Box<[u8]> {
+        element(key, 0, None)
+    }
+
+    fn end(key: u32) -> Box<[u8]> {
+        element(key, NFT_SET_ELEM_INTERVAL_END, None)
+    }
+
+    fn elements(layout: Layout, list: &[Box<[u8]>]) -> Elements {
+        let mut collected = Collected::default();
+        collected.take(&list.concat()).unwrap();
+        collected.sorted(layout).unwrap()
+    }
+
+    fn differences(ours: &Elements, theirs: &Elements) -> Vec<Difference> {
+        let mut found = Vec::new();
+        ours.compare(theirs, |_, _| false, |difference| found.push(difference));
+        found
+    }
+
+    #[test]
+    fn the_order_in_which_the_kernel_tells_them_does_not_matter() {
+        let one = elements(Layout::Single, &[start(3), start(1), start(2)]);
+        let other = elements(Layout::Single, &[start(2), start(3), start(1)]);
+        assert_eq!(one, other);
+        assert_eq!(differences(&one, &other), []);
+    }
+
+    #[test]
+    fn an_interval_is_one_unit_and_neighbours_stay_apart() {
+        let list = [end(0), start(10), end(20), start(20), end(30), start(40)];
+        let units = elements(Layout::Ends, &list);
+        assert_eq!(units.places().len(), 4);
+        assert_eq!(units.unit(1), [start(10), end(20)].concat());
+        assert_eq!(units.unit(2), [start(20), end(30)].concat());
+        assert_eq!(units.unit(3), &*start(40));
+    }
+
+    #[test]
+    fn a_longer_interval_is_a_changed_one() {
+        let ours = elements(Layout::Ends, &[start(10), end(20)]);
+        let theirs = elements(Layout::Ends, &[start(10), end(25), start(30), end(40)]);
+        assert_eq!(differences(&ours, &theirs), [Difference::Changed(0, 0), Difference::Extra(1)]);
+        assert_eq!(&*theirs.deleting(0).unwrap(), [start(10), end(25)].concat());
+    }
+
+    #[test]
+    fn the_time_that_is_left_is_no_difference_and_not_lost() {
+        let ours = elements(Layout::Single, &[element(1, 0, Some(900))]);
+        let theirs = elements(Layout::Single, &[element(1, 0, Some(100))]);
+        assert_eq!(ours, theirs);
+        assert_eq!(theirs.dumped(0), &*element(1, 0, Some(100)));
+    }
+
+    #[test]
+    fn missing_and_extra_ones_are_told_by_their_places() {
+        let ours = elements(Layout::Single, &[start(1), start(2), start(4)]);
+        let theirs = elements(Layout::Single, &[start(2), start(3), start(4), start(5)]);
+        let found = differences(&ours, &theirs);
+        assert_eq!(found, [Difference::Missing(0), Difference::Extra(1), Difference::Extra(3)]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn long_lists_differ_where_their_keys_do(
+            ours in proptest::collection::btree_set(0_u32..2000, 0..20),
+            theirs in proptest::collection::btree_set(0_u32..2000, 0..20),
+        ) {
+            // Both have all keys but those.
+            let list = |without: &std::collections::BTreeSet<u32>| -> Vec<u32> {
+                (0..2000).filter(|key| !without.contains(key)).collect()
+            };
+            let (our_keys, their_keys) = (list(&ours), list(&theirs));
+            let long = |keys: &[u32]| {
+                elements(Layout::Single, &keys.iter().map(|key| start(*key)).collect::<Vec<_>>())
+            };
+            let found = differences(&long(&our_keys), &long(&their_keys));
+            let of = |at: &Difference| match at {
+                Difference::Missing(at) => (true, our_keys[*at as usize]),
+                Difference::Extra(at) => (false, their_keys[*at as usize]),
+                Difference::Changed(..) => panic!("{at:?}"),
+            };
+            let mut found: Vec<_> = found.iter().map(of).collect();
+            found.sort_unstable();
+            let extra = ours.difference(&theirs).map(|key| (false, *key));
+            let expected: Vec<_> = extra.chain(theirs.difference(&ours).map(|key| (true, *key))).collect();
+            proptest::prop_assert_eq!(found, expected);
+        }
+    }
+}
+
+#[cfg(test)]
+mod edit_tests {
+    use homeostat_netlink::uapi::{
+        NFT_SET_ELEM_INTERVAL_END, NFTA_DATA_VALUE, NFTA_LIST_ELEM, NFTA_SET_ELEM_EXPIRATION,
+        NFTA_SET_ELEM_FLAGS, NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_TIMEOUT,
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An element of a key; odd values carry the time that they have left, which is kept apart.
+    fn element(key: u8, is_end: bool, time: u8) -> Vec<u8> {
+        let (mut value, mut inside, mut out) = (Tlvs::default(), Tlvs::default(), Tlvs::default());
+        value.put(NFTA_DATA_VALUE, &[key, 0, 0, 0]);
+        inside.put(NFTA_SET_ELEM_KEY, &value.into_vec());
+        if is_end {
+            inside.put(NFTA_SET_ELEM_FLAGS, &NFT_SET_ELEM_INTERVAL_END.to_be_bytes());
+        } else if time % 2 == 1 {
+            inside.put(NFTA_SET_ELEM_TIMEOUT, &u64::from(time).to_be_bytes());
+            inside.put(NFTA_SET_ELEM_EXPIRATION, &u64::from(time).to_be_bytes());
+        }
+        out.put(NFTA_LIST_ELEM, &inside.into_vec());
+        out.into_vec()
+    }
+
+    type Known = BTreeMap<(u8, bool), u8>;
+
+    fn elements(known: &Known, layout: Layout) -> Elements {
+        let mut collected = Collected::default();
+        for ((key, is_start), time) in known {
+            collected.take(&element(*key, !is_start, *time)).unwrap();
+        }
+        collected.sorted(layout).unwrap()
+    }
+
+    fn shown(elements: &Elements) -> Vec<(&[u8], &[u8])> {
+        elements.places().map(|at| (elements.unit(at), elements.dumped(at))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn edited_elements_are_what_a_whole_list_would_show(
+            before in proptest::collection::btree_map((0_u8..24, any::<bool>()), any::<u8>(), 0..20),
+            edits in proptest::collection::vec(((0_u8..24, any::<bool>()), any::<Option<u8>>()), 0..6),
+            has_ends in any::<bool>(),
+        ) {
+            let layout = if has_ends { Layout::Ends } else { Layout::Single };
+            let mut after = before.clone();
+            let mut told = Edits::default();
+            for ((key, is_start), becomes) in edits {
+                if let Some(time) = becomes {
+                    after.insert((key, is_start), time);
+                    told.came(&element(key, !is_start, time)).unwrap();
+                } else {
+                    after.remove(&(key, is_start));
+                    told.went(&element(key, !is_start, 0)).unwrap();
+                }
+            }
+            let mut edited = elements(&before, layout);
+            edited.edit(&told, layout).unwrap();
+            let whole = elements(&after, layout);
+            prop_assert_eq!(shown(&edited), shown(&whole));
+            prop_assert_eq!(edited, whole);
+        }
+    }
+
+    #[test]
+    fn what_went_without_having_been_there_is_noticed() {
+        let mut known = elements(&Known::from([((1, true), 0)]), Layout::Single);
+        for (key, expected) in [(1, true), (2, false)] {
+            let mut told = Edits::default();
+            told.went(&element(key, false, 0)).unwrap();
+            assert_eq!(known.edit(&told, Layout::Single).unwrap(), expected);
+        }
+        assert!(known.is_empty());
+    }
+}

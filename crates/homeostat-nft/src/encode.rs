@@ -1,26 +1,25 @@
-//! Writes acts as messages of one transaction. Sends nothing. Start at [`Encoder::op`].
-
-mod rule;
+//! Writes ops as messages of one transaction. Sends nothing. Start at [`Encoder::op`].
 
 use homeostat_netlink::uapi::{
-    NFT_MSG_DELCHAIN, NFT_MSG_DELFLOWTABLE, NFT_MSG_DELOBJ, NFT_MSG_DELRULE, NFT_MSG_DELSET,
-    NFT_MSG_DELSETELEM, NFT_MSG_DELTABLE, NFT_MSG_NEWCHAIN, NFT_MSG_NEWFLOWTABLE, NFT_MSG_NEWOBJ,
-    NFT_MSG_NEWSET, NFT_MSG_NEWSETELEM, NFT_MSG_NEWTABLE, NFTA_CHAIN_NAME, NFTA_CHAIN_POLICY,
-    NFTA_FLOWTABLE_NAME, NFTA_OBJ_DATA, NFTA_OBJ_NAME, NFTA_OBJ_TYPE, NFTA_RULE_CHAIN,
-    NFTA_RULE_HANDLE, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET,
-    NFTA_SET_ELEM_LIST_SET_ID, NFTA_SET_ID, NFTA_SET_NAME, NFTA_TABLE_FLAGS, NFTA_TABLE_HANDLE,
-    NFTA_TABLE_USERDATA, NLM_F_CREATE, NLM_F_EXCL,
+    NFT_CHAIN_BINDING, NFT_MSG_DELCHAIN, NFT_MSG_DELFLOWTABLE, NFT_MSG_DELOBJ, NFT_MSG_DELRULE,
+    NFT_MSG_DELSET, NFT_MSG_DELSETELEM, NFT_MSG_DELTABLE, NFT_MSG_NEWCHAIN, NFT_MSG_NEWFLOWTABLE,
+    NFT_MSG_NEWOBJ, NFT_MSG_NEWRULE, NFT_MSG_NEWSET, NFT_MSG_NEWSETELEM, NFT_MSG_NEWTABLE,
+    NFTA_CHAIN_FLAGS, NFTA_CHAIN_ID, NFTA_CHAIN_NAME, NFTA_CHAIN_POLICY, NFTA_FLOWTABLE_NAME,
+    NFTA_OBJ_DATA, NFTA_OBJ_NAME, NFTA_OBJ_TYPE, NFTA_RULE_CHAIN, NFTA_RULE_CHAIN_ID,
+    NFTA_RULE_EXPRESSIONS, NFTA_RULE_HANDLE, NFTA_RULE_POSITION, NFTA_RULE_USERDATA,
+    NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_ELEM_LIST_SET_ID, NFTA_SET_ID,
+    NFTA_SET_NAME, NFTA_TABLE_FLAGS, NFTA_TABLE_HANDLE, NFTA_TABLE_USERDATA, NLM_F_APPEND,
+    NLM_F_CREATE, NLM_F_EXCL,
 };
 use homeostat_netlink::{Attrs, Batch, Malformed, MessageWriter};
 
-use crate::dump::TABLE;
-use crate::expression::NAMELESS;
+use crate::dump::TABLE_NAME;
+use crate::expression::{Becomes, Counts, NAMELESS, Reference, Rewriting, counts, rewrite};
 use crate::key::Key;
 use crate::mark::Mark;
-use crate::message::kind;
-use crate::model::{ObjectId, Set, Stateful, Table};
-use crate::op::{From, Op};
-use crate::tlv::Tlvs;
+use crate::model::{Handle, Inside, ObjectId, Rule, Set, Stateful, Table};
+use crate::plan::{From, Op};
+use crate::wire::{Tlvs, message_type};
 
 /// An act could not be written: what it is about is not there, or is too long.
 #[derive(Debug, thiserror::Error)]
@@ -90,9 +89,9 @@ impl Encoder<'_> {
     }
 
     fn message(&mut self, message: u16, flags: u16) -> MessageWriter<'_> {
-        let mut writer = self.batch.message(kind(message), flags | self.flags);
+        let mut writer = self.batch.message(message_type(message), flags | self.flags);
         writer.fixed(&[self.key.family.0, 0, 0, 0]);
-        put_name(&mut writer, TABLE, &self.key.name);
+        put_name(&mut writer, TABLE_NAME, &self.key.name);
         writer
     }
 
@@ -106,7 +105,7 @@ impl Encoder<'_> {
 
     fn drop_table(&mut self) -> Written {
         let handle = self.observed()?.handle;
-        let mut message = self.batch.message(kind(NFT_MSG_DELTABLE), 0);
+        let mut message = self.batch.message(message_type(NFT_MSG_DELTABLE), 0);
         message.fixed(&[self.key.family.0, 0, 0, 0]);
         // By its number: a table that took its name meanwhile is somebody else's.
         message.attr(NFTA_TABLE_HANDLE, &handle.0.to_be_bytes());
@@ -295,4 +294,80 @@ fn counted(object: &Stateful, former: &Stateful, out: &mut Tlvs) -> Result<(), M
         })?;
     }
     Ok(())
+}
+
+/// Where a rule goes.
+enum At<'a> {
+    /// Into a chain, before a rule that stays.
+    Before(&'a str, Handle),
+    /// To the end of a chain.
+    End(&'a str),
+    /// To the end of a chain without a name.
+    EndOf(u32),
+}
+
+impl Encoder<'_> {
+    fn add_rule(
+        &mut self,
+        chain: &str,
+        at: usize,
+        before: Option<Handle>,
+        replaces: Option<usize>,
+    ) -> Written {
+        let desired = self.declared()?.chains.get(chain).map(|chain| &chain.rules);
+        let rule = desired.and_then(|rules| rules.get(at)).ok_or_else(|| missing(chain))?;
+        let former = self.seen.and_then(|seen| seen.chains.get(chain)).zip(replaces);
+        let former = former.and_then(|(seen, at)| seen.rules.get(at));
+        let place = before.map_or(At::End(chain), |handle| At::Before(chain, handle));
+        self.rule(rule, former, &place)
+    }
+
+    fn rule(&mut self, rule: &Rule, former: Option<&Rule>, at: &At<'_>) -> Written {
+        let ids: Vec<u32> =
+            rule.inside.iter().map(|inside| self.inside(inside)).collect::<Result<_, _>>()?;
+        let carried = former.map(|former| counts(former.whole())).transpose()?;
+        let mut ids = ids.into_iter();
+        let refer = &mut |to: Reference| {
+            let made = if rule.references.contains(&to) { None } else { ids.next() };
+            made.map_or(Becomes::Named, Becomes::Made)
+        };
+        let counts = carried.as_deref().map_or(Counts::Kept, Counts::Carried);
+        let expressions = rewrite(rule.whole(), &mut Rewriting { refer, counts })?;
+        // Quirk `rules-are-prepended` (all kernels): without NLM_F_APPEND a rule comes first.
+        let flags = if matches!(at, At::Before(..)) { 0 } else { NLM_F_APPEND };
+        let mut message = self.message(NFT_MSG_NEWRULE, NLM_F_CREATE | flags);
+        match at {
+            At::Before(chain, handle) => {
+                put_name(&mut message, NFTA_RULE_CHAIN, chain);
+                message.attr(NFTA_RULE_POSITION, &handle.0.to_be_bytes());
+            }
+            At::End(chain) => put_name(&mut message, NFTA_RULE_CHAIN, chain),
+            At::EndOf(id) => _ = message.attr_be32(NFTA_RULE_CHAIN_ID, *id),
+        }
+        message.nest(NFTA_RULE_EXPRESSIONS, |inside| _ = inside.fixed(&expressions));
+        if let Some(userdata) = rule.userdata() {
+            message.attr(NFTA_RULE_USERDATA, userdata);
+        }
+        Ok(message.finish()?)
+    }
+
+    fn inside(&mut self, inside: &Inside) -> Result<u32, Unwritable> {
+        match inside {
+            Inside::Set(set) => self.make_nameless_set(set),
+            Inside::Chain(rules) => self.make_nameless_chain(rules),
+        }
+    }
+
+    /// Quirk `bound-chains-are-closed` (Linux 6.18): no rule can be added to a chain without a name
+    /// once a rule jumps to it, so it is filled before.
+    fn make_nameless_chain(&mut self, rules: &[Rule]) -> Result<u32, Unwritable> {
+        let id = self.next_id();
+        let mut message = self.message(NFT_MSG_NEWCHAIN, MAKE);
+        message.attr_be32(NFTA_CHAIN_ID, id).attr_be32(NFTA_CHAIN_FLAGS, NFT_CHAIN_BINDING);
+        message.finish()?;
+        for rule in rules {
+            self.rule(rule, None, &At::EndOf(id))?;
+        }
+        Ok(id)
+    }
 }

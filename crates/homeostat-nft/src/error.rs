@@ -1,7 +1,13 @@
-//! What can go wrong between a ruleset and the kernel.
+//! What can go wrong between a text and the kernel: with the text (each fault with its place in the user's own
+//! file), with `nft`, or with netlink.
+
+use std::{fmt, io};
 
 use homeostat_core::{Failure, Retry};
 use homeostat_netlink::{Errno, Malformed};
+
+use crate::key::Key;
+use crate::lexer::Position;
 
 /// A failed look or write.
 #[derive(Debug, thiserror::Error)]
@@ -25,10 +31,325 @@ impl Error {
         match errno {
             Some(Errno::PERM | Errno::ACCESS) => Failure::from_error(self, Retry::Never)
                 .with_help("run it as root or with CAP_NET_ADMIN, or try it with --sandbox"),
-            Some(Errno::MSGSIZE) => {
-                Failure::from_error(self, Retry::OnChange).with_help(crate::compile::TOO_LONG)
-            }
+            Some(Errno::MSGSIZE) => Failure::from_error(self, Retry::OnChange).with_help(TOO_LONG),
             _ => Failure::from_error(self, Retry::Soon),
         }
+    }
+}
+
+/// What `nft` calls the text that it is given.
+const STDIN: &str = "/dev/stdin";
+
+/// What is too long for a buffer that nobody in particular gets.
+pub(crate) const TOO_LONG: &str = "without CAP_NET_ADMIN outside of the sandbox a transaction is limited by \
+    net.core.wmem_max; run it as root, or raise that";
+
+const NO_NAMES: &str = "names are not looked up while a ruleset is loaded; write addresses";
+
+const NO_LINK: &str = "Interface does not exist";
+
+/// A text that could not be compiled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The file cannot be read.
+    #[error("cannot read `{name}`")]
+    Read {
+        /// The file.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is too large to be a firewall.
+    #[error("`{name}` has {size} bytes, which is more than a ruleset may have")]
+    TooLarge {
+        /// The file.
+        name: String,
+        /// Its size.
+        size: u64,
+    },
+    /// It holds something else than text.
+    #[error("{0}")]
+    NotText(Fault),
+    /// `nft` is not installed.
+    #[error("`nft` is not installed")]
+    NoProgram,
+    /// `nft` is older than what this program understands.
+    #[error("`nft` has version {found}, and at least {oldest} is needed")]
+    TooOld {
+        /// What is installed.
+        found: String,
+        /// What would do.
+        oldest: String,
+    },
+    /// `nft` could not be started.
+    #[error("`nft` cannot be started")]
+    Start {
+        /// Why.
+        source: io::Error,
+    },
+    /// `nft` was ended, for it would not end by itself.
+    #[error("`nft` was stopped")]
+    Endless {
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no place to load it.
+    #[error("cannot make a scratch namespace for `nft`")]
+    Scratch(#[source] homeostat_netns::Error),
+    /// What was loaded could not be read back.
+    #[error("cannot read back what `nft` loaded: {0}")]
+    ReadBack(String),
+    /// `nft` did not take it.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Refused(Vec<Fault>),
+    /// It holds commands that print.
+    #[error("{0}")]
+    Prints(Fault),
+    /// A host is named where an address belongs.
+    #[error("{0}")]
+    NamesHost(Fault),
+    /// A table wants to be owned by whoever loads it.
+    #[error("{0}")]
+    Owned(Fault),
+    /// A comment leaves no room for our mark.
+    #[error("the comment of `{table}` leaves no room for the mark of its owner")]
+    LongComment {
+        /// The table.
+        table: Key,
+    },
+}
+
+/// One thing that `nft` has against a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The file, as the user calls it.
+    pub file: String,
+    /// The line, from one; zero if `nft` names none.
+    pub line: u32,
+    /// The column, from one.
+    pub column: u32,
+    /// How many columns it is about.
+    pub width: u32,
+    /// What is wrong, in nft's words, with the line that it is about.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.message),
+            line => write!(f, "{}:{line}:{}: {}", self.file, self.column, self.message),
+        }
+    }
+}
+
+/// A longer line is not repeated, and neither is junk, which a terminal might obey: the place is told.
+const LONGEST: usize = 400;
+
+impl Fault {
+    /// What stands at its place in its line: a name, with or without quotes.
+    fn marked(&self, line: &str) -> Option<String> {
+        let start = self.column.checked_sub(1)? as usize;
+        let marked = line.get(start..start + self.width as usize)?.trim_matches('"');
+        let is_name = !marked.is_empty() && !marked.starts_with('$');
+        is_name.then(|| marked.to_owned())
+    }
+
+    fn at(name: &str, Position { line, column }: Position, message: String) -> Self {
+        Fault { file: name.to_owned(), line, column, width: 1, message }
+    }
+}
+
+impl CompileError {
+    pub(crate) fn kernel(error: &Error) -> Self {
+        CompileError::ReadBack(error.failure().error)
+    }
+
+    pub(crate) fn prints(command: &str, (name, at): (&str, Position)) -> Self {
+        let message = format!("`{command}` is a command that prints, and no part of a ruleset");
+        CompileError::Prints(Fault::at(name, at, message))
+    }
+
+    pub(crate) fn names_host(host: &str, (name, at): (&str, Position)) -> Self {
+        CompileError::NamesHost(Fault::at(name, at, format!("`{host}` is the name of a host")))
+    }
+
+    /// This byte is no part of a text.
+    pub(crate) fn no_text(byte: u8, (name, at): (&str, Position)) -> Self {
+        CompileError::NotText(Fault::at(name, at, format!("this is no text (byte {byte:#04x})")))
+    }
+
+    /// An include that leads too far.
+    pub(crate) fn include(message: String, (name, at): (&str, Position)) -> Self {
+        CompileError::Refused(vec![Fault::at(name, at, message)])
+    }
+
+    pub(crate) fn owned(name: &str, at: Position) -> Self {
+        let message = "a table with `flags owner` goes with the program that loaded it".to_owned();
+        CompileError::Owned(Fault::at(name, at, message))
+    }
+
+    /// The links that `nft` missed, by what stands at the places that it names.
+    pub(crate) fn missing_links(
+        &self,
+        line: impl Fn(&Fault) -> Option<String>,
+    ) -> Option<Vec<String>> {
+        let CompileError::Refused(faults) = self else { return None };
+        let missing = faults.iter().filter(|fault| fault.message.contains(NO_LINK));
+        let names = missing.map(|fault| fault.marked(&line(fault)?)).collect::<Vec<_>>();
+        // Whatever else is wrong is said when no link is missed any more.
+        (!names.is_empty()).then(|| names.into_iter().flatten().collect())
+    }
+
+    /// Whether the kernel missed something that the text speaks of.
+    pub(crate) fn is_absence(&self) -> bool {
+        let is_it = |fault: &Fault| fault.message.contains("No such file or directory");
+        matches!(self, CompileError::Refused(faults) if faults.iter().any(is_it))
+    }
+
+    /// What is wrong with the text, place by place.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        match self {
+            CompileError::Refused(faults) => faults,
+            CompileError::Prints(fault)
+            | CompileError::Owned(fault)
+            | CompileError::NamesHost(fault)
+            | CompileError::NotText(fault) => std::slice::from_ref(fault),
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn faults_mut(&mut self) -> &mut [Fault] {
+        match self {
+            CompileError::Refused(faults) => faults,
+            CompileError::Prints(fault)
+            | CompileError::Owned(fault)
+            | CompileError::NamesHost(fault)
+            | CompileError::NotText(fault) => std::slice::from_mut(fault),
+            _ => &mut [],
+        }
+    }
+
+    /// From what `nft` prints on its standard error.
+    pub(crate) fn refused(words: &str, name: &str) -> Self {
+        let (mut faults, mut is_cut) = (Vec::<Fault>::new(), false);
+        for line in words.lines() {
+            match (fault(line, name), faults.last_mut()) {
+                (Some(fault), _) => {
+                    is_cut = false;
+                    faults.push(fault);
+                }
+                // With the line go the marks below it.
+                (None, Some(_)) if is_cut || !is_readable(line) => is_cut = !is_cut,
+                (None, Some(last)) => last.message = format!("{}\n{line}", last.message),
+                (None, None) => faults.push(unplaced(line, name)),
+            }
+        }
+        if faults.is_empty() {
+            faults.push(unplaced("refused without a word", name));
+        }
+        CompileError::Refused(faults)
+    }
+
+    /// For a report.
+    pub(crate) fn failure(&self) -> Failure {
+        let failure = Failure::from_error(self, Retry::Soon);
+        match self.help() {
+            Some(help) => failure.with_help(help),
+            None => failure,
+        }
+    }
+
+    /// The way out, where there is one.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        let has = |faults: &[Fault], words: &str| {
+            faults.iter().any(|fault| fault.message.contains(words))
+        };
+        match self {
+            CompileError::NoProgram => Some("install the package `nftables`"),
+            CompileError::TooOld { .. } => Some("install a newer package `nftables`"),
+            CompileError::Endless { .. } => {
+                Some("include only files: a pipe or a device has no end")
+            }
+            CompileError::Prints(_) => Some("keep only what shall be there"),
+            CompileError::Owned(_) => Some("leave `owner` out: the mark is in the comment"),
+            CompileError::LongComment { .. } => Some("shorten the comment"),
+            CompileError::TooLarge { .. } => Some("keep large lists in sets that others fill"),
+            CompileError::Refused(faults) if has(faults, NO_LINK) => {
+                Some("`iif` and `oif` want a link that exists; write `iifname` or `oifname`")
+            }
+            CompileError::Refused(faults) if has(faults, "Message too long") => Some(TOO_LONG),
+            CompileError::Refused(faults) if has(faults, "esolve hostname") => Some(NO_NAMES),
+            CompileError::NamesHost(_) => Some(NO_NAMES),
+            _ => None,
+        }
+    }
+}
+
+fn is_readable(line: &str) -> bool {
+    let is_junk = |c: char| c.is_control() && c != '\t' || c == char::REPLACEMENT_CHARACTER;
+    line.len() <= LONGEST && !line.contains(is_junk)
+}
+
+fn unplaced(line: &str, name: &str) -> Fault {
+    Fault::at(name, Position { line: 0, column: 0 }, line.to_owned())
+}
+
+/// `FILE:LINE:COLUMN-COLUMN: Error: WORDS`.
+fn fault(text: &str, name: &str) -> Option<Fault> {
+    let (place, message) = text.split_once(": Error: ")?;
+    let mut parts = place.rsplitn(3, ':');
+    let (columns, line, file) = (parts.next()?, parts.next()?, parts.next()?);
+    let (first, last) = columns.split_once('-')?;
+    let (column, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+    let width = last.saturating_sub(column).saturating_add(1);
+    let file = if file == STDIN { name } else { file };
+    let (file, line) = (file.to_owned(), line.parse().ok()?);
+    Some(Fault { file, line, column, width, message: message.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_own_file_line_and_column_are_named() {
+        let words = "/dev/stdin:7:32-32: Error: syntax error, unexpected '}'\n  chain x }\n          ^\n\
+                     /etc/a:1:2-3: Error: no\n";
+        let CompileError::Refused(faults) = CompileError::refused(words, "fw.nft") else {
+            panic!("refused")
+        };
+        assert_eq!(faults.len(), 2);
+        assert_eq!((faults[0].file.as_str(), faults[0].line, faults[0].column), ("fw.nft", 7, 32));
+        assert!(faults[0].message.ends_with('^'), "{}", faults[0]);
+        assert_eq!(faults[1].to_string(), "/etc/a:1:2: no");
+    }
+
+    #[test]
+    fn links_that_are_missed_are_told_by_what_stands_at_their_place() {
+        let words = "/dev/stdin:1:14-18: Error: Interface does not exist\ndefine wan = gone0\n";
+        let error = CompileError::refused(words, "fw.nft");
+        let names = error.missing_links(|_| Some("define wan = gone0".to_owned()));
+        assert_eq!(names, Some(vec!["gone0".to_owned()]));
+        let other = CompileError::refused("/dev/stdin:1:1-2: Error: syntax error\n", "fw.nft");
+        assert_eq!(other.missing_links(|_| None), None);
+    }
+
+    #[test]
+    fn a_line_without_an_end_or_of_junk_is_not_repeated() {
+        let words = "./x:1:1-1: Error: syntax error\n\u{fffd}\u{1b}[31m\n^\n";
+        assert_eq!(CompileError::refused(words, "a").to_string(), "./x:1:1: syntax error");
+        let words = format!("/dev/stdin:1:9-9: Error: no\n{}\n^\n", "x".repeat(5000));
+        assert!(CompileError::refused(&words, "fw.nft").to_string().len() < 100);
+    }
+
+    #[test]
+    fn words_without_a_place_are_kept() {
+        let error = CompileError::refused("nft: something odd\n", "fw.nft");
+        assert_eq!(error.to_string(), "fw.nft: nft: something odd");
+        assert!(CompileError::refused("", "fw.nft").to_string().contains("without a word"));
     }
 }

@@ -1,6 +1,5 @@
-//! Hears of commits: which of our tables somebody touched, and who. Our own commits are not told.
-
-mod links;
+//! Hints from notifications of the kernel: which of our tables somebody changed, and who did it. Our own commits
+//! give no hints. Links that a text means by number are watched as well.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -9,17 +8,20 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use homeostat_core::Hint;
-use homeostat_netlink::uapi::{NFNLGRP_NFTABLES, NFTA_GEN_PROC_NAME, NFTA_GEN_PROC_PID};
-use homeostat_netlink::{AsyncListener, Event, Group, Listener, Message};
+use homeostat_netlink::uapi::{
+    IFLA_IFNAME, NFNLGRP_NFTABLES, NFTA_GEN_PROC_NAME, NFTA_GEN_PROC_PID, RTM_DELLINK, RTM_NEWLINK,
+    RTNLGRP_LINK,
+};
+use homeostat_netlink::{AsyncListener, Connection, Event, Group, Listener, Message};
 
-use crate::dump::TABLE;
+use crate::desired::DesiredState;
+use crate::dump::TABLE_NAME;
 use crate::error::Error;
 use crate::key::{Family, Key};
-use crate::message::COMMIT;
+use crate::links::{self, Link};
 use crate::shadow::Shadow;
 use crate::source::{Nft, Ports};
-use crate::tlv::{be32, name};
-pub(crate) use links::Links;
+use crate::wire::{NEW_GENERATION, be32, name};
 
 /// Everything that is heard.
 pub(crate) struct Ear {
@@ -163,7 +165,7 @@ impl Commits {
                 self.touched.clear();
                 heard.push_back(Hint::Lost);
             }
-            Event::Message(message) if message.kind == COMMIT => {
+            Event::Message(message) if message.kind == NEW_GENERATION => {
                 heard.extend(self.end(&message));
                 bound(heard);
             }
@@ -173,7 +175,7 @@ impl Commits {
 
     fn touch(&mut self, message: &Message<'_>) {
         let Ok(([family, ..], attrs)) = message.split::<4>() else { return };
-        let Ok(name) = name(&attrs, TABLE) else { return };
+        let Ok(name) = name(&attrs, TABLE_NAME) else { return };
         let key = Key { family: Family(*family), name };
         if self.attended.contains(&key) {
             self.touched.insert(key);
@@ -208,6 +210,84 @@ fn who(message: &Message<'_>) -> Option<Arc<str>> {
     let name = name(&attrs, NFTA_GEN_PROC_NAME).ok().filter(|name| !name.is_empty())?;
     let pid = be32(&attrs, NFTA_GEN_PROC_PID).ok()??;
     Some(format!("{name} (pid {pid})").into())
+}
+
+/// What is known of links.
+pub(crate) struct Links {
+    subscription: Subscription,
+    watch: Watch,
+    connection: Connection,
+}
+
+/// Which links matter, and as what they are known.
+struct Watch {
+    desired: Arc<DesiredState>,
+    known: Vec<Link>,
+    /// Whether one of them is no longer what it was.
+    is_moved: bool,
+}
+
+impl Links {
+    pub(crate) fn open(source: &Nft, desired: &Arc<DesiredState>) -> Result<Self, Error> {
+        // The subscription stands before the first look.
+        let listener = source.listen(homeostat_netlink::Family::Route, Group(RTNLGRP_LINK))?;
+        let connection = source.connect(homeostat_netlink::Family::Route)?;
+        let watch = Watch { desired: Arc::clone(desired), known: Vec::new(), is_moved: true };
+        Ok(Links { subscription: Subscription::Standing(listener), watch, connection })
+    }
+
+    /// Whether a look at a few tables must look at links, too.
+    pub(crate) fn have_moved(&self) -> bool {
+        self.watch.is_moved
+    }
+
+    /// The links that are there.
+    pub(crate) fn look(&mut self, desired: &Arc<DesiredState>) -> Result<Vec<Link>, Error> {
+        let links = links::list(&mut self.connection)?;
+        self.attend(desired, &links);
+        Ok(links)
+    }
+
+    /// Listens for those of these links that a desired state means.
+    pub(crate) fn attend(&mut self, desired: &Arc<DesiredState>, links: &[Link]) {
+        let (desired, known) = (Arc::clone(desired), desired.relevant(links));
+        self.watch = Watch { desired, known, is_moved: false };
+    }
+}
+
+impl Watch {
+    /// Takes an event: whether it is news.
+    fn take(&mut self, event: &Event<'_>) -> bool {
+        let is_news = match event {
+            Event::Lost => true,
+            Event::Message(message) => self.concerns(message),
+        };
+        let is_first = is_news && !self.is_moved;
+        self.is_moved |= is_news;
+        is_first
+    }
+
+    fn concerns(&self, message: &Message<'_>) -> bool {
+        let Ok((fixed, attrs)) = message.split::<{ links::FIXED }>() else { return false };
+        // A bridge tells of its ports in the same words.
+        let (Some(0), Some(index)) = (fixed.first(), links::index(fixed)) else {
+            return false;
+        };
+        let Ok(name) = name(&attrs, IFLA_IFNAME) else { return false };
+        let is_known = self.known.iter().any(|link| link.index == index);
+        let is_same = self.known.iter().any(|link| link.index == index && link.name == name);
+        match message.kind {
+            RTM_NEWLINK if is_same => false,
+            RTM_NEWLINK => is_known || self.desired.speaks_of(&name),
+            RTM_DELLINK => is_known,
+            _ => false,
+        }
+    }
+
+    /// The tables that may mean another link than before.
+    fn keys(&self) -> Vec<crate::key::Key> {
+        self.desired.keys()
+    }
 }
 
 #[cfg(test)]

@@ -2,15 +2,18 @@
 #![expect(clippy::disallowed_methods, reason = "the one module of this crate that starts programs")]
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::sync::oneshot;
 
 /// A ruleset of a million elements takes seconds. One that includes a pipe or a device takes for ever, and
 /// everything else would wait with it.
@@ -128,6 +131,56 @@ fn ends_within(process: &impl AsFd, longest: Duration) -> bool {
     matches!(poll(&mut fds, longest.as_ref()), Ok(count) if count > 0)
 }
 
+/// Does work on a thread of its own. Nobody waits for it any more than its caller does.
+pub(crate) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let (tell, told) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("nft".to_owned());
+    thread.spawn(move || {
+        // Who asked may be gone.
+        let _ = tell.send(work());
+    })?;
+    told.await.map_err(|_| io::Error::other("it ended without an answer"))
+}
+
+/// A version of `nft`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version {
+    major: u32,
+    minor: u32,
+    patch: u32,
+}
+
+/// Comments on tables, chains and sets, `-t` and texts from standard input are all in it.
+pub(crate) const OLDEST: Version = Version { major: 1, minor: 0, patch: 0 };
+
+impl Version {
+    /// From what `nft --version` prints: `nftables v1.0.6 (Lester Gooch #5)`.
+    pub(crate) fn told(words: &str) -> Option<Self> {
+        let mut words = words.split_whitespace();
+        let word = words.find(|word| word.starts_with('v') && word.contains('.'))?;
+        word.strip_prefix('v')?.parse().ok()
+    }
+}
+
+impl FromStr for Version {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.split('.');
+        let mut next = || parts.next().map_or(Ok(0), str::parse);
+        Ok(Version { major: next()?, minor: next()?, patch: next()? })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Version { major, minor, patch } = self;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,5 +213,55 @@ mod tests {
     fn a_program_that_ends_tells_all() {
         let output = run(OsStr::new("cat"), Path::new("/"), &[], "a\nb\n").unwrap();
         assert_eq!(output.stdout, b"a\nb\n");
+    }
+}
+
+#[cfg(test)]
+mod thread_tests {
+    use super::*;
+
+    fn done<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn others_go_on_while_work_is_done() {
+        let (go, wait) = std::sync::mpsc::channel();
+        let work = aside(move || wait.recv().is_ok());
+        // The work ends only because somebody else on the waiting thread goes on.
+        let other = async move { go.send(()).is_ok() };
+        let (worked, went_on) = done(async { tokio::join!(work, other) });
+        assert!(worked.unwrap() && went_on);
+    }
+
+    #[test]
+    fn work_that_panics_is_an_error() {
+        let worked: io::Result<()> = done(aside(|| panic!("a bug")));
+        assert_eq!(worked.unwrap_err().to_string(), "it ended without an answer");
+    }
+}
+
+#[cfg(test)]
+mod version_tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_from_what_the_program_prints() {
+        for (words, expected) in [
+            ("nftables v1.0.6 (Lester Gooch #5)\n", Some("1.0.6")),
+            ("nftables v1.1 (Commodore Bullmoose)", Some("1.1.0")),
+            ("nftables v0.9.3 (Topsy)", Some("0.9.3")),
+            ("echo (GNU coreutils) 9.1", None),
+            ("", None),
+        ] {
+            let told = Version::told(words).map(|version| version.to_string());
+            assert_eq!(told.as_deref(), expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn an_old_version_is_older_than_the_oldest() {
+        assert!(Version::told("nftables v0.9.8 (E.D.S.)").is_some_and(|old| old < OLDEST));
+        assert!(Version::told("nftables v1.0.2 (Lester Gooch)").is_some_and(|new| new >= OLDEST));
     }
 }

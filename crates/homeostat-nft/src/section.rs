@@ -9,8 +9,11 @@ use homeostat_document::{
     Scope, Section, SectionType, SourceSections, Span, Spanned, describe_record, read_record,
 };
 
-use crate::compile::{CompileError, Compiler, Fault, Included, Ruleset};
+use crate::compile::Compiler;
 use crate::desired::DesiredState;
+use crate::error::{CompileError, Fault};
+use crate::include::Included;
+use crate::ruleset::Ruleset;
 use crate::source::Nft;
 
 /// All that nftables add to documents.

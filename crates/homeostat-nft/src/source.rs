@@ -10,14 +10,13 @@ use homeostat_netns::Netns;
 
 use crate::apply::Writer;
 use crate::desired::DesiredState;
-use crate::dump;
 use crate::error::Error;
 use crate::key::Key;
 use crate::mark::Mark;
 use crate::object::Object;
 use crate::observe::{Moment, Reader};
-use crate::plan;
 use crate::step::Step;
+use crate::{dump, plan};
 
 /// The tables of one network namespace.
 #[derive(Clone, Debug)]

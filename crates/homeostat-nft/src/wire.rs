@@ -1,6 +1,11 @@
-//! Attributes as bytes outside of a message: kept as they were dumped, left out, or put differently.
+//! Message types of nftables, and attributes as bytes: copied as they were dumped, left out, or rewritten.
 
-use homeostat_netlink::uapi::{NLA_F_NESTED, NLA_F_NET_BYTEORDER};
+use homeostat_netlink::uapi::{
+    NFNL_SUBSYS_NFTABLES, NFT_MSG_DELCHAIN, NFT_MSG_DELOBJ, NFT_MSG_DELRULE, NFT_MSG_DELSET,
+    NFT_MSG_DELSETELEM, NFT_MSG_DELTABLE, NFT_MSG_NEWCHAIN, NFT_MSG_NEWGEN, NFT_MSG_NEWOBJ,
+    NFT_MSG_NEWRULE, NFT_MSG_NEWSET, NFT_MSG_NEWSETELEM, NFT_MSG_NEWTABLE, NLA_F_NESTED,
+    NLA_F_NET_BYTEORDER,
+};
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
 const ALIGN: usize = 4;
@@ -119,6 +124,26 @@ pub(crate) fn be64(attrs: &Attrs<'_>, kind: u16) -> Result<Option<u64>, Malforme
     let attr = attrs.clone().first(kind)?;
     attr.map(|attr| attr.array().map(u64::from_be_bytes)).transpose()
 }
+
+/// The type of a message of nftables.
+pub(crate) const fn message_type(message: u16) -> u16 {
+    NFNL_SUBSYS_NFTABLES << 8 | message
+}
+
+/// The end of a commit.
+pub(crate) const NEW_GENERATION: u16 = message_type(NFT_MSG_NEWGEN);
+pub(crate) const NEW_TABLE: u16 = message_type(NFT_MSG_NEWTABLE);
+pub(crate) const DEL_TABLE: u16 = message_type(NFT_MSG_DELTABLE);
+pub(crate) const NEW_CHAIN: u16 = message_type(NFT_MSG_NEWCHAIN);
+pub(crate) const DEL_CHAIN: u16 = message_type(NFT_MSG_DELCHAIN);
+pub(crate) const NEW_RULE: u16 = message_type(NFT_MSG_NEWRULE);
+pub(crate) const DEL_RULE: u16 = message_type(NFT_MSG_DELRULE);
+pub(crate) const NEW_SET: u16 = message_type(NFT_MSG_NEWSET);
+pub(crate) const DEL_SET: u16 = message_type(NFT_MSG_DELSET);
+pub(crate) const NEW_ELEMENTS: u16 = message_type(NFT_MSG_NEWSETELEM);
+pub(crate) const DEL_ELEMENTS: u16 = message_type(NFT_MSG_DELSETELEM);
+pub(crate) const NEW_OBJECT: u16 = message_type(NFT_MSG_NEWOBJ);
+pub(crate) const DEL_OBJECT: u16 = message_type(NFT_MSG_DELOBJ);
 
 #[cfg(test)]
 mod tests {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::key::Key;
+use crate::lexer::Scan;
 use crate::model::Table;
-use crate::scan::Scan;
 
 /// A rule in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

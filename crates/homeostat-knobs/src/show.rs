@@ -1,13 +1,12 @@
-//! What `show` tells: the knobs that people set most, and all of them.
+//! What `show` prints: the knobs that people set most, and all of them.
 
 use std::fs;
 use std::path::Path;
 
 use homeostat_core::Failure;
 
-use crate::builder::is_command;
 use crate::key::Key;
-use crate::model::Value;
+use crate::model::{Value, is_command};
 use crate::observe::Look;
 use crate::source::Knobs;
 

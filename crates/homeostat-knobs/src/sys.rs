@@ -1,5 +1,4 @@
 //! Hands an inotify queue to the runtime, so that somebody can wait for it.
-
 #![expect(unsafe_code, reason = "tokio cannot know that a descriptor stays open; we do")]
 
 use std::io;

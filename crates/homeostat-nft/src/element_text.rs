@@ -8,18 +8,18 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attr, Attrs};
 use serde_json::{Value, json};
 
-use super::Step;
 use crate::elements::UnitAt;
 use crate::model::Set;
-use crate::op::{From, Op};
-use crate::tlv::be32;
+use crate::plan::{From, Op};
+use crate::step::Step;
+use crate::wire::be32;
 
 /// So many of those that come and of those that go are named.
 const SAMPLES: usize = 3;
 
 impl Step {
     /// What becomes of the elements of a set: how many come and go, and some of them.
-    pub(super) fn element_changes(&self, name: &str) -> Option<Value> {
+    pub(crate) fn element_changes(&self, name: &str) -> Option<Value> {
         let [desired, seen] = [&self.desired, &self.seen]
             .map(|table| table.as_ref().and_then(|table| table.sets.get(name)));
         let (mut added, mut dropped, mut samples) = (0, 0, Vec::new());

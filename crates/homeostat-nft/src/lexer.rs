@@ -1,10 +1,52 @@
-//! The commands of a text, as far as they must be known before `nft` sees them.
+//! Quotations, comments, blocks and commands of a text in nft's language. Pure.
 
-use crate::scan::Scan;
+/// Where in a text a character is.
+#[derive(Default)]
+pub(crate) struct Scan {
+    depth: usize,
+    inside: Inside,
+    is_escaped: bool,
+}
+
+#[derive(Default, PartialEq, Eq)]
+enum Inside {
+    #[default]
+    Nothing,
+    Quotes,
+    Comment,
+}
+
+impl Scan {
+    /// Whether it is in no block, quotation or comment.
+    pub(crate) fn is_between(&self) -> bool {
+        self.depth == 0 && self.inside == Inside::Nothing
+    }
+
+    /// Whether it is neither quoted nor in a comment.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.inside == Inside::Nothing
+    }
+
+    /// Takes a character: whether it is neither in a comment nor the end of a line that goes on.
+    pub(crate) fn take(&mut self, c: char) -> bool {
+        let was_escaped = std::mem::replace(&mut self.is_escaped, c == '\\');
+        match (&self.inside, c) {
+            (Inside::Comment, '\n') | (Inside::Quotes, '"') => self.inside = Inside::Nothing,
+            (Inside::Comment, _) => return false,
+            (Inside::Nothing, '"') => self.inside = Inside::Quotes,
+            (Inside::Nothing, '#') => self.inside = Inside::Comment,
+            (Inside::Nothing, '{') => self.depth += 1,
+            (Inside::Nothing, '}') => self.depth = self.depth.saturating_sub(1),
+            (Inside::Nothing, '\n') if was_escaped => return false,
+            _ => {}
+        }
+        self.inside != Inside::Comment
+    }
+}
 
 /// Where something stands in a text, from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct At {
+pub(crate) struct Position {
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
@@ -15,23 +57,23 @@ const PRINTING: [&str; 5] = ["list", "reset", "monitor", "describe", "export"];
 /// The first command that prints, with its place.
 ///
 /// In an empty namespace most of them print nothing, so that only the text tells of them.
-pub(crate) fn printing(text: &str) -> Option<(&str, At)> {
+pub(crate) fn printing(text: &str) -> Option<(&str, Position)> {
     let mut commands = starts(text).filter_map(|start| {
         let rest = text.get(start..)?;
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
         Some((rest.get(..end)?, start))
     });
     let (word, start) = commands.find(|(word, _)| PRINTING.contains(word))?;
-    Some((word, at(text, start)))
+    Some((word, position(text, start)))
 }
 
 /// The line and column of a byte.
-pub(crate) fn at(text: &str, offset: usize) -> At {
+pub(crate) fn position(text: &str, offset: usize) -> Position {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
     let column = before.get(line_start..).map_or(0, |line| line.chars().count());
     let count = |number: usize| u32::try_from(number + 1).unwrap_or(u32::MAX);
-    At { line: count(before.matches('\n').count()), column: count(column) }
+    Position { line: count(before.matches('\n').count()), column: count(column) }
 }
 
 /// Where each command outside of any block begins.

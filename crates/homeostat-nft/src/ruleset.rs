@@ -1,0 +1,316 @@
+//! The text, and what is checked and changed in it before `nft` sees it. Pure, but for [`Ruleset::read`].
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use crate::error::{CompileError, Fault};
+use crate::include::{Included, included};
+use crate::lexer::{Position, position, printing};
+
+/// A text in nft's own language.
+#[derive(Clone, Debug, Hash)]
+pub struct Ruleset<'a> {
+    /// The text.
+    pub text: Cow<'a, str>,
+    /// What errors call it.
+    pub name: String,
+    /// Where what it includes is looked for.
+    pub directory: PathBuf,
+}
+
+impl Ruleset<'_> {
+    /// The text of a file.
+    pub fn read(path: &Path) -> Result<Self, CompileError> {
+        let name = path.display().to_string();
+        let refused = |source| CompileError::Read { name: name.clone(), source };
+        let meta = std::fs::metadata(path).map_err(refused)?;
+        // A pipe would be waited for, and a device may never end.
+        if !meta.is_file() {
+            return Err(refused(std::io::Error::other("this is not a regular file")));
+        }
+        let size = meta.len();
+        if size > LARGEST {
+            return Err(CompileError::TooLarge { name, size });
+        }
+        let bytes = std::fs::read(path).map_err(refused)?;
+        let text = String::from_utf8(bytes).map_err(|error| no_text(&error, &name))?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new(".")).to_owned();
+        Ok(Ruleset { text: Cow::Owned(text), name, directory })
+    }
+
+    pub(crate) fn owned(&self) -> Ruleset<'static> {
+        let text = Cow::Owned(self.text.clone().into_owned());
+        Ruleset { text, name: self.name.clone(), directory: self.directory.clone() }
+    }
+
+    /// What it includes, and where more of it may come from.
+    #[must_use]
+    pub fn included(&self) -> Included {
+        included(self)
+    }
+
+    /// The line that a fault is about.
+    pub(crate) fn line(&self, fault: &Fault) -> Option<String> {
+        let nth = usize::try_from(fault.line.checked_sub(1)?).ok()?;
+        self.text.lines().nth(nth).map(str::to_owned)
+    }
+
+    /// What no `nft` has to be asked about.
+    pub(crate) fn check(&self) -> Result<(), CompileError> {
+        if let Some(nul) = self.text.find('\0') {
+            return Err(CompileError::no_text(0, (&self.name, position(&self.text, nul))));
+        }
+        if let Some(at) = owner_wanted(&self.text) {
+            return Err(CompileError::owned(&self.name, at));
+        }
+        if let Some((host, at)) = named_host(&self.text) {
+            return Err(CompileError::names_host(host, (&self.name, at)));
+        }
+        match printing(&self.text) {
+            Some((command, at)) => Err(CompileError::prints(command, (&self.name, at))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// More than this is no firewall. A set of a million addresses needs a fifth of it.
+pub(crate) const LARGEST: u64 = 64 << 20;
+
+/// The first byte that is no text, with its place.
+fn no_text(error: &std::string::FromUtf8Error, name: &str) -> CompileError {
+    let valid = error.utf8_error().valid_up_to();
+    let (before, rest) = error.as_bytes().split_at_checked(valid).unwrap_or_default();
+    let place = position(&String::from_utf8_lossy(before), valid);
+    CompileError::no_text(rest.first().copied().unwrap_or_default(), (name, place))
+}
+
+/// A ruleset without the commands that clear at its beginning.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Cleared {
+    /// The text, as long as before.
+    pub(crate) text: String,
+    /// The commands that mean nothing.
+    pub(crate) commands: Vec<String>,
+}
+
+/// Blanks the commands that clear before anything is made.
+pub(crate) fn clear(text: &str) -> Cleared {
+    let mut cleared = Cleared { text: text.to_owned(), commands: Vec::new() };
+    let mut at = 0;
+    while let Some(command) = next_command(text, at) {
+        let words: Vec<&str> = text.get(command.clone()).unwrap_or("").split_whitespace().collect();
+        match words[..] {
+            ["flush", "ruleset", ..] | ["delete" | "destroy" | "flush", "table", ..] => {
+                cleared.commands.push(words.join(" "));
+                let blank = " ".repeat(command.len());
+                cleared.text.replace_range(command.clone(), &blank);
+            }
+            ["define" | "redefine" | "undefine", ..] => {}
+            _ => break,
+        }
+        at = command.end;
+    }
+    cleared
+}
+
+/// The place of the next command from `at` on, without comments before and after it.
+fn next_command(text: &str, mut at: usize) -> Option<std::ops::Range<usize>> {
+    loop {
+        let rest = text.get(at..)?;
+        let start = at + rest.find(|c: char| !c.is_whitespace() && c != ';')?;
+        let rest = text.get(start..)?;
+        let line = rest.find('\n').unwrap_or(rest.len());
+        if rest.starts_with('#') {
+            at = start + line;
+            continue;
+        }
+        let end = rest.find([';', '\n', '#', '{']).unwrap_or(rest.len());
+        return Some(start..start + end);
+    }
+}
+
+/// Where a table wants to be owned by the program that loads it.
+///
+/// Quirk `owned-tables-die` (Linux 6.18): a table with `flags owner` goes with the `nft` that made it.
+pub(crate) fn owner_wanted(text: &str) -> Option<Position> {
+    let mut start = 0;
+    text.split_inclusive('\n').find_map(|line| {
+        let mut at = start;
+        start += line.len();
+        let code = line.split('#').next().unwrap_or("");
+        code.split(['{', ';', '}']).find_map(|statement| {
+            let here = at + statement.len() - statement.trim_start().len();
+            at += statement.len() + 1;
+            wants_owner(statement).then(|| position(text, here))
+        })
+    })
+}
+
+fn wants_owner(statement: &str) -> bool {
+    let mut words = statement.split([' ', '\t', ',', '\n']).filter(|word| !word.is_empty());
+    words.next() == Some("flags") && words.any(|word| word == "owner")
+}
+
+/// The first name of a host, with its place.
+pub(crate) fn named_host(text: &str) -> Option<(&str, Position)> {
+    let mut looking = Looking::default();
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        if let Some(token) = unquoted(line).flat_map(tokens).find(|token| looking.take(token)) {
+            let offset = start + token.as_ptr().addr() - line.as_ptr().addr();
+            return Some((token, position(text, offset)));
+        }
+        start += line.len();
+    }
+    None
+}
+
+/// The parts of a line around what is quoted, each quotation a word of its own, up to a comment.
+fn unquoted(line: &str) -> impl Iterator<Item = &str> {
+    let mut is_comment = false;
+    line.split('"').step_by(2).enumerate().flat_map(move |(nth, part)| {
+        let code = if is_comment { "" } else { part.split('#').next().unwrap_or_default() };
+        is_comment |= part.contains('#');
+        [if nth == 0 { "" } else { QUOTED }, code]
+    })
+}
+
+const QUOTED: &str = "\"";
+
+/// Words, and signs that are words of their own.
+fn tokens(code: &str) -> impl Iterator<Item = &str> {
+    let is_sign = |c: char| "{},;".contains(c);
+    code.split(char::is_whitespace).flat_map(move |word| {
+        word.split_inclusive(is_sign).flat_map(move |part| match part.strip_suffix(is_sign) {
+            Some(before) => [before, part.get(before.len()..).unwrap_or_default()],
+            None => [part, ""],
+        })
+    })
+}
+
+/// What the words so far say of the next one.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Looking {
+    #[default]
+    Around,
+    /// Behind `ip` or `ip6`.
+    AtField,
+    /// Behind `ip saddr`.
+    AtAddress,
+    /// At the beginning of an element of a list of addresses.
+    AtElement,
+    InsideElement,
+}
+
+impl Looking {
+    /// Takes a word: whether it is the name of a host.
+    fn take(&mut self, word: &str) -> bool {
+        use Looking::{Around, AtAddress, AtElement, AtField, InsideElement};
+        let (next, is_address) = match (*self, word) {
+            (same, "") => (same, false),
+            (AtField, "saddr" | "daddr") | (AtAddress, "!=" | "==" | "ne" | "eq") => {
+                (AtAddress, false)
+            }
+            (AtAddress, "{") | (InsideElement, ",") => (AtElement, false),
+            (AtElement | InsideElement, "}") => (Around, false),
+            (AtElement, _) => (InsideElement, true),
+            (InsideElement, _) => (InsideElement, false),
+            (state, "ip" | "ip6") if state != AtAddress => (AtField, false),
+            (state, _) => (Around, state == AtAddress),
+        };
+        *self = next;
+        is_address && is_host(word)
+    }
+}
+
+fn is_host(word: &str) -> bool {
+    let is_dotted = word.contains('.') && word.contains(|c: char| c.is_ascii_alphabetic());
+    let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
+    word == "localhost" || is_dotted && is_plain && word.parse::<IpAddr>().is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str, commands: &[&str]) {
+        let cleared = clear(text);
+        assert_eq!(cleared.text, expected);
+        assert_eq!(cleared.commands, commands);
+        assert_eq!(cleared.text.len(), text.len());
+    }
+
+    #[test]
+    fn commands_that_clear_are_blanked_before_the_first_table() {
+        check(
+            "#!/usr/sbin/nft -f\nflush ruleset\n\ntable ip a {}\n",
+            "#!/usr/sbin/nft -f\n             \n\ntable ip a {}\n",
+            &["flush ruleset"],
+        );
+        check(
+            "define x = 1\ndelete table ip a; destroy table ip b # gone\ntable ip a {}",
+            "define x = 1\n                 ;                    # gone\ntable ip a {}",
+            &["delete table ip a", "destroy table ip b"],
+        );
+    }
+
+    #[test]
+    fn what_comes_after_the_first_table_stays() {
+        for text in ["table ip a {}\ndelete table ip a\n", "add table ip a\nflush ruleset", ""] {
+            check(text, text, &[]);
+        }
+    }
+
+    #[test]
+    fn the_desired_state_to_be_owned_is_seen_where_it_is_one() {
+        let place = |text| owner_wanted(text).map(|at| (at.line, at.column));
+        assert_eq!(place("table ip a { flags owner; }"), Some((1, 14)));
+        assert_eq!(place("table ip a {\n\tflags dormant, owner\n}"), Some((2, 2)));
+        for text in ["# flags owner", "set s { flags interval; } # owner", "comment \"owner\""] {
+            assert_eq!(place(text), None, "{text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod host_tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_where_addresses_belong() {
+        let check = |text: &str, expected: (&str, u32, u32)| {
+            let found = named_host(text).map(|(name, at)| (name, at.line, at.column));
+            assert_eq!(found, Some(expected), "{text}");
+        };
+        check("ip saddr www.example.org accept", ("www.example.org", 1, 10));
+        check("\n\tip6 daddr != localhost drop", ("localhost", 2, 15));
+        check("ip saddr { 10.0.0.1,\n  db.lan, 10.0.0.2 } drop", ("db.lan", 2, 3));
+        check("ip saddr {10.0.0.1,db.lan} drop", ("db.lan", 1, 20));
+        check("accept comment \"# a\"; ip saddr db.lan drop", ("db.lan", 1, 32));
+    }
+
+    #[test]
+    fn whatever_else_stands_there_is_no_name() {
+        for text in [
+            "ip saddr 10.0.0.1 ip daddr 10.0.0.0/8 tcp dport 22 accept",
+            "ip6 saddr ::ffff:10.0.0.1 accept",
+            "ip saddr { 10.0.0.1-10.0.0.9, 10.1.0.0/16 } accept",
+            "ip saddr . tcp dport { 10.0.0.1 . 22 } accept",
+            "add @s { ip saddr timeout 1.5s }",
+            "ip saddr @eth0.10 accept",
+            "ip saddr $www.lan accept",
+            "ip saddr map { 10.0.0.1 : 10.0.0.2 }",
+            "# ip saddr www.example.org",
+            "ip protocol tcp iifname eth0.10 accept",
+            "ip daddr 10.0.0.1 oifname localhost",
+            "iifname { eth0.10, eth0.20 } ip saddr 10.0.0.1",
+            "accept comment \"ip saddr www.example.org\"",
+            "comment \"a # b\" # ip saddr www.example.org",
+            "ip saddr \"x\" www.example.org",
+        ] {
+            assert!(named_host(text).is_none(), "{text}");
+        }
+    }
+}
