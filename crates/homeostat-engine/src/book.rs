@@ -273,7 +273,8 @@ impl<S: Source> Book<S> {
     /// that hardly anything in a lane is done within the pass that began it.
     pub(crate) fn catch_up(
         &mut self,
-        (plan, tally): (&Plan<S>, &Tally<S::Object>),
+        plan: &Plan<S>,
+        tally: &Tally<S::Object>,
         looked_at: &BTreeSet<S::Key>,
     ) {
         let known =

@@ -10,9 +10,9 @@ use homeostat_core::{Desired as _, Explain, Focus, Ownership, Source};
 
 use crate::book::holdings;
 use crate::config::{Config, Order};
+use crate::controller::handle::LoopTask;
+use crate::controller::{LoopDeps, Pace};
 use crate::error::Error;
-use crate::keep::control::LoopTask;
-use crate::keep::{LoopDeps, Pace};
 use crate::ledger::{LedgerKey, Pages};
 use crate::observer::Observer;
 use crate::pass;
@@ -29,7 +29,7 @@ pub struct Bound<S: Source> {
     pub config: Config<S::Key>,
     /// Where the ledger files it.
     pub place: LedgerKey,
-    /// The declare nothing, by which everything is taken back; without it nobody can ask for that.
+    /// The desired state that declares nothing: what a revert applies. Without it nobody can ask for a revert.
     pub nothing: Option<Arc<S::Desired>>,
 }
 
@@ -48,14 +48,15 @@ impl<S: Source> Bound<S> {
         self.differs_only_in_desired(other) && self.desired.is_same_desired(&other.desired)
     }
 
-    /// A pass over `focus`, behaving as `config` says.
+    /// A pass over `focus` for this desired state, behaving as `config` says.
     pub(crate) fn order<'a>(
         &'a self,
+        desired: Arc<S::Desired>,
         config: &'a Config<S::Key>,
         focus: Focus<S::Key>,
     ) -> Order<'a, S> {
-        let Bound { source, desired, ownership, .. } = self;
-        Order { source, desired: Arc::clone(desired), ownership, focus, config }
+        let Bound { source, ownership, .. } = self;
+        Order { source, desired, ownership, focus, config }
     }
 }
 
@@ -89,8 +90,8 @@ impl<S: Source> Planner for Bound<S> {
         Box::pin(async move {
             let held = holdings::<S>(pages, &self.place)?;
             let mut observer = Observer::without_hints(&self.source, &self.place.scope)?;
-            let plan =
-                pass::plan(&self.order(&self.config, Focus::All), &mut observer, &held).await?;
+            let order = self.order(Arc::clone(&self.desired), &self.config, Focus::All);
+            let plan = pass::plan(&order, &mut observer, &held).await?;
             Ok(Box::new(plan) as Box<dyn Explain>)
         })
     }

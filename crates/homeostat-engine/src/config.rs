@@ -90,7 +90,7 @@ impl<K: Key> Config<K> {
     }
 }
 
-/// What is to be done: a declare a source, how its objects are told from others', and how.
+/// What one pass works on: a source, its desired state, how our objects are told from others', and which keys.
 pub struct Order<'a, S: Source> {
     /// The source.
     pub source: &'a S,

@@ -28,10 +28,10 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 //! let target = Target::default();
 //! let bound = || -> Result<_, Box<dyn std::error::Error>> {
-//!     let desired state = [("door", "green"), ("window", "blue")];
+//!     let declared = [("door", "green"), ("window", "blue")];
 //!     Ok(Bound {
 //!         source: Memory::<Independent>::marked(target.clone()),
-//!         desired state: Arc::new(Table::new(desired state.map(|(key, value)| (key.to_owned(), value.to_owned())))?),
+//!         desired: Arc::new(Table::new(declared.map(|(key, value)| (key.to_owned(), value.to_owned())))?),
 //!         ownership: Ownership::Marked, // How ours are told from others': never by default.
 //!         config: Config::default(),
 //!         place: LedgerKey {
@@ -54,9 +54,9 @@
 //! assert!(session.pass(&bound_once).await?.is_converged());
 //! assert_eq!(session.pass(&bound_once).await?.summary().total(), 0); // The second pass does nothing.
 //!
-//! let means = LoopDeps { lock: Arc::new(lock), ledger, events: Events::default() };
-//! let (kept, handle) = Loop::new(bound()?, means, Pace::of::<Memory<Independent>>(1));
-//! let running = tokio::spawn(kept.run());
+//! let deps = LoopDeps { lock: Arc::new(lock), ledger, events: Events::default() };
+//! let (looped, handle) = Loop::new(bound()?, deps, Pace::of::<Memory<Independent>>(1));
+//! let running = tokio::spawn(looped.run());
 //! handle.wait_for(|status| status.is_converged).await?;
 //! target.remove("door"); // Somebody does, a hint tells, and it comes back.
 //! handle.wait_for(|status| status.counts.applied == 1).await?;
@@ -74,7 +74,7 @@
 //!
 //! The ledger ([`Ledger`]) remembers what the target cannot: [`SqliteLedger`] on disk, or
 //! [`MemoryLedger`] for callers without a state directory. [`lock`] has the ways to be the only
-//! writer of a scope. [`Bound`] erases a source, so that a registry can hold many kinds. [`keep`] has the
+//! writer of a scope. [`Bound`] erases a source, so that a registry can hold many kinds. [`controller`] has the
 //! rules of the loop.
 //!
 //! The whole contract is re-exported: this is the one crate to depend on.
@@ -87,13 +87,13 @@ pub mod book;
 pub mod bound;
 pub mod broken;
 pub mod config;
+pub mod controller;
 pub mod dispatch;
 pub mod error;
 mod fate;
 mod focus;
 pub mod guard;
 pub mod journal;
-pub mod keep;
 pub mod ledger;
 pub mod lock;
 pub mod memory;
@@ -109,17 +109,18 @@ pub use book::Book;
 pub use bound::{Bound, Planner};
 pub use broken::BrokenPass;
 pub use config::{Config, Order, Progress};
+pub use controller::event::{Event, EventKind, Events, PassId};
+pub use controller::handle::{
+    Control, Ended, Handle, LoopTask, OnStop, PassAnswer, Refused as CommandRefused,
+};
+pub use controller::pace::Mode;
+pub use controller::settle::Patience;
+pub use controller::status::{OpenCounts, Status};
+pub use controller::{Loop, LoopDeps, Pace};
 pub use dispatch::DispatchGuard;
 pub use error::Error;
 pub use guard::{Budget, Cascades, Guards, MassDelete, MissingSections};
 pub use journal::Journal;
-pub use keep::control::{Control, LoopTask, Refused as CommandRefused};
-pub use keep::event::{Event, EventKind, Events, PassId};
-pub use keep::handle::{Ended, Handle, OnStop};
-pub use keep::pace::Mode;
-pub use keep::settle::Patience;
-pub use keep::status::{OpenCounts, Status};
-pub use keep::{Loop, LoopDeps, Pace};
 pub use ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 pub use lock::{Alone, FileLock, NetnsLock};
 pub use memory::MemoryLedger;

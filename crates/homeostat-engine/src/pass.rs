@@ -1,4 +1,4 @@
-//! The single pass, as plain functions.
+//! The single pass, as plain functions: values in, values out.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::config::{Config, Order};
 use crate::error::Error;
 use crate::fate::Prior;
 use crate::observer::Observer;
-use crate::run::{DetachedLane, Ran, may_detach, run, run_detaching};
+use crate::run::{DetachedLane, LaneWait, StepResults, WriterHandle, run};
 use crate::verify::{Shown, doubts};
 
 /// Observes, diffs and plans. It has no writer, so it cannot write.
@@ -19,7 +19,15 @@ pub async fn plan<S: Source>(
     observer: &mut Observer<S>,
     holdings: &Holdings<S::Key, S::Object>,
 ) -> Result<Plan<S>, Error> {
-    let order = &order.widened();
+    plan_focus(&order.widened(), observer, holdings).await
+}
+
+/// The same, over the focus as it is.
+pub(crate) async fn plan_focus<S: Source>(
+    order: &Order<'_, S>,
+    observer: &mut Observer<S>,
+    holdings: &Holdings<S::Key, S::Object>,
+) -> Result<Plan<S>, Error> {
     let (moment, changes) = observer.diff(order, holdings).await?;
     let mut plan = Plan::new(order.source, Arc::clone(&order.desired), moment, changes)
         .since(holdings.last.clone());
@@ -33,91 +41,14 @@ pub async fn apply<S: Source>(
     order: &Order<'_, S>,
     observer: &mut Observer<S>,
     writer: &S::Writer,
-    (book, plan): (&mut Book<S>, Plan<S>),
+    book: &mut Book<S>,
+    plan: Plan<S>,
 ) -> Result<Report<S>, Error> {
-    let prior = book.begin(&plan, order.ownership)?;
-    let ran = run(&plan, writer, order.config).await;
-    order.config.dispatch.end_pass(&order.focus);
-    conclude(order, observer, (book, prior), (plan, ran)).await
+    let (run, _) = PassRun::start(order, &writer, book, plan, LaneWait::All).await?;
+    run.conclude(order, observer, book).await
 }
 
-/// The same, but lanes that take long are detached, to be concluded when they have ended.
-pub(crate) async fn apply_detaching<S: Source>(
-    order: &Order<'_, S>,
-    observer: &mut Observer<S>,
-    writer: &Arc<S::Writer>,
-    (book, mut plan): (&mut Book<S>, Plan<S>),
-) -> Result<(Report<S>, Vec<DetachedLane<S>>), Error> {
-    if !may_detach::<S>(order.config) {
-        let report = apply(order, observer, writer, (book, plan)).await?;
-        return Ok((report, Vec::new()));
-    }
-    let mut prior = book.begin(&plan, order.ownership)?;
-    let (ran, mut detached) = run_detaching(&mut plan, writer, order.config).await;
-    order.config.dispatch.end_pass(&order.focus);
-    for lane in &mut detached {
-        lane.prior.extend(prior.remove_entry(&lane.key));
-    }
-    let report = conclude(order, observer, (book, prior), (plan, ran)).await?;
-    Ok((report, detached))
-}
-
-/// Verifies what steps did, and records what is ours now.
-pub(crate) async fn conclude<S: Source>(
-    order: &Order<'_, S>,
-    observer: &mut Observer<S>,
-    (book, prior): (&mut Book<S>, Prior<S>),
-    (mut plan, mut ran): (Plan<S>, Ran<S::Object>),
-) -> Result<Report<S>, Error> {
-    book.absorb(&plan, &ran.tally, prior)?;
-    let shown = look_again(order, observer, book.holdings(), (&mut plan, &mut ran)).await;
-    book.learn(shown)?;
-    book.forget(&plan, &ran.tally);
-    match &order.focus {
-        Focus::All => book.advance(&plan, &ran.tally),
-        Focus::Keys(keys) if S::FAILS == Fails::Lanes => {
-            book.catch_up((&plan, &ran.tally), keys);
-        }
-        // Elsewhere what waits is rare, and a desired state may be long: the next full pass is soon enough.
-        Focus::Keys(_) => {}
-    }
-    let recorded = book.close();
-    let report = Report::new(plan, ran.tally);
-    Ok(match (recorded, ran.unwritten) {
-        (Err(error), _) => report.unrecorded(LEDGER, error.failure()),
-        (Ok(()), Some(failure)) => report.unrecorded(JOURNAL, failure),
-        (Ok(()), None) => report,
-    })
-}
-
-/// Puts right what the steps claimed. A look that fails leaves outcomes unknown: what was written is
-/// still recorded and reported.
-async fn look_again<S: Source>(
-    order: &Order<'_, S>,
-    observer: &mut Observer<S>,
-    holdings: &Holdings<S::Key, S::Object>,
-    (plan, ran): (&mut Plan<S>, &mut Ran<S::Object>),
-) -> Shown<S::Key> {
-    let Some(doubts) = doubts(plan, ran) else { return Shown::default() };
-    match observer.diff(&order.about(doubts.focus.clone()), holdings).await {
-        Ok((_, left)) => doubts.put_right(plan, ran, &left),
-        Err(error) => {
-            let why = format!("written, but it could not be looked at again: {error}");
-            for key in doubts.into_disturbed() {
-                plan.found.unknown.push((key, why.clone()));
-            }
-            for at in ran.unverified.iter().cloned().flatten() {
-                if ran.tally.is_applied(at) {
-                    ran.tally.revise(at, Outcome::Unknown { why: why.clone() });
-                }
-            }
-            Shown::default()
-        }
-    }
-}
-
-/// One pass: [`plan()`], then [`apply`]. The report tells what became of it, and `book` holds the
-/// new ownership.
+/// One pass: [`plan()`], then [`apply`]. The report says what became of it, and `book` holds the new ownership.
 pub async fn pass<S: Source>(
     order: &Order<'_, S>,
     observer: &mut Observer<S>,
@@ -125,6 +56,87 @@ pub async fn pass<S: Source>(
     book: &mut Book<S>,
 ) -> Result<Report<S>, Error> {
     let order = &order.widened();
-    let plan = plan(order, observer, book.holdings()).await?;
-    apply(order, observer, writer, (book, plan)).await
+    let plan = plan_focus(order, observer, book.holdings()).await?;
+    apply(order, observer, writer, book, plan).await
+}
+
+/// Steps that ran, and have not been verified and recorded yet.
+pub(crate) struct PassRun<S: Source> {
+    pub(crate) plan: Plan<S>,
+    pub(crate) results: StepResults<S::Object>,
+    /// The records that stood before the steps were announced.
+    pub(crate) prior: Prior<S>,
+}
+
+impl<S: Source> PassRun<S> {
+    /// Announces the steps where the target cannot hold a mark, and runs them. Returns the lanes that were detached.
+    pub(crate) async fn start<'a, W: WriterHandle<'a, S>>(
+        order: &Order<'_, S>,
+        writer: &W,
+        book: &mut Book<S>,
+        mut plan: Plan<S>,
+        wait: LaneWait,
+    ) -> Result<(Self, Vec<DetachedLane<'a, S>>), Error> {
+        let mut prior = book.begin(&plan, order.ownership)?;
+        let (results, mut detached) = run(&mut plan, writer, order.config, wait).await;
+        order.config.dispatch.end_pass(&order.focus);
+        for lane in &mut detached {
+            lane.prior.extend(prior.remove_entry(&lane.key));
+        }
+        Ok((PassRun { plan, results, prior }, detached))
+    }
+
+    /// Verifies what the steps did, and records what is ours now.
+    pub(crate) async fn conclude(
+        mut self,
+        order: &Order<'_, S>,
+        observer: &mut Observer<S>,
+        book: &mut Book<S>,
+    ) -> Result<Report<S>, Error> {
+        book.absorb(&self.plan, &self.results.tally, std::mem::take(&mut self.prior))?;
+        let shown = self.look_again(order, observer, book.holdings()).await;
+        book.learn(shown)?;
+        let PassRun { plan, results: StepResults { tally, unwritten, .. }, .. } = self;
+        book.forget(&plan, &tally);
+        match &order.focus {
+            Focus::All => book.advance(&plan, &tally),
+            Focus::Keys(keys) if S::FAILS == Fails::Lanes => book.catch_up(&plan, &tally, keys),
+            // Elsewhere what waits is rare, and a desired state may be long: the next full pass is soon enough.
+            Focus::Keys(_) => {}
+        }
+        let recorded = book.close();
+        let report = Report::new(plan, tally);
+        Ok(match (recorded, unwritten) {
+            (Err(error), _) => report.unrecorded(LEDGER, error.failure()),
+            (Ok(()), Some(failure)) => report.unrecorded(JOURNAL, failure),
+            (Ok(()), None) => report,
+        })
+    }
+
+    /// Corrects what the steps claimed. A look that fails leaves outcomes unknown: what was written is still recorded
+    /// and reported.
+    async fn look_again(
+        &mut self,
+        order: &Order<'_, S>,
+        observer: &mut Observer<S>,
+        holdings: &Holdings<S::Key, S::Object>,
+    ) -> Shown<S::Key> {
+        let PassRun { plan, results, .. } = self;
+        let Some(doubts) = doubts(plan, results) else { return Shown::default() };
+        match observer.diff(&order.about(doubts.focus.clone()), holdings).await {
+            Ok((_, left)) => doubts.put_right(plan, results, &left),
+            Err(error) => {
+                let why = format!("written, but it could not be looked at again: {error}");
+                for key in doubts.into_disturbed() {
+                    plan.found.unknown.push((key, why.clone()));
+                }
+                for at in results.unverified.iter().cloned().flatten() {
+                    if results.tally.is_applied(at) {
+                        results.tally.revise(at, Outcome::Unknown { why: why.clone() });
+                    }
+                }
+                Shown::default()
+            }
+        }
+    }
 }

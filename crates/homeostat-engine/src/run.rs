@@ -1,36 +1,119 @@
-//! Runs the steps of a plan, turn by turn, and gathers their outcomes.
+//! Runs the steps of a plan, batch by batch, and gathers their outcomes. Start at [`run`].
 
-mod detached;
-mod lane;
-mod ran;
 mod sink;
 
-use std::ops::Range;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::ops::{Deref, Range};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use homeostat_core::{Batch, Fails, Plan, Schedule, Source, Work, Writer};
+use futures_util::stream::FuturesUnordered;
+use homeostat_core::outcome::Later;
+use homeostat_core::{
+    Batch, Fails, Failure, Outcome, Pending, Plan, Schedule, Source, Step, Strictness, Tally,
+    TaskEnd, WaitsOn, Work, Writer,
+};
+use tokio::time::timeout;
 
-pub(crate) use self::detached::{DetachedLane, EndedLane, join, may_detach, run_detaching};
-use self::lane::Lane;
-pub(crate) use self::ran::Ran;
 use self::sink::Sink;
-use crate::config::Config;
+use crate::config::{Config, Progress};
+use crate::dispatch::DispatchGuard;
+use crate::fate::Prior;
+use crate::operations::{Accepted, LaneGuard, Operations};
 
-/// Runs every step that may run, and waits for all of them.
-pub(crate) async fn run<S: Source>(
-    plan: &Plan<S>,
-    writer: &S::Writer,
+/// How long a pass of a loop waits for its lanes.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A writer that lanes can share: by reference, or by `Arc` where they may be detached.
+pub(crate) trait WriterHandle<'a, S: Source>:
+    Deref<Target = S::Writer> + Clone + Send + Sync + 'a
+{
+}
+
+impl<'a, S: Source, W: Deref<Target = S::Writer> + Clone + Send + Sync + 'a> WriterHandle<'a, S>
+    for W
+{
+}
+
+/// Which lanes a run waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaneWait {
+    /// All of them, however long they take.
+    All,
+    /// Those that end within [`PATIENCE`]; the others are detached, if nobody else can get at their keys.
+    Patience,
+}
+
+/// The outcomes of a plan's steps.
+pub(crate) struct StepResults<O> {
+    pub(crate) tally: Tally<O>,
+    /// Applied steps whose effect the target has not confirmed by itself.
+    pub(crate) unverified: Vec<Range<usize>>,
+    /// Why the journal does not know of a step that was sent all the same.
+    pub(crate) unwritten: Option<Failure>,
+}
+
+/// The lane of one key. If its pass does not wait for it, it goes on without.
+pub(crate) struct DetachedLane<'a, S: Source> {
+    /// Nobody else writes to this key meanwhile.
+    pub(crate) key: S::Key,
+    /// The record that stood before its steps were announced.
+    pub(crate) prior: Prior<S>,
+    /// Its position among the lanes of its pass.
+    nth: usize,
+    lane: Later<'a, EndedLane<S>>,
+}
+
+/// A lane that has ended, with its steps alone.
+pub(crate) struct EndedLane<S: Source> {
+    pub(crate) plan: Plan<S>,
+    pub(crate) results: StepResults<S::Object>,
+    /// Nobody writes to the key until this is dropped.
+    pub(crate) lane: Option<LaneGuard<S::Key>>,
+    nth: usize,
+}
+
+/// Runs every step that may run. Steps of lanes that are detached leave the plan, and their keys are pending in it.
+pub(crate) async fn run<'a, S: Source, W: WriterHandle<'a, S>>(
+    plan: &mut Plan<S>,
+    writer: &W,
     config: &Config<S::Key>,
-) -> Ran<S::Object> {
+    wait: LaneWait,
+) -> (StepResults<S::Object>, Vec<DetachedLane<'a, S>>) {
     let doubted = config.dispatch.begin_pass(writer.tasks()).await;
-    let sink = Sink::new(plan, &config.dispatch, config.progress.as_deref());
     if let Some(progress) = &config.progress {
         progress.begin(S::NAME, plan.steps.len());
     }
-    let lane = |steps| Lane { plan, writer, doubted: &doubted, sink: &sink, steps };
+    let finished = if S::FAILS == Fails::Lanes && config.strictness == Strictness::Lenient {
+        run_lanes(plan, writer, config, &doubted, wait).await
+    } else {
+        (run_batches(plan, &**writer, config, &doubted).await, Vec::new())
+    };
+    if wait == LaneWait::All {
+        config.dispatch.answered(&doubted).await;
+    }
+    if let Some(progress) = &config.progress {
+        progress.end();
+    }
+    finished
+}
+
+async fn run_batches<S: Source>(
+    plan: &Plan<S>,
+    writer: &S::Writer,
+    config: &Config<S::Key>,
+    doubted: &BTreeSet<S::Key>,
+) -> StepResults<S::Object> {
+    let sink = Sink::new(plan, &config.dispatch, config.progress.as_deref());
+    let lane = |steps| Lane { plan, writer, doubted, sink: &sink, steps };
     let mut schedule = Schedule::<S>::new(config.strictness);
-    while let Some(turn) = schedule.next(plan) {
-        match turn {
+    while let Some(batch) = schedule.next(plan) {
+        match batch {
             Batch::Wait { steps, on } => sink.leave(steps, on),
             Batch::Run(steps) if S::FAILS == Fails::Lanes => _ = lane(steps).run().await,
             Batch::Run(steps) => {
@@ -38,27 +121,249 @@ pub(crate) async fn run<S: Source>(
                 sink.close(steps);
             }
             Batch::Lanes(lanes) => {
-                let lanes = futures_util::stream::iter(lanes);
-                let run = async |steps| drop(lane(steps).run().await);
-                lanes.for_each_concurrent(config.lanes, run).await;
+                for steps in lanes {
+                    lane(steps).run().await;
+                }
             }
         }
-        // After the last turn nothing is left to block.
+        // After the last batch nothing is left to block.
         for step in sink.take_bad() {
             if !schedule.is_over(plan) {
                 schedule.went_bad(plan, step);
             }
         }
     }
-    config.dispatch.answered(&doubted).await;
-    if let Some(progress) = &config.progress {
-        progress.end();
+    sink.into_results()
+}
+
+/// Runs the lanes side by side: as many as the operations of the loop allow, else as many as the config says.
+async fn run_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
+    plan: &mut Plan<S>,
+    writer: &W,
+    config: &Config<S::Key>,
+    doubted: &BTreeSet<S::Key>,
+    wait: LaneWait,
+) -> (StepResults<S::Object>, Vec<DetachedLane<'a, S>>) {
+    let has_operations = config.dispatch.operations().is_some();
+    let limit = if has_operations { usize::MAX } else { config.lanes };
+    let mut waiting = split_lanes(plan, writer, config, doubted).into_iter();
+    let mut running: FuturesUnordered<_> = waiting.by_ref().take(limit).collect();
+    let mut ended = Vec::new();
+    let all = async {
+        while let Some(one) = running.next().await {
+            // The next pass need not wait for the slowest lane of this one.
+            ended.push(EndedLane { lane: None, ..one });
+            running.extend(waiting.next());
+        }
+    };
+    if has_operations && wait == LaneWait::Patience {
+        // The loop concludes the others when they have ended.
+        let _ = timeout(PATIENCE, all).await;
+    } else {
+        all.await;
     }
-    sink.into_ran()
+    let detached: Vec<DetachedLane<'a, S>> = running.into_iter().collect();
+    for DetachedLane { key, .. } in &detached {
+        plan.pending.push(Pending { key: key.clone(), on: WaitsOn::Answer });
+    }
+    ended.sort_by_key(|ended| ended.nth);
+    (join(plan, ended), detached)
+}
+
+/// Takes the steps out of the plan, as lanes that own them.
+fn split_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
+    plan: &mut Plan<S>,
+    writer: &W,
+    config: &Config<S::Key>,
+    doubted: &BTreeSet<S::Key>,
+) -> Vec<DetachedLane<'a, S>> {
+    let Some(Batch::Lanes(ranges)) = Schedule::<S>::new(config.strictness).next(plan) else {
+        return Vec::new();
+    };
+    // Taken out from the last to the first, so that the numbers of the others stay true.
+    let parts: Vec<Plan<S>> = ranges.into_iter().rev().map(|steps| plan.part(steps)).collect();
+    let parts = parts.into_iter().rev().enumerate();
+    let lanes = parts.filter_map(|(nth, part)| {
+        let key = part.steps.first()?.key(&part.desired);
+        let doubted = doubted.get(&key).cloned().into_iter().collect();
+        let (dispatch, progress) = (config.dispatch.clone(), config.progress.clone());
+        let lane = Box::pin(run_owned(part, writer.clone(), doubted, dispatch, progress));
+        Some(DetachedLane { key, prior: Prior::<S>::new(), nth, lane })
+    });
+    lanes.collect()
+}
+
+async fn run_owned<'a, S: Source, W: WriterHandle<'a, S>>(
+    plan: Plan<S>,
+    writer: W,
+    doubted: BTreeSet<S::Key>,
+    dispatch: DispatchGuard<S::Key>,
+    progress: Option<Arc<dyn Progress>>,
+) -> EndedLane<S> {
+    let sink = Sink::new(&plan, &dispatch, progress.as_deref());
+    let steps = 0..plan.steps.len();
+    let lane = Lane { plan: &plan, writer: &*writer, doubted: &doubted, sink: &sink, steps };
+    let lane = lane.run().await;
+    let results = sink.into_results();
+    EndedLane { plan, results, lane, nth: 0 }
+}
+
+/// Puts steps and outcomes of ended lanes together, behind the steps that the plan has.
+pub(crate) fn join<S: Source>(
+    plan: &mut Plan<S>,
+    ended: Vec<EndedLane<S>>,
+) -> StepResults<S::Object> {
+    let steps = ended.iter().map(|ended| ended.plan.steps.len()).sum();
+    let mut results = StepResults { tally: Tally::new(steps), unverified: vec![], unwritten: None };
+    for EndedLane { plan: part, results: outcomes, .. } in ended {
+        let from = plan.steps.len();
+        plan.steps.extend(part.steps);
+        results.extend(from..plan.steps.len(), outcomes);
+    }
+    results
+}
+
+impl<S: Source> fmt::Debug for DetachedLane<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DetachedLane").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+// Nothing in it is pinned but what is behind a pointer.
+impl<S: Source> Unpin for DetachedLane<'_, S> {}
+
+impl<S: Source> Future for DetachedLane<'_, S> {
+    type Output = EndedLane<S>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<EndedLane<S>> {
+        let nth = self.nth;
+        self.lane.as_mut().poll(context).map(|ended| EndedLane { nth, ..ended })
+    }
+}
+
+/// One key's steps, one after the other; a bad one stops the rest.
+struct Lane<'a, S: Source> {
+    plan: &'a Plan<S>,
+    writer: &'a S::Writer,
+    /// Keys of which it was not known, when they were planned for, what became of an earlier step.
+    doubted: &'a BTreeSet<S::Key>,
+    sink: &'a Sink<'a, S>,
+    steps: Range<usize>,
+}
+
+impl<S: Source> Lane<'_, S> {
+    /// Runs the steps if the key's lane is free; else they are left for another pass. Returns the lane if the target
+    /// works on nothing in it.
+    async fn run(self) -> Option<LaneGuard<S::Key>> {
+        let first = self.plan.steps.get(self.steps.start)?;
+        let Some(operations) = self.sink.dispatch().operations() else {
+            return self.run_steps(None).await;
+        };
+        let key = first.key(&self.plan.desired);
+        let taken = if self.doubted.contains(&key) {
+            Err(WaitsOn::Doubt)
+        } else {
+            operations.take(&key, &first.node(&self.plan.desired))
+        };
+        match taken {
+            Ok(lane) => self.run_steps(Some(lane)).await,
+            Err(on) => {
+                self.sink.leave(self.steps, on);
+                None
+            }
+        }
+    }
+
+    async fn run_steps(self, lane: Option<LaneGuard<S::Key>>) -> Option<LaneGuard<S::Key>> {
+        let Lane { plan, writer, sink, steps, .. } = self;
+        let operations = sink.dispatch().operations();
+        for at in steps.clone() {
+            writer.apply(work(plan, at..at + 1), sink).await;
+            sink.close(at..at + 1);
+            let rest = at + 1..steps.end;
+            if let Some(task) = sink.task(at) {
+                sink.leave(rest, WaitsOn::Task(task.clone()));
+                let step = plan.steps.get(at);
+                if let (Some(operations), Some(lane)) = (operations, lane)
+                    && let (Some(id), Some(step)) = (sink.begun(at), step)
+                {
+                    let change = Some((step.action(), plan.cause(step)));
+                    let node = step.node(&plan.desired);
+                    operations.follow(lane, Accepted { step: id, node, task, change });
+                }
+                return None;
+            }
+            if let Some(operations) = operations {
+                record_end(operations, sink, at).await;
+            }
+            if !sink.is_good(at) {
+                let key = plan.steps.get(at).map(|step| step.key(&plan.desired).to_string());
+                sink.leave(rest, WaitsOn::EarlierStep(key.unwrap_or_default()));
+                break;
+            }
+        }
+        lane
+    }
+}
+
+/// Records how a step ended that was done at once. One whose answer was lost stays open: the target is asked what
+/// became of it.
+async fn record_end<S: Source>(operations: &Operations<S::Key>, sink: &Sink<'_, S>, at: usize) {
+    let Some(id) = sink.begun(at) else { return };
+    let end = match sink.outcome(at) {
+        None | Some(Outcome::Settled { .. }) => TaskEnd::Succeeded,
+        Some(Outcome::Unknown { .. }) => return,
+        Some(Outcome::Failed(failure) | Outcome::Unkept(failure)) => TaskEnd::Failed(failure.error),
+        Some(_) => TaskEnd::Failed("it was not done".to_owned()),
+    };
+    operations.end(id, &end).await;
 }
 
 fn work<S: Source>(plan: &Plan<S>, steps: Range<usize>) -> Work<'_, S> {
     let first = steps.start;
     let steps = plan.steps.get(steps).unwrap_or_default();
     Work { desired: &plan.desired, moment: &plan.moment, first, steps }
+}
+
+impl<O: Clone> StepResults<O> {
+    /// Takes over the outcomes of steps that stand at `at` in the whole plan.
+    fn extend(&mut self, at: Range<usize>, part: StepResults<O>) {
+        for (nth, step) in at.clone().enumerate() {
+            let applied = part.tally.is_applied(nth).then_some(Outcome::Applied { now: None });
+            if let Some(outcome) = applied.or_else(|| part.tally.other(nth).cloned()) {
+                self.tally.revise(step, outcome);
+            }
+        }
+        for Range { start, end } in part.unverified {
+            push_joined(&mut self.unverified, at.start + start..at.start + end);
+        }
+        self.unwritten = self.unwritten.take().or(part.unwritten);
+    }
+
+    /// Marks every applied step as unverified, also where the target confirmed it: much may have happened since.
+    pub(crate) fn distrust(&mut self, steps: usize) {
+        let known = std::mem::take(&mut self.unverified);
+        for at in 0..steps {
+            if self.tally.is_applied(at) || known.iter().any(|range| range.contains(&at)) {
+                push_joined(&mut self.unverified, at..at + 1);
+            }
+        }
+    }
+
+    /// The keys of the unverified steps, with the steps' numbers.
+    pub(crate) fn keys<S: Source<Object = O>>(
+        &self,
+        plan: &Plan<S>,
+    ) -> impl Iterator<Item = (S::Key, usize)> {
+        let steps = self.unverified.iter().cloned().flatten();
+        steps.filter_map(|at| Some((plan.steps.get(at)?.key(&plan.desired), at)))
+    }
+}
+
+/// Neighbouring ranges become one, so that a million single answers stay one range.
+fn push_joined(ranges: &mut Vec<Range<usize>>, range: Range<usize>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
 }

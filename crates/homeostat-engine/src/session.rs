@@ -53,7 +53,7 @@ impl<S: Source> Session<S> {
 
     /// One full pass.
     pub async fn pass(&mut self, bound: &Bound<S>) -> Result<Report<S>, Error> {
-        let order = bound.order(&bound.config, Focus::All);
+        let order = bound.order(Arc::clone(&bound.desired), &bound.config, Focus::All);
         pass::pass(&order, &mut self.observer, &self.writer, &mut self.book).await
     }
 }

@@ -8,7 +8,7 @@ use homeostat_core::{
     Step, Tally, WaitsOn,
 };
 
-use crate::run::Ran;
+use crate::run::StepResults;
 
 /// Beyond this many keys one full look is cheaper than many single ones.
 const SINGLE_LOOKS: usize = 1000;
@@ -38,16 +38,21 @@ impl<K> Default for Shown<K> {
 }
 
 /// Which keys need a second look, if any.
-pub(crate) fn doubts<S: Source>(plan: &Plan<S>, ran: &Ran<S::Object>) -> Option<Doubts<S::Key>> {
-    let disturbed = disturbed(plan, &ran.tally);
-    let count: usize = ran.unverified.iter().map(ExactSizeIterator::len).sum();
+pub(crate) fn doubts<S: Source>(
+    plan: &Plan<S>,
+    results: &StepResults<S::Object>,
+) -> Option<Doubts<S::Key>> {
+    let disturbed = disturbed(plan, &results.tally);
+    let count: usize = results.unverified.iter().map(ExactSizeIterator::len).sum();
     if count == 0 && disturbed.is_empty() {
         return None;
     }
     let focus = if count > SINGLE_LOOKS {
         Focus::All
     } else {
-        Focus::Keys(ran.keys(plan).map(|(key, _)| key).chain(disturbed.iter().cloned()).collect())
+        Focus::Keys(
+            results.keys(plan).map(|(key, _)| key).chain(disturbed.iter().cloned()).collect(),
+        )
     };
     Some(Doubts { focus, disturbed })
 }
@@ -74,19 +79,19 @@ impl<K: Ord + Clone> Doubts<K> {
     pub(crate) fn put_right<S: Source<Key = K>>(
         self,
         plan: &mut Plan<S>,
-        ran: &mut Ran<S::Object>,
+        results: &mut StepResults<S::Object>,
         left: &Changes<K, S::Object>,
     ) -> Shown<K> {
         let mut objections = objections(&*plan.desired, left);
         let desired = Arc::clone(&plan.desired);
-        let through = believe_the_lost(plan, ran, &objections);
-        drop_explained(plan, &ran.tally, &mut objections);
+        let through = believe_the_lost(plan, results, &objections);
+        drop_explained(plan, &results.tally, &mut objections);
         if objections.is_empty() {
             return Shown { through, identities: left.identities.clone(), ..Shown::default() };
         }
         // Only now, and only for the few keys that matter, are steps looked up by key.
         let mut steps: BTreeMap<K, usize> = BTreeMap::new();
-        for (key, at) in ran.keys(plan).filter(|(key, _)| objections.contains_key(key)) {
+        for (key, at) in results.keys(plan).filter(|(key, _)| objections.contains_key(key)) {
             steps.insert(key, at);
         }
         let absent = left.list.creates().iter().map(|slot| plan.desired.key(*slot));
@@ -96,7 +101,7 @@ impl<K: Ord + Clone> Doubts<K> {
             match objections.remove(&key) {
                 // Ours is gone, and somebody else was quick to take its place.
                 Some(Objection::Conflict(_)) if removes => {}
-                Some(objection) => ran.tally.revise(at, objection.outcome(&*desired)),
+                Some(objection) => results.tally.revise(at, objection.outcome(&*desired)),
                 None => {}
             }
         }
@@ -110,14 +115,15 @@ impl<K: Ord + Clone> Doubts<K> {
 /// A step whose answer was lost, and whose key is as declared, went through.
 fn believe_the_lost<S: Source>(
     plan: &Plan<S>,
-    ran: &mut Ran<S::Object>,
+    results: &mut StepResults<S::Object>,
     objections: &Objections<'_, S::Key, S::Object>,
 ) -> Vec<S::Key> {
-    let lost = ran.tally.others().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown { .. }));
+    let lost =
+        results.tally.others().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown { .. }));
     let lost = lost.filter_map(|(at, _)| Some((at, plan.steps.get(at)?.key(&plan.desired))));
     let through: Vec<_> = lost.filter(|(_, key)| !objections.contains_key(key)).collect();
     for (at, _) in &through {
-        ran.tally.revise(*at, Outcome::Applied { now: None });
+        results.tally.revise(*at, Outcome::Applied { now: None });
     }
     through.into_iter().map(|(_, key)| key).collect()
 }

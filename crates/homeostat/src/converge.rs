@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use homeostat_engine::keep::handle::Told as LoopTold;
+use homeostat_engine::PassAnswer;
 use homeostat_engine::report::{JOURNAL, LEDGER};
 use homeostat_engine::{
     BrokenPass, Control, Covers, Entry, Explain as _, Kind, Mode, PassReport, PassSeries, Patience,
@@ -30,7 +30,7 @@ impl Converging {
     }
 
     /// Takes in a full pass.
-    pub(crate) fn record(&mut self, told: LoopTold) {
+    pub(crate) fn record(&mut self, told: PassAnswer) {
         let report: SharedReport = match told {
             Ok(report) => report,
             Err(error) => Arc::new(BrokenPass::new(&error, &self.control.place().source)),

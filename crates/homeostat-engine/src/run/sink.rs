@@ -10,7 +10,7 @@ use homeostat_core::{
     Tally, WaitsOn,
 };
 
-use super::ran::{Ran, push_joined};
+use super::{StepResults, push_joined};
 use crate::config::Progress;
 use crate::dispatch::DispatchGuard;
 use crate::journal::{Intent, Repeat, StepId};
@@ -54,10 +54,10 @@ impl<'a, S: Source> Sink<'a, S> {
         self.dispatch
     }
 
-    pub(super) fn into_ran(self) -> Ran<S::Object> {
+    pub(super) fn into_results(self) -> StepResults<S::Object> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let State { tally, unverified, unwritten, .. } = state;
-        Ran { tally, unverified, unwritten }
+        StepResults { tally, unverified, unwritten }
     }
 
     fn state(&self) -> MutexGuard<'_, State<S::Object>> {
@@ -134,13 +134,13 @@ impl<'a, S: Source> Sink<'a, S> {
         Ok(())
     }
 
-    async fn note_harmless(&self, operations: &Operations<S::Key>, at: usize) {
+    async fn record_harmless(&self, operations: &Operations<S::Key>, at: usize) {
         if let Err(failure) = self.begin(operations, at, Repeat::Harmless).await {
             self.state().unwritten = Some(failure);
         }
     }
 
-    async fn note_task(
+    async fn record_task(
         &self,
         operations: &Operations<S::Key>,
         at: usize,
@@ -194,7 +194,7 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
     fn note(&self, step: usize) -> Later<'_, ()> {
         match self.dispatch.operations() {
             None => Box::pin(std::future::ready(())),
-            Some(operations) => Box::pin(self.note_harmless(operations, step)),
+            Some(operations) => Box::pin(self.record_harmless(operations, step)),
         }
     }
 
@@ -203,7 +203,7 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
             DispatchGuard::Absent => Box::pin(std::future::ready(Err(unguarded()))),
             DispatchGuard::Volatile => Box::pin(std::future::ready(Ok(()))),
             DispatchGuard::Operations(operations) => {
-                Box::pin(self.note_task(operations, step, task))
+                Box::pin(self.record_task(operations, step, task))
             }
         }
     }

@@ -58,8 +58,8 @@ impl<S: Source> Scene<S> {
 
     pub(crate) async fn apply(&mut self, plan: Plan<S>) -> Report<S> {
         let order = order(&self.bound, Focus::All);
-        let planned = (&mut self.book, plan);
-        apply(&order, &mut self.observer, &self.writer, planned).await.unwrap()
+        let (observer, book) = (&mut self.observer, &mut self.book);
+        apply(&order, observer, &self.writer, book, plan).await.unwrap()
     }
 
     pub(crate) async fn pass(&mut self) -> Report<S> {

@@ -6,9 +6,10 @@ async fn apply_twice<S: Source>(
     order: &Order<'_, S>,
     observer: &mut Observer<S>,
     writer: &S::Writer,
-    (book, plan): (&mut Book<S>, Plan<S>),
+    book: &mut Book<S>,
+    plan: Plan<S>,
 ) {
-    let _ = apply(order, observer, writer, (book, plan)).await;
+    let _ = apply(order, observer, writer, book, plan).await;
     let _ = plan.steps.len();
 }
 

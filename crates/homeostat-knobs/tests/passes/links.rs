@@ -47,7 +47,7 @@ fn a_link_that_goes_between_plan_and_apply_leaves_its_knob_pending() {
     network.ip("link del v0");
     let (mut observer, mut book) = (bench.observer(), bench.book());
     let report = block_on(async {
-        apply(&order, &mut observer, &bench.writer(), (&mut book, plan)).await.unwrap()
+        apply(&order, &mut observer, &bench.writer(), &mut book, plan).await.unwrap()
     });
     assert_eq!(told(&report), ["pending sysctl net.ipv4.conf.v0.rp_filter on link v0"]);
     assert!(book.holdings().records.is_empty(), "nothing was written, nothing is ours");

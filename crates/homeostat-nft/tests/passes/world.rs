@@ -77,7 +77,7 @@ impl World {
         let World { source, observer, writer, book, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
         let order = Order { source, desired: Arc::clone(desired), focus, ownership, config };
-        done(pass::apply(&order, observer, writer, (book, plan))).unwrap()
+        done(pass::apply(&order, observer, writer, book, plan)).unwrap()
     }
 
     /// A pass inside of a test's own runtime: whether it converged.

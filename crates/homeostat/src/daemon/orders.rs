@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use futures_util::FutureExt as _;
-use homeostat_engine::keep::handle::Told as LoopTold;
+use homeostat_engine::PassAnswer;
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{Cascades, CommandRefused, Control, Guards, MassDelete};
 use tokio::sync::{mpsc, oneshot};
@@ -27,7 +27,7 @@ pub(super) struct Order {
 /// A pass that a loop was asked for.
 pub(super) struct Begun {
     pub(super) control: Arc<dyn Control>,
-    pub(super) pass: Later<'static, Result<LoopTold, CommandRefused>>,
+    pub(super) pass: Later<'static, Result<PassAnswer, CommandRefused>>,
 }
 
 /// Asks all of these loops for a pass, at once: whoever has just put a desired state gets the report of the

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use futures_util::future::join_all;
-use homeostat_engine::keep::handle::Told as LoopTold;
+use homeostat_engine::PassAnswer;
 use homeostat_engine::{
     Audience, BrokenPass, Control, Entry, Explain, Kind, Mode, Patience, SharedReport, Summary,
 };
@@ -71,7 +71,7 @@ async fn ended(begun: Vec<Begun>, earlier: Vec<Converging>) -> Vec<Converging> {
 }
 
 /// What a loop told, as reports are drawn.
-pub(super) fn told_by(control: &dyn Control, told: LoopTold) -> Told {
+pub(super) fn told_by(control: &dyn Control, told: PassAnswer) -> Told {
     let place = control.place().clone();
     let what: Box<dyn Explain> = match told {
         Err(error) => Box::new(BrokenPass::new(&error, &place.source)),

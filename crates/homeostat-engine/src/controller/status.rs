@@ -1,13 +1,15 @@
 //! How a loop stands, for people and probes.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use homeostat_core::pacing::{Reasons, Stall, Time};
+use homeostat_core::pacing::{Bounds, Health, Reasons, Stall, Time};
 use homeostat_core::{Failure, Kind};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::event::PassId;
-use super::pace::Mode;
+use super::pace::{Mode, Pace};
 
 /// How one loop stands at one moment. It is never "converged" while passes fail.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +25,8 @@ pub struct Status {
     /// Whether the last full pass, and all focused ones since, left everything as declared. Not so
     /// between another desired state and the pass for it.
     pub is_converged: bool,
-    /// How many desired states were put until the one that this speaks of.
-    pub(crate) desired_states: u64,
+    /// The number of the desired state that this is about.
+    pub(crate) generation: u64,
     /// The last pass.
     pub pass: PassId,
     /// When the last pass began.
@@ -105,5 +107,44 @@ impl OpenCounts {
             *count += 1;
         }
         counted
+    }
+}
+
+/// The clock of a loop, and whether the loop is stuck. Shared with its handles, so that it answers also while a pass
+/// blocks.
+pub(super) struct Watchdog {
+    epoch: Instant,
+    health: Mutex<Health>,
+}
+
+impl Watchdog {
+    pub(super) fn new(pace: &Pace, epoch: Instant) -> Self {
+        let bounds = Bounds {
+            pass: pace.deadline,
+            ready: pace.deadline + pace.deadline / 2,
+            resync: pace.resync.period(),
+        };
+        Watchdog { epoch, health: Mutex::new(Health::new(bounds, Time::EPOCH)) }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        Time::from_epoch(self.epoch.elapsed())
+    }
+
+    pub(super) fn at(&self, time: Time) -> Instant {
+        self.epoch + time.since_epoch()
+    }
+
+    pub(super) fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When work is due. A moment that lies ahead is no work yet, and becomes so if no pass starts then.
+    pub(super) fn ready(&self, due: Option<Time>) {
+        self.health().ready(due);
+    }
+
+    pub(super) fn stalled(&self) -> Option<Stall> {
+        self.health().stalled(self.now())
     }
 }

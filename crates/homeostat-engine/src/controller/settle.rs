@@ -115,7 +115,7 @@ impl Settling {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::task_report::TaskReport;
+    use super::super::detached::TaskReport;
     use super::*;
 
     const OUTLOOK: Outlook = Outlook {

@@ -1,4 +1,4 @@
-//! What a pass that could be made means for the next one.
+//! The result of a pass, in what the loop needs of it.
 
 use std::sync::Arc;
 
@@ -7,18 +7,19 @@ use homeostat_core::{
     Step as _, WaitsOn,
 };
 
-use super::wakeup::Facts;
+use super::scheduler::PassFeedback;
 
-/// A pass that could be made, in what the loop needs of it.
-pub(super) struct Made<S: Source> {
-    pub(super) facts: Facts<S::Key>,
-    /// The keys that are not as declared, and why.
+/// A pass that could be made.
+pub(super) struct PassResult<S: Source> {
+    pub(super) feedback: PassFeedback<S::Key>,
+    /// The keys that the pass left not as declared.
     pub(super) open: Vec<(S::Key, OpenKey)>,
-    /// How many steps were applied, and how many were not.
-    pub(super) counted: (usize, usize),
+    pub(super) applied: usize,
+    /// Steps that failed, or do not show.
+    pub(super) failed: usize,
     pub(super) is_recorded: bool,
     pub(super) holds_removals: bool,
-    pub(super) told: SharedReport,
+    pub(super) report: SharedReport,
 }
 
 /// Why a key is not as declared.
@@ -41,29 +42,21 @@ impl From<Kind> for OpenKey {
     }
 }
 
-/// What was held back.
-pub(super) struct Held<K> {
-    /// Keys that have to wait.
-    pub(super) keys: Vec<K>,
-    /// Whether a guard holds the removals.
-    pub(super) removals: bool,
-}
-
-impl<S: Source> Made<S> {
-    /// A pass that only looked.
+impl<S: Source> PassResult<S> {
+    /// A pass that only planned.
     pub(super) fn planned(plan: Plan<S>, holds_removals: bool) -> Self {
         let mut open: Vec<_> =
             plan.steps.iter().map(|step| (step.key(&plan.desired), Kind::Change.into())).collect();
-        found(&plan, &mut |key, finding| open.push((key, finding)));
-        let (facts, counted) = (Facts::default(), (0, 0));
-        let told = Arc::new(plan);
-        Made { facts, open, counted, is_recorded: true, holds_removals, told }
+        open_in_plan(&plan, &mut |key, finding| open.push((key, finding)));
+        let (feedback, report) = (PassFeedback::default(), Arc::new(plan));
+        let (applied, failed, is_recorded) = (0, 0, true);
+        PassResult { feedback, open, applied, failed, is_recorded, holds_removals, report }
     }
 
-    /// A pass that wrote.
-    pub(super) fn applied(report: Report<S>, held: Held<S::Key>) -> Self {
-        let mut facts = facts(&report);
-        facts.held.extend(held.keys);
+    /// `deferred` are keys that the scheduler left alone.
+    pub(super) fn applied(report: Report<S>, deferred: Vec<S::Key>, holds_removals: bool) -> Self {
+        let mut feedback = feedback(&report);
+        feedback.held.extend(deferred);
         let (plan, mut open) = (report.plan(), Vec::new());
         for (at, outcome) in report.tally().others() {
             let (Some(step), Some(finding)) = (plan.steps.get(at), open_key(outcome)) else {
@@ -71,46 +64,47 @@ impl<S: Source> Made<S> {
             };
             open.push((step.key(&plan.desired), finding));
         }
-        found(plan, &mut |key, finding| open.push((key, finding)));
-        Made {
-            counted: (report.summary().total(), facts.failed.len() + facts.missed.len()),
-            facts,
+        open_in_plan(plan, &mut |key, finding| open.push((key, finding)));
+        PassResult {
+            applied: report.summary().total(),
+            failed: feedback.failed.len() + feedback.missed.len(),
+            feedback,
             open,
             is_recorded: report.is_recorded(),
-            holds_removals: held.removals,
-            told: Arc::new(report),
+            holds_removals,
+            report: Arc::new(report),
         }
     }
 }
 
-fn facts<S: Source>(report: &Report<S>) -> Facts<S::Key> {
-    let mut facts = Facts::default();
+fn feedback<S: Source>(report: &Report<S>) -> PassFeedback<S::Key> {
+    let mut feedback = PassFeedback::default();
     let plan = report.plan();
     for (at, outcome) in report.tally().others() {
         let Some(step) = plan.steps.get(at) else { continue };
         let key = step.key(&plan.desired);
         match outcome {
-            Outcome::Failed(failure) => _ = facts.failed.insert(key, failure.retry),
-            Outcome::Unkept(failure) => _ = facts.missed.insert(key, print(failure)),
-            Outcome::Unknown { .. } => _ = facts.failed.insert(key, Retry::Soon),
+            Outcome::Failed(failure) => _ = feedback.failed.insert(key, failure.retry),
+            Outcome::Unkept(failure) => _ = feedback.missed.insert(key, fingerprint(failure)),
+            Outcome::Unknown { .. } => _ = feedback.failed.insert(key, Retry::Soon),
             Outcome::Pending { .. } | Outcome::Waiting { .. } if S::FAILS == Fails::Lanes => {
-                facts.waiting.insert(key);
+                feedback.waiting.insert(key);
             }
             _ => {}
         }
     }
     let refused = plan.refused.iter().map(|one| (one.key.clone(), one.failure.retry));
-    facts.failed.extend(refused);
-    facts
+    feedback.failed.extend(refused);
+    feedback
 }
 
-/// What a plan will not do.
-fn found<S: Source>(plan: &Plan<S>, tell: &mut dyn FnMut(S::Key, OpenKey)) {
-    plan.held.iter().for_each(|held| tell(held.step.key(&plan.desired), Kind::Held.into()));
-    plan.refused.iter().for_each(|one| tell(one.key.clone(), Kind::Failed.into()));
-    plan.pending.iter().for_each(|one| tell(one.key.clone(), OpenKey::waits(&one.on)));
-    plan.found.conflicts.iter().for_each(|one| tell(one.key.clone(), Kind::Conflict.into()));
-    plan.found.unknown.iter().for_each(|(key, _)| tell(key.clone(), Kind::Unknown.into()));
+/// The keys that a plan leaves open.
+fn open_in_plan<S: Source>(plan: &Plan<S>, put: &mut dyn FnMut(S::Key, OpenKey)) {
+    plan.held.iter().for_each(|held| put(held.step.key(&plan.desired), Kind::Held.into()));
+    plan.refused.iter().for_each(|one| put(one.key.clone(), Kind::Failed.into()));
+    plan.pending.iter().for_each(|one| put(one.key.clone(), OpenKey::waits(&one.on)));
+    plan.found.conflicts.iter().for_each(|one| put(one.key.clone(), Kind::Conflict.into()));
+    plan.found.unknown.iter().for_each(|(key, _)| put(key.clone(), Kind::Unknown.into()));
 }
 
 /// Which list of a report an outcome belongs to; nothing for good ones.
@@ -125,7 +119,7 @@ fn open_key<O>(outcome: &Outcome<O>) -> Option<OpenKey> {
     }
 }
 
-/// A digest of a failure's words, to tell whether it is the same again.
-fn print(failure: &Failure) -> u64 {
+/// Tells whether a failure is the same again.
+fn fingerprint(failure: &Failure) -> u64 {
     homeostat_core::Fingerprint::of_object(&failure.error)
 }

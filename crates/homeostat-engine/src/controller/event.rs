@@ -1,4 +1,4 @@
-//! What a loop tells of itself: one typed enum, on one bounded broadcast.
+//! Events of a loop: one typed enum, on one bounded broadcast.
 //!
 //! Nothing that must be right depends on an event being received.
 
@@ -28,7 +28,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What can happen.
+/// What happened.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -82,7 +82,7 @@ pub enum EventKind {
         /// Why it failed.
         failure: Failure,
     },
-    /// More of the same happened than is told one by one.
+    /// More steps had an outcome than become events of their own.
     More {
         /// How many steps more.
         steps: usize,
@@ -138,15 +138,15 @@ pub enum EventKind {
 }
 
 /// How many events a slow listener may fall behind before it loses the oldest.
-const KEPT: usize = 4096;
+const CAPACITY: usize = 4096;
 
-/// Where all loops of a program tell what happens.
+/// The channel on which all loops of a program publish.
 #[derive(Clone, Debug)]
 pub struct Events(broadcast::Sender<Event>);
 
 impl Default for Events {
     fn default() -> Self {
-        Events(broadcast::channel(KEPT).0)
+        Events(broadcast::channel(CAPACITY).0)
     }
 }
 
@@ -157,17 +157,13 @@ impl Events {
         self.0.subscribe()
     }
 
-    /// Tells what happened outside of a loop: in whatever makes its desired states.
+    /// Publishes an event; also for what makes desired states, outside of a loop.
     pub fn publish(&self, event: Event) {
-        self.tell(event);
-    }
-
-    pub(crate) fn tell(&self, event: Event) {
         // Nobody needs to listen.
         let _ = self.0.send(event);
     }
 
-    pub(crate) fn is_heard(&self) -> bool {
+    pub(crate) fn has_listeners(&self) -> bool {
         self.0.receiver_count() > 0
     }
 }

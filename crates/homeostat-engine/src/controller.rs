@@ -1,0 +1,1089 @@
+//! The loop: keeps one source in one scope as declared.
+//!
+//! It decides only *when* a pass runs; what a pass does is [`plan()`](crate::plan()) and
+//! [`apply`](crate::apply()), which anybody can call without it. Hints are lossy: a focused pass looks at the keys
+//! that they name. The resync is the truth: it looks at everything again, whatever the hints said.
+//!
+//! Nothing is started behind the caller's back: [`Loop::run`] is a future that the caller drives. It ends when a stop
+//! is asked for, when the last [`Handle`] is dropped, or when it is dropped itself; nothing is written after that.
+//!
+//! The rules, each shown by a test of its name:
+//!
+//! 1. The subscription stands before the first look, and a full pass follows every new one. A subscription that keeps
+//!    dying is opened again after growing pauses.
+//! 2. Hints before the first full pass are absorbed by it, and the loop is ready only after it. After a pass that
+//!    broke, or without a subscription, only a full pass can be next.
+//! 3. A key that was written less than the least interval ago waits. Other keys do not wait, and neither does a key
+//!    that was only looked at. Commands wait for a running pass only. Wakeups during a pass lead to one more pass.
+//! 4. A failed key is tried again after growing pauses, when something that it depends on changes, and at each resync;
+//!    or, if its failure says so, only for a new desired state. A task that fails after its pass is a failure like any
+//!    other. A new desired state restarts the pauses of the keys whose declaration changed; the same desired state
+//!    again changes nothing. However many keys fail, they are tried in few passes. A failure or conflict becomes an
+//!    event when it begins or changes, and once an hour; a hundred in a pass one by one, the others as a count.
+//! 5. A key that somebody keeps undoing is healed after growing pauses, never given up, and published with who did it.
+//!    A key that went along with another one, or was not as declared before, is no contention.
+//! 6. A write that is accepted and never shows is published, and repeated after growing pauses.
+//! 7. A pass has a deadline and may panic; reader and writer are opened again then.
+//! 8. While a full pass is over its budget of removals, focused passes remove nothing. What a missing section of the
+//!    document declared is held in every pass.
+//! 9. A loop is converged if the last full pass and all focused ones since left it so, for the newest desired state,
+//!    and never while passes fail.
+//! 10. A stop waits half a second for a running pass, then drops it.
+//! 11. A pass waits a second for its lanes. A lane that takes longer is detached, keeps its key, and is concluded when
+//!     it has ended.
+//!
+//! Start at [`Loop::run`]. [`scheduler`] answers "when may a pass start?", [`Controller::finish_pass`] says what
+//! happens after it.
+
+mod detached;
+mod drift;
+pub mod event;
+pub mod handle;
+pub mod pace;
+mod pass_result;
+mod publisher;
+mod scheduler;
+pub mod settle;
+pub mod status;
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use homeostat_core::pacing::{Heal, Reason, Reasons, Time};
+use homeostat_core::{
+    Covers, Desired, Entry, Fails, Failure, Focus, Hint, Key, Kind, LaneConsumer, Line, OnRelease,
+    PassReport, Plan, Retry, ScopeLock, SharedReport, Source, Step as _, TaskEnd, TaskResult,
+    WaitsOn,
+};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use self::detached::{DetachedLanes, FinishedLane, FinishedTask, TaskReport};
+use self::drift::HintedKeys;
+use self::event::{EventKind, Events};
+use self::handle::{Command, Forget, Handle, Inbox, OnStop, PassAnswer};
+use self::pace::Mode;
+pub use self::pace::Pace;
+use self::pass_result::{OpenKey, PassResult};
+use self::publisher::Publisher;
+use self::scheduler::{PassFeedback, PassRequest, Scheduler, UNNAMED, Wakeup};
+use self::settle::{Need, Outlook, Settling};
+use self::status::{OpenCounts, Status, Watchdog};
+use crate::bound::Bound;
+use crate::broken::BrokenPass;
+use crate::config::Config;
+use crate::error::Error;
+use crate::fate::Prior;
+use crate::guard::{self, Guards, MassDelete};
+use crate::ledger::Ledger;
+use crate::pass::{PassRun, plan_focus};
+use crate::run::{LaneWait, join};
+use crate::session::{Hints, Session};
+
+/// How many hints are read before a pass is considered.
+const MOST_HINTS: usize = 1000;
+
+/// What a loop works with.
+pub struct LoopDeps {
+    /// The proof that nobody else writes in the scope.
+    pub lock: Arc<ScopeLock>,
+    /// Where ownership is remembered.
+    pub ledger: Arc<dyn Ledger>,
+    /// Where it publishes what happens.
+    pub events: Events,
+}
+
+/// A loop over one source in one scope.
+pub struct Loop<S: Source> {
+    controller: Controller<S>,
+    inbox: Inbox<S>,
+}
+
+/// All of a loop but its commands, which are read while a pass borrows the rest.
+struct Controller<S: Source> {
+    bound: Arc<Bound<S>>,
+    /// That of `bound`, or nothing declared while everything is reverted.
+    desired: Arc<S::Desired>,
+    /// That of `bound`, but for what holds for one pass only.
+    config: Config<S::Key>,
+    /// The newest desired state, while it waits for its pass.
+    next_bound: Option<NextBound<S>>,
+    lock: Arc<ScopeLock>,
+    ledger: Arc<dyn Ledger>,
+    pace: Pace,
+    scheduler: Scheduler<S::Key>,
+    watchdog: Arc<Watchdog>,
+    /// None before the first pass and after a pass that broke.
+    session: Option<Session<S>>,
+    hinted: HintedKeys<S::Key>,
+    /// Whether the last reader was lost, so that the next one is published.
+    has_lost_reader: bool,
+    publisher: Publisher,
+    /// Whether the last full pass was over its budget of removals, so that focused ones must remove nothing.
+    holds_removals: bool,
+    detached: DetachedLanes<S>,
+    finished_tasks: BTreeMap<S::Key, FinishedTask>,
+    /// The keys that are not as declared.
+    open: BTreeMap<S::Key, OpenKey>,
+    last_pass: LastPass,
+    /// Callers that wait until nothing is left that time could cure.
+    settling: Vec<Settling>,
+}
+
+/// A desired state that waits for its pass.
+struct NextBound<S: Source> {
+    bound: Arc<Bound<S>>,
+    generation: u64,
+    forget: Forget,
+}
+
+/// What the last pass means for callers that wait.
+#[derive(Clone, Copy, Default)]
+struct LastPass {
+    /// It was made, and what it did is recorded.
+    is_good: bool,
+    /// It wrote something, or the target moved under its plan.
+    has_moved: bool,
+}
+
+/// What woke an idle loop.
+enum Woken<S: Source> {
+    /// The scheduler's deadline, or the patience of a caller, has come.
+    Deadline,
+    /// A detached lane has finished.
+    LaneFinished,
+    Command(Command<S>),
+    Hint(Result<Hint<S::Key>, Failure>),
+    /// Tasks of these keys ended, or their lanes came free.
+    DirtyKeys(BTreeSet<S::Key>),
+    /// The last handle was dropped.
+    Abandoned,
+}
+
+impl<S: Source> Loop<S> {
+    /// A loop that does nothing until it is [run](Self::run).
+    #[must_use]
+    pub fn new(bound: Bound<S>, deps: LoopDeps, pace: Pace) -> (Self, Handle<S>) {
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let (status, status_reader) =
+            watch::channel(Status { mode: pace.mode, ..Status::default() });
+        let watchdog = Arc::new(Watchdog::new(&pace, Instant::now()));
+        let bound = Arc::new(bound);
+        let LoopDeps { lock, ledger, events } = deps;
+        let handle = Handle {
+            commands,
+            status: status_reader,
+            watchdog: Arc::clone(&watchdog),
+            generation: Arc::default(),
+            latest: Arc::new(Mutex::new(Arc::clone(&bound))),
+        };
+        let scope = bound.place.scope.as_str().into();
+        let controller = Controller {
+            scheduler: Scheduler::new(&pace),
+            watchdog,
+            session: None,
+            hinted: HintedKeys::new(),
+            has_lost_reader: false,
+            publisher: Publisher::new(S::NAME, scope, events, status),
+            holds_removals: false,
+            detached: DetachedLanes::default(),
+            finished_tasks: BTreeMap::new(),
+            open: BTreeMap::new(),
+            last_pass: LastPass::default(),
+            settling: Vec::new(),
+            next_bound: None,
+            desired: Arc::clone(&bound.desired),
+            config: bound.config.clone(),
+            bound,
+            lock,
+            ledger,
+            pace,
+        };
+        (Loop { controller, inbox: Inbox::new(inbox) }, handle)
+    }
+
+    /// Keeps the source as declared until a stop is asked for, or until the last handle is dropped.
+    pub async fn run(self) {
+        let Loop { mut controller, mut inbox } = self;
+        controller.reserve_lanes();
+        controller.wake(Wakeup::Start, None);
+        loop {
+            // Ten desired states that came during a pass are one wakeup, not ten.
+            while let Some(command) = inbox.ready() {
+                if controller.handle_command(command, &mut inbox).await.is_break() {
+                    return;
+                }
+            }
+            controller.conclude_detached(&mut inbox).await;
+            controller.drain_hints();
+            if let Some(request) = controller.next_request() {
+                // The report went out as events, and its sum is in the status.
+                let _ = controller.pass(request, &mut inbox).await;
+            }
+            if controller.answer_settled(&mut inbox).await {
+                continue;
+            }
+            controller.publish_due();
+            match controller.wait(&mut inbox).await {
+                Woken::Deadline | Woken::LaneFinished => {}
+                Woken::Hint(hint) => controller.on_hint(hint),
+                Woken::DirtyKeys(keys) => controller.on_dirty_keys(keys),
+                Woken::Command(command) => {
+                    if controller.handle_command(command, &mut inbox).await.is_break() {
+                        return;
+                    }
+                }
+                Woken::Abandoned => return controller.publisher.emit(EventKind::Stopped),
+            }
+        }
+    }
+}
+
+impl<S: Source> Drop for Controller<S> {
+    /// Releases the lanes that were reserved for this loop.
+    fn drop(&mut self) {
+        self.config.dispatch.set_consumer(LaneConsumer::None);
+    }
+}
+
+/// When a pass starts.
+impl<S: Source> Controller<S> {
+    /// The pass that starts now, if one is due. A full one takes over the newest desired state.
+    fn next_request(&mut self) -> Option<PassRequest<S::Key>> {
+        if self.scheduler.is_pause_over(self.now()) {
+            self.resume();
+        }
+        let request = self.scheduler.next(self.now(), self.desired.len())?;
+        if request.focus == Focus::All {
+            self.take_desired();
+        }
+        Some(request)
+    }
+
+    /// Waits for whatever comes first.
+    async fn wait(&mut self, inbox: &mut Inbox<S>) -> Woken<S> {
+        if self.may_conclude() {
+            return Woken::LaneFinished;
+        }
+        let deadlines = [self.scheduler.deadline(), self.patience_ends()];
+        let deadline = deadlines.into_iter().flatten().min().map(|time| self.watchdog.at(time));
+        tokio::select! {
+            biased;
+            command = inbox.next() => command.map_or(Woken::Abandoned, Woken::Command),
+            () = self.detached.next() => Woken::LaneFinished,
+            () = until(deadline) => Woken::Deadline,
+            keys = self.config.dispatch.dirty_keys() => Woken::DirtyKeys(keys),
+            hint = next_hint(&mut self.session, self.pace.hints) => Woken::Hint(hint),
+        }
+    }
+
+    /// `who` gave cause for the wakeup, where the target says so.
+    fn wake(&mut self, wakeup: Wakeup<S::Key>, who: Option<&Arc<str>>) {
+        if self.publisher.has_listeners() {
+            let (reasons, keys) = (Reasons::from(wakeup.reason()), wakeup.keys());
+            let keys = keys.iter().map(ToString::to_string).collect();
+            self.publisher.emit(EventKind::Woken { reasons, keys, by: who.cloned() });
+        }
+        self.scheduler.wake(wakeup, self.now());
+    }
+
+    /// Reads the hints that have come already: what follows from one loss is handled in one pass, and a full pass
+    /// absorbs what came before it.
+    fn drain_hints(&mut self) {
+        for _ in 0..MOST_HINTS {
+            let hint = next_hint(&mut self.session, self.pace.hints).now_or_never();
+            let Some(hint) = hint else { return };
+            self.on_hint(hint);
+        }
+    }
+
+    fn on_hint(&mut self, hint: Result<Hint<S::Key>, Failure>) {
+        match hint {
+            Ok(Hint::Keys(keys)) => self.on_hinted_keys(keys, None),
+            Ok(Hint::By { who, keys }) => self.on_hinted_keys(keys, Some(&who)),
+            Ok(Hint::Lost) => {
+                self.publisher.update(|status| status.counts.lost += 1);
+                self.publisher.emit(EventKind::Lost);
+                self.wake(Wakeup::Lost, None);
+            }
+            Err(failure) => {
+                self.publisher.emit(EventKind::Failed { failure });
+                self.lose_reader();
+            }
+        }
+    }
+
+    fn on_hinted_keys(&mut self, keys: Vec<S::Key>, who: Option<&Arc<str>>) {
+        for key in &keys {
+            let known = self.hinted.entry(key.clone()).or_default();
+            // A later event about the key may not name the process that an earlier one named.
+            *known = who.cloned().or(known.take());
+        }
+        self.wake(Wakeup::Hint(keys), who);
+    }
+
+    /// The subscription is opened again, and a full pass follows.
+    fn lose_reader(&mut self) {
+        (self.session, self.has_lost_reader) = (None, true);
+        self.scheduler.subscription_lost(self.now());
+    }
+
+    /// Has lanes reserved for this loop's passes, unless its passes do not write.
+    fn reserve_lanes(&self) {
+        let writes = self.pace.mode == Mode::Heal && !self.scheduler.is_paused();
+        let consumer = if writes { LaneConsumer::Active } else { LaneConsumer::Paused };
+        self.config.dispatch.set_consumer(consumer);
+    }
+
+    fn now(&self) -> Time {
+        self.watchdog.now()
+    }
+}
+
+/// One pass: bounded in time, and caught if it panics.
+impl<S: Source> Controller<S> {
+    /// Runs one pass, whatever becomes of it. Once a stop is asked for, it has [`handle::GRACE`] to end.
+    async fn pass(&mut self, mut request: PassRequest<S::Key>, inbox: &mut Inbox<S>) -> PassAnswer {
+        self.start_pass(&request);
+        let result =
+            self.guarded(inbox, async |controller| controller.run_pass(&mut request).await).await;
+        self.finish_pass(&request, result)
+    }
+
+    fn start_pass(&mut self, request: &PassRequest<S::Key>) {
+        let now = self.now();
+        match request.focus {
+            Focus::All => self.watchdog.health().started_full(now),
+            Focus::Keys(_) => self.watchdog.health().started(now),
+        }
+        // Ready work is being taken.
+        self.watchdog.ready(None);
+        self.publisher.pass_started(request, now);
+    }
+
+    /// Does something that may hang or panic. Detached lanes go on meanwhile.
+    async fn guarded<T>(
+        &mut self,
+        inbox: &mut Inbox<S>,
+        work: impl AsyncFnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut detached = std::mem::take(&mut self.detached);
+        let deadline = self.pace.deadline;
+        let done = tokio::select! {
+            biased;
+            done = bounded(deadline, work(self)) => done,
+            () = inbox.stopped() => Err(Error::Stopped),
+            never = detached.drive() => match never {},
+        };
+        self.detached.extend(detached);
+        done
+    }
+
+    /// Observes, plans, applies and verifies, over the requested keys and what depends on them.
+    async fn run_pass(
+        &mut self,
+        request: &mut PassRequest<S::Key>,
+    ) -> Result<PassResult<S>, Error> {
+        let mut session = self.open_session()?;
+        let (bound, config) = (Arc::clone(&self.bound), self.config.clone());
+        let focus = std::mem::replace(&mut request.focus, Focus::All);
+        let order = bound.order(Arc::clone(&self.desired), &config, focus).widened();
+        request.focus.clone_from(&order.focus);
+        self.retry_in_focus(&order.focus);
+        self.take_task_results();
+        // Tasks that ended before the look are seen by it; the steps do not know of those that end later.
+        config.dispatch.look(&order.focus);
+        let Session { observer, writer, book } = &mut session;
+        let mut plan = plan_focus(&order, observer, book.holdings()).await?;
+        self.publisher
+            .emit(EventKind::Planned { summary: homeostat_core::Explain::summary(&plan) });
+        let hinted = drift::take_hinted(&mut self.hinted, &order.focus);
+        self.count_drift(&plan, &order.focus, &hinted);
+        let holds_removals = config.guards.holds_removals(&plan, &order.focus);
+        let result = if self.pace.mode == Mode::Observe {
+            PassResult::planned(plan, holds_removals)
+        } else {
+            let deferred = self.hold_deferred(&mut plan, request);
+            let written = written(&plan, &order.focus);
+            let (run, detached) =
+                PassRun::start(&order, writer, book, plan, LaneWait::Patience).await?;
+            let report = run.conclude(&order, observer, book).await?;
+            let mut result = PassResult::applied(report, deferred, holds_removals);
+            result.feedback.waiting.extend(detached.iter().map(|lane| lane.key.clone()));
+            result.feedback.written = written;
+            self.detached.add(detached, self.pace.deadline);
+            result
+        };
+        self.publisher.emit_steps(&*result.report, self.now());
+        // After anything else but a whole pass, reader and writer are opened again.
+        self.session = Some(session);
+        Ok(result)
+    }
+
+    fn open_session(&mut self) -> Result<Session<S>, Error> {
+        if let Some(session) = self.session.take() {
+            return Ok(session);
+        }
+        let ledger = Arc::clone(&self.ledger);
+        let session = Session::open(&self.bound, &self.lock, ledger, self.pace.hints)?;
+        self.hinted.clear();
+        if std::mem::take(&mut self.has_lost_reader) {
+            self.publisher.update(|status| status.counts.resubscribed += 1);
+            self.publisher.emit(EventKind::Resubscribed);
+        }
+        Ok(session)
+    }
+
+    /// A failed key that depends on one in focus is tried again with it.
+    fn retry_in_focus(&mut self, focus: &Focus<S::Key>) {
+        if let Focus::Keys(keys) = focus {
+            let now = self.now();
+            keys.iter().for_each(|key| self.scheduler.start_retry(key, now));
+        }
+    }
+
+    /// Counts what drifted, and learns whether somebody keeps undoing a key.
+    fn count_drift(&mut self, plan: &Plan<S>, focus: &Focus<S::Key>, hinted: &HintedKeys<S::Key>) {
+        // What a first look finds was lost while nobody watched.
+        if !self.scheduler.is_synced() {
+            return;
+        }
+        let drift = drift::find(plan, focus, hinted, |key| self.open.contains_key(key));
+        if drift.by_hint + drift.by_resync > 0 {
+            self.publisher.update(|status| {
+                status.counts.drift_by_hint += drift.by_hint as u64;
+                status.counts.drift_by_resync += drift.by_resync as u64;
+            });
+        }
+        let now = self.now();
+        for (key, who) in drift.undone {
+            let text = key.to_string();
+            let Heal::At(until) = self.scheduler.undone(key, who, now) else { continue };
+            let contended = self.scheduler.contended().find(|one| one.key.to_string() == text);
+            let culprit = contended.and_then(|one| one.culprit).unwrap_or(UNNAMED).to_owned();
+            let pause = until.since(now);
+            self.publisher.emit(EventKind::Contention { key: text, culprit, pause });
+        }
+    }
+
+    /// Holds back the steps of keys that have to wait, and returns those keys.
+    fn hold_deferred(&self, plan: &mut Plan<S>, request: &PassRequest<S::Key>) -> Vec<S::Key> {
+        // While a full pass holds removals back, a focused one must not make them one by one.
+        if self.holds_removals && request.focus != Focus::All {
+            guard::hold_removals(plan, "the last full pass holds all removals back");
+        }
+        let (scheduler, now, before) = (&self.scheduler, self.now(), plan.held.len());
+        if scheduler.defers_none() {
+            return Vec::new();
+        }
+        plan.hold(|plan, step| scheduler.defers(&step.key(&plan.desired), request.reasons, now));
+        let held = plan.held.iter().skip(before);
+        held.map(|held| held.step.key(&plan.desired)).collect()
+    }
+
+    /// What happens after a pass: the scheduler learns from it, status and events go out, waiting callers get it.
+    fn finish_pass(
+        &mut self,
+        request: &PassRequest<S::Key>,
+        result: Result<PassResult<S>, Error>,
+    ) -> PassAnswer {
+        let now = self.now();
+        let started = self.publisher.status().last_attempt;
+        let took = started.map_or(Duration::ZERO, |started| now.since(started));
+        self.watchdog.health().ended(now);
+        match result {
+            Ok(result) => Ok(self.finish_made(request, result, took)),
+            Err(error) => {
+                let retry = error.retry();
+                let feedback = PassFeedback { broken: Some(retry), ..PassFeedback::default() };
+                self.scheduler.record(request, feedback, now);
+                (self.session, self.has_lost_reader) = (None, true);
+                self.publish_broken(&error);
+                self.last_pass = LastPass { is_good: false, has_moved: retry == Retry::Now };
+                let report: SharedReport = Arc::new(BrokenPass::new(&error, S::NAME));
+                self.record_for_callers(&Covers::All, &report);
+                Err(Arc::new(error))
+            }
+        }
+    }
+
+    fn finish_made(
+        &mut self,
+        request: &PassRequest<S::Key>,
+        result: PassResult<S>,
+        took: Duration,
+    ) -> SharedReport {
+        let not_converging = self.scheduler.not_converging().map(|one| one.key.clone());
+        let known: BTreeSet<S::Key> = not_converging.collect();
+        self.scheduler.record(request, result.feedback.clone(), self.now());
+        let moved = result.feedback.failed.values().any(|retry| *retry == Retry::Now);
+        let has_moved = result.applied > 0 || moved;
+        self.last_pass = LastPass { is_good: result.is_recorded, has_moved };
+        if request.focus == Focus::All {
+            self.holds_removals = result.holds_removals;
+        }
+        self.update_open(&request.focus, &result);
+        self.publisher.forget_cured(&request.focus, &self.open);
+        self.report_shown_tasks(&request.focus, &result);
+        self.publish_status(request, &result);
+        for one in self.scheduler.not_converging().filter(|one| !known.contains(one.key)) {
+            self.publisher.emit(EventKind::NotConverging { key: one.key.to_string() });
+        }
+        let report = result.report;
+        let (summary, converged) = (report.summary(), report.is_converged());
+        self.publisher.emit(EventKind::Completed { summary, converged, took });
+        self.record_for_callers(&covers(&request.focus, &result.feedback.held), &report);
+        self.show_tasks(&report);
+        report
+    }
+
+    /// Keys that the pass looked at are open as it says; all others, and those that it deferred, are as they were.
+    fn update_open(&mut self, focus: &Focus<S::Key>, result: &PassResult<S>) {
+        let before: BTreeMap<_, _> = match focus {
+            Focus::All => std::mem::take(&mut self.open),
+            Focus::Keys(keys) => {
+                keys.iter().filter_map(|key| self.open.remove_entry(key)).collect()
+            }
+        };
+        for (key, open) in &result.open {
+            let known = before.get(key).filter(|_| result.feedback.held.contains(key));
+            self.open.insert(key.clone(), *known.unwrap_or(open));
+        }
+    }
+
+    fn publish_broken(&self, error: &Error) {
+        let failure = error.failure();
+        self.publisher.emit(EventKind::Failed { failure: failure.clone() });
+        self.publisher.update(|status| {
+            status.is_converged = false;
+            status.last_error = Some(failure);
+            status.failures = status.failures.saturating_add(1);
+            status.counts.broken += 1;
+        });
+    }
+
+    fn publish_status(&self, request: &PassRequest<S::Key>, result: &PassResult<S>) {
+        let now = self.now();
+        let is_converged = self.open.is_empty() && result.is_recorded;
+        let open = OpenCounts::of(self.open.values().map(|open| open.kind));
+        let contended = self.scheduler.contended().map(|one| {
+            let culprit = one.culprit.unwrap_or(UNNAMED).to_owned();
+            (one.key.to_string(), culprit, one.pause)
+        });
+        let contended = contended.collect();
+        let not_converging = self.scheduler.not_converging().map(|one| one.key.to_string());
+        let not_converging = not_converging.collect();
+        self.publisher.update(|status| {
+            status.last_success = Some(now);
+            (status.last_error, status.failures) = (None, 0);
+            status.is_ready |= request.focus == Focus::All;
+            (status.is_converged, status.open) = (is_converged, open);
+            (status.contended, status.not_converging) = (contended, not_converging);
+            status.counts.applied += result.applied as u64;
+            status.counts.failed += result.failed as u64;
+        });
+    }
+
+    /// Publishes what time alone changes.
+    fn publish_due(&self) {
+        let (due, is_paused) = (self.scheduler.due(), self.scheduler.is_paused());
+        let next_due = due.map(|(time, _)| time);
+        let next_why = due.map_or(Reasons::NONE, |(_, reason)| reason.into());
+        self.watchdog.ready(next_due);
+        self.publisher.update_if(|status| {
+            let former = (status.next_due, status.next_why, status.is_paused);
+            (status.next_due, status.next_why, status.is_paused) = (next_due, next_why, is_paused);
+            former != (next_due, next_why, is_paused)
+        });
+    }
+
+    /// Shows people which tasks a run waits for.
+    fn show_tasks(&self, report: &SharedReport) {
+        let Some(progress) = &self.config.progress else { return };
+        if S::FAILS == Fails::Lanes {
+            report.explain(Kind::Pending, &mut |entry| {
+                if let Entry::Pending { key, on: WaitsOn::Task(task) } = entry {
+                    progress.waits(&key, &task);
+                }
+            });
+        }
+    }
+}
+
+/// Work that goes on after its pass: detached lanes, and tasks of the target.
+impl<S: Source> Controller<S> {
+    /// Whether there are lanes to conclude. Nothing can be verified before a full pass has seen everything.
+    fn may_conclude(&self) -> bool {
+        self.detached.has_finished() && !self.scheduler.needs_full()
+    }
+
+    /// Verifies and records the detached lanes that have finished, in a pass of their own.
+    async fn conclude_detached(&mut self, inbox: &mut Inbox<S>) {
+        if self.scheduler.needs_full() && self.scheduler.is_paused() {
+            // No pass may come for a long time, and commands wait for the lanes.
+            self.detached.drop_finished();
+        }
+        if !self.may_conclude() {
+            return;
+        }
+        let (finished, request) = self.detached.take_finished();
+        self.start_pass(&request);
+        let result =
+            self.guarded(inbox, async |this| this.conclude(finished, &request).await).await;
+        // The report went out as events, and its sum is in the status.
+        let _ = self.finish_pass(&request, result);
+    }
+
+    async fn conclude(
+        &mut self,
+        finished: Vec<FinishedLane<S>>,
+        request: &PassRequest<S::Key>,
+    ) -> Result<PassResult<S>, Error> {
+        let (mut prior, mut ended, mut broken) = (Prior::<S>::new(), Vec::new(), None);
+        for one in finished {
+            match one.ended {
+                Ok(lane) => {
+                    prior.extend(one.prior);
+                    ended.push(lane);
+                }
+                // What was announced stands: nobody knows whether it was written.
+                Err(error) => broken = Some(error),
+            }
+        }
+        let Some(first) = ended.first_mut() else {
+            return Err(broken.unwrap_or(Error::Stopped));
+        };
+        let mut plan = first.plan.part(0..0);
+        // No pass plans for the keys until they have been looked at.
+        let _lanes: Vec<_> = ended.iter_mut().map(|ended| ended.lane.take()).collect();
+        let mut results = join(&mut plan, ended);
+        results.distrust(plan.steps.len());
+        let mut session = self.open_session()?;
+        let (bound, config) = (Arc::clone(&self.bound), self.config.clone());
+        let order = bound.order(Arc::clone(&self.desired), &config, request.focus.clone());
+        let run = PassRun { plan, results, prior };
+        let report = run.conclude(&order, &mut session.observer, &mut session.book).await?;
+        let mut result = PassResult::applied(report, Vec::new(), self.holds_removals);
+        if let Focus::Keys(keys) = &request.focus {
+            result.feedback.written.clone_from(keys);
+        }
+        self.requeue_finished(&result);
+        self.publisher.emit_steps(&*result.report, self.now());
+        self.session = Some(session);
+        broken.map_or(Ok(result), Err)
+    }
+
+    /// Queues keys again whose task finished before the pass that sent it was concluded.
+    fn requeue_finished(&self, result: &PassResult<S>) {
+        let (scheduler, now) = (&self.scheduler, self.now());
+        let pending = result.open.iter().filter(|(_, open)| open.kind == Kind::Pending);
+        // What failed is looked at after its pause.
+        let pending =
+            pending.filter(|(key, _)| scheduler.defers(key, Reason::Hint.into(), now).is_none());
+        self.config.dispatch.requeue_finished(pending.map(|(key, _)| key));
+    }
+
+    /// Looks again at keys whose task ended or whose lane came free, unless the task failed: then the retry waits.
+    fn on_dirty_keys(&mut self, mut keys: BTreeSet<S::Key>) {
+        let failed = self.take_task_results();
+        keys.retain(|key| !failed.contains(key));
+        // Commands need not wait for that retry.
+        self.config.dispatch.free_reserved(&failed);
+        if !keys.is_empty() {
+            self.wake(Wakeup::Hint(keys.into_iter().collect()), None);
+        }
+    }
+
+    /// Learns how tasks ended, and returns the keys of those that failed or whose end is not known.
+    fn take_task_results(&mut self) -> BTreeSet<S::Key> {
+        let (mut failed, mut report) = (BTreeMap::new(), TaskReport::default());
+        for (key, result) in self.config.dispatch.take_results() {
+            let TaskResult { task, change, end } = result;
+            self.finished_tasks.remove(&key);
+            let action = change.map(|(action, _)| action);
+            match (end, change) {
+                (TaskEnd::Failed(why), _) => {
+                    let (text, failure) = (key.to_string(), Failure::new(why, Retry::Soon));
+                    report.failed.push((action, text.clone(), failure.clone()));
+                    self.publisher.emit(EventKind::StepFailed { action, key: text, failure });
+                    failed.insert(key, Kind::Failed);
+                }
+                (TaskEnd::Unknown(why), _) => {
+                    report.failed.push((action, key.to_string(), Failure::new(why, Retry::Soon)));
+                    failed.insert(key, Kind::Unknown);
+                }
+                (TaskEnd::Succeeded, Some((action, cause))) => {
+                    self.finished_tasks.insert(key, FinishedTask { action, cause, task });
+                }
+                // One of an earlier run is in the journal; one that was given up is asked about.
+                (TaskEnd::Succeeded, None) | (TaskEnd::GivenUp(_), _) => {}
+            }
+        }
+        let keys = failed.keys().cloned().collect();
+        self.record_failed_tasks(failed);
+        if !report.failed.is_empty() {
+            let covers =
+                Covers::Keys(report.failed.iter().map(|(_, key, _)| key.clone()).collect());
+            self.record_for_callers(&covers, &(Arc::new(report) as SharedReport));
+        }
+        keys
+    }
+
+    fn record_failed_tasks(&mut self, failed: BTreeMap<S::Key, Kind>) {
+        if failed.is_empty() {
+            return;
+        }
+        let (now, count) = (self.now(), failed.len() as u64);
+        for key in failed.keys() {
+            self.scheduler.task_failed(key.clone(), now);
+        }
+        self.open.extend(failed.into_iter().map(|(key, kind)| (key, kind.into())));
+        let open = OpenCounts::of(self.open.values().map(|open| open.kind));
+        self.publisher.update(|status| {
+            (status.is_converged, status.open) = (false, open);
+            status.counts.failed += count;
+        });
+    }
+
+    /// Reports finished tasks as applied once a look shows their effect. If it shows otherwise, the key is tried again
+    /// after a pause. A look that could not see the key says nothing against the target's word.
+    fn report_shown_tasks(&mut self, focus: &Focus<S::Key>, result: &PassResult<S>) {
+        let seen: Vec<_> = self.finished_tasks.extract_if(.., |key, _| focus.covers(key)).collect();
+        let (mut report, now) = (TaskReport::default(), self.now());
+        for (key, FinishedTask { action, cause, task }) in seen {
+            let is_shown = match self.open.get(&key).map(|open| open.kind) {
+                None => true,
+                // It was written again, with an unknown outcome: it did not show.
+                Some(Kind::Unknown) => !result.feedback.failed.contains_key(&key),
+                Some(_) => false,
+            };
+            if is_shown {
+                let key = key.to_string();
+                self.publisher.emit(EventKind::StepApplied { action, key: key.clone(), cause });
+                let note = task.map(|task| format!("task {task}"));
+                report.applied.push((Line { action, key, before: None, after: None, note }, cause));
+            } else {
+                self.scheduler.task_missed(key, now);
+            }
+        }
+        let count = report.applied.len() as u64;
+        if count > 0 {
+            self.publisher.update(|status| status.counts.applied += count);
+            // Only what was applied: the pass itself says which keys are open.
+            let covers = Covers::Keys(BTreeSet::new());
+            self.record_for_callers(&covers, &(Arc::new(report) as SharedReport));
+        }
+    }
+
+    /// Whether a task has not ended, or no pass has seen its effect yet.
+    fn has_unreported_tasks(&self) -> bool {
+        self.config.dispatch.has_tasks() || !self.finished_tasks.is_empty()
+    }
+}
+
+/// Commands, and callers that wait.
+impl<S: Source> Controller<S> {
+    /// Breaks if the command was to stop.
+    async fn handle_command(
+        &mut self,
+        command: Command<S>,
+        inbox: &mut Inbox<S>,
+    ) -> ControlFlow<()> {
+        // A caller may be gone before its answer comes: the work is done all the same.
+        match command {
+            Command::Put(bound, forget) => self.put(bound, forget),
+            Command::Pass(answer) => _ = answer.send(self.pass_now(inbox).await),
+            Command::Settle(patience, answer) => {
+                let has_written = self.last_pass.has_moved;
+                self.settling.push(Settling::new(answer, patience, has_written, self.now()));
+            }
+            Command::Look(key, answer) => _ = answer.send(self.look(key, inbox).await),
+            Command::Adopt(key, answer) => _ = answer.send(self.adopt(key, inbox).await),
+            Command::Forget(key, answer) => _ = answer.send(self.forget(&key).await),
+            Command::Pause(during) => self.pause(during),
+            Command::Resume => self.resume(),
+            Command::Stop(policy, answer) => {
+                self.stop(policy).await;
+                self.publisher.emit(EventKind::Stopped);
+                let _ = answer.send(());
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Queues a new desired state. The present one stays in force until its pass starts.
+    fn put(&mut self, bound: Arc<Bound<S>>, forget: Forget) {
+        let (generation, forget) = match self.next_bound.take() {
+            Some(waiting) if waiting.forget == Forget::All => (waiting.generation + 1, Forget::All),
+            Some(waiting) => (waiting.generation + 1, forget),
+            None => (self.publisher.status().generation + 1, forget),
+        };
+        self.next_bound = Some(NextBound { bound, generation, forget });
+        let wakeup = match forget {
+            Forget::Changed => Wakeup::Desired,
+            Forget::All => Wakeup::Replaced,
+        };
+        self.wake(wakeup, None);
+    }
+
+    /// Changes over to the newest desired state, if it is not in force yet. The loop is not converged until its pass.
+    fn take_desired(&mut self) {
+        let Some(NextBound { bound, generation, forget }) = self.next_bound.take() else { return };
+        // Lanes of the former desired state are treated as in doubt: the target is asked about them.
+        self.detached = DetachedLanes::default();
+        self.config.dispatch.replaced_by(&bound.config.dispatch);
+        let is_rebound = forget == Forget::All || !self.bound.differs_only_in_desired(&bound);
+        let former = std::mem::replace(&mut self.desired, Arc::clone(&bound.desired));
+        self.config = bound.config.clone();
+        (self.bound, self.session) = (bound, None);
+        self.reserve_lanes();
+        let (desired, now) = (&*self.desired, self.now());
+        let is_same = |key: &S::Key| declares_same(desired, &former, key);
+        let keeps_task = |key: &S::Key| forget == Forget::Changed && is_same(key);
+        self.scheduler.desired_changed(|key| is_rebound || !is_same(key), keeps_task, now);
+        self.publisher.update(|status| {
+            (status.is_converged, status.generation) = (false, generation);
+        });
+    }
+
+    fn pause(&mut self, during: Option<Duration>) {
+        let until = during.map(|during| self.now().after(during));
+        self.scheduler.pause(until);
+        self.reserve_lanes();
+        self.watchdog.health().paused();
+        self.publisher.emit(EventKind::Paused { during });
+    }
+
+    /// A full pass follows.
+    fn resume(&mut self) {
+        self.scheduler.resume();
+        self.reserve_lanes();
+        self.watchdog.health().resumed(self.now());
+        self.publisher.emit(EventKind::Resumed);
+        self.wake(Wakeup::Operator, None);
+    }
+
+    /// A full pass that a person asked for: it waits for nothing, not even for a pause to end.
+    async fn pass_now(&mut self, inbox: &mut Inbox<S>) -> PassAnswer {
+        let request = self.commanded(Focus::All);
+        self.pass(request, inbox).await
+    }
+
+    fn commanded(&mut self, focus: Focus<S::Key>) -> PassRequest<S::Key> {
+        self.take_desired();
+        self.drain_hints();
+        let focus = if self.scheduler.needs_full() { Focus::All } else { focus };
+        self.scheduler.commanded(&focus, self.now());
+        PassRequest { focus, reasons: Reason::Operator.into(), waited: Duration::ZERO }
+    }
+
+    /// Plans for one key and what depends on it; nothing is written.
+    async fn look(&mut self, key: S::Key, inbox: &mut Inbox<S>) -> PassAnswer {
+        self.take_desired();
+        let focus = Focus::Keys(BTreeSet::from([key]));
+        let focus = if self.scheduler.needs_full() { Focus::All } else { focus };
+        let looked = self.guarded(inbox, async |this| this.plan_only(focus).await).await;
+        looked.map_err(|error| {
+            self.lose_reader();
+            Arc::new(error)
+        })
+    }
+
+    async fn plan_only(&mut self, focus: Focus<S::Key>) -> Result<SharedReport, Error> {
+        let mut session = self.open_session()?;
+        let order = self.bound.order(Arc::clone(&self.desired), &self.config, focus).widened();
+        let plan = plan_focus(&order, &mut session.observer, session.book.holdings()).await?;
+        self.session = Some(session);
+        Ok(Arc::new(plan))
+    }
+
+    async fn adopt(&mut self, key: S::Key, inbox: &mut Inbox<S>) -> PassAnswer {
+        self.take_desired();
+        let is_once = self.config.adopt.insert(key.clone());
+        let request = self.commanded(Focus::Keys(BTreeSet::from([key.clone()])));
+        let answer = self.pass(request, inbox).await;
+        if is_once {
+            self.config.adopt.remove(&key);
+        }
+        answer
+    }
+
+    async fn forget(&mut self, key: &S::Key) -> Result<bool, Arc<Error>> {
+        let deadline = self.pace.deadline;
+        let forgotten = bounded(deadline, async {
+            let mut session = self.open_session()?;
+            let known = session.book.forget_key(key)?;
+            self.session = Some(session);
+            Ok(known)
+        });
+        forgotten.await.map_err(Arc::new)
+    }
+
+    async fn stop(&mut self, policy: OnStop) {
+        match policy {
+            OnStop::Leave => {}
+            OnStop::Release => {
+                if let Err(error) = self.ledger.clear(&self.bound.place) {
+                    self.publisher.emit(EventKind::Failed { failure: error.failure() });
+                }
+            }
+            OnStop::Revert => self.revert().await,
+        }
+    }
+
+    /// Runs a last pass with nothing declared, to its end, and concludes what goes on after it.
+    async fn revert(&mut self) {
+        self.take_desired();
+        let Some(nothing) = self.bound.nothing.clone() else { return };
+        let config = &mut self.config;
+        config.on_release = OnRelease::Restore;
+        config.guards = Guards { mass_delete: MassDelete::Allow, ..config.guards };
+        (self.desired, self.detached) = (nothing, DetachedLanes::default());
+        self.scheduler.desired_changed(|_| true, |_| false, self.now());
+        let mut request = self.commanded(Focus::All);
+        self.start_pass(&request);
+        let result = bounded(self.pace.deadline, self.run_pass(&mut request)).await;
+        let _ = self.finish_pass(&request, result);
+        self.detached.finish_all().await;
+        if self.may_conclude() {
+            let (finished, request) = self.detached.take_finished();
+            self.start_pass(&request);
+            let result = bounded(self.pace.deadline, self.conclude(finished, &request)).await;
+            let _ = self.finish_pass(&request, result);
+        }
+    }
+
+    /// Answers callers for whom nothing is left to wait for, and runs the full pass that others need. Returns whether
+    /// it ran one.
+    async fn answer_settled(&mut self, inbox: &mut Inbox<S>) -> bool {
+        if self.settling.is_empty() {
+            return false;
+        }
+        let (outlook, now) = (self.outlook(), self.now());
+        let mut needs_pass = false;
+        for caller in std::mem::take(&mut self.settling) {
+            match caller.need(outlook, now) {
+                Need::Nothing => {
+                    caller.finish();
+                    continue;
+                }
+                Need::Pass => needs_pass = true,
+                Need::Wait(_) => {}
+            }
+            self.settling.push(caller);
+        }
+        if needs_pass {
+            // The report is recorded for the callers.
+            let _ = self.pass_now(inbox).await;
+        }
+        needs_pass
+    }
+
+    fn outlook(&self) -> Outlook {
+        let has_lanes = S::FAILS == Fails::Lanes;
+        let is_converged = self.open.is_empty() && self.last_pass.is_good;
+        let is_broken = !self.last_pass.is_good && !self.last_pass.has_moved;
+        Outlook {
+            is_final: self.scheduler.is_paused()
+                || is_converged && !self.has_unreported_tasks()
+                || is_broken,
+            has_moved: self.last_pass.has_moved,
+            has_tasks: self.open.values().any(|open| open.ends_by_itself)
+                || self.has_unreported_tasks(),
+            next_retry: self.scheduler.next_retry(),
+            has_failed_tasks: has_lanes && self.scheduler.has_tries_left(settle::TRIES),
+        }
+    }
+
+    /// When the first of the callers stops waiting.
+    fn patience_ends(&self) -> Option<Time> {
+        if self.settling.is_empty() {
+            return None;
+        }
+        let (outlook, now) = (self.outlook(), self.now());
+        let needs = self.settling.iter().map(|caller| caller.need(outlook, now));
+        needs.filter_map(|need| if let Need::Wait(until) = need { Some(until) } else { None }).min()
+    }
+
+    /// Adds a report to what waiting callers will get.
+    fn record_for_callers(&mut self, covers: &Covers, report: &SharedReport) {
+        for caller in &mut self.settling {
+            caller.record(PassReport { covers: covers.clone(), report: Arc::clone(report) });
+        }
+    }
+}
+
+/// The next hint; a reader that panics has died.
+async fn next_hint<S: Source>(
+    session: &mut Option<Session<S>>,
+    hints: Hints,
+) -> Result<Hint<S::Key>, Failure> {
+    let Some(session) = session.as_mut().filter(|_| hints == Hints::Subscribe) else {
+        return std::future::pending().await;
+    };
+    let hint = AssertUnwindSafe(session.observer.hint()).catch_unwind().await;
+    hint.unwrap_or_else(|panic| {
+        let what = format!("the subscription panicked: {}", panic_message(&*panic));
+        Err(Failure::new(what, Retry::Soon))
+    })
+}
+
+/// Runs a piece of work until a deadline, and catches its panic.
+async fn bounded<T>(
+    deadline: Duration,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(deadline, AssertUnwindSafe(work).catch_unwind()).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(panic)) => Err(Error::Panicked { what: panic_message(&*panic) }),
+        Err(_) => Err(Error::TooLong { deadline }),
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "no words".to_owned())
+}
+
+/// Never ends without a deadline.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The keys that a focused pass is about to write.
+fn written<S: Source>(plan: &Plan<S>, focus: &Focus<S::Key>) -> BTreeSet<S::Key> {
+    match focus {
+        Focus::All => BTreeSet::new(),
+        Focus::Keys(_) => plan.steps.iter().map(|step| step.key(&plan.desired)).collect(),
+    }
+}
+
+/// The keys that the report of a pass is about.
+fn covers<K: Key>(focus: &Focus<K>, deferred: &BTreeSet<K>) -> Covers {
+    match focus {
+        Focus::All if deferred.is_empty() => Covers::All,
+        Focus::All => Covers::AllBut(deferred.iter().map(ToString::to_string).collect()),
+        Focus::Keys(keys) => {
+            Covers::Keys(keys.difference(deferred).map(ToString::to_string).collect())
+        }
+    }
+}
+
+/// Whether two desired states declare the same for a key.
+fn declares_same<D: Desired>(desired: &D, former: &D, key: &D::Key) -> bool {
+    match (desired.slot(key, None), former.slot(key, None)) {
+        (Some(slot), Some(there)) => desired.is_same(slot, former, there),
+        (None, None) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,135 @@
+//! Work that goes on after the pass that began it: detached lanes, and tasks of the target that have finished.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use homeostat_core::outcome::Later;
+use homeostat_core::pacing::Reason;
+use homeostat_core::{Action, Cause, Entry, Explain, Failure, Focus, Kind, Line, Source, Summary};
+
+use super::bounded;
+use super::scheduler::PassRequest;
+use crate::error::Error;
+use crate::fate::Prior;
+use crate::run::{DetachedLane, EndedLane};
+
+/// A detached lane that has ended, or broke.
+pub(super) struct FinishedLane<S: Source> {
+    key: S::Key,
+    pub(super) prior: Prior<S>,
+    pub(super) ended: Result<EndedLane<S>, Error>,
+}
+
+/// The lanes that passes did not wait for. The loop drives them while it does other things, and concludes them in a
+/// pass of their own.
+pub(super) struct DetachedLanes<S: Source> {
+    running: FuturesUnordered<Later<'static, FinishedLane<S>>>,
+    finished: Vec<FinishedLane<S>>,
+}
+
+impl<S: Source> Default for DetachedLanes<S> {
+    fn default() -> Self {
+        DetachedLanes { running: FuturesUnordered::new(), finished: Vec::new() }
+    }
+}
+
+impl<S: Source> DetachedLanes<S> {
+    /// Each lane has as long to end as a pass.
+    pub(super) fn add(&mut self, detached: Vec<DetachedLane<'static, S>>, deadline: Duration) {
+        for mut lane in detached {
+            let (key, prior) = (lane.key.clone(), std::mem::take(&mut lane.prior));
+            self.running.push(Box::pin(async move {
+                let ended = bounded(deadline, lane.map(Ok)).await;
+                FinishedLane { key, prior, ended }
+            }));
+        }
+    }
+
+    pub(super) fn extend(&mut self, other: DetachedLanes<S>) {
+        self.running.extend(other.running);
+        self.finished.extend(other.finished);
+    }
+
+    pub(super) fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
+    pub(super) fn drop_finished(&mut self) {
+        self.finished.clear();
+    }
+
+    /// Takes the finished lanes, with the pass that concludes them.
+    pub(super) fn take_finished(&mut self) -> (Vec<FinishedLane<S>>, PassRequest<S::Key>) {
+        // What finished together is looked at together.
+        while let Some(()) = self.next().now_or_never() {}
+        let finished = std::mem::take(&mut self.finished);
+        let focus = Focus::Keys(finished.iter().map(|lane| lane.key.clone()).collect());
+        let request = PassRequest { focus, reasons: Reason::Hint.into(), waited: Duration::ZERO };
+        (finished, request)
+    }
+
+    /// Waits until one has finished; for ever, if none runs. Cancel-safe.
+    pub(super) async fn next(&mut self) {
+        match self.running.next().await {
+            Some(finished) => self.finished.push(finished),
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(super) async fn drive(&mut self) -> Infallible {
+        loop {
+            self.next().await;
+        }
+    }
+
+    pub(super) async fn finish_all(&mut self) {
+        while let Some(finished) = self.running.next().await {
+            self.finished.push(finished);
+        }
+    }
+}
+
+/// A task that the target reports as done, and that no look has shown yet.
+pub(super) struct FinishedTask {
+    pub(super) action: Action,
+    pub(super) cause: Cause,
+    /// The target's name for it.
+    pub(super) task: Option<String>,
+}
+
+/// How tasks ended after the passes that sent them, as a report.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TaskReport {
+    /// Done, and seen to be done.
+    pub(super) applied: Vec<(Line, Cause)>,
+    pub(super) failed: Vec<(Option<Action>, String, Failure)>,
+}
+
+impl Explain for TaskReport {
+    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        match kind {
+            Kind::Applied => {
+                self.applied
+                    .iter()
+                    .for_each(|(line, cause)| tell(Entry::Applied(line.clone(), *cause)));
+            }
+            Kind::Failed => self.failed.iter().for_each(|(action, key, failure)| {
+                let (key, failure) = (key.clone(), failure.clone());
+                tell(Entry::Failed { action: *action, key, failure });
+            }),
+            _ => {}
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        self.applied.iter().for_each(|(line, _)| summary.count(line.action));
+        summary
+    }
+
+    fn is_converged(&self) -> bool {
+        self.failed.is_empty()
+    }
+}

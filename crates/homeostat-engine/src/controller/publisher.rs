@@ -1,0 +1,175 @@
+//! What others see of a loop: its status, and events. Nothing that must be right depends on either being read.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::pacing::Time;
+use homeostat_core::{Entry, Explain, Fingerprint, Focus, Key, Kind};
+use tokio::sync::watch;
+
+use super::event::{Event, EventKind, Events, PassId};
+use super::scheduler::PassRequest;
+use super::status::Status;
+
+/// How many steps of one pass become events of their own.
+const MOST_STEPS: usize = 1000;
+
+/// How many failures and conflicts of one pass become events of their own.
+const MOST_FAILURES: usize = 100;
+
+/// A failure that lasts becomes an event again after this time.
+const REPEAT_AFTER: Duration = Duration::from_hours(1);
+
+/// Publishes the status and the events of one loop.
+pub(super) struct Publisher {
+    source: &'static str,
+    scope: Arc<str>,
+    pass: PassId,
+    events: Events,
+    status: watch::Sender<Status>,
+    reported: ReportedFailures,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        source: &'static str,
+        scope: Arc<str>,
+        events: Events,
+        status: watch::Sender<Status>,
+    ) -> Self {
+        let (pass, reported) = (PassId::default(), ReportedFailures::default());
+        Publisher { source, scope, pass, events, status, reported }
+    }
+
+    /// Whether anybody listens to events.
+    pub(super) fn has_listeners(&self) -> bool {
+        self.events.has_listeners()
+    }
+
+    pub(super) fn emit(&self, kind: EventKind) {
+        if self.has_listeners() {
+            let (pass, source, scope) = (self.pass, self.source, Arc::clone(&self.scope));
+            self.events.publish(Event { pass, source, scope, kind });
+        }
+    }
+
+    pub(super) fn status(&self) -> watch::Ref<'_, Status> {
+        self.status.borrow()
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut Status)) {
+        self.status.send_modify(change);
+    }
+
+    /// The same, but readers are woken only if the change says that there was one.
+    pub(super) fn update_if(&self, change: impl FnOnce(&mut Status) -> bool) {
+        self.status.send_if_modified(change);
+    }
+
+    pub(super) fn pass_started<K>(&mut self, request: &PassRequest<K>, now: Time) {
+        self.pass = PassId(self.pass.0 + 1);
+        let (pass, keys) = (self.pass, request.key_count());
+        self.update(|status| {
+            (status.pass, status.last_attempt) = (pass, Some(now));
+            match keys {
+                None => status.counts.full += 1,
+                Some(_) => status.counts.focused += 1,
+            }
+        });
+        self.emit(EventKind::Started { reasons: request.reasons, keys, waited: request.waited });
+    }
+
+    /// Emits what became of the steps of a pass. What goes beyond the limits is counted.
+    pub(super) fn emit_steps(&mut self, report: &dyn Explain, now: Time) {
+        if !self.has_listeners() {
+            return;
+        }
+        self.reported.expire(now);
+        let (mut steps, mut failures, mut left_out) = (0, 0, 0);
+        for kind in [Kind::Applied, Kind::Failed, Kind::Conflict] {
+            report.explain(kind, &mut |entry| {
+                let event = event_of(entry).filter(|event| self.reported.is_new(event));
+                let Some(event) = event else { return };
+                steps += 1;
+                failures += usize::from(!matches!(event, EventKind::StepApplied { .. }));
+                if steps <= MOST_STEPS && failures <= MOST_FAILURES {
+                    self.emit(event);
+                } else {
+                    left_out += 1;
+                }
+            });
+        }
+        if left_out > 0 {
+            self.emit(EventKind::More { steps: left_out });
+        }
+    }
+
+    /// A pass over `focus` has ended, and only `open` is not as declared: other failures are over.
+    pub(super) fn forget_cured<K: Key, V>(&mut self, focus: &Focus<K>, open: &BTreeMap<K, V>) {
+        self.reported.retain(focus, open);
+    }
+}
+
+fn event_of(entry: Entry) -> Option<EventKind> {
+    match entry {
+        Entry::Applied(line, cause) => {
+            Some(EventKind::StepApplied { action: line.action, key: line.key, cause })
+        }
+        Entry::Failed { action, key, failure } => {
+            Some(EventKind::StepFailed { action, key, failure })
+        }
+        Entry::Conflict { key, owner, .. } => {
+            Some(EventKind::Conflict { key, owner: owner.to_string() })
+        }
+        _ => None,
+    }
+}
+
+/// The failures and conflicts that were published and still last. One that ends in the same way after another try is
+/// not published again before [`REPEAT_AFTER`].
+#[derive(Debug, Default)]
+struct ReportedFailures {
+    /// Fingerprints of the texts, by fingerprints of the keys: there may be a million.
+    last: HashMap<u64, u64>,
+    /// When all of them are published again.
+    expires: Option<Time>,
+}
+
+impl ReportedFailures {
+    /// Whether this was not published yet. A failure or a conflict is remembered from here on.
+    fn is_new(&mut self, event: &EventKind) -> bool {
+        let (key, text) = match event {
+            EventKind::StepFailed { key, failure, .. } => {
+                (key, Fingerprint::of_text(&failure.error))
+            }
+            EventKind::Conflict { key, owner } => (key, Fingerprint::of_text(owner)),
+            _ => return true,
+        };
+        self.last.insert(Fingerprint::of_text(key), text) != Some(text)
+    }
+
+    fn expire(&mut self, now: Time) {
+        if self.expires.is_none_or(|expires| expires <= now) {
+            self.last.clear();
+            self.expires = Some(now.after(REPEAT_AFTER));
+        }
+    }
+
+    fn retain<K: Key, V>(&mut self, focus: &Focus<K>, open: &BTreeMap<K, V>) {
+        if self.last.is_empty() {
+            return;
+        }
+        match focus {
+            Focus::All => {
+                let still: HashSet<u64> = open.keys().map(Fingerprint::of_text).collect();
+                self.last.retain(|key, _| still.contains(key));
+            }
+            Focus::Keys(keys) => {
+                for key in keys.iter().filter(|key| !open.contains_key(key)) {
+                    self.last.remove(&Fingerprint::of_text(key));
+                }
+            }
+        }
+    }
+}
