@@ -24,7 +24,7 @@
 //! use homeostat_engine::{
 //!     Alone, Events, Failure, Loop, LoopDeps, MemoryLedger, OnStop, Owner, Pace,
 //! };
-//! use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Desired states, Written, place};
+//! use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Written, place};
 //! use homeostat_kit::strategy::{Marker, Strategy};
 //!
 //! /// Lamps by name: how bright, and whose.
@@ -73,8 +73,8 @@
 //! let lamps = Lamps { wall: Arc::default(), strategy: strategy.clone() };
 //! lamps.wall.lock().unwrap().insert("moon".into(), (1, "nature".into()));
 //!
-//! let desired state = Desired states::new([("desk".to_owned(), 80), ("door".to_owned(), 20)])?;
-//! let bound = Adapted::new(lamps.clone()).bind(&strategy, desired state, place::<Lamps>("me", "home"))?;
+//! let desired = DesiredObjects::new([("desk".to_owned(), 80), ("door".to_owned(), 20)])?;
+//! let bound = Adapted::new(lamps.clone()).bind(&strategy, desired, place::<Lamps>("me", "home"))?;
 //! let means = LoopDeps {
 //!     lock: Arc::new(Alone::i_am_the_only_writer()),
 //!     ledger: Arc::new(MemoryLedger::default()),

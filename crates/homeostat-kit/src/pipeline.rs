@@ -29,8 +29,8 @@
 //! let mut pipeline = Pipeline::new(template.unwrap(), check)
 //!     .with("doors", Static::new(json!(["front", "back"])))
 //!     .with("paint", Static::new(json!({ "colour": "green" })));
-//! let Answer::Desired state(desired state) = pipeline.answer().await else { panic!() };
-//! assert_eq!(*desired state, "front=green back=green");
+//! let Answer::DesiredState(desired) = pipeline.answer().await else { panic!() };
+//! assert_eq!(*desired, "front=green back=green");
 //! # });
 //! ```
 

@@ -16,7 +16,7 @@
 //! use std::sync::{Arc, Mutex};
 //!
 //! use homeostat_engine::{Failure, Owner, Seen};
-//! use homeostat_kit::simple::{Adapted, Api, Listed, Refusal, Desired states, Written};
+//! use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Written};
 //!
 //! /// Colours by name, each with the name of its owner.
 //! #[derive(Default)]
@@ -60,7 +60,7 @@
 //! let source = Adapted::shared(colours.clone());
 //! let order = Order {
 //!     source: &source,
-//!     desired state: Arc::new(Desired states::new([("door".to_owned(), "green".to_owned())])?),
+//!     desired: Arc::new(DesiredObjects::new([("door".to_owned(), "green".to_owned())])?),
 //!     ownership: &Ownership::Marked,
 //!     focus: Focus::All,
 //!     config: &Config::default(),
@@ -77,40 +77,25 @@
 //! # }).unwrap();
 //! ```
 
-mod adapted;
-mod bind;
-mod desired_states;
-mod errands;
-mod eyes;
-mod hands;
-mod limit;
-mod listing;
-mod numbered;
+mod follow_up;
+mod reader;
 mod refusal;
-mod shadow;
-mod task;
+mod source;
 mod versioned;
 mod watch;
-mod write;
+mod writer;
 
 use std::collections::BTreeSet;
 use std::future::Future;
 
 use homeostat_engine::{Agreement, Coverage, Failure, Key, Object, Seen};
 
-pub use adapted::{Adapted, Witness};
-pub use bind::{BindRefused, place};
-pub use desired_states::DesiredObjects;
-pub use eyes::Eyes;
-pub use hands::Hands;
-pub use limit::{Bucket, Limit};
-pub use listing::{Listing, Pages, Shards};
-pub use numbered::{Notice, Notices, Numbered};
+pub use reader::{ApiReader, Listing, Pages, Shards};
 pub use refusal::Refusal;
-pub use task::Progress;
+pub use source::{Adapted, BindRefused, DesiredObjects, Witness, Write, place};
 pub use versioned::Versioned;
-pub use watch::{Silent, Watch};
-pub use write::Write;
+pub use watch::{Notice, Notices, Numbered, Silent, Watch};
+pub use writer::{ApiWriter, Bucket, Limit};
 
 /// Everything that an API told in one answer.
 pub type Listed<A> = Vec<Seen<<A as Api>::Key, <A as Api>::Object>>;
@@ -217,4 +202,17 @@ pub trait Api: Send + Sync + 'static {
     fn watch(&self) -> impl Future<Output = Result<Box<dyn Watch<Self::Key>>, Failure>> + Send {
         std::future::ready(Ok(Box::new(Silent) as Box<dyn Watch<Self::Key>>))
     }
+}
+
+/// How a task stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It goes on.
+    Running,
+    /// It is over; whether it did what it should is seen by looking.
+    Over,
+    /// It failed.
+    Failed(Failure),
+    /// The target knows no such task: whether it ran is seen by looking.
+    Lost,
 }

@@ -1,9 +1,8 @@
-//! What has to be looked at again at some moment: work that the target accepted, and writes that it
-//! put off.
+//! Keys to look at again later: writes that the target accepted, and writes that it put off.
 //!
-//! It is shared by the two sides of an adapted API. The writer notes an errand; the reader hints at
-//! its key when it is due, and until accepted work is over it says that the key is *unknown*, so that
-//! nothing is sent twice. It is kept in memory only: after a crash the look at the target decides.
+//! Both sides of an adapted API share it. The writer notes a follow-up; the reader hints at its key when it is due,
+//! and reports the key as *unknown* until accepted work is over, so that nothing is sent twice. It is kept in memory
+//! only: after a crash the look at the target decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Why a key is looked at again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Errand {
+pub(super) enum FollowUp {
     /// The target works on it, under this name.
     Task(String),
     /// The target accepted it, and asked to be left alone for a while.
@@ -31,64 +30,64 @@ pub(super) enum Errand {
 
 /// One entry: when it is due, how often it was asked for, and whether a hint went out.
 struct Noted {
-    errand: Errand,
+    follow_up: FollowUp,
     due: Instant,
     asked: u32,
     is_hinted: bool,
 }
 
-/// The errands of one adapted API.
-pub(super) struct Errands<K> {
-    noted: Mutex<Board<K>>,
+/// The follow-ups of one adapted API.
+pub(super) struct FollowUps<K> {
+    state: Mutex<State<K>>,
     changed: Notify,
 }
 
-struct Board<K> {
-    errands: BTreeMap<K, Noted>,
+struct State<K> {
+    noted: BTreeMap<K, Noted>,
     /// Tasks that failed, until a write of their key can answer with it.
     failed: BTreeMap<K, Failure>,
     /// Keys that were written since they were last looked at.
     written: BTreeSet<K>,
 }
 
-impl<K> Default for Errands<K> {
+impl<K> Default for FollowUps<K> {
     fn default() -> Self {
-        let board =
-            Board { errands: BTreeMap::new(), failed: BTreeMap::new(), written: BTreeSet::new() };
-        Errands { noted: Mutex::new(board), changed: Notify::new() }
+        let state =
+            State { noted: BTreeMap::new(), failed: BTreeMap::new(), written: BTreeSet::new() };
+        FollowUps { state: Mutex::new(state), changed: Notify::new() }
     }
 }
 
-impl<K: Ord + Clone> Errands<K> {
-    fn board(&self) -> MutexGuard<'_, Board<K>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+impl<K: Ord + Clone> FollowUps<K> {
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes an errand; a task is asked for soon, whatever `after` says.
-    pub(super) fn note(&self, key: K, errand: Errand, after: Duration) {
-        let after = if matches!(errand, Errand::Task(_)) { FIRST_PAUSE } else { after };
-        let noted = Noted { errand, due: Instant::now() + after, asked: 0, is_hinted: false };
-        self.board().errands.insert(key, noted);
+    /// Notes a follow-up; a task is asked for soon, whatever `after` says.
+    pub(super) fn note(&self, key: K, follow_up: FollowUp, after: Duration) {
+        let after = if matches!(follow_up, FollowUp::Task(_)) { FIRST_PAUSE } else { after };
+        let noted = Noted { follow_up, due: Instant::now() + after, asked: 0, is_hinted: false };
+        self.state().noted.insert(key, noted);
         self.changed.notify_one();
     }
 
-    /// The work that the target has accepted for keys in question and that may still go on. Errands
+    /// The work that the target has accepted for keys in question and that may still go on. Follow-ups
     /// that are over by now are forgotten.
-    pub(super) fn accepted(&self, covers: impl Fn(&K) -> bool) -> Vec<(K, Errand)> {
+    pub(super) fn accepted(&self, covers: impl Fn(&K) -> bool) -> Vec<(K, FollowUp)> {
         let now = Instant::now();
-        let mut board = self.board();
-        board.errands.retain(|key, noted| {
-            matches!(noted.errand, Errand::Task(_)) || noted.due > now || !covers(key)
+        let mut state = self.state();
+        state.noted.retain(|key, noted| {
+            matches!(noted.follow_up, FollowUp::Task(_)) || noted.due > now || !covers(key)
         });
-        let going_on = board.errands.iter().filter(|(key, noted)| {
-            covers(key) && matches!(noted.errand, Errand::Task(_) | Errand::Recheck)
+        let going_on = state.noted.iter().filter(|(key, noted)| {
+            covers(key) && matches!(noted.follow_up, FollowUp::Task(_) | FollowUp::Recheck)
         });
-        going_on.map(|(key, noted)| (key.clone(), noted.errand.clone())).collect()
+        going_on.map(|(key, noted)| (key.clone(), noted.follow_up.clone())).collect()
     }
 
     /// The task of a key goes on: it is asked for again after a pause that grows.
     pub(super) fn goes_on(&self, key: &K) {
-        if let Some(noted) = self.board().errands.get_mut(key) {
+        if let Some(noted) = self.state().noted.get_mut(key) {
             let pause = FIRST_PAUSE.saturating_mul(1 << noted.asked.min(16)).min(LONGEST_PAUSE);
             (noted.due, noted.is_hinted) = (Instant::now() + pause, false);
             noted.asked += 1;
@@ -98,27 +97,27 @@ impl<K: Ord + Clone> Errands<K> {
 
     /// The task of a key is over.
     pub(super) fn over(&self, key: &K, failure: Option<Failure>) {
-        let mut board = self.board();
-        board.errands.remove(key);
-        board.failed.extend(failure.map(|failure| (key.clone(), failure)));
+        let mut state = self.state();
+        state.noted.remove(key);
+        state.failed.extend(failure.map(|failure| (key.clone(), failure)));
     }
 
-    /// Why the last task of a key failed, told once: the write that it was for answers with it.
+    /// Why the last task of a key failed. It is returned once: the next write of the key answers with it.
     pub(super) fn take_failure(&self, key: &K) -> Option<Failure> {
-        self.board().failed.remove(key)
+        self.state().failed.remove(key)
     }
 
-    /// Keys were written, or still have to be looked at: what is remembered of them is no longer so.
+    /// Keys were written, or still have to be looked at: what is remembered of them is out of date.
     pub(super) fn wrote(&self, keys: impl IntoIterator<Item = K>) {
-        self.board().written.extend(keys);
+        self.state().written.extend(keys);
     }
 
     /// The keys that were written since they were last looked at.
     pub(super) fn take_written(&self) -> BTreeSet<K> {
-        std::mem::take(&mut self.board().written)
+        std::mem::take(&mut self.state().written)
     }
 
-    /// Waits until errands are due, and names their keys. Dropping the future loses nothing.
+    /// Waits until follow-ups are due, and names their keys. Dropping the future loses nothing.
     pub(super) async fn due(&self) -> Vec<K> {
         loop {
             let (due, next) = self.take_due(Instant::now());
@@ -133,10 +132,10 @@ impl<K: Ord + Clone> Errands<K> {
     }
 
     fn take_due(&self, now: Instant) -> (Vec<K>, Option<Instant>) {
-        let mut board = self.board();
+        let mut state = self.state();
         let mut due = Vec::new();
         let mut next = None;
-        for (key, noted) in board.errands.iter_mut().filter(|(_, noted)| !noted.is_hinted) {
+        for (key, noted) in state.noted.iter_mut().filter(|(_, noted)| !noted.is_hinted) {
             if noted.due <= now {
                 noted.is_hinted = true;
                 due.push(key.clone());

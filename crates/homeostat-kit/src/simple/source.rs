@@ -1,0 +1,275 @@
+//! Makes a whole source of an [`Api`]: its desired state, its step, and how both are bound to an owner.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use homeostat_engine::{
+    Action, Agreement, Bound, Change, ChangeList, Config, Coverage, Desired, Draft, DuplicateKey,
+    Fails, Failure, LedgerKey, Line, Object, ScopeLock, Slot, Source, Step, Table,
+};
+use serde_json::Value;
+
+use super::Api;
+use super::follow_up::FollowUps;
+use super::reader::{ApiReader, Listing};
+use super::writer::{ApiWriter, Limit, Limiter};
+use crate::strategy::Strategy;
+
+/// An API as a source. Clones share the API, its limit and what is under way: a loop that is given
+/// another desired state keeps waiting for the tasks of the last one.
+pub struct Adapted<A: Api> {
+    api: Arc<A>,
+    follow_ups: Arc<FollowUps<A::Key>>,
+    limiter: Option<Limiter>,
+    witness: Witness,
+}
+
+/// Whether the ledger keeps a record of what the target's own marks tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Witness {
+    /// No: the mark alone tells.
+    #[default]
+    None,
+    /// Yes: a mark that somebody takes off is noticed.
+    Ledger,
+}
+
+impl<A: Api> Clone for Adapted<A> {
+    fn clone(&self) -> Self {
+        let (api, follow_ups) = (Arc::clone(&self.api), Arc::clone(&self.follow_ups));
+        Adapted { api, follow_ups, limiter: self.limiter.clone(), witness: self.witness }
+    }
+}
+
+impl<A: Api> Adapted<A> {
+    /// Adapts an API.
+    pub fn new(api: A) -> Self {
+        Self::shared(Arc::new(api))
+    }
+
+    /// Adapts an API that others use too.
+    pub fn shared(api: Arc<A>) -> Self {
+        Adapted { api, follow_ups: Arc::default(), limiter: None, witness: Witness::None }
+    }
+
+    /// Writes no more often than this.
+    #[must_use]
+    pub fn limited(mut self, limit: Limit) -> Self {
+        self.limiter = Some(Limiter::new(limit));
+        self
+    }
+
+    /// Has the ledger witness what is marked in the target.
+    #[must_use]
+    pub fn witnessed(mut self) -> Self {
+        self.witness = Witness::Ledger;
+        self
+    }
+
+    /// Binds a request to this source for an owner.
+    pub fn bind(
+        &self,
+        strategy: &Strategy,
+        desired: DesiredObjects<A>,
+        place: LedgerKey,
+    ) -> Result<Bound<Self>, BindRefused> {
+        let mut keys = (0..desired.len()).map(|index| desired.key(Slot::at(index)));
+        if let Some(key) = keys.find(|key| !strategy.admits(key)) {
+            return Err(BindRefused::OutsidePrefix { key: key.to_string() });
+        }
+        let is_recorded =
+            matches!(strategy, Strategy::Checkpoint) || self.witness == Witness::Ledger;
+        if A::LISTING == Listing::KnownNames && !is_recorded {
+            return Err(BindRefused::CannotList { name: A::NAME });
+        }
+        Ok(Bound {
+            source: self.clone(),
+            desired: Arc::new(desired),
+            ownership: strategy.ownership(),
+            config: Config::default(),
+            place,
+            nothing: Some(Arc::new(DesiredObjects::default())),
+        })
+    }
+}
+
+impl<A: Api> Source for Adapted<A> {
+    const NAME: &'static str = A::NAME;
+    const FAILS: Fails = Fails::Lanes;
+    const COVERAGE: Coverage = A::COVERAGE;
+
+    type Key = A::Key;
+    type Object = A::Object;
+    type Desired = DesiredObjects<A>;
+    type Step = Write<A::Key, A::Object>;
+    type Moment = ();
+    type Reader = ApiReader<A>;
+    type Writer = ApiWriter<A>;
+
+    fn reader(&self) -> Result<ApiReader<A>, Failure> {
+        Ok(ApiReader::new(Arc::clone(&self.api), Arc::clone(&self.follow_ups)))
+    }
+
+    fn writer(&self, _: &ScopeLock) -> Result<ApiWriter<A>, Failure> {
+        let (api, follow_ups) = (Arc::clone(&self.api), Arc::clone(&self.follow_ups));
+        Ok(ApiWriter { api, follow_ups, limiter: self.limiter.clone() })
+    }
+
+    fn plan(
+        &self,
+        _: &DesiredObjects<A>,
+        (): &(),
+        changes: ChangeList<A::Key, A::Object>,
+    ) -> Draft<Self> {
+        let write = |change| Write { change, witness: self.witness };
+        Draft { steps: changes.into_iter().map(write).collect(), ..Draft::default() }
+    }
+}
+
+/// Why an API, a strategy and a desired state do not fit together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindRefused {
+    /// Once made, it would not be known as ours again.
+    #[error("`{key}` does not begin with the owner's prefix: once made, it would be nobody's")]
+    OutsidePrefix {
+        /// The declared key.
+        key: String,
+    },
+    /// What is no longer declared could not be found.
+    #[error(
+        "`{name}` cannot be listed, so only the ledger can tell what is ours: choose the checkpoint, \
+         or have the ledger witness the marks"
+    )]
+    CannotList {
+        /// The source.
+        name: &'static str,
+    },
+}
+
+/// One owner at one place of an API: `owner` in `scope`.
+#[must_use]
+pub fn place<A: Api>(owner: &str, scope: &str) -> LedgerKey {
+    let [owner, source, scope] = [owner, A::NAME, scope].map(str::to_owned);
+    LedgerKey { owner, source, scope, identity: String::new() }
+}
+
+/// What should exist in an API.
+pub struct DesiredObjects<A: Api> {
+    table: Table<A::Key, A::Object>,
+    adopt: BTreeSet<A::Key>,
+}
+
+impl<A: Api> DesiredObjects<A> {
+    /// Sorts the desired states; refuses a key that stands there twice.
+    pub fn new(
+        desired_states: impl IntoIterator<Item = (A::Key, A::Object)>,
+    ) -> Result<Self, DuplicateKey> {
+        Ok(DesiredObjects { table: Table::new(desired_states)?, adopt: BTreeSet::new() })
+    }
+
+    /// Gives standing leave to take these keys from anybody.
+    #[must_use]
+    pub fn adopting(mut self, keys: impl IntoIterator<Item = A::Key>) -> Self {
+        self.adopt.extend(keys);
+        self
+    }
+}
+
+impl<A: Api> Default for DesiredObjects<A> {
+    fn default() -> Self {
+        DesiredObjects { table: Table::default(), adopt: BTreeSet::new() }
+    }
+}
+
+impl<A: Api> Desired for DesiredObjects<A> {
+    type Key = A::Key;
+    type Object = A::Object;
+
+    fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    fn slot(&self, key: &A::Key, near: Option<Slot>) -> Option<Slot> {
+        self.table.slot(key, near)
+    }
+
+    fn key(&self, slot: Slot) -> A::Key {
+        self.table.key(slot)
+    }
+
+    fn object(&self, slot: Slot) -> A::Object {
+        self.table.object(slot)
+    }
+
+    fn compare(&self, slot: Slot, seen: &A::Object) -> Agreement {
+        A::compare(&self.table.object(slot), seen)
+    }
+
+    fn identity(&self, seen: &A::Object) -> Option<String> {
+        A::identity(seen)
+    }
+
+    fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
+        self.table.is_same(slot, &other.table, there)
+            && self.may_adopt(slot) == other.may_adopt(there)
+    }
+
+    fn may_adopt(&self, slot: Slot) -> bool {
+        !self.adopt.is_empty() && self.adopt.contains(&self.table.key(slot))
+    }
+}
+
+/// One call that writes.
+#[derive(Clone, Debug)]
+pub struct Write<K, O> {
+    pub(super) change: Change<K, O>,
+    pub(super) witness: Witness,
+}
+
+impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
+    fn key(&self, desired: &D) -> D::Key {
+        self.change.key(desired)
+    }
+
+    fn action(&self) -> Action {
+        match self.change {
+            Change::Create { .. } => Action::Create,
+            Change::Update { .. } => Action::Update,
+            Change::Delete { .. } | Change::Release { .. } => Action::Delete,
+        }
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.witness == Witness::Ledger
+    }
+
+    fn explain(&self, desired: &D, tell: &mut dyn FnMut(Line)) {
+        let (before, after, note) = match &self.change {
+            Change::Create { slot } => (None, Some(wanted(desired, *slot)), None),
+            Change::Update { slot, before, adopts } => {
+                let note = adopts.as_ref().map(|owner| format!("taken over from {owner}"));
+                (Some(value(before)), Some(wanted(desired, *slot)), note)
+            }
+            Change::Delete { before, .. } => (Some(value(before)), None, None),
+            Change::Release { before, restore: None, .. } => {
+                (Some(value(before)), None, Some("released, the value stays".to_owned()))
+            }
+            Change::Release { before, restore: Some(original), .. } => {
+                let note = "released, the original returns".to_owned();
+                (Some(value(before)), Some(value(original)), Some(note))
+            }
+        };
+        let (action, key) = (Step::<D>::action(self), self.change.key(desired).to_string());
+        tell(Line { action, key, before, after, note });
+    }
+}
+
+fn wanted<D: Desired>(desired: &D, slot: Slot) -> Value {
+    value(&desired.object(slot))
+}
+
+/// An object that cannot be shown is shown as nothing: a plan is for people.
+fn value(object: &impl Object) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
