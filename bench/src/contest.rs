@@ -31,6 +31,17 @@ pub struct Contestant {
     pub budgets: &'static [Budget],
 }
 
+impl Contestant {
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        run: fn(&mut Run) -> Result<()>,
+        budgets: &'static [Budget],
+    ) -> Self {
+        Self { name, run, budgets }
+    }
+}
+
 impl Group {
     /// Whether a filter is part of one of its `group/contestant` names, or there is no filter.
     #[must_use]
@@ -165,12 +176,8 @@ mod tests {
         name: "interleaved",
         unit: Unit::Seconds,
         contestants: &[
-            Contestant { name: "a", run: first, budgets: &[] },
-            Contestant {
-                name: "b",
-                run: second,
-                budgets: &[Budget::Within(1.5, "a"), Budget::AtMost(1.0)],
-            },
+            Contestant::new("a", first, &[]),
+            Contestant::new("b", second, &[Budget::Within(1.5, "a"), Budget::AtMost(1.0)]),
         ],
     };
 
@@ -192,7 +199,7 @@ mod tests {
     const SMALL: Group = Group {
         name: "small",
         unit: Unit::Seconds,
-        contestants: &[Contestant { name: "a", run: THREE, budgets: &[Budget::AtMost(1.0)] }],
+        contestants: &[Contestant::new("a", THREE, &[Budget::AtMost(1.0)])],
     };
 
     #[test]
@@ -206,8 +213,8 @@ mod tests {
         name: "left out",
         unit: Unit::Seconds,
         contestants: &[
-            Contestant { name: "a", run: |_| Err(LeftOut("slow".to_owned()).into()), budgets: &[] },
-            Contestant { name: "b", run: THREE, budgets: &[Budget::Within(1.0, "a")] },
+            Contestant::new("a", |_| Err(LeftOut("slow".to_owned()).into()), &[]),
+            Contestant::new("b", THREE, &[Budget::Within(1.0, "a")]),
         ],
     };
 
@@ -222,9 +229,12 @@ mod tests {
 
     #[test]
     fn a_failing_contestant_is_named() {
-        let contestants = &[Contestant { name: "a", run: |_| bail!("no route"), budgets: &[] }];
-        let group = Group { name: "failing", unit: Unit::Seconds, contestants };
-        let error = run_group(&group, 1, Scale::Full).unwrap_err();
+        const FAILING: Group = Group {
+            name: "failing",
+            unit: Unit::Seconds,
+            contestants: &[Contestant::new("a", |_| bail!("no route"), &[])],
+        };
+        let error = run_group(&FAILING, 1, Scale::Full).unwrap_err();
         assert_eq!(format!("{error:#}"), "contestant `a`: no route");
     }
 

@@ -21,7 +21,7 @@ pub mod rtnl;
 pub mod wakeups;
 mod wire;
 
-use crate::contest::Group;
+use crate::Group;
 
 /// Every group, in the order in which they run.
 pub const ALL: &[&Group] = &[

@@ -17,3 +17,8 @@ pub mod program;
 pub mod results;
 pub mod run;
 pub mod unit;
+
+pub use budget::Budget;
+pub use contest::{Contestant, Group};
+pub use run::{LeftOut, Run, Scale};
+pub use unit::Unit;

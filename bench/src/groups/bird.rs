@@ -9,9 +9,7 @@ use tempfile::TempDir;
 
 use super::network::TestNetwork;
 use super::wire::Ip;
-use crate::clock;
-use crate::program::{self, Running};
-use crate::run::LeftOut;
+use crate::{LeftOut, clock, program, program::Running};
 
 const TIMEOUT: Duration = Duration::from_mins(5);
 

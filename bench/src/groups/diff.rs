@@ -9,23 +9,20 @@ use homeostat_engine::{
 };
 
 use super::routes::{DesiredState, Key};
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// Everything is as declared.
 pub const CONVERGED: Group = Group {
     name: "diff: converged pass",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "stream only", run: |run| stream(run, Target::Full), budgets: &[] },
-        Contestant { name: "two trees", run: |run| trees(run, Target::Full), budgets: &[] },
-        Contestant {
-            name: "homeostat",
-            run: |run| streamed(run, Target::Full),
-            budgets: &[Budget::Faster(3.0, "two trees"), Budget::BytesEach(1.0)],
-        },
+        Contestant::new("stream only", |run| stream(run, Target::Full), &[]),
+        Contestant::new("two trees", |run| trees(run, Target::Full), &[]),
+        Contestant::new(
+            "homeostat",
+            |run| streamed(run, Target::Full),
+            &[Budget::Faster(3.0, "two trees"), Budget::BytesEach(1.0)],
+        ),
     ],
 };
 
@@ -34,12 +31,12 @@ pub const COLD: Group = Group {
     name: "diff: cold plan",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "two trees", run: |run| trees(run, Target::Empty), budgets: &[] },
-        Contestant {
-            name: "homeostat",
-            run: |run| streamed(run, Target::Empty),
-            budgets: &[Budget::AtMost(0.05), Budget::BytesEach(48.0)],
-        },
+        Contestant::new("two trees", |run| trees(run, Target::Empty), &[]),
+        Contestant::new(
+            "homeostat",
+            |run| streamed(run, Target::Empty),
+            &[Budget::AtMost(0.05), Budget::BytesEach(48.0)],
+        ),
     ],
 };
 
@@ -48,8 +45,8 @@ pub const FOCUSED: Group = Group {
     name: "diff: one key in focus, 1000 times",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "of 100", run: |run| focused(run, 100), budgets: &[] },
-        Contestant { name: "of 1M", run: |run| focused(run, 1_000_000), budgets: &[] },
+        Contestant::new("of 100", |run| focused(run, 100), &[]),
+        Contestant::new("of 1M", |run| focused(run, 1_000_000), &[]),
     ],
 };
 

@@ -10,26 +10,23 @@ use homeostat_engine::journal::{End, Intent, Journal, Millis, Repeat, Subject};
 use homeostat_engine::{Edit, Ledger as _, LedgerKey, SqliteLedger};
 use serde_json::Value;
 
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// Lines of the journal a second; a step is two of them. Each writer waits until its line is durable.
 pub const RATE: Group = Group {
     name: "journal: durable lines",
     unit: Unit::PerSecond,
     contestants: &[
-        Contestant { name: "one fdatasync a line", run: one_by_one, budgets: &[] },
-        Contestant { name: "SQLite, one commit a line", run: sqlite, budgets: &[] },
-        Contestant { name: "homeostat, 1 writer", run: |run| writers(run, 1), budgets: &[] },
-        Contestant { name: "homeostat, 16 writers", run: |run| writers(run, 16), budgets: &[] },
-        Contestant {
-            name: "homeostat, 64 writers",
-            run: |run| writers(run, 64),
-            budgets: &[Budget::Faster(10.0, "one fdatasync a line")],
-        },
-        Contestant { name: "homeostat, 256 writers", run: |run| writers(run, 256), budgets: &[] },
+        Contestant::new("one fdatasync a line", one_by_one, &[]),
+        Contestant::new("SQLite, one commit a line", sqlite, &[]),
+        Contestant::new("homeostat, 1 writer", |run| writers(run, 1), &[]),
+        Contestant::new("homeostat, 16 writers", |run| writers(run, 16), &[]),
+        Contestant::new(
+            "homeostat, 64 writers",
+            |run| writers(run, 64),
+            &[Budget::Faster(10.0, "one fdatasync a line")],
+        ),
+        Contestant::new("homeostat, 256 writers", |run| writers(run, 256), &[]),
     ],
 };
 
@@ -38,8 +35,8 @@ pub const RECOVERY: Group = Group {
     name: "journal: recovery of 1M lines",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "read the file", run: read, budgets: &[] },
-        Contestant { name: "homeostat", run: recover, budgets: &[] },
+        Contestant::new("read the file", read, &[]),
+        Contestant::new("homeostat", recover, &[]),
     ],
 };
 

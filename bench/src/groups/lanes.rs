@@ -5,18 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use anyhow::{Result, ensure};
 use homeostat_engine::{Lanes, Limits};
 
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// Every guest is marked five times, and every pass is run to its end, two at a time on a node.
 pub const GROUP: Group = Group {
     name: "lanes: marks merged and run, 100k guests",
     unit: Unit::PerSecond,
     contestants: &[
-        Contestant { name: "queue without limits", run: queue, budgets: &[] },
-        Contestant { name: "homeostat", run: lanes, budgets: &[Budget::AtLeast(1_000_000.0)] },
+        Contestant::new("queue without limits", queue, &[]),
+        Contestant::new("homeostat", lanes, &[Budget::AtLeast(1_000_000.0)]),
     ],
 };
 

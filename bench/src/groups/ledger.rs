@@ -6,24 +6,18 @@ use std::io::Write as _;
 use anyhow::Result;
 use homeostat_engine::{Edit, Ledger as _, LedgerKey, Pages as _, SqliteLedger};
 
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Contestant, Group, Run, Unit};
 
 /// Records of 200 bytes, each durable before the next; and in groups, as a pass writes them.
 pub const GROUP: Group = Group {
     name: "ledger: durable records",
     unit: Unit::PerSecond,
     contestants: &[
-        Contestant { name: "append and fdatasync", run: append, budgets: &[] },
-        Contestant { name: "homeostat, one a commit", run: |run| commits(run, 1), budgets: &[] },
-        Contestant { name: "homeostat, 16 a commit", run: |run| commits(run, 16), budgets: &[] },
-        Contestant {
-            name: "homeostat, 1000 a commit",
-            run: |run| commits(run, 1000),
-            budgets: &[],
-        },
-        Contestant { name: "homeostat, read back", run: read, budgets: &[] },
+        Contestant::new("append and fdatasync", append, &[]),
+        Contestant::new("homeostat, one a commit", |run| commits(run, 1), &[]),
+        Contestant::new("homeostat, 16 a commit", |run| commits(run, 16), &[]),
+        Contestant::new("homeostat, 1000 a commit", |run| commits(run, 1000), &[]),
+        Contestant::new("homeostat, read back", read, &[]),
     ],
 };
 

@@ -11,24 +11,21 @@ use homeostat_rtnl::DesiredState;
 use homeostat_rtnl::section::{RouteLine, SECTIONS, listed_routes};
 use tempfile::TempDir;
 
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// As a full table of the Internet comes: /24 and longer, through a handful of gateways.
 pub const IPV4: Group = Group {
     name: "list: 1M lines of from-file, IPv4",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "read the file", run: |run| read_only(run, v4), budgets: &[] },
-        Contestant { name: "split into words", run: |run| words_only(run, v4), budgets: &[] },
-        Contestant { name: "parse", run: |run| parse(run, v4), budgets: &[] },
-        Contestant {
-            name: "parse and build",
-            run: |run| build(run, v4),
-            budgets: &[Budget::AtMost(0.25), Budget::BytesEach(25.0)],
-        },
+        Contestant::new("read the file", |run| read_only(run, v4), &[]),
+        Contestant::new("split into words", |run| words_only(run, v4), &[]),
+        Contestant::new("parse", |run| parse(run, v4), &[]),
+        Contestant::new(
+            "parse and build",
+            |run| build(run, v4),
+            &[Budget::AtMost(0.25), Budget::BytesEach(25.0)],
+        ),
     ],
 };
 
@@ -37,13 +34,13 @@ pub const IPV6: Group = Group {
     name: "list: 1M lines of from-file, IPv6",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "read the file", run: |run| read_only(run, v6), budgets: &[] },
-        Contestant { name: "parse", run: |run| parse(run, v6), budgets: &[] },
-        Contestant {
-            name: "parse and build",
-            run: |run| build(run, v6),
-            budgets: &[Budget::AtMost(0.25), Budget::BytesEach(40.0)],
-        },
+        Contestant::new("read the file", |run| read_only(run, v6), &[]),
+        Contestant::new("parse", |run| parse(run, v6), &[]),
+        Contestant::new(
+            "parse and build",
+            |run| build(run, v6),
+            &[Budget::AtMost(0.25), Budget::BytesEach(40.0)],
+        ),
     ],
 };
 

@@ -5,22 +5,19 @@ use std::hint::black_box;
 
 use anyhow::{Result, ensure};
 
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// Every key is looked for once, in an order that is not the keys'.
 pub const GROUP: Group = Group {
     name: "lookup",
     unit: Unit::PerSecond,
     contestants: &[
-        Contestant { name: "tree", run: tree, budgets: &[] },
-        Contestant {
-            name: "sorted slice",
-            run: sorted_slice,
-            budgets: &[Budget::Within(1.5, "tree"), Budget::BytesEach(8.5)],
-        },
+        Contestant::new("tree", tree, &[]),
+        Contestant::new(
+            "sorted slice",
+            sorted_slice,
+            &[Budget::Within(1.5, "tree"), Budget::BytesEach(8.5)],
+        ),
     ],
 };
 

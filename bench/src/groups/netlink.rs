@@ -6,24 +6,20 @@ use homeostat_netlink::{Answer, Batch, Connection, Dumped, Family};
 use super::network::TestNetwork;
 use super::peers;
 use super::wire::{Ip, OURS, RouteMessages, Verb, dump_request, read_raw, send_raw};
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::program;
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit, program};
 
 /// New IPv4 routes through a gateway. The floor sends the same messages, encoded before.
 pub const INSERT: Group = Group {
     name: "netlink: insert 100k routes",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "floor", run: insert_raw, budgets: &[] },
-        Contestant {
-            name: "homeostat-netlink",
-            run: insert_by_connection,
-            budgets: &[Budget::Within(1.2, "floor"), Budget::Faster(3.0, "ip -batch")],
-        },
-        Contestant { name: "ip -batch", run: insert_by_ip, budgets: &[] },
+        Contestant::new("floor", insert_raw, &[]),
+        Contestant::new(
+            "homeostat-netlink",
+            insert_by_connection,
+            &[Budget::Within(1.2, "floor"), Budget::Faster(3.0, "ip -batch")],
+        ),
+        Contestant::new("ip -batch", insert_by_ip, &[]),
     ],
 };
 
@@ -32,13 +28,9 @@ pub const DUMP: Group = Group {
     name: "netlink: dump 100k routes",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "floor", run: dump_raw, budgets: &[] },
-        Contestant {
-            name: "homeostat-netlink",
-            run: dump_by_connection,
-            budgets: &[Budget::Within(1.5, "floor")],
-        },
-        Contestant { name: "ip route show", run: dump_by_ip, budgets: &[] },
+        Contestant::new("floor", dump_raw, &[]),
+        Contestant::new("homeostat-netlink", dump_by_connection, &[Budget::Within(1.5, "floor")]),
+        Contestant::new("ip route show", dump_by_ip, &[]),
     ],
 };
 

@@ -6,27 +6,16 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use homeostat_engine::pacing::{KeyPacer, Pacer, Policy, Reason, Time};
 
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// Five hints a key in random order.
 pub const GROUP: Group = Group {
     name: "pacing: hints merged",
     unit: Unit::PerSecond,
     contestants: &[
-        Contestant { name: "set of keys, no window", run: set, budgets: &[] },
-        Contestant {
-            name: "homeostat, per key",
-            run: per_key,
-            budgets: &[Budget::AtLeast(1_000_000.0)],
-        },
-        Contestant {
-            name: "homeostat, per source",
-            run: per_source,
-            budgets: &[Budget::AtLeast(1_000_000.0)],
-        },
+        Contestant::new("set of keys, no window", set, &[]),
+        Contestant::new("homeostat, per key", per_key, &[Budget::AtLeast(1_000_000.0)]),
+        Contestant::new("homeostat, per source", per_source, &[Budget::AtLeast(1_000_000.0)]),
     ],
 };
 

@@ -12,18 +12,15 @@ use homeostat_engine::{
 };
 
 use super::routes::{DesiredState, Key, Routes, Table};
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// From nothing to everything. The floor writes and reads the same table without an engine.
 pub const COLD: Group = Group {
     name: "pass: 1M cold",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "write and read back", run: floor, budgets: &[] },
-        Contestant { name: "homeostat", run: cold, budgets: &[Budget::AtMost(0.3)] },
+        Contestant::new("write and read back", floor, &[]),
+        Contestant::new("homeostat", cold, &[Budget::AtMost(0.3)]),
     ],
 };
 
@@ -31,11 +28,11 @@ pub const COLD: Group = Group {
 pub const CONVERGED: Group = Group {
     name: "pass: 1M converged",
     unit: Unit::Seconds,
-    contestants: &[Contestant {
-        name: "homeostat",
-        run: converged,
-        budgets: &[Budget::AtMost(0.05), Budget::BytesEach(1.0)],
-    }],
+    contestants: &[Contestant::new(
+        "homeostat",
+        converged,
+        &[Budget::AtMost(0.05), Budget::BytesEach(1.0)],
+    )],
 };
 
 /// One route was deleted by another process.
@@ -43,12 +40,8 @@ pub const HEAL: Group = Group {
     name: "pass: heal one, 1000 times",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "of 100", run: |run| heal(run, 100), budgets: &[] },
-        Contestant {
-            name: "of 1M",
-            run: |run| heal(run, 1_000_000),
-            budgets: &[Budget::Within(1.5, "of 100")],
-        },
+        Contestant::new("of 100", |run| heal(run, 100), &[]),
+        Contestant::new("of 1M", |run| heal(run, 1_000_000), &[Budget::Within(1.5, "of 100")]),
     ],
 };
 

@@ -29,17 +29,15 @@ use kube_runtime::watcher;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Contestant, Group, Run, Unit};
 
 /// The bare queues.
 pub const QUEUES: Group = Group {
     name: "wakeups: in and out of the queue",
     unit: Unit::PerSecond,
     contestants: &[
-        Contestant { name: "kube-runtime scheduler", run: their_queue, budgets: &[] },
-        Contestant { name: "homeostat, per key", run: our_queue, budgets: &[] },
+        Contestant::new("kube-runtime scheduler", their_queue, &[]),
+        Contestant::new("homeostat, per key", our_queue, &[]),
     ],
 };
 
@@ -48,8 +46,8 @@ pub const LOOPS: Group = Group {
     name: "wakeups: looked at and left alone",
     unit: Unit::PerSecond,
     contestants: &[
-        Contestant { name: "kube-runtime applier", run: their_loop, budgets: &[] },
-        Contestant { name: "homeostat loop", run: our_loop, budgets: &[] },
+        Contestant::new("kube-runtime applier", their_loop, &[]),
+        Contestant::new("homeostat loop", our_loop, &[]),
     ],
 };
 

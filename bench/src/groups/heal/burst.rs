@@ -7,19 +7,16 @@ use super::super::network::TestNetwork;
 use super::super::wire::{Ip, RouteMessages, Verb, send_raw};
 use super::fixture::{Fixture, with_fixture};
 use super::latency::{LARGE, size};
-use crate::clock;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Contestant, Group, Run, Unit, clock};
 
 /// From the first deletion to the return of the last route.
 pub const GROUP: Group = Group {
     name: "heal: 10k routes deleted at once",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "floor: the deletions and 10k adds", run: floor, budgets: &[] },
-        Contestant { name: "of 10k", run: |run| burst(run, 10_000), budgets: &[] },
-        Contestant { name: "of 1M", run: |run| burst(run, LARGE), budgets: &[] },
+        Contestant::new("floor: the deletions and 10k adds", floor, &[]),
+        Contestant::new("of 10k", |run| burst(run, 10_000), &[]),
+        Contestant::new("of 1M", |run| burst(run, LARGE), &[]),
     ],
 };
 
@@ -29,8 +26,8 @@ pub const FLOOD: Group = Group {
     name: "heal: 300k of 1M routes deleted, events lost",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "floor: a dump and 300k adds", run: flood_floor, budgets: &[] },
-        Contestant { name: "homeostat", run: flood, budgets: &[] },
+        Contestant::new("floor: a dump and 300k adds", flood_floor, &[]),
+        Contestant::new("homeostat", flood, &[]),
     ],
 };
 

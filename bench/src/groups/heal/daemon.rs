@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use super::super::wire::Ip;
-use crate::program::{self, Running};
+use crate::{program, program::Running};
 
 const DOCUMENT: &str = "[[routes]]\nfrom-file = \"all.routes\"\n";
 

@@ -8,19 +8,15 @@ use anyhow::{Context as _, Result};
 use super::super::network::TestNetwork;
 use super::daemon::Daemon;
 use super::fixture::with_fixture;
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::program::{self, Running};
-use crate::run::{LeftOut, Run};
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, LeftOut, Run, Unit, program, program::Running};
 
 /// Wakeups and system calls, in a minute with two resyncs.
 pub const COUNTS: Group = Group {
     name: "heal: an idle minute, 100 routes",
     unit: Unit::Count,
     contestants: &[
-        Contestant { name: "wakeups", run: |run| record(run, |cost| cost.wakeups), budgets: &[] },
-        Contestant { name: "system calls", run: calls, budgets: &[] },
+        Contestant::new("wakeups", |run| record(run, |cost| cost.wakeups), &[]),
+        Contestant::new("system calls", calls, &[]),
     ],
 };
 
@@ -29,19 +25,11 @@ pub const BYTES: Group = Group {
     name: "heal: an idle daemon, 100 routes",
     unit: Unit::Bytes,
     contestants: &[
-        Contestant { name: "resident", run: resident, budgets: &[Budget::AtMost(15e6)] },
-        Contestant { name: "resident, without files", run: anonymous, budgets: &[] },
-        Contestant { name: "resident, with nft and knobs", run: of_all_kinds, budgets: &[] },
-        Contestant {
-            name: "written to disk a minute",
-            run: |run| record(run, |cost| cost.to_disk),
-            budgets: &[],
-        },
-        Contestant {
-            name: "written to anybody a minute",
-            run: |run| record(run, |cost| cost.written),
-            budgets: &[],
-        },
+        Contestant::new("resident", resident, &[Budget::AtMost(15e6)]),
+        Contestant::new("resident, without files", anonymous, &[]),
+        Contestant::new("resident, with nft and knobs", of_all_kinds, &[]),
+        Contestant::new("written to disk a minute", |run| record(run, |cost| cost.to_disk), &[]),
+        Contestant::new("written to anybody a minute", |run| record(run, |cost| cost.written), &[]),
     ],
 };
 
@@ -49,11 +37,7 @@ pub const BYTES: Group = Group {
 pub const WORK: Group = Group {
     name: "heal: work in an idle minute, 100 routes",
     unit: Unit::Seconds,
-    contestants: &[Contestant {
-        name: "homeostat",
-        run: |run| record(run, |cost| cost.work),
-        budgets: &[],
-    }],
+    contestants: &[Contestant::new("homeostat", |run| record(run, |cost| cost.work), &[])],
 };
 
 const ROUTES: usize = 100;

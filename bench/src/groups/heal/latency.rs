@@ -6,10 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::fixture::with_fixture;
 use super::rivals;
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// From the deletion to the kernel's event of the route's return. The first contestant of each size
 /// measures; the others show more of the same round.
@@ -17,53 +14,25 @@ pub const GROUP: Group = Group {
     name: "heal: one deleted route",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "of 100, p50", run: |run| measure(run, 100), budgets: &[] },
-        Contestant {
-            name: "of 100, p99",
-            run: |run| record_percentile(run, 100, 99),
-            budgets: &[],
-        },
-        Contestant {
-            name: "of 100, max",
-            run: |run| record_percentile(run, 100, 100),
-            budgets: &[],
-        },
-        Contestant { name: "of 10k, p50", run: |run| measure(run, 10_000), budgets: &[] },
-        Contestant {
-            name: "of 10k, p99",
-            run: |run| record_percentile(run, 10_000, 99),
-            budgets: &[],
-        },
-        Contestant {
-            name: "of 10k, max",
-            run: |run| record_percentile(run, 10_000, 100),
-            budgets: &[],
-        },
-        Contestant {
-            name: "of 1M, p50",
-            run: |run| measure(run, LARGE),
-            budgets: &[Budget::Within(1.5, "of 100, p50"), Budget::AtMost(0.0005)],
-        },
-        Contestant {
-            name: "of 1M, p99",
-            run: |run| record_percentile(run, LARGE, 99),
-            budgets: &[Budget::AtMost(0.002)],
-        },
-        Contestant {
-            name: "of 1M, max",
-            run: |run| record_percentile(run, LARGE, 100),
-            budgets: &[],
-        },
-        Contestant {
-            name: "BIRD that scans every second, of 10k",
-            run: rivals::bird,
-            budgets: &[],
-        },
-        Contestant {
-            name: "a loop that asks `ip` every second, of 10k",
-            run: rivals::poll,
-            budgets: &[],
-        },
+        Contestant::new("of 100, p50", |run| measure(run, 100), &[]),
+        Contestant::new("of 100, p99", |run| record_percentile(run, 100, 99), &[]),
+        Contestant::new("of 100, max", |run| record_percentile(run, 100, 100), &[]),
+        Contestant::new("of 10k, p50", |run| measure(run, 10_000), &[]),
+        Contestant::new("of 10k, p99", |run| record_percentile(run, 10_000, 99), &[]),
+        Contestant::new("of 10k, max", |run| record_percentile(run, 10_000, 100), &[]),
+        Contestant::new(
+            "of 1M, p50",
+            |run| measure(run, LARGE),
+            &[Budget::Within(1.5, "of 100, p50"), Budget::AtMost(0.0005)],
+        ),
+        Contestant::new(
+            "of 1M, p99",
+            |run| record_percentile(run, LARGE, 99),
+            &[Budget::AtMost(0.002)],
+        ),
+        Contestant::new("of 1M, max", |run| record_percentile(run, LARGE, 100), &[]),
+        Contestant::new("BIRD that scans every second, of 10k", rivals::bird, &[]),
+        Contestant::new("a loop that asks `ip` every second, of 10k", rivals::poll, &[]),
     ],
 };
 

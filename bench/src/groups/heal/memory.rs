@@ -8,20 +8,16 @@ use super::super::wire::Ip;
 use super::daemon::Daemon;
 use super::fixture::{clear, with_fixture};
 use super::latency::{LARGE, size};
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::memory::Weight;
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit, memory::Weight};
 
 /// Resident memory, the peak too. It is compared with a daemon that keeps 100 routes.
 pub const GROUP: Group = Group {
     name: "heal: memory of the daemon, 1M routes",
     unit: Unit::Bytes,
     contestants: &[
-        Contestant { name: "that it added", run: added, budgets: &[Budget::BytesEach(100.0)] },
-        Contestant { name: "that it found", run: found, budgets: &[Budget::BytesEach(100.0)] },
-        Contestant { name: "BIRD", run: bird, budgets: &[] },
+        Contestant::new("that it added", added, &[Budget::BytesEach(100.0)]),
+        Contestant::new("that it found", found, &[Budget::BytesEach(100.0)]),
+        Contestant::new("BIRD", bird, &[]),
     ],
 };
 

@@ -11,8 +11,7 @@ use super::super::wire::{FOREIGN, Ip, RouteMessages};
 use super::fixture::heal;
 use super::latency::{record, size};
 use super::listener::RouteListener;
-use crate::program::Running;
-use crate::run::Run;
+use crate::{Run, program::Running};
 
 const ROUTES: usize = 10_000;
 

@@ -6,19 +6,16 @@ use homeostat_engine::{Explain as _, Focus};
 use super::load::{self, File, Load, address, key};
 use super::prepared::{fresh, with_prepared};
 use super::raw::{self, Rule, add_element, drop_element};
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// A rule in the middle.
 pub const RULE: Group = Group {
     name: "nft: one of 10k rules missing",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: FLOOR, run: raw_rule, budgets: &[] },
-        Contestant { name: "homeostat", run: our_rule, budgets: BUDGETS },
-        Contestant { name: WHOLE, run: |run| whole(run, load::RULES), budgets: &[] },
+        Contestant::new(FLOOR, raw_rule, &[]),
+        Contestant::new("homeostat", our_rule, BUDGETS),
+        Contestant::new(WHOLE, |run| whole(run, load::RULES), &[]),
     ],
 };
 
@@ -27,13 +24,9 @@ pub const ELEMENT: Group = Group {
     name: "nft: one of 100k elements missing",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: FLOOR, run: |run| raw_element(run, load::ELEMENTS), budgets: &[] },
-        Contestant {
-            name: "homeostat",
-            run: |run| our_element(run, load::ELEMENTS),
-            budgets: BUDGETS,
-        },
-        Contestant { name: WHOLE, run: |run| whole(run, load::ELEMENTS), budgets: &[] },
+        Contestant::new(FLOOR, |run| raw_element(run, load::ELEMENTS), &[]),
+        Contestant::new("homeostat", |run| our_element(run, load::ELEMENTS), BUDGETS),
+        Contestant::new(WHOLE, |run| whole(run, load::ELEMENTS), &[]),
     ],
 };
 
@@ -42,9 +35,9 @@ pub const ELEMENT_OF_MANY: Group = Group {
     name: "nft: one of 1M elements missing",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: FLOOR, run: |run| raw_element(run, load::MANY), budgets: &[] },
-        Contestant { name: "homeostat", run: |run| our_element(run, load::MANY), budgets: BUDGETS },
-        Contestant { name: WHOLE, run: |run| whole(run, load::MANY), budgets: &[] },
+        Contestant::new(FLOOR, |run| raw_element(run, load::MANY), &[]),
+        Contestant::new("homeostat", |run| our_element(run, load::MANY), BUDGETS),
+        Contestant::new(WHOLE, |run| whole(run, load::MANY), &[]),
     ],
 };
 

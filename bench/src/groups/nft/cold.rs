@@ -7,23 +7,17 @@ use super::super::fixture::Fixture;
 use super::load::{self, File, Load, source};
 use super::prepared::fresh;
 use super::raw;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Contestant, Group, Run, Unit};
 
 /// A block list and a firewall.
 pub const ELEMENTS: Group = Group {
     name: "nft: cold load of 1k rules and 100k elements",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "floor", run: |run| floor(run, load::ELEMENTS), budgets: &[] },
-        Contestant { name: "homeostat", run: |run| ours(run, load::ELEMENTS), budgets: &[] },
-        Contestant {
-            name: "homeostat, from text",
-            run: |run| from_text(run, load::ELEMENTS),
-            budgets: &[],
-        },
-        Contestant { name: "nft -f", run: |run| theirs(run, load::ELEMENTS), budgets: &[] },
+        Contestant::new("floor", |run| floor(run, load::ELEMENTS), &[]),
+        Contestant::new("homeostat", |run| ours(run, load::ELEMENTS), &[]),
+        Contestant::new("homeostat, from text", |run| from_text(run, load::ELEMENTS), &[]),
+        Contestant::new("nft -f", |run| theirs(run, load::ELEMENTS), &[]),
     ],
 };
 
@@ -32,14 +26,10 @@ pub const RULES: Group = Group {
     name: "nft: cold load of 10k rules",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "floor", run: |run| floor(run, load::RULES), budgets: &[] },
-        Contestant { name: "homeostat", run: |run| ours(run, load::RULES), budgets: &[] },
-        Contestant {
-            name: "homeostat, from text",
-            run: |run| from_text(run, load::RULES),
-            budgets: &[],
-        },
-        Contestant { name: "nft -f", run: |run| theirs(run, load::RULES), budgets: &[] },
+        Contestant::new("floor", |run| floor(run, load::RULES), &[]),
+        Contestant::new("homeostat", |run| ours(run, load::RULES), &[]),
+        Contestant::new("homeostat, from text", |run| from_text(run, load::RULES), &[]),
+        Contestant::new("nft -f", |run| theirs(run, load::RULES), &[]),
     ],
 };
 

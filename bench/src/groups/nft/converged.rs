@@ -7,20 +7,16 @@ use super::super::fixture::expect;
 use super::load::{self, Load};
 use super::prepared::with_prepared;
 use super::raw;
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::program;
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit, program};
 
 /// A block list and a firewall.
 pub const ELEMENTS: Group = Group {
     name: "nft: converged pass over 1k rules and 100k elements",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "raw dump", run: |run| raw_dump(run, load::ELEMENTS), budgets: &[] },
-        Contestant { name: "homeostat", run: |run| ours(run, load::ELEMENTS), budgets: BUDGETS },
-        Contestant { name: "nft list", run: |run| listed(run, load::ELEMENTS), budgets: &[] },
+        Contestant::new("raw dump", |run| raw_dump(run, load::ELEMENTS), &[]),
+        Contestant::new("homeostat", |run| ours(run, load::ELEMENTS), BUDGETS),
+        Contestant::new("nft list", |run| listed(run, load::ELEMENTS), &[]),
     ],
 };
 
@@ -29,9 +25,9 @@ pub const RULES: Group = Group {
     name: "nft: converged pass over 10k rules",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "raw dump", run: |run| raw_dump(run, load::RULES), budgets: &[] },
-        Contestant { name: "homeostat", run: |run| ours(run, load::RULES), budgets: BUDGETS },
-        Contestant { name: "nft list", run: |run| listed(run, load::RULES), budgets: &[] },
+        Contestant::new("raw dump", |run| raw_dump(run, load::RULES), &[]),
+        Contestant::new("homeostat", |run| ours(run, load::RULES), BUDGETS),
+        Contestant::new("nft list", |run| listed(run, load::RULES), &[]),
     ],
 };
 

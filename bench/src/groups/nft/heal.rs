@@ -16,33 +16,18 @@ use super::super::fixture::place;
 use super::load::{self, Load, address, source};
 use super::prepared::fresh;
 use super::raw::{self, Rule, drop_element};
-use crate::clock;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Contestant, Group, Run, Unit, clock};
 
 /// By the kind of change, and by the size of the ruleset.
 pub const GROUP: Group = Group {
     name: "nft: heal in the loop, p50",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "a rule of 10", run: |run| ours(run, SMALL, rule), budgets: &[] },
-        Contestant {
-            name: "`flush ruleset`, 10",
-            run: |run| ours(run, SMALL, flush),
-            budgets: &[],
-        },
-        Contestant { name: "a rule of 10k", run: |run| ours(run, load::RULES, rule), budgets: &[] },
-        Contestant {
-            name: "`flush ruleset`, 10k rules",
-            run: |run| ours(run, load::RULES, flush),
-            budgets: &[],
-        },
-        Contestant {
-            name: "an element of 100k",
-            run: |run| ours(run, load::ELEMENTS, element),
-            budgets: &[],
-        },
+        Contestant::new("a rule of 10", |run| ours(run, SMALL, rule), &[]),
+        Contestant::new("`flush ruleset`, 10", |run| ours(run, SMALL, flush), &[]),
+        Contestant::new("a rule of 10k", |run| ours(run, load::RULES, rule), &[]),
+        Contestant::new("`flush ruleset`, 10k rules", |run| ours(run, load::RULES, flush), &[]),
+        Contestant::new("an element of 100k", |run| ours(run, load::ELEMENTS, element), &[]),
     ],
 };
 

@@ -8,8 +8,7 @@ use anyhow::{Context as _, Result};
 use homeostat_nft::{Compiler, DesiredState, Key, Mark, Nft, Ruleset};
 use tempfile::TempDir;
 
-use crate::program;
-use crate::run::Run;
+use crate::{Run, program};
 
 /// The table that all rulesets consist of.
 pub(super) const TABLE: &str = "bench";

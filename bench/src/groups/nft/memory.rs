@@ -7,26 +7,16 @@ use homeostat_nft::Nft;
 use super::super::fixture::Fixture;
 use super::load::{self, Load, source};
 use super::prepared::fresh;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Contestant, Group, Run, Unit};
 
 /// Desired state and source after a pass; the peak is that of compiling and loading.
 pub const GROUP: Group = Group {
     name: "nft: memory",
     unit: Unit::Bytes,
     contestants: &[
-        Contestant {
-            name: "1k rules, 100k elements",
-            run: |run| ours(run, load::ELEMENTS),
-            budgets: &[],
-        },
-        Contestant { name: "10k rules", run: |run| ours(run, load::RULES), budgets: &[] },
-        Contestant {
-            name: "1k rules, 1M elements",
-            run: |run| ours(run, load::MANY),
-            budgets: &[],
-        },
+        Contestant::new("1k rules, 100k elements", |run| ours(run, load::ELEMENTS), &[]),
+        Contestant::new("10k rules", |run| ours(run, load::RULES), &[]),
+        Contestant::new("1k rules, 1M elements", |run| ours(run, load::MANY), &[]),
     ],
 };
 

@@ -8,19 +8,15 @@ use homeostat_engine::{Focus, Summary};
 use super::super::wire::{Ip, RouteMessages, Verb, dump_request, read_raw, send_raw};
 use super::fixture::{expect, key};
 use super::prepared::{Prepared, Setup, Whose, with_prepared};
-use crate::budget::Budget;
-use crate::clock;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit, clock};
 
 /// Found by a full pass.
 pub const FULL: Group = Group {
     name: "rtnl: full pass, one of 1M routes missing",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "raw dump and one write", run: raw, budgets: &[] },
-        Contestant { name: "homeostat", run: full, budgets: &[] },
+        Contestant::new("raw dump and one write", raw, &[]),
+        Contestant::new("homeostat", full, &[]),
     ],
 };
 
@@ -29,17 +25,13 @@ pub const FOCUSED: Group = Group {
     name: "rtnl: focused pass, one route missing",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "of 100, p50", run: |run| heal(run, 100, 50), budgets: &[] },
-        Contestant {
-            name: "of 1M, p50",
-            run: |run| heal(run, 1_000_000, 50),
-            budgets: &[Budget::Within(1.5, "of 100, p50"), Budget::AtMost(0.0005)],
-        },
-        Contestant {
-            name: "of 1M, p99",
-            run: |run| heal(run, 1_000_000, 99),
-            budgets: &[Budget::AtMost(0.002)],
-        },
+        Contestant::new("of 100, p50", |run| heal(run, 100, 50), &[]),
+        Contestant::new(
+            "of 1M, p50",
+            |run| heal(run, 1_000_000, 50),
+            &[Budget::Within(1.5, "of 100, p50"), Budget::AtMost(0.0005)],
+        ),
+        Contestant::new("of 1M, p99", |run| heal(run, 1_000_000, 99), &[Budget::AtMost(0.002)]),
     ],
 };
 

@@ -9,30 +9,19 @@ use super::super::peers::List;
 use super::super::wire::{Ip, RouteMessages, Verb, send_raw};
 use super::fixture::{Fixture, desired, expect};
 use super::prepared::fresh;
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// 100k IPv4 routes.
 pub const SMALL: Group = Group {
     name: "rtnl: cold apply of 100k IPv4 routes",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "floor", run: |run| floor(run, SMALL_V4), budgets: &[] },
-        Contestant { name: "homeostat", run: |run| ours(run, SMALL_V4), budgets: OF_FEW },
-        Contestant { name: "ip -batch", run: |run| batch(run, SMALL_V4), budgets: &[] },
-        Contestant { name: "BIRD", run: |run| bird(run, SMALL_V4), budgets: &[] },
-        Contestant {
-            name: "rtnetlink, one by one",
-            run: |run| crates(run, SMALL_V4, Pace::OneByOne),
-            budgets: &[],
-        },
-        Contestant {
-            name: "rtnetlink, pipelined",
-            run: |run| crates(run, SMALL_V4, Pace::Pipelined),
-            budgets: &[],
-        },
+        Contestant::new("floor", |run| floor(run, SMALL_V4), &[]),
+        Contestant::new("homeostat", |run| ours(run, SMALL_V4), OF_FEW),
+        Contestant::new("ip -batch", |run| batch(run, SMALL_V4), &[]),
+        Contestant::new("BIRD", |run| bird(run, SMALL_V4), &[]),
+        Contestant::new("rtnetlink, one by one", |run| crates(run, SMALL_V4, Pace::OneByOne), &[]),
+        Contestant::new("rtnetlink, pipelined", |run| crates(run, SMALL_V4, Pace::Pipelined), &[]),
     ],
 };
 
@@ -41,20 +30,12 @@ pub const SMALL_V6: Group = Group {
     name: "rtnl: cold apply of 100k IPv6 routes",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "floor", run: |run| floor(run, V6), budgets: &[] },
-        Contestant { name: "homeostat", run: |run| ours(run, V6), budgets: OF_FEW },
-        Contestant { name: "ip -batch", run: |run| batch(run, V6), budgets: &[] },
-        Contestant { name: "BIRD", run: |run| bird(run, V6), budgets: &[] },
-        Contestant {
-            name: "rtnetlink, one by one",
-            run: |run| crates(run, V6, Pace::OneByOne),
-            budgets: &[],
-        },
-        Contestant {
-            name: "rtnetlink, pipelined",
-            run: |run| crates(run, V6, Pace::Pipelined),
-            budgets: &[],
-        },
+        Contestant::new("floor", |run| floor(run, V6), &[]),
+        Contestant::new("homeostat", |run| ours(run, V6), OF_FEW),
+        Contestant::new("ip -batch", |run| batch(run, V6), &[]),
+        Contestant::new("BIRD", |run| bird(run, V6), &[]),
+        Contestant::new("rtnetlink, one by one", |run| crates(run, V6, Pace::OneByOne), &[]),
+        Contestant::new("rtnetlink, pipelined", |run| crates(run, V6, Pace::Pipelined), &[]),
     ],
 };
 
@@ -63,20 +44,12 @@ pub const LARGE: Group = Group {
     name: "rtnl: cold apply of 1M IPv4 routes",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "floor", run: |run| floor(run, LARGE_V4), budgets: &[] },
-        Contestant { name: "homeostat", run: |run| ours(run, LARGE_V4), budgets: BUDGETS },
-        Contestant { name: "ip -batch", run: |run| batch(run, LARGE_V4), budgets: &[] },
-        Contestant { name: "BIRD", run: |run| bird(run, LARGE_V4), budgets: &[] },
-        Contestant {
-            name: "rtnetlink, one by one",
-            run: |run| slowly(run, Pace::OneByOne),
-            budgets: &[],
-        },
-        Contestant {
-            name: "rtnetlink, pipelined",
-            run: |run| slowly(run, Pace::Pipelined),
-            budgets: &[],
-        },
+        Contestant::new("floor", |run| floor(run, LARGE_V4), &[]),
+        Contestant::new("homeostat", |run| ours(run, LARGE_V4), BUDGETS),
+        Contestant::new("ip -batch", |run| batch(run, LARGE_V4), &[]),
+        Contestant::new("BIRD", |run| bird(run, LARGE_V4), &[]),
+        Contestant::new("rtnetlink, one by one", |run| slowly(run, Pace::OneByOne), &[]),
+        Contestant::new("rtnetlink, pipelined", |run| slowly(run, Pace::Pipelined), &[]),
     ],
 };
 

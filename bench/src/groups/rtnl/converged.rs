@@ -6,20 +6,16 @@ use homeostat_engine::{Focus, Summary};
 use super::super::wire::{Ip, dump_request, read_raw};
 use super::fixture::expect;
 use super::prepared::{Setup, Whose, with_prepared};
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::program;
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit, program};
 
 /// 100k routes.
 pub const SMALL: Group = Group {
     name: "rtnl: converged pass over 100k routes",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "raw dump", run: |run| raw(run, 100_000), budgets: &[] },
-        Contestant { name: "homeostat", run: |run| ours(run, 100_000), budgets: BUDGETS },
-        Contestant { name: "ip route show", run: |run| shown(run, 100_000), budgets: &[] },
+        Contestant::new("raw dump", |run| raw(run, 100_000), &[]),
+        Contestant::new("homeostat", |run| ours(run, 100_000), BUDGETS),
+        Contestant::new("ip route show", |run| shown(run, 100_000), &[]),
     ],
 };
 
@@ -28,9 +24,9 @@ pub const LARGE: Group = Group {
     name: "rtnl: converged pass over 1M routes",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "raw dump", run: |run| raw(run, 1_000_000), budgets: &[] },
-        Contestant { name: "homeostat", run: |run| ours(run, 1_000_000), budgets: BUDGETS },
-        Contestant { name: "ip route show", run: |run| shown(run, 1_000_000), budgets: &[] },
+        Contestant::new("raw dump", |run| raw(run, 1_000_000), &[]),
+        Contestant::new("homeostat", |run| ours(run, 1_000_000), BUDGETS),
+        Contestant::new("ip route show", |run| shown(run, 1_000_000), &[]),
     ],
 };
 

@@ -15,25 +15,17 @@ use super::super::wire::{
 };
 use super::fixture::{Fixture, expect, key};
 use super::prepared::{FEW, Prepared, Setup, Whose, with_prepared};
-use crate::budget::Budget;
-use crate::clock;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit, clock};
 
 /// CPU time per second: of the process that changes routes, or of one that listens.
 pub const CHURN: Group = Group {
     name: "rtnl: work a second, 10k changes/s of 1M foreign routes",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "the changes, nobody listens", run: changes_alone, budgets: &[] },
-        Contestant {
-            name: "the changes, homeostat listens",
-            run: changes_with_source,
-            budgets: &[],
-        },
-        Contestant { name: "a listener that hears all", run: receive_all, budgets: &[] },
-        Contestant { name: "homeostat, listening", run: ours, budgets: &[Budget::AtMost(0.02)] },
+        Contestant::new("the changes, nobody listens", changes_alone, &[]),
+        Contestant::new("the changes, homeostat listens", changes_with_source, &[]),
+        Contestant::new("a listener that hears all", receive_all, &[]),
+        Contestant::new("homeostat, listening", ours, &[Budget::AtMost(0.02)]),
     ],
 };
 
@@ -42,8 +34,8 @@ pub const PASS: Group = Group {
     name: "rtnl: converged pass beside 1M foreign routes",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "raw dump", run: raw, budgets: &[] },
-        Contestant { name: "homeostat", run: pass, budgets: &[Budget::Within(1.5, "raw dump")] },
+        Contestant::new("raw dump", raw, &[]),
+        Contestant::new("homeostat", pass, &[Budget::Within(1.5, "raw dump")]),
     ],
 };
 

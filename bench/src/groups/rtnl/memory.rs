@@ -7,18 +7,15 @@ use super::super::bird::Bird;
 use super::super::wire::Ip;
 use super::fixture::{Fixture, desired, expect};
 use super::prepared::fresh;
-use crate::budget::Budget;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Budget, Contestant, Group, Run, Unit};
 
 /// Ours is the heap over that of an idle program, with its peak; BIRD's is its resident memory.
 pub const GROUP: Group = Group {
     name: "rtnl: memory with 1M routes",
     unit: Unit::Bytes,
     contestants: &[
-        Contestant { name: "homeostat", run: ours, budgets: &[Budget::BytesEach(100.0)] },
-        Contestant { name: "BIRD", run: bird, budgets: &[] },
+        Contestant::new("homeostat", ours, &[Budget::BytesEach(100.0)]),
+        Contestant::new("BIRD", bird, &[]),
     ],
 };
 

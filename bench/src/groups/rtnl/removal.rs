@@ -8,18 +8,16 @@ use super::super::network::TestNetwork;
 use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_raw};
 use super::fixture::{Fixture, expect};
 use super::prepared::clear;
-use crate::contest::{Contestant, Group};
-use crate::run::Run;
-use crate::unit::Unit;
+use crate::{Contestant, Group, Run, Unit};
 
 /// A full Internet table. The floor sends the same messages, encoded before.
 pub const GROUP: Group = Group {
     name: "rtnl: removal of 1M routes",
     unit: Unit::Seconds,
     contestants: &[
-        Contestant { name: "floor", run: floor, budgets: &[] },
-        Contestant { name: "homeostat", run: ours, budgets: &[] },
-        Contestant { name: "ip route flush", run: flush, budgets: &[] },
+        Contestant::new("floor", floor, &[]),
+        Contestant::new("homeostat", ours, &[]),
+        Contestant::new("ip route flush", flush, &[]),
     ],
 };
 
