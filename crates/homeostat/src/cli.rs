@@ -1,4 +1,4 @@
-//! The words of the command line.
+//! The command-line interface: commands, flags and their help texts.
 
 mod guests;
 
@@ -18,8 +18,8 @@ use crate::output::text::Length;
 
 /// Keeps Linux machines the way their owners declared them.
 ///
-/// A document says what should exist. `plan` shows what differs, `apply` makes the smallest change,
-/// `verify` tells whether all is as declared. Only what homeostat owns is ever deleted.
+/// A document declares what should exist. `plan` shows the differences, `apply` makes the smallest change,
+/// `verify` checks whether the machine is as declared. homeostat deletes only what it owns.
 #[derive(Debug, Parser)]
 #[command(name = "homeostat", version, max_term_width = 100)]
 #[command(after_help = "Start with `homeostat show > host.toml`, then `homeostat plan host.toml`.")]
@@ -32,61 +32,61 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Parse and check a document; look at nothing else
-    #[command(after_help = "Exit: 0 nothing wrong, 1 mistakes or error.")]
+    /// Parse and check a document; do not read the machine
+    #[command(after_help = "Exit: 0 no mistakes, 1 mistakes or error.")]
     Check(Documents),
     /// Show what would change; write nothing
     #[command(
         after_help = "Exit: 0 nothing or changes, 1 error; with --detailed-exitcode 2 = not converged."
     )]
     Plan(PlanArgs),
-    /// Make the machine as declared, with the smallest change
+    /// Change the machine to the declared state, with the smallest change
     #[command(after_help = "Exit: 0 converged, 1 not converged or error.")]
     Apply(ApplyArgs),
-    /// Tell whether the machine is as declared; write nothing
+    /// Check whether the machine is as declared; write nothing
     #[command(after_help = "Exit: 0 converged, 2 not converged, 1 error.")]
     Verify(VerifyArgs),
-    /// Keep the machine as declared: heal drift as it happens, look at everything on a timer
+    /// Keep the machine as declared: heal drift on events, check everything on a timer
     #[command(after_help = "Stops on SIGTERM and SIGINT; reads the document again on SIGHUP, and \
                             when it has changed and been quiet for a second.")]
     Run(RunArgs),
-    /// Tell how the daemon's loops stand, or one key
+    /// Show the status of the daemon's loops, or of one key
     #[command(after_help = "Exit: 0 converged, 2 not converged, 1 error.")]
     Status(StatusArgs),
-    /// Tell what happened lately in the daemon
+    /// List the daemon's recent events
     Events(EventsArgs),
-    /// Let the daemon make no passes, for some time or until `resume`
+    /// Pause the daemon's passes, for some time or until `resume`
     Pause(PauseArgs),
-    /// Let the daemon go on, beginning with a look at everything
+    /// Resume the daemon's passes, starting with a full pass
     Resume(ScopeArgs),
-    /// Let the daemon look at everything now, and wait for its report
+    /// Run a full pass in the daemon now, and wait for its report
     #[command(after_help = "Exit: 0 converged, 1 not converged or error.")]
     Resync(FormArgs),
-    /// Let the daemon read its document again, and wait for its report
+    /// Make the daemon read its document again, and wait for its report
     #[command(after_help = "Exit: 0 converged, 1 not converged or error. A broken document is \
-                            refused, and the last good one stands.")]
+                            refused, and the last good one stays in force.")]
     Reload(FormArgs),
-    /// Let the daemon take a declared key once from whoever has it
+    /// Take over the object on a declared key, once, from its current owner
     Adopt(AdoptArgs),
     /// Give up ownership of a key that is no longer declared
     Release(KeyArgs),
-    /// Drop what the ledger knows of a key; the machine is not touched
+    /// Delete the ledger's record of a key; do not change the machine
     Forget(KeyArgs),
-    /// Start or stop a guest now, whatever is declared, and wait for the end of it
+    /// Start or stop a guest now, whatever is declared, and wait for the result
     #[command(
-        after_help = "Exit: 0 done, 1 not done or not known. The daemon does it, if one runs; \
-                            it heals what differs from its document."
+        after_help = "Exit: 0 done, 1 not done or unknown. If a daemon runs, it executes the command, and \
+                            afterwards heals any difference from its document."
     )]
     Guest(GuestArgs),
-    /// Tell what was sent to guests, and what became of it
+    /// List the operations sent to guests, and their results
     #[command(
-        after_help = "Exit: 0 told, 1 error. A step is begun by an intent; one without an end is looked up \
-                            before anything else is sent to its key."
+        after_help = "Exit: 0 listed, 1 error. Each step starts with an intent. If its result is missing, homeostat \
+                            looks it up before it sends anything else to that key."
     )]
     Journal(JournalArgs),
-    /// Print the observed state as a document, a start for writing one
+    /// Print the observed state as a document, to start your own from
     Show(ShowArgs),
-    /// A tour in a sandbox: applies, is sabotaged, heals; touches nothing of the host
+    /// Run a tour in a sandbox: apply, sabotage, heal; does not touch the host
     Demo(DemoArgs),
     /// Print the JSON Schema of the document
     Schema,
@@ -111,7 +111,7 @@ pub(crate) struct Documents {
 /// How plans and reports are printed.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct FormArgs {
-    /// Print JSON: complete, and one document for all sources
+    /// Print JSON: complete, one JSON document for all sources
     #[arg(long)]
     pub(crate) json: bool,
     /// Show every line of long lists
@@ -120,7 +120,6 @@ pub(crate) struct FormArgs {
 }
 
 impl FormArgs {
-    /// The form that the flags ask for.
     pub(crate) fn form(self) -> Form {
         match (self.json, self.full) {
             (true, _) => Form::Json,
@@ -139,7 +138,7 @@ pub(crate) struct PlanArgs {
     /// Exit with 2 if the machine is not as declared
     #[arg(long)]
     pub(crate) detailed_exitcode: bool,
-    /// Save the plan and its document, so that `apply FILE` does exactly that
+    /// Save the plan and its document; `apply FILE` applies exactly this plan
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -148,7 +147,7 @@ pub(crate) struct PlanArgs {
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) documents: Documents,
-    /// Do not ask; needed where there is no terminal
+    /// Do not ask for confirmation; required if there is no terminal
     #[arg(long, short)]
     pub(crate) yes: bool,
     /// Stop at the first failure and leave the rest pending
@@ -156,7 +155,7 @@ pub(crate) struct ApplyArgs {
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) form: FormArgs,
-    /// Roll back unless confirmed in time; not built in yet
+    /// Roll back unless confirmed within this time; not implemented yet
     #[arg(long, value_name = "TIME")]
     pub(crate) confirm_within: Option<String>,
 }
@@ -165,38 +164,36 @@ pub(crate) struct ApplyArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) documents: Documents,
-    /// What becomes of what we own when the daemon stops [default: the document's, or leave]
+    /// What happens to owned objects when the daemon stops [default: the document's, or leave]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub(crate) on_stop: Option<StopPolicy>,
-    /// Answer over HTTP how all stands, to this machine only: /healthz, /readyz, /metrics,
+    /// Serve the status over HTTP, on loopback only: /healthz, /readyz, /metrics,
     /// /api/v1/status, /api/v1/events
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<Listen>,
-    /// Let this group read how all stands: `status` and `events`, nothing else
+    /// Allow this group to read `status` and `events`, nothing else
     #[arg(long, value_name = "NAME|NUMBER")]
     pub(crate) status_group: Option<String>,
-    /// How the log is written
+    /// Format of the log
     #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
     pub(crate) log: LogForm,
 }
 
-/// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogForm {
-    /// One line an event, for people
+    /// One line per event, for people
     Text,
-    /// One JSON object an event, a line each
+    /// One JSON object per event and line
     Json,
 }
 
-/// What becomes of what we own when the daemon stops.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum StopPolicy {
-    /// Everything stays, and stays ours
+    /// Everything stays, and homeostat still owns it
     Leave,
-    /// Everything stays, and what the ledger knows of it is forgotten
+    /// Everything stays, and its ledger records are deleted
     Release,
-    /// What we made goes, and originals come back
+    /// Created objects are deleted, original values are restored
     Revert,
 }
 
@@ -212,7 +209,7 @@ impl From<StopPolicy> for homeostat_engine::OnStop {
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// Go on until Ctrl-C
+    /// Continue until Ctrl-C
     #[arg(long)]
     pub(crate) forever: bool,
 }
@@ -222,13 +219,13 @@ pub(crate) struct StatusArgs {
     /// A key as plans print it, such as "route 10.0.0.0/8"
     #[arg(value_name = "KEY", conflicts_with = "wait")]
     pub(crate) key: Option<String>,
-    /// In this scope only: `host`, or the name of a namespace
+    /// Only in this scope: `host`, or the name of a namespace
     #[arg(long, value_name = "NAME", requires = "key")]
     pub(crate) scope: Option<String>,
-    /// Wait until everything is as declared, also for a daemon that is just starting
+    /// Wait until everything is as declared, also for a daemon that is still starting
     #[arg(long)]
     pub(crate) wait: bool,
-    /// How long to wait
+    /// Maximum time to wait
     #[arg(long, value_name = "TIME", requires = "wait", default_value = "60s")]
     pub(crate) timeout: Period,
     /// Print JSON
@@ -238,17 +235,17 @@ pub(crate) struct StatusArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct EventsArgs {
-    /// Go on with what happens from here on
+    /// Follow new events
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct PauseArgs {
-    /// Go on by itself after this time, such as 10m
+    /// Resume automatically after this time, such as 10m
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) during: Option<Period>,
     #[command(flatten)]
@@ -257,7 +254,7 @@ pub(crate) struct PauseArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ScopeArgs {
-    /// In this scope only: `host`, or the name of a namespace
+    /// Only in this scope: `host`, or the name of a namespace
     #[arg(long, value_name = "NAME")]
     pub(crate) scope: Option<String>,
     /// Print JSON
@@ -279,7 +276,7 @@ pub(crate) struct AdoptArgs {
     /// A key as plans print it, such as "route 10.0.0.0/8"
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
-    /// In this scope only: `host`, or the name of a namespace
+    /// Only in this scope: `host`, or the name of a namespace
     #[arg(long, value_name = "NAME")]
     pub(crate) scope: Option<String>,
     #[command(flatten)]
@@ -303,7 +300,7 @@ pub(crate) struct ShowArgs {
     /// Print TOML, the default
     #[arg(long)]
     pub(crate) toml: bool,
-    /// Every knob of the network namespace, not only the common and the owned ones
+    /// Print every knob of the network namespace, not only the common and the owned ones
     #[arg(long)]
     pub(crate) full: bool,
 }
@@ -315,22 +312,22 @@ pub(crate) struct Global {
     /// Work in this network namespace
     #[arg(long, global = true, value_name = "NAME|PATH|PID", conflicts_with = "sandbox")]
     pub(crate) netns: Option<Place>,
-    /// Work in a fresh, rootless sandbox; nothing of the host is touched
+    /// Work in a new rootless sandbox; do not touch the host
     #[arg(long, global = true)]
     pub(crate) sandbox: bool,
-    /// Let a pass delete more than the guards allow
+    /// Allow deletes that the guards hold
     #[arg(long, global = true)]
     pub(crate) allow_mass_delete: bool,
-    /// Let a step go on although the kernel takes objects of others along with it
+    /// Allow steps whose side effects in the kernel delete foreign objects
     #[arg(long, global = true)]
     pub(crate) allow_cascades: bool,
-    /// Restore the original of a knob that is no longer declared
+    /// Restore the original value of a knob that is no longer declared
     #[arg(long, global = true)]
     pub(crate) revert_on_release: bool,
-    /// Where the ledger lives [default: /var/lib/homeostat]
+    /// Directory of the ledger [default: /var/lib/homeostat]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Whose desired state this is; overrides the document's settings
+    /// Owner of the desired state; overrides the document's settings
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) owner: Option<OwnerName>,
     /// The owner's mark in the kernel, 1 to 255; overrides the document's settings
@@ -339,10 +336,10 @@ pub(crate) struct Global {
     /// When to use colour
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: Color,
-    /// Say only what is wrong
+    /// Print problems only
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say also what is settled or matched
+    /// Also print settled and matched keys
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
 }
@@ -354,10 +351,10 @@ pub(crate) enum Color {
     Never,
 }
 
-/// Prints a usage error or the help that was asked for. Usage errors exit with 1, since 2 means
+/// Prints a usage error or the requested help. Usage errors exit with 1, since 2 means
 /// "not converged".
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    // Help into a closed pipe is no error.
+    // A closed pipe is not an error for help output.
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! The words of `guest` and `journal`.
+//! The arguments of `guest` and `journal`.
 
 use std::path::PathBuf;
 
@@ -13,13 +13,14 @@ pub(crate) struct GuestArgs {
     /// The number of the guest
     #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(100..=999_999_999))]
     pub(crate) vmid: u32,
-    /// A name for this command: a second try with it gets the outcome of the first, for a week
+    /// A name for this command: a second try with it returns the outcome of the first, for a week
     ///
-    /// A try while the first one runs waits for it. Where nobody knows how the first one ended, what still runs
-    /// is joined, a guest that is as asked for is left alone, and only else it is sent again.
+    /// A try while the first one runs waits for its outcome. If the outcome of the first one is unknown, the second
+    /// one waits for a task that still runs, leaves a guest alone that has the requested run state, and sends the
+    /// command again only otherwise.
     #[arg(long, value_name = "KEY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) idempotency_key: Option<String>,
-    /// Where the cluster is, if no daemon runs; a daemon uses its own document
+    /// Document that names the cluster, if no daemon runs; a daemon uses its own document
     #[arg(long = "document", value_name = "DOC")]
     pub(crate) documents: Vec<PathBuf>,
     /// Print JSON
@@ -27,7 +28,6 @@ pub(crate) struct GuestArgs {
     pub(crate) json: bool,
 }
 
-/// What is done to a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum GuestVerb {
@@ -41,7 +41,7 @@ pub(crate) enum GuestVerb {
 
 #[derive(Args, Debug)]
 pub(crate) struct JournalArgs {
-    /// After what is there, go on with what is written from here on
+    /// Print existing records, then follow new ones
     #[arg(long, short)]
     pub(crate) follow: bool,
     /// Only this key, such as "guest 101"
@@ -50,25 +50,24 @@ pub(crate) struct JournalArgs {
     /// Only this source
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
-    /// Only records that say this
+    /// Only records of this kind
     #[arg(long, value_enum, value_name = "WORD")]
     pub(crate) is: Option<RecordWord>,
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What a record of the journal says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RecordWord {
-    /// It is about to be sent
+    /// The request is about to be sent
     Intent,
-    /// The target accepted it and works on it
+    /// The target accepted the request and works on it
     Dispatched,
-    /// The target did it
+    /// The target completed the request
     Succeeded,
-    /// The target did not do it
+    /// The target did not complete the request
     Failed,
-    /// Nobody knows; the next look tells
+    /// The result is not known yet; the next pass looks it up
     Unknown,
 }
