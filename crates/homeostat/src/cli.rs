@@ -155,7 +155,7 @@ pub(crate) struct ApplyArgs {
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) form: FormArgs,
-    /// Roll back unless confirmed within this time; not implemented yet
+    /// Roll back unless confirmed within this time; not built in yet
     #[arg(long, value_name = "TIME")]
     pub(crate) confirm_within: Option<String>,
 }
