@@ -1,13 +1,14 @@
 //! Collects the mistakes while a tree is read, so that all are shown and not only the first.
 
-use std::any::Any;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::files::Files;
 use crate::node::Node;
-use crate::section::{ExtensionType, SourceSections};
+use crate::section::{Erased, SourceSections};
 use crate::span::{FileId, Span};
 
 /// Knows the files and the sections that there are, and gathers the mistakes.
@@ -17,7 +18,7 @@ pub struct Checker {
     pub(crate) sources: &'static [SourceSections],
     pub(crate) found: Vec<Diagnostic>,
     /// What sources read in the tables of others, in the scope that is being read.
-    pub(crate) extended: Vec<(&'static ExtensionType, Arc<dyn Any + Send + Sync>)>,
+    pub(crate) extended: Vec<Arc<dyn Erased>>,
 }
 
 impl Checker {
@@ -59,5 +60,30 @@ impl Checker {
     /// An error with all mistakes, if there were any.
     pub fn into_result(self) -> Result<(), Diagnostics> {
         if self.found.is_empty() { Ok(()) } else { Err(Diagnostics::new(self.files, self.found)) }
+    }
+}
+
+/// Finds keys that are declared twice.
+#[derive(Debug)]
+pub struct Twins<K> {
+    places: HashMap<K, Span>,
+}
+
+impl<K> Default for Twins<K> {
+    fn default() -> Self {
+        Self { places: HashMap::new() }
+    }
+}
+
+impl<K: Hash + Eq> Twins<K> {
+    /// Remembers a key, or reports that it is there already; `what` says what it is the key of.
+    pub fn see(&mut self, key: K, span: Span, checker: &mut Checker, what: impl Fn() -> String) {
+        match self.places.get(&key) {
+            Some(first) => {
+                let again = Diagnostic::new(span, format!("{} is declared twice", what()));
+                checker.report(again.also(*first, "first declared here"));
+            }
+            None => drop(self.places.insert(key, span)),
+        }
     }
 }

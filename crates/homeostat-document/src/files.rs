@@ -115,14 +115,14 @@ impl Files {
         let Some(file) = self.file(span.file) else {
             return Line { text: "", number: 1, start: 0, within: 0..0 };
         };
-        let start = floor(&file.text, span.start as usize);
+        let start = file.text.floor_char_boundary(span.start as usize);
         let index = file.lines.partition_point(|line| *line <= start).max(1) - 1;
         let first = file.lines.get(index).copied().unwrap_or(0);
         let rest = file.text.get(first..).unwrap_or("");
         let text = rest.split('\n').next().unwrap_or("");
         let text = text.strip_suffix('\r').unwrap_or(text);
         let from = (start - first).min(text.len());
-        let end = floor(text, (span.end as usize).saturating_sub(first)).max(from);
+        let end = text.floor_char_boundary((span.end as usize).saturating_sub(first)).max(from);
         Line { text, number: file.first + index, start: first, within: from..end }
     }
 
@@ -135,12 +135,6 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
-}
-
-/// The nearest character boundary at or before `offset`.
-fn floor(text: &str, offset: usize) -> usize {
-    let offset = offset.min(text.len());
-    (0..=offset).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 #[cfg(test)]

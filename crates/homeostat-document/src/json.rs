@@ -1,8 +1,7 @@
 //! JSON text to tree, as strict as the standard: no comments, no trailing commas.
 
 use crate::diagnostic::Diagnostic;
-use crate::entries::Entries;
-use crate::node::{Entry, MAX_DEPTH, Node, Value};
+use crate::node::{Entries, Entry, MAX_DEPTH, Node, Value};
 use crate::span::{FileId, Span, Spanned};
 
 /// Reads a whole file; stops at the first syntax error.

@@ -7,11 +7,8 @@
 mod checker;
 mod diagnostic;
 mod document;
-mod entries;
-mod error;
 mod fields;
 mod files;
-mod ip;
 mod json;
 mod load;
 mod merge;
@@ -20,23 +17,19 @@ mod node;
 mod number;
 mod render;
 mod scalar;
-mod schema;
 mod scope;
 mod section;
 mod settings;
 mod shape;
 mod span;
-mod suggest;
 mod time;
 mod toml;
-mod twins;
 mod words;
 mod yaml;
 
-pub use checker::Checker;
+pub use checker::{Checker, Twins};
 pub use diagnostic::{Diagnostic, Diagnostics, Finding};
 pub use document::Document;
-pub use error::ValueError;
 pub use fields::{
     Fields, Keyed, Kinds, Map, Record, describe_record, read_named, read_record, read_table,
 };
@@ -51,9 +44,7 @@ pub use section::{
 };
 pub use serde_json::Value as Json;
 pub use settings::{DEFAULT_PROTOCOL, Mode, OnStop, Protocol, Settings, SourceSettings};
-pub use shape::{Definitions, Shape, Text, check, read_list};
+pub use shape::{Definitions, Shape, Text, ValueError, check, read_list};
 pub use span::{FileId, Span, Spanned};
-pub use suggest::nearest;
 pub use time::{Percent, Period};
-pub use twins::Twins;
-pub use words::refuse;
+pub use words::{nearest, refuse};

@@ -4,14 +4,17 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value as Json, json};
+
 use crate::checker::Checker;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::document::Document;
-use crate::fields::read_record;
+use crate::fields::{describe_record, read_record};
 use crate::files::Files;
 use crate::merge::merge;
 use crate::node::{Node, Value};
 use crate::section::SourceSections;
+use crate::shape::Definitions;
 use crate::span::{FileId, Span};
 use crate::{json, toml, yaml};
 
@@ -91,7 +94,7 @@ impl DocumentReader {
     /// Reads a text as a document; `name` is what messages call it.
     pub fn parse(&self, name: &str, format: Format, text: &str) -> Result<Document, Diagnostics> {
         let mut gathered = Gathered::default();
-        gathered.text(name, Path::new(""), (format, text.to_owned()));
+        gathered.text(name, Path::new(""), format, text.to_owned());
         gathered.document(self.sources)
     }
 
@@ -99,9 +102,22 @@ impl DocumentReader {
     pub fn restore(&self, texts: Vec<Text>) -> Result<Document, Diagnostics> {
         let mut gathered = Gathered::default();
         for Text { name, directory, format, text } in texts {
-            gathered.text(&name, &directory, (format, text));
+            gathered.text(&name, &directory, format, text);
         }
         gathered.document(self.sources)
+    }
+
+    /// The JSON Schema of documents, in draft 2020-12, from the very calls that read them.
+    #[must_use]
+    pub fn schema(&self) -> Json {
+        let mut definitions = Definitions::new(self.sources);
+        let root = describe_record::<Document>(&mut definitions);
+        json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "homeostat document",
+            "$ref": root["$ref"],
+            "$defs": definitions.parts,
+        })
     }
 }
 
@@ -117,7 +133,7 @@ impl Gathered {
     fn path(&mut self, path: &Path) -> Result<(), Diagnostic> {
         if path == Path::new("-") {
             let text = decode("standard input", read(io::stdin())).map_err(|error| *error)?;
-            self.text("standard input", Path::new(""), (Format::of_input(&text), text));
+            self.text("standard input", Path::new(""), Format::of_input(&text), text);
             return Ok(());
         }
         let meta = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
@@ -159,11 +175,11 @@ impl Gathered {
         }
         let opened = fs::File::open(path).map_err(|error| unreadable(path, &error))?;
         let text = decode(&name, read(opened)).map_err(|error| *error)?;
-        self.text(&name, path.parent().unwrap_or(Path::new("")), (format, text));
+        self.text(&name, path.parent().unwrap_or(Path::new("")), format, text);
         Ok(())
     }
 
-    fn text(&mut self, name: &str, directory: &Path, (format, text): (Format, String)) {
+    fn text(&mut self, name: &str, directory: &Path, format: Format, text: String) {
         let id = self.files.add(name, directory, text);
         match parse_tree(id, format, self.files.text(id)) {
             Ok(tree) => self.trees.push(tree),
@@ -172,8 +188,7 @@ impl Gathered {
     }
 
     fn document(mut self, sources: &'static [SourceSections]) -> Result<Document, Diagnostics> {
-        let nowhere = Node::new(Value::Table(Vec::new()), Span::default());
-        let mut root = nowhere;
+        let mut root = Node::new(Value::Table(Vec::new()), Span::default());
         for tree in std::mem::take(&mut self.trees) {
             merge(&mut root, tree, sources, &mut self.found);
         }

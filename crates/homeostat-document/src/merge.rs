@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 
 use crate::diagnostic::Diagnostic;
-use crate::entries::twice;
-use crate::node::{Entry, Node, Value};
+use crate::node::{Entry, Node, Value, twice};
 use crate::section::{Join, SourceSections};
 
 /// Adds `more` to `into`; both are whole documents.

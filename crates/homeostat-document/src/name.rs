@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::ValueError;
-use crate::shape::Text;
+use crate::shape::{Text, ValueError};
 
 /// The name of a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

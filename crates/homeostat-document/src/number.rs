@@ -4,9 +4,8 @@ use serde_json::{Value as Json, json};
 
 use crate::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::error::ValueError;
 use crate::node::{Node, Value};
-use crate::shape::check;
+use crate::shape::{ValueError, check};
 use crate::words::refuse;
 
 /// A type of whole numbers.

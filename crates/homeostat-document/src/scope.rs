@@ -2,41 +2,43 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use crate::fields::Fields;
-use crate::section::{Assignment, Extension, ExtensionType, Scopes, Section, SectionType};
+use crate::section::{
+    Assignment, Erased, ErasedExtension, ErasedSection, Extension, Scopes, Section, SectionType,
+};
 use crate::span::{Span, Spanned};
 
 /// The sections of one scope. One that is not written is absent; an empty one is there.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Scope {
     sections: Vec<Written>,
-    extensions: Vec<(&'static ExtensionType, Value)>,
+    extensions: Vec<Arc<dyn Erased>>,
 }
 
-type Value = Arc<dyn Any + Send + Sync>;
-
 /// A section that is written, readable or not.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Written {
     section: &'static SectionType,
     /// Where its name is.
     span: Span,
-    value: Option<Value>,
+    value: Option<Arc<dyn Erased>>,
 }
 
 impl Scope {
     /// A section, if it is written and could be read.
     #[must_use]
     pub fn get<S: Section>(&self) -> Option<&S> {
-        self.sections.iter().find_map(|one| one.value.as_deref()?.downcast_ref())
+        let mut values = self.sections.iter().filter_map(|one| one.value.as_deref());
+        let found = values.find_map(|value| (value as &dyn Any).downcast_ref::<ErasedSection<S>>());
+        found.map(|section| &section.0)
     }
 
     /// The fields of a source in the tables of others.
     pub fn extensions<E: Extension>(&self) -> impl Iterator<Item = &E> {
-        self.extensions.iter().filter_map(|(_, value)| value.downcast_ref())
+        let values = self.extensions.iter().map(|value| &**value as &dyn Any);
+        values.filter_map(|value| Some(&value.downcast_ref::<ErasedExtension<E>>()?.0))
     }
 
     /// Where a section's name is written; nothing if the section is not written at all.
@@ -60,14 +62,8 @@ impl Scope {
         let mut add = |Assignment { name, value, span }: Assignment<'_>| {
             all.insert(name, Spanned::new(value.to_owned(), span));
         };
-        for Written { section, value, .. } in &self.sections {
-            if let Some(value) = value {
-                (section.value.assignments)(&**value, &mut add);
-            }
-        }
-        for (extension, value) in &self.extensions {
-            (extension.value.assignments)(&**value, &mut add);
-        }
+        let sections = self.sections.iter().filter_map(|one| one.value.as_ref());
+        sections.chain(&self.extensions).for_each(|value| value.assignments(&mut add));
         all
     }
 
@@ -107,45 +103,14 @@ pub(crate) const OUTSIDE: &str = "move it to the top level of the document";
 /// Two are equal when the same sections say the same, in whatever order.
 impl PartialEq for Scope {
     fn eq(&self, other: &Self) -> bool {
-        let is_same = |one: &Written, two: &Written| match (&one.value, &two.value) {
-            (Some(one_value), Some(two)) => (one.section.value.is_same)(&**one_value, &**two),
-            (one, two) => one.is_none() && two.is_none(),
-        };
-        let has = |one: &Written| {
+        let is_there = |one: &Written| {
             let two = other.sections.iter().find(|two| two.section.name == one.section.name);
-            two.is_some_and(|two| is_same(one, two))
+            two.is_some_and(|two| one.value == two.value)
         };
-        let pairs = self.extensions.iter().zip(&other.extensions);
         self.sections.len() == other.sections.len()
-            && self.sections.iter().all(has)
-            && self.extensions.len() == other.extensions.len()
-            && pairs
-                .into_iter()
-                .all(|((one, value), (_, two))| (one.value.is_same)(&**value, &**two))
+            && self.sections.iter().all(is_there)
+            && self.extensions == other.extensions
     }
 }
 
 impl Eq for Scope {}
-
-impl fmt::Debug for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut map = f.debug_map();
-        for Written { section, value, .. } in &self.sections {
-            let value = value.as_deref().map(|value| Shown(section.value.debug, value));
-            map.entry(section, &value);
-        }
-        for (extension, value) in &self.extensions {
-            map.entry(extension, &Shown(extension.value.debug, &**value));
-        }
-        map.finish()
-    }
-}
-
-/// A value that prints itself by a function for its type.
-struct Shown<'a>(fn(&dyn Any, &mut fmt::Formatter<'_>) -> fmt::Result, &'a (dyn Any + Send + Sync));
-
-impl fmt::Debug for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (self.0)(self.1, f)
-    }
-}

@@ -111,10 +111,9 @@ pub struct SectionType {
     pub(crate) doc: &'static str,
     pub(crate) scopes: Scopes,
     pub(crate) join: Join,
-    pub(crate) read: fn(&Node, &mut Checker) -> Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) read: fn(&Node, &mut Checker) -> Option<Arc<dyn Erased>>,
     pub(crate) schema: fn(&mut Definitions) -> Json,
     pub(crate) check: fn(&Document, &mut Checker),
-    pub(crate) value: ValueType,
 }
 
 /// Fields in the tables of another source, without their type.
@@ -122,20 +121,41 @@ pub struct SectionType {
 pub struct ExtensionType {
     pub(crate) record: &'static str,
     pub(crate) joined: &'static [&'static str],
-    pub(crate) read: fn(&mut Fields<'_>) -> Option<Arc<dyn Any + Send + Sync>>,
-    pub(crate) value: ValueType,
+    pub(crate) read: fn(&mut Fields<'_>) -> Option<Arc<dyn Erased>>,
 }
 
-/// Takes assignments one by one.
-type EachAssignment<'a> = dyn FnMut(Assignment<'_>) + 'a;
-
-/// What can be done with a value whose type is not known.
-#[derive(Clone, Copy)]
-pub(crate) struct ValueType {
-    pub(crate) is_same: fn(&dyn Any, &dyn Any) -> bool,
-    pub(crate) assignments: fn(&dyn Any, &mut EachAssignment<'_>),
-    pub(crate) debug: fn(&dyn Any, &mut fmt::Formatter<'_>) -> fmt::Result,
+/// A section or fields whose type is forgotten.
+pub(crate) trait Erased: Any + fmt::Debug + Send + Sync {
+    fn is_same(&self, other: &dyn Erased) -> bool;
+    fn assignments(&self, each: &mut dyn FnMut(Assignment<'_>));
 }
+
+impl PartialEq for dyn Erased {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other)
+    }
+}
+
+/// Implements [`Erased`] for a wrapper around values of a trait.
+macro_rules! erased {
+    ($wrapper:ident, $kind:ident) => {
+        #[derive(Debug)]
+        pub(crate) struct $wrapper<T>(pub(crate) T);
+
+        impl<T: $kind> Erased for $wrapper<T> {
+            fn is_same(&self, other: &dyn Erased) -> bool {
+                (other as &dyn Any).downcast_ref::<Self>().is_some_and(|other| self.0 == other.0)
+            }
+
+            fn assignments(&self, each: &mut dyn FnMut(Assignment<'_>)) {
+                self.0.assignments(each);
+            }
+        }
+    };
+}
+
+erased!(ErasedSection, Section);
+erased!(ErasedExtension, Extension);
 
 impl SectionType {
     /// A section by its type.
@@ -146,18 +166,11 @@ impl SectionType {
             doc: S::DOC,
             scopes: S::SCOPES,
             join: S::JOIN,
-            read: |node, checker| S::read(node, checker).map(|section| Arc::new(section) as _),
+            read: |node, checker| {
+                S::read(node, checker).map(|section| Arc::new(ErasedSection(section)) as _)
+            },
             schema: S::schema,
             check: S::check,
-            value: ValueType {
-                is_same: is_same::<S>,
-                assignments: |value, each| {
-                    if let Some(section) = value.downcast_ref::<S>() {
-                        section.assignments(each);
-                    }
-                },
-                debug: debug::<S>,
-            },
         }
     }
 
@@ -175,26 +188,11 @@ impl ExtensionType {
         Self {
             record: E::RECORD,
             joined: E::JOINED,
-            read: |fields| E::read(fields).map(|extension| Arc::new(extension) as _),
-            value: ValueType {
-                is_same: is_same::<E>,
-                assignments: |value, each| {
-                    if let Some(extension) = value.downcast_ref::<E>() {
-                        extension.assignments(each);
-                    }
-                },
-                debug: debug::<E>,
+            read: |fields| {
+                E::read(fields).map(|extension| Arc::new(ErasedExtension(extension)) as _)
             },
         }
     }
-}
-
-fn is_same<T: PartialEq + 'static>(one: &dyn Any, other: &dyn Any) -> bool {
-    one.downcast_ref::<T>().zip(other.downcast_ref::<T>()).is_some_and(|(one, other)| one == other)
-}
-
-fn debug<T: fmt::Debug + 'static>(value: &dyn Any, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    value.downcast_ref::<T>().map_or(Ok(()), |value| value.fmt(f))
 }
 
 impl fmt::Debug for SectionType {

@@ -7,13 +7,12 @@ use serde_json::{Value as Json, json};
 
 use crate::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::error::ValueError;
 use crate::fields::{Fields, Record};
 use crate::name::{DEFAULT_OWNER, OwnerName};
 use crate::node::{Node, Value};
 use crate::number::Number;
 use crate::record;
-use crate::shape::{Definitions, Shape, check};
+use crate::shape::{Definitions, Shape, ValueError, check};
 use crate::span::Spanned;
 use crate::time::{Percent, Period};
 use crate::words;

@@ -2,13 +2,13 @@
 //! for both, so that they cannot disagree.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
 
 use crate::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::error::ValueError;
 use crate::node::{Node, Value, shorten};
 use crate::section::SourceSections;
 use crate::span::Spanned;
@@ -16,25 +16,13 @@ use crate::span::Spanned;
 /// Named parts of the JSON Schema.
 #[derive(Debug)]
 pub struct Definitions {
-    parts: BTreeMap<&'static str, Json>,
+    pub(crate) parts: BTreeMap<&'static str, Json>,
     pub(crate) sources: &'static [SourceSections],
 }
 
 impl Definitions {
     pub(crate) fn new(sources: &'static [SourceSections]) -> Self {
         Self { parts: BTreeMap::new(), sources }
-    }
-
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.parts.contains_key(name)
-    }
-
-    pub(crate) fn insert(&mut self, name: &'static str, schema: Json) {
-        self.parts.insert(name, schema);
-    }
-
-    pub(crate) fn into_parts(self) -> BTreeMap<&'static str, Json> {
-        self.parts
     }
 }
 
@@ -45,6 +33,36 @@ pub trait Shape: Sized {
 
     /// Describes what `read` takes.
     fn schema(definitions: &mut Definitions) -> Json;
+}
+
+/// A value that is not what it should be, with the way out where there is one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ValueError {
+    /// What is wrong; quotes the value.
+    pub message: String,
+    /// The way out.
+    pub help: Option<String>,
+}
+
+impl ValueError {
+    /// A message without help.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None }
+    }
+
+    /// "`text` is not WHAT".
+    #[must_use]
+    pub fn is_not(text: &str, what: &str) -> Self {
+        Self::new(format!("`{}` is not {what}", shorten(text)))
+    }
+
+    /// The same with the way out.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
 }
 
 /// A type that is written as text.
@@ -126,6 +144,22 @@ impl Text for String {
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         Ok(text.to_owned())
+    }
+}
+
+impl Text for IpAddr {
+    const WHAT: &'static str = "an IP address";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        text.parse().map_err(|_| {
+            let error = ValueError::is_not(text, Self::WHAT);
+            match text.split_once('/') {
+                Some((addr, _)) if addr.parse::<Self>().is_ok() => {
+                    error.help(format!("write it without a prefix length: `{addr}`"))
+                }
+                _ => error,
+            }
+        })
     }
 }
 

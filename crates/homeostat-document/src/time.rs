@@ -3,8 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::error::ValueError;
-use crate::shape::Text;
+use crate::shape::{Text, ValueError};
 
 /// A span of time, at most a year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

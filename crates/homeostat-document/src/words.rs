@@ -1,4 +1,4 @@
-//! Fields that take one of a few words.
+//! Fields that take one of a few words, and guesses which known word a misspelt one was meant to be.
 
 /// Defines an enum that is written as one of its words.
 #[macro_export]
@@ -51,8 +51,9 @@ macro_rules! word_values {
     };
 }
 
-use crate::error::ValueError;
-use crate::suggest::nearest;
+use strsim::osa_distance;
+
+use crate::shape::ValueError;
 
 /// "`brige` is not a kind of link", with the nearest word or all of them.
 #[must_use]
@@ -63,4 +64,73 @@ pub fn refuse(text: &str, what: &str, words: &[&str]) -> ValueError {
         None => format!("one of {all}"),
     };
     ValueError::is_not(text, what).help(help)
+}
+
+/// Words that other tools use for a field of ours.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("address", "addresses"),
+    ("destination", "to"),
+    ("device", "dev"),
+    ("dst", "to"),
+    ("gateway", "via"),
+    ("gw", "via"),
+    ("hwaddr", "mac"),
+    ("interface", "dev"),
+    ("interfaces", "links"),
+    ("lladdr", "mac"),
+    ("neighbors", "neighbours"),
+    ("netns", "namespaces"),
+    ("nft", "nftables"),
+    ("pref", "priority"),
+    ("preference", "priority"),
+    ("sysctls", "sysctl"),
+];
+
+/// The known word nearest to `word`, if one is near enough to be meant.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = plain(word);
+    let synonym = SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
+    let ranked = known.into_iter().map(|name| match synonym {
+        Some(ours) if ours == name => (0, name),
+        _ => (osa_distance(&word, name), name),
+    });
+    let (far, name) = ranked.min()?;
+    let most = (word.chars().count().max(name.len()) / 3).clamp(1, 3);
+    (far <= most).then_some(name)
+}
+
+fn plain(word: &str) -> String {
+    // Only the beginning matters: a key of a megabyte is near to nothing.
+    word.chars().take(64).collect::<String>().to_lowercase().replace('_', "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words_are_suggested_and_far_ones_are_not() {
+        let known = ["addresses", "kind", "mtu", "mac", "via", "to", "min-interval"];
+        for (word, meant) in [
+            ("adresses", Some("addresses")),
+            ("addreses", Some("addresses")),
+            ("address", Some("addresses")),
+            ("mut", Some("mtu")),
+            ("MTU", Some("mtu")),
+            ("min_interval", Some("min-interval")),
+            ("gateway", Some("via")),
+            ("colour", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), meant, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_swap_counts_once() {
+        assert_eq!(osa_distance("mut", "mtu"), 1);
+        assert_eq!(osa_distance("kitten", "sitting"), 3);
+        assert_eq!(osa_distance("", "abc"), 3);
+    }
 }

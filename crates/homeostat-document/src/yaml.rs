@@ -4,8 +4,7 @@
 use granit_parser::{Event, Parser, ScalarStyle};
 
 use crate::diagnostic::Diagnostic;
-use crate::entries::Entries;
-use crate::node::{Entry, MAX_DEPTH, Node, Value};
+use crate::node::{Entries, Entry, MAX_DEPTH, Node, Value};
 use crate::scalar;
 use crate::span::{FileId, Span, Spanned};
 
