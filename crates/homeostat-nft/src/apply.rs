@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::Output;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_core::{Action, Failure, Outcome, Outcomes, Retry, Work};
@@ -17,17 +18,17 @@ use crate::error::Error;
 use crate::key::Key;
 use crate::model::Script;
 use crate::object::Object;
-use crate::program::{Running, aside};
+use crate::program::{NftProcess, run_on_thread};
 use crate::source::Nft;
 use crate::step::Step;
 
-/// The hands of the source.
+/// The committer of the source.
 pub struct Writer {
     source: Nft,
-    hands: Mutex<Hands>,
+    committer: Mutex<Committer>,
 }
 
-struct Hands {
+struct Committer {
     connection: Connection,
     /// How often in a row somebody was quicker.
     stale: u32,
@@ -43,8 +44,8 @@ type Places = Vec<(usize, usize)>;
 impl Writer {
     pub(crate) fn open(source: Nft) -> Result<Self, Error> {
         let connection = source.connect(Family::Netfilter)?;
-        source.ours.add(connection.socket().port());
-        Ok(Writer { source, hands: Mutex::new(Hands { connection, stale: 0 }) })
+        source.own_ports.add(connection.socket().port());
+        Ok(Writer { source, committer: Mutex::new(Committer { connection, stale: 0 }) })
     }
 
     fn write(&self, steps: &[Step]) -> Result<(Batch, Places), (usize, Failure)> {
@@ -75,38 +76,40 @@ impl Writer {
         work: &Work<'_, Nft>,
         (batch, places): (&Batch, &Places),
     ) -> Result<(Transacted, Vec<bool>), Error> {
-        let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
-        let guarded = hands.stale < PATIENCE;
+        let mut committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner);
+        let guarded = committer.stale < PATIENCE;
         let generation = guarded.then_some(work.moment.generation);
         let mut echoes: Vec<Echoes> = work.steps.iter().map(|_| Echoes::default()).collect();
         let transacted =
-            hands.connection.transact_with_echo(batch, generation, &mut |at, message| {
+            committer.connection.transact_with_echo(batch, generation, &mut |at, message| {
                 let place = at.and_then(|at| places.get(at).copied());
                 let place = place.or_else(|| echo::about(work.steps, &message));
                 if let Some((step, op)) = place
                     && let Some(echoes) = echoes.get_mut(step)
                 {
-                    echoes.hear(op, &message);
+                    echoes.record(op, &message);
                 }
             });
         if !matches!(transacted, Ok(Transacted::Done)) {
-            self.source.refusals.add();
+            self.source.refused.fetch_add(1, Ordering::Relaxed);
         }
         match &transacted {
-            Ok(Transacted::Refused { refusal, .. }) if refusal.errno == STALE => hands.stale += 1,
-            _ => hands.stale = 0,
+            Ok(Transacted::Refused { refusal, .. }) if refusal.errno == STALE => {
+                committer.stale += 1
+            }
+            _ => committer.stale = 0,
         }
         // Without the generation, somebody may have changed what the step did not touch.
         let shown = echoes.into_iter().zip(work.steps);
-        let shown = shown.map(|(echoes, step)| guarded && echoes.show(step)).collect();
+        let shown = shown.map(|(echoes, step)| guarded && echoes.confirm(step)).collect();
         Ok((transacted?, shown))
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let hands = self.hands.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.source.ours.remove(hands.connection.socket().port());
+        let committer = self.committer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.source.own_ports.remove(committer.connection.socket().port());
     }
 }
 
@@ -138,7 +141,7 @@ impl homeostat_core::Writer<Nft> for Writer {
                 let failure = refused(work.steps, place, &refusal);
                 refuse(&work, place.map(|(step, _)| step), &failure, out);
             }
-            Err(error) => refuse(&work, None, &error.failure(), out),
+            Err(error) => refuse(&work, None, &error.into(), out),
         }
     }
 }
@@ -215,7 +218,7 @@ fn refused(steps: &[Step], place: Option<(usize, usize)>, refusal: &Refusal) -> 
 async fn load_whole(source: &Nft, step: &Step, script: &Script) -> Outcome<Object> {
     let text = format!("{}{}", clearing(step, script), script.text);
     let (source, program) = (source.clone(), script.program.clone());
-    match aside(move || source.run(|| run(&source, &program, &text))).await {
+    match run_on_thread(move || source.run(|| run(&source, &program, &text))).await {
         Ok(Ok(ran)) => outcome(&step.key, ran),
         Ok(Err(error)) => failed(&error),
         Err(error) => failed(&error),
@@ -240,9 +243,9 @@ fn outcome(key: &Key, ran: io::Result<Output>) -> Outcome<Object> {
 }
 
 fn run(source: &Nft, program: &OsStr, text: &str) -> io::Result<Output> {
-    let running = Running::start(program, Path::new("/"), &["-f", "-"].map(OsStr::new))?;
+    let running = NftProcess::start(program, Path::new("/"), &["-f", "-"])?;
     // The kernel names the socket of a process by its number, and its commit is ours.
-    source.ours.add_child(Port(running.id()));
+    source.own_ports.add_child(Port(running.id()));
     running.finish(text)
 }
 

@@ -16,11 +16,11 @@ use crate::encode::{Encoder, Unwritable};
 use crate::error::{CompileError, Error};
 use crate::include::Expanded;
 use crate::key::Key;
-use crate::links::{self, Hooks, Link, Relevance, Spoken};
+use crate::links::{self, Hooks, Link, NamedLinks, PossibleNames};
 use crate::mark::Mark;
 use crate::model::{Script, Table};
-use crate::object::Former;
-use crate::ruleset::{Cleared, Ruleset, clear};
+use crate::object::DeclaredBefore;
+use crate::ruleset::{Blanked, Ruleset, blank_flushes};
 use crate::scratch::{Scratch, check_version};
 use crate::source::Nft;
 use crate::{diff, dump, rule_lines};
@@ -29,17 +29,17 @@ use crate::{diff, dump, rule_lines};
 #[derive(Clone, Debug)]
 pub struct Compiler {
     program: OsString,
-    carries: Carries,
-    memory: Memory,
+    write_as: WriteAs,
+    cache: CompileCache,
 }
 
 /// Whether tables are written as the bytes that they were dumped as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Carries {
+enum WriteAs {
     /// Those that come out equal when it is tried.
-    Proven,
+    Bytes,
     /// None of them.
-    Nothing,
+    Text,
 }
 
 impl Default for Compiler {
@@ -52,14 +52,14 @@ impl Compiler {
     /// Takes another program for `nft`.
     #[must_use]
     pub fn with_program(program: impl Into<OsString>) -> Self {
-        let (carries, memory) = (Carries::Proven, Memory::default());
-        Compiler { program: program.into(), carries, memory }
+        let (write_as, cache) = (WriteAs::Bytes, CompileCache::default());
+        Compiler { program: program.into(), write_as, cache }
     }
 
     /// Lets `nft` load every table whole, as if none could be carried as bytes.
     #[must_use]
-    pub fn carrying_nothing(self) -> Self {
-        Compiler { carries: Carries::Nothing, memory: Memory::default(), ..self }
+    pub fn writing_text(self) -> Self {
+        Compiler { write_as: WriteAs::Text, cache: CompileCache::default(), ..self }
     }
 
     /// Compiles a text for the namespace of a source. Writes nothing outside of a scratch namespace.
@@ -70,45 +70,46 @@ impl Compiler {
     ) -> Result<DesiredState, CompileError> {
         let (compiler, mark) = (self.clone(), source.mark.clone());
         let expanded = Expanded::of(ruleset)?;
-        let print = Print::of(&expanded, &mark);
-        let Some(relevance) = Relevance::of(&expanded.ruleset.text) else {
-            let relevance = Relevance::default();
-            let recipe = Recipe { compiler, expanded, print, mark, relevance };
-            return Ok(DesiredState::new(recipe.compile(&[], &BTreeSet::new())?, None));
+        let hash = TextHash::of(&expanded, &mark);
+        let Some(possible_names) = PossibleNames::of(&expanded.ruleset.text) else {
+            let possible_names = PossibleNames::default();
+            let input = CompileInput { compiler, expanded, hash, mark, possible_names };
+            return Ok(DesiredState::new(input.compile(&[], &BTreeSet::new())?, None));
         };
-        let recipe = Recipe { compiler, expanded: expanded.owned(), print, mark, relevance };
+        let input =
+            CompileInput { compiler, expanded: expanded.owned(), hash, mark, possible_names };
         let links = source
             .connect(Family::Route)
             .and_then(|mut connection| links::list(&mut connection).map_err(Error::from));
-        let links = links.map_err(|error| CompileError::kernel(&error))?;
-        Ok(DesiredState::new(recipe.compile(&links, &BTreeSet::new())?, Some(recipe)))
+        let links = links?;
+        Ok(DesiredState::new(input.compile(&links, &BTreeSet::new())?, Some(input)))
     }
 }
 
 /// Everything that a text is compiled by but the links.
 #[derive(Debug)]
-pub(crate) struct Recipe<'a> {
+pub(crate) struct CompileInput<'a> {
     compiler: Compiler,
     expanded: Expanded<'a>,
-    print: Print,
+    hash: TextHash,
     mark: Mark,
-    relevance: Relevance,
+    possible_names: PossibleNames,
 }
 
-impl Recipe<'_> {
+impl CompileInput<'_> {
     /// Whether both are for the same text, with all that it includes.
     pub(crate) fn is_same_text(&self, other: &Self) -> bool {
-        self.print == other.print
+        self.hash == other.hash
     }
 
     /// Whether the text itself may speak of a link.
-    pub(crate) fn speaks_of(&self, link: &str) -> bool {
-        self.relevance.covers(link)
+    pub(crate) fn may_name(&self, link: &str) -> bool {
+        self.possible_names.covers(link)
     }
 
     /// Those of the links that the text may speak of, some of which it is known to speak of.
     pub(crate) fn relevant(&self, links: &[Link], known: &BTreeSet<String>) -> Vec<Link> {
-        let is_relevant = |link: &&Link| self.speaks_of(&link.name) || known.contains(&link.name);
+        let is_relevant = |link: &&Link| self.may_name(&link.name) || known.contains(&link.name);
         let mut relevant: Vec<_> = links.iter().filter(is_relevant).cloned().collect();
         relevant.sort();
         relevant
@@ -121,14 +122,14 @@ impl Recipe<'_> {
         there: &[Link],
         known: &BTreeSet<String>,
     ) -> Result<Arc<Compiled>, CompileError> {
-        let memory = &self.compiler.memory;
-        let is_same = |former: &Compiled| former.links == self.relevant(there, &former.spoken);
-        if let Some(compiled) = memory.recall(self.print, is_same) {
+        let cache = &self.compiler.cache;
+        let is_same = |former: &Compiled| former.links == self.relevant(there, &former.named_links);
+        if let Some(compiled) = cache.get(self.hash, is_same) {
             return Ok(compiled);
         }
         let compiled = self.compile_anew(there, known);
         let compiled = Arc::new(compiled.map_err(|error| self.expanded.placed(error))?);
-        memory.keep(self.print, &compiled);
+        cache.insert(self.hash, &compiled);
         Ok(compiled)
     }
 
@@ -140,45 +141,48 @@ impl Recipe<'_> {
         let ruleset = &self.expanded.ruleset;
         ruleset.check()?;
         check_version(&self.compiler.program, &ruleset.directory)?;
-        let cleared = clear(&ruleset.text);
-        let mut spoken = Spoken::new(there, |name| self.speaks_of(name) || known.contains(name));
-        let scratch = self.load(&cleared, &mut spoken)?;
+        let blanked = blank_flushes(&ruleset.text);
+        let mut named_links =
+            NamedLinks::new(there, |name| self.may_name(name) || known.contains(name));
+        let scratch = self.load(&blanked, &mut named_links)?;
         let mut tables = scratch.tables()?;
         room_for(&self.mark, &tables)?;
-        self.mark_uncarried(&scratch, (&cleared, &spoken), &mut tables)?;
-        rule_lines::attach(&cleared.text, |line| self.expanded.place(line), &mut tables);
-        let waiting = spoken.waiting(&tables, self.hooks(&spoken, &tables)?);
-        let (links, spoken) = spoken.into_known();
-        let notes = notes(&cleared);
-        Ok(Compiled { notes, links, spoken, waiting, ..Compiled::new(tables) })
+        self.mark_uncarried(&scratch, (&blanked, &named_links), &mut tables)?;
+        rule_lines::attach(&blanked.text, |line| self.expanded.place(line), &mut tables);
+        let waiting = named_links.waiting(&tables, self.hooks(&named_links, &tables)?);
+        let (links, named_links) = named_links.into_known();
+        let notes = notes(&blanked);
+        Ok(Compiled { notes, links, named_links, waiting, ..Compiled::new(tables) })
     }
 
     /// Loads the text. A link that is not there is stood in for by one with a number that none has.
     fn load(
         &self,
-        cleared: &Cleared,
-        spoken: &mut Spoken<'_>,
+        blanked: &Blanked,
+        named_links: &mut NamedLinks<'_>,
     ) -> Result<Scratch<'_>, CompileError> {
         let scratch = Scratch::open(&self.compiler.program, &self.expanded.ruleset)?;
-        scratch.stand_in(spoken.all())?;
+        scratch.create_links(named_links.all())?;
         loop {
-            let Err(refused) = scratch.load(&cleared.text) else { return Ok(scratch) };
+            let Err(refused) = scratch.load(&blanked.text) else { return Ok(scratch) };
             // Nothing was loaded: a text is one transaction.
             let news = match refused.missing_links(|fault| self.expanded.ruleset.line(fault)) {
-                Some(names) => spoken.learn_numbers(names),
-                None if refused.is_absence() => spoken.learn_hooks(scratch.hooked(&cleared.text)),
+                Some(names) => named_links.learn_numbers(names),
+                None if refused.is_absence() => {
+                    named_links.learn_hooks(scratch.hooked(&blanked.text))
+                }
                 None => Vec::new(),
             };
             if news.is_empty() {
                 return Err(refused);
             }
-            scratch.stand_in(news.iter())?;
+            scratch.create_links(news.iter())?;
         }
     }
 
     /// What becomes of hooks into links that are not there. Asked only where it matters.
-    fn hooks(&self, spoken: &Spoken<'_>, tables: &[Table]) -> Result<Hooks, CompileError> {
-        if !spoken.may_hide_hooks(tables) {
+    fn hooks(&self, named: &NamedLinks<'_>, tables: &[Table]) -> Result<Hooks, CompileError> {
+        if !named.may_hide_hooks(tables) {
             // Nobody learns of hooks from a kernel that takes them.
             return Ok(Hooks::WantLinks);
         }
@@ -190,12 +194,12 @@ impl Recipe<'_> {
     fn mark_uncarried(
         &self,
         scratch: &Scratch<'_>,
-        (cleared, spoken): (&Cleared, &Spoken<'_>),
+        (blanked, named_links): (&Blanked, &NamedLinks<'_>),
         tables: &mut [Table],
     ) -> Result<(), CompileError> {
-        let uncarried = match self.compiler.carries {
-            Carries::Proven => uncarried(scratch, tables)?,
-            Carries::Nothing => tables.iter().map(|table| table.key.clone()).collect(),
+        let uncarried = match self.compiler.write_as {
+            WriteAs::Bytes => uncarried(scratch, tables)?,
+            WriteAs::Text => tables.iter().map(|table| table.key.clone()).collect(),
         };
         if uncarried.is_empty() {
             return Ok(());
@@ -203,11 +207,11 @@ impl Recipe<'_> {
         // The first one was used up by the trial.
         let fresh = || -> Result<_, CompileError> {
             let scratch = Scratch::open(&self.compiler.program, &self.expanded.ruleset)?;
-            scratch.stand_in(spoken.all())?;
+            scratch.create_links(named_links.all())?;
             Ok(scratch)
         };
         let (first, second) = (fresh()?, fresh()?);
-        first.load(&cleared.text)?;
+        first.load(&blanked.text)?;
         let mut scripts = BTreeMap::new();
         for table in tables.iter().filter(|table| uncarried.contains(&table.key)) {
             let text = self.mark.written(&first.listing(&table.key)?, &table.comment);
@@ -233,8 +237,8 @@ fn room_for(mark: &Mark, tables: &[Table]) -> Result<(), CompileError> {
     }
 }
 
-fn notes(cleared: &Cleared) -> Vec<String> {
-    let commands: Vec<_> = cleared.commands.iter().map(|one| format!("`{one}`")).collect();
+fn notes(blanked: &Blanked) -> Vec<String> {
+    let commands: Vec<_> = blanked.commands.iter().map(|one| format!("`{one}`")).collect();
     if commands.is_empty() {
         return Vec::new();
     }
@@ -246,9 +250,8 @@ const ENOUGH: usize = 256;
 
 /// The tables that cannot be carried. The scratch is not what it was after it.
 fn uncarried(scratch: &Scratch<'_>, tables: &[Table]) -> Result<BTreeSet<Key>, CompileError> {
-    let mut connection =
-        scratch.connect(Family::Netfilter).map_err(|error| CompileError::kernel(&error))?;
-    try_all(&mut connection, tables).map_err(|error| CompileError::kernel(&error))
+    let mut connection = scratch.connect(Family::Netfilter)?;
+    Ok(try_all(&mut connection, tables)?)
 }
 
 fn try_all(connection: &mut Connection, tables: &[Table]) -> Result<BTreeSet<Key>, Error> {
@@ -297,7 +300,7 @@ fn write(table: &Table, batch: &mut Batch, last_id: &mut u32) -> Result<(), Unwr
     let (desired, seen) = (Some(table), Some(table));
     let (key, flags) = (&table.key, 0);
     let mut encoder = Encoder { batch, last_id, key, mark: &mark, desired, seen, flags };
-    diff::made_again(table).iter().try_for_each(|op| encoder.op(op))
+    diff::recreate(table).iter().try_for_each(|op| encoder.op(op))
 }
 
 /// The tables that came out otherwise.
@@ -307,7 +310,7 @@ fn changed(connection: &mut Connection, tables: &[&Table]) -> Result<Vec<Key>, E
     for table in tables {
         let head = heads.iter().find(|head| head.key == table.key);
         let seen = head.map(|head| dump::table(connection, head)).transpose()?;
-        let none = Former::default();
+        let none = DeclaredBefore::default();
         let is_equal = seen.is_some_and(|seen| diff::table(table, Some((&seen, &none))).is_empty());
         if !is_equal {
             changed.push(table.key.clone());
@@ -318,37 +321,37 @@ fn changed(connection: &mut Connection, tables: &[&Table]) -> Result<Vec<Key>, E
 
 /// Shared by everybody who compiles with the same program.
 #[derive(Clone, Debug, Default)]
-struct Memory(Arc<Mutex<Vec<Remembered>>>);
+struct CompileCache(Arc<Mutex<Vec<Cached>>>);
 
 #[derive(Debug)]
-struct Remembered {
-    text: Print,
+struct Cached {
+    text: TextHash,
     compiled: Weak<Compiled>,
 }
 
 /// What tells texts apart, each with all that it includes: a text of a million addresses is not kept for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Print(u64, usize);
+struct TextHash(u64, usize);
 
-impl Print {
+impl TextHash {
     fn of(expanded: &Expanded<'_>, mark: &Mark) -> Self {
         let mut hasher = DefaultHasher::new();
         (expanded, mark).hash(&mut hasher);
-        Print(hasher.finish(), expanded.ruleset.text.len())
+        TextHash(hasher.finish(), expanded.ruleset.text.len())
     }
 }
 
-impl Memory {
+impl CompileCache {
     /// What a text was compiled to under the same circumstances.
-    fn recall(&self, print: Print, is_same: impl Fn(&Compiled) -> bool) -> Option<Arc<Compiled>> {
+    fn get(&self, hash: TextHash, is_same: impl Fn(&Compiled) -> bool) -> Option<Arc<Compiled>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_text = all.iter().filter(|one| one.text == print);
+        let of_text = all.iter().filter(|one| one.text == hash);
         of_text.filter_map(|one| one.compiled.upgrade()).find(|compiled| is_same(compiled))
     }
 
-    fn keep(&self, print: Print, compiled: &Arc<Compiled>) {
+    fn insert(&self, hash: TextHash, compiled: &Arc<Compiled>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|one| one.compiled.strong_count() > 0);
-        all.push(Remembered { text: print, compiled: Arc::downgrade(compiled) });
+        all.push(Cached { text: hash, compiled: Arc::downgrade(compiled) });
     }
 }

@@ -9,19 +9,19 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Failure, Fingerprint, Retry, Slot};
 
-use crate::compile::Recipe;
+use crate::compile::CompileInput;
 use crate::key::Key;
 use crate::links::Link;
 use crate::model::Table;
 use crate::object::Object;
-use crate::program::aside;
+use crate::program::run_on_thread;
 
 /// The tables that shall be.
 #[derive(Debug, Default)]
 pub struct DesiredState {
     compiled: RwLock<Arc<Compiled>>,
     /// How it is compiled again; nothing if links do not matter to it.
-    recipe: Option<Arc<Recipe<'static>>>,
+    input: Option<Arc<CompileInput<'static>>>,
     /// One for each table, taken before links change what it is compiled to: the engine tells drift from a
     /// changed text by them, and a link that got another number changes no text.
     prints: OnceLock<Vec<u64>>,
@@ -36,7 +36,7 @@ pub(crate) struct Compiled {
     /// The links that it was understood by.
     pub(crate) links: Vec<Link>,
     /// The names of all that it spoke of, by way of what it includes too, there or not.
-    pub(crate) spoken: BTreeSet<String>,
+    pub(crate) named_links: BTreeSet<String>,
     /// Tables that speak of a link that is not there.
     pub(crate) waiting: BTreeMap<Key, String>,
 }
@@ -61,9 +61,9 @@ impl DesiredState {
         DesiredState::default()
     }
 
-    pub(crate) fn new(compiled: Arc<Compiled>, recipe: Option<Recipe<'static>>) -> Self {
-        let (compiled, recipe) = (RwLock::new(compiled), recipe.map(Arc::new));
-        DesiredState { compiled, recipe, ..DesiredState::default() }
+    pub(crate) fn new(compiled: Arc<Compiled>, input: Option<CompileInput<'static>>) -> Self {
+        let (compiled, input) = (RwLock::new(compiled), input.map(Arc::new));
+        DesiredState { compiled, input, ..DesiredState::default() }
     }
 
     /// Gives standing leave to take these tables from anybody.
@@ -87,36 +87,36 @@ impl DesiredState {
     fn prints(&self) -> &[u64] {
         self.prints.get_or_init(|| {
             let compiled = self.compiled();
-            let objects = compiled.tables.iter().map(|(_, object)| object.print());
+            let objects = compiled.tables.iter().map(|(_, object)| object.digest());
             objects.map(|print| Fingerprint::of_text(&print)).collect()
         })
     }
 
     /// What matters to it of links, if anything does.
-    pub(crate) fn recipe(&self) -> Option<&Recipe<'static>> {
-        self.recipe.as_deref()
+    pub(crate) fn input(&self) -> Option<&CompileInput<'static>> {
+        self.input.as_deref()
     }
 
     /// Whether it may mean a link of this name.
-    pub(crate) fn speaks_of(&self, link: &str) -> bool {
-        let by_itself = self.recipe.as_ref().is_some_and(|recipe| recipe.speaks_of(link));
-        by_itself || self.compiled().spoken.contains(link)
+    pub(crate) fn may_name(&self, link: &str) -> bool {
+        let by_itself = self.input.as_ref().is_some_and(|input| input.may_name(link));
+        by_itself || self.compiled().named_links.contains(link)
     }
 
     /// The links that it may mean.
     pub(crate) fn relevant(&self, links: &[Link]) -> Vec<Link> {
-        let recipe = self.recipe.as_ref();
-        recipe.map_or_else(Vec::new, |recipe| recipe.relevant(links, &self.compiled().spoken))
+        let input = self.input.as_ref();
+        input.map_or_else(Vec::new, |input| input.relevant(links, &self.compiled().named_links))
     }
 
     /// Understands it by the links that are there now; nothing is done if they are the same.
     pub(crate) async fn resolve(&self, links: &[Link]) -> Result<(), Failure> {
-        let (former, Some(recipe)) = (self.compiled(), &self.recipe) else { return Ok(()) };
+        let (former, Some(input)) = (self.compiled(), &self.input) else { return Ok(()) };
         if former.links == self.relevant(links) {
             return Ok(());
         }
-        let (recipe, links) = (Arc::clone(recipe), links.to_vec());
-        let compiled = aside(move || recipe.compile(&links, &former.spoken)).await;
+        let (input, links) = (Arc::clone(input), links.to_vec());
+        let compiled = run_on_thread(move || input.compile(&links, &former.named_links)).await;
         let compiled = compiled.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
         let compiled = compiled.map_err(|error| error.failure())?;
         self.prints();
@@ -150,7 +150,7 @@ impl Desired for DesiredState {
         match (self.compiled().table(slot), &seen.table) {
             // The kernel's own words have shown it.
             (Some(desired), Some(table)) if Arc::ptr_eq(desired, table) => Agreement::Agrees,
-            (Some(desired), Some(_)) => Agreement::when(seen.acts(desired).is_empty()),
+            (Some(desired), Some(_)) => Agreement::when(seen.ops(desired).is_empty()),
             _ => Agreement::when(self.object(slot) == *seen),
         }
     }
@@ -169,10 +169,10 @@ impl Desired for DesiredState {
     fn is_same_desired(&self, other: &Self) -> bool {
         let (compiled, others) = (self.compiled(), other.compiled());
         let is_nothing = |desired: &Self, compiled: &Compiled| {
-            desired.recipe.is_none() && compiled.tables.is_empty() && compiled.waiting.is_empty()
+            desired.input.is_none() && compiled.tables.is_empty() && compiled.waiting.is_empty()
         };
-        let recipes = match (&self.recipe, &other.recipe) {
-            (Some(recipe), Some(other)) => recipe.is_same_text(other),
+        let recipes = match (&self.input, &other.input) {
+            (Some(input), Some(other)) => input.is_same_text(other),
             (None, None) => true,
             _ => false,
         };
@@ -192,7 +192,7 @@ impl Desired for DesiredState {
 
     /// Nobody reads the prints of elements.
     fn shown(&self, object: &Object) -> serde_json::Value {
-        format!("content {}", object.print()).into()
+        format!("content {}", object.digest()).into()
     }
 
     fn object_print(&self, slot: Slot) -> u64 {

@@ -6,34 +6,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use homeostat_netlink::uapi::{
-    NFT_CHAIN_BINDING, NFT_MSG_GETCHAIN, NFT_MSG_GETFLOWTABLE, NFT_MSG_GETGEN, NFT_MSG_GETOBJ,
-    NFT_MSG_GETRULE, NFT_MSG_GETSET, NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE, NFT_OBJECT_COUNTER,
-    NFT_OBJECT_QUOTA, NFT_SET_ANONYMOUS, NFT_SET_CONCAT, NFT_SET_EVAL, NFT_SET_INTERVAL,
-    NFT_SET_MAP, NFT_SET_OBJECT, NFT_SET_TIMEOUT, NFTA_CHAIN_FLAGS, NFTA_CHAIN_HANDLE,
-    NFTA_CHAIN_HOOK, NFTA_CHAIN_NAME, NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE, NFTA_CHAIN_USERDATA,
-    NFTA_FLOWTABLE_FLAGS, NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_NAME, NFTA_GEN_ID, NFTA_OBJ_DATA,
-    NFTA_OBJ_NAME, NFTA_OBJ_TYPE, NFTA_OBJ_USERDATA, NFTA_RULE_CHAIN, NFTA_RULE_EXPRESSIONS,
-    NFTA_RULE_HANDLE, NFTA_RULE_USERDATA, NFTA_SET_DATA_LEN, NFTA_SET_DATA_TYPE, NFTA_SET_DESC,
-    NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_EXPR, NFTA_SET_EXPRESSIONS,
-    NFTA_SET_FLAGS, NFTA_SET_GC_INTERVAL, NFTA_SET_KEY_LEN, NFTA_SET_KEY_TYPE, NFTA_SET_NAME,
-    NFTA_SET_OBJ_TYPE, NFTA_SET_POLICY, NFTA_SET_TIMEOUT, NFTA_SET_USERDATA, NFTA_TABLE_FLAGS,
-    NFTA_TABLE_HANDLE, NFTA_TABLE_NAME, NFTA_TABLE_USERDATA, NLM_F_ECHO,
-};
-use homeostat_netlink::{Attrs, Batch, Connection, Dumped, Errno, Malformed, Message};
+use homeostat_netlink::uapi::*;
+use homeostat_netlink::{Attrs, Batch, Connection, Dumped, Errno, Malformed};
 
-use crate::elements::{Collected, Elements, Layout, targets};
+use crate::elements::{Collected, Elements, Layout};
 use crate::error::Error;
-use crate::expression::{Becomes, Counts, Reference, Rewriting, rewrite_into, volatile};
+use crate::expression::{Becomes, Counts, Rewriting, rewrite_data, rewrite_into, volatile};
 use crate::key::{Family, Key};
-use crate::mark::Words;
-use crate::model::{Chain, Handle, Inside, ObjectId, Rule, RuleBytes, Set, Stateful, Table};
+use crate::mark::Comment;
+use crate::model::{Chain, Handle, Inside, ObjectId, Part, Rule, RuleBytes, Set, Stateful, Table};
 use crate::wire::{Tlvs, be32, be64, message_type, name, only, text};
 
 /// In every message of nftables the first attribute is the name of the table.
 pub(crate) const TABLE_NAME: u16 = NFTA_TABLE_NAME;
 
-/// The generation of the ruleset: each commit by anybody moves it.
+/// The generation of the ruleset: each commit by anybody changes it.
 pub(crate) type Generation = u32;
 
 /// A table without its content.
@@ -42,25 +29,7 @@ pub(crate) struct Head {
     pub(crate) key: Key,
     pub(crate) handle: Handle,
     pub(crate) flags: u32,
-    pub(crate) words: Words,
-}
-
-impl Table {
-    /// One with nothing in it.
-    pub(crate) fn empty(head: &Head) -> Self {
-        Table {
-            key: head.key.clone(),
-            handle: head.handle,
-            flags: head.flags,
-            comment: head.words.comment.clone(),
-            chains: BTreeMap::new(),
-            sets: BTreeMap::new(),
-            objects: BTreeMap::new(),
-            flowtables: BTreeMap::new(),
-            texts: BTreeMap::new(),
-            script: None,
-        }
-    }
+    pub(crate) comment: Comment,
 }
 
 /// The generation that the ruleset has.
@@ -69,112 +38,99 @@ pub(crate) fn generation(connection: &mut Connection) -> Result<Generation, Erro
     let mut message = request.message(message_type(NFT_MSG_GETGEN), NLM_F_ECHO);
     message.fixed(&[0; 4]);
     message.finish()?;
-    let mut told = Err(Malformed::Payload);
+    let mut answer = Err(Malformed::Payload);
     connection.ask(&mut request, &mut |message| {
-        told = message
+        answer = message
             .split::<4>()
             .and_then(|(_, attrs)| be32(&attrs, NFTA_GEN_ID)?.ok_or(Malformed::Payload));
     })?;
-    told.map_err(|source| Error::Malformed { what: "the generation", source })
+    answer.map_err(|source| Error::Malformed { what: "the generation", source })
 }
 
 /// All tables, without their content.
 pub(crate) fn heads(connection: &mut Connection) -> Result<Vec<Head>, Error> {
-    let all = Ask { message: NFT_MSG_GETTABLE, family: Family(0), names: &[] };
-    list(connection, &all, "tables", |family, attrs| decode_head(family, attrs).map(Some))
+    let all = List { message: NFT_MSG_GETTABLE, family: Family(0), names: &[], what: "tables" };
+    all.dump(connection, |heads: &mut Vec<_>, family, attrs| {
+        heads.push(decode_head(family, attrs)?);
+        Ok(())
+    })
 }
 
-/// What a message tells of a table itself.
 pub(crate) fn decode_head(family: Family, attrs: &Attrs<'_>) -> Result<Head, Malformed> {
     let userdata = attrs.clone().first(NFTA_TABLE_USERDATA)?;
     Ok(Head {
         key: Key { family, name: name(attrs, NFTA_TABLE_NAME)? },
         handle: Handle(be64(attrs, NFTA_TABLE_HANDLE)?.unwrap_or_default()),
         flags: be32(attrs, NFTA_TABLE_FLAGS)?.unwrap_or_default(),
-        words: userdata.map_or_else(Words::default, |attr| Words::read(attr.value)),
+        comment: userdata.map_or_else(Comment::default, |attr| Comment::read(attr.value)),
     })
 }
 
 /// A table with everything in it.
 pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, Error> {
-    let key = &head.key;
-    let ask = |message| Ask { message, family: key.family, names: &[] };
-    let here = [(TABLE_NAME, key.name.as_str())];
-    let inside = |message| Ask { names: &here, ..ask(message) };
-    // Chains are listed for the whole family, whatever table is asked for.
-    let chains = list(connection, &ask(NFT_MSG_GETCHAIN), "chains", |_, attrs| {
-        if name(attrs, TABLE_NAME)? == key.name { decode_chain(attrs).map(Some) } else { Ok(None) }
+    let Key { family, name: table } = &head.key;
+    let here = [(TABLE_NAME, table.as_str())];
+    let list = |message, what| List { message, family: *family, names: &here, what };
+    let chains = List { names: &[], ..list(NFT_MSG_GETCHAIN, "chains") };
+    let chains = chains.dump(connection, |chains: &mut Vec<_>, _, attrs| {
+        // Chains are listed for the whole family, whatever table is asked for.
+        if text(attrs, TABLE_NAME)? == table {
+            chains.push(decode_chain(attrs)?);
+        }
+        Ok(())
     })?;
-    let rules = raw_rules(connection, &inside(NFT_MSG_GETRULE))?;
-    let mut sets = BTreeMap::new();
-    let bare =
-        list(connection, &inside(NFT_MSG_GETSET), "sets", |_, attrs| decode_set(attrs).map(Some))?;
-    for (name, mut set) in bare {
+    let rules = list(NFT_MSG_GETRULE, "rules");
+    let rules =
+        rules.dump(connection, |rules: &mut RawRules, _, attrs| rules.take(attrs.clone()))?;
+    let sets = list(NFT_MSG_GETSET, "sets");
+    let mut sets = sets.dump(connection, |sets: &mut BTreeMap<_, _>, _, attrs| {
+        sets.extend([decode_set(attrs)?]);
+        Ok(())
+    })?;
+    for (name, set) in &mut sets {
         if !set.is_data() {
-            set.elements = elements(connection, key, &name, set.layout())?;
+            let names = [here[0], (NFTA_SET_ELEM_LIST_SET, name.as_str())];
+            let list = List { names: &names, ..list(NFT_MSG_GETSETELEM, "elements") };
+            set.elements = listed_once(set.layout(), || {
+                list.dump(connection, |elements: &mut Collected, _, attrs| {
+                    let list = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
+                    list.map_or(Ok(()), |list| elements.take(list.value))
+                })
+            })?;
         }
         set.note_references();
-        sets.insert(name, set);
     }
-    let objects = list(connection, &inside(NFT_MSG_GETOBJ), "objects", |_, attrs| {
-        decode_object(attrs).map(Some)
+    let objects = list(NFT_MSG_GETOBJ, "objects");
+    let objects = objects.dump(connection, |objects: &mut BTreeMap<_, _>, _, attrs| {
+        objects.extend([decode_object(attrs)?]);
+        Ok(())
     })?;
-    let flowtables = flowtables(connection, &inside(NFT_MSG_GETFLOWTABLE))?;
-    let loose = Unassembled { chains, rules, sets };
-    let malformed = |source| Error::Malformed { what: "rules", source };
-    let (chains, sets) = loose.assembled().map_err(malformed)?;
-    Ok(Table {
-        chains,
-        sets,
-        objects: objects.into_iter().collect(),
-        flowtables: flowtables.into_iter().collect(),
-        ..Table::empty(head)
-    })
-}
-
-type Flowtable = (String, Box<[u8]>);
-
-/// A kernel that was built without flowtables has none.
-fn flowtables(connection: &mut Connection, ask: &Ask<'_>) -> Result<Vec<Flowtable>, Error> {
-    let listed = list(connection, ask, "flowtables", |_, attrs| decode_flowtable(attrs).map(Some));
-    match listed {
-        Err(Error::Netlink(error)) if error.errno() == Some(Errno::OPNOTSUPP) => Ok(Vec::new()),
-        listed => listed,
-    }
-}
-
-fn raw_rules(connection: &mut Connection, ask: &Ask<'_>) -> Result<RawRules, Error> {
-    let (mut rules, mut failed) = (RawRules::default(), Ok(()));
-    connection.dump(&mut ask.request()?, &mut |dumped| match dumped {
-        Dumped::Restart => rules.clear(),
-        Dumped::Object(message) if failed.is_ok() => {
-            failed = message.split::<4>().and_then(|(_, attrs)| rules.take(attrs));
-        }
-        Dumped::Object(_) => {}
-    })?;
-    failed.map(|()| rules).map_err(|source| Error::Malformed { what: "rules", source })
-}
-
-fn elements(
-    connection: &mut Connection,
-    key: &Key,
-    set: &str,
-    layout: Layout,
-) -> Result<Elements, Error> {
-    let names = [(TABLE_NAME, key.name.as_str()), (NFTA_SET_ELEM_LIST_SET, set)];
-    let ask = Ask { message: NFT_MSG_GETSETELEM, family: key.family, names: &names };
-    told_once(layout, || collected(connection, &ask))
+    let flowtables = list(NFT_MSG_GETFLOWTABLE, "flowtables");
+    let flowtables = flowtables.dump(connection, |flowtables: &mut BTreeMap<_, _>, _, attrs| {
+        let definition = only(attrs.clone(), &[NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_FLAGS])?;
+        flowtables.insert(name(attrs, NFTA_FLOWTABLE_NAME)?, definition);
+        Ok(())
+    });
+    let flowtables = match flowtables {
+        // A kernel that was built without flowtables has none.
+        Err(Error::Netlink(error)) if error.errno() == Some(Errno::OPNOTSUPP) => BTreeMap::new(),
+        flowtables => flowtables?,
+    };
+    let (chains, sets) = Unassembled { chains, rules, sets }
+        .assembled()
+        .map_err(|source| Error::Malformed { what: "rules", source })?;
+    Ok(Table { chains, sets, objects, flowtables, ..Table::empty(head) })
 }
 
 /// How often a set is listed whose elements change their places.
 const LISTS: u32 = 8;
 
-/// Lists elements until each of them is told once.
+/// Lists elements until each of them is listed once.
 ///
 /// Quirk `elements-told-twice` (Linux 6.18): a large set that was just filled moves its elements to a larger
 /// table in the background. A list that is made meanwhile has some of them twice and lacks as many others, and
-/// neither the generation nor a flag tells of it.
-fn told_once(
+/// neither the generation nor a flag shows it.
+fn listed_once(
     layout: Layout,
     mut list: impl FnMut() -> Result<Collected, Error>,
 ) -> Result<Elements, Error> {
@@ -183,7 +139,7 @@ fn told_once(
         let (elements, is_whole) = list()?
             .sorted_and_judged(layout)
             .map_err(|source| Error::Malformed { what: "elements", source })?;
-        // What is told twice in the same way again is so.
+        // What is listed twice in the same way again is so.
         if is_whole || former.as_ref() == Some(&elements) {
             return Ok(elements);
         }
@@ -192,31 +148,22 @@ fn told_once(
     Err(Error::Moving { tries: LISTS })
 }
 
-fn collected(connection: &mut Connection, ask: &Ask<'_>) -> Result<Collected, Error> {
-    let mut collected = Collected::default();
-    let mut failed = Ok(());
-    connection.dump(&mut ask.request()?, &mut |dumped| match dumped {
-        Dumped::Restart => collected.clear(),
-        Dumped::Object(message) if failed.is_ok() => {
-            failed = message.split::<4>().and_then(|(_, attrs)| {
-                let list = attrs.first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
-                list.map_or(Ok(()), |list| collected.take(list.value))
-            });
-        }
-        Dumped::Object(_) => {}
-    })?;
-    failed.map(|()| collected).map_err(|source| Error::Malformed { what: "elements", source })
-}
-
 /// What to list.
-struct Ask<'a> {
+struct List<'a> {
     message: u16,
     family: Family,
     names: &'a [(u16, &'a str)],
+    /// For errors.
+    what: &'static str,
 }
 
-impl Ask<'_> {
-    fn request(&self) -> Result<Batch, Error> {
+impl List<'_> {
+    /// Lists everything; a restarted list begins anew.
+    fn dump<T: Default>(
+        &self,
+        connection: &mut Connection,
+        take: impl Fn(&mut T, Family, &Attrs<'_>) -> Result<(), Malformed>,
+    ) -> Result<T, Error> {
         let mut request = Batch::new();
         let mut message = request.message(message_type(self.message), 0);
         message.fixed(&[self.family.0, 0, 0, 0]);
@@ -224,31 +171,18 @@ impl Ask<'_> {
             message.attr(*kind, &[name.as_bytes(), &[0]].concat());
         }
         message.finish()?;
-        Ok(request)
+        let (mut found, mut taken) = (T::default(), Ok(()));
+        connection.dump(&mut request, &mut |dumped| match dumped {
+            Dumped::Restart => found = T::default(),
+            Dumped::Object(message) if taken.is_ok() => {
+                taken = message
+                    .split::<4>()
+                    .and_then(|([family, ..], attrs)| take(&mut found, Family(*family), &attrs));
+            }
+            Dumped::Object(_) => {}
+        })?;
+        taken.map(|()| found).map_err(|source| Error::Malformed { what: self.what, source })
     }
-}
-
-/// Lists everything of a kind; a restarted list begins anew.
-fn list<T>(
-    connection: &mut Connection,
-    ask: &Ask<'_>,
-    what: &'static str,
-    decode: impl Fn(Family, &Attrs<'_>) -> Result<Option<T>, Malformed>,
-) -> Result<Vec<T>, Error> {
-    let decode = |message: &Message<'_>| {
-        let ([family, ..], attrs) = message.split::<4>()?;
-        decode(Family(*family), &attrs)
-    };
-    let mut found = Vec::new();
-    let mut failed = None;
-    connection.dump(&mut ask.request()?, &mut |dumped| match dumped {
-        Dumped::Restart => found.clear(),
-        Dumped::Object(message) => match decode(&message) {
-            Ok(one) => found.extend(one),
-            Err(source) => failed = Some(source),
-        },
-    })?;
-    failed.map_or(Ok(found), |source| Err(Error::Malformed { what, source }))
 }
 
 /// A chain without its rules.
@@ -260,8 +194,8 @@ pub(crate) struct ChainHead {
 }
 
 impl ChainHead {
-    /// Whether it lives and dies with the rule that jumps to it.
-    pub(crate) fn is_nameless(&self) -> bool {
+    /// Whether it exists only as long as the rule that jumps to it.
+    pub(crate) fn is_anonymous(&self) -> bool {
         self.flags & NFT_CHAIN_BINDING != 0
     }
 }
@@ -313,70 +247,24 @@ pub(crate) fn decode_set(attrs: &Attrs<'_>) -> Result<(String, Set), Malformed> 
 
 pub(crate) fn decode_object(attrs: &Attrs<'_>) -> Result<(ObjectId, Stateful), Malformed> {
     let kind = be32(attrs, NFTA_OBJ_TYPE)?.unwrap_or_default();
-    let counted = match kind {
-        NFT_OBJECT_COUNTER => volatile("counter"),
-        NFT_OBJECT_QUOTA => volatile("quota"),
-        _ => &[],
+    let expression = match kind {
+        NFT_OBJECT_COUNTER => "counter",
+        NFT_OBJECT_QUOTA => "quota",
+        _ => "",
     };
-    let kept = [NFTA_OBJ_DATA, NFTA_OBJ_USERDATA];
-    let dumped = only(attrs.clone(), &kept)?;
-    let (mut definition, mut counts) = (Tlvs::default(), Box::default());
-    for attr in Attrs::new(&dumped) {
-        let attr = attr?;
-        if attr.kind != NFTA_OBJ_DATA {
-            definition.copy(&attr);
-            continue;
-        }
-        counts = only(attr.attrs(), counted)?;
-        definition.nest(&attr, |out| {
-            let steady = attr
-                .attrs()
-                .filter(|one| one.as_ref().map_or(true, |one| !counted.contains(&one.kind)));
-            steady.into_iter().try_for_each(|one| one.map(|one| out.copy(&one)))
+    let (mut definition, mut dumped, mut counts) =
+        (Tlvs::default(), Tlvs::default(), Box::default());
+    let kept = only(attrs.clone(), &[NFTA_OBJ_DATA, NFTA_OBJ_USERDATA])?;
+    for (out, counters) in [(&mut definition, Counts::Masked), (&mut dumped, Counts::Kept)] {
+        let how = &mut Rewriting { refer: &mut |_| Becomes::Named, counts: counters };
+        out.copy_replacing(Attrs::new(&kept), NFTA_OBJ_DATA, |out, data| {
+            counts = only(data.attrs(), volatile(expression))?;
+            out.nest(data, |out| rewrite_data(expression, data, how, out))
         })?;
     }
     let id = ObjectId { kind, name: name(attrs, NFTA_OBJ_NAME)? };
-    Ok((id, Stateful { definition: definition.into_bytes(), dumped, counts }))
-}
-
-fn decode_flowtable(attrs: &Attrs<'_>) -> Result<(String, Box<[u8]>), Malformed> {
-    let definition = only(attrs.clone(), &[NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_FLAGS])?;
-    Ok((name(attrs, NFTA_FLOWTABLE_NAME)?, definition))
-}
-
-impl Set {
-    /// Whether packets fill it and nobody can name its elements: those of a meter.
-    pub(crate) fn is_data(&self) -> bool {
-        let both = NFT_SET_ANONYMOUS | NFT_SET_EVAL;
-        self.flags & both == both
-    }
-
-    /// Whether packets or time change what is in it.
-    pub(crate) fn is_moving(&self) -> bool {
-        self.flags & (NFT_SET_EVAL | NFT_SET_TIMEOUT) != 0
-    }
-
-    pub(crate) fn layout(&self) -> Layout {
-        let ends = self.flags & NFT_SET_INTERVAL != 0 && self.flags & NFT_SET_CONCAT == 0;
-        if ends { Layout::Ends } else { Layout::Single }
-    }
-
-    pub(crate) fn note_references(&mut self) {
-        self.references.clear();
-        // Elements of a plain set lead nowhere.
-        if self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) == 0 {
-            return;
-        }
-        let kind = be32(&Attrs::new(&self.shape), NFTA_SET_OBJ_TYPE).ok().flatten();
-        let kind = kind.filter(|_| self.flags & NFT_SET_OBJECT != 0);
-        for at in self.elements.places() {
-            let (chain, object) = targets(self.elements.unit(at));
-            self.references.extend(chain.map(|chain| Reference::Chain(chain.to_owned())));
-            let object = object.zip(kind);
-            let object = object.map(|(name, kind)| Reference::Object(kind, name.to_owned()));
-            self.references.extend(object);
-        }
-    }
+    let (definition, dumped) = (definition.into_bytes(), dumped.into_bytes());
+    Ok((id, Stateful { definition, dumped, counts }))
 }
 
 /// A table's parts before rules are put together.
@@ -395,7 +283,7 @@ impl Unassembled {
         let assembly = self.assembly();
         let mut chains = BTreeMap::new();
         for bare in &self.chains {
-            if !bare.is_nameless() {
+            if !bare.is_anonymous() {
                 let rules = assembly.rules(&bare.name, DEEPEST)?;
                 chains.insert(bare.name.clone(), Chain { rules, ..bare.chain.clone() });
             }
@@ -405,20 +293,20 @@ impl Unassembled {
         Ok((chains, sets))
     }
 
-    /// The rule that came last, with what lives inside it.
+    /// The rule that came last, with what is inside of it.
     pub(crate) fn last_rule(&self) -> Result<Rule, Malformed> {
-        let last = self.rules.all().last().ok_or(Malformed::Payload)?;
+        let last = self.rules.rules.last().ok_or(Malformed::Payload)?;
         self.assembly().rule(last, DEEPEST)
     }
 
     fn assembly(&self) -> Assembly<'_> {
         let mut raw: BTreeMap<&str, Vec<&RawRule>> = BTreeMap::new();
-        for rule in self.rules.all() {
+        for rule in &self.rules.rules {
             raw.entry(self.rules.chain(rule)).or_default().push(rule);
         }
-        let nameless = self.chains.iter().filter(|bare| bare.is_nameless());
-        let nameless = nameless.map(|bare| bare.name.as_str()).collect();
-        Assembly { bytes: &self.rules, raw, nameless, sets: &self.sets }
+        let anonymous = self.chains.iter().filter(|bare| bare.is_anonymous());
+        let anonymous = anonymous.map(|bare| bare.name.as_str()).collect();
+        Assembly { bytes: &self.rules, raw, anonymous, sets: &self.sets }
     }
 }
 
@@ -428,7 +316,7 @@ const DEEPEST: usize = 32;
 struct Assembly<'a> {
     bytes: &'a RawRules,
     raw: BTreeMap<&'a str, Vec<&'a RawRule>>,
-    nameless: BTreeSet<&'a str>,
+    anonymous: BTreeSet<&'a str>,
     sets: &'a BTreeMap<String, Set>,
 }
 
@@ -440,52 +328,43 @@ impl Assembly<'_> {
     }
 
     fn rule(&self, raw: &RawRule, depth: usize) -> Result<Rule, Malformed> {
-        let (mut references, mut nameless) = (BTreeSet::new(), Vec::new());
-        let refer = &mut |to: Reference| {
-            if self.is_nameless(&to) {
-                let becomes = self.said(&to);
-                nameless.push(to);
-                return becomes;
+        let (mut references, mut inside, mut failed) = (BTreeSet::new(), Vec::new(), Ok(()));
+        let refer = &mut |part: Part| match self.anonymous(&part, depth) {
+            Ok(None) => {
+                references.insert(part);
+                Becomes::Named
             }
-            references.insert(to);
-            Becomes::Named
+            Ok(Some(anonymous)) => {
+                // The name of a meter is the user's, all others are the kernel's.
+                let is_meter = matches!(&anonymous, Inside::Set(set) if set.meter.is_some());
+                inside.push(anonymous);
+                if is_meter { Becomes::Named } else { Becomes::Blank }
+            }
+            Err(error) => {
+                failed = Err(error);
+                Becomes::Blank
+            }
         };
         let (dumped, userdata) = (self.bytes.expressions(raw), self.bytes.userdata(raw));
         let bytes = RuleBytes::new(dumped, userdata, |out| {
             rewrite_into(dumped, &mut Rewriting { refer, counts: Counts::Masked }, out)
         })?;
-        let inside = nameless.iter().map(|to| self.inside(to, depth)).collect::<Result<_, _>>()?;
+        failed?;
         Ok(Rule { handle: raw.handle, bytes, inside, references })
     }
 
-    fn is_nameless(&self, to: &Reference) -> bool {
-        match to {
-            Reference::Set(name) => {
-                self.sets.get(name).is_some_and(|set| set.flags & NFT_SET_ANONYMOUS != 0)
+    /// An anonymous set or chain; nothing if the part has a name.
+    fn anonymous(&self, part: &Part, depth: usize) -> Result<Option<Inside>, Malformed> {
+        Ok(match part {
+            Part::Set(name) => {
+                let set = self.sets.get(name).filter(|set| set.flags & NFT_SET_ANONYMOUS != 0);
+                set.cloned().map(Inside::Set)
             }
-            Reference::Chain(name) => self.nameless.contains(name.as_str()),
-            Reference::Object(..) | Reference::Flowtable(_) => false,
-        }
-    }
-
-    /// The name of a meter is the user's, all others are the kernel's.
-    fn said(&self, to: &Reference) -> Becomes {
-        let set = match to {
-            Reference::Set(name) => self.sets.get(name),
+            Part::Chain(name) if self.anonymous.contains(name.as_str()) => {
+                Some(Inside::Chain(self.rules(name, depth)?))
+            }
             _ => None,
-        };
-        let is_meter = set.is_some_and(|set| set.meter.is_some());
-        if is_meter { Becomes::Named } else { Becomes::Blank }
-    }
-
-    fn inside(&self, to: &Reference, depth: usize) -> Result<Inside, Malformed> {
-        match to {
-            Reference::Set(name) => {
-                self.sets.get(name).cloned().map(Inside::Set).ok_or(Malformed::Payload)
-            }
-            Reference::Chain(name) => self.rules(name, depth).map(Inside::Chain),
-            Reference::Object(..) | Reference::Flowtable(_) => Err(Malformed::Payload),
-        }
+        })
     }
 }
 
@@ -508,10 +387,6 @@ struct RawRule {
 }
 
 impl RawRules {
-    fn clear(&mut self) {
-        *self = RawRules::default();
-    }
-
     /// Takes one message.
     pub(crate) fn take(&mut self, attrs: Attrs<'_>) -> Result<(), Malformed> {
         let chain = text(&attrs, NFTA_RULE_CHAIN)?;
@@ -544,10 +419,6 @@ impl RawRules {
         start..self.bytes.len()
     }
 
-    fn all(&self) -> &[RawRule] {
-        &self.rules
-    }
-
     fn chain(&self, rule: &RawRule) -> &str {
         self.chains.get(rule.chain).map_or("", |name| name)
     }
@@ -563,7 +434,6 @@ impl RawRules {
 
 #[cfg(test)]
 mod tests {
-    use homeostat_netlink::uapi::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, NFTA_SET_ELEM_KEY};
 
     use super::*;
     use crate::wire::Tlvs;
@@ -584,7 +454,7 @@ mod tests {
     /// How many lists it takes, and how many elements are told in the end.
     fn check(lists: &[&[u8]], expected: Option<(usize, usize)>) {
         let mut made = 0;
-        let told = told_once(Layout::Single, || {
+        let told = listed_once(Layout::Single, || {
             made += 1;
             Ok(list(lists[(made - 1) % lists.len()]))
         });

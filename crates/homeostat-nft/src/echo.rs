@@ -2,22 +2,19 @@
 //!
 //! A transaction under the generation that was observed finds the table as it was seen, so that what was
 //! told of each message (`NLM_F_ECHO`) shows the rest. Whatever is not told as expected is no failure: the
-//! table is looked at again. Start at [`is_small`] and [`Echoes::show`].
+//! table is looked at again. Start at [`is_small`] and [`Echoes::confirm`].
 
 use std::collections::BTreeMap;
 
-use homeostat_netlink::uapi::{
-    NFTA_CHAIN_POLICY, NFTA_RULE_EXPRESSIONS, NFTA_RULE_HANDLE, NFTA_RULE_POSITION,
-    NFTA_RULE_USERDATA, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET,
-};
+use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Malformed, Message};
 
 use crate::dump::TABLE_NAME;
 use crate::elements::Collected;
-use crate::expression::{Becomes, Counts, Rewriting, rewrite};
+use crate::expression::{Counts, rewrite_list};
 use crate::key::Family;
 use crate::model::{Handle, Rule};
-use crate::plan::{From, Op};
+use crate::plan::{ElementFrom, Op};
 use crate::step::Step;
 use crate::wire::{
     DEL_ELEMENTS, DEL_RULE, NEW_CHAIN, NEW_ELEMENTS, NEW_GENERATION, NEW_RULE, be32, be64, text,
@@ -41,20 +38,20 @@ fn add(sum: usize, size: Option<usize>) -> Option<usize> {
 /// How much is told of an act, if that is enough.
 fn size(step: &Step, op: &Op) -> Option<usize> {
     match op {
-        Op::DropRule { .. } | Op::SetPolicy(_) => Some(1),
+        Op::DeleteRule { .. } | Op::SetPolicy(_) => Some(1),
         // What lives inside a rule has a name that only another look tells.
         Op::AddRule { chain, at, .. } => {
-            declared(step, chain, *at).filter(|rule| rule.inside.is_empty()).map(|_| 1)
+            desired_rule(step, chain, *at).filter(|rule| rule.inside.is_empty()).map(|_| 1)
         }
-        Op::DropElements { units, .. } => Some(units.len()),
+        Op::DeleteElements { units, .. } => Some(units.len()),
         Op::AddElements { units, .. } => {
-            units.iter().all(|from| matches!(from, From::DesiredState(_))).then_some(units.len())
+            units.iter().all(|from| matches!(from, ElementFrom::Desired(_))).then_some(units.len())
         }
         _ => None,
     }
 }
 
-fn declared<'a>(step: &'a Step, chain: &str, at: usize) -> Option<&'a Rule> {
+fn desired_rule<'a>(step: &'a Step, chain: &str, at: usize) -> Option<&'a Rule> {
     step.desired.as_ref()?.chains.get(chain)?.rules.get(at)
 }
 
@@ -67,7 +64,7 @@ pub(crate) fn about(steps: &[Step], message: &Message<'_>) -> Option<(usize, usi
     let at = steps.iter().position(is_here)?;
     let is_meant = |op: &Op| match op {
         Op::AddElements { set, .. } => message.kind == NEW_ELEMENTS && set == name,
-        Op::DropElements { set, .. } => message.kind == DEL_ELEMENTS && set == name,
+        Op::DeleteElements { set, .. } => message.kind == DEL_ELEMENTS && set == name,
         _ => false,
     };
     Some((at, steps.get(at)?.ops.iter().position(is_meant)?))
@@ -83,7 +80,7 @@ pub(crate) struct Echoes {
 #[derive(Debug, Default)]
 struct Echo {
     elements: Collected,
-    rule: Option<Told>,
+    rule: Option<EchoedRule>,
     policy: Option<u32>,
     gone: Option<Handle>,
     is_odd: bool,
@@ -91,7 +88,7 @@ struct Echo {
 
 /// A rule as it was told.
 #[derive(Debug)]
-struct Told {
+struct EchoedRule {
     handle: Handle,
     /// The rule before it, unless it is the first or the last.
     after: Option<Handle>,
@@ -101,22 +98,22 @@ struct Told {
 
 impl Echoes {
     /// Takes what was told of an act.
-    pub(crate) fn hear(&mut self, op: usize, message: &Message<'_>) {
+    pub(crate) fn record(&mut self, op: usize, message: &Message<'_>) {
         let echo = self.acts.entry(op).or_default();
         let taken = message.split::<4>().and_then(|(_, attrs)| echo.take(message.kind, &attrs));
         echo.is_odd |= taken.is_err();
     }
 
     /// Whether everything that a step did was told as it was meant.
-    pub(crate) fn show(self, step: &Step) -> bool {
+    pub(crate) fn confirm(self, step: &Step) -> bool {
         if !is_small(step) {
             return false;
         }
         let Echoes { mut acts } = self;
-        let mut places = Places::default();
+        let mut places = RulePlaces::default();
         let mut shows = |(at, op): (usize, &Op)| {
             let echo = acts.remove(&at).filter(|echo| !echo.is_odd);
-            echo.is_some_and(|echo| echo.shows(step, op, &mut places).unwrap_or(false))
+            echo.is_some_and(|echo| echo.confirms(step, op, &mut places).unwrap_or(false))
         };
         step.ops.iter().enumerate().all(&mut shows) && places.agree(step)
     }
@@ -126,7 +123,7 @@ impl Echo {
     fn take(&mut self, message: u16, attrs: &Attrs<'_>) -> Result<(), Malformed> {
         match message {
             NEW_CHAIN => self.policy = be32(attrs, NFTA_CHAIN_POLICY)?,
-            NEW_RULE => self.rule = Some(Told::of(attrs)?),
+            NEW_RULE => self.rule = Some(EchoedRule::of(attrs)?),
             DEL_RULE => self.gone = be64(attrs, NFTA_RULE_HANDLE)?.map(Handle),
             NEW_ELEMENTS | DEL_ELEMENTS => {
                 let list = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
@@ -139,21 +136,21 @@ impl Echo {
         Ok(())
     }
 
-    fn shows(self, step: &Step, op: &Op, places: &mut Places) -> Result<bool, Malformed> {
+    fn confirms(self, step: &Step, op: &Op, places: &mut RulePlaces) -> Result<bool, Malformed> {
         let seen = step.seen.as_ref();
         Ok(match op {
             Op::SetPolicy(chain) => {
                 let desired = step.desired.as_ref().and_then(|desired| desired.chains.get(chain));
                 self.policy.is_some() && self.policy == desired.and_then(|chain| chain.policy)
             }
-            Op::DropRule { chain, at } => {
+            Op::DeleteRule { chain, at } => {
                 places.gone.entry(chain.clone()).or_default().push(*at);
                 let rules = seen.and_then(|seen| seen.chains.get(chain)).map(|chain| &chain.rules);
                 let rule = rules.and_then(|rules| rules.get(*at));
                 self.gone.is_some() && self.gone == rule.map(|rule| rule.handle)
             }
             Op::AddRule { chain, at, .. } => {
-                let (Some(rule), Some(told)) = (declared(step, chain, *at), self.rule) else {
+                let (Some(rule), Some(told)) = (desired_rule(step, chain, *at), self.rule) else {
                     return Ok(false);
                 };
                 let is_equal = *told.expressions == *rule.expressions()
@@ -165,7 +162,7 @@ impl Echo {
                     .insert(*at, (told.handle, told.after));
                 is_equal
             }
-            Op::DropElements { set, units } => {
+            Op::DeleteElements { set, units } => {
                 let set = seen.and_then(|seen| seen.sets.get(set));
                 let told = set.map(|set| self.elements.sorted(set.layout())).transpose()?;
                 told.is_some_and(|told| told.places().len() == units.len())
@@ -175,8 +172,8 @@ impl Echo {
                 let Some(set) = set else { return Ok(false) };
                 let told = self.elements.sorted(set.layout())?;
                 let mut declared = units.iter().filter_map(|from| match from {
-                    From::DesiredState(at) => Some(set.elements.unit(*at)),
-                    From::Seen(_) => None,
+                    ElementFrom::Desired(at) => Some(set.elements.unit(*at)),
+                    ElementFrom::Seen(_) => None,
                 });
                 told.places().len() == units.len()
                     && told.places().all(|at| declared.next() == Some(told.unit(at)))
@@ -186,15 +183,14 @@ impl Echo {
     }
 }
 
-impl Told {
+impl EchoedRule {
     fn of(attrs: &Attrs<'_>) -> Result<Self, Malformed> {
         let bytes = |kind| Ok(attrs.clone().first(kind)?.map(|attr| Box::from(attr.value)));
         let expressions: Box<[u8]> = bytes(NFTA_RULE_EXPRESSIONS)?.unwrap_or_default();
-        let refer = &mut |_| Becomes::Named;
-        Ok(Told {
+        Ok(EchoedRule {
             handle: Handle(be64(attrs, NFTA_RULE_HANDLE)?.ok_or(Malformed::Payload)?),
             after: be64(attrs, NFTA_RULE_POSITION)?.map(Handle),
-            expressions: rewrite(&expressions, &mut Rewriting { refer, counts: Counts::Masked })?,
+            expressions: rewrite_list(&expressions, Counts::Masked)?,
             userdata: bytes(NFTA_RULE_USERDATA)?,
         })
     }
@@ -202,12 +198,12 @@ impl Told {
 
 /// Where rules of each chain went and came.
 #[derive(Debug, Default)]
-struct Places {
+struct RulePlaces {
     gone: BTreeMap<String, Vec<usize>>,
     made: BTreeMap<String, BTreeMap<usize, (Handle, Option<Handle>)>>,
 }
 
-impl Places {
+impl RulePlaces {
     /// Whether each rule that came stands behind the one that it was declared behind.
     fn agree(&self, step: &Step) -> bool {
         self.made.iter().all(|(chain, made)| {

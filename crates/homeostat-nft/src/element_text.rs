@@ -2,65 +2,51 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use homeostat_netlink::uapi::{
-    NFTA_DATA_VALUE, NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_KEY_TYPE,
-};
+use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attr, Attrs};
 use serde_json::{Value, json};
 
 use crate::elements::UnitAt;
 use crate::model::Set;
-use crate::plan::{From, Op};
+use crate::plan::{ElementFrom, Op};
 use crate::step::Step;
 use crate::wire::be32;
 
 /// So many of those that come and of those that go are named.
 const SAMPLES: usize = 3;
 
-impl Step {
-    /// What becomes of the elements of a set: how many come and go, and some of them.
-    pub(crate) fn element_changes(&self, name: &str) -> Option<Value> {
-        let [desired, seen] = [&self.desired, &self.seen]
-            .map(|table| table.as_ref().and_then(|table| table.sets.get(name)));
-        let (mut added, mut dropped, mut samples) = (0, 0, Vec::new());
-        let word = |set: Option<&Set>, at: &UnitAt| {
-            set.filter(|set| !set.elements.is_gap(*at)).map(|set| words(set, *at))
-        };
-        for op in &self.ops {
-            match op {
-                Op::AddElements { set, units } if set == name => {
-                    let mut named = units.iter().filter_map(|from| match from {
-                        From::DesiredState(at) => word(desired, at),
-                        From::Seen(at) => word(seen, at),
-                    });
-                    samples.extend(named.by_ref().take(SAMPLES).map(|one| format!("+ {one}")));
-                    added += units.iter().filter(|from| !is_gap(desired, seen, **from)).count();
-                }
-                Op::DropElements { set, units } if set == name => {
-                    let named = units.iter().filter_map(|at| word(seen, at));
-                    samples.extend(named.take(SAMPLES).map(|one| format!("- {one}")));
-                    let is_gap = |at: &&UnitAt| seen.is_some_and(|set| set.elements.is_gap(**at));
-                    dropped += units.iter().filter(|at| !is_gap(at)).count();
-                }
-                _ => {}
+/// What becomes of the elements of a set: how many come and go, and some of them.
+pub(crate) fn element_changes(step: &Step, name: &str) -> Option<Value> {
+    let desired = step.desired.as_ref().and_then(|table| table.sets.get(name));
+    let seen = step.seen.as_ref().and_then(|table| table.sets.get(name));
+    let (mut added, mut removed, mut samples) = (0, 0, Vec::new());
+    for op in &step.ops {
+        let (units, sign, count): (Vec<_>, _, _) = match op {
+            Op::AddElements { set, units } if set == name => {
+                let unit = |from: &ElementFrom| match from {
+                    ElementFrom::Desired(at) => (desired, *at),
+                    ElementFrom::Seen(at) => (seen, *at),
+                };
+                (units.iter().map(unit).collect(), '+', &mut added)
             }
-        }
-        (added + dropped > 0).then(
-            || json!({ "elements added": added, "elements removed": dropped, "samples": samples }),
-        )
+            Op::DeleteElements { set, units } if set == name => {
+                (units.iter().map(|at| (seen, *at)).collect(), '-', &mut removed)
+            }
+            _ => continue,
+        };
+        let units = units.into_iter().filter_map(|(set, at)| Some((set?, at)));
+        let units: Vec<_> = units.filter(|(set, at)| !set.elements.is_gap(*at)).collect();
+        *count += units.len();
+        let named = units.into_iter().take(SAMPLES);
+        samples.extend(named.map(|(set, at)| format!("{sign} {}", unit_text(set, at))));
     }
-}
-
-fn is_gap(desired: Option<&Set>, seen: Option<&Set>, from: From) -> bool {
-    let (set, at) = match from {
-        From::DesiredState(at) => (desired, at),
-        From::Seen(at) => (seen, at),
-    };
-    set.is_some_and(|set| set.elements.is_gap(at))
+    (added + removed > 0).then(
+        || json!({ "elements added": added, "elements removed": removed, "samples": samples }),
+    )
 }
 
 /// The key of an element, or both ends of an interval.
-fn words(set: &Set, at: UnitAt) -> String {
+fn unit_text(set: &Set, at: UnitAt) -> String {
     let kind = be32(&Attrs::new(&set.shape), NFTA_SET_KEY_TYPE).ok().flatten().unwrap_or(0);
     let mut elements = Attrs::new(set.elements.unit(at)).flatten();
     let Some(first) = elements.next() else { return String::new() };

@@ -4,20 +4,16 @@
 //! kernel in any order ([`Collected`]), and change one by one ([`Edits`]); then only the units around a change are
 //! taken apart and joined again.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use homeostat_netlink::uapi::{
-    NFT_SET_ELEM_INTERVAL_END, NFTA_DATA_VALUE, NFTA_DATA_VERDICT, NFTA_SET_ELEM_DATA,
-    NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS, NFTA_SET_ELEM_FLAGS,
-    NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_OBJREF, NFTA_SET_ELEM_TIMEOUT,
-    NFTA_VERDICT_CHAIN,
-};
+use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
-use crate::expression::{Becomes, Counts, Rewriting, masked, rewrite};
+use crate::expression::{Counts, rewrite_list, rewrite_one};
 use crate::wire::{Tlvs, be32, only, padded};
 
 /// The place of a unit in its list.
@@ -95,6 +91,14 @@ impl Elements {
     /// A unit as it was dumped, with its counts and the time that it has left.
     pub(crate) fn dumped(&self, at: UnitAt) -> &[u8] {
         self.whole.get(&at).map_or(self.unit(at), |bytes| bytes)
+    }
+
+    /// A unit as it can be added again, with its counters and the time that it has left.
+    pub(crate) fn adding(&self, at: UnitAt) -> Result<Cow<'_, [u8]>, Malformed> {
+        Ok(match self.whole.get(&at) {
+            Some(dumped) => Cow::Owned(rewritten(dumped, Counts::Kept)?.into_vec()),
+            None => Cow::Borrowed(self.unit(at)),
+        })
     }
 
     /// What deletes a unit.
@@ -305,11 +309,6 @@ fn beginning(key: &Attr<'_>) -> Result<u64, Malformed> {
 }
 
 impl Collected {
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.places.clear();
-    }
-
     /// Takes the elements of one message.
     pub(crate) fn take(&mut self, list: &[u8]) -> Result<(), Malformed> {
         let (mut at, base) = (0, self.bytes.len());
@@ -398,7 +397,7 @@ impl Elements {
         if is_steady(&dumped)? {
             self.bytes.extend_from_slice(&dumped);
         } else {
-            self.bytes.extend_from_slice(&steady(&dumped)?);
+            self.bytes.extend_from_slice(&rewritten(&dumped, Counts::Masked)?);
             self.whole.insert(at, dumped);
         }
         self.end_unit()
@@ -452,28 +451,29 @@ fn is_steady(unit: &[u8]) -> Result<bool, Malformed> {
     Ok(true)
 }
 
-/// A unit without what packets and time change.
-fn steady(unit: &[u8]) -> Result<Box<[u8]>, Malformed> {
+/// A unit with or without what packets and time change, but never with what the kernel does not take.
+fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
     let mut out = Tlvs::default();
     for element in Attrs::new(unit) {
         let element = element?;
-        out.nest(&element, |out| element.attrs().try_for_each(|attr| steady_attr(&attr?, out)))?;
+        out.nest(&element, |out| {
+            for attr in element.attrs() {
+                let attr = attr?;
+                match (attr.kind, counts) {
+                    (NFTA_SET_ELEM_EXPIRATION, Counts::Masked) => {}
+                    (NFTA_SET_ELEM_EXPR, _) => {
+                        out.nest(&attr, |out| rewrite_one(attr.value, counts, out))?;
+                    }
+                    (NFTA_SET_ELEM_EXPRESSIONS, _) => {
+                        out.put(attr.kind, &rewrite_list(attr.value, counts)?);
+                    }
+                    _ => out.copy(&attr),
+                }
+            }
+            Ok::<_, Malformed>(())
+        })?;
     }
     Ok(out.into_bytes())
-}
-
-fn steady_attr(attr: &Attr<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
-    match attr.kind {
-        NFTA_SET_ELEM_EXPIRATION => {}
-        NFTA_SET_ELEM_EXPR => out.nest(attr, |out| masked(attr.value, out))?,
-        NFTA_SET_ELEM_EXPRESSIONS => {
-            let refer = &mut |_| Becomes::Named;
-            let how = &mut Rewriting { refer, counts: Counts::Masked };
-            out.put(attr.kind, &rewrite(attr.value, how)?);
-        }
-        _ => out.copy(attr),
-    }
-    Ok(())
 }
 
 /// What became of single elements. The last word on each counts.
@@ -494,7 +494,7 @@ fn borrowed((key, is_start, key_end): &OwnRank) -> Rank<'_> {
 
 impl Edits {
     /// Elements that came, or are others than they were.
-    pub(crate) fn came(&mut self, list: &[u8]) -> Result<(), Malformed> {
+    pub(crate) fn add(&mut self, list: &[u8]) -> Result<(), Malformed> {
         self.take(list, |element| {
             let mut bytes = Tlvs::default();
             bytes.copy(element);
@@ -503,7 +503,7 @@ impl Edits {
     }
 
     /// Elements that went.
-    pub(crate) fn went(&mut self, list: &[u8]) -> Result<(), Malformed> {
+    pub(crate) fn delete(&mut self, list: &[u8]) -> Result<(), Malformed> {
         self.take(list, |_| None)
     }
 
@@ -598,9 +598,6 @@ impl Elements {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use homeostat_netlink::uapi::{
-        NFTA_LIST_ELEM, NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_TIMEOUT,
-    };
 
     fn element(key: u32, flags: u32, left: Option<u64>) -> Box<[u8]> {
         let mut value = Tlvs::default();
@@ -712,10 +709,6 @@ mod tests {
 
 #[cfg(test)]
 mod edit_tests {
-    use homeostat_netlink::uapi::{
-        NFT_SET_ELEM_INTERVAL_END, NFTA_DATA_VALUE, NFTA_LIST_ELEM, NFTA_SET_ELEM_EXPIRATION,
-        NFTA_SET_ELEM_FLAGS, NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_TIMEOUT,
-    };
     use proptest::prelude::*;
 
     use super::*;
@@ -762,10 +755,10 @@ mod edit_tests {
             for ((key, is_start), becomes) in edits {
                 if let Some(time) = becomes {
                     after.insert((key, is_start), time);
-                    told.came(&element(key, !is_start, time)).unwrap();
+                    told.add(&element(key, !is_start, time)).unwrap();
                 } else {
                     after.remove(&(key, is_start));
-                    told.went(&element(key, !is_start, 0)).unwrap();
+                    told.delete(&element(key, !is_start, 0)).unwrap();
                 }
             }
             let mut edited = elements(&before, layout);
@@ -781,7 +774,7 @@ mod edit_tests {
         let mut known = elements(&Known::from([((1, true), 0)]), Layout::Single);
         for (key, expected) in [(1, true), (2, false)] {
             let mut told = Edits::default();
-            told.went(&element(key, false, 0)).unwrap();
+            told.delete(&element(key, false, 0)).unwrap();
             assert_eq!(known.edit(&told, Layout::Single).unwrap(), expected);
         }
         assert!(known.is_empty());

@@ -21,19 +21,26 @@ pub(crate) enum Error {
     Moving { tries: u32 },
 }
 
-impl Error {
-    /// For the report, with the way out.
-    pub(crate) fn failure(&self) -> Failure {
-        let errno = match self {
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let errno = match &error {
             Error::Netlink(error) => error.errno(),
             _ => None,
         };
         match errno {
-            Some(Errno::PERM | Errno::ACCESS) => Failure::from_error(self, Retry::Never)
+            Some(Errno::PERM | Errno::ACCESS) => Failure::from_error(&error, Retry::Never)
                 .with_help("run it as root or with CAP_NET_ADMIN, or try it with --sandbox"),
-            Some(Errno::MSGSIZE) => Failure::from_error(self, Retry::OnChange).with_help(TOO_LONG),
-            _ => Failure::from_error(self, Retry::Soon),
+            Some(Errno::MSGSIZE) => {
+                Failure::from_error(&error, Retry::OnChange).with_help(TOO_LONG)
+            }
+            _ => Failure::from_error(&error, Retry::Soon),
         }
+    }
+}
+
+impl From<Error> for CompileError {
+    fn from(error: Error) -> Self {
+        CompileError::ReadBack(Failure::from(error).error)
     }
 }
 
@@ -44,7 +51,8 @@ const STDIN: &str = "/dev/stdin";
 pub(crate) const TOO_LONG: &str = "without CAP_NET_ADMIN outside of the sandbox a transaction is limited by \
     net.core.wmem_max; run it as root, or raise that";
 
-const NO_NAMES: &str = "names are not looked up while a ruleset is loaded; write addresses";
+pub(crate) const NO_NAMES: &str =
+    "names are not looked up while a ruleset is loaded; write addresses";
 
 const NO_LINK: &str = "Interface does not exist";
 
@@ -68,9 +76,6 @@ pub enum CompileError {
         /// Its size.
         size: u64,
     },
-    /// It holds something else than text.
-    #[error("{0}")]
-    NotText(Fault),
     /// `nft` is not installed.
     #[error("`nft` is not installed")]
     NoProgram,
@@ -103,15 +108,14 @@ pub enum CompileError {
     /// `nft` did not take it.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Refused(Vec<Fault>),
-    /// It holds commands that print.
-    #[error("{0}")]
-    Prints(Fault),
-    /// A host is named where an address belongs.
-    #[error("{0}")]
-    NamesHost(Fault),
-    /// A table wants to be owned by whoever loads it.
-    #[error("{0}")]
-    Owned(Fault),
+    /// It asks for something that no ruleset can have; `nft` was not asked.
+    #[error("{fault}")]
+    Invalid {
+        /// What, and where.
+        fault: Fault,
+        /// The way out, where there is one.
+        help: Option<&'static str>,
+    },
     /// A comment leaves no room for our mark.
     #[error("the comment of `{table}` leaves no room for the mark of its owner")]
     LongComment {
@@ -162,32 +166,19 @@ impl Fault {
 }
 
 impl CompileError {
-    pub(crate) fn kernel(error: &Error) -> Self {
-        CompileError::ReadBack(error.failure().error)
-    }
-
-    pub(crate) fn prints(command: &str, (name, at): (&str, Position)) -> Self {
+    pub(crate) fn prints(command: &str, name: &str, at: Position) -> Self {
         let message = format!("`{command}` is a command that prints, and no part of a ruleset");
-        CompileError::Prints(Fault::at(name, at, message))
+        CompileError::invalid(name, at, message, Some("keep only what shall be there"))
     }
 
-    pub(crate) fn names_host(host: &str, (name, at): (&str, Position)) -> Self {
-        CompileError::NamesHost(Fault::at(name, at, format!("`{host}` is the name of a host")))
-    }
-
-    /// This byte is no part of a text.
-    pub(crate) fn no_text(byte: u8, (name, at): (&str, Position)) -> Self {
-        CompileError::NotText(Fault::at(name, at, format!("this is no text (byte {byte:#04x})")))
-    }
-
-    /// An include that leads too far.
-    pub(crate) fn include(message: String, (name, at): (&str, Position)) -> Self {
-        CompileError::Refused(vec![Fault::at(name, at, message)])
-    }
-
-    pub(crate) fn owned(name: &str, at: Position) -> Self {
-        let message = "a table with `flags owner` goes with the program that loaded it".to_owned();
-        CompileError::Owned(Fault::at(name, at, message))
+    /// What the text asks for at this place cannot be in a ruleset.
+    pub(crate) fn invalid(
+        name: &str,
+        at: Position,
+        message: String,
+        help: Option<&'static str>,
+    ) -> Self {
+        CompileError::Invalid { fault: Fault::at(name, at, message), help }
     }
 
     /// The links that `nft` missed, by what stands at the places that it names.
@@ -213,10 +204,7 @@ impl CompileError {
     pub fn faults(&self) -> &[Fault] {
         match self {
             CompileError::Refused(faults) => faults,
-            CompileError::Prints(fault)
-            | CompileError::Owned(fault)
-            | CompileError::NamesHost(fault)
-            | CompileError::NotText(fault) => std::slice::from_ref(fault),
+            CompileError::Invalid { fault, .. } => std::slice::from_ref(fault),
             _ => &[],
         }
     }
@@ -224,10 +212,7 @@ impl CompileError {
     pub(crate) fn faults_mut(&mut self) -> &mut [Fault] {
         match self {
             CompileError::Refused(faults) => faults,
-            CompileError::Prints(fault)
-            | CompileError::Owned(fault)
-            | CompileError::NamesHost(fault)
-            | CompileError::NotText(fault) => std::slice::from_mut(fault),
+            CompileError::Invalid { fault, .. } => std::slice::from_mut(fault),
             _ => &mut [],
         }
     }
@@ -255,11 +240,7 @@ impl CompileError {
 
     /// For a report.
     pub(crate) fn failure(&self) -> Failure {
-        let failure = Failure::from_error(self, Retry::Soon);
-        match self.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
+        Failure { help: self.help().map(str::to_owned), ..Failure::from_error(self, Retry::Soon) }
     }
 
     /// The way out, where there is one.
@@ -274,8 +255,7 @@ impl CompileError {
             CompileError::Endless { .. } => {
                 Some("include only files: a pipe or a device has no end")
             }
-            CompileError::Prints(_) => Some("keep only what shall be there"),
-            CompileError::Owned(_) => Some("leave `owner` out: the mark is in the comment"),
+            CompileError::Invalid { help, .. } => *help,
             CompileError::LongComment { .. } => Some("shorten the comment"),
             CompileError::TooLarge { .. } => Some("keep large lists in sets that others fill"),
             CompileError::Refused(faults) if has(faults, NO_LINK) => {
@@ -283,7 +263,6 @@ impl CompileError {
             }
             CompileError::Refused(faults) if has(faults, "Message too long") => Some(TOO_LONG),
             CompileError::Refused(faults) if has(faults, "esolve hostname") => Some(NO_NAMES),
-            CompileError::NamesHost(_) => Some(NO_NAMES),
             _ => None,
         }
     }

@@ -2,38 +2,21 @@
 //!
 //! Start at [`rewrite`].
 
-use homeostat_netlink::uapi::{
-    NFTA_COUNTER_BYTES, NFTA_COUNTER_PACKETS, NFTA_DATA_VERDICT, NFTA_DYNSET_EXPRESSIONS,
-    NFTA_DYNSET_FLAGS, NFTA_DYNSET_SET_ID, NFTA_DYNSET_SET_NAME, NFTA_DYNSET_TIMEOUT,
-    NFTA_EXPR_DATA, NFTA_EXPR_NAME, NFTA_EXTHDR_DREG, NFTA_EXTHDR_FLAGS, NFTA_EXTHDR_LEN,
-    NFTA_EXTHDR_OFFSET, NFTA_EXTHDR_SREG, NFTA_FLOW_TABLE_NAME, NFTA_IMMEDIATE_DATA,
-    NFTA_LAST_MSECS, NFTA_LAST_SET, NFTA_LOOKUP_SET, NFTA_LOOKUP_SET_ID, NFTA_OBJREF_IMM_NAME,
-    NFTA_OBJREF_IMM_TYPE, NFTA_OBJREF_SET_ID, NFTA_OBJREF_SET_NAME, NFTA_OSF_FLAGS,
-    NFTA_QUOTA_CONSUMED, NFTA_VERDICT_CHAIN, NFTA_VERDICT_CHAIN_ID,
-};
+use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
+use crate::model::{ObjectId, Part};
 use crate::wire::{Tlvs, be32, name, text};
-
-/// Something in its table that an expression names.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Reference {
-    Set(String),
-    Chain(String),
-    /// By type and name: objects of two types may share a name.
-    Object(u32, String),
-    Flowtable(String),
-}
 
 /// What a reference becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Becomes {
     /// It names something that has a name.
     Named,
-    /// Its name is the kernel's own, and says nothing.
+    /// Its name is the kernel's own, and left out.
     Blank,
-    /// What is made in the same transaction under this number.
-    Made(u32),
+    /// It names what is created in the same transaction under this id.
+    Created(u32),
 }
 
 /// What packets have changed of one expression.
@@ -43,7 +26,8 @@ pub(crate) struct Count {
     attrs: Box<[u8]>,
 }
 
-/// What becomes of counts.
+/// What becomes of counters and other state.
+#[derive(Clone, Copy)]
 pub(crate) enum Counts<'a> {
     /// They are left out, for comparing.
     Masked,
@@ -53,20 +37,20 @@ pub(crate) enum Counts<'a> {
     Carried(&'a [Count]),
 }
 
-/// How expressions are put.
+/// How expressions are rewritten.
 pub(crate) struct Rewriting<'a> {
-    pub(crate) refer: &'a mut dyn FnMut(Reference) -> Becomes,
+    pub(crate) refer: &'a mut dyn FnMut(Part) -> Becomes,
     pub(crate) counts: Counts<'a>,
 }
 
-/// Puts a list of expressions differently.
+/// Rewrites a list of expressions.
 pub(crate) fn rewrite(list: &[u8], how: &mut Rewriting<'_>) -> Result<Box<[u8]>, Malformed> {
     let mut out = Tlvs::with_room(list.len());
     rewrite_into(list, how, &mut out)?;
     Ok(out.into_bytes())
 }
 
-/// The same, behind what is there.
+/// The same, appended.
 pub(crate) fn rewrite_into(
     list: &[u8],
     how: &mut Rewriting<'_>,
@@ -79,10 +63,18 @@ pub(crate) fn rewrite_into(
     Ok(())
 }
 
-/// Leaves out what packets have changed of one expression.
-pub(crate) fn masked(expression: &[u8], out: &mut Tlvs) -> Result<(), Malformed> {
-    let refer = &mut |_| Becomes::Named;
-    one(expression, &mut Rewriting { refer, counts: Counts::Masked }, out)
+/// Rewrites one expression that refers to nothing.
+pub(crate) fn rewrite_one(
+    expression: &[u8],
+    counts: Counts<'_>,
+    out: &mut Tlvs,
+) -> Result<(), Malformed> {
+    one(expression, &mut Rewriting { refer: &mut |_| Becomes::Named, counts }, out)
+}
+
+/// The same for a list.
+pub(crate) fn rewrite_list(list: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
+    rewrite(list, &mut Rewriting { refer: &mut |_| Becomes::Named, counts })
 }
 
 /// What packets have changed, expression by expression.
@@ -116,7 +108,7 @@ pub(crate) fn volatile(expression: &str) -> &'static [u16] {
     }
 }
 
-/// The attributes of an expression that the kernel tells and does not take.
+/// The attributes of an expression that the kernel dumps and does not take.
 ///
 /// Quirk `exthdr-told-not-taken` (Linux 6.18): an option of TCP that is set is told with its flags, one that
 /// is removed with its offset and length as well, and both are refused with EINVAL when they carry them.
@@ -129,7 +121,7 @@ fn unsendable(expression: &str, data: &Attr<'_>) -> Result<&'static [u16], Malfo
     Ok(if is_set { &[NFTA_EXTHDR_FLAGS] } else { all })
 }
 
-/// Whether the kernel tells a zero where nothing was said, and does not take it.
+/// Whether the kernel dumps a zero where nothing was set, and does not take it.
 ///
 /// Quirk `zeros-told-not-taken` (Linux 6.18): the timeout of a statement that fills a set is told as zero
 /// also for sets without timeouts (EOPNOTSUPP), and so are the flags of `osf` (EINVAL).
@@ -144,18 +136,13 @@ fn is_void(expression: &str, attr: &Attr<'_>) -> bool {
 
 fn one(expression: &[u8], how: &mut Rewriting<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
     let kind = text(&Attrs::new(expression), NFTA_EXPR_NAME)?;
-    for attr in Attrs::new(expression) {
-        let attr = attr?;
-        if attr.kind == NFTA_EXPR_DATA {
-            out.nest(&attr, |out| data(kind, &attr, how, out))?;
-        } else {
-            out.copy(&attr);
-        }
-    }
-    Ok(())
+    out.copy_replacing(Attrs::new(expression), NFTA_EXPR_DATA, |out, attr| {
+        out.nest(attr, |out| rewrite_data(kind, attr, how, out))
+    })
 }
 
-fn data(
+/// Rewrites the attributes of one expression, or of an object of the same type.
+pub(crate) fn rewrite_data(
     expression: &str,
     data: &Attr<'_>,
     how: &mut Rewriting<'_>,
@@ -176,13 +163,23 @@ fn data(
             _ if expression == "dynset" && attr.kind == NFTA_DYNSET_FLAGS => {
                 out.put(attr.kind, &dynset_flags(&attr, data)?);
             }
+            _ if expression == "quota" && attr.kind == NFTA_QUOTA_FLAGS => {
+                out.put(attr.kind, &(attr.be32()? & !QUOTA_DEPLETED).to_be_bytes());
+            }
             _ if volatile.contains(&attr.kind) => count(expression, &attr, how, out),
             _ if expression == "immediate" && attr.kind == NFTA_IMMEDIATE_DATA => {
                 out.nest(&attr, |out| verdict(&attr, how, out))?;
             }
             Some((at, id)) if attr.kind == at => {
-                let to = attr.str()?.to_owned();
-                refer(&attr, (how.refer)(Reference::Set(to)), id, out);
+                let set = Part::Set(attr.str()?.to_owned());
+                match (how.refer)(set) {
+                    Becomes::Named => out.copy(&attr),
+                    Becomes::Blank => {}
+                    Becomes::Created(number) => {
+                        out.put_name(attr.kind, NAMELESS);
+                        out.put(id, &number.to_be_bytes());
+                    }
+                }
             }
             _ => out.copy(&attr),
         }
@@ -196,6 +193,13 @@ fn data(
     Ok(())
 }
 
+/// `NFT_QUOTA_F_DEPLETED`.
+///
+/// Quirk `quota-depleted-told-not-taken` (Linux 6.18): the kernel sets this flag of a quota that is used up, dumps it,
+/// and refuses it with EINVAL: `nft add rule ip t o quota 100 bytes accept`, some packets, `nft --debug=mnl list
+/// ruleset`.
+const QUOTA_DEPLETED: u32 = 2;
+
 /// Quirk `dynset-list-untold` (Linux 6.18): a statement that gives elements more than one expression must say
 /// so in its flags (EINVAL), and the kernel does not tell that flag.
 fn dynset_flags(flags: &Attr<'_>, data: &Attr<'_>) -> Result<[u8; 4], Malformed> {
@@ -205,17 +209,20 @@ fn dynset_flags(flags: &Attr<'_>, data: &Attr<'_>) -> Result<[u8; 4], Malformed>
     Ok((flags.be32()? | if has_list { HAS_LIST } else { 0 }).to_be_bytes())
 }
 
-/// Tells of references that always have a name.
+/// Reports references that always have a name.
 fn note(expression: &str, data: &Attr<'_>, how: &mut Rewriting<'_>) -> Result<(), Malformed> {
     let attrs = data.attrs();
     match expression {
         "objref" => {
             if let Some(kind) = be32(&attrs, NFTA_OBJREF_IMM_TYPE)? {
-                (how.refer)(Reference::Object(kind, name(&attrs, NFTA_OBJREF_IMM_NAME)?));
+                (how.refer)(Part::Object(ObjectId {
+                    kind,
+                    name: name(&attrs, NFTA_OBJREF_IMM_NAME)?,
+                }));
             }
         }
         "flow_offload" => {
-            (how.refer)(Reference::Flowtable(name(&attrs, NFTA_FLOW_TABLE_NAME)?));
+            (how.refer)(Part::Flowtable(name(&attrs, NFTA_FLOW_TABLE_NAME)?));
         }
         _ => {}
     }
@@ -233,51 +240,26 @@ fn count(expression: &str, attr: &Attr<'_>, how: &Rewriting<'_>, out: &mut Tlvs)
 }
 
 fn verdict(data: &Attr<'_>, how: &mut Rewriting<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
-    for attr in data.attrs() {
-        let attr = attr?;
-        if attr.kind != NFTA_DATA_VERDICT {
-            out.copy(&attr);
-            continue;
-        }
-        out.nest(&attr, |out| target(&attr, how, out))?;
-    }
-    Ok(())
+    out.copy_replacing(data.attrs(), NFTA_DATA_VERDICT, |out, verdict| {
+        out.nest(verdict, |out| {
+            out.copy_replacing(verdict.attrs(), NFTA_VERDICT_CHAIN, |out, chain| {
+                match (how.refer)(Part::Chain(chain.str()?.to_owned())) {
+                    Becomes::Created(id) => out.put(NFTA_VERDICT_CHAIN_ID, &id.to_be_bytes()),
+                    Becomes::Named => out.copy(chain),
+                    Becomes::Blank => {}
+                }
+                Ok(())
+            })
+        })
+    })
 }
 
-fn target(verdict: &Attr<'_>, how: &mut Rewriting<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
-    for attr in verdict.attrs() {
-        let attr = attr?;
-        if attr.kind != NFTA_VERDICT_CHAIN {
-            out.copy(&attr);
-            continue;
-        }
-        match (how.refer)(Reference::Chain(attr.str()?.to_owned())) {
-            Becomes::Made(id) => out.put(NFTA_VERDICT_CHAIN_ID, &id.to_be_bytes()),
-            Becomes::Named => out.copy(&attr),
-            Becomes::Blank => {}
-        }
-    }
-    Ok(())
-}
-
-/// The name under which a set is made that the kernel shall name.
+/// The name under which a set is created that the kernel shall name.
 pub(crate) const NAMELESS: &str = "__set%d";
-
-fn refer(attr: &Attr<'_>, becomes: Becomes, id_at: u16, out: &mut Tlvs) {
-    match becomes {
-        Becomes::Named => out.copy(attr),
-        Becomes::Blank => {}
-        Becomes::Made(id) => {
-            out.put_name(attr.kind, NAMELESS);
-            out.put(id_at, &id.to_be_bytes());
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use homeostat_netlink::uapi::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, NFTA_VERDICT_CODE};
 
     /// An expression with these attributes.
     fn expression(kind: &str, data: impl FnOnce(&mut Tlvs)) -> Tlvs {
@@ -317,7 +299,7 @@ mod tests {
         expression("immediate", |out| out.put(NFTA_IMMEDIATE_DATA, &data.into_bytes()))
     }
 
-    fn put(list: &[u8], becomes: Becomes, counts: Counts<'_>) -> (Box<[u8]>, Vec<Reference>) {
+    fn put(list: &[u8], becomes: Becomes, counts: Counts<'_>) -> (Box<[u8]>, Vec<Part>) {
         let mut references = Vec::new();
         let refer = &mut |to| {
             references.push(to);
@@ -354,12 +336,11 @@ mod tests {
     fn references_are_told_and_can_be_made_anonymous() {
         let all = list([lookup("__set0"), jump("__chain1")]);
         let (blank, references) = put(&all, Becomes::Blank, Counts::Kept);
-        let expected =
-            [Reference::Set("__set0".to_owned()), Reference::Chain("__chain1".to_owned())];
+        let expected = [Part::Set("__set0".to_owned()), Part::Chain("__chain1".to_owned())];
         assert_eq!(references, expected);
         let others = list([lookup("__set7"), jump("__chain9")]);
         assert_eq!(put(&others, Becomes::Blank, Counts::Kept).0, blank);
-        let (made, _) = put(&all, Becomes::Made(5), Counts::Kept);
+        let (made, _) = put(&all, Becomes::Created(5), Counts::Kept);
         let mut ids = Vec::new();
         for element in Attrs::new(&made) {
             let data = element.unwrap().attrs().first(NFTA_EXPR_DATA).unwrap().unwrap();

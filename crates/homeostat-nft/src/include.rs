@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{CompileError, Fault};
-use crate::lexer::{Scan, position};
+use crate::lexer::{Scanner, position};
 use crate::ruleset::LARGEST;
 use crate::ruleset::Ruleset;
 
@@ -127,7 +127,7 @@ impl<'a> Expanding<'a> {
             self.push(part(from, include.start));
             for path in paths {
                 let by = line + ends(part(from, include.start));
-                self.include(&path, level, (&include, by))?;
+                self.include(&path, level, &include, by)?;
             }
             line += ends(part(from, include.end));
             self.begin(level.file, line);
@@ -144,14 +144,15 @@ impl<'a> Expanding<'a> {
         &mut self,
         path: &Path,
         level: Level<'_>,
-        (include, line): (&Include<'_>, usize),
+        include: &Include<'_>,
+        line: usize,
     ) -> Result<(), CompileError> {
         let by = self.origins.file(level.file);
         let outermost = by.included_by.clone().unwrap_or_else(|| format!("{}:{line}", by.name));
         let refused = |message: String| {
             let by_whom = by.included_by.as_deref().map(included_by).unwrap_or_default();
-            let place = (&*by.name, position(level.text, include.start));
-            Err(CompileError::include(message + &by_whom, place))
+            let at = position(level.text, include.start);
+            Err(CompileError::invalid(&by.name, at, message + &by_whom, None))
         };
         if level.depth == DEEPEST {
             return refused(format!("Include nested too deeply, max {DEEPEST} levels"));
@@ -172,7 +173,7 @@ impl<'a> Expanding<'a> {
     /// From the next line on it is this file, from this line on.
     fn begin(&mut self, file: Nth, line: usize) {
         self.push("\n");
-        self.origins.add_run(self.ended + 1, (file, line));
+        self.origins.add_run(self.ended + 1, file, line);
     }
 
     fn push(&mut self, part: &str) {
@@ -264,7 +265,7 @@ impl Origins {
     }
 
     /// From this line of the whole text on, it is this file from this line on.
-    fn add_run(&mut self, first: usize, (file, line): (Nth, usize)) {
+    fn add_run(&mut self, first: usize, file: Nth, line: usize) {
         self.runs.push(Run { first, file, line });
     }
 
@@ -380,7 +381,7 @@ fn includes(text: &str) -> Vec<Include<'_>> {
     if !text.contains(WORD) {
         return Vec::new();
     }
-    let (mut scan, mut begins, mut found) = (Scan::default(), true, Vec::new());
+    let (mut scan, mut begins, mut found) = (Scanner::default(), true, Vec::new());
     for (at, c) in text.char_indices() {
         let is_code = scan.take(c) && scan.is_plain();
         if begins && is_code && c == 'i' {

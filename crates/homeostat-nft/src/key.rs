@@ -3,9 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use homeostat_netlink::uapi::{
-    NFPROTO_ARP, NFPROTO_BRIDGE, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_NETDEV,
-};
+use homeostat_netlink::uapi::*;
 
 /// Which packets a table is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,7 @@
 
 /// Where in a text a character is.
 #[derive(Default)]
-pub(crate) struct Scan {
+pub(crate) struct Scanner {
     depth: usize,
     inside: Inside,
     is_escaped: bool,
@@ -16,7 +16,7 @@ enum Inside {
     Comment,
 }
 
-impl Scan {
+impl Scanner {
     /// Whether it is in no block, quotation or comment.
     pub(crate) fn is_between(&self) -> bool {
         self.depth == 0 && self.inside == Inside::Nothing
@@ -78,7 +78,7 @@ pub(crate) fn position(text: &str, offset: usize) -> Position {
 
 /// Where each command outside of any block begins.
 fn starts(text: &str) -> impl Iterator<Item = usize> {
-    let (mut scan, mut begins) = (Scan::default(), true);
+    let (mut scan, mut begins) = (Scanner::default(), true);
     let mut is_start = move |c: char| {
         let is_code = scan.take(c) && scan.is_plain();
         match c {

@@ -6,10 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use homeostat_netlink::uapi::{
-    IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, NLM_F_CREATE, NLM_F_EXCL, RTM_GETLINK, RTM_NEWLINK,
-    ifinfomsg,
-};
+use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Batch, Connection, Dumped, Error};
 
 use crate::error::CompileError;
@@ -44,9 +41,9 @@ impl Link {
 
 /// Which links a text may speak of by its own words.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Relevance(BTreeSet<String>);
+pub(crate) struct PossibleNames(BTreeSet<String>);
 
-impl Relevance {
+impl PossibleNames {
     /// Nothing, if a text asks for no link by number.
     pub(crate) fn of(text: &str) -> Option<Self> {
         const ASKING: [&str; 6] = ["iif", "oif", "device", "devices", "sdif", "iface_index"];
@@ -58,7 +55,7 @@ impl Relevance {
             let may_be = |name: &&str| (1..16).contains(&name.len()) && !is_address(name);
             names.filter(may_be).map(str::to_owned).collect()
         };
-        words.any(|word| ASKING.contains(&word)).then(|| Relevance(names()))
+        words.any(|word| ASKING.contains(&word)).then(|| PossibleNames(names()))
     }
 
     pub(crate) fn covers(&self, link: &str) -> bool {
@@ -130,10 +127,10 @@ const MOST: usize = 64;
 
 /// What is stood in for.
 #[derive(Debug)]
-pub(crate) struct Spoken<'a> {
-    /// Everything that could be spoken of.
+pub(crate) struct NamedLinks<'a> {
+    /// Everything that could be named_links of.
     there: &'a [Link],
-    /// What is there, and spoken of.
+    /// What is there, and named_links of.
     present: Vec<Link>,
     /// Not there, and meant by number, in rules: its tables wait for it.
     by_number: Vec<Link>,
@@ -141,11 +138,11 @@ pub(crate) struct Spoken<'a> {
     by_hook: Vec<Link>,
 }
 
-impl<'a> Spoken<'a> {
-    /// What is known to be spoken of before anything was tried.
+impl<'a> NamedLinks<'a> {
+    /// What is known to be named_links of before anything was tried.
     pub(crate) fn new(there: &'a [Link], is_spoken_of: impl Fn(&str) -> bool) -> Self {
         let present = there.iter().filter(|link| is_spoken_of(&link.name)).cloned().collect();
-        Spoken { there, present, by_number: Vec::new(), by_hook: Vec::new() }
+        NamedLinks { there, present, by_number: Vec::new(), by_hook: Vec::new() }
     }
 
     /// Everything that is stood in for.
@@ -246,18 +243,18 @@ mod tests {
     #[test]
     fn links_are_needed_where_a_text_asks_for_them_by_number() {
         for text in ["iif lo accept", "meta oif eth0", "hook ingress device eth0"] {
-            assert!(Relevance::of(text).is_some(), "{text}");
+            assert!(PossibleNames::of(text).is_some(), "{text}");
         }
-        assert!(Relevance::of("iifname \"eth0\" oifname { \"a\", \"b\" } accept").is_none());
+        assert!(PossibleNames::of("iifname \"eth0\" oifname { \"a\", \"b\" } accept").is_none());
     }
 
     #[test]
     fn only_links_that_a_text_names_matter_to_it() {
         let text =
             "define wan = eth0\ntable ip a { chain x { iif { $wan, \"br-lan\" } accept; }; }";
-        let relevance = Relevance::of(text).unwrap();
+        let possible_names = PossibleNames::of(text).unwrap();
         for (name, expected) in [("eth0", true), ("br-lan", true), ("eth1", false), ("br", false)] {
-            assert_eq!(relevance.covers(name), expected, "{name}");
+            assert_eq!(possible_names.covers(name), expected, "{name}");
         }
     }
 }

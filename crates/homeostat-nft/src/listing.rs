@@ -1,7 +1,6 @@
 //! What `nft list` prints: the text of each rule, and our tables as a text for `show`.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::path::Path;
 
 use homeostat_core::{Failure, Records, Retry};
@@ -13,11 +12,11 @@ use crate::model::Handle;
 use crate::object::Object;
 use crate::observe::is_taken_over;
 use crate::program::run;
-use crate::rule_lines::Words;
+use crate::rule_lines::RuleText;
 use crate::source::Nft;
 
 /// Rules in nft's own words, by their table and number.
-pub(crate) type Texts = BTreeMap<Key, BTreeMap<Handle, Words>>;
+pub(crate) type Texts = BTreeMap<Key, BTreeMap<Handle, RuleText>>;
 
 /// Reads a listing. What it does not understand is left out: the texts are for people only.
 pub(crate) fn read_rules(listing: &str) -> Texts {
@@ -52,7 +51,7 @@ fn take(
             open.push(words.to_owned());
             let text = std::mem::take(open).join(" ");
             if let Some((key, texts)) = to {
-                let words = Words { listed: text, own: None };
+                let words = RuleText { listed: text, source: None };
                 texts.entry(key.clone()).or_default().insert(handle, words);
             }
         }
@@ -94,9 +93,9 @@ impl Nft {
     }
 
     /// The rules of a table in nft's words. For people only, so that a failure only costs the words.
-    pub(crate) fn texts(&self, key: &Key) -> BTreeMap<Handle, Words> {
+    pub(crate) fn texts(&self, key: &Key) -> BTreeMap<Handle, RuleText> {
         let family = key.family.to_string();
-        let arguments = ["-t", "-a", "list", "table", &family, &key.name].map(OsStr::new);
+        let arguments = ["-t", "-a", "list", "table", &family, &key.name];
         let ran = self.run(|| run("nft".as_ref(), Path::new("/"), &arguments, ""));
         let listed = ran.ok().and_then(Result::ok).filter(|ran| ran.status.success());
         let listed = listed.map(|ran| read_rules(&String::from_utf8_lossy(&ran.stdout)));
@@ -106,7 +105,7 @@ impl Nft {
     fn is_ours(&self, head: &Head, records: &Records<Key, Object>) -> bool {
         let identity = records.get(&head.key).and_then(|record| record.identity.as_ref());
         let is_same = identity.is_none_or(|identity| *identity == head.handle.0.to_string());
-        match &head.words.mark {
+        match &head.comment.mark {
             Some(mark) => *mark == self.mark,
             None => is_taken_over(records, &head.key) && is_same,
         }
@@ -114,7 +113,7 @@ impl Nft {
 
     fn listing(&self, key: &Key) -> Result<String, Failure> {
         let family = key.family.to_string();
-        let arguments = ["-s", "list", "table", &family, &key.name].map(OsStr::new);
+        let arguments = ["-s", "list", "table", &family, &key.name];
         let ran = self.run(|| run("nft".as_ref(), Path::new("/"), &arguments, ""));
         let ran = ran.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
         let ran = ran.map_err(|error| {

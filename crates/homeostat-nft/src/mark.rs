@@ -67,25 +67,25 @@ impl fmt::Display for Mark {
     }
 }
 
-/// A comment, taken apart.
+/// A comment of a table, split.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Words {
-    /// The user's own.
-    pub(crate) comment: String,
+pub(crate) struct Comment {
+    /// The user's own text.
+    pub(crate) text: String,
     /// A mark of this program, whoever's.
     pub(crate) mark: Option<Mark>,
 }
 
-impl Words {
+impl Comment {
     /// Reads a table's user data. What is not understood is no comment.
     pub(crate) fn read(userdata: &[u8]) -> Self {
         let text = comment(userdata).unwrap_or_default();
         let (rest, last) = text.rsplit_once(' ').unwrap_or(("", text));
         if last.starts_with(PREFIX) {
             let mark = Some(Mark { word: last.to_owned() });
-            return Words { comment: rest.to_owned(), mark };
+            return Comment { text: rest.to_owned(), mark };
         }
-        Words { comment: text.to_owned(), mark: None }
+        Comment { text: text.to_owned(), mark: None }
     }
 }
 
@@ -109,8 +109,8 @@ mod tests {
     fn the_mark_stands_next_to_the_users_own_words() {
         let mark = Mark::new("default");
         for comment in ["", "the firewall", "a homeostat:fan club"] {
-            let words = Words::read(&mark.userdata(comment));
-            assert_eq!(words, Words { comment: comment.into(), mark: Some(mark.clone()) });
+            let read = Comment::read(&mark.userdata(comment));
+            assert_eq!(read, Comment { text: comment.into(), mark: Some(mark.clone()) });
         }
     }
 
@@ -130,14 +130,14 @@ mod tests {
     #[test]
     fn a_comment_without_a_mark_is_the_users() {
         let userdata = [&[0, 6][..], b"hello\0"].concat();
-        let words = Words::read(&userdata);
-        assert_eq!(words, Words { comment: "hello".into(), mark: None });
+        let read = Comment::read(&userdata);
+        assert_eq!(read, Comment { text: "hello".into(), mark: None });
     }
 
     #[test]
     fn damaged_user_data_is_no_comment() {
         for userdata in [&[0][..], &[0, 200, 1], &[7, 1, 1, 0, 9]] {
-            assert_eq!(Words::read(userdata), Words::default());
+            assert_eq!(Comment::read(userdata), Comment::default());
         }
     }
 

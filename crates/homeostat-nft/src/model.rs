@@ -7,17 +7,14 @@ use std::ffi::OsString;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use homeostat_netlink::uapi::{
-    NFT_TABLE_F_OWNER, NFTA_CHAIN_HOOK, NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_HOOK_DEVS,
-    NFTA_HOOK_DEV, NFTA_HOOK_DEVS,
-};
+use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Malformed};
 
-use crate::elements::Elements;
-use crate::expression::Reference;
+use crate::dump::Head;
+use crate::elements::{Edits, Elements, Layout, targets};
 use crate::key::Key;
-use crate::rule_lines::Words;
-use crate::wire::{Tlvs, text};
+use crate::rule_lines::RuleText;
+use crate::wire::{Tlvs, be32, text};
 
 /// The kernel's number for something in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +33,7 @@ pub(crate) struct Table {
     pub(crate) objects: BTreeMap<ObjectId, Stateful>,
     pub(crate) flowtables: BTreeMap<String, Box<[u8]>>,
     /// Rules in words, where somebody asked for them.
-    pub(crate) texts: BTreeMap<Handle, Words>,
+    pub(crate) texts: BTreeMap<Handle, RuleText>,
     /// How it is written if its bytes cannot be carried.
     pub(crate) script: Option<Arc<Script>>,
 }
@@ -49,6 +46,53 @@ pub(crate) struct Script {
 }
 
 impl Table {
+    /// One with nothing in it.
+    pub(crate) fn empty(head: &Head) -> Self {
+        Table {
+            key: head.key.clone(),
+            handle: head.handle,
+            flags: head.flags,
+            comment: head.comment.text.clone(),
+            chains: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            flowtables: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            script: None,
+        }
+    }
+
+    /// Its named parts, in an order in which they can be created: objects and flowtables, then chains in the
+    /// order in which they were created, then sets.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let mut chains: Vec<_> = self.chains.iter().collect();
+        chains.sort_by_key(|(_, chain)| chain.handle);
+        let objects = self.objects.keys().cloned().map(Part::Object);
+        let flowtables = self.flowtables.keys().cloned().map(Part::Flowtable);
+        let chains = chains.into_iter().map(|(name, _)| Part::Chain(name.clone()));
+        let sets = self.sets.keys().cloned().map(Part::Set);
+        objects.chain(flowtables).chain(chains).chain(sets).collect()
+    }
+
+    /// What a named part is, without what can change in place; nothing if it is not there.
+    pub(crate) fn definition(&self, part: &Part) -> Option<&[u8]> {
+        Some(match part {
+            Part::Set(name) => &self.sets.get(name)?.definition,
+            Part::Chain(name) => &self.chains.get(name)?.definition,
+            Part::Object(id) => &self.objects.get(id)?.definition,
+            Part::Flowtable(name) => self.flowtables.get(name)?,
+        })
+    }
+
+    pub(crate) fn has(&self, part: &Part) -> bool {
+        self.definition(part).is_some()
+    }
+
+    /// The rules of a chain; none if it is not there.
+    pub(crate) fn rules(&self, chain: &str) -> &[Rule] {
+        self.chains.get(chain).map_or(&[], |chain| &chain.rules)
+    }
+
     /// Whether anything in it holds these bytes.
     pub(crate) fn mentions(&self, bytes: &[u8]) -> bool {
         let rules = self.chains.values().flat_map(|chain| &chain.rules);
@@ -59,16 +103,16 @@ impl Table {
 
     /// Whether anything of it goes with a device, or with the program that owns it: nobody is told of that,
     /// and no generation moves.
-    pub(crate) fn may_go_unheard(&self) -> bool {
+    pub(crate) fn may_change_silently(&self) -> bool {
         let is_owned = self.flags & NFT_TABLE_F_OWNER != 0;
         is_owned || !self.flowtables.is_empty() || self.chains.values().any(Chain::has_devices)
     }
 
     /// Whether a chain or a flowtable of it hooks into a link of this name.
     pub(crate) fn hooks_into(&self, link: &str) -> bool {
-        let chains = self.chains.values().map(|chain| (Hooking::Chain, &chain.definition));
-        let flowtables = self.flowtables.values().map(|bytes| (Hooking::Flowtable, bytes));
-        chains.chain(flowtables).any(|(kind, bytes)| kind.links(bytes).contains(link))
+        let chains = self.chains.values().map(|chain| (HookKind::Chain, &chain.definition));
+        let flowtables = self.flowtables.values().map(|bytes| (HookKind::Flowtable, bytes));
+        chains.chain(flowtables).any(|(kind, bytes)| kind.devices(bytes).contains(link))
     }
 }
 
@@ -98,7 +142,7 @@ pub(crate) struct Rule {
     pub(crate) bytes: RuleBytes,
     /// Sets and chains without names, in the order in which the rule refers to them.
     pub(crate) inside: Vec<Inside>,
-    pub(crate) references: BTreeSet<Reference>,
+    pub(crate) references: BTreeSet<Part>,
 }
 
 /// The bytes of a rule in one piece: there may be many thousands of them.
@@ -132,19 +176,6 @@ impl RuleBytes {
         }
         Ok(RuleBytes { all, expressions, userdata: userdata_end, has_userdata: userdata.is_some() })
     }
-
-    fn expressions(&self) -> &[u8] {
-        self.all.get(..self.expressions).unwrap_or_default()
-    }
-
-    fn userdata(&self) -> Option<&[u8]> {
-        self.all.get(self.expressions..self.userdata).filter(|_| self.has_userdata)
-    }
-
-    /// As dumped, where that is more.
-    fn dumped(&self) -> Option<&[u8]> {
-        self.all.get(self.userdata..).filter(|bytes| !bytes.is_empty())
-    }
 }
 
 /// Something that lives and dies with its rule.
@@ -157,17 +188,19 @@ pub(crate) enum Inside {
 impl Rule {
     /// The expressions as they were dumped.
     pub(crate) fn whole(&self) -> &[u8] {
-        self.bytes.dumped().unwrap_or(self.expressions())
+        let dumped = self.bytes.all.get(self.bytes.userdata..).filter(|bytes| !bytes.is_empty());
+        dumped.unwrap_or(self.expressions())
     }
 
     /// The expressions for comparing: without counts and without the kernel's own names.
     pub(crate) fn expressions(&self) -> &[u8] {
-        self.bytes.expressions()
+        self.bytes.all.get(..self.bytes.expressions).unwrap_or_default()
     }
 
     /// What userspace keeps with it: comments, mostly.
     pub(crate) fn userdata(&self) -> Option<&[u8]> {
-        self.bytes.userdata()
+        let userdata = self.bytes.all.get(self.bytes.expressions..self.bytes.userdata);
+        userdata.filter(|_| self.bytes.has_userdata)
     }
 
     fn mentions(&self, bytes: &[u8]) -> bool {
@@ -180,7 +213,7 @@ impl Rule {
     }
 
     /// All that it refers to, also from inside.
-    pub(crate) fn refers_to(&self, gone: &BTreeSet<Reference>) -> bool {
+    pub(crate) fn refers_to(&self, gone: &BTreeSet<Part>) -> bool {
         !self.references.is_disjoint(gone)
             || self.inside.iter().any(|inside| match inside {
                 Inside::Set(set) => set.references.iter().any(|to| gone.contains(to)),
@@ -219,7 +252,50 @@ pub(crate) struct Set {
     /// The name that the user gave to a meter, which lives and dies with its rule nevertheless.
     pub(crate) meter: Option<String>,
     /// What elements lead to.
-    pub(crate) references: BTreeSet<Reference>,
+    pub(crate) references: BTreeSet<Part>,
+}
+
+impl Set {
+    /// Whether packets fill it and nobody can name its elements: those of a meter.
+    pub(crate) fn is_data(&self) -> bool {
+        let both = NFT_SET_ANONYMOUS | NFT_SET_EVAL;
+        self.flags & both == both
+    }
+
+    /// Whether packets or time change what is in it.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.flags & (NFT_SET_EVAL | NFT_SET_TIMEOUT) != 0
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        let ends = self.flags & NFT_SET_INTERVAL != 0 && self.flags & NFT_SET_CONCAT == 0;
+        if ends { Layout::Ends } else { Layout::Single }
+    }
+
+    /// Adds and deletes elements; false if one that was deleted was not there.
+    pub(crate) fn edit(&mut self, edits: &Edits) -> Result<bool, Malformed> {
+        let layout = self.layout();
+        let had_all = self.elements.edit(edits, layout)?;
+        self.note_references();
+        Ok(had_all)
+    }
+
+    pub(crate) fn note_references(&mut self) {
+        self.references.clear();
+        // Elements of a plain set lead nowhere.
+        if self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) == 0 {
+            return;
+        }
+        let kind = be32(&Attrs::new(&self.shape), NFTA_SET_OBJ_TYPE).ok().flatten();
+        let kind = kind.filter(|_| self.flags & NFT_SET_OBJECT != 0);
+        for at in self.elements.places() {
+            let (chain, object) = targets(self.elements.unit(at));
+            self.references.extend(chain.map(|chain| Part::Chain(chain.to_owned())));
+            let object = object.zip(kind);
+            let object = object.map(|(name, kind)| ObjectId { kind, name: name.to_owned() });
+            self.references.extend(object.map(Part::Object));
+        }
+    }
 }
 
 impl PartialEq for Set {
@@ -235,6 +311,15 @@ impl Hash for Set {
         self.definition.hash(state);
         self.elements.hash(state);
     }
+}
+
+/// A part of a table that has a name, by which rules and elements refer to it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Part {
+    Set(String),
+    Chain(String),
+    Object(ObjectId),
+    Flowtable(String),
 }
 
 /// Objects of two types may share a name.
@@ -260,26 +345,26 @@ const DEVICE_NAME: u16 = 1;
 
 /// What hooks into links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hooking {
+pub(crate) enum HookKind {
     Chain,
     Flowtable,
 }
 
-impl Hooking {
+impl HookKind {
     /// The names of the links; none where the attributes are not understood.
-    pub(crate) fn links(self, attrs: &[u8]) -> BTreeSet<&str> {
+    pub(crate) fn devices(self, attrs: &[u8]) -> BTreeSet<&str> {
         self.read(attrs).unwrap_or_default()
     }
 
     fn read(self, attrs: &[u8]) -> Result<BTreeSet<&str>, Malformed> {
         let (hook, many) = match self {
-            Hooking::Chain => (NFTA_CHAIN_HOOK, NFTA_HOOK_DEVS),
-            Hooking::Flowtable => (NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_HOOK_DEVS),
+            HookKind::Chain => (NFTA_CHAIN_HOOK, NFTA_HOOK_DEVS),
+            HookKind::Flowtable => (NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_HOOK_DEVS),
         };
         let mut names = BTreeSet::new();
         let Some(hook) = Attrs::new(attrs).first(hook)? else { return Ok(names) };
         // A flowtable has its list under the number by which a chain has one name.
-        if self == Hooking::Chain {
+        if self == HookKind::Chain {
             names.insert(text(&hook.attrs(), NFTA_HOOK_DEV)?);
         }
         if let Some(list) = hook.attrs().first(many)? {
@@ -318,15 +403,15 @@ mod hook_tests {
         let mut one = Tlvs::default();
         one.put(1, &[0; 4]);
         one.put_name(NFTA_HOOK_DEV, "eth0");
-        let check = |kind: Hooking, attrs: Tlvs, expected: &[&str]| {
+        let check = |kind: HookKind, attrs: Tlvs, expected: &[&str]| {
             let bytes = attrs.into_bytes();
-            assert_eq!(kind.links(&bytes).into_iter().collect::<Vec<_>>(), expected);
+            assert_eq!(kind.devices(&bytes).into_iter().collect::<Vec<_>>(), expected);
         };
-        check(Hooking::Chain, nested(NFTA_CHAIN_HOOK, one), &["eth0"]);
-        check(Hooking::Chain, nested(NFTA_CHAIN_HOOK, list(NFTA_HOOK_DEVS)), &["eth0", "eth1"]);
+        check(HookKind::Chain, nested(NFTA_CHAIN_HOOK, one), &["eth0"]);
+        check(HookKind::Chain, nested(NFTA_CHAIN_HOOK, list(NFTA_HOOK_DEVS)), &["eth0", "eth1"]);
         let devices = nested(NFTA_FLOWTABLE_HOOK, list(NFTA_FLOWTABLE_HOOK_DEVS));
-        check(Hooking::Flowtable, devices, &["eth0", "eth1"]);
-        check(Hooking::Chain, Tlvs::default(), &[]);
-        assert!(Hooking::Chain.links(&[8, 0]).is_empty(), "malformed");
+        check(HookKind::Flowtable, devices, &["eth0", "eth1"]);
+        check(HookKind::Chain, Tlvs::default(), &[]);
+        assert!(HookKind::Chain.devices(&[8, 0]).is_empty(), "malformed");
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::diff;
 use crate::elements::{Elements, UnitAt};
-use crate::model::{Inside, Rule, Table};
+use crate::model::{Inside, Rule, Set, Table};
 use crate::plan::Op;
 
 /// A table. A ledger keeps a digest of the content, which is enough to tell it from others, and which
@@ -22,20 +22,20 @@ pub struct Object {
     content: Arc<Content>,
     pub(crate) table: Option<Arc<Table>>,
     /// Of a table that was seen: what the ledger says was declared in it.
-    pub(crate) former: Former,
+    declared_before: DeclaredBefore,
     /// Whether it was seen with our mark.
     pub(crate) is_marked: bool,
-    acts: Arc<OnceLock<Acts>>,
+    ops: Arc<OnceLock<CachedOps>>,
 }
 
-/// What has to be done to a table that was seen, and for which desired state.
+/// The ops that make a table that was seen as declared, and the declared table.
 #[derive(Debug)]
-struct Acts {
+struct CachedOps {
     desired: Arc<Table>,
     ops: Arc<Vec<Op>>,
 }
 
-/// What is recorded of a table, taken only if somebody asks: most tables are compared whole.
+/// What is recorded of a table, computed when it is asked for: most tables are compared whole.
 #[derive(Debug, Default)]
 struct Content {
     of: Option<Arc<Table>>,
@@ -53,59 +53,57 @@ struct Stored {
 impl From<Stored> for Object {
     fn from(Stored { digest, declared }: Stored) -> Self {
         let (digest, declared) = (OnceLock::from(digest), OnceLock::from(declared));
-        let content = Arc::new(Content { of: None, digest, declared });
-        Object::new(content, None)
+        Object::new(Content { of: None, digest, declared })
     }
 }
 
 impl From<Object> for Stored {
     fn from(object: Object) -> Self {
-        Stored { digest: object.print().to_owned(), declared: object.declared().clone() }
+        Stored { digest: object.digest().to_owned(), declared: object.declared().clone() }
     }
 }
 
 impl Object {
-    fn new(content: Arc<Content>, table: Option<Arc<Table>>) -> Self {
-        let (former, acts) = (Former::default(), Arc::default());
-        Object { content, table, former, is_marked: false, acts }
-    }
-
-    /// What makes it as declared. A pass asks several times for what takes long to find in a large table.
-    pub(crate) fn acts(&self, desired: &Arc<Table>) -> Arc<Vec<Op>> {
-        let ops = || {
-            let seen = self.table.as_deref().map(|seen| (seen, &self.former));
-            Arc::new(diff::table(desired, seen))
-        };
-        let known = self.acts.get_or_init(|| Acts { desired: Arc::clone(desired), ops: ops() });
-        if Arc::ptr_eq(&known.desired, desired) { Arc::clone(&known.ops) } else { ops() }
+    fn new(content: Content) -> Self {
+        let table = content.of.clone();
+        let (content, declared_before) = (Arc::new(content), DeclaredBefore::default());
+        Object { content, table, declared_before, is_marked: false, ops: Arc::default() }
     }
 
     /// A table of the desired state: its elements are declared.
     pub(crate) fn desired(table: Arc<Table>) -> Self {
-        let content = Arc::new(Content { of: Some(Arc::clone(&table)), ..Content::default() });
-        Object::new(content, Some(table))
-    }
-
-    /// One that was looked at: what was declared in it, and whether it has our mark.
-    pub(crate) fn looked_at(table: Arc<Table>, former: Former, is_marked: bool) -> Self {
-        Object { former, is_marked, ..Object::seen(table) }
+        Object::new(Content { of: Some(table), ..Content::default() })
     }
 
     /// A table of the kernel: nobody declared what is in it.
     pub(crate) fn seen(table: Arc<Table>) -> Self {
-        let (of, declared) = (Some(Arc::clone(&table)), OnceLock::from(Declared::default()));
-        let content = Arc::new(Content { of, declared, ..Content::default() });
-        Object::new(content, Some(table))
+        let declared = OnceLock::from(Declared::default());
+        Object::new(Content { of: Some(table), declared, ..Content::default() })
     }
 
-    /// A digest of the content.
-    pub(crate) fn print(&self) -> &str {
+    /// The same, with what the ledger says was declared in it, and whether it has our mark.
+    pub(crate) fn observed(table: Arc<Table>, before: DeclaredBefore, is_marked: bool) -> Self {
+        Object { declared_before: before, is_marked, ..Object::seen(table) }
+    }
+
+    /// The ops that make it as declared. A pass asks several times, and they take long to find in a large table.
+    pub(crate) fn ops(&self, desired: &Arc<Table>) -> Arc<Vec<Op>> {
+        let ops = || {
+            let seen = self.table.as_deref().map(|seen| (seen, &self.declared_before));
+            Arc::new(diff::table(desired, seen))
+        };
+        let cached =
+            self.ops.get_or_init(|| CachedOps { desired: Arc::clone(desired), ops: ops() });
+        if Arc::ptr_eq(&cached.desired, desired) { Arc::clone(&cached.ops) } else { ops() }
+    }
+
+    pub(crate) fn digest(&self) -> &str {
         let of = || self.content.of.as_ref().map_or_else(String::new, |table| digest(table));
         self.content.digest.get_or_init(of)
     }
 
     /// The elements that it declares.
-    pub(crate) fn declared(&self) -> &Declared {
+    fn declared(&self) -> &Declared {
         let of = || self.content.of.as_ref().map_or_else(Declared::default, |t| Declared::of(t));
         self.content.declared.get_or_init(of)
     }
@@ -113,12 +111,12 @@ impl Object {
 
 impl PartialEq for Object {
     fn eq(&self, other: &Self) -> bool {
-        self.print() == other.print()
+        self.digest() == other.digest()
     }
 }
 
 /// FNV-1a, twice with different beginnings: stable across versions and machines.
-pub(crate) struct Fnv([u64; 2]);
+struct Fnv([u64; 2]);
 
 impl Default for Fnv {
     fn default() -> Self {
@@ -127,13 +125,12 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    /// The first of the two sums.
-    pub(crate) fn first(&self) -> u64 {
-        let [first, _] = self.0;
-        first
+    fn take_set(&mut self, set: &Set) {
+        self.take(&set.definition);
+        set.elements.places().for_each(|at| self.take(set.elements.unit(at)));
     }
 
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
+    fn take(&mut self, bytes: &[u8]) {
         let len = (bytes.len() as u64).to_le_bytes();
         for byte in len.iter().chain(bytes) {
             for (at, sum) in self.0.iter_mut().enumerate() {
@@ -155,8 +152,7 @@ fn digest(table: &Table) -> String {
     }
     for (name, set) in &table.sets {
         sum.take(name.as_bytes());
-        sum.take(&set.definition);
-        set.elements.places().for_each(|at| sum.take(set.elements.unit(at)));
+        sum.take_set(set);
     }
     for (id, object) in &table.objects {
         sum.take(id.name.as_bytes());
@@ -177,10 +173,7 @@ fn rules(rules: &[Rule], sum: &mut Fnv) {
         sum.take(rule.userdata().unwrap_or_default());
         for inside in &rule.inside {
             match inside {
-                Inside::Set(set) => {
-                    sum.take(&set.definition);
-                    set.elements.places().for_each(|at| sum.take(set.elements.unit(at)));
-                }
+                Inside::Set(set) => sum.take_set(set),
                 Inside::Chain(inner) => self::rules(inner, sum),
             }
         }
@@ -189,7 +182,7 @@ fn rules(rules: &[Rule], sum: &mut Fnv) {
 
 /// The declared elements of each set of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Declared(BTreeMap<String, Prints>);
+struct Declared(BTreeMap<String, Prints>);
 
 /// Sorted prints: eight bytes an element, so that two of a million elements are never mistaken for
 /// each other.
@@ -198,12 +191,12 @@ pub(crate) struct Declared(BTreeMap<String, Prints>);
 struct Prints(Vec<u64>);
 
 impl Declared {
-    pub(crate) fn of(table: &Table) -> Self {
+    fn of(table: &Table) -> Self {
         let sets = table.sets.iter().filter(|(_, set)| !set.elements.is_empty());
         Declared(sets.map(|(name, set)| (name.clone(), Prints::of(&set.elements))).collect())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -224,7 +217,8 @@ impl Prints {
 fn print(elements: &Elements, at: UnitAt) -> u64 {
     let mut sum = Fnv::default();
     sum.take(&elements.deleting(at).unwrap_or_default());
-    sum.first()
+    let Fnv([first, _]) = sum;
+    first
 }
 
 impl From<Prints> for String {
@@ -252,11 +246,11 @@ impl TryFrom<String> for Prints {
 
 /// What a ledger says was declared: by the last write, and by one before it that a crash left open.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Former(Box<[Object]>);
+pub(crate) struct DeclaredBefore(Box<[Object]>);
 
-impl Former {
+impl DeclaredBefore {
     pub(crate) fn new(recorded: impl Iterator<Item = Object>) -> Self {
-        Former(recorded.filter(|object| !object.declared().is_empty()).collect())
+        DeclaredBefore(recorded.filter(|object| !object.declared().is_empty()).collect())
     }
 
     pub(crate) fn is_empty(&self) -> bool {

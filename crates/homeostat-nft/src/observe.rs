@@ -4,50 +4,53 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use homeostat_core::{
     Desired as _, Failure, Focus, Hint, Original, Owner, Records, See, Seen, View,
 };
-use homeostat_netlink::{Connection, Family};
+use homeostat_netlink::{Connection, Errno, Family};
 
+use crate::diff;
 use crate::dump::{self, Generation, Head};
 use crate::error::Error;
-use crate::hints::{Ear, Links};
+use crate::hints::{LinkNotifications, Notifications};
 use crate::key::Key;
 use crate::model::Table;
-use crate::object::{Former, Object};
-use crate::shadow::Known;
+use crate::object::{DeclaredBefore, Object};
+use crate::shadow::State;
 use crate::source::{Nft, Wording};
-use crate::{diff, plan as op};
 
-/// What one look learned beside the tables.
+/// What a look learned beside the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// The generation that the ruleset had before the look.
     pub(crate) generation: Generation,
-    /// Whether tables were read for it; else what was told of commits was enough.
-    pub(crate) was_read: bool,
+    was_read: bool,
 }
 
 impl Moment {
-    /// Whether tables were read for it. Else what the kernel told of commits was enough.
+    /// Whether tables were read for it; else the notifications of the kernel were enough.
     #[must_use]
     pub fn was_read(&self) -> bool {
         self.was_read
     }
 }
 
-/// The eyes of the source.
+/// Observes tables, and waits for hints.
 pub struct Reader {
     source: Nft,
     connection: Connection,
-    ear: Ear,
-    /// How many refusals of transactions it knows of.
-    refusals: u64,
+    notifications: Notifications,
+    /// How many refused transactions of the source it has reacted to.
+    refused: u64,
 }
 
-/// How often a moving ruleset is read before it is given up.
+/// How often a ruleset that changes meanwhile is read before the look fails.
 const TRIES: u32 = 8;
+
+/// How often the shadow is asked again because of a commit that came meanwhile.
+const SHADOW_TRIES: u32 = 3;
 
 type Found = Vec<(Head, Object)>;
 
@@ -58,14 +61,14 @@ struct Reading {
     after: Generation,
 }
 
-/// Reads until nothing moved meanwhile. Every commit by anybody moves the generation, so that two equal
-/// readings in a row count as whole, too. What could not be read to its end is read again.
-fn whole(mut read: impl FnMut() -> Result<Option<Reading>, Error>) -> Result<Reading, Error> {
+/// Reads until nothing was committed meanwhile. Every commit by anybody changes the generation, so that two equal
+/// readings in a row count as consistent, too. What could not be read to its end is read again.
+fn consistent(mut read: impl FnMut() -> Result<Option<Reading>, Error>) -> Result<Reading, Error> {
     let mut former: Option<Found> = None;
     for _ in 0..TRIES {
         let Some(reading) = read()? else { continue };
-        let stood_still = reading.before == reading.after;
-        if stood_still || former.as_ref().is_some_and(|former| are_equal(former, &reading.found)) {
+        let is_equal = |former: &Found| are_equal(former, &reading.found);
+        if reading.before == reading.after || former.as_ref().is_some_and(is_equal) {
             return Ok(reading);
         }
         former = Some(reading.found);
@@ -75,51 +78,71 @@ fn whole(mut read: impl FnMut() -> Result<Option<Reading>, Error>) -> Result<Rea
 
 impl Reader {
     pub(crate) fn open(source: Nft) -> Result<Self, Error> {
-        // The subscription stands before the first look.
-        let ear = Ear::open(&source)?;
-        Self::with(ear, source)
+        // The subscription is open before the first look.
+        let notifications = Notifications::open(&source)?;
+        Self::with(notifications, source)
     }
 
-    /// One that hears nothing: while nobody listens, the kernel tells nobody of large commits.
-    pub(crate) fn open_deaf(source: Nft) -> Result<Self, Error> {
-        Self::with(Ear::deaf(&source), source)
+    /// One without subscriptions: the kernel builds no notifications of large commits while nobody subscribes.
+    pub(crate) fn open_without_hints(source: Nft) -> Result<Self, Error> {
+        Self::with(Notifications::closed(&source), source)
     }
 
-    fn with(ear: Ear, source: Nft) -> Result<Self, Error> {
+    fn with(notifications: Notifications, source: Nft) -> Result<Self, Error> {
         let connection = source.connect(Family::Netfilter)?;
-        let refusals = source.refusals.count();
-        Ok(Reader { source, connection, ear, refusals })
+        let refused = source.refused.load(Ordering::Relaxed);
+        Ok(Reader { source, connection, notifications, refused })
+    }
+
+    /// Compiles the desired state for the links that are there now, if it names any.
+    async fn resolve(&mut self, view: &View<'_, Nft>) -> Result<(), Failure> {
+        if view.desired.input().is_none() {
+            self.notifications.links = None;
+            return Ok(());
+        }
+        let links = match self.notifications.links.take() {
+            Some(links) => links,
+            None => LinkNotifications::open(&self.source, view.desired)?,
+        };
+        let links = self.notifications.links.insert(links);
+        if *view.focus == Focus::All || links.have_changed() {
+            let present = links.list(view.desired)?;
+            view.desired.resolve(&present).await?;
+            // Which links it names is known only now.
+            links.watch(view.desired, &present);
+        }
+        Ok(())
     }
 
     fn look(&mut self, view: &View<'_, Nft>) -> Result<(Moment, Found), Error> {
-        if let Some(recalled) = self.recall(view)? {
-            return Ok(recalled);
+        if let Some(answer) = self.answer_from_shadow(view)? {
+            return Ok(answer);
         }
-        let whole = whole(|| {
+        let reading = consistent(|| {
             let before = dump::generation(&mut self.connection)?;
-            // Quirk `counted-before-done` (Linux 6.18): a commit moves the generation first, and changes
-            // policies, names, flags and concatenated intervals one after the other then.
+            // Quirk `counted-before-done` (Linux 6.18): a commit changes the generation first, and then
+            // policies, names, flags and concatenated intervals one after the other.
             self.connection.await_commit()?;
-            let found = match self.read(view) {
-                // A table that went between two lists.
-                Err(Error::Netlink(error)) if is_absence(&error) => return Ok(None),
-                found => found?,
-            };
+            let Some(found) = present(self.read(view))? else { return Ok(None) };
             let after = dump::generation(&mut self.connection)?;
             Ok(Some(Reading { before, found, after }))
         })?;
-        self.remember(view, &whole);
-        Ok((Moment { generation: whole.before, was_read: true }, whole.found))
+        self.restart_shadow(view, &reading);
+        Ok((Moment { generation: reading.before, was_read: true }, reading.found))
     }
 
     fn read(&mut self, view: &View<'_, Nft>) -> Result<Found, Error> {
-        let heads = dump::heads(&mut self.connection)?;
-        let heads: Vec<_> =
-            heads.into_iter().filter(|head| self.is_of_interest(view, head)).collect();
         let mut found = Vec::new();
-        for head in heads {
+        for head in dump::heads(&mut self.connection)? {
+            if !self.is_of_interest(view, &head) {
+                continue;
+            }
             let mut table = dump::table(&mut self.connection, &head)?;
-            if self.source.wording == Wording::Listed && differs(view, &table) {
+            if self.source.wording == Wording::Listed
+                && desired_table(view, &head.key).is_some_and(|desired| {
+                    !diff::table(&desired, Some((&table, &DeclaredBefore::default()))).is_empty()
+                })
+            {
                 table.texts = self.source.texts(&head.key);
             }
             let object = self.object(view, &head, Arc::new(table));
@@ -128,77 +151,132 @@ impl Reader {
         Ok(found)
     }
 
-    /// A table that was looked at, with what the ledger knows of it.
-    fn object(&self, view: &View<'_, Nft>, head: &Head, table: Arc<Table>) -> Object {
-        let is_marked = self.owner(head, view.records) == Owner::Ours;
-        Object::looked_at(table, former(view.records, &head.key), is_marked)
-    }
-
     fn is_of_interest(&self, view: &View<'_, Nft>, head: &Head) -> bool {
-        let is_ours = head.words.mark.as_ref() == Some(&self.source.mark);
+        let is_ours = head.comment.mark.as_ref() == Some(&self.source.mark);
         let is_known = is_taken_over(view.records, &head.key);
         let is_declared = view.desired.slot(&head.key, None).is_some();
         view.focus.covers(&head.key) && (is_ours || is_known || is_declared)
     }
 
-    /// Lets the desired state mean the links that are there now, if it speaks of any.
-    async fn resolve(&mut self, view: &View<'_, Nft>) -> Result<(), Failure> {
-        if view.desired.recipe().is_none() {
-            self.ear.links = None;
-            return Ok(());
-        }
-        let links = match self.ear.links.take() {
-            Some(links) => links,
-            None => Links::open(&self.source, view.desired).map_err(|error| error.failure())?,
-        };
-        let links = self.ear.links.insert(links);
-        if *view.focus == Focus::All || links.have_moved() {
-            let there = links.look(view.desired).map_err(|error| error.failure())?;
-            view.desired.resolve(&there).await?;
-            // What it means is known only now.
-            links.attend(view.desired, &there);
-        }
-        Ok(())
+    /// A table with what the ledger knows of it.
+    fn object(&self, view: &View<'_, Nft>, head: &Head, table: Arc<Table>) -> Object {
+        let is_marked = self.owner(head, view.records) == Owner::Ours;
+        let record = view.records.get(&head.key);
+        let wrote = record.map(|record| record.wrote.clone());
+        let settled = record.and_then(|record| record.settled.clone());
+        Object::observed(table, DeclaredBefore::new(wrote.into_iter().chain(settled)), is_marked)
     }
 
     fn owner(&self, head: &Head, records: &Records<Key, Object>) -> Owner {
-        match &head.words.mark {
+        match &head.comment.mark {
             Some(mark) if *mark == self.source.mark => Owner::Ours,
             Some(mark) => Owner::Foreign(mark.to_string().into()),
-            // One that was taken over cannot carry the mark: the ledger knows.
+            // A table that was taken over cannot get the mark: the ledger knows.
             None if is_taken_over(records, &head.key) => Owner::Unmarked,
             None => Owner::foreign("somebody else"),
         }
     }
+
+    /// The tables as they are at the kernel's present generation. Only those are read of which the shadow knows too
+    /// little. Nothing, if everything has to be read.
+    fn answer_from_shadow(
+        &mut self,
+        view: &View<'_, Nft>,
+    ) -> Result<Option<(Moment, Found)>, Error> {
+        let Focus::Keys(keys) = view.focus else { return Ok(None) };
+        if self.source.wording == Wording::Listed || !self.notifications.is_open() {
+            return Ok(None);
+        }
+        let refused = self.source.refused.load(Ordering::Relaxed);
+        if refused != std::mem::replace(&mut self.refused, refused) {
+            return Ok(None);
+        }
+        for _ in 0..SHADOW_TRIES {
+            self.notifications.catch_up();
+            let Some(generation) = self.notifications.shadow.generation() else { return Ok(None) };
+            let (mut found, unknown) = self.look_up(view, keys);
+            let was_read = !unknown.is_empty();
+            let focus = Focus::Keys(unknown.clone());
+            let view = View { focus: &focus, ..*view };
+            let read = if was_read { present(self.read(&view))? } else { Some(Found::new()) };
+            let Some(read) = read else { continue };
+            if dump::generation(&mut self.connection)? == generation {
+                self.store_in_shadow(unknown, &read);
+                found.extend(read);
+                return Ok(Some((Moment { generation, was_read }, found)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the shadow knows of these tables, and those of which it knows too little.
+    fn look_up(&self, view: &View<'_, Nft>, keys: &BTreeSet<Key>) -> (Found, BTreeSet<Key>) {
+        let (mut found, mut unknown) = (Found::new(), BTreeSet::new());
+        for key in keys {
+            match self.notifications.shadow.lookup(key) {
+                Some(State::Absent) => {}
+                Some(State::Present(copy)) if !self.is_of_interest(view, &copy.head) => {}
+                Some(State::Present(copy)) if !copy.table.may_change_silently() => {
+                    let object = self.object(view, &copy.head, Arc::clone(&copy.table));
+                    // Counters that a change would take over are not announced.
+                    let takes_over = |desired: Arc<Table>| {
+                        object.ops(&desired).iter().any(|op| op.carries_counters(&copy.table))
+                    };
+                    if desired_table(view, key).is_some_and(takes_over) {
+                        unknown.insert(key.clone());
+                    } else {
+                        found.push((copy.head.clone(), object));
+                    }
+                }
+                _ => _ = unknown.insert(key.clone()),
+            }
+        }
+        (found, unknown)
+    }
+
+    /// Lets the shadow begin with what a look has shown, if nothing was committed meanwhile.
+    fn restart_shadow(&mut self, view: &View<'_, Nft>, reading: &Reading) {
+        if !self.notifications.is_open() {
+            return;
+        }
+        if reading.before != reading.after {
+            return self.notifications.shadow.discard();
+        }
+        self.notifications.shadow.restart(reading.before);
+        let expected = view.desired.keys().into_iter().chain(view.records.keys().cloned());
+        let expected = expected.filter(|key| view.focus.covers(key)).collect();
+        self.store_in_shadow(expected, &reading.found);
+    }
+
+    /// Those of the expected tables that were not found are absent.
+    fn store_in_shadow(&mut self, expected: BTreeSet<Key>, found: &Found) {
+        let shadow = &mut self.notifications.shadow;
+        expected.into_iter().for_each(|key| shadow.store(key, None));
+        for (head, object) in found {
+            shadow.store(head.key.clone(), object.table.as_ref().map(|table| (head, table)));
+        }
+    }
 }
 
-/// Whether the ledger holds a table for ours that carries no mark. The record of one that we made proves
-/// nothing about another without the mark: the kernel takes it off no table.
+/// Whether the ledger says that a table without a mark is ours. The record of a table that we created proves nothing
+/// about another one without the mark: the kernel removes it from no table.
 pub(crate) fn is_taken_over(records: &Records<Key, Object>, key: &Key) -> bool {
     records.get(key).is_some_and(|record| {
         record.identity.is_some() || matches!(record.original, Original::Was(_))
     })
 }
 
-/// Which elements were declared in a table.
-fn former(records: &Records<Key, Object>, key: &Key) -> Former {
-    let record = records.get(key);
-    let wrote = record.map(|record| record.wrote.clone());
-    let before = record.and_then(|record| record.settled.clone());
-    Former::new(wrote.into_iter().chain(before))
+fn desired_table(view: &View<'_, Nft>, key: &Key) -> Option<Arc<Table>> {
+    let slot = view.desired.slot(key, None)?;
+    view.desired.compiled().table(slot).cloned()
 }
 
-/// Whether a table is not as declared, so that a plan has to speak of its rules.
-fn differs(view: &View<'_, Nft>, table: &Table) -> bool {
-    let compiled = view.desired.compiled();
-    let slot = view.desired.slot(&table.key, None);
-    let desired = slot.and_then(|slot| compiled.table(slot));
-    desired
-        .is_some_and(|desired| !diff::table(desired, Some((table, &Former::default()))).is_empty())
-}
-
-fn is_absence(error: &homeostat_netlink::Error) -> bool {
-    error.errno() == Some(homeostat_netlink::Errno::NOENT)
+/// What was read; nothing if a table was deleted between two lists.
+fn present(read: Result<Found, Error>) -> Result<Option<Found>, Error> {
+    match read {
+        Err(Error::Netlink(error)) if error.errno() == Some(Errno::NOENT) => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 fn are_equal(one: &Found, other: &Found) -> bool {
@@ -212,10 +290,10 @@ impl homeostat_core::Reader<Nft> for Reader {
         see: &mut See<'_, Key, Object>,
     ) -> Result<Moment, Failure> {
         self.resolve(view).await?;
-        let (moment, found) = self.look(view).map_err(|error| error.failure())?;
+        let (moment, found) = self.look(view)?;
         let seen = found.iter().map(|(head, _)| head.key.clone());
         let records = view.records.keys().cloned();
-        self.ear.attend(view.desired.keys().into_iter().chain(seen).chain(records));
+        self.notifications.watch(view.desired.keys().into_iter().chain(seen).chain(records));
         for (head, object) in found {
             let owner = self.owner(&head, view.records);
             see(Seen::Present { key: head.key, object, owner });
@@ -224,129 +302,21 @@ impl homeostat_core::Reader<Nft> for Reader {
     }
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
-        self.ear.hint().await.map_err(|error| error.failure())
+        Ok(self.notifications.hint().await?)
     }
-}
-
-/// How often a commit may come between what was told and what the kernel says of its generation.
-const RECALL_TRIES: u32 = 3;
-
-/// What another look at single tables has shown.
-type Anew = Vec<(Key, Option<(Head, Object)>)>;
-
-impl Reader {
-    /// The tables as they are at the kernel's own generation, if that can be told without reading them all.
-    fn recall(&mut self, view: &View<'_, Nft>) -> Result<Option<(Moment, Found)>, Error> {
-        let Focus::Keys(keys) = view.focus else { return Ok(None) };
-        if self.source.wording == Wording::Listed || !self.ear.is_open() {
-            return Ok(None);
-        }
-        let refusals = self.source.refusals.count();
-        if refusals != std::mem::replace(&mut self.refusals, refusals) {
-            return Ok(None);
-        }
-        for _ in 0..RECALL_TRIES {
-            self.ear.catch_up();
-            let Some(generation) = self.ear.shadow.generation() else { return Ok(None) };
-            let (found, unknown) = self.told(view, keys);
-            let was_read = !unknown.is_empty();
-            let read = match self.read_anew(view, unknown) {
-                Err(Error::Netlink(error)) if is_absence(&error) => continue,
-                read => read?,
-            };
-            if dump::generation(&mut self.connection)? == generation {
-                self.note(&read);
-                let read = read.into_iter().filter_map(|(_, seen)| seen);
-                let moment = Moment { generation, was_read };
-                return Ok(Some((moment, found.into_iter().chain(read).collect())));
-            }
-        }
-        Ok(None)
-    }
-
-    /// What is known of these tables, and those of which too little is.
-    fn told(&self, view: &View<'_, Nft>, keys: &BTreeSet<Key>) -> (Found, BTreeSet<Key>) {
-        let (mut found, mut unknown) = (Found::new(), BTreeSet::new());
-        for key in keys {
-            match self.ear.shadow.known(key) {
-                Known::Absent => {}
-                Known::Held(head, _) if !self.is_of_interest(view, &head) => {}
-                Known::Held(_, table) if table.may_go_unheard() => _ = unknown.insert(key.clone()),
-                Known::Held(head, table) => {
-                    let object = self.object(view, &head, table);
-                    if needs_counts(view, key, &object) {
-                        unknown.insert(key.clone());
-                    } else {
-                        found.push((head, object));
-                    }
-                }
-                Known::Nothing => _ = unknown.insert(key.clone()),
-            }
-        }
-        (found, unknown)
-    }
-
-    fn read_anew(&mut self, view: &View<'_, Nft>, keys: BTreeSet<Key>) -> Result<Anew, Error> {
-        if keys.is_empty() {
-            return Ok(Anew::new());
-        }
-        let focus = Focus::Keys(keys.clone());
-        let mut found = self.read(&View { focus: &focus, ..*view })?;
-        let of_key = |key: Key| {
-            let at = found.iter().position(|(head, _)| head.key == key);
-            (key, at.map(|at| found.swap_remove(at)))
-        };
-        Ok(keys.into_iter().map(of_key).collect())
-    }
-
-    fn note(&mut self, read: &Anew) {
-        for (key, seen) in read {
-            let seen =
-                seen.as_ref().and_then(|(head, object)| Some((head, object.table.as_ref()?)));
-            self.ear.shadow.know(key.clone(), seen);
-        }
-    }
-
-    /// Lets the shadow begin with what a look has shown, if nothing moved meanwhile.
-    fn remember(&mut self, view: &View<'_, Nft>, reading: &Reading) {
-        if !self.ear.is_open() {
-            return;
-        }
-        if reading.before != reading.after {
-            return self.ear.shadow.give_up();
-        }
-        self.ear.shadow.begin(reading.before);
-        let expected = view.desired.keys().into_iter().chain(view.records.keys().cloned());
-        for key in expected.filter(|key| view.focus.covers(key)) {
-            self.ear.shadow.know(key, None);
-        }
-        for (head, object) in &reading.found {
-            self.ear
-                .shadow
-                .know(head.key.clone(), object.table.as_ref().map(|table| (head, table)));
-        }
-    }
-}
-
-/// Whether a change of this table would carry on counts, which nobody tells of.
-fn needs_counts(view: &View<'_, Nft>, key: &Key, object: &Object) -> bool {
-    let compiled = view.desired.compiled();
-    let desired = view.desired.slot(key, None).and_then(|slot| compiled.table(slot));
-    let (Some(desired), Some(table)) = (desired, &object.table) else { return false };
-    object.acts(desired).iter().any(|op| op::carries(op, table))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::key::Family as TableFamily;
-    use crate::mark::Words;
+    use crate::mark::Comment;
     use crate::model::Handle;
 
     /// A table that can be told from another by its flags.
     fn found(flags: u32) -> Found {
         let key = Key { family: TableFamily(2), name: "a".to_owned() };
-        let head = Head { key, handle: Handle(1), flags, words: Words::default() };
+        let head = Head { key, handle: Handle(1), flags, comment: Comment::default() };
         let table = Arc::new(Table::empty(&head));
         vec![(head, Object::seen(table))]
     }
@@ -357,7 +327,7 @@ mod tests {
         expected: Result<(usize, u32), u32>,
     ) {
         let mut reads = 0;
-        let told = whole(|| {
+        let told = consistent(|| {
             let reading = readings[reads % readings.len()];
             reads += 1;
             Ok(reading.map(|(flags, before, after)| Reading { before, found: found(flags), after }))
@@ -371,13 +341,13 @@ mod tests {
     }
 
     #[test]
-    fn two_equal_dumps_in_a_row_count_as_whole() {
+    fn two_equal_dumps_in_a_row_count_as_consistent() {
         check(&[Some((0, 1, 1))], Ok((1, 0)));
         check(&[Some((0, 1, 2)), Some((0, 2, 3))], Ok((2, 0)));
         check(&[Some((0, 1, 2)), Some((4, 2, 3)), Some((4, 3, 4))], Ok((3, 4)));
         check(&[Some((0, 1, 2)), Some((4, 2, 3)), Some((0, 4, 4))], Ok((3, 0)));
         check(&[Some((0, 1, 2)), None, Some((0, 3, 4))], Ok((3, 0)));
-        // One that is another each time is never whole, however often it is read.
+        // One that is another each time is never consistent, however often it is read.
         check(&[Some((0, 1, 2)), Some((4, 2, 3))], Err(TRIES));
         check(&[None], Err(TRIES));
     }

@@ -9,13 +9,13 @@ use crate::diff;
 use crate::elements::UnitAt;
 use crate::expression::counts;
 use crate::key::Key;
-use crate::model::{Handle, ObjectId, Table};
+use crate::model::{Handle, Part, Table};
 use crate::object::Object;
 use crate::source::Nft;
 use crate::step::Step;
 
-/// A step for each table; all of them become one transaction. A table that speaks of a link that is not
-/// there waits for it.
+/// A step for each table; all of them become one transaction. A table that names a link that is not there
+/// waits for it.
 pub(crate) fn draft(desired: &DesiredState, changes: ChangeList<Key, Object>) -> Draft<Nft> {
     let compiled = desired.compiled();
     let mut draft = Draft::default();
@@ -26,7 +26,7 @@ pub(crate) fn draft(desired: &DesiredState, changes: ChangeList<Key, Object>) ->
             None => draft.steps.extend(step(&compiled, key, change)),
         }
     }
-    // The first step speaks for the text that all of them come from.
+    // The first step carries the notes on the text that all of them come from.
     if let Some(first) = draft.steps.iter_mut().find(|step: &&mut Step| step.desired.is_some()) {
         first.notes.clone_from(&compiled.notes);
     }
@@ -43,13 +43,13 @@ fn step(compiled: &Compiled, key: Key, change: Change<Key, Object>) -> Option<St
         }
         Change::Update { slot, before, adopts } => {
             let table = Arc::clone(compiled.table(slot)?);
-            let ops = Arc::unwrap_or_clone(before.acts(&table));
+            let ops = Arc::unwrap_or_clone(before.ops(&table));
             let seen = before.table?;
             let (slot, desired, seen) = (Some(slot), Some(table), Some(seen));
             Step { slot, ops, desired, seen, adopts, ..Step::new(key, Action::Update) }
         }
         Change::Delete { before, .. } => {
-            let (ops, seen) = (vec![Op::DropTable], before.table);
+            let (ops, seen) = (vec![Op::DeleteTable], before.table);
             Step { ops, seen, ..Step::new(key, Action::Delete) }
         }
         // Tables are made and deleted, never claimed.
@@ -57,39 +57,34 @@ fn step(compiled: &Compiled, key: Key, change: Change<Key, Object>) -> Option<St
     })
 }
 
-/// One act. The order of the variants is the order of a transaction: what uses a thing goes before
-/// the thing, and comes after it.
+/// One part of a transaction. The order of the variants is their order in a transaction: what uses a thing goes
+/// before the thing, and comes after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    DropTable,
+    DeleteTable,
     SetFlags,
     /// All rules of a chain that goes.
     FlushChain(String),
     /// A rule, by its place in the chain that was seen.
-    DropRule {
+    DeleteRule {
         chain: String,
         at: usize,
     },
-    DropElements {
+    DeleteElements {
         set: String,
         units: Vec<UnitAt>,
     },
-    DropSet(String),
-    DropChain(String),
-    DropObject(ObjectId),
-    DropFlowtable(String),
-    MakeTable,
-    /// An object, with the counts of the one that it replaces.
-    MakeObject(ObjectId),
-    MakeFlowtable(String),
-    MakeChain(String),
-    MakeSet(String),
+    Delete(Part),
+    CreateTable,
+    /// An object takes over the counters of the one that it replaces. A set is empty.
+    Create(Part),
     AddElements {
         set: String,
-        units: Vec<From>,
+        units: Vec<ElementFrom>,
     },
     SetPolicy(String),
-    /// A rule of the desired state, before one that stays or at the end.
+    /// A rule of the desired state, before one that stays or at the end. It takes over the counters of the one
+    /// that it replaces, by its place in the chain that was seen.
     AddRule {
         chain: String,
         at: usize,
@@ -100,22 +95,25 @@ pub(crate) enum Op {
 
 /// Where an element comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    /// The desired state.
-    DesiredState(UnitAt),
-    /// What was seen, with its counts and the time that it has left.
+pub(crate) enum ElementFrom {
+    Desired(UnitAt),
+    /// What was seen, with its counters and the time that it has left.
     Seen(UnitAt),
 }
 
-/// Whether an act takes over what packets and time have made of something that was seen.
-pub(crate) fn carries(op: &Op, seen: &Table) -> bool {
-    match op {
-        Op::AddRule { chain, replaces: Some(at), .. } => {
-            let former = seen.chains.get(chain).and_then(|chain| chain.rules.get(*at));
-            former.is_some_and(|rule| counts(rule.whole()).is_ok_and(|counts| !counts.is_empty()))
+impl Op {
+    /// Whether it takes over what packets and time have changed of something that was seen.
+    pub(crate) fn carries_counters(&self, seen: &Table) -> bool {
+        match self {
+            Op::AddRule { chain, replaces: Some(at), .. } => {
+                let former = seen.rules(chain).get(*at);
+                former.is_some_and(|rule| counts(rule.whole()).is_ok_and(|all| !all.is_empty()))
+            }
+            Op::AddElements { units, .. } => {
+                units.iter().any(|from| matches!(from, ElementFrom::Seen(_)))
+            }
+            Op::Create(Part::Object(id)) => seen.objects.contains_key(id),
+            _ => false,
         }
-        Op::AddElements { units, .. } => units.iter().any(|from| matches!(from, From::Seen(_))),
-        Op::MakeObject(id) => seen.objects.contains_key(id),
-        _ => false,
     }
 }

@@ -23,21 +23,17 @@ const LONGEST: Duration = Duration::from_mins(1);
 pub(crate) fn run(
     program: &OsStr,
     directory: &Path,
-    arguments: &[&OsStr],
+    arguments: &[&str],
     text: &str,
 ) -> io::Result<Output> {
-    Running::start(program, directory, arguments)?.finish(text)
+    NftProcess::start(program, directory, arguments)?.finish(text)
 }
 
 /// An `nft` that waits for its text.
-pub(crate) struct Running(Child);
+pub(crate) struct NftProcess(Child);
 
-impl Running {
-    pub(crate) fn start(
-        program: &OsStr,
-        directory: &Path,
-        arguments: &[&OsStr],
-    ) -> io::Result<Self> {
+impl NftProcess {
+    pub(crate) fn start(program: &OsStr, directory: &Path, arguments: &[&str]) -> io::Result<Self> {
         let command = Command::new(program)
             .args(arguments)
             .current_dir(directory)
@@ -47,7 +43,7 @@ impl Running {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        command.map(Running)
+        command.map(NftProcess)
     }
 
     /// The number of the process.
@@ -61,7 +57,7 @@ impl Running {
     }
 
     /// The same, with what it prints told line by line: it may be far more than anybody wants to keep.
-    pub(crate) fn finish_telling(
+    pub(crate) fn finish_with_lines(
         self,
         text: &str,
         tell: &mut (dyn FnMut(&str) + Send),
@@ -132,7 +128,7 @@ fn ends_within(process: &impl AsFd, longest: Duration) -> bool {
 }
 
 /// Does work on a thread of its own. Nobody waits for it any more than its caller does.
-pub(crate) async fn aside<T: Send + 'static>(
+pub(crate) async fn run_on_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let (tell, told) = oneshot::channel();
@@ -187,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_program_that_never_ends_is_ended() {
-        let arguments = ["-f", "/dev/null"].map(OsStr::new);
-        let running = Running::start(OsStr::new("tail"), Path::new("/"), &arguments).unwrap();
+        let arguments = ["-f", "/dev/null"];
+        let running = NftProcess::start(OsStr::new("tail"), Path::new("/"), &arguments).unwrap();
         let error = running.finish_within("", Duration::from_millis(10)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(error.to_string(), "it did not end within 10ms");
@@ -196,16 +192,16 @@ mod tests {
 
     #[test]
     fn what_a_program_complains_of_is_read_only_so_far() {
-        let arguments = ["-c", "yes no | head -c 3000000 >&2"].map(OsStr::new);
+        let arguments = ["-c", "yes no | head -c 3000000 >&2"];
         let output = run(OsStr::new("sh"), Path::new("/"), &arguments, "").unwrap();
         assert_eq!(output.stderr.len(), 1 << 20);
     }
 
     #[test]
     fn what_a_program_prints_is_told_line_by_line() {
-        let running = Running::start(OsStr::new("cat"), Path::new("/"), &[]).unwrap();
+        let running = NftProcess::start(OsStr::new("cat"), Path::new("/"), &[]).unwrap();
         let mut lines = Vec::new();
-        running.finish_telling("a\nb\n", &mut |line| lines.push(line.to_owned())).unwrap();
+        running.finish_with_lines("a\nb\n", &mut |line| lines.push(line.to_owned())).unwrap();
         assert_eq!(lines, ["a", "b"]);
     }
 
@@ -227,7 +223,7 @@ mod thread_tests {
     #[test]
     fn others_go_on_while_work_is_done() {
         let (go, wait) = std::sync::mpsc::channel();
-        let work = aside(move || wait.recv().is_ok());
+        let work = run_on_thread(move || wait.recv().is_ok());
         // The work ends only because somebody else on the waiting thread goes on.
         let other = async move { go.send(()).is_ok() };
         let (worked, went_on) = done(async { tokio::join!(work, other) });
@@ -236,7 +232,7 @@ mod thread_tests {
 
     #[test]
     fn work_that_panics_is_an_error() {
-        let worked: io::Result<()> = done(aside(|| panic!("a bug")));
+        let worked: io::Result<()> = done(run_on_thread(|| panic!("a bug")));
         assert_eq!(worked.unwrap_err().to_string(), "it ended without an answer");
     }
 }

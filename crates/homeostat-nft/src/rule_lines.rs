@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::key::Key;
-use crate::lexer::Scan;
+use crate::lexer::Scanner;
 use crate::model::Table;
 
 /// A rule in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct RuleText {
     /// As `nft` lists it.
     pub(crate) listed: String,
     /// As the user wrote it, where that is known.
-    pub(crate) own: Option<Own>,
+    pub(crate) source: Option<SourceLine>,
 }
 
 /// What the user wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Own {
+pub(crate) struct SourceLine {
     /// In one line, without comments.
     pub(crate) text: String,
     /// File and line.
@@ -42,8 +42,9 @@ pub(crate) fn attach(text: &str, place: impl Fn(usize) -> String, tables: &mut [
             };
             for (rule, at) in compiled.rules.iter().zip(known) {
                 let place = place(line(at.start));
-                let own = text.get(at.clone()).map(|text| Own { text: in_one_line(text), place });
-                table.texts.entry(rule.handle).or_default().own = own;
+                let source =
+                    text.get(at.clone()).map(|text| SourceLine { text: in_one_line(text), place });
+                table.texts.entry(rule.handle).or_default().source = source;
             }
         }
     }
@@ -117,7 +118,7 @@ enum Ends {
 
 /// The statements of a part of a text, without what is around them.
 fn split(text: &str, part: Range<usize>, ends: Ends) -> Vec<Range<usize>> {
-    let (mut found, mut scan, mut start) = (Vec::new(), Scan::default(), part.start);
+    let (mut found, mut scan, mut start) = (Vec::new(), Scanner::default(), part.start);
     let slice = text.get(part.clone()).unwrap_or_default();
     for (at, c) in slice.char_indices().map(|(at, c)| (part.start + at, c)) {
         let is_code = scan.take(c);
@@ -150,7 +151,7 @@ fn trimmed(text: &str, mut at: Range<usize>) -> Option<Range<usize>> {
         at.start += rest.find('\n').unwrap_or(rest.len());
     }
     // A comment behind it is cut off, one inside of it stays.
-    let (mut scan, mut end) = (Scan::default(), at.start);
+    let (mut scan, mut end) = (Scanner::default(), at.start);
     for (nth, c) in text.get(at.clone())?.char_indices() {
         if scan.take(c) && !c.is_whitespace() {
             end = at.start + nth + c.len_utf8();
@@ -161,7 +162,7 @@ fn trimmed(text: &str, mut at: Range<usize>) -> Option<Range<usize>> {
 
 /// For people: blanks are one blank, and comments are gone.
 fn in_one_line(text: &str) -> String {
-    let mut scan = Scan::default();
+    let mut scan = Scanner::default();
     let code: String = text.chars().filter(|c| scan.take(*c) || *c == '\n').collect();
     code.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use crate::error::{CompileError, Fault};
+use crate::error::{CompileError, Fault, NO_NAMES};
 use crate::include::{Included, included};
 use crate::lexer::{Position, position, printing};
 
@@ -34,7 +34,12 @@ impl Ruleset<'_> {
             return Err(CompileError::TooLarge { name, size });
         }
         let bytes = std::fs::read(path).map_err(refused)?;
-        let text = String::from_utf8(bytes).map_err(|error| no_text(&error, &name))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = error.utf8_error().valid_up_to();
+            let (before, rest) = error.as_bytes().split_at_checked(valid).unwrap_or_default();
+            let at = position(&String::from_utf8_lossy(before), valid);
+            not_text(rest.first().copied().unwrap_or_default(), &name, at)
+        })?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new(".")).to_owned();
         Ok(Ruleset { text: Cow::Owned(text), name, directory })
@@ -57,38 +62,38 @@ impl Ruleset<'_> {
         self.text.lines().nth(nth).map(str::to_owned)
     }
 
-    /// What no `nft` has to be asked about.
+    /// Refuses what need not be tried: what is no text, tables with an owner, names of hosts, commands that print.
     pub(crate) fn check(&self) -> Result<(), CompileError> {
-        if let Some(nul) = self.text.find('\0') {
-            return Err(CompileError::no_text(0, (&self.name, position(&self.text, nul))));
+        let Ruleset { text, name, .. } = self;
+        if let Some(nul) = text.find('\0') {
+            return Err(not_text(0, name, position(text, nul)));
         }
-        if let Some(at) = owner_wanted(&self.text) {
-            return Err(CompileError::owned(&self.name, at));
+        if let Some(at) = owner_wanted(text) {
+            let message = "a table with `flags owner` goes with the program that loaded it";
+            let help = "leave `owner` out: the mark is in the comment";
+            return Err(CompileError::invalid(name, at, message.to_owned(), Some(help)));
         }
-        if let Some((host, at)) = named_host(&self.text) {
-            return Err(CompileError::names_host(host, (&self.name, at)));
+        if let Some((host, at)) = named_host(text) {
+            let message = format!("`{host}` is the name of a host");
+            return Err(CompileError::invalid(name, at, message, Some(NO_NAMES)));
         }
-        match printing(&self.text) {
-            Some((command, at)) => Err(CompileError::prints(command, (&self.name, at))),
+        match printing(text) {
+            Some((command, at)) => Err(CompileError::prints(command, name, at)),
             None => Ok(()),
         }
     }
 }
 
+fn not_text(byte: u8, name: &str, at: Position) -> CompileError {
+    CompileError::invalid(name, at, format!("this is no text (byte {byte:#04x})"), None)
+}
+
 /// More than this is no firewall. A set of a million addresses needs a fifth of it.
 pub(crate) const LARGEST: u64 = 64 << 20;
 
-/// The first byte that is no text, with its place.
-fn no_text(error: &std::string::FromUtf8Error, name: &str) -> CompileError {
-    let valid = error.utf8_error().valid_up_to();
-    let (before, rest) = error.as_bytes().split_at_checked(valid).unwrap_or_default();
-    let place = position(&String::from_utf8_lossy(before), valid);
-    CompileError::no_text(rest.first().copied().unwrap_or_default(), (name, place))
-}
-
 /// A ruleset without the commands that clear at its beginning.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Cleared {
+pub(crate) struct Blanked {
     /// The text, as long as before.
     pub(crate) text: String,
     /// The commands that mean nothing.
@@ -96,23 +101,23 @@ pub(crate) struct Cleared {
 }
 
 /// Blanks the commands that clear before anything is made.
-pub(crate) fn clear(text: &str) -> Cleared {
-    let mut cleared = Cleared { text: text.to_owned(), commands: Vec::new() };
+pub(crate) fn blank_flushes(text: &str) -> Blanked {
+    let mut blanked = Blanked { text: text.to_owned(), commands: Vec::new() };
     let mut at = 0;
     while let Some(command) = next_command(text, at) {
         let words: Vec<&str> = text.get(command.clone()).unwrap_or("").split_whitespace().collect();
         match words[..] {
             ["flush", "ruleset", ..] | ["delete" | "destroy" | "flush", "table", ..] => {
-                cleared.commands.push(words.join(" "));
+                blanked.commands.push(words.join(" "));
                 let blank = " ".repeat(command.len());
-                cleared.text.replace_range(command.clone(), &blank);
+                blanked.text.replace_range(command.clone(), &blank);
             }
             ["define" | "redefine" | "undefine", ..] => {}
             _ => break,
         }
         at = command.end;
     }
-    cleared
+    blanked
 }
 
 /// The place of the next command from `at` on, without comments before and after it.
@@ -236,10 +241,10 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str, commands: &[&str]) {
-        let cleared = clear(text);
-        assert_eq!(cleared.text, expected);
-        assert_eq!(cleared.commands, commands);
-        assert_eq!(cleared.text.len(), text.len());
+        let blanked = blank_flushes(text);
+        assert_eq!(blanked.text, expected);
+        assert_eq!(blanked.commands, commands);
+        assert_eq!(blanked.text.len(), text.len());
     }
 
     #[test]

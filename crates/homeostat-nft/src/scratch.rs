@@ -7,9 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Output;
 
-use homeostat_netlink::uapi::{
-    NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWCHAIN, NFT_MSG_NEWFLOWTABLE, NLA_F_NESTED,
-};
+use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Connection, Family};
 use homeostat_netns::Netns;
 
@@ -20,8 +18,8 @@ use crate::key::Key;
 use crate::lexer::Position;
 use crate::links::{self, Link};
 use crate::listing::{self, Texts};
-use crate::model::{Hooking, Table};
-use crate::program::{OLDEST, Running, Version, run};
+use crate::model::{HookKind, Table};
+use crate::program::{NftProcess, OLDEST, Version, run};
 use crate::ruleset::Ruleset;
 
 /// A namespace that is gone when nobody needs it any more.
@@ -42,7 +40,7 @@ impl<'a> Scratch<'a> {
     }
 
     /// Makes links of the same names and numbers.
-    pub(crate) fn stand_in<'l>(
+    pub(crate) fn create_links<'l>(
         &self,
         links: impl Iterator<Item = &'l Link>,
     ) -> Result<(), CompileError> {
@@ -50,57 +48,50 @@ impl<'a> Scratch<'a> {
         if links.is_empty() {
             return Ok(());
         }
-        let made = self
-            .connect(Family::Route)
-            .and_then(|mut connection| links::create(&mut connection, &links).map_err(Error::from));
-        made.map_err(|error| CompileError::kernel(&error))
+        links::create(&mut self.connect(Family::Route)?, &links).map_err(Error::from)?;
+        Ok(())
     }
 
     /// Loads a text.
     pub(crate) fn load(&self, text: &str) -> Result<(), CompileError> {
         let name = &self.ruleset.name;
-        let directory = &self.ruleset.directory;
-        let arguments = ["-f", "-"].map(OsStr::new);
-        let ran = self.run_with(|| {
-            hide_hosts();
-            run(self.program, directory, &arguments, text)
-        })?;
+        let ran = self.run(&["-f", "-"], text)?;
         if let Some(signal) = ran.status.signal() {
-            // A bug of its own: what it was about to say is lost.
+            // A bug of `nft`: its message is lost.
             let words = format!("`nft` crashed on it (signal {signal})");
             return Err(CompileError::refused(&words, name));
         }
         if !ran.status.success() {
             return Err(CompileError::refused(&String::from_utf8_lossy(&ran.stderr), name));
         }
-        // A command that prints, and that nobody here knows yet.
+        // A command that prints, and that `lexer.rs` does not know.
         if !ran.stdout.is_empty() {
-            return Err(CompileError::prints("list", (name, Position { line: 0, column: 0 })));
+            return Err(CompileError::prints("list", name, Position { line: 0, column: 0 }));
         }
         Ok(())
     }
 
     /// The links that a text would hook into, found without loading it.
     pub(crate) fn hooked(&self, text: &str) -> BTreeSet<String> {
-        let directory = &self.ruleset.directory;
-        let arguments = ["-c", "--debug=mnl", "-f", "-"].map(OsStr::new);
-        let mut debugged = Debugged::default();
+        let arguments = ["-c", "--debug=mnl", "-f", "-"];
+        let mut parser = DebugParser::default();
         // Where it cannot be found out, the text stays refused for what `nft` said.
         let _ = self.netns.run(|| {
             hide_hosts();
-            let running = Running::start(self.program, directory, &arguments)?;
-            running.finish_telling(text, &mut |line| debugged.take(line))
+            let running = NftProcess::start(self.program, &self.ruleset.directory, &arguments)?;
+            running.finish_with_lines(text, &mut |line| parser.take(line))
         });
-        debugged.names()
+        parser.names()
     }
 
     /// Everything that was loaded, with the rules in nft's own words.
     pub(crate) fn tables(&self) -> Result<Vec<Table>, CompileError> {
-        let texts = self.texts();
-        self.dumped(texts).map_err(|error| CompileError::kernel(&error))
-    }
-
-    fn dumped(&self, mut texts: Texts) -> Result<Vec<Table>, Error> {
+        // The words are for people only: a failure costs nothing else.
+        let listed = self.run(&["-t", "-a", "list", "ruleset"], "");
+        let listed = listed.ok().filter(|ran| ran.status.success());
+        let mut texts = listed.map_or_else(Texts::new, |ran| {
+            listing::read_rules(&String::from_utf8_lossy(&ran.stdout))
+        });
         let mut connection = self.connect(Family::Netfilter)?;
         let mut tables = Vec::new();
         for head in dump::heads(&mut connection)? {
@@ -111,20 +102,10 @@ impl<'a> Scratch<'a> {
         Ok(tables)
     }
 
-    /// The rules in nft's words. For people only, so that a failure only costs the words.
-    fn texts(&self) -> Texts {
-        let arguments = ["-t", "-a", "list", "ruleset"].map(OsStr::new);
-        let listed = self.run(&arguments, "").ok().filter(|ran| ran.status.success());
-        listed.map_or_else(Texts::new, |ran| {
-            listing::read_rules(&String::from_utf8_lossy(&ran.stdout))
-        })
-    }
-
     /// A table as a text.
     pub(crate) fn listing(&self, key: &Key) -> Result<String, CompileError> {
         let family = key.family.to_string();
-        let arguments = ["list", "table", &family, &key.name].map(OsStr::new);
-        let ran = self.run(&arguments, "")?;
+        let ran = self.run(&["list", "table", &family, &key.name], "")?;
         if !ran.status.success() {
             let words = String::from_utf8_lossy(&ran.stderr);
             return Err(CompileError::refused(&words, &self.ruleset.name));
@@ -132,16 +113,13 @@ impl<'a> Scratch<'a> {
         Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
     }
 
-    fn run(&self, arguments: &[&OsStr], text: &str) -> Result<Output, CompileError> {
-        self.run_with(|| run(self.program, &self.ruleset.directory, arguments, text))
-    }
-
-    fn run_with(
-        &self,
-        start: impl FnOnce() -> io::Result<Output> + Send,
-    ) -> Result<Output, CompileError> {
-        let ran = self.netns.run(start).map_err(CompileError::Scratch)?;
-        ran.map_err(|source| not_started(source, &self.ruleset.directory))
+    fn run(&self, arguments: &[&str], text: &str) -> Result<Output, CompileError> {
+        let directory = &self.ruleset.directory;
+        let ran = self.netns.run(|| {
+            hide_hosts();
+            run(self.program, directory, arguments, text)
+        });
+        ran.map_err(CompileError::Scratch)?.map_err(|source| not_started(source, directory))
     }
 }
 
@@ -153,7 +131,7 @@ fn hide_hosts() {
 
 /// Whether `nft` is there and understands what is asked of it.
 pub(crate) fn check_version(program: &OsStr, directory: &Path) -> Result<(), CompileError> {
-    let told = run(program, directory, &["--version".as_ref()], "");
+    let told = run(program, directory, &["--version"], "");
     let told = told.map_err(|source| not_started(source, directory))?;
     let words = String::from_utf8_lossy(&told.stdout);
     match Version::told(&words) {
@@ -177,13 +155,13 @@ fn not_started(source: io::Error, directory: &Path) -> CompileError {
 /// Takes what is printed, line by line. What it does not understand is left out: `nft` itself says then
 /// what was missing.
 #[derive(Debug, Default)]
-struct Debugged {
+struct DebugParser {
     names: BTreeSet<String>,
     /// What is being printed, with its attributes as they are sent.
-    open: Option<(Hooking, Vec<u8>)>,
+    open: Option<(HookKind, Vec<u8>)>,
 }
 
-impl Debugged {
+impl DebugParser {
     fn take(&mut self, line: &str) {
         let line = plain(line);
         let mut columns = line.split('\t');
@@ -206,17 +184,17 @@ impl Debugged {
 
     fn finish(&mut self) {
         if let Some((kind, attrs)) = self.open.take() {
-            self.names.extend(kind.links(&attrs).into_iter().map(str::to_owned));
+            self.names.extend(kind.devices(&attrs).into_iter().map(str::to_owned));
         }
     }
 }
 
-fn hooking(shown: &str) -> Option<Hooking> {
+fn hooking(shown: &str) -> Option<HookKind> {
     const CHAIN: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWCHAIN;
     const FLOWTABLE: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWFLOWTABLE;
     match shown.split('|').next()?.trim().parse() {
-        Ok(CHAIN) => Some(Hooking::Chain),
-        Ok(FLOWTABLE) => Some(Hooking::Flowtable),
+        Ok(CHAIN) => Some(HookKind::Chain),
+        Ok(FLOWTABLE) => Some(HookKind::Flowtable),
         _ => None,
     }
 }
@@ -270,9 +248,9 @@ mod tests {
     #[test]
     fn the_link_of_a_hook_is_read_from_the_message_that_is_shown() {
         let names = |shown: &str| {
-            let mut debugged = Debugged::default();
-            shown.lines().for_each(|line| debugged.take(line));
-            debugged.names().into_iter().collect::<Vec<_>>()
+            let mut parser = DebugParser::default();
+            shown.lines().for_each(|line| parser.take(line));
+            parser.names().into_iter().collect::<Vec<_>>()
         };
         assert_eq!(names(SHOWN), ["nope1"]);
         // Another message says nothing of hooks, and neither does junk.

@@ -8,11 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use homeostat_netlink::uapi::{
-    NFT_SET_ANONYMOUS, NFTA_CHAIN_NAME, NFTA_GEN_ID, NFTA_RULE_CHAIN, NFTA_RULE_HANDLE,
-    NFTA_RULE_POSITION, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_NAME,
-    NLM_F_APPEND,
-};
+use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Event, Malformed, Message};
 
 use crate::dump::{
@@ -26,7 +22,7 @@ use crate::wire::{
     NEW_GENERATION, NEW_OBJECT, NEW_RULE, NEW_SET, NEW_TABLE, be32, be64, name, text,
 };
 
-/// What is known of the tables that matter.
+/// Copies of the tables that matter, as of one generation; nothing while no generation is followed.
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
     followed: Option<Followed>,
@@ -35,128 +31,95 @@ pub(crate) struct Shadow {
 #[derive(Debug)]
 struct Followed {
     generation: Generation,
-    /// Whether a commit was begun whose end is not told yet.
-    is_under_way: bool,
+    /// Whether the next commit has begun to be announced.
+    is_in_commit: bool,
     tables: BTreeMap<Key, State>,
-}
-
-#[derive(Debug)]
-enum State {
-    Absent,
-    Held(Box<Held>),
-    /// Something was told that only another look can explain.
-    Unclear,
 }
 
 /// What is known of one table.
 #[derive(Debug)]
-pub(crate) enum Known {
-    /// It is not there.
+pub(crate) enum State {
     Absent,
-    /// It is like this.
-    Held(Head, Arc<Table>),
-    /// Somebody has to look.
-    Nothing,
-}
-
-/// How a message stands to the commit that is expected next.
-enum Turn {
-    Over,
-    Now,
-    TooFar,
+    Present(Box<TableCopy>),
+    /// Only another look can show how it is.
+    Unclear,
 }
 
 impl Shadow {
-    /// The generation that everything here belongs to; none while nothing can be told for certain.
+    /// The generation of all copies; none while they may be of none.
     pub(crate) fn generation(&self) -> Option<Generation> {
-        let followed = self.followed.as_ref().filter(|followed| !followed.is_under_way)?;
+        let followed = self.followed.as_ref().filter(|followed| !followed.is_in_commit)?;
         Some(followed.generation)
     }
 
     /// Forgets everything.
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.followed = None;
     }
 
-    /// Forgets everything but what was just seen.
-    pub(crate) fn begin(&mut self, generation: Generation) {
+    /// Follows commits from this generation on. No table is known yet.
+    pub(crate) fn restart(&mut self, generation: Generation) {
         let tables = BTreeMap::new();
-        self.followed = Some(Followed { generation, is_under_way: false, tables });
+        self.followed = Some(Followed { generation, is_in_commit: false, tables });
     }
 
-    /// Takes in what a look at one table has shown.
-    pub(crate) fn know(&mut self, key: Key, seen: Option<(&Head, &Arc<Table>)>) {
+    /// Stores what a look at one table has shown.
+    pub(crate) fn store(&mut self, key: Key, seen: Option<(&Head, &Arc<Table>)>) {
         let state = seen.map_or(State::Absent, |(head, table)| {
-            State::Held(Box::new(Held::new(head.clone(), Arc::clone(table))))
+            State::Present(Box::new(TableCopy::new(head.clone(), Arc::clone(table))))
         });
         if let Some(followed) = &mut self.followed {
             followed.tables.insert(key, state);
         }
     }
 
-    pub(crate) fn known(&self, key: &Key) -> Known {
-        let followed = self.followed.as_ref();
-        match followed.and_then(|followed| followed.tables.get(key)) {
-            Some(State::Absent) => Known::Absent,
-            Some(State::Held(held)) => Known::Held(held.head.clone(), Arc::clone(&held.table)),
-            Some(State::Unclear) | None => Known::Nothing,
-        }
+    pub(crate) fn lookup(&self, key: &Key) -> Option<&State> {
+        self.followed.as_ref()?.tables.get(key)
     }
 
-    /// Follows one event. What cannot be followed is forgotten.
-    pub(crate) fn hear(&mut self, event: &Event<'_>) {
+    /// Applies one event. A gap discards everything.
+    pub(crate) fn apply(&mut self, event: &Event<'_>) {
         let Some(followed) = &mut self.followed else { return };
-        let is_followed = match event {
+        let is_next = match event {
             Event::Lost => false,
-            Event::Message(message) => followed.take(message).unwrap_or(false),
+            Event::Message(message) => followed.apply(message).unwrap_or(false),
         };
-        if !is_followed {
-            self.give_up();
+        if !is_next {
+            self.discard();
         }
     }
 }
 
 impl Followed {
-    /// Whether the message follows on what is known.
-    fn take(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
+    /// Applies a message of the next commit; passes over those of former ones. False if a commit is missing.
+    fn apply(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
         let ([family, _, high, low], attrs) = message.split::<4>()?;
         if message.kind == NEW_GENERATION {
             let generation = be32(&attrs, NFTA_GEN_ID)?.ok_or(Malformed::Payload)?;
-            return Ok(self.end(generation));
+            return Ok(self.finish_commit(generation));
         }
-        // Each message tells the end of the generation that it belongs to.
-        Ok(match self.turn(u16::from_be_bytes([*high, *low])) {
-            Turn::Over => true,
-            Turn::TooFar => false,
-            Turn::Now => {
-                self.is_under_way = true;
-                self.follow(message, Family(*family), &attrs)?;
-                true
-            }
-        })
+        // Each message carries the lower half of the generation that it belongs to.
+        let [_, _, next_high, next_low] = after(self.generation).to_be_bytes();
+        let next = u16::from_be_bytes([next_high, next_low]);
+        let ahead = u16::from_be_bytes([*high, *low]).wrapping_sub(next).cast_signed();
+        if ahead == 0 {
+            self.is_in_commit = true;
+            self.change(message, Family(*family), &attrs)?;
+        }
+        Ok(ahead <= 0)
     }
 
-    fn turn(&self, label: u16) -> Turn {
-        let [_, _, high, low] = after(self.generation).to_be_bytes();
-        let ahead = label.wrapping_sub(u16::from_be_bytes([high, low])).cast_signed();
-        match ahead {
-            0 => Turn::Now,
-            ..0 => Turn::Over,
-            _ => Turn::TooFar,
-        }
-    }
-
-    fn end(&mut self, generation: Generation) -> bool {
+    fn finish_commit(&mut self, generation: Generation) -> bool {
         if generation.wrapping_sub(self.generation).cast_signed() <= 0 {
             return true;
         }
         if generation != after(self.generation) {
             return false;
         }
-        (self.generation, self.is_under_way) = (generation, false);
+        (self.generation, self.is_in_commit) = (generation, false);
         for state in self.tables.values_mut() {
-            if let State::Held(held) = state
-                && held.settle().is_err()
+            if let State::Present(copy) = state
+                && copy.finish_commit().is_err()
             {
                 *state = State::Unclear;
             }
@@ -164,7 +127,7 @@ impl Followed {
         true
     }
 
-    fn follow(
+    fn change(
         &mut self,
         message: &Message<'_>,
         family: Family,
@@ -174,17 +137,17 @@ impl Followed {
         let Some(state) = self.tables.get_mut(&key) else { return Ok(()) };
         match state {
             _ if message.kind == DEL_TABLE => *state = State::Absent,
-            State::Held(held) => {
-                if held.hear(message, attrs).is_err() {
+            State::Present(copy) => {
+                if copy.apply(message, attrs).is_err() {
                     *state = State::Unclear;
                 }
             }
             State::Absent if message.kind == NEW_TABLE => {
                 let head = dump::decode_head(family, attrs)?;
                 let table = Arc::new(Table::empty(&head));
-                *state = State::Held(Box::new(Held::new(head, table)));
+                *state = State::Present(Box::new(TableCopy::new(head, table)));
             }
-            // Rules of a table are told as gone before it is.
+            // The deletion of rules is announced before that of their table.
             State::Absent | State::Unclear => {}
         }
         Ok(())
@@ -196,29 +159,29 @@ fn after(generation: Generation) -> Generation {
     generation.checked_add(1).unwrap_or(1)
 }
 
-/// A table, and the commit that changes it.
+/// The copy of one table, and the commit that changes it.
 #[derive(Debug)]
-struct Held {
-    head: Head,
-    table: Arc<Table>,
-    under_way: UnderWay,
+pub(crate) struct TableCopy {
+    pub(crate) head: Head,
+    pub(crate) table: Arc<Table>,
+    commit: OpenCommit,
 }
 
-/// What is told of a commit before its end.
+/// What was announced of a commit before its end.
 #[derive(Debug, Default)]
-struct UnderWay {
+struct OpenCommit {
     /// How many messages were about this table.
     count: usize,
-    /// Sets and chains without names, which the rule comes after.
-    nameless: Unassembled,
+    /// Anonymous sets and chains: the rule that they belong to comes after them.
+    anonymous: Unassembled,
     elements: BTreeMap<String, Edits>,
-    rules: Places,
+    rules: RulePlaces,
 }
 
-/// Beyond this, another look costs less.
-const MOST: usize = 1000;
+/// A table with more messages in one commit is read instead.
+const MOST_MESSAGES: usize = 1000;
 
-/// Only another look can tell what is meant.
+/// The table has to be read: a message does not say enough.
 #[derive(Debug)]
 struct Unclear;
 
@@ -228,64 +191,57 @@ impl From<Malformed> for Unclear {
     }
 }
 
-type Heard = Result<(), Unclear>;
-
-impl Held {
+impl TableCopy {
     fn new(head: Head, table: Arc<Table>) -> Self {
-        Held { head, table, under_way: UnderWay::default() }
+        TableCopy { head, table, commit: OpenCommit::default() }
     }
 
-    /// Takes one message about the table.
-    fn hear(&mut self, message: &Message<'_>, attrs: &Attrs<'_>) -> Heard {
-        self.under_way.count += 1;
-        if self.under_way.count > MOST {
+    /// Applies one message. Elements wait for the end of the commit.
+    fn apply(&mut self, message: &Message<'_>, attrs: &Attrs<'_>) -> Result<(), Unclear> {
+        self.commit.count += 1;
+        if self.commit.count > MOST_MESSAGES {
             return Err(Unclear);
         }
         match message.kind {
-            NEW_TABLE => self.changed(attrs),
-            NEW_CHAIN => self.chain(attrs),
-            DEL_CHAIN => self.no_chain(attrs),
-            NEW_RULE => self.rule(message.flags, attrs),
-            DEL_RULE => self.no_rule(message.flags & NLM_F_APPEND != 0, attrs),
-            NEW_SET => self.set(attrs),
+            NEW_TABLE => return self.update_table(attrs),
+            NEW_CHAIN => return self.add_chain(attrs),
+            DEL_CHAIN => return self.delete_chain(attrs),
+            NEW_RULE => return self.add_rule(message.flags, attrs),
+            DEL_RULE => return self.delete_rule(message.flags, attrs),
+            NEW_SET => self.add_set(attrs)?,
             DEL_SET => {
                 let name = text(attrs, NFTA_SET_NAME)?;
-                self.under_way.elements.remove(name);
+                self.commit.elements.remove(name);
                 self.table().sets.remove(name);
-                Ok(())
             }
-            NEW_ELEMENTS | DEL_ELEMENTS => self.elements(message.kind == NEW_ELEMENTS, attrs),
+            NEW_ELEMENTS | DEL_ELEMENTS => return self.edit_elements(message.kind, attrs),
             NEW_OBJECT => {
                 let (id, object) = decode_object(attrs)?;
                 self.table().objects.insert(id, object);
-                Ok(())
             }
             DEL_OBJECT => {
                 let (id, _) = decode_object(attrs)?;
                 self.table().objects.remove(&id);
-                Ok(())
             }
-            // Devices come and go in flowtables.
-            _ => Err(Unclear),
+            // Of flowtables, only the devices that come or go are announced.
+            _ => return Err(Unclear),
         }
+        Ok(())
     }
 
-    /// Ends a commit.
-    fn settle(&mut self) -> Heard {
-        if self.under_way.count == 0 {
+    fn finish_commit(&mut self) -> Result<(), Unclear> {
+        if self.commit.count == 0 {
             return Ok(());
         }
-        let UnderWay { elements, .. } = std::mem::take(&mut self.under_way);
+        let OpenCommit { elements, .. } = std::mem::take(&mut self.commit);
         let table = Arc::make_mut(&mut self.table);
         for (name, edits) in elements {
             let set = table.sets.get_mut(&name).ok_or(Unclear)?;
-            let layout = set.layout();
-            let was_known = set.elements.edit(&edits, layout)?;
-            // What packets or time put there, they have put there unheard.
-            if !was_known && !set.is_moving() {
+            let had_all = set.edit(&edits)?;
+            // Elements that packets added or time deleted were not announced.
+            if !had_all && !set.is_moving() {
                 return Err(Unclear);
             }
-            set.note_references();
         }
         Ok(())
     }
@@ -294,9 +250,9 @@ impl Held {
         Arc::make_mut(&mut self.table)
     }
 
-    fn changed(&mut self, attrs: &Attrs<'_>) -> Heard {
+    fn update_table(&mut self, attrs: &Attrs<'_>) -> Result<(), Unclear> {
         let head = dump::decode_head(self.head.key.family, attrs)?;
-        if head.handle != self.head.handle || head.words != self.head.words {
+        if head.handle != self.head.handle || head.comment != self.head.comment {
             return Err(Unclear);
         }
         self.table().flags = head.flags;
@@ -304,125 +260,123 @@ impl Held {
         Ok(())
     }
 
-    fn chain(&mut self, attrs: &Attrs<'_>) -> Heard {
-        let mut told = decode_chain(attrs)?;
-        if told.is_nameless() {
-            self.under_way.nameless.chains.push(told);
+    fn add_chain(&mut self, attrs: &Attrs<'_>) -> Result<(), Unclear> {
+        let mut new = decode_chain(attrs)?;
+        if new.is_anonymous() {
+            self.commit.anonymous.chains.push(new);
             return Ok(());
         }
-        // Of devices only those that come are told.
-        if told.chain.has_devices() {
+        // Only the devices that were added are announced, not those that were there.
+        if new.chain.has_devices() {
             return Err(Unclear);
         }
         let chains = &mut self.table().chains;
-        if let Some(former) = chains.get_mut(&told.name) {
-            told.chain.rules = std::mem::take(&mut former.rules);
-        } else if chains.values().any(|chain| chain.handle == told.chain.handle) {
-            // It has another name now, also where rules jump to it.
+        if let Some(former) = chains.get_mut(&new.name) {
+            new.chain.rules = std::mem::take(&mut former.rules);
+        } else if chains.values().any(|chain| chain.handle == new.chain.handle) {
+            // It was renamed, and so are the jumps to it.
             return Err(Unclear);
         }
-        chains.insert(told.name, told.chain);
+        chains.insert(new.name, new.chain);
         Ok(())
     }
 
-    fn no_chain(&mut self, attrs: &Attrs<'_>) -> Heard {
-        // It may be that only devices go.
+    fn delete_chain(&mut self, attrs: &Attrs<'_>) -> Result<(), Unclear> {
+        // Devices that were removed from a chain are announced in the same way.
         if decode_chain(attrs)?.chain.has_devices() {
             return Err(Unclear);
         }
         let name = text(attrs, NFTA_CHAIN_NAME)?;
-        self.under_way.rules.forget(name);
+        self.commit.rules.forget(name);
         self.table().chains.remove(name);
         Ok(())
     }
 
-    fn rule(&mut self, flags: u16, attrs: &Attrs<'_>) -> Heard {
+    fn add_rule(&mut self, flags: u16, attrs: &Attrs<'_>) -> Result<(), Unclear> {
         let chain = text(attrs, NFTA_RULE_CHAIN)?;
-        let Held { table, under_way: UnderWay { nameless, elements, rules: places, .. }, .. } =
-            self;
-        nameless.rules.take(attrs.clone())?;
-        if nameless.chains.iter().any(|bare| bare.name == chain) {
+        let OpenCommit { anonymous, elements, rules: places, .. } = &mut self.commit;
+        anonymous.rules.take(attrs.clone())?;
+        if anonymous.chains.iter().any(|one| one.name == chain) {
             return Ok(());
         }
-        for (name, set) in &mut nameless.sets {
+        for (name, set) in &mut anonymous.sets {
             if let Some(edits) = elements.remove(name) {
-                let layout = set.layout();
-                set.elements.edit(&edits, layout)?;
-                set.note_references();
+                set.edit(&edits)?;
             }
         }
-        let rule = nameless.last_rule()?;
-        nameless.rules.drop_last();
-        let rules = &mut Arc::make_mut(table).chains.get_mut(chain).ok_or(Unclear)?.rules;
+        let rule = anonymous.last_rule()?;
+        anonymous.rules.drop_last();
+        let table = Arc::make_mut(&mut self.table);
+        let rules = &mut table.chains.get_mut(chain).ok_or(Unclear)?.rules;
         let end = if flags & NLM_F_APPEND != 0 { End::Last } else { End::First };
-        let untold = places.of(chain, (rule.handle, end), rules.len());
+        let place_at_end = places.of(chain, rule.handle, end, rules.len());
         let after = be64(attrs, NFTA_RULE_POSITION)?.map(Handle);
-        let place = after.map_or(untold, |after| {
+        let place = after.map_or(place_at_end, |after| {
             rules.iter().rposition(|rule| rule.handle == after).map(|at| at + 1)
         });
         rules.insert(place.ok_or(Unclear)?, rule);
         Ok(())
     }
 
-    fn no_rule(&mut self, is_replaced: bool, attrs: &Attrs<'_>) -> Heard {
+    fn delete_rule(&mut self, flags: u16, attrs: &Attrs<'_>) -> Result<(), Unclear> {
         let handle = be64(attrs, NFTA_RULE_HANDLE)?.map(Handle);
-        // The rules of a chain without a name go with the one that jumps to it.
+        // The rules of an anonymous chain go with the rule that jumps to it.
         let name = text(attrs, NFTA_RULE_CHAIN)?;
         let Some(chain) = self.table().chains.get_mut(name) else { return Ok(()) };
         let at = chain.rules.iter().position(|rule| Some(rule.handle) == handle);
         let (at, handle) = at.zip(handle).ok_or(Unclear)?;
         chain.rules.remove(at);
         let left = chain.rules.len();
-        if is_replaced {
-            self.under_way.rules.replaced(handle, at);
+        // Another rule comes in its place.
+        if flags & NLM_F_APPEND != 0 {
+            self.commit.rules.replaced(handle, at);
         } else {
-            self.under_way.rules.went(name, at, left);
+            self.commit.rules.deleted(name, at, left);
         }
         Ok(())
     }
 
-    fn set(&mut self, attrs: &Attrs<'_>) -> Heard {
-        let (name, mut told) = decode_set(attrs)?;
-        if told.flags & NFT_SET_ANONYMOUS != 0 {
-            self.under_way.nameless.sets.insert(name, told);
+    fn add_set(&mut self, attrs: &Attrs<'_>) -> Result<(), Unclear> {
+        let (name, mut new) = decode_set(attrs)?;
+        if new.flags & NFT_SET_ANONYMOUS != 0 {
+            self.commit.anonymous.sets.insert(name, new);
             return Ok(());
         }
         let sets = &mut self.table().sets;
         if let Some(former) = sets.get_mut(&name) {
-            told.elements = std::mem::take(&mut former.elements);
-            told.note_references();
+            new.elements = std::mem::take(&mut former.elements);
+            new.note_references();
         }
-        sets.insert(name, told);
+        sets.insert(name, new);
         Ok(())
     }
 
-    fn elements(&mut self, came: bool, attrs: &Attrs<'_>) -> Heard {
+    fn edit_elements(&mut self, kind: u16, attrs: &Attrs<'_>) -> Result<(), Unclear> {
         let name = text(attrs, NFTA_SET_ELEM_LIST_SET)?;
-        let UnderWay { nameless, elements, .. } = &mut self.under_way;
-        let set = nameless.sets.get(name).or_else(|| self.table.sets.get(name));
+        let OpenCommit { anonymous, elements, .. } = &mut self.commit;
+        let set = anonymous.sets.get(name).or_else(|| self.table.sets.get(name));
         if set.ok_or(Unclear)?.is_data() {
             return Ok(());
         }
         let edits = elements.entry(name.to_owned()).or_default();
-        let Some(list) = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)? else { return Ok(()) };
-        if came {
-            edits.came(list.value)?;
-        } else {
-            edits.went(list.value)?;
+        match attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)? {
+            Some(list) if kind == NEW_ELEMENTS => edits.add(list.value)?,
+            Some(list) => edits.delete(list.value)?,
+            None => {}
         }
         Ok(())
     }
 }
 
-/// What a commit did to chains so far.
+/// Where rules go that are announced without a position: to the first place of their chain, or to the last.
 #[derive(Debug, Default)]
-struct Places {
-    /// The rule that went last, and where it was, if another one comes in its place.
+struct RulePlaces {
+    /// The rule that was deleted last, and its place, if another one comes in its place.
     replaced: Option<(Handle, usize)>,
-    frayed: BTreeMap<String, Frayed>,
+    lost: BTreeMap<String, LostEnds>,
 }
 
-/// Where a rule was asked to stand.
+/// The end of its chain that a rule was added to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     First,
@@ -435,43 +389,43 @@ enum End {
 /// one, by the commit that deletes that one. Then it is told without a place, and with the flag of the other end:
 /// `delete rule ip a x handle 2; add rule ip a x handle 2 accept`.
 #[derive(Debug, Default)]
-struct Frayed {
+struct LostEnds {
     first: bool,
     last: bool,
 }
 
-impl Places {
-    /// A rule went, and the next one comes in its place.
+impl RulePlaces {
+    /// A rule was deleted, and the next one comes in its place.
     fn replaced(&mut self, handle: Handle, at: usize) {
         self.replaced = Some((handle, at));
     }
 
-    /// A rule went, and left so many others.
-    fn went(&mut self, chain: &str, at: usize, left: usize) {
+    /// A rule was deleted, and so many others are left.
+    fn deleted(&mut self, chain: &str, at: usize, left: usize) {
         self.replaced = None;
         if at == 0 || at == left {
-            let frayed = self.frayed.entry(chain.to_owned()).or_default();
-            frayed.first |= at == 0;
-            frayed.last |= at == left;
+            let lost = self.lost.entry(chain.to_owned()).or_default();
+            lost.first |= at == 0;
+            lost.last |= at == left;
         }
     }
 
-    /// A chain went.
+    /// A chain was deleted.
     fn forget(&mut self, chain: &str) {
-        self.frayed.remove(chain);
+        self.lost.remove(chain);
     }
 
-    /// The place of a rule among so many others; none where it cannot be told.
-    fn of(&mut self, chain: &str, (handle, end): (Handle, End), others: usize) -> Option<usize> {
-        let frayed = self.frayed.get(chain);
+    /// The place of a rule among so many others; none where that is not certain.
+    fn of(&mut self, chain: &str, handle: Handle, end: End, others: usize) -> Option<usize> {
+        let lost = self.lost.get(chain);
         match (self.replaced.take(), end) {
             _ if others == 0 => Some(0),
             // Quirk `replacing-looks-like-appending` (Linux 6.18): both are told with the same flag, and one
             // that replaces another has its handle.
             (Some((gone, at)), _) if gone == handle => Some(at),
             (Some(_), End::Last) => None,
-            (_, End::Last) => frayed.is_none_or(|frayed| !frayed.first).then_some(others),
-            (_, End::First) => frayed.is_none_or(|frayed| !frayed.last).then_some(0),
+            (_, End::Last) => lost.is_none_or(|lost| !lost.first).then_some(others),
+            (_, End::First) => lost.is_none_or(|lost| !lost.last).then_some(0),
         }
     }
 }
@@ -481,7 +435,7 @@ mod tests {
     use homeostat_netlink::Port;
 
     use super::*;
-    use crate::mark::Words;
+    use crate::mark::Comment;
     use crate::model::Handle;
     use crate::wire::Tlvs;
 
@@ -493,7 +447,7 @@ mod tests {
         let [high, low] = label.to_be_bytes();
         let payload = [&[2, 0, high, low][..], &attrs.into_bytes()].concat();
         let message = Message { kind, flags: 0, seq: 0, port: Port::KERNEL, payload: &payload };
-        shadow.hear(&Event::Message(message));
+        shadow.apply(&Event::Message(message));
     }
 
     /// A commit deletes the table.
@@ -512,9 +466,9 @@ mod tests {
 
     /// One that has looked at this generation.
     fn look(shadow: &mut Shadow, generation: Generation) {
-        let head = Head { key: key(), handle: Handle(1), flags: 0, words: Words::default() };
-        shadow.begin(generation);
-        shadow.know(key(), Some((&head, &Arc::new(Table::empty(&head)))));
+        let head = Head { key: key(), handle: Handle(1), flags: 0, comment: Comment::default() };
+        shadow.restart(generation);
+        shadow.store(key(), Some((&head, &Arc::new(Table::empty(&head)))));
     }
 
     #[test]
@@ -525,16 +479,16 @@ mod tests {
             // What came before the look is over.
             ended(&mut shadow, generation);
             gone(&mut shadow, generation);
-            assert!(matches!(shadow.known(&key()), Known::Held(..)), "{generation:x}");
+            assert!(matches!(shadow.lookup(&key()), Some(State::Present(_))), "{generation:x}");
             gone(&mut shadow, next);
             assert_eq!(shadow.generation(), None, "{generation:x} is being left");
             ended(&mut shadow, next);
             assert_eq!(shadow.generation(), Some(next));
-            assert!(matches!(shadow.known(&key()), Known::Absent), "{generation:x}");
+            assert!(matches!(shadow.lookup(&key()), Some(State::Absent)), "{generation:x}");
             // One is missing.
             gone(&mut shadow, after(after(next)));
             assert_eq!(shadow.generation(), None);
-            assert!(matches!(shadow.known(&key()), Known::Nothing), "{generation:x}");
+            assert!(matches!(shadow.lookup(&key()), None), "{generation:x}");
         }
     }
 }
@@ -543,10 +497,10 @@ mod tests {
 mod places_tests {
     use super::*;
 
-    fn check(told: impl FnOnce(&mut Places), end: End, others: usize, expected: Option<usize>) {
-        let mut places = Places::default();
+    fn check(told: impl FnOnce(&mut RulePlaces), end: End, others: usize, expected: Option<usize>) {
+        let mut places = RulePlaces::default();
         told(&mut places);
-        assert_eq!(places.of("x", (Handle(9), end), others), expected, "{places:?}");
+        assert_eq!(places.of("x", Handle(9), end, others), expected, "{places:?}");
     }
 
     #[test]
@@ -564,15 +518,15 @@ mod places_tests {
 
     #[test]
     fn beside_a_rule_that_went_at_an_end_nothing_is_certain() {
-        check(|places| places.went("x", 0, 2), End::Last, 2, None);
-        check(|places| places.went("x", 0, 2), End::First, 2, Some(0));
-        check(|places| places.went("x", 2, 2), End::First, 2, None);
-        check(|places| places.went("x", 2, 2), End::Last, 2, Some(2));
-        check(|places| places.went("x", 1, 2), End::Last, 2, Some(2));
-        check(|places| places.went("y", 0, 0), End::Last, 2, Some(2));
-        check(|places| places.went("x", 0, 0), End::Last, 0, Some(0));
-        let made_again = |places: &mut Places| {
-            places.went("x", 0, 0);
+        check(|places| places.deleted("x", 0, 2), End::Last, 2, None);
+        check(|places| places.deleted("x", 0, 2), End::First, 2, Some(0));
+        check(|places| places.deleted("x", 2, 2), End::First, 2, None);
+        check(|places| places.deleted("x", 2, 2), End::Last, 2, Some(2));
+        check(|places| places.deleted("x", 1, 2), End::Last, 2, Some(2));
+        check(|places| places.deleted("y", 0, 0), End::Last, 2, Some(2));
+        check(|places| places.deleted("x", 0, 0), End::Last, 0, Some(0));
+        let made_again = |places: &mut RulePlaces| {
+            places.deleted("x", 0, 0);
             places.forget("x");
         };
         check(made_again, End::Last, 2, Some(2));

@@ -1,7 +1,7 @@
-//! The source: whose tables it keeps, in which namespace, and what ties its parts to the contract.
+//! The source: whose tables it keeps, in which namespace, and its implementation of the contract.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
@@ -23,33 +23,31 @@ use crate::{dump, plan};
 pub struct Nft {
     netns: Option<Arc<Netns>>,
     pub(crate) mark: Mark,
-    pub(crate) ours: Ports,
-    pub(crate) refusals: Refusals,
+    pub(crate) own_ports: OwnPorts,
+    /// How many transactions were refused. Each is a reason to read what the shadow says.
+    pub(crate) refused: Arc<AtomicU64>,
     pub(crate) wording: Wording,
 }
 
-/// How plans speak of rules that the desired state does not have.
+/// How plans describe rules that the desired state does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wording {
-    /// By what they are made of.
+    /// By the names of their expressions.
     #[default]
     Parts,
-    /// As `nft` lists them, which costs a listing of each table that differs: for who plans for people.
+    /// As `nft` lists them, which costs a listing of each table that differs: for plans that people read.
     Listed,
 }
 
-impl Nft {
-    /// Speaks of rules in another way.
-    #[must_use]
-    pub fn with_wording(self, wording: Wording) -> Self {
-        Nft { wording, ..self }
-    }
+/// Room for an error about every message of a large transaction.
+const RECEIVE_BUFFER: usize = 8 << 20;
 
+impl Nft {
     /// Those of the calling thread's namespace.
     #[must_use]
     pub fn here(mark: Mark) -> Self {
-        let (ours, refusals) = (Ports::default(), Refusals::default());
-        Nft { netns: None, mark, ours, refusals, wording: Wording::Parts }
+        let (own_ports, refused) = (OwnPorts::default(), Arc::default());
+        Nft { netns: None, mark, own_ports, refused, wording: Wording::Parts }
     }
 
     /// Those of another namespace, which is kept alive by this.
@@ -58,16 +56,21 @@ impl Nft {
         Nft { netns: Some(netns), ..Self::here(mark) }
     }
 
-    /// Whether any table carries our mark. Where nobody may look, or the kernel has no tables, none does.
+    #[must_use]
+    pub fn with_wording(self, wording: Wording) -> Self {
+        Nft { wording, ..self }
+    }
+
+    /// Whether any table carries our mark. Where tables cannot be listed, none does.
     #[must_use]
     pub fn owns_any(&self) -> bool {
         let heads = self.connect(Family::Netfilter).and_then(|mut open| dump::heads(&mut open));
-        let is_ours = |head: &dump::Head| head.words.mark.as_ref() == Some(&self.mark);
+        let is_ours = |head: &dump::Head| head.comment.mark.as_ref() == Some(&self.mark);
         heads.is_ok_and(|heads| heads.iter().any(is_ours))
     }
 
     pub(crate) fn connect(&self, family: Family) -> Result<Connection, Error> {
-        let options = Options { receive_buffer: Some(BUFFER), ..Options::default() };
+        let options = Options { receive_buffer: Some(RECEIVE_BUFFER), ..Options::default() };
         let socket = match &self.netns {
             Some(netns) => Socket::open_in(netns, family, &options)?,
             None => Socket::open(family, &options)?,
@@ -83,7 +86,7 @@ impl Nft {
         })
     }
 
-    /// Runs something on the source's network.
+    /// Runs something in the source's namespace.
     pub(crate) fn run<T: Send>(
         &self,
         task: impl FnOnce() -> T + Send,
@@ -95,65 +98,49 @@ impl Nft {
     }
 }
 
-/// Room for an error about every message of a large transaction.
-const BUFFER: usize = 8 << 20;
-
-/// How many transactions did not fit what was there. Each is a reason to read what was only told.
+/// The netlink ports from which our own transactions come.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Refusals(Arc<AtomicU64>);
-
-impl Refusals {
-    pub(crate) fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// The sockets that our own transactions come from.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ports(Arc<Mutex<Known>>);
+pub(crate) struct OwnPorts(Arc<Mutex<PortLists>>);
 
 #[derive(Debug, Default)]
-struct Known {
-    ours: BTreeSet<u32>,
-    /// Of programs that we ran last; numbers of processes come again, so that only a few are kept.
+struct PortLists {
+    sockets: BTreeSet<u32>,
+    /// Process ids of the last programs that we ran, which are their ports. The kernel uses process ids again, so
+    /// that only a few are kept.
     children: VecDeque<u32>,
 }
 
-const CHILDREN: usize = 16;
+const MOST_CHILDREN: usize = 16;
 
-impl Ports {
-    fn known(&self) -> MutexGuard<'_, Known> {
+impl OwnPorts {
+    fn lists(&self) -> MutexGuard<'_, PortLists> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn add(&self, port: Port) {
-        self.known().ours.insert(port.0);
+        self.lists().sockets.insert(port.0);
     }
 
     pub(crate) fn remove(&self, port: Port) {
-        self.known().ours.remove(&port.0);
+        self.lists().sockets.remove(&port.0);
     }
 
     pub(crate) fn add_child(&self, port: Port) {
-        let mut known = self.known();
-        known.children.push_front(port.0);
-        known.children.truncate(CHILDREN);
+        let mut lists = self.lists();
+        lists.children.push_front(port.0);
+        lists.children.truncate(MOST_CHILDREN);
     }
 
     pub(crate) fn contain(&self, port: Port) -> bool {
-        let known = self.known();
-        known.ours.contains(&port.0) || known.children.contains(&port.0)
+        let lists = self.lists();
+        lists.sockets.contains(&port.0) || lists.children.contains(&port.0)
     }
 }
 
 impl Source for Nft {
     const NAME: &'static str = "nft";
     const FAILS: Fails = Fails::Atomic;
-    /// All but elements whose time has run out.
+    /// No event announces an element that expires.
     const COVERAGE: Coverage = Coverage::Some;
 
     type Key = Key;
@@ -165,15 +152,15 @@ impl Source for Nft {
     type Writer = Writer;
 
     fn reader(&self) -> Result<Reader, Failure> {
-        Reader::open(self.clone()).map_err(|error| error.failure())
+        Ok(Reader::open(self.clone())?)
     }
 
     fn reader_without_hints(&self) -> Result<Reader, Failure> {
-        Reader::open_deaf(self.clone()).map_err(|error| error.failure())
+        Ok(Reader::open_without_hints(self.clone())?)
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
-        Writer::open(self.clone()).map_err(|error| error.failure())
+        Ok(Writer::open(self.clone())?)
     }
 
     fn is_same(&self, other: &Self) -> bool {

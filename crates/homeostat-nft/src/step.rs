@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::{Action, Line, Owner, Slot, Summary};
+use homeostat_netlink::uapi::*;
 use serde_json::{Value, json};
 
 use crate::desired::DesiredState;
+use crate::element_text::element_changes;
 use crate::expression::names;
 use crate::key::Key;
-use crate::model::{Rule, Script, Table};
+use crate::model::{Part, Rule, Script, Table};
 use crate::plan::Op;
 
 /// Everything that a transaction does to one table.
@@ -27,15 +29,139 @@ pub struct Step {
 }
 
 impl Step {
-    /// The text that is loaded in place of its acts.
-    pub(crate) fn script(&self) -> Option<&Script> {
-        self.desired.as_ref().and_then(|desired| desired.script.as_deref())
-    }
-
     /// One that does nothing yet.
     pub(crate) fn new(key: Key, action: Action) -> Self {
         let (slot, ops, desired, seen, adopts, notes) = (None, vec![], None, None, None, vec![]);
         Step { key, slot, action, ops, desired, seen, adopts, notes }
+    }
+
+    /// The text that is loaded in place of its ops.
+    pub(crate) fn script(&self) -> Option<&Script> {
+        self.desired.as_ref().and_then(|desired| desired.script.as_deref())
+    }
+
+    /// The part of the table that an op is about, and the rule, if it is about one.
+    pub(crate) fn describe(&self, op: usize) -> String {
+        let line = self.ops.get(op).and_then(|op| self.explain_op(op, &Repeated::default()));
+        let Some(line) = line else { return self.key.to_string() };
+        let value = line.after.or(line.before);
+        match value.as_ref().and_then(|value| value[RULE].as_str()) {
+            Some(rule) => format!("{}: {rule}", line.key),
+            None => line.key,
+        }
+    }
+
+    /// Every line. What is deleted only to be created again is one line.
+    fn lines(&self, each: &mut dyn FnMut(Line)) {
+        if let Some(owner) = &self.adopts {
+            let note = format!("taken over from {owner}; its comment cannot carry our mark");
+            each(Line { note: Some(note), ..self.line(Action::Update, "") });
+        }
+        if let Some(script) = self.script().filter(|_| !self.ops.is_empty()) {
+            let why = "loaded whole by `nft -f`, because it cannot be carried as bytes";
+            let (action, note) = match self.seen {
+                Some(_) => {
+                    (Action::Replace, format!("{why}; counters and data of sets begin anew"))
+                }
+                None => (Action::Create, why.to_owned()),
+            };
+            let after = Some(json!(script.text));
+            return each(Line { note: Some(note), after, ..self.line(action, "") });
+        }
+        let repeated = Repeated::of(&self.ops);
+        self.ops.iter().filter_map(|op| self.explain_op(op, &repeated)).for_each(each);
+    }
+
+    fn line(&self, action: Action, part: &str) -> Line {
+        let space = if part.is_empty() { "" } else { " " };
+        let key = format!("{}{space}{part}", self.key);
+        Line { action, key, before: None, after: None, note: None }
+    }
+
+    fn explain_op(&self, op: &Op, repeated: &Repeated<'_>) -> Option<Line> {
+        let (desired, seen) = (self.desired.as_deref(), self.seen.as_deref());
+        Some(match op {
+            Op::DeleteTable if desired.is_some() => return None,
+            Op::DeleteTable => self.line(Action::Delete, ""),
+            Op::CreateTable if seen.is_some() => self.line(Action::Replace, ""),
+            Op::CreateTable => self.line(Action::Create, ""),
+            Op::SetFlags => {
+                let flags = |table: &Table| json!({ "flags": table.flags });
+                let (before, after) = (seen.map(flags), desired.map(flags));
+                Line { before, after, ..self.line(Action::Update, "") }
+            }
+            Op::Delete(part) if repeated.created.contains(part) => return None,
+            Op::Delete(part) => self.line(Action::Delete, &text_of(part, seen)),
+            Op::Create(part) => {
+                let is_replaced = repeated.deleted.contains(part);
+                let action = if is_replaced { Action::Replace } else { Action::Create };
+                let after = match part {
+                    Part::Set(name) => element_changes(self, name),
+                    _ => None,
+                };
+                Line { after, ..self.line(action, &text_of(part, desired)) }
+            }
+            // The line of the chain says it.
+            Op::FlushChain(_) => return None,
+            // Of two ops on one set the second one says both; of a set that is created the line of the set.
+            Op::DeleteElements { set, .. } if repeated.filled.contains(set.as_str()) => {
+                return None;
+            }
+            Op::DeleteElements { set, .. } | Op::AddElements { set, .. } => {
+                let part = Part::Set(set.clone());
+                if repeated.created.contains(&part) {
+                    return None;
+                }
+                let after = element_changes(self, set);
+                Line { after, ..self.line(Action::Update, &text_of(&part, desired)) }
+            }
+            Op::SetPolicy(name) => {
+                let policy = |table: &Table| {
+                    let policy = table.chains.get(name)?.policy?;
+                    Some(json!({ "policy": if policy == 0 { "drop" } else { "accept" } }))
+                };
+                let (before, after) = (seen.and_then(policy), desired.and_then(policy));
+                Line { before, after, ..self.line(Action::Update, &format!("chain {name}")) }
+            }
+            Op::DeleteRule { chain, at } if repeated.replaced.contains(&(chain, *at)) => {
+                return None;
+            }
+            Op::DeleteRule { chain, at } => {
+                let before = Some(self.seen_rule(seen?.rules(chain).get(*at)?));
+                Line { before, ..self.line(Action::Delete, &format!("chain {chain}")) }
+            }
+            Op::AddRule { chain, at, replaces, .. } => self.explain_rule(chain, *at, *replaces),
+        })
+    }
+
+    fn explain_rule(&self, chain: &str, at: usize, replaces: Option<usize>) -> Line {
+        let desired = self.desired.as_deref();
+        let rule = desired.and_then(|desired| desired.rules(chain).get(at));
+        let former = replaces.zip(self.seen.as_deref());
+        let former = former.and_then(|(at, seen)| seen.rules(chain).get(at));
+        let after = desired.zip(rule).map(|(table, rule)| rule_value(table, rule));
+        let (action, note, before) = match former {
+            Some(former) if rule == Some(former) => {
+                (Action::Update, Some(format!("moves to place {}", at + 1)), None)
+            }
+            Some(former) => (Action::Update, None, Some(self.seen_rule(former))),
+            None => (Action::Create, Some(format!("at place {}", at + 1)), None),
+        };
+        let place = after.as_ref().and_then(|rule| rule[PLACE].as_str()).map(str::to_owned);
+        // Of a table that is created whole, the order of the lines says as much.
+        let notes = note.into_iter().chain(place).filter(|_| self.seen.is_some());
+        let note = notes.reduce(|note, place| format!("{note}; {place}"));
+        Line { before, after, note, ..self.line(action, &format!("chain {chain}")) }
+    }
+
+    /// A rule that was seen: in the words of an equal one of the desired state, else by what it is made of.
+    fn seen_rule(&self, rule: &Rule) -> Value {
+        let equal = self.desired.as_deref().and_then(|desired| {
+            let mut rules = desired.chains.values().flat_map(|chain| &chain.rules);
+            rules.find(|declared| *declared == rule).map(|declared| (desired, declared))
+        });
+        let seen = self.seen.as_deref().map(|seen| (seen, rule));
+        equal.or(seen).map_or(Value::Null, |(table, rule)| rule_value(table, rule))
     }
 }
 
@@ -66,219 +192,59 @@ impl homeostat_core::Step<DesiredState> for Step {
         let mut notes = self.notes.join("; ");
         self.lines(&mut |mut line| {
             if !notes.is_empty() {
-                let said = line.note.take().into_iter().chain([std::mem::take(&mut notes)]);
-                line.note = Some(said.collect::<Vec<_>>().join("; "));
+                let all = line.note.take().into_iter().chain([std::mem::take(&mut notes)]);
+                line.note = Some(all.collect::<Vec<_>>().join("; "));
             }
             tell(line);
         });
     }
 }
 
-impl Step {
-    /// Tells every line. What goes only to be made again is one line.
-    fn lines(&self, tell: &mut dyn FnMut(Line)) {
-        if let Some(owner) = &self.adopts {
-            let note = format!("taken over from {owner}; its comment cannot carry our mark");
-            tell(Line { note: Some(note), ..self.line(Action::Update, "") });
-        }
-        if self.script().is_some() && !self.ops.is_empty() {
-            return self.whole(tell);
-        }
-        let remade = Remade::of(&self.ops);
-        for (at, _) in self.ops.iter().enumerate() {
-            if let Some(line) = self.explained(at, &remade) {
-                tell(line);
-            }
-        }
-    }
-
-    /// A table that `nft` loads whole.
-    fn whole(&self, tell: &mut dyn FnMut(Line)) {
-        let why = "loaded whole by `nft -f`, because it cannot be carried as bytes";
-        let (action, note) = match self.seen {
-            Some(_) => (Action::Replace, format!("{why}; counters and data of sets begin anew")),
-            None => (Action::Create, why.to_owned()),
-        };
-        let after = self.script().map(|script| json!(script.text));
-        tell(Line { note: Some(note), after, ..self.line(action, "") });
-    }
-
-    /// The key of the part of a table that an act is about, with what it says of it.
-    pub(crate) fn describe(&self, at: usize) -> String {
-        let remade = Remade::default();
-        let line = self.ops.get(at).and_then(|_| self.explained(at, &remade));
-        let Some(line) = line else { return self.key.to_string() };
-        let told = line.after.or(line.before);
-        match told.as_ref().and_then(|told| told[RULE].as_str()) {
-            Some(rule) => format!("{}: {rule}", line.key),
-            None => line.key,
-        }
-    }
-
-    fn line(&self, action: Action, part: &str) -> Line {
-        let space = if part.is_empty() { "" } else { " " };
-        let key = format!("{}{space}{part}", self.key);
-        Line { action, key, before: None, after: None, note: None }
-    }
-
-    fn explained(&self, at: usize, remade: &Remade) -> Option<Line> {
-        let op = self.ops.get(at)?;
-        let make = |what: &str, name: &str| {
-            let part = format!("{what} {name}");
-            let again = remade.parts.contains(&part);
-            self.line(if again { Action::Replace } else { Action::Create }, &part)
-        };
-        let drop = |what: &str, name: &str| {
-            let part = format!("{what} {name}");
-            (!remade.parts.contains(&part)).then(|| self.line(Action::Delete, &part))
-        };
-        Some(match op {
-            Op::DropTable if self.desired.is_some() => return None,
-            Op::DropTable => self.line(Action::Delete, ""),
-            Op::MakeTable if self.seen.is_some() => self.line(Action::Replace, ""),
-            Op::MakeTable => self.line(Action::Create, ""),
-            Op::SetFlags => self.flags(),
-            // The line of the chain says it.
-            Op::FlushChain(_) => return None,
-            Op::DropRule { chain, at } => return self.rule_gone(chain, *at, remade),
-            // Of two acts on one set the second one says both.
-            Op::DropElements { set, .. } if remade.elements.contains(set) => return None,
-            Op::DropElements { set, .. } | Op::AddElements { set, .. } => {
-                return self.elements(set, remade);
-            }
-            Op::DropSet(name) => return drop(word(self.seen.as_deref(), name), name),
-            Op::DropChain(name) => return drop("chain", name),
-            Op::DropObject(id) => return drop(object_word(id.kind), &id.name),
-            Op::DropFlowtable(name) => return drop("flowtable", name),
-            Op::MakeObject(id) => make(object_word(id.kind), &id.name),
-            Op::MakeFlowtable(name) => make("flowtable", name),
-            Op::MakeChain(name) => make("chain", name),
-            Op::MakeSet(name) => {
-                let line = make(word(self.desired.as_deref(), name), name);
-                Line { after: self.element_changes(name), ..line }
-            }
-            Op::SetPolicy(name) => self.policy(name),
-            Op::AddRule { chain, at, replaces, .. } => self.rule_comes(chain, *at, *replaces),
-        })
-    }
-
-    fn flags(&self) -> Line {
-        let flags = |table: &Option<std::sync::Arc<Table>>| {
-            table.as_ref().map(|table| json!({ "flags": table.flags }))
-        };
-        let (before, after) = (flags(&self.seen), flags(&self.desired));
-        Line { before, after, ..self.line(Action::Update, "") }
-    }
-
-    fn policy(&self, name: &str) -> Line {
-        let policy = |table: &Option<std::sync::Arc<Table>>| {
-            let chain = table.as_ref().and_then(|table| table.chains.get(name));
-            let policy = chain.and_then(|chain| chain.policy);
-            policy.map(|policy| json!({ "policy": if policy == 0 { "drop" } else { "accept" } }))
-        };
-        let (before, after) = (policy(&self.seen), policy(&self.desired));
-        Line { before, after, ..self.line(Action::Update, &format!("chain {name}")) }
-    }
-
-    fn rule_comes(&self, chain: &str, at: usize, replaces: Option<usize>) -> Line {
-        let after = rule(self.desired.as_deref(), chain, at);
-        let text = after.map(|(table, rule)| text(table, rule));
-        let former = replaces.and_then(|at| rule(self.seen.as_deref(), chain, at));
-        let part = format!("chain {chain}");
-        let (action, note, before) = match (former, after) {
-            (Some((_, former)), Some((_, rule))) if former == rule => {
-                (Action::Update, Some(format!("moves to place {}", at + 1)), None)
-            }
-            (Some((table, former)), _) => (Action::Update, None, Some(self.wording(table, former))),
-            (None, _) => (Action::Create, Some(format!("at place {}", at + 1)), None),
-        };
-        let place = text.as_ref().and_then(|text| text[PLACE].as_str()).map(str::to_owned);
-        // Of a table that is made whole, the order of the lines says as much.
-        let notes = note.into_iter().chain(place).filter(|_| self.seen.is_some());
-        let note = notes.reduce(|note, place| format!("{note}; {place}"));
-        Line { before, after: text, note, ..self.line(action, &part) }
-    }
-
-    fn rule_gone(&self, chain: &str, at: usize, remade: &Remade) -> Option<Line> {
-        if remade.rules.contains(&(chain.to_owned(), at)) {
-            return None;
-        }
-        let (table, rule) = rule(self.seen.as_deref(), chain, at)?;
-        let before = Some(self.wording(table, rule));
-        Some(Line { before, ..self.line(Action::Delete, &format!("chain {chain}")) })
-    }
-
-    /// A rule that was seen: in the words of an equal one of the desired state, else by what it is made of.
-    fn wording(&self, table: &Table, rule: &Rule) -> Value {
-        let chains = self.desired.iter().flat_map(|desired| desired.chains.values());
-        let equal = chains.flat_map(|chain| &chain.rules).find(|declared| *declared == rule);
-        match (equal, &self.desired) {
-            (Some(declared), Some(desired)) => text(desired, declared),
-            _ => text(table, rule),
-        }
-    }
-
-    fn elements(&self, set: &str, remade: &Remade) -> Option<Line> {
-        let part = format!("{} {set}", word(self.desired.as_deref(), set));
-        // Of a set that is made the line of the set says it.
-        if remade.made.contains(&part) {
-            return None;
-        }
-        Some(Line { after: self.element_changes(set), ..self.line(Action::Update, &part) })
-    }
+/// What one line explains although two ops do it.
+#[derive(Default)]
+struct Repeated<'a> {
+    deleted: BTreeSet<&'a Part>,
+    created: BTreeSet<&'a Part>,
+    /// Rules that others replace, by chain and place.
+    replaced: BTreeSet<(&'a String, usize)>,
+    /// Sets to which elements are added.
+    filled: BTreeSet<&'a str>,
 }
 
-/// What goes only to be made again.
-#[derive(Clone, Default)]
-struct Remade {
-    parts: BTreeSet<String>,
-    made: BTreeSet<String>,
-    rules: BTreeSet<(String, usize)>,
-    /// Sets to which elements are added as well.
-    elements: BTreeSet<String>,
-}
-
-impl Remade {
-    fn of(ops: &[Op]) -> Self {
-        let mut remade = Remade::default();
-        let mut gone = BTreeSet::new();
+impl<'a> Repeated<'a> {
+    fn of(ops: &'a [Op]) -> Self {
+        let mut repeated = Repeated::default();
         for op in ops {
-            match op {
-                Op::DropSet(name) => gone.extend([format!("set {name}"), format!("map {name}")]),
-                Op::DropChain(name) => _ = gone.insert(format!("chain {name}")),
-                Op::DropObject(id) => {
-                    gone.insert(format!("{} {}", object_word(id.kind), id.name));
-                }
-                Op::DropFlowtable(name) => _ = gone.insert(format!("flowtable {name}")),
-                Op::MakeSet(name) => {
-                    remade.made.extend([format!("set {name}"), format!("map {name}")]);
-                }
-                Op::MakeChain(name) => _ = remade.made.insert(format!("chain {name}")),
-                Op::MakeObject(id) => {
-                    remade.made.insert(format!("{} {}", object_word(id.kind), id.name));
-                }
-                Op::MakeFlowtable(name) => _ = remade.made.insert(format!("flowtable {name}")),
+            _ = match op {
+                Op::Delete(part) => repeated.deleted.insert(part),
+                Op::Create(part) => repeated.created.insert(part),
                 Op::AddRule { chain, replaces: Some(at), .. } => {
-                    remade.rules.insert((chain.clone(), *at));
+                    repeated.replaced.insert((chain, *at))
                 }
-                Op::AddElements { set, .. } => _ = remade.elements.insert(set.clone()),
-                _ => {}
-            }
+                Op::AddElements { set, .. } => repeated.filled.insert(set),
+                _ => false,
+            };
         }
-        remade.parts = gone.intersection(&remade.made).cloned().collect();
-        remade
+        repeated
     }
 }
 
-fn word(table: Option<&Table>, set: &str) -> &'static str {
-    use homeostat_netlink::uapi::{NFT_SET_MAP, NFT_SET_OBJECT};
-    let set = table.and_then(|table| table.sets.get(set));
-    let is_map = set.is_some_and(|set| set.flags & (NFT_SET_MAP | NFT_SET_OBJECT) != 0);
-    if is_map { "map" } else { "set" }
+/// A part as `nft` names it.
+fn text_of(part: &Part, table: Option<&Table>) -> String {
+    let (kind, name) = match part {
+        Part::Chain(name) => ("chain", name),
+        Part::Flowtable(name) => ("flowtable", name),
+        Part::Object(id) => (object_type(id.kind), &id.name),
+        Part::Set(name) => {
+            let set = table.and_then(|table| table.sets.get(name));
+            let is_map = set.is_some_and(|set| set.flags & (NFT_SET_MAP | NFT_SET_OBJECT) != 0);
+            (if is_map { "map" } else { "set" }, name)
+        }
+    };
+    format!("{kind} {name}")
 }
 
-/// As `nft` calls the types of objects.
-fn object_word(kind: u32) -> &'static str {
+fn object_type(kind: u32) -> &'static str {
     match kind {
         1 => "counter",
         2 => "quota",
@@ -294,11 +260,6 @@ fn object_word(kind: u32) -> &'static str {
     }
 }
 
-fn rule<'a>(table: Option<&'a Table>, chain: &str, at: usize) -> Option<(&'a Table, &'a Rule)> {
-    let table = table?;
-    table.chains.get(chain)?.rules.get(at).map(|rule| (table, rule))
-}
-
 /// A rule as people read it: the user's own line where it is known.
 const RULE: &str = "rule";
 /// The rule as `nft` lists it.
@@ -306,14 +267,14 @@ const NORMALIZED: &str = "normalized";
 /// The file and the line that it comes from.
 const PLACE: &str = "place";
 
-/// A rule in words where they are known, else the names of what it is made of.
-fn text(table: &Table, rule: &Rule) -> Value {
-    let words = table.texts.get(&rule.handle);
-    let listed = words.map(|words| words.listed.clone()).filter(|listed| !listed.is_empty());
+/// A rule as text where that is known, else the names of its expressions.
+fn rule_value(table: &Table, rule: &Rule) -> Value {
+    let text = table.texts.get(&rule.handle);
+    let listed = text.map(|text| text.listed.clone()).filter(|listed| !listed.is_empty());
     let listed = listed.unwrap_or_else(|| {
         format!("handle {} ({})", rule.handle.0, names(rule.whole()).join(", "))
     });
-    let own = words.and_then(|words| words.own.as_ref());
-    let shown = own.map_or(&listed, |own| &own.text);
-    json!({ RULE: shown, NORMALIZED: &listed, PLACE: own.map(|own| &own.place) })
+    let source = text.and_then(|text| text.source.as_ref());
+    let shown = source.map_or(&listed, |source| &source.text);
+    json!({ RULE: shown, NORMALIZED: &listed, PLACE: source.map(|source| &source.place) })
 }

@@ -1,11 +1,6 @@
 //! Message types of nftables, and attributes as bytes: copied as they were dumped, left out, or rewritten.
 
-use homeostat_netlink::uapi::{
-    NFNL_SUBSYS_NFTABLES, NFT_MSG_DELCHAIN, NFT_MSG_DELOBJ, NFT_MSG_DELRULE, NFT_MSG_DELSET,
-    NFT_MSG_DELSETELEM, NFT_MSG_DELTABLE, NFT_MSG_NEWCHAIN, NFT_MSG_NEWGEN, NFT_MSG_NEWOBJ,
-    NFT_MSG_NEWRULE, NFT_MSG_NEWSET, NFT_MSG_NEWSETELEM, NFT_MSG_NEWTABLE, NLA_F_NESTED,
-    NLA_F_NET_BYTEORDER,
-};
+use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
 const ALIGN: usize = 4;
@@ -33,6 +28,20 @@ impl Tlvs {
         let start = self.begin(kind);
         self.bytes.extend_from_slice(value);
         self.end(start);
+    }
+
+    /// Takes attributes over, but for those of one type, in place of which `write` is asked.
+    pub(crate) fn copy_replacing(
+        &mut self,
+        attrs: Attrs<'_>,
+        kind: u16,
+        mut write: impl FnMut(&mut Self, &Attr<'_>) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
+        for attr in attrs {
+            let attr = attr?;
+            if attr.kind == kind { write(self, &attr)? } else { self.copy(&attr) }
+        }
+        Ok(())
     }
 
     /// Appends text with its NUL.

@@ -16,7 +16,7 @@ const TEXT: &str = "table inet a {\n  comment \"the firewall\"\n  set s { type i
 fn whole(world: &World, text: &'static str) -> Arc<DesiredState> {
     let (name, directory) = ("fw.nft".to_owned(), std::env::temp_dir());
     let ruleset = Ruleset { text: Cow::Borrowed(text), name, directory };
-    let compiler = Compiler::default().carrying_nothing();
+    let compiler = Compiler::default().writing_text();
     Arc::new(compiler.compile(&ruleset, &world.source).unwrap())
 }
 

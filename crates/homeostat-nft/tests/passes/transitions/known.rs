@@ -11,18 +11,11 @@ use crate::world::{World, by_hand, ip_here, nft};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The kernel marks a quota that is used up, and the mark is taken for another definition: the rule
-    /// is replaced for ever.
-    QuotaUsedUp,
-    /// The same of a quota with a name.
-    NamedQuotaUsedUp,
     /// Another timeout or comment of an element, in a set with `flags timeout` or `dynamic`, is taken for
     /// the element's own life, and left.
     ElementAttributesChange,
     /// The elements of a set with `flags constant` that a rule uses cannot change.
     ConstantSetInUse,
-    /// Base chains of one hook and priority are created by name, and not in the order of the text.
-    OrderOfBaseChains,
     /// Tables are created by name, and not in the order of the text.
     OrderOfTables,
     /// Another comment of a table is ignored: it waits until the table is made (decision 0010).
@@ -30,12 +23,9 @@ pub(super) enum Failure {
 }
 
 /// All of them, each with its reproduction: true if it fails as it is known to.
-const KNOWN: [(Failure, fn() -> bool); 7] = [
-    (Failure::QuotaUsedUp, quota_used_up),
-    (Failure::NamedQuotaUsedUp, named_quota_used_up),
+const KNOWN: [(Failure, fn() -> bool); 4] = [
     (Failure::ElementAttributesChange, element_attributes_change),
     (Failure::ConstantSetInUse, constant_set_in_use),
-    (Failure::OrderOfBaseChains, order_of_base_chains),
     (Failure::OrderOfTables, order_of_tables),
     (Failure::TableCommentChanges, table_comment_changes),
 ];
@@ -60,26 +50,53 @@ fn is_replaced_after_packets(text: &str) -> bool {
     let mut world = World::new();
     ip_here("link set lo up");
     world.converge(text);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    for _ in 0..3 {
-        socket.send_to(&[0; 100], "127.0.0.1:9").unwrap();
-    }
+    send_packets();
     let desired = world.desired(text);
     let report = world.pass(&desired);
     !report.is_converged()
 }
 
-fn quota_used_up() -> bool {
-    is_replaced_after_packets(
-        "table ip t { chain o { type filter hook output priority 0; quota 100 bytes accept; }; }",
-    )
+fn send_packets() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..3 {
+        // One that a rule drops is refused.
+        let _ = socket.send_to(&[0; 100], "127.0.0.1:9");
+    }
 }
 
-fn named_quota_used_up() -> bool {
-    is_replaced_after_packets(
+#[test]
+fn a_quota_that_is_used_up_is_as_declared() {
+    assert!(!is_replaced_after_packets(
+        "table ip t { chain o { type filter hook output priority 0; quota 100 bytes accept; }; }",
+    ));
+}
+
+#[test]
+fn a_named_quota_that_is_used_up_is_as_declared() {
+    assert!(!is_replaced_after_packets(
         "table ip t { quota q { 100 bytes; }; chain o { type filter hook output priority 0; quota name \"q\" \
          accept; }; }",
-    )
+    ));
+}
+
+#[test]
+fn a_quota_that_is_used_up_can_be_replaced() {
+    let text = |name: &str, comment: &str| {
+        format!(
+            "table ip t {{ quota q {{ 100 bytes; }}; set {name} {{ type ipv4_addr; size 9; flags dynamic; {comment}; }}; \
+             chain o {{ type filter hook output priority 0; quota 100 bytes {comment}; quota name \"q\" {comment}; \
+             update @{name} {{ ip daddr quota over 50 bytes }} accept; }}; }}"
+        )
+    };
+    let mut world = World::new();
+    ip_here("link set lo up");
+    world.converge(&text("s", "comment \"a\""));
+    send_packets();
+    // The set is created again with the elements that it has.
+    world.converge(&text("s", "comment \"x\""));
+    assert!(nft(&["list", "set", "ip", "t", "s"], "").unwrap().contains("127.0.0.1 quota"));
+    send_packets();
+    world.converge(&text("r", "comment \"a\""));
 }
 
 /// Whether a text after another converges, and leaves something else than `nft` would load.
@@ -157,12 +174,13 @@ fn is_created_in_another_order(kind: &'static str, text: &'static str) -> bool {
     in_order_of_creation(kind) != std::thread::spawn(load).join().unwrap()
 }
 
-fn order_of_base_chains() -> bool {
-    is_created_in_another_order(
+#[test]
+fn base_chains_of_one_hook_and_priority_are_created_in_the_order_of_the_text() {
+    assert!(!is_created_in_another_order(
         "chain",
         "table ip t { chain z { type filter hook input priority 0; }; chain a { type filter hook input \
          priority 0; }; }",
-    )
+    ));
 }
 
 fn order_of_tables() -> bool {
