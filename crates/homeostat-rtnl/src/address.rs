@@ -1,15 +1,26 @@
-//! Addresses of links: what is managed of one, and when what is seen agrees with a desired state. Pure.
+//! Addresses of links: key, managed part, when what is seen agrees with what is declared, netlink messages. Pure.
 
+pub(crate) mod cascade;
 #[cfg(feature = "document")]
 pub(crate) mod section;
 
-use std::net::Ipv4Addr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 
+use homeostat_netlink::uapi::{
+    IFA_ADDRESS, IFA_BROADCAST, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS,
+    IFA_LABEL, IFA_LOCAL, IFA_PROTO, RTM_DELADDR, RTM_NEWADDR,
+};
+use homeostat_netlink::{Attr, Malformed, Message, MessageWriter, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::key::AddressKey;
-use crate::normalize::{Impossible, agrees};
-use crate::number::Scope;
+use crate::builder::Impossible;
+use crate::family::Family;
+use crate::link::{IfIndex, LinkName, Links};
+use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, Put, put_ip, read_ip};
+use crate::net::{Net, bits};
+use crate::number::{Protocol, Scope};
+use crate::object::agrees;
 
 /// The managed part of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,5 +117,240 @@ fn lifetime_agrees(desired: Option<Lifetime>, seen: Option<Lifetime>) -> bool {
         (None, _) => true,
         (Some(Lifetime::Seconds(desired)), Some(Lifetime::Seconds(seen))) => seen <= desired,
         (desired, seen) => desired == seen,
+    }
+}
+
+/// Which address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressKey {
+    link: LinkName,
+    ip: IpAddr,
+    prefix_len: u8,
+    peer: Option<IpAddr>,
+}
+
+impl AddressKey {
+    /// An address of a link. None, if the address has not so many bits.
+    #[must_use]
+    pub fn new(link: LinkName, ip: IpAddr, prefix_len: u8) -> Option<Self> {
+        (prefix_len <= bits(ip)).then_some(AddressKey { link, ip, prefix_len, peer: None })
+    }
+
+    /// The other end of a link between two. None, if it is of another family.
+    #[must_use]
+    pub fn with_peer(mut self, peer: IpAddr) -> Option<Self> {
+        // An address that is its own peer is one without.
+        self.peer = Some(peer).filter(|peer| *peer != self.ip);
+        (peer.is_ipv4() == self.ip.is_ipv4()).then_some(self)
+    }
+
+    /// The link.
+    #[must_use]
+    pub fn link(&self) -> LinkName {
+        self.link
+    }
+
+    /// The address itself.
+    #[must_use]
+    pub fn ip(&self) -> IpAddr {
+        self.ip
+    }
+
+    /// How many bits of it are the network's.
+    #[must_use]
+    pub fn prefix_len(&self) -> u8 {
+        self.prefix_len
+    }
+
+    /// The other end, if it has one.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
+    /// The network that it is in: its peer's, if it has one.
+    #[must_use]
+    pub fn net(&self) -> Net {
+        Net::masked(self.peer.unwrap_or(self.ip), self.prefix_len)
+    }
+}
+
+impl fmt::Display for AddressKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AddressKey { link, ip, prefix_len, peer } = self;
+        match peer {
+            None => write!(f, "address {ip}/{prefix_len} dev {link}"),
+            Some(peer) => write!(f, "address {ip} peer {peer}/{prefix_len} dev {link}"),
+        }
+    }
+}
+
+/// Where an address carries the mark that it is ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressMarks {
+    /// In the kernel.
+    #[default]
+    Kernel,
+    /// In the kernel, which never changes that of an IPv4 address.
+    Fixed,
+    /// In the ledger, since the kernel keeps none.
+    Ledger,
+}
+
+impl AddressMarks {
+    /// Quirk `no-address-mark` (before Linux 5.18): the kernel has no `IFA_PROTO`; it ignores what is
+    /// sent and never sends it.
+    ///
+    /// Quirk `v4-mark-for-good` (Linux 5.18 to 6.2): `ip address replace` with another protocol succeeds
+    /// and leaves that of an IPv4 address as it was, so that one is taken over by being made anew.
+    pub(crate) fn of_this_kernel() -> Self {
+        Self::of_release(&rustix::system::uname().release().to_string_lossy())
+    }
+
+    /// A release that cannot be read is a recent one.
+    fn of_release(release: &str) -> Self {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+        let mut number = || numbers.next()?.parse::<u32>().ok();
+        match (number(), number()) {
+            (Some(major), Some(minor)) if (major, minor) < (5, 18) => AddressMarks::Ledger,
+            (Some(major), Some(minor)) if (major, minor) < (6, 3) => AddressMarks::Fixed,
+            _ => AddressMarks::Kernel,
+        }
+    }
+}
+
+impl Encoder<'_> {
+    /// Puts an address there.
+    pub(crate) fn put_address(&mut self, key: &AddressKey, address: &Address, put: Put) -> Encoded {
+        let index = self.index(key.link())?;
+        let mut message = self.batch.message(RTM_NEWADDR, put.flags() | self.echo.flags());
+        let scope = address.scope.unwrap_or_else(|| usual_scope(key));
+        address_head(&mut message, key, scope, index);
+        if self.address_marks != AddressMarks::Ledger {
+            message.attr_u8(IFA_PROTO, self.protocol.0);
+        }
+        if let Some(broadcast) = address.broadcast {
+            put_ip(&mut message, IFA_BROADCAST, broadcast.into());
+        }
+        if let Some(label) = &address.label {
+            message.attr(IFA_LABEL, &[label.as_bytes(), &[0]].concat());
+        }
+        if address.noprefixroute == Some(true) {
+            message.attr_u32(IFA_FLAGS, IFA_F_NOPREFIXROUTE);
+        }
+        if address.valid.is_some() || address.preferred.is_some() {
+            let seconds = |life: Option<Lifetime>| life.unwrap_or(Lifetime::Forever).to_kernel();
+            let [preferred, valid] = [address.preferred, address.valid].map(seconds);
+            let times = [preferred.to_ne_bytes(), valid.to_ne_bytes(), [0; 4], [0; 4]];
+            message.attr(IFA_CACHEINFO, times.as_flattened());
+        }
+        Ok(message.finish())
+    }
+
+    /// Takes an address away.
+    pub(crate) fn delete_address(&mut self, key: &AddressKey) -> Encoded {
+        let index = self.index(key.link())?;
+        let mut message = self.batch.message(RTM_DELADDR, 0);
+        address_head(&mut message, key, Scope::GLOBAL, index);
+        Ok(message.finish())
+    }
+}
+
+/// What `ip` takes where nothing is said.
+fn usual_scope(key: &AddressKey) -> Scope {
+    if key.ip().is_loopback() { Scope::HOST } else { Scope::GLOBAL }
+}
+
+fn address_head(message: &mut MessageWriter<'_>, key: &AddressKey, scope: Scope, index: IfIndex) {
+    let [i0, i1, i2, i3] = index.0.to_ne_bytes();
+    message.fixed(&[
+        Family::of(key.ip()).to_kernel(),
+        key.prefix_len(),
+        0,
+        scope.0,
+        i0,
+        i1,
+        i2,
+        i3,
+    ]);
+    put_ip(message, IFA_LOCAL, key.ip());
+    put_ip(message, IFA_ADDRESS, key.peer().unwrap_or(key.ip()));
+}
+
+/// An address as the kernel tells it.
+pub(crate) struct SeenAddress {
+    pub(crate) key: AddressKey,
+    pub(crate) address: Address,
+    pub(crate) protocol: Protocol,
+    pub(crate) is_secondary: bool,
+}
+
+/// The number of the link that an address is on.
+pub(crate) fn address_index(message: &Message<'_>) -> Result<IfIndex, Malformed> {
+    let ([_, _, _, _, i0, i1, i2, i3], _) = message.split::<8>()?;
+    Ok(IfIndex(u32::from_ne_bytes([*i0, *i1, *i2, *i3])))
+}
+
+/// An address; none, if it is of a family that is not kept here.
+pub(crate) fn decode(
+    message: &Message<'_>,
+    links: &Links,
+) -> Result<Option<SeenAddress>, Malformed> {
+    let (fixed, attrs) = message.split::<8>()?;
+    let [family, prefix_len, flags, scope, i0, i1, i2, i3] = *fixed;
+    if family != AF_INET && family != AF_INET6 {
+        return Ok(None);
+    }
+    let link = links.name(IfIndex(u32::from_ne_bytes([i0, i1, i2, i3])));
+    let mut address = Address { scope: Some(Scope(scope)), ..Address::default() };
+    let (mut local, mut peer, mut protocol, mut flags) = (None, None, 0, u32::from(flags));
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            IFA_LOCAL => local = Some(read_ip(&attr)?),
+            IFA_ADDRESS => peer = Some(read_ip(&attr)?),
+            IFA_BROADCAST => address.broadcast = attr.array().ok().map(Ipv4Addr::from_octets),
+            IFA_LABEL => address.label = attr.str().ok().map(str::to_owned),
+            IFA_FLAGS => flags = attr.u32()?,
+            IFA_PROTO => protocol = attr.u8()?,
+            IFA_CACHEINFO => (address.preferred, address.valid) = lifetimes(&attr)?,
+            _ => {}
+        }
+    }
+    address.noprefixroute = Some(flags & IFA_F_NOPREFIXROUTE != 0);
+    let Some(ip) = local.or(peer) else { return Ok(None) };
+    let key = AddressKey::new(link, ip, prefix_len);
+    let key = key.and_then(|key| key.with_peer(peer.unwrap_or(ip)));
+    let (protocol, is_secondary) = (Protocol(protocol), flags & IFA_F_SECONDARY != 0);
+    Ok(key.map(|key| SeenAddress { key, address, protocol, is_secondary }))
+}
+
+type Lifetimes = (Option<Lifetime>, Option<Lifetime>);
+
+fn lifetimes(attr: &Attr<'_>) -> Result<Lifetimes, Malformed> {
+    let [p0, p1, p2, p3, v0, v1, v2, v3, ..] = attr.array::<16>()?;
+    let life = |bytes| Some(Lifetime::from_kernel(u32::from_ne_bytes(bytes)));
+    Ok((life([p0, p1, p2, p3]), life([v0, v1, v2, v3])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_kernels_keep_no_mark_on_addresses_or_the_first_one() {
+        for (release, marks) in [
+            ("5.17.0-1-amd64", AddressMarks::Ledger),
+            ("4.19.0", AddressMarks::Ledger),
+            ("5.18-rc1", AddressMarks::Fixed),
+            ("5.18.0", AddressMarks::Fixed),
+            ("6.1.0-44-amd64", AddressMarks::Fixed),
+            ("6.3.0", AddressMarks::Kernel),
+            ("6.18.44", AddressMarks::Kernel),
+            ("", AddressMarks::Kernel),
+            ("odd", AddressMarks::Kernel),
+        ] {
+            assert_eq!(AddressMarks::of_release(release), marks, "{release}");
+        }
     }
 }

@@ -7,14 +7,13 @@ use homeostat_core::{Failure, Outcome, Outcomes, Owner, Retry, Work};
 use homeostat_netlink::uapi::{RTM_NEWADDR, RTM_NEWROUTE};
 use homeostat_netlink::{Answer, Batch, Connection, Errno, Error, Message, Refusal};
 
-use crate::decode::{self, Names};
-use crate::encode::{Echo, Encoder};
-use crate::link::Links;
-use crate::links;
-use crate::model::Object;
+use crate::link::{self, Links};
+use crate::message::{Echo, Encoder, LinkNames};
 use crate::moment::{Extent, Moment};
-use crate::requests::{Aim, Pen, Request};
+use crate::object::Object;
+use crate::requests::{Aim, Request, RequestWriter};
 use crate::source::Rtnl;
+use crate::{address, route};
 
 /// How many bytes of requests are written before they are sent: a few sends at once.
 const FULL: usize = 512 << 10;
@@ -22,24 +21,24 @@ const FULL: usize = 512 << 10;
 /// Up to so many steps, the kernel is asked to send back what it made of each.
 const FEW: usize = 1000;
 
-/// The hands of the source.
+/// The buffers of the source.
 pub struct Writer {
     source: Rtnl,
-    hands: Mutex<Hands>,
+    buffers: Mutex<Buffers>,
 }
 
 /// What is kept between two turns, for its memory.
 #[derive(Default)]
-struct Hands {
+struct Buffers {
     connection: Option<Connection>,
     batch: Batch,
     requests: Vec<Request>,
-    since: Since,
+    since: AppliedSince,
 }
 
 /// What our own steps left of a moment.
 #[derive(Default)]
-struct Since {
+struct AppliedSince {
     /// Which moment.
     token: Arc<()>,
     /// The links, if steps were about links.
@@ -50,47 +49,48 @@ struct Since {
 
 impl Writer {
     pub(crate) fn open(source: Rtnl) -> Result<Self, Failure> {
-        let writer = Writer { source, hands: Mutex::default() };
-        writer.hands().connection = Some(writer.connect()?);
+        let writer = Writer { source, buffers: Mutex::default() };
+        writer.buffers().connection = Some(writer.connect()?);
         Ok(writer)
     }
 
-    fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+    fn buffers(&self) -> MutexGuard<'_, Buffers> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn connect(&self) -> Result<Connection, Failure> {
         let connection = self.source.connect()?;
-        self.source.sent.from(connection.socket().port());
+        self.source.own_writes.add_port(connection.socket().port());
         Ok(connection)
     }
 
     fn run(&self, work: &Work<'_, Rtnl>, out: &dyn Outcomes<Object>) -> Result<(), Failure> {
-        let mut hands = self.hands();
-        let Hands { connection, batch, requests, since } = &mut *hands;
+        let mut buffers = self.buffers();
+        let Buffers { connection, batch, requests, since } = &mut *buffers;
         let mut open = match connection.take() {
             Some(open) => open,
             None => self.connect()?,
         };
-        let mut told = Told { out, good: None, has_made: false };
+        let mut outcomes = OutcomeBuffer { out, good: None, has_made: false };
         if !Arc::ptr_eq(&since.token, &work.moment.token) {
-            *since = Since { token: Arc::clone(&work.moment.token), ..Since::default() };
+            *since =
+                AppliedSince { token: Arc::clone(&work.moment.token), ..AppliedSince::default() };
         }
-        if links::apply::is_about(work) {
+        if link::apply::is_about(work) {
             let now = since.links.take().unwrap_or_else(|| work.moment.links.clone());
-            let tell = &mut |at, outcome| told.put(at, outcome);
-            let now = links::apply::run(work, &self.source, (&mut open, now), tell);
-            told.flush();
+            let tell = &mut |at, outcome| outcomes.put(at, outcome);
+            let now = link::apply::run(work, &self.source, (&mut open, now), tell);
+            outcomes.flush();
             since.links = Some(now);
             // Who knows whether an answer is still under way there: the next turn opens another.
             return Ok(());
         }
-        let Since { links, moved, .. } = since;
+        let AppliedSince { links, moved, .. } = since;
         let links = links.as_ref().unwrap_or(&work.moment.links);
         let echo = if work.steps.len() > FEW { Echo::Unwanted } else { Echo::Wanted };
-        let muffler = match echo {
+        let echo_filter = match echo {
             Echo::Wanted => None,
-            Echo::Unwanted => self.source.sent.makes_many(open.socket().port()),
+            Echo::Unwanted => self.source.own_writes.mute_echoes(open.socket().port()),
         };
         let mut steps = work.iter().peekable();
         while steps.peek().is_some() {
@@ -99,19 +99,20 @@ impl Writer {
             while batch.bytes().len() < FULL
                 && let Some((at, step)) = steps.next()
             {
-                let (moment, sent) = (work.moment, &self.source.sent);
+                let (moment, own_writes) = (work.moment, &self.source.own_writes);
                 let protocol = self.source.protocol;
                 let address_marks = self.source.address_marks;
                 let encoder = Encoder { batch, links, protocol, address_marks, echo };
-                let mut pen = Pen { encoder, requests, step: at, moment, moved, sent };
-                if let Err(outcome) = pen.write(work.desired, step) {
-                    told.put(at, outcome);
+                let mut writer =
+                    RequestWriter { encoder, requests, step: at, moment, moved, own_writes };
+                if let Err(outcome) = writer.write(work.desired, step) {
+                    outcomes.put(at, outcome);
                 }
             }
-            send(&mut open, batch, (requests, work.moment), &mut told)?;
+            send(&mut open, batch, (requests, work.moment), &mut outcomes)?;
         }
-        if let Some(muffler) = muffler.filter(|_| !told.has_made) {
-            muffler.kept_nothing();
+        if let Some(echo_filter) = echo_filter.filter(|_| !outcomes.has_made) {
+            echo_filter.dropped_nothing();
         }
         *connection = Some(open);
         Ok(())
@@ -132,13 +133,13 @@ fn send(
     connection: &mut Connection,
     batch: &mut Batch,
     (requests, moment): (&[Request], &Moment),
-    told: &mut Told<'_>,
+    outcomes: &mut OutcomeBuffer<'_>,
 ) -> Result<(), Failure> {
     let mut failed = None;
     let mut echoes = BTreeMap::new();
     let ran = connection.run(batch, &mut |place, answer| {
         let Some(request) = requests.get(place) else { return };
-        told.has_made |= !matches!(answer, Answer::Refused(_));
+        outcomes.has_made |= !matches!(answer, Answer::Refused(_));
         if let Answer::Reply(message) = &answer {
             echoes.extend(object(message, &moment.links).map(|object| (place, object)));
         }
@@ -149,12 +150,12 @@ fn send(
             // That it could not go tells more than that it is still there.
             (Aim::GoneForNow, Some(outcome)) => failed = Some((request.step, outcome)),
             (_, Some(outcome)) => match failed.take() {
-                Some((step, earlier)) if step == request.step => told.put(step, earlier),
-                _ => told.put(request.step, with_echo(outcome, echoes.remove(&place))),
+                Some((step, earlier)) if step == request.step => outcomes.put(step, earlier),
+                _ => outcomes.put(request.step, with_echo(outcome, echoes.remove(&place))),
             },
         }
     });
-    told.flush();
+    outcomes.flush();
     ran.map_err(|error| failure(&error))
 }
 
@@ -162,11 +163,11 @@ fn send(
 fn object(message: &Message<'_>, links: &Links) -> Option<Object> {
     match message.kind {
         RTM_NEWROUTE => {
-            let seen = decode::route(message, &mut Names::new(links)).ok()??;
+            let seen = route::message::decode(message, &mut LinkNames::new(links)).ok()??;
             Some(Object::Route(seen.route))
         }
         RTM_NEWADDR => {
-            let seen = decode::address(message, links).ok()??;
+            let seen = address::decode(message, links).ok()??;
             Some(Object::Address(seen.address))
         }
         _ => None,
@@ -226,15 +227,15 @@ pub(crate) fn failure(error: &Error) -> Failure {
     }
 }
 
-/// Tells outcomes; good ones that stand together are told as one.
-struct Told<'a> {
+/// Tells outcomes; good ones that stand together are outcomes as one.
+struct OutcomeBuffer<'a> {
     out: &'a dyn Outcomes<Object>,
     good: Option<std::ops::Range<usize>>,
     /// Whether the kernel may have done anything.
     has_made: bool,
 }
 
-impl Told<'_> {
+impl OutcomeBuffer<'_> {
     fn put(&mut self, step: usize, outcome: Outcome<Object>) {
         match (&mut self.good, &outcome) {
             (Some(good), Outcome::Applied { now: None }) if good.end == step => good.end += 1,

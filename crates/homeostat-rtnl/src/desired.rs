@@ -1,6 +1,6 @@
 //! The desired state: sorted, and so compact that a million routes are a normal case.
 //!
-//! Routes are rows of a few numbers; what they have in common (the way, the source) is a *shape*
+//! Routes are routes of a few numbers; what they have in common (the way, the source) is a *template*
 //! that is kept once.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,31 +10,28 @@ use std::sync::Arc;
 use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Slot};
 
-use crate::address::{Address, address_agrees};
+use crate::address::{Address, AddressKey, address_agrees};
 use crate::builder::Builder;
-use crate::explained::explained;
-use crate::key::{AddressKey, Key, RouteKey};
-use crate::links::desired::{DesiredField, DesiredLink, DesiredLinks};
-use crate::links::field::Field;
-use crate::links::normalize::link_agrees;
-use crate::model::Object;
+use crate::key::Key;
+use crate::link::desired::{DesiredField, DesiredLink, DesiredLinks};
+use crate::link::model::{Field, link_agrees};
 use crate::net::Net;
 use crate::nexthop;
-use crate::normalize::other_agrees;
-use crate::route::{Route, is_touched_by, route_agrees};
-use crate::row::Row;
+use crate::object::{Object, explained, other_agrees};
+use crate::route::packed::PackedRoute;
+use crate::route::{Route, RouteKey, is_touched_by, route_agrees};
 
 /// What should exist: addresses, then IPv4 routes, then IPv6 routes, then the others, then links, each
 /// in key order.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredState {
     pub(crate) addresses: Vec<DesiredAddress>,
-    pub(crate) v4: Vec<Row<u32>>,
-    pub(crate) v6: Vec<Row<u128>>,
+    pub(crate) v4: Vec<PackedRoute<u32>>,
+    pub(crate) v6: Vec<PackedRoute<u128>>,
     pub(crate) others: Vec<Declared>,
-    pub(crate) shapes: Vec<Shape>,
-    /// The numbers of the routes, those of one shape together.
-    pub(crate) by_shape: Vec<u32>,
+    pub(crate) templates: Vec<RouteTemplate>,
+    /// The numbers of the routes, those of one template together.
+    pub(crate) by_template: Vec<u32>,
     /// Tells this desired state from any other; its clones are the same desired state.
     pub(crate) identity: Arc<()>,
     pub(crate) links: DesiredLinks,
@@ -58,20 +55,20 @@ pub(crate) struct Declared {
 
 /// What many routes have in common.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct RouteTemplate {
     pub(crate) route: Route,
     pub(crate) print: u64,
     /// The declared addresses without which it cannot be.
     pub(crate) rests_on: Vec<AddressKey>,
-    /// Where its routes are in `by_shape`.
-    pub(crate) rows: Range<usize>,
+    /// Where its routes are in `by_template`.
+    pub(crate) routes: Range<usize>,
 }
 
 /// What stands in a slot.
 pub(crate) enum At<'a> {
     Address(&'a DesiredAddress),
-    Route(&'a Row<u32>, &'a Shape),
-    Route6(&'a Row<u128>, &'a Shape),
+    Route(&'a PackedRoute<u32>, &'a RouteTemplate),
+    Route6(&'a PackedRoute<u128>, &'a RouteTemplate),
     Other(&'a Declared),
     Link(&'a DesiredLink),
     Field(&'a DesiredField),
@@ -91,12 +88,12 @@ impl DesiredState {
             return Some(At::Address(address));
         }
         let index = index - self.addresses.len();
-        if let Some(row) = self.v4.get(index) {
-            return Some(At::Route(row, self.shape(row.shape)?));
+        if let Some(packed) = self.v4.get(index) {
+            return Some(At::Route(packed, self.template(packed.template)?));
         }
         let index = index - self.v4.len();
-        if let Some(row) = self.v6.get(index) {
-            return Some(At::Route6(row, self.shape(row.shape)?));
+        if let Some(packed) = self.v6.get(index) {
+            return Some(At::Route6(packed, self.template(packed.template)?));
         }
         let index = index - self.v6.len();
         if let Some(other) = self.others.get(index) {
@@ -124,47 +121,47 @@ impl DesiredState {
         self.is_link(slot).then(|| self.key(slot))
     }
 
-    fn shape(&self, shape: u32) -> Option<&Shape> {
-        self.shapes.get(usize::try_from(shape).ok()?)
+    fn template(&self, template: u32) -> Option<&RouteTemplate> {
+        self.templates.get(usize::try_from(template).ok()?)
     }
 
     /// The slot of a declared route.
     pub(crate) fn route_slot(&self, key: &RouteKey, near: Option<Slot>) -> Option<Slot> {
         match key.dst().addr() {
             IpAddr::V4(dst) => {
-                let row = Row::new(key, dst.to_bits(), 0);
-                find(&self.v4, self.addresses.len(), near, |desired| desired.compare(&row))
+                let packed = PackedRoute::new(key, dst.to_bits(), 0);
+                find(&self.v4, self.addresses.len(), near, |desired| desired.compare(&packed))
             }
             IpAddr::V6(dst) => {
                 let base = self.addresses.len() + self.v4.len();
-                let row = Row::new(key, dst.to_bits(), 0);
-                find(&self.v6, base, near, |desired| desired.compare(&row))
+                let packed = PackedRoute::new(key, dst.to_bits(), 0);
+                find(&self.v6, base, near, |desired| desired.compare(&packed))
             }
         }
     }
 
     /// The route in a slot, without its key.
-    pub(crate) fn shape_at(&self, slot: Slot) -> Option<&Shape> {
-        self.shapes.get(self.shape_of(slot)?)
+    pub(crate) fn template_at(&self, slot: Slot) -> Option<&RouteTemplate> {
+        self.templates.get(self.template_of(slot)?)
     }
 
     /// The declared route in a slot.
-    pub(crate) fn route_at(&self, slot: Slot) -> Option<(RouteKey, &Shape)> {
+    pub(crate) fn route_at(&self, slot: Slot) -> Option<(RouteKey, &RouteTemplate)> {
         match self.at(slot)? {
             At::Address(_) | At::Other(_) | At::Link(_) | At::Field(_) => None,
-            At::Route(row, shape) => Some((row.key(), shape)),
-            At::Route6(row, shape) => Some((row.key(), shape)),
+            At::Route(packed, template) => Some((packed.key(), template)),
+            At::Route6(packed, template) => Some((packed.key(), template)),
         }
     }
 
-    /// The number of the shape of the route in a slot.
-    pub(crate) fn shape_of(&self, slot: Slot) -> Option<usize> {
+    /// The number of the template of the route in a slot.
+    pub(crate) fn template_of(&self, slot: Slot) -> Option<usize> {
         let index = slot.index().checked_sub(self.addresses.len())?;
-        let shape = match index.checked_sub(self.v4.len()) {
-            None => self.v4.get(index)?.shape,
-            Some(index) => self.v6.get(index)?.shape,
+        let template = match index.checked_sub(self.v4.len()) {
+            None => self.v4.get(index)?.template,
+            Some(index) => self.v6.get(index)?.template,
         };
-        usize::try_from(shape).ok()
+        usize::try_from(template).ok()
     }
 
     /// The declared address in a slot.
@@ -182,23 +179,23 @@ impl DesiredState {
         self.addresses.len() + self.v4.len() + self.v6.len()
     }
 
-    /// The keys of all routes whose shape is of interest.
+    /// The keys of all routes whose template is of interest.
     pub(crate) fn routes_like(&self, is_like: impl Fn(&Route) -> bool, tell: &mut dyn FnMut(Key)) {
-        let like = self.shapes.iter().filter(|shape| is_like(&shape.route));
-        like.flat_map(|shape| self.routes_of(shape)).for_each(|key| tell(key.into()));
+        let like = self.templates.iter().filter(|template| is_like(&template.route));
+        like.flat_map(|template| self.routes_of(template)).for_each(|key| tell(key.into()));
     }
 
-    /// The keys of the routes of a shape.
-    pub(crate) fn routes_of(&self, shape: &Shape) -> impl Iterator<Item = RouteKey> {
-        let numbers = self.by_shape.get(shape.rows.clone()).unwrap_or_default().iter();
+    /// The keys of the routes of a template.
+    pub(crate) fn routes_of(&self, template: &RouteTemplate) -> impl Iterator<Item = RouteKey> {
+        let numbers = self.by_template.get(template.routes.clone()).unwrap_or_default().iter();
         numbers.filter_map(|number| self.numbered(usize::try_from(*number).ok()?))
     }
 
     /// The route with this number: IPv4 ones first.
     fn numbered(&self, number: usize) -> Option<RouteKey> {
         match number.checked_sub(self.v4.len()) {
-            None => self.v4.get(number).map(Row::<u32>::key),
-            Some(number) => self.v6.get(number).map(Row::<u128>::key),
+            None => self.v4.get(number).map(PackedRoute::<u32>::key),
+            Some(number) => self.v6.get(number).map(PackedRoute::<u128>::key),
         }
     }
 
@@ -220,7 +217,7 @@ impl From<AddressKey> for Key {
     }
 }
 
-/// Looks a row up in its part of the desired state, which begins at `base`.
+/// Looks a packed up in its part of the desired state, which begins at `base`.
 fn find<T>(
     part: &[T],
     base: usize,
@@ -253,8 +250,8 @@ impl Desired for DesiredState {
     fn key(&self, slot: Slot) -> Key {
         match self.at(slot) {
             Some(At::Address(desired)) => Key::Address(desired.key),
-            Some(At::Route(row, _)) => Key::Route(row.key()),
-            Some(At::Route6(row, _)) => Key::Route(row.key()),
+            Some(At::Route(packed, _)) => Key::Route(packed.key()),
+            Some(At::Route6(packed, _)) => Key::Route(packed.key()),
             Some(At::Other(desired)) => desired.key.clone(),
             Some(At::Link(desired)) => Key::Link(desired.name),
             Some(At::Field(desired)) => desired.key(),
@@ -266,7 +263,9 @@ impl Desired for DesiredState {
     fn object(&self, slot: Slot) -> Object {
         match self.at(slot) {
             Some(At::Address(desired)) => Object::Address(desired.address.clone()),
-            Some(At::Route(_, shape) | At::Route6(_, shape)) => Object::Route(shape.route.clone()),
+            Some(At::Route(_, template) | At::Route6(_, template)) => {
+                Object::Route(template.route.clone())
+            }
             Some(At::Other(desired)) => desired.object.clone(),
             Some(At::Link(desired)) => Object::Link(Box::new(desired.link.clone())),
             Some(At::Field(desired)) => Object::Setting(desired.setting.clone().into()),
@@ -279,8 +278,8 @@ impl Desired for DesiredState {
             (Some(At::Address(desired)), Object::Address(seen)) => {
                 address_agrees(&desired.address, seen)
             }
-            (Some(At::Route(_, shape) | At::Route6(_, shape)), Object::Route(seen)) => {
-                route_agrees(&shape.route, seen)
+            (Some(At::Route(_, template) | At::Route6(_, template)), Object::Route(seen)) => {
+                route_agrees(&template.route, seen)
             }
             (Some(At::Other(desired)), seen) => other_agrees(&desired.object, seen),
             (Some(At::Link(desired)), Object::Link(seen)) => link_agrees(&desired.link, seen),
@@ -292,8 +291,8 @@ impl Desired for DesiredState {
     fn may_adopt(&self, slot: Slot) -> bool {
         self.at(slot).is_some_and(|at| match at {
             At::Address(desired) => desired.may_adopt,
-            At::Route(row, _) => row.may_adopt,
-            At::Route6(row, _) => row.may_adopt,
+            At::Route(packed, _) => packed.may_adopt,
+            At::Route6(packed, _) => packed.may_adopt,
             At::Other(desired) => desired.may_adopt,
             At::Link(desired) => desired.may_adopt,
             At::Field(_) => false,
@@ -305,9 +304,9 @@ impl Desired for DesiredState {
         let declares_same = match (at, other_at) {
             (At::Address(desired), At::Address(other)) => desired.address == other.address,
             (
-                At::Route(_, shape) | At::Route6(_, shape),
+                At::Route(_, template) | At::Route6(_, template),
                 At::Route(_, other) | At::Route6(_, other),
-            ) => shape.route == other.route,
+            ) => template.route == other.route,
             (At::Other(desired), At::Other(other)) => desired.object == other.object,
             (At::Link(desired), At::Link(other)) => desired.link == other.link,
             (At::Field(desired), At::Field(other)) => desired.setting == other.setting,
@@ -351,12 +350,12 @@ impl Desired for DesiredState {
     }
 
     fn key_print(&self, key: &Key) -> u64 {
-        crate::print::of_key(key)
+        crate::key::fingerprint(key)
     }
 
     fn object_print(&self, slot: Slot) -> u64 {
         match self.at(slot) {
-            Some(At::Route(_, shape) | At::Route6(_, shape)) => shape.print,
+            Some(At::Route(_, template) | At::Route6(_, template)) => template.print,
             _ => homeostat_core::Fingerprint::of_object(&self.object(slot)),
         }
     }

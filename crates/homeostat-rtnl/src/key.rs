@@ -1,16 +1,17 @@
-//! Identity as the kernel sees it: what two addresses or two routes cannot share.
+//! Identity as the kernel sees it: what two objects of a kind cannot share. Also the text of a key, and a cheap
+//! fingerprint of it that is stable across versions of the program.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::address::AddressKey;
 use crate::link::LinkName;
-use crate::links::field::Field;
+use crate::link::model::Field;
 use crate::neighbour::NeighbourKey;
-use crate::net::{Net, bits};
 use crate::nexthop::NexthopId;
-use crate::number::{Metric, Table, Tos};
+use crate::number::{Metric, Tos};
+use crate::route::RouteKey;
 use crate::rule::RuleKey;
 
 /// What is kept.
@@ -47,149 +48,6 @@ impl Key {
 )]
 pub struct NotAKey(pub String);
 
-/// Which address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AddressKey {
-    link: LinkName,
-    ip: IpAddr,
-    prefix_len: u8,
-    peer: Option<IpAddr>,
-}
-
-impl AddressKey {
-    /// An address of a link. None, if the address has not so many bits.
-    #[must_use]
-    pub fn new(link: LinkName, ip: IpAddr, prefix_len: u8) -> Option<Self> {
-        (prefix_len <= bits(ip)).then_some(AddressKey { link, ip, prefix_len, peer: None })
-    }
-
-    /// The other end of a link between two. None, if it is of another family.
-    #[must_use]
-    pub fn with_peer(mut self, peer: IpAddr) -> Option<Self> {
-        // An address that is its own peer is one without.
-        self.peer = Some(peer).filter(|peer| *peer != self.ip);
-        (peer.is_ipv4() == self.ip.is_ipv4()).then_some(self)
-    }
-
-    /// The link.
-    #[must_use]
-    pub fn link(&self) -> LinkName {
-        self.link
-    }
-
-    /// The address itself.
-    #[must_use]
-    pub fn ip(&self) -> IpAddr {
-        self.ip
-    }
-
-    /// How many bits of it are the network's.
-    #[must_use]
-    pub fn prefix_len(&self) -> u8 {
-        self.prefix_len
-    }
-
-    /// The other end, if it has one.
-    #[must_use]
-    pub fn peer(&self) -> Option<IpAddr> {
-        self.peer
-    }
-
-    /// The network that it is in: its peer's, if it has one.
-    #[must_use]
-    pub fn net(&self) -> Net {
-        Net::masked(self.peer.unwrap_or(self.ip), self.prefix_len)
-    }
-}
-
-/// Which route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RouteKey {
-    dst: Net,
-    table: Table,
-    metric: Metric,
-    tos: Tos,
-}
-
-impl RouteKey {
-    /// The route to a network in the main table, with the metric that the kernel gives by itself.
-    #[must_use]
-    pub fn new(dst: Net) -> Self {
-        let metric = default_metric(dst.addr());
-        RouteKey { dst, table: Table::MAIN, metric, tos: Tos::default() }
-    }
-
-    /// The same in another table.
-    #[must_use]
-    pub fn in_table(mut self, table: Table) -> Self {
-        self.table = table;
-        self
-    }
-
-    /// The same with another metric.
-    ///
-    /// Quirk `v6-metric-1024` (Linux 6.18): an IPv6 route sent with the metric 0, or without one,
-    /// reads back as 1024, so that is what 0 means there.
-    #[must_use]
-    pub fn with_metric(mut self, metric: Metric) -> Self {
-        self.metric = if metric.0 == 0 { default_metric(self.dst.addr()) } else { metric };
-        self
-    }
-
-    /// The same for packets with this type of service.
-    #[must_use]
-    pub fn with_tos(mut self, tos: Tos) -> Self {
-        self.tos = tos;
-        self
-    }
-
-    /// The destination.
-    #[must_use]
-    pub fn dst(&self) -> Net {
-        self.dst
-    }
-
-    /// The table.
-    #[must_use]
-    pub fn table(&self) -> Table {
-        self.table
-    }
-
-    /// The metric.
-    #[must_use]
-    pub fn metric(&self) -> Metric {
-        self.metric
-    }
-
-    /// The type of service.
-    #[must_use]
-    pub fn tos(&self) -> Tos {
-        self.tos
-    }
-
-    pub(crate) fn is_ipv4(&self) -> bool {
-        self.dst.addr().is_ipv4()
-    }
-}
-
-fn default_metric(addr: IpAddr) -> Metric {
-    Metric(if addr.is_ipv4() { 0 } else { 1024 })
-}
-
-impl Ord for RouteKey {
-    /// Close to the order of a dump: families one after the other, then tables.
-    fn cmp(&self, other: &Self) -> Ordering {
-        let place = |key: &Self| (!key.is_ipv4(), key.table, key.dst, key.tos, key.metric);
-        place(self).cmp(&place(other))
-    }
-}
-
-impl PartialOrd for RouteKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -201,32 +59,6 @@ impl fmt::Display for Key {
             Key::Link(name) => write!(f, "link {name}"),
             Key::LinkField(name, field) => write!(f, "link {name} {field}"),
         }
-    }
-}
-
-impl fmt::Display for AddressKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AddressKey { link, ip, prefix_len, peer } = self;
-        match peer {
-            None => write!(f, "address {ip}/{prefix_len} dev {link}"),
-            Some(peer) => write!(f, "address {ip} peer {peer}/{prefix_len} dev {link}"),
-        }
-    }
-}
-
-impl fmt::Display for RouteKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "route {}", self.dst)?;
-        if self.table != Table::MAIN {
-            write!(f, " table {}", self.table)?;
-        }
-        if self.metric != default_metric(self.dst.addr()) {
-            write!(f, " metric {}", self.metric.0)?;
-        }
-        if self.tos != Tos::default() {
-            write!(f, " tos {}", self.tos.0)?;
-        }
-        Ok(())
     }
 }
 
@@ -279,8 +111,46 @@ fn route(dst: &str, options: &[&str]) -> Option<RouteKey> {
     Some(key)
 }
 
+/// The FNV-1a digest of the fields of a key.
+pub(crate) fn fingerprint(key: &Key) -> u64 {
+    let mut print = Print(0xcbf2_9ce4_8422_2325);
+    match key {
+        Key::Address(key) => {
+            print.bytes(&[0, key.prefix_len()]).bytes(key.link().bytes()).ip(key.ip());
+            if let Some(peer) = key.peer() {
+                print.ip(peer);
+            }
+        }
+        Key::Route(key) => {
+            print.bytes(&[1, key.dst().prefix_len(), key.tos().0]).ip(key.dst().addr());
+            print.bytes(&key.table().0.to_le_bytes()).bytes(&key.metric().0.to_le_bytes());
+        }
+        // The others are few.
+        key => _ = print.bytes(&[2]).bytes(key.to_string().as_bytes()),
+    }
+    print.0
+}
+
+struct Print(u64);
+
+impl Print {
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        self
+    }
+
+    fn ip(&mut self, ip: IpAddr) -> &mut Self {
+        match ip {
+            IpAddr::V4(ip) => self.bytes(&ip.octets()),
+            IpAddr::V6(ip) => self.bytes(&ip.octets()),
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod key_tests {
     use super::*;
 
     #[test]
@@ -384,5 +254,45 @@ mod tests {
         keys.sort();
         let texts: Vec<String> = keys.iter().map(Key::to_string).collect();
         assert_eq!(texts, sorted);
+    }
+}
+
+#[cfg(test)]
+mod print_tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_field_of_a_key_counts() {
+        let texts = [
+            "address 10.0.0.1/24 dev eth0",
+            "address 10.0.0.1/24 dev eth1",
+            "address 10.0.0.1/25 dev eth0",
+            "address 10.0.0.2/24 dev eth0",
+            "address 10.0.0.1 peer 10.0.0.2/24 dev eth0",
+            "route 10.0.0.0/24",
+            "route 10.0.0.0/25",
+            "route 10.0.0.0/24 table 7",
+            "route 10.0.0.0/24 metric 7",
+            "route 10.0.0.0/24 tos 8",
+            "route ::/0",
+            "nexthop 10",
+            "rule priority 10",
+            "rule inet6 priority 10",
+            "neighbour 10.0.0.9 dev br0",
+            "neighbour 10.0.0.9 dev br0 proxy",
+            "link br0",
+            "link br1",
+            "link br0 mtu",
+            "link br0 up",
+        ];
+        let prints: BTreeSet<u64> =
+            texts.iter().map(|text| fingerprint(&text.parse().unwrap())).collect();
+        assert_eq!(prints.len(), texts.len());
+        assert_eq!(
+            fingerprint(&"route ::/0".parse().unwrap()),
+            fingerprint(&"route ::/0".parse().unwrap())
+        );
     }
 }

@@ -1,17 +1,35 @@
-//! Links by name: how a desired state speaks of them, and where they are at this moment.
+//! Links by name: how a desired state refers to them, and which numbers they have at this moment.
+//!
+//! Links with a kind are created, owned and deleted; others are only configured. Start at `model` for what a link is,
+//! at `kinds` for the options of each kind. The flow is that of the crate: `observe` (with `message` and
+//! `namespaces`), `plan` (with `cascade`), `apply`.
+
+pub(crate) mod alias;
+pub(crate) mod apply;
+pub(crate) mod cascade;
+pub(crate) mod desired;
+pub(crate) mod kinds;
+pub(crate) mod message;
+pub(crate) mod model;
+pub(crate) mod namespaces;
+pub(crate) mod observe;
+pub(crate) mod plan;
+#[cfg(feature = "document")]
+pub(crate) mod section;
+pub(crate) mod step;
+mod tun_sys;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use crate::number::serde_as_text;
 
 /// The room that the kernel gives a name, its NUL included.
 const ROOM: usize = 16;
 
 /// The name of a link, in the kernel's own size.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName([u8; ROOM]);
 
 /// A text that cannot be the name of a link.
@@ -73,19 +91,7 @@ impl FromStr for LinkName {
     }
 }
 
-impl TryFrom<String> for LinkName {
-    type Error = NotALinkName;
-
-    fn try_from(text: String) -> Result<Self, NotALinkName> {
-        Self::new(&text)
-    }
-}
-
-impl From<LinkName> for String {
-    fn from(name: LinkName) -> String {
-        name.as_str().to_owned()
-    }
-}
+serde_as_text!(LinkName);
 
 /// The number under which the kernel knows a link until it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,27 +6,27 @@ use std::sync::Arc;
 
 use homeostat_core::{Owner, Taken};
 
-use crate::key::{AddressKey, Key, RouteKey};
+use crate::address::{AddressKey, AddressMarks};
+use crate::key::Key;
+use crate::link::namespaces::OtherNamespaces;
+use crate::link::observe::LinkTable;
 use crate::link::{LinkName, Links};
-use crate::links::elsewhere::Elsewhere;
-use crate::links::table::LinkTable;
-use crate::marks::AddressMarks;
 use crate::neighbour::NeighbourKey;
-use crate::nexthop::{self, NexthopId};
-use crate::route::Route;
-use crate::rule;
+use crate::nexthop::{NexthopId, ObservedNexthop};
+use crate::route::{Route, RouteKey};
+use crate::rule::ObservedRule;
 
 /// What one observe learned beside the objects.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
     pub(crate) links: Links,
-    pub(crate) addresses: Vec<Standing>,
+    pub(crate) addresses: Vec<ObservedAddress>,
     pub(crate) foreign: Foreign,
-    pub(crate) nexthops: Vec<nexthop::Standing>,
-    pub(crate) rules: Vec<rule::Standing>,
+    pub(crate) nexthops: Vec<ObservedNexthop>,
+    pub(crate) rules: Vec<ObservedRule>,
     pub(crate) learned: BTreeSet<NeighbourKey>,
     pub(crate) table: LinkTable,
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) namespaces: OtherNamespaces,
     /// Which moment it is, for what a writer learns after it.
     pub(crate) token: Arc<()>,
     pub(crate) address_marks: AddressMarks,
@@ -45,7 +45,7 @@ pub(crate) enum Extent {
 
 /// An address that is there.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct ObservedAddress {
     pub(crate) key: AddressKey,
     pub(crate) owner: Owner,
     pub(crate) is_secondary: bool,
@@ -128,7 +128,7 @@ impl Moment {
     pub(crate) fn secondaries_of(
         &self,
         key: &AddressKey,
-    ) -> impl Iterator<Item = &Standing> + use<'_> {
+    ) -> impl Iterator<Item = &ObservedAddress> + use<'_> {
         let (key, counts) = (*key, self.is_primary(key) && key.ip().is_ipv4());
         self.addresses.iter().filter(move |other| {
             let is_near = (other.key.link(), other.key.net()) == (key.link(), key.net());
@@ -138,16 +138,16 @@ impl Moment {
 
     /// Whether an address is there and not secondary to another.
     pub(crate) fn is_primary(&self, key: &AddressKey) -> bool {
-        self.standing(key).is_some_and(|standing| !standing.is_secondary)
+        self.observed(key).is_some_and(|observed| !observed.is_secondary)
     }
 
     /// Whether nobody else has this address.
     pub(crate) fn is_ours_or_absent(&self, key: &AddressKey) -> bool {
-        self.standing(key).is_none_or(|standing| standing.owner == Owner::Ours)
+        self.observed(key).is_none_or(|observed| observed.owner == Owner::Ours)
     }
 
-    fn standing(&self, key: &AddressKey) -> Option<&Standing> {
-        self.addresses.iter().find(|standing| standing.key == *key)
+    fn observed(&self, key: &AddressKey) -> Option<&ObservedAddress> {
+        self.addresses.iter().find(|observed| observed.key == *key)
     }
 
     /// A foreign route that goes with its source address.

@@ -1,27 +1,35 @@
-//! Neighbours: hardware addresses that are known for good, and addresses that this machine answers
-//! for.
+//! Neighbours: permanent hardware addresses, and addresses that this machine answers for. What the kernel learned by
+//! itself counts as absent.
 //!
-//! Quirk `proxy-neighbours-are-silent` (Linux 6.18): a proxy entry that comes or goes is announced
-//! to nobody, and asking for one that may not be there yet replaces the mark of one that is.
+//! Quirk `proxy-neighbours-are-silent` (Linux 6.18): a proxy entry that is added or deleted is not announced, and a
+//! request to create one that exists replaces its protocol.
 
-mod decode;
-mod encode;
-mod observe;
 #[cfg(feature = "document")]
 pub(crate) mod section;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use homeostat_core::Owner;
+use homeostat_netlink::uapi::{
+    NDA_DST, NDA_LLADDR, NDA_PROTOCOL, NTF_EXT_LEARNED, NTF_PROXY, NUD_NOARP, NUD_PERMANENT,
+    RTM_DELNEIGH, RTM_GETNEIGH, RTM_NEWNEIGH,
+};
+use homeostat_netlink::{Batch, Error, Malformed, Message, MessageWriter, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::builder::Impossible;
+use crate::desired::DesiredState;
+use crate::family::Family;
 use crate::key::Key;
-use crate::link::LinkName;
-use crate::normalize::Impossible;
-
-pub(crate) use decode::event;
-pub(crate) use observe::declared;
+use crate::link::{IfIndex, LinkName, Links};
+use crate::message::{Encoded, Encoder, NoLink, Put, put_ip, read_ip};
+use crate::moment::Moment;
+use crate::number::{Protocol, serde_as_text};
+use crate::object::Object;
+use crate::observe::{Observation, foreign, request_for};
 
 /// Which neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,8 +49,7 @@ pub struct Neighbour {
 }
 
 /// A hardware address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
 
 /// A text that is no hardware address.
@@ -146,18 +153,155 @@ impl FromStr for Mac {
     }
 }
 
-impl TryFrom<String> for Mac {
-    type Error = NotAMac;
+serde_as_text!(Mac);
 
-    fn try_from(text: String) -> Result<Self, NotAMac> {
-        text.parse()
+impl Encoder<'_> {
+    /// Puts a neighbour there, for good.
+    pub(crate) fn put_neighbour(
+        &mut self,
+        key: &NeighbourKey,
+        neighbour: Neighbour,
+        put: Put,
+    ) -> Encoded {
+        let protocol = self.protocol;
+        self.neighbour((RTM_NEWNEIGH, put.flags()), key, |message| {
+            message.attr_u8(NDA_PROTOCOL, protocol.0);
+            put_ip(message, NDA_DST, key.ip());
+            if let Some(mac) = neighbour.mac {
+                message.attr(NDA_LLADDR, &mac.0);
+            }
+        })
+    }
+
+    /// Takes a neighbour away.
+    pub(crate) fn delete_neighbour(&mut self, key: &NeighbourKey) -> Encoded {
+        self.neighbour((RTM_DELNEIGH, 0), key, |message| put_ip(message, NDA_DST, key.ip()))
+    }
+
+    fn neighbour(
+        &mut self,
+        (kind, flags): (u16, u16),
+        key: &NeighbourKey,
+        rest: impl FnOnce(&mut MessageWriter<'_>),
+    ) -> std::result::Result<Result<()>, NoLink> {
+        let [i0, i1, i2, i3] = self.index(key.link())?.0.to_ne_bytes();
+        let [s0, s1] = NUD_PERMANENT.to_ne_bytes();
+        let proxy = if key.is_proxy() { NTF_PROXY } else { 0 };
+        let family = Family::of(key.ip()).to_kernel();
+        let mut message = self.batch.message(kind, flags);
+        message.fixed(&[family, 0, 0, 0, i0, i1, i2, i3, s0, s1, proxy, 0]);
+        rest(&mut message);
+        Ok(message.finish())
     }
 }
 
-impl From<Mac> for String {
-    fn from(mac: Mac) -> String {
-        mac.to_string()
+/// A neighbour as the kernel tells it.
+pub(crate) struct SeenNeighbour {
+    pub(crate) key: NeighbourKey,
+    pub(crate) neighbour: Neighbour,
+    pub(crate) protocol: Protocol,
+    pub(crate) nature: Nature,
+}
+
+/// How a neighbour came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nature {
+    /// Somebody said so, for good.
+    Told,
+    /// A program learned it and keeps it up to date.
+    LearnedElsewhere,
+    /// The kernel learned it, or tries to.
+    Learned,
+    /// The kernel derives it.
+    Derived,
+}
+
+/// A neighbour; none, if it is of another family.
+pub(crate) fn decode(
+    message: &Message<'_>,
+    links: &Links,
+) -> Result<Option<SeenNeighbour>, Malformed> {
+    let (fixed, attrs) = message.split::<12>()?;
+    let [family, _, _, _, i0, i1, i2, i3, s0, s1, flags, _] = *fixed;
+    let link = links.name(IfIndex(u32::from_ne_bytes([i0, i1, i2, i3])));
+    let nature = nature(u16::from_ne_bytes([s0, s1]), flags);
+    let (mut to, mut mac, mut protocol) = (None, None, 0);
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            NDA_DST => to = Some(read_ip(&attr)?),
+            // Links of other kinds have longer or shorter ones, which no desired state can hold.
+            NDA_LLADDR => mac = attr.array().ok().map(Mac),
+            NDA_PROTOCOL => protocol = attr.u8()?,
+            _ => {}
+        }
     }
+    if Family::from_kernel(family).is_none() {
+        return Ok(None);
+    }
+    let key = |ip| match flags & NTF_PROXY {
+        0 => NeighbourKey::new(link, ip),
+        _ => NeighbourKey::proxy(link, ip),
+    };
+    let (neighbour, protocol) = (Neighbour { mac }, Protocol(protocol));
+    Ok(to.map(|ip| SeenNeighbour { key: key(ip), neighbour, protocol, nature }))
+}
+
+fn nature(state: u16, flags: u8) -> Nature {
+    match () {
+        () if flags & NTF_PROXY != 0 || state & NUD_PERMANENT != 0 => Nature::Told,
+        () if flags & NTF_EXT_LEARNED != 0 => Nature::LearnedElsewhere,
+        () if state & NUD_NOARP != 0 => Nature::Derived,
+        () => Nature::Learned,
+    }
+}
+
+/// The neighbour that an event is about, and whose it is.
+pub(crate) fn event(message: &Message<'_>, links: &Links) -> Option<(NeighbourKey, Protocol)> {
+    let seen = decode(message, links).ok().flatten()?;
+    Some((seen.key, seen.protocol))
+}
+
+impl Observation<'_, '_> {
+    pub(crate) fn neighbours(&mut self, moment: &mut Moment) -> Result<(), Error> {
+        // Proxy entries are told only to who asks for them.
+        for flags in [0, NTF_PROXY] {
+            let mut request = Batch::new();
+            let fixed = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, flags, 0];
+            request_for(&mut request, RTM_GETNEIGH, &fixed, None)?;
+            let links = &moment.links;
+            let found = self.collect(&mut request, |message| decode(message, links))?;
+            for seen in &found {
+                self.neighbour(seen, moment);
+            }
+        }
+        Ok(())
+    }
+
+    fn neighbour(&mut self, seen: &SeenNeighbour, moment: &mut Moment) {
+        let SeenNeighbour { key, neighbour, protocol, nature } = *seen;
+        let owner = match nature {
+            Nature::Learned => {
+                moment.learned.insert(key);
+                return;
+            }
+            Nature::LearnedElsewhere => Owner::foreign("a program that learns neighbours"),
+            Nature::Derived => Owner::Kernel,
+            Nature::Told if protocol == self.source.protocol => Owner::Ours,
+            Nature::Told => foreign(protocol),
+        };
+        moment.foreign.note_neighbour(key, &owner);
+        self.report(Key::Neighbour(key), Object::Neighbour(neighbour), owner);
+    }
+}
+
+/// The neighbours that are declared.
+pub(crate) fn declared(desired: &DesiredState) -> BTreeSet<NeighbourKey> {
+    let keys = desired.others.iter().filter_map(|desired| match desired.key {
+        Key::Neighbour(key) => Some(key),
+        _ => None,
+    });
+    keys.collect()
 }
 
 #[cfg(test)]

@@ -1,32 +1,39 @@
 //! Nexthop objects: ways that routes refer to by number, and groups of them.
 //!
-//! Quirk `nexthop-takes-routes` (Linux 6.18): a nexthop that goes takes its routes along, whoever
-//! made them, and leaves its groups; a group without members goes too. None of it is announced but
-//! the nexthop itself.
+//! Quirk `nexthop-takes-routes` (Linux 6.18): a nexthop that is deleted takes its routes along, whoever
+//! created them, and leaves its groups; a group without members is deleted too. Only the nexthop itself is
+//! announced.
 
-mod cascade;
-mod decode;
-mod encode;
-mod normalize;
-mod observe;
 #[cfg(feature = "document")]
 pub(crate) mod section;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use homeostat_core::{Desired as _, Owner, Taken};
+use homeostat_netlink::uapi::{
+    NEXTHOP_GRP_TYPE_RES, NHA_BLACKHOLE, NHA_ENCAP, NHA_FDB, NHA_GATEWAY, NHA_GROUP,
+    NHA_GROUP_TYPE, NHA_ID, NHA_OIF, RTM_DELNEXTHOP, RTM_GETNEXTHOP, RTM_NEWNEXTHOP, RTNH_F_ONLINK,
+};
+use homeostat_netlink::{Attr, Batch, Error, Malformed, Message, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::address::AddressKey;
+use crate::address::cascade::Cascade;
+use crate::builder::Impossible;
+use crate::desired::DesiredState;
 use crate::family::Family;
 use crate::key::Key;
-use crate::link::LinkName;
-use crate::number::{Scope, UnknownNumber};
-
-pub(crate) use cascade::{dependants, doubt, lost_with, of_delete};
-pub(crate) use decode::nexthop as decode;
-pub(crate) use normalize::{agrees, is_same_kind, normalize, rests_on};
-pub(crate) use observe::Standing;
+use crate::link::{IfIndex, LinkName, Links};
+use crate::message::{Encoded, Encoder, Put, put_ip, read_ip};
+use crate::moment::Moment;
+use crate::number::{Protocol, Scope, UnknownNumber};
+use crate::object::Object;
+use crate::observe::{Observation, request_for};
+use crate::route::observe::route_owner;
+use crate::shadow::Shadow;
 
 /// The number by which routes refer to a nexthop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -83,7 +90,7 @@ pub struct Nexthop {
     pub unusual: Option<Unusual>,
 }
 
-/// What makes a nexthop one that nobody can desired state.
+/// What makes a nexthop one that cannot be declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unusual {
@@ -136,5 +143,391 @@ impl Nexthop {
     #[must_use]
     pub fn is_group(&self) -> bool {
         !self.group.is_empty()
+    }
+}
+
+/// Brings a declared nexthop to the form in which it is compared.
+pub(crate) fn normalize(id: NexthopId, mut desired: Nexthop) -> Result<Nexthop, Impossible> {
+    if id.0 == 0 || desired.unusual.is_some() {
+        return Err(Impossible::NotANexthop);
+    }
+    if desired.is_group() {
+        check_group(id, &desired)?;
+        desired.group.sort_unstable();
+    } else {
+        check_single(&desired)?;
+        let told = desired.via.map(Family::of).or(desired.family);
+        desired.family = Some(told.unwrap_or(Family::V4));
+    }
+    let scope = desired.scope.take();
+    if scope.is_some_and(|scope| scope != derived_scope(&desired)) {
+        return Err(Impossible::NexthopScope);
+    }
+    Ok(desired)
+}
+
+fn check_group(id: NexthopId, desired: &Nexthop) -> Result<(), Impossible> {
+    let Nexthop { family, via, dev, onlink, blackhole, group, .. } = desired;
+    if family.is_some() || via.is_some() || dev.is_some() || onlink.is_some() || *blackhole {
+        return Err(Impossible::GroupWithWay);
+    }
+    let mut ids: Vec<NexthopId> = group.iter().map(|member| member.id).collect();
+    ids.sort_unstable();
+    if ids.contains(&id) || ids.array_windows().any(|[a, b]| a == b) {
+        return Err(Impossible::GroupMember);
+    }
+    let weighs = |member: &Member| (1..=256).contains(&member.weight);
+    if group.iter().all(weighs) { Ok(()) } else { Err(Impossible::Weight) }
+}
+
+fn check_single(desired: &Nexthop) -> Result<(), Impossible> {
+    let told = desired.via.map(Family::of).zip(desired.family);
+    if told.is_some_and(|(gateway, family)| gateway != family) {
+        return Err(Impossible::NexthopFamily);
+    }
+    let has_way = desired.via.is_some() || desired.dev.is_some() || desired.onlink.is_some();
+    match (desired.blackhole, desired.dev) {
+        (true, _) if has_way => Err(Impossible::HoleWithWay),
+        (false, None) => Err(Impossible::NexthopWithoutLink),
+        _ => Ok(()),
+    }
+}
+
+/// Quirk `nexthop-scope-is-derived` (Linux 6.18): a request that names a scope is refused, and what
+/// is read back follows from the way.
+fn derived_scope(desired: &Nexthop) -> Scope {
+    match desired {
+        Nexthop { blackhole: true, .. } => Scope::GLOBAL,
+        _ if desired.is_group() => Scope::GLOBAL,
+        Nexthop { via: None, family: Some(Family::V4), .. } => Scope::HOST,
+        _ => Scope::LINK,
+    }
+}
+
+/// Whether a nexthop is as declared. What makes the way is always declared.
+pub(crate) fn agrees(desired: &Nexthop, seen: &Nexthop) -> bool {
+    let is_onlink = desired.onlink.is_none() || desired.onlink == seen.onlink;
+    is_onlink
+        && seen.unusual.is_none()
+        && (desired.family, desired.via, desired.dev) == (seen.family, seen.via, seen.dev)
+        && desired.blackhole == seen.blackhole
+        && desired.group == seen.group
+}
+
+/// Whether one can become the other in place.
+///
+/// Quirk `nexthop-kind-is-for-good` (Linux 6.18): a group cannot become a single nexthop, nor the
+/// other way round; a resilient group cannot become a usual one.
+pub(crate) fn is_same_kind(desired: &Nexthop, seen: &Nexthop) -> bool {
+    desired.is_group() == seen.is_group() && seen.unusual.is_none()
+}
+
+/// Whether a declared address makes a nexthop possible: by the network of its gateway.
+pub(crate) fn rests_on(nexthop: &Nexthop, address: &AddressKey) -> bool {
+    let reaches = |gateway| address.net().contains(gateway);
+    nexthop.dev == Some(address.link()) && nexthop.via.is_some_and(reaches)
+}
+
+impl Encoder<'_> {
+    /// Puts a nexthop there.
+    pub(crate) fn put_nexthop(&mut self, id: NexthopId, desired: &Nexthop, put: Put) -> Encoded {
+        let dev = desired.dev.map(|dev| self.index(dev)).transpose()?;
+        let flags = if desired.onlink == Some(true) { RTNH_F_ONLINK } else { 0 };
+        let [f0, f1, f2, f3] = flags.to_ne_bytes();
+        let family = desired.family.map_or(0, Family::to_kernel);
+        let mut message = self.batch.message(RTM_NEWNEXTHOP, put.flags());
+        message.fixed(&[family, 0, self.protocol.0, 0, f0, f1, f2, f3]);
+        message.attr_u32(NHA_ID, id.0);
+        if let Some(gateway) = desired.via {
+            put_ip(&mut message, NHA_GATEWAY, gateway);
+        }
+        if let Some(dev) = dev {
+            message.attr_u32(NHA_OIF, dev.0);
+        }
+        if desired.blackhole {
+            message.attr_flag(NHA_BLACKHOLE);
+        }
+        if desired.is_group() {
+            message.attr(
+                NHA_GROUP,
+                desired.group.iter().copied().map(entry).collect::<Vec<_>>().as_flattened(),
+            );
+        }
+        Ok(message.finish())
+    }
+
+    /// Takes a nexthop away.
+    ///
+    /// Quirk `nexthop-delete-asks-for-no-protocol` (Linux 6.18): the kernel refuses a delete that
+    /// names a protocol, so that only what was seen to be ours just before may be asked for.
+    pub(crate) fn delete_nexthop(&mut self, id: NexthopId) -> Result<()> {
+        let mut message = self.batch.message(RTM_DELNEXTHOP, 0);
+        message.fixed(&[0; 8]).attr_u32(NHA_ID, id.0);
+        message.finish()
+    }
+}
+
+/// A member as `struct nexthop_grp`: its number and its weight, counted from zero.
+fn entry(member: Member) -> [u8; 8] {
+    let [i0, i1, i2, i3] = member.id.0.to_ne_bytes();
+    let [weight, ..] = member.weight.saturating_sub(1).to_le_bytes();
+    [i0, i1, i2, i3, weight, 0, 0, 0]
+}
+
+/// A nexthop as the kernel tells it.
+pub(crate) struct SeenNexthop {
+    pub(crate) id: NexthopId,
+    pub(crate) nexthop: Nexthop,
+    pub(crate) protocol: Protocol,
+}
+
+/// A nexthop; none, if it has no number.
+pub(crate) fn decode(
+    message: &Message<'_>,
+    links: &Links,
+) -> Result<Option<SeenNexthop>, Malformed> {
+    let (fixed, attrs) = message.split::<8>()?;
+    let [family, _scope, protocol, _, f0, f1, f2, f3] = *fixed;
+    let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
+    let mut nexthop = Nexthop { family: Family::from_kernel(family), ..Nexthop::default() };
+    let mut id = None;
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            NHA_ID => id = Some(NexthopId(attr.u32()?)),
+            NHA_OIF => nexthop.dev = Some(links.name(IfIndex(attr.u32()?))),
+            NHA_GATEWAY => nexthop.via = Some(read_ip(&attr)?),
+            NHA_BLACKHOLE => nexthop.blackhole = true,
+            NHA_GROUP => nexthop.group = members(&attr)?,
+            NHA_ENCAP => nexthop.unusual = Some(Unusual::Encapsulated),
+            NHA_FDB => nexthop.unusual = Some(Unusual::Fdb),
+            NHA_GROUP_TYPE if attr.u16()? == NEXTHOP_GRP_TYPE_RES => {
+                nexthop.unusual = Some(Unusual::Resilient);
+            }
+            _ => {}
+        }
+    }
+    if nexthop.is_group() {
+        nexthop.family = None;
+    } else if !nexthop.blackhole {
+        nexthop.onlink = Some(flags & RTNH_F_ONLINK != 0);
+    }
+    Ok(id.map(|id| SeenNexthop { id, nexthop, protocol: Protocol(protocol) }))
+}
+
+/// The kernel counts weights from zero, in a byte and, since 6.12, in a second one above it.
+fn members(attr: &Attr<'_>) -> Result<Vec<Member>, Malformed> {
+    let (entries, rest) = attr.value.as_chunks::<8>();
+    if !rest.is_empty() {
+        return Err(Malformed::Value { kind: attr.kind, len: attr.value.len() });
+    }
+    let member = |[i0, i1, i2, i3, low, high, ..]: &[u8; 8]| Member {
+        id: NexthopId(u32::from_ne_bytes([*i0, *i1, *i2, *i3])),
+        weight: u16::from_le_bytes([*low, *high]).saturating_add(1),
+    };
+    let mut members: Vec<Member> = entries.iter().map(member).collect();
+    members.sort_unstable();
+    Ok(members)
+}
+
+/// A nexthop that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct ObservedNexthop {
+    pub(crate) id: NexthopId,
+    pub(crate) owner: Owner,
+    pub(crate) members: Vec<NexthopId>,
+}
+
+impl Observation<'_, '_> {
+    /// Dumps nexthops. Tells whether one of them goes, for good or for a moment: its routes go
+    /// along, wherever they are.
+    pub(crate) fn nexthops(&mut self, moment: &mut Moment) -> Result<bool, Error> {
+        let mut request = Batch::new();
+        request_for(&mut request, RTM_GETNEXTHOP, &[0; 8], None)?;
+        let links = &moment.links;
+        let found = self.collect(&mut request, |message| decode(message, links))?;
+        let mut goes = false;
+        for SeenNexthop { id, nexthop, protocol } in found {
+            let owner = route_owner(protocol, self.source.protocol);
+            let key = Key::Nexthop(id);
+            let is_kept = owner != Owner::Ours || !self.view.focus.covers(&key);
+            goes |= !is_kept && !self.stays(&key, &nexthop);
+            let members = nexthop.group.iter().map(|member| member.id).collect();
+            moment.nexthops.push(ObservedNexthop { id, owner: owner.clone(), members });
+            if let Some(link) = nexthop.dev {
+                moment.foreign.note_nexthop(link, id, &owner);
+            }
+            self.report(key, Object::Nexthop(nexthop), owner);
+        }
+        Ok(goes)
+    }
+
+    fn stays(&self, key: &Key, seen: &Nexthop) -> bool {
+        let slot = self.view.desired.slot(key, None);
+        let desired = slot.map(|slot| self.view.desired.object(slot));
+        matches!(desired, Some(Object::Nexthop(desired)) if is_same_kind(&desired, seen))
+    }
+}
+
+/// What somebody else loses when a nexthop goes: routes, and members of groups.
+pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
+    let mut takes: Vec<Taken> = moment.taken_with_nexthop(id).cloned().into_iter().collect();
+    let is_foreign = |group: &&ObservedNexthop| !matches!(group.owner, Owner::Ours | Owner::Kernel);
+    let groups = moment.nexthops.iter().filter(|group| group.members.contains(&id));
+    for group in groups.filter(is_foreign) {
+        takes.push(Taken { key: Key::Nexthop(group.id).to_string(), owner: group.owner.clone() });
+        // A group goes with its last member.
+        let routes = moment.taken_with_nexthop(group.id).filter(|_| group.members.len() == 1);
+        takes.extend(routes.cloned());
+    }
+    Cascade { takes, ..Cascade::default() }
+}
+
+/// The declared keys that a nexthop carries: groups that it is in, and routes through it or them.
+pub(crate) fn dependants(id: NexthopId, desired: &DesiredState, tell: &mut dyn FnMut(Key)) {
+    let groups = groups_with(id, desired);
+    for group in &groups {
+        tell(Key::Nexthop(*group));
+    }
+    let is_one = |other: NexthopId| other == id || groups.contains(&other);
+    desired.routes_like(|route| route.nexthop.is_some_and(is_one), tell);
+}
+
+/// The declared groups that a nexthop is in.
+fn groups_with(id: NexthopId, desired: &DesiredState) -> Vec<NexthopId> {
+    let is_in = |nexthop: &Nexthop| nexthop.group.iter().any(|member| member.id == id);
+    let groups =
+        desired.others.iter().filter_map(|declared| match (&declared.key, &declared.object) {
+            (Key::Nexthop(group), Object::Nexthop(nexthop)) if is_in(nexthop) => Some(*group),
+            _ => None,
+        });
+    groups.collect()
+}
+
+/// Doubts the routes that may have gone with a nexthop. False, if they are too many.
+pub(crate) fn doubt(id: NexthopId, shadow: &mut Shadow) -> bool {
+    let groups = groups_with(id, shadow.desired());
+    let is_one = |other: NexthopId| other == id || groups.contains(&other);
+    shadow.doubt(|route, _| route.nexthop.is_some_and(is_one))
+}
+
+/// The declared nexthops that go with some links: those on them, and groups that have no others.
+pub(crate) fn lost_with(
+    desired: &DesiredState,
+    is_one: &dyn Fn(LinkName) -> bool,
+) -> BTreeSet<NexthopId> {
+    let all = || {
+        desired.others.iter().filter_map(|desired| match (&desired.key, &desired.object) {
+            (Key::Nexthop(id), Object::Nexthop(nexthop)) => Some((*id, nexthop)),
+            _ => None,
+        })
+    };
+    let alone = all().filter(|(_, nexthop)| nexthop.dev.is_some_and(is_one));
+    let mut lost: BTreeSet<NexthopId> = alone.map(|(id, _)| id).collect();
+    let is_lost = |nexthop: &Nexthop| nexthop.group.iter().all(|member| lost.contains(&member.id));
+    let groups = all().filter(|(_, nexthop)| nexthop.is_group() && is_lost(nexthop));
+    let groups: Vec<NexthopId> = groups.map(|(id, _)| id).collect();
+    lost.extend(groups);
+    lost
+}
+
+#[cfg(test)]
+mod nexthonormalize_tests {
+    use super::*;
+
+    fn way() -> Nexthop {
+        Nexthop::via([10, 0, 0, 2].into(), "va".parse().unwrap())
+    }
+
+    fn group(members: &[(u32, u16)]) -> Nexthop {
+        let member = |(id, weight): &(u32, u16)| Member { id: NexthopId(*id), weight: *weight };
+        Nexthop::group(members.iter().map(member).collect())
+    }
+
+    #[test]
+    fn the_family_is_the_gateways_or_ipv4() {
+        let family = |desired| normalize(NexthopId(1), desired).unwrap().family;
+        let v6 = Nexthop { via: Some("fd00::1".parse().unwrap()), ..way() };
+        assert_eq!(family(way()), Some(Family::V4));
+        assert_eq!(family(v6), Some(Family::V6));
+        assert_eq!(family(Nexthop { via: None, ..way() }), Some(Family::V4));
+        assert_eq!(family(Nexthop::blackhole(Family::V6)), Some(Family::V6));
+        assert_eq!(family(group(&[(7, 1)])), None);
+    }
+
+    #[test]
+    fn what_can_never_be_is_refused_with_its_reason() {
+        let gateway = Some([10, 0, 0, 2].into());
+        for (desired, why) in [
+            (Nexthop::default(), Impossible::NexthopWithoutLink),
+            (Nexthop { dev: None, ..way() }, Impossible::NexthopWithoutLink),
+            (Nexthop { blackhole: true, ..way() }, Impossible::HoleWithWay),
+            (Nexthop { family: Some(Family::V6), ..way() }, Impossible::NexthopFamily),
+            (Nexthop { via: gateway, ..group(&[(7, 1)]) }, Impossible::GroupWithWay),
+            (group(&[(1, 1)]), Impossible::GroupMember),
+            (group(&[(7, 1), (7, 2)]), Impossible::GroupMember),
+            (group(&[(7, 0)]), Impossible::Weight),
+            (group(&[(7, 257)]), Impossible::Weight),
+            (Nexthop { scope: Some(Scope::HOST), ..way() }, Impossible::NexthopScope),
+        ] {
+            assert_eq!(normalize(NexthopId(1), desired), Err(why));
+        }
+        assert_eq!(normalize(NexthopId(0), way()), Err(Impossible::NotANexthop));
+    }
+
+    #[test]
+    fn a_scope_that_the_kernel_derives_anyway_may_be_declared() {
+        for (desired, scope) in [
+            (way(), Scope::LINK),
+            (Nexthop { via: None, ..way() }, Scope::HOST),
+            (Nexthop { via: None, family: Some(Family::V6), ..way() }, Scope::LINK),
+            (Nexthop::blackhole(Family::V4), Scope::GLOBAL),
+            (group(&[(7, 1)]), Scope::GLOBAL),
+        ] {
+            let desired = Nexthop { scope: Some(scope), ..desired };
+            assert!(normalize(NexthopId(1), desired.clone()).is_ok(), "{desired:?}");
+        }
+    }
+
+    #[test]
+    fn members_agree_in_any_order_and_weights_count() {
+        let seen = normalize(NexthopId(1), group(&[(7, 1), (8, 2)])).unwrap();
+        let agrees = |desired| agrees(&normalize(NexthopId(1), desired).unwrap(), &seen);
+        assert!(agrees(group(&[(8, 2), (7, 1)])));
+        assert!(!agrees(group(&[(8, 1), (7, 1)])));
+        assert!(!agrees(group(&[(7, 1)])));
+    }
+}
+
+#[cfg(test)]
+mod nexthocascade_tests {
+    use super::*;
+    use crate::route::Route;
+
+    fn observed(id: u32, owner: Owner, members: &[u32]) -> ObservedNexthop {
+        let members = members.iter().copied().map(NexthopId).collect();
+        ObservedNexthop { id: NexthopId(id), owner, members }
+    }
+
+    #[test]
+    fn foreign_groups_and_their_routes_are_named_and_ours_are_not() {
+        let foreign = Owner::foreign("somebody");
+        let mut moment = Moment {
+            nexthops: vec![
+                observed(1, Owner::Ours, &[]),
+                observed(20, Owner::Ours, &[1]),
+                observed(30, foreign.clone(), &[1]),
+                observed(31, foreign.clone(), &[1, 2]),
+                observed(32, foreign.clone(), &[2]),
+            ],
+            ..Moment::default()
+        };
+        for (dst, id) in [("10.1.0.0/16", 30), ("10.2.0.0/16", 31), ("10.3.0.0/16", 1)] {
+            let key = crate::route::RouteKey::new(dst.parse().unwrap());
+            moment.foreign.note(&key, &Route::through(NexthopId(id)), &foreign);
+        }
+        let takes = of_delete(NexthopId(1), &moment).takes;
+        let keys: Vec<&str> = takes.iter().map(|taken| taken.key.as_str()).collect();
+        assert_eq!(keys, ["route 10.3.0.0/16", "nexthop 30", "route 10.1.0.0/16", "nexthop 31"]);
     }
 }

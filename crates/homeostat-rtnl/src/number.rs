@@ -1,15 +1,56 @@
 //! The kernel's small numbers as types of their own, with the names that people use for them.
 
-use std::fmt;
-use std::str::FromStr;
-
 use homeostat_netlink::uapi::{
     RT_SCOPE_HOST, RT_SCOPE_LINK, RT_SCOPE_NOWHERE, RT_SCOPE_SITE, RT_SCOPE_UNIVERSE,
     RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN, RTPROT_BABEL, RTPROT_BGP, RTPROT_BIRD,
     RTPROT_BOOT, RTPROT_DHCP, RTPROT_EIGRP, RTPROT_ISIS, RTPROT_KEEPALIVED, RTPROT_OPENR,
     RTPROT_OSPF, RTPROT_OVN, RTPROT_RA, RTPROT_RIP, RTPROT_STATIC, RTPROT_ZEBRA,
 };
-use serde::{Deserialize, Serialize};
+
+/// Serializes values as their text.
+macro_rules! serde_as_text {
+    ($($type:ty),+) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+
+/// Shows numbers by their names, and reads names and numbers.
+macro_rules! named_number {
+    ($type:ident, $names:ident, $is_valid:expr) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match $names.iter().find(|(_, number)| *number == self.0) {
+                    Some((name, _)) => f.write_str(name),
+                    None => self.0.fmt(f),
+                }
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::number::UnknownNumber;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let named =
+                    $names.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
+                let number = named.or_else(|| text.parse().ok()).filter($is_valid);
+                number.map($type).ok_or_else(|| $crate::number::UnknownNumber(text.to_owned()))
+            }
+        }
+    };
+}
+
+pub(crate) use {named_number, serde_as_text};
 
 /// A text that is neither a known name nor a number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,8 +58,7 @@ use serde::{Deserialize, Serialize};
 pub struct UnknownNumber(pub String);
 
 /// A routing table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Table(pub u32);
 
 impl Table {
@@ -31,38 +71,8 @@ impl Table {
 pub(crate) const TABLES: [(&str, u32); 3] =
     [("default", RT_TABLE_DEFAULT), ("main", RT_TABLE_MAIN), ("local", RT_TABLE_LOCAL)];
 
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match TABLES.iter().find(|(_, number)| *number == self.0) {
-            Some((name, _)) => f.write_str(name),
-            None => self.0.fmt(f),
-        }
-    }
-}
-
-impl FromStr for Table {
-    type Err = UnknownNumber;
-
-    fn from_str(text: &str) -> Result<Self, UnknownNumber> {
-        let named = TABLES.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
-        let number = named.or_else(|| text.parse().ok()).filter(|number| *number != 0);
-        number.map(Table).ok_or_else(|| UnknownNumber(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for Table {
-    type Error = UnknownNumber;
-
-    fn try_from(text: String) -> Result<Self, UnknownNumber> {
-        text.parse()
-    }
-}
-
-impl From<Table> for String {
-    fn from(table: Table) -> String {
-        table.to_string()
-    }
-}
+named_number!(Table, TABLES, |number| *number != 0);
+serde_as_text!(Table, Scope);
 
 /// Which of several routes to one network is preferred: the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,8 +121,7 @@ impl Protocol {
 }
 
 /// How far away something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope(pub u8);
 
 impl Scope {
@@ -132,38 +141,7 @@ pub(crate) const SCOPES: [(&str, u8); 5] = [
     ("nowhere", RT_SCOPE_NOWHERE),
 ];
 
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match SCOPES.iter().find(|(_, number)| *number == self.0) {
-            Some((name, _)) => f.write_str(name),
-            None => self.0.fmt(f),
-        }
-    }
-}
-
-impl FromStr for Scope {
-    type Err = UnknownNumber;
-
-    fn from_str(text: &str) -> Result<Self, UnknownNumber> {
-        let named = SCOPES.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
-        let number = named.or_else(|| text.parse().ok());
-        number.map(Scope).ok_or_else(|| UnknownNumber(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for Scope {
-    type Error = UnknownNumber;
-
-    fn try_from(text: String) -> Result<Self, UnknownNumber> {
-        text.parse()
-    }
-}
-
-impl From<Scope> for String {
-    fn from(scope: Scope) -> String {
-        scope.to_string()
-    }
-}
+named_number!(Scope, SCOPES, |_| true);
 
 #[cfg(test)]
 mod tests {

@@ -1,38 +1,34 @@
-//! The eyes of the source: dumps links, addresses and routes, and hands each on as it comes.
+//! The reader of the source: dumps what there is, kind by kind, and reports each object as it comes.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::{
-    Agreement, Desired as _, Failure, Focus, Hint, Owner, Retry, See, Seen, View,
+    Agreement, Desired as _, Failure, Focus, Hint, Owner, Records, Retry, See, Seen, View,
 };
 use homeostat_netlink::uapi::{RTA_TABLE, RTM_GETADDR, RTM_GETLINK};
 use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Message};
 
-use crate::decode::{self, SeenAddress};
-use crate::hints::Ear;
-use crate::key::{AddressKey, Key};
-use crate::links;
-use crate::links::elsewhere::Elsewhere;
-use crate::links::field::Field;
-use crate::marks::AddressMarks;
-use crate::model::Object;
-use crate::moment::{Extent, Moment, Standing};
+use crate::address::{self, AddressKey, AddressMarks, SeenAddress};
+use crate::desired::DesiredState;
+use crate::key::Key;
+use crate::link;
+use crate::link::model::Field;
+use crate::link::namespaces::OtherNamespaces;
+use crate::moment::{Extent, Moment, ObservedAddress};
 use crate::number::{Protocol, Table};
+use crate::object::Object;
 use crate::shadow::Shadow;
 use crate::source::Rtnl;
-
-mod routes;
-
-pub(crate) use routes::route_owner;
+use crate::subscription::Subscription;
 
 /// Looks at one network namespace, and hears of changes in it.
 pub struct Reader {
     source: Rtnl,
     connection: Option<Connection>,
     /// The subscription; none, if nobody will ask for hints.
-    ear: Option<Ear>,
+    subscription: Option<Subscription>,
     shadow: Option<Shadow>,
     /// What connections that were given up had received.
     received: u64,
@@ -40,9 +36,9 @@ pub struct Reader {
 
 impl Reader {
     /// The subscription stands before the first look.
-    pub(crate) fn open(source: Rtnl, ear: Option<Ear>) -> Result<Self, Failure> {
+    pub(crate) fn open(source: Rtnl, subscription: Option<Subscription>) -> Result<Self, Failure> {
         let connection = Some(source.connect()?);
-        Ok(Reader { source, connection, ear, shadow: None, received: 0 })
+        Ok(Reader { source, connection, subscription, shadow: None, received: 0 })
     }
 
     pub(crate) fn look(
@@ -50,7 +46,7 @@ impl Reader {
         view: &View<'_, Rtnl>,
         see: &mut See<'_, Key, Object>,
     ) -> Result<Moment, Failure> {
-        self.hear(view)?;
+        self.catch_up(view)?;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.source.connect()?,
@@ -58,7 +54,7 @@ impl Reader {
         // A look that fails leaves no shadow: it may have half forgotten what it was told.
         let shadow = self.shadow_for(view);
         let mut look =
-            Look { connection: &mut connection, source: &self.source, view, see, shadow };
+            Observation { connection: &mut connection, source: &self.source, view, see, shadow };
         let moment = look.run();
         let shadow = look.shadow.take();
         if moment.is_err() {
@@ -69,8 +65,8 @@ impl Reader {
         }
         let moment = moment.map_err(|error| failure(&error))?;
         self.shadow = shadow;
-        if let Some(ear) = &mut self.ear {
-            ear.know(&moment.links);
+        if let Some(subscription) = &mut self.subscription {
+            subscription.set_links(&moment.links);
         }
         Ok(moment)
     }
@@ -83,17 +79,17 @@ impl Reader {
     }
 
     /// Events that were queued before a look must not be taken for news after it.
-    fn hear(&mut self, view: &View<'_, Rtnl>) -> Result<(), Failure> {
-        let Some(ear) = &mut self.ear else { return Ok(()) };
-        ear.attend(view.desired)?;
-        ear.uncover(view.focus, &mut self.shadow).map_err(|error| failure(&error))?;
-        ear.drain(&mut self.shadow).map_err(|error| failure(&error))
+    fn catch_up(&mut self, view: &View<'_, Rtnl>) -> Result<(), Failure> {
+        let Some(subscription) = &mut self.subscription else { return Ok(()) };
+        subscription.set_desired(view.desired)?;
+        subscription.unmute(view.focus, &mut self.shadow).map_err(|error| failure(&error))?;
+        subscription.drain(&mut self.shadow).map_err(|error| failure(&error))
     }
 
     /// A full look begins a shadow, a focused one goes by that of its desired state. Without events to keep
     /// it up to date there is none.
     fn shadow_for(&mut self, view: &View<'_, Rtnl>) -> Option<Shadow> {
-        self.ear.as_ref()?;
+        self.subscription.as_ref()?;
         match view.focus {
             Focus::All => {
                 // The former one goes first: two would be twice the memory.
@@ -115,8 +111,8 @@ impl homeostat_core::Reader<Rtnl> for Reader {
     }
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
-        match &mut self.ear {
-            Some(ear) => ear.hint(&mut self.shadow).await,
+        match &mut self.subscription {
+            Some(subscription) => subscription.hint(&mut self.shadow).await,
             None => std::future::pending().await,
         }
     }
@@ -129,15 +125,15 @@ pub(crate) fn failure(error: &Error) -> Failure {
 }
 
 /// One look under way.
-pub(crate) struct Look<'a, 'v> {
-    connection: &'a mut Connection,
+pub(crate) struct Observation<'a, 'v> {
+    pub(crate) connection: &'a mut Connection,
     pub(crate) source: &'a Rtnl,
     pub(crate) view: &'a View<'v, Rtnl>,
-    see: &'a mut See<'v, Key, Object>,
-    shadow: Option<Shadow>,
+    pub(crate) see: &'a mut See<'v, Key, Object>,
+    pub(crate) shadow: Option<Shadow>,
 }
 
-impl Look<'_, '_> {
+impl Observation<'_, '_> {
     fn run(&mut self) -> Result<Moment, Error> {
         let address_marks = self.source.address_marks;
         let mut moment = Moment { address_marks, ..Moment::default() };
@@ -158,7 +154,7 @@ impl Look<'_, '_> {
     /// What the keys are part of is dumped where that is cheap. Routes are told by the shadow.
     fn some(&mut self, moment: &mut Moment, keys: &BTreeSet<Key>) -> Result<(), Error> {
         moment.extent = Extent::Few;
-        let loses = |key: &Key| links::observe::may_take_along(moment, self.view, key);
+        let loses = |key: &Key| link::observe::may_take_along(moment, self.view, key);
         let falls = keys.iter().any(loses);
         let is_any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
         let has_address = falls || is_any(|key| matches!(key, Key::Address(_)));
@@ -187,7 +183,7 @@ impl Look<'_, '_> {
                 moment.links.clear();
                 moment.table.clear();
             }
-            Dumped::Object(message) => match links::decode::link(&message) {
+            Dumped::Object(message) => match link::message::decode(&message) {
                 Ok(seen) => {
                     moment.links.insert(seen.name, seen.index);
                     moment.table.insert(seen);
@@ -206,10 +202,10 @@ impl Look<'_, '_> {
             && let Ok(here) = self.source.netns()
         {
             let place = (&*here, &mut *self.connection);
-            moment.elsewhere = Elsewhere::look(&names, &self.source.spaces, place);
+            moment.namespaces = OtherNamespaces::look(&names, &self.source.namespaces, place);
         }
-        links::observe::resolve(moment, self.source, self.view);
-        links::observe::hand_on(moment, self.view, self.see);
+        link::observe::resolve(moment, self.source, self.view);
+        link::observe::report(moment, self.view, self.see);
         Ok(())
     }
 
@@ -221,7 +217,7 @@ impl Look<'_, '_> {
         let (mut found, mut bad) = (Vec::<SeenAddress>::new(), None);
         self.connection.dump(&mut request, &mut |dumped| match dumped {
             Dumped::Restart => found.clear(),
-            Dumped::Object(message) => match decode::address(&message, &moment.links) {
+            Dumped::Object(message) => match address::decode(&message, &moment.links) {
                 Ok(address) => found.extend(address),
                 Err(error) => bad = Some(error),
             },
@@ -230,10 +226,14 @@ impl Look<'_, '_> {
         let mut goes = false;
         for SeenAddress { key, address, protocol, is_secondary } in found {
             let owner = address_owner(protocol, self.source);
-            moment.addresses.push(Standing { key, owner: self.proven(&key, &owner), is_secondary });
+            moment.addresses.push(ObservedAddress {
+                key,
+                owner: self.proven(&key, &owner),
+                is_secondary,
+            });
             let (key, object) = (Key::Address(key), Object::Address(address));
             goes |= self.may_go(&key, &object, &owner);
-            self.hand_on(key, object, owner);
+            self.report(key, object, owner);
         }
         Ok(goes)
     }
@@ -280,7 +280,7 @@ impl Look<'_, '_> {
         may_be_ours && self.view.focus.covers(key) && !is_as_declared()
     }
 
-    pub(crate) fn hand_on(&mut self, key: Key, object: Object, owner: Owner) {
+    pub(crate) fn report(&mut self, key: Key, object: Object, owner: Owner) {
         if self.view.focus.covers(&key) {
             (self.see)(Seen::Present { key, object, owner });
         }
@@ -302,7 +302,7 @@ pub(crate) fn request_for(
 }
 
 /// An object that cannot be read has no key, so nobody can say what is absent.
-fn whole(bad: Option<Malformed>) -> Result<(), Error> {
+pub(crate) fn whole(bad: Option<Malformed>) -> Result<(), Error> {
     bad.map_or(Ok(()), |bad| Err(Error::Malformed(bad)))
 }
 
@@ -320,5 +320,32 @@ pub(crate) fn foreign(protocol: Protocol) -> Owner {
     match protocol.name() {
         Some(name) => Owner::foreign(name),
         None => Owner::Foreign(Cow::Owned(format!("protocol {}", protocol.0))),
+    }
+}
+
+/// One object that is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedObject {
+    /// Its key.
+    pub key: Key,
+    /// The managed part of it.
+    pub object: Object,
+    /// Whose it is.
+    pub owner: Owner,
+}
+
+impl Rtnl {
+    /// Looks at everything once. What the kernel makes by itself is among it, as its own.
+    pub fn list(&self) -> Result<Vec<ListedObject>, Failure> {
+        let mut found = Vec::new();
+        let (desired, records) = (Arc::new(DesiredState::default()), Records::new());
+        let view = View { focus: &Focus::All, desired: &desired, records: &records };
+        Reader::open(self.clone(), None)?.look(&view, &mut |seen| {
+            if let Seen::Present { key, object, owner } = seen {
+                found.push(ListedObject { key, object, owner });
+            }
+        })?;
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(found)
     }
 }

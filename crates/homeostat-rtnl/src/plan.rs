@@ -1,4 +1,8 @@
-//! Turns changes into steps. Pure: what it knows of the kernel is in the moment.
+//! Turns changes into steps: when each has its turn, what it waits for, what goes with it. Pure: what it knows of
+//! the kernel is in the moment.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,21 +10,19 @@ use std::sync::Arc;
 
 use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Pending, Slot, WaitsOn};
 
-use crate::address::is_fixed_alike;
-use crate::cascade::Cascade;
-use crate::desired::{DesiredState, Shape};
-use crate::key::{AddressKey, Key};
+use crate::address::cascade::Cascade;
+use crate::address::{AddressKey, AddressMarks, is_fixed_alike};
+use crate::desired::{Declared, DesiredState, RouteTemplate};
+use crate::key::Key;
 use crate::link::LinkName;
-use crate::links::cascade::IPV6_MIN_MTU;
-use crate::links::plan::LinkPlan;
-use crate::marks::AddressMarks;
-use crate::model::Object;
+use crate::link::cascade::IPV6_MIN_MTU;
+use crate::link::plan::LinkPlan;
 use crate::moment::Moment;
+use crate::nexthop::{self, NexthopId};
+use crate::object::Object;
 use crate::route::Route;
 use crate::source::Rtnl;
 use crate::step::{Delete, Phase, Step, Update, Way};
-
-pub(crate) mod other;
 
 /// The steps for all changes, and the desired states that wait for a link.
 pub(crate) fn draft(
@@ -53,7 +55,7 @@ struct Planner<'a> {
     going: BTreeSet<AddressKey>,
     /// Where IPv6 addresses are declared and absent: the kernel holds one of a kind for each link.
     wanted: BTreeSet<(LinkName, IpAddr)>,
-    /// For each shape of routes, what it waits for.
+    /// For each template of routes, what it waits for.
     waits: Vec<Option<WaitsOn>>,
     /// What the last removal found, which the next one often shares.
     last: Arc<Object>,
@@ -74,15 +76,15 @@ impl<'a> Planner<'a> {
         let wanted = changes.creates().iter();
         let wanted = wanted.filter_map(|slot| desired.address_at(*slot).map(|desired| desired.key));
         let wanted = wanted.filter(|key| key.ip().is_ipv6());
-        let links = crate::links::plan::draft(desired, moment, changes);
-        let shapes = desired.shapes.iter();
+        let links = crate::link::plan::draft(desired, moment, changes);
+        let templates = desired.templates.iter();
         let has = |link: LinkName| links.will_have(moment, link);
         Planner {
             desired,
             moment,
             going: going.collect(),
             wanted: wanted.map(|key| (key.link(), key.ip())).collect(),
-            waits: shapes.map(|shape| missing(desired, (&has, moment), shape)).collect(),
+            waits: templates.map(|template| missing(desired, (&has, moment), template)).collect(),
             last: Arc::new(Object::Route(Route::default())),
             links,
             draft: Draft::default(),
@@ -97,9 +99,9 @@ impl<'a> Planner<'a> {
         }
         if let Some(desired) = self.desired.other_at(slot) {
             let has = |link| self.links.will_have(self.moment, link);
-            return other::waits_for(desired, self.desired, &has);
+            return waits_for(desired, self.desired, &has);
         }
-        self.waits.get(self.desired.shape_of(slot)?).cloned().flatten()
+        self.waits.get(self.desired.template_of(slot)?).cloned().flatten()
     }
 
     /// Quirk `a-low-mtu-takes-ipv6` (Linux 6.18): only the loopback link can have IPv6 addresses with any MTU.
@@ -123,7 +125,7 @@ impl<'a> Planner<'a> {
 
     fn phase(&self, slot: Slot) -> Phase {
         match self.desired.other_at(slot) {
-            Some(desired) => other::put_phase(&desired.object),
+            Some(desired) => put_phase(&desired.object),
             None if self.desired.address_at(slot).is_some() => Phase::PutAddresses,
             None => Phase::PutRoutes,
         }
@@ -189,12 +191,12 @@ impl<'a> Planner<'a> {
             update.cascade = self.cascade(&desired.key);
         }
         if let Some(desired) = self.desired.other_at(slot)
-            && other::is_anew(desired, &update.before)
+            && is_anew(desired, &update.before)
         {
             update.way = Way::Anew;
-            update.cascade = other::cascade(&desired.key, self.moment);
+            update.cascade = cascade(&desired.key, self.moment);
         }
-        let rest = other::rest(self.desired.other_at(slot), &update);
+        let rest = rest(self.desired.other_at(slot), &update);
         self.draft.steps.push(Step::Update(Box::new(update)));
         self.draft.steps.extend(rest);
     }
@@ -205,7 +207,7 @@ impl<'a> Planner<'a> {
     }
 
     fn delete(&mut self, key: Key, before: Object) {
-        let (phase, cascade) = (other::delete_phase(&before), other::cascade(&key, self.moment));
+        let (phase, cascade) = (delete_phase(&before), cascade(&key, self.moment));
         if *self.last != before {
             self.last = Arc::new(before);
         }
@@ -288,8 +290,8 @@ impl<'a> Planner<'a> {
         if self.draft.steps.iter().any(is_primary) {
             self.draft.steps.sort_by_key(is_primary);
         }
-        if self.draft.steps.iter().any(|step| other::generality(step) > 0) {
-            self.draft.steps.sort_by_key(other::generality);
+        if self.draft.steps.iter().any(|step| generality(step) > 0) {
+            self.draft.steps.sort_by_key(generality);
         }
         let LinkPlan { steps, pending, refused, .. } = self.links;
         self.draft.steps.extend(steps.into_iter().map(|step| Step::Link(Box::new(step))));
@@ -304,25 +306,29 @@ pub(crate) type Has<'a> = &'a dyn Fn(LinkName) -> bool;
 
 /// A link that is not there and without which a route cannot be: one of its own, or that of the only
 /// address that its gateway or its source needs; or a nexthop that waits itself.
-fn missing(desired: &DesiredState, ground: (Has<'_>, &Moment), shape: &Shape) -> Option<WaitsOn> {
-    let (route, (has, _)) = (&shape.route, ground);
+fn missing(
+    desired: &DesiredState,
+    ground: (Has<'_>, &Moment),
+    template: &RouteTemplate,
+) -> Option<WaitsOn> {
+    let (route, (has, _)) = (&template.route, ground);
     let link = route.links().find_map(|link| missing_link(has, link));
     let reaches = |gateway| move |address: &AddressKey| address.net().contains(gateway);
     let is_source = |src| move |address: &AddressKey| address.ip() == src;
-    link.or_else(|| route.gateways().find_map(|via| waits_with(ground, shape, reaches(via))))
-        .or_else(|| route.src.and_then(|src| waits_with(ground, shape, is_source(src))))
-        .or_else(|| other::waiting_nexthop(route.nexthop?, desired, has))
+    link.or_else(|| route.gateways().find_map(|via| waits_with(ground, template, reaches(via))))
+        .or_else(|| route.src.and_then(|src| waits_with(ground, template, is_source(src))))
+        .or_else(|| waiting_nexthop(route.nexthop?, desired, has))
 }
 
 /// The absent link of the declared addresses that would serve, if no other serves.
 fn waits_with(
     (has, moment): (Has<'_>, &Moment),
-    shape: &Shape,
+    template: &RouteTemplate,
     serves: impl Fn(&AddressKey) -> bool,
 ) -> Option<WaitsOn> {
-    let serving = || shape.rests_on.iter().filter(|address| serves(address));
+    let serving = || template.rests_on.iter().filter(|address| serves(address));
     let is_served = serving().any(|address| missing_link(has, address.link()).is_none())
-        || moment.addresses.iter().any(|standing| serves(&standing.key));
+        || moment.addresses.iter().any(|observed| serves(&observed.key));
     let waits = serving().find_map(|address| missing_link(has, address.link()));
     waits.filter(|_| !is_served)
 }
@@ -339,5 +345,185 @@ fn slot_of(change: &Change<Key, Object>) -> Option<Slot> {
     }
 }
 
+/// When something is put there.
+pub(crate) fn put_phase(object: &Object) -> Phase {
+    match object {
+        Object::Nexthop(nexthop) if nexthop.is_group() => Phase::PutGroups,
+        Object::Nexthop(_) => Phase::PutNexthops,
+        Object::Rule(_) => Phase::PutRules,
+        Object::Neighbour(_) => Phase::PutNeighbours,
+        Object::Address(_) => Phase::PutAddresses,
+        Object::Route(_) => Phase::PutRoutes,
+        Object::Link(_) | Object::Setting(_) => Phase::PutLinks,
+    }
+}
+
+/// When something goes.
+pub(crate) fn delete_phase(object: &Object) -> Phase {
+    match object {
+        Object::Nexthop(nexthop) if nexthop.is_group() => Phase::DeleteGroups,
+        Object::Nexthop(_) => Phase::DeleteNexthops,
+        Object::Rule(_) => Phase::DeleteRules,
+        Object::Neighbour(_) => Phase::DeleteNeighbours,
+        Object::Address(_) => Phase::DeleteAddresses,
+        Object::Route(_) => Phase::DeleteRoutes,
+        Object::Link(_) | Object::Setting(_) => Phase::DeleteLinks,
+    }
+}
+
+/// What a desired state waits for. A rule waits for no link: the kernel takes any name, and binds it when a
+/// link of that name comes.
+pub(crate) fn waits_for(
+    declared: &Declared,
+    desired: &DesiredState,
+    has: Has<'_>,
+) -> Option<WaitsOn> {
+    match (&declared.key, &declared.object) {
+        (_, Object::Nexthop(nexthop)) => {
+            let link = nexthop.dev.and_then(|link| missing_link(has, link));
+            let mut members = nexthop.group.iter();
+            link.or_else(|| members.find_map(|member| waiting_nexthop(member.id, desired, has)))
+        }
+        (Key::Neighbour(key), _) => missing_link(has, key.link()),
+        _ => None,
+    }
+}
+
+/// A declared nexthop that waits for its link, as what others wait for.
+pub(crate) fn waiting_nexthop(
+    id: NexthopId,
+    desired: &DesiredState,
+    has: Has<'_>,
+) -> Option<WaitsOn> {
+    let key = Key::Nexthop(id);
+    let declared = desired.other_at(desired.slot(&key, None)?)?;
+    let Object::Nexthop(nexthop) = &declared.object else { return None };
+    let is_waiting = |id: NexthopId| waiting_link(id, desired, has).is_some();
+    let waits = waiting_link(id, desired, has).is_some()
+        || nexthop.group.iter().any(|member| is_waiting(member.id));
+    waits.then(|| WaitsOn::Key(key.to_string()))
+}
+
+/// The absent link of a declared nexthop that is no group: groups have no groups in them.
+fn waiting_link(id: NexthopId, desired: &DesiredState, has: Has<'_>) -> Option<WaitsOn> {
+    let declared = desired.other_at(desired.slot(&Key::Nexthop(id), None)?)?;
+    let Object::Nexthop(nexthop) = &declared.object else { return None };
+    missing_link(has, nexthop.dev?)
+}
+
+/// Whether what is there cannot become as declared but by going first.
+pub(crate) fn is_anew(declared: &Declared, before: &Object) -> bool {
+    match (&declared.object, before) {
+        (Object::Nexthop(desired), Object::Nexthop(seen)) => !nexthop::is_same_kind(desired, seen),
+        _ => false,
+    }
+}
+
+/// The second half of a change: a rule cannot be changed in place, so that the former one goes once
+/// the other one stands.
+pub(crate) fn rest(declared: Option<&Declared>, update: &Update) -> Option<Step> {
+    let key = declared.map(|declared| &declared.key).filter(|key| matches!(key, Key::Rule(_)))?;
+    let (before, phase) = (Arc::new(update.before.clone()), Phase::DeleteRules);
+    let delete = Delete { key: key.clone(), before, phase, is_rest: true, cascade: None };
+    Some(Step::Delete(Box::new(delete)))
+}
+
+/// Rules that go are taken away in this order: a request for one that says less could hit one that
+/// says more.
+pub(crate) fn generality(step: &Step) -> usize {
+    match step {
+        Step::Delete(delete) => match &delete.key {
+            Key::Rule(key) => usize::MAX - key.count(),
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+/// What goes along with something that goes.
+pub(crate) fn cascade(key: &Key, moment: &Moment) -> Cascade {
+    match key {
+        Key::Nexthop(id) => nexthop::of_delete(*id, moment),
+        _ => Cascade::default(),
+    }
+}
+
+/// The keys without which a desired state cannot be.
+pub(crate) fn needs(declared: &Declared, desired: &DesiredState, need: &mut dyn FnMut(Key)) {
+    declared.links().for_each(|link| desired.links.needed_for(link, need));
+    let Object::Nexthop(nexthop) = &declared.object else { return };
+    nexthop.group.iter().for_each(|member| need(Key::Nexthop(member.id)));
+    let addresses = desired.addresses.iter().map(|desired| desired.key);
+    let below = addresses.filter(|key| nexthop::rests_on(nexthop, key));
+    below.for_each(|key| need(Key::Address(key)));
+}
+
+/// The declared keys that may change along with a step that is no create.
+pub(crate) fn disturbs(step: &Step, desired: &DesiredState, disturb: &mut dyn FnMut(Key)) {
+    let key = homeostat_core::Step::key(step, desired);
+    let goes = match step {
+        Step::Create { .. } | Step::Link(_) => false,
+        Step::Update(update) => update.way == Way::Anew,
+        Step::Delete(_) => true,
+    };
+    match key {
+        Key::Nexthop(id) if goes => nexthop::dependants(id, desired, disturb),
+        // A rule that goes may have to take others of ours away for a moment.
+        Key::Rule(_) => rules(desired, disturb),
+        _ => {}
+    }
+}
+
+fn rules(desired: &DesiredState, tell: &mut dyn FnMut(Key)) {
+    let keys = desired.others.iter().map(|desired| &desired.key);
+    keys.filter(|key| matches!(key, Key::Rule(_))).cloned().for_each(tell);
+}
+
 #[cfg(test)]
-mod tests;
+mod other_tests {
+    use super::*;
+    use crate::link::IfIndex;
+    use crate::nexthop::{Member, Nexthop};
+
+    fn desired() -> DesiredState {
+        let mut builder = DesiredState::builder();
+        let member = Member { id: NexthopId(10), weight: 1 };
+        let way = Nexthop::via([10, 0, 0, 2].into(), "va".parse().unwrap());
+        builder.nexthop(NexthopId(10), way).unwrap();
+        builder.nexthop(NexthopId(20), Nexthop::group(vec![member])).unwrap();
+        for text in ["address 10.0.0.1/24 dev va", "address 10.1.0.1/24 dev va"] {
+            let Ok(Key::Address(key)) = text.parse() else { panic!("{text}") };
+            builder.address(key, crate::address::Address::default()).unwrap();
+        }
+        builder.build().unwrap()
+    }
+
+    fn at<'w>(desired: &'w DesiredState, key: &str) -> &'w Declared {
+        desired.other_at(desired.slot(&key.parse().unwrap(), None).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_group_needs_its_members_and_a_nexthop_the_address_that_reaches_its_gateway() {
+        let desired = desired();
+        let needed = |key: &str| {
+            let mut needed = Vec::new();
+            needs(at(&desired, key), &desired, &mut |key| needed.push(key.to_string()));
+            needed
+        };
+        assert_eq!(needed("nexthop 20"), ["nexthop 10"]);
+        assert_eq!(needed("nexthop 10"), ["address 10.0.0.1/24 dev va"]);
+    }
+
+    #[test]
+    fn a_group_waits_for_a_member_that_waits_for_its_link() {
+        let (desired, mut moment) = (desired(), Moment::default());
+        let waits = |key: &str, moment: &Moment| {
+            let has = |link| moment.links.index(link).is_some();
+            waits_for(at(&desired, key), &desired, &has)
+        };
+        assert_eq!(waits("nexthop 10", &moment).unwrap().to_string(), "link va");
+        assert_eq!(waits("nexthop 20", &moment).unwrap().to_string(), "nexthop 10");
+        moment.links.insert("va".parse().unwrap(), IfIndex(7));
+        assert_eq!(waits("nexthop 20", &moment), None);
+    }
+}

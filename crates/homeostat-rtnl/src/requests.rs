@@ -4,18 +4,14 @@ use std::collections::BTreeSet;
 
 use homeostat_core::{Failure, Outcome, Retry, Slot, WaitsOn};
 
-use crate::cascade::Cascade;
-use crate::desired::{At, DesiredState};
-use crate::encode::{Encoded, Encoder, NoLink, Put};
+use crate::address::cascade::Cascade;
+use crate::desired::{At, Declared, DesiredState};
 use crate::key::Key;
-use crate::model::Object;
+use crate::message::{Encoded, Encoder, NoLink, Put};
 use crate::moment::Moment;
-use crate::sent::Sent;
+use crate::object::Object;
 use crate::step::{Delete, Phase, Step, Update, Way};
-
-mod other;
-
-pub(crate) use other::Written;
+use crate::subscription::OwnWrites;
 
 /// What one message of a batch is for.
 #[derive(Clone, Copy)]
@@ -44,17 +40,17 @@ pub(crate) enum Aim {
 }
 
 /// Writes the requests of one step.
-pub(crate) struct Pen<'a> {
+pub(crate) struct RequestWriter<'a> {
     pub(crate) encoder: Encoder<'a>,
     pub(crate) requests: &'a mut Vec<Request>,
     pub(crate) step: usize,
     pub(crate) moment: &'a Moment,
     /// The rules of the moment that are gone by now, or behind all others of their priority.
     pub(crate) moved: &'a mut BTreeSet<usize>,
-    pub(crate) sent: &'a Sent,
+    pub(crate) own_writes: &'a OwnWrites,
 }
 
-impl Pen<'_> {
+impl RequestWriter<'_> {
     /// Writes them, or says at once what becomes of the step.
     pub(crate) fn write(
         &mut self,
@@ -83,8 +79,12 @@ impl Pen<'_> {
             Some(At::Address(desired)) => {
                 self.encoder.put_address(&desired.key, &desired.address, put)
             }
-            Some(At::Route(row, shape)) => self.encoder.put_route(&row.key(), &shape.route, put),
-            Some(At::Route6(row, shape)) => self.encoder.put_route(&row.key(), &shape.route, put),
+            Some(At::Route(row, template)) => {
+                self.encoder.put_route(&row.key(), &template.route, put)
+            }
+            Some(At::Route6(row, template)) => {
+                self.encoder.put_route(&row.key(), &template.route, put)
+            }
             Some(At::Other(desired)) => return self.put_other(desired, (put, aim)),
             Some(At::Link(_) | At::Field(_)) | None => {
                 return Err(Outcome::Failed(Failure::new("it is no desired state", Retry::Never)));
@@ -101,7 +101,7 @@ impl Pen<'_> {
             return self.put(desired, update.slot, (Put::Replace, Aim::There));
         }
         let Some(address) = desired.address_at(update.slot) else { return Ok(()) };
-        self.sent.deletes(address.key);
+        self.own_writes.add_deleted(address.key);
         let gone = self.encoder.delete_address(&address.key);
         self.note(gone, Aim::GoneForNow)?;
         self.put(desired, update.slot, (Put::Create, Aim::There))?;
@@ -121,7 +121,7 @@ impl Pen<'_> {
     fn delete(&mut self, desired: &DesiredState, delete: &Delete) -> Result<(), Outcome<Object>> {
         let encoded = match (&delete.key, &*delete.before) {
             (Key::Address(key), _) => {
-                self.sent.deletes(*key);
+                self.own_writes.add_deleted(*key);
                 self.encoder.delete_address(key)
             }
             (Key::Route(key), Object::Route(before)) => self.encoder.delete_route(key, before),
@@ -149,6 +149,52 @@ impl Pen<'_> {
             }
             Ok(Err(error)) => Err(Outcome::Failed(Failure::from_error(&error, Retry::Never))),
             Err(NoLink(link)) => Err(Outcome::Pending { on: WaitsOn::Link(link.to_string()) }),
+        }
+    }
+}
+
+/// Whether they were written, or what becomes of the step.
+pub(crate) type Written = Result<(), Outcome<Object>>;
+
+impl RequestWriter<'_> {
+    pub(super) fn put_other(&mut self, desired: &Declared, (put, aim): (Put, Aim)) -> Written {
+        let encoded = match (&desired.key, &desired.object) {
+            (Key::Nexthop(id), Object::Nexthop(nexthop)) => {
+                self.encoder.put_nexthop(*id, nexthop, put)
+            }
+            (Key::Rule(key), Object::Rule(rule)) => return self.update_rule(key, rule),
+            (Key::Neighbour(key), Object::Neighbour(neighbour)) => {
+                // What the kernel learned by itself is in nobody's way.
+                let put = if self.moment.learned.contains(key) { Put::Replace } else { put };
+                self.encoder.put_neighbour(key, *neighbour, put)
+            }
+            _ => return Ok(()),
+        };
+        self.note(encoded, aim)
+    }
+
+    pub(super) fn update_other(&mut self, desired: &Declared, update: &Update) -> Written {
+        match (&desired.key, &desired.object) {
+            (Key::Nexthop(id), _) if update.way == Way::Anew => {
+                let gone = self.encoder.delete_nexthop(*id);
+                self.note(Ok(gone), Aim::GoneForNow)?;
+                self.put_other(desired, (Put::Create, Aim::There))
+            }
+            _ => self.put_other(desired, (Put::Replace, Aim::There)),
+        }
+    }
+
+    pub(super) fn delete_other(&mut self, key: &Key) -> Written {
+        let encoded = match key {
+            Key::Nexthop(id) => Ok(self.encoder.delete_nexthop(*id)),
+            Key::Rule(key) => return self.delete_rule(key),
+            Key::Neighbour(key) => self.encoder.delete_neighbour(key),
+            _ => return Ok(()),
+        };
+        match encoded {
+            // What was on the link went with it.
+            Err(NoLink(_)) => Err(Outcome::Applied { now: None }),
+            encoded => self.note(encoded, Aim::Gone),
         }
     }
 }

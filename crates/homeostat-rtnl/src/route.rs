@@ -1,10 +1,19 @@
-//! Routes: what is managed of one, and when what is seen agrees with a desired state. Pure.
+//! Routes: key, managed part, and when what is seen agrees with what is declared. Pure.
 
+#[cfg(feature = "document")]
+pub(crate) mod line;
 #[cfg(feature = "document")]
 pub(crate) mod list;
+pub(crate) mod message;
+pub(crate) mod observe;
+pub(crate) mod packed;
 #[cfg(feature = "document")]
 pub(crate) mod section;
+#[cfg(test)]
+mod tests;
 
+use std::cmp::Ordering;
+use std::fmt;
 use std::net::IpAddr;
 
 use homeostat_netlink::uapi::{
@@ -13,11 +22,13 @@ use homeostat_netlink::uapi::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::key::{AddressKey, RouteKey};
+use crate::address::AddressKey;
+use crate::builder::Impossible;
 use crate::link::LinkName;
+use crate::net::Net;
 use crate::nexthop::NexthopId;
-use crate::normalize::{Impossible, agrees};
-use crate::number::Scope;
+use crate::number::{Metric, Scope, Table, Tos};
+use crate::object::agrees;
 
 /// The managed part of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -290,5 +301,106 @@ pub(crate) fn is_touched_by(route: &Route, address: &AddressKey) -> bool {
     route_rests_on(route, address) || route.links().any(|link| link == address.link())
 }
 
-#[cfg(test)]
-mod tests;
+/// Which route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RouteKey {
+    dst: Net,
+    table: Table,
+    metric: Metric,
+    tos: Tos,
+}
+
+impl RouteKey {
+    /// The route to a network in the main table, with the metric that the kernel gives by itself.
+    #[must_use]
+    pub fn new(dst: Net) -> Self {
+        let metric = default_metric(dst.addr());
+        RouteKey { dst, table: Table::MAIN, metric, tos: Tos::default() }
+    }
+
+    /// The same in another table.
+    #[must_use]
+    pub fn in_table(mut self, table: Table) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// The same with another metric.
+    ///
+    /// Quirk `v6-metric-1024` (Linux 6.18): an IPv6 route sent with the metric 0, or without one,
+    /// reads back as 1024, so that is what 0 means there.
+    #[must_use]
+    pub fn with_metric(mut self, metric: Metric) -> Self {
+        self.metric = if metric.0 == 0 { default_metric(self.dst.addr()) } else { metric };
+        self
+    }
+
+    /// The same for packets with this type of service.
+    #[must_use]
+    pub fn with_tos(mut self, tos: Tos) -> Self {
+        self.tos = tos;
+        self
+    }
+
+    /// The destination.
+    #[must_use]
+    pub fn dst(&self) -> Net {
+        self.dst
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        self.table
+    }
+
+    /// The metric.
+    #[must_use]
+    pub fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// The type of service.
+    #[must_use]
+    pub fn tos(&self) -> Tos {
+        self.tos
+    }
+
+    pub(crate) fn is_ipv4(&self) -> bool {
+        self.dst.addr().is_ipv4()
+    }
+}
+
+fn default_metric(addr: IpAddr) -> Metric {
+    Metric(if addr.is_ipv4() { 0 } else { 1024 })
+}
+
+impl Ord for RouteKey {
+    /// Close to the order of a dump: families one after the other, then tables.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let place = |key: &Self| (!key.is_ipv4(), key.table, key.dst, key.tos, key.metric);
+        place(self).cmp(&place(other))
+    }
+}
+
+impl PartialOrd for RouteKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for RouteKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "route {}", self.dst)?;
+        if self.table != Table::MAIN {
+            write!(f, " table {}", self.table)?;
+        }
+        if self.metric != default_metric(self.dst.addr()) {
+            write!(f, " metric {}", self.metric.0)?;
+        }
+        if self.tos != Tos::default() {
+            write!(f, " tos {}", self.tos.0)?;
+        }
+        Ok(())
+    }
+}

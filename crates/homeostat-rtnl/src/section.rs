@@ -12,17 +12,18 @@ use homeostat_document::{
 use crate::builder::{Builder, DesiredError};
 use crate::desired::DesiredState;
 use crate::key::Key;
-use crate::links::section::links;
+use crate::link::section::links;
 use crate::neighbour::section::neighbours;
 use crate::nexthop::section::nexthops;
 use crate::route::section::routes;
 use crate::rule::section::rules;
 
 pub use crate::address::section::DeclaredAddress;
-pub use crate::links::section::{DeclaredLink, Links, namespaces};
+pub use crate::link::section::{DeclaredLink, Links, namespaces};
 pub use crate::neighbour::section::Neighbours;
 pub use crate::nexthop::section::Nexthops;
-pub use crate::route::list::{RouteLine, listed_routes, route_twins};
+pub use crate::route::line::RouteLine;
+pub use crate::route::list::{listed_routes, route_twins};
 pub use crate::route::section::{RouteEntry, RouteFile, Routes, route_files};
 pub use crate::rule::section::Rules;
 pub use crate::show::show;

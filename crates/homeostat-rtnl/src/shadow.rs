@@ -5,36 +5,38 @@
 //! known here may be stale; the kernel judges every write (create only if absent, delete only if
 //! ours), and the next full look is the truth.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{Desired as _, Slot};
 
-use crate::desired::{DesiredState, Shape};
-use crate::key::{AddressKey, RouteKey};
+use crate::address::AddressKey;
+use crate::desired::{DesiredState, RouteTemplate};
 use crate::number::Protocol;
-use crate::route::Route;
-use crate::route::route_agrees;
+use crate::route::{Route, RouteKey, route_agrees};
 
 /// Beyond so many routes in doubt, only a look at everything helps.
 const MOST_DOUBTS: usize = 4096;
 
 /// A route that stands, or stood, on some key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sight {
+pub(crate) struct MarkedRoute {
     pub(crate) route: Route,
     pub(crate) protocol: Protocol,
 }
 
 /// What an event says of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum RouteEvent {
     /// It came, beside whatever else is on its key.
-    Came,
+    Added,
     /// It came in the place of another.
     Replaced,
     /// It went.
-    Went,
+    Removed,
 }
 
 /// What is known of the routes on declared keys, and of ours on other keys.
@@ -45,7 +47,7 @@ pub(crate) struct Shadow {
     /// By slot: there, ours, as declared, and alone on its key.
     good: Vec<u64>,
     near: Option<Slot>,
-    others: BTreeMap<RouteKey, Vec<Sight>>,
+    others: BTreeMap<RouteKey, Vec<MarkedRoute>>,
     /// Keys on which something happened that was not announced in full.
     doubts: BTreeSet<RouteKey>,
 }
@@ -64,7 +66,7 @@ impl Shadow {
     }
 
     /// Takes a route that a dump shows.
-    pub(crate) fn note(&mut self, key: &RouteKey, route: &Route, protocol: Protocol) {
+    pub(crate) fn add_dumped(&mut self, key: &RouteKey, route: &Route, protocol: Protocol) {
         let slot = self.desired.route_slot(key, self.near);
         self.near = slot.or(self.near);
         let is_ours = protocol == self.ours;
@@ -77,19 +79,19 @@ impl Shadow {
             return;
         }
         let mut there = self.take(key, slot);
-        there.push(Sight { route: route.clone(), protocol });
+        there.push(MarkedRoute { route: route.clone(), protocol });
         self.others.insert(*key, there);
     }
 
     /// Takes what an event says.
-    pub(crate) fn learn(&mut self, key: &RouteKey, sight: Sight, news: News) {
+    pub(crate) fn apply_event(&mut self, key: &RouteKey, marked: MarkedRoute, event: RouteEvent) {
         let slot = self.desired.route_slot(key, None);
         let mut there = self.take(key, slot);
-        let same = there.iter().position(|one| is_same(one, &sight));
-        match (news, same, there.len()) {
-            (News::Came, None, 0) | (News::Replaced, _, 0 | 1) => there = vec![sight],
-            (News::Came, Some(_), 1) | (News::Went, None, 0) => {}
-            (News::Went, Some(at), _) => drop(there.remove(at)),
+        let same = there.iter().position(|one| is_same(one, &marked));
+        match (event, same, there.len()) {
+            (RouteEvent::Added, None, 0) | (RouteEvent::Replaced, _, 0 | 1) => there = vec![marked],
+            (RouteEvent::Added, Some(_), 1) | (RouteEvent::Removed, None, 0) => {}
+            (RouteEvent::Removed, Some(at), _) => drop(there.remove(at)),
             // Which of several it was, or what became of the other, only the kernel knows.
             _ => drop(self.doubts.insert(*key)),
         }
@@ -107,14 +109,14 @@ impl Shadow {
     }
 
     /// What stands on a key; none, if that is in doubt.
-    pub(crate) fn there(&self, key: &RouteKey) -> Option<Vec<Sight>> {
+    pub(crate) fn routes_on(&self, key: &RouteKey) -> Option<Vec<MarkedRoute>> {
         if self.doubts.contains(key) {
             return None;
         }
         let slot = self.desired.route_slot(key, None).filter(|slot| self.is_set(*slot));
         let declared = slot.and_then(|slot| self.declared(slot));
         Some(match declared {
-            Some(sight) => vec![sight],
+            Some(marked) => vec![marked],
             None => self.others.get(key).cloned().unwrap_or_default(),
         })
     }
@@ -129,22 +131,22 @@ impl Shadow {
     /// The question is asked with the declared addresses that the route rests on.
     pub(crate) fn doubt(&mut self, is_touched: impl Fn(&Route, &[AddressKey]) -> bool) -> bool {
         let desired = Arc::clone(&self.desired);
-        let touched = |shape: &&Shape| is_touched(&shape.route, &shape.rests_on);
-        for shape in desired.shapes.iter().filter(touched) {
-            if shape.rows.len() + self.doubts.len() > MOST_DOUBTS {
+        let touched = |template: &&RouteTemplate| is_touched(&template.route, &template.rests_on);
+        for template in desired.templates.iter().filter(touched) {
+            if template.routes.len() + self.doubts.len() > MOST_DOUBTS {
                 return false;
             }
-            self.doubts.extend(desired.routes_of(shape));
+            self.doubts.extend(desired.routes_of(template));
         }
         let touched =
-            |sights: &Vec<Sight>| sights.iter().any(|sight| is_touched(&sight.route, &[]));
-        let others = self.others.iter().filter(|(_, sights)| touched(sights));
+            |marked: &Vec<MarkedRoute>| marked.iter().any(|marked| is_touched(&marked.route, &[]));
+        let others = self.others.iter().filter(|(_, marked)| touched(marked));
         self.doubts.extend(others.map(|(key, _)| *key));
         self.doubts.len() <= MOST_DOUBTS
     }
 
-    fn put(&mut self, key: &RouteKey, slot: Option<Slot>, there: Vec<Sight>) {
-        let is_ours = |sight: &Sight| sight.protocol == self.ours;
+    fn put(&mut self, key: &RouteKey, slot: Option<Slot>, there: Vec<MarkedRoute>) {
+        let is_ours = |marked: &MarkedRoute| marked.protocol == self.ours;
         match (slot, there.as_slice()) {
             (_, []) => {}
             (Some(slot), [only]) if is_ours(only) && self.agrees(slot, &only.route) => {
@@ -155,7 +157,7 @@ impl Shadow {
         }
     }
 
-    fn take(&mut self, key: &RouteKey, slot: Option<Slot>) -> Vec<Sight> {
+    fn take(&mut self, key: &RouteKey, slot: Option<Slot>) -> Vec<MarkedRoute> {
         if let Some(slot) = slot.filter(|slot| self.is_set(*slot)) {
             self.clear(slot);
             return self.declared(slot).into_iter().collect();
@@ -163,13 +165,13 @@ impl Shadow {
         self.others.remove(key).unwrap_or_default()
     }
 
-    fn declared(&self, slot: Slot) -> Option<Sight> {
-        let shape = self.desired.shape_at(slot)?;
-        Some(Sight { route: shape.route.clone(), protocol: self.ours })
+    fn declared(&self, slot: Slot) -> Option<MarkedRoute> {
+        let template = self.desired.template_at(slot)?;
+        Some(MarkedRoute { route: template.route.clone(), protocol: self.ours })
     }
 
     fn agrees(&self, slot: Slot, route: &Route) -> bool {
-        self.desired.shape_at(slot).is_some_and(|shape| route_agrees(&shape.route, route))
+        self.desired.template_at(slot).is_some_and(|template| route_agrees(&template.route, route))
     }
 
     fn is_set(&self, slot: Slot) -> bool {
@@ -195,9 +197,6 @@ fn bit(slot: Slot) -> u64 {
 
 /// Whether an event is about the route that is known. What is known may be a desired state, which leaves
 /// attributes open.
-fn is_same(known: &Sight, told: &Sight) -> bool {
+fn is_same(known: &MarkedRoute, told: &MarkedRoute) -> bool {
     known.protocol == told.protocol && route_agrees(&known.route, &told.route)
 }
-
-#[cfg(test)]
-mod tests;

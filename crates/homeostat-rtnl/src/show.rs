@@ -6,18 +6,19 @@ use homeostat_core::Owner;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::everything::Found;
-use crate::key::{AddressKey, Key};
+use crate::address::AddressKey;
+use crate::key::Key;
 use crate::link::LinkName;
-use crate::links::kinds::{LinkKind, NEEDS_PARENT};
-use crate::links::model::{Link, LinkRef};
-use crate::model::Object;
+use crate::link::kinds::{LinkKind, NEEDS_PARENT};
+use crate::link::model::{Link, LinkRef};
+use crate::object::Object;
+use crate::observe::ListedObject;
 use crate::{neighbour, nexthop, route, rule};
 
 /// The document that everything found would be declared by. What the kernel makes by itself, what
 /// routers told it, and what is there twice and can be declared only once, is left out.
 #[must_use]
-pub fn show(found: &[Found]) -> Map<String, Value> {
+pub fn show(found: &[ListedObject]) -> Map<String, Value> {
     let mut shown = Shown::default();
     let names = names(found);
     for found in found {
@@ -26,7 +27,9 @@ pub fn show(found: &[Found]) -> Map<String, Value> {
         }
     }
     let twins = twins(found);
-    for Found { key, object, owner } in found.iter().filter(|found| !twins.contains(&found.key)) {
+    for ListedObject { key, object, owner } in
+        found.iter().filter(|found| !twins.contains(&found.key))
+    {
         let is_told = matches!(owner, Owner::Foreign(who) if who.contains("protocol ra"));
         if is_told || *owner == Owner::Kernel {
             continue;
@@ -56,12 +59,12 @@ pub fn show(found: &[Found]) -> Map<String, Value> {
 }
 
 /// Keys that more than one object has, such as routes that were appended to each other.
-fn twins(found: &[Found]) -> HashSet<&Key> {
+fn twins(found: &[ListedObject]) -> HashSet<&Key> {
     let mut seen = HashSet::new();
     found.iter().map(|found| &found.key).filter(|key| !seen.insert(*key)).collect()
 }
 
-fn names(found: &[Found]) -> BTreeSet<LinkName> {
+fn names(found: &[ListedObject]) -> BTreeSet<LinkName> {
     let links = found.iter().filter_map(|found| match found.key {
         Key::Link(name) => Some(name),
         _ => None,

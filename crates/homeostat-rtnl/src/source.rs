@@ -7,20 +7,18 @@ use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLo
 use homeostat_netlink::{Connection, Family, Filter, Group, Listener, Options};
 use homeostat_netns::Netns;
 
+use crate::address::AddressMarks;
 use crate::apply::Writer;
 use crate::desired::DesiredState;
-use crate::hints::Ear;
 use crate::key::Key;
-use crate::links;
-use crate::links::elsewhere::Spaces;
-use crate::marks::AddressMarks;
-use crate::model::Object;
+use crate::link::namespaces::NamedNamespaces;
 use crate::moment::Moment;
 use crate::number::Protocol;
+use crate::object::Object;
 use crate::observe::Reader;
-use crate::plan;
-use crate::sent::Sent;
 use crate::step::Step;
+use crate::subscription::{OwnWrites, Subscription};
+use crate::{link, plan};
 
 /// The links, addresses, routes, nexthops, rules and neighbours of one network namespace.
 #[derive(Clone, Debug)]
@@ -29,9 +27,9 @@ pub struct Rtnl {
     pub(crate) protocol: Protocol,
     pub(crate) address_marks: AddressMarks,
     /// What its writers did, for its readers.
-    pub(crate) sent: Arc<Sent>,
+    pub(crate) own_writes: Arc<OwnWrites>,
     owner: Arc<str>,
-    pub(crate) spaces: Spaces,
+    pub(crate) namespaces: NamedNamespaces,
     /// Room for events, in bytes; as much as is usual, if nothing is said.
     event_buffer: Option<usize>,
 }
@@ -41,9 +39,9 @@ impl Rtnl {
     #[must_use]
     pub fn here() -> Self {
         let (protocol, address_marks) = (Protocol::HOMEOSTAT, AddressMarks::of_this_kernel());
-        let (owner, spaces) = (Arc::from("default"), Spaces::default());
-        let (sent, event_buffer) = (Arc::default(), None);
-        Rtnl { netns: None, protocol, address_marks, sent, owner, spaces, event_buffer }
+        let (owner, namespaces) = (Arc::from("default"), NamedNamespaces::default());
+        let (own_writes, event_buffer) = (Arc::default(), None);
+        Rtnl { netns: None, protocol, address_marks, own_writes, owner, namespaces, event_buffer }
     }
 
     /// Those of another namespace, which is kept alive by this.
@@ -76,8 +74,8 @@ impl Rtnl {
     /// Tells it of other namespaces that links refer to, by the names that desired states use. They are kept
     /// alive by this.
     #[must_use]
-    pub fn with_namespaces(mut self, spaces: BTreeMap<String, Arc<Netns>>) -> Self {
-        self.spaces = Arc::new(spaces);
+    pub fn with_namespaces(mut self, namespaces: BTreeMap<String, Arc<Netns>>) -> Self {
+        self.namespaces = Arc::new(namespaces);
         self
     }
 
@@ -103,7 +101,7 @@ impl Rtnl {
     pub(crate) fn netns(&self) -> Result<Arc<Netns>, Failure> {
         match &self.netns {
             Some(netns) => Ok(Arc::clone(netns)),
-            None => Netns::current().map(Arc::new).map_err(|error| links::apply::no_netns(&error)),
+            None => Netns::current().map(Arc::new).map_err(|error| link::apply::no_netns(&error)),
         }
     }
 
@@ -143,7 +141,7 @@ impl Source for Rtnl {
     type Writer = Writer;
 
     fn reader(&self) -> Result<Reader, Failure> {
-        Reader::open(self.clone(), Some(Ear::open(self)?))
+        Reader::open(self.clone(), Some(Subscription::open(self)?))
     }
 
     fn reader_without_hints(&self) -> Result<Reader, Failure> {
@@ -161,14 +159,14 @@ impl Source for Rtnl {
             (None, None) => true,
             _ => false,
         };
-        let mut spaces = self.spaces.iter().zip(other.spaces.iter());
+        let mut namespaces = self.namespaces.iter().zip(other.namespaces.iter());
         netns
             && self.protocol == other.protocol
             && self.address_marks == other.address_marks
             && self.owner == other.owner
             && self.event_buffer == other.event_buffer
-            && self.spaces.len() == other.spaces.len()
-            && spaces.all(|(one, another)| one.0 == another.0 && is_same(one.1, another.1))
+            && self.namespaces.len() == other.namespaces.len()
+            && namespaces.all(|(one, another)| one.0 == another.0 && is_same(one.1, another.1))
     }
 
     fn plan(

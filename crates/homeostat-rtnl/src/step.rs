@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Summary, Taken};
 
-use crate::cascade::Cascade;
+use crate::address::cascade::Cascade;
+use crate::address::{AddressKey, AddressMarks};
 use crate::desired::DesiredState;
-use crate::explained::explained;
-use crate::key::{AddressKey, Key};
-use crate::links::step::LinkStep;
-use crate::marks::AddressMarks;
-use crate::model::Object;
+use crate::key::Key;
+use crate::link::step::LinkStep;
+use crate::object::{Object, explained};
 
 /// When a step has its turn; the numbers are the phases of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -216,16 +215,16 @@ impl homeostat_core::Step<DesiredState> for Step {
 
     fn needs(&self, desired: &DesiredState, need: &mut dyn FnMut(Key)) {
         let Some(slot) = homeostat_core::Step::<DesiredState>::slot(self) else { return };
-        if let Some((_, shape)) = desired.route_at(slot) {
-            shape.rests_on.iter().for_each(|key| need(Key::Address(*key)));
-            shape.route.nexthop.into_iter().for_each(|id| need(Key::Nexthop(id)));
-            shape.route.links().for_each(|link| desired.links.needed_for(link, need));
+        if let Some((_, template)) = desired.route_at(slot) {
+            template.rests_on.iter().for_each(|key| need(Key::Address(*key)));
+            template.route.nexthop.into_iter().for_each(|id| need(Key::Nexthop(id)));
+            template.route.links().for_each(|link| desired.links.needed_for(link, need));
         }
         if let Some(address) = desired.address_at(slot) {
             desired.links.needed_for(address.key.link(), need);
         }
         if let Some(other) = desired.other_at(slot) {
-            crate::plan::other::needs(other, desired, need);
+            crate::plan::needs(other, desired, need);
         }
     }
 
@@ -269,7 +268,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             return step.disturbs(desired, disturb);
         }
         if self.action() != Action::Create {
-            crate::plan::other::disturbs(self, desired, disturb);
+            crate::plan::disturbs(self, desired, disturb);
         }
         let (Some(cascade), Key::Address(key)) = (self.cascade(), self.key(desired)) else {
             return;

@@ -10,7 +10,7 @@ use homeostat_document::{
 use crate::address::Lifetime;
 use crate::family::Family;
 use crate::link::LinkName;
-use crate::links::kinds::time::Centis;
+use crate::link::kinds::bridge::Centis;
 use crate::neighbour::Mac;
 use crate::net::{Net, bits};
 use crate::number::{SCOPES, Scope, TABLES, Table};

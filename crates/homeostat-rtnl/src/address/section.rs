@@ -8,9 +8,8 @@ use homeostat_document::{
 };
 use serde_json::json;
 
-use crate::address::{Address, Lifetime};
+use crate::address::{Address, AddressKey, Lifetime};
 use crate::family::Family;
-use crate::key::AddressKey;
 use crate::link::LinkName;
 use crate::section::Declared;
 use crate::values::Prefix;
@@ -73,7 +72,7 @@ impl Record for AddressEntry {
             fields.optional("preferred-lifetime", "How long new connections prefer it");
         let noprefixroute =
             fields.flag("noprefixroute", "Keep the kernel from making a route for its network");
-        let adopt = fields.flag("adopt", "Standing leave to take this address from anybody");
+        let adopt = fields.flag("adopt", "ObservedAddress leave to take this address from anybody");
         let ip = ip?;
         check_families(fields, ip, [peer, broadcast]);
         check_lifetimes(fields, valid, preferred);

@@ -5,7 +5,7 @@ use homeostat_core::{Action, Step as _};
 use super::*;
 use crate::address::Address;
 use crate::link::IfIndex;
-use crate::moment::Standing;
+use crate::moment::ObservedAddress;
 
 fn draft(
     desired: &DesiredState,
@@ -35,7 +35,7 @@ fn moment(addresses: &[&str]) -> Moment {
         let is_ours = !text.contains('!');
         let owner = if is_ours { Owner::Ours } else { Owner::foreign("somebody") };
         let key = address_key(text.trim_start_matches(['*', '!']));
-        moment.addresses.push(Standing { key, owner, is_secondary: text.contains('*') });
+        moment.addresses.push(ObservedAddress { key, owner, is_secondary: text.contains('*') });
     }
     moment
 }
@@ -69,8 +69,8 @@ const TWO: &str = "address 10.0.0.2/24 dev va";
 #[test]
 fn a_step_for_a_million_is_small() {
     assert!(size_of::<Step>() <= 16);
-    assert!(size_of::<crate::row::Row<u32>>() <= 20);
-    assert!(size_of::<crate::row::Row<u128>>() <= 32);
+    assert!(size_of::<crate::route::packed::PackedRoute<u32>>() <= 20);
+    assert!(size_of::<crate::route::packed::PackedRoute<u128>>() <= 32);
 }
 
 #[test]

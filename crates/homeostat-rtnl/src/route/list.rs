@@ -1,23 +1,22 @@
-//! Lists of routes: one route a line, in the words of `ip route`, a million of them at a time.
+//! Lists of routes: files with one route a line, a million of them at a time.
 //!
 //! A list never becomes a tree: it is read in pieces, and each line is handed on as a [`RouteLine`]. Only
 //! the text of bad lines is kept, to be shown. Start at [`listed_routes`].
 
-mod fault;
-mod ip;
-mod line;
-mod read;
-mod report;
-mod twins;
-mod value;
+#[cfg(test)]
+mod tests;
 
-use homeostat_document::{Checker, Diagnostic, Scope, ValueError, shown};
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::path::Path;
 
-pub use line::RouteLine;
-use read::{Line, read};
-use report::BadLines;
+use homeostat_document::{Checker, Diagnostic, Scope, Span, ValueError, shown};
 
-use super::section::{RouteFile, route_files};
+use crate::route::RouteKey;
+use crate::route::line::{self, Fault, RouteLine, Why};
+use crate::route::section::{Described, RouteFile, route_files, routes};
 
 /// Reads the lists that a scope names and hands on each of their routes, in the order of writing. All bad
 /// lines are reported together, with those that the caller refuses; so is a list that cannot be read.
@@ -32,13 +31,6 @@ pub fn listed_routes(
     for file in route_files(scope) {
         read_list(file, checker, |line| each(file, line));
     }
-}
-
-/// Looks for routes of a scope's lists that are declared twice: in a list, in two of them, or in a list and
-/// in the document. The lists are read once more; what they look like is not remembered, and bad lines are
-/// passed over.
-pub fn route_twins(scope: &Scope, checker: &mut Checker) {
-    twins::check(scope, checker);
 }
 
 fn read_list(
@@ -62,5 +54,271 @@ fn read_list(
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The longest line that is read, in bytes.
+pub(super) const LONGEST: usize = 4096;
+
+/// How much is read at once.
+const PIECE: usize = 256 << 10;
+
+/// How much of a line that cannot be read is shown.
+const SHOWN: usize = 60;
+
+/// One line with its number, and what it says.
+pub(super) struct Line<'a> {
+    pub(super) number: usize,
+    /// As much of it as can be shown.
+    pub(super) text: &'a str,
+    pub(super) read: Result<RouteLine, Fault<'a>>,
+}
+
+/// Takes a line, and says whether to go on.
+pub(super) trait Each: FnMut(Line<'_>) -> ControlFlow<()> {}
+
+impl<F: FnMut(Line<'_>) -> ControlFlow<()>> Each for F {}
+
+/// Reads a list and hands on its lines but for blank ones and comments.
+pub(super) fn read(path: &Path, each: &mut impl Each) -> io::Result<()> {
+    // A pipe would be waited for, and a device may never end.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("this is not a regular file"));
+    }
+    split(BufReader::with_capacity(PIECE, fs::File::open(path)?), each)
+}
+
+/// Whole lines are read where they lie in the buffer; one that crosses its end is copied.
+pub(super) fn split(mut from: impl BufRead, each: &mut impl Each) -> io::Result<()> {
+    let mut number = 0;
+    let mut crossing = Vec::new();
+    loop {
+        let piece = from.fill_buf()?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let flow = if let Some(end) = piece.iter().rposition(|byte| *byte == b'\n') {
+            let flow = read_piece(piece.get(..end).unwrap_or_default(), &mut number, each);
+            from.consume(end + 1);
+            flow
+        } else {
+            number += 1;
+            read_crossing(&mut from, &mut crossing)?;
+            read_bytes(&crossing, number, each)
+        };
+        if flow.is_break() {
+            return Ok(());
+        }
+    }
+}
+
+/// The next line, or as much of it as shows that it is too long.
+fn read_crossing(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
+    line.clear();
+    from.by_ref().take(LONGEST as u64 + 2).read_until(b'\n', line)?;
+    match line.pop_if(|last| *last == b'\n') {
+        None if line.len() > LONGEST => from.skip_until(b'\n').map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Reads all the lines of a piece, and counts them.
+fn read_piece(piece: &[u8], number: &mut usize, each: &mut impl Each) -> ControlFlow<()> {
+    let mut next = || {
+        *number += 1;
+        *number
+    };
+    if let Ok(text) = str::from_utf8(piece) {
+        return text.split('\n').try_for_each(|line| read_text(line, next(), each));
+    }
+    let mut lines = piece.split(|byte| *byte == b'\n');
+    lines.try_for_each(|line| read_bytes(line, next(), each))
+}
+
+fn read_bytes(bytes: &[u8], number: usize, each: &mut impl Each) -> ControlFlow<()> {
+    if let Ok(text) = str::from_utf8(bytes) {
+        return read_text(text, number, each);
+    }
+    let shown = String::from_utf8_lossy(bytes.get(..SHOWN).unwrap_or(bytes));
+    let why = if bytes.len() > LONGEST { Why::TooLong } else { Why::NotUtf8 };
+    each(Line { number, text: &shown, read: Err(Fault::at(&shown, why)) })
+}
+
+fn read_text(text: &str, number: usize, each: &mut impl Each) -> ControlFlow<()> {
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.len() > LONGEST || number == 1 && text.starts_with('\u{feff}') {
+        return refuse(text, number, each);
+    }
+    match line::parse(text) {
+        Ok(Some(route)) => each(Line { number, text, read: Ok(route) }),
+        Ok(None) => ControlFlow::Continue(()),
+        Err(fault) => each(Line { number, text, read: Err(fault) }),
+    }
+}
+
+fn refuse(text: &str, number: usize, each: &mut impl Each) -> ControlFlow<()> {
+    let why = if text.len() > LONGEST { Why::TooLong } else { Why::ByteOrderMark };
+    let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(end, _)| end);
+    let text = text.get(..end).unwrap_or(text);
+    each(Line { number, text, read: Err(Fault::at(text, why)) })
+}
+
+/// More bad lines of one list than this are only counted.
+pub(super) const MOST: usize = 20;
+
+/// A list with so many bad lines is not read to its end.
+const HOPELESS: usize = 10_000;
+
+/// The bad lines of one list.
+pub(super) struct BadLines<'r> {
+    checker: &'r mut Checker,
+    name: String,
+    good: usize,
+    bad: usize,
+    /// The first bad line that is not shown.
+    next: Option<Span>,
+}
+
+impl<'r> BadLines<'r> {
+    pub(super) fn new(file: &RouteFile, checker: &'r mut Checker) -> Self {
+        BadLines { checker, name: shown(&file.path.value), good: 0, bad: 0, next: None }
+    }
+}
+
+impl BadLines<'_> {
+    pub(super) fn good(&mut self) -> ControlFlow<()> {
+        self.good += 1;
+        ControlFlow::Continue(())
+    }
+
+    /// A line whose route is refused, and the part of it that is to blame.
+    pub(super) fn refuse(
+        &mut self,
+        number: usize,
+        line: &str,
+        word: &str,
+        explain: impl FnOnce() -> ValueError,
+    ) -> ControlFlow<()> {
+        self.bad += 1;
+        if self.bad >= HOPELESS {
+            return ControlFlow::Break(());
+        }
+        if self.bad <= MOST + 1 {
+            self.show(number, line, word, explain);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn show(
+        &mut self,
+        number: usize,
+        line: &str,
+        word: &str,
+        explain: impl FnOnce() -> ValueError,
+    ) {
+        let file = self.checker.add_line(&self.name, number, line);
+        // A word is a part of its line, so the distance of their addresses is its place.
+        let start = word.as_ptr().addr().saturating_sub(line.as_ptr().addr());
+        let span = Span::new(file, start, start + word.len());
+        if self.bad > MOST {
+            self.next = Some(span);
+            return;
+        }
+        let ValueError { message, help } = explain();
+        self.checker.report(Diagnostic::new(span, message).maybe_help(help));
+    }
+
+    /// Says how many bad lines were only counted.
+    pub(super) fn end(self) {
+        let (Some(span), more) = (self.next, self.bad.saturating_sub(MOST)) else { return };
+        let least = if self.bad >= HOPELESS { "at least " } else { "" };
+        let lines = if more == 1 { "line is" } else { "lines are" };
+        let rest = Diagnostic::new(span, format!("{least}{more} more {lines} wrong in this list"));
+        let rest = match self.good {
+            0 => rest.help("no line of it is a route: is it the right file?"),
+            _ => rest,
+        };
+        self.checker.report(rest);
+    }
+}
+
+/// Where a route is declared.
+#[derive(Clone, Copy)]
+enum Place {
+    Document(Span),
+    List(Spot),
+}
+
+/// A line of one of the lists, both by number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Spot {
+    list: usize,
+    line: usize,
+}
+
+struct Twin {
+    key: RouteKey,
+    first: Place,
+    again: Spot,
+}
+
+/// Reports the first twins.
+pub fn route_twins(scope: &Scope, checker: &mut Checker) {
+    let lists: Vec<&RouteFile> = route_files(scope).collect();
+    let twins = find(scope, &lists);
+    let firsts = twins.iter().filter_map(|twin| match twin.first {
+        Place::List(spot) => Some(spot),
+        Place::Document(_) => None,
+    });
+    let spots = firsts.chain(twins.iter().map(|twin| twin.again));
+    let mut spans = spots.map(|spot| (spot, Span::default())).collect();
+    locate(&mut spans, &lists, checker);
+    for Twin { key, first, again } in twins {
+        let span_of = |spot| spans.get(&spot).copied().unwrap_or_default();
+        let first = match first {
+            Place::Document(span) => span,
+            Place::List(spot) => span_of(spot),
+        };
+        let twin =
+            Diagnostic::new(span_of(again), format!("{} is declared twice", Described(&key)));
+        checker.report(twin.also(first, "first declared here"));
+    }
+}
+
+fn find(scope: &Scope, lists: &[&RouteFile]) -> Vec<Twin> {
+    let mut places: HashMap<RouteKey, Place> = HashMap::new();
+    for route in routes(scope) {
+        places.insert(route.key.value, Place::Document(route.key.span));
+    }
+    let mut twins = Vec::new();
+    for_each(lists, |again, _, route| {
+        let key = route.key;
+        match places.get(&key) {
+            Some(first) if twins.len() < MOST => twins.push(Twin { key, first: *first, again }),
+            Some(_) => {}
+            None => drop(places.insert(key, Place::List(again))),
+        }
+    });
+    twins
+}
+
+/// Reads the lists again for the texts of a few lines: they are not kept for all.
+fn locate(spans: &mut BTreeMap<Spot, Span>, lists: &[&RouteFile], checker: &mut Checker) {
+    for_each(lists, |spot, text, _| {
+        if let Some(span) = spans.get_mut(&spot) {
+            let name = lists.get(spot.list).map_or_else(String::new, |file| shown(&file.path));
+            let file = checker.add_line(&name, spot.line, text);
+            *span = Span::new(file, 0, text.len());
+        }
+    });
+}
+
+/// Hands on all routes of the lists with their places and texts.
+fn for_each(lists: &[&RouteFile], mut each: impl FnMut(Spot, &str, &RouteLine)) {
+    for (list, file) in lists.iter().enumerate() {
+        // Who reads the lists for their routes reports what cannot be read.
+        let _ = read(&file.path, &mut |line: Line<'_>| {
+            if let Ok(route) = &line.read {
+                each(Spot { list, line: line.number }, line.text, route);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+}

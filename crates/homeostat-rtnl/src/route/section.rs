@@ -11,10 +11,9 @@ use homeostat_document::{
 use serde_json::json;
 
 use crate::family::Family;
-use crate::key::RouteKey;
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Table, Tos};
-use crate::route::{Hop, Route, RouteKind};
+use crate::route::{Hop, Route, RouteKey, RouteKind};
 use crate::section::Declared;
 use crate::show::{fields, plain};
 use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS, WEIGHT};
@@ -121,7 +120,7 @@ impl Record for RouteEntry {
         let tos = fields.number("tos", "Type of service", TOS);
         let nexthop = fields.number("nexthop", "A nexthop object by its id", NEXTHOP_ID);
         let nexthops: Option<Vec<HopEntry>> = fields.optional("nexthops", "Several ways at once");
-        let adopt = fields.flag("adopt", "Standing leave to take this route from anybody");
+        let adopt = fields.flag("adopt", "ObservedAddress leave to take this route from anybody");
         if fields.has("from-file") {
             check_file(fields);
             return Some(Self::File(RouteFile { path: path?, adopt }));

@@ -1,7 +1,7 @@
 //! What the kernel makes of an address or a route, as rows.
 
 use super::*;
-use crate::address::{self, Address, Lifetime, address_agrees};
+use crate::address::{Address, Lifetime, address_agrees};
 use crate::key::Key;
 use crate::number::Tos;
 
@@ -69,9 +69,9 @@ fn normalizing_twice_is_normalizing_once() {
     }
     let key = address_key("address 10.0.0.1/24 dev lo");
     let desired = Address { valid: Some(Lifetime::Seconds(60)), ..Address::default() };
-    let once = address::normalize(&key, desired).unwrap();
+    let once = crate::address::normalize(&key, desired).unwrap();
     assert_eq!(once.preferred, Some(Lifetime::Seconds(60)));
-    assert_eq!(address::normalize(&key, once.clone()).unwrap(), once);
+    assert_eq!(crate::address::normalize(&key, once.clone()).unwrap(), once);
 }
 
 #[test]

@@ -9,17 +9,16 @@ use homeostat_netlink::{Batch, Error};
 use crate::desired::DesiredState;
 use crate::family::Family;
 use crate::key::Key;
-use crate::model::Object;
 use crate::moment::Moment;
 use crate::number::Protocol;
-use crate::observe::{Look, foreign, request_for};
-use crate::rule::decode::{SeenRule, rule as decode};
-use crate::rule::encode::Whole;
+use crate::object::Object;
+use crate::observe::{Observation, foreign, request_for};
+use crate::rule::message::{SeenRule, Whole, decode};
 use crate::rule::{Rule, RuleKey};
 
 /// A rule that is there, in the kernel's order.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct ObservedRule {
     /// Where it really is.
     pub(crate) place: RuleKey,
     /// The key that it stands on: that of a desired state without a priority, if it fulfils one.
@@ -29,10 +28,10 @@ pub(crate) struct Standing {
     pub(crate) fate: Fate,
 }
 
-impl Standing {
+impl ObservedRule {
     /// A rule as it would stand there.
     pub(super) fn declared(key: &RuleKey, rule: &Rule, protocol: Protocol) -> Self {
-        Standing { place: *key, key: *key, rule: *rule, protocol, fate: Fate::Stays }
+        ObservedRule { place: *key, key: *key, rule: *rule, protocol, fate: Fate::Stays }
     }
 
     /// All that makes it what it is.
@@ -52,7 +51,7 @@ pub(crate) enum Fate {
     Foreign,
 }
 
-impl Look<'_, '_> {
+impl Observation<'_, '_> {
     pub(crate) fn rules(&mut self, moment: &mut Moment) -> Result<(), Error> {
         for family in [Family::V4, Family::V6] {
             let mut request = Batch::new();
@@ -63,14 +62,14 @@ impl Look<'_, '_> {
         }
         let focus = self.view.focus;
         decide(&mut moment.rules, self.source.protocol, self.view.desired);
-        for standing in told(&moment.rules) {
-            let owner = owner(standing.protocol, self.source.protocol);
-            self.hand_on(Key::from(standing.key), Object::Rule(standing.rule), owner);
+        for observed in told(&moment.rules) {
+            let owner = owner(observed.protocol, self.source.protocol);
+            self.report(Key::from(observed.key), Object::Rule(observed.rule), owner);
         }
         // What is out of focus is not written, whatever should become of it.
         let hidden = moment.rules.iter_mut().filter(|one| one.fate == Fate::Goes);
-        for standing in hidden.filter(|one| !focus.covers(&Key::from(one.key))) {
-            standing.fate = Fate::Stays;
+        for observed in hidden.filter(|one| !focus.covers(&Key::from(one.key))) {
+            observed.fate = Fate::Stays;
         }
         Ok(())
     }
@@ -83,53 +82,53 @@ impl From<RuleKey> for Key {
 }
 
 /// The key that a rule stands on.
-fn stand(seen: &SeenRule, desired: &DesiredState) -> Standing {
+fn stand(seen: &SeenRule, desired: &DesiredState) -> ObservedRule {
     let SeenRule { key: place, rule, protocol } = *seen;
     let is_declared = |key: RuleKey| desired.slot(&key.into(), None).is_some();
     let anywhere = place.anywhere();
     let key = if !is_declared(place) && is_declared(anywhere) { anywhere } else { place };
-    Standing { place, key, rule, protocol, fate: Fate::Foreign }
+    ObservedRule { place, key, rule, protocol, fate: Fate::Foreign }
 }
 
 /// The first of ours that is as declared stays; the others of ours go. A foreign rule stands on the
 /// key of a desired state without a priority only if it is as declared: otherwise there is room beside it.
-fn decide(rules: &mut [Standing], ours: Protocol, desired: &DesiredState) {
+fn decide(rules: &mut [ObservedRule], ours: Protocol, desired: &DesiredState) {
     let mut kept = BTreeSet::new();
-    for standing in &mut *rules {
-        let slot = desired.slot(&standing.key.into(), None);
-        let agrees = slot.is_some_and(|slot| desired.object(slot) == Object::Rule(standing.rule));
-        if standing.protocol != ours {
-            standing.key = if agrees { standing.key } else { standing.place };
-        } else if agrees && kept.insert(standing.key) {
-            standing.fate = Fate::Stays;
+    for observed in &mut *rules {
+        let slot = desired.slot(&observed.key.into(), None);
+        let agrees = slot.is_some_and(|slot| desired.object(slot) == Object::Rule(observed.rule));
+        if observed.protocol != ours {
+            observed.key = if agrees { observed.key } else { observed.place };
+        } else if agrees && kept.insert(observed.key) {
+            observed.fate = Fate::Stays;
         } else {
-            standing.fate = Fate::Goes;
+            observed.fate = Fate::Goes;
         }
     }
     // A desired state without a priority is fulfilled by one rule; those at other places have no desired state.
     let going = rules.iter_mut().filter(|one| one.fate == Fate::Goes && one.key != one.place);
-    for standing in going {
-        if !kept.insert(standing.key) {
-            standing.key = standing.place;
+    for observed in going {
+        if !kept.insert(observed.key) {
+            observed.key = observed.place;
         }
     }
 }
 
 /// What is told of each key: of ours one that has to go, so that it is put right; else ours; else
 /// the first foreign one.
-fn told(rules: &[Standing]) -> impl Iterator<Item = &Standing> {
-    let rank = |standing: &Standing| match standing.fate {
+fn told(rules: &[ObservedRule]) -> impl Iterator<Item = &ObservedRule> {
+    let rank = |observed: &ObservedRule| match observed.fate {
         Fate::Goes => 0,
         Fate::Stays => 1,
         Fate::Foreign => 2,
     };
-    let same = |a: &Standing, b: &Standing| a.key == b.key;
-    rules.iter().enumerate().filter_map(move |(at, standing)| {
+    let same = |a: &ObservedRule, b: &ObservedRule| a.key == b.key;
+    rules.iter().enumerate().filter_map(move |(at, observed)| {
         let before =
-            rules.iter().take(at).any(|one| same(one, standing) && rank(one) <= rank(standing));
+            rules.iter().take(at).any(|one| same(one, observed) && rank(one) <= rank(observed));
         let after = rules.iter().skip(at + 1);
-        let better = after.into_iter().any(|one| same(one, standing) && rank(one) < rank(standing));
-        (!before && !better).then_some(standing)
+        let better = after.into_iter().any(|one| same(one, observed) && rank(one) < rank(observed));
+        (!before && !better).then_some(observed)
     })
 }
 

@@ -15,18 +15,18 @@ use homeostat_netlink::uapi::{NLM_F_CREATE, NLM_F_EXCL};
 
 use crate::key::Key;
 use crate::moment::Moment;
-use crate::requests::{Aim, Pen, Written};
-use crate::rule::observe::{Fate, Standing};
+use crate::requests::{Aim, RequestWriter, Written};
+use crate::rule::observe::{Fate, ObservedRule};
 use crate::rule::{Rule, RuleKey};
 
-impl Pen<'_> {
+impl RequestWriter<'_> {
     /// Puts the rule there as declared, unless it stands beside the one that has to go.
     pub(crate) fn update_rule(&mut self, key: &RuleKey, rule: &Rule) -> Written {
         if on(key, self.moment).any(|(_, one)| one.fate == Fate::Stays) {
             return Err(Outcome::Applied { now: None });
         }
         let protocol = self.encoder.protocol;
-        let asked = Standing::declared(key, rule, protocol);
+        let asked = ObservedRule::declared(key, rule, protocol);
         let is_broad = self.moment.rules.iter().any(|one| is_hit(one, &asked));
         let flags = if is_broad { NLM_F_CREATE } else { NLM_F_CREATE | NLM_F_EXCL };
         let encoded = self.encoder.put_rule((key, rule, protocol), flags);
@@ -53,7 +53,7 @@ impl Pen<'_> {
         let Some(going) = moment.rules.get(at) else { return Ok(()) };
         let before = moment.rules.iter().enumerate().take(at);
         let in_the_way = before.filter(|(at, one)| !self.moved.contains(at) && is_hit(one, going));
-        let (places, in_the_way): (Vec<usize>, Vec<&Standing>) = in_the_way.unzip();
+        let (places, in_the_way): (Vec<usize>, Vec<&ObservedRule>) = in_the_way.unzip();
         if let Some(other) = in_the_way.iter().find(|one| one.fate == Fate::Foreign) {
             return Err(Outcome::Failed(mistakable(other)));
         }
@@ -76,13 +76,13 @@ impl Pen<'_> {
 fn on<'m>(
     key: &RuleKey,
     moment: &'m Moment,
-) -> impl Iterator<Item = (usize, &'m Standing)> + use<'m> {
+) -> impl Iterator<Item = (usize, &'m ObservedRule)> + use<'m> {
     let key = *key;
-    moment.rules.iter().enumerate().filter(move |(_, standing)| standing.key == key)
+    moment.rules.iter().enumerate().filter(move |(_, observed)| observed.key == key)
 }
 
 /// Whether a request to delete `going` would fit another rule too.
-fn is_hit(other: &Standing, going: &Standing) -> bool {
+fn is_hit(other: &ObservedRule, going: &ObservedRule) -> bool {
     let (one, asked) = (&other.place, &going.place);
     let place = (one.family(), one.priority()) == (asked.family(), asked.priority());
     let protocol = going.protocol.0 == 0 || other.protocol == going.protocol;
@@ -90,7 +90,7 @@ fn is_hit(other: &Standing, going: &Standing) -> bool {
     place && protocol && packets && other.rule.fits(&going.rule)
 }
 
-fn mistakable(other: &Standing) -> Failure {
+fn mistakable(other: &ObservedRule) -> Failure {
     let key = Key::from(other.place);
     let error = format!("the kernel would take `{key}` for it, which belongs to somebody else");
     Failure::new(error, Retry::OnChange).with_help("remove that rule, or this one, by hand")

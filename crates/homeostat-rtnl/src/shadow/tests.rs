@@ -28,13 +28,14 @@ fn shadow() -> Shadow {
 }
 
 /// What stands on a key: gateways and protocols, `?` for a doubt.
-fn there(shadow: &Shadow, dst: &str) -> String {
-    let Some(there) = shadow.there(&key(dst)) else { return "?".to_owned() };
-    let text = |sight: &Sight| format!("{}:{}", sight.route.via.unwrap(), sight.protocol.0);
+fn routes_on(shadow: &Shadow, dst: &str) -> String {
+    let Some(there) = shadow.routes_on(&key(dst)) else { return "?".to_owned() };
+    let text =
+        |marked: &MarkedRoute| format!("{}:{}", marked.route.via.unwrap(), marked.protocol.0);
     there.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
-type Told = (News, u8, Protocol);
+type Told = (RouteEvent, u8, Protocol);
 
 /// What is known of a declared key on which these routes stood, after these events.
 fn after(noted: &[(u8, Protocol)], events: &[Told]) -> (String, bool) {
@@ -44,36 +45,36 @@ fn after(noted: &[(u8, Protocol)], events: &[Told]) -> (String, bool) {
 fn known(dst: &str, noted: &[(u8, Protocol)], events: &[Told]) -> (String, bool) {
     let mut shadow = shadow();
     for (host, protocol) in noted {
-        shadow.note(&key(dst), &via(*host), *protocol);
+        shadow.add_dumped(&key(dst), &via(*host), *protocol);
     }
-    for (news, host, protocol) in events {
+    for (event, host, protocol) in events {
         let (route, protocol) = (via(*host), *protocol);
-        shadow.learn(&key(dst), Sight { route, protocol }, *news);
+        shadow.apply_event(&key(dst), MarkedRoute { route, protocol }, *event);
     }
-    (there(&shadow, dst), shadow.is_settled(&key(dst)))
+    (routes_on(&shadow, dst), shadow.is_settled(&key(dst)))
 }
 
 #[test]
 fn a_dump_and_the_events_after_it_tell_what_stands_on_a_key() {
-    use News::{Came, Replaced, Went};
-    type Row<'a> = (&'a [(u8, Protocol)], &'a [Told], &'a str, bool);
-    let rows: [Row<'_>; 14] = [
+    use RouteEvent::{Added, Removed, Replaced};
+    type PackedRoute<'a> = (&'a [(u8, Protocol)], &'a [Told], &'a str, bool);
+    let rows: [PackedRoute<'_>; 14] = [
         (&[], &[], "", false),
         (&[(2, OURS)], &[], "10.0.0.2:76", true),
         (&[(3, OURS)], &[], "10.0.0.3:76", false),
         (&[(2, BIRD)], &[], "10.0.0.2:12", false),
         (&[(2, OURS), (3, BIRD)], &[], "10.0.0.2:76 10.0.0.3:12", false),
-        (&[], &[(Came, 2, OURS)], "10.0.0.2:76", true),
-        (&[(2, OURS)], &[(Went, 2, OURS)], "", false),
-        (&[(2, OURS)], &[(Went, 2, OURS), (Came, 2, OURS)], "10.0.0.2:76", true),
+        (&[], &[(Added, 2, OURS)], "10.0.0.2:76", true),
+        (&[(2, OURS)], &[(Removed, 2, OURS)], "", false),
+        (&[(2, OURS)], &[(Removed, 2, OURS), (Added, 2, OURS)], "10.0.0.2:76", true),
         // An event that the dump showed already says nothing new.
-        (&[(2, OURS)], &[(Came, 2, OURS)], "10.0.0.2:76", true),
-        (&[], &[(Went, 2, OURS)], "", false),
+        (&[(2, OURS)], &[(Added, 2, OURS)], "10.0.0.2:76", true),
+        (&[], &[(Removed, 2, OURS)], "", false),
         (&[(2, OURS)], &[(Replaced, 2, BIRD)], "10.0.0.2:12", false),
         (&[(2, BIRD)], &[(Replaced, 2, OURS)], "10.0.0.2:76", true),
         // Which of two was replaced, and what else is there, only a dump can tell.
         (&[(2, OURS), (3, BIRD)], &[(Replaced, 2, OURS)], "?", false),
-        (&[(2, OURS)], &[(Came, 3, OURS)], "?", false),
+        (&[(2, OURS)], &[(Added, 3, OURS)], "?", false),
     ];
     for (noted, events, there, is_settled) in rows {
         let expected = (there.to_owned(), is_settled);
@@ -86,30 +87,30 @@ fn on_an_undeclared_key_only_ours_counts() {
     let dst = "10.9.0.0/16";
     assert_eq!(known(dst, &[(2, BIRD)], &[]), (String::new(), true));
     assert_eq!(known(dst, &[(2, OURS)], &[]), ("10.0.0.2:76".to_owned(), false));
-    let gone = [(News::Went, 2, OURS)];
+    let gone = [(RouteEvent::Removed, 2, OURS)];
     assert_eq!(known(dst, &[(2, OURS)], &gone), (String::new(), true));
-    let stolen = [(News::Replaced, 2, BIRD)];
+    let stolen = [(RouteEvent::Replaced, 2, BIRD)];
     assert_eq!(known(dst, &[(2, OURS)], &stolen), (String::new(), true));
 }
 
 #[test]
 fn what_may_have_gone_in_silence_is_in_doubt_until_it_is_dumped() {
     let mut shadow = shadow();
-    shadow.note(&key("10.5.0.0/16"), &via(2), OURS);
-    shadow.note(&key("10.9.0.0/16"), &via(7), OURS);
+    shadow.add_dumped(&key("10.5.0.0/16"), &via(2), OURS);
+    shadow.add_dumped(&key("10.9.0.0/16"), &via(7), OURS);
     assert!(shadow.doubt(|route, _| route.via == Some([10, 0, 0, 7].into())));
-    assert_eq!(there(&shadow, "10.5.0.0/16"), "10.0.0.2:76");
-    assert_eq!(there(&shadow, "10.9.0.0/16"), "?");
+    assert_eq!(routes_on(&shadow, "10.5.0.0/16"), "10.0.0.2:76");
+    assert_eq!(routes_on(&shadow, "10.9.0.0/16"), "?");
     assert!(shadow.doubt(|_, _| true));
     for dst in ["10.5.0.0/16", "10.6.0.0/16", "10.9.0.0/16"] {
-        assert_eq!(there(&shadow, dst), "?");
+        assert_eq!(routes_on(&shadow, dst), "?");
         assert!(!shadow.is_settled(&key(dst)));
         shadow.forget(&key(dst));
     }
-    shadow.note(&key("10.6.0.0/16"), &via(2), OURS);
-    assert_eq!(there(&shadow, "10.5.0.0/16"), "");
-    assert_eq!(there(&shadow, "10.6.0.0/16"), "10.0.0.2:76");
-    assert_eq!(there(&shadow, "10.9.0.0/16"), "");
+    shadow.add_dumped(&key("10.6.0.0/16"), &via(2), OURS);
+    assert_eq!(routes_on(&shadow, "10.5.0.0/16"), "");
+    assert_eq!(routes_on(&shadow, "10.6.0.0/16"), "10.0.0.2:76");
+    assert_eq!(routes_on(&shadow, "10.9.0.0/16"), "");
 }
 
 #[test]

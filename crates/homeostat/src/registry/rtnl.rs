@@ -133,7 +133,7 @@ fn source(context: &Context, scope: &Scope) -> Result<Rtnl> {
 
 /// What is observed of the network, as sections of a document.
 fn show(showing: &Showing<'_>) -> Result<Shown> {
-    let found = source(showing.context, showing.scope)?.everything()?;
+    let found = source(showing.context, showing.scope)?.list()?;
     Ok(Shown { sections: section::show(&found), notes: Vec::new() })
 }
 

@@ -5,10 +5,9 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 
-use super::line::RouteLine;
-use super::read::{LONGEST, split};
-use crate::key::RouteKey;
-use crate::route::RouteKind;
+use crate::route::line::RouteLine;
+use crate::route::list::{LONGEST, split};
+use crate::route::{RouteKey, RouteKind};
 
 /// A line as text again. What the kernel gives by itself is left out.
 fn print(RouteLine { key, route }: &RouteLine) -> String {
@@ -188,7 +187,7 @@ fn words_that_do_not_fit_together_are_refused() {
 /// Numbers of all lines that say something, with what they say, read in pieces of `piece` bytes.
 fn lines(bytes: &[u8], piece: usize) -> Vec<(usize, Result<String, String>)> {
     let mut lines = Vec::new();
-    let mut each = |line: super::read::Line<'_>| {
+    let mut each = |line: super::Line<'_>| {
         let said = line.read.map(|route| print(&route));
         lines.push((line.number, said.map_err(|fault| fault.explain().message)));
         ControlFlow::Continue(())

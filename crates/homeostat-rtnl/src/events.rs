@@ -1,0 +1,393 @@
+//! What events mean: for the shadow, and as hints. An event that leaves everything as it is declared is
+//! no hint, whoever caused it; our own writes are such.
+//!
+//! Quirk `routes-go-silently` (Linux 6.18): IPv4 routes that are lost with their link or with the
+//! last address of it are not announced; the event of the link or address is all that comes.
+//!
+//! Quirk `a-bridge-tells-of-ports-as-of-links` (Linux 6.18): `ip link set va nomaster` sends a message
+//! that a link was deleted, of the family of bridges: only the port was, and the link still exists.
+//!
+//! Quirk `a-link-that-is-down-says-little` (Linux 6.18): `ip link set br0 alias mine` sends nothing while
+//! `br0` is down. The next full observation finds it.
+
+mod culprit;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use homeostat_core::{Agreement, Desired as _, Hint, most_keys};
+use homeostat_netlink::uapi::{
+    NLM_F_REPLACE, RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE,
+    RTM_DELRULE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE,
+};
+use homeostat_netlink::{Event, Malformed, Message, Port};
+
+use crate::address::{self, AddressMarks, SeenAddress, address_agrees};
+use crate::desired::DesiredState;
+use crate::events::culprit::Culprit;
+use crate::key::Key;
+use crate::link::desired::{DesiredField, LinkSet};
+use crate::link::model::Field;
+use crate::link::{self, LinkName, Links, alias};
+use crate::message::LinkNames;
+use crate::neighbour::{self, NeighbourKey};
+use crate::number::Protocol;
+use crate::object::Object;
+use crate::route::message::SeenRoute;
+use crate::route::{self, is_touched_by};
+use crate::shadow::{MarkedRoute, RouteEvent, Shadow};
+use crate::source::Rtnl;
+use crate::subscription::OwnWrites;
+use crate::{nexthop, rule};
+
+/// What was heard and not yet handed on.
+pub(crate) struct DirtyKeys {
+    /// Where the links are.
+    pub(crate) links: Links,
+    /// The neighbours that matter.
+    pub(crate) neighbours: BTreeSet<NeighbourKey>,
+    /// How much is declared: beyond a part of it, one look at everything is cheaper.
+    pub(crate) declared: usize,
+    protocol: Protocol,
+    owner: String,
+    address_marks: AddressMarks,
+    own_writes: Arc<OwnWrites>,
+    /// What needs a look, with who gave cause for it.
+    keys: BTreeMap<Key, Option<Arc<str>>>,
+    culprit: Culprit,
+    is_lost: bool,
+}
+
+impl DirtyKeys {
+    pub(crate) fn new(source: &Rtnl) -> Self {
+        DirtyKeys {
+            links: Links::default(),
+            neighbours: BTreeSet::new(),
+            declared: 0,
+            protocol: source.protocol,
+            owner: source.owner().to_owned(),
+            address_marks: source.address_marks,
+            own_writes: Arc::clone(&source.own_writes),
+            keys: BTreeMap::new(),
+            culprit: Culprit::default(),
+            is_lost: false,
+        }
+    }
+
+    /// Takes one event.
+    pub(crate) fn take(&mut self, event: Event<'_>, shadow: &mut Option<Shadow>) {
+        let taken = match event {
+            Event::Lost => {
+                *shadow = None;
+                Ok(false)
+            }
+            Event::Message(message) => self.message(&message, shadow),
+        };
+        self.is_lost |= !matches!(taken, Ok(true)) || self.keys.len() > most_keys(self.declared);
+    }
+
+    /// Every event of our own writes so far was taken.
+    pub(crate) fn all_events_read(&mut self) {
+        self.own_writes.forget_deleted();
+    }
+
+    /// What there is to look at, once: one hint for each who gave cause for it.
+    pub(crate) fn hint(&mut self) -> Option<Hint<Key>> {
+        if std::mem::take(&mut self.is_lost) {
+            self.keys.clear();
+            return Some(Hint::Lost);
+        }
+        let who = self.keys.first_key_value()?.1.clone();
+        let of_one = self.keys.extract_if(.., |_, other| *other == who);
+        let keys = of_one.map(|(key, _)| key).collect();
+        Some(match who {
+            Some(who) => Hint::By { who, keys },
+            None => Hint::Keys(keys),
+        })
+    }
+
+    /// A key needs a look, because of the event that is being taken.
+    fn name(&mut self, key: Key) {
+        let who = self.culprit.name();
+        let named = self.keys.entry(key).or_default();
+        // Who was told once stays told: a later event about the key may name nobody.
+        *named = who.or(named.take());
+    }
+
+    /// False, if only a look at everything tells what changed.
+    fn message(
+        &mut self,
+        message: &Message<'_>,
+        shadow: &mut Option<Shadow>,
+    ) -> Result<bool, Malformed> {
+        let is_ours = self.own_writes.is_ours(message.port);
+        self.culprit.is_at(if is_ours { Port::KERNEL } else { message.port });
+        match message.kind {
+            RTM_NEWROUTE | RTM_DELROUTE => {
+                if let Some(seen) =
+                    route::message::decode(message, &mut LinkNames::new(&self.links))?
+                {
+                    self.route(message, seen, shadow);
+                }
+                Ok(true)
+            }
+            RTM_NEWADDR | RTM_DELADDR => {
+                // The link may have come after the last look.
+                let index = address::address_index(message)?;
+                let Some(seen) = address::decode(message, &self.links)? else { return Ok(true) };
+                Ok(self.address(message, &seen, shadow) && self.links.knows(index))
+            }
+            RTM_NEWLINK | RTM_DELLINK => self.link(message, shadow),
+            RTM_NEWRULE | RTM_DELRULE => {
+                self.rule(message, shadow.as_ref())?;
+                Ok(true)
+            }
+            RTM_NEWNEIGH | RTM_DELNEIGH => {
+                self.neighbour(message, shadow.as_ref());
+                Ok(true)
+            }
+            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.nexthop(message, shadow),
+            _ => Ok(false),
+        }
+    }
+
+    /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
+    fn rule(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) -> Result<(), Malformed> {
+        let Some(seen) = rule::message::decode(message)? else { return Ok(()) };
+        let keys: [Key; 2] = [seen.key.into(), seen.key.anywhere().into()];
+        let should_be =
+            |desired: &DesiredState| keys.iter().any(|key| desired.slot(key, None).is_some());
+        if !self.is_echo(message, RTM_NEWRULE, shadow, should_be) {
+            for key in keys {
+                self.name(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The neighbour that an event is about, if it is declared or ours.
+    fn neighbour(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) {
+        let Some((key, protocol)) = neighbour::event(message, &self.links) else { return };
+        let (matters, key) = (self.neighbours.contains(&key), Key::Neighbour(key));
+        let should_be = |desired: &DesiredState| desired.slot(&key, None).is_some();
+        let is_echo = self.is_echo(message, RTM_NEWNEIGH, shadow, should_be);
+        if !is_echo && (matters || protocol == self.protocol) {
+            self.name(key);
+        }
+    }
+
+    fn nexthop(
+        &mut self,
+        message: &Message<'_>,
+        shadow: &mut Option<Shadow>,
+    ) -> Result<bool, Malformed> {
+        let Some(seen) = nexthop::decode(message, &self.links)? else { return Ok(true) };
+        let key = Key::Nexthop(seen.id);
+        let is_going = message.kind == RTM_DELNEXTHOP;
+        let is_known = !is_going || doubt(shadow, |shadow| nexthop::doubt(seen.id, shadow));
+        if seen.protocol != self.protocol && !is_going {
+            self.culprit.marks(seen.protocol);
+        }
+        let object = Object::Nexthop(seen.nexthop);
+        let should_be = |desired: &DesiredState| {
+            let slot = desired.slot(&key, None);
+            slot.is_some_and(|slot| desired.compare(slot, &object) == Agreement::Agrees)
+        };
+        if !self.is_echo(message, RTM_NEWNEXTHOP, shadow.as_ref(), should_be) {
+            self.name(key);
+        }
+        Ok(is_known)
+    }
+
+    /// Whether we did it, and it came out as the desired state has it: there, or gone.
+    fn is_echo(
+        &self,
+        message: &Message<'_>,
+        made: u16,
+        shadow: Option<&Shadow>,
+        should_be: impl Fn(&DesiredState) -> bool,
+    ) -> bool {
+        let is_right = |shadow: &Shadow| should_be(shadow.desired()) == (message.kind == made);
+        self.own_writes.is_ours(message.port) && shadow.is_some_and(is_right)
+    }
+
+    fn route(&mut self, message: &Message<'_>, seen: SeenRoute, shadow: &mut Option<Shadow>) {
+        let replaces = message.flags & NLM_F_REPLACE != 0;
+        let event = match message.kind {
+            RTM_DELROUTE => RouteEvent::Removed,
+            _ if replaces => RouteEvent::Replaced,
+            _ => RouteEvent::Added,
+        };
+        let SeenRoute { key, route, protocol } = seen;
+        let is_settled = match shadow {
+            Some(shadow) => {
+                shadow.apply_event(&key, MarkedRoute { route, protocol }, event);
+                shadow.is_settled(&key)
+            }
+            // A theft, or ours: without a shadow nobody knows whether it matters.
+            None => protocol != self.protocol && event != RouteEvent::Replaced,
+        };
+        if !is_settled {
+            if event == RouteEvent::Replaced && protocol != self.protocol {
+                self.culprit.marks(protocol);
+            }
+            self.name(Key::Route(key));
+        }
+    }
+
+    fn address(
+        &mut self,
+        message: &Message<'_>,
+        seen: &SeenAddress,
+        shadow: &mut Option<Shadow>,
+    ) -> bool {
+        let is_going = message.kind == RTM_DELADDR;
+        let is_echo = self.own_writes.is_ours(message.port)
+            && if is_going {
+                self.own_writes.take_deleted(&seen.key)
+            } else {
+                shadow.as_ref().is_some_and(|shadow| is_declared(shadow, seen))
+            };
+        let goes_along =
+            |shadow: &mut Shadow| shadow.doubt(|route, _| is_touched_by(route, &seen.key));
+        let is_known = !is_going || doubt(shadow, goes_along);
+        if !is_echo && self.concerns(seen, shadow.as_ref()) {
+            self.name(Key::Address(seen.key));
+        }
+        is_known
+    }
+
+    /// Whether an address is declared, may be ours, or carries something that is declared.
+    fn concerns(&self, seen: &SeenAddress, shadow: Option<&Shadow>) -> bool {
+        let Some(desired) = shadow.map(Shadow::desired) else { return true };
+        let key = Key::Address(seen.key);
+        let may_be_ours =
+            seen.protocol == self.protocol || self.address_marks == AddressMarks::Ledger;
+        let mut carries = false;
+        desired.dependants(&key, &mut |_| carries = true);
+        may_be_ours || carries || desired.slot(&key, None).is_some()
+    }
+}
+
+/// A shadow with too many doubts is of no use: then only a look at everything helps, and this is
+/// false.
+fn doubt(shadow: &mut Option<Shadow>, doubt: impl FnOnce(&mut Shadow) -> bool) -> bool {
+    let is_known = shadow.as_mut().is_none_or(doubt);
+    if !is_known {
+        *shadow = None;
+    }
+    is_known
+}
+
+fn is_declared(shadow: &Shadow, seen: &SeenAddress) -> bool {
+    let desired = shadow.desired();
+    let slot = desired.slot(&Key::Address(seen.key), None);
+    let declared = slot.and_then(|slot| desired.address_at(slot));
+    declared.is_some_and(|declared| address_agrees(&declared.address, &seen.address))
+}
+
+impl DirtyKeys {
+    /// False, if only a look at everything tells what changed.
+    pub(super) fn link(
+        &mut self,
+        message: &Message<'_>,
+        shadow: &mut Option<Shadow>,
+    ) -> Result<bool, Malformed> {
+        let (index, name) = link::message::index_and_name(message)?;
+        if !link::message::is_of_any_family(message)? {
+            self.name_link(name, shadow.as_ref());
+            return Ok(true);
+        }
+        let former = self.links.knows(index).then(|| self.links.name(index));
+        let former = former.filter(|former| *former != name);
+        let went = message.kind == RTM_DELLINK;
+        self.links.remove(index);
+        if !went {
+            self.links.insert(name, index);
+        }
+        // Quirk `nexthops-go-with-the-carrier` (Linux 6.18): a link that stays up and loses its
+        // carrier loses its nexthops with their routes, and neither is announced (`ip link set vb
+        // down` at the other end of a pair). One that has it has lost nothing: every way down is
+        // announced on its own.
+        let mut is_known = true;
+        if went || former.is_some() || !link::message::has_carrier(message)? {
+            let is_one = |link: LinkName| link == name || Some(link) == former;
+            is_known = doubt(shadow, |shadow| doubt_links(shadow, &is_one));
+        }
+        let is_marked = is_marked(message, &self.owner);
+        for name in former.into_iter().chain([name]) {
+            if is_marked {
+                self.name(Key::Link(name));
+            }
+            self.name_link(name, shadow.as_ref());
+        }
+        Ok(is_known)
+    }
+
+    /// Names a link, and what is declared of it, if anything declared has to do with it.
+    fn name_link(&mut self, name: LinkName, shadow: Option<&Shadow>) {
+        let Some(desired) = shadow.map(Shadow::desired) else {
+            self.name(Key::Link(name));
+            for field in Field::ALL {
+                self.name(Key::LinkField(name, field));
+            }
+            return;
+        };
+        if concerns(desired, name) {
+            self.name(Key::Link(name));
+        }
+        let fields = desired.links.fields.iter().filter(|desired| desired.name == name);
+        fields.map(DesiredField::key).for_each(|key| self.name(key));
+    }
+}
+
+fn concerns(desired: &DesiredState, name: LinkName) -> bool {
+    let mut carries = false;
+    desired.dependants(&Key::Link(name), &mut |_| carries = true);
+    carries
+        || desired.links.maker_of(name).is_some()
+        || desired.links.fields.iter().any(|desired| desired.name == name)
+}
+
+/// Whether it carries our mark, declared or not.
+fn is_marked(message: &Message<'_>, owner: &str) -> bool {
+    let seen = link::message::decode(message).ok();
+    let text = seen.as_ref().and_then(|seen| seen.alias.as_deref());
+    text.and_then(|text| alias::split(text).1) == Some(owner)
+}
+
+/// What went with links, or may go by another name now.
+fn doubt_links(shadow: &mut Shadow, is_one: &dyn Fn(LinkName) -> bool) -> bool {
+    let desired = shadow.desired().clone();
+    let carriers = LinkSet::new(&desired, is_one);
+    shadow.doubt(|route, rests_on| carriers.may_carry(route, rests_on))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::DesiredState;
+
+    fn shadow() -> Shadow {
+        Shadow::new(Arc::new(DesiredState::default()), Protocol::HOMEOSTAT)
+    }
+
+    #[test]
+    fn lost_events_ask_for_a_look_at_everything_and_end_what_was_known() {
+        let (mut dirty, mut shadow) = (DirtyKeys::new(&Rtnl::here()), Some(shadow()));
+        assert_eq!(dirty.hint(), None);
+        dirty.take(Event::Lost, &mut shadow);
+        assert!(shadow.is_none());
+        assert_eq!(dirty.hint(), Some(Hint::Lost));
+        assert_eq!(dirty.hint(), None, "said once");
+    }
+
+    #[test]
+    fn what_cannot_be_read_counts_as_lost() {
+        let (mut dirty, mut shadow) = (DirtyKeys::new(&Rtnl::here()), Some(shadow()));
+        let port = homeostat_netlink::Port::KERNEL;
+        let message = Message { kind: RTM_NEWROUTE, flags: 0, seq: 0, port, payload: &[2] };
+        dirty.take(Event::Message(message), &mut shadow);
+        assert_eq!(dirty.hint(), Some(Hint::Lost));
+    }
+}

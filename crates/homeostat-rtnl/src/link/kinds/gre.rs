@@ -1,0 +1,105 @@
+//! IP over IP.
+
+use std::net::IpAddr;
+
+#[cfg(feature = "document")]
+use homeostat_document::Number;
+use homeostat_netlink::uapi::{
+    GRE_KEY, IFLA_GRE_IFLAGS, IFLA_GRE_IKEY, IFLA_GRE_LINK, IFLA_GRE_LOCAL, IFLA_GRE_OFLAGS,
+    IFLA_GRE_OKEY, IFLA_GRE_PMTUDISC, IFLA_GRE_REMOTE, IFLA_GRE_TOS, IFLA_GRE_TTL,
+};
+use homeostat_netlink::{Attrs, Malformed, MessageWriter};
+
+use crate::link::IfIndex;
+use crate::link::kinds::Refs;
+#[cfg(feature = "document")]
+use crate::link::kinds::options::TTL;
+use crate::link::kinds::options::{OptionTable as _, Options, from_table, options};
+use crate::link::model::BadLink;
+#[cfg(feature = "document")]
+use crate::values::TOS;
+
+#[cfg(feature = "document")]
+const KEY: Number<u32> = Number { what: "a tunnel key", least: 0, most: u32::MAX };
+
+options! {
+    /// Options of a GRE tunnel.
+    Gre [] {
+        local: IpAddr = "local", "This end of the tunnel" => IFLA_GRE_LOCAL;
+        remote: IpAddr = "remote", "The other end of the tunnel" => IFLA_GRE_REMOTE;
+        key: u32 = "key", "Tells tunnels with the same ends apart", KEY;
+        ttl: u8 = "ttl", "Hops that packets may take", TTL => IFLA_GRE_TTL;
+        tos: u8 = "tos", "Type of service of packets", TOS => IFLA_GRE_TOS;
+        pmtudisc: bool = "pmtudisc", "Whether the path's MTU is found out" => IFLA_GRE_PMTUDISC;
+    }
+}
+
+impl Gre {
+    /// Whether the tunnel goes over IPv6, which is another kind to the kernel.
+    pub(crate) fn is_ipv6(&self) -> bool {
+        self.local.or(self.remote).is_some_and(|end| end.is_ipv6())
+    }
+}
+
+impl Options for Gre {
+    fn check(&mut self) -> Result<(), BadLink> {
+        let families = [self.local, self.remote].map(|end| end.map(|end| end.is_ipv6()));
+        if let [Some(local), Some(remote)] = families
+            && local != remote
+        {
+            return Err(BadLink::EndFamilies);
+        }
+        if self.is_ipv6() && (self.tos.is_some() || self.pmtudisc.is_some()) {
+            return Err(BadLink::TunnelOverIpv6);
+        }
+        let has_ttl = self.ttl.is_some_and(|ttl| ttl != 0);
+        if has_ttl && self.pmtudisc == Some(false) {
+            Err(BadLink::TtlWithoutPmtudisc)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn changes_in_place(&self, seen: &Self) -> bool {
+        self.is_ipv6() == seen.is_ipv6()
+    }
+
+    /// Quirk `gre-forgets` (Linux 6.1): a change resets every option that it does not name, so that a change
+    /// names them all.
+    fn without(&self, seen: &Self) -> Self {
+        Gre {
+            local: self.local.or(seen.local),
+            remote: self.remote.or(seen.remote),
+            key: self.key.or(seen.key),
+            ttl: self.ttl.or(seen.ttl),
+            tos: self.tos.or(seen.tos),
+            pmtudisc: self.pmtudisc.or(seen.pmtudisc),
+        }
+    }
+
+    fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {
+        if let Some(key) = self.key {
+            data.attr_be16(IFLA_GRE_IFLAGS, GRE_KEY).attr_be16(IFLA_GRE_OFLAGS, GRE_KEY);
+            data.attr_be32(IFLA_GRE_IKEY, key).attr_be32(IFLA_GRE_OKEY, key);
+        }
+        self.put_attrs(data);
+        refs.parent.map(|IfIndex(index)| data.attr_u32(IFLA_GRE_LINK, index));
+    }
+
+    fn decode(data: Attrs<'_>, refs: &mut Refs) -> Result<Self, Malformed> {
+        let (mut gre, mut flags, mut key) = (Gre::default(), 0, None);
+        for attr in data {
+            let attr = attr?;
+            match attr.kind {
+                IFLA_GRE_IFLAGS => flags = attr.be16()?,
+                IFLA_GRE_IKEY => key = Some(attr.be32()?),
+                IFLA_GRE_LINK => refs.parent = Some(IfIndex(attr.u32()?)),
+                _ => gre.read_attr(&attr)?,
+            }
+        }
+        gre.key = key.filter(|_| flags & GRE_KEY != 0);
+        Ok(gre)
+    }
+
+    from_table!();
+}

@@ -1,0 +1,298 @@
+//! What the options of all kinds of links have in common: a table of options per kind, from which the reader of
+//! documents, the comparison and the netlink codec follow.
+
+use std::net::IpAddr;
+
+#[cfg(feature = "document")]
+use homeostat_document::{Fields, Number};
+use homeostat_netlink::{Attr, Attrs, Malformed, MessageWriter};
+
+use crate::link::LinkName;
+use crate::link::kinds::Refs;
+use crate::link::model::BadLink;
+use crate::message::{put_ip, read_ip};
+
+/// Hops that a packet may take; 0 takes over that of the inner packet.
+#[cfg(feature = "document")]
+pub(crate) const TTL: Number<u8> = Number { what: "a time to live", least: 0, most: u8::MAX };
+
+/// The options of one kind of link.
+pub(crate) trait Options: Clone + PartialEq {
+    /// Refuses options that are never valid, and brings the others to the form in which they are compared.
+    fn check(&mut self) -> Result<(), BadLink> {
+        Ok(())
+    }
+
+    /// Whether every declared option is as declared.
+    fn is_alike(&self, seen: &Self) -> bool {
+        self == seen
+    }
+
+    /// Whether what differs can be changed while the link exists.
+    fn changes_in_place(&self, seen: &Self) -> bool {
+        self.is_alike(seen)
+    }
+
+    /// The declared options that are not as declared.
+    fn without(&self, _seen: &Self) -> Self {
+        self.clone()
+    }
+
+    fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs);
+
+    /// Reads the options, and the numbers of the links that they refer to.
+    fn decode(data: Attrs<'_>, refs: &mut Refs) -> Result<Self, Malformed>;
+
+    #[cfg(feature = "document")]
+    fn read(fields: &mut Fields<'_>) -> Option<Self>;
+}
+
+/// What follows from the table of options of a kind.
+pub(crate) trait OptionTable: Default {
+    fn are_alike(&self, seen: &Self) -> bool;
+
+    /// The declared options that are not as declared.
+    fn differing_from(&self, seen: &Self) -> Self;
+
+    /// Writes the options that have an attribute.
+    fn put_attrs(&self, data: &mut MessageWriter<'_>);
+
+    /// Reads the option that an attribute is for, if it is for one.
+    fn read_attr(&mut self, attr: &Attr<'_>) -> Result<(), Malformed>;
+
+    /// Reads the options that have an attribute.
+    fn decode_attrs(data: Attrs<'_>) -> Result<Self, Malformed> {
+        let mut options = Self::default();
+        for attr in data {
+            options.read_attr(&attr?)?;
+        }
+        Ok(options)
+    }
+
+    #[cfg(feature = "document")]
+    fn read_fields(fields: &mut Fields<'_>) -> Option<Self>;
+}
+
+/// The value of an option as an attribute.
+pub(crate) trait AttrValue: Sized + PartialEq {
+    fn put(&self, data: &mut MessageWriter<'_>, kind: u16);
+
+    /// None, if the kernel says something that cannot be declared.
+    fn read(attr: &Attr<'_>) -> Result<Option<Self>, Malformed>;
+
+    /// Whether a declared value is as declared; some cannot be kept to the last digit.
+    fn is_alike(&self, seen: &Self) -> bool {
+        self == seen
+    }
+}
+
+macro_rules! attr_values {
+    ($($type:ty: |$value:ident, $data:ident, $kind:ident| $put:expr, |$attr:ident| $read:expr;)+) => {$(
+        impl AttrValue for $type {
+            fn put(&self, $data: &mut MessageWriter<'_>, $kind: u16) {
+                let $value = *self;
+                $put;
+            }
+
+            fn read($attr: &Attr<'_>) -> Result<Option<Self>, Malformed> {
+                Ok($read)
+            }
+        }
+    )+};
+}
+
+attr_values! {
+    bool: |on, data, kind| data.attr_u8(kind, on.into()), |attr| Some(attr.u8()? != 0);
+    u8: |value, data, kind| data.attr_u8(kind, value), |attr| Some(attr.u8()?);
+    u16: |value, data, kind| data.attr_u16(kind, value), |attr| Some(attr.u16()?);
+    u32: |value, data, kind| data.attr_u32(kind, value), |attr| Some(attr.u32()?);
+    Be16: |value, data, kind| data.attr_be16(kind, value.0), |attr| Some(Be16(attr.be16()?));
+    // An address that is not set reads back as all zeroes.
+    IpAddr: |ip, data, kind| put_ip(data, kind, ip),
+        |attr| Some(read_ip(attr)?).filter(|ip| !ip.is_unspecified());
+}
+
+/// A link is a number in an attribute, which the kind of link writes and reads by itself.
+impl AttrValue for LinkName {
+    fn put(&self, _data: &mut MessageWriter<'_>, _kind: u16) {}
+
+    fn read(_attr: &Attr<'_>) -> Result<Option<Self>, Malformed> {
+        Ok(None)
+    }
+}
+
+/// A number in network byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Be16(pub(crate) u16);
+
+pub(crate) fn is_alike<T: AttrValue>(desired: Option<&T>, seen: Option<&T>) -> bool {
+    match (desired, seen) {
+        (None, _) => true,
+        (Some(desired), Some(seen)) => desired.is_alike(seen),
+        (Some(_), None) => false,
+    }
+}
+
+/// A struct of options, each with its name in documents, what it is about and, where it is a number, which
+/// numbers it takes. Those in brackets are always declared, the others may be left out. An option with
+/// `=> ATTRIBUTE` is written and read as that attribute; the kind itself writes and reads the others.
+macro_rules! options {
+    ($(#[$doc:meta])* $name:ident
+        [$($must:ident: $fixed:ty = $must_key:literal, $must_text:literal $(, $must_spec:expr)?;)*]
+        { $($field:ident: $type:ty = $key:literal, $text:literal $(, $number:ident)? $(as $written:ty)? $(=> $attr:ident)?;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct $name {
+            $(
+                #[doc = concat!($must_text, ".")]
+                #[serde(rename = $must_key)]
+                pub $must: $fixed,
+            )*
+            $(
+                #[doc = concat!($text, ".")]
+                #[serde(default, skip_serializing_if = "Option::is_none", rename = $key)]
+                pub $field: Option<$type>,
+            )*
+        }
+
+        impl $crate::link::kinds::options::OptionTable for $name {
+            fn are_alike(&self, seen: &Self) -> bool {
+                true $(&& self.$must == seen.$must)*
+                    $(&& $crate::link::kinds::options::is_alike(self.$field.as_ref(), seen.$field.as_ref()))*
+            }
+
+            fn differing_from(&self, seen: &Self) -> Self {
+                let mut left = self.clone();
+                $(
+                    if $crate::link::kinds::options::is_alike(self.$field.as_ref(), seen.$field.as_ref()) {
+                        left.$field = None;
+                    }
+                )*
+                left
+            }
+
+            fn put_attrs(&self, data: &mut homeostat_netlink::MessageWriter<'_>) {
+                $($(
+                    if let Some(value) = &self.$field {
+                        $crate::link::kinds::options::AttrValue::put(value, data, $attr);
+                    }
+                )?)*
+            }
+
+            fn read_attr(
+                &mut self,
+                attr: &homeostat_netlink::Attr<'_>,
+            ) -> Result<(), homeostat_netlink::Malformed> {
+                match attr.kind {
+                    $($($attr => self.$field = $crate::link::kinds::options::AttrValue::read(attr)?,)?)*
+                    _ => {}
+                }
+                Ok(())
+            }
+
+            #[cfg(feature = "document")]
+            fn read_fields(fields: &mut homeostat_document::Fields<'_>) -> Option<Self> {
+                $(let $must = fields.required_number($must_key, $must_text $(, $must_spec)?);)*
+                $(let $field = $crate::link::kinds::options::option!(fields, $key, $text $(, $number)? $(as $written)?);)*
+                Some(Self { $($must: $must?,)* $($field,)* })
+            }
+        }
+    };
+}
+
+/// The methods of [`Options`] that follow from the table of options: those that all kinds take; with `without` also
+/// that one; with `codec` also those of a kind whose options all have an attribute.
+macro_rules! from_table {
+    () => {
+        fn is_alike(&self, seen: &Self) -> bool {
+            self.are_alike(seen)
+        }
+
+        #[cfg(feature = "document")]
+        fn read(fields: &mut homeostat_document::Fields<'_>) -> Option<Self> {
+            Self::read_fields(fields)
+        }
+    };
+    (without) => {
+        fn without(&self, seen: &Self) -> Self {
+            self.differing_from(seen)
+        }
+
+        $crate::link::kinds::options::from_table!();
+    };
+    (codec) => {
+        fn encode(
+            &self,
+            data: &mut homeostat_netlink::MessageWriter<'_>,
+            _refs: &$crate::link::kinds::Refs,
+        ) {
+            self.put_attrs(data);
+        }
+
+        fn decode(
+            data: homeostat_netlink::Attrs<'_>,
+            _refs: &mut $crate::link::kinds::Refs,
+        ) -> Result<Self, homeostat_netlink::Malformed> {
+            Self::decode_attrs(data)
+        }
+
+        $crate::link::kinds::options::from_table!(without);
+    };
+}
+
+/// Reads an option: a number in a range, a value that is written as another type, or any other value.
+#[cfg(feature = "document")]
+macro_rules! option {
+    ($fields:ident, $key:literal, $text:literal) => {
+        $fields.optional($key, $text)
+    };
+    ($fields:ident, $key:literal, $text:literal as $written:ty) => {
+        $fields.optional::<$written>($key, $text).map(Into::into)
+    };
+    ($fields:ident, $key:literal, $text:literal, $number:ident) => {
+        $fields.number($key, $text, $number)
+    };
+}
+
+/// An enum whose variants have a text in documents and a number in the kernel.
+macro_rules! named_values {
+    ($(#[$doc:meta])* $name:ident($int:ty), $what:literal: $($(#[$of:meta])* $variant:ident = $text:literal, $number:expr;)+) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub enum $name {
+            $($(#[$of])* #[serde(rename = $text)] $variant,)+
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            fn number(self) -> $int {
+                match self {
+                    $(Self::$variant => $number,)+
+                }
+            }
+        }
+
+        impl $crate::link::kinds::options::AttrValue for $name {
+            fn put(&self, data: &mut homeostat_netlink::MessageWriter<'_>, kind: u16) {
+                $crate::link::kinds::options::AttrValue::put(&self.number(), data, kind);
+            }
+
+            /// None, if the kernel knows one more than we do.
+            fn read(
+                attr: &homeostat_netlink::Attr<'_>,
+            ) -> Result<Option<Self>, homeostat_netlink::Malformed> {
+                let read = <$int as $crate::link::kinds::options::AttrValue>::read(attr)?;
+                Ok(Self::ALL.iter().copied().find(|value| Some(value.number()) == read))
+            }
+        }
+
+        #[cfg(feature = "document")]
+        homeostat_document::word_values! { $name, $what: $($text = $name::$variant),+ }
+    };
+}
+
+#[cfg(feature = "document")]
+pub(crate) use option;
+pub(crate) use {from_table, named_values, options};

@@ -1,0 +1,126 @@
+//! Ethernet over UDP.
+
+use std::net::IpAddr;
+
+#[cfg(feature = "document")]
+use homeostat_document::Number;
+use homeostat_netlink::uapi::{
+    IFLA_VXLAN_AGEING, IFLA_VXLAN_GROUP, IFLA_VXLAN_GROUP6, IFLA_VXLAN_ID, IFLA_VXLAN_LEARNING,
+    IFLA_VXLAN_LINK, IFLA_VXLAN_LOCAL, IFLA_VXLAN_LOCAL6, IFLA_VXLAN_PORT, IFLA_VXLAN_PROXY,
+    IFLA_VXLAN_TOS, IFLA_VXLAN_TTL, IFLA_VXLAN_TTL_INHERIT,
+};
+use homeostat_netlink::{Attrs, Malformed, MessageWriter};
+
+use crate::link::IfIndex;
+use crate::link::kinds::Refs;
+#[cfg(feature = "document")]
+use crate::link::kinds::options::TTL;
+use crate::link::kinds::options::{OptionTable as _, Options, from_table, is_alike, options};
+use crate::link::model::BadLink;
+use crate::message::{put_ip, read_ip};
+#[cfg(feature = "document")]
+use crate::values::{Seconds, TOS};
+
+#[cfg(feature = "document")]
+const VNI: Number<u32> = Number { what: "a VXLAN network id", least: 0, most: 16_777_215 };
+#[cfg(feature = "document")]
+const PORT: Number<u16> = Number { what: "a port", least: 1, most: u16::MAX };
+
+options! {
+    /// Options of a VXLAN.
+    Vxlan [
+        id: u32 = "id", "The network", VNI;
+    ] {
+        local: IpAddr = "local", "This end of the tunnel";
+        remote: IpAddr = "remote", "The other end of the tunnel";
+        group: IpAddr = "group", "The multicast group of all ends";
+        port: u16 = "port", "Destination port", PORT;
+        ttl: u8 = "ttl", "Hops that packets may take", TTL;
+        tos: u8 = "tos", "Type of service of packets", TOS => IFLA_VXLAN_TOS;
+        learning: bool = "learning", "Whether ends are learned from packets" => IFLA_VXLAN_LEARNING;
+        ageing: u32 = "ageing", "Time after which a learned end is forgotten" as Seconds => IFLA_VXLAN_AGEING;
+        proxy: bool = "proxy", "Whether ARP is answered for known ends" => IFLA_VXLAN_PROXY;
+    }
+}
+
+impl Options for Vxlan {
+    fn check(&mut self) -> Result<(), BadLink> {
+        let ends = [self.local, self.remote, self.group];
+        let mut families = ends.iter().flatten().map(IpAddr::is_ipv6);
+        let first = families.next();
+        if self.id > 0x00ff_ffff {
+            return Err(BadLink::Vni);
+        }
+        if self.remote.is_some() && self.group.is_some() {
+            return Err(BadLink::RemoteAndGroup);
+        }
+        let is_group = |end: IpAddr| end.is_multicast();
+        if self.remote.is_some_and(is_group) || self.group.is_some_and(|group| !is_group(group)) {
+            return Err(BadLink::Group);
+        }
+        let is_one_family = families.all(|is_v6| Some(is_v6) == first);
+        if is_one_family { Ok(()) } else { Err(BadLink::EndFamilies) }
+    }
+
+    /// Quirk `vxlan-fixed-options` (Linux 6.18): id, port and proxy are refused in words ("Cannot
+    /// change VNI."), a local address of the other family too, and whether the TTL is inherited is
+    /// silently left as it was.
+    fn changes_in_place(&self, seen: &Self) -> bool {
+        let inherits = |ttl: Option<u8>| ttl == Some(0);
+        let is_v6 = |ip: Option<IpAddr>| ip.map(|ip| ip.is_ipv6());
+        let families = |vxlan: &Self| is_v6(vxlan.local.or(vxlan.remote).or(vxlan.group));
+        let is_ends_alike = families(self).is_none()
+            || families(seen).is_none_or(|is_v6| families(self) == Some(is_v6));
+        self.id == seen.id
+            && is_alike(self.port.as_ref(), seen.port.as_ref())
+            && is_alike(self.proxy.as_ref(), seen.proxy.as_ref())
+            && (self.ttl.is_none() || inherits(self.ttl) == inherits(seen.ttl))
+            && is_ends_alike
+    }
+
+    fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {
+        data.attr_u32(IFLA_VXLAN_ID, self.id);
+        let attr = |ip: IpAddr, v4: u16, v6: u16| if ip.is_ipv4() { v4 } else { v6 };
+        if let Some(far) = self.group.or(self.remote) {
+            put_ip(data, attr(far, IFLA_VXLAN_GROUP, IFLA_VXLAN_GROUP6), far);
+        }
+        if let Some(local) = self.local {
+            put_ip(data, attr(local, IFLA_VXLAN_LOCAL, IFLA_VXLAN_LOCAL6), local);
+        }
+        refs.parent.map(|IfIndex(index)| data.attr_u32(IFLA_VXLAN_LINK, index));
+        match self.ttl {
+            Some(0) => _ = data.attr_flag(IFLA_VXLAN_TTL_INHERIT),
+            ttl => _ = ttl.map(|ttl| data.attr_u8(IFLA_VXLAN_TTL, ttl)),
+        }
+        self.port.map(|port| data.attr_be16(IFLA_VXLAN_PORT, port));
+        self.put_attrs(data);
+    }
+
+    fn decode(data: Attrs<'_>, refs: &mut Refs) -> Result<Self, Malformed> {
+        let (mut vxlan, mut inherits) = (Vxlan::default(), false);
+        for attr in data {
+            let attr = attr?;
+            match attr.kind {
+                IFLA_VXLAN_ID => vxlan.id = attr.u32()?,
+                // The kernel keeps one address for both.
+                IFLA_VXLAN_GROUP | IFLA_VXLAN_GROUP6 => {
+                    let ip = read_ip(&attr)?;
+                    let end = if ip.is_multicast() { &mut vxlan.group } else { &mut vxlan.remote };
+                    *end = Some(ip);
+                }
+                IFLA_VXLAN_LOCAL | IFLA_VXLAN_LOCAL6 => vxlan.local = Some(read_ip(&attr)?),
+                IFLA_VXLAN_LINK => refs.parent = Some(IfIndex(attr.u32()?)),
+                IFLA_VXLAN_TTL => vxlan.ttl = Some(attr.u8()?).filter(|ttl| *ttl != 0),
+                IFLA_VXLAN_TTL_INHERIT => inherits = attr.u8()? != 0,
+                IFLA_VXLAN_PORT => vxlan.port = Some(attr.be16()?),
+                _ => vxlan.read_attr(&attr)?,
+            }
+        }
+        if inherits {
+            vxlan.ttl = Some(0);
+        }
+        Ok(vxlan)
+    }
+
+    from_table!(without);
+}

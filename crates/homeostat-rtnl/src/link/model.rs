@@ -1,0 +1,380 @@
+//! The managed part of a link, why one is refused, and when what is seen agrees with what is declared. Pure.
+//!
+//! Each field of a link that is only configured has a key of its own, so that each has its own original.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::link::kinds::{LinkKind, NEEDS_PARENT, WITH_PARENT};
+use crate::link::{IfIndex, LinkName, alias};
+use crate::neighbour::Mac;
+use crate::object::agrees;
+
+/// A link that is made and owned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// What it is, with the options of that kind.
+    #[serde(flatten)]
+    pub kind: LinkKind,
+    /// Whether it is up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<bool>,
+    /// The largest packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// The hardware address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// The bridge, bond or VRF that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub master: Option<LinkName>,
+    /// The link below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<LinkRef>,
+    /// The user's own description.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
+    /// Which link of its name it is.
+    #[serde(skip)]
+    pub incarnation: Incarnation,
+}
+
+/// Which link of a name was seen; a desired state is for any, and all are alike as far as it goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Incarnation(pub Option<IfIndex>);
+
+impl PartialEq for Incarnation {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Incarnation {}
+
+impl Incarnation {
+    /// What tells this link from a later one of the same name: numbers are not used twice.
+    pub(crate) fn identity(self) -> Option<String> {
+        self.0.map(|IfIndex(number)| number.to_string())
+    }
+}
+
+impl Link {
+    /// A link of this kind, and no more declared.
+    #[must_use]
+    pub fn new(kind: LinkKind) -> Self {
+        let (up, mtu, mac, master) = (None, None, None, None);
+        let (parent, alias, incarnation) = (None, None, Incarnation::default());
+        Link { kind, up, mtu, mac, master, parent, alias, incarnation }
+    }
+}
+
+/// A link by name, here or in another namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkRef {
+    /// Its name.
+    pub name: LinkName,
+    /// The namespace that it is in, as the source was told of it; the same one if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+impl LinkRef {
+    /// A link in the same namespace.
+    #[must_use]
+    pub fn here(name: LinkName) -> Self {
+        LinkRef { name, namespace: None }
+    }
+
+    /// A link in another namespace.
+    #[must_use]
+    pub fn in_namespace(name: LinkName, namespace: impl Into<String>) -> Self {
+        LinkRef { name, namespace: Some(namespace.into()) }
+    }
+}
+
+/// What is declared of a link that is not made by us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether it is up.
+    pub up: Option<bool>,
+    /// The largest packet.
+    pub mtu: Option<u32>,
+    /// The hardware address.
+    pub mac: Option<Mac>,
+    /// The bridge, bond or VRF that it belongs to.
+    pub master: Option<LinkName>,
+    /// A description.
+    pub alias: Option<String>,
+}
+
+/// One field of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Field {
+    /// The largest packet.
+    Mtu,
+    /// The hardware address.
+    Mac,
+    /// The bridge, bond or VRF that it belongs to.
+    Master,
+    /// The description.
+    Alias,
+    /// Whether it is up.
+    Up,
+}
+
+impl Field {
+    /// All of them, in the order in which they are written: a link comes up last.
+    pub const ALL: [Field; 5] = [Field::Mtu, Field::Mac, Field::Master, Field::Alias, Field::Up];
+
+    /// The word in keys and documents.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Field::Mtu => "mtu",
+            Field::Mac => "mac",
+            Field::Master => "master",
+            Field::Alias => "alias",
+            Field::Up => "up",
+        }
+    }
+}
+
+/// A text that is no field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no field of a link such as `mtu` or `up`")]
+pub struct NotAField(pub String);
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for Field {
+    type Err = NotAField;
+
+    fn from_str(text: &str) -> Result<Self, NotAField> {
+        let field = Field::ALL.into_iter().find(|field| field.word() == text);
+        field.ok_or_else(|| NotAField(text.to_owned()))
+    }
+}
+
+/// The value of a field. Links always have one: no master and no alias are the empty text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// Of `up`.
+    Flag(bool),
+    /// Of `mtu`.
+    Number(u32),
+    /// Of `mac`, `master` and `alias`.
+    Text(String),
+}
+
+/// The value of a field of one link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Configured {
+    /// The value.
+    pub setting: Setting,
+    /// Which link of its name it was seen on.
+    #[serde(skip)]
+    pub incarnation: Incarnation,
+}
+
+impl From<Setting> for Configured {
+    fn from(setting: Setting) -> Self {
+        Configured { setting, incarnation: Incarnation::default() }
+    }
+}
+
+impl Settings {
+    /// The declared fields.
+    pub(crate) fn each(self) -> impl Iterator<Item = (Field, Setting)> {
+        let Settings { up, mtu, mac, master, alias } = self;
+        let declared = [
+            (Field::Mtu, mtu.map(Setting::Number)),
+            (Field::Mac, mac.map(|mac| Setting::Text(mac.to_string()))),
+            (Field::Master, master.map(|master| Setting::Text(master.to_string()))),
+            (Field::Alias, alias.map(Setting::Text)),
+            (Field::Up, up.map(Setting::Flag)),
+        ];
+        declared.into_iter().filter_map(|(field, setting)| Some((field, setting?)))
+    }
+}
+
+/// Why a link can never be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant's message is its documentation")]
+pub enum BadLink {
+    #[error("a link of kind `{0}` cannot be made")]
+    Unmakable(String),
+    #[error("a link of its kind needs a parent")]
+    NoParent,
+    #[error("a link of its kind stands on no other")]
+    NeedlessParent,
+    #[error("a link of its kind has no hardware address of its own")]
+    NoMac,
+    #[error("its hardware address is that of a group or all zero")]
+    UnusableMac,
+    #[error("an MTU is at least 1")]
+    Mtu,
+    #[error("it refers to itself")]
+    Itself,
+    #[error(
+        "the alias has more than 200 bytes, a control character or our mark `homeostat:` in it"
+    )]
+    Alias,
+    #[error("a VXLAN network id is a number below 16777216")]
+    Vni,
+    #[error("a VLAN id is a number from 1 to 4094")]
+    VlanId,
+    #[error("a VRF needs a routing table")]
+    Table,
+    #[error("it has either a remote end or a multicast group")]
+    RemoteAndGroup,
+    #[error("its group is no multicast address, or its remote end is one")]
+    Group,
+    #[error("the ends of a tunnel are of one family")]
+    EndFamilies,
+    #[error("a tunnel with a TTL of its own always finds out the path's MTU")]
+    TtlWithoutPmtudisc,
+    #[error("a tunnel over IPv6 has no type of service and always finds out the path's MTU")]
+    TunnelOverIpv6,
+    #[error("delays of a bond are multiples of `miimon`, which is not set")]
+    DelayWithoutMiimon,
+    #[error("an LACP rate is for bonds of mode 802.3ad")]
+    RateWithoutLacp,
+    #[error("only bonds of mode active-backup, balance-tlb and balance-alb have a primary link")]
+    NoPrimary,
+    #[error("it is made by another entry, so what is declared of it has its place there")]
+    MadeElsewhere,
+}
+
+/// Brings a declared link to the form in which it is compared.
+pub(crate) fn normalize(name: LinkName, mut desired: Link) -> Result<Link, BadLink> {
+    check_refs(name, &desired)?;
+    check_parts(desired.mtu, desired.mac.map(is_usable), desired.alias.as_deref())?;
+    if desired.mac.is_some() && !desired.kind.has_mac() {
+        return Err(BadLink::NoMac);
+    }
+    desired.kind.check()?;
+    Ok(desired)
+}
+
+/// Checks what is declared of a link that is only configured.
+pub(crate) fn check_settings(name: LinkName, desired: &Settings) -> Result<(), BadLink> {
+    if desired.master == Some(name) {
+        return Err(BadLink::Itself);
+    }
+    check_parts(desired.mtu, desired.mac.map(is_usable), desired.alias.as_deref())
+}
+
+fn check_refs(name: LinkName, desired: &Link) -> Result<(), BadLink> {
+    let is_itself = |link: &LinkRef| link.namespace.is_none() && link.name == name;
+    let peer = match &desired.kind {
+        LinkKind::Veth(veth) => Some(&veth.peer),
+        _ => None,
+    };
+    if desired.master == Some(name) || desired.parent.iter().chain(peer).any(is_itself) {
+        return Err(BadLink::Itself);
+    }
+    match (&desired.kind, &desired.parent) {
+        (kind, None) if NEEDS_PARENT.contains(&kind.name()) => Err(BadLink::NoParent),
+        (kind, Some(_)) if !WITH_PARENT.contains(&kind.name()) => Err(BadLink::NeedlessParent),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a link may have it: it is not all zero, and not that of a group.
+fn is_usable(Mac(mac): Mac) -> bool {
+    let [first, ..] = mac;
+    mac != [0; 6] && first & 1 == 0
+}
+
+fn check_parts(
+    mtu: Option<u32>,
+    mac_is_usable: Option<bool>,
+    words: Option<&str>,
+) -> Result<(), BadLink> {
+    let is_bad = |words: &str| {
+        words.len() > 200 || words.contains(char::is_control) || words.contains(alias::PREFIX)
+    };
+    match () {
+        () if mtu == Some(0) => Err(BadLink::Mtu),
+        () if mac_is_usable == Some(false) => Err(BadLink::UnusableMac),
+        () if words.is_some_and(is_bad) => Err(BadLink::Alias),
+        () => Ok(()),
+    }
+}
+
+/// Whether a link is as declared.
+pub(crate) fn link_agrees(desired: &Link, seen: &Link) -> bool {
+    let alias = seen.alias.as_deref().unwrap_or_default();
+    desired.kind.is_alike(&seen.kind)
+        && agrees(desired.up.as_ref(), seen.up.as_ref())
+        && agrees(desired.mtu.as_ref(), seen.mtu.as_ref())
+        && agrees(desired.mac.as_ref(), seen.mac.as_ref())
+        && agrees(desired.master.as_ref(), seen.master.as_ref())
+        && agrees(desired.parent.as_ref(), seen.parent.as_ref())
+        && desired.alias.as_deref().is_none_or(|desired| desired == alias)
+}
+
+/// Whether what differs can be changed while the link is there.
+pub(crate) fn changes_in_place(desired: &Link, seen: &Link) -> bool {
+    // Quirk `ifb-mac-fixed` (Linux 6.18): an ifb gets its hardware address when it is made.
+    let keeps_mac =
+        agrees(desired.mac.as_ref(), seen.mac.as_ref()) || desired.kind != LinkKind::Ifb;
+    desired.kind.changes_in_place(&seen.kind) && parent_changes_in_place(desired, seen) && keeps_mac
+}
+
+/// Only tunnels can be put on another link, and only on one in their own namespace.
+fn parent_changes_in_place(desired: &Link, seen: &Link) -> bool {
+    let is_here =
+        |link: &Link| link.parent.as_ref().is_none_or(|parent| parent.namespace.is_none());
+    let is_tunnel = matches!(desired.kind, LinkKind::Vxlan(_) | LinkKind::Gre(_));
+    agrees(desired.parent.as_ref(), seen.parent.as_ref())
+        || is_tunnel && is_here(desired) && is_here(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::kinds::bridge::{Bridge, Centis};
+    use crate::link::kinds::veth::Veth;
+    use crate::link::kinds::vxlan::Vxlan;
+    use crate::link::model::Setting;
+    use crate::object::Object;
+
+    #[test]
+    fn what_is_recorded_of_a_link_reads_back_as_the_same() {
+        let name = |text: &str| text.parse::<LinkName>().unwrap();
+        let bridge = Bridge { hello_time: Some(Centis(199)), ..Bridge::default() };
+        let vxlan = Vxlan { id: 5, remote: Some([10, 0, 0, 1].into()), ..Vxlan::default() };
+        let peer = LinkRef::in_namespace(name("eth0"), "blue");
+        let kinds = [
+            LinkKind::Dummy,
+            LinkKind::Ifb,
+            LinkKind::Bridge(bridge),
+            LinkKind::Vxlan(vxlan),
+            LinkKind::Veth(Veth { peer }),
+            LinkKind::Other { name: "none".to_owned() },
+        ];
+        for kind in kinds {
+            let mut link = Link::new(kind);
+            (link.up, link.mac) = (Some(true), Some(Mac([2, 0, 0, 0, 0, 1])));
+            (link.master, link.parent) = (Some(name("br0")), Some(LinkRef::here(name("low"))));
+            let object = Object::Link(Box::new(link));
+            let text = serde_json::to_string(&object).unwrap();
+            assert_eq!(serde_json::from_str::<Object>(&text).unwrap(), object, "{text}");
+        }
+        let settings = [Setting::Flag(true), Setting::Number(7), Setting::Text("02".to_owned())];
+        for object in settings.map(|setting| Object::Setting(setting.into())) {
+            let text = serde_json::to_string(&object).unwrap();
+            assert_eq!(serde_json::from_str::<Object>(&text).unwrap(), object, "{text}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The observed links: whose each is, what it refers to, and what a plan may ask about it.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use homeostat_core::{Owner, Record, See, Seen, Stage, View};
+
+use crate::desired::DesiredState;
+use crate::key::Key;
+use crate::link::cascade::IPV6_MIN_MTU;
+use crate::link::kinds::LinkKind;
+use crate::link::model::{Configured, Field, Link, LinkRef, Setting, link_agrees};
+use crate::link::{IfIndex, LinkName, alias};
+use crate::moment::Moment;
+use crate::object::Object;
+use crate::source::Rtnl;
+
+/// Puts names to numbers and owners to marks, once all links are known.
+pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>) {
+    let Moment { links, table, namespaces, .. } = moment;
+    for seen in table.iter_mut() {
+        let declared = view.desired.links.link(seen.name);
+        seen.link.master = seen.master.map(|index| links.name(index));
+        let parent = declared.and_then(|desired| desired.link.parent.as_ref());
+        let peer = declared.and_then(|desired| desired.peer());
+        let named = |declared: Option<&LinkRef>| {
+            seen.lower.map(|lower| namespaces.name(lower, links, declared))
+        };
+        match &mut seen.link.kind {
+            LinkKind::Veth(veth) => {
+                veth.peer = named(peer).unwrap_or_else(|| veth.peer.clone());
+            }
+            _ => seen.link.parent = named(parent),
+        }
+        if let LinkKind::Bond(bond) = &mut seen.link.kind {
+            bond.primary = seen.primary.map(|index| links.name(index));
+        }
+        let identity = seen.link.incarnation.identity();
+        let record = view.records.get(&Key::Link(seen.name));
+        let record = record.filter(|record| record.is_about(identity.as_deref()));
+        seen.owner = owner(seen, source, record);
+        // We were stopped before it had its mark, and who knows what else it lacks: no desired state is like
+        // it, so that it is made again.
+        if seen.owner == Owner::Ours && !is_marked(seen, source) {
+            let name = format!("half a {}", seen.link.kind.name());
+            seen.link.kind = LinkKind::Other { name };
+        }
+    }
+}
+
+fn is_marked(seen: &SeenLink, source: &Rtnl) -> bool {
+    let mark = seen.alias.as_deref().and_then(|text| alias::split(text).1);
+    mark == Some(source.owner())
+}
+
+/// Whose a link is. The group alone is ours only between the message that makes the link and the one
+/// that marks it: then an intent is in the ledger.
+fn owner(seen: &SeenLink, source: &Rtnl, record: Option<&Record<Object>>) -> Owner {
+    let has_group = seen.group == source.group();
+    match seen.alias.as_deref().and_then(|text| alias::split(text).1) {
+        Some(owner) if owner == source.owner() => Owner::Ours,
+        Some(other) => Owner::Foreign(Cow::Owned(format!("{}{other}", alias::PREFIX))),
+        None if is_the_kernels(seen) => Owner::Kernel,
+        None if has_group && record.is_some_and(|record| record.stage == Stage::Intent) => {
+            Owner::Ours
+        }
+        None if has_group && record.is_none() => Owner::Unmarked,
+        None => Owner::foreign("somebody else"),
+    }
+}
+
+/// Links that come with a namespace or with a kernel module, and that nobody can delete.
+fn is_the_kernels(seen: &SeenLink) -> bool {
+    const BY_ITSELF: [&str; 10] = [
+        "lo", "gre0", "gretap0", "erspan0", "sit0", "tunl0", "ip6tnl0", "ip6gre0", "ip_vti0",
+        "ip6_vti0",
+    ];
+    BY_ITSELF.contains(&seen.name.as_str())
+}
+
+/// Reports every link, and the fields that are declared or recorded of those that are there.
+pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, Key, Object>) {
+    for seen in moment.table.iter() {
+        let (key, owner) = (Key::Link(seen.name), seen.owner.clone());
+        if view.focus.covers(&key) {
+            let object = Object::Link(Box::new(seen.link.clone()));
+            see(Seen::Present { key, object, owner });
+        }
+    }
+    let declared = view.desired.links.fields.iter().map(|desired| (desired.name, desired.field));
+    let recorded = view.records.keys().filter_map(|key| match key {
+        Key::LinkField(name, field) => Some((*name, *field)),
+        _ => None,
+    });
+    let fields: BTreeSet<_> = declared.chain(recorded).collect();
+    for (name, field) in fields {
+        let key = Key::LinkField(name, field);
+        if let Some(seen) = moment.table.get(name).filter(|_| view.focus.covers(&key)) {
+            let (setting, incarnation) = (seen.setting(field), seen.link.incarnation);
+            let object = Object::Setting(Configured { setting, incarnation });
+            see(Seen::Present { key, object, owner: Owner::Nobody });
+        }
+    }
+}
+
+/// Whether what is to become of a link may take foreign things along, so that a focused look has to
+/// learn of them. A new hardware address costs neighbours only, which are looked at anyhow.
+pub(crate) fn may_take_along(moment: &Moment, view: &View<'_, Rtnl>, key: &Key) -> bool {
+    match key {
+        Key::Link(name) => link_may_take_along(moment, view.desired, *name),
+        Key::LinkField(name, field) => field_may_take_along(moment, view, *name, *field),
+        _ => false,
+    }
+}
+
+fn field_may_take_along(
+    moment: &Moment,
+    view: &View<'_, Rtnl>,
+    name: LinkName,
+    field: Field,
+) -> bool {
+    let Some(seen) = moment.table.get(name) else { return false };
+    let is_low = view.desired.links.mtu(name).or(seen.link.mtu) < Some(IPV6_MIN_MTU);
+    let declared = view.desired.links.field(name, field);
+    let may_cost = match field {
+        Field::Up => seen.is_up(),
+        Field::Master => seen.is_up() || is_low,
+        Field::Mtu => is_low || declared.is_none(),
+        Field::Mac | Field::Alias => false,
+    };
+    may_cost
+        && match declared {
+            Some(desired) => desired.setting != seen.setting(field),
+            // One that is given up may get its original back.
+            None => view.records.contains_key(&Key::LinkField(name, field)),
+        }
+}
+
+fn link_may_take_along(moment: &Moment, desired: &DesiredState, name: LinkName) -> bool {
+    let declared = desired.links.link(name);
+    match (moment.table.get(name), declared) {
+        (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
+        (Some(seen), Some(desired)) => !link_agrees(&desired.link, &seen.link),
+        // A fresh one may lower the MTU of its bridge.
+        (None, Some(desired)) => {
+            desired.link.master.is_some() && desired.link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
+        }
+        (None, None) => false,
+    }
+}
+
+/// A link that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct SeenLink {
+    pub(crate) index: IfIndex,
+    pub(crate) name: LinkName,
+    /// The managed part, in the words of a desired state.
+    pub(crate) link: Link,
+    pub(crate) owner: Owner,
+    /// The alias as it is, with whatever mark is in it.
+    pub(crate) alias: Option<String>,
+    pub(crate) group: u32,
+    pub(crate) master: Option<IfIndex>,
+    /// The link below, or the other end of a pair.
+    pub(crate) lower: Option<Lower>,
+    /// The preferred link of a bond.
+    pub(crate) primary: Option<IfIndex>,
+}
+
+/// A link by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lower {
+    pub(crate) index: IfIndex,
+    /// What our namespace calls the one that it is in; none, if it is ours.
+    pub(crate) nsid: Option<i32>,
+}
+
+impl SeenLink {
+    pub(crate) fn is_up(&self) -> bool {
+        self.link.up == Some(true)
+    }
+
+    /// The value of a field.
+    pub(crate) fn setting(&self, field: Field) -> Setting {
+        match field {
+            Field::Mtu => Setting::Number(self.link.mtu.unwrap_or_default()),
+            Field::Mac => text(self.link.mac.map(|mac| mac.to_string())),
+            Field::Master => text(self.link.master.map(|master| master.to_string())),
+            Field::Alias => text(self.alias.as_deref().map(|text| alias::split(text).0.to_owned())),
+            Field::Up => Setting::Flag(self.is_up()),
+        }
+    }
+
+    /// The other end of a pair, if it is in this namespace.
+    pub(crate) fn peer(&self) -> Option<IfIndex> {
+        let is_veth = matches!(self.link.kind, LinkKind::Veth(_));
+        self.lower.filter(|lower| is_veth && lower.nsid.is_none()).map(|lower| lower.index)
+    }
+
+    /// The link below in this namespace, without which it cannot be.
+    pub(crate) fn parent(&self) -> Option<IfIndex> {
+        let is_veth = matches!(self.link.kind, LinkKind::Veth(_));
+        self.lower.filter(|lower| !is_veth && lower.nsid.is_none()).map(|lower| lower.index)
+    }
+}
+
+fn text(value: Option<String>) -> Setting {
+    Setting::Text(value.unwrap_or_default())
+}
+
+/// All links of one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinkTable {
+    by_name: BTreeMap<LinkName, SeenLink>,
+}
+
+impl LinkTable {
+    pub(crate) fn insert(&mut self, seen: SeenLink) {
+        self.by_name.insert(seen.name, seen);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.by_name.clear();
+    }
+
+    pub(crate) fn get(&self, name: LinkName) -> Option<&SeenLink> {
+        self.by_name.get(&name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SeenLink> {
+        self.by_name.values()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut SeenLink> {
+        self.by_name.values_mut()
+    }
+}

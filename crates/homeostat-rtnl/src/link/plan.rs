@@ -1,0 +1,468 @@
+//! Turns changes of links into steps, in the order in which links can exist. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use homeostat_core::{
+    Change, ChangeList, Desired as _, Failure, Owner, Pending, Refused, Retry, Slot, Taken, WaitsOn,
+};
+
+use crate::desired::DesiredState;
+use crate::key::Key;
+use crate::link::LinkName;
+use crate::link::cascade::{self, IPV6_MIN_MTU, Loss};
+use crate::link::desired::{DesiredLink, depth, depth_of_key};
+use crate::link::kinds::LinkKind;
+use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place};
+use crate::link::observe::SeenLink;
+use crate::link::step::{Act, Cycle, LinkStep};
+use crate::moment::Moment;
+use crate::object::Object;
+
+/// What becomes of links in this pass.
+#[derive(Default)]
+pub(crate) struct LinkPlan {
+    pub(crate) steps: Vec<LinkStep>,
+    pub(crate) pending: Vec<Pending<Key>>,
+    pub(crate) refused: Vec<Refused<Key>>,
+    /// Links that are made, so that others may rest on them.
+    made: BTreeSet<LinkName>,
+    /// Links that go and are made again: what was on them is lost.
+    pub(crate) renewed: BTreeSet<LinkName>,
+}
+
+impl LinkPlan {
+    /// Whether a link will be there when addresses and routes have their turn.
+    pub(crate) fn will_have(&self, moment: &Moment, link: LinkName) -> bool {
+        self.made.contains(&link)
+            || moment.links.index(link).is_some() && !self.renewed.contains(&link)
+    }
+}
+
+/// The steps for all changes of links; other changes are passed over.
+pub(crate) fn draft(
+    desired: &DesiredState,
+    moment: &Moment,
+    changes: &ChangeList<Key, Object>,
+) -> LinkPlan {
+    let mut planner = LinkPlanner {
+        desired,
+        moment,
+        links: BTreeMap::new(),
+        fields: BTreeMap::new(),
+        plan: LinkPlan::default(),
+    };
+    for slot in changes.creates().iter().filter(|slot| desired.is_link(**slot)) {
+        planner.take(&Change::Create { slot: *slot });
+    }
+    for change in changes.others() {
+        planner.take(change);
+    }
+    planner.renew();
+    planner.put_links();
+    planner.put_fields();
+    planner.finish()
+}
+
+/// What a step does to a link that may cost others something.
+#[derive(Default)]
+struct Effects {
+    /// It goes down, for a moment at least.
+    falls: bool,
+    mac_changes: bool,
+    /// Its MTU afterwards, if that is another one, or new to a bridge.
+    mtu: Option<u32>,
+    /// The bridge, bond or VRF that it is put into.
+    joins: Option<LinkName>,
+}
+
+impl Effects {
+    /// What changing a link of ours does.
+    fn of_change(declared: &Link, before: &Link, cycle: Cycle) -> Self {
+        let joins = declared.master.filter(|master| before.master != Some(*master));
+        let mtu = declared.mtu.or(before.mtu);
+        let falls = declared.up == Some(false) || cycle == Cycle::DownFirst;
+        Effects {
+            falls: falls && before.up == Some(true),
+            mac_changes: declared.mac.is_some() && declared.mac != before.mac,
+            mtu: mtu.filter(|_| mtu != before.mtu || joins.is_some()),
+            joins,
+        }
+    }
+}
+
+/// What a link needs.
+enum Need {
+    Make,
+    Change { before: Box<Link>, adopts: Option<Owner> },
+    MakeAgain { before: Box<Link> },
+}
+
+struct LinkPlanner<'a> {
+    desired: &'a DesiredState,
+    moment: &'a Moment,
+    links: BTreeMap<LinkName, Need>,
+    /// Fields that are written, with what is there.
+    fields: BTreeMap<(LinkName, Field), Option<Setting>>,
+    plan: LinkPlan,
+}
+
+impl LinkPlanner<'_> {
+    fn take(&mut self, change: &Change<Key, Object>) {
+        match change {
+            Change::Create { slot } => match self.desired.link_key_at(*slot) {
+                Some(Key::Link(name)) => _ = self.links.insert(name, Need::Make),
+                Some(Key::LinkField(name, field)) => {
+                    self.fields.insert((name, field), None);
+                }
+                _ => {}
+            },
+            Change::Update { slot, before, adopts } => {
+                self.take_update(*slot, before, adopts.as_ref());
+            }
+            Change::Delete { key: Key::Link(name), before } => self.delete(*name, before),
+            Change::Delete { key, before } => self.release(key, before, None),
+            Change::Release { key, before, restore } => self.release(key, before, restore.as_ref()),
+        }
+    }
+
+    fn take_update(&mut self, slot: Slot, before: &Object, adopts: Option<&Owner>) {
+        match (self.desired.link_key_at(slot), before) {
+            (Some(Key::Link(name)), Object::Link(before)) => {
+                self.change(name, before, adopts.cloned());
+            }
+            (Some(Key::LinkField(name, field)), Object::Setting(before)) => {
+                self.fields.insert((name, field), Some(before.setting.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, name: LinkName, before: &Link, adopts: Option<Owner>) {
+        let Some(declared) = self.desired.links.link(name) else { return };
+        let before = Box::new(before.clone());
+        let need = match (changes_in_place(&declared.link, &before), adopts) {
+            (true, adopts) => Need::Change { before, adopts },
+            (false, None) => Need::MakeAgain { before },
+            (false, Some(owner)) => {
+                let words = format!(
+                    "it belongs to {owner} and would have to be made again to be as declared"
+                );
+                let failure = Failure::new(words, Retry::OnChange).with_help("remove it first");
+                self.plan.refused.push(Refused { key: Key::Link(name), failure });
+                return;
+            }
+        };
+        self.links.insert(name, need);
+    }
+
+    fn delete(&mut self, name: LinkName, before: &Object) {
+        let takes = cascade::takes(self.moment, name, Loss::Gone);
+        let touches = cascade::going_with(&self.moment.table, name).into_iter().collect();
+        let (key, before) = (Key::Link(name), Some(before.clone()));
+        let step =
+            LinkStep { key, slot: None, before, act: Act::Delete, adopts: None, takes, touches };
+        self.plan.steps.push(step);
+    }
+
+    /// What goes along with a change of a link, and the links on which something may have gone.
+    fn loss(&self, name: LinkName, effects: &Effects) -> (Vec<Taken>, Vec<LinkName>) {
+        let Effects { falls, mac_changes, mtu, joins } = *effects;
+        let (mut takes, mut touches) = (Vec::new(), BTreeSet::new());
+        if falls {
+            takes.extend(cascade::takes(self.moment, name, Loss::Down));
+            touches.insert(name);
+        }
+        if let Some(mtu) = mtu.filter(|mtu| *mtu < IPV6_MIN_MTU) {
+            let lowered = cascade::lowered_with(&self.moment.table, name, mtu, joins);
+            let lost = |link: &LinkName| cascade::lost_on(self.moment, *link, Loss::Ipv6);
+            takes.extend(lowered.iter().flat_map(lost));
+            touches.extend(lowered);
+        }
+        if mac_changes {
+            takes.extend(cascade::lost_on(self.moment, name, Loss::Mac));
+            touches.insert(name);
+        }
+        let mut named = BTreeSet::new();
+        takes.retain(|taken| named.insert(taken.key.clone()));
+        (takes, touches.into_iter().collect())
+    }
+
+    fn put_links(&mut self) {
+        let links = std::mem::take(&mut self.links);
+        let mut links: Vec<(LinkName, Need)> = links.into_iter().collect();
+        links.sort_by_cached_key(|(name, _)| (depth(&self.desired.links, *name), *name));
+        for (name, need) in links {
+            let Some(declared) = self.desired.links.link(name) else { continue };
+            if let Some(on) = self.blocker(declared) {
+                self.plan.pending.push(Pending { key: Key::Link(name), on });
+            } else if let Some(failure) = self.taken_name(declared, &need) {
+                self.plan.refused.push(Refused { key: Key::Link(name), failure });
+            } else {
+                self.put_link(declared, need);
+            }
+        }
+    }
+
+    fn put_link(&mut self, declared: &DesiredLink, need: Need) {
+        let name = declared.name;
+        let is_new = !matches!(need, Need::Change { .. });
+        if is_new {
+            self.plan.made.insert(name);
+            self.plan.made.extend(declared.peer_here());
+        }
+        let (before, adopts, act) = match need {
+            Need::Make => (None, None, Act::Create),
+            Need::Change { before, adopts } => {
+                let cycle = self.cycle(declared, &before);
+                (Some(before), adopts, Act::Update(cycle))
+            }
+            Need::MakeAgain { before } => (Some(before), None, Act::Replace),
+        };
+        let (takes, touches) = match (&act, &before) {
+            (Act::Replace, _) => {
+                let going = cascade::going_with(&self.moment.table, name);
+                (cascade::takes(self.moment, name, Loss::Gone), going.into_iter().collect())
+            }
+            (Act::Update(cycle), Some(before)) => {
+                self.loss(name, &Effects::of_change(&declared.link, before, *cycle))
+            }
+            // A fresh link has nothing to lose, but its bridge may have.
+            _ => {
+                let (mtu, joins) = (declared.link.mtu, declared.link.master);
+                let mtu = mtu.filter(|_| joins.is_some());
+                self.loss(name, &Effects { mtu, joins, ..Effects::default() })
+            }
+        };
+        let key = Key::Link(name);
+        let (slot, before) = (self.desired.slot(&key, None), before.map(Object::Link));
+        let step = LinkStep { key, slot, before, act, adopts, takes, touches };
+        self.plan.steps.push(step);
+    }
+
+    /// Quirk `bonds-want-it-down` (Linux 6.1): a link that is up cannot be put into a bond, and a bond
+    /// that is up keeps its LACP rate. A VRF sets links down and up by itself.
+    fn cycle(&self, declared: &DesiredLink, before: &Link) -> Cycle {
+        let left = declared.link.kind.left_of(&before.kind);
+        let options = matches!(left, Some(LinkKind::Bond(bond)) if bond.needs_down());
+        let joins = declared
+            .link
+            .master
+            .filter(|master| before.master != Some(*master) || self.plan.renewed.contains(master));
+        let is_up = before.up == Some(true);
+        let must_fall =
+            is_up && (options || joins.is_some_and(|master| self.wants_it_down(master)));
+        if must_fall { Cycle::DownFirst } else { Cycle::Stay }
+    }
+
+    fn wants_it_down(&self, master: LinkName) -> bool {
+        let declared = self.desired.links.link(master).map(|desired| &desired.link.kind);
+        let seen = self.moment.table.get(master).map(|seen| &seen.link.kind);
+        let mut kinds = declared.into_iter().chain(seen);
+        kinds.any(|kind| matches!(kind, LinkKind::Bond(_) | LinkKind::Vrf(_)))
+    }
+
+    /// Puts the steps in order; what a bond prefers is set once it has its links.
+    fn finish(mut self) -> LinkPlan {
+        let desired = self.desired;
+        self.plan.steps.sort_by_cached_key(|step| depth_of_key(&desired.links, &step.key));
+        let prefers = |step: &&LinkStep| {
+            let made = matches!(step.act, Act::Create | Act::Update(_) | Act::Replace);
+            let link = match step.key {
+                Key::Link(name) => desired.links.link(name),
+                _ => None,
+            };
+            let primary = link.and_then(|desired| match &desired.link.kind {
+                LinkKind::Bond(bond) => bond.primary,
+                _ => None,
+            });
+            made && primary.is_some()
+        };
+        let last: Vec<LinkStep> = self.plan.steps.iter().filter(prefers).map(finishing).collect();
+        self.plan.steps.extend(last);
+        self.plan
+    }
+}
+
+fn finishing(step: &LinkStep) -> LinkStep {
+    LinkStep {
+        act: Act::Finish,
+        adopts: None,
+        takes: Vec::new(),
+        touches: Vec::new(),
+        ..step.clone()
+    }
+}
+
+/// The link that a text names, if it names one.
+fn name_in(setting: &Setting) -> Option<LinkName> {
+    match setting {
+        Setting::Text(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+impl LinkPlanner<'_> {
+    pub(super) fn release(&mut self, key: &Key, before: &Object, restore: Option<&Object>) {
+        let (Key::LinkField(name, field), Object::Setting(before)) = (key, before) else { return };
+        let restore = match restore {
+            Some(Object::Setting(restore)) if restore != before => Some(restore.setting.clone()),
+            _ => None,
+        };
+        let effects = restore.as_ref().map(|value| self.effects_of(*name, *field, value));
+        let (takes, touches) = self.loss(*name, &effects.unwrap_or_default());
+        let (key, before) = (key.clone(), Some(Object::Setting(before.clone())));
+        let act = Act::Release { restore };
+        self.plan.steps.push(LinkStep {
+            key,
+            slot: None,
+            before,
+            act,
+            adopts: None,
+            takes,
+            touches,
+        });
+    }
+
+    pub(super) fn put_fields(&mut self) {
+        for ((name, field), before) in std::mem::take(&mut self.fields) {
+            let key = Key::LinkField(name, field);
+            let Some(declared) = self.desired.links.field(name, field) else { continue };
+            let master = name_in(&declared.setting).filter(|_| field == Field::Master);
+            let mut needed = std::iter::once(name).chain(master);
+            let absent = needed.find(|link| !self.plan.will_have(self.moment, *link));
+            if let Some(link) = absent {
+                self.plan.pending.push(Pending { key, on: WaitsOn::Link(link.to_string()) });
+                continue;
+            }
+            let is_up = self.moment.table.get(name).is_some_and(SeenLink::is_up);
+            let must_fall = master.is_some_and(|master| self.wants_it_down(master)) && is_up;
+            let cycle = if must_fall { Cycle::DownFirst } else { Cycle::Stay };
+            let mut effects = self.effects_of(name, field, &declared.setting);
+            effects.falls |= must_fall;
+            let (takes, touches) = self.loss(name, &effects);
+            let before = before.filter(|_| !self.plan.renewed.contains(&name));
+            let before = before.map(|setting| Object::Setting(setting.into()));
+            let slot = self.desired.slot(&key, None);
+            let act = Act::Set(cycle);
+            self.plan.steps.push(LinkStep { key, slot, before, act, adopts: None, takes, touches });
+        }
+    }
+
+    /// What writing a field does.
+    fn effects_of(&self, name: LinkName, field: Field, value: &Setting) -> Effects {
+        let seen = self.moment.table.get(name);
+        let mut effects = Effects::default();
+        match (field, value) {
+            (Field::Up, Setting::Flag(false)) => {
+                effects.falls = seen.is_some_and(SeenLink::is_up);
+            }
+            (Field::Mtu, Setting::Number(mtu)) => {
+                effects.mtu = Some(*mtu);
+                let master = self.desired.links.field(name, Field::Master);
+                effects.joins = master.and_then(|master| name_in(&master.setting));
+            }
+            (Field::Mac, _) => effects.mac_changes = true,
+            (Field::Master, _) => {
+                effects.joins = name_in(value);
+                let mtu = self.desired.links.mtu(name).or(seen.and_then(|seen| seen.link.mtu));
+                effects.mtu = mtu.filter(|_| effects.joins.is_some());
+            }
+            _ => {}
+        }
+        effects
+    }
+}
+
+impl LinkPlanner<'_> {
+    /// What goes with links that are made again is made again too. Where somebody else would lose
+    /// something, a guard may hold the step: then nothing is made ready for what may not happen.
+    pub(super) fn renew(&mut self) {
+        let again = self.links.iter().filter(|(_, need)| matches!(need, Need::MakeAgain { .. }));
+        let certain = again.map(|(name, _)| *name).filter(|name| {
+            !cascade::takes_foreign(&cascade::takes(self.moment, *name, Loss::Gone))
+        });
+        let certain: Vec<LinkName> = certain.collect();
+        for name in certain {
+            let going = cascade::going_with(&self.moment.table, name);
+            for other in going.iter().filter(|other| **other != name) {
+                if self.desired.links.link(*other).is_some() {
+                    self.links.insert(*other, Need::Make);
+                }
+            }
+            self.plan.renewed.extend(going);
+        }
+        self.enslave_again();
+    }
+
+    /// Links that stay lose a master that is made again, and so do fields.
+    fn enslave_again(&mut self) {
+        let renewed = &self.plan.renewed;
+        let is_lost = |master: Option<LinkName>| master.is_some_and(|name| renewed.contains(&name));
+        for declared in
+            self.desired.links.made.iter().filter(|desired| is_lost(desired.link.master))
+        {
+            let seen =
+                self.moment.table.get(declared.name).filter(|seen| seen.owner == Owner::Ours);
+            if let Some(seen) = seen.filter(|seen| !renewed.contains(&seen.name)) {
+                let before = Box::new(seen.link.clone());
+                let change = Need::Change { before, adopts: None };
+                self.links.entry(declared.name).or_insert(change);
+            }
+        }
+        for declared in &self.desired.links.fields {
+            let is_master = declared.field == Field::Master && is_lost(name_in(&declared.setting));
+            if renewed.contains(&declared.name) || is_master {
+                let seen = self.moment.table.get(declared.name);
+                let before = seen.map(|seen| seen.setting(declared.field));
+                self.fields.entry((declared.name, declared.field)).or_insert(before);
+            }
+        }
+    }
+}
+
+impl LinkPlanner<'_> {
+    /// What a link waits for.
+    pub(super) fn blocker(&self, declared: &DesiredLink) -> Option<WaitsOn> {
+        let is_there = |name| self.plan.will_have(self.moment, name);
+        let master = declared.link.master.filter(|master| !is_there(*master));
+        let master = master.map(|master| WaitsOn::Link(master.to_string()));
+        let parent = || declared.link.parent.as_ref().and_then(|parent| self.absent(parent));
+        let space = || {
+            let space = declared.peer()?.namespace.as_deref()?;
+            self.moment
+                .namespaces
+                .get(space)
+                .is_none()
+                .then(|| WaitsOn::Namespace(space.to_owned()))
+        };
+        master.or_else(parent).or_else(space)
+    }
+
+    /// What is missing of a link, here or elsewhere.
+    fn absent(&self, link: &LinkRef) -> Option<WaitsOn> {
+        let name = link.name;
+        match link.namespace.as_deref() {
+            Some(space) if !self.moment.namespaces.is_here(Some(space)) => {
+                match self.moment.namespaces.get(space) {
+                    None => Some(WaitsOn::Namespace(space.to_owned())),
+                    Some(found) if found.has(name) => None,
+                    Some(_) => Some(WaitsOn::Link(format!("{name} in namespace {space}"))),
+                }
+            }
+            _ => (!self.plan.will_have(self.moment, name)).then(|| WaitsOn::Link(name.to_string())),
+        }
+    }
+
+    /// The kernel says only that something exists, not which end.
+    pub(super) fn taken_name(&self, declared: &DesiredLink, need: &Need) -> Option<Failure> {
+        let peer = declared.peer().filter(|_| matches!(need, Need::Make))?;
+        let name = peer.name;
+        let there = peer.namespace.as_deref().and_then(|space| self.moment.namespaces.get(space));
+        let is_taken = match there.filter(|space| !space.is_here) {
+            Some(space) => space.has(name),
+            None => self.moment.links.index(name).is_some() && !self.plan.renewed.contains(&name),
+        };
+        let words = || format!("the name `{name}` of its other end is taken there");
+        is_taken.then(|| Failure::new(words(), Retry::OnChange).with_help("rename one of the two"))
+    }
+}

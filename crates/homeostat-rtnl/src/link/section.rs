@@ -1,0 +1,347 @@
+//! `[links.NAME]`: interfaces. With a kind they are made and owned, without one only configured.
+
+use std::collections::HashMap;
+
+use homeostat_document::{
+    Checker, Definitions, Diagnostic, Document, Fields, HOST, Join, Json, Keyed, Map,
+    NamespaceName, Node, Record, Scope, Section, Shape, Span, Spanned, Text, Twins, Value,
+    ValueError, describe_record, read_named, read_record,
+};
+use serde_json::json;
+
+use crate::address::section::{AddressEntry, DeclaredAddress};
+use crate::builder::{Builder, DesiredError};
+use crate::family::Family;
+use crate::key::Key;
+use crate::link::LinkName;
+use crate::link::kinds::{LinkKind, WITH_PARENT};
+use crate::link::model::{Link, LinkRef, Settings};
+use crate::values::MTU;
+
+/// `[links]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Links(pub Vec<DeclaredLink>);
+
+impl Links {
+    /// Whether anything is said of links: there are none, or one has more than fields of other sources.
+    #[must_use]
+    pub fn is_stated(&self) -> bool {
+        self.0.is_empty() || self.0.iter().any(|link| link.is_stated)
+    }
+}
+
+/// An interface by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredLink {
+    /// Its name.
+    pub name: Spanned<LinkName>,
+    /// What it is, if it is to be made; with the options of that kind.
+    pub kind: Option<Spanned<LinkKind>>,
+    /// What is declared of it, whoever makes it.
+    pub settings: Settings,
+    /// The link below it.
+    pub parent: Option<LinkRef>,
+    /// Its addresses; an empty list was said aloud.
+    pub addresses: Option<Vec<DeclaredAddress>>,
+    /// Whether it may be taken from anybody.
+    pub adopt: bool,
+    /// Whether more is written here than fields of other sources.
+    pub is_stated: bool,
+    mtu: Spanned<()>,
+    master: Spanned<()>,
+    parent_namespace: Spanned<()>,
+    peer: Spanned<()>,
+}
+
+/// The links of a scope.
+pub(crate) fn links(scope: &Scope) -> impl Iterator<Item = &DeclaredLink> {
+    scope.get::<Links>().into_iter().flat_map(|all| &all.0)
+}
+
+/// The namespaces that the links of a scope refer to.
+pub fn namespaces(scope: &Scope) -> impl Iterator<Item = &str> {
+    links(scope).flat_map(|link| {
+        let references = link.parent.iter().chain(link.peer());
+        references.filter_map(|other| other.namespace.as_deref())
+    })
+}
+
+impl DeclaredLink {
+    pub(crate) fn add_to(&self, builder: &mut Builder) -> Result<(), DesiredError> {
+        let Some(kind) = &self.kind else {
+            builder.configure(self.name.value, self.settings.clone())?;
+            return Ok(());
+        };
+        let Settings { up, mtu, mac, master, alias } = self.settings.clone();
+        let (kind, parent) = (kind.value.clone(), self.parent.clone());
+        builder.link(
+            self.name.value,
+            Link { up, mtu, mac, master, parent, alias, ..Link::new(kind) },
+        )?;
+        if self.adopt {
+            builder.may_adopt(Key::Link(self.name.value));
+        }
+        Ok(())
+    }
+
+    /// The other end of a veth pair.
+    fn peer(&self) -> Option<&LinkRef> {
+        match self.kind.as_ref().map(|kind| &kind.value) {
+            Some(LinkKind::Veth(veth)) => Some(&veth.peer),
+            _ => None,
+        }
+    }
+
+    fn is(&self, other: &LinkRef) -> bool {
+        other.namespace.is_none() && other.name == self.name.value
+    }
+}
+
+impl Section for Links {
+    const NAME: &'static str = "links";
+    const DOC: &'static str = "Interfaces by name";
+    const JOIN: Join = Join::Tables(&["*"]);
+
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        Map::read(node, checker).map(|Map(links)| Self(links))
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        Map::<DeclaredLink>::schema(definitions)
+    }
+
+    fn check(document: &Document, checker: &mut Checker) {
+        for (_, scope) in document.scopes() {
+            let assigned = scope.assignments();
+            for link in links(scope) {
+                check_addresses(link, checker);
+                check_ipv6(link, &assigned, checker);
+            }
+        }
+        check_references(document, checker);
+    }
+}
+
+impl Keyed for DeclaredLink {
+    const KEY: &'static str = "the name of an interface";
+
+    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
+        read_named(key, node, checker)
+    }
+
+    fn entry_schema(definitions: &mut Definitions) -> Json {
+        describe_record::<Self>(definitions)
+    }
+}
+
+impl Record for DeclaredLink {
+    const NAME: &'static str = "link";
+    const DOC: &'static str = "An interface: with a kind it is made, without one only configured";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let name: Option<Spanned<LinkName>> = fields.name();
+        let kind = LinkKind::read(fields);
+        fields.extensions::<Self>();
+        let up = fields.optional("up", "Whether it is up");
+        let mtu = fields.number("mtu", "Largest packet", MTU);
+        let mac = fields.optional("mac", "Hardware address");
+        let master = fields.optional("master", "The bridge, bond or VRF that it belongs to");
+        let parent =
+            fields.of_kinds(WITH_PARENT, |fields| fields.optional("parent", "The link below it"));
+        let alias: Option<Alias> = fields.optional("alias", "A description for people");
+        let addresses: Option<Vec<AddressEntry>> = fields.optional("addresses", "Its addresses");
+        let adopt = fields.flag("adopt", "ObservedAddress leave to take this link from anybody");
+        let settings = Settings { up, mtu, mac, master, alias: alias.map(|Alias(text)| text) };
+        let has_own = kind.is_some() || addresses.is_some() || settings != Settings::default();
+        let place = |span: Span| Spanned::new((), span);
+        let name = name?;
+        let addresses =
+            addresses.map(|all| all.into_iter().filter_map(|entry| entry.of(name.value)).collect());
+        let link = Self {
+            name,
+            kind,
+            settings,
+            parent,
+            addresses,
+            adopt,
+            is_stated: has_own || !fields.is_extended(),
+            mtu: place(fields.value_at("mtu")),
+            master: place(fields.value_at("master")),
+            parent_namespace: place(fields.value_within("parent", "namespace")),
+            peer: place(fields.value_within("peer", "name")),
+        };
+        refuse_itself(&link, fields);
+        Some(link)
+    }
+}
+
+fn refuse_itself(link: &DeclaredLink, fields: &mut Fields<'_>) {
+    let own = [
+        ("master", link.settings.master == Some(link.name.value), fields.value_at("master")),
+        ("parent", link.parent.iter().any(|other| link.is(other)), fields.value_at("parent")),
+        ("peer", link.peer().is_some_and(|other| link.is(other)), link.peer.span),
+    ];
+    for (what, _, span) in own.into_iter().filter(|(_, is_itself, _)| *is_itself) {
+        fields.report(Diagnostic::new(span, format!("a link cannot be its own {what}")));
+    }
+}
+
+/// A link is a name, or a table with the namespace that it is in.
+impl Shape for LinkRef {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        if let Value::Table(_) = node.value {
+            return read_record(node, checker);
+        }
+        LinkName::read(node, checker).map(LinkRef::here)
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        let name = LinkName::schema(definitions);
+        json!({ "anyOf": [name, describe_record::<Self>(definitions)] })
+    }
+}
+
+impl Record for LinkRef {
+    const NAME: &'static str = "link-reference";
+    const DOC: &'static str = "A link by name, here or in another namespace";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let name = fields.required("name", "Its name");
+        let namespace: Option<NamespaceName> =
+            fields.optional("namespace", "The namespace it is in, or `host`");
+        Some(Self { name: name?, namespace: namespace.map(|name| name.to_string()) })
+    }
+}
+
+/// A description of a link, for people.
+struct Alias(String);
+
+impl Text for Alias {
+    const WHAT: &'static str = "a description";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let fault = match text {
+            _ if text.len() > 200 => "it has more than 200 bytes",
+            _ if text.contains(char::is_control) => "it has a control character in it",
+            _ if text.contains("homeostat:") => "`homeostat:` marks the links that we made",
+            _ => return Ok(Self(text.to_owned())),
+        };
+        Err(ValueError::is_not(text, Self::WHAT).help(fault))
+    }
+}
+
+/// IPv4 takes one address with several lengths, IPv6 does not.
+fn check_addresses(link: &DeclaredLink, checker: &mut Checker) {
+    let mut twins = Twins::default();
+    for address in link.addresses.iter().flatten() {
+        let key = address.key.value;
+        let (ip, len) = (key.ip(), key.prefix_len());
+        let length = ip.is_ipv4().then_some((len, key.peer()));
+        twins.see((ip, length), address.entry.span, checker, || {
+            format!("the address {ip}/{len} of `{}`", link.name.value)
+        });
+    }
+}
+
+/// The smallest MTU that IPv6 works with.
+const LEAST_MTU: u32 = 1280;
+
+/// Refuses a link that wants IPv6 addresses and forbids them at the same time: the kernel refuses
+/// addresses where `disable_ipv6` is 1 or the MTU is under 1280, and removes those that are there.
+fn check_ipv6(
+    link: &DeclaredLink,
+    assigned: &HashMap<String, Spanned<String>>,
+    checker: &mut Checker,
+) {
+    let mut addresses = link.addresses.iter().flatten();
+    let Some(address) = addresses.find(|one| Family::of(one.key.ip()) == Family::V6) else {
+        return;
+    };
+    // The loopback link keeps IPv6 with any MTU.
+    let is_loopback = link.name.as_str() == "lo";
+    if link.settings.mtu.is_some_and(|mtu| mtu < LEAST_MTU) && !is_loopback {
+        let message = format!("IPv6 needs an MTU of {LEAST_MTU}, so this address cannot be kept");
+        let help = format!("set `mtu` to {LEAST_MTU} or more, or leave out the IPv6 addresses");
+        let wrong = Diagnostic::new(address.entry.span, message);
+        checker.report(wrong.also(link.mtu.span, "the MTU is here").help(help));
+    }
+    // What a link says for itself counts more than what is said for all.
+    let switch = |name: &str| assigned.get(&format!("net/ipv6/conf/{name}/disable_ipv6"));
+    let Some(value) = switch(link.name.as_str()).or_else(|| switch("all")) else { return };
+    if value.trim().parse::<i64>().is_ok_and(|value| value != 0) {
+        let message = format!(
+            "IPv6 is switched off on `{}`, so this address cannot be kept",
+            link.name.value
+        );
+        let wrong = Diagnostic::new(address.entry.span, message);
+        checker.report(wrong.also(value.span, "switched off here"));
+    }
+}
+
+/// Links by scope and name.
+type ByName<'d> = HashMap<(&'d str, LinkName), &'d DeclaredLink>;
+
+/// Masters, parents and peers: what links say of each other.
+fn check_references(document: &Document, checker: &mut Checker) {
+    let scopes = document.scopes().map(|(name, scope)| {
+        let name = name.map_or(HOST, NamespaceName::as_str);
+        (name, scope)
+    });
+    let all: Vec<(&str, &DeclaredLink)> =
+        scopes.flat_map(|(name, scope)| links(scope).map(move |link| (name, link))).collect();
+    let by_name: ByName<'_> =
+        all.iter().map(|(scope, link)| ((*scope, link.name.value), *link)).collect();
+    let mut ends = Twins::default();
+    for (scope, link) in all {
+        check_master(scope, link, &by_name, checker);
+        check_parent(scope, link, checker);
+        if let Some(peer) = link.peer() {
+            let end = (peer.namespace.as_deref().unwrap_or(scope), peer.name);
+            let what = || format!("the end `{}` of a veth pair", peer.name);
+            ends.see(end, link.peer.span, checker, what);
+            check_other_end(link, peer, by_name.get(&end), checker);
+        }
+    }
+}
+
+/// A master that we make must be of a kind that can be one.
+fn check_master(scope: &str, link: &DeclaredLink, links: &ByName<'_>, checker: &mut Checker) {
+    let Some(master) = link.settings.master else { return };
+    let kind = links.get(&(scope, master)).and_then(|master| master.kind.as_ref());
+    let Some(kind) = kind.filter(|kind| !kind.can_lead()) else { return };
+    let message = format!("a link of kind `{}` cannot be a master", kind.name());
+    let wrong = Diagnostic::new(link.master.span, message).also(kind.span, "its kind is here");
+    checker.report(wrong.help("a master is a bridge, a bond or a vrf"));
+}
+
+/// Scopes read one way: a namespace may stand on a link of the host, nobody on one of a namespace.
+fn check_parent(scope: &str, link: &DeclaredLink, checker: &mut Checker) {
+    let Some(place) = link.parent.as_ref().and_then(|parent| parent.namespace.as_deref()) else {
+        return;
+    };
+    if place != HOST && place != scope {
+        let wrong = Diagnostic::new(
+            link.parent_namespace.span,
+            "a parent is in the same namespace or on the host",
+        );
+        checker.report(wrong.help("write `namespace = \"host\"`"));
+    }
+}
+
+/// The scope that authors a pair owns both ends: the other end is only configured.
+fn check_other_end(
+    link: &DeclaredLink,
+    peer: &LinkRef,
+    other: Option<&&DeclaredLink>,
+    checker: &mut Checker,
+) {
+    let Some(other) = other.filter(|other| !std::ptr::eq(**other, link)) else { return };
+    // If each claims to make the other, the one that is written later is wrong.
+    let earlier = other.name.span < link.name.span && other.peer().is_some();
+    if let Some(kind) = other.kind.as_ref().filter(|_| !earlier) {
+        let message = format!("`{}` is made as the other end of `{}`", peer.name, link.name.value);
+        let both =
+            Diagnostic::new(kind.span, message).also(link.peer.span, "the pair is made here");
+        checker.report(both.help("leave out `kind` and `peer` here"));
+    }
+}

@@ -1,0 +1,147 @@
+//! The managed part of objects, and how plans show it. In a desired state, what is not declared agrees with
+//! anything.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::address::Address;
+use crate::link::model::{Configured, Link};
+use crate::neighbour::Neighbour;
+use crate::nexthop::{self, Nexthop};
+use crate::route::Route;
+use crate::rule::Rule;
+
+/// The managed part of one object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Object {
+    /// Of a route.
+    Route(Route),
+    /// Of a nexthop.
+    Nexthop(Nexthop),
+    /// Of a rule.
+    Rule(Rule),
+    /// Of a neighbour.
+    Neighbour(Neighbour),
+    /// Of a link.
+    Link(Box<Link>),
+    /// Of an address.
+    Address(Address),
+    /// Of a field of a link.
+    Setting(Configured),
+}
+
+/// What every object of its kind has, unless somebody asked for something else.
+const USUAL: [(&str, &str); 4] =
+    [("type", "unicast"), ("scope", "global"), ("valid", "forever"), ("preferred", "forever")];
+
+/// An object in the words of a document.
+pub(crate) fn explained(object: &Object) -> Value {
+    if matches!(object, Object::Link(_) | Object::Setting(_)) {
+        // A link that is down was asked to be.
+        return bare(object);
+    }
+    match bare(object) {
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().filter(is_worth_saying).collect())
+        }
+        other => other,
+    }
+}
+
+/// What is stored of an object without the word that says of what kind it is: the key says that.
+fn bare(object: &Object) -> Value {
+    match serde_json::to_value(object).unwrap_or_default() {
+        Value::Object(tagged) => tagged.into_iter().next().map_or(Value::Null, |(_, bare)| bare),
+        other => other,
+    }
+}
+
+fn is_worth_saying((name, value): &(String, Value)) -> bool {
+    let usual = USUAL.iter().any(|(usual, text)| usual == name && value.as_str() == Some(text));
+    !usual && *value != Value::Bool(false) && !value.is_null()
+}
+
+/// Whether a declared attribute is as declared.
+pub(crate) fn agrees<T: PartialEq>(desired: Option<&T>, seen: Option<&T>) -> bool {
+    desired.is_none() || desired == seen
+}
+
+/// Whether a nexthop, rule or neighbour is as declared.
+pub(crate) fn other_agrees(desired: &Object, seen: &Object) -> bool {
+    match (desired, seen) {
+        (Object::Nexthop(desired), Object::Nexthop(seen)) => nexthop::agrees(desired, seen),
+        (desired, seen) => desired == seen,
+    }
+}
+
+#[cfg(test)]
+mod model_tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::family::Family;
+    use crate::link::LinkName;
+    use crate::neighbour::Mac;
+    use crate::nexthop::{Member, NexthopId};
+    use crate::number::{Scope, Table};
+    use crate::rule::RuleAction;
+
+    #[test]
+    fn what_is_recorded_of_an_object_reads_back_as_the_same_kind() {
+        let member = Member { id: NexthopId(7), weight: 256 };
+        let (link, gateway) = (LinkName::new("va").unwrap(), IpAddr::from([10, 0, 0, 2]));
+        let rule = Rule { suppress_prefixlength: Some(0), ..Rule::table(Table(1000)) };
+        for object in [
+            Object::Address(Address::default()),
+            Object::Address(Address { scope: Some(Scope::LINK), ..Address::default() }),
+            Object::Route(Route::default()),
+            Object::Route(Route::through(NexthopId(7))),
+            Object::Nexthop(Nexthop::default()),
+            Object::Nexthop(Nexthop { scope: Some(Scope::LINK), ..Nexthop::via(gateway, link) }),
+            Object::Nexthop(Nexthop::blackhole(Family::V6)),
+            Object::Nexthop(Nexthop::group(vec![member])),
+            Object::Rule(rule),
+            Object::Rule(Rule::of(RuleAction::L3mdev)),
+            Object::Rule(Rule::of(RuleAction::Other(3))),
+            Object::Neighbour(Neighbour::at(Mac([2, 0, 0, 0, 0, 9]))),
+            Object::Neighbour(Neighbour::proxy()),
+        ] {
+            let text = serde_json::to_string(&object).unwrap();
+            assert_eq!(serde_json::from_str::<Object>(&text).unwrap(), object, "{text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod explained_tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::address::{Address, Lifetime};
+    use crate::link::model::Setting;
+    use crate::number::Scope;
+    use crate::route::{Route, RouteKind};
+
+    #[test]
+    fn what_goes_without_saying_is_not_said() {
+        let seen = Route { onlink: Some(false), ..Route::via([10, 0, 0, 1].into()) };
+        assert_eq!(explained(&Object::Route(seen)), json!({ "via": "10.0.0.1" }));
+        let hole = Route::of_kind(RouteKind::Blackhole);
+        assert_eq!(explained(&Object::Route(hole)), json!({ "type": "blackhole" }));
+        let proxy = Object::Neighbour(crate::neighbour::Neighbour::proxy());
+        assert_eq!(explained(&proxy), json!({}));
+        let address = Address {
+            scope: Some(Scope::GLOBAL),
+            valid: Some(Lifetime::Forever),
+            preferred: Some(Lifetime::Seconds(9)),
+            noprefixroute: Some(false),
+            ..Address::default()
+        };
+        let down = Object::Setting(Setting::Flag(false).into());
+        assert_eq!(explained(&down), json!(false));
+        let said = json!({ "preferred": { "seconds": 9 } });
+        assert_eq!(explained(&Object::Address(address)), said);
+    }
+}

@@ -1,0 +1,141 @@
+//! Looks at routes: all of them in a dump, a few of them by the shadow.
+
+use std::collections::BTreeSet;
+
+use homeostat_core::{Owner, Seen};
+use homeostat_netlink::uapi::{RTM_GETROUTE, RTPROT_KERNEL, RTPROT_REDIRECT};
+use homeostat_netlink::{Batch, Dumped, Errno, Error, Malformed, Message, Refusal};
+
+use crate::key::Key;
+use crate::message::{AF_INET, AF_INET6, LinkNames};
+use crate::moment::Moment;
+use crate::number::{Protocol, Table};
+use crate::object::Object;
+use crate::observe::{Observation, foreign, request_for, whole};
+use crate::route::RouteKey;
+use crate::route::message::decode;
+
+/// Which of the dumped routes are handed on; foreign ones are learned from in any case.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    All,
+    These(&'a BTreeSet<RouteKey>),
+    None,
+}
+
+impl Wanted<'_> {
+    fn covers(self, key: &RouteKey) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::These(keys) => keys.contains(key),
+            Wanted::None => false,
+        }
+    }
+}
+
+/// A family, and one of its tables or all.
+type Place = (u8, Option<Table>);
+
+const EVERYWHERE: [Place; 2] = [(AF_INET, None), (AF_INET6, None)];
+
+impl Observation<'_, '_> {
+    pub(crate) fn all_routes(&mut self, moment: &mut Moment) -> Result<(), Error> {
+        EVERYWHERE.into_iter().try_for_each(|place| self.routes(moment, Wanted::All, place))
+    }
+
+    /// Learns what foreign routes there are, and hands on none.
+    pub(crate) fn foreign_routes(&mut self, moment: &mut Moment) -> Result<(), Error> {
+        EVERYWHERE.into_iter().try_for_each(|place| self.routes(moment, Wanted::None, place))
+    }
+
+    /// Tells the routes on some keys; dumps the tables of those that the shadow cannot tell.
+    pub(crate) fn some_routes(
+        &mut self,
+        moment: &mut Moment,
+        keys: &BTreeSet<Key>,
+    ) -> Result<(), Error> {
+        let keys = keys.iter().filter_map(|key| match key {
+            Key::Route(key) => Some(*key),
+            _ => None,
+        });
+        let untold: BTreeSet<RouteKey> = keys.filter(|key| !self.recall(key)).collect();
+        if let Some(shadow) = &mut self.shadow {
+            for key in &untold {
+                shadow.forget(key);
+            }
+        }
+        let places: BTreeSet<Place> = untold.iter().map(place).collect();
+        let wanted = Wanted::These(&untold);
+        places.into_iter().try_for_each(|place| self.routes(moment, wanted, place))
+    }
+
+    /// Tells what the shadow knows of a key; false, if it does not know.
+    fn recall(&mut self, key: &RouteKey) -> bool {
+        let there = self.shadow.as_ref().and_then(|shadow| shadow.routes_on(key));
+        let Some(there) = there else { return false };
+        for marked in there {
+            let owner = route_owner(marked.protocol, self.source.protocol);
+            self.report(Key::Route(*key), Object::Route(marked.route), owner);
+        }
+        true
+    }
+
+    fn routes(
+        &mut self,
+        moment: &mut Moment,
+        wanted: Wanted<'_>,
+        (family, table): Place,
+    ) -> Result<(), Error> {
+        let mut request = Batch::new();
+        let fixed = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        request_for(&mut request, RTM_GETROUTE, &fixed, table)?;
+        let Moment { links, foreign, .. } = moment;
+        let (mut names, mut bad, mut torn) = (LinkNames::new(links), None, false);
+        let Observation { connection, source, see, shadow, .. } = self;
+        let mut each = |message: Message<'_>| -> Result<(), Malformed> {
+            let Some(seen) = decode(&message, &mut names)? else { return Ok(()) };
+            let owner = route_owner(seen.protocol, source.protocol);
+            if matches!(owner, Owner::Foreign(_)) {
+                foreign.note(&seen.key, &seen.route, &owner);
+            }
+            if !wanted.covers(&seen.key) {
+                return Ok(());
+            }
+            if let Some(shadow) = shadow {
+                shadow.add_dumped(&seen.key, &seen.route, seen.protocol);
+            }
+            let (key, object) = (Key::Route(seen.key), Object::Route(seen.route));
+            see(Seen::Present { key, object, owner });
+            Ok(())
+        };
+        let dumped = connection.dump(&mut request, &mut |dumped| match dumped {
+            Dumped::Restart => torn = true,
+            // What was handed on cannot be taken back: the look has to begin again.
+            Dumped::Object(_) if torn => {}
+            Dumped::Object(message) => bad = each(message).err().or(bad),
+        });
+        match dumped {
+            Err(Error::Refused(refusal)) if is_no_table(&refusal, table) => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) if torn => Err(Error::Torn { tries: 1 }),
+            Ok(()) => whole(bad),
+        }
+    }
+}
+
+fn place(key: &RouteKey) -> Place {
+    (if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table()))
+}
+
+/// A table that nobody ever used has no routes.
+fn is_no_table(refusal: &Refusal, table: Option<Table>) -> bool {
+    table.is_some() && refusal.errno == Errno::NOENT
+}
+
+pub(crate) fn route_owner(protocol: Protocol, ours: Protocol) -> Owner {
+    match protocol {
+        protocol if protocol == ours => Owner::Ours,
+        Protocol(RTPROT_KERNEL | RTPROT_REDIRECT) => Owner::Kernel,
+        protocol => foreign(protocol),
+    }
+}

@@ -1,0 +1,297 @@
+//! The subscription to the kernel's events. `events` has what an event means.
+//!
+//! A filter in the kernel keeps out of the queue what we need not know. While our own writer creates very many
+//! routes, their echoes alone would make the queue overflow: then the filter drops them too, and the next
+//! observation has to read everything, as it does after so many writes.
+//!
+//! Quirk `our-port-on-what-goes-along` (Linux 6.18): deleting a primary address sends a DELADDR with
+//! our port for each secondary one that went with it, so the port alone makes no echo.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use homeostat_core::{Desired as _, Failure, Focus, Hint};
+use homeostat_netlink::uapi::{
+    NLM_F_REPLACE, RTM_DELROUTE, RTM_NEWROUTE, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE,
+    RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV6_RULE, RTNLGRP_LINK,
+    RTNLGRP_NEIGH, RTNLGRP_NEXTHOP,
+};
+use homeostat_netlink::{AsyncListener, Error, Event, Filter, Group, Instruction, Listener, Port};
+
+use crate::address::AddressKey;
+use crate::desired::DesiredState;
+use crate::events::DirtyKeys;
+use crate::key::Key;
+use crate::link::Links;
+use crate::neighbour;
+use crate::number::Protocol;
+use crate::observe::failure;
+use crate::shadow::Shadow;
+use crate::source::Rtnl;
+
+const GROUPS: [Group; 8] = [
+    Group(RTNLGRP_LINK),
+    Group(RTNLGRP_IPV4_IFADDR),
+    Group(RTNLGRP_IPV6_IFADDR),
+    Group(RTNLGRP_IPV4_ROUTE),
+    Group(RTNLGRP_IPV6_ROUTE),
+    Group(RTNLGRP_IPV4_RULE),
+    Group(RTNLGRP_IPV6_RULE),
+    Group(RTNLGRP_NEXTHOP),
+];
+
+/// How many datagrams are taken at once, so that a flood cannot keep a look from beginning. What is
+/// left in the queue is heard with the next look.
+const MOST_AT_ONCE: usize = 1 << 20;
+
+/// A subscription. It waits on a runtime only once somebody asks for hints.
+pub(crate) struct Subscription {
+    dirty: DirtyKeys,
+    state: State,
+    echo_filter: Arc<EchoFilter>,
+    /// Whether it hears of neighbours.
+    hears_neighbours: bool,
+}
+
+enum State {
+    Subscribed(Listener),
+    Waiting(AsyncListener),
+    Closed,
+}
+
+impl Subscription {
+    pub(crate) fn open(source: &Rtnl) -> Result<Self, Failure> {
+        let listener = source.listen(&GROUPS, filter(source.protocol))?;
+        let echo_filter =
+            EchoFilter::of(&listener, source.protocol).map_err(|error| failure(&error))?;
+        source.own_writes.set_filter(&echo_filter);
+        let (dirty, state) = (DirtyKeys::new(source), State::Subscribed(listener));
+        Ok(Subscription { dirty, state, echo_filter, hears_neighbours: false })
+    }
+
+    /// Neighbours come and go with every packet, so that only who declares some hears of them.
+    pub(crate) fn set_desired(&mut self, desired: &DesiredState) -> Result<(), Failure> {
+        self.dirty.declared = desired.len();
+        self.dirty.neighbours = neighbour::declared(desired);
+        if self.dirty.neighbours.is_empty() || self.hears_neighbours {
+            return Ok(());
+        }
+        let joined = match &self.state {
+            State::Subscribed(listener) => listener.join(Group(RTNLGRP_NEIGH)),
+            State::Waiting(listener) => listener.join(Group(RTNLGRP_NEIGH)),
+            State::Closed => Err(Error::Dead),
+        };
+        self.hears_neighbours = true;
+        joined.map_err(|error| failure(&error))
+    }
+
+    /// Events name links by their numbers.
+    pub(crate) fn set_links(&mut self, links: &Links) {
+        self.dirty.links = links.clone();
+    }
+
+    /// A look begins. If something was kept out of the queue, only one at everything makes it good.
+    pub(crate) fn unmute(
+        &mut self,
+        focus: &Focus<Key>,
+        shadow: &mut Option<Shadow>,
+    ) -> Result<(), Error> {
+        if self.echo_filter.unmute()? && *focus != Focus::All {
+            self.dirty.take(Event::Lost, shadow);
+        }
+        Ok(())
+    }
+
+    /// Takes in what is in the queue, without waiting. What it gives cause to look at is not lost: it
+    /// is the next hint.
+    pub(crate) fn drain(&mut self, shadow: &mut Option<Shadow>) -> Result<(), Error> {
+        let Subscription { dirty, state, .. } = self;
+        for _ in 0..MOST_AT_ONCE {
+            let mut each = |event: Event<'_>| dirty.take(event, shadow);
+            let was_there = match state {
+                State::Subscribed(listener) => listener.receive(&mut each)?,
+                State::Waiting(listener) => listener.receive_now(&mut each)?,
+                State::Closed => return Err(Error::Dead),
+            };
+            if !was_there {
+                dirty.all_events_read();
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next hint. Nothing is lost if it is dropped while it waits.
+    pub(crate) async fn hint(&mut self, shadow: &mut Option<Shadow>) -> Result<Hint<Key>, Failure> {
+        loop {
+            self.drain(shadow).map_err(|error| failure(&error))?;
+            if let Some(hint) = self.dirty.hint() {
+                return Ok(hint);
+            }
+            self.wait(shadow).await.map_err(|error| failure(&error))?;
+        }
+    }
+
+    async fn wait(&mut self, shadow: &mut Option<Shadow>) -> Result<(), Error> {
+        if let State::Subscribed(_) = self.state
+            && let State::Subscribed(listener) = std::mem::replace(&mut self.state, State::Closed)
+        {
+            self.state = State::Waiting(AsyncListener::new(listener)?);
+        }
+        let Subscription { dirty, state, .. } = self;
+        match state {
+            State::Waiting(listener) => {
+                listener.receive(&mut |event| dirty.take(event, shadow)).await
+            }
+            State::Subscribed(_) | State::Closed => Err(Error::Dead),
+        }
+    }
+}
+
+/// Where a message says what it is, how, who caused it, and whose route it is about.
+const KIND_AT: u32 = 4;
+const FLAGS_AT: u32 = 6;
+const PORT_AT: u32 = 12;
+const PROTOCOL_AT: u32 = 16 + 5;
+
+/// Keeps the churn of foreign routes out of the queue: a routing daemon's thousands a second would
+/// cost us for nothing. What may have been put in the place of ours is let through.
+const fn program(ours: Protocol) -> [Instruction; 9] {
+    let (new, del) = (Filter::host_u16(RTM_NEWROUTE), Filter::host_u16(RTM_DELROUTE));
+    [
+        Instruction::load_u16(KIND_AT),
+        Instruction::if_equal(new, 1, 0),
+        Instruction::if_equal(del, 0, 4),
+        Instruction::load_u8(PROTOCOL_AT),
+        Instruction::if_equal(ours.0 as u32, 2, 0),
+        Instruction::load_u16(FLAGS_AT),
+        Instruction::if_any_bit(Filter::host_u16(NLM_F_REPLACE), 0, 1),
+        Instruction::keep(),
+        Instruction::discard(),
+    ]
+}
+
+/// What goes before the program to keep out the routes that our own writer makes.
+const fn mute_program(ours: Protocol, writer: Port) -> [Instruction; 8] {
+    [
+        Instruction::load_u16(KIND_AT),
+        Instruction::if_equal(Filter::host_u16(RTM_NEWROUTE), 0, 6),
+        Instruction::load_u8(PROTOCOL_AT),
+        Instruction::if_equal(ours.0 as u32, 0, 4),
+        Instruction::load_u32(PORT_AT),
+        Instruction::if_equal(Filter::host_u32(writer.0), 0, 2),
+        Instruction::load_u16(FLAGS_AT),
+        // Past the program, to its end.
+        Instruction::if_any_bit(Filter::host_u16(NLM_F_REPLACE), 0, 8),
+    ]
+}
+
+/// The filter of every subscription.
+pub(crate) fn filter(ours: Protocol) -> Filter {
+    Filter::new(program(ours))
+}
+
+/// The filter of one subscription, for its reader and for the writer beside it.
+#[derive(Debug)]
+pub(crate) struct EchoFilter {
+    socket: OwnedFd,
+    ours: Protocol,
+    is_on: AtomicBool,
+    /// Whether anything may have been kept out since it was put on.
+    has_dropped: AtomicBool,
+}
+
+impl EchoFilter {
+    pub(crate) fn of(listener: &Listener, ours: Protocol) -> Result<Arc<Self>, Error> {
+        let socket = listener.as_fd().try_clone_to_owned();
+        let socket = socket.map_err(|source| Error::Open { source })?;
+        let [is_on, has_dropped] = [false; 2].map(AtomicBool::new);
+        Ok(Arc::new(EchoFilter { socket, ours, is_on, has_dropped }))
+    }
+
+    /// This writer is about to make many routes. Tells whether something was kept out before.
+    pub(crate) fn mute(&self, writer: Port) -> bool {
+        let program = [&mute_program(self.ours, writer)[..], &program(self.ours)].concat();
+        // Said first: from the first message that is kept out, a look has to know of it.
+        self.is_on.store(true, Ordering::SeqCst);
+        let had_dropped = self.has_dropped.swap(true, Ordering::SeqCst);
+        // Where it cannot be had, the queue overflows, and says so.
+        let _ = Filter::new(program).attach(&self.socket);
+        had_dropped
+    }
+
+    /// The kernel refused all routes that were to be made: there was nothing to keep out.
+    pub(crate) fn dropped_nothing(&self) {
+        self.has_dropped.store(false, Ordering::SeqCst);
+    }
+
+    /// Everything is heard again. Tells whether something was kept out.
+    pub(crate) fn unmute(&self) -> Result<bool, Error> {
+        if !self.is_on.load(Ordering::SeqCst) {
+            return Ok(false);
+        }
+        filter(self.ours).attach(&self.socket)?;
+        self.is_on.store(false, Ordering::SeqCst);
+        Ok(self.has_dropped.swap(false, Ordering::SeqCst))
+    }
+}
+
+/// Shared by the reader and the writer of one source.
+#[derive(Debug, Default)]
+pub(crate) struct OwnWrites {
+    notes: Mutex<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    ports: BTreeSet<Port>,
+    deleted: BTreeSet<AddressKey>,
+    /// Of the reader that was opened last. An open socket would keep its namespace alive.
+    echo_filter: Weak<EchoFilter>,
+}
+
+impl OwnWrites {
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection of the writer.
+    pub(crate) fn add_port(&self, port: Port) {
+        self.notes().ports.insert(port);
+    }
+
+    /// What is done is heard through this.
+    pub(crate) fn set_filter(&self, echo_filter: &Arc<EchoFilter>) {
+        self.notes().echo_filter = Arc::downgrade(echo_filter);
+    }
+
+    /// Drops the echoes of a writer's connection that is about to create many routes. Returns the filter if it
+    /// has dropped nothing before, so that the writer can take it back if the kernel creates none of them.
+    pub(crate) fn mute_echoes(&self, port: Port) -> Option<Arc<EchoFilter>> {
+        let echo_filter = self.notes().echo_filter.upgrade()?;
+        let had_dropped = echo_filter.mute(port);
+        (!had_dropped).then_some(echo_filter)
+    }
+
+    /// An address is about to be deleted.
+    pub(crate) fn add_deleted(&self, key: AddressKey) {
+        self.notes().deleted.insert(key);
+    }
+
+    /// Whether an event comes from a request of ours, itself or by what the kernel took along.
+    pub(crate) fn is_ours(&self, port: Port) -> bool {
+        self.notes().ports.contains(&port)
+    }
+
+    /// Whether the end of an address is what we asked for.
+    pub(crate) fn take_deleted(&self, key: &AddressKey) -> bool {
+        self.notes().deleted.remove(key)
+    }
+
+    /// Every echo was heard: events are queued before the answer to their request is.
+    pub(crate) fn forget_deleted(&self) {
+        self.notes().deleted.clear();
+    }
+}
