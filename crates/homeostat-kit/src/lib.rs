@@ -115,6 +115,7 @@
 
 pub mod lifecycle;
 pub mod normalize;
+#[cfg(feature = "pipeline")]
 pub mod pipeline;
 pub mod provider;
 pub mod simple;

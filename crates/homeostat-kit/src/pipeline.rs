@@ -45,6 +45,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use homeostat_engine::outcome::Later;
 use homeostat_engine::{Event, EventKind, Events, Failure, PassId, Retry};
 use serde_json::Value;
 
@@ -132,7 +133,7 @@ impl<R: Render, C: Check> Pipeline<R, C> {
     pub fn with(
         mut self,
         name: &str,
-        provider: impl Provider<DesiredState = Value> + 'static,
+        provider: impl Provider<DesiredState = Value, Error = String> + 'static,
     ) -> Self {
         self.inputs.push(Input::new(name, provider));
         self
@@ -175,24 +176,27 @@ impl<R: Render, C: Check> Pipeline<R, C> {
 
 impl<R: Render, C: Check> Provider for Pipeline<R, C> {
     type DesiredState = C::DesiredState;
+    type Error = String;
 
-    async fn answer(&mut self) -> Answer<C::DesiredState> {
-        let before = self.good.clone();
-        let trouble = self.update().await.err();
-        self.note(trouble);
-        let is_new =
-            |good: &Arc<C::DesiredState>| before.as_ref().is_none_or(|it| !Arc::ptr_eq(it, good));
-        match (&self.trouble, &self.good) {
-            // Some of what was pending is good by itself: it does not wait for the rest.
-            (Some(_), Some(good)) if is_new(good) => Answer::DesiredState(Arc::clone(good)),
-            (Some(trouble), _) => Answer::Unknown { why: trouble.to_string() },
-            (None, Some(good)) => Answer::DesiredState(Arc::clone(good)),
-            (None, None) => Answer::Unknown { why: "the pipeline has no inputs".to_owned() },
-        }
+    fn answer(&mut self) -> Later<'_, Answer<C::DesiredState>> {
+        Box::pin(async {
+            let before = self.good.clone();
+            let trouble = self.update().await.err();
+            self.note(trouble);
+            let is_new = |good: &Arc<C::DesiredState>| {
+                before.as_ref().is_none_or(|it| !Arc::ptr_eq(it, good))
+            };
+            match (&self.trouble, &self.good) {
+                // Some of what was pending is good by itself: it does not wait for the rest.
+                (Some(_), Some(good)) if is_new(good) => Answer::DesiredState(Arc::clone(good)),
+                (Some(trouble), _) => Answer::Unknown { why: trouble.to_string() },
+                (None, Some(good)) => Answer::DesiredState(Arc::clone(good)),
+                (None, None) => Answer::Unknown { why: "the pipeline has no inputs".to_owned() },
+            }
+        })
     }
 
-    async fn changed(&mut self) {
-        let waiting = self.inputs.iter_mut().map(Input::changed);
-        input::first_of(waiting).await;
+    fn changed(&mut self) -> Later<'_, ()> {
+        Box::pin(input::first_of(self.inputs.iter_mut().map(Input::changed)))
     }
 }

@@ -1,51 +1,389 @@
-//! Where desired states come from.
+//! Where desired states come from: a file, a store, another part of the program.
 //!
 //! A provider that cannot answer is *unknown*, never empty: an unknown desired state deletes nothing. The
-//! empty desired state is a desired state like any other, and somebody has to have said it. [`Latest`] keeps the last
-//! good desired state through an outage. Start at [`Provider`].
+//! empty desired state is one like any other, and somebody has to have declared it. [`Latest`] keeps the last
+//! good desired state through an outage. Start at [`Provider`]. The daemon takes its document from one, too.
 
-mod channel;
-mod empty;
-mod every;
-mod file;
-mod fixed;
-mod latest;
+use std::fmt;
+use std::fs;
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
-use std::future::Future;
-use std::sync::Arc;
+use homeostat_engine::outcome::Later;
 
-pub use channel::{Channel, Sender, channel};
-pub use empty::Empty;
-pub use every::Every;
-pub use file::File;
-pub use fixed::Static;
-pub use latest::{Latest, Standing};
-
-/// What a provider says when it is asked.
+/// What a provider says when it is asked. `E` says why it cannot answer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer<W> {
+pub enum Answer<D, E = String> {
     /// This is declared, be it ever so little.
-    DesiredState(Arc<W>),
-    /// It cannot tell: the last good desired state stands.
+    DesiredState(Arc<D>),
+    /// It cannot answer: the last good desired state stands.
     Unknown {
         /// Why it cannot, for people.
-        why: String,
+        why: E,
     },
-    /// There is no desired state here and will be none: nothing is performed, so nothing is deleted either.
+    /// There is no desired state here and will be none: no pass is run, so nothing is deleted either.
     Nothing,
 }
 
-/// One place where a desired state comes from.
+/// What became of the desired state of the last [`Provider::answer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in force.
+    Accepted,
+    /// It cannot be used, and the one before stands.
+    Refused {
+        /// Why it cannot, for people.
+        why: String,
+    },
+}
+
+/// One place where a desired state comes from. The methods are boxed so that a program can choose a provider
+/// when it starts: `Box<dyn Provider<...>>`.
 pub trait Provider: Send {
     /// What is declared, as the source takes it.
     type DesiredState: Send + Sync + 'static;
+    /// Why it cannot answer.
+    type Error: fmt::Display + Send;
 
     /// What is declared at this moment.
-    fn answer(&mut self) -> impl Future<Output = Answer<Self::DesiredState>> + Send;
+    fn answer(&mut self) -> Later<'_, Answer<Self::DesiredState, Self::Error>>;
 
-    /// Waits until another answer may be due since the last one. Dropping the future loses nothing.
-    /// The default waits for ever: this provider is asked when somebody feels like it.
-    fn changed(&mut self) -> impl Future<Output = ()> + Send {
-        std::future::pending()
+    /// Waits until another answer may be due since the last one; after an answer that was unknown, until it is
+    /// worth asking again. Dropping the future loses nothing. The default waits for ever: such a provider is
+    /// asked only when an operator wants it.
+    fn changed(&mut self) -> Later<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    /// Learns whether the last answer was accepted. It must not block: a provider that writes this into its
+    /// store queues it. The default ignores it.
+    fn judged(&mut self, verdict: Verdict) {
+        let _ = verdict;
+    }
+}
+
+/// Always answers with the same desired state.
+#[derive(Debug)]
+pub struct Static<D> {
+    desired: Arc<D>,
+}
+
+impl<D> Static<D> {
+    /// Keeps the desired state.
+    pub fn new(desired: D) -> Self {
+        Static { desired: Arc::new(desired) }
+    }
+}
+
+impl<D: Send + Sync + 'static> Provider for Static<D> {
+    type DesiredState = D;
+    type Error = String;
+
+    fn answer(&mut self) -> Later<'_, Answer<D>> {
+        Box::pin(async { Answer::DesiredState(self.desired.clone()) })
+    }
+}
+
+/// Performs nothing, and says so: its answer is [`Answer::Nothing`], which no pass is run for.
+///
+/// It is not the empty desired state; that would delete everything that is ours.
+#[derive(Debug)]
+pub struct Empty<D>(PhantomData<fn() -> D>);
+
+impl<D> Default for Empty<D> {
+    fn default() -> Self {
+        Empty(PhantomData)
+    }
+}
+
+impl<D: Send + Sync + 'static> Provider for Empty<D> {
+    type DesiredState = D;
+    type Error = String;
+
+    fn answer(&mut self) -> Later<'_, Answer<D>> {
+        Box::pin(async { Answer::Nothing })
+    }
+}
+
+/// Reads a file whenever it is asked. An unreadable or broken file is unknown, with the reason.
+#[derive(Debug)]
+pub struct File<F> {
+    path: PathBuf,
+    parse: F,
+}
+
+impl<F> File<F> {
+    /// Reads `path` and understands it by `parse`.
+    pub fn new(path: impl Into<PathBuf>, parse: F) -> Self {
+        File { path: path.into(), parse }
+    }
+}
+
+impl<D, E, F> Provider for File<F>
+where
+    D: Send + Sync + 'static,
+    E: fmt::Display,
+    F: FnMut(&str) -> Result<D, E> + Send,
+{
+    type DesiredState = D;
+    type Error = String;
+
+    fn answer(&mut self) -> Later<'_, Answer<D>> {
+        Box::pin(async {
+            let read = fs::read_to_string(&self.path).map_err(|error| error.to_string());
+            let parsed =
+                read.and_then(|text| (self.parse)(&text).map_err(|error| error.to_string()));
+            match parsed {
+                Ok(desired) => Answer::DesiredState(Arc::new(desired)),
+                Err(why) => Answer::Unknown { why: format!("`{}`: {why}", self.path.display()) },
+            }
+        })
+    }
+}
+
+/// Asks another provider again after each period: for places that cannot tell when they change.
+#[derive(Debug)]
+pub struct Every<P> {
+    period: Duration,
+    provider: P,
+}
+
+impl<P> Every<P> {
+    /// Asks `provider` once a period.
+    pub fn new(period: Duration, provider: P) -> Self {
+        Every { period, provider }
+    }
+}
+
+impl<P: Provider> Provider for Every<P> {
+    type DesiredState = P::DesiredState;
+    type Error = P::Error;
+
+    fn answer(&mut self) -> Later<'_, Answer<P::DesiredState, P::Error>> {
+        self.provider.answer()
+    }
+
+    fn changed(&mut self) -> Later<'_, ()> {
+        Box::pin(async {
+            tokio::select! {
+                () = tokio::time::sleep(self.period) => {}
+                () = self.provider.changed() => {}
+            }
+        })
+    }
+
+    fn judged(&mut self, verdict: Verdict) {
+        self.provider.judged(verdict);
+    }
+}
+
+/// A provider whose desired state another part of the program puts in. Needs no runtime. Nothing is known before
+/// the first desired state is put in.
+#[must_use]
+pub fn channel<D>() -> (Sender<D>, Channel<D>) {
+    let why = "no desired state has been put in yet".to_owned();
+    let state = State { desired: Err(why), version: 0, waiting: None, verdict: None };
+    let shared = Arc::new(Mutex::new(state));
+    (Sender { shared: shared.clone() }, Channel { shared, answered: 0 })
+}
+
+struct State<D> {
+    desired: Result<Arc<D>, String>,
+    version: u64,
+    waiting: Option<Waker>,
+    /// Of this version; none yet.
+    verdict: Option<Verdict>,
+}
+
+type Shared<D> = Arc<Mutex<State<D>>>;
+
+/// A panic elsewhere leaves the state whole: every change is one assignment.
+fn lock<D>(shared: &Shared<D>) -> MutexGuard<'_, State<D>> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where desired states are put in. Once it is dropped, nothing more is known.
+pub struct Sender<D> {
+    shared: Shared<D>,
+}
+
+impl<D> Sender<D> {
+    /// Replaces the desired state.
+    pub fn put(&self, desired: D) {
+        self.set(Ok(Arc::new(desired)));
+    }
+
+    /// Says that the desired state is not known for the time being.
+    pub fn unknown(&self, why: impl Into<String>) {
+        self.set(Err(why.into()));
+    }
+
+    /// What became of the desired state that was put in last, once somebody has judged it.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        lock(&self.shared).verdict.clone()
+    }
+
+    fn set(&self, desired: Result<Arc<D>, String>) {
+        let mut state = lock(&self.shared);
+        state.desired = desired;
+        state.version += 1;
+        state.verdict = None;
+        let waiting = state.waiting.take();
+        drop(state);
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
+    }
+}
+
+impl<D> Drop for Sender<D> {
+    fn drop(&mut self) {
+        self.set(Err("the sender of the desired state is gone".to_owned()));
+    }
+}
+
+/// Where desired states come out.
+pub struct Channel<D> {
+    shared: Shared<D>,
+    answered: u64,
+}
+
+impl<D: Send + Sync + 'static> Provider for Channel<D> {
+    type DesiredState = D;
+    type Error = String;
+
+    fn answer(&mut self) -> Later<'_, Answer<D>> {
+        Box::pin(async {
+            let state = lock(&self.shared);
+            self.answered = state.version;
+            match &state.desired {
+                Ok(desired) => Answer::DesiredState(desired.clone()),
+                Err(why) => Answer::Unknown { why: why.clone() },
+            }
+        })
+    }
+
+    fn changed(&mut self) -> Later<'_, ()> {
+        Box::pin(poll_fn(|context| {
+            let mut state = lock(&self.shared);
+            if state.version != self.answered {
+                return Poll::Ready(());
+            }
+            state.waiting = Some(context.waker().clone());
+            Poll::Pending
+        }))
+    }
+
+    fn judged(&mut self, verdict: Verdict) {
+        let mut state = lock(&self.shared);
+        if state.version == self.answered {
+            state.verdict = Some(verdict);
+        }
+    }
+}
+
+/// The desired state that holds after a provider was asked.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Standing<D> {
+    /// The provider's own answer.
+    Fresh(Arc<D>),
+    /// The provider cannot answer; this was its last good one.
+    Stale {
+        /// The last good desired state.
+        desired: Arc<D>,
+        /// Why there is none that is newer.
+        why: String,
+    },
+    /// The provider has never answered: run no pass.
+    Unknown {
+        /// Why it has not.
+        why: String,
+    },
+    /// There is no desired state here: run no pass.
+    Nothing,
+}
+
+impl<D> Standing<D> {
+    /// The desired state to run a pass for, if there is one.
+    #[must_use]
+    pub fn desired(&self) -> Option<&Arc<D>> {
+        match self {
+            Standing::Fresh(desired) | Standing::Stale { desired, .. } => Some(desired),
+            Standing::Unknown { .. } | Standing::Nothing => None,
+        }
+    }
+}
+
+/// A provider whose last good desired state stands while it cannot answer.
+#[derive(Debug)]
+pub struct Latest<P: Provider> {
+    provider: P,
+    good: Option<Arc<P::DesiredState>>,
+    handed: Option<Arc<P::DesiredState>>,
+    trouble: Option<String>,
+}
+
+impl<P: Provider> Latest<P> {
+    /// Has not asked yet.
+    pub fn new(provider: P) -> Self {
+        Latest { provider, good: None, handed: None, trouble: None }
+    }
+
+    /// Asks the provider.
+    pub async fn ask(&mut self) -> Standing<P::DesiredState> {
+        self.trouble = None;
+        let why = match self.provider.answer().await {
+            Answer::DesiredState(desired) => {
+                self.good = Some(desired.clone());
+                return Standing::Fresh(desired);
+            }
+            Answer::Nothing => {
+                self.good = None;
+                return Standing::Nothing;
+            }
+            Answer::Unknown { why } => why.to_string(),
+        };
+        self.trouble = Some(why.clone());
+        match &self.good {
+            Some(good) => Standing::Stale { desired: good.clone(), why },
+            None => Standing::Unknown { why },
+        }
+    }
+
+    /// Waits until asking again may bring something else.
+    pub async fn changed(&mut self) {
+        self.provider.changed().await;
+    }
+
+    /// The provider.
+    pub fn provider(&self) -> &P {
+        &self.provider
+    }
+
+    /// Why the last answer was none, if it was none.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+}
+
+impl<P: Provider<DesiredState: PartialEq>> Latest<P> {
+    /// Waits for a desired state that is another than the last one from here: what a loop is fed with. What
+    /// cannot be answered is waited out. Dropping the future loses nothing.
+    pub async fn next_desired(&mut self) -> Arc<P::DesiredState> {
+        loop {
+            if let Standing::Fresh(desired) = self.ask().await
+                && self.handed.as_ref() != Some(&desired)
+            {
+                self.handed = Some(Arc::clone(&desired));
+                return desired;
+            }
+            self.changed().await;
+        }
     }
 }

@@ -5,7 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use homeostat_kit::provider::{Answer, Empty, File, Latest, Provider, Standing, Static, channel};
+use homeostat_kit::provider::{
+    Answer, Empty, File, Latest, Provider, Standing, Static, Verdict, channel,
+};
 
 type Words = Vec<String>;
 
@@ -128,4 +130,22 @@ async fn a_sender_that_fails_or_goes_leaves_the_last_good_desired_state() {
     drop(sender);
     let why = "the sender of the desired state is gone".to_owned();
     assert_eq!(latest.ask().await, Standing::Stale { desired, why });
+}
+
+#[tokio::test]
+async fn a_sender_learns_whether_what_it_put_in_was_accepted() {
+    let (sender, mut provider) = channel::<Words>();
+    sender.put(words(&["a"]));
+    provider.answer().await;
+    assert_eq!(sender.verdict(), None, "nobody has judged it yet");
+    let refused = Verdict::Refused { why: "there is no `a` here".to_owned() };
+    provider.judged(refused.clone());
+    assert_eq!(sender.verdict(), Some(refused.clone()));
+    sender.put(words(&["b"]));
+    assert_eq!(sender.verdict(), None);
+    provider.judged(refused);
+    assert_eq!(sender.verdict(), None, "that was about the desired state before");
+    provider.answer().await;
+    provider.judged(Verdict::Accepted);
+    assert_eq!(sender.verdict(), Some(Verdict::Accepted));
 }

@@ -1,7 +1,5 @@
 //! The command-line interface: commands, flags and their help texts.
 
-mod guests;
-
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,10 +9,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use homeostat_document::{OwnerName, Period, Protocol};
 use homeostat_netns::Place;
 
-pub(crate) use self::guests::{GuestArgs, GuestVerb, JournalArgs, RecordWord};
 use crate::daemon::http::Listen;
 use crate::output::Form;
 use crate::output::text::Length;
+use crate::registry::guests::GuestArgs;
 
 /// Keeps Linux machines the way their owners declared them.
 ///
@@ -179,9 +177,10 @@ pub(crate) struct RunArgs {
     pub(crate) log: LogForm,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogForm {
     /// One line per event, for people
+    #[default]
     Text,
     /// One JSON object per event and line
     Json,
@@ -281,6 +280,39 @@ pub(crate) struct AdoptArgs {
     pub(crate) scope: Option<String>,
     #[command(flatten)]
     pub(crate) form: FormArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JournalArgs {
+    /// Print existing records, then follow new ones
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only this key, such as "guest 101"
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
+    /// Only records of this kind
+    #[arg(long, value_enum, value_name = "WORD")]
+    pub(crate) is: Option<RecordWord>,
+    /// Print JSON, one object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecordWord {
+    /// The request is about to be sent
+    Intent,
+    /// The target accepted the request and works on it
+    Dispatched,
+    /// The target completed the request
+    Succeeded,
+    /// The target did not complete the request
+    Failed,
+    /// The result is not known yet; the next pass looks it up
+    Unknown,
 }
 
 #[derive(Args, Debug)]

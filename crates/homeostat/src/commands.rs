@@ -5,7 +5,6 @@ mod check;
 mod control;
 mod demo;
 mod events;
-pub(crate) mod guest;
 mod hand_over;
 mod journal;
 mod man;
@@ -17,16 +16,14 @@ mod status;
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue};
-use homeostat_document::{Diagnostics, Document};
 
 use crate::cli::{Cli, Command};
-use crate::failure::{Helped, Misfit};
+use crate::failure::Helped;
 use crate::output::stream;
 use crate::registry;
 
@@ -51,7 +48,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Adopt(args) => control::adopt(args, &global),
         Command::Release(args) => control::release(args, &global),
         Command::Forget(args) => control::forget(args, &global),
-        Command::Guest(args) => guest::run(&args, global),
+        Command::Guest(args) => registry::guests::run(&args, global),
         Command::Journal(args) => journal::run(&args, &global),
         Command::Show(args) => show::run(&args, global),
         Command::Demo(args) => demo::run(&args, global),
@@ -107,24 +104,12 @@ pub(crate) fn not_built(what: &str) -> anyhow::Error {
     )
 }
 
-/// Reads the documents; every mistake in them is shown at once, those that only a source can see
-/// included.
-pub(crate) fn load(paths: &[PathBuf]) -> Result<Document> {
-    understand(registry::READER.load(paths))
-}
-
-/// A document, or every mistake in it.
-fn understand(read: Result<Document, Diagnostics>) -> Result<Document> {
-    read.map_err(|diagnostics| {
-        let more = diagnostics
-            .readable()
-            .and_then(|part| registry::resolve(part, registry::Lists::Read).err());
-        Misfit::of(&diagnostics).and_also(more).into()
-    })
-}
-
 /// Drives a pass. Everything runs on this one thread, so that file access follows its namespace.
-fn block_on<T>(future: impl Future<Output = T>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(future))
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T> {
+    Ok(runtime()?.block_on(future))
+}
+
+/// Starts no thread.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }

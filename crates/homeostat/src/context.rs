@@ -11,8 +11,8 @@ use homeostat_engine::{Cascades, Guards, MassDelete, OnRelease, Progress, Strict
 use homeostat_netns::{Name, Place, Sandbox};
 
 use crate::cli::{Color, Global};
-use crate::desk::{self, Desk};
 use crate::failure::Helped;
+use crate::journal;
 use crate::mark::Mark;
 use crate::output::text::Detail;
 use crate::scope::Gates;
@@ -51,8 +51,8 @@ pub(crate) struct Context {
     pub(crate) detail: Detail,
     /// Whether people read what is planned here, and nobody waits for it.
     pub(crate) is_for_people: bool,
-    /// Where writes are kept from being sent twice.
-    pub(crate) desk: Arc<Desk>,
+    /// The directory of the journal of writes that must not be sent twice; none, in a process that only reads.
+    pub(crate) journal: Option<PathBuf>,
     /// What forwarding waits for, scope by scope.
     pub(crate) gates: Gates,
     /// What sources keep from one binding to the next.
@@ -102,7 +102,7 @@ impl Context {
                 _ => Detail::Normal,
             },
             is_for_people: true,
-            desk: Arc::default(),
+            journal: None,
             gates: Gates::default(),
             memory: Memory::default(),
         };
@@ -114,9 +114,10 @@ impl Context {
 }
 
 impl Context {
-    /// Lets the owner's journal be opened: this process writes.
-    pub(crate) fn open_desk(&self) {
-        self.desk.allow(desk::directory(&self.state_dir, &self.owner));
+    /// The same for a process that writes: the owner's journal may be opened.
+    pub(crate) fn writing(self) -> Self {
+        let directory = journal::directory(&self.state_dir, &self.owner);
+        Context { journal: Some(directory), ..self }
     }
 
     /// Refuses settings that only a fresh start can take over.

@@ -4,15 +4,15 @@
 //! Everything runs on one thread, but for what has to wait for `nft`. Start at [`Daemon::run`].
 
 mod answers;
-mod beside;
 pub(crate) mod capabilities;
 pub(crate) mod clock;
+mod command;
 mod firewall;
 pub(crate) mod http;
 mod json;
 pub(crate) mod log;
 mod metrics;
-mod orders;
+mod provider_health;
 mod readers;
 mod recent;
 mod scopes;
@@ -24,107 +24,121 @@ mod stuck;
 mod surface;
 mod systemd;
 mod view;
-mod watch;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use homeostat_document::{Document, OnStop as Declared};
 use homeostat_engine::{Control, Events, Ledger, OnStop};
+use homeostat_kit::provider::{Answer, Verdict};
+use serde_json::Map;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, watch as told};
+use tokio::sync::{mpsc, watch};
 
 use crate::cli::LogForm;
-use crate::commands::load;
 use crate::context::Context;
+use crate::provider::{DocumentProvider, load};
+use crate::referenced_files::ReferencedFiles;
+use crate::registry::guests;
 use crate::scope::Scope;
 use crate::wire::Handed;
 use answers::Answers;
-use beside::Beside;
 use capabilities::Allowed;
+use command::{CommandRequest, DaemonCommand, DaemonHandle};
 use http::Listen;
 use log::Log;
-use orders::{Counter, Deed, Order};
+use provider_health::ProviderHealth;
 pub(crate) use readers::Readers;
-use scopes::{DesiredObjects, Scopes};
-use socket::Door;
+use recent::Recent;
+use scopes::{Recipients, Scopes};
+use socket::ControlSocket;
 use spaces::Spaces;
 use standing::Standing;
 use surface::Surface;
-use watch::Watch;
-
-/// How long a document must have been left alone before it is read again.
-const QUIET: Duration = Duration::from_secs(1);
 
 /// What a stop may take before the program ends all the same.
 const STOP: Duration = Duration::from_millis(900);
 
+/// How a daemon was asked to run.
+#[derive(Default)]
+pub(crate) struct Options {
+    /// The provider's arguments, for status and events.
+    pub(crate) from: String,
+    /// Another way to stop than the document says.
+    pub(crate) on_stop: Option<OnStop>,
+    pub(crate) log: LogForm,
+    /// Where status is read over HTTP.
+    pub(crate) listen: Option<Listen>,
+    /// Who may read status over the control socket.
+    pub(crate) readers: Option<Readers>,
+    /// Log no events.
+    pub(crate) is_silent: bool,
+}
+
 /// A running daemon.
 pub(crate) struct Daemon {
     context: Context,
-    paths: Vec<PathBuf>,
-    document: Document,
+    options: Options,
+    provider: DocumentProvider,
+    health: ProviderHealth,
+    /// The document in force.
+    document: Arc<Document>,
+    /// The provider's last good document, while another one is in force that was handed over.
+    own: Option<Arc<Document>>,
+    /// What the files looked like that the provider's last good document names, when it was read.
+    referenced: ReferencedFiles,
     ledger: Arc<dyn Ledger>,
     events: Events,
+    recent: Recent,
     scopes: Scopes,
-    on_stop: Option<OnStop>,
     log: Log,
-    listen: Option<Listen>,
-    readers: Option<Readers>,
-    /// What was not dropped, if anything was.
+    /// The capabilities that were kept, if any were dropped.
     allowed: Option<Allowed>,
-    is_silent: bool,
-    /// The last document of our own files, while another one is in force that was handed over.
-    own: Option<Document>,
-    /// What the files looked like that our own document names, when it was last read.
-    beside: Beside,
-    standing: told::Sender<Standing>,
+    standing: watch::Sender<Standing>,
 }
 
 /// Why the daemon wakes up.
 enum Wake {
-    /// The document's files may have changed.
+    /// The provider may have another document.
     Changed,
-    /// Somebody wants them read again.
+    /// Somebody wants the provider asked again.
     Reload,
-    /// Somebody asks for what only the daemon can do.
-    Order(Order),
+    /// A client asks for what only the daemon can do.
+    Command(CommandRequest),
     /// Namespaces may have come or gone.
     Spaces,
     Stop,
 }
 
 impl Daemon {
+    /// A daemon that begins with a document that its provider has just given.
     pub(crate) fn new(
         context: Context,
-        (paths, document): (Vec<PathBuf>, Document),
+        provider: DocumentProvider,
+        document: Arc<Document>,
         ledger: Arc<dyn Ledger>,
+        options: Options,
     ) -> Self {
         let context = Context { is_for_people: false, ..context };
-        let (events, scopes) = (Events::default(), Scopes::default());
-        let log = Log { form: LogForm::Text, detail: context.detail, color: context.color };
-        let (on_stop, listen, allowed, own, is_silent) = (None, None, None, None, false);
-        let standing = told::channel(Standing::default()).0;
-        let beside = Beside::of(&document);
+        let health = ProviderHealth::new(&options.from);
+        let provided = Standing { provider: Some(health.clone()), ..Standing::default() };
         Daemon {
+            log: Log { form: options.log, detail: context.detail, color: context.color },
             context,
-            paths,
+            options,
+            provider,
+            health,
+            referenced: ReferencedFiles::of(&document),
             document,
+            own: None,
             ledger,
-            events,
-            scopes,
-            on_stop,
-            log,
-            listen,
-            readers: None,
-            allowed,
-            is_silent,
-            own,
-            beside,
-            standing,
+            events: Events::default(),
+            recent: Recent::default(),
+            scopes: Scopes::default(),
+            allowed: None,
+            standing: watch::channel(provided).0,
         }
     }
 
@@ -132,7 +146,7 @@ impl Daemon {
     pub(crate) fn confined(mut self) -> Result<Self> {
         let Daemon { context, document, ledger, .. } = &self;
         let mut allowed = Allowed::for_document(context, document, &**ledger)?;
-        if self.readers.is_some() {
+        if self.options.readers.is_some() {
             allowed = allowed.and_chown();
         }
         allowed.drop_others(context)?;
@@ -140,60 +154,33 @@ impl Daemon {
         Ok(self)
     }
 
-    /// Writes its log in this form.
-    pub(crate) fn logging(mut self, form: LogForm) -> Self {
-        self.log.form = form;
-        self
-    }
-
-    /// Lets others read over HTTP how it stands.
-    pub(crate) fn listening(mut self, listen: Option<Listen>) -> Self {
-        self.listen = listen;
-        self
-    }
-
-    /// Lets a group read over the control socket how it stands.
-    pub(crate) fn read_by(mut self, readers: Option<Readers>) -> Self {
-        self.readers = readers;
-        self
-    }
-
-    /// Stops in another way than the document says.
-    pub(crate) fn stopping(mut self, policy: Option<OnStop>) -> Self {
-        self.on_stop = policy;
-        self
-    }
-
-    /// Logs nothing.
-    pub(crate) fn silent(mut self) -> Self {
-        self.is_silent = true;
-        self
-    }
-
     /// The loops that run now.
     pub(crate) fn loops(&self) -> Vec<Arc<dyn Control>> {
         self.scopes.loops()
     }
 
-    /// Keeps everything as declared until it is told to stop.
+    /// Keeps everything as declared until it is stopped.
     pub(crate) async fn run(mut self) -> Result<()> {
-        let (counter, orders) = Counter::open();
-        let mut wakes = Wakes::new(&self, orders)?;
-        let surface = Surface::open(&self.events, self.log, self.listen).await?;
-        let answers = Answers::new(&self.standing, counter, surface.recent());
-        let _door = Door::open(&self.context.socket, answers, self.readers)?;
-        if !self.is_silent {
+        let (handle, commands) = DaemonHandle::new();
+        let mut wakes = Wakes::new(commands)?;
+        let listen = self.options.listen;
+        let standing = self.standing.subscribe();
+        let surface =
+            Surface::open(&self.events, self.log, listen, standing, self.recent.clone()).await?;
+        let answers = Answers::new(&self.standing, handle, self.recent.clone());
+        let _socket = ControlSocket::open(&self.context.socket, answers, self.options.readers)?;
+        if !self.options.is_silent {
             tokio::spawn(self.log.follow(self.events.subscribe()));
         }
-        let arranged = wakes.unless_stopped(self.arrange(DesiredObjects::Changed)).await;
+        let arranged = wakes.unless_stopped(self.arrange(Recipients::Changed)).await;
         let mut goes_on = arranged.transpose()?.is_some();
+        self.provider.judged(Verdict::Accepted);
         wakes.spaces.attend(self.names(), &self.scopes.absent());
         surface.show(self.loops());
         while goes_on {
-            let wake = wakes.next().await;
+            let wake = wakes.next(&mut self.provider).await;
             goes_on = !matches!(wake, Wake::Stop)
-                && wakes.unless_stopped(self.attend(wake, &surface)).await.is_some();
-            wakes.document.attend(self.beside.directories());
+                && wakes.unless_stopped(self.handle(wake, &surface)).await.is_some();
             wakes.spaces.attend(self.names(), &self.scopes.absent());
             surface.show(self.loops());
         }
@@ -202,27 +189,27 @@ impl Daemon {
         Ok(())
     }
 
-    async fn attend(&mut self, wake: Wake, surface: &Surface) {
+    async fn handle(&mut self, wake: Wake, surface: &Surface) {
         match wake {
             Wake::Stop => {}
             Wake::Spaces => {
                 // Whatever is wrong with one namespace, the others go on as they are.
-                if let Err(error) = self.arrange(DesiredObjects::Changed).await {
+                if let Err(error) = self.arrange(Recipients::Changed).await {
                     self.log.failed(&error);
                 }
             }
-            Wake::Changed => self.reload_aloud(Occasion::Changed, surface).await,
-            Wake::Reload => self.reload_aloud(Occasion::Asked, surface).await,
-            Wake::Order(order) => self.obey(order).await,
+            Wake::Changed => self.reload_and_log(Occasion::Changed, surface).await,
+            Wake::Reload => self.reload_and_log(Occasion::Asked, surface).await,
+            Wake::Command(request) => self.handle_command(request).await,
         }
     }
 
     /// Brings the loops in line with the document and with the namespaces that are there. Those of
     /// our own come first, since the others may be inside.
-    async fn arrange(&mut self, desired_states: DesiredObjects) -> Result<()> {
+    async fn arrange(&mut self, recipients: Recipients) -> Result<()> {
         let Daemon { context, document, ledger, events, scopes, .. } = self;
-        let arranged = scopes.arrange(context, document, (ledger, events), desired_states).await;
-        self.tell_standing();
+        let arranged = scopes.arrange(context, document, (ledger, events), recipients).await;
+        self.publish();
         arranged
     }
 
@@ -231,33 +218,37 @@ impl Daemon {
         self.scopes.names(&self.context, &self.document, &*self.ledger)
     }
 
-    /// Lets whoever asks know what runs.
-    fn tell_standing(&self) {
-        let (loops, waiting) = (self.scopes.loops(), self.scopes.waiting());
-        let is_handed = self.own.is_some();
+    /// Publishes what runs, for status.
+    fn publish(&self) {
         // Without a scope's lock there is nobody who could command.
         let top = Scope::top(&self.context).ok();
         let lock = top.and_then(|top| self.scopes.lock(&top.name));
-        let commands = lock.and_then(|lock| self.context.desk.commands(&lock).ok().flatten());
-        let is_arranged = true;
-        self.standing.send_replace(Standing { loops, waiting, is_arranged, commands, is_handed });
+        self.standing.send_replace(Standing {
+            loops: self.scopes.loops(),
+            waiting: self.scopes.waiting(),
+            is_arranged: true,
+            commands: lock
+                .and_then(|lock| guests::operations(&self.context).commands(&lock).ok().flatten()),
+            is_handed: self.own.is_some(),
+            provider: Some(self.health.clone()),
+        });
     }
 
-    /// Does what somebody asked for, and tells them what became of it.
-    async fn obey(&mut self, order: Order) {
+    /// Does what a client asked for, and answers what became of it.
+    async fn handle_command(&mut self, request: CommandRequest) {
         let guards = self.context.guards;
-        self.context.guards = orders::with_leave(guards, order.leave);
-        let done = match order.deed {
-            Deed::Arrange => self.arrange(DesiredObjects::All).await,
-            Deed::Reload => self.reload(Occasion::Asked).await,
-            Deed::Take(handed) => self.take_handed(&handed).await,
+        self.context.guards = command::with_leave(guards, request.leave);
+        let done = match request.command {
+            DaemonCommand::Arrange => self.arrange(Recipients::All).await,
+            DaemonCommand::Reload => self.reload(Occasion::Asked).await,
+            DaemonCommand::TakeDocument(handed) => self.take_handed(&handed).await,
         };
         self.context.guards = guards;
-        // Who asked may be gone; it was done all the same.
-        let _ = order.answer.send(done.map(|()| orders::begin(self.loops())));
+        // The client may be gone; it was done all the same.
+        let _ = request.answer.send(done.map(|()| command::start_passes(self.loops())));
     }
 
-    async fn reload_aloud(&mut self, occasion: Occasion, surface: &Surface) {
+    async fn reload_and_log(&mut self, occasion: Occasion, surface: &Surface) {
         surface.reloading();
         if let Err(error) = self.reload(occasion).await {
             self.log.failed(&error);
@@ -265,43 +256,74 @@ impl Daemon {
         surface.reloaded();
     }
 
-    /// Reads the document again. One that is broken is refused, and the last good one stands.
+    /// Asks the provider again. A document that is unknown or cannot be taken is refused, and the last good
+    /// one stands. Status and events say so until the provider has a good one.
     async fn reload(&mut self, occasion: Occasion) -> Result<()> {
-        let document = load(&self.paths)?;
-        let known = self.own.as_ref().unwrap_or(&self.document);
-        let beside = Beside::of(&document);
-        let is_same = document == *known && beside == self.beside;
-        if occasion == Occasion::Changed && is_same {
-            return Ok(());
+        let reloaded = self.try_reload(occasion).await;
+        let from = ("from".to_owned(), self.health.from().into());
+        match &reloaded {
+            Err(error) => {
+                self.health.fail(error);
+                let trouble = serde_json::json!(self.health.trouble());
+                let fields = Map::from_iter([from]).into_iter();
+                let fields = fields.chain(trouble.as_object().cloned().unwrap_or_default());
+                self.recent.record("error", "document-refused", fields.collect());
+            }
+            Ok(Reloaded::Unchanged) if self.health.trouble().is_none() => self.health.succeed(),
+            Ok(_) => {
+                self.health.succeed();
+                self.recent.record("info", "document-accepted", Map::from_iter([from]));
+            }
         }
-        let desired_states = match occasion {
-            Occasion::Changed => DesiredObjects::Changed,
-            Occasion::Asked => DesiredObjects::All,
+        self.publish();
+        reloaded.map(drop)
+    }
+
+    async fn try_reload(&mut self, occasion: Occasion) -> Result<Reloaded> {
+        let document = match self.provider.answer().await {
+            Answer::DesiredState(document) => document,
+            Answer::Unknown { why } => return Err(why),
+            Answer::Nothing => return Err(anyhow!("the provider has no document any more")),
         };
-        self.take(document, desired_states).await?;
-        (self.own, self.beside) = (None, beside);
-        self.tell_standing();
-        Ok(())
+        let known = self.own.as_ref().unwrap_or(&self.document);
+        let referenced = ReferencedFiles::of(&document);
+        let is_same = document == *known && referenced == self.referenced;
+        let recipients = match occasion {
+            Occasion::Changed if is_same => {
+                self.provider.judged(Verdict::Accepted);
+                return Ok(Reloaded::Unchanged);
+            }
+            Occasion::Changed => Recipients::Changed,
+            Occasion::Asked => Recipients::All,
+        };
+        if let Err(error) = self.take(document, recipients).await {
+            let why = crate::failure::text(&error);
+            self.provider.judged(Verdict::Refused { why });
+            return Err(error);
+        }
+        self.provider.judged(Verdict::Accepted);
+        (self.own, self.referenced) = (None, referenced);
+        Ok(Reloaded::Taken)
     }
 
-    /// Takes a document in place of our own, until our own changes or is read again.
+    /// Takes a document in place of the provider's, until that one changes or is asked for again.
     async fn take_handed(&mut self, handed: &Handed) -> Result<()> {
-        orders::check_meant_for(&self.context, handed)?;
+        command::check_meant_for(&self.context, handed)?;
         let document = load(&handed.paths)?;
-        let before = self.document.clone();
-        self.take(document, DesiredObjects::All).await?;
+        let before = Arc::clone(&self.document);
+        self.take(Arc::new(document), Recipients::All).await?;
         self.own.get_or_insert(before);
-        self.tell_standing();
+        self.publish();
         Ok(())
     }
 
-    async fn take(&mut self, document: Document, desired_states: DesiredObjects) -> Result<()> {
+    async fn take(&mut self, document: Arc<Document>, recipients: Recipients) -> Result<()> {
         self.context.check_same(&document.settings)?;
         if let Some(allowed) = self.allowed {
             allowed.check(Allowed::for_document(&self.context, &document, &*self.ledger)?)?;
         }
         let before = std::mem::replace(&mut self.document, document);
-        if let Err(error) = self.arrange(desired_states).await {
+        if let Err(error) = self.arrange(recipients).await {
             self.document = before;
             return Err(error.context("the document is refused, and the last good one stands"));
         }
@@ -314,7 +336,7 @@ impl Daemon {
             Declared::Release => OnStop::Release,
             Declared::Revert => OnStop::Revert,
         });
-        let policy = self.on_stop.or(declared).unwrap_or_default();
+        let policy = self.options.on_stop.or(declared).unwrap_or_default();
         let stopped = futures_util::future::join_all(
             self.loops().into_iter().map(|control| async move { control.stop(policy).await }),
         );
@@ -323,39 +345,43 @@ impl Daemon {
     }
 }
 
-/// Why the document is read again.
+/// Why the provider is asked again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occasion {
-    /// Something changed near it; if it is the same, nothing is to be done.
+    /// It may have changed; if its document is the same, nothing is to be done.
     Changed,
-    /// Somebody asked for it, and gets it.
+    /// Somebody asked for it: the document is taken even if it is the same.
     Asked,
 }
 
-/// Everything that wakes the daemon.
+/// What became of a good document.
+enum Reloaded {
+    Unchanged,
+    Taken,
+}
+
+/// Everything that wakes the daemon, beside the provider.
 struct Wakes {
-    orders: mpsc::Receiver<Order>,
+    commands: mpsc::Receiver<CommandRequest>,
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
-    document: Watch,
     spaces: Spaces,
 }
 
 impl Wakes {
-    fn new(daemon: &Daemon, orders: mpsc::Receiver<Order>) -> Result<Self> {
+    fn new(commands: mpsc::Receiver<CommandRequest>) -> Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen to signals");
         Ok(Wakes {
-            orders,
+            commands,
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
-            document: Watch::documents(&daemon.paths, &daemon.beside)?,
             spaces: Spaces::open()?,
         })
     }
 
-    /// Waits for work that may take long; for nothing more, once it is told to stop.
+    /// Waits for work that may take long, unless the daemon is stopped meanwhile.
     async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let Wakes { terminate, interrupt, .. } = self;
         tokio::select! {
@@ -365,14 +391,14 @@ impl Wakes {
         }
     }
 
-    async fn next(&mut self) -> Wake {
-        let Wakes { orders, terminate, interrupt, hangup, document, spaces } = self;
+    async fn next(&mut self, provider: &mut DocumentProvider) -> Wake {
+        let Wakes { commands, terminate, interrupt, hangup, spaces } = self;
         tokio::select! {
             _ = terminate.recv() => Wake::Stop,
             _ = interrupt.recv() => Wake::Stop,
             _ = hangup.recv() => Wake::Reload,
-            Some(order) = orders.recv() => Wake::Order(order),
-            () = document.changed(QUIET) => Wake::Changed,
+            Some(request) = commands.recv() => Wake::Command(request),
+            () = provider.changed() => Wake::Changed,
             () = spaces.changed() => Wake::Spaces,
         }
     }

@@ -115,6 +115,11 @@ fn report_chain(error: &anyhow::Error, to: &mut dyn std::io::Write) -> std::io::
     }
 }
 
+/// What an error says, without colour.
+pub(crate) fn text(error: &anyhow::Error) -> String {
+    anstream::adapter::strip_str(&format!("{error:#}")).to_string()
+}
+
 /// The way out of an error, if somebody knows one.
 pub(crate) fn help(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {

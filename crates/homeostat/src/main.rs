@@ -8,14 +8,17 @@ mod commands;
 mod context;
 mod converge;
 mod daemon;
-mod desk;
 mod failure;
+mod journal;
 mod machine;
 mod mark;
 mod missing;
 mod output;
+mod provider;
+mod referenced_files;
 mod registry;
 mod scope;
+mod watch;
 mod wire;
 
 use std::process::ExitCode;

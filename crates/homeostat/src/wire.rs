@@ -4,8 +4,8 @@ use homeostat_engine::OpenCounts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::cli::GuestVerb;
 use crate::output::text::Drawing;
+use crate::registry::guests::GuestVerb;
 
 /// The version of all that is said here; another first number is another language.
 pub(crate) const FORMAT_VERSION: &str = "1.0";
@@ -117,8 +117,8 @@ pub(crate) struct LoopStatus {
     pub(crate) waits_on: Option<String>,
 }
 
-/// Why a pass could not be made, and the way out.
-#[derive(Debug, Deserialize, Serialize)]
+/// What went wrong, and the way out.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Trouble {
     pub(crate) error: String,
     pub(crate) help: Option<String>,
@@ -160,7 +160,19 @@ pub(crate) struct Overview {
     pub(crate) ready: bool,
     /// Whether a document is in force that was handed over, not the daemon's own.
     pub(crate) handed: bool,
+    /// Where the daemon's own document comes from; nothing, if the daemon does not say.
+    pub(crate) provider: Option<ProviderStatus>,
     pub(crate) loops: Vec<LoopStatus>,
+}
+
+/// Whether the daemon's own document can be taken from its provider.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct ProviderStatus {
+    /// The provider's arguments, as the command line has them.
+    pub(crate) from: String,
+    pub(crate) ok: bool,
+    pub(crate) last_good_ago_ms: u64,
+    pub(crate) last_error: Option<Trouble>,
 }
 
 /// An answer that says no. `text` is how it is drawn for people.

@@ -8,26 +8,10 @@ use serde_json::Value;
 
 use crate::provider::{Answer, Provider};
 
-/// A provider whose type is forgotten.
-trait Asked: Send {
-    fn answer(&mut self) -> Later<'_, Answer<Value>>;
-    fn changed(&mut self) -> Later<'_, ()>;
-}
-
-impl<P: Provider<DesiredState = Value>> Asked for P {
-    fn answer(&mut self) -> Later<'_, Answer<Value>> {
-        Box::pin(Provider::answer(self))
-    }
-
-    fn changed(&mut self) -> Later<'_, ()> {
-        Box::pin(Provider::changed(self))
-    }
-}
-
 /// One input.
 pub(super) struct Input {
     name: String,
-    provider: Box<dyn Asked>,
+    provider: Box<dyn Provider<DesiredState = Value, Error = String>>,
     accepted: Option<Value>,
     pending: Option<Value>,
     /// Whether the pending word was refused as it is.
@@ -35,7 +19,10 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn new(name: &str, provider: impl Provider<DesiredState = Value> + 'static) -> Self {
+    pub(super) fn new(
+        name: &str,
+        provider: impl Provider<DesiredState = Value, Error = String> + 'static,
+    ) -> Self {
         let (name, provider) = (name.to_owned(), Box::new(provider));
         Input { name, provider, accepted: None, pending: None, is_refused: false }
     }

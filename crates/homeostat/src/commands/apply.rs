@@ -11,7 +11,7 @@ use homeostat_engine::{Ledger, SqliteLedger, SqlitePages, Strictness};
 
 use crate::cli::{ApplyArgs, Global};
 use crate::commands::saved::{self, Saved};
-use crate::commands::{block_on, hand_over, load, not_built};
+use crate::commands::{block_on, hand_over, not_built};
 use crate::context::Context;
 use crate::failure::Helped;
 use crate::machine::{Drivers, Machine};
@@ -19,6 +19,7 @@ use crate::output::digest::Digest;
 use crate::output::progress::Bar;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{Form, Told, is_converged, json, stream, summary, text};
+use crate::provider::load;
 
 /// Makes the machine as declared.
 pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     if needs_a_yes && !std::io::stdin().is_terminal() {
         refuse_changes(&context, &document)?;
     }
-    context.open_desk();
+    let context = context.writing();
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let machine = Machine::bind(&context, &document, &*ledger)?;
     let form = args.form.form();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Documents, Global};
-use crate::commands::load;
+use crate::provider::load;
 use crate::registry;
 
 /// Success is quiet.

@@ -22,12 +22,14 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use homeostat_document::{Diagnostics, Document, Format, Settings};
+use homeostat_engine::outcome::Later;
 use homeostat_engine::{Ledger, MemoryLedger};
+use homeostat_kit::provider::{Answer, Provider};
 
 use crate::cli::{DemoArgs, Global};
 use crate::commands::block_on;
 use crate::context::Context;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Options};
 use crate::machine::Machine;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{stream, text};
@@ -119,7 +121,10 @@ async fn tour(
         // Nobody waits if the program is about to end.
         let _ = finished.send(played);
     })?;
-    let daemon = Daemon::new(context, (Vec::new(), document), ledger).silent();
+    let document = Arc::new(document);
+    let provider = Box::new(Unchanging(Arc::clone(&document)));
+    let options = Options { is_silent: true, ..Options::default() };
+    let daemon = Daemon::new(context, provider, document, ledger, options);
     let mut finish = finish;
     let played = tokio::select! {
         played = &mut finish => played,
@@ -130,6 +135,18 @@ async fn tour(
         }
     };
     played.map_err(|_| anyhow!("the demo's show has ended before its time"))?
+}
+
+/// The demo's document never changes.
+struct Unchanging(Arc<Document>);
+
+impl Provider for Unchanging {
+    type DesiredState = Document;
+    type Error = anyhow::Error;
+
+    fn answer(&mut self) -> Later<'_, Answer<Document, anyhow::Error>> {
+        Box::pin(async { Answer::DesiredState(Arc::clone(&self.0)) })
+    }
 }
 
 /// Shows the plan, applies it, and shows that nothing is left to do.

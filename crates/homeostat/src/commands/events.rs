@@ -38,9 +38,12 @@ fn line(event: &Value) -> String {
     let fields = event.as_object().into_iter().flatten().filter(is_told);
     let fields: Vec<String> =
         fields.map(|(name, value)| format!(" {name}={}", quoted(value))).collect();
-    let (time, source, scope) = (word("time"), word("source"), word("scope"));
-    let (name, pass) = (word("event"), word("pass"));
-    format!("{time} {source} in {scope}: {name}{} pass={pass}", fields.concat())
+    let (time, name, fields) = (word("time"), word("event"), fields.concat());
+    if event.get("source").is_none() {
+        return format!("{time} {name}{fields}");
+    }
+    let (source, scope, pass) = (word("source"), word("scope"), word("pass"));
+    format!("{time} {source} in {scope}: {name}{fields} pass={pass}")
 }
 
 fn show(value: &Value) -> String {

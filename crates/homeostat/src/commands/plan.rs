@@ -8,11 +8,12 @@ use homeostat_document::Document;
 use homeostat_engine::SqlitePages;
 
 use crate::cli::{Global, PlanArgs, VerifyArgs};
-use crate::commands::{block_on, load, saved};
+use crate::commands::{block_on, saved};
 use crate::context::Context;
 use crate::machine::Machine;
 use crate::output::text::{Closing, Detail, Drawing};
 use crate::output::{Form, Told, is_converged, json, stream, text};
+use crate::provider::load;
 
 /// What a program exits with when things are not as declared, and that is no error.
 pub(super) const NOT_CONVERGED: u8 = 2;

@@ -12,9 +12,9 @@ use homeostat_document::{Document, Format, SourceText};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::commands::understand;
 use crate::failure::Helped;
 use crate::output::{Told, json};
+use crate::provider::understand;
 use crate::registry::READER;
 
 /// How a saved plan begins, whatever its name is.

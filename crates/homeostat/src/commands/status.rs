@@ -14,7 +14,7 @@ use crate::client::{Client, place, read};
 use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
-use crate::wire::{About, KeyStatus, LoopStatus, Overview, Request};
+use crate::wire::{About, KeyStatus, LoopStatus, Overview, ProviderStatus, Request};
 
 /// How long a daemon that is just starting may take to listen.
 const STARTING: Duration = Duration::from_secs(10);
@@ -81,6 +81,9 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
     for one in &overview.loops {
         draw_loop(one, to)?;
     }
+    if let Some(provider) = &overview.provider {
+        draw_provider(provider, to)?;
+    }
     if overview.handed {
         writeln!(
             to,
@@ -91,6 +94,20 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
         (_, true) => writeln!(to, "Converged."),
         (false, _) => writeln!(to, "Not converged: starting."),
         _ => writeln!(to, "Not converged."),
+    }
+}
+
+/// Says only what is wrong.
+fn draw_provider(provider: &ProviderStatus, to: &mut dyn Write) -> io::Result<()> {
+    let Some(trouble) = &provider.last_error else { return Ok(()) };
+    let (from, good) = (plain(&provider.from), time(provider.last_good_ago_ms));
+    writeln!(to, "document: cannot be taken from {from}, last good {good} ago")?;
+    for line in trouble.error.lines() {
+        writeln!(to, "  {}", plain(line))?;
+    }
+    match &trouble.help {
+        Some(help) => writeln!(to, "  help: {}", plain(help)),
+        None => Ok(()),
     }
 }
 

@@ -12,12 +12,12 @@ use homeostat_engine::Control;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::orders::{Counter, Deed};
+use super::command::{DaemonCommand, DaemonHandle};
 use super::recent::Recent;
 use super::standing::Standing;
-use crate::commands::guest;
-use crate::desk::command::Command;
 use crate::failure::{self, Helped};
+use crate::registry::guests;
+use crate::registry::guests::command::Command;
 use crate::wire::{FORMAT_VERSION, Request, refusal};
 
 /// The longest that one request waits; who wants to wait longer asks again.
@@ -27,13 +27,17 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub(super) struct Answers {
     pub(super) standing: watch::Receiver<Standing>,
-    pub(super) orders: Counter,
+    pub(super) commands: DaemonHandle,
     pub(super) recent: Recent,
 }
 
 impl Answers {
-    pub(super) fn new(standing: &watch::Sender<Standing>, orders: Counter, recent: Recent) -> Self {
-        Answers { standing: standing.subscribe(), orders, recent }
+    pub(super) fn new(
+        standing: &watch::Sender<Standing>,
+        commands: DaemonHandle,
+        recent: Recent,
+    ) -> Self {
+        Answers { standing: standing.subscribe(), commands, recent }
     }
 
     /// The answer to one request, as a line.
@@ -70,13 +74,15 @@ impl Answers {
                 self.tell_each(scope.as_deref(), |control| Ok(control.resume()?))
             }
             Request::Resync(ask) => self.passes(None, ask).await,
-            Request::Reload(ask) => self.passes(Some(Deed::Reload), ask).await,
-            Request::Apply { handed, ask } => self.passes(Some(Deed::Take(handed)), ask).await,
+            Request::Reload(ask) => self.passes(Some(DaemonCommand::Reload), ask).await,
+            Request::Apply { handed, ask } => {
+                self.passes(Some(DaemonCommand::TakeDocument(handed)), ask).await
+            }
             Request::Adopt { about, ask } => self.adopt(&about, ask).await,
             Request::Release(about) => self.release(&about).await,
             Request::Forget(about) => self.forget(&about).await,
             Request::Guest { vmid, command, name } => {
-                self.guest(guest::command(command, vmid, name)).await
+                self.guest(guests::command(command, vmid, name)).await
             }
             Request::Events { .. } => Err(Helped::error("events are told one by one", "ask again")),
         }
@@ -117,8 +123,8 @@ impl Answers {
             return Err(Helped::error("the daemon knows no cluster", help));
         };
         let asked = command.clone();
-        let done = tokio::spawn(async move { commands.obey(&asked).await }).await??;
-        Ok(serde_json::to_vec(&guest::answer(&command, &done))?)
+        let done = tokio::spawn(async move { commands.carry_out(&asked).await }).await??;
+        Ok(serde_json::to_vec(&guests::answer(&command, &done))?)
     }
 
     /// The loops of one scope, or all.
@@ -162,7 +168,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_asked_of_loops_waits_until_a_daemon_that_starts_has_arranged_them() {
         let standing = watch::Sender::new(Standing::default());
-        let answers = Answers::new(&standing, Counter::open().0, Recent::default());
+        let answers = Answers::new(&standing, DaemonHandle::new().0, Recent::default());
         let requests =
             || [Request::Resync(Ask::default()), Request::Pause { for_ms: None, scope: None }];
         for request in requests() {

@@ -55,8 +55,8 @@ impl Log {
         match self.form {
             LogForm::Text => _ = failure::report(error, self.color),
             LogForm::Json => {
-                let text = anstream::adapter::strip_str(&format!("{error:#}")).to_string();
-                let (time, help) = (Stamp::now().to_string(), failure::help(error));
+                let (text, help) = (failure::text(error), failure::help(error));
+                let time = Stamp::now().to_string();
                 let line = json!({ "time": time, "level": "error", "error": text, "help": help });
                 say(&line.to_string());
             }

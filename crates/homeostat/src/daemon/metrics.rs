@@ -20,6 +20,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use self::shown::{COUNTS, STATES, Shown};
 use super::clock::Stamp;
+use super::provider_health::ProviderHealth;
 
 /// From a tenth of a millisecond to a pass at its deadline.
 const BUCKETS: [f64; 18] = [
@@ -98,13 +99,20 @@ impl Meters {
     }
 
     /// Everything, about these loops and no others.
-    pub(super) fn text(&self, loops: &[Arc<dyn Control>]) -> Result<String, fmt::Error> {
+    pub(super) fn text(
+        &self,
+        loops: &[Arc<dyn Control>],
+        provider: Option<&ProviderHealth>,
+    ) -> Result<String, fmt::Error> {
         let stands: Vec<(Labels, Status)> =
             loops.iter().map(|one| (labels(&**one), one.status())).collect();
         self.forget_others(&stands);
         let mut registry = Registry::with_prefix("homeostat");
         self.add(&mut registry);
         add_stands(&mut registry, &stands);
+        if let Some(provider) = provider {
+            add_provider(&mut registry, provider);
+        }
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)
@@ -144,6 +152,18 @@ impl Meters {
 fn labels(one: &dyn Control) -> Labels {
     let place = one.place();
     Labels { source: place.source.clone(), scope: place.scope.clone() }
+}
+
+/// Adds how the provider of the document is doing.
+fn add_provider(to: &mut Registry, provider: &ProviderHealth) {
+    let is_ok: Gauge = Gauge::default();
+    is_ok.set(i64::from(provider.trouble().is_none()));
+    let told = "Whether the last document of the provider could be taken";
+    to.register("provider_ok", told, is_ok);
+    let good = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
+    good.set(provider.good_stamp().as_seconds());
+    let told = "When the provider last had a good document";
+    to.register_with_unit("provider_last_good_timestamp", told, Unit::Seconds, good);
 }
 
 /// Adds what loops count or are.
@@ -225,7 +245,7 @@ mod tests {
     fn what_is_told_of_loops_that_are_gone_is_dropped() {
         let meters = Meters::default();
         pass(&meters, Reason::Hint, Cause::Drift);
-        let text = meters.text(&[]).unwrap();
+        let text = meters.text(&[], None).unwrap();
         assert!(!text.contains("rtnl"), "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_engine::Event;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 
 use super::clock::Stamp;
@@ -41,10 +41,23 @@ impl Recent {
     /// Keeps an event that is worth a line. A pass that found nothing is not.
     pub(super) fn take(&self, event: &Event, at: Stamp) {
         let Some(level) = log::level(event) else { return };
-        let mut object = serde_json::Map::new();
+        self.keep_event(level, at, json::event(event));
+    }
+
+    /// Keeps what happened to the daemon itself, outside of any loop.
+    pub(super) fn record(&self, level: &str, event: &str, fields: Map<String, Value>) {
+        let mut object = Map::new();
+        object.insert("format_version".to_owned(), json::FORMAT_VERSION.into());
+        object.insert("event".to_owned(), event.into());
+        object.extend(fields);
+        self.keep_event(level, Stamp::now(), object);
+    }
+
+    fn keep_event(&self, level: &str, at: Stamp, event: Map<String, Value>) {
+        let mut object = Map::new();
         object.insert("time".to_owned(), at.to_string().into());
         object.insert("level".to_owned(), level.into());
-        object.extend(json::event(event));
+        object.extend(event);
         self.keep(&Value::Object(object).to_string());
     }
 

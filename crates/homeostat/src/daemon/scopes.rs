@@ -35,7 +35,7 @@ struct Running {
 
 /// Which of the loops that go on are given their desired states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DesiredObjects {
+pub(super) enum Recipients {
     /// Those whose desired state or target has changed: the others are not disturbed.
     Changed,
     /// All of them: somebody asks for it.
@@ -48,7 +48,7 @@ struct With<'a> {
     document: &'a Document,
     ledger: &'a Arc<dyn Ledger>,
     events: &'a Events,
-    desired_states: DesiredObjects,
+    recipients: Recipients,
 }
 
 /// What became of a desired state.
@@ -121,9 +121,9 @@ impl Scopes {
         context: &Context,
         document: &Document,
         (ledger, events): (&Arc<dyn Ledger>, &Events),
-        desired_states: DesiredObjects,
+        recipients: Recipients,
     ) -> Result<()> {
-        let with = With { document, ledger, events, desired_states };
+        let with = With { document, ledger, events, recipients };
         let parts = self.bind(context, document, ledger).await?;
         self.end_missing(&parts, &context.gates);
         let made = self.settle(parts, context, with).await?;
@@ -246,15 +246,15 @@ impl Running {
 
     /// Gives a loop its desired state, or starts one.
     fn put(&mut self, planner: Box<dyn Planner>, with: With<'_>) -> Put {
-        let With { document, ledger, events, desired_states } = with;
+        let With { document, ledger, events, recipients } = with;
         let name = planner.place().source.clone();
         let pace = pace(&*planner, &document.settings);
         let goes_on = |one: &&Looping| !one.task.is_finished() && one.pace.is_like(&pace);
         if let Some(looping) = self.loops.get(&name).filter(goes_on) {
             // A loop that has ended meanwhile is started by the next call.
-            let is_changed = match desired_states {
-                DesiredObjects::Changed => looping.control.put(planner),
-                DesiredObjects::All => looping.control.replace(planner).map(|()| true),
+            let is_changed = match recipients {
+                Recipients::Changed => looping.control.put(planner),
+                Recipients::All => looping.control.replace(planner).map(|()| true),
             };
             return if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed };
         }

@@ -1,7 +1,7 @@
 //! The control socket: where it is, who may speak, and how much.
 //!
 //! A slow or hostile client costs one of a few places and some time of its own: it never blocks the
-//! daemon. Start at [`Door::open`].
+//! daemon. Start at [`ControlSocket::open`].
 
 mod conversation;
 
@@ -17,22 +17,22 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use super::answers::Answers;
-use super::beside::directory;
 use super::readers::Readers;
 use crate::failure::Helped;
+use crate::referenced_files::directory;
 
 /// How many clients are served at once; others wait in the kernel's queue.
 const CLIENTS: usize = 32;
 
 /// The open socket. Its file goes with it.
-pub(super) struct Door {
+pub(super) struct ControlSocket {
     path: PathBuf,
     /// What tells our file from one that somebody put in its place.
     file: (u64, u64),
     accepting: tokio::task::JoinHandle<()>,
 }
 
-impl Door {
+impl ControlSocket {
     /// Listens at `path`; what a dead daemon left there is replaced, a live one is refused.
     pub(super) fn open(path: &Path, answers: Answers, readers: Option<Readers>) -> Result<Self> {
         let whole = || format!("cannot open the control socket {}", path.display());
@@ -46,11 +46,11 @@ impl Door {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).with_context(whole)?;
         let file = identity(path).with_context(whole)?;
         let accepting = tokio::spawn(accept(listener, answers, readers));
-        Ok(Door { path: path.to_owned(), file, accepting })
+        Ok(ControlSocket { path: path.to_owned(), file, accepting })
     }
 }
 
-impl Drop for Door {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.accepting.abort();
         if identity(&self.path).is_ok_and(|file| file == self.file) {

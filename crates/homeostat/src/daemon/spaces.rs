@@ -7,7 +7,7 @@ use anyhow::Result;
 use homeostat_netns::{Error, Name, Netns};
 use tokio::time::{Instant, sleep_until};
 
-use super::watch::Watch;
+use crate::watch::Watch;
 
 /// How long names must have been left alone before somebody looks.
 const QUIET: Duration = Duration::from_millis(20);

@@ -7,8 +7,9 @@ use homeostat_engine::{Control, LedgerKey, Mode, OpenCounts, Status};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::desk::Commands;
+use super::provider_health::ProviderHealth;
 use crate::machine::Waiting;
+use crate::registry::guests::GuestCommands;
 use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, Overview, Trouble};
 
 /// What runs, as the daemon last arranged it.
@@ -19,9 +20,10 @@ pub(super) struct Standing {
     /// Whether the daemon has arranged anything yet.
     pub(super) is_arranged: bool,
     /// How guests are started and stopped, if the document names a cluster.
-    pub(super) commands: Option<Commands>,
+    pub(super) commands: Option<GuestCommands>,
     /// Whether the document in force was handed over.
     pub(super) is_handed: bool,
+    pub(super) provider: Option<ProviderHealth>,
 }
 
 impl Standing {
@@ -35,6 +37,7 @@ impl Standing {
             converged: self.is_arranged && loops.iter().all(|one| one.converged),
             ready: self.is_arranged && loops.iter().all(|one| one.ready),
             handed: self.is_handed,
+            provider: self.provider.as_ref().map(ProviderHealth::status),
             loops,
         }
     }

@@ -14,6 +14,7 @@ use homeostat_testkit::memory::{Independent, Memory, Target};
 use super::http::Site;
 use super::metrics::Meters;
 use super::recent::Recent;
+use super::standing::Standing;
 use super::systemd::Systemd;
 use super::view::View;
 
@@ -54,7 +55,8 @@ async fn later(seconds: u64) {
 #[tokio::test(start_paused = true)]
 async fn health_is_denied_while_a_loop_is_stuck_and_no_longer() {
     let (kept, view, _events) = undriven();
-    let site = Site { view, recent: Recent::default(), meters: Meters::default() };
+    let standing = tokio::sync::watch::channel(Standing::default()).1;
+    let site = Site { view, standing, recent: Recent::default(), meters: Meters::default() };
     assert_eq!(site.status_of("/healthz"), 200);
     later(3600).await;
     assert_eq!((site.status_of("/healthz"), site.status_of("/readyz")), (503, 503));

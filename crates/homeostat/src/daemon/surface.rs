@@ -13,6 +13,7 @@ use super::http::{Listen, Server, Site};
 use super::log::Log;
 use super::metrics::Meters;
 use super::recent::Recent;
+use super::standing::Standing;
 use super::systemd::Systemd;
 use super::view::{Loops, View};
 
@@ -20,25 +21,25 @@ use super::view::{Loops, View};
 pub(super) struct Surface {
     loops: watch::Sender<Loops>,
     systemd: Systemd,
-    recent: Recent,
 }
 
 impl Surface {
     /// Opens it; whatever runs on is driven beside the daemon.
-    pub(super) async fn open(events: &Events, log: Log, listen: Option<Listen>) -> Result<Self> {
-        let ((loops, view), recent) = (View::new(), Recent::default());
-        let site = Site { view: view.clone(), recent: recent.clone(), meters: Meters::default() };
+    pub(super) async fn open(
+        events: &Events,
+        log: Log,
+        listen: Option<Listen>,
+        standing: watch::Receiver<Standing>,
+        recent: Recent,
+    ) -> Result<Self> {
+        let (loops, view) = View::new();
+        let site = Site { view: view.clone(), standing, recent, meters: Meters::default() };
         tokio::spawn(gather(site.clone(), events.subscribe()));
         if let Some(listen) = listen {
             serve(listen, site, log).await?;
         }
         tokio::spawn(Systemd::from_environment().follow(view, events.subscribe()));
-        Ok(Surface { loops, systemd: Systemd::from_environment(), recent })
-    }
-
-    /// What happened lately.
-    pub(super) fn recent(&self) -> Recent {
-        self.recent.clone()
+        Ok(Surface { loops, systemd: Systemd::from_environment() })
     }
 
     /// These loops run now.

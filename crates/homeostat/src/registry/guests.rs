@@ -1,5 +1,10 @@
 //! Guests on Proxmox VE: `[proxmox]` and `[guests.N]`.
 
+pub(crate) mod command;
+mod command_line;
+mod operations;
+mod turn;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +15,10 @@ use homeostat_guests::section::{self, Proxmox, desired};
 use homeostat_guests::{Client, DesiredState, Guests, Token};
 use rustix::thread::CapabilitySet;
 
+pub(crate) use self::command_line::{GuestArgs, GuestVerb, answer, command, run};
+pub(crate) use self::operations::GuestCommands;
+use self::operations::GuestOperations;
+use crate::context::Context;
 use crate::failure::Helped;
 use crate::registry::{Bind, Binding, Registered, Remote, Shown, Start};
 
@@ -42,11 +51,16 @@ const NAME: &str = <Guests as homeostat_engine::Source>::NAME;
 /// Tasks at once in the whole cluster.
 const TOTAL: usize = 64;
 
+/// What this process has under way with guests.
+pub(crate) fn operations(context: &Context) -> GuestOperations {
+    context.memory.of()
+}
+
 fn bind(binding: &Binding<'_>) -> Bind {
     let Some(section) = binding.section else { return Ok(None) };
     let Some(proxmox) = section.get::<Proxmox>() else {
         if std::ptr::eq(section, &raw const binding.document.host) {
-            binding.context.desk.leave();
+            operations(binding.context).leave_cluster();
         }
         return Ok(None);
     };
@@ -61,7 +75,13 @@ fn bind(binding: &Binding<'_>) -> Bind {
         }
     });
     let limits = Limits { total: TOTAL, per_node: proxmox.node_limit.into() };
-    let dispatch = binding.context.desk.dispatch_guard(&source, (&binding.scope.name, limits))?;
+    let journal = binding.context.journal.as_deref();
+    let dispatch = operations(binding.context).dispatch_guard(
+        &source,
+        &binding.scope.name,
+        limits,
+        journal,
+    )?;
     let config = Config { dispatch, lanes: TOTAL, ..binding.config(NAME, missing) };
     let (desired, place) = (Arc::new(desired(section)?), binding.place(NAME));
     let (ownership, nothing) = (Ownership::Checkpoint, Some(Arc::new(DesiredState::default())));

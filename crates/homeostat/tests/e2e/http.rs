@@ -39,7 +39,7 @@ fn send(bytes: &[u8]) -> String {
 }
 
 /// The status and the body of a page.
-fn read(path: &str) -> (u16, String) {
+pub(crate) fn read(path: &str) -> (u16, String) {
     let answer = send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())

@@ -42,6 +42,7 @@ mod nft;
 mod owners;
 mod plan;
 mod program;
+mod provider;
 mod random_network;
 mod reading;
 mod restart;

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::Answers;
 use crate::converge::{Converging, converge};
-use crate::daemon::orders::{Begun, Deed, begin};
+use crate::daemon::command::{DaemonCommand, StartedPass, start_passes};
 use crate::machine::{Unapplied, told_of_waiting};
 use crate::output::{Told, is_converged, json as report, text};
 use crate::registry::FIRST;
@@ -20,27 +20,27 @@ use crate::wire::{Ask, FORMAT_VERSION, Leave};
 
 impl Answers {
     /// Does what is to be done first, runs a pass of every loop, and tells what became of it.
-    pub(super) async fn passes(&self, deed: Option<Deed>, ask: Ask) -> Result<Vec<u8>> {
+    pub(super) async fn passes(&self, command: Option<DaemonCommand>, ask: Ask) -> Result<Vec<u8>> {
         let is_lenient = ask.leave != Leave::default();
-        let deed = deed.or(is_lenient.then_some(Deed::Arrange));
-        let begun = match deed {
-            Some(deed) => self.orders.give(deed, ask.leave).await?,
-            None => begin(self.loops(None)?),
+        let command = command.or(is_lenient.then_some(DaemonCommand::Arrange));
+        let started = match command {
+            Some(command) => self.commands.send(command, ask.leave).await?,
+            None => start_passes(self.loops(None)?),
         };
-        let told = self.settle(begun, ask.leave).await;
+        let told = self.settle(started, ask.leave).await;
         if is_lenient {
-            self.orders.give(Deed::Arrange, Leave::default()).await?;
+            self.commands.send(DaemonCommand::Arrange, Leave::default()).await?;
         }
         draw(&told?, ask)
     }
 
     /// Runs passes as long as that brings something, with the patience that an `apply` has. What is
     /// inside namespaces of our own can be opened only when they are there.
-    async fn settle(&self, begun: Vec<Begun>, leave: Leave) -> Result<Vec<Told>> {
-        let mut all = ended(begun, Vec::new()).await;
+    async fn settle(&self, started: Vec<StartedPass>, leave: Leave) -> Result<Vec<Told>> {
+        let mut all = ended(started, Vec::new()).await;
         let made = all.iter().filter(|one| one.control.place().source == FIRST.name);
         if made.map(Converging::written).sum::<usize>() > 0 {
-            all = ended(self.orders.give(Deed::Arrange, leave).await?, all).await;
+            all = ended(self.commands.send(DaemonCommand::Arrange, leave).await?, all).await;
         }
         // Tasks go on after the answer: the loops follow them.
         let patience = Patience { tasks: Duration::ZERO, ..Patience::default() };
@@ -53,10 +53,10 @@ impl Answers {
 
 /// Waits for these passes. A loop that ended meanwhile, as with its namespace, has nothing to tell any more;
 /// one that went on has the reports of its earlier passes, too.
-async fn ended(begun: Vec<Begun>, earlier: Vec<Converging>) -> Vec<Converging> {
-    let passes = begun
+async fn ended(started: Vec<StartedPass>, earlier: Vec<Converging>) -> Vec<Converging> {
+    let passes = started
         .into_iter()
-        .map(|Begun { control, pass }| async move { Some((control, pass.await.ok()?)) });
+        .map(|StartedPass { control, pass }| async move { Some((control, pass.await.ok()?)) });
     let mut earlier = earlier;
     let ended = join_all(passes).await.into_iter().flatten().map(|(control, told)| {
         let known = earlier.iter().position(|one| one.control.place() == control.place());

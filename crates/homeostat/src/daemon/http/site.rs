@@ -2,17 +2,21 @@
 
 use homeostat_engine::Control;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::answer::{Answer, JSON, JSON_LINES, METRICS};
 use crate::daemon::json::{self, FORMAT_VERSION};
 use crate::daemon::metrics::Meters;
+use crate::daemon::provider_health::ProviderHealth;
 use crate::daemon::recent::Recent;
+use crate::daemon::standing::Standing;
 use crate::daemon::view::View;
 
 /// Everything that can be read.
 #[derive(Clone)]
 pub(in crate::daemon) struct Site {
     pub(in crate::daemon) view: View,
+    pub(in crate::daemon) standing: watch::Receiver<Standing>,
     pub(in crate::daemon) recent: Recent,
     pub(in crate::daemon) meters: Meters,
 }
@@ -55,7 +59,8 @@ impl Site {
     }
 
     fn metrics(&self) -> Answer {
-        match self.meters.text(&self.view.loops()) {
+        let provider = self.standing.borrow().provider.clone();
+        match self.meters.text(&self.view.loops(), provider.as_ref()) {
             Ok(text) => Answer::new(200, METRICS, text),
             Err(_) => Answer::text(500, "the metrics cannot be written"),
         }
@@ -73,6 +78,7 @@ impl Site {
                 "converged": is_converged,
                 "ready": self.view.is_ready(),
                 "healthy": self.view.is_healthy(),
+                "provider": self.standing.borrow().provider.as_ref().map(ProviderHealth::status),
                 "loops": all,
             }),
         )

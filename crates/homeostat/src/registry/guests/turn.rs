@@ -10,7 +10,7 @@ use homeostat_engine::journal::{Fact, Following, JournalError, Record, StepId, f
 
 use crate::commands::block_on;
 use crate::context::Context;
-use crate::desk::directory;
+use crate::journal::{directory, explain};
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::output::text::Detail;
@@ -42,7 +42,7 @@ impl<'a> Turn<'a> {
     /// is one that has lasted too long.
     pub(super) fn wait(&mut self, error: anyhow::Error) -> Result<()> {
         let Some(taken) = Taken::of(&error) else { return Err(error) };
-        self.flight.hear(&self.journal.more().map_err(|error| crate::desk::told(&error))?);
+        self.flight.hear(&self.journal.more().map_err(|error| explain(&error))?);
         if self.flight.is_hopeless() {
             return Err(error);
         }

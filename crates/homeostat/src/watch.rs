@@ -10,11 +10,11 @@ use futures_util::StreamExt as _;
 use inotify::{EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 use tokio::time::Instant;
 
-use super::beside::{Beside, directory};
+use crate::referenced_files::directory;
 
 /// Some directories in which something may change. One that is not there yet is watched from when
 /// it comes, if it is in another one that is watched.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// Files and directories whose place may change, as that of a link's target.
     paths: Vec<PathBuf>,
     directories: BTreeSet<PathBuf>,
@@ -58,14 +58,13 @@ const CHANGES: WatchMask = WatchMask::CLOSE_WRITE
     .union(WatchMask::MOVED_TO);
 
 impl Watch {
-    /// The directories that documents, and the files that they name, are in: an editor may put
-    /// another file in the place of one.
-    pub(super) fn documents(paths: &[PathBuf], beside: &Beside) -> Result<Self> {
-        Self::of(paths.to_owned(), beside.directories())
+    /// The directories that documents are in: an editor may put another file in the place of one.
+    pub(crate) fn documents(paths: &[PathBuf]) -> Result<Self> {
+        Self::of(paths.to_owned())
     }
 
     /// Watches these directories, too.
-    pub(super) fn attend(&mut self, directories: BTreeSet<PathBuf>) {
+    pub(crate) fn add_directories(&mut self, directories: BTreeSet<PathBuf>) {
         self.directories.extend(directories);
         // What cannot be watched is read when somebody asks for it.
         let _ = self.add().and_then(|()| self.add_places());
@@ -73,8 +72,8 @@ impl Watch {
 
     /// Where namespaces have their names; the directory comes with the first of them. No name matters
     /// until [`attend_names`](Self::attend_names) says which.
-    pub(super) fn namespaces() -> Result<Self> {
-        let mut watch = Self::of(Vec::new(), BTreeSet::new())?;
+    pub(crate) fn namespaces() -> Result<Self> {
+        let mut watch = Self::of(Vec::new())?;
         let directory = Path::new(NAMESPACES);
         if let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) {
             watch.names.insert(parent.to_owned(), HashSet::from([name.to_owned()]));
@@ -85,18 +84,25 @@ impl Watch {
     }
 
     /// From here on these names of namespaces matter, and no others.
-    pub(super) fn attend_names<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+    pub(crate) fn attend_names<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         self.names.insert(NAMESPACES.into(), names.map(OsString::from).collect());
         // What cannot be watched is found when the document is bound again.
         let _ = self.add();
     }
 
-    fn of(paths: Vec<PathBuf>, directories: BTreeSet<PathBuf>) -> Result<Self> {
+    fn of(paths: Vec<PathBuf>) -> Result<Self> {
         let inotify = Inotify::init().context("cannot watch files")?;
         let watches = inotify.watches();
         let stream = inotify.into_event_stream([0; 4096]).context("cannot watch files")?;
-        let (names, narrow) = (BTreeMap::new(), HashMap::new());
-        let mut watch = Watch { paths, directories, names, watches, narrow, stream, noise: None };
+        let mut watch = Watch {
+            paths,
+            directories: BTreeSet::new(),
+            names: BTreeMap::new(),
+            watches,
+            narrow: HashMap::new(),
+            stream,
+            noise: None,
+        };
         watch.add().and_then(|()| watch.add_places()).context("cannot watch files")?;
         Ok(watch)
     }
@@ -137,7 +143,7 @@ impl Watch {
 
     /// Waits for a change after which nothing changes for some time. Nothing is lost if it is
     /// dropped while it waits.
-    pub(super) async fn changed(&mut self, quiet: Duration) {
+    pub(crate) async fn changed(&mut self, quiet: Duration) {
         loop {
             let next = self.stream.next();
             let event = match self.noise {

@@ -1,4 +1,4 @@
-//! What only the daemon itself can do: whoever asks for it sends an order, and waits.
+//! Commands that only the daemon itself can carry out: clients send them through a [`DaemonHandle`], and wait.
 
 use std::sync::Arc;
 
@@ -14,26 +14,26 @@ use crate::failure::Helped;
 use crate::scope::Scope;
 use crate::wire::{Handed, Leave};
 
-/// How many orders may wait.
+/// How many commands may wait.
 const WAITING: usize = 16;
 
-/// Something to be done, and who waits for it.
-pub(super) struct Order {
-    pub(super) deed: Deed,
+/// A command, and who waits for its result.
+pub(super) struct CommandRequest {
+    pub(super) command: DaemonCommand,
     pub(super) leave: Leave,
-    pub(super) answer: oneshot::Sender<Result<Vec<Begun>>>,
+    pub(super) answer: oneshot::Sender<Result<Vec<StartedPass>>>,
 }
 
 /// A pass that a loop was asked for.
-pub(super) struct Begun {
+pub(super) struct StartedPass {
     pub(super) control: Arc<dyn Control>,
     pub(super) pass: Later<'static, Result<PassAnswer, CommandRefused>>,
 }
 
 /// Asks all of these loops for a pass, at once: whoever has just put a desired state gets the report of the
 /// very pass that carries it out.
-pub(super) fn begin(loops: Vec<Arc<dyn Control>>) -> Vec<Begun> {
-    let begun = loops.into_iter().map(|control| {
+pub(super) fn start_passes(loops: Vec<Arc<dyn Control>>) -> Vec<StartedPass> {
+    let started = loops.into_iter().map(|control| {
         let asked = Arc::clone(&control);
         let pass = async move { asked.pass().await };
         // The first poll is what sends the request.
@@ -43,36 +43,39 @@ pub(super) fn begin(loops: Vec<Arc<dyn Control>>) -> Vec<Begun> {
             Some(told) => Box::pin(std::future::ready(told)),
             None => Box::pin(pass),
         };
-        Begun { control, pass }
+        StartedPass { control, pass }
     });
-    begun.collect()
+    started.collect()
 }
 
-/// What is to be done.
-pub(super) enum Deed {
+pub(super) enum DaemonCommand {
     /// Bring the loops in line with the document.
     Arrange,
     /// Read the document again.
     Reload,
     /// Take another one in its place.
-    Take(Handed),
+    TakeDocument(Handed),
 }
 
-/// Where orders are given.
+/// Sends commands to the daemon.
 #[derive(Clone)]
-pub(super) struct Counter(mpsc::Sender<Order>);
+pub(super) struct DaemonHandle(mpsc::Sender<CommandRequest>);
 
-impl Counter {
-    pub(super) fn open() -> (Self, mpsc::Receiver<Order>) {
-        let (orders, taken) = mpsc::channel(WAITING);
-        (Counter(orders), taken)
+impl DaemonHandle {
+    pub(super) fn new() -> (Self, mpsc::Receiver<CommandRequest>) {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        (DaemonHandle(sender), receiver)
     }
 
-    /// Gives an order, waits until it is carried out, and has the passes of all loops under way.
-    pub(super) async fn give(&self, deed: Deed, leave: Leave) -> Result<Vec<Begun>> {
+    /// Sends a command, waits until it is carried out, and returns the passes of all loops that it started.
+    pub(super) async fn send(
+        &self,
+        command: DaemonCommand,
+        leave: Leave,
+    ) -> Result<Vec<StartedPass>> {
         let gone = || anyhow!("the daemon is stopping");
         let (answer, answered) = oneshot::channel();
-        self.0.send(Order { deed, leave, answer }).await.map_err(|_| gone())?;
+        self.0.send(CommandRequest { command, leave, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 }

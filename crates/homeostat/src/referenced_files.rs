@@ -9,9 +9,9 @@ use homeostat_document::Document;
 
 use crate::registry::{self, NamedFiles};
 
-/// What the files beside a document looked like at some moment.
+/// What the files that a document names looked like at some moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Beside {
+pub(crate) struct ReferencedFiles {
     looks: BTreeMap<PathBuf, Option<Look>>,
     /// Where more of them may come.
     more: BTreeSet<PathBuf>,
@@ -25,9 +25,9 @@ struct Look {
     changed: (i64, i64),
 }
 
-impl Beside {
+impl ReferencedFiles {
     /// What they look like. To be asked before they are read: a change in between is seen later.
-    pub(super) fn of(document: &Document) -> Self {
+    pub(crate) fn of(document: &Document) -> Self {
         let mut named = NamedFiles::default();
         for (_, scope) in document.scopes() {
             registry::all().for_each(|source| (source.files)(document, scope, &mut named));
@@ -37,12 +37,12 @@ impl Beside {
             let look = Look::of(&path);
             (path, look)
         };
-        Beside { looks: files.into_iter().map(look).collect(), more }
+        ReferencedFiles { looks: files.into_iter().map(look).collect(), more }
     }
 
     /// The directories that they are in; of links, those of what they lead to, too; and where one that is
     /// not there would come.
-    pub(super) fn directories(&self) -> BTreeSet<PathBuf> {
+    pub(crate) fn directories(&self) -> BTreeSet<PathBuf> {
         let files = self.looks.keys();
         let real = files.clone().filter_map(|path| std::fs::canonicalize(path).ok());
         let of_files = files.cloned().chain(real).map(|path| directory(&path));
@@ -62,7 +62,7 @@ fn above(missing: &Path) -> Option<PathBuf> {
 }
 
 /// The directory that a file is in.
-pub(super) fn directory(path: &Path) -> PathBuf {
+pub(crate) fn directory(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
@@ -95,15 +95,15 @@ mod tests {
         let list = directory.path().join("bgp.routes");
         std::fs::write(&list, "10.0.0.0/8 via 10.9.9.9\n").unwrap();
         let document = registry::READER.load(&[path]).unwrap();
-        let before = Beside::of(&document);
-        assert_eq!(before, Beside::of(&document));
+        let before = ReferencedFiles::of(&document);
+        assert_eq!(before, ReferencedFiles::of(&document));
         let directories = [directory.path().to_owned(), directory.path().join("more")];
         assert_eq!(before.directories(), directories.into());
         std::fs::write(&list, "10.0.0.0/9 via 10.9.9.9\n").unwrap();
-        let written = Beside::of(&document);
+        let written = ReferencedFiles::of(&document);
         assert_ne!(before, written);
         std::fs::remove_file(&list).unwrap();
-        assert_ne!(written, Beside::of(&document));
+        assert_ne!(written, ReferencedFiles::of(&document));
     }
 
     #[test]
@@ -113,9 +113,9 @@ mod tests {
         let path = directory.path().join("host.toml");
         std::fs::write(&path, text).unwrap();
         let document = registry::READER.load(&[path]).unwrap();
-        let before = Beside::of(&document);
+        let before = ReferencedFiles::of(&document);
         assert_eq!(before.directories(), [directory.path().to_owned()].into());
         std::fs::write(directory.path().join("pve.token"), "keeper@pve!a=b").unwrap();
-        assert_ne!(before, Beside::of(&document));
+        assert_ne!(before, ReferencedFiles::of(&document));
     }
 }

@@ -1,32 +1,67 @@
 //! `homeostat guest start|stop|shutdown ID`: one command for one guest, through the daemon if one runs.
 
-mod turn;
-
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::{Args, ValueEnum};
 use homeostat_document::Document;
 use homeostat_engine::SqlitePages;
 use homeostat_engine::journal::End;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::cli::{Global, GuestArgs, GuestVerb};
+use super::command::{Command, Done};
+use super::turn::Turn;
+use crate::cli::Global;
 use crate::client::{Client, place};
-use crate::commands::{block_on, load};
+use crate::commands::block_on;
 use crate::context::Context;
-use crate::desk::command::{Command, Done};
 use crate::failure::Helped;
 use crate::output::line::plain;
 use crate::output::stream;
+use crate::provider::load;
 use crate::registry::Binding;
-use crate::registry::guests;
 use crate::scope::Scope;
 use crate::wire::{FORMAT_VERSION, Request};
-use turn::Turn;
+
+#[derive(Args, Debug)]
+pub(crate) struct GuestArgs {
+    /// What to do
+    #[arg(value_enum)]
+    pub(crate) verb: GuestVerb,
+    /// The number of the guest
+    #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(100..=999_999_999))]
+    pub(crate) vmid: u32,
+    /// A name for this command: a second try with it returns the outcome of the first, for a week
+    ///
+    /// A try while the first one runs waits for its outcome. If the outcome of the first one is unknown, the second
+    /// one waits for a task that still runs, leaves a guest alone that has the requested run state, and sends the
+    /// command again only otherwise.
+    #[arg(long, value_name = "KEY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) idempotency_key: Option<String>,
+    /// Document that names the cluster, if no daemon runs; a daemon uses its own document
+    #[arg(long = "document", value_name = "DOC")]
+    pub(crate) documents: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum GuestVerb {
+    /// Start it
+    Start,
+    /// Stop it at once
+    Stop,
+    /// Ask it to shut down
+    Shutdown,
+}
 
 /// Starts or stops a guest, and waits for the end of it.
-pub(super) fn run(args: &GuestArgs, global: Global) -> Result<ExitCode> {
+pub(crate) fn run(args: &GuestArgs, global: Global) -> Result<ExitCode> {
     let answer = match Client::try_connect(&place(&global)) {
         Some(client) => client.ask(request(args))?,
         None => without_daemon(args, global)?,
@@ -66,7 +101,7 @@ fn without_daemon(args: &GuestArgs, global: Global) -> Result<Value> {
     }
     let document = load(&args.documents)?;
     let context = Context::enter(global, &document.settings)?;
-    context.open_desk();
+    let context = context.writing();
     let mut turn = args.idempotency_key.as_ref().map(|_| Turn::new(&context));
     loop {
         match (directly(args, &context, &document), &mut turn) {
@@ -85,13 +120,13 @@ fn directly(args: &GuestArgs, context: &Context, document: &Document) -> Result<
     let lock = scope.lock(context)?;
     let pages = &SqlitePages::open(&context.state_dir)?;
     let section = Some(&document.host);
-    (guests::REGISTERED.bind)(&Binding { context, document, scope, section, pages })?;
-    let Some(commands) = context.desk.commands(&lock)? else {
+    (super::REGISTERED.bind)(&Binding { context, document, scope, section, pages })?;
+    let Some(commands) = super::operations(context).commands(&lock)? else {
         let help = "the document needs `[proxmox]`";
         return Err(Helped::error("there is no cluster to speak with", help));
     };
     let command = command(args.verb, args.vmid, args.idempotency_key.clone());
-    let done = block_on(commands.obey(&command))??;
+    let done = block_on(commands.carry_out(&command))??;
     Ok(answer(&command, &done))
 }
 

@@ -13,8 +13,9 @@ use homeostat_engine::{Dispatch, Failure, LaneGuard, Recovery, TaskEnd, Tasks};
 use homeostat_guests::{Key, Located, Sent, Verb, Vmid};
 use serde_json::json;
 
-use super::{Commands, clock, told};
+use super::operations::GuestCommands;
 use crate::failure::Helped;
+use crate::journal::{clock, explain};
 
 /// How long the outcome of a named command is kept: longer than any client tries again.
 const KEPT_FOR: u64 = 7 * 24 * 60 * 60 * 1000;
@@ -42,9 +43,9 @@ impl Command {
     }
 }
 
-impl Commands {
+impl GuestCommands {
     /// Does a command, or tells what became of it before.
-    pub(crate) async fn obey(&self, command: &Command) -> Result<Done> {
+    pub(crate) async fn carry_out(&self, command: &Command) -> Result<Done> {
         if let Some(done) = self.stored(command) {
             return Ok(done);
         }
@@ -170,7 +171,7 @@ impl Commands {
             repeat: Repeat::Hurts,
             command: self.name(command).map(|name| CommandKey { name, expires: expiry() }),
         };
-        self.operations.journal().begin(intent).await.map_err(|error| told(&error))
+        self.operations.journal().begin(intent).await.map_err(|error| explain(&error))
     }
 
     /// Writes down how a step ended. One that was only waited for too long is still at work: it stays open.
@@ -179,13 +180,13 @@ impl Commands {
         let end = end_of(ended);
         if is_over {
             let ended = self.operations.journal().end(id, end.clone()).await;
-            ended.map_err(|error| told(&error))?;
+            ended.map_err(|error| explain(&error))?;
         }
         Ok(Done { end, is_stored: false })
     }
 
     async fn note(&self, id: StepId, task: &str) -> Result<()> {
-        self.operations.journal().dispatched(id, task).await.map_err(|error| told(&error))
+        self.operations.journal().dispatched(id, task).await.map_err(|error| explain(&error))
     }
 }
 
