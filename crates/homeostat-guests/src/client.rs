@@ -28,7 +28,7 @@ use crate::dial::Dial;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::form;
-use crate::tls::Trust;
+use crate::tls::{Trust, WrongFingerprint};
 use crate::token::Token;
 
 /// The largest answer is a list of guests; a larger one is refused.
@@ -221,7 +221,12 @@ impl Client {
         let name = name.map_err(|error| self.unreachable(&error))?;
         let stream = dial.connect(endpoint).await.map_err(|error| self.unreachable(&error))?;
         let stream = self.shared.tls.connect(name, stream).await;
-        let stream = stream.map_err(|error| self.unreachable(&error))?;
+        let stream = stream.map_err(|error| match WrongFingerprint::of(&error) {
+            Some(WrongFingerprint(seen)) => {
+                Error::WrongFingerprint { endpoint: endpoint.to_string(), seen }
+            }
+            None => self.unreachable(&error),
+        })?;
         let made = http1::handshake(TokioIo::new(stream)).await;
         let (send, drive) = made.map_err(|error| self.unreachable(&error))?;
         Ok(Connection { send, drive: Box::pin(drive) })

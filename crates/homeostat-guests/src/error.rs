@@ -3,14 +3,18 @@
 use homeostat_core::{Failure, Retry};
 
 use crate::classify::Class;
+use crate::tls::{Fingerprint, WrongFingerprint};
 
 /// Why a request failed. No variant contains the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing was sent: no connection, or the wrong server.
+    /// Nothing was sent: no connection, or no TLS.
     #[error("cannot reach {endpoint}: {why}")]
     Unreachable { endpoint: String, why: String },
+    /// Nothing was sent: the server is not the one whose certificate is pinned.
+    #[error("cannot reach {endpoint}: {}", WrongFingerprint(*seen))]
+    WrongFingerprint { endpoint: String, seen: Fingerprint },
     /// It was sent, and no answer arrived.
     #[error("{request}: the answer was lost: {why}")]
     Lost { request: String, why: String },
@@ -31,7 +35,7 @@ impl Error {
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
-            Error::Unreachable { .. } => Class::Transient,
+            Error::Unreachable { .. } | Error::WrongFingerprint { .. } => Class::Transient,
             Error::Lost { .. } | Error::Senseless { .. } => Class::UnknownOutcome,
             Error::Refused { class, .. } => *class,
         }
@@ -65,7 +69,7 @@ impl Error {
 
     fn help(&self) -> Option<&'static str> {
         Some(match (self, self.class()) {
-            (Error::Unreachable { why, .. }, _) if why.contains("fingerprint") => {
+            (Error::WrongFingerprint { .. }, _) => {
                 "if that is the server that you mean, put its fingerprint into `[proxmox]`"
             }
             (_, Class::Locked) => "it is tried again when the lock is gone",

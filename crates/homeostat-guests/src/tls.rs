@@ -8,7 +8,10 @@ use ring::digest::{SHA256, digest};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore,
+    SignatureScheme,
+};
 
 /// The SHA-256 of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,6 +88,23 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
+/// The certificate of the server has another fingerprint than the pinned one.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the server's certificate has the fingerprint {0}")]
+pub(crate) struct WrongFingerprint(pub(crate) Fingerprint);
+
+impl WrongFingerprint {
+    /// Whether a connection failed for this.
+    pub(crate) fn of(error: &std::io::Error) -> Option<Self> {
+        match error.get_ref()?.downcast_ref()? {
+            Error::InvalidCertificate(CertificateError::Other(OtherError(wrong))) => {
+                wrong.downcast_ref::<Self>().copied()
+            }
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Pinned {
     pin: Fingerprint,
@@ -105,8 +125,9 @@ impl ServerCertVerifier for Pinned {
             return Ok(ServerCertVerified::assertion());
         }
         let seen = seen.as_ref().try_into().map(Fingerprint);
-        let seen = seen.map_or_else(|_| String::new(), |seen| seen.to_string());
-        Err(Error::General(format!("the server's certificate has the fingerprint {seen}")))
+        let seen = seen.map_err(|_| Error::General("a SHA-256 has 32 bytes".to_owned()))?;
+        let wrong = OtherError(Arc::new(WrongFingerprint(seen)));
+        Err(Error::InvalidCertificate(CertificateError::Other(wrong)))
     }
 
     fn verify_tls12_signature(
