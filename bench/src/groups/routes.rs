@@ -37,7 +37,7 @@ pub(super) struct DesiredState {
 }
 
 impl DesiredState {
-    /// A declare this many routes.
+    /// A desired state of this many routes.
     pub(super) fn new(size: usize) -> Self {
         let numbers = 0..u32::try_from(size).unwrap_or(u32::MAX);
         DesiredState {

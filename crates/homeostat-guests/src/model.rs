@@ -1,4 +1,4 @@
-//! What is managed: run state and declared options of a guest, and the declare many of them.
+//! What is managed: run state and declared options of a guest, and the desired state of many of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -169,7 +169,7 @@ impl DesiredState {
         (key, wanted)
     }
 
-    /// The declare a key, without a copy.
+    /// What is desired for a key, without a copy.
     #[must_use]
     pub fn wanted(&self, key: &Key) -> Option<&Wanted> {
         self.slot(key, None).map(|slot| self.at(slot).1)

@@ -16,11 +16,11 @@
 //! ```
 
 mod failing;
+mod fixture;
 mod harness;
 mod hints;
 mod owning;
 mod reading;
-mod scene;
 mod verdict;
 mod writing;
 

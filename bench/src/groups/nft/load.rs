@@ -63,7 +63,7 @@ impl Load {
         Ok(text)
     }
 
-    /// The declare it in the calling thread's namespace.
+    /// The desired state that declares it, in the calling thread's namespace.
     pub(super) fn desired(self) -> Result<Arc<DesiredState>> {
         let ruleset = Ruleset {
             text: self.text()?.into(),

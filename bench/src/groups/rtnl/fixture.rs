@@ -1,4 +1,4 @@
-//! The rtnl source in a namespace, and declares it.
+//! The rtnl source in a namespace, and its desired states.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Fixture {
     }
 }
 
-/// A declare these routes.
+/// A desired state of these routes.
 pub(super) fn desired(ip: Ip, numbers: std::ops::Range<usize>) -> Result<DesiredState> {
     let mut builder = DesiredState::builder();
     for number in numbers {

@@ -60,7 +60,7 @@ impl World {
         names
     }
 
-    /// One pass of a fresh process over a declare these names.
+    /// One pass of a fresh process over a desired state of these names.
     pub(crate) fn pass(&self, names: &str) -> Report<Namespaces> {
         self.pass_for(desired(names), Cascades::Hold)
     }

@@ -9,7 +9,7 @@ use homeostat_engine::{
     Alone, Bound, Config, Events, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
 };
 use homeostat_nft::{DesiredState, Mark, Nft};
-use homeostat_testkit::deaf::{Deaf, Ears};
+use homeostat_testkit::without_hints::{Subscription, WithoutHints};
 
 use crate::world::{World, by_hand, done, listed, nft};
 
@@ -23,9 +23,9 @@ table ip b { chain y { udp dport 53 accept; }; }";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Without a hint every loss waits for the timer.
-async fn heals_by_timer(ears: Ears) {
+async fn heals_by_timer(subscription: Subscription) {
     let world = World::new();
-    let source = Deaf::new(Nft::here(Mark::new("test")), ears);
+    let source = WithoutHints::new(Nft::here(Mark::new("test")), subscription);
     let (handle, looped) = looped(source, world.desired(TEXT));
     tokio::spawn(looped.run());
     handle.wait_for(|status| status.is_converged).await.unwrap();
@@ -56,12 +56,12 @@ async fn heals_by_timer(ears: Ears) {
 
 #[test]
 fn without_hints_the_timer_heals() {
-    done(heals_by_timer(Ears::None));
+    done(heals_by_timer(Subscription::None));
 }
 
 #[test]
 fn with_all_hints_lost_the_timer_heals() {
-    done(heals_by_timer(Ears::Stopped));
+    done(heals_by_timer(Subscription::Silent));
 }
 
 fn handle_of(words: &str) -> String {
@@ -70,7 +70,10 @@ fn handle_of(words: &str) -> String {
     line.rsplit(' ').next().unwrap().to_owned()
 }
 
-fn looped(source: Deaf<Nft>, desired: Arc<DesiredState>) -> (Handle<Deaf<Nft>>, Loop<Deaf<Nft>>) {
+fn looped(
+    source: WithoutHints<Nft>,
+    desired: Arc<DesiredState>,
+) -> (Handle<WithoutHints<Nft>>, Loop<WithoutHints<Nft>>) {
     let text = || "test".to_owned();
     let place = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
     let (ownership, config, nothing) = (Ownership::Marked, Config::default(), None);
@@ -78,7 +81,7 @@ fn looped(source: Deaf<Nft>, desired: Arc<DesiredState>) -> (Handle<Deaf<Nft>>, 
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means =
         LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
-    let every = Pace::of::<Deaf<Nft>>(1).with_resync(Duration::from_millis(100)).unwrap();
+    let every = Pace::of::<WithoutHints<Nft>>(1).with_resync(Duration::from_millis(100)).unwrap();
     let (looped, handle) = Loop::new(bound, means, every);
     (handle, looped)
 }

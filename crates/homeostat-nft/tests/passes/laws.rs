@@ -8,11 +8,11 @@ use homeostat_engine::Ownership;
 use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN};
 use homeostat_netlink::{Event, Family, Group, Listener, Options};
 use homeostat_nft::{Compiler, DesiredState, Key, Mark, Nft, Ruleset};
-use homeostat_testkit::blindfold::Blindfold;
 use homeostat_testkit::laws::{
     self, Ability, DesiredState as Which, Disturbance, Fault, Harness, Meter,
 };
 use homeostat_testkit::namespace::Namespace;
+use homeostat_testkit::unreachable_kernel::UnreachableKernel;
 
 use crate::world::{by_hand, nft};
 
@@ -20,7 +20,7 @@ struct Tables {
     #[expect(dead_code, reason = "the thread is in it as long as it lives")]
     namespace: Namespace,
     commits: Arc<Mutex<Commits>>,
-    blindfold: Option<Blindfold>,
+    unreachable: Option<UnreachableKernel>,
     is_crowded: bool,
 }
 
@@ -47,7 +47,7 @@ impl Tables {
         let groups = [Group(NFNLGRP_NFTABLES)];
         let listener = Listener::open(Family::Netfilter, &groups, &Options::for_events()).unwrap();
         let commits = Arc::new(Mutex::new(Commits { listener, count: 0 }));
-        Tables { namespace, commits, blindfold: None, is_crowded: false }
+        Tables { namespace, commits, unreachable: None, is_crowded: false }
     }
 }
 
@@ -116,7 +116,7 @@ impl Harness for Tables {
 
     fn inject(&mut self, fault: Fault<'_, Key>) -> Ability {
         match fault {
-            Fault::Blind => self.blindfold = Some(Blindfold::put_on().unwrap()),
+            Fault::Blind => self.unreachable = Some(UnreachableKernel::new().unwrap()),
             Fault::Refuse(key) => {
                 by_hand(&crowd(&key.to_string()));
                 self.is_crowded = true;
@@ -128,7 +128,7 @@ impl Harness for Tables {
     }
 
     fn mend(&mut self) {
-        self.blindfold = None;
+        self.unreachable = None;
         if std::mem::take(&mut self.is_crowded) {
             by_hand("delete table ip crowd");
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use homeostat_engine::{EventKind, Mode, Pace};
 use homeostat_rtnl::{DesiredState, Route, RouteKey, RouteKind, Rtnl};
-use homeostat_testkit::deaf::{Deaf, Ears};
 use homeostat_testkit::namespace::Namespace;
+use homeostat_testkit::without_hints::{Subscription, WithoutHints};
 
 use crate::bench::{addresses, cable, desired, ip, listed};
 use crate::hints::settled_cable;
@@ -63,10 +63,10 @@ fn what_was_lost_is_healed_by_its_hint_alone() {
 }
 
 /// Without a hint every loss waits for the timer.
-fn heals_by_timer(ears: Ears) {
+fn heals_by_timer(subscription: Subscription) {
     let namespace = cable();
-    let pace = Pace::of::<Deaf<Rtnl>>(1).with_resync(Duration::from_millis(100)).unwrap();
-    let source = Deaf::new(Rtnl::here(), ears);
+    let pace = Pace::of::<WithoutHints<Rtnl>>(1).with_resync(Duration::from_millis(100)).unwrap();
+    let source = WithoutHints::new(Rtnl::here(), subscription);
     let kept = Kept::converged(source, desired(&ENTRIES), pace);
     for sabotage in SABOTAGE {
         ip(&namespace, sabotage);
@@ -79,12 +79,12 @@ fn heals_by_timer(ears: Ears) {
 
 #[test]
 fn without_hints_the_timer_heals() {
-    heals_by_timer(Ears::None);
+    heals_by_timer(Subscription::None);
 }
 
 #[test]
 fn with_all_hints_lost_the_timer_heals() {
-    heals_by_timer(Ears::Stopped);
+    heals_by_timer(Subscription::Silent);
 }
 
 #[test]

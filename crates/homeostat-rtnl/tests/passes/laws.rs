@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use homeostat_engine::Ownership;
 use homeostat_netlink::{Event, Family, Group, Listener, Options};
 use homeostat_rtnl::{DesiredState, Key, Rtnl};
-use homeostat_testkit::blindfold::Blindfold;
 use homeostat_testkit::laws::{
     self, Ability, DesiredState as Which, Disturbance, Fault, Harness, Meter,
 };
 use homeostat_testkit::namespace::Namespace;
+use homeostat_testkit::unreachable_kernel::UnreachableKernel;
 
 use crate::bench::{Declared, block_on, desired};
 
@@ -47,7 +47,7 @@ trait Objects: Send {
 struct Network<T> {
     namespace: Namespace,
     writes: Arc<Mutex<Writes>>,
-    blindfold: Option<Blindfold>,
+    unreachable: Option<UnreachableKernel>,
     objects: PhantomData<T>,
 }
 
@@ -73,7 +73,7 @@ impl<T: Objects> Network<T> {
         let listener = Listener::open(Family::Route, &groups, &Options::for_events()).unwrap();
         let writes = Writes { listener, is_by_itself: T::is_by_itself, count: 0 };
         let writes = Arc::new(Mutex::new(writes));
-        Network { namespace, writes, blindfold: None, objects: PhantomData }
+        Network { namespace, writes, unreachable: None, objects: PhantomData }
     }
 }
 
@@ -112,7 +112,7 @@ impl<T: Objects> Harness for Network<T> {
 
     fn inject(&mut self, fault: Fault<'_, Key>) -> Ability {
         match fault {
-            Fault::Blind => self.blindfold = Some(Blindfold::put_on().unwrap()),
+            Fault::Blind => self.unreachable = Some(UnreachableKernel::new().unwrap()),
             // The kernel tells an object whole or not at all.
             Fault::Unreadable(_) => return Ability::Unable,
             Fault::Refuse(key) => return T::refuse(&self.namespace, key),
@@ -121,7 +121,7 @@ impl<T: Objects> Harness for Network<T> {
     }
 
     fn mend(&mut self) {
-        self.blindfold = None;
+        self.unreachable = None;
         T::mend(&self.namespace);
     }
 }

@@ -2,8 +2,8 @@
 
 use homeostat_engine::{Entry, Explain as _, Fails, Kind, Outcome, Report, Source, Step as _};
 
+use super::fixture::{Fixture, Object, entries, keys};
 use super::harness::{Ability, DesiredState, Fault, Harness, Key};
-use super::scene::{Object, Scene, entries, keys};
 use super::verdict::{Broken, Verdict};
 
 /// Law 9.
@@ -14,41 +14,44 @@ pub(super) async fn failures_stay_where_they_belong<H: Harness>(
     harness.reset();
     let mut is_able = true;
     for key in keys(&harness.desired(DesiredState::First)) {
-        let scene = Scene::open(harness, 9)?;
-        match scene.harness.inject(Fault::Refuse(&key)) {
+        let fixture = Fixture::open(harness, 9)?;
+        match fixture.harness.inject(Fault::Refuse(&key)) {
             Ability::Unable => is_able = false,
-            Ability::Done => one_step_fails(scene, &key).await?,
+            Ability::Done => one_step_fails(fixture, &key).await?,
         }
     }
     is_able &=
-        the_first_failure_stops_all(Scene::open(harness, 9)?.strict()).await? == Ability::Done;
+        the_first_failure_stops_all(Fixture::open(harness, 9)?.strict()).await? == Ability::Done;
     if !is_able {
         verdict.skip(9, "a target that refuses any write");
     }
     Ok(())
 }
 
-async fn one_step_fails<H: Harness>(mut scene: Scene<'_, H>, bad: &Key<H>) -> Result<(), Broken> {
-    let desired = scene.desired(DesiredState::First);
-    let before = scene.harness.snapshot();
-    let report = scene.pass(&desired).await?;
+async fn one_step_fails<H: Harness>(
+    mut fixture: Fixture<'_, H>,
+    bad: &Key<H>,
+) -> Result<(), Broken> {
+    let desired = fixture.desired(DesiredState::First);
+    let before = fixture.harness.snapshot();
+    let report = fixture.pass(&desired).await?;
     let converged = report.is_converged();
-    scene.demand(!converged, || format!("`{bad}` was refused, and the report says converged"))?;
+    fixture.demand(!converged, || format!("`{bad}` was refused, and the report says converged"))?;
     let failed = entries(&report, &[Kind::Failed]);
     let named =
         |entry: &Entry| matches!(entry, Entry::Failed { key, .. } if *key == bad.to_string());
-    scene.demand(failed.iter().any(named), || format!("`{bad}` was refused, and nobody says"))?;
+    fixture.demand(failed.iter().any(named), || format!("`{bad}` was refused, and nobody says"))?;
     for (at, step) in report.plan().steps.iter().enumerate() {
         if step.key(&desired) != *bad {
             let fine = is_allowed_outcome(H::Source::FAILS, outcome::<H>(&report, at));
             let key = step.key(&desired);
-            scene.demand(fine, || format!("`{bad}` was refused, and took `{key}` along"))?;
+            fixture.demand(fine, || format!("`{bad}` was refused, and took `{key}` along"))?;
         }
     }
-    let rolled_back = H::Source::FAILS != Fails::Atomic || scene.harness.snapshot() == before;
-    scene.demand(rolled_back, || "a refused transaction left something behind".to_owned())?;
-    scene.harness.mend();
-    scene.converge(&desired).await.map(|_| ())
+    let rolled_back = H::Source::FAILS != Fails::Atomic || fixture.harness.snapshot() == before;
+    fixture.demand(rolled_back, || "a refused transaction left something behind".to_owned())?;
+    fixture.harness.mend();
+    fixture.converge(&desired).await.map(|_| ())
 }
 
 /// `None` is a step that was applied.
@@ -67,18 +70,19 @@ fn is_allowed_outcome<O>(fails: Fails, outcome: Option<&Outcome<O>>) -> bool {
 }
 
 async fn the_first_failure_stops_all<H: Harness>(
-    mut scene: Scene<'_, H>,
+    mut fixture: Fixture<'_, H>,
 ) -> Result<Ability, Broken> {
-    let desired = scene.desired(DesiredState::First);
-    let first = scene.plan(&desired).await?.steps.first().map(|step| step.key(&desired));
+    let desired = fixture.desired(DesiredState::First);
+    let first = fixture.plan(&desired).await?.steps.first().map(|step| step.key(&desired));
     let Some(bad) = first else { return Ok(Ability::Unable) };
-    if scene.harness.inject(Fault::Refuse(&bad)) == Ability::Unable {
+    if fixture.harness.inject(Fault::Refuse(&bad)) == Ability::Unable {
         return Ok(Ability::Unable);
     }
-    let before = scene.harness.snapshot();
-    let report = scene.pass(&desired).await?;
-    let same = scene.harness.snapshot() == before;
-    scene.demand(same, || format!("strict, `{bad}` was refused first, and others were written"))?;
+    let before = fixture.harness.snapshot();
+    let report = fixture.pass(&desired).await?;
+    let same = fixture.harness.snapshot() == before;
+    fixture
+        .demand(same, || format!("strict, `{bad}` was refused first, and others were written"))?;
     for (at, step) in report.plan().steps.iter().enumerate().skip(1) {
         let key = step.key(&desired);
         let waits = match outcome::<H>(&report, at) {
@@ -87,7 +91,7 @@ async fn the_first_failure_stops_all<H: Harness>(
             }
             other => key == bad || H::Source::FAILS == Fails::Atomic && other.is_some(),
         };
-        scene.demand(waits, || format!("strict, and `{key}` does not wait on `{bad}`"))?;
+        fixture.demand(waits, || format!("strict, and `{key}` does not wait on `{bad}`"))?;
     }
     Ok(Ability::Done)
 }

@@ -133,7 +133,7 @@ pub(super) fn check<H: Harness>(harness: &mut H) -> Result<(), Broken> {
         return unfit("the first desired state must have two to ten keys");
     }
     if !harness.desired(DesiredState::Nothing).is_empty() {
-        return unfit("the declare nothing is not empty");
+        return unfit("the third desired state must be empty");
     }
     let slots = || (0..first.len()).map(Slot::at);
     let kept = |slot: &Slot| second.slot(&first.key(*slot), None);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_engine::{Coverage, Desired as _, Focus, Source};
 
+use super::fixture::{Fixture, keys};
 use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
-use super::scene::{Scene, keys};
 use super::verdict::{Broken, Verdict};
 
 /// Law 7.
@@ -17,16 +17,16 @@ pub(super) async fn hints_only_save_time<H: Harness>(
     let Some(scripts) = scripts(harness) else { return Ok(()) };
     let mut end = None;
     for (what, hints) in scripts {
-        let Some(snapshot) = disturbed_end(Scene::open(harness, 7)?, &hints).await? else {
+        let Some(snapshot) = disturbed_end(Fixture::open(harness, 7)?, &hints).await? else {
             verdict.skip(7, "a target that changes behind our back");
             return Ok(());
         };
         let expected = end.get_or_insert_with(|| snapshot.clone());
         let same = *expected == snapshot;
-        let scene = Scene::open(harness, 7)?;
-        scene.demand(same, || format!("with hints {what} the target ends otherwise"))?;
+        let fixture = Fixture::open(harness, 7)?;
+        fixture.demand(same, || format!("with hints {what} the target ends otherwise"))?;
     }
-    wrong_hints_write_nothing(Scene::open(harness, 7)?).await
+    wrong_hints_write_nothing(Fixture::open(harness, 7)?).await
 }
 
 type Hints<K> = Vec<BTreeSet<K>>;
@@ -56,35 +56,35 @@ fn scripts<H: Harness>(harness: &H) -> Option<Scripts<Key<H>>> {
 
 /// Disturbs a converged target, makes a pass per hint, and resyncs; returns the end state.
 async fn disturbed_end<H: Harness>(
-    mut scene: Scene<'_, H>,
+    mut fixture: Fixture<'_, H>,
     hints: &Hints<Key<H>>,
 ) -> Result<Option<BTreeMap<String, String>>, Broken> {
-    let desired = scene.desired(DesiredState::First);
-    scene.converge(&desired).await?;
+    let desired = fixture.desired(DesiredState::First);
+    fixture.converge(&desired).await?;
     let all = keys(&*desired);
     let (Some(one), Some(two)) = (all.first(), all.last()) else { return Ok(None) };
-    let altered = scene.harness.disturb(Disturbance::Alter(one));
-    let removed = scene.harness.disturb(Disturbance::Remove(two));
+    let altered = fixture.harness.disturb(Disturbance::Alter(one));
+    let removed = fixture.harness.disturb(Disturbance::Remove(two));
     if [altered, removed] == [Ability::Unable; 2] {
         return Ok(None);
     }
     for keys in hints {
-        let pass = scene.try_pass(&desired, Focus::Keys(keys.clone())).await;
-        pass.map_err(|error| scene.broken(&format!("a focused pass failed: {error}")))?;
+        let pass = fixture.try_pass(&desired, Focus::Keys(keys.clone())).await;
+        pass.map_err(|error| fixture.broken(&format!("a focused pass failed: {error}")))?;
     }
-    scene.converge(&desired).await?;
-    Ok(Some(scene.harness.snapshot()))
+    fixture.converge(&desired).await?;
+    Ok(Some(fixture.harness.snapshot()))
 }
 
-async fn wrong_hints_write_nothing<H: Harness>(mut scene: Scene<'_, H>) -> Result<(), Broken> {
-    let desired = scene.desired(DesiredState::First);
-    scene.converge(&desired).await?;
-    let writes = (scene.harness.meter())();
+async fn wrong_hints_write_nothing<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
+    let desired = fixture.desired(DesiredState::First);
+    fixture.converge(&desired).await?;
+    let writes = (fixture.harness.meter())();
     let focus = Focus::Keys(keys(&*desired).into_iter().collect());
-    let pass = scene.try_pass(&desired, focus).await;
-    pass.map_err(|error| scene.broken(&format!("a focused pass failed: {error}")))?;
-    let same = (scene.harness.meter())() == writes;
-    scene.demand(same, || "hints about nothing made a pass write".to_owned())
+    let pass = fixture.try_pass(&desired, focus).await;
+    pass.map_err(|error| fixture.broken(&format!("a focused pass failed: {error}")))?;
+    let same = (fixture.harness.meter())() == writes;
+    fixture.demand(same, || "hints about nothing made a pass write".to_owned())
 }
 
 /// Law 10.
@@ -92,28 +92,28 @@ pub(super) async fn coverage_is_true<H: Harness>(
     harness: &mut H,
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
-    let mut scene = Scene::open(harness, 10)?;
-    let desired = scene.desired(DesiredState::First);
-    scene.converge(&desired).await?;
+    let mut fixture = Fixture::open(harness, 10)?;
+    let desired = fixture.desired(DesiredState::First);
+    fixture.converge(&desired).await?;
     // Skips the echoes of our own writes, with a limit for a source that never stops.
     let mut echoes = 0;
-    while echoes < 10_000 && scene.hint_in_time().await?.is_some() {
+    while echoes < 10_000 && fixture.hint_in_time().await?.is_some() {
         echoes += 1;
     }
     let Some(key) = keys(&*desired).into_iter().next() else { return Ok(()) };
-    if scene.harness.disturb(Disturbance::Alter(&key)) == Ability::Unable {
+    if fixture.harness.disturb(Disturbance::Alter(&key)) == Ability::Unable {
         verdict.skip(10, "a target that changes behind our back");
         return Ok(());
     }
-    let hinted = scene.hint_in_time().await?.is_some();
+    let hinted = fixture.hint_in_time().await?.is_some();
     match H::Source::COVERAGE {
         Coverage::None => {
             let silent = !hinted && echoes == 0;
-            scene.demand(silent, || "it claims to have no hints, and sends some".to_owned())
+            fixture.demand(silent, || "it claims to have no hints, and sends some".to_owned())
         }
         Coverage::Some => Ok(()),
         Coverage::All => {
-            scene.demand(hinted, || format!("all is covered, and no hint came about `{key}`"))
+            fixture.demand(hinted, || format!("all is covered, and no hint came about `{key}`"))
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_engine::{Alone, Edit, MemoryLedger, Owner, Ownership, Seen, Source, Step as _};
 
+use super::fixture::{self, Fixture, keys};
 use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
-use super::scene::{self, Scene, keys};
 use super::verdict::{Broken, Verdict};
 use crate::ledger::Tapped;
 
@@ -15,20 +15,20 @@ type Log = Arc<Mutex<Vec<(u64, String)>>>;
 /// Law 8.
 pub(super) async fn intents_are_durable<H: Harness>(harness: &mut H) -> Result<(), Broken> {
     let log = Log::default();
-    let mut scene = Scene::with_ledger(harness, 8, |harness| logging(harness, log.clone()))?;
-    let desired = scene.desired(DesiredState::First);
-    let untouched = (scene.harness.meter())();
-    let report = scene.pass(&desired).await?;
+    let mut fixture = Fixture::with_ledger(harness, 8, |harness| logging(harness, log.clone()))?;
+    let desired = fixture.desired(DesiredState::First);
+    let untouched = (fixture.harness.meter())();
+    let report = fixture.pass(&desired).await?;
     let log = log.lock().unwrap_or_else(PoisonError::into_inner).clone();
     for step in &report.plan().steps {
         let key = step.key(&desired);
-        let recorded = scene.book.holdings().records.contains_key(&key);
+        let recorded = fixture.book.holdings().records.contains_key(&key);
         let early = log.contains(&(untouched, key.to_string()));
-        scene.demand(!recorded || early, || {
+        fixture.demand(!recorded || early, || {
             format!("`{key}` was written before its intent was durable")
         })?;
     }
-    everything_made_is_known(&scene, &desired).await
+    everything_made_is_known(&fixture, &desired).await
 }
 
 fn logging<H: Harness>(harness: &H, log: Log) -> Tapped<MemoryLedger> {
@@ -44,27 +44,27 @@ fn logging<H: Harness>(harness: &H, log: Log) -> Tapped<MemoryLedger> {
 
 /// On a new target we have created all objects of the desired state, so each has a mark or a record.
 async fn everything_made_is_known<H: Harness>(
-    scene: &Scene<'_, H>,
-    desired: &scene::Desired<H>,
+    fixture: &Fixture<'_, H>,
+    desired: &fixture::Desired<H>,
 ) -> Result<(), Broken> {
     let declared = keys(&**desired);
-    let seen = scene.look(desired).await.map_err(|failure| scene.broken(&failure))?;
+    let seen = fixture.look(desired).await.map_err(|failure| fixture.broken(&failure))?;
     for one in seen {
         let Seen::Present { key, owner, .. } = one else { continue };
-        let known = owner == Owner::Ours || is_ours_unseen(scene, &key);
-        scene.demand(known || !declared.contains(&key), || {
+        let known = owner == Owner::Ours || is_ours_unseen(fixture, &key);
+        fixture.demand(known || !declared.contains(&key), || {
             format!("`{key}` was made, carries no mark ({owner}), and has no record")
         })?;
     }
     Ok(())
 }
 
-fn is_ours_unseen<H: Harness>(scene: &Scene<'_, H>, key: &Key<H>) -> bool {
-    match &scene.ownership {
+fn is_ours_unseen<H: Harness>(fixture: &Fixture<'_, H>, key: &Key<H>) -> bool {
+    match &fixture.ownership {
         Ownership::Exclusive(_) => true,
         Ownership::Prefix(prefix) => prefix.matches(key),
         Ownership::Marked | Ownership::Checkpoint => {
-            scene.book.holdings().records.contains_key(key)
+            fixture.book.holdings().records.contains_key(key)
         }
     }
 }
@@ -74,26 +74,26 @@ pub(super) async fn only_owned_objects_go<H: Harness>(
     harness: &mut H,
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
-    opening_writes_nothing(&Scene::open(harness, 5)?)?;
-    strangers_stay(Scene::open(harness, 5)?, verdict).await?;
-    what_is_gone_is_not_deleted(Scene::open(harness, 5)?, verdict).await
+    opening_writes_nothing(&Fixture::open(harness, 5)?)?;
+    strangers_stay(Fixture::open(harness, 5)?, verdict).await?;
+    what_is_gone_is_not_deleted(Fixture::open(harness, 5)?, verdict).await
 }
 
-fn opening_writes_nothing<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
-    let (before, writes) = (scene.harness.snapshot(), (scene.harness.meter())());
-    scene.source.reader().map_err(|failure| scene.broken(&failure))?;
+fn opening_writes_nothing<H: Harness>(fixture: &Fixture<'_, H>) -> Result<(), Broken> {
+    let (before, writes) = (fixture.harness.snapshot(), (fixture.harness.meter())());
+    fixture.source.reader().map_err(|failure| fixture.broken(&failure))?;
     let lock = Alone::i_am_the_only_writer();
-    scene.source.writer(&lock).map_err(|failure| scene.broken(&failure))?;
-    let same = (scene.harness.meter())() == writes && scene.harness.snapshot() == before;
-    scene.demand(same, || "something was written before the first full observe".to_owned())
+    fixture.source.writer(&lock).map_err(|failure| fixture.broken(&failure))?;
+    let same = (fixture.harness.meter())() == writes && fixture.harness.snapshot() == before;
+    fixture.demand(same, || "something was written before the first full observe".to_owned())
 }
 
 async fn strangers_stay<H: Harness>(
-    mut scene: Scene<'_, H>,
+    mut fixture: Fixture<'_, H>,
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
-    let shared = !matches!(scene.ownership, Ownership::Exclusive(_));
-    let strangers = shared.then(|| scene.disturb(Disturbance::Stranger)).flatten();
+    let shared = !matches!(fixture.ownership, Ownership::Exclusive(_));
+    let strangers = shared.then(|| fixture.disturb(Disturbance::Stranger)).flatten();
     let Some(strangers) = strangers else {
         verdict.skip(5, "a foreign object that nobody declares");
         return Ok(());
@@ -101,30 +101,31 @@ async fn strangers_stay<H: Harness>(
     for which in
         [DesiredState::Nothing, DesiredState::First, DesiredState::Second, DesiredState::Nothing]
     {
-        let desired = scene.desired(which);
-        scene.pass(&desired).await?;
-        let now = scene.harness.snapshot();
+        let desired = fixture.desired(which);
+        fixture.pass(&desired).await?;
+        let now = fixture.harness.snapshot();
         let gone = strangers.iter().find(|(key, text)| now.get(*key) != Some(text));
-        scene.demand(gone.is_none(), || format!("{gone:?} was not ours, and is not as it was"))?;
+        fixture
+            .demand(gone.is_none(), || format!("{gone:?} was not ours, and is not as it was"))?;
     }
-    let nothing = scene.desired(DesiredState::Nothing);
-    let left = scene.plan(&nothing).await?.steps.len();
-    scene.demand(left == 0, || format!("{left} objects of ours are left that nobody declares"))
+    let nothing = fixture.desired(DesiredState::Nothing);
+    let left = fixture.plan(&nothing).await?.steps.len();
+    fixture.demand(left == 0, || format!("{left} objects of ours are left that nobody declares"))
 }
 
 async fn what_is_gone_is_not_deleted<H: Harness>(
-    mut scene: Scene<'_, H>,
+    mut fixture: Fixture<'_, H>,
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
     let [first, nothing] =
-        [DesiredState::First, DesiredState::Nothing].map(|which| scene.desired(which));
-    scene.pass(&first).await?;
+        [DesiredState::First, DesiredState::Nothing].map(|which| fixture.desired(which));
+    fixture.pass(&first).await?;
     let Some(key) = keys(&*first).pop() else { return Ok(()) };
-    if scene.harness.disturb(Disturbance::Remove(&key)) == Ability::Unable {
+    if fixture.harness.disturb(Disturbance::Remove(&key)) == Ability::Unable {
         verdict.skip(5, "an object of ours that vanished");
         return Ok(());
     }
-    let report = scene.pass(&nothing).await?;
+    let report = fixture.pass(&nothing).await?;
     let tried = report.plan().steps.iter().any(|step| step.key(&nothing) == key);
-    scene.demand(!tried, || format!("`{key}` was not seen, and was deleted"))
+    fixture.demand(!tried, || format!("`{key}` was not seen, and was deleted"))
 }

@@ -10,8 +10,8 @@ use homeostat_engine::{
     Work, Writer as _,
 };
 
+use super::fixture::{self, Fixture, Object, Snapshot, keys};
 use super::harness::{DesiredState, Disturbance, Harness};
-use super::scene::{self, Object, Scene, Snapshot, keys};
 use super::verdict::{Broken, Verdict};
 
 /// Law 4.
@@ -19,80 +19,82 @@ pub(super) async fn steps_touch_what_they_name<H: Harness>(
     harness: &mut H,
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
-    among_strangers(Scene::open(harness, 4)?, verdict).await?;
-    let mut scene = Scene::open(harness, 4)?;
+    among_strangers(Fixture::open(harness, 4)?, verdict).await?;
+    let mut fixture = Fixture::open(harness, 4)?;
     let [first, second] =
-        [DesiredState::First, DesiredState::Second].map(|which| scene.desired(which));
-    scene.pass(&first).await?;
-    apply_and_judge(&mut scene, &second, &Snapshot::new()).await
+        [DesiredState::First, DesiredState::Second].map(|which| fixture.desired(which));
+    fixture.pass(&first).await?;
+    apply_and_judge(&mut fixture, &second, &Snapshot::new()).await
 }
 
 async fn among_strangers<H: Harness>(
-    mut scene: Scene<'_, H>,
+    mut fixture: Fixture<'_, H>,
     verdict: &mut Verdict,
 ) -> Result<(), Broken> {
-    let desired = scene.desired(DesiredState::First);
+    let desired = fixture.desired(DesiredState::First);
     let mut foreign = Snapshot::new();
-    let by_name = matches!(scene.ownership, Ownership::Prefix(_) | Ownership::Exclusive(_));
+    let by_name = matches!(fixture.ownership, Ownership::Prefix(_) | Ownership::Exclusive(_));
     let first = keys(&*desired).into_iter().next().filter(|_| !by_name);
-    match first.and_then(|key| scene.disturb(Disturbance::Occupy(&key))) {
+    match first.and_then(|key| fixture.disturb(Disturbance::Occupy(&key))) {
         Some(occupied) => foreign.extend(occupied),
         None => verdict.skip(4, "a foreign object on a declared key"),
     }
-    let shared = !matches!(scene.ownership, Ownership::Exclusive(_));
-    match shared.then(|| scene.disturb(Disturbance::Stranger)).flatten() {
+    let shared = !matches!(fixture.ownership, Ownership::Exclusive(_));
+    match shared.then(|| fixture.disturb(Disturbance::Stranger)).flatten() {
         Some(stranger) => foreign.extend(stranger),
         None => verdict.skip(4, "a foreign object beside ours"),
     }
-    apply_and_judge(&mut scene, &desired, &foreign).await?;
+    apply_and_judge(&mut fixture, &desired, &foreign).await?;
     // Once more with the engine, which retries what was refused.
-    let before = scene.harness.snapshot();
-    scene.pass(&desired).await?;
-    judge(&scene, &before, &BTreeSet::new())
+    let before = fixture.harness.snapshot();
+    fixture.pass(&desired).await?;
+    judge(&fixture, &before, &BTreeSet::new())
 }
 
 /// Applies a plan without the engine and checks what it changed.
 async fn apply_and_judge<H: Harness>(
-    scene: &mut Scene<'_, H>,
-    desired: &scene::Desired<H>,
+    fixture: &mut Fixture<'_, H>,
+    desired: &fixture::Desired<H>,
     foreign: &Snapshot,
 ) -> Result<(), Broken> {
-    let before = scene.harness.snapshot();
-    let plan = scene.plan(desired).await?;
-    let open = apply(scene, &plan).await;
+    let before = fixture.harness.snapshot();
+    let plan = fixture.plan(desired).await?;
+    let open = apply(fixture, &plan).await;
     let unanswered = open.first().and_then(|at| plan.steps.get(*at)).map(|step| step.key(desired));
     if let Some(key) = unanswered {
-        return Err(scene.broken(&format!("the step for `{key}` got no answer")));
+        return Err(fixture.broken(&format!("the step for `{key}` got no answer")));
     }
     let taken =
         plan.steps.iter().flat_map(|step| step.takes().iter().map(|taken| taken.key.clone()));
     let named = plan.steps.iter().map(|step| step.key(desired).to_string());
     let mine = taken.chain(named).filter(|key| !foreign.contains_key(key)).collect();
-    judge(scene, &before, &mine)
+    judge(fixture, &before, &mine)
 }
 
 /// Fails if anything but `named` has changed.
 fn judge<H: Harness>(
-    scene: &Scene<'_, H>,
+    fixture: &Fixture<'_, H>,
     before: &Snapshot,
     named: &BTreeSet<String>,
 ) -> Result<(), Broken> {
-    let after = scene.harness.snapshot();
+    let after = fixture.harness.snapshot();
     let changed = before
         .keys()
         .chain(after.keys())
         .find(|key| before.get(*key) != after.get(*key) && !named.contains(*key));
     let Some(key) = changed else { return Ok(()) };
     match (before.get(key), after.get(key)) {
-        (Some(was), None) => Err(scene::broken_by::<H>(5, format!("`{key}` ({was}) was deleted"))),
-        (was, is) => Err(scene.broken(&format!(
+        (Some(was), None) => {
+            Err(fixture::broken_by::<H>(5, format!("`{key}` ({was}) was deleted")))
+        }
+        (was, is) => Err(fixture.broken(&format!(
             "`{key}` was touched: {was:?} before, {is:?} after, and no step may do that"
         ))),
     }
 }
 
 /// Runs a plan; returns the steps without an outcome.
-async fn apply<H: Harness>(scene: &Scene<'_, H>, plan: &Plan<H::Source>) -> Vec<usize> {
+async fn apply<H: Harness>(fixture: &Fixture<'_, H>, plan: &Plan<H::Source>) -> Vec<usize> {
     let answers = Answers::<Object<H>>::default();
     let mut schedule = Schedule::<H::Source>::new(Strictness::Lenient);
     while let Some(turn) = schedule.next(plan) {
@@ -105,7 +107,7 @@ async fn apply<H: Harness>(scene: &Scene<'_, H>, plan: &Plan<H::Source>) -> Vec<
             }
         };
         for steps in runs {
-            scene.writer.apply(work(plan, steps), &answers).await;
+            fixture.writer.apply(work(plan, steps), &answers).await;
         }
         answers.bad().into_iter().for_each(|step| schedule.went_bad(plan, step));
     }
@@ -163,30 +165,30 @@ impl<O: Clone + Send> Outcomes<O> for Answers<O> {
 pub(super) async fn a_second_pass_writes_nothing<H: Harness>(
     harness: &mut H,
 ) -> Result<(), Broken> {
-    let mut scene = Scene::open(harness, 6)?;
+    let mut fixture = Fixture::open(harness, 6)?;
     for which in [DesiredState::First, DesiredState::Second, DesiredState::Nothing] {
-        let desired = scene.desired(which);
-        scene.converge(&desired).await?;
-        writes_nothing(&mut scene, &desired).await?;
-        let same_again = scene.desired(which);
-        writes_nothing(&mut scene, &same_again).await?;
-        scene.restart()?;
-        writes_nothing(&mut scene, &same_again).await?;
+        let desired = fixture.desired(which);
+        fixture.converge(&desired).await?;
+        writes_nothing(&mut fixture, &desired).await?;
+        let same_again = fixture.desired(which);
+        writes_nothing(&mut fixture, &same_again).await?;
+        fixture.restart()?;
+        writes_nothing(&mut fixture, &same_again).await?;
     }
     Ok(())
 }
 
 async fn writes_nothing<H: Harness>(
-    scene: &mut Scene<'_, H>,
-    desired: &scene::Desired<H>,
+    fixture: &mut Fixture<'_, H>,
+    desired: &fixture::Desired<H>,
 ) -> Result<(), Broken> {
-    let (before, writes) = (scene.harness.snapshot(), (scene.harness.meter())());
-    let recorded = scene.ledger_writes.writes();
-    scene.pass(desired).await?;
-    let wrote = (scene.harness.meter())() - writes;
-    scene.demand(wrote == 0, || format!("a second pass wrote {wrote} times to the target"))?;
-    let same = scene.harness.snapshot() == before;
-    scene.demand(same, || "a second pass changed the target".to_owned())?;
-    let wrote = scene.ledger_writes.writes() - recorded;
-    scene.demand(wrote == 0, || format!("a second pass wrote {wrote} times to the ledger"))
+    let (before, writes) = (fixture.harness.snapshot(), (fixture.harness.meter())());
+    let recorded = fixture.ledger_writes.writes();
+    fixture.pass(desired).await?;
+    let wrote = (fixture.harness.meter())() - writes;
+    fixture.demand(wrote == 0, || format!("a second pass wrote {wrote} times to the target"))?;
+    let same = fixture.harness.snapshot() == before;
+    fixture.demand(same, || "a second pass changed the target".to_owned())?;
+    let wrote = fixture.ledger_writes.writes() - recorded;
+    fixture.demand(wrote == 0, || format!("a second pass wrote {wrote} times to the ledger"))
 }

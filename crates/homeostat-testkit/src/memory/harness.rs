@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use homeostat_engine::{Ownership, Table};
 
-use super::faults::Faults;
-use super::flaw::Flaw;
-use super::source::{Behaviour, Memory};
-use super::target::{Mark, Target};
+use super::source::{Behaviour, Flaw, Memory};
+use super::target::{Faults, Mark, Target};
 use crate::laws::{Ability, DesiredState, Disturbance, Fault, Harness, Meter};
 
 /// The harness of [`Memory`].

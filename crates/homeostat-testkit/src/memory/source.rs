@@ -1,17 +1,17 @@
-//! The source in memory, in one variant for each way of failing.
+//! The source in memory, in one variant for each way of failing, with its step, reader and writer. Its writer checks
+//! preconditions as a good target does.
 
+use std::future::poll_fn;
 use std::marker::PhantomData;
+use std::sync::MutexGuard;
 
 use homeostat_engine::{
-    Change, ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Slot, Source, Table,
+    Action, Change, ChangeList, Coverage, Desired, Draft, Fails, Failure, Focus, Hint, Line,
+    Outcome, Outcomes, Owner, Reader, Retry, ScopeLock, See, Seen, Slot, Source, Step, Table, View,
+    WaitsOn, Work, Writer,
 };
 
-use super::faults::Act;
-use super::flaw::Flaw;
-use super::reader::MemoryReader;
-use super::step::{Marks, Put};
-use super::target::Target;
-use super::writer::MemoryWriter;
+use super::target::{Act, Echoes, Held, Mark, Target, World};
 
 /// The constants of a source in memory.
 pub trait Behaviour: Send + Sync + 'static {
@@ -21,47 +21,30 @@ pub trait Behaviour: Send + Sync + 'static {
     const COVERAGE: Coverage = Coverage::All;
 }
 
-/// Fails by phases.
-#[derive(Debug)]
-pub struct Ordered;
-/// Fails step by step.
-#[derive(Debug)]
-pub struct Independent;
-/// Fails as a whole.
-#[derive(Debug)]
-pub struct Atomic;
-/// Fails key by key.
-#[derive(Debug)]
-pub struct Lanes;
-/// Fails step by step, and sends no hints.
-#[derive(Debug)]
-pub struct Quiet;
+macro_rules! behaviour {
+    ($(#[$doc:meta])* $name:ident, $text:literal, $fails:ident, $coverage:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
 
-impl Behaviour for Ordered {
-    const NAME: &'static str = "memory-ordered";
-    const FAILS: Fails = Fails::Ordered;
+        impl Behaviour for $name {
+            const NAME: &'static str = $text;
+            const FAILS: Fails = Fails::$fails;
+            const COVERAGE: Coverage = Coverage::$coverage;
+        }
+    };
 }
 
-impl Behaviour for Independent {
-    const NAME: &'static str = "memory-independent";
-    const FAILS: Fails = Fails::Independent;
-}
-
-impl Behaviour for Atomic {
-    const NAME: &'static str = "memory-atomic";
-    const FAILS: Fails = Fails::Atomic;
-}
-
-impl Behaviour for Lanes {
-    const NAME: &'static str = "memory-lanes";
-    const FAILS: Fails = Fails::Lanes;
-}
-
-impl Behaviour for Quiet {
-    const NAME: &'static str = "memory-quiet";
-    const FAILS: Fails = Fails::Independent;
-    const COVERAGE: Coverage = Coverage::None;
-}
+behaviour!(/// Fails by phases.
+    Ordered, "memory-ordered", Ordered, All);
+behaviour!(/// Fails step by step.
+    Independent, "memory-independent", Independent, All);
+behaviour!(/// Fails as a whole.
+    Atomic, "memory-atomic", Atomic, All);
+behaviour!(/// Fails key by key.
+    Lanes, "memory-lanes", Lanes, All);
+behaviour!(/// Fails step by step, and sends no hints.
+    Quiet, "memory-quiet", Independent, None);
 
 /// The source over a [`Target`].
 #[derive(Debug)]
@@ -117,11 +100,12 @@ impl<M: Behaviour> Source for Memory<M> {
         if self.target.is_closed() {
             return Err(Failure::new("nobody can subscribe", Retry::Soon));
         }
-        Ok(MemoryReader::new(self.target.clone(), self.marks, self.flaw))
+        Ok(MemoryReader { target: self.target.clone(), marks: self.marks, flaw: self.flaw })
     }
 
     fn writer(&self, _: &ScopeLock) -> Result<MemoryWriter, Failure> {
-        Ok(MemoryWriter::new(self.target.clone(), self.marks, M::FAILS, self.flaw))
+        let (target, marks, flaw) = (self.target.clone(), self.marks, self.flaw);
+        Ok(MemoryWriter { target, marks, fails: M::FAILS, flaw })
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -162,4 +146,361 @@ fn rewrites(desired: &Table<String, String>) -> Option<Put> {
     let (_, value) = desired.iter().next()?;
     let change = Change::Update { slot: Slot(0), before: value.clone(), adopts: None };
     Some(Put::new(desired, change))
+}
+
+/// What the target knows about owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marks {
+    /// It holds marks.
+    Held,
+    /// It cannot hold marks.
+    None,
+    /// Its values belong to nobody.
+    Nobody,
+}
+
+/// The step of one change.
+#[derive(Clone, Debug)]
+pub struct Put {
+    change: Change<String, String>,
+    depth: u8,
+}
+
+impl Put {
+    fn new(desired: &Table<String, String>, change: Change<String, String>) -> Self {
+        let depth = change.key(desired).matches('/').count();
+        Put { change, depth: u8::try_from(depth).unwrap_or(DEEPEST).min(DEEPEST) }
+    }
+}
+
+/// Deeper than any key of a test.
+const DEEPEST: u8 = 100;
+
+/// The part before the last slash: what must exist first.
+fn parent(key: &str) -> Option<&str> {
+    key.rsplit_once('/').map(|(parent, _)| parent)
+}
+
+impl Step<Table<String, String>> for Put {
+    fn key(&self, desired: &Table<String, String>) -> String {
+        self.change.key(desired)
+    }
+
+    fn action(&self) -> Action {
+        match self.change {
+            Change::Create { .. } => Action::Create,
+            Change::Update { .. } => Action::Update,
+            Change::Delete { .. } | Change::Release { .. } => Action::Delete,
+        }
+    }
+
+    /// Parents are created before their children and deleted after them; deletes come last.
+    fn phase(&self) -> u8 {
+        match self.action() {
+            Action::Delete => 2 * DEEPEST + 1 - self.depth,
+            _ => self.depth,
+        }
+    }
+
+    fn needs(&self, desired: &Table<String, String>, need: &mut dyn FnMut(String)) {
+        if self.action() != Action::Delete
+            && let Some(parent) = parent(&self.key(desired))
+        {
+            need(parent.to_owned());
+        }
+    }
+
+    fn group(&self, desired: &Table<String, String>) -> Option<String> {
+        parent(&self.key(desired)).map(str::to_owned)
+    }
+
+    fn explain(&self, desired: &Table<String, String>, tell: &mut dyn FnMut(Line)) {
+        let (before, after) = match &self.change {
+            Change::Create { slot } => (None, Some(desired.object(*slot))),
+            Change::Update { slot, before, .. } => {
+                (Some(before.clone()), Some(desired.object(*slot)))
+            }
+            Change::Delete { before, .. } => (Some(before.clone()), None),
+            Change::Release { before, restore, .. } => (Some(before.clone()), restore.clone()),
+        };
+        let (before, after) = (before.map(Into::into), after.map(Into::into));
+        tell(Line { action: self.action(), key: self.key(desired), before, after, note: None });
+    }
+}
+
+/// The reader of [`Memory`].
+#[derive(Debug)]
+pub struct MemoryReader {
+    target: Target,
+    marks: Marks,
+    flaw: Option<Flaw>,
+}
+
+impl MemoryReader {
+    fn is_flawed(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    fn owner(&self, held: &Held, is_declared: bool) -> Owner {
+        let taken = if is_declared { Flaw::Usurps } else { Flaw::Steals };
+        match (self.marks, held.mark) {
+            (Marks::None, _) => Owner::Unmarked,
+            (Marks::Nobody, _) => Owner::Nobody,
+            (Marks::Held, Mark::Ours) if self.is_flawed(Flaw::Unmarked) => Owner::Unmarked,
+            (Marks::Held, Mark::Foreign) if !self.is_flawed(taken) => Owner::foreign("a stranger"),
+            (Marks::Held, _) => Owner::Ours,
+        }
+    }
+
+    fn seen(&self, world: &World, held: &Held, context: Context) -> Option<Seen<String, String>> {
+        let key = held.key.clone();
+        if world.faults.unreadable.contains(&key) {
+            let why = "the target does not let it be read".to_owned();
+            let is_reported = !self.is_flawed(Flaw::UnreadableIsAbsent);
+            return is_reported.then_some(Seen::Unknown { key, why });
+        }
+        let object = match self.flaw {
+            Some(Flaw::NotNormalized) => held.value.to_uppercase(),
+            Some(Flaw::Credulous) if context.is_hinted => format!("{}?", held.value),
+            _ => held.value.clone(),
+        };
+        Some(Seen::Present { key, object, owner: self.owner(held, context.is_declared) })
+    }
+}
+
+/// What some flaws depend on.
+#[derive(Clone, Copy)]
+struct Context {
+    is_declared: bool,
+    is_hinted: bool,
+}
+
+impl<M: Behaviour> Reader<Memory<M>> for MemoryReader {
+    async fn observe(
+        &mut self,
+        view: &View<'_, Memory<M>>,
+        see: &mut See<'_, String, String>,
+    ) -> Result<(), Failure> {
+        self.target.note(looked(view.focus));
+        self.target.fail_if_due(Act::Observe).await;
+        let mut world = self.target.world();
+        world.writes += u64::from(self.is_flawed(Flaw::LooksWrite));
+        if world.faults.blind {
+            let failure = Failure::new("the target cannot be seen", Retry::Soon);
+            return if self.is_flawed(Flaw::BlindIsEmpty) { Ok(()) } else { Err(failure) };
+        }
+        let in_focus = world.objects.iter().filter(|held| view.focus.covers(&held.key));
+        for (at, held) in in_focus.enumerate() {
+            if world.faults.torn_after == Some(at) {
+                return Err(Failure::new("the look was cut short", Retry::Soon));
+            }
+            let is_declared = view.desired.iter().any(|(key, _)| *key == held.key);
+            let context = Context { is_declared, is_hinted: *view.focus != Focus::All };
+            self.seen(&world, held, context).into_iter().for_each(&mut *see);
+        }
+        Ok(())
+    }
+
+    async fn hint(&mut self) -> Result<Hint<String>, Failure> {
+        let is_silent = M::COVERAGE == Coverage::None && !self.is_flawed(Flaw::Chatty);
+        if is_silent || self.is_flawed(Flaw::Deaf) {
+            return std::future::pending().await;
+        }
+        poll_fn(|context| self.target.poll_hint(context)).await
+    }
+}
+
+fn looked(focus: &Focus<String>) -> String {
+    match focus {
+        Focus::All => "look at all".to_owned(),
+        Focus::Keys(keys) => {
+            format!("look at {}", keys.iter().cloned().collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+/// The writer of [`Memory`].
+#[derive(Debug)]
+pub struct MemoryWriter {
+    target: Target,
+    marks: Marks,
+    fails: Fails,
+    flaw: Option<Flaw>,
+}
+
+impl MemoryWriter {
+    fn is_flawed(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    fn answer(&self, at: usize, outcome: Outcome<String>, out: &dyn Outcomes<String>) {
+        if !(self.is_flawed(Flaw::Mute) && at == 0) {
+            out.put(at..at + 1, outcome);
+        }
+    }
+
+    /// Each step by itself.
+    async fn apply_each<M: Behaviour>(
+        &self,
+        work: &Work<'_, Memory<M>>,
+        out: &dyn Outcomes<String>,
+    ) {
+        let mut given_up = false;
+        for (at, step) in work.iter() {
+            self.target.fail_if_due(Act::Apply).await;
+            let outcome = if given_up {
+                Outcome::Failed(Failure::new("gave up", Retry::Soon))
+            } else {
+                self.write(&mut self.target.world(), work.desired, step)
+            };
+            given_up |= self.is_flawed(Flaw::GivesUp) && !outcome.is_good();
+            self.answer(at, outcome, out);
+        }
+    }
+
+    /// All steps or none.
+    fn apply_all<M: Behaviour>(&self, work: &Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
+        let mut world = self.target.world();
+        let before = world.objects.clone();
+        let outcomes: Vec<_> = work
+            .iter()
+            .map(|(at, step)| (at, self.write(&mut world, work.desired, step)))
+            .collect();
+        let bad = outcomes.iter().find(|(_, outcome)| !outcome.is_good()).cloned();
+        if bad.is_some() {
+            world.objects = before;
+        }
+        for (at, outcome) in outcomes {
+            let rolled_back = || Outcome::Pending {
+                on: WaitsOn::Condition("the transaction, which was refused".into()),
+            };
+            let outcome = if outcome.is_good() && bad.is_some() { rolled_back() } else { outcome };
+            self.answer(at, outcome, out);
+        }
+    }
+
+    fn write(
+        &self,
+        world: &mut MutexGuard<'_, World>,
+        desired: &Table<String, String>,
+        step: &Put,
+    ) -> Outcome<String> {
+        world.writes += 1;
+        let key = step.key(desired);
+        world.log.push(format!("write {key}"));
+        let refused = world.faults.refused.contains(&key);
+        if refused || world.faults.refuse_write == Some(world.writes) {
+            let retry = world.faults.refused_until.unwrap_or(Retry::Soon);
+            let error = world.faults.refused_with.as_deref().unwrap_or("the target refused");
+            return Outcome::Failed(Failure::new(error, retry));
+        }
+        if let Some(owner) = self.conflicting_owner(world, &key, step) {
+            return Outcome::Conflict { owner };
+        }
+        let outcome = world.put(desired, step);
+        if world.faults.echoes == Echoes::Heard {
+            world.notify(&key);
+        }
+        if self.is_flawed(Flaw::Sprawls) {
+            let (key, value) = ("sprawl".to_owned(), String::new());
+            world.objects.retain(|held| held.key != key);
+            world.objects.push(Held { key, value, mark: Mark::Foreign });
+        }
+        outcome
+    }
+
+    /// The owner of an object that forbids the step: a create needs a free key, other steps an object of ours.
+    fn conflicting_owner(&self, world: &World, key: &str, step: &Put) -> Option<Owner> {
+        let held = world.objects.iter().find(|held| held.key == key)?;
+        let lies = self.is_flawed(Flaw::Usurps) || self.is_flawed(Flaw::Steals);
+        let blocked = match &step.change {
+            Change::Create { .. } => true,
+            Change::Update { adopts: Some(_), .. } => false,
+            _ => self.marks == Marks::Held && held.mark == Mark::Foreign && !lies,
+        };
+        blocked.then(|| Owner::foreign("a stranger"))
+    }
+}
+
+impl World {
+    fn put(&mut self, desired: &Table<String, String>, step: &Put) -> Outcome<String> {
+        let key = step.key(desired);
+        let wanted = match &step.change {
+            Change::Create { slot } | Change::Update { slot, .. } => desired.object(*slot),
+            Change::Release { restore: Some(original), .. } => original.clone(),
+            Change::Release { before, restore: None, .. } => before.clone(),
+            Change::Delete { .. } => {
+                self.objects.retain(|held| held.key != key);
+                return Outcome::Applied { now: None };
+            }
+        };
+        let value = self.faults.rewrite.map_or_else(|| wanted.clone(), |rewrite| rewrite(&wanted));
+        self.store(&key, &value, &step.change);
+        if self.faults.answer_lost.contains(&key) {
+            return Outcome::Unknown { why: "the answer was lost".to_owned() };
+        }
+        match self.faults.no_read_back {
+            true => Outcome::Applied { now: None },
+            false if value != wanted => Outcome::Settled { held: value },
+            false => Outcome::Applied { now: Some(value) },
+        }
+    }
+
+    fn store(&mut self, key: &str, value: &str, change: &Change<String, String>) {
+        let found = self.objects.iter_mut().find(|held| held.key == key);
+        let (key, value) = (key.to_owned(), value.to_owned());
+        match found {
+            Some(held) => {
+                held.value = value;
+                if let Change::Update { adopts: Some(_), .. } = change {
+                    held.mark = Mark::Ours;
+                }
+            }
+            None => self.objects.push(Held { key, value, mark: Mark::Ours }),
+        }
+    }
+}
+
+impl<M: Behaviour> Writer<Memory<M>> for MemoryWriter {
+    async fn apply(&self, work: Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
+        match self.fails {
+            Fails::Atomic => self.apply_all(&work, out),
+            _ => self.apply_each(&work, out).await,
+        }
+    }
+}
+
+/// What a source does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Law 1: observe writes.
+    LooksWrite,
+    /// Law 1: a failed observe is reported as an empty target.
+    BlindIsEmpty,
+    /// Law 1: an object that could not be read is reported as absent.
+    UnreadableIsAbsent,
+    /// Law 2: objects do not read back as they were written.
+    NotNormalized,
+    /// Law 3: the same input gives another plan the next time.
+    Fickle,
+    /// Law 4: a write touches an object that its step does not name.
+    Sprawls,
+    /// Law 4: a step gets no outcome.
+    Mute,
+    /// Law 4: a foreign object on a desired key is reported as ours.
+    Usurps,
+    /// Law 5: a foreign object on another key is reported as ours.
+    Steals,
+    /// Law 6: every plan has a step.
+    Restless,
+    /// Law 7: an object is reported as changed because of a hint.
+    Credulous,
+    /// Law 8: created objects have no mark, and are not recorded.
+    Unmarked,
+    /// Law 9: after a refused step all others fail.
+    GivesUp,
+    /// Law 10: hints are promised, and none arrive.
+    Deaf,
+    /// Law 10: no hints are promised, and some arrive.
+    Chatty,
 }

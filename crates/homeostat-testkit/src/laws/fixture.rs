@@ -22,7 +22,7 @@ pub(super) type Object<H> = <<H as Harness>::Source as Source>::Object;
 pub(super) type Desired<H> = Arc<<<H as Harness>::Source as Source>::Desired>;
 
 /// The fixture of one check.
-pub(super) struct Scene<'h, H: Harness> {
+pub(super) struct Fixture<'h, H: Harness> {
     pub(super) harness: &'h mut H,
     pub(super) source: H::Source,
     pub(super) ownership: Ownership,
@@ -35,7 +35,7 @@ pub(super) struct Scene<'h, H: Harness> {
     law: Law,
 }
 
-impl<'h, H: Harness> Scene<'h, H> {
+impl<'h, H: Harness> Fixture<'h, H> {
     /// A new target for the check of the law with this number.
     pub(super) fn open(harness: &'h mut H, law: usize) -> Result<Self, Broken> {
         Self::with_ledger(harness, law, |_| Tapped::new(MemoryLedger::default()))
@@ -53,7 +53,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         let ledger = Arc::new(ledger(harness));
         let broken = |error: &dyn std::fmt::Display| breach::<H>(law, format!("{error}"));
         let lock = Alone::i_am_the_only_writer();
-        Ok(Scene {
+        Ok(Fixture {
             writer: source.writer(&lock).map_err(|failure| broken(&failure))?,
             observer: Observer::open(&source, "law").map_err(|error| broken(&error))?,
             book: Book::open(ledger.clone(), place::<H>()).map_err(|error| broken(&error))?,
@@ -127,7 +127,7 @@ impl<'h, H: Harness> Scene<'h, H> {
         desired: &Desired<H>,
         focus: Focus<Key<H>>,
     ) -> Result<Report<H::Source>, Error> {
-        let Scene { source, ownership, config, observer, writer, book, .. } = self;
+        let Fixture { source, ownership, config, observer, writer, book, .. } = self;
         let order = Order { source, desired: desired.clone(), ownership, focus, config };
         pass(&order, observer, writer, book).await
     }

@@ -17,22 +17,22 @@ const KERNEL: u32 = 0;
 /// While it lives, sends on the netlink sockets that were open when it was created are refused. Events still
 /// arrive.
 #[derive(Debug)]
-pub struct Blindfold {
+pub struct UnreachableKernel {
     sockets: Vec<OwnedFd>,
 }
 
-impl Blindfold {
+impl UnreachableKernel {
     /// Affects every netlink socket of this process in the calling thread's network namespace.
-    pub fn put_on() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let sockets = open_here()?;
         for socket in &sockets {
             connect(socket, &SocketAddrNetlink::new(NOWHERE, 0))?;
         }
-        Ok(Blindfold { sockets })
+        Ok(UnreachableKernel { sockets })
     }
 }
 
-impl Drop for Blindfold {
+impl Drop for UnreachableKernel {
     fn drop(&mut self) {
         for socket in &self.sockets {
             let _ = connect(socket, &SocketAddrNetlink::new(KERNEL, 0));

@@ -7,35 +7,35 @@ use homeostat_engine::{
 
 /// How hints are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ears {
+pub enum Subscription {
     /// There is no subscription.
     None,
     /// There is one, but no hint arrives.
-    Stopped,
+    Silent,
 }
 
 /// A source whose hints never arrive.
 #[derive(Debug)]
-pub struct Deaf<S> {
+pub struct WithoutHints<S> {
     source: S,
-    ears: Ears,
+    subscription: Subscription,
 }
 
-impl<S: Source> Deaf<S> {
-    pub fn new(source: S, ears: Ears) -> Self {
-        Deaf { source, ears }
+impl<S: Source> WithoutHints<S> {
+    pub fn new(source: S, subscription: Subscription) -> Self {
+        WithoutHints { source, subscription }
     }
 }
 
-/// The reader of [`Deaf`].
+/// The reader of [`WithoutHints`].
 #[derive(Debug)]
 pub struct ReaderWithoutHints<R>(R);
 
-/// The writer of [`Deaf`].
+/// The writer of [`WithoutHints`].
 #[derive(Debug)]
 pub struct PlainWriter<W>(W);
 
-impl<S: Source> Source for Deaf<S> {
+impl<S: Source> Source for WithoutHints<S> {
     const NAME: &'static str = S::NAME;
     const FAILS: Fails = S::FAILS;
     const COVERAGE: Coverage = Coverage::None;
@@ -49,9 +49,9 @@ impl<S: Source> Source for Deaf<S> {
     type Writer = PlainWriter<S::Writer>;
 
     fn reader(&self) -> Result<ReaderWithoutHints<S::Reader>, Failure> {
-        let reader = match self.ears {
-            Ears::None => self.source.reader_without_hints(),
-            Ears::Stopped => self.source.reader(),
+        let reader = match self.subscription {
+            Subscription::None => self.source.reader_without_hints(),
+            Subscription::Silent => self.source.reader(),
         };
         reader.map(ReaderWithoutHints)
     }
@@ -72,10 +72,10 @@ impl<S: Source> Source for Deaf<S> {
     }
 }
 
-impl<S: Source> Reader<Deaf<S>> for ReaderWithoutHints<S::Reader> {
+impl<S: Source> Reader<WithoutHints<S>> for ReaderWithoutHints<S::Reader> {
     async fn observe(
         &mut self,
-        view: &View<'_, Deaf<S>>,
+        view: &View<'_, WithoutHints<S>>,
         see: &mut See<'_, S::Key, S::Object>,
     ) -> Result<S::Moment, Failure> {
         let View { focus, desired, records } = *view;
@@ -83,8 +83,8 @@ impl<S: Source> Reader<Deaf<S>> for ReaderWithoutHints<S::Reader> {
     }
 }
 
-impl<S: Source> Writer<Deaf<S>> for PlainWriter<S::Writer> {
-    async fn apply(&self, work: Work<'_, Deaf<S>>, out: &dyn Outcomes<S::Object>) {
+impl<S: Source> Writer<WithoutHints<S>> for PlainWriter<S::Writer> {
+    async fn apply(&self, work: Work<'_, WithoutHints<S>>, out: &dyn Outcomes<S::Object>) {
         let Work { desired, moment, first, steps } = work;
         self.0.apply(Work { desired, moment, first, steps }, out).await;
     }
