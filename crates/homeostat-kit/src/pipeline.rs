@@ -35,27 +35,22 @@
 //! ```
 
 mod check;
-mod facts;
-mod input;
-mod program;
-mod stages;
 mod template;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use homeostat_engine::outcome::Later;
-use homeostat_engine::{Event, EventKind, Events, Failure, PassId, Retry};
+use homeostat_engine::{Event, EventKind, Events, Failure, Fingerprint, PassId, Retry};
 use serde_json::Value;
 
-pub use check::{Check, Refused, Typed};
-pub use facts::host_facts;
-pub use program::Program;
-pub use template::Template;
+pub use check::{Check, Program, Refused, Typed};
+pub use template::{Template, host_facts};
 
-use super::provider::{Answer, Provider};
-use input::Input;
+use crate::provider::{Answer, Provider};
 
 /// What the inputs say, by name.
 pub type Facts = BTreeMap<String, Value>;
@@ -105,8 +100,8 @@ pub struct Trouble {
     pub may_pass: bool,
 }
 
-/// Where a pipeline tells what it did.
-struct Teller {
+/// The events that a pipeline publishes to, and what it calls itself there.
+struct EventScope {
     events: Events,
     source: &'static str,
     scope: Arc<str>,
@@ -119,13 +114,13 @@ pub struct Pipeline<R, C: Check> {
     check: C,
     good: Option<Arc<C::DesiredState>>,
     trouble: Option<Trouble>,
-    teller: Option<Teller>,
+    reports_to: Option<EventScope>,
 }
 
 impl<R: Render, C: Check> Pipeline<R, C> {
     /// A pipeline without inputs.
     pub fn new(render: R, check: C) -> Self {
-        Pipeline { inputs: Vec::new(), render, check, good: None, trouble: None, teller: None }
+        Pipeline { inputs: Vec::new(), render, check, good: None, trouble: None, reports_to: None }
     }
 
     /// Adds an input under a name.
@@ -135,14 +130,16 @@ impl<R: Render, C: Check> Pipeline<R, C> {
         name: &str,
         provider: impl Provider<DesiredState = Value, Error = String> + 'static,
     ) -> Self {
-        self.inputs.push(Input::new(name, provider));
+        let (name, provider) = (name.to_owned(), Box::new(provider));
+        let (accepted, pending) = (None, None);
+        self.inputs.push(Input { name, provider, accepted, pending, is_refused: false });
         self
     }
 
-    /// Tells what it does, as a source in a scope.
+    /// Publishes what it does, as a source in a scope.
     #[must_use]
-    pub fn telling(mut self, events: Events, source: &'static str, scope: &str) -> Self {
-        self.teller = Some(Teller { events, source, scope: scope.into() });
+    pub fn with_events(mut self, events: Events, source: &'static str, scope: &str) -> Self {
+        self.reports_to = Some(EventScope { events, source, scope: scope.into() });
         self
     }
 
@@ -152,23 +149,106 @@ impl<R: Render, C: Check> Pipeline<R, C> {
         self.trouble.as_ref()
     }
 
-    /// The names of inputs whose last word waits for acceptance, or was refused it.
+    /// The names of inputs whose last value waits for acceptance, or was refused it.
     pub fn pending(&self) -> impl Iterator<Item = &str> {
-        self.inputs.iter().filter(|input| input.is_pending()).map(Input::name)
+        let pending = self.inputs.iter().filter(|input| input.pending.is_some());
+        pending.map(|input| input.name.as_str())
     }
 
-    fn tell(&self, kind: EventKind) {
-        if let Some(Teller { events, source, scope }) = &self.teller {
+    fn publish(&self, kind: EventKind) {
+        if let Some(EventScope { events, source, scope }) = &self.reports_to {
             let (pass, scope) = (PassId::default(), Arc::clone(scope));
             events.publish(Event { pass, source, scope, kind });
         }
     }
 
-    /// Notes what is wrong, and tells it once.
+    /// Asks the inputs and, if any of them has something new to say, makes another desired state of it.
+    async fn update(&mut self) -> Result<(), Trouble> {
+        let mut silent = None;
+        for input in &mut self.inputs {
+            if let Err(why) = input.ask().await {
+                silent.get_or_insert(Trouble { phase: Phase::Input, why, may_pass: true });
+            }
+        }
+        if let Some(trouble) = silent {
+            return Err(trouble);
+        }
+        if !self.inputs.iter().any(Input::is_worth_a_try) {
+            return self.standing_trouble();
+        }
+        let facts = self.facts(|_| true);
+        match self.make(facts).await {
+            Ok(desired) => {
+                self.accept(desired, |_| true);
+                Ok(())
+            }
+            Err(trouble) => self.accept_some(trouble).await,
+        }
+    }
+
+    /// Nothing is new: what was refused stays refused.
+    fn standing_trouble(&self) -> Result<(), Trouble> {
+        let is_open =
+            self.inputs.iter().any(|input| input.pending.is_some()) || self.good.is_none();
+        match &self.trouble {
+            Some(trouble) if is_open => Err(trouble.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the inputs say: the pending value of those that are `fresh`, else the accepted one.
+    fn facts(&self, fresh: impl Fn(usize) -> bool) -> Facts {
+        let values = self.inputs.iter().enumerate();
+        values.filter_map(|(at, input)| input.value(fresh(at))).collect()
+    }
+
+    async fn make(&mut self, facts: Facts) -> Result<C::DesiredState, Trouble> {
+        let failed = |phase, why, may_pass| Trouble { phase, why, may_pass };
+        let rendered = self.render.render(&facts);
+        let text = rendered.map_err(|why| failed(Phase::Render, why, false))?;
+        self.publish(EventKind::Rendered {
+            bytes: text.len(),
+            print: Fingerprint::of_object(&text),
+        });
+        let desired = self.check.check(text).await.map_err(|refused| match refused {
+            Refused::Bad(why) => failed(Phase::Validate, why, false),
+            Refused::Unchecked(why) => failed(Phase::Validate, why, true),
+        })?;
+        self.publish(EventKind::Validated);
+        Ok(desired)
+    }
+
+    /// All together are no good: those are accepted that are good by themselves.
+    async fn accept_some(&mut self, trouble: Trouble) -> Result<(), Trouble> {
+        if trouble.may_pass {
+            return Err(trouble);
+        }
+        let inputs = self.inputs.iter().enumerate();
+        let pending: Vec<usize> =
+            inputs.filter(|(_, input)| input.pending.is_some()).map(|(at, _)| at).collect();
+        let are_several = pending.len() > 1 && self.good.is_some();
+        for at in pending.into_iter().filter(|_| are_several) {
+            let facts = self.facts(|other| other == at);
+            if let Ok(desired) = self.make(facts).await {
+                self.accept(desired, |other| other == at);
+            }
+        }
+        self.inputs.iter_mut().for_each(Input::refuse);
+        Err(trouble)
+    }
+
+    fn accept(&mut self, desired: C::DesiredState, whose: impl Fn(usize) -> bool) {
+        self.good = Some(Arc::new(desired));
+        for (_, input) in self.inputs.iter_mut().enumerate().filter(|(at, _)| whose(*at)) {
+            input.accept();
+        }
+    }
+
+    /// Notes what is wrong, and publishes it once.
     fn note(&mut self, trouble: Option<Trouble>) {
         if let Some(trouble) = trouble.as_ref().filter(|one| self.trouble.as_ref() != Some(one)) {
             let retry = if trouble.may_pass { Retry::Soon } else { Retry::OnChange };
-            self.tell(EventKind::Failed { failure: Failure::new(trouble.to_string(), retry) });
+            self.publish(EventKind::Failed { failure: Failure::new(trouble.to_string(), retry) });
         }
         self.trouble = trouble;
     }
@@ -197,6 +277,71 @@ impl<R: Render, C: Check> Provider for Pipeline<R, C> {
     }
 
     fn changed(&mut self) -> Later<'_, ()> {
-        Box::pin(input::first_of(self.inputs.iter_mut().map(Input::changed)))
+        Box::pin(first_of(self.inputs.iter_mut().map(|input| input.provider.changed())))
     }
+}
+
+/// One input, with its accepted value and the one that waits for acceptance.
+struct Input {
+    name: String,
+    provider: Box<dyn Provider<DesiredState = Value, Error = String>>,
+    accepted: Option<Value>,
+    pending: Option<Value>,
+    /// Whether the pending value was refused as it is.
+    is_refused: bool,
+}
+
+impl Input {
+    /// Asks the provider. An input that has answered once and cannot answer now keeps its value.
+    async fn ask(&mut self) -> Result<(), String> {
+        match self.provider.answer().await {
+            Answer::DesiredState(value) => self.receive((*value).clone()),
+            Answer::Unknown { .. } | Answer::Nothing if self.accepted.is_some() => {}
+            Answer::Unknown { why } if self.pending.is_none() => {
+                return Err(format!("`{}` has not answered yet: {why}", self.name));
+            }
+            Answer::Unknown { .. } => {}
+            Answer::Nothing => return Err(format!("`{}` has nothing to say", self.name)),
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, value: Value) {
+        if self.accepted.as_ref() == Some(&value) {
+            (self.pending, self.is_refused) = (None, false);
+        } else if self.pending.as_ref() != Some(&value) {
+            (self.pending, self.is_refused) = (Some(value), false);
+        }
+    }
+
+    fn is_worth_a_try(&self) -> bool {
+        self.pending.is_some() && !self.is_refused
+    }
+
+    /// The name with the pending value, if `fresh` and there is one, else with the accepted one.
+    fn value(&self, fresh: bool) -> Option<(String, Value)> {
+        let pending = self.pending.as_ref().filter(|_| fresh);
+        Some((self.name.clone(), pending.or(self.accepted.as_ref())?.clone()))
+    }
+
+    fn accept(&mut self) {
+        self.is_refused = false;
+        if let Some(value) = self.pending.take() {
+            self.accepted = Some(value);
+        }
+    }
+
+    fn refuse(&mut self) {
+        self.is_refused = self.pending.is_some();
+    }
+}
+
+/// Waits for the first of several futures; for ever if there are none.
+async fn first_of<'a>(waiting: impl Iterator<Item = Later<'a, ()>>) {
+    let mut waiting: Vec<_> = waiting.collect();
+    poll_fn(|context| {
+        let is_ready = waiting.iter_mut().any(|one| one.as_mut().poll(context).is_ready());
+        if is_ready { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

@@ -32,7 +32,7 @@ fn scene() -> Scene {
     let pipeline = Pipeline::new(template, typed())
         .with("colour", colours)
         .with("size", sizes)
-        .telling(events, "doors", "here");
+        .with_events(events, "doors", "here");
     Scene { colour, size, latest: Latest::new(pipeline), told }
 }
 

@@ -1,7 +1,10 @@
-//! Text with holes, filled with facts.
+//! Text with holes, filled with facts, and the facts of this machine.
+
+use std::fs;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, Value};
+use serde_json::{Value as Json, json};
 
 use super::{Facts, Render};
 
@@ -40,10 +43,24 @@ fn words(error: &minijinja::Error) -> String {
     text
 }
 
+/// The machine's name, kernel and number of processors. What cannot be read is missing, and a template
+/// that asks for it fails.
+#[must_use]
+pub fn host_facts() -> Json {
+    let mut facts = json!({});
+    for (name, file) in [("hostname", "hostname"), ("kernel", "osrelease")] {
+        if let Ok(text) = fs::read_to_string(format!("/proc/sys/kernel/{file}")) {
+            facts[name] = json!(text.trim());
+        }
+    }
+    if let Ok(count) = std::thread::available_parallelism() {
+        facts["processors"] = json!(count.get());
+    }
+    facts
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn facts() -> Facts {
@@ -66,5 +83,12 @@ mod tests {
     #[test]
     fn a_broken_template_is_refused_at_once() {
         assert!(Template::new("{{ paint.colour").is_err());
+    }
+
+    #[test]
+    fn a_machine_has_a_name_a_kernel_and_processors() {
+        let facts = host_facts();
+        assert!(facts["hostname"].is_string() && facts["kernel"].is_string(), "{facts}");
+        assert!(facts["processors"].as_u64().is_some_and(|count| count > 0), "{facts}");
     }
 }

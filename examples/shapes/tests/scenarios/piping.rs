@@ -41,7 +41,7 @@ async fn piped(stage: &Stage) -> Piped {
         .with("names", said_names)
         .with("paint", said_paint)
         .with("facts", Static::new(host_facts()))
-        .telling(events.clone(), "shapes", "loopback");
+        .with_events(events.clone(), "shapes", "loopback");
     names.put(json!(["my-door", "my-window"]));
     paint.put(json!({ "colour": "green" }));
     let mut desired_states = Latest::new(pipeline);
