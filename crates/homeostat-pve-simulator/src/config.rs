@@ -103,17 +103,13 @@ pub(crate) fn pending(guest: &Guest) -> Answer {
     let names: std::collections::BTreeSet<_> = names.collect();
     let rows = names.into_iter().map(|name| {
         let mut row = json!({ "key": name });
-        if let (Some(value), Some(row)) = (guest.config.get(name), row.as_object_mut()) {
-            row.insert("value".to_owned(), value.as_str().into());
+        if let Some(value) = guest.config.get(name) {
+            row["value"] = value.as_str().into();
         }
-        match (guest.pending.get(name), row.as_object_mut()) {
-            (Some(Some(value)), Some(row)) => {
-                row.insert("pending".to_owned(), value.as_str().into());
-            }
-            (Some(None), Some(row)) => {
-                row.insert("delete".to_owned(), json!(1));
-            }
-            _ => {}
+        match guest.pending.get(name) {
+            Some(Some(value)) => row["pending"] = value.as_str().into(),
+            Some(None) => row["delete"] = 1.into(),
+            None => {}
         }
         row
     });

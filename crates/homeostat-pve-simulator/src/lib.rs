@@ -19,7 +19,6 @@ mod route;
 mod server;
 mod tasks;
 mod tls;
-mod upid;
 mod verbs;
 mod world;
 

@@ -27,29 +27,24 @@ pub(crate) fn guests(world: &World, node: &str, kind: Kind) -> Answer {
 fn row(vmid: u32, guest: &Guest) -> Value {
     let status = if guest.running { "running" } else { "stopped" };
     let name = guest.config.get(if guest.kind == Kind::Lxc { "hostname" } else { "name" });
-    let mut row = Map::new();
-    row.insert("vmid".to_owned(), vmid.into());
-    row.insert("status".to_owned(), status.into());
-    row.insert("name".to_owned(), name.cloned().unwrap_or_default().into());
-    let optional = [("tags", guest.config.get("tags")), ("lock", guest.lock.as_ref())];
-    for (key, value) in optional {
-        row.extend(value.map(|value| (key.to_owned(), Value::from(value.as_str()))));
+    let mut row = json!({ "vmid": vmid, "status": status, "name": name.map_or("", |name| name) });
+    for (key, value) in [("tags", guest.config.get("tags")), ("lock", guest.lock.as_ref())] {
+        if let Some(value) = value {
+            row[key] = value.as_str().into();
+        }
     }
     if guest.config.get("template").is_some_and(|template| template == "1") {
-        row.insert("template".to_owned(), 1.into());
+        row["template"] = 1.into();
     }
-    row.into()
+    row
 }
 
 /// The state of one guest, with that of the HA manager.
 pub(crate) fn current(vmid: u32, guest: &Guest) -> Answer {
     let mut row = row(vmid, guest);
-    if let Some(row) = row.as_object_mut() {
-        let mut ha = json!({ "managed": u8::from(guest.is_ha) });
-        if let (Some(state), Some(ha)) = (&guest.managed, ha.as_object_mut()) {
-            ha.insert("state".to_owned(), state.as_str().into());
-        }
-        row.insert("ha".to_owned(), ha);
+    row["ha"] = json!({ "managed": u8::from(guest.is_ha) });
+    if let Some(state) = &guest.managed {
+        row["ha"]["state"] = state.as_str().into();
     }
     Answer::data(row)
 }
@@ -70,11 +65,9 @@ pub(crate) fn resources(world: &mut World) -> Answer {
 
 fn resource(vmid: u32, guest: &Guest) -> Value {
     let mut row = row(vmid, guest);
-    if let Some(row) = row.as_object_mut() {
-        row.insert("id".to_owned(), format!("{}/{vmid}", guest.kind.word()).into());
-        row.insert("node".to_owned(), guest.node.clone().into());
-        row.insert("type".to_owned(), guest.kind.word().into());
-    }
+    row["id"] = format!("{}/{vmid}", guest.kind.word()).into();
+    row["node"] = guest.node.clone().into();
+    row["type"] = guest.kind.word().into();
     row
 }
 

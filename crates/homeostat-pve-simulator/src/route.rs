@@ -6,7 +6,7 @@ use crate::answer::Answer;
 use crate::call::{Authenticated, Call};
 use crate::guest::Kind;
 use crate::world::World;
-use crate::{config, lists, parameters, upid, verbs};
+use crate::{config, lists, parameters, tasks, verbs};
 
 pub(crate) fn answer(world: &mut World, call: &Call) -> Answer {
     world.settle();
@@ -74,7 +74,7 @@ fn task(
     Authenticated { call, user }: Authenticated<'_>,
 ) -> Answer {
     let unknown = || Answer::parameter("upid", "no such task");
-    if upid::node_of(upid) != Some(node) {
+    if tasks::node_of(upid) != Some(node) {
         return unknown();
     }
     let is_auditor = !world.unaudited.contains(user);

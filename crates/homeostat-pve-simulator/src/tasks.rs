@@ -1,12 +1,12 @@
 //! Tasks: their effect, duration and end.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::call::Call;
-use crate::upid::Upid;
 
 /// How a task ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,12 +132,9 @@ impl Task {
     /// As `/tasks/{upid}/status` shows it.
     pub(crate) fn status(&self) -> Value {
         let mut status = self.common();
-        if let Some(status) = status.as_object_mut() {
-            let word = if self.is_over { "stopped" } else { "running" };
-            status.insert("status".to_owned(), word.into());
-            if self.is_over {
-                status.insert("exitstatus".to_owned(), self.script.end.exit_status().into());
-            }
+        status["status"] = if self.is_over { "stopped" } else { "running" }.into();
+        if self.is_over {
+            status["exitstatus"] = self.script.end.exit_status().into();
         }
         status
     }
@@ -145,13 +142,10 @@ impl Task {
     /// As `/tasks` lists it, where the field `status` holds the exit status.
     pub(crate) fn row(&self) -> Value {
         let mut row = self.common();
-        if let Some(row) = row.as_object_mut() {
-            if self.is_over {
-                row.insert("endtime".to_owned(), self.name.start.into());
-                row.insert("status".to_owned(), self.script.end.exit_status().into());
-            } else {
-                row.insert("status".to_owned(), "RUNNING".into());
-            }
+        row["status"] = "RUNNING".into();
+        if self.is_over {
+            row["endtime"] = self.name.start.into();
+            row["status"] = self.script.end.exit_status().into();
         }
         row
     }
@@ -163,9 +157,37 @@ impl Task {
             "upid": self.upid(), "node": node, "pid": process, "pstart": process,
             "starttime": start, "type": kind, "id": vmid.to_string(), "user": user,
         });
-        if let (Some(token), Some(common)) = (token, common.as_object_mut()) {
-            common.insert("tokenid".to_owned(), token.into());
+        if let Some(token) = token {
+            common["tokenid"] = token.into();
         }
         common
     }
+}
+
+/// The name of a task: node, process, start time, kind, guest, user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Upid {
+    pub(crate) node: String,
+    pub(crate) process: u32,
+    /// Seconds since 1970.
+    pub(crate) start: u64,
+    pub(crate) kind: String,
+    pub(crate) vmid: u32,
+    pub(crate) user: String,
+}
+
+impl fmt::Display for Upid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Upid { node, process, start, kind, vmid, user } = self;
+        write!(f, "UPID:{node}:{process:08X}:{process:08X}:{start:08X}:{kind}:{vmid}:{user}:")
+    }
+}
+
+pub(crate) fn node_of(upid: &str) -> Option<&str> {
+    let mut parts = upid.split(':');
+    (parts.next() == Some("UPID")).then(|| parts.next()).flatten()
+}
+
+pub(crate) fn pid_of(upid: &str) -> Option<u32> {
+    upid.split(':').nth(2).and_then(|process| u32::from_str_radix(process, 16).ok())
 }

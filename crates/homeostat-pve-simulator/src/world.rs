@@ -10,8 +10,7 @@ use crate::call::Call;
 use crate::config;
 use crate::faults::{Fault, Harm};
 use crate::guest::Guest;
-use crate::tasks::{Effect, End, Script, Task};
-use crate::upid::{self, Upid};
+use crate::tasks::{self, Effect, End, Script, Task, Upid};
 
 /// The token that every world has.
 pub(crate) const USER: &str = "keeper@pve!homeostat";
@@ -237,7 +236,7 @@ impl World {
     }
 
     pub(crate) fn task(&mut self, upid: &str) -> Option<&mut Task> {
-        let process = upid::pid_of(upid)?;
+        let process = tasks::pid_of(upid)?;
         let at = self.tasks.binary_search_by_key(&process, |task| task.name.process).ok()?;
         self.tasks.get_mut(at).filter(|task| task.upid() == upid)
     }
