@@ -138,6 +138,12 @@ impl Run {
         self.figure = Some(figure);
     }
 
+    /// Sets the value of the round of a group in bytes.
+    #[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
+    pub fn record_bytes(&mut self, bytes: usize) {
+        self.figure = Some(bytes as f64);
+    }
+
     /// The result, or an error if nothing was measured.
     #[expect(clippy::cast_precision_loss, reason = "counts of operations stay far below 2^52")]
     pub fn finish(self, unit: Unit) -> Result<Sample> {

@@ -25,8 +25,16 @@ pub const BYTES: Group = Group {
     name: "heal: an idle daemon, 100 routes",
     unit: Unit::Bytes,
     contestants: &[
-        Contestant::new("resident", resident, &[Budget::AtMost(15e6)]),
-        Contestant::new("resident, without files", anonymous, &[]),
+        Contestant::new(
+            "resident",
+            |run| memory(run, Running::resident_bytes),
+            &[Budget::AtMost(15e6)],
+        ),
+        Contestant::new(
+            "resident, without files",
+            |run| memory(run, Running::anonymous_bytes),
+            &[],
+        ),
         Contestant::new("resident, with nft and knobs", of_all_kinds, &[]),
         Contestant::new("written to disk a minute", |run| record(run, |cost| cost.to_disk), &[]),
         Contestant::new("written to anybody a minute", |run| record(run, |cost| cost.written), &[]),
@@ -146,31 +154,21 @@ fn count_calls(window: Duration) -> Result<f64> {
     })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
-fn resident(run: &mut Run) -> Result<()> {
+fn memory(run: &mut Run, bytes: fn(&Running) -> Result<usize>) -> Result<()> {
     with_fixture(ROUTES, |fixture| {
-        run.record(fixture.daemon.running.resident_bytes()? as f64);
+        run.record_bytes(bytes(&fixture.daemon.running)?);
         Ok(())
     })
 }
 
 /// With all sources, not only that of routes.
-#[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
 fn of_all_kinds(run: &mut Run) -> Result<()> {
     const MORE: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n[nftables]\nruleset = \"\"\"\ntable inet \
                         filter {\n chain input {\n tcp dport 22 accept\n }\n}\n\"\"\"\n";
     let network = TestNetwork::new()?;
     let daemon = Daemon::start_with(ROUTES, MORE)?;
-    run.record(daemon.running.resident_bytes()? as f64);
+    run.record_bytes(daemon.running.resident_bytes()?);
     drop(daemon);
     drop(network);
     Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
-fn anonymous(run: &mut Run) -> Result<()> {
-    with_fixture(ROUTES, |fixture| {
-        run.record(fixture.daemon.running.anonymous_bytes()? as f64);
-        Ok(())
-    })
 }

@@ -55,12 +55,11 @@ fn found(run: &mut Run) -> Result<()> {
     })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
 fn bird(run: &mut Run) -> Result<()> {
     let size = size(run, LARGE);
     clear();
     let network = TestNetwork::new()?;
     let bird = Bird::new(Ip::V4, size)?.start(&network)?;
-    run.record(bird.resident_bytes()? as f64);
+    run.record_bytes(bird.resident_bytes()?);
     Ok(())
 }

@@ -34,11 +34,10 @@ fn ours(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "bytes stay far below 2^52")]
 fn bird(run: &mut Run) -> Result<()> {
     let size = run.size(1_000_000, 5000);
     let network = fresh()?;
     let bird = Bird::new(Ip::V4, size)?.start(&network)?;
-    run.record(bird.resident_bytes()? as f64);
+    run.record_bytes(bird.resident_bytes()?);
     Ok(())
 }
