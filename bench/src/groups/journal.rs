@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{Budget, Contestant, Group, Run, Unit};
 
-/// Lines of the journal a second; a step is two of them. Each writer waits until its line is durable.
+/// Records of the journal a second; a step is two of them. Each writer waits until its record is durable.
 pub const RATE: Group = Group {
     name: "journal: durable lines",
     unit: Unit::PerSecond,
@@ -30,7 +30,7 @@ pub const RATE: Group = Group {
     ],
 };
 
-/// A million lines, one step each of half a million guests.
+/// A million records, one step each of half a million guests.
 pub const RECOVERY: Group = Group {
     name: "journal: recovery of 1M lines",
     unit: Unit::Seconds,
@@ -54,7 +54,7 @@ fn intent(guest: usize) -> Intent {
 }
 
 fn open(directory: &Path) -> Result<Journal> {
-    Ok(Journal::open(directory, Arc::new(|| Millis(1_700_000_000_000)))?.0)
+    Ok(Journal::open(directory, Arc::new(|| Millis(1_700_000_000_000)))?)
 }
 
 fn one_by_one(run: &mut Run) -> Result<()> {
@@ -107,7 +107,7 @@ async fn live(journal: &Journal, guest: usize, steps: usize) -> Result<()> {
     Ok(())
 }
 
-/// A journal of so many lines that are all still needed: one step each of many guests.
+/// A journal of so many records that are all still needed: one step each of many guests.
 fn long_life(lines: usize) -> Result<tempfile::TempDir> {
     const AT_ONCE: usize = 1000;
     let directory = tempfile::tempdir()?;

@@ -5,30 +5,47 @@
 //! was in flight: a running task is adopted, a finished one closed, a lost one looked up, and what nobody
 //! can tell is closed as unknown and looked at again. Until then the key's next step is refused.
 //!
-//! The file is a line a record, each with a checksum. Whatever is handed in while a write waits for the
-//! disk goes into the next one, so that many callers share one wait.
+//! [`Journal`] decides which record may follow (`journal/steps.rs`) and writes in groups: records that are appended
+//! while a write waits for the disk go into the next one, so that many callers share one wait. Where they are kept is
+//! a [`Store`]: a file of the state directory ([`Journal::open`]), or memory ([`MemoryStore`]).
 
-mod file;
-mod flat;
-mod known;
-mod line;
-mod reading;
+mod memory;
 mod record;
-mod scribe;
+mod sqlite;
 mod steps;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use file::{Found, JournalFile};
-pub use known::{Illegal, Known, OpenStep};
-pub use reading::{Following, follow};
+use futures_util::FutureExt as _;
+use homeostat_core::outcome::Later;
+pub use memory::MemoryStore;
 pub use record::{
-    BadStepId, CommandKey, End, Fact, Intent, Millis, Record, Repeat, StepId, Subject,
+    BadStepId, CommandKey, End, Entry, Fact, Intent, Millis, Record, Repeat, StepId, Subject,
 };
-use scribe::Scribe;
+pub use sqlite::{Following, follow};
 use steps::Steps;
+pub use steps::{Illegal, Known, OpenStep};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+/// Where a journal keeps its records. It is written by one journal at a time, which calls it with one batch after the
+/// other, on a thread that may block.
+pub trait Store: Send + 'static {
+    /// Makes a batch durable: all of it, or nothing. What it held before is handed to [`Journal::new`] by whoever
+    /// opened it.
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> Later<'a, Result<(), JournalError>>;
+}
+
+/// What is written together.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// New records, in order.
+    pub put: Vec<Entry>,
+    /// The numbers of records that nothing needs any more.
+    pub delete: Vec<i64>,
+}
 
 /// Why the journal cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -55,21 +72,19 @@ pub enum JournalError {
         /// Its file.
         path: PathBuf,
         /// The format in the file.
-        found: u32,
+        found: i64,
         /// The newest known format.
-        known: u32,
+        known: i64,
     },
-    /// A line in the middle is broken or cannot follow those before it.
-    #[error("the journal {path} is damaged in line {line}: {reason}")]
+    /// It is something else, or a record is broken or cannot follow those before it.
+    #[error("the journal {path} is damaged: {reason}")]
     Damaged {
         /// Its file.
         path: PathBuf,
-        /// The line.
-        line: usize,
-        /// What is wrong with it.
+        /// What was found.
         reason: String,
     },
-    /// A line could not be written: nothing is sent that must not be sent twice.
+    /// A record could not be written: nothing is sent that must not be sent twice.
     #[error("the journal {path} cannot be written: {source}")]
     Write {
         /// Its file.
@@ -78,7 +93,7 @@ pub enum JournalError {
         #[source]
         source: Arc<io::Error>,
     },
-    /// The line cannot follow those before it.
+    /// The record cannot follow those before it.
     #[error(transparent)]
     Illegal(#[from] Illegal),
 }
@@ -106,96 +121,272 @@ impl JournalError {
     }
 }
 
-/// What the opening of a journal found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovered {
-    /// So many bytes at its end were no whole line, and were cut off: the last write was torn.
-    pub cut: u64,
-    /// The steps without an end.
-    pub open: Vec<OpenStep>,
-}
+/// Tells the time of day.
+pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
-/// A journal that this process alone writes.
+/// A journal that this process alone writes. When it is dropped, it waits until everything is written.
 pub struct Journal {
-    path: PathBuf,
-    scribe: Scribe,
-    clock: Clock,
+    shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for Journal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Journal").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Journal").finish_non_exhaustive()
     }
 }
 
-/// Tells the time of day.
-pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
-
 impl Journal {
     /// Opens or makes the journal of a state directory.
-    pub fn open(directory: &Path, clock: Clock) -> Result<(Journal, Recovered), JournalError> {
-        let Found { file, steps, cut } = JournalFile::open(directory, clock())?;
-        let recovered = Recovered { cut, open: steps.open_steps() };
-        let path = file.path().to_owned();
-        Ok((Journal { path, scribe: Scribe::new(file, steps, clock.clone()), clock }, recovered))
+    pub fn open(directory: &Path, clock: Clock) -> Result<Self, JournalError> {
+        let (store, entries) = sqlite::SqliteStore::open(directory)?;
+        Journal::new(store, &entries, clock).map_err(|illegal| JournalError::Damaged {
+            path: directory.join("journal"),
+            reason: illegal.to_string(),
+        })
+    }
+
+    /// A journal over a store that holds these entries. Refused, if one of them cannot follow those before it.
+    pub fn new(store: impl Store, entries: &[Entry], clock: Clock) -> Result<Self, Illegal> {
+        let mut steps = Steps::default();
+        entries.iter().try_for_each(|entry| steps.add(entry))?;
+        let epoch = steps.newest().map_or(1, |newest| newest.epoch.saturating_add(1));
+        let queue = Queue {
+            steps,
+            newest: StepId { epoch, sequence: 0 },
+            number: entries.last().map_or(0, |entry| entry.number),
+            batch: Batch::default(),
+            waiting: Vec::new(),
+            is_flushing: false,
+            flushes: 0,
+        };
+        let shared = Shared {
+            queue: Mutex::new(queue),
+            idle: Condvar::new(),
+            store: Mutex::new(Some(Box::new(store))),
+            clock,
+        };
+        Ok(Journal { shared: Arc::new(shared) })
     }
 
     /// Begins a step; durable when it returns. Refused while the key has an open step, or if the
     /// command it belongs to was begun before, unless nobody knows how that ended.
     pub async fn begin(&self, intent: Intent) -> Result<StepId, JournalError> {
-        self.write(None, Fact::Intent(intent)).await
+        self.append(None, Fact::Intent(intent)).await
     }
 
     /// The target accepted a step, and calls the work so.
     pub async fn dispatched(&self, id: StepId, task: &str) -> Result<(), JournalError> {
-        self.write(Some(id), Fact::Dispatched { task: task.to_owned() }).await.map(|_| ())
+        self.append(Some(id), Fact::Dispatched { task: task.to_owned() }).await.map(|_| ())
     }
 
-    /// A step is over.
+    /// A step is over. If this cannot be written, it is kept in memory, and written together with the next record.
     pub async fn end(&self, id: StepId, end: End) -> Result<(), JournalError> {
-        self.write(Some(id), Fact::Ended(end)).await.map(|_| ())
+        self.append(Some(id), Fact::Ended(end)).await.map(|_| ())
     }
 
     /// The open step of a key.
     #[must_use]
     pub fn open_step(&self, subject: &Subject) -> Option<OpenStep> {
-        self.scribe.with_steps(|steps| steps.open_step(subject))
+        self.shared.queue().steps.open_step(subject)
     }
 
     /// All open steps, the oldest first.
     pub fn open_steps(&self) -> Vec<OpenStep> {
-        self.scribe.with_steps(Steps::open_steps)
+        self.shared.queue().steps.open_steps()
     }
 
     /// What is known of a command that a client named.
     #[must_use]
     pub fn known(&self, command: &str) -> Option<Known> {
-        self.scribe.with_steps(|steps| steps.known(command, (self.clock)()))
+        self.shared.queue().steps.known(command, (self.shared.clock)())
     }
 
     /// The last step of a command that a client named, if it ended so that nobody knows how: then the name may
     /// be begun again, once it is known that this one is not at work any more.
     #[must_use]
     pub fn doubted(&self, command: &str) -> Option<OpenStep> {
-        self.scribe.with_steps(|steps| steps.doubted(command, (self.clock)()))
+        self.shared.queue().steps.doubted(command, (self.shared.clock)())
     }
 
-    /// How many commands are known by name. Those whose time is over go when the file is made anew.
+    /// How many commands are known by name. Those whose time is over are forgotten together with old records.
     #[must_use]
     pub fn names(&self) -> usize {
-        self.scribe.with_steps(Steps::names)
+        self.shared.queue().steps.names()
     }
 
-    /// How many waits for the disk its lines took; those that came together share one.
+    /// How many writes its records took; those that were appended together share one.
     #[must_use]
-    pub fn writes(&self) -> u64 {
-        self.scribe.writes()
+    pub fn flushes(&self) -> u64 {
+        self.shared.queue().flushes
     }
 
-    async fn write(&self, id: Option<StepId>, fact: Fact) -> Result<StepId, JournalError> {
-        let (id, answer) = self.scribe.hand(id, fact)?;
-        let written = answer.await.unwrap_or_else(|_| Err(Arc::new(io::Error::other("it ended"))));
-        let failed = |source| JournalError::Write { path: self.path.clone(), source };
-        written.map_err(failed).map(|()| id)
+    /// Queues a record; the future resolves once it is durable. The first caller starts the flush; records queued
+    /// meanwhile join the next one.
+    async fn append(&self, id: Option<StepId>, fact: Fact) -> Result<StepId, JournalError> {
+        let (id, written) = self.shared.enqueue(id, fact)?;
+        written.await.unwrap_or_else(|_| Err(closed())).map(|()| id)
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue();
+        while queue.is_flushing {
+            queue = self.shared.idle.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(queue);
+        // The thread of the last flush may still hold the rest for a moment, but no longer the store.
+        drop(self.shared.store().take());
+    }
+}
+
+type Written = Result<(), JournalError>;
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Nothing is being written.
+    idle: Condvar,
+    /// Nothing, once the journal is closed.
+    store: Mutex<Option<Box<dyn Store>>>,
+    clock: Clock,
+}
+
+/// The sum of all records, with those that wait to be written.
+struct Queue {
+    steps: Steps,
+    /// The last id and the last number that were given out.
+    newest: StepId,
+    number: i64,
+    batch: Batch,
+    waiting: Vec<oneshot::Sender<Written>>,
+    is_flushing: bool,
+    flushes: u64,
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn store(&self) -> MutexGuard<'_, Option<Box<dyn Store>>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enqueue(
+        self: &Arc<Self>,
+        id: Option<StepId>,
+        fact: Fact,
+    ) -> Result<(StepId, oneshot::Receiver<Written>), Illegal> {
+        let mut queue = self.queue();
+        let (id, written) = queue.add(id, fact, (self.clock)())?;
+        let is_flushing = std::mem::replace(&mut queue.is_flushing, true);
+        drop(queue);
+        if !is_flushing {
+            let flush = Flush(Some(Arc::clone(self)));
+            match Handle::try_current() {
+                Ok(runtime) => drop(runtime.clone().spawn_blocking(move || flush.run(&runtime))),
+                Err(_) => drop(flush),
+            }
+        }
+        Ok((id, written))
+    }
+
+    /// Writes one batch after the other, until nobody waits for one.
+    fn flush(&self, runtime: Option<&Handle>) {
+        let mut store = self.store();
+        loop {
+            let next = self.queue().take();
+            let Some((batch, waiting)) = next else { break };
+            let written = match (store.as_mut().map(|store| store.write(&batch)), runtime) {
+                (Some(write), Some(runtime)) => runtime.block_on(write),
+                (Some(write), None) => write.now_or_never().unwrap_or_else(|| Err(closed())),
+                (None, _) => Err(closed()),
+            };
+            if written.is_err() {
+                self.queue().restore(batch);
+            }
+            for one in waiting {
+                // Whoever stopped waiting does not care.
+                let _ = one.send(written.clone());
+            }
+        }
+        drop(store);
+        self.idle.notify_all();
+    }
+}
+
+impl Queue {
+    /// Adds a record to the sum and to the next batch, or to neither.
+    fn add(
+        &mut self,
+        id: Option<StepId>,
+        fact: Fact,
+        now: Millis,
+    ) -> Result<(StepId, oneshot::Receiver<Written>), Illegal> {
+        let next = StepId { sequence: self.newest.sequence + 1, ..self.newest };
+        let previous_task = match &fact {
+            Fact::Intent(intent) => self.steps.last_task(&intent.subject),
+            Fact::Dispatched { .. } | Fact::Ended(_) => None,
+        };
+        let record = Record { id: id.unwrap_or(next), at: now, fact };
+        let entry = Entry { number: self.number + 1, record, previous_task };
+        self.steps.add(&entry)?;
+        if id.is_none() {
+            self.newest = next;
+        }
+        self.number = entry.number;
+        self.batch.put.push(entry);
+        self.batch.delete.extend(self.steps.prune(now));
+        let (sender, written) = oneshot::channel();
+        self.waiting.push(sender);
+        Ok((id.unwrap_or(next), written))
+    }
+
+    /// The next batch. Nothing, if nobody waits for one: then the next caller starts a flush.
+    fn take(&mut self) -> Option<(Batch, Vec<oneshot::Sender<Written>>)> {
+        self.is_flushing = !self.waiting.is_empty();
+        self.flushes += u64::from(self.is_flushing);
+        self.is_flushing
+            .then(|| (std::mem::take(&mut self.batch), std::mem::take(&mut self.waiting)))
+    }
+
+    /// After a failed write: a step whose intent was not written is not sent, so it was never begun. The other records
+    /// tell what has happened, and go with the next batch.
+    fn restore(&mut self, mut failed: Batch) {
+        failed.put.retain(|Entry { record, .. }| {
+            let is_intent = matches!(record.fact, Fact::Intent(_));
+            if is_intent {
+                self.steps.retract(record.id);
+            }
+            !is_intent
+        });
+        failed.put.append(&mut self.batch.put);
+        failed.delete.append(&mut self.batch.delete);
+        self.batch = failed;
+    }
+}
+
+fn closed() -> JournalError {
+    let source = Arc::new(io::Error::other("it is closed"));
+    JournalError::Write { path: PathBuf::from("journal"), source }
+}
+
+/// A flush on its way to a thread that may block. A runtime that shuts down drops what it has not begun: then it is
+/// done where it is dropped, or no later one would ever be started.
+struct Flush(Option<Arc<Shared>>);
+
+impl Flush {
+    fn run(mut self, runtime: &Handle) {
+        if let Some(shared) = self.0.take() {
+            shared.flush(Some(runtime));
+        }
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            shared.flush(None);
+        }
     }
 }

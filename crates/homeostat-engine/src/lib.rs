@@ -88,6 +88,7 @@ pub mod bound;
 pub mod broken;
 pub mod config;
 pub mod controller;
+mod database;
 pub mod dispatch;
 pub mod error;
 mod fate;

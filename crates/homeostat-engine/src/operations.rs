@@ -584,12 +584,11 @@ impl<K: Key> Shared<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Millis;
+    use crate::journal::{MemoryStore, Millis};
 
     #[tokio::test]
     async fn a_key_that_has_moved_gets_a_place_on_the_node_where_it_is() {
-        let state = tempfile::tempdir().unwrap();
-        let journal = Journal::open(state.path(), Arc::new(|| Millis(0))).unwrap().0;
+        let journal = Journal::new(MemoryStore::default(), &[], Arc::new(|| Millis(0))).unwrap();
         let limits = Limits { total: 9, per_node: 1 };
         let operations = Operations::new(Arc::new(journal), ("source", "scope"), limits);
         operations.set_consumer(LaneConsumer::Active);

@@ -2,21 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use rusqlite::{Connection, params};
 
+use crate::database::{Format, OpenError, immediate};
 use crate::error::Error;
 use crate::ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 
 const FILE: &str = "ledger.db";
-const FORMAT: i64 = 1;
-/// "hmst" in the header, so that another program's database is not taken for ours.
-const APPLICATION: i64 = 0x686d_7374;
-/// A database is whole pages of this many bytes.
-const PAGE: u64 = 4096;
-/// Writers hold the file for microseconds; a reader that waits longer has a stuck neighbour.
-const BUSY: Duration = Duration::from_secs(5);
+
+const FORMAT: Format = Format { application: 0x686d_7374, version: 1, schema: SCHEMA };
 
 /// The table `wish` holds the fingerprints of the last applied desired state.
 const SCHEMA: &str = "
@@ -48,11 +43,11 @@ impl SqliteLedger {
     /// Opens the ledger in a state directory; makes both if they are missing.
     pub fn open(directory: &Path) -> Result<Self, Error> {
         let path = directory.join(FILE);
-        make_directory(directory).map_err(|error| open_error(&path, error))?;
-        let _turn = take_turn(directory).map_err(|error| open_error(&path, error))?;
-        check_length(&path)?;
-        let mut connection = Connection::open(&path).map_err(|error| sql_error(&path, error))?;
-        prepare(&mut connection, &path)?;
+        let opened = make_directory(directory).map_err(OpenError::from).and_then(|()| {
+            let _turn = take_turn(directory)?;
+            FORMAT.open(&path)
+        });
+        let connection = opened.map_err(|error| open_error(&path, error))?;
         Ok(SqliteLedger { connection: Mutex::new(connection), path })
     }
 }
@@ -61,48 +56,10 @@ impl SqlitePages {
     /// Opens the ledger in a state directory for reading.
     pub fn open(directory: &Path) -> Result<Self, Error> {
         let path = directory.join(FILE);
-        let exists = path.try_exists().map_err(|error| open_error(&path, error))?;
-        if !exists {
-            return Ok(SqlitePages { connection: None, path });
-        }
-        check_length(&path)?;
-        let connection = open_for_reading(&path).map_err(|error| sql_error(&path, error))?;
-        let header = Header::read(&connection).map_err(|error| sql_error(&path, error))?;
-        header.check(&path)?;
-        let connection = (header.format != 0).then(|| Mutex::new(connection));
-        Ok(SqlitePages { connection, path })
+        let connection =
+            FORMAT.open_for_reading(&path).map_err(|error| open_error(&path, error))?;
+        Ok(SqlitePages { connection: connection.map(Mutex::new), path })
     }
-}
-
-/// Who may write the file opens it so, although nothing is written: only then does the store take its
-/// log away again when the last reader goes.
-fn open_for_reading(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let open = |flags| Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
-    match open(OpenFlags::SQLITE_OPEN_READ_WRITE) {
-        Ok(connection) if !connection.is_readonly("main")? => {
-            connection.pragma_update(None, "query_only", true)?;
-            Ok(connection)
-        }
-        _ => open(OpenFlags::SQLITE_OPEN_READ_ONLY),
-    }
-}
-
-/// The store itself takes a file that lost a part of a page, or all but its log, for a whole one.
-/// With a log beside it, a torn page may be what a power cut left, and the store mends it.
-fn check_length(path: &Path) -> Result<(), Error> {
-    if std::fs::metadata(path).is_ok_and(|file| !file.is_file()) {
-        // Opening a pipe would wait for its other end.
-        let reason = "it is no regular file".to_owned();
-        return Err(Error::DamagedLedger { path: path.to_owned(), reason });
-    }
-    let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
-    let has_log = length(&path.with_extension("db-wal")) > 0;
-    let reason = match length(path) {
-        0 if has_log => "it is empty, but its log is not",
-        length if length % PAGE != 0 && !has_log => "it is cut off",
-        _ => return Ok(()),
-    };
-    Err(Error::DamagedLedger { path: path.to_owned(), reason: reason.to_owned() })
 }
 
 fn make_directory(directory: &Path) -> std::io::Result<()> {
@@ -110,107 +67,24 @@ fn make_directory(directory: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-/// The store does not wait for a neighbour that makes the same file, so we do.
+/// `SQLite` does not wait for a neighbour that makes the same file, so we do.
 fn take_turn(directory: &Path) -> std::io::Result<std::fs::File> {
     let turn = std::fs::File::open(directory)?;
     rustix::fs::flock(&turn, rustix::fs::FlockOperation::LockExclusive)?;
     Ok(turn)
 }
 
-fn prepare(connection: &mut Connection, path: &Path) -> Result<(), Error> {
-    let header = Header::read(connection).map_err(|error| sql_error(path, error))?;
-    header.check(path)?;
-    check_health(connection, path)?;
-    settings(connection).map_err(|error| sql_error(path, error))?;
-    if header.format == 0 {
-        create(connection).map_err(|error| sql_error(path, error))?;
-    }
-    Ok(())
-}
-
-/// Only for a file that is known to be ours: the journal mode is kept in its header.
-fn settings(connection: &Connection) -> Result<(), rusqlite::Error> {
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    // FULL: a commit is on the disk when it returns, as law 8 wants.
-    connection.pragma_update(None, "synchronous", "FULL")
-}
-
-fn create(connection: &mut Connection) -> Result<(), rusqlite::Error> {
-    let transaction =
-        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    // Another process may have been first.
-    if format_of(&transaction)? == 0 {
-        transaction.execute_batch(SCHEMA)?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", FORMAT)?;
-    }
-    transaction.commit()
-}
-
-fn format_of(connection: &Connection) -> Result<i64, rusqlite::Error> {
-    connection.pragma_query_value(None, "user_version", |row| row.get(0))
-}
-
-/// What tells our file from others.
-struct Header {
-    format: i64,
-    application: i64,
-    tables: i64,
-}
-
-impl Header {
-    /// Reads all of it at one moment: another process may be making the file.
-    fn read(connection: &Connection) -> Result<Self, rusqlite::Error> {
-        connection.busy_timeout(BUSY)?;
-        let moment = connection.unchecked_transaction()?;
-        let count = "SELECT count(*) FROM sqlite_schema";
-        Ok(Header {
-            format: format_of(&moment)?,
-            application: moment.pragma_query_value(None, "application_id", |row| row.get(0))?,
-            tables: moment.query_row(count, [], |row| row.get(0))?,
-        })
-    }
-
-    fn check(&self, path: &Path) -> Result<(), Error> {
-        let is_fresh = self.format == 0 && self.application == 0 && self.tables == 0;
-        if self.application != APPLICATION && !is_fresh {
-            let reason = "it is the database of another program".to_owned();
-            return Err(Error::DamagedLedger { path: path.to_owned(), reason });
-        }
-        if self.format > FORMAT {
-            let (path, found) = (path.to_owned(), self.format);
-            return Err(Error::NewerLedger { path, found, known: FORMAT });
-        }
-        Ok(())
-    }
-}
-
-fn check_health(connection: &Connection, path: &Path) -> Result<(), Error> {
-    let verdict: String = connection
-        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-        .map_err(|error| sql_error(path, error))?;
-    if verdict == "ok" {
-        return Ok(());
-    }
-    Err(Error::DamagedLedger { path: path.to_owned(), reason: verdict })
-}
-
-fn open_error(path: &Path, error: std::io::Error) -> Error {
-    Error::OpenLedger { path: path.to_owned(), source: Box::new(error) }
-}
-
-fn sql_error(path: &Path, error: rusqlite::Error) -> Error {
-    let path: PathBuf = path.to_owned();
-    match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            Error::DamagedLedger { path, reason: error.to_string() }
-        }
-        _ => Error::OpenLedger { path, source: Box::new(error) },
+fn open_error(path: &Path, error: OpenError) -> Error {
+    let path = path.to_owned();
+    match error {
+        OpenError::Failed(source) => Error::OpenLedger { path, source },
+        OpenError::Damaged(reason) => Error::DamagedLedger { path, reason },
+        OpenError::Newer(found) => Error::NewerLedger { path, found, known: FORMAT.version },
     }
 }
 
 fn read_error(path: &Path, error: rusqlite::Error) -> Error {
-    match sql_error(path, error) {
+    match open_error(path, error.into()) {
         Error::OpenLedger { source, .. } => Error::ReadLedger(source),
         damaged => damaged,
     }
@@ -270,8 +144,7 @@ fn read_others(
 }
 
 fn clear_place(connection: &mut Connection, place: &LedgerKey) -> Result<(), rusqlite::Error> {
-    let transaction =
-        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let transaction = immediate(connection)?;
     for table in ["record", "wish"] {
         let sql = format!(
             "DELETE FROM {table} WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND identity = ?4"
@@ -287,8 +160,7 @@ fn write_page(
     place: &LedgerKey,
     edits: &[Edit],
 ) -> Result<(), rusqlite::Error> {
-    let transaction =
-        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let transaction = immediate(connection)?;
     for edit in edits {
         write_edit(&transaction, place, edit)?;
     }

@@ -7,8 +7,6 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::flat::{Flat, Text};
-
 /// Names a step for good: which opening of the journal it was written in, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepId {
@@ -55,7 +53,7 @@ impl Serialize for StepId {
 
 impl<'de> Deserialize<'de> for StepId {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Text::deserialize(from)?.0.parse().map_err(D::Error::custom)
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -65,7 +63,7 @@ impl<'de> Deserialize<'de> for StepId {
 pub struct Millis(pub u64);
 
 /// What a step is about, in the words of its source.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Subject {
     /// The source.
     pub source: String,
@@ -76,21 +74,26 @@ pub struct Subject {
 }
 
 /// What is about to be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// What it is about.
+    #[serde(flatten)]
     pub subject: Subject,
     /// What is done: `start`, `stop`, `set`.
     pub kind: String,
     /// A fingerprint of everything that is sent.
     pub parameters: String,
     /// What must hold for it to be done: a digest, a generation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precondition: Option<String>,
     /// Where it runs; empty where nobody tells nodes apart.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// What sending it a second time would do.
+    #[serde(default, skip_serializing_if = "Repeat::hurts")]
     pub repeat: Repeat,
     /// The command that it belongs to, if a client may ask for it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandKey>,
 }
 
@@ -101,13 +104,13 @@ pub enum Repeat {
     /// Harm: it is sent only once it is written down, and looked up after a crash.
     #[default]
     Hurts,
-    /// Nothing new: it is written down to be told.
+    /// Nothing new: it is written down for whoever reads the journal.
     Harmless,
 }
 
 impl Repeat {
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a field over so")]
-    pub(super) fn hurts(&self) -> bool {
+    fn hurts(&self) -> bool {
         *self == Repeat::Hurts
     }
 }
@@ -122,11 +125,13 @@ pub struct CommandKey {
 }
 
 /// How a step ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
 pub enum End {
     /// The target did it.
     Succeeded {
         /// What the target answered, for whoever asks again.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
         answer: Value,
     },
     /// The target did not do it.
@@ -142,7 +147,8 @@ pub enum End {
 }
 
 /// What happened to a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Fact {
     /// It is about to be sent.
     Intent(Intent),
@@ -152,28 +158,29 @@ pub enum Fact {
         task: String,
     },
     /// It is over.
+    #[serde(untagged)]
     Ended(End),
 }
 
-/// One line. As JSON it is flat: the fields of its fact stand beside its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One thing that happened to a step. As JSON it is flat: the fields of its fact stand beside its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Which step.
     pub id: StepId,
     /// When.
     pub at: Millis,
     /// What happened.
+    #[serde(flatten)]
     pub fact: Fact,
 }
 
-impl Serialize for Record {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        Flat::from(self).serialize(to)
-    }
-}
-
-impl<'de> Deserialize<'de> for Record {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Record::try_from(Flat::deserialize(from)?).map_err(D::Error::custom)
-    }
+/// A record as a store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its place in the order of all records. Numbers grow, and none is used twice.
+    pub number: i64,
+    /// The record.
+    pub record: Record,
+    /// Of an intent: the target's name for the last work on the key before it.
+    pub previous_task: Option<String>,
 }

@@ -15,7 +15,7 @@ use crate::{FAR, FAST, in_flight, intent, named, open, subject, succeeded};
 #[tokio::test]
 async fn a_long_life_leaves_a_short_file_with_all_that_is_needed() {
     let directory = TempDir::new().unwrap();
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let kept = journal.begin(named("guest 1", "kept", FAR)).await.unwrap();
     journal.end(kept, succeeded()).await.unwrap();
     let running = journal.begin(intent("guest 2", "start")).await.unwrap();
@@ -33,8 +33,8 @@ async fn a_long_life_leaves_a_short_file_with_all_that_is_needed() {
     drop(journal);
     let length = fs::metadata(directory.path().join("journal")).unwrap().len();
     assert!(length < 2 << 20, "{length} bytes are left of ten thousand steps");
-    let (journal, recovered) = open(directory.path());
-    assert_eq!(in_flight(&recovered), ["1-2 start guest 2: UPID:b"]);
+    let journal = open(directory.path());
+    assert_eq!(in_flight(&journal), ["1-2 start guest 2: UPID:b"]);
     assert!(matches!(journal.known("kept"), Some(Known::Ended(_))));
     let told = follow(directory.path()).more().unwrap();
     let last = told.iter().rev().find(|record| matches!(record.fact, Fact::Ended(_))).unwrap();
@@ -42,9 +42,10 @@ async fn a_long_life_leaves_a_short_file_with_all_that_is_needed() {
 }
 
 #[tokio::test]
-async fn a_step_knows_the_last_work_on_its_key_across_steps_without_any_lives_and_new_files() {
+async fn a_step_knows_the_last_work_on_its_key_across_steps_without_any_lives_and_deleted_records()
+{
     let directory = TempDir::new_in(FAST).unwrap();
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let after = |journal: &Journal| journal.open_step(&subject("guest 1")).unwrap().after;
     let worked = journal.begin(intent("guest 1", "start")).await.unwrap();
     assert_eq!(after(&journal), None);
@@ -52,15 +53,15 @@ async fn a_step_knows_the_last_work_on_its_key_across_steps_without_any_lives_an
     journal.end(worked, succeeded()).await.unwrap();
     grow_by(&journal, 10).await;
     drop(journal);
-    assert!(length(directory.path()) < 2 << 20, "it was made anew");
+    assert!(length(directory.path()) < 2 << 20, "old records were deleted");
     for _ in 0..2 {
-        let (journal, _) = open(directory.path());
+        let journal = open(directory.path());
         let lost = journal.begin(intent("guest 1", "start")).await.unwrap();
         assert_eq!(after(&journal).as_deref(), Some("UPID:a"));
         journal.end(lost, End::Unknown { why: "lost".to_owned() }).await.unwrap();
         grow_by(&journal, 10).await;
     }
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let next = journal.begin(intent("guest 1", "stop")).await.unwrap();
     journal.dispatched(next, "UPID:b").await.unwrap();
     assert_eq!(after(&journal).as_deref(), Some("UPID:a"), "what it is about came after that");
@@ -78,36 +79,9 @@ async fn grow_by(journal: &Journal, first: u32) {
     }
 }
 
-/// Writes so much that the journal is worth making anew, again and again.
+/// Writes so much that old records are deleted, again and again.
 pub(crate) async fn grow(journal: &Journal) {
     grow_by(journal, 0).await;
-}
-
-#[tokio::test]
-async fn what_a_crash_left_beside_the_journal_does_no_harm() {
-    let directory = TempDir::new_in(FAST).unwrap();
-    let (beside, elsewhere) = (directory.path().join("journal.new"), directory.path().join("else"));
-    fs::write(&elsewhere, "mine").unwrap();
-    std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
-    let (journal, _) = open(directory.path());
-    grow(&journal).await;
-    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "mine");
-    let file = fs::symlink_metadata(directory.path().join("journal")).unwrap();
-    assert!(file.is_file() && file.len() < 2 << 20, "{file:?}");
-}
-
-#[tokio::test]
-async fn a_journal_that_cannot_be_made_anew_goes_on_as_it_is() {
-    let directory = TempDir::new_in(FAST).unwrap();
-    // Nothing can be written in its place.
-    fs::create_dir(directory.path().join("journal.new")).unwrap();
-    let (journal, _) = open(directory.path());
-    let open_step = journal.begin(intent("guest 99", "start")).await.unwrap();
-    join_all((0..32).map(|guest| live(&journal, guest, 100))).await;
-    drop(journal);
-    assert!(length(directory.path()) > SHORT, "it grew and grew");
-    let (_, recovered) = open(directory.path());
-    assert_eq!(recovered.open.iter().map(|step| step.id).collect::<Vec<_>>(), [open_step]);
 }
 
 /// Many steps of a guest, one after the other; tells the last one.
@@ -122,7 +96,7 @@ async fn live(journal: &Journal, guest: usize, steps: usize) -> StepId {
     last.unwrap()
 }
 
-/// What a file holds that was made anew, and again as much.
+/// Old records, and the pages that the file has for them.
 const SHORT: u64 = 2 << 20;
 
 fn length(directory: &Path) -> u64 {
@@ -132,14 +106,14 @@ fn length(directory: &Path) -> u64 {
 /// A journal whose clock the test sets.
 fn open_at(directory: &Path, now: &Arc<AtomicU64>) -> Journal {
     let now = Arc::clone(now);
-    Journal::open(directory, Arc::new(move || Millis(now.load(Ordering::Relaxed)))).unwrap().0
+    Journal::open(directory, Arc::new(move || Millis(now.load(Ordering::Relaxed)))).unwrap()
 }
 
 #[tokio::test]
 async fn many_short_lives_leave_a_short_file_too() {
     let directory = TempDir::new_in(FAST).unwrap();
     for _ in 0..60 {
-        let (journal, _) = open(directory.path());
+        let journal = open(directory.path());
         for guest in 0..50 {
             let step = journal.begin(intent(&format!("guest {guest}"), "set")).await.unwrap();
             journal.end(step, End::Failed { why: "x".repeat(1000) }).await.unwrap();
@@ -188,7 +162,7 @@ async fn a_clock_that_goes_back_makes_no_journal_that_cannot_be_read() {
         let step = journal.begin(intent(&format!("guest {}", 5 + guest % 5), "set")).await.unwrap();
         journal.end(step, End::Failed { why: "x".repeat(1000) }).await.unwrap();
     }
-    assert!(length(directory.path()) < SHORT, "it was made anew");
+    assert!(length(directory.path()) < SHORT, "old records were deleted");
     now.store(1500, Ordering::Relaxed);
     assert_eq!(journal.known("once guest 1"), None);
     assert_eq!(journal.known("once guest 2"), Some(Known::Ended(succeeded())));
@@ -201,14 +175,14 @@ async fn a_clock_that_goes_back_makes_no_journal_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn what_is_handed_in_while_the_file_is_made_anew_is_in_the_new_one() {
+async fn what_is_appended_while_old_records_are_deleted_stays() {
     let directory = TempDir::new_in(FAST).unwrap();
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let lives = (0..32).map(|guest| live(&journal, guest, 200));
     let mut last = join_all(lives).await;
     drop(journal);
     assert!(length(directory.path()) < SHORT, "{}", length(directory.path()));
-    assert!(in_flight(&open(directory.path()).1).is_empty());
+    assert!(in_flight(&open(directory.path())).is_empty());
     let told = follow(directory.path()).more().unwrap();
     let ended = |record: &&_| {
         matches!(record, homeostat_engine::journal::Record { fact: Fact::Ended(_), .. })
@@ -219,44 +193,39 @@ async fn what_is_handed_in_while_the_file_is_made_anew_is_in_the_new_one() {
     assert_eq!(last, [], "the last end of each key is kept");
 }
 
-/// Hands in and does not wait.
-fn hand_in(journal: &Journal, thread: u32) {
+/// Appends and does not wait.
+fn append_all(journal: &Journal, thread: u32) {
     for nth in 0..1500 {
         let key = format!("guest {thread} {nth} {}", "x".repeat(1000));
         let _ = journal.begin(intent(&key, "start")).now_or_never();
     }
 }
 
-/// On a real disk, so that there is always something in the tray when a write is done.
+/// On a real disk, so that there is always something in the queue when a write is done.
 #[test]
-fn what_waits_while_the_file_is_or_cannot_be_made_anew_is_written_all_the_same() {
-    for can_be_made_anew in [true, false] {
-        let directory = TempDir::new().unwrap();
-        if !can_be_made_anew {
-            fs::create_dir(directory.path().join("journal.new")).unwrap();
+fn what_nobody_waits_for_is_written_all_the_same() {
+    let directory = TempDir::new().unwrap();
+    let journal = open(directory.path());
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let journal = &journal;
+            scope.spawn(move || append_all(journal, thread));
         }
-        let (journal, _) = open(directory.path());
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let journal = &journal;
-                scope.spawn(move || hand_in(journal, thread));
-            }
-        });
-        drop(journal);
-        assert_eq!(open(directory.path()).1.open.len(), 6000, "made anew: {can_be_made_anew}");
-    }
+    });
+    drop(journal);
+    assert_eq!(open(directory.path()).open_steps().len(), 6000);
 }
 
-/// All that waits for the one who writes is written by them at once.
+/// Records that were appended before a flush has begun are written at once.
 #[test]
 fn many_writers_share_one_wait_for_the_disk() {
     let directory = TempDir::new().unwrap();
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let runtime =
         tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let (go, gone) = std::sync::mpsc::channel::<()>();
-        // The only thread that could write is busy until all lines are handed in.
+        // The only thread that could write is busy until all records are appended.
         let busy = tokio::task::spawn_blocking(move || gone.recv());
         let steps = (0..64).map(|guest| journal.begin(intent(&format!("guest {guest}"), "start")));
         let handed_in = async {
@@ -267,5 +236,5 @@ fn many_writers_share_one_wait_for_the_disk() {
         assert_eq!(begun.iter().filter(|step| step.is_ok()).count(), 64);
         busy.await.unwrap().unwrap();
     });
-    assert_eq!(journal.writes(), 1);
+    assert_eq!(journal.flushes(), 1);
 }

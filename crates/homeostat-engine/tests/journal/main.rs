@@ -1,4 +1,4 @@
-//! The journal: what it tells after any cut, what it refuses, and that nothing acknowledged is lost.
+//! The journal: what it knows after a restart, what it refuses, and that nothing acknowledged is lost.
 //!
 //! No test here starts a process: until it runs its own program, a child shares the locks of its parent, and
 //! a journal that another test has just closed is still busy.
@@ -8,6 +8,7 @@
     reason = "this is test code, but outside `#[test]` clippy cannot know"
 )]
 
+mod damage;
 mod disks;
 mod lives;
 #[path = "../common/mount.rs"]
@@ -22,8 +23,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use homeostat_engine::journal::{
-    CommandKey, End, Intent, Journal, JournalError, Known, Millis, OpenStep, Recovered, Repeat,
-    StepId, Subject,
+    Clock, CommandKey, End, Intent, Journal, JournalError, Known, MemoryStore, Millis, OpenStep,
+    Repeat, StepId, Subject,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -51,31 +52,36 @@ fn succeeded() -> End {
     End::Succeeded { answer: Value::Null }
 }
 
-fn open(directory: &Path) -> (Journal, Recovered) {
+fn open(directory: &Path) -> Journal {
     try_open(directory).unwrap()
 }
 
-fn try_open(directory: &Path) -> Result<(Journal, Recovered), JournalError> {
+fn try_open(directory: &Path) -> Result<Journal, JournalError> {
     Journal::open(directory, Arc::new(|| Millis(1000)))
-}
-
-/// The first line of a journal that a newer version wrote.
-fn newer() -> String {
-    line(r#"{"journal":2,"epoch":1}"#)
 }
 
 fn id(text: &str) -> StepId {
     text.parse().unwrap()
 }
 
-/// A line with a checksum that fits.
-fn line(body: &str) -> String {
-    format!("{:08x} {body}\n", crc32fast::hash(body.as_bytes()))
+fn in_flight(journal: &Journal) -> Vec<String> {
+    let one = |OpenStep { id, intent, task, .. }: &OpenStep| {
+        let task = task.as_deref().unwrap_or("no task");
+        format!("{id} {} {}: {task}", intent.kind, intent.subject.key)
+    };
+    journal.open_steps().iter().map(one).collect()
+}
+
+/// Makes a journal into one that a newer version wrote.
+fn write_newer(directory: &Path) {
+    drop(open(directory));
+    let file = rusqlite::Connection::open(directory.join("journal")).unwrap();
+    file.pragma_update(None, "user_version", 3).unwrap();
 }
 
 /// Two ended steps, one that was dispatched and one that was only begun.
 async fn busy(directory: &Path) {
-    let (journal, _) = open(directory);
+    let journal = open(directory);
     let first = journal.begin(intent("guest 101", "start")).await.unwrap();
     journal.dispatched(first, "UPID:a").await.unwrap();
     journal.end(first, succeeded()).await.unwrap();
@@ -86,21 +92,12 @@ async fn busy(directory: &Path) {
     journal.begin(intent("guest 104", "set")).await.unwrap();
 }
 
-fn in_flight(recovered: &Recovered) -> Vec<String> {
-    let one = |OpenStep { id, intent, task, .. }: &OpenStep| {
-        let task = task.as_deref().unwrap_or("no task");
-        format!("{id} {} {}: {task}", intent.kind, intent.subject.key)
-    };
-    recovered.open.iter().map(one).collect()
-}
-
 #[tokio::test]
 async fn what_was_in_flight_is_known_after_a_restart() {
     let directory = TempDir::new().unwrap();
     busy(directory.path()).await;
-    let (journal, recovered) = open(directory.path());
-    assert_eq!(recovered.cut, 0);
-    assert_eq!(in_flight(&recovered), ["1-3 stop guest 103: UPID:c", "1-4 set guest 104: no task"]);
+    let journal = open(directory.path());
+    assert_eq!(in_flight(&journal), ["1-3 stop guest 103: UPID:c", "1-4 set guest 104: no task"]);
     assert_eq!(journal.open_step(&subject("guest 103")).unwrap().task.as_deref(), Some("UPID:c"));
     assert_eq!(journal.open_step(&subject("guest 101")), None);
     // What begins now has a name that no earlier step had.
@@ -111,7 +108,7 @@ async fn what_was_in_flight_is_known_after_a_restart() {
 async fn a_key_with_an_open_step_gets_no_other_one() {
     let directory = TempDir::new().unwrap();
     busy(directory.path()).await;
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let refused = journal.begin(intent("guest 104", "start")).await.unwrap_err();
     assert_eq!(refused.to_string(), "step 1-4 of `guest 104` has no end yet");
     journal.end(id("1-4"), End::Unknown { why: "a crash".to_owned() }).await.unwrap();
@@ -119,44 +116,9 @@ async fn a_key_with_an_open_step_gets_no_other_one() {
 }
 
 #[tokio::test]
-async fn what_could_not_have_been_written_is_damage_when_it_is_read_back() {
-    let begins = |id: &str, key: &str, more: &str| {
-        line(&format!(
-            "{{\"id\":\"{id}\",\"at\":1,\"is\":\"intent\",\"source\":\"guests\",\"scope\":\"pve\",\"key\":\"{key}\",\
-             \"kind\":\"start\",\"parameters\":\"x\"{more}}}"
-        ))
-    };
-    let is_named = |name: &str| format!(",\"command\":{{\"name\":\"{name}\",\"expires\":99}}");
-    let dispatched = line("{\"id\":\"1-3\",\"at\":1,\"is\":\"dispatched\",\"task\":\"UPID:d\"}");
-    let ended = |id: &str| line(&format!("{{\"id\":\"{id}\",\"at\":1,\"is\":\"succeeded\"}}"));
-    let table = [
-        (begins("1-4", "guest 9", ""), "step 1-4 is begun after a later one"),
-        (begins("1-2", "guest 9", ""), "step 1-2 is begun after a later one"),
-        (begins("1-5", "guest 104", ""), "step 1-4 of `guest 104` has no end yet"),
-        (begins("1-5", "guest 9", &is_named("k")), "the command `k` was already begun"),
-        (dispatched, "step 1-3 was already dispatched, as task UPID:c"),
-        (ended("1-1"), "step 1-1 is not open"),
-        (ended("7-1"), "step 7-1 is not open"),
-    ];
-    for (bad, why) in table {
-        let directory = TempDir::new_in(FAST).unwrap();
-        busy(directory.path()).await;
-        let path = directory.path().join("journal");
-        let mut text = std::fs::read_to_string(&path).unwrap();
-        // Also as the last line: it is whole, so it was not torn.
-        text.push_str(&bad);
-        std::fs::write(&path, &text).unwrap();
-        let error = try_open(directory.path()).map(|_| ()).unwrap_err();
-        assert!(matches!(error, JournalError::Damaged { .. }), "{bad}: {error}");
-        assert!(error.to_string().ends_with(why), "{bad}: {error}");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "nothing is cut or written");
-    }
-}
-
-#[tokio::test]
 async fn what_cannot_follow_is_refused_and_leaves_no_trace() {
     let directory = TempDir::new().unwrap();
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let step = journal.begin(intent("guest 101", "start")).await.unwrap();
     journal.dispatched(step, "UPID:a").await.unwrap();
     let twice = journal.dispatched(step, "UPID:b").await.unwrap_err();
@@ -168,27 +130,13 @@ async fn what_cannot_follow_is_refused_and_leaves_no_trace() {
     }
     assert!(journal.dispatched(id("9-9"), "UPID:d").await.is_err());
     drop(journal);
-    assert_eq!(open(directory.path()).1, Recovered { cut: 0, open: Vec::new() });
-}
-
-#[tokio::test]
-async fn what_cannot_follow_is_damage_when_it_is_read() {
-    let directory = TempDir::new().unwrap();
-    busy(directory.path()).await;
-    let path = directory.path().join("journal");
-    let text = fs::read_to_string(&path).unwrap();
-    // A sound line a second time: the end of the first step.
-    let line = text.lines().find(|line| line.contains("succeeded")).unwrap();
-    fs::write(&path, format!("{text}{line}\n")).unwrap();
-    let error = try_open(directory.path()).map(|_| ()).unwrap_err();
-    assert!(error.to_string().ends_with("is damaged in line 10: step 1-1 is not open"), "{error}");
-    assert!(error.help().unwrap().contains("move "), "{error}");
+    assert_eq!(in_flight(&open(directory.path())), [""; 0]);
 }
 
 #[tokio::test]
 async fn a_command_is_done_once_and_its_end_is_told_again() {
     let directory = TempDir::new().unwrap();
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     assert_eq!(journal.known("k"), None);
     let step = journal.begin(named("guest 101", "k", FAR)).await.unwrap();
     assert_eq!(journal.known("k"), Some(Known::Running(step)));
@@ -196,7 +144,7 @@ async fn a_command_is_done_once_and_its_end_is_told_again() {
     let again = journal.begin(named("guest 101", "k", FAR)).await.unwrap_err();
     assert_eq!(again.to_string(), "the command `k` was already begun");
     drop(journal);
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let end = End::Succeeded { answer: json!({"task": "UPID:a"}) };
     assert_eq!(journal.known("k"), Some(Known::Ended(end)));
     // One whose time is over is forgotten, and may be begun again.
@@ -209,7 +157,7 @@ async fn a_command_is_done_once_and_its_end_is_told_again() {
 #[tokio::test]
 async fn a_command_whose_end_nobody_knows_may_be_begun_again_and_only_then() {
     let directory = TempDir::new().unwrap();
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let command = || named("guest 101", "k", FAR);
     let step = journal.begin(command()).await.unwrap();
     journal.dispatched(step, "UPID:a").await.unwrap();
@@ -217,7 +165,7 @@ async fn a_command_whose_end_nobody_knows_may_be_begun_again_and_only_then() {
     let unknown = End::Unknown { why: "lost".to_owned() };
     journal.end(step, unknown.clone()).await.unwrap();
     drop(journal);
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     assert_eq!(journal.known("k"), Some(Known::Ended(unknown)));
     let doubted = journal.doubted("k").unwrap();
     assert_eq!((doubted.id, doubted.task.as_deref()), (step, Some("UPID:a")));
@@ -229,89 +177,66 @@ async fn a_command_whose_end_nobody_knows_may_be_begun_again_and_only_then() {
     assert_eq!(twice.to_string(), "the command `k` was already begun");
     journal.end(again, succeeded()).await.unwrap();
     drop(journal);
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     assert_eq!(journal.known("k"), Some(Known::Ended(succeeded())));
     assert_eq!(journal.doubted("k"), None);
     assert!(journal.begin(command()).await.is_err(), "it is done");
 }
 
 #[tokio::test]
-async fn a_tail_torn_at_any_byte_is_cut_and_everything_before_it_stands() {
-    let directory = TempDir::new().unwrap();
-    busy(directory.path()).await;
-    let whole = fs::read(directory.path().join("journal")).unwrap();
-    let ends: Vec<usize> = whole
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| **byte == b'\n')
-        .map(|(at, _)| at + 1)
-        .collect();
-    for length in 0..whole.len() {
-        let torn = TempDir::new_in(FAST).unwrap();
-        fs::write(torn.path().join("journal"), &whole[..length]).unwrap();
-        let (journal, recovered) = open(torn.path());
-        let sound = ends.iter().rev().find(|end| **end <= length).copied().unwrap_or(0);
-        assert_eq!(recovered.cut, (length - sound) as u64, "at {length}");
-        // It goes on as if the torn line had never been begun.
-        journal.begin(intent("guest 999", "start")).await.unwrap();
-        drop(journal);
-        let (_, again) = open(torn.path());
-        assert_eq!((again.cut, again.open.len()), (0, recovered.open.len() + 1), "at {length}");
-    }
-}
-
-#[tokio::test]
-async fn a_changed_byte_is_cut_in_the_last_line_and_damage_before_it() {
-    let directory = TempDir::new().unwrap();
-    busy(directory.path()).await;
-    let whole = fs::read(directory.path().join("journal")).unwrap();
-    let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
-    for at in 0..whole.len() {
-        let changed = TempDir::new_in(FAST).unwrap();
-        let mut bytes = whole.clone();
-        bytes[at] ^= 0x01;
-        fs::write(changed.path().join("journal"), bytes).unwrap();
-        match try_open(changed.path()) {
-            Ok((_, recovered)) => {
-                assert!(at + 1 >= last, "byte {at} was changed, and nobody noticed");
-                assert!(recovered.cut > 0, "byte {at}");
-            }
-            Err(JournalError::Damaged { .. }) => assert!(at < last, "byte {at} is the tail's"),
-            Err(other) => assert!(at < last, "byte {at}: {other}"),
-        }
-    }
-}
-
-#[tokio::test]
 async fn one_process_writes_at_a_time_and_a_newer_format_is_refused() {
     let directory = TempDir::new().unwrap();
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let second = try_open(directory.path()).map(|_| ()).unwrap_err();
     assert!(matches!(second, JournalError::Busy { .. }), "{second}");
     drop(journal);
-    fs::write(directory.path().join("journal"), newer()).unwrap();
+    write_newer(directory.path());
     let newer = try_open(directory.path()).map(|_| ()).unwrap_err();
-    let says = "has format 2, and this version knows formats up to 1";
+    let says = "has format 3, and this version knows formats up to 2";
     assert!(newer.to_string().ends_with(says), "{newer}");
 }
 
 #[tokio::test]
 async fn only_its_owner_reads_a_journal() {
     let directory = TempDir::new_in(FAST).unwrap();
-    let modes = || {
-        let names = ["journal", "journal.lock"].map(|name| directory.path().join(name));
-        names.map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777)
-    };
-    let (journal, _) = open(directory.path());
-    assert_eq!(modes(), [0o600; 2]);
-    lives::grow(&journal).await;
-    assert_eq!(modes(), [0o600; 2], "made anew");
+    let journal = open(directory.path());
+    journal.begin(intent("guest 1", "start")).await.unwrap();
+    for name in ["journal", "journal-wal", "journal-shm", "journal.lock"] {
+        let mode = fs::metadata(directory.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+/// On every store the same.
+#[tokio::test]
+async fn a_record_that_could_not_be_written_goes_with_the_next_one_and_an_intent_never_was() {
+    let store = MemoryStore::default();
+    let clock = || -> Clock { Arc::new(|| Millis(1000)) };
+    let journal = Journal::new(store.clone(), &[], clock()).unwrap();
+    let ends = journal.begin(named("guest 1", "k", FAR)).await.unwrap();
+    let runs = journal.begin(intent("guest 2", "start")).await.unwrap();
+    store.set_full(true);
+    for failed in [
+        journal.dispatched(runs, "UPID:b").await,
+        journal.end(ends, succeeded()).await,
+        journal.begin(intent("guest 3", "start")).await.map(|_| ()),
+    ] {
+        assert!(matches!(failed, Err(JournalError::Write { .. })), "{failed:?}");
+    }
+    assert_eq!(in_flight(&journal), ["1-2 start guest 2: UPID:b"]);
+    store.set_full(false);
+    let third = journal.begin(intent("guest 3", "start")).await.unwrap();
+    let before = (in_flight(&journal), journal.known("k"));
+    drop(journal);
+    let journal = Journal::new(store.clone(), &store.entries(), clock()).unwrap();
+    assert_eq!((in_flight(&journal), journal.known("k")), before);
+    assert_eq!(journal.open_step(&subject("guest 3")).unwrap().id, third);
 }
 
 #[test]
-fn a_runtime_that_has_ended_takes_no_line_along() {
+fn a_runtime_that_has_ended_takes_no_record_along() {
     let directory = TempDir::new().unwrap();
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let handle = runtime.handle().clone();
     drop(runtime);
@@ -325,13 +250,13 @@ fn a_runtime_that_has_ended_takes_no_line_along() {
         done.send(())
     });
     told.recv_timeout(Duration::from_mins(1)).unwrap();
-    assert_eq!(in_flight(&open(directory.path()).1), ["1-1 start guest 1: no task"]);
+    assert_eq!(in_flight(&open(directory.path())), ["1-1 start guest 1: no task"]);
 }
 
 #[tokio::test]
 async fn many_writers_share_one_order_and_nothing_is_lost() {
     let directory = TempDir::new().unwrap();
-    let (journal, _) = open(directory.path());
+    let journal = open(directory.path());
     let steps = (0..64).map(|guest| {
         let journal = &journal;
         async move {
@@ -344,7 +269,7 @@ async fn many_writers_share_one_order_and_nothing_is_lost() {
     });
     futures_util::future::join_all(steps).await;
     drop(journal);
-    assert_eq!(open(directory.path()).1.open.len(), 64);
+    assert_eq!(open(directory.path()).open_steps().len(), 64);
 }
 
 #[test]

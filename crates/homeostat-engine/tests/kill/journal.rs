@@ -1,5 +1,5 @@
-//! A process that writes a journal and is killed at any moment: also while lines are written that many wait
-//! for, and while the file is made anew.
+//! A process that writes a journal and is killed at any moment: also while records are written that many wait
+//! for, and while old ones are deleted.
 
 use std::fs;
 use std::io::Write as _;
@@ -19,7 +19,7 @@ const TO_BE_KILLED: &str = "HOMEOSTAT_TEST_JOURNAL_TO_BE_KILLED";
 const FAST: &str = "/dev/shm";
 
 fn open(directory: &Path) -> Journal {
-    Journal::open(directory, Arc::new(|| Millis(1000))).unwrap().0
+    Journal::open(directory, Arc::new(|| Millis(1000))).unwrap()
 }
 
 fn intent(guest: u32) -> Intent {
@@ -29,8 +29,8 @@ fn intent(guest: u32) -> Intent {
     Intent { subject, kind, parameters: "x".repeat(2000), precondition, node, repeat, command }
 }
 
-/// Writes as fast as it can, tells what was acknowledged, and never ends by itself. Long lines let the file
-/// be made anew every few hundred steps, so that some kills fall into that.
+/// Writes as fast as it can, tells what was acknowledged, and never ends by itself. Long records let
+/// old ones be deleted every few hundred steps, so that some kills fall into that.
 async fn write_until_killed(directory: &Path) {
     let journal = open(directory);
     let told = fs::File::create(directory.join("told")).unwrap();

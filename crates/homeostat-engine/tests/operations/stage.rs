@@ -83,7 +83,7 @@ pub(crate) async fn operations(state: &Path, limits: Limits) -> Operations<Id> {
         match Journal::open(state, Arc::new(|| Millis(1000))) {
             Err(JournalError::Busy { .. }) => tokio::task::yield_now().await,
             opened => {
-                let journal = Arc::new(opened.unwrap().0);
+                let journal = Arc::new(opened.unwrap());
                 return Operations::new(journal, ("guests", "pve"), limits);
             }
         }

@@ -160,7 +160,7 @@ impl Ground {
         let deadline = UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(10);
         loop {
             match Journal::open(self.state.path(), Arc::clone(clock)) {
-                Ok((journal, _)) => return journal,
+                Ok(journal) => return journal,
                 Err(JournalError::Busy { .. }) if UNIX_EPOCH.elapsed().unwrap() < deadline => {
                     std::thread::yield_now();
                 }

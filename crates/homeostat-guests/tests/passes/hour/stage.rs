@@ -192,7 +192,7 @@ async fn journal(stage: &Stage) -> Journal {
     for _ in 0..100_000 {
         match Journal::open(stage.state.path(), Arc::clone(&stage.clock)) {
             Err(JournalError::Busy { .. }) => tokio::task::yield_now().await,
-            opened => return opened.unwrap().0,
+            opened => return opened.unwrap(),
         }
     }
     panic!("somebody holds the journal");

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,9 +11,7 @@ use homeostat_engine::journal::JournalError;
 use homeostat_engine::{DispatchGuard, Journal, Limits, Operations, ScopeLock, Source as _};
 use homeostat_guests::{Endpoint, Guests, Key};
 
-use crate::cli::Color;
 use crate::journal;
-use crate::output::stream;
 
 /// The journal and the lanes of one process; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -116,8 +113,7 @@ impl State {
                 source: Arc::new(source),
             };
             made.map_err(failed)?;
-            let (journal, recovered) = Journal::open(directory, journal::clock())?;
-            warn_of_torn_end(recovered.cut);
+            let journal = Journal::open(directory, journal::clock())?;
             self.journal = Some(Arc::new(journal));
         }
         Ok(self.journal.clone())
@@ -135,13 +131,4 @@ fn filed(scope: &str, endpoint: &Endpoint) -> String {
 pub(crate) struct GuestCommands {
     pub(crate) writer: Arc<homeostat_guests::Writer>,
     pub(crate) operations: Operations<Key>,
-}
-
-/// Says that the last write was torn: what it was about is looked up in the target.
-fn warn_of_torn_end(bytes: u64) {
-    if bytes > 0 {
-        let words = "warning: the end of the journal was torn, and cut off";
-        // There is nobody left to tell if stderr is closed.
-        let _ = writeln!(stream::stderr(Color::Auto), "{words}: {bytes} bytes");
-    }
 }
