@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 use crate::change_list::ChangeList;
 use crate::desired::{Desired, Slot};
+use crate::finding::Finding;
 use crate::seen::Owner;
 
 /// One difference.
@@ -71,6 +74,18 @@ pub enum Reason {
     },
 }
 
+impl Reason {
+    /// The way out, where there is one.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Reason::Foreign => Some("`adopt = true` would take it"),
+            Reason::LostMark => Some("`adopt = true` takes it back"),
+            Reason::Twin | Reason::Fights { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -79,6 +94,12 @@ impl fmt::Display for Reason {
             Reason::LostMark => f.write_str("our mark was taken off"),
             Reason::Fights { with } => write!(f, "fights with `{with}`, which undoes it"),
         }
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -134,6 +155,33 @@ impl<K: Clone, O> Change<K, O> {
             Change::Create { slot } | Change::Update { slot, .. } => desired.key(*slot),
             Change::Delete { key, .. } | Change::Release { key, .. } => key.clone(),
         }
+    }
+}
+
+impl<K, O> Changes<K, O> {
+    /// Takes out why keys are not simply as declared.
+    pub(crate) fn take_findings<D: Desired<Key = K, Object = O>>(
+        &mut self,
+        desired: &D,
+    ) -> Vec<(K, Finding<O>)> {
+        let conflicts = std::mem::take(&mut self.conflicts).into_iter().map(Conflict::into_finding);
+        let matched = std::mem::take(&mut self.matched).into_iter();
+        let unknown = std::mem::take(&mut self.unknown).into_iter();
+        let settled = std::mem::take(&mut self.settled).into_iter();
+        conflicts
+            .chain(settled.map(|(slot, held)| {
+                let (wanted, held) = (Box::new(desired.object(slot)), Box::new(held));
+                (desired.key(slot), Finding::Settled { wanted, held })
+            }))
+            .chain(matched.map(|(key, owner)| (key, Finding::Matched { owner })))
+            .chain(unknown.map(|(key, why)| (key, Finding::Unknown { why })))
+            .collect()
+    }
+}
+
+impl<K> Conflict<K> {
+    fn into_finding<O>(self) -> (K, Finding<O>) {
+        (self.key, Finding::Conflict { owner: self.owner, reason: self.reason })
     }
 }
 

@@ -3,10 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::change::Reason;
-use crate::outcome::Failure;
-use crate::seen::Owner;
-use crate::waits_on::WaitsOn;
+use crate::finding::{Finding, Kind};
 
 /// What a step does to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -78,125 +75,34 @@ pub enum Entry {
     Change(Line, Cause),
     /// A change that was made and verified.
     Applied(Line, Cause),
-    /// A desired state or a step that was refused.
-    Failed {
-        /// What was tried; nothing, if the desired state was refused before.
-        action: Option<Action>,
-        /// The key.
-        key: String,
-        /// Why, and the way out.
-        failure: Failure,
-    },
-    /// Something that waits.
-    Pending {
-        /// The key.
-        key: String,
-        /// What it waits on.
-        on: WaitsOn,
-    },
-    /// A wanted key that may not be written.
-    Conflict {
-        /// The key.
-        key: String,
-        /// Whose it is.
-        owner: Owner,
-        /// Why it is in the way.
-        reason: Reason,
-    },
-    /// Not as declared, but the target's settled answer.
-    Settled {
-        /// The key.
-        key: String,
-        /// The desired state.
-        wanted: Value,
-        /// The answer.
-        held: Value,
-    },
-    /// As declared, and somebody else's.
-    Matched {
-        /// The key.
-        key: String,
-        /// Whose it is.
-        owner: Owner,
-    },
-    /// Could not be read, or its write has no known outcome.
-    Unknown {
+    /// Why a key is not simply as declared.
+    Finding {
         /// The key.
         key: String,
         /// Why.
-        why: String,
-    },
-    /// Held back by a guard.
-    Held {
-        /// What would be done.
-        action: Action,
-        /// The key.
-        key: String,
-        /// Which guard, and how to lift it.
-        why: String,
+        finding: Finding<Value>,
     },
 }
 
 impl Entry {
-    /// The key that it speaks of.
+    /// The key that it is about.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
             Entry::Change(line, _) | Entry::Applied(line, _) => &line.key,
-            Entry::Failed { key, .. }
-            | Entry::Pending { key, .. }
-            | Entry::Conflict { key, .. }
-            | Entry::Settled { key, .. }
-            | Entry::Matched { key, .. }
-            | Entry::Unknown { key, .. }
-            | Entry::Held { key, .. } => key,
+            Entry::Finding { key, .. } => key,
         }
     }
 
-    /// The kind of the entry.
+    /// The list that it belongs to.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
             Entry::Change(..) => Kind::Change,
             Entry::Applied(..) => Kind::Applied,
-            Entry::Failed { .. } => Kind::Failed,
-            Entry::Pending { .. } => Kind::Pending,
-            Entry::Conflict { .. } => Kind::Conflict,
-            Entry::Settled { .. } => Kind::Settled,
-            Entry::Matched { .. } => Kind::Matched,
-            Entry::Unknown { .. } => Kind::Unknown,
-            Entry::Held { .. } => Kind::Held,
+            Entry::Finding { finding, .. } => finding.kind(),
         }
     }
-}
-
-/// The kinds of entries, in the order in which people read them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// [`Entry::Change`].
-    Change,
-    /// [`Entry::Applied`].
-    Applied,
-    /// [`Entry::Failed`].
-    Failed,
-    /// [`Entry::Pending`].
-    Pending,
-    /// [`Entry::Conflict`].
-    Conflict,
-    /// [`Entry::Settled`].
-    Settled,
-    /// [`Entry::Matched`].
-    Matched,
-    /// [`Entry::Unknown`].
-    Unknown,
-    /// [`Entry::Held`].
-    Held,
-}
-
-impl Kind {
-    /// The kinds of what is not as declared.
-    pub const OPEN: [Kind; 6] =
-        [Kind::Change, Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Unknown, Kind::Held];
 }
 
 /// How many changes of each action.
@@ -239,7 +145,7 @@ impl std::ops::AddAssign for Summary {
     }
 }
 
-/// A key and the declare it.
+/// A key and what is declared of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
     /// The key, as entries have it.

@@ -36,6 +36,7 @@ pub mod change_list;
 pub mod desired;
 pub mod diff;
 pub mod explain;
+pub mod finding;
 pub mod lanes;
 pub mod last_applied;
 mod met;
@@ -55,7 +56,8 @@ pub use change::{Change, Changes, Conflict, Reason};
 pub use change_list::ChangeList;
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
-pub use explain::{Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
+pub use explain::{Action, Audience, Cause, Entry, Explain, Line, Summary};
+pub use finding::{Finding, Kind};
 pub use lanes::{Job, Lanes, Limits, Start, Ticket};
 pub use last_applied::{Fingerprint, LastApplied};
 pub use operation::{LaneConsumer, TaskResult};
@@ -64,7 +66,7 @@ pub use ownership::{
     Exclusive, Holdings, NamePrefix, Original, Ownership, PrefixRefused, Prefixes, Record, Records,
     Stage,
 };
-pub use plan::{Draft, Held, Pending, Plan, Refused, Step, Taken};
+pub use plan::{Draft, Plan, Step, Taken};
 pub use report::{Report, Tally};
 pub use schedule::{Batch, Schedule, Strictness};
 pub use seen::{Focus, Hint, Owner, See, Seen, most_keys};

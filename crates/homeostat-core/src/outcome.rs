@@ -6,6 +6,11 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 
+use serde::Serialize;
+
+use crate::change::Reason;
+use crate::explain::Action;
+use crate::finding::Finding;
 use crate::seen::Owner;
 use crate::waits_on::WaitsOn;
 
@@ -23,13 +28,14 @@ pub enum Retry {
 }
 
 /// Why something could not be done: the target's words, the way out, and when to try again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
     /// What failed, with its causes joined.
     pub error: String,
     /// The way out, if there is one.
     pub help: Option<String>,
     /// When another try makes sense.
+    #[serde(skip)]
     pub retry: Retry,
 }
 
@@ -111,6 +117,30 @@ impl<O> Outcome<O> {
     #[must_use]
     pub fn unanswered(source: &str) -> Self {
         Outcome::Unknown { why: format!("the `{source}` source gave no answer for this step") }
+    }
+
+    /// Why the key of a step is not simply as declared after this outcome; nothing if the step was applied, or if the
+    /// target settled for something else and `wanted` is not known.
+    pub fn finding(&self, action: Action, wanted: impl FnOnce() -> Option<O>) -> Option<Finding<O>>
+    where
+        O: Clone,
+    {
+        Some(match self {
+            Outcome::Applied { .. } => return None,
+            Outcome::Settled { held } => {
+                Finding::Settled { wanted: Box::new(wanted()?), held: Box::new(held.clone()) }
+            }
+            Outcome::Conflict { owner } => {
+                Finding::Conflict { owner: owner.clone(), reason: Reason::Foreign }
+            }
+            Outcome::Failed(failure) => {
+                Finding::Failed { action: Some(action), failure: failure.clone() }
+            }
+            Outcome::Unkept(failure) => Finding::NotShown { action, failure: failure.clone() },
+            Outcome::Unknown { why } => Finding::Unknown { why: why.clone() },
+            Outcome::Pending { on } => Finding::Pending { on: on.clone() },
+            Outcome::Waiting { task } => Finding::Pending { on: WaitsOn::Task(task.clone()) },
+        })
     }
 
     /// Whether what depends on the step may go on.

@@ -5,9 +5,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::change::{Change, Changes, Conflict};
+use crate::change::{Change, Changes};
 use crate::desired::{Desired, Slot};
-use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Kind, Line, Summary};
+use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Line, Summary};
+use crate::finding::{Finding, Kind};
 use crate::last_applied::LastApplied;
 use crate::outcome::{Dispatch, Failure};
 use crate::seen::Owner;
@@ -92,48 +93,29 @@ pub struct Taken {
     pub owner: Owner,
 }
 
-/// A desired state that waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending<K> {
-    /// The key.
-    pub key: K,
-    /// What it waits on.
-    pub on: WaitsOn,
-}
-
-/// A desired state that cannot be fulfilled as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused<K> {
-    /// The key.
-    pub key: K,
-    /// Why, and the way out.
-    pub failure: Failure,
-}
-
-/// A step held back by a guard.
-#[derive(Debug)]
-pub struct Held<T> {
-    /// The step.
-    pub step: T,
-    /// Which guard, and how to lift it.
-    pub why: String,
-}
-
 /// What a source answers to changes.
 pub struct Draft<S: Source> {
     /// The steps, in any order; equal phases keep the order given here.
     pub steps: Vec<S::Step>,
-    /// Desired states that wait.
-    pub pending: Vec<Pending<S::Key>>,
-    /// Desired states that cannot be.
-    pub refused: Vec<Refused<S::Key>>,
-    /// Desired states that are in each other's way.
-    pub conflicts: Vec<Conflict<S::Key>>,
+    /// The keys that get no step, and why.
+    pub findings: Vec<(S::Key, Finding<S::Object>)>,
 }
 
 impl<S: Source> Default for Draft<S> {
     fn default() -> Self {
-        Draft { steps: vec![], pending: vec![], refused: vec![], conflicts: vec![] }
+        Draft { steps: vec![], findings: vec![] }
+    }
+}
+
+impl<S: Source> Draft<S> {
+    /// A desired state that waits.
+    pub fn wait(&mut self, key: S::Key, on: WaitsOn) {
+        self.findings.push((key, Finding::Pending { on }));
+    }
+
+    /// A desired state that cannot be fulfilled as it is.
+    pub fn refuse(&mut self, key: S::Key, failure: Failure) {
+        self.findings.push((key, Finding::refused(failure)));
     }
 }
 
@@ -145,13 +127,9 @@ pub struct Plan<S: Source> {
     pub moment: Arc<S::Moment>,
     /// The steps, in order.
     pub steps: Vec<S::Step>,
-    /// Steps held back by a guard.
-    pub held: Vec<Held<S::Step>>,
-    /// Desired states that wait.
-    pub pending: Vec<Pending<S::Key>>,
-    /// Desired states that cannot be.
-    pub refused: Vec<Refused<S::Key>>,
-    /// Everything else that the diff found; its list of changes has become the steps.
+    /// Why keys are not simply as declared, and will not be by these steps.
+    pub findings: Vec<(S::Key, Finding<S::Object>)>,
+    /// Everything else that the diff found; its changes have become the steps, its findings those above.
     pub found: Changes<S::Key, S::Object>,
     /// How many objects of ours nobody declares any more: what a budget of deletes counts. A guard that
     /// holds some of them for another reason takes them off.
@@ -184,31 +162,24 @@ impl<S: Source> Plan<S> {
             _ => None,
         });
         let released = released.collect();
-        let Draft { mut steps, pending, refused, conflicts } =
-            source.plan(&desired, &moment, changes);
+        let Draft { mut steps, findings: drafted } = source.plan(&desired, &moment, changes);
         match S::FAILS {
             Fails::Lanes => {
                 steps.sort_by_cached_key(|step| (step.key(&desired), step.phase()));
             }
             _ => steps.sort_by_key(Step::phase),
         }
-        found.conflicts.extend(conflicts);
-        found.conflicts.sort_by(|a, b| a.key.cmp(&b.key));
-        Plan {
-            pending,
-            refused,
-            found,
-            removals,
-            released,
-            ..Plan::of(desired, moment.into(), steps)
-        }
+        let mut findings = found.take_findings(&*desired);
+        findings.extend(drafted);
+        findings.sort_by(|a, b| a.0.cmp(&b.0));
+        Plan { findings, found, removals, released, ..Plan::of(desired, moment.into(), steps) }
     }
 
     /// Nothing but steps.
     fn of(desired: Arc<S::Desired>, moment: Arc<S::Moment>, steps: Vec<S::Step>) -> Self {
-        let (held, pending, refused, found) = (vec![], vec![], vec![], Changes::default());
+        let (findings, found) = (vec![], Changes::default());
         let (removals, last, released) = (0, LastApplied::default(), BTreeSet::new());
-        Plan { desired, moment, steps, held, pending, refused, found, removals, last, released }
+        Plan { desired, moment, steps, findings, found, removals, last, released }
     }
 
     /// Takes some steps out, as a plan of their own. What is left is about the others.
@@ -258,67 +229,60 @@ impl<S: Source> Plan<S> {
     pub(crate) fn sample_step(
         &self,
         step: &S::Step,
-        (audience, entry): (&mut dyn Audience, fn(Line, Cause) -> Entry),
+        audience: &mut dyn Audience,
+        entry: fn(Line, Cause) -> Entry,
     ) {
         if audience.wants(self.cause(step)) {
             self.explain_step(step, &mut |line, cause| audience.hear(entry(line, cause)));
         }
     }
 
-    /// Holds back the steps for which `why` has an answer.
-    pub fn hold(&mut self, why: impl Fn(&Self, &S::Step) -> Option<String>) {
+    /// Holds back the steps for which `why` has an answer, and returns the findings about them.
+    pub fn hold(
+        &mut self,
+        why: impl Fn(&Self, &S::Step) -> Option<String>,
+    ) -> &[(S::Key, Finding<S::Object>)] {
+        let before = self.findings.len();
         let steps = std::mem::take(&mut self.steps);
         let mut kept = Vec::with_capacity(steps.len());
         for step in steps {
             match why(self, &step) {
-                Some(why) => self.held.push(Held { step, why }),
+                Some(why) => {
+                    let (key, action) = (step.key(&self.desired), step.action());
+                    self.findings.push((key, Finding::Held { action, why }));
+                }
                 None => kept.push(step),
             }
         }
         self.steps = kept;
+        self.findings.get(before..).unwrap_or_default()
     }
 
-    /// Tells findings that plans and reports have in common.
-    pub(crate) fn explain_found(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-        match kind {
-            Kind::Failed => self.refused.iter().for_each(|refused| {
-                let (key, failure) = (refused.key.to_string(), refused.failure.clone());
-                tell(Entry::Failed { action: None, key, failure });
-            }),
-            Kind::Pending => self.pending.iter().for_each(|pending| {
-                tell(Entry::Pending { key: pending.key.to_string(), on: pending.on.clone() });
-            }),
-            Kind::Conflict => self.found.conflicts.iter().for_each(|conflict| {
-                let (key, owner) = (conflict.key.to_string(), conflict.owner.clone());
-                tell(Entry::Conflict { key, owner, reason: conflict.reason.clone() });
-            }),
-            Kind::Settled => self.explain_settled(tell),
-            Kind::Matched => self.found.matched.iter().for_each(|(key, owner)| {
-                tell(Entry::Matched { key: key.to_string(), owner: owner.clone() });
-            }),
-            Kind::Unknown => self.found.unknown.iter().for_each(|(key, why)| {
-                tell(Entry::Unknown { key: key.to_string(), why: why.clone() });
-            }),
-            Kind::Held => self.explain_held(tell),
-            Kind::Change | Kind::Applied => {}
-        }
+    /// Notes that a desired state waits.
+    pub fn wait(&mut self, key: S::Key, on: WaitsOn) {
+        self.findings.push((key, Finding::Pending { on }));
     }
 
-    fn explain_settled(&self, tell: &mut dyn FnMut(Entry)) {
-        for (slot, held) in &self.found.settled {
-            tell(Entry::Settled {
-                key: self.desired.key(*slot).to_string(),
-                wanted: self.desired.shown(&self.desired.object(*slot)),
-                held: self.desired.shown(held),
-            });
-        }
+    /// Whether a key is not as declared, beside those that get a step.
+    #[must_use]
+    pub fn has_open_findings(&self) -> bool {
+        self.findings.iter().any(|(_, finding)| finding.is_open())
     }
 
-    fn explain_held(&self, tell: &mut dyn FnMut(Entry)) {
-        for held in &self.held {
-            let (action, key) = (held.step.action(), held.step.key(&self.desired).to_string());
-            tell(Entry::Held { action, key, why: held.why.clone() });
-        }
+    /// A finding as it is shown.
+    pub(crate) fn entry(&self, key: &S::Key, finding: &Finding<S::Object>) -> Entry {
+        let finding = finding.map(|object| self.desired.shown(object));
+        Entry::Finding { key: key.to_string(), finding }
+    }
+
+    /// The findings of one list, in order.
+    pub fn findings_of(&self, kind: Kind) -> impl Iterator<Item = (&S::Key, &Finding<S::Object>)> {
+        let findings = self.findings.iter().filter(move |(_, finding)| finding.kind() == kind);
+        findings.map(|(key, finding)| (key, finding))
+    }
+
+    pub(crate) fn explain_findings(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        self.findings_of(kind).for_each(|(key, finding)| tell(self.entry(key, finding)));
     }
 }
 
@@ -341,14 +305,14 @@ impl<S: Source> Explain for Plan<S> {
                 self.explain_step(step, &mut |line, cause| tell(Entry::Change(line, cause)));
             }
         } else {
-            self.explain_found(kind, tell);
+            self.explain_findings(kind, tell);
         }
     }
 
     fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
         if kind == Kind::Change {
             for step in &self.steps {
-                self.sample_step(step, (audience, Entry::Change));
+                self.sample_step(step, audience, Entry::Change);
             }
         }
     }
@@ -362,12 +326,7 @@ impl<S: Source> Explain for Plan<S> {
     }
 
     fn is_converged(&self) -> bool {
-        self.steps.is_empty()
-            && self.held.is_empty()
-            && self.pending.is_empty()
-            && self.refused.is_empty()
-            && self.found.conflicts.is_empty()
-            && self.found.unknown.is_empty()
+        self.steps.is_empty() && !self.has_open_findings()
     }
 
     fn about(&self, key: &str) -> Option<About> {

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::change::Reason;
 use crate::desired::Desired as _;
-use crate::explain::{Audience, Entry, Explain, Kind, Summary};
+use crate::explain::{Audience, Entry, Explain, Summary};
+use crate::finding::{Finding, Kind};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Plan, Step};
 use crate::source::Source;
-use crate::waits_on::WaitsOn;
 
 /// The outcomes of a plan's steps; a million good ones cost a bit each.
 #[derive(Debug)]
@@ -133,38 +132,13 @@ impl<S: Source> Report<S> {
         steps.filter(|(at, _)| self.tally.is_good(*at)).map(|(_, step)| step)
     }
 
-    fn explain_others(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-        for (at, outcome) in self.tally.others() {
-            let Some(step) = self.plan.steps.get(at) else { continue };
-            if let Some(entry) = self.entry(step, outcome)
-                && entry.kind() == kind
-            {
-                tell(entry);
-            }
-        }
-    }
-
-    fn entry(&self, step: &S::Step, outcome: &Outcome<S::Object>) -> Option<Entry> {
-        let desired = &*self.plan.desired;
-        let key = step.key(desired).to_string();
-        Some(match outcome {
-            Outcome::Applied { .. } => return None,
-            Outcome::Settled { held } => {
-                let slot = self.plan.slot_of(step)?;
-                let wanted = desired.object(slot);
-                Entry::Settled { key, wanted: desired.shown(&wanted), held: desired.shown(held) }
-            }
-            Outcome::Conflict { owner } => {
-                let reason = Reason::Foreign;
-                Entry::Conflict { key, owner: owner.clone(), reason }
-            }
-            Outcome::Failed(failure) | Outcome::Unkept(failure) => {
-                let action = Some(step.action());
-                Entry::Failed { action, key, failure: failure.clone() }
-            }
-            Outcome::Unknown { why } => Entry::Unknown { key, why: why.clone() },
-            Outcome::Pending { on } => Entry::Pending { key, on: on.clone() },
-            Outcome::Waiting { task } => Entry::Pending { key, on: WaitsOn::Task(task.clone()) },
+    /// The steps that were not simply applied: key and finding.
+    pub fn step_findings(&self) -> impl Iterator<Item = (S::Key, Finding<S::Object>)> {
+        let Plan { steps, desired, .. } = &self.plan;
+        self.tally.others().filter_map(|(at, outcome)| {
+            let step = steps.get(at)?;
+            let wanted = || self.plan.slot_of(step).map(|slot| desired.object(slot));
+            Some((step.key(desired), outcome.finding(step.action(), wanted)?))
         })
     }
 }
@@ -177,11 +151,13 @@ impl<S: Source> Explain for Report<S> {
                 self.plan.explain_step(step, &mut |line, cause| tell(Entry::Applied(line, cause)));
             }),
             _ => {
-                self.plan.explain_found(kind, tell);
-                self.explain_others(kind, tell);
+                self.plan.explain_findings(kind, tell);
+                let from_steps = self.step_findings().filter(|(_, finding)| finding.kind() == kind);
+                from_steps.for_each(|(key, finding)| tell(self.plan.entry(&key, &finding)));
                 let unrecorded = self.unrecorded.clone().filter(|_| kind == Kind::Failed);
                 if let Some((what, failure)) = unrecorded {
-                    tell(Entry::Failed { action: None, key: what.to_owned(), failure });
+                    let finding = Finding::refused(failure);
+                    tell(Entry::Finding { key: what.to_owned(), finding });
                 }
             }
         }
@@ -190,7 +166,7 @@ impl<S: Source> Explain for Report<S> {
     fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
         if kind == Kind::Applied {
             for step in self.good_steps() {
-                self.plan.sample_step(step, (audience, Entry::Applied));
+                self.plan.sample_step(step, audience, Entry::Applied);
             }
         }
     }
@@ -203,11 +179,7 @@ impl<S: Source> Explain for Report<S> {
 
     fn is_converged(&self) -> bool {
         self.unrecorded.is_none()
-            && self.plan.held.is_empty()
-            && self.plan.pending.is_empty()
-            && self.plan.refused.is_empty()
-            && self.plan.found.conflicts.is_empty()
-            && self.plan.found.unknown.is_empty()
+            && !self.plan.has_open_findings()
             && self.tally.others().all(|(_, outcome)| outcome.is_good())
     }
 }

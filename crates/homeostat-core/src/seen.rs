@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+
 /// Which keys a pass looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Focus<K> {
@@ -64,6 +66,12 @@ impl fmt::Display for Owner {
             Owner::Unmarked => "unmarked",
             Owner::Nobody => "nobody",
         })
+    }
+}
+
+impl Serialize for Owner {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

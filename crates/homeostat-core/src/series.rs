@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::explain::{About, Audience, Entry, Explain, Kind, Summary};
+use crate::explain::{About, Audience, Entry, Explain, Summary};
+use crate::finding::Kind;
 
 /// A report or a plan that can be shared.
 pub type SharedReport = Arc<dyn Explain + Send + Sync>;
@@ -115,7 +116,7 @@ impl Explain for PassSeries {
             return last.report.is_converged();
         }
         let mut is_converged = true;
-        for kind in Kind::OPEN {
+        for kind in Kind::open() {
             self.explain(kind, &mut |_| is_converged = false);
         }
         is_converged
@@ -130,6 +131,7 @@ impl Explain for PassSeries {
 mod tests {
     use super::*;
     use crate::explain::{Action, Cause, Line};
+    use crate::finding::Finding;
     use crate::waits_on::WaitsOn;
 
     /// A report that applied some keys and left others waiting.
@@ -149,7 +151,8 @@ mod tests {
                     self.0.iter().for_each(|key| tell(Entry::Applied(line(key), Cause::Config)));
                 }
                 Kind::Pending => self.1.iter().for_each(|key| {
-                    tell(Entry::Pending { key: (*key).to_owned(), on: WaitsOn::NextPass });
+                    let finding = Finding::Pending { on: WaitsOn::NextPass };
+                    tell(Entry::Finding { key: (*key).to_owned(), finding });
                 }),
                 _ => {}
             }

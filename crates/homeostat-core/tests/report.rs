@@ -11,8 +11,8 @@
 mod scripted;
 
 use homeostat_core::{
-    Action, Cause, Changes, Conflict, Entry, Explain, Failure, Held, Kind, LastApplied, Outcome,
-    Owner, Pending, Plan, Reason, Refused, Report, Retry, Slot, Summary, Table, Tally, WaitsOn,
+    Action, Cause, Changes, Entry, Explain, Failure, Finding, Kind, LastApplied, Outcome, Owner,
+    Plan, Reason, Report, Retry, Slot, Summary, Table, Tally, WaitsOn,
 };
 use scripted::{Independent, Keys, Scripted, plan, plan_for, steps};
 
@@ -123,7 +123,10 @@ fn a_step_that_nobody_answered_for_is_unknown() {
     tally.put(0..1, &APPLIED);
     let report = Report::new(plan::<Independent>(steps("+a +b")), tally);
     let why = "the `scripted` source gave no answer for this step".to_owned();
-    assert_eq!(entries(&report, Kind::Unknown), [Entry::Unknown { key: "b".into(), why }]);
+    assert_eq!(
+        entries(&report, Kind::Unknown),
+        [Entry::Finding { key: "b".into(), finding: Finding::Unknown { why } }]
+    );
     assert!(!report.is_converged());
     assert_eq!(report.summary(), Summary { create: 1, ..Summary::default() });
 }
@@ -152,22 +155,31 @@ fn every_outcome_has_its_place_in_the_report() {
     let key = str::to_owned;
     let applied = entries(&report, Kind::Applied);
     assert_eq!(applied.len(), 2, "settled steps wrote, too: {applied:?}");
-    let (wanted, held) = (2.into(), 3.into());
-    assert_eq!(entries(&report, Kind::Settled), [Entry::Settled { key: key("b"), wanted, held }]);
+    let (wanted, held) = (Box::new(2.into()), Box::new(3.into()));
+    assert_eq!(
+        entries(&report, Kind::Settled),
+        [Entry::Finding { key: key("b"), finding: Finding::Settled { wanted, held } }]
+    );
     let (owner, reason) = (Owner::foreign("bird"), Reason::Foreign);
     assert_eq!(
         entries(&report, Kind::Conflict),
-        [Entry::Conflict { key: key("c"), owner, reason }]
+        [Entry::Finding { key: key("c"), finding: Finding::Conflict { owner, reason } }]
     );
     let (action, failure) = (Some(Action::Delete), Failure::new("no", Retry::Soon));
-    assert_eq!(entries(&report, Kind::Failed), [Entry::Failed { action, key: key("d"), failure }]);
+    assert_eq!(
+        entries(&report, Kind::Failed),
+        [Entry::Finding { key: key("d"), finding: Finding::Failed { action, failure } }]
+    );
     assert_eq!(
         entries(&report, Kind::Unknown),
-        [Entry::Unknown { key: key("e"), why: key("lost") }]
+        [Entry::Finding { key: key("e"), finding: Finding::Unknown { why: key("lost") } }]
     );
     let waits = [
-        Entry::Pending { key: key("f"), on: WaitsOn::Condition(key("x")) },
-        Entry::Pending { key: key("g"), on: WaitsOn::Task(key("7")) },
+        Entry::Finding {
+            key: key("f"),
+            finding: Finding::Pending { on: WaitsOn::Condition(key("x")) },
+        },
+        Entry::Finding { key: key("g"), finding: Finding::Pending { on: WaitsOn::Task(key("7")) } },
     ];
     assert_eq!(entries(&report, Kind::Pending), waits);
     assert_eq!(entries(&report, Kind::Change), []);
@@ -178,27 +190,35 @@ fn every_outcome_has_its_place_in_the_report() {
 /// A name, what it does to an empty plan, and whether that plan still counts as converged.
 type Row = (&'static str, fn(&mut Made), bool);
 
+fn find(plan: &mut Made, finding: Finding<u32>) {
+    plan.findings.push(("a".into(), finding));
+}
+
 #[test]
 fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
     let rows: [Row; 10] = [
         ("nothing", |_| {}, true),
-        ("matched", |plan| plan.found.matched.push(("a".into(), Owner::Kernel)), true),
-        ("settled", |plan| plan.found.settled.push((Slot(0), 3)), true),
+        ("matched", |plan| find(plan, Finding::Matched { owner: Owner::Kernel }), true),
+        (
+            "settled",
+            |plan| find(plan, Finding::Settled { wanted: Box::new(2), held: Box::new(3) }),
+            true,
+        ),
         ("claimed", |plan| plan.found.claims.push(Slot(0)), true),
         ("pruned", |plan| plan.found.pruned.push("z".into()), true),
-        ("unknown", |plan| plan.found.unknown.push(("a".into(), "why".into())), false),
+        ("unknown", |plan| find(plan, Finding::Unknown { why: "why".into() }), false),
         (
             "conflict",
             |plan| {
-                let (key, owner, reason) = ("a".into(), Owner::Kernel, Reason::Foreign);
-                plan.found.conflicts.push(Conflict { key, owner, reason });
+                let (owner, reason) = (Owner::Kernel, Reason::Foreign);
+                find(plan, Finding::Conflict { owner, reason });
             },
             false,
         ),
         (
             "pending",
             |plan| {
-                plan.pending.push(Pending { key: "a".into(), on: WaitsOn::Condition("x".into()) });
+                plan.wait("a".into(), WaitsOn::Condition("x".into()));
             },
             false,
         ),
@@ -206,15 +226,15 @@ fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
             "refused",
             |plan| {
                 let failure = Failure::new("no", Retry::Never);
-                plan.refused.push(Refused { key: "a".into(), failure });
+                find(plan, Finding::refused(failure));
             },
             false,
         ),
         (
             "held",
             |plan| {
-                let step = steps("-a").remove(0);
-                plan.held.push(Held { step, why: "guard".into() });
+                let (action, why) = (Action::Delete, "guard".into());
+                find(plan, Finding::Held { action, why });
             },
             false,
         ),
@@ -240,7 +260,10 @@ fn held_steps_leave_the_plan_in_order_and_are_told() {
     assert_eq!(kept, ["a", "c"]);
     let held = |key: &str| {
         let why = format!("not {key}");
-        Entry::Held { action: Action::Delete, key: key.to_owned(), why }
+        Entry::Finding {
+            key: key.to_owned(),
+            finding: Finding::Held { action: Action::Delete, why },
+        }
     };
     assert_eq!(entries(&made, Kind::Held), [held("b"), held("d")]);
     assert_eq!(made.summary(), Summary { create: 2, ..Summary::default() });

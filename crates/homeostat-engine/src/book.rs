@@ -341,11 +341,8 @@ struct Advanced<S: Source> {
 fn unapplied<S: Source>(plan: &Plan<S>, tally: &Tally<S::Object>) -> BTreeSet<S::Key> {
     let steps = tally.others().filter(|(_, outcome)| !outcome.is_good());
     let steps = steps.filter_map(|(at, _)| plan.steps.get(at));
-    let steps = steps.chain(plan.held.iter().map(|held| &held.step));
     let mut keys: BTreeSet<_> = steps.map(|step| step.key(&plan.desired)).collect();
-    keys.extend(plan.pending.iter().map(|pending| pending.key.clone()));
-    keys.extend(plan.refused.iter().map(|refused| refused.key.clone()));
-    keys.extend(plan.found.conflicts.iter().map(|conflict| conflict.key.clone()));
-    keys.extend(plan.found.unknown.iter().map(|(key, _)| key.clone()));
+    let open = plan.findings.iter().filter(|(_, finding)| finding.is_open());
+    keys.extend(open.map(|(key, _)| key.clone()));
     keys
 }

@@ -1,6 +1,6 @@
 //! A pass that could not be made, as a report: the source failed as a whole, whatever its keys are.
 
-use homeostat_core::{Entry, Explain, Failure, Kind, Summary};
+use homeostat_core::{Entry, Explain, Failure, Finding, Kind, Summary};
 
 use crate::error::Error;
 
@@ -25,7 +25,7 @@ impl Explain for BrokenPass {
     fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
         if kind == Kind::Failed {
             let (key, failure) = (self.source.clone(), self.failure.clone());
-            tell(Entry::Failed { action: None, key, failure });
+            tell(Entry::Finding { key, finding: Finding::refused(failure) });
         }
     }
 

@@ -56,9 +56,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use homeostat_core::pacing::{Heal, Reason, Reasons, Time};
 use homeostat_core::{
-    Covers, Desired, Entry, Fails, Failure, Focus, Hint, Key, Kind, LaneConsumer, Line, OnRelease,
-    PassReport, Plan, Retry, ScopeLock, SharedReport, Source, Step as _, TaskEnd, TaskResult,
-    WaitsOn,
+    Covers, Desired, Entry, Fails, Failure, Finding, Focus, Hint, Key, Kind, LaneConsumer, Line,
+    OnRelease, PassReport, Plan, Retry, ScopeLock, SharedReport, Source, Step as _, TaskEnd,
+    TaskResult, WaitsOn,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -477,13 +477,13 @@ impl<S: Source> Controller<S> {
         if self.holds_removals && request.focus != Focus::All {
             guard::hold_removals(plan, "the last full pass holds all removals back");
         }
-        let (scheduler, now, before) = (&self.scheduler, self.now(), plan.held.len());
+        let (scheduler, now) = (&self.scheduler, self.now());
         if scheduler.defers_none() {
             return Vec::new();
         }
-        plan.hold(|plan, step| scheduler.defers(&step.key(&plan.desired), request.reasons, now));
-        let held = plan.held.iter().skip(before);
-        held.map(|held| held.step.key(&plan.desired)).collect()
+        let held = plan
+            .hold(|plan, step| scheduler.defers(&step.key(&plan.desired), request.reasons, now));
+        held.iter().map(|(key, _)| key.clone()).collect()
     }
 
     /// What happens after a pass: the scheduler learns from it, status and events go out, waiting callers get it.
@@ -607,7 +607,11 @@ impl<S: Source> Controller<S> {
         let Some(progress) = &self.config.progress else { return };
         if S::FAILS == Fails::Lanes {
             report.explain(Kind::Pending, &mut |entry| {
-                if let Entry::Pending { key, on: WaitsOn::Task(task) } = entry {
+                if let Entry::Finding {
+                    key,
+                    finding: Finding::Pending { on: WaitsOn::Task(task) },
+                } = entry
+                {
                     progress.waits(&key, &task);
                 }
             });

@@ -176,13 +176,11 @@ impl Guards {
 /// here must not keep the removals of other sections from being made.
 fn hold_missing<S: Source>(plan: &mut Plan<S>, missing: &MissingSections<S::Key>) {
     let (Some(why), true) = (&missing.why, plan.removals > 0) else { return };
-    let before = plan.held.len();
-    plan.hold(|plan, step| {
+    let held = plan.hold(|plan, step| {
         is_removal(plan, step).then(|| why.why(&step.key(&plan.desired))).flatten()
     });
     // One removal may be several steps.
-    let held = plan.held.iter().skip(before).map(|held| held.step.key(&plan.desired));
-    let held: BTreeSet<_> = held.collect();
+    let held: BTreeSet<S::Key> = held.iter().map(|(key, _)| key.clone()).collect();
     plan.removals = plan.removals.saturating_sub(held.len());
 }
 

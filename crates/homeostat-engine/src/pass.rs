@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homeostat_core::report::{JOURNAL, LEDGER};
-use homeostat_core::{Fails, Focus, Holdings, Outcome, Plan, Report, Source};
+use homeostat_core::{Fails, Finding, Focus, Holdings, Outcome, Plan, Report, Source};
 
 use crate::book::Book;
 use crate::config::{Config, Order};
@@ -128,7 +128,7 @@ impl<S: Source> PassRun<S> {
             Err(error) => {
                 let why = format!("written, but it could not be looked at again: {error}");
                 for key in doubts.into_disturbed() {
-                    plan.found.unknown.push((key, why.clone()));
+                    plan.findings.push((key, Finding::Unknown { why: why.clone() }));
                 }
                 for at in results.unverified.iter().cloned().flatten() {
                     if results.tally.is_applied(at) {

@@ -15,8 +15,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use homeostat_core::outcome::Later;
 use homeostat_core::{
-    Batch, Fails, Failure, Outcome, Pending, Plan, Schedule, Source, Step, Strictness, Tally,
-    TaskEnd, WaitsOn, Work, Writer,
+    Batch, Fails, Failure, Outcome, Plan, Schedule, Source, Step, Strictness, Tally, TaskEnd,
+    WaitsOn, Work, Writer,
 };
 use tokio::time::timeout;
 
@@ -145,7 +145,7 @@ async fn run_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
     wait: LaneWait,
 ) -> (StepResults<S::Object>, Vec<DetachedLane<'a, S>>) {
     let has_operations = config.dispatch.operations().is_some();
-    let limit = if has_operations { usize::MAX } else { config.lanes };
+    let limit = if has_operations || config.lanes == 0 { usize::MAX } else { config.lanes };
     let mut waiting = split_lanes(plan, writer, config, doubted).into_iter();
     let mut running: FuturesUnordered<_> = waiting.by_ref().take(limit).collect();
     let mut ended = Vec::new();
@@ -164,7 +164,7 @@ async fn run_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
     }
     let detached: Vec<DetachedLane<'a, S>> = running.into_iter().collect();
     for DetachedLane { key, .. } in &detached {
-        plan.pending.push(Pending { key: key.clone(), on: WaitsOn::Answer });
+        plan.wait(key.clone(), WaitsOn::Answer);
     }
     ended.sort_by_key(|ended| ended.nth);
     (join(plan, ended), detached)

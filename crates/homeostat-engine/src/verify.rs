@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{
-    Action, Change, Changes, Desired, Failure, Focus, Outcome, Owner, Pending, Plan, Retry, Source,
+    Action, Change, Changes, Desired, Failure, Focus, Kind, Outcome, Owner, Plan, Retry, Source,
     Step, Tally, WaitsOn,
 };
 
@@ -106,7 +106,7 @@ impl<K: Ord + Clone> Doubts<K> {
             }
         }
         for key in objections.into_keys().filter(|key| self.disturbed.contains(key)) {
-            plan.pending.push(Pending { key, on: WaitsOn::NextPass });
+            plan.wait(key, WaitsOn::NextPass);
         }
         Shown { absent, through, identities: left.identities.clone() }
     }
@@ -179,7 +179,8 @@ fn drop_explained<S: Source>(
     for step in bad.filter_map(|(at, _)| plan.steps.get(at)) {
         objections.remove(&step.key(&plan.desired));
     }
-    for (key, _) in &plan.found.unknown {
+    let unknown = plan.findings.iter().filter(|(_, finding)| finding.kind() == Kind::Unknown);
+    for (key, _) in unknown {
         if matches!(objections.get(key), Some(Objection::Unknown(_))) {
             objections.remove(key);
         }

@@ -177,16 +177,21 @@ fn a_focused_pass_is_bound_by_a_missing_section_but_not_by_the_budget() {
     assert_eq!(report.last().unwrap(), "converged");
 }
 
+/// Why the first step that is held is so.
+fn why_held<S: homeostat_engine::Source>(plan: &homeostat_engine::Plan<S>) -> String {
+    plan.findings_of(Kind::Held).next().unwrap().1.reason()
+}
+
 #[test]
 fn what_is_held_is_told_with_the_way_out() {
     let mut rig = Rig::<Independent>::marked(&rows(0, 20).replace("=1", "=1@ours"));
     let plan = rig.plan("");
-    let why = &plan.held[0].why;
+    let why = why_held(&plan);
     assert!(why.contains("20 of 20") && why.contains("--allow-mass-delete"), "{why}");
     rig.config.missing = missing("k");
-    assert_eq!(rig.plan("").held[0].why, "section k is missing");
+    assert_eq!(why_held(&rig.plan("")), "section k is missing");
     rig.config.missing = MissingSections::all("everything is missing");
-    assert_eq!(rig.plan("").held[0].why, "everything is missing");
+    assert_eq!(why_held(&rig.plan("")), "everything is missing");
 }
 
 fn cascading(owner: Owner) -> Rig<Independent> {
@@ -204,7 +209,7 @@ fn a_step_that_takes_foreign_objects_along_is_held_unless_confirmed() {
     let plan = rig.plan("");
     assert_eq!(told(&plan), ["held link", "not converged"]);
     assert_eq!(
-        plan.held[0].why,
+        why_held(&plan),
         "it would take `route` along, which belongs to bird; remove that first, or use \
          --allow-cascades"
     );

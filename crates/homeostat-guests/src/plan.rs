@@ -1,8 +1,6 @@
 //! Turns changes into steps. Pure.
 
-use homeostat_core::{
-    Change, ChangeList, Draft, Failure, Owner, Pending, Refused, Retry, Slot, WaitsOn,
-};
+use homeostat_core::{Change, ChangeList, Draft, Failure, Finding, Owner, Retry, Slot, WaitsOn};
 
 use crate::api::ConfigChange;
 use crate::mark;
@@ -22,7 +20,7 @@ pub(crate) fn draft(
     let mut draft = Draft::default();
     for change in changes {
         match change {
-            Change::Create { slot } => draft.refused.push(absent(*desired.at(slot).0)),
+            Change::Create { slot } => draft.refuse(*desired.at(slot).0, absent()),
             Change::Update { slot, before, adopts } => {
                 let key = *desired.at(slot).0;
                 if let Some(facts) = moment.guests.get(&key) {
@@ -38,7 +36,8 @@ pub(crate) fn draft(
             }
         }
     }
-    draft.pending = pending(desired, moment, &draft.steps);
+    let pending = pending(desired, moment, &draft.steps);
+    draft.findings.extend(pending);
     draft
 }
 
@@ -61,14 +60,13 @@ fn release(key: Key, before: Guest, restore: Option<Guest>, facts: Option<&Facts
     Step::Release(Release { key, before, write })
 }
 
-fn absent(key: Key) -> Refused<Key> {
-    let failure = Failure::new("there is no such guest", Retry::OnChange)
-        .with_help("make it first: guests are never made or destroyed here");
-    Refused { key, failure }
+fn absent() -> Failure {
+    Failure::new("there is no such guest", Retry::OnChange)
+        .with_help("make it first: guests are never made or destroyed here")
 }
 
 /// Options that are set and take effect with the next start: reported, not written again.
-fn pending(desired: &DesiredState, moment: &Moment, steps: &[Step]) -> Vec<Pending<Key>> {
+fn pending(desired: &DesiredState, moment: &Moment, steps: &[Step]) -> Vec<(Key, Finding<Guest>)> {
     let restarts = |key: &Key| {
         steps.iter().any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
     };
@@ -78,7 +76,7 @@ fn pending(desired: &DesiredState, moment: &Moment, steps: &[Step]) -> Vec<Pendi
     let pending = guests.map(|(key, facts)| {
         let on =
             format!("a restart of the guest, for `{}` to take effect", facts.pending.join("`, `"));
-        Pending { key: *key, on: WaitsOn::Condition(on) }
+        (*key, Finding::Pending { on: WaitsOn::Condition(on) })
     });
     pending.collect()
 }

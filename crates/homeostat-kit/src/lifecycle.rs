@@ -26,7 +26,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 
-use homeostat_engine::{Entry, Explain, Failure, Key, Kind};
+use homeostat_engine::{Explain, Failure, Key, Kind};
 
 /// One declaration in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,23 +148,8 @@ impl<S: Store> Lifecycle<S> {
 /// The keys of which a pass left something undone.
 fn left_over(report: &dyn Explain) -> BTreeSet<String> {
     let mut left = BTreeSet::new();
-    for kind in
-        [Kind::Change, Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Unknown, Kind::Held]
-    {
-        report.explain(kind, &mut |entry| _ = left.insert(key_of(entry)));
+    for kind in Kind::open() {
+        report.explain(kind, &mut |entry| _ = left.insert(entry.key().to_owned()));
     }
     left
-}
-
-fn key_of(entry: Entry) -> String {
-    match entry {
-        Entry::Change(line, _) | Entry::Applied(line, _) => line.key,
-        Entry::Failed { key, .. }
-        | Entry::Pending { key, .. }
-        | Entry::Conflict { key, .. }
-        | Entry::Settled { key, .. }
-        | Entry::Matched { key, .. }
-        | Entry::Unknown { key, .. }
-        | Entry::Held { key, .. } => key,
-    }
 }

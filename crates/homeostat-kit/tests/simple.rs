@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
-    Agreement, Alone, Book, Config, Coverage, Entry, Explain as _, Failure, Focus, Hint, Kind,
-    LedgerKey, MemoryLedger, Observer, Order, Owner, Ownership, Report, Seen, Source as _, pass,
+    Agreement, Alone, Book, Config, Coverage, Entry, Explain as _, Failure, Finding, Focus, Hint,
+    Kind, LedgerKey, MemoryLedger, Observer, Order, Owner, Ownership, Report, Seen, Source as _,
+    pass,
 };
 use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Watch, Written};
 
@@ -188,7 +189,9 @@ async fn a_foreign_object_is_adopted_by_leave_of_the_desired_state_only() {
     let report = Scene::open(&api).pass(leave, Focus::All).await;
     assert_eq!(api.calls(), ["watch", "list", "adopt b 1 2"]);
     let conflicts = kinds(&report, Kind::Conflict);
-    assert!(matches!(&conflicts[..], [Entry::Conflict { key, .. }] if key == "a"));
+    assert!(
+        matches!(&conflicts[..], [Entry::Finding { key, finding: Finding::Conflict { .. } }] if key == "a")
+    );
 }
 
 #[tokio::test]
@@ -212,7 +215,10 @@ async fn updating_what_is_gone_is_a_failure_that_is_tried_again() {
     *api.meanwhile.lock().unwrap() = Some(Meanwhile::Vanishes);
     let report = Scene::open(&api).pass(desired(&[("a", 2)]), Focus::All).await;
     let failed = kinds(&report, Kind::Failed);
-    assert!(matches!(&failed[..], [Entry::Failed { key, .. }] if key == "a"), "{failed:?}");
+    assert!(
+        matches!(&failed[..], [Entry::Finding { key, finding: Finding::Failed { .. } | Finding::NotShown { .. } }] if key == "a"),
+        "{failed:?}"
+    );
 }
 
 #[tokio::test]
@@ -221,5 +227,7 @@ async fn a_precondition_that_does_not_hold_is_a_conflict() {
     *api.meanwhile.lock().unwrap() = Some(Meanwhile::SomebodyElse);
     let report = Scene::open(&api).pass(desired(&[("a", 2)]), Focus::All).await;
     let conflicts = kinds(&report, Kind::Conflict);
-    assert!(matches!(&conflicts[..], [Entry::Conflict { key, .. }] if key == "a"));
+    assert!(
+        matches!(&conflicts[..], [Entry::Finding { key, finding: Finding::Conflict { .. } }] if key == "a")
+    );
 }

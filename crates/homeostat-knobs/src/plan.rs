@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{
-    Action, Change, ChangeList, Conflict, Desired as _, Draft, Failure, Line, Owner, Pending,
-    Reason, Refused, Retry, Slot, WaitsOn,
+    Action, Change, ChangeList, Desired as _, Draft, Failure, Finding, Line, Owner, Reason, Retry,
+    Slot, WaitsOn,
 };
 
 use crate::coupling::{fights, is_general, phase, rewrites};
@@ -29,13 +29,13 @@ pub(crate) fn draft(
     }
     drafting.leave_originals();
     drafting.write_again();
-    drafting.draft.conflicts = fights.into_iter().map(conflict).collect();
+    drafting.draft.findings.extend(fights.into_iter().map(conflict));
     drafting.draft
 }
 
-fn conflict((key, other): (Key, Key)) -> Conflict<Key> {
+fn conflict((key, other): (Key, Key)) -> (Key, Finding<Value>) {
     let reason = Reason::Fights { with: other.to_string() };
-    Conflict { key, owner: Owner::Nobody, reason }
+    (key, Finding::Conflict { owner: Owner::Nobody, reason })
 }
 
 struct Drafting<'a> {
@@ -55,7 +55,7 @@ impl Drafting<'_> {
             Change::Release { key, before, restore } => {
                 let restore = restore.filter(|_| !self.would_undo(&key));
                 match self.must_wait_for(&key, restore.as_ref().filter(|value| **value != before)) {
-                    Some(on) => self.draft.pending.push(Pending { key, on }),
+                    Some(on) => self.draft.wait(key, on),
                     None => self.draft.steps.push(Step::Release { key, before, restore }),
                 }
             }
@@ -79,14 +79,14 @@ impl Drafting<'_> {
         }
         let Some(absence) = self.moment.absent.get(&key) else {
             let on = WaitsOn::Condition("a look at it".to_owned());
-            self.draft.pending.push(Pending { key, on });
+            self.draft.wait(key, on);
             return;
         };
         if let Some(on) = absence.waits_on() {
-            self.draft.pending.push(Pending { key, on });
+            self.draft.wait(key, on);
         } else {
             let failure = absence.failure(&key);
-            self.draft.refused.push(Refused { key, failure });
+            self.draft.refuse(key, failure);
         }
     }
 
@@ -98,11 +98,11 @@ impl Drafting<'_> {
         if self.moment.read_only.contains(&key) {
             let failure = Failure::new("the kernel lets nobody write it here", Retry::OnChange);
             let failure = failure.with_help("some knobs are writable on the host only, or never");
-            self.draft.refused.push(Refused { key, failure });
+            self.draft.refuse(key, failure);
             return;
         }
         if let Some(on) = self.must_wait(slot, &before, &why) {
-            self.draft.pending.push(Pending { key, on });
+            self.draft.wait(key, on);
             return;
         }
         let phase = phase(&key);
@@ -400,7 +400,7 @@ mod tests {
         let draft = draft(&desired, &Moment::default(), changes);
         assert!(draft.steps.is_empty());
         let told: Vec<_> =
-            draft.conflicts.iter().map(|found| format!("{} {}", found.key, found.reason)).collect();
+            draft.findings.iter().map(|(key, found)| format!("{key} {}", found.reason())).collect();
         assert_eq!(
             told,
             [
@@ -424,8 +424,8 @@ mod tests {
         let changes = (0..2).map(|slot| Change::Create { slot: Slot(slot) }).collect();
         let draft = draft(&desired, &moment, changes);
         assert!(draft.steps.is_empty());
-        assert_eq!(draft.pending[0].on.to_string(), "link eth9");
-        assert_eq!(draft.refused[0].failure.error, "the kernel has no such knob");
+        assert_eq!(draft.findings[0].1.reason(), "waits on link eth9");
+        assert_eq!(draft.findings[1].1.reason(), "the kernel has no such knob");
     }
 
     #[test]
@@ -436,7 +436,7 @@ mod tests {
         let changes = ChangeList::from_iter([update(&desired, "net.ipv4.ip_forward", "0")]);
         let draft = draft(&desired, &moment, changes);
         assert!(draft.steps.is_empty());
-        assert_eq!(draft.refused.len(), 1);
+        assert_eq!(draft.findings.len(), 1);
     }
 
     #[test]
@@ -455,11 +455,11 @@ mod tests {
             )
         };
         let off = drafted("0");
-        assert_eq!((off.steps.len(), off.pending.len()), (1, 1));
-        assert_eq!(off.pending[0].key, key("net.ipv4.ip_forward"));
-        assert_eq!(off.pending[0].on.to_string(), "the firewall");
+        assert_eq!((off.steps.len(), off.findings.len()), (1, 1));
+        assert_eq!(off.findings[0].0, key("net.ipv4.ip_forward"));
+        assert_eq!(off.findings[0].1.reason(), "waits on the firewall");
         let claimed = drafted("1");
-        assert_eq!((claimed.steps.len(), claimed.pending.len()), (2, 0));
+        assert_eq!((claimed.steps.len(), claimed.findings.len()), (2, 0));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Action, Change, ChangeList, Draft, Pending, WaitsOn};
+use homeostat_core::{Action, Change, ChangeList, Draft, WaitsOn};
 
 use crate::desired::{Compiled, DesiredState};
 use crate::diff;
@@ -22,7 +22,7 @@ pub(crate) fn draft(desired: &DesiredState, changes: ChangeList<Key, Object>) ->
     for change in changes {
         let key = change.key(desired);
         match compiled.waiting.get(&key) {
-            Some(link) => draft.pending.push(Pending { key, on: WaitsOn::Link(link.clone()) }),
+            Some(link) => draft.wait(key, WaitsOn::Link(link.clone())),
             None => draft.steps.extend(step(&compiled, key, change)),
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Pending, Slot, WaitsOn};
+use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Slot, WaitsOn};
 
 use crate::address::cascade::Cascade;
 use crate::address::{AddressKey, AddressMarks, is_fixed_alike};
@@ -119,7 +119,7 @@ impl<'a> Planner<'a> {
 
     fn is_pending(&mut self, slot: Slot) -> bool {
         let Some(on) = self.waits_for(slot) else { return false };
-        self.draft.pending.push(Pending { key: self.desired.key(slot), on });
+        self.draft.wait(self.desired.key(slot), on);
         true
     }
 
@@ -293,10 +293,9 @@ impl<'a> Planner<'a> {
         if self.draft.steps.iter().any(|step| generality(step) > 0) {
             self.draft.steps.sort_by_key(generality);
         }
-        let LinkPlan { steps, pending, refused, .. } = self.links;
+        let LinkPlan { steps, findings, .. } = self.links;
         self.draft.steps.extend(steps.into_iter().map(|step| Step::Link(Box::new(step))));
-        self.draft.pending.extend(pending);
-        self.draft.refused.extend(refused);
+        self.draft.findings.extend(findings);
         self.draft
     }
 }

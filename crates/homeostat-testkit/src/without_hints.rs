@@ -66,9 +66,8 @@ impl<S: Source> Source for WithoutHints<S> {
         moment: &S::Moment,
         changes: ChangeList<S::Key, S::Object>,
     ) -> Draft<Self> {
-        let Draft { steps, pending, refused, conflicts } =
-            self.source.plan(desired, moment, changes);
-        Draft { steps, pending, refused, conflicts }
+        let Draft { steps, findings } = self.source.plan(desired, moment, changes);
+        Draft { steps, findings }
     }
 }
 

@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use homeostat_engine::PassAnswer;
 use homeostat_engine::report::{JOURNAL, LEDGER};
 use homeostat_engine::{
-    BrokenPass, Control, Covers, Entry, Explain as _, Kind, Mode, PassReport, PassSeries, Patience,
-    SharedReport,
+    BrokenPass, Control, Covers, Entry, Explain as _, Finding, Kind, Mode, PassReport, PassSeries,
+    Patience, SharedReport,
 };
 
 use crate::machine::Unapplied;
@@ -100,7 +100,7 @@ fn is_unrecorded(all: &[Converging]) -> bool {
     let mut found = false;
     for one in all {
         one.passes.explain(Kind::Failed, &mut |entry| {
-            found |= matches!(&entry, Entry::Failed { key, .. } if key == LEDGER || key == JOURNAL);
+            found |= matches!(&entry, Entry::Finding { key, finding: Finding::Failed { .. } | Finding::NotShown { .. } } if key == LEDGER || key == JOURNAL);
         });
     }
     found

@@ -7,7 +7,9 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use homeostat_core::outcome::Later;
 use homeostat_core::pacing::Reason;
-use homeostat_core::{Action, Cause, Entry, Explain, Failure, Focus, Kind, Line, Source, Summary};
+use homeostat_core::{
+    Action, Cause, Entry, Explain, Failure, Finding, Focus, Kind, Line, Source, Summary,
+};
 
 use super::bounded;
 use super::scheduler::PassRequest;
@@ -117,7 +119,8 @@ impl Explain for TaskReport {
             }
             Kind::Failed => self.failed.iter().for_each(|(action, key, failure)| {
                 let (key, failure) = (key.clone(), failure.clone());
-                tell(Entry::Failed { action: *action, key, failure });
+                let finding = Finding::Failed { action: *action, failure };
+                tell(Entry::Finding { key, finding });
             }),
             _ => {}
         }

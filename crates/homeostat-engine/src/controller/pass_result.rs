@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use homeostat_core::{
-    Explain as _, Fails, Failure, Kind, Outcome, Plan, Report, Retry, SharedReport, Source,
-    Step as _, WaitsOn,
+    Explain as _, Fails, Finding, Fingerprint, Kind, Plan, Report, Retry, SharedReport, Source,
+    Step as _,
 };
 
 use super::scheduler::PassFeedback;
@@ -31,8 +31,10 @@ pub(super) struct OpenKey {
 }
 
 impl OpenKey {
-    fn waits(on: &WaitsOn) -> Self {
-        OpenKey { kind: Kind::Pending, ends_by_itself: on.ends_by_itself() }
+    /// Nothing if the key is as declared.
+    fn of<O: Clone>(finding: &Finding<O>) -> Option<Self> {
+        let ends_by_itself = matches!(finding, Finding::Pending { on } if on.ends_by_itself());
+        finding.is_open().then(|| OpenKey { kind: finding.kind(), ends_by_itself })
     }
 }
 
@@ -47,7 +49,7 @@ impl<S: Source> PassResult<S> {
     pub(super) fn planned(plan: Plan<S>, holds_removals: bool) -> Self {
         let mut open: Vec<_> =
             plan.steps.iter().map(|step| (step.key(&plan.desired), Kind::Change.into())).collect();
-        open_in_plan(&plan, &mut |key, finding| open.push((key, finding)));
+        open.extend(open_in(&plan));
         let (feedback, report) = (PassFeedback::default(), Arc::new(plan));
         let (applied, failed, is_recorded) = (0, 0, true);
         PassResult { feedback, open, applied, failed, is_recorded, holds_removals, report }
@@ -55,16 +57,29 @@ impl<S: Source> PassResult<S> {
 
     /// `deferred` are keys that the scheduler left alone.
     pub(super) fn applied(report: Report<S>, deferred: Vec<S::Key>, holds_removals: bool) -> Self {
-        let mut feedback = feedback(&report);
+        let (mut feedback, mut open) = (PassFeedback::default(), Vec::new());
         feedback.held.extend(deferred);
-        let (plan, mut open) = (report.plan(), Vec::new());
-        for (at, outcome) in report.tally().others() {
-            let (Some(step), Some(finding)) = (plan.steps.get(at), open_key(outcome)) else {
-                continue;
-            };
-            open.push((step.key(&plan.desired), finding));
+        for (key, finding) in report.step_findings() {
+            let Some(open_key) = OpenKey::of(&finding) else { continue };
+            open.push((key.clone(), open_key));
+            match finding {
+                Finding::Failed { failure, .. } => _ = feedback.failed.insert(key, failure.retry),
+                Finding::NotShown { failure, .. } => {
+                    feedback.missed.insert(key, Fingerprint::of_object(&failure.error));
+                }
+                Finding::Unknown { .. } => _ = feedback.failed.insert(key, Retry::Soon),
+                Finding::Pending { .. } if S::FAILS == Fails::Lanes => {
+                    feedback.waiting.insert(key);
+                }
+                _ => {}
+            }
         }
-        open_in_plan(plan, &mut |key, finding| open.push((key, finding)));
+        for (key, finding) in &report.plan().findings {
+            if let Finding::Failed { failure, .. } = finding {
+                feedback.failed.insert(key.clone(), failure.retry);
+            }
+        }
+        open.extend(open_in(report.plan()));
         PassResult {
             applied: report.summary().total(),
             failed: feedback.failed.len() + feedback.missed.len(),
@@ -77,49 +92,7 @@ impl<S: Source> PassResult<S> {
     }
 }
 
-fn feedback<S: Source>(report: &Report<S>) -> PassFeedback<S::Key> {
-    let mut feedback = PassFeedback::default();
-    let plan = report.plan();
-    for (at, outcome) in report.tally().others() {
-        let Some(step) = plan.steps.get(at) else { continue };
-        let key = step.key(&plan.desired);
-        match outcome {
-            Outcome::Failed(failure) => _ = feedback.failed.insert(key, failure.retry),
-            Outcome::Unkept(failure) => _ = feedback.missed.insert(key, fingerprint(failure)),
-            Outcome::Unknown { .. } => _ = feedback.failed.insert(key, Retry::Soon),
-            Outcome::Pending { .. } | Outcome::Waiting { .. } if S::FAILS == Fails::Lanes => {
-                feedback.waiting.insert(key);
-            }
-            _ => {}
-        }
-    }
-    let refused = plan.refused.iter().map(|one| (one.key.clone(), one.failure.retry));
-    feedback.failed.extend(refused);
-    feedback
-}
-
-/// The keys that a plan leaves open.
-fn open_in_plan<S: Source>(plan: &Plan<S>, put: &mut dyn FnMut(S::Key, OpenKey)) {
-    plan.held.iter().for_each(|held| put(held.step.key(&plan.desired), Kind::Held.into()));
-    plan.refused.iter().for_each(|one| put(one.key.clone(), Kind::Failed.into()));
-    plan.pending.iter().for_each(|one| put(one.key.clone(), OpenKey::waits(&one.on)));
-    plan.found.conflicts.iter().for_each(|one| put(one.key.clone(), Kind::Conflict.into()));
-    plan.found.unknown.iter().for_each(|(key, _)| put(key.clone(), Kind::Unknown.into()));
-}
-
-/// Which list of a report an outcome belongs to; nothing for good ones.
-fn open_key<O>(outcome: &Outcome<O>) -> Option<OpenKey> {
-    match outcome {
-        Outcome::Applied { .. } | Outcome::Settled { .. } => None,
-        Outcome::Conflict { .. } => Some(Kind::Conflict.into()),
-        Outcome::Failed(_) | Outcome::Unkept(_) => Some(Kind::Failed.into()),
-        Outcome::Unknown { .. } => Some(Kind::Unknown.into()),
-        Outcome::Pending { on } => Some(OpenKey::waits(on)),
-        Outcome::Waiting { .. } => Some(OpenKey { kind: Kind::Pending, ends_by_itself: true }),
-    }
-}
-
-/// Tells whether a failure is the same again.
-fn fingerprint(failure: &Failure) -> u64 {
-    homeostat_core::Fingerprint::of_object(&failure.error)
+/// The keys that a plan leaves open without a step.
+fn open_in<S: Source>(plan: &Plan<S>) -> impl Iterator<Item = (S::Key, OpenKey)> {
+    plan.findings.iter().filter_map(|(key, finding)| Some((key.clone(), OpenKey::of(finding)?)))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::pacing::Time;
-use homeostat_core::{Entry, Explain, Fingerprint, Focus, Key, Kind};
+use homeostat_core::{Entry, Explain, Finding, Fingerprint, Focus, Key, Kind};
 use tokio::sync::watch;
 
 use super::event::{Event, EventKind, Events, PassId};
@@ -116,13 +116,19 @@ fn event_of(entry: Entry) -> Option<EventKind> {
         Entry::Applied(line, cause) => {
             Some(EventKind::StepApplied { action: line.action, key: line.key, cause })
         }
-        Entry::Failed { action, key, failure } => {
-            Some(EventKind::StepFailed { action, key, failure })
-        }
-        Entry::Conflict { key, owner, .. } => {
-            Some(EventKind::Conflict { key, owner: owner.to_string() })
-        }
-        _ => None,
+        Entry::Finding { key, finding } => match finding {
+            Finding::Failed { action, failure } => {
+                Some(EventKind::StepFailed { action, key, failure })
+            }
+            Finding::NotShown { action, failure } => {
+                Some(EventKind::StepFailed { action: Some(action), key, failure })
+            }
+            Finding::Conflict { owner, .. } => {
+                Some(EventKind::Conflict { key, owner: owner.to_string() })
+            }
+            _ => None,
+        },
+        Entry::Change(..) => None,
     }
 }
 

@@ -1,11 +1,12 @@
 //! How a loop stands, for people and probes.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use homeostat_core::pacing::{Bounds, Health, Reasons, Stall, Time};
 use homeostat_core::{Failure, Kind};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::time::Instant;
 
 use super::event::PassId;
@@ -54,18 +55,10 @@ pub struct Status {
     pub not_converging: Vec<String>,
 }
 
-/// How many keys are not as declared, by the list of a report that they are in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[expect(missing_docs, reason = "each is a list of a report, by its name there")]
-pub struct OpenCounts {
-    pub failed: usize,
-    pub pending: usize,
-    pub conflicts: usize,
-    pub unknown: usize,
-    pub held: usize,
-    /// In observe mode: what would be changed.
-    pub drifted: usize,
-}
+/// How many keys are not as declared, by kind. As JSON: a field for each kind, by the name of its list; planned changes
+/// of a loop that only observes are `drifted`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenCounts([usize; Kind::ALL.len()]);
 
 /// What was counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -92,21 +85,48 @@ pub struct Counts {
 }
 
 impl OpenCounts {
-    pub(crate) fn of(kinds: impl Iterator<Item = Kind>) -> Self {
-        let mut counted = OpenCounts::default();
+    /// Counts keys by their kinds.
+    pub fn of(kinds: impl IntoIterator<Item = Kind>) -> Self {
+        let mut counts = OpenCounts::default();
         for kind in kinds {
-            let count = match kind {
-                Kind::Failed => &mut counted.failed,
-                Kind::Pending => &mut counted.pending,
-                Kind::Conflict => &mut counted.conflicts,
-                Kind::Unknown => &mut counted.unknown,
-                Kind::Held => &mut counted.held,
-                Kind::Change => &mut counted.drifted,
-                Kind::Applied | Kind::Settled | Kind::Matched => continue,
-            };
-            *count += 1;
+            if let Some(count) = counts.0.get_mut(kind as usize) {
+                *count += 1;
+            }
         }
-        counted
+        counts
+    }
+
+    /// How many keys are of this kind.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> usize {
+        self.0.get(kind as usize).copied().unwrap_or(0)
+    }
+
+    /// The name of a kind among the counts.
+    #[must_use]
+    pub fn name(kind: Kind) -> &'static str {
+        if kind == Kind::Change { "drifted" } else { kind.list() }
+    }
+}
+
+impl Serialize for OpenCounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(Kind::open().map(|kind| (OpenCounts::name(kind), self.count(kind))))
+    }
+}
+
+impl<'de> Deserialize<'de> for OpenCounts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let named = BTreeMap::<String, usize>::deserialize(deserializer)?;
+        let mut counts = OpenCounts::default();
+        for kind in Kind::open() {
+            if let (Some(count), Some(named)) =
+                (counts.0.get_mut(kind as usize), named.get(OpenCounts::name(kind)))
+            {
+                *count = *named;
+            }
+        }
+        Ok(counts)
     }
 }
 

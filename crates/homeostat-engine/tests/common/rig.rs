@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain, Focus, Kind, LedgerKey, Observer, Order, Original,
-    Ownership, Plan, Record, Report, Source as _, Stage, pass, plan,
+    Alone, Book, Config, Entry, Error, Explain, Finding, Focus, Kind, LedgerKey, Observer, Order,
+    Original, Ownership, Plan, Record, Report, Source as _, Stage, pass, plan,
 };
 
 use super::block_on;
@@ -156,12 +156,25 @@ fn line(entry: Entry) -> String {
     match entry {
         Entry::Change(line, _) => format!("will {} {}", line.action.word(), line.key),
         Entry::Applied(line, _) => format!("{} {}", line.action.word(), line.key),
-        Entry::Failed { key, failure, .. } => format!("failed {key}: {failure}"),
-        Entry::Pending { key, on } => format!("pending {key}: {on}"),
-        Entry::Conflict { key, owner, .. } => format!("conflict {key}: {owner}"),
-        Entry::Settled { key, wanted, held } => format!("settled {key}: {held} for {wanted}"),
-        Entry::Matched { key, owner } => format!("matched {key}: {owner}"),
-        Entry::Unknown { key, why } => format!("unknown {key}: {why}"),
-        Entry::Held { key, .. } => format!("held {key}"),
+        Entry::Finding {
+            key,
+            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+        } => {
+            format!("failed {key}: {failure}")
+        }
+        Entry::Finding { key, finding: Finding::Pending { on } } => format!("pending {key}: {on}"),
+        Entry::Finding { key, finding: Finding::Conflict { owner, .. } } => {
+            format!("conflict {key}: {owner}")
+        }
+        Entry::Finding { key, finding: Finding::Settled { wanted, held } } => {
+            format!("settled {key}: {held} for {wanted}")
+        }
+        Entry::Finding { key, finding: Finding::Matched { owner } } => {
+            format!("matched {key}: {owner}")
+        }
+        Entry::Finding { key, finding: Finding::Unknown { why } } => {
+            format!("unknown {key}: {why}")
+        }
+        Entry::Finding { key, finding: Finding::Held { .. } } => format!("held {key}"),
     }
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use homeostat_engine::{
     Action, Agreement, Bound, Change, ChangeList, Coverage, Desired, DispatchGuard, Draft,
-    Explain as _, Fails, Failure, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Refused,
-    Retry, ScopeLock, See, Seen, Slot, Source, Step, Table, View, Work, Writer,
+    Explain as _, Fails, Failure, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Retry,
+    ScopeLock, See, Seen, Slot, Source, Step, Table, View, Work, Writer,
 };
 use serde::{Deserialize, Serialize};
 
@@ -237,7 +237,7 @@ impl Source for Guests {
                 Change::Create { .. } => {
                     let failure = Failure::new("there is no such guest", Retry::OnChange)
                         .with_help("create it first; only its state and settings are kept");
-                    draft.refused.push(Refused { key: id, failure });
+                    draft.refuse(id, failure);
                 }
                 // A guest that is no longer declared is left to its fate.
                 Change::Delete { .. } | Change::Release { .. } => {}

@@ -104,10 +104,7 @@ impl Source for Knobs {
                 // A knob that is not there cannot be made: its module or link must come first.
                 Change::Create { .. } | Change::Delete { .. } => {
                     let on = format!("`{key}` to exist");
-                    draft.pending.push(homeostat_engine::Pending {
-                        key,
-                        on: homeostat_engine::WaitsOn::Condition(on),
-                    });
+                    draft.wait(key, homeostat_engine::WaitsOn::Condition(on));
                     continue;
                 }
             };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::{
-    Alone, Book, Bound, Config, Entry, Error, Explain as _, Focus, Kind, LedgerKey, MemoryLedger,
+    Alone, Book, Bound, Config, Error, Explain as _, Focus, Kind, LedgerKey, MemoryLedger,
     Observer, Order, Ownership, Plan, Report, Source, apply, pass, plan,
 };
 
@@ -84,19 +84,6 @@ fn order<S: Source>(bound: &Bound<S>, focus: Focus<S::Key>) -> Order<'_, S> {
 /// The keys of all entries of one kind.
 pub(crate) fn keys<S: Source>(report: &Report<S>, kind: Kind) -> Vec<String> {
     let mut found = Vec::new();
-    report.explain(kind, &mut |entry| found.push(key(entry)));
+    report.explain(kind, &mut |entry| found.push(entry.key().to_owned()));
     found
-}
-
-fn key(entry: Entry) -> String {
-    match entry {
-        Entry::Change(line, _) | Entry::Applied(line, _) => line.key,
-        Entry::Failed { key, .. }
-        | Entry::Pending { key, .. }
-        | Entry::Conflict { key, .. }
-        | Entry::Settled { key, .. }
-        | Entry::Matched { key, .. }
-        | Entry::Unknown { key, .. }
-        | Entry::Held { key, .. } => key,
-    }
 }

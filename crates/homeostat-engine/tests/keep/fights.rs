@@ -1,5 +1,6 @@
 //! Keys that somebody keeps undoing, and writes that never show.
 
+use homeostat_engine::Kind;
 use std::time::Duration;
 
 use homeostat_engine::EventKind;
@@ -107,7 +108,7 @@ async fn a_foreign_replacement_is_a_conflict_and_no_fight() {
         later(SECOND).await;
     }
     let status = stage.handle.status();
-    assert_eq!((status.open.conflicts, status.contended.len()), (1, 0));
+    assert_eq!((status.open.count(Kind::Conflict), status.contended.len()), (1, 0));
     assert!(stage.values().iter().all(|value| value == "a=9"));
     let told = stage.heard_what();
     assert!(told.iter().any(|what| matches!(what, EventKind::Conflict { key, .. } if key == "a")));

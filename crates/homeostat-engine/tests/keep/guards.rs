@@ -16,7 +16,7 @@ async fn held() -> Stage {
     let stage = Stage::over(target.clone(), many(&target), pace());
     stage.converged().await;
     stage.handle.put(bound(&target, &[("k10", "1")])).unwrap();
-    stage.handle.wait_for(|status| status.open.held == 19).await.unwrap();
+    stage.handle.wait_for(|status| status.open.count(Kind::Held) == 19).await.unwrap();
     later(SECOND).await;
     stage
 }
@@ -49,7 +49,7 @@ async fn a_removal_that_failed_holds_no_others_back() {
     let stage = Stage::settled(&[("a", "1"), ("b", "2"), ("c", "3")]).await;
     stage.faults(|faults| _ = faults.refused.insert("a".into()));
     stage.handle.put(bound(&stage.target, &[("c", "3")])).unwrap();
-    stage.handle.wait_for(|status| status.open.failed == 1).await.unwrap();
+    stage.handle.wait_for(|status| status.open.count(Kind::Failed) == 1).await.unwrap();
     later(10 * SECOND).await;
     // A full pass that leaves the removal alone for its backoff is no guard.
     stage.target.overflow();
@@ -76,7 +76,7 @@ fn without_a(target: &Target, desired: &[(&str, &str)]) -> Bound<Source> {
 async fn focused_passes_hold_what_a_missing_section_declared_and_make_other_removals() {
     let stage = Stage::settled(&[("a1", "1"), ("a2", "1"), ("b1", "1"), ("b2", "1")]).await;
     stage.handle.put(without_a(&stage.target, &[("b1", "1")])).unwrap();
-    stage.handle.wait_for(|status| status.open.held == 2).await.unwrap();
+    stage.handle.wait_for(|status| status.open.count(Kind::Held) == 2).await.unwrap();
     assert_eq!(stage.values(), ["a1=1", "a2=1", "b1=1"]);
     // Each is looked at by itself, and one of ours comes that nobody declares.
     stage.target.alter("a1", "2");
@@ -85,7 +85,7 @@ async fn focused_passes_hold_what_a_missing_section_declared_and_make_other_remo
     later(10 * SECOND).await;
     assert!(stage.handle.status().counts.focused > 0);
     assert_eq!(stage.values(), ["a1=2", "a2=1", "b1=1"]);
-    assert_eq!(stage.handle.status().open.held, 2);
+    assert_eq!(stage.handle.status().open.count(Kind::Held), 2);
     stage.handle.put(bound(&stage.target, &[("b1", "1")])).unwrap();
     stage.converged().await;
     assert_eq!(stage.values(), ["b1=1"]);
@@ -97,7 +97,7 @@ async fn a_revert_is_not_held_by_missing_sections() {
     let mut order = without_a(&stage.target, &[]);
     order.nothing = Some(std::sync::Arc::clone(&order.desired));
     stage.handle.put(order).unwrap();
-    stage.handle.wait_for(|status| status.open.held == 1).await.unwrap();
+    stage.handle.wait_for(|status| status.open.count(Kind::Held) == 1).await.unwrap();
     stage.handle.stop(OnStop::Revert).await;
     assert!(stage.values().is_empty(), "{:?}", stage.values());
 }

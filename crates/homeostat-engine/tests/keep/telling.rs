@@ -1,6 +1,7 @@
 //! Status and events.
 
 use homeostat_engine::EventKind;
+use homeostat_engine::Kind;
 use homeostat_engine::pacing::Reason;
 use homeostat_testkit::memory::Mark;
 use tokio::sync::broadcast::error::TryRecvError;
@@ -85,7 +86,7 @@ async fn what_is_healed_with_what_it_rests_on_is_no_longer_counted_as_open() {
     let stage = Stage::settled(&[("a", "1"), ("b", "2")]).await;
     stage.target.add("b", "9", Mark::Foreign);
     later(SECOND).await;
-    assert_eq!(stage.handle.status().open.conflicts, 1);
+    assert_eq!(stage.handle.status().open.count(Kind::Conflict), 1);
     stage.target.remove("b");
     later(10 * MS).await;
     assert!(stage.handle.status().is_converged);

@@ -1,5 +1,6 @@
 //! Tasks that fail as soon as they begin: tried again, but not again and again.
 
+use homeostat_engine::Kind;
 use std::time::Duration;
 
 use homeostat_engine::Pace;
@@ -70,7 +71,7 @@ async fn a_start_that_was_done_is_told_also_if_the_look_after_it_sees_nothing() 
     let_pass(MINUTE).await;
     let status = process.handle.status();
     assert_eq!((status.is_converged, status.counts.applied), (false, 1), "{status:?}");
-    assert_eq!(status.open.unknown, 1, "{status:?}");
+    assert_eq!(status.open.count(Kind::Unknown), 1, "{status:?}");
     server.world.lock().unwrap().unseen.clear();
     process.converge().await;
     assert_eq!(process.handle.status().counts.applied, 1, "and once only");
@@ -85,7 +86,7 @@ async fn how_tasks_end_while_the_loop_is_paused_is_told_all_the_same() {
     process.handle.pause(None).unwrap();
     let_pass(MINUTE * 2).await;
     let status = process.handle.status();
-    assert_eq!((status.open.failed, status.counts.failed), (1, 1), "{status:?}");
+    assert_eq!((status.open.count(Kind::Failed), status.counts.failed), (1, 1), "{status:?}");
     assert_eq!(server.running(), [true, false], "a paused loop writes nothing");
     process.handle.resume().unwrap();
     process.converge().await;

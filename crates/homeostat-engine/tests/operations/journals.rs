@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use homeostat_engine::journal::{Intent, Repeat, Subject};
-use homeostat_engine::{Entry, Kind};
+use homeostat_engine::{Entry, Finding, Kind};
 use tempfile::TempDir;
 
 use crate::mount::with_small_disk;
@@ -44,7 +44,10 @@ async fn on_a_full_disk(disk: &Path) {
     let told = process.handle.pass().await.unwrap().unwrap();
     let mut failed = Vec::new();
     told.explain(Kind::Failed, &mut |entry| match entry {
-        Entry::Failed { key, failure, .. } => failed.push((key, failure)),
+        Entry::Finding {
+            key,
+            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+        } => failed.push((key, failure)),
         other => panic!("{other:?}"),
     });
     assert!(!told.is_converged());
@@ -76,7 +79,7 @@ async fn an_end_without_room(disk: &Path) {
     let server = Server::new(100..101, MINUTE);
     server.world.lock().unwrap().late.insert(Id(100), MINUTE / 6);
     let process = Process::start(&server, disk, WIDE).await;
-    process.handle.wait_for(|status| status.open.pending == 1).await.unwrap();
+    process.handle.wait_for(|status| status.open.count(Kind::Pending) == 1).await.unwrap();
     fill(&process, disk).await;
     let_pass(MINUTE * 2).await;
     let counts = process.handle.status().counts;

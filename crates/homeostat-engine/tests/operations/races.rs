@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{DispatchGuard, Limits, Mode, OnStop, Pace, Table};
+use homeostat_engine::{DispatchGuard, Kind, Limits, Mode, OnStop, Pace, Table};
 
 use crate::server::{Guests, Id, Moment, Server};
 use crate::stage::{MINUTE, Process, WIDE, bound, let_pass, state_directory};
@@ -54,7 +54,7 @@ async fn a_task_that_ended_before_its_late_answer_was_concluded_keeps_nobody_wai
     let (server, state) = (Server::new(100..101, SECOND / 10), state_directory());
     server.world.lock().unwrap().late.insert(Id(100), SECOND * 3);
     let process = Process::start(&server, state.path(), WIDE).await;
-    process.handle.wait_for(|status| status.open.pending == 1).await.unwrap();
+    process.handle.wait_for(|status| status.open.count(Kind::Pending) == 1).await.unwrap();
     // Nobody can look when the answer comes, and when the task ends.
     server.world.lock().unwrap().hidden = Some("connection refused");
     assert!(process.handle.pass().await.unwrap().is_err());
@@ -126,7 +126,7 @@ async fn a_paused_loop_that_cannot_look_keeps_no_lane() {
         world.late.insert(Id(100), SECOND * 5);
     }
     let process = Process::start(&server, state.path(), WIDE).await;
-    process.handle.wait_for(|status| status.open.pending == 1).await.unwrap();
+    process.handle.wait_for(|status| status.open.count(Kind::Pending) == 1).await.unwrap();
     server.world.lock().unwrap().hidden = Some("connection refused");
     process.handle.pause(None).unwrap();
     assert!(process.handle.pass().await.unwrap().is_err());
@@ -199,7 +199,7 @@ async fn an_answer_that_is_concluded_late_proves_nothing_about_the_present() {
         world.late.insert(Id(100), SECOND * 3);
     }
     let process = Process::start(&server, state.path(), WIDE).await;
-    process.handle.wait_for(|status| status.open.pending == 1).await.unwrap();
+    process.handle.wait_for(|status| status.open.count(Kind::Pending) == 1).await.unwrap();
     server.world.lock().unwrap().looks_take = SECOND * 5;
     // The answer comes while a pass looks, and then the guest stops.
     let stopping = async {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Entry, Kind, Limits, OnStop, Pages as _, WaitsOn};
+use homeostat_engine::{Entry, Finding, Kind, Limits, OnStop, Pages as _, WaitsOn};
 use tokio::time::Instant;
 
 use crate::server::{Fault, Id, Server};
@@ -45,7 +45,10 @@ async fn a_write_that_is_not_answered_delays_no_other_key() {
     let mut waits = Vec::new();
     told.explain(Kind::Pending, &mut |entry| waits.push(entry));
     let on = WaitsOn::Operation;
-    assert_eq!(waits, [Entry::Pending { key: Id(105).to_string(), on }]);
+    assert_eq!(
+        waits,
+        [Entry::Finding { key: Id(105).to_string(), finding: Finding::Pending { on } }]
+    );
     assert_eq!(process.handle.status().counts.broken, 0);
     server.mend();
     process.converge().await;
@@ -106,10 +109,10 @@ async fn a_late_refusal_is_told_and_tried_again_after_a_pause() {
     let process = Process::start(&server, state.path(), WIDE).await;
     let_pass(SECOND * 5).await;
     let open = process.handle.status().open;
-    assert_eq!((open.pending, open.failed), (1, 0), "{open:?}");
+    assert_eq!((open.count(Kind::Pending), open.count(Kind::Failed)), (1, 0), "{open:?}");
     process.handle.wait_for(|status| status.counts.failed > 0).await.unwrap();
     let open = process.handle.status().open;
-    assert_eq!((open.pending, open.failed), (0, 1), "{open:?}");
+    assert_eq!((open.count(Kind::Pending), open.count(Kind::Failed)), (0, 1), "{open:?}");
     process.converge().await;
     assert_eq!(begun(state.path()), 3);
 }
@@ -137,7 +140,7 @@ async fn with_one_late_step(server: &Server, state: &std::path::Path) -> Process
     server.world.lock().unwrap().harmless.insert(Id(100));
     server.silence("pve0");
     let process = Process::start(server, state, WIDE).await;
-    process.handle.wait_for(|status| status.open.pending == 1).await.unwrap();
+    process.handle.wait_for(|status| status.open.count(Kind::Pending) == 1).await.unwrap();
     process
 }
 

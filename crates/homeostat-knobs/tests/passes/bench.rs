@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain, Focus, Kind, LedgerKey, MemoryLedger, Observer,
-    OnRelease, Order, Ownership, Plan, Report, Source, book, pass, plan,
+    Alone, Book, Config, Entry, Error, Explain, Finding, Focus, Kind, LedgerKey, MemoryLedger,
+    Observer, OnRelease, Order, Ownership, Plan, Report, Source, book, pass, plan,
 };
 use homeostat_knobs::{DesiredState, Key, Knobs, Place, Roots};
 use homeostat_testkit::namespace::Namespace;
@@ -129,15 +129,28 @@ fn line(entry: Entry) -> String {
             let after = text(line.after.unwrap_or_default());
             format!("{} {}: {before} -> {after}", line.action.sign(), line.key)
         }
-        Entry::Failed { key, failure, .. } => format!("failed {key}: {failure}"),
-        Entry::Pending { key, on } => format!("pending {key} on {on}"),
-        Entry::Conflict { key, owner, reason } => format!("conflict {key} with {owner}: {reason}"),
-        Entry::Settled { key, wanted, held } => {
-            format!("settled {key}: {} for {}", text(held), text(wanted))
+        Entry::Finding {
+            key,
+            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+        } => {
+            format!("failed {key}: {failure}")
         }
-        Entry::Matched { key, owner } => format!("matched {key} of {owner}"),
-        Entry::Unknown { key, why } => format!("unknown {key}: {why}"),
-        Entry::Held { key, why, .. } => format!("held {key}: {why}"),
+        Entry::Finding { key, finding: Finding::Pending { on } } => {
+            format!("pending {key} on {on}")
+        }
+        Entry::Finding { key, finding: Finding::Conflict { owner, reason } } => {
+            format!("conflict {key} with {owner}: {reason}")
+        }
+        Entry::Finding { key, finding: Finding::Settled { wanted, held } } => {
+            format!("settled {key}: {} for {}", text(*held), text(*wanted))
+        }
+        Entry::Finding { key, finding: Finding::Matched { owner } } => {
+            format!("matched {key} of {owner}")
+        }
+        Entry::Finding { key, finding: Finding::Unknown { why } } => {
+            format!("unknown {key}: {why}")
+        }
+        Entry::Finding { key, finding: Finding::Held { why, .. } } => format!("held {key}: {why}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How the kernel really treats what is written to its network knobs: one test for each fact.
 
-use homeostat_engine::{Entry, Explain, Kind, Retry};
+use homeostat_engine::{Entry, Explain, Finding, Kind, Retry};
 use homeostat_knobs::{DesiredError, DesiredState, Key, Knobs, Place, Roots};
 use homeostat_netns::Netns;
 use rustix::fs::{Gid, Uid};
@@ -135,7 +135,11 @@ fn read_only_knobs_are_refused_if_they_differ() {
 fn failure(report: &dyn Explain) -> homeostat_engine::Failure {
     let mut failures = Vec::new();
     report.explain(Kind::Failed, &mut |entry| {
-        if let Entry::Failed { failure, .. } = entry {
+        if let Entry::Finding {
+            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+            ..
+        } = entry
+        {
             failures.push(failure);
         }
     });

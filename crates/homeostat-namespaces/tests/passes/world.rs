@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Cascades, Config, Entry, Explain, Focus, Guards, Kind, Ledger, LedgerKey,
+    Alone, Book, Cascades, Config, Entry, Explain, Finding, Focus, Guards, Kind, Ledger, LedgerKey,
     MassDelete, MemoryLedger, Observer, Order, Ownership, Report, Source as _, pass,
 };
 use homeostat_namespaces::{DesiredState, Key, Mark, Namespaces, Protocol};
@@ -128,8 +128,9 @@ pub(crate) fn told(report: &dyn Explain, kind: Kind) -> Vec<String> {
             Entry::Applied(line, _) | Entry::Change(line, _) => {
                 format!("{} {}", line.action.sign(), line.key)
             }
-            Entry::Held { key, why, .. } | Entry::Unknown { key, why } => format!("{key}: {why}"),
-            Entry::Matched { key, .. } => key,
+            Entry::Finding { key, finding: Finding::Held { why, .. } }
+            | Entry::Finding { key, finding: Finding::Unknown { why } } => format!("{key}: {why}"),
+            Entry::Finding { key, finding: Finding::Matched { .. } } => key,
             other => format!("{other:?}"),
         });
     });

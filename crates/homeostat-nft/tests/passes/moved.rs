@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use homeostat_engine::{Entry, Explain as _, Kind, Report, Retry};
+use homeostat_engine::{Entry, Explain as _, Finding, Kind, Report, Retry};
 use homeostat_nft::{DesiredState, Nft};
 
 use crate::world::{World, by_hand, expected, listed};
@@ -28,7 +28,11 @@ fn moved(world: &mut World, desired: &Arc<DesiredState>, act: &str) -> (String, 
 fn failed(report: &Report<Nft>) -> (String, Retry) {
     let mut found = Vec::new();
     report.explain(Kind::Failed, &mut |entry| {
-        if let Entry::Failed { failure, .. } = entry {
+        if let Entry::Finding {
+            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+            ..
+        } = entry
+        {
             found.push((failure.error, failure.retry));
         }
     });

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Explain, Focus, Guards, Kind, LedgerKey, MassDelete, MemoryLedger,
-    Observer, Order, Ownership, Plan, Report, Source as _, pass,
+    Alone, Book, Config, Entry, Explain, Finding, Focus, Guards, Kind, LedgerKey, MassDelete,
+    MemoryLedger, Observer, Order, Ownership, Plan, Report, Source as _, pass,
 };
 use homeostat_nft::{
     CompileError, Compiler, DesiredState, Key, Mark, Nft, Ruleset, Wording, Writer,
@@ -141,11 +141,18 @@ fn line(entry: &Entry) -> String {
     let (line, word) = match entry {
         Entry::Change(line, _) => (line, ""),
         Entry::Applied(line, _) => (line, "done "),
-        Entry::Failed { key, failure, .. } => return format!("failed {key}: {failure}"),
-        Entry::Conflict { key, owner, reason } => {
+        Entry::Finding {
+            key,
+            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+        } => {
+            return format!("failed {key}: {failure}");
+        }
+        Entry::Finding { key, finding: Finding::Conflict { owner, reason } } => {
             return format!("conflict {key}: {owner}, {reason}");
         }
-        Entry::Matched { key, owner } => return format!("matched {key}: {owner}"),
+        Entry::Finding { key, finding: Finding::Matched { owner } } => {
+            return format!("matched {key}: {owner}");
+        }
         other => return format!("{other:?}"),
     };
     let mut text = format!("{word}{} {}", line.action.sign(), line.key);

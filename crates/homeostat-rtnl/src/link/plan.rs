@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{
-    Change, ChangeList, Desired as _, Failure, Owner, Pending, Refused, Retry, Slot, Taken, WaitsOn,
+    Change, ChangeList, Desired as _, Failure, Finding, Owner, Retry, Slot, Taken, WaitsOn,
 };
 
 use crate::desired::DesiredState;
@@ -22,8 +22,7 @@ use crate::object::Object;
 #[derive(Default)]
 pub(crate) struct LinkPlan {
     pub(crate) steps: Vec<LinkStep>,
-    pub(crate) pending: Vec<Pending<Key>>,
-    pub(crate) refused: Vec<Refused<Key>>,
+    pub(crate) findings: Vec<(Key, Finding<Object>)>,
     /// Links that are made, so that others may rest on them.
     made: BTreeSet<LinkName>,
     /// Links that go and are made again: what was on them is lost.
@@ -148,7 +147,7 @@ impl LinkPlanner<'_> {
                     "it belongs to {owner} and would have to be made again to be as declared"
                 );
                 let failure = Failure::new(words, Retry::OnChange).with_help("remove it first");
-                self.plan.refused.push(Refused { key: Key::Link(name), failure });
+                self.plan.findings.push((Key::Link(name), Finding::refused(failure)));
                 return;
             }
         };
@@ -194,9 +193,9 @@ impl LinkPlanner<'_> {
         for (name, need) in links {
             let Some(declared) = self.desired.links.link(name) else { continue };
             if let Some(on) = self.blocker(declared) {
-                self.plan.pending.push(Pending { key: Key::Link(name), on });
+                self.plan.findings.push((Key::Link(name), Finding::Pending { on }));
             } else if let Some(failure) = self.taken_name(declared, &need) {
-                self.plan.refused.push(Refused { key: Key::Link(name), failure });
+                self.plan.findings.push((Key::Link(name), Finding::refused(failure)));
             } else {
                 self.put_link(declared, need);
             }
@@ -331,7 +330,8 @@ impl LinkPlanner<'_> {
             let mut needed = std::iter::once(name).chain(master);
             let absent = needed.find(|link| !self.plan.will_have(self.moment, *link));
             if let Some(link) = absent {
-                self.plan.pending.push(Pending { key, on: WaitsOn::Link(link.to_string()) });
+                let on = WaitsOn::Link(link.to_string());
+                self.plan.findings.push((key, Finding::Pending { on }));
                 continue;
             }
             let is_up = self.moment.table.get(name).is_some_and(SeenLink::is_up);

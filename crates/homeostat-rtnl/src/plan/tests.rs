@@ -78,7 +78,7 @@ fn a_desired_state_on_an_absent_link_waits_for_it() {
     let desired = addresses(&["address 10.0.0.1/24 dev nope"]);
     let draft = draft(&desired, &moment(&[]), vec![create(0)]);
     assert!(draft.steps.is_empty());
-    assert_eq!(draft.pending[0].on.to_string(), "link nope");
+    assert_eq!(draft.findings[0].1.reason(), "waits on link nope");
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn a_route_over_an_address_that_waits_for_its_link_waits_with_it() {
     let desired = with_routes(nope, &[("route 10.5.0.0/16", via.clone())]);
     let waiting = draft(&desired, &moment(&[]), vec![create(0), create(1)]);
     assert!(waiting.steps.is_empty());
-    let on: Vec<String> = waiting.pending.iter().map(|pending| pending.on.to_string()).collect();
-    assert_eq!(on, ["link nope", "link nope"]);
+    let on: Vec<String> = waiting.findings.iter().map(|(_, finding)| finding.reason()).collect();
+    assert_eq!(on, ["waits on link nope", "waits on link nope"]);
     let other = moment(&["!address 10.0.0.7/24 dev va"]);
     let possible = draft(&desired, &other, vec![create(0), create(1)]);
     assert_eq!(lines(&desired, &possible), ["+ route 10.5.0.0/16"], "another address reaches it");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Explain, Focus, Kind, LedgerKey, MemoryLedger, Observer, Order,
-    Ownership, Report, Source as _, pass,
+    Alone, Book, Config, Entry, Explain, Finding, Focus, Kind, LedgerKey, MemoryLedger, Observer,
+    Order, Ownership, Report, Source as _, pass,
 };
 use homeostat_rtnl::{DesiredState, Link, LinkKind, LinkName, LinkRef, Rtnl, Writer};
 use homeostat_testkit::namespace::{Error, Namespace};
@@ -165,12 +165,17 @@ pub(crate) fn told(explain: &dyn Explain) -> Vec<String> {
 fn line(entry: Entry) -> String {
     match entry {
         Entry::Applied(line, _) => format!("{} {}", line.action.sign(), line.key),
-        Entry::Failed { key, failure, .. } => {
+        Entry::Finding {
+            key,
+            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+        } => {
             format!("failed {key}: {failure}; {}", failure.help.clone().unwrap_or_default())
         }
-        Entry::Pending { key, on } => format!("pending {key}: {on}"),
-        Entry::Conflict { key, owner, .. } => format!("conflict {key}: {owner}"),
-        Entry::Held { key, why, .. } => format!("held {key}: {why}"),
+        Entry::Finding { key, finding: Finding::Pending { on } } => format!("pending {key}: {on}"),
+        Entry::Finding { key, finding: Finding::Conflict { owner, .. } } => {
+            format!("conflict {key}: {owner}")
+        }
+        Entry::Finding { key, finding: Finding::Held { why, .. } } => format!("held {key}: {why}"),
         other => format!("{other:?}"),
     }
 }

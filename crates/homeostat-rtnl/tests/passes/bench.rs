@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::{
-    Alone, Book, Config, Desired as _, Edit, Entry, Explain, Focus, Guards, Hint, Kind,
+    Alone, Book, Config, Desired as _, Edit, Entry, Explain, Finding, Focus, Guards, Hint, Kind,
     Ledger as _, LedgerKey, MassDelete, MemoryLedger, Observer, Order, Original, Ownership, Plan,
     Record, Report, Slot, Source as _, Stage, pass,
 };
@@ -396,11 +396,20 @@ fn line(entry: Entry) -> String {
         Entry::Change(line, _) | Entry::Applied(line, _) => {
             format!("{} {}", line.action.sign(), line.key)
         }
-        Entry::Failed { key, failure, .. } => format!("failed {key}: {failure}"),
-        Entry::Pending { key, on } => format!("pending {key}: {on}"),
-        Entry::Conflict { key, owner, .. } => format!("conflict {key}: {owner}"),
-        Entry::Matched { key, owner } => format!("matched {key}: {owner}"),
-        Entry::Held { key, why, .. } => format!("held {key}: {why}"),
+        Entry::Finding {
+            key,
+            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+        } => {
+            format!("failed {key}: {failure}")
+        }
+        Entry::Finding { key, finding: Finding::Pending { on } } => format!("pending {key}: {on}"),
+        Entry::Finding { key, finding: Finding::Conflict { owner, .. } } => {
+            format!("conflict {key}: {owner}")
+        }
+        Entry::Finding { key, finding: Finding::Matched { owner } } => {
+            format!("matched {key}: {owner}")
+        }
+        Entry::Finding { key, finding: Finding::Held { why, .. } } => format!("held {key}: {why}"),
         other => format!("{other:?}"),
     }
 }

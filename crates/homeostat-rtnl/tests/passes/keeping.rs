@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{EventKind, Mode, Pace};
+use homeostat_engine::{EventKind, Kind, Mode, Pace};
 use homeostat_rtnl::{DesiredState, Route, RouteKey, RouteKind, Rtnl};
 use homeostat_testkit::namespace::Namespace;
 use homeostat_testkit::without_hints::{Subscription, WithoutHints};
@@ -176,7 +176,8 @@ fn two_who_fight_over_a_route_are_slowed_down_and_the_other_is_named() {
         ip(&namespace, "route del blackhole 10.6.0.0/16");
         heals += 1;
         kept.until("healed or left alone", |status| {
-            status.counts.drift_by_hint == heals && (status.is_converged || status.open.held == 1)
+            status.counts.drift_by_hint == heals
+                && (status.is_converged || status.open.count(Kind::Held) == 1)
         });
     }
     assert!(heals >= 5, "it takes five losses within ten seconds, not {heals}");
@@ -217,7 +218,7 @@ fn a_foreign_replacement_is_a_conflict_and_no_fight() {
     let kept = Kept::converged(Rtnl::here(), desired(&[ENTRIES[2]]), fast());
     for nth in 1..=6 {
         ip(&namespace, THEFT);
-        kept.until("in conflict", |status| status.open.conflicts == 1);
+        kept.until("in conflict", |status| status.open.count(Kind::Conflict) == 1);
         assert_eq!(kind_of(&namespace), "\"unreachable\"", "it is left as it is");
         ip(&namespace, "route del unreachable 10.6.0.0/16");
         // Nobody tells that the foreign route went.
@@ -256,14 +257,14 @@ fn a_loop_that_observes_writes_nothing() {
     let pace = by_hints().with_mode(Mode::Observe);
     let kept = Kept::start(Rtnl::here(), desired(&ENTRIES), pace.clone());
     let status = kept.until("ready", |status| status.is_ready);
-    assert_eq!((status.open.drifted, status.is_converged), (ENTRIES.len(), false));
+    assert_eq!((status.open.count(Kind::Change), status.is_converged), (ENTRIES.len(), false));
     assert!(addresses(&namespace).is_empty() && !has_rule(&namespace));
     drop(kept);
     let healed = Kept::converged(Rtnl::here(), desired(&ENTRIES), by_hints());
     drop(healed);
     let kept = Kept::converged(Rtnl::here(), desired(&ENTRIES), pace);
     ip(&namespace, "route del blackhole 10.6.0.0/16");
-    let status = kept.until("drifted", |status| status.open.drifted == 1);
+    let status = kept.until("drifted", |status| status.open.count(Kind::Change) == 1);
     assert_eq!((status.counts.applied, status.counts.full), (0, 1));
     assert!(!has_route(&namespace, "10.6.0.0/16"));
 }

@@ -207,8 +207,14 @@ fn a_mark_that_somebody_took_off_is_reported_and_the_link_is_left_alone() {
         for declared in [desired(&[("link br0", "bridge mtu 1400")]), desired(&[])] {
             let report = bench.pass(&declared);
             assert_eq!(told(&report), ["conflict link br0: somebody else"]);
-            let reason = &report.plan().found.conflicts[0].reason;
-            assert_eq!(reason.to_string(), "our mark was taken off");
+            let reason = report
+                .plan()
+                .findings_of(homeostat_engine::Kind::Conflict)
+                .next()
+                .unwrap()
+                .1
+                .reason();
+            assert_eq!(reason, "our mark was taken off");
         }
         let after = shown(&namespace, "br0");
         for part in ["ifindex", "ifalias", "group", "mtu", "flags"] {

@@ -21,7 +21,8 @@ fn a_link_that_somebody_else_made_again_is_theirs_and_no_mark_was_taken_off() {
     let declared = desired(&[("link br0", "bridge mtu 1400")]);
     let report = bench.pass(&declared);
     assert_eq!(told(&report), ["conflict link br0: somebody else"]);
-    let reason = report.plan().found.conflicts[0].reason.to_string();
+    let reason =
+        report.plan().findings_of(homeostat_engine::Kind::Conflict).next().unwrap().1.reason();
     assert_ne!(reason, "our mark was taken off");
     assert_eq!(mtu(&namespace, "br0"), 1300);
     bench.assert_quiet(&desired(&[]));

@@ -210,7 +210,12 @@ fn a_removal_that_is_held_back_is_not_done_by_a_change_of_a_broader_rule() {
     entries.push((broad, "table 7"));
     bench.converge(&desired(&entries));
     let report = bench.pass(&desired(&[(broad, "table 8")]));
-    assert_eq!(report.plan().held.len(), 20, "{:#?}", told(&report));
+    assert_eq!(
+        report.plan().findings_of(homeostat_engine::Kind::Held).count(),
+        20,
+        "{:#?}",
+        told(&report)
+    );
     let tables = ours(&namespace);
     let count = |table: &str| tables.iter().filter(|rule| rule["table"] == table).count();
     assert_eq!((count("7"), count("8")), (20, 1));

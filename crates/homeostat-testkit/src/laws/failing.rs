@@ -1,6 +1,8 @@
 //! Law 9: how steps fail.
 
-use homeostat_engine::{Entry, Explain as _, Fails, Kind, Outcome, Report, Source, Step as _};
+use homeostat_engine::{
+    Entry, Explain as _, Fails, Finding, Kind, Outcome, Report, Source, Step as _,
+};
 
 use super::fixture::{Fixture, Object, entries, keys};
 use super::harness::{Ability, DesiredState, Fault, Harness, Key};
@@ -38,8 +40,7 @@ async fn one_step_fails<H: Harness>(
     let converged = report.is_converged();
     fixture.demand(!converged, || format!("`{bad}` was refused, and the report says converged"))?;
     let failed = entries(&report, &[Kind::Failed]);
-    let named =
-        |entry: &Entry| matches!(entry, Entry::Failed { key, .. } if *key == bad.to_string());
+    let named = |entry: &Entry| matches!(entry, Entry::Finding { key, finding: Finding::Failed { .. } | Finding::NotShown { .. } } if *key == bad.to_string());
     fixture.demand(failed.iter().any(named), || format!("`{bad}` was refused, and nobody says"))?;
     for (at, step) in report.plan().steps.iter().enumerate() {
         if step.key(&desired) != *bad {

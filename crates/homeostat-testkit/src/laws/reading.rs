@@ -130,7 +130,7 @@ async fn reads_back<H: Harness>(
 ) -> Result<(), Broken> {
     let desired = &report.plan().desired;
     let seen = fixture.look(desired).await.map_err(|failure| fixture.broken(&failure))?;
-    let settled = fixture.plan(desired).await?.found.settled;
+    let planned = fixture.plan(desired).await?;
     for (at, step) in report.plan().steps.iter().enumerate() {
         let key = step.key(desired);
         let Some(slot) = desired.slot(&key, None).filter(|_| report.tally().is_good(at)) else {
@@ -142,7 +142,7 @@ async fn reads_back<H: Harness>(
             }
             _ => false,
         });
-        let settled = settled.iter().any(|(at, _)| *at == slot);
+        let settled = planned.findings_of(Kind::Settled).any(|(settled, _)| *settled == key);
         fixture.demand(agrees || settled, || {
             format!("`{key}` was written, and does not read back as written")
         })?;

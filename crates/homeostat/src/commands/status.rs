@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use homeostat_engine::OpenCounts;
+use homeostat_engine::{Kind, OpenCounts};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -156,17 +156,14 @@ fn state(one: &LoopStatus) -> String {
         (false, _) => "starting".to_owned(),
         _ => "not converged".to_owned(),
     }];
-    let OpenCounts { failed, pending, conflicts, unknown, held, drifted } = one.open;
-    let counts = [
-        (failed, "failed"),
-        (pending, "pending"),
-        (conflicts, "in conflict"),
-        (unknown, "unknown"),
-        (held, "held back"),
-        (drifted, "drifted"),
-    ];
-    let open = counts.iter().filter(|(count, _)| *count > 0);
-    words.extend(open.map(|(count, word)| format!("{count} {word}")));
+    for kind in Kind::open().filter(|kind| one.open.count(*kind) > 0) {
+        let word = match kind {
+            Kind::Conflict => "in conflict",
+            Kind::Held => "held back",
+            other => OpenCounts::name(other),
+        };
+        words.push(format!("{} {word}", one.open.count(kind)));
+    }
     if one.paused {
         words.push("paused".to_owned());
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use homeostat_engine::pacing::Reason;
-use homeostat_engine::{Cause, Control, Event, EventKind, Status};
+use homeostat_engine::{Cause, Control, Event, EventKind, Kind, OpenCounts, Status};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -177,6 +177,15 @@ fn add_stands(to: &mut Registry, stands: &[(Labels, Status)]) {
         }
         to.register(*name, *told, family);
     }
+    let open = Family::<Vec<Label>, Gauge>::default();
+    for (labels, status) in stands {
+        for kind in Kind::open() {
+            let count = i64::try_from(status.open.count(kind)).unwrap_or(i64::MAX);
+            let why = if kind == Kind::Conflict { "conflict" } else { OpenCounts::name(kind) };
+            open.get_or_create(&sorted(labels, "why", why)).set(count);
+        }
+    }
+    to.register("open", "Keys that are not as declared, by why", open);
     for Shown { name, told, by, sorts } in STATES {
         let family = Family::<Vec<Label>, Gauge>::default();
         for (labels, status) in stands {

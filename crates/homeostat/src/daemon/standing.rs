@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{Control, LedgerKey, Mode, OpenCounts, Status};
+use homeostat_engine::{Control, Kind, LedgerKey, Mode, OpenCounts, Status};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -107,7 +107,7 @@ fn of_waiting(place: &LedgerKey, waiting: &Waiting) -> LoopStatus {
         next_due_in_ms: None,
         next_why: None,
         stall: None,
-        open: OpenCounts { pending: waiting.keys.len(), ..OpenCounts::default() },
+        open: OpenCounts::of(waiting.keys.iter().map(|_| Kind::Pending)),
         counts: Value::Null,
         contended: Vec::new(),
         not_converging: Vec::new(),

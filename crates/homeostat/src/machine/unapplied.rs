@@ -1,6 +1,8 @@
 //! The plan of a source that only observes: what differs is told, and held back.
 
-use homeostat_engine::{Entry, Error, Explain, Kind, LedgerKey, Line, Pages, Planner, Summary};
+use homeostat_engine::{
+    Entry, Error, Explain, Finding, Kind, LedgerKey, Line, Pages, Planner, Summary,
+};
 
 use crate::output::line::values;
 
@@ -30,7 +32,10 @@ impl Unapplied {
             values(line).unwrap_or_else(|| "it".to_owned()),
             self.source
         );
-        Entry::Held { action: line.action, key: line.key.clone(), why }
+        Entry::Finding {
+            key: line.key.clone(),
+            finding: Finding::Held { action: line.action, why },
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Desired states in a scope that is not there.
 
-use homeostat_engine::{Entry, Explain, Kind, LedgerKey, Summary, WaitsOn};
+use homeostat_engine::{Entry, Explain, Finding, Kind, LedgerKey, Summary, WaitsOn};
 
 use crate::output::Told;
 
@@ -20,7 +20,10 @@ impl Explain for Waiting {
     fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
         if kind == Kind::Pending {
             for key in &self.keys {
-                tell(Entry::Pending { key: key.clone(), on: self.on.clone() });
+                tell(Entry::Finding {
+                    key: key.clone(),
+                    finding: Finding::Pending { on: self.on.clone() },
+                });
             }
         }
     }

@@ -9,32 +9,38 @@ use crate::output::{Told, is_converged, summary};
 
 const FORMAT_VERSION: &str = "1.0";
 
-const PLAN: [(&str, Kind); 8] = [
-    ("changes", Kind::Change),
-    ("conflicts", Kind::Conflict),
-    ("pending", Kind::Pending),
-    ("matched", Kind::Matched),
-    ("settled", Kind::Settled),
-    ("unknown", Kind::Unknown),
-    ("held", Kind::Held),
-    ("refused", Kind::Failed),
+/// The first lists of a plan; the others follow.
+const PLAN: [Kind; 8] = [
+    Kind::Change,
+    Kind::Conflict,
+    Kind::Pending,
+    Kind::Matched,
+    Kind::Settled,
+    Kind::Unknown,
+    Kind::Held,
+    Kind::Failed,
 ];
 
-const REPORT: [(&str, Kind); 8] = [
-    ("applied", Kind::Applied),
-    ("failed", Kind::Failed),
-    ("pending", Kind::Pending),
-    ("conflicts", Kind::Conflict),
-    ("settled", Kind::Settled),
-    ("matched", Kind::Matched),
-    ("unknown", Kind::Unknown),
-    ("held", Kind::Held),
+/// The first lists of a report; the others follow.
+const REPORT: [Kind; 8] = [
+    Kind::Applied,
+    Kind::Failed,
+    Kind::Pending,
+    Kind::Conflict,
+    Kind::Settled,
+    Kind::Matched,
+    Kind::Unknown,
+    Kind::Held,
 ];
 
 /// Writes a plan.
 pub(crate) fn plan(all: &[Told], to: &mut dyn Write) -> io::Result<()> {
     write!(to, "{{\"format_version\":\"{FORMAT_VERSION}\"")?;
-    lists(&PLAN, all, to)?;
+    for kind in Kind::in_order(&PLAN).filter(|kind| *kind != Kind::Applied) {
+        // What fails before anything was tried is refused.
+        let name = if kind == Kind::Failed { "refused" } else { kind.list() };
+        list(name, kind, all, to)?;
+    }
     finish(all, to)
 }
 
@@ -42,20 +48,14 @@ pub(crate) fn plan(all: &[Told], to: &mut dyn Write) -> io::Result<()> {
 pub(crate) fn report(all: &[Told], to: &mut dyn Write) -> io::Result<()> {
     let converged = is_converged(all);
     write!(to, "{{\"format_version\":\"{FORMAT_VERSION}\",\"converged\":{converged}")?;
-    lists(&REPORT, all, to)?;
+    for kind in Kind::in_order(&REPORT).filter(|kind| *kind != Kind::Change) {
+        list(kind.list(), kind, all, to)?;
+    }
     finish(all, to)
 }
 
-fn lists(kinds: &[(&str, Kind)], all: &[Told], to: &mut dyn Write) -> io::Result<()> {
-    for (name, kind) in kinds {
-        write!(to, ",\"{name}\":[")?;
-        list(*kind, all, to)?;
-        write!(to, "]")?;
-    }
-    Ok(())
-}
-
-fn list(kind: Kind, all: &[Told], to: &mut dyn Write) -> io::Result<()> {
+fn list(name: &str, kind: Kind, all: &[Told], to: &mut dyn Write) -> io::Result<()> {
+    write!(to, ",\"{name}\":[")?;
     let mut result = Ok(());
     let mut separator = "";
     for told in all {
@@ -66,7 +66,8 @@ fn list(kind: Kind, all: &[Told], to: &mut dyn Write) -> io::Result<()> {
             separator = ",";
         });
     }
-    result
+    result?;
+    write!(to, "]")
 }
 
 fn finish(all: &[Told], to: &mut dyn Write) -> io::Result<()> {
@@ -76,34 +77,17 @@ fn finish(all: &[Told], to: &mut dyn Write) -> io::Result<()> {
 }
 
 fn object(place: &LedgerKey, entry: &Entry) -> Value {
-    let mut object = json!({ "source": place.source, "scope": place.scope });
-    if let (Value::Object(object), Value::Object(fields)) = (&mut object, fields(entry)) {
+    let fields = match entry {
+        Entry::Change(line, cause) => json!({
+            "action": line.action, "before": line.before, "after": line.after,
+            "cause": cause, "note": line.note,
+        }),
+        Entry::Applied(line, cause) => json!({ "action": line.action, "cause": cause }),
+        Entry::Finding { finding, .. } => serde_json::to_value(finding).unwrap_or_default(),
+    };
+    let mut object = json!({ "source": place.source, "scope": place.scope, "key": entry.key() });
+    if let (Value::Object(object), Value::Object(fields)) = (&mut object, fields) {
         object.extend(fields);
     }
     object
-}
-
-fn fields(entry: &Entry) -> Value {
-    match entry {
-        Entry::Change(line, cause) => json!({
-            "action": line.action, "key": line.key, "before": line.before, "after": line.after,
-            "cause": cause, "note": line.note,
-        }),
-        Entry::Applied(line, cause) => {
-            json!({ "action": line.action, "key": line.key, "cause": cause })
-        }
-        Entry::Failed { action, key, failure } => {
-            json!({ "action": action, "key": key, "error": failure.error, "help": failure.help })
-        }
-        Entry::Pending { key, on } => json!({ "key": key, "on": on }),
-        Entry::Conflict { key, owner, reason } => {
-            json!({ "key": key, "owner": owner.to_string(), "reason": reason.to_string() })
-        }
-        Entry::Settled { key, wanted, held } => {
-            json!({ "key": key, "wanted": wanted, "held": held })
-        }
-        Entry::Matched { key, owner } => json!({ "key": key, "owner": owner.to_string() }),
-        Entry::Unknown { key, why } => json!({ "key": key, "reason": why }),
-        Entry::Held { action, key, why } => json!({ "action": action, "key": key, "reason": why }),
-    }
 }

@@ -1,7 +1,7 @@
 //! One line for people: a change, or what was found beside the changes.
 
 use anstyle::{AnsiColor, Style};
-use homeostat_engine::{Action, Entry, Failure, LedgerKey, Line, Owner, Reason};
+use homeostat_engine::{Action, Entry, Failure, Finding, LedgerKey, Line, Owner, Reason};
 use serde_json::{Map, Value};
 
 pub(super) const DIM: Style = Style::new().dimmed();
@@ -117,23 +117,35 @@ pub(super) fn finding(place: &LedgerKey, entry: &Entry) -> Row {
     match entry {
         Entry::Change(line, _) | Entry::Applied(line, _) => change(line),
         // The source as a whole, not a key of it.
-        Entry::Failed { key, failure, .. } if *key == place.source => Row {
+        Entry::Finding {
+            key,
+            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+        } if *key == place.source => Row {
             sign: bang,
             key: format!("{}: {}", plain(key), failed(failure)),
             rest: String::new(),
         },
-        Entry::Failed { key, failure, .. } => Row::new(bang, key, failed(failure)),
-        Entry::Conflict { key, owner, reason } => Row::new(bang, key, conflict(owner, reason)),
-        Entry::Held { action, key, why } => {
+        Entry::Finding {
+            key,
+            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+        } => Row::new(bang, key, failed(failure)),
+        Entry::Finding { key, finding: Finding::Conflict { owner, reason } } => {
+            Row::new(bang, key, conflict(owner, reason))
+        }
+        Entry::Finding { key, finding: Finding::Held { action, why } } => {
             let key = format!("{} {key}", action.word());
             Row::new(format!("{YELLOW}!{YELLOW:#}"), &key, plain(why))
         }
-        Entry::Unknown { key, why } => Row::new("?", key, plain(why)),
-        Entry::Pending { key, on } => Row::new(".", key, plain(&format!("waits on {on}"))),
-        Entry::Settled { key, wanted, held } => {
+        Entry::Finding { key, finding: Finding::Unknown { why } } => Row::new("?", key, plain(why)),
+        Entry::Finding { key, finding: Finding::Pending { on } } => {
+            Row::new(".", key, plain(&format!("waits on {on}")))
+        }
+        Entry::Finding { key, finding: Finding::Settled { wanted, held } } => {
             Row::new("=", key, format!("{} is kept as {}", value(wanted), value(held)))
         }
-        Entry::Matched { key, owner } => Row::new("=", key, format!("({owner})")),
+        Entry::Finding { key, finding: Finding::Matched { owner } } => {
+            Row::new("=", key, format!("({owner})"))
+        }
     }
 }
 
@@ -143,10 +155,10 @@ fn failed(failure: &Failure) -> String {
 }
 
 fn conflict(owner: &Owner, reason: &Reason) -> String {
+    let help = reason.help().map(|help| format!("; {help}")).unwrap_or_default();
     match reason {
-        Reason::Foreign => format!("belongs to {owner}; `adopt = true` would take it"),
-        Reason::LostMark => "our mark was taken off; `adopt = true` takes it back".to_owned(),
-        other => other.to_string(),
+        Reason::Foreign => format!("belongs to {owner}{help}"),
+        other => format!("{other}{help}"),
     }
 }
 

@@ -150,20 +150,17 @@ impl<'a> Page<'a> {
     }
 
     fn findings(&mut self, told: &Told, failed: &str) -> io::Result<()> {
-        const ALWAYS: [(Kind, &str); 4] = [
-            (Kind::Conflict, "conflicts"),
-            (Kind::Held, "held back"),
-            (Kind::Unknown, "unknown"),
-            (Kind::Pending, "waiting"),
-        ];
-        const VERBOSE: [(Kind, &str); 2] =
-            [(Kind::Settled, "settled"), (Kind::Matched, "already there, not ours")];
-        self.finding(told, Kind::Failed, failed)?;
-        for (kind, title) in ALWAYS {
-            self.finding(told, kind, title)?;
-        }
-        if self.drawing.detail == Detail::Verbose {
-            for (kind, title) in VERBOSE {
+        const FIRST: [Kind; 4] = [Kind::Failed, Kind::Conflict, Kind::Held, Kind::Unknown];
+        for kind in Kind::in_order(&FIRST) {
+            let title = match kind {
+                Kind::Change | Kind::Applied => continue,
+                Kind::Failed => failed,
+                Kind::Held => "held back",
+                Kind::Pending => "waiting",
+                Kind::Matched => "already there, not ours",
+                Kind::Conflict | Kind::Unknown | Kind::Settled => kind.list(),
+            };
+            if kind.is_open() || self.drawing.detail == Detail::Verbose {
                 self.finding(told, kind, title)?;
             }
         }

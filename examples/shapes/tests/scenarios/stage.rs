@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Book, Bound, Config, Edit, Entry, Error, Events, Exclusive, Explain, Focus, Handle,
-    Kind, Ledger, LedgerKey, Loop, LoopDeps, MemoryLedger, Observer, Order, Ownership, Pace, Page,
-    Pages, Prefixes, Report, Source as _, pass,
+    Alone, Book, Bound, Config, Edit, Entry, Error, Events, Exclusive, Explain, Finding, Focus,
+    Handle, Kind, Ledger, LedgerKey, Loop, LoopDeps, MemoryLedger, Observer, Order, Ownership,
+    Pace, Page, Pages, Prefixes, Report, Source as _, pass,
 };
 use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned, place};
 use homeostat_kit::strategy::{Marker, Strategy};
@@ -70,11 +70,22 @@ impl Told {
             Entry::Applied(line, _) => {
                 return self.applied.push(format!("{} {}", line.action.sign(), line.key));
             }
-            Entry::Conflict { key, reason, .. } => (key, format!("conflict: {reason}")),
-            Entry::Failed { key, failure, .. } => (key, format!("failed: {failure}")),
-            Entry::Unknown { key, why } => (key, format!("unknown: {why}")),
-            Entry::Pending { key, on } => (key, format!("pending: {on}")),
-            Entry::Held { key, why, .. } => (key, format!("held: {why}")),
+            Entry::Finding { key, finding: Finding::Conflict { reason, .. } } => {
+                (key, format!("conflict: {reason}"))
+            }
+            Entry::Finding {
+                key,
+                finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
+            } => (key, format!("failed: {failure}")),
+            Entry::Finding { key, finding: Finding::Unknown { why } } => {
+                (key, format!("unknown: {why}"))
+            }
+            Entry::Finding { key, finding: Finding::Pending { on } } => {
+                (key, format!("pending: {on}"))
+            }
+            Entry::Finding { key, finding: Finding::Held { why, .. } } => {
+                (key, format!("held: {why}"))
+            }
             _ => return,
         };
         self.open.insert(key, what);

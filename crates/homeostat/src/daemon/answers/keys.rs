@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use homeostat_engine::{Action, CommandRefused, Control, Entry, Explain, Kind};
+use homeostat_engine::{Action, CommandRefused, Control, Entry, Explain, Finding, Kind};
 use serde_json::{Value, json};
 
 use super::Answers;
@@ -17,16 +17,9 @@ struct Looked {
     status: KeyStatus,
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::Change,
-    Kind::Held,
-    Kind::Conflict,
-    Kind::Failed,
-    Kind::Pending,
-    Kind::Unknown,
-    Kind::Settled,
-    Kind::Matched,
-];
+/// Which finding about a key matters most.
+const FIRST: [Kind; 6] =
+    [Kind::Change, Kind::Held, Kind::Conflict, Kind::Failed, Kind::Pending, Kind::Unknown];
 
 impl Answers {
     /// How a key stands wherever something is to be said of it.
@@ -170,65 +163,53 @@ fn status(control: &dyn Control, told: &dyn Explain, text: &str) -> KeyStatus {
         reason: None,
         last_heal: None,
     };
-    // What matters most is heard last, so its word stands.
-    for kind in KINDS.into_iter().rev() {
+    // What matters most comes last, so that its word stands.
+    let kinds: Vec<Kind> = Kind::in_order(&FIRST).collect();
+    for kind in kinds.into_iter().rev() {
         told.explain(kind, &mut |entry| learn(&mut status, entry));
     }
     status
 }
 
 fn learn(status: &mut KeyStatus, entry: Entry) {
-    if key_of(&entry) != status.key {
+    if entry.key() != status.key {
         return;
     }
-    status.converged = matches!(entry, Entry::Settled { .. } | Entry::Matched { .. });
-    match entry {
+    status.converged = !entry.kind().is_open();
+    let finding = match entry {
         Entry::Change(line, _) | Entry::Applied(line, _) => {
             let is_absent = line.action == Action::Create;
             let state = if is_absent { "absent" } else { "differs" };
             (status.state, status.held) = (state.to_owned(), line.before);
             status.owner = (!is_absent).then(|| "ours".to_owned());
             status.reason = line.note;
+            return;
         }
-        Entry::Held { action, why, .. } => {
-            (status.state, status.held) = ("held".to_owned(), None);
+        Entry::Finding { finding, .. } => finding,
+    };
+    let state = match finding.kind() {
+        Kind::Failed => "refused",
+        Kind::Conflict => "conflict",
+        kind => kind.list(),
+    };
+    status.state = state.to_owned();
+    if finding.is_open() {
+        (status.held, status.owner) = (None, None);
+    }
+    match finding {
+        Finding::Held { action, why } => {
             status.owner = (action != Action::Create).then(|| "ours".to_owned());
             status.reason = Some(format!("{}: {why}", action.word()));
         }
-        Entry::Conflict { owner, reason, .. } => {
-            (status.state, status.held) = ("conflict".to_owned(), None);
+        Finding::Conflict { owner, reason } => {
             (status.owner, status.reason) = (Some(owner.to_string()), Some(reason.to_string()));
         }
-        Entry::Failed { failure, .. } => {
-            (status.state, status.held) = ("refused".to_owned(), None);
-            (status.owner, status.reason) = (None, Some(failure.error));
+        Finding::Failed { failure, .. } | Finding::NotShown { failure, .. } => {
+            status.reason = Some(failure.error);
         }
-        Entry::Pending { on, .. } => {
-            (status.state, status.held) = ("pending".to_owned(), None);
-            (status.owner, status.waits_on) = (None, Some(on.to_string()));
-        }
-        Entry::Unknown { why, .. } => {
-            (status.state, status.held) = ("unknown".to_owned(), None);
-            (status.owner, status.reason) = (None, Some(why));
-        }
-        Entry::Settled { held, .. } => {
-            (status.state, status.held) = ("settled".to_owned(), Some(held));
-        }
-        Entry::Matched { owner, .. } => {
-            (status.state, status.owner) = ("matched".to_owned(), Some(owner.to_string()));
-        }
-    }
-}
-
-fn key_of(entry: &Entry) -> &str {
-    match entry {
-        Entry::Change(line, _) | Entry::Applied(line, _) => &line.key,
-        Entry::Failed { key, .. }
-        | Entry::Pending { key, .. }
-        | Entry::Conflict { key, .. }
-        | Entry::Settled { key, .. }
-        | Entry::Matched { key, .. }
-        | Entry::Unknown { key, .. }
-        | Entry::Held { key, .. } => key,
+        Finding::Pending { on } => status.waits_on = Some(on.to_string()),
+        Finding::Unknown { why } => status.reason = Some(why),
+        Finding::Settled { held, .. } => status.held = Some(*held),
+        Finding::Matched { owner } => status.owner = Some(owner.to_string()),
     }
 }

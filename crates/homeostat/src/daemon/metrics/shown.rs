@@ -63,19 +63,6 @@ pub(super) const COUNTS: &[Shown] = &[
 /// What is so at this moment.
 pub(super) const STATES: &[Shown] = &[
     Shown {
-        name: "open",
-        told: "Keys that are not as declared, by why",
-        by: "why",
-        sorts: &[
-            ("failed", |status| status.open.failed as u64),
-            ("pending", |status| status.open.pending as u64),
-            ("conflict", |status| status.open.conflicts as u64),
-            ("unknown", |status| status.open.unknown as u64),
-            ("held", |status| status.open.held as u64),
-            ("drifted", |status| status.open.drifted as u64),
-        ],
-    },
-    Shown {
         name: "converged",
         told: "Whether all is as declared",
         by: "",

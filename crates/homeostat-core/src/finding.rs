@@ -1,0 +1,214 @@
+//! Why a key is not simply as declared. This is the only list of the reasons: plans, reports, status, events, metrics
+//! and JSON derive from it.
+
+use serde::Serialize;
+
+use crate::change::Reason;
+use crate::explain::Action;
+use crate::outcome::Failure;
+use crate::seen::Owner;
+use crate::waits_on::WaitsOn;
+
+/// Why a key is not simply as declared. As JSON it has the fields of its entry in a list of a plan or a report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Finding<O> {
+    /// A step that the target refused, or a desired state that the source refused.
+    Failed {
+        /// What was tried; nothing if the desired state was refused.
+        action: Option<Action>,
+        /// Why, and the way out.
+        #[serde(flatten)]
+        failure: Failure,
+    },
+    /// The target accepted a write, and a look does not show it.
+    NotShown {
+        /// What was written.
+        action: Action,
+        /// What the look shows instead.
+        #[serde(flatten)]
+        failure: Failure,
+    },
+    /// It has to wait.
+    Pending {
+        /// For this.
+        on: WaitsOn,
+    },
+    /// A declared key that may not be written.
+    Conflict {
+        /// Whose object sits there.
+        owner: Owner,
+        /// Why it is in the way.
+        reason: Reason,
+    },
+    /// Not as declared, but the target's settled answer to the desired state.
+    Settled {
+        /// What is declared.
+        wanted: Box<O>,
+        /// What the target keeps for it.
+        held: Box<O>,
+    },
+    /// As declared, and somebody else's: it is left as it is.
+    Matched {
+        /// Whose it is.
+        owner: Owner,
+    },
+    /// It could not be read, or its write has no known outcome.
+    Unknown {
+        /// Why.
+        #[serde(rename = "reason")]
+        why: String,
+    },
+    /// A guard holds a step back.
+    Held {
+        /// What would be done.
+        action: Action,
+        /// Which guard, and how to lift it.
+        #[serde(rename = "reason")]
+        why: String,
+    },
+}
+
+/// The lists of plans and reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A planned change.
+    Change,
+    /// A change that was made and verified.
+    Applied,
+    /// [`Finding::Failed`] and [`Finding::NotShown`].
+    Failed,
+    /// [`Finding::Pending`].
+    Pending,
+    /// [`Finding::Conflict`].
+    Conflict,
+    /// [`Finding::Settled`].
+    Settled,
+    /// [`Finding::Matched`].
+    Matched,
+    /// [`Finding::Unknown`].
+    Unknown,
+    /// [`Finding::Held`].
+    Held,
+}
+
+impl Kind {
+    /// All of them, the open ones first.
+    pub const ALL: [Kind; 9] = [
+        Kind::Failed,
+        Kind::Pending,
+        Kind::Conflict,
+        Kind::Unknown,
+        Kind::Held,
+        Kind::Change,
+        Kind::Applied,
+        Kind::Settled,
+        Kind::Matched,
+    ];
+
+    /// The kinds of keys that are not as declared.
+    pub fn open() -> impl Iterator<Item = Kind> {
+        Kind::ALL.into_iter().filter(|kind| kind.is_open())
+    }
+
+    /// All of them: these first, then the others.
+    pub fn in_order(first: &[Kind]) -> impl Iterator<Item = Kind> {
+        let others = Kind::ALL.into_iter().filter(|kind| !first.contains(kind));
+        first.iter().copied().chain(others)
+    }
+
+    /// The name of its list in JSON.
+    #[must_use]
+    pub fn list(self) -> &'static str {
+        match self {
+            Kind::Change => "changes",
+            Kind::Applied => "applied",
+            Kind::Failed => "failed",
+            Kind::Pending => "pending",
+            Kind::Conflict => "conflicts",
+            Kind::Settled => "settled",
+            Kind::Matched => "matched",
+            Kind::Unknown => "unknown",
+            Kind::Held => "held",
+        }
+    }
+
+    /// Whether a key of this kind is not as declared.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        !matches!(self, Kind::Applied | Kind::Settled | Kind::Matched)
+    }
+}
+
+impl<O: Clone> Finding<O> {
+    /// The list that it belongs to.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Finding::Failed { .. } | Finding::NotShown { .. } => Kind::Failed,
+            Finding::Pending { .. } => Kind::Pending,
+            Finding::Conflict { .. } => Kind::Conflict,
+            Finding::Settled { .. } => Kind::Settled,
+            Finding::Matched { .. } => Kind::Matched,
+            Finding::Unknown { .. } => Kind::Unknown,
+            Finding::Held { .. } => Kind::Held,
+        }
+    }
+
+    /// Whether the key is not as declared.
+    pub fn is_open(&self) -> bool {
+        self.kind().is_open()
+    }
+
+    /// A desired state that cannot be fulfilled as it is.
+    pub fn refused(failure: Failure) -> Self {
+        Finding::Failed { action: None, failure }
+    }
+
+    /// The reason in one line; empty where the finding says it all.
+    pub fn reason(&self) -> String {
+        match self {
+            Finding::Failed { failure, .. } | Finding::NotShown { failure, .. } => {
+                failure.error.clone()
+            }
+            Finding::Pending { on } => format!("waits on {on}"),
+            Finding::Conflict { reason, .. } => reason.to_string(),
+            Finding::Unknown { why } | Finding::Held { why, .. } => why.clone(),
+            Finding::Settled { .. } | Finding::Matched { .. } => String::new(),
+        }
+    }
+
+    /// Whose object is on the key, where that is the reason.
+    pub fn owner(&self) -> Option<&Owner> {
+        match self {
+            Finding::Conflict { owner, .. } | Finding::Matched { owner } => Some(owner),
+            _ => None,
+        }
+    }
+
+    /// What a person can do about it, where something is known.
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Finding::Failed { failure, .. } | Finding::NotShown { failure, .. } => {
+                failure.help.clone()
+            }
+            Finding::Conflict { reason, .. } => reason.help().map(str::to_owned),
+            _ => None,
+        }
+    }
+
+    /// The same with objects in another form.
+    pub fn map<P>(&self, form: impl Fn(&O) -> P) -> Finding<P> {
+        match self.clone() {
+            Finding::Failed { action, failure } => Finding::Failed { action, failure },
+            Finding::NotShown { action, failure } => Finding::NotShown { action, failure },
+            Finding::Pending { on } => Finding::Pending { on },
+            Finding::Conflict { owner, reason } => Finding::Conflict { owner, reason },
+            Finding::Settled { wanted, held } => {
+                Finding::Settled { wanted: Box::new(form(&wanted)), held: Box::new(form(&held)) }
+            }
+            Finding::Matched { owner } => Finding::Matched { owner },
+            Finding::Unknown { why } => Finding::Unknown { why },
+            Finding::Held { action, why } => Finding::Held { action, why },
+        }
+    }
+}
