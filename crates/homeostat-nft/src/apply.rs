@@ -51,7 +51,10 @@ impl Writer {
     fn write(&self, steps: &[Step]) -> Result<(Batch, Places), (usize, Failure)> {
         let (mut batch, mut places, mut last_id) = (Batch::new(), Places::new(), 0);
         let carried = |(_, step): &(usize, &Step)| step.script().is_none();
-        for (at, step) in steps.iter().enumerate().filter(carried) {
+        let mut carried: Vec<_> = steps.iter().enumerate().filter(carried).collect();
+        // Tables are created in the order of the text: their hooks run in that order.
+        carried.sort_by_key(|(_, step)| step.desired.as_ref().map(|desired| desired.handle));
+        for (at, step) in carried {
             let mut encoder = Encoder {
                 batch: &mut batch,
                 last_id: &mut last_id,

@@ -3,14 +3,14 @@
 //! Rules that stay keep their handles and counters; a rule that replaces another one takes over its counters. Sets
 //! get the smallest difference; a set that is created again keeps the elements that packets put there.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use homeostat_netlink::uapi::NFT_TABLE_F_DORMANT;
 
 use crate::edit_script::kept;
 use crate::elements::{Difference, Elements, UnitAt, meaning, targets};
 use crate::expression::counts;
-use crate::model::{Part, Rule, Set, Table};
+use crate::model::{Chain, Handle, Part, Rule, Set, Table};
 use crate::object::DeclaredBefore;
 use crate::plan::{ElementFrom, Op};
 
@@ -26,7 +26,8 @@ fn update(desired: &Table, seen: &Table, before: &DeclaredBefore) -> Vec<Op> {
     let seen_parts = seen.parts();
     let is_changed = |part: &&Part| desired.definition(part) != seen.definition(part);
     // What is no longer declared, or cannot change in place: whatever refers to it must be deleted first.
-    let deleted: BTreeSet<Part> = seen_parts.iter().filter(is_changed).cloned().collect();
+    let mut deleted: BTreeSet<Part> = seen_parts.iter().filter(is_changed).cloned().collect();
+    keep_order_of_hooks(desired, seen, &mut deleted);
     let is_created = |part: &Part| deleted.contains(part) || !seen.has(part);
     let chains = ChainEdit::all(desired, seen, &deleted);
     let sets = SetEdit::all(desired, seen, before, &deleted);
@@ -62,6 +63,25 @@ fn update(desired: &Table, seen: &Table, before: &DeclaredBefore) -> Vec<Op> {
     }
     ops.insert(0, Op::SetFlags);
     ops
+}
+
+/// Chains of one hook and priority run in the order in which they were created, and `nft -f` creates them in the order
+/// of the text. So those behind a chain that is created are created again, too.
+fn keep_order_of_hooks(desired: &Table, seen: &Table, deleted: &mut BTreeSet<Part>) {
+    let mut last = BTreeMap::new();
+    for part in desired.parts() {
+        let Part::Chain(name) = &part else { continue };
+        let Some(hook) = desired.chains.get(name).and_then(Chain::hook) else { continue };
+        let former = seen.chains.get(name).filter(|_| !deleted.contains(&part));
+        let last = last.entry(hook).or_insert(Handle::default());
+        match former {
+            Some(chain) if chain.handle > *last => *last = chain.handle,
+            _ => *last = Handle(u64::MAX),
+        }
+        if former.is_some() && *last == Handle(u64::MAX) {
+            deleted.insert(part);
+        }
+    }
 }
 
 /// Quirk `dormant-moves-alone` (Linux 6.18): a transaction that puts a table to sleep or wakes it cannot
@@ -272,7 +292,7 @@ impl<'a> SetPair<'a, '_> {
         ours.compare(theirs, same, |difference| match difference {
             Difference::Missing(ours) => come.push(ours),
             // Data stays, but for what a former text declared.
-            Difference::Extra(at) if is_exact || self.before.has(self.name, theirs, at) => {
+            Difference::Extra(at) if is_exact || self.before.has(self.name, theirs.unit(at)) => {
                 go.push(at)
             }
             Difference::Extra(_) => {}
@@ -288,7 +308,10 @@ impl<'a> SetPair<'a, '_> {
         let (come, mut delete) = match Content::of(self.desired) {
             Content::Data if self.before.is_empty() => Default::default(),
             Content::Data | Content::Exact => self.compare(|_, _| false),
-            Content::AtLeast => self.compare(|a, b| meaning(a) == meaning(b)),
+            // Timeouts and statements of elements may have changed by themselves, but not by another text.
+            Content::AtLeast => self.compare(|ours, theirs| {
+                meaning(ours) == meaning(theirs) && !self.before.has_otherwise(self.name, ours)
+            }),
         };
         let mut add: Vec<_> = come.into_iter().map(ElementFrom::Desired).collect();
         // Elements that lead to a part that is created again are deleted and added again.

@@ -101,17 +101,6 @@ impl Elements {
         })
     }
 
-    /// What deletes a unit.
-    pub(crate) fn deleting(&self, at: UnitAt) -> Result<Box<[u8]>, Malformed> {
-        let mut out = Tlvs::default();
-        for element in Attrs::new(self.unit(at)) {
-            let element = element?;
-            let kinds = [NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_FLAGS];
-            out.put(element.kind, &only(element.attrs(), &kinds)?);
-        }
-        Ok(out.into_bytes())
-    }
-
     /// What differs from `other`, unit by unit. `same` is asked about two units of one key whose
     /// bytes differ.
     pub(crate) fn compare(
@@ -214,6 +203,17 @@ pub(crate) fn targets(unit: &[u8]) -> (Option<&str>, Option<&str>) {
         verdict.and_then(|verdict| verdict.attrs().first(NFTA_VERDICT_CHAIN).ok().flatten());
     let object = element.attrs().first(NFTA_SET_ELEM_OBJREF).ok().flatten();
     (chain.and_then(|attr| attr.str().ok()), object.and_then(|attr| attr.str().ok()))
+}
+
+/// What deletes a unit.
+pub(crate) fn deleting(unit: &[u8]) -> Result<Box<[u8]>, Malformed> {
+    let mut out = Tlvs::default();
+    for element in Attrs::new(unit) {
+        let element = element?;
+        let kinds = [NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_FLAGS];
+        out.put(element.kind, &only(element.attrs(), &kinds)?);
+    }
+    Ok(out.into_bytes())
 }
 
 /// What a key leads to, with its flags: all that is asked of an element whose time runs.
@@ -659,7 +659,7 @@ mod tests {
         let ours = elements(Layout::Ends, &[start(10), end(20)]);
         let theirs = elements(Layout::Ends, &[start(10), end(25), start(30), end(40)]);
         assert_eq!(differences(&ours, &theirs), [Difference::Changed(0, 0), Difference::Extra(1)]);
-        assert_eq!(&*theirs.deleting(0).unwrap(), [start(10), end(25)].concat());
+        assert_eq!(&*deleting(theirs.unit(0)).unwrap(), [start(10), end(25)].concat());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Batch, Malformed, MessageWriter};
 
 use crate::dump::TABLE_NAME;
+use crate::elements::deleting;
 use crate::expression::{Becomes, Counts, NAMELESS, Rewriting, counts, rewrite};
 use crate::key::Key;
 use crate::mark::Mark;
@@ -102,7 +103,7 @@ impl<'a> Encoder<'a> {
             }
             Op::DeleteElements { set, units } => {
                 let seen = self.seen()?.sets.get(set).ok_or_else(|| missing(set))?;
-                let units = units.iter().map(|at| seen.elements.deleting(*at));
+                let units = units.iter().map(|at| deleting(seen.elements.unit(*at)));
                 self.elements(NFT_MSG_DELSETELEM, set, None, units)
             }
             Op::AddElements { set, units } => {

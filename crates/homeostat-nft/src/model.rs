@@ -127,6 +127,12 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
+    /// The number and the priority of its hook, if it has one.
+    pub(crate) fn hook(&self) -> Option<(u32, u32)> {
+        let hook = Attrs::new(&self.definition).first(NFTA_CHAIN_HOOK).ok()??.attrs();
+        be32(&hook, NFTA_HOOK_HOOKNUM).ok()?.zip(be32(&hook, NFTA_HOOK_PRIORITY).ok()?)
+    }
+
     /// Whether it hooks into devices.
     pub(crate) fn has_devices(&self) -> bool {
         let hook = Attrs::new(&self.definition).first(NFTA_CHAIN_HOOK).ok().flatten();

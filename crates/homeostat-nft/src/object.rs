@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use crate::diff;
-use crate::elements::{Elements, UnitAt};
+use crate::elements::deleting;
 use crate::model::{Inside, Rule, Set, Table};
 use crate::plan::Op;
 
@@ -46,20 +46,24 @@ struct Content {
 #[derive(Serialize, Deserialize)]
 struct Stored {
     digest: String,
-    #[serde(default, skip_serializing_if = "Declared::is_empty")]
-    declared: Declared,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    declared: BTreeMap<String, Prints>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    definitions: BTreeMap<String, Prints>,
 }
 
 impl From<Stored> for Object {
-    fn from(Stored { digest, declared }: Stored) -> Self {
-        let (digest, declared) = (OnceLock::from(digest), OnceLock::from(declared));
+    fn from(Stored { digest, declared, definitions }: Stored) -> Self {
+        let declared = OnceLock::from(Declared { keys: declared, definitions });
+        let digest = OnceLock::from(digest);
         Object::new(Content { of: None, digest, declared })
     }
 }
 
 impl From<Object> for Stored {
     fn from(object: Object) -> Self {
-        Stored { digest: object.digest().to_owned(), declared: object.declared().clone() }
+        let Declared { keys, definitions } = object.declared().clone();
+        Stored { digest: object.digest().to_owned(), declared: keys, definitions }
     }
 }
 
@@ -181,8 +185,13 @@ fn rules(rules: &[Rule], sum: &mut Fnv) {
 }
 
 /// The declared elements of each set of a table.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Declared(BTreeMap<String, Prints>);
+#[derive(Clone, Debug, Default)]
+struct Declared {
+    /// What names the elements.
+    keys: BTreeMap<String, Prints>,
+    /// The elements with timeout, comment and statements, of sets in which packets or time change those.
+    definitions: BTreeMap<String, Prints>,
+}
 
 /// Sorted prints: eight bytes an element, so that two of a million elements are never mistaken for
 /// each other.
@@ -192,31 +201,40 @@ struct Prints(Vec<u64>);
 
 impl Declared {
     fn of(table: &Table) -> Self {
-        let sets = table.sets.iter().filter(|(_, set)| !set.elements.is_empty());
-        Declared(sets.map(|(name, set)| (name.clone(), Prints::of(&set.elements))).collect())
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn has(&self, set: &str, print: u64) -> bool {
-        self.0.get(set).is_some_and(|prints| prints.0.binary_search(&print).is_ok())
+        let mut declared = Declared::default();
+        for (name, set) in table.sets.iter().filter(|(_, set)| !set.elements.is_empty()) {
+            let units = || set.elements.places().map(|at| set.elements.unit(at));
+            declared.keys.insert(name.clone(), units().map(key_print).collect());
+            if set.is_moving() {
+                declared.definitions.insert(name.clone(), units().map(print).collect());
+            }
+        }
+        declared
     }
 }
 
-impl Prints {
-    fn of(elements: &Elements) -> Self {
-        let mut prints: Vec<_> = elements.places().map(|at| print(elements, at)).collect();
+impl FromIterator<u64> for Prints {
+    fn from_iter<I: IntoIterator<Item = u64>>(prints: I) -> Self {
+        let mut prints: Vec<_> = prints.into_iter().collect();
         prints.sort_unstable();
         Prints(prints)
     }
 }
 
+impl Prints {
+    fn have(&self, print: u64) -> bool {
+        self.0.binary_search(&print).is_ok()
+    }
+}
+
 /// A print of what names an element. What has no readable key is like no other.
-fn print(elements: &Elements, at: UnitAt) -> u64 {
+fn key_print(unit: &[u8]) -> u64 {
+    print(&deleting(unit).unwrap_or_default())
+}
+
+fn print(bytes: &[u8]) -> u64 {
     let mut sum = Fnv::default();
-    sum.take(&elements.deleting(at).unwrap_or_default());
+    sum.take(bytes);
     let Fnv([first, _]) = sum;
     first
 }
@@ -250,7 +268,7 @@ pub(crate) struct DeclaredBefore(Box<[Object]>);
 
 impl DeclaredBefore {
     pub(crate) fn new(recorded: impl Iterator<Item = Object>) -> Self {
-        DeclaredBefore(recorded.filter(|object| !object.declared().is_empty()).collect())
+        DeclaredBefore(recorded.filter(|object| !object.declared().keys.is_empty()).collect())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -258,12 +276,18 @@ impl DeclaredBefore {
     }
 
     /// Whether an element was declared.
-    pub(crate) fn has(&self, set: &str, elements: &Elements, at: UnitAt) -> bool {
-        if self.is_empty() {
-            return false;
-        }
-        let print = print(elements, at);
-        self.0.iter().any(|object| object.declared().has(set, print))
+    pub(crate) fn has(&self, set: &str, unit: &[u8]) -> bool {
+        let has = |print: u64| {
+            let mut keys = self.0.iter().filter_map(|object| object.declared().keys.get(set));
+            keys.any(|keys| keys.have(print))
+        };
+        !self.is_empty() && has(key_print(unit))
+    }
+
+    /// Whether an element was declared with another timeout, comment or statement.
+    pub(crate) fn has_otherwise(&self, set: &str, unit: &[u8]) -> bool {
+        let mut all = self.0.iter().filter_map(|object| object.declared().definitions.get(set));
+        self.has(set, unit) && all.any(|definitions| !definitions.have(print(unit)))
     }
 }
 

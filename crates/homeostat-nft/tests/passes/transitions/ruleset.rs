@@ -343,7 +343,7 @@ fn line(name: &str, is_of_ipv4: bool, dice: &mut Dice) -> Option<Line> {
 
 /// An element that expires; its attributes may change from one text to the next.
 fn expiring(number: usize, dice: &mut Dice) -> String {
-    let choice = if is_known(Failure::ElementAttributesChange) { number } else { dice.below(6) };
+    let choice = dice.below(6);
     let rest =
         ["", " timeout 1h", " timeout 3h", " comment \"e\"", " timeout 2h comment \"f\"", ""];
     format!("10.0.0.{number}{}", rest[choice % rest.len()])
