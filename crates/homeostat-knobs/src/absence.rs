@@ -88,11 +88,7 @@ impl Absence {
                 Some("mount it at /sys/fs/cgroup".to_owned()),
             ),
         };
-        let failure = Failure::new(error, Retry::OnChange);
-        match help {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
+        Failure { help, ..Failure::new(error, Retry::OnChange) }
     }
 }
 

@@ -8,13 +8,13 @@ use rustix::io::Errno;
 use crate::absence::Absence;
 use crate::coupling::rewrites;
 use crate::key::Key;
-use crate::knob_file::{Found, Spot, find};
+use crate::knob_file::{Found, KnobFile, find};
 use crate::model::{DesiredState, Value};
 use crate::observe::Look;
 use crate::plan::Step;
 use crate::source::Knobs;
 
-/// The hands of the source.
+/// Writes knobs.
 #[derive(Debug)]
 pub struct Writer {
     knobs: Knobs,
@@ -37,10 +37,10 @@ impl Writer {
         match step {
             Step::Set { slot, before, .. } => {
                 let (key, wanted) = work.desired.at(*slot);
-                self.write_until_settled(work, (key, before), &wanted.value)
+                self.write_until_settled(work, key, before, &wanted.value)
             }
             Step::Release { key, before, .. } => match step.restores() {
-                Some(value) => self.write_until_settled(work, (key, before), &value),
+                Some(value) => self.write_until_settled(work, key, before, &value),
                 // Nothing is written: it keeps what it holds, whatever its original was.
                 None => Outcome::Settled { held: before.clone() },
             },
@@ -50,7 +50,8 @@ impl Writer {
     fn write_until_settled(
         &self,
         work: &Work<'_, Knobs>,
-        (key, before): (&Key, &Value),
+        key: &Key,
+        before: &Value,
         value: &Value,
     ) -> Outcome<Value> {
         let first = match self.write_and_read(key, value) {
@@ -60,8 +61,8 @@ impl Writer {
         };
         match self.write_and_read(key, value) {
             Ok(second) => {
-                let doubtful = is_coupled(work, key) || is_rival(before, value, &second);
-                judge(key, value, Held { first, second, doubtful })
+                let is_doubtful = is_coupled(work, key) || is_rival(before, value, &second);
+                judge(key, value, first, second, is_doubtful)
             }
             // The first write went through: the record of it must stand.
             Err(Outcome::Failed(failure)) => Outcome::Unknown { why: failure.error },
@@ -70,9 +71,9 @@ impl Writer {
     }
 
     fn write_and_read(&self, key: &Key, value: &Value) -> Result<Value, Outcome<Value>> {
-        let spot = self.find(key)?;
+        let file = self.find(key)?;
         for (at, line) in value.writes(key).into_iter().enumerate() {
-            spot.write(line).map_err(|error| match self.refusal(key, line, &error) {
+            file.write(line).map_err(|error| match self.refusal(key, line, &error) {
                 Outcome::Failed(failure) if at > 0 => {
                     Outcome::Unknown { why: format!("written in part: {failure}") }
                 }
@@ -86,10 +87,10 @@ impl Writer {
         }
     }
 
-    fn find(&self, key: &Key) -> Result<Spot, Outcome<Value>> {
+    fn find(&self, key: &Key) -> Result<KnobFile, Outcome<Value>> {
         let root = self.knobs.root(key).map_err(|absence| gone(key, &absence))?;
         match find(root, &key.path()) {
-            Ok(Found::File(spot)) => Ok(spot),
+            Ok(Found::File(file)) => Ok(file),
             Ok(Found::Other(what)) => Err(gone(key, &Absence::NotAKnob { what })),
             Ok(Found::Missing(missing)) => Err(gone(key, &Absence::of(key, &missing))),
             Err(error) => {
@@ -146,19 +147,16 @@ fn gone(key: &Key, absence: &Absence) -> Outcome<Value> {
     }
 }
 
-/// What a knob held after each of two equal writes.
-struct Held {
+/// Judges what a knob held after each of two equal writes. The same other value twice is how the kernel rounds or
+/// rewrites the declared one, unless it is doubtful that the kernel did it. The engine looks at everything else again.
+fn judge(
+    key: &Key,
+    value: &Value,
     first: Value,
     second: Value,
-    /// Something else than the kernel may be behind it.
-    doubtful: bool,
-}
-
-/// The same other value twice is the kernel's answer to the desired state, unless something else may be behind
-/// it. Anything else goes to the engine, which looks again and says what holds it.
-fn judge(key: &Key, value: &Value, held: Held) -> Outcome<Value> {
-    let Held { first, second, doubtful } = held;
-    if !value.agrees(key, &second) && first == second && !doubtful {
+    is_doubtful: bool,
+) -> Outcome<Value> {
+    if !value.agrees(key, &second) && first == second && !is_doubtful {
         return Outcome::Settled { held: second };
     }
     Outcome::Applied { now: Some(second) }
@@ -171,7 +169,7 @@ fn is_coupled(work: &Work<'_, Knobs>, key: &Key) -> bool {
     there.map(|(other, _)| other).any(|other| rewrites(other, key) || rewrites(key, other))
 }
 
-/// Whether a third writer may have put back what was there. A value that is not even near the desired state is
+/// Whether a third writer may have put back what was there. A value that is far from the declared one is
 /// no rounding of it; one that is cut or filled up is.
 fn is_rival(before: &Value, wanted: &Value, held: &Value) -> bool {
     held == before && !is_rewriting(wanted.as_str(), held.as_str())
@@ -201,8 +199,12 @@ fn refused(key: &Key, value: &str, error: &io::Error) -> Failure {
     let text = |what: &str| format!("{what}: {error}");
     match errno(error) {
         Some(Errno::ACCESS | Errno::PERM) => {
-            Failure::new(text("the kernel refused the write"), Retry::Never)
-                .with_help(permission_help(key))
+            let help = if key.is_host_wide() {
+                "run it as root"
+            } else {
+                "run it as root or with CAP_NET_ADMIN, or try it with --sandbox"
+            };
+            Failure::new(text("the kernel refused the write"), Retry::Never).with_help(help)
         }
         Some(Errno::ROFS) => Failure::new(text("the kernel refused the write"), Retry::Never)
             .with_help("it is mounted read-only here, as in most containers"),
@@ -210,14 +212,6 @@ fn refused(key: &Key, value: &str, error: &io::Error) -> Failure {
             Failure::new(text(&format!("the kernel refused the value `{value}`")), Retry::OnChange)
         }
         _ => Failure::new(text(&format!("`{value}` could not be written")), Retry::Soon),
-    }
-}
-
-fn permission_help(key: &Key) -> &'static str {
-    if key.is_host_wide() {
-        "run it as root"
-    } else {
-        "run it as root or with CAP_NET_ADMIN, or try it with --sandbox"
     }
 }
 
@@ -234,8 +228,7 @@ mod tests {
         let key = forward();
         let value = |text: &str| Value::of(&key, text);
         let judged = |first: &str, second: &str, doubtful: bool| {
-            let held = Held { first: value(first), second: value(second), doubtful };
-            judge(&key, &value("7"), held)
+            judge(&key, &value("7"), value(first), value(second), doubtful)
         };
         assert_eq!(judged("8", "8", false), Outcome::Settled { held: value("8") });
         assert_eq!(judged("8", "9", false), Outcome::Applied { now: Some(value("9")) });

@@ -1,4 +1,4 @@
-//! Which knobs the kernel ties together: in which order they are written, and which desired states fight.
+//! Which knobs the kernel ties together: in which order they are written, and which declared values fight.
 //!
 //! Pure. Quirk `coupled-keys` (Linux 6.18): `echo 1 > /proc/sys/net/ipv4/ip_forward` rewrites every
 //! `conf/*/forwarding` and clears `conf/all/accept_redirects`; nothing announces it.
@@ -38,14 +38,14 @@ pub(crate) fn rewrites(general: &Key, other: &Key) -> bool {
     if general == other {
         return false;
     }
-    is_alias(general, other)
-        || are_exclusive(general, other)
+    is_pair(&ALIASES, general, other)
+        || is_pair(&EXCLUSIVE, general, other)
         || is_same_time(general, other)
         || spreads(general, other)
         || sets_mode(general, other)
 }
 
-/// The desired states that undo each other, each with the other one.
+/// The declared knobs that undo each other, each with the other one.
 pub(crate) fn fights(desired: &DesiredState) -> Vec<(Key, Key)> {
     let mut fights = Vec::new();
     for (key, wanted) in desired.iter() {
@@ -72,8 +72,8 @@ const UNITS: [(&str, u64); 2] = [("retrans_time", 10), ("base_reachable_time", 1
 
 /// The same time in milliseconds, if it is declared too and is not the same.
 fn other_unit(desired: &DesiredState, path: &SysctlPath, value: &Value) -> Option<Key> {
-    (family(path) == Some("ipv4")).then_some(())?;
-    let (_, unit) = UNITS.iter().find(|(name, _)| *name == path.name())?;
+    let is_time = |(name, _): &&(&str, u64)| *name == path.name() && family(path) == Some("ipv4");
+    let (_, unit) = UNITS.iter().find(is_time)?;
     let twin = Key::sysctl(&format!("{}_ms", path.as_str())).ok()?;
     let number = |value: &Value| value.as_str().parse::<u64>().ok();
     let milliseconds = number(&desired.wanted(&twin)?.value)?;
@@ -113,14 +113,6 @@ fn undo_each_other(path: &SysctlPath, one: &Value, other: &Value) -> bool {
 fn is_pair(pairs: &[(&str, &str)], one: &SysctlPath, other: &SysctlPath) -> bool {
     let (one, other) = (one.as_str(), other.as_str());
     pairs.contains(&(one, other)) || pairs.contains(&(other, one))
-}
-
-fn is_alias(one: &SysctlPath, other: &SysctlPath) -> bool {
-    is_pair(&ALIASES, one, other)
-}
-
-fn are_exclusive(one: &SysctlPath, other: &SysctlPath) -> bool {
-    is_pair(&EXCLUSIVE, one, other)
 }
 
 fn is_same_time(one: &SysctlPath, other: &SysctlPath) -> bool {

@@ -24,7 +24,7 @@ use crate::sys::{Waiting, register};
 pub(crate) struct Hints {
     queue: Option<Arc<OwnedFd>>,
     watched: HashMap<Watch, Key>,
-    /// The queue in the hands of the runtime; only who waits for hints needs one.
+    /// The queue, registered with the runtime; only waiting for hints needs one.
     waiting: Option<Waiting>,
 }
 

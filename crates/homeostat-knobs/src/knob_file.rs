@@ -1,4 +1,4 @@
-//! The rim: finds, reads and writes one file below a root, and never leaves that root.
+//! Finds, reads and writes one file below a root, and never leaves that root.
 //!
 //! Every part of a path is opened by itself and without following links, so that what is missing
 //! is known exactly. Nothing is ever created.
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub(crate) enum Found {
     /// A file.
-    File(Spot),
+    File(KnobFile),
     /// Something that cannot be a knob.
     Other(&'static str),
     /// Nothing.
@@ -33,7 +33,7 @@ pub(crate) struct Missing {
 
 /// A file that was found.
 #[derive(Debug)]
-pub(crate) struct Spot {
+pub(crate) struct KnobFile {
     dir: OwnedFd,
     name: String,
     mode: Mode,
@@ -59,7 +59,7 @@ pub(crate) fn find(root: &Path, path: &str) -> io::Result<Found> {
     Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let mode = Mode::from_raw_mode(stat.st_mode);
-            Found::File(Spot { dir, name: name.to_owned(), mode })
+            Found::File(KnobFile { dir, name: name.to_owned(), mode })
         }
         FileType::Directory => Found::Other("a directory"),
         FileType::Symlink => Found::Other("a symbolic link"),
@@ -93,7 +93,7 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-impl Spot {
+impl KnobFile {
     /// Whether anybody may read it.
     pub(crate) fn is_readable(&self) -> bool {
         self.mode.intersects(Mode::RUSR | Mode::RGRP | Mode::ROTH)
@@ -148,11 +148,11 @@ mod tests {
     #[test]
     fn a_file_is_read_and_replaced_as_a_whole() {
         let root = tree();
-        let Found::File(spot) = find(root.path(), "net/ipv4/ip_forward").unwrap() else { panic!() };
-        assert!(spot.is_readable() && spot.is_writable());
-        spot.write("12345").unwrap();
-        spot.write("1").unwrap();
-        assert_eq!(spot.read().unwrap(), "1\n");
+        let Found::File(file) = find(root.path(), "net/ipv4/ip_forward").unwrap() else { panic!() };
+        assert!(file.is_readable() && file.is_writable());
+        file.write("12345").unwrap();
+        file.write("1").unwrap();
+        assert_eq!(file.read().unwrap(), "1\n");
     }
 
     #[test]
@@ -200,8 +200,8 @@ mod tests {
         for (mode, readable, writable) in [(0o200, false, true), (0o444, true, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let found = find(root.path(), "net/ipv4/ip_forward").unwrap();
-            let Found::File(spot) = found else { panic!() };
-            assert_eq!((spot.is_readable(), spot.is_writable()), (readable, writable));
+            let Found::File(file) = found else { panic!() };
+            assert_eq!((file.is_readable(), file.is_writable()), (readable, writable));
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
     fn bytes_that_are_no_text_are_an_error() {
         let root = tree();
         fs::write(root.path().join("net/ipv4/ip_forward"), b"\xff\xfe").unwrap();
-        let Found::File(spot) = find(root.path(), "net/ipv4/ip_forward").unwrap() else { panic!() };
-        assert_eq!(spot.read().unwrap_err().to_string(), "it holds no text");
+        let Found::File(file) = find(root.path(), "net/ipv4/ip_forward").unwrap() else { panic!() };
+        assert_eq!(file.read().unwrap_err().to_string(), "it holds no text");
     }
 }

@@ -67,7 +67,7 @@ pub struct Wanted {
 /// The knobs that shall hold something, sorted by key.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredState {
-    desired_states: Vec<(Key, Wanted)>,
+    knobs: Vec<(Key, Wanted)>,
 }
 
 impl DesiredState {
@@ -77,23 +77,23 @@ impl DesiredState {
         Builder::default()
     }
 
-    /// Takes desired states that are sorted and unique.
-    pub(crate) fn from_sorted(desired_states: Vec<(Key, Wanted)>) -> Self {
-        DesiredState { desired_states }
+    /// Takes knobs that are sorted and unique.
+    pub(crate) fn from_sorted(knobs: Vec<(Key, Wanted)>) -> Self {
+        DesiredState { knobs }
     }
 
-    /// The desired states in key order.
+    /// In key order.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Wanted)> {
-        self.desired_states.iter().map(|(key, wanted)| (key, wanted))
+        self.knobs.iter().map(|(key, wanted)| (key, wanted))
     }
 
-    /// The desired state in a slot, without a copy.
+    /// Without a copy.
     pub(crate) fn at(&self, slot: Slot) -> (&Key, &Wanted) {
-        let (key, wanted) = &self.desired_states[slot.index()];
+        let (key, wanted) = &self.knobs[slot.index()];
         (key, wanted)
     }
 
-    /// The declare a key, without a copy.
+    /// What is declared for a key, without a copy.
     pub(crate) fn wanted(&self, key: &Key) -> Option<&Wanted> {
         self.slot(key, None).map(|slot| self.at(slot).1)
     }
@@ -104,11 +104,11 @@ impl Desired for DesiredState {
     type Object = Value;
 
     fn len(&self) -> usize {
-        self.desired_states.len()
+        self.knobs.len()
     }
 
     fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
-        find_near(&self.desired_states, near, |desired| desired.0.cmp(key))
+        find_near(&self.knobs, near, |desired| desired.0.cmp(key))
     }
 
     fn key(&self, slot: Slot) -> Key {
@@ -133,36 +133,35 @@ impl Desired for DesiredState {
     }
 }
 
-/// A desired state under way.
+/// Collects and checks knobs.
 ///
 /// ```
-/// use homeostat_knobs::Desired state;
-/// let desired state = Desired state::builder()
+/// use homeostat_knobs::DesiredState;
+/// let desired = DesiredState::builder()
 ///     .sysctl("net.ipv4.ip_forward", "1")?
 ///     .link_sysctl("eth0", "ipv4/rp_filter", "1")?
 ///     .cgroup("machine/web", "memory.max", "256M")?
 ///     .build()?;
-/// assert_eq!(desired state.iter().count(), 3);
+/// assert_eq!(desired.iter().count(), 3);
 /// # Ok::<(), homeostat_knobs::DesiredError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
-    desired_states: Vec<(Key, Wanted)>,
+    knobs: Vec<(Key, Wanted)>,
 }
 
-/// Why something can be no desired state.
+/// Why something cannot be declared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DesiredError {
-    /// The key is none.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// One knob, two desired states, perhaps in two spellings.
+    /// Perhaps in two spellings.
     #[error("`{key}` is declared twice, as `{first}` and as `{second}`")]
     Twice {
         /// The knob.
         key: Key,
-        /// One desired state.
+        /// One value.
         first: String,
         /// The other.
         second: String,
@@ -220,7 +219,7 @@ impl DesiredError {
         }
     }
 
-    /// A desired state does not become right by itself.
+    /// It does not become right by itself.
     #[must_use]
     pub fn retry(&self) -> Retry {
         Retry::Never
@@ -228,41 +227,41 @@ impl DesiredError {
 }
 
 impl Builder {
-    /// Desired states a kernel parameter, in either spelling.
+    /// Declares a kernel parameter, in either spelling.
     pub fn sysctl(self, key: &str, value: &str) -> Result<Self, DesiredError> {
         self.knob(Key::sysctl(key)?, value)
     }
 
-    /// Desired states a parameter of one link, such as `ipv4/rp_filter`.
+    /// Declares a parameter of one link, such as `ipv4/rp_filter`.
     pub fn link_sysctl(self, link: &str, key: &str, value: &str) -> Result<Self, DesiredError> {
         self.knob(Key::link_sysctl(link, key)?, value)
     }
 
-    /// Desired states a limit of a control group.
+    /// Declares a limit of a control group.
     pub fn cgroup(self, group: &str, file: &str, value: &str) -> Result<Self, DesiredError> {
         self.knob(Key::cgroup(group, file)?, value)
     }
 
-    /// Desired states any knob.
+    /// Declares any knob.
     pub fn knob(mut self, key: Key, value: &str) -> Result<Self, DesiredError> {
         let value = check(&key, value)?;
-        self.desired_states.push((key, Wanted { value, adopt: false }));
+        self.knobs.push((key, Wanted { value, adopt: false }));
         Ok(self)
     }
 
-    /// Lets the last desired state take its knob from whoever manages it.
+    /// Lets the last knob be taken from whoever manages it.
     #[must_use]
     pub fn adopting(mut self) -> Self {
-        if let Some((_, wanted)) = self.desired_states.last_mut() {
+        if let Some((_, wanted)) = self.knobs.last_mut() {
             wanted.adopt = true;
         }
         self
     }
 
-    /// Ends the desired state; refuses a knob that was declared twice.
+    /// Refuses a knob that was declared twice.
     pub fn build(mut self) -> Result<DesiredState, DesiredError> {
-        self.desired_states.sort_by(|a, b| a.0.cmp(&b.0));
-        let twice = self.desired_states.array_windows().find(|[a, b]| a.0 == b.0);
+        self.knobs.sort_by(|a, b| a.0.cmp(&b.0));
+        let twice = self.knobs.array_windows().find(|[a, b]| a.0 == b.0);
         if let Some([(key, first), (_, second)]) = twice {
             return Err(DesiredError::Twice {
                 key: key.clone(),
@@ -270,7 +269,7 @@ impl Builder {
                 second: second.value.as_str().to_owned(),
             });
         }
-        Ok(DesiredState::from_sorted(self.desired_states))
+        Ok(DesiredState::from_sorted(self.knobs))
     }
 }
 
@@ -288,13 +287,11 @@ fn check(key: &Key, text: &str) -> Result<Value, DesiredError> {
     if value.is_unset() {
         return Err(DesiredError::Empty { key: key.clone() });
     }
-    let refused = (key.clone(), text.to_owned());
-    match (form, refused) {
-        (Form::Size { .. }, (key, value_text)) if !is_size(&value) => {
-            Err(DesiredError::Size { key, value: value_text })
-        }
-        (Form::Lines, (key, value_text)) if !lines_are_complete(value.as_str()) => {
-            Err(DesiredError::Line { key, value: value_text })
+    let (key, text) = (key.clone(), text.to_owned());
+    match form {
+        Form::Size { .. } if !is_size(&value) => Err(DesiredError::Size { key, value: text }),
+        Form::Lines if !lines_are_complete(value.as_str()) => {
+            Err(DesiredError::Line { key, value: text })
         }
         _ => Ok(value),
     }

@@ -61,9 +61,8 @@ impl Form {
             Form::Tokens | Form::Quota => tokens(text),
             Form::Ranges => normalize_ranges(text).unwrap_or_else(|| tokens(text)),
             Form::Address => address(text).unwrap_or_else(|| tokens(text)),
-            Form::Size { grain } => {
-                cgroup::size(text, grain).unwrap_or_else(|| join(text.split_whitespace()))
-            }
+            Form::Size { grain } => cgroup::size(text, grain)
+                .unwrap_or_else(|| text.split_whitespace().collect::<Vec<_>>().join(" ")),
             Form::Lines => normalize_lines(text),
         }
     }
@@ -80,18 +79,8 @@ impl Form {
 }
 
 fn tokens(text: &str) -> String {
-    join(text.split_whitespace().map(|token| number(token).unwrap_or_else(|| token.to_owned())))
-}
-
-fn join<T: AsRef<str>>(tokens: impl Iterator<Item = T>) -> String {
-    let mut text = String::new();
-    for token in tokens {
-        if !text.is_empty() {
-            text.push(' ');
-        }
-        text.push_str(token.as_ref());
-    }
-    text
+    let number = |token: &str| number(token).unwrap_or_else(|| token.to_owned());
+    text.split_whitespace().map(number).collect::<Vec<_>>().join(" ")
 }
 
 /// Quirk `base-zero` (Linux 6.18): the kernel reads `0x1` as 1, `02` as 2 and `010` as 8, and prints

@@ -41,12 +41,12 @@ pub(crate) enum Look {
     Unknown(String),
 }
 
-/// The eyes of the source.
+/// Reads knobs, and waits for hints.
 #[derive(Debug)]
 pub struct Reader {
     knobs: Knobs,
     hints: Hints,
-    /// What was declared, but could not go through the gate.
+    /// Declared, and held back by the closed gate.
     held: Vec<Key>,
 }
 
@@ -77,7 +77,7 @@ impl homeostat_core::Reader<Knobs> for Reader {
             if gate.is_some() { gate::held(view.desired, view.records) } else { Vec::new() };
         let mut moment = Moment { gate, ..Moment::default() };
         for (key, (look, owner)) in keys.into_iter().zip(looks) {
-            moment.take(view, see, Looked { key, look, owner });
+            moment.take(view, see, key, look, owner);
         }
         Ok(moment)
     }
@@ -111,16 +111,16 @@ fn keys(view: &View<'_, Knobs>) -> BTreeSet<Key> {
     keys
 }
 
-struct Looked {
-    key: Key,
-    look: Look,
-    owner: Option<String>,
-}
-
 impl Moment {
     /// Hands one knob over and keeps what the plan will ask for.
-    fn take(&mut self, view: &View<'_, Knobs>, see: &mut See<'_, Key, Value>, looked: Looked) {
-        let Looked { key, look, owner } = looked;
+    fn take(
+        &mut self,
+        view: &View<'_, Knobs>,
+        see: &mut See<'_, Key, Value>,
+        key: Key,
+        look: Look,
+        owner: Option<String>,
+    ) {
         match look {
             Look::Absent(absence) => {
                 self.absent.insert(key, absence);
@@ -187,19 +187,19 @@ impl Knobs {
             Ok(root) => root,
             Err(absence) => return Look::Absent(absence),
         };
-        let spot = match find(root, &key.path()) {
-            Ok(Found::File(spot)) => spot,
+        let file = match find(root, &key.path()) {
+            Ok(Found::File(file)) => file,
             Ok(Found::Other(what)) => return Look::Absent(Absence::NotAKnob { what }),
             Ok(Found::Missing(missing)) => return Look::Absent(Absence::of(key, &missing)),
             Err(error) => return Look::Unknown(error.to_string()),
         };
-        if spot.is_writable() && !spot.is_readable() {
+        if file.is_writable() && !file.is_readable() {
             return Look::Absent(Absence::WriteOnly);
         }
-        match spot.read() {
-            Ok(text) => Look::Holds { value: Value::of(key, &text), writable: spot.is_writable() },
+        match file.read() {
+            Ok(text) => Look::Holds { value: Value::of(key, &text), writable: file.is_writable() },
             Err(error) if is_unset(key, &error) => {
-                Look::Holds { value: Value::of(key, ""), writable: spot.is_writable() }
+                Look::Holds { value: Value::of(key, ""), writable: file.is_writable() }
             }
             Err(error) => Look::Unknown(error.to_string()),
         }

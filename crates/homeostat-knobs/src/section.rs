@@ -73,7 +73,7 @@ pub fn is_stated(scope: &Scope) -> bool {
     scope.states(Sysctl::NAME) || scope.states(Cgroups::NAME) || of_links
 }
 
-/// Reports every knob that can be no desired state.
+/// Reports every knob that cannot be declared.
 pub fn resolve(scope: &Scope, checker: &mut Checker) {
     for knob in knobs(scope) {
         if let Err(error) = knob.add_to(DesiredState::builder()) {

@@ -172,12 +172,9 @@ impl Place {
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
         match self {
             Place::Here => Ok(work()),
-            Place::In(netns) => netns.run(work).map_err(|error| {
-                let failure = Failure::from_error(&error, Retry::Soon);
-                match error.help() {
-                    Some(help) => failure.with_help(help),
-                    None => failure,
-                }
+            Place::In(netns) => netns.run(work).map_err(|error| Failure {
+                help: error.help(),
+                ..Failure::from_error(&error, Retry::Soon)
             }),
         }
     }
