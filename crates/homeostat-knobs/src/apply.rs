@@ -62,7 +62,7 @@ impl Writer {
         match self.write_and_read(key, value) {
             Ok(second) => {
                 let is_doubtful = is_coupled(work, key) || is_rival(before, value, &second);
-                judge(key, value, first, second, is_doubtful)
+                judge(key, value, &first, second, is_doubtful)
             }
             // The first write went through: the record of it must stand.
             Err(Outcome::Failed(failure)) => Outcome::Unknown { why: failure.error },
@@ -152,11 +152,11 @@ fn gone(key: &Key, absence: &Absence) -> Outcome<Value> {
 fn judge(
     key: &Key,
     value: &Value,
-    first: Value,
+    first: &Value,
     second: Value,
     is_doubtful: bool,
 ) -> Outcome<Value> {
-    if !value.agrees(key, &second) && first == second && !is_doubtful {
+    if !value.agrees(key, &second) && *first == second && !is_doubtful {
         return Outcome::Settled { held: second };
     }
     Outcome::Applied { now: Some(second) }
@@ -228,7 +228,7 @@ mod tests {
         let key = forward();
         let value = |text: &str| Value::of(&key, text);
         let judged = |first: &str, second: &str, doubtful: bool| {
-            judge(&key, &value("7"), value(first), value(second), doubtful)
+            judge(&key, &value("7"), &value(first), value(second), doubtful)
         };
         assert_eq!(judged("8", "8", false), Outcome::Settled { held: value("8") });
         assert_eq!(judged("8", "9", false), Outcome::Applied { now: Some(value("9")) });

@@ -14,7 +14,7 @@ use homeostat_netlink::{Batch, Connection, Errno, Family, Port, Refusal, Transac
 
 use crate::echo::{self, Echoes};
 use crate::encode::Encoder;
-use crate::error::Error;
+use crate::error::{Error, NO_PERMISSION};
 use crate::key::Key;
 use crate::model::Script;
 use crate::object::Object;
@@ -22,7 +22,7 @@ use crate::program::{NftProcess, run_on_thread};
 use crate::source::Nft;
 use crate::step::Step;
 
-/// The committer of the source.
+/// Commits transactions.
 pub struct Writer {
     source: Nft,
     committer: Mutex<Committer>,
@@ -30,15 +30,15 @@ pub struct Writer {
 
 struct Committer {
     connection: Connection,
-    /// How often in a row somebody was quicker.
+    /// How often in a row somebody committed since the look.
     stale: u32,
 }
 
-/// After so many stale generations a transaction goes without: it names only our own handles, and fails
-/// whole if one of them is gone.
+/// After so many stale generations a transaction is sent without: it names only our own handles, and fails
+/// as a whole if one of them is gone.
 const PATIENCE: u32 = 3;
 
-/// Which act of which step each message belongs to.
+/// Which op of which step each message belongs to.
 type Places = Vec<(usize, usize)>;
 
 impl Writer {
@@ -73,11 +73,12 @@ impl Writer {
         Ok((batch, places))
     }
 
-    /// Commits, and tells for each step whether the kernel's own words show that it is done.
+    /// Commits, and says for each step whether the kernel's echo shows that it is done.
     fn commit(
         &self,
         work: &Work<'_, Nft>,
-        (batch, places): (&Batch, &Places),
+        batch: &Batch,
+        places: &Places,
     ) -> Result<(Transacted, Vec<bool>), Error> {
         let mut committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner);
         let guarded = committer.stale < PATIENCE;
@@ -98,7 +99,7 @@ impl Writer {
         }
         match &transacted {
             Ok(Transacted::Refused { refusal, .. }) if refusal.errno == STALE => {
-                committer.stale += 1
+                committer.stale += 1;
             }
             _ => committer.stale = 0,
         }
@@ -128,16 +129,22 @@ impl homeostat_core::Writer<Nft> for Writer {
         let committed = if places.is_empty() {
             Ok((Transacted::Done, Vec::new()))
         } else {
-            self.commit(&work, (&batch, &places))
+            self.commit(&work, &batch, &places)
         };
         match committed {
-            Ok((Transacted::Done, shown)) => {
-                let done = |at| Outcome::Applied { now: now(&work, &shown, at) };
+            Ok((Transacted::Done, confirmed)) => {
+                // What the kernel's echo has not confirmed is looked at again.
+                let done = |at: usize, step: &Step| {
+                    let is_confirmed = confirmed.get(at).copied().unwrap_or_default();
+                    let desired = step.desired.as_ref().filter(|_| is_confirmed);
+                    Outcome::Applied { now: desired.map(|table| Object::seen(Arc::clone(table))) }
+                };
                 self.finish(&work, done, out).await;
             }
             Ok((Transacted::Unknown, _)) => {
-                let why = "the kernel's answer was lost".to_owned();
-                self.finish(&work, |_| Outcome::Unknown { why: why.clone() }, out).await;
+                let why = "the kernel's answer was lost";
+                let unknown = |_, _: &Step| Outcome::Unknown { why: why.to_owned() };
+                self.finish(&work, unknown, out).await;
             }
             Ok((Transacted::Refused { place, refusal }, _)) => {
                 let place = place.and_then(|place| places.get(place)).copied();
@@ -154,24 +161,17 @@ impl Writer {
     async fn finish(
         &self,
         work: &Work<'_, Nft>,
-        committed: impl Fn(usize) -> Outcome<Object>,
+        committed: impl Fn(usize, &Step) -> Outcome<Object>,
         out: &dyn Outcomes<Object>,
     ) {
         for (at, step) in work.iter() {
             let outcome = match step.script() {
                 Some(script) => load_whole(&self.source, step, script).await,
-                None => committed(at - work.first),
+                None => committed(at - work.first, step),
             };
             out.put(at..at + 1, outcome);
         }
     }
-}
-
-/// What the kernel has shown by its own words; all else is looked at again.
-fn now(work: &Work<'_, Nft>, shown: &[bool], at: usize) -> Option<Object> {
-    let is_shown = shown.get(at).copied().unwrap_or_default();
-    let desired = work.steps.get(at).and_then(|step| step.desired.as_ref()).filter(|_| is_shown);
-    desired.map(|desired| Object::seen(Arc::clone(desired)))
 }
 
 /// Nothing was done: one step is the cause, the others wait for it.
@@ -183,13 +183,10 @@ fn refuse(
 ) {
     let key = cause.and_then(|at| work.steps.get(at)).map(|step| step.key.to_string());
     for at in 0..work.steps.len() {
-        let failure = match &key {
-            Some(key) if cause != Some(at) => Failure {
-                error: format!("nothing was changed, because `{key}` was refused"),
-                ..failure.clone()
-            },
-            _ => failure.clone(),
-        };
+        let mut failure = failure.clone();
+        if let Some(key) = key.as_ref().filter(|_| cause != Some(at)) {
+            failure.error = format!("nothing was changed, because `{key}` was refused");
+        }
         out.put(work.first + at..work.first + at + 1, Outcome::Failed(failure));
     }
 }
@@ -209,17 +206,14 @@ fn refused(steps: &[Step], place: Option<(usize, usize)>, refusal: &Refusal) -> 
     }
     match refusal.errno {
         STALE => "the ruleset changed since it was observed".clone_into(&mut failure.error),
-        Errno::PERM | Errno::ACCESS => {
-            failure =
-                failure.with_help("run it as root or with CAP_NET_ADMIN, or try it with --sandbox");
-        }
+        Errno::PERM | Errno::ACCESS => failure = failure.with_help(NO_PERMISSION),
         _ => {}
     }
     failure
 }
 
 async fn load_whole(source: &Nft, step: &Step, script: &Script) -> Outcome<Object> {
-    let text = format!("{}{}", clearing(step, script), script.text);
+    let text = format!("{}{}", delete_or_create(step, script), script.text);
     let (source, program) = (source.clone(), script.program.clone());
     match run_on_thread(move || source.run(|| run(&source, &program, &text))).await {
         Ok(Ok(ran)) => outcome(&step.key, ran),
@@ -231,7 +225,7 @@ async fn load_whole(source: &Nft, step: &Step, script: &Script) -> Outcome<Objec
 fn outcome(key: &Key, ran: io::Result<Output>) -> Outcome<Object> {
     let ran = match ran {
         Ok(ran) => ran,
-        // Whether it had committed by then, the next look tells.
+        // The next look shows whether it had committed by then.
         Err(error) if error.kind() == ErrorKind::TimedOut => {
             return Outcome::Unknown { why: format!("`nft` was stopped: {error}") };
         }
@@ -247,17 +241,17 @@ fn outcome(key: &Key, ran: io::Result<Output>) -> Outcome<Object> {
 
 fn run(source: &Nft, program: &OsStr, text: &str) -> io::Result<Output> {
     let running = NftProcess::start(program, Path::new("/"), &["-f", "-"])?;
-    // The kernel names the socket of a process by its number, and its commit is ours.
+    // The port of a program's first socket is its process id, and its commit is ours.
     source.own_ports.add_child(Port(running.id()));
     running.finish(text)
 }
 
-/// What takes the former table away, by its number: one that took its name meanwhile is somebody else's.
-/// Where there was none, there must be none: `create table` is refused then.
+/// Deletes the former table, by its handle: one that took its name meanwhile is somebody else's. Where there was none,
+/// `create table` is refused if there is one now.
 ///
 /// Quirk `create-makes-only-the-table` (nft 1.0.6): of a block after `create table` only flags and comment
 /// are made, and nobody can add the comment later.
-fn clearing(step: &Step, script: &Script) -> String {
+fn delete_or_create(step: &Step, script: &Script) -> String {
     match &step.seen {
         Some(seen) if step.action != Action::Create => {
             format!("delete table {} handle {}\n", step.key.family, seen.handle.0)

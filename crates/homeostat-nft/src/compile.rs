@@ -25,7 +25,7 @@ use crate::scratch::{Scratch, check_version};
 use crate::source::Nft;
 use crate::{diff, dump, rule_lines};
 
-/// Understands rulesets as `nft` does. Clones share what they remember of texts that are still declared.
+/// Compiles rulesets. Clones share a cache of texts that are still declared.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     program: OsString,
@@ -76,17 +76,14 @@ impl Compiler {
             let input = CompileInput { compiler, expanded, hash, mark, possible_names };
             return Ok(DesiredState::new(input.compile(&[], &BTreeSet::new())?, None));
         };
-        let input =
-            CompileInput { compiler, expanded: expanded.owned(), hash, mark, possible_names };
-        let links = source
-            .connect(Family::Route)
-            .and_then(|mut connection| links::list(&mut connection).map_err(Error::from));
-        let links = links?;
+        let expanded = expanded.owned();
+        let input = CompileInput { compiler, expanded, hash, mark, possible_names };
+        let links = links::list(&mut source.connect(Family::Route)?).map_err(Error::from)?;
         Ok(DesiredState::new(input.compile(&links, &BTreeSet::new())?, Some(input)))
     }
 }
 
-/// Everything that a text is compiled by but the links.
+/// All that a text is compiled from, but for the links.
 #[derive(Debug)]
 pub(crate) struct CompileInput<'a> {
     compiler: Compiler,
@@ -102,12 +99,12 @@ impl CompileInput<'_> {
         self.hash == other.hash
     }
 
-    /// Whether the text itself may speak of a link.
+    /// Whether the text itself may name a link.
     pub(crate) fn may_name(&self, link: &str) -> bool {
         self.possible_names.covers(link)
     }
 
-    /// Those of the links that the text may speak of, some of which it is known to speak of.
+    /// Those of the links that the text may name, or is known to name.
     pub(crate) fn relevant(&self, links: &[Link], known: &BTreeSet<String>) -> Vec<Link> {
         let is_relevant = |link: &&Link| self.may_name(&link.name) || known.contains(&link.name);
         let mut relevant: Vec<_> = links.iter().filter(is_relevant).cloned().collect();
@@ -115,8 +112,7 @@ impl CompileInput<'_> {
         relevant
     }
 
-    /// Compiles the text by the links that are there, some of which it is known to speak of; unless that
-    /// was done before.
+    /// Compiles the text for the links that are there, unless that was done before. Some of them it is known to name.
     pub(crate) fn compile(
         &self,
         there: &[Link],
@@ -141,77 +137,77 @@ impl CompileInput<'_> {
         let ruleset = &self.expanded.ruleset;
         ruleset.check()?;
         check_version(&self.compiler.program, &ruleset.directory)?;
-        let blanked = blank_flushes(&ruleset.text);
-        let mut named_links =
-            NamedLinks::new(there, |name| self.may_name(name) || known.contains(name));
-        let scratch = self.load(&blanked, &mut named_links)?;
+        let Blanked { text, commands } = blank_flushes(&ruleset.text);
+        let is_named = |name: &str| self.may_name(name) || known.contains(name);
+        let mut named = NamedLinks::new(there, is_named);
+        let scratch = self.load(&text, &mut named)?;
         let mut tables = scratch.tables()?;
-        room_for(&self.mark, &tables)?;
-        self.mark_uncarried(&scratch, (&blanked, &named_links), &mut tables)?;
-        rule_lines::attach(&blanked.text, |line| self.expanded.place(line), &mut tables);
-        let waiting = named_links.waiting(&tables, self.hooks(&named_links, &tables)?);
-        let (links, named_links) = named_links.into_known();
-        let notes = notes(&blanked);
+        if let Some(table) = tables.iter().find(|table| !self.mark.fits(&table.comment)) {
+            return Err(CompileError::LongComment { table: table.key.clone() });
+        }
+        self.add_scripts(&scratch, &text, &named, &mut tables)?;
+        rule_lines::attach(&text, |line| self.expanded.place(line), &mut tables);
+        let waiting = named.waiting(&tables, self.hooks(&named, &tables)?);
+        let (links, named_links) = named.into_known();
+        let commands: Vec<_> = commands.iter().map(|one| format!("`{one}`")).collect();
+        let note =
+            format!("{} at the beginning of the text means nothing here", commands.join(", "));
+        let notes = if commands.is_empty() { Vec::new() } else { vec![note] };
         Ok(Compiled { notes, links, named_links, waiting, ..Compiled::new(tables) })
     }
 
-    /// Loads the text. A link that is not there is stood in for by one with a number that none has.
-    fn load(
-        &self,
-        blanked: &Blanked,
-        named_links: &mut NamedLinks<'_>,
-    ) -> Result<Scratch<'_>, CompileError> {
+    fn open_scratch(&self, named: &NamedLinks<'_>) -> Result<Scratch<'_>, CompileError> {
         let scratch = Scratch::open(&self.compiler.program, &self.expanded.ruleset)?;
-        scratch.create_links(named_links.all())?;
+        scratch.create_links(named.all())?;
+        Ok(scratch)
+    }
+
+    /// Loads the text. In place of a link that is not there it gets one with a number that no other has.
+    fn load(&self, text: &str, named: &mut NamedLinks<'_>) -> Result<Scratch<'_>, CompileError> {
+        let scratch = self.open_scratch(named)?;
         loop {
-            let Err(refused) = scratch.load(&blanked.text) else { return Ok(scratch) };
+            let Err(refused) = scratch.load(text) else { return Ok(scratch) };
             // Nothing was loaded: a text is one transaction.
-            let news = match refused.missing_links(|fault| self.expanded.ruleset.line(fault)) {
-                Some(names) => named_links.learn_numbers(names),
-                None if refused.is_absence() => {
-                    named_links.learn_hooks(scratch.hooked(&blanked.text))
-                }
+            let new = match refused.missing_links(|fault| self.expanded.ruleset.line(fault)) {
+                Some(missing) => named.add_numbers(missing),
+                None if refused.is_absence() => named.add_hooks(scratch.hooked(text)),
                 None => Vec::new(),
             };
-            if news.is_empty() {
+            if new.is_empty() {
                 return Err(refused);
             }
-            scratch.create_links(news.iter())?;
+            scratch.create_links(new.iter())?;
         }
     }
 
-    /// What becomes of hooks into links that are not there. Asked only where it matters.
+    /// What the kernel does with hooks into absent links. It is tried only where it matters.
     fn hooks(&self, named: &NamedLinks<'_>, tables: &[Table]) -> Result<Hooks, CompileError> {
         if !named.may_hide_hooks(tables) {
-            // Nobody learns of hooks from a kernel that takes them.
+            // On a kernel that takes such hooks, no link was added for one.
             return Ok(Hooks::WantLinks);
         }
         let scratch = Scratch::open(&self.compiler.program, &self.expanded.ruleset)?;
-        Ok(Hooks::told(&scratch.load(Hooks::PROBE)))
+        Ok(Hooks::of(&scratch.load(Hooks::PROBE)))
     }
 
     /// Gives the tables that cannot be carried as bytes the text that `nft` loads in place of them.
-    fn mark_uncarried(
+    fn add_scripts(
         &self,
         scratch: &Scratch<'_>,
-        (blanked, named_links): (&Blanked, &NamedLinks<'_>),
+        text: &str,
+        named: &NamedLinks<'_>,
         tables: &mut [Table],
     ) -> Result<(), CompileError> {
         let uncarried = match self.compiler.write_as {
-            WriteAs::Bytes => uncarried(scratch, tables)?,
+            WriteAs::Bytes => uncarried(&mut scratch.connect(Family::Netfilter)?, tables)?,
             WriteAs::Text => tables.iter().map(|table| table.key.clone()).collect(),
         };
         if uncarried.is_empty() {
             return Ok(());
         }
-        // The first one was used up by the trial.
-        let fresh = || -> Result<_, CompileError> {
-            let scratch = Scratch::open(&self.compiler.program, &self.expanded.ruleset)?;
-            scratch.create_links(named_links.all())?;
-            Ok(scratch)
-        };
-        let (first, second) = (fresh()?, fresh()?);
-        first.load(&blanked.text)?;
+        // The scratch namespace of the trial has other tables now.
+        let (first, second) = (self.open_scratch(named)?, self.open_scratch(named)?);
+        first.load(text)?;
         let mut scripts = BTreeMap::new();
         for table in tables.iter().filter(|table| uncarried.contains(&table.key)) {
             let text = self.mark.written(&first.listing(&table.key)?, &table.comment);
@@ -230,36 +226,21 @@ impl CompileInput<'_> {
     }
 }
 
-fn room_for(mark: &Mark, tables: &[Table]) -> Result<(), CompileError> {
-    match tables.iter().find(|table| !mark.fits(&table.comment)) {
-        Some(table) => Err(CompileError::LongComment { table: table.key.clone() }),
-        None => Ok(()),
-    }
-}
-
-fn notes(blanked: &Blanked) -> Vec<String> {
-    let commands: Vec<_> = blanked.commands.iter().map(|one| format!("`{one}`")).collect();
-    if commands.is_empty() {
-        return Vec::new();
-    }
-    vec![format!("{} at the beginning of the text means nothing here", commands.join(", "))]
-}
-
 /// Elements of one set are alike: so many of them are tried.
 const ENOUGH: usize = 256;
 
-/// The tables that cannot be carried. The scratch is not what it was after it.
-fn uncarried(scratch: &Scratch<'_>, tables: &[Table]) -> Result<BTreeSet<Key>, CompileError> {
-    let mut connection = scratch.connect(Family::Netfilter)?;
-    Ok(try_all(&mut connection, tables)?)
-}
-
-fn try_all(connection: &mut Connection, tables: &[Table]) -> Result<BTreeSet<Key>, Error> {
+/// The tables that cannot be carried as bytes. Afterwards the namespace has the tables of the trial.
+fn uncarried(connection: &mut Connection, tables: &[Table]) -> Result<BTreeSet<Key>, Error> {
+    let small = |table: &Table| {
+        let mut table = table.clone();
+        table.sets.values_mut().for_each(|set| set.elements.truncate(ENOUGH));
+        table
+    };
     let tried: Vec<Table> = tables.iter().map(small).collect();
     let mut uncarried = BTreeSet::new();
     loop {
         let rest: Vec<_> = tried.iter().filter(|one| !uncarried.contains(&one.key)).collect();
-        if let Some(refused) = make_again(connection, &rest)? {
+        if let Some(refused) = recreate(connection, &rest)? {
             uncarried.insert(refused);
             continue;
         }
@@ -268,14 +249,8 @@ fn try_all(connection: &mut Connection, tables: &[Table]) -> Result<BTreeSet<Key
     }
 }
 
-fn small(table: &Table) -> Table {
-    let mut table = table.clone();
-    table.sets.values_mut().for_each(|set| set.elements.truncate(ENOUGH));
-    table
-}
-
-/// Makes the tables again in one transaction; tells the one that was refused.
-fn make_again(connection: &mut Connection, tables: &[&Table]) -> Result<Option<Key>, Error> {
+/// Creates the tables again in one transaction; returns the one that was refused.
+fn recreate(connection: &mut Connection, tables: &[&Table]) -> Result<Option<Key>, Error> {
     let (mut batch, mut places, mut last_id) = (Batch::new(), Vec::new(), 0);
     for table in tables {
         if write(table, &mut batch, &mut last_id).is_err() {
@@ -303,7 +278,7 @@ fn write(table: &Table, batch: &mut Batch, last_id: &mut u32) -> Result<(), Unwr
     diff::recreate(table).iter().try_for_each(|op| encoder.op(op))
 }
 
-/// The tables that came out otherwise.
+/// The tables that are not equal to what they were created from.
 fn changed(connection: &mut Connection, tables: &[&Table]) -> Result<Vec<Key>, Error> {
     let heads = dump::heads(connection)?;
     let mut changed = Vec::new();
@@ -329,7 +304,7 @@ struct Cached {
     compiled: Weak<Compiled>,
 }
 
-/// What tells texts apart, each with all that it includes: a text of a million addresses is not kept for it.
+/// Identifies a text with all that it includes: a text of a million addresses is not kept for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TextHash(u64, usize);
 

@@ -37,7 +37,7 @@ pub(crate) struct Compiled {
     pub(crate) links: Vec<Link>,
     /// The names of all that it spoke of, by way of what it includes too, there or not.
     pub(crate) named_links: BTreeSet<String>,
-    /// Tables that speak of a link that is not there.
+    /// Tables that name a link that is not there, with that link.
     pub(crate) waiting: BTreeMap<Key, String>,
 }
 
@@ -181,8 +181,8 @@ impl Desired for DesiredState {
         is_same && recipes && self.may_adopt == other.may_adopt
     }
 
-    /// The kernel numbers tables, so that one of the same name that somebody made later is another. One
-    /// with our mark is ours however often it was made.
+    /// The kernel gives each table a handle, so that one of the same name that was created later is another. One
+    /// with our mark is ours however often it was created.
     fn identity(&self, seen: &Object) -> Option<String> {
         if seen.is_marked {
             return None;

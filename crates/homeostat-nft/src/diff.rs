@@ -32,7 +32,9 @@ fn update(desired: &Table, seen: &Table, before: &DeclaredBefore) -> Vec<Op> {
     let chains = ChainEdit::all(desired, seen, &deleted);
     let sets = SetEdit::all(desired, seen, before, &deleted);
     let mut ops = Vec::new();
-    chains.iter().for_each(|chain| chain.delete(&mut ops));
+    for chain in &chains {
+        chain.delete(&mut ops);
+    }
     ops.extend(sets.iter().filter_map(SetEdit::delete));
     // What refers to a part is deleted before it: sets lead to chains and objects.
     let parts = seen_parts.into_iter().rev();
@@ -45,7 +47,9 @@ fn update(desired: &Table, seen: &Table, before: &DeclaredBefore) -> Vec<Op> {
             ops.push(Op::SetPolicy(name.clone()));
         }
     }
-    chains.iter().for_each(|chain| chain.add(&mut ops));
+    for chain in &chains {
+        chain.add(&mut ops);
+    }
     if (desired.flags ^ seen.flags) & NFT_TABLE_F_DORMANT == 0 {
         return ops;
     }
@@ -293,7 +297,7 @@ impl<'a> SetPair<'a, '_> {
             Difference::Missing(ours) => come.push(ours),
             // Data stays, but for what a former text declared.
             Difference::Extra(at) if is_exact || self.before.has(self.name, theirs.unit(at)) => {
-                go.push(at)
+                go.push(at);
             }
             Difference::Extra(_) => {}
             Difference::Changed(ours, theirs) => {

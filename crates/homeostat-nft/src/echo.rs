@@ -1,8 +1,8 @@
-//! What the kernel itself tells of a small edit, so that nobody has to read a whole table again.
+//! The kernel's echo of a small edit, which saves reading the whole table again.
 //!
-//! A transaction under the generation that was observed finds the table as it was seen, so that what was
-//! told of each message (`NLM_F_ECHO`) shows the rest. Whatever is not told as expected is no failure: the
-//! table is looked at again. Start at [`is_small`] and [`Echoes::confirm`].
+//! A transaction under the generation that was observed finds the table as it was seen, so that the echoes
+//! (`NLM_F_ECHO`) show the rest. An unexpected echo is no failure: the table is looked at again. Start at
+//! [`is_small`] and [`Echoes::confirm`].
 
 use std::collections::BTreeMap;
 
@@ -35,11 +35,11 @@ fn add(sum: usize, size: Option<usize>) -> Option<usize> {
     Some(sum + size?).filter(|sum| *sum <= MOST)
 }
 
-/// How much is told of an act, if that is enough.
+/// How many messages the kernel echoes for an op, if they show what became of it.
 fn size(step: &Step, op: &Op) -> Option<usize> {
     match op {
         Op::DeleteRule { .. } | Op::SetPolicy(_) => Some(1),
-        // What lives inside a rule has a name that only another look tells.
+        // The echo does not say the names of anonymous sets and chains.
         Op::AddRule { chain, at, .. } => {
             desired_rule(step, chain, *at).filter(|rule| rule.inside.is_empty()).map(|_| 1)
         }
@@ -55,7 +55,7 @@ fn desired_rule<'a>(step: &'a Step, chain: &str, at: usize) -> Option<&'a Rule> 
     step.desired.as_ref()?.chains.get(chain)?.rules.get(at)
 }
 
-/// Which act of which step a word on elements is about: it has no number.
+/// The step and the op that an echo of elements belongs to: it has no sequence number.
 pub(crate) fn about(steps: &[Step], message: &Message<'_>) -> Option<(usize, usize)> {
     let ([family, ..], attrs) = message.split::<4>().ok()?;
     let (table, name) =
@@ -70,13 +70,13 @@ pub(crate) fn about(steps: &[Step], message: &Message<'_>) -> Option<(usize, usi
     Some((at, steps.get(at)?.ops.iter().position(is_meant)?))
 }
 
-/// What was told of the acts of one step.
+/// The echoes of one step, by op.
 #[derive(Debug, Default)]
 pub(crate) struct Echoes {
     acts: BTreeMap<usize, Echo>,
 }
 
-/// What was told of one act.
+/// The echo of one op.
 #[derive(Debug, Default)]
 struct Echo {
     elements: Collected,
@@ -86,7 +86,7 @@ struct Echo {
     is_odd: bool,
 }
 
-/// A rule as it was told.
+/// A rule as it was echoed.
 #[derive(Debug)]
 struct EchoedRule {
     handle: Handle,
@@ -97,14 +97,14 @@ struct EchoedRule {
 }
 
 impl Echoes {
-    /// Takes what was told of an act.
+    /// Takes one echo of an op.
     pub(crate) fn record(&mut self, op: usize, message: &Message<'_>) {
         let echo = self.acts.entry(op).or_default();
         let taken = message.split::<4>().and_then(|(_, attrs)| echo.take(message.kind, &attrs));
         echo.is_odd |= taken.is_err();
     }
 
-    /// Whether everything that a step did was told as it was meant.
+    /// Whether the echoes show that everything is as the step meant it.
     pub(crate) fn confirm(self, step: &Step) -> bool {
         if !is_small(step) {
             return false;
@@ -129,7 +129,7 @@ impl Echo {
                 let list = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
                 list.map_or(Ok(()), |list| self.elements.take(list.value))?;
             }
-            // The commit itself is told, too.
+            // The commit itself is echoed, too.
             NEW_GENERATION => {}
             _ => self.is_odd = true,
         }
@@ -150,16 +150,16 @@ impl Echo {
                 self.gone.is_some() && self.gone == rule.map(|rule| rule.handle)
             }
             Op::AddRule { chain, at, .. } => {
-                let (Some(rule), Some(told)) = (desired_rule(step, chain, *at), self.rule) else {
+                let (Some(rule), Some(echoed)) = (desired_rule(step, chain, *at), self.rule) else {
                     return Ok(false);
                 };
-                let is_equal = *told.expressions == *rule.expressions()
-                    && told.userdata.as_deref() == rule.userdata();
+                let is_equal = *echoed.expressions == *rule.expressions()
+                    && echoed.userdata.as_deref() == rule.userdata();
                 places
                     .made
                     .entry(chain.clone())
                     .or_default()
-                    .insert(*at, (told.handle, told.after));
+                    .insert(*at, (echoed.handle, echoed.after));
                 is_equal
             }
             Op::DeleteElements { set, units } => {

@@ -2,11 +2,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use homeostat_netlink::Attrs;
 use homeostat_netlink::uapi::*;
-use homeostat_netlink::{Attr, Attrs};
 use serde_json::{Value, json};
 
-use crate::elements::UnitAt;
+use crate::elements::{UnitAt, key_bytes};
 use crate::model::Set;
 use crate::plan::{ElementFrom, Op};
 use crate::step::Step;
@@ -50,18 +50,12 @@ fn unit_text(set: &Set, at: UnitAt) -> String {
     let kind = be32(&Attrs::new(&set.shape), NFTA_SET_KEY_TYPE).ok().flatten().unwrap_or(0);
     let mut elements = Attrs::new(set.elements.unit(at)).flatten();
     let Some(first) = elements.next() else { return String::new() };
-    let start = key(kind, value(&first, NFTA_SET_ELEM_KEY));
-    let last = value(&first, NFTA_SET_ELEM_KEY_END).to_vec();
-    let behind = elements.next().map(|end| value(&end, NFTA_SET_ELEM_KEY).to_vec());
+    let start = key(kind, key_bytes(&first, NFTA_SET_ELEM_KEY));
+    let last = key_bytes(&first, NFTA_SET_ELEM_KEY_END).to_vec();
+    let behind = elements.next().map(|end| key_bytes(&end, NFTA_SET_ELEM_KEY).to_vec());
     let last = behind.map_or(last, before);
     let end = key(kind, &last);
     if last.is_empty() || end == start { start } else { format!("{start}-{end}") }
-}
-
-fn value<'a>(element: &Attr<'a>, kind: u16) -> &'a [u8] {
-    let attr = element.attrs().first(kind).ok().flatten();
-    let value = attr.and_then(|attr| attr.attrs().first(NFTA_DATA_VALUE).ok().flatten());
-    value.map_or(&[], |value| value.value)
 }
 
 /// The last key of an interval that ends behind it.

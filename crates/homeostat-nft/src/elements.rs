@@ -25,7 +25,7 @@ pub(crate) struct Elements {
     /// Units one after the other, without what packets and time change.
     bytes: Vec<u8>,
     ends: Vec<u32>,
-    /// As dumped, where that is more.
+    /// As dumped, where packets or time change something.
     whole: BTreeMap<UnitAt, Box<[u8]>>,
 }
 
@@ -247,12 +247,15 @@ fn rank(unit: &[u8]) -> Rank<'_> {
 }
 
 fn rank_of<'a>(element: &Attr<'a>) -> Rank<'a> {
-    let value = |kind| -> &'a [u8] {
-        let attr = element.attrs().first(kind).ok().flatten();
-        let value = attr.and_then(|attr| attr.attrs().first(NFTA_DATA_VALUE).ok().flatten());
-        value.map_or(&[], |value| value.value)
-    };
-    (value(NFTA_SET_ELEM_KEY), !is_end(element), value(NFTA_SET_ELEM_KEY_END))
+    let key = key_bytes(element, NFTA_SET_ELEM_KEY);
+    (key, !is_end(element), key_bytes(element, NFTA_SET_ELEM_KEY_END))
+}
+
+/// The bytes of the key of an element, or of the end of its range.
+pub(crate) fn key_bytes<'a>(element: &Attr<'a>, kind: u16) -> &'a [u8] {
+    let attr = element.attrs().first(kind).ok().flatten();
+    let value = attr.and_then(|attr| attr.attrs().first(NFTA_DATA_VALUE).ok().flatten());
+    value.map_or(&[], |value| value.value)
 }
 
 fn is_end(element: &Attr<'_>) -> bool {
@@ -393,13 +396,8 @@ impl Elements {
     fn push_moving(&mut self, parts: [&[u8]; 2]) -> Result<(), Malformed> {
         let at = u32::try_from(self.ends.len()).map_err(|_| Malformed::Message)?;
         let dumped = parts.concat();
-        let dumped = bare_ends(&dumped)?.unwrap_or_else(|| dumped.into());
-        if is_steady(&dumped)? {
-            self.bytes.extend_from_slice(&dumped);
-        } else {
-            self.bytes.extend_from_slice(&rewritten(&dumped, Counts::Masked)?);
-            self.whole.insert(at, dumped);
-        }
+        self.bytes.extend_from_slice(&rewritten(&dumped, Counts::Masked)?);
+        self.whole.insert(at, dumped.into());
         self.end_unit()
     }
 
@@ -409,57 +407,20 @@ impl Elements {
     }
 }
 
-/// A unit whose ends say no more than they may, where they do.
+/// A unit with or without what packets and time change, but never with what the kernel does not take.
 ///
 /// Quirk `ends-told-with-time` (Linux 6.18): in a set of intervals with a timeout the end of an interval is
-/// told with the time that it has left, and refused with EINVAL when it carries it.
-fn bare_ends(unit: &[u8]) -> Result<Option<Box<[u8]>>, Malformed> {
-    let says_more = |element: &Attr<'_>| {
-        let kinds = [NFTA_SET_ELEM_TIMEOUT, NFTA_SET_ELEM_EXPIRATION];
-        kinds.iter().any(|kind| matches!(element.attrs().first(*kind), Ok(Some(_))))
-    };
-    let mut elements = Attrs::new(unit).flatten();
-    if !elements.any(|element| is_end(&element) && says_more(&element)) {
-        return Ok(None);
-    }
-    let mut out = Tlvs::default();
-    for element in Attrs::new(unit) {
-        let element = element?;
-        if is_end(&element) {
-            out.put(
-                element.kind,
-                &only(element.attrs(), &[NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_FLAGS])?,
-            );
-        } else {
-            out.copy(&element);
-        }
-    }
-    Ok(Some(out.into_bytes()))
-}
-
-/// Whether neither packets nor time change anything of a unit.
-fn is_steady(unit: &[u8]) -> Result<bool, Malformed> {
-    const MOVING: [u16; 3] =
-        [NFTA_SET_ELEM_EXPIRATION, NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS];
-    for element in Attrs::new(unit) {
-        for attr in element?.attrs() {
-            if MOVING.contains(&attr?.kind) {
-                return Ok(false);
-            }
-        }
-    }
-    Ok(true)
-}
-
-/// A unit with or without what packets and time change, but never with what the kernel does not take.
+/// dumped with the time that it has left, and refused with EINVAL when it carries it.
 fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
     let mut out = Tlvs::default();
     for element in Attrs::new(unit) {
         let element = element?;
+        let is_end = is_end(&element);
         out.nest(&element, |out| {
             for attr in element.attrs() {
                 let attr = attr?;
                 match (attr.kind, counts) {
+                    (NFTA_SET_ELEM_TIMEOUT | NFTA_SET_ELEM_EXPIRATION, _) if is_end => {}
                     (NFTA_SET_ELEM_EXPIRATION, Counts::Masked) => {}
                     (NFTA_SET_ELEM_EXPR, _) => {
                         out.nest(&attr, |out| rewrite_one(attr.value, counts, out))?;
@@ -528,7 +489,7 @@ impl Edits {
 }
 
 impl Elements {
-    /// Makes them as they were told; whether everything that went was there before.
+    /// Adds and deletes elements; false if one that was deleted was not there.
     pub(crate) fn edit(&mut self, edits: &Edits, layout: Layout) -> Result<bool, Malformed> {
         let Some(span) = edits.span() else { return Ok(true) };
         let window = self.window(span);

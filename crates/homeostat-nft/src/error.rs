@@ -28,8 +28,9 @@ impl From<Error> for Failure {
             _ => None,
         };
         match errno {
-            Some(Errno::PERM | Errno::ACCESS) => Failure::from_error(&error, Retry::Never)
-                .with_help("run it as root or with CAP_NET_ADMIN, or try it with --sandbox"),
+            Some(Errno::PERM | Errno::ACCESS) => {
+                Failure::from_error(&error, Retry::Never).with_help(NO_PERMISSION)
+            }
             Some(Errno::MSGSIZE) => {
                 Failure::from_error(&error, Retry::OnChange).with_help(TOO_LONG)
             }
@@ -44,10 +45,13 @@ impl From<Error> for CompileError {
     }
 }
 
+pub(crate) const NO_PERMISSION: &str =
+    "run it as root or with CAP_NET_ADMIN, or try it with --sandbox";
+
 /// What `nft` calls the text that it is given.
 const STDIN: &str = "/dev/stdin";
 
-/// What is too long for a buffer that nobody in particular gets.
+/// A transaction is longer than the send buffer of an unprivileged socket.
 pub(crate) const TOO_LONG: &str = "without CAP_NET_ADMIN outside of the sandbox a transaction is limited by \
     net.core.wmem_max; run it as root, or raise that";
 
@@ -148,7 +152,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A longer line is not repeated, and neither is junk, which a terminal might obey: the place is told.
+/// A longer line is not repeated, and neither is junk, which a terminal might obey: file and line say where it is.
 const LONGEST: usize = 400;
 
 impl Fault {
@@ -193,7 +197,7 @@ impl CompileError {
         (!names.is_empty()).then(|| names.into_iter().flatten().collect())
     }
 
-    /// Whether the kernel missed something that the text speaks of.
+    /// Whether the kernel missed something that the text names.
     pub(crate) fn is_absence(&self) -> bool {
         let is_it = |fault: &Fault| fault.message.contains("No such file or directory");
         matches!(self, CompileError::Refused(faults) if faults.iter().any(is_it))

@@ -31,7 +31,7 @@ pub(crate) struct Expanded<'a> {
     origins: Origins,
 }
 
-/// What a text includes, for who watches it.
+/// What a text includes: if one of these changes, so does the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Included {
     /// The files, and those that would be taken if they were there.
@@ -49,7 +49,7 @@ impl<'a> Expanded<'a> {
         Expanded { ruleset: self.ruleset.owned(), origins: self.origins }
     }
 
-    /// What people call a line of the whole text.
+    /// File and line of a line of the whole text.
     pub(crate) fn place(&self, line: usize) -> String {
         let (file, line) = self.origins.of(line);
         format!("{}:{line}", file.name)
@@ -59,19 +59,15 @@ impl<'a> Expanded<'a> {
     pub(crate) fn placed(&self, mut error: CompileError) -> CompileError {
         let is_about_it = |fault: &&mut Fault| fault.line > 0 && fault.file == self.ruleset.name;
         for fault in error.faults_mut().iter_mut().filter(is_about_it) {
-            self.place_fault(fault);
+            let (file, line) = self.origins.of(fault.line as usize);
+            fault.file.clone_from(&file.name);
+            fault.line = u32::try_from(line).unwrap_or(u32::MAX);
+            if let Some(by) = &file.included_by {
+                let end = fault.message.find('\n').unwrap_or(fault.message.len());
+                fault.message.insert_str(end, &included_by(by));
+            }
         }
         error
-    }
-
-    fn place_fault(&self, fault: &mut Fault) {
-        let (file, line) = self.origins.of(fault.line as usize);
-        fault.file.clone_from(&file.name);
-        fault.line = u32::try_from(line).unwrap_or(u32::MAX);
-        if let Some(by) = &file.included_by {
-            let end = fault.message.find('\n').unwrap_or(fault.message.len());
-            fault.message.insert_str(end, &included_by(by));
-        }
     }
 }
 
@@ -79,12 +75,12 @@ fn included_by(place: &str) -> String {
     format!(" (included by {place})")
 }
 
-/// What a text includes, as far as it can be told.
+/// What a text includes, as far as it can be read.
 pub(crate) fn included(ruleset: &Ruleset<'_>) -> Included {
     Expanding::run(ruleset).0
 }
 
-/// The work on one text.
+/// A text that is being expanded.
 struct Expanding<'a> {
     directory: &'a Path,
     text: String,
@@ -98,7 +94,7 @@ struct Expanding<'a> {
 #[derive(Clone, Copy)]
 struct Level<'a> {
     text: &'a str,
-    file: Nth,
+    file: usize,
     depth: usize,
 }
 
@@ -106,7 +102,7 @@ impl<'a> Expanding<'a> {
     fn run<'t>(ruleset: &'a Ruleset<'t>) -> (Included, Result<Expanded<'t>, CompileError>) {
         let (directory, origins) = (&*ruleset.directory, Origins::new(&ruleset.name));
         let (text, included) = (String::new(), Included::default());
-        let main = Level { text: &ruleset.text, file: Origins::MAIN, depth: 1 };
+        let main = Level { text: &ruleset.text, file: 0, depth: 1 };
         if includes(main.text).is_empty() {
             return (included, Ok(Expanded { ruleset: ruleset.clone(), origins }));
         }
@@ -122,7 +118,7 @@ impl<'a> Expanding<'a> {
         let part = |from, until| level.text.get(from..until).unwrap_or_default();
         let (mut from, mut line) = (0, 1);
         for include in includes(level.text) {
-            // `nft` tells what it does not find.
+            // `nft` itself reports what it does not find.
             let Some(paths) = self.find(include.wanted) else { continue };
             self.push(part(from, include.start));
             for path in paths {
@@ -147,7 +143,7 @@ impl<'a> Expanding<'a> {
         include: &Include<'_>,
         line: usize,
     ) -> Result<(), CompileError> {
-        let by = self.origins.file(level.file);
+        let by = &self.origins.files[level.file];
         let outermost = by.included_by.clone().unwrap_or_else(|| format!("{}:{line}", by.name));
         let refused = |message: String| {
             let by_whom = by.included_by.as_deref().map(included_by).unwrap_or_default();
@@ -157,7 +153,7 @@ impl<'a> Expanding<'a> {
         if level.depth == DEEPEST {
             return refused(format!("Include nested too deeply, max {DEEPEST} levels"));
         }
-        if self.origins.has_included(MOST) {
+        if self.origins.files.len() > MOST {
             return refused(format!("more than {MOST} files are included"));
         }
         let Ruleset { text, name, .. } = Ruleset::read(path)?;
@@ -165,15 +161,16 @@ impl<'a> Expanding<'a> {
         if size > LARGEST {
             return Err(CompileError::TooLarge { name, size });
         }
-        let file = self.origins.add_file(File { name, included_by: Some(outermost) });
+        let file = self.origins.files.len();
+        self.origins.files.push(File { name, included_by: Some(outermost) });
         self.begin(file, 1);
         self.expand(Level { text: &text, file, depth: level.depth + 1 })
     }
 
     /// From the next line on it is this file, from this line on.
-    fn begin(&mut self, file: Nth, line: usize) {
+    fn begin(&mut self, file: usize, line: usize) {
         self.push("\n");
-        self.origins.add_run(self.ended + 1, file, line);
+        self.origins.runs.push(Run { first: self.ended + 1, file, line });
     }
 
     fn push(&mut self, part: &str) {
@@ -205,7 +202,7 @@ impl<'a> Expanding<'a> {
             files.insert(path.clone());
             path.symlink_metadata().is_ok()
         })?;
-        // It takes a directory for nothing.
+        // `nft` reads nothing from a directory.
         Some(if found.is_dir() { Vec::new() } else { vec![found] })
     }
 }
@@ -220,66 +217,40 @@ fn ends(part: &str) -> usize {
 struct File {
     /// What errors call it.
     name: String,
-    /// The place in the text itself that it is there for.
+    /// The place in the text itself that includes it, perhaps by way of others.
     included_by: Option<String>,
 }
 
-/// Number of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Nth(usize);
-
-/// Runs of lines, in the order of the whole text.
+/// Where the lines of the whole text come from.
 #[derive(Clone, Debug, Hash)]
 struct Origins {
-    main: File,
-    included: Vec<File>,
+    /// The text itself, then what it includes.
+    files: Vec<File>,
+    /// In the order of the whole text.
     runs: Vec<Run>,
 }
 
+/// Lines of one file that follow each other.
 #[derive(Clone, Debug, Hash)]
 struct Run {
     /// The line of the whole text that it begins with, from one.
     first: usize,
-    file: Nth,
+    file: usize,
     /// The line of the file that this is.
     line: usize,
 }
 
 impl Origins {
-    /// The text itself, whose lines are its own as long as nothing else is said.
-    const MAIN: Nth = Nth(0);
-
     fn new(name: &str) -> Self {
         let main = File { name: name.to_owned(), included_by: None };
-        Origins { main, included: Vec::new(), runs: Vec::new() }
-    }
-
-    fn add_file(&mut self, file: File) -> Nth {
-        self.included.push(file);
-        Nth(self.included.len())
-    }
-
-    /// Whether there are so many files beside the text itself.
-    fn has_included(&self, count: usize) -> bool {
-        self.included.len() >= count
-    }
-
-    /// From this line of the whole text on, it is this file from this line on.
-    fn add_run(&mut self, first: usize, file: Nth, line: usize) {
-        self.runs.push(Run { first, file, line });
-    }
-
-    fn file(&self, Nth(nth): Nth) -> &File {
-        nth.checked_sub(1).and_then(|nth| self.included.get(nth)).unwrap_or(&self.main)
+        Origins { files: vec![main], runs: vec![Run { first: 1, file: 0, line: 1 }] }
     }
 
     /// The file, and the line of it, that a line of the whole text is.
     fn of(&self, line: usize) -> (&File, usize) {
         let after = self.runs.partition_point(|run| run.first <= line);
-        match after.checked_sub(1).and_then(|nth| self.runs.get(nth)) {
-            Some(run) => (self.file(run.file), run.line + line - run.first),
-            None => (&self.main, line),
-        }
+        let run = &self.runs[after.saturating_sub(1)];
+        (&self.files[run.file], run.line + line - run.first)
     }
 }
 
@@ -288,7 +259,7 @@ fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// The files of a pattern below a directory. The directories that were read for it are told.
+/// The files of a pattern below a directory. The directories that were read for it are added to `read`.
 fn glob(base: &Path, wanted: &str, read: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut found = vec![base.to_owned()];
     for part in parts(wanted) {
@@ -363,7 +334,7 @@ fn class(text: &[u8], c: u8) -> Option<(bool, &[u8])> {
     Some((is_in != is_without, rest))
 }
 
-/// One that `nft` would obey.
+/// An `include` statement, as `nft` reads it.
 #[derive(Debug, PartialEq, Eq)]
 struct Include<'a> {
     /// Where it begins.
@@ -376,7 +347,7 @@ struct Include<'a> {
 
 const WORD: &str = "include";
 
-/// In the order of the text. One that is malformed is left to `nft`, which tells what it misses.
+/// In the order of the text. One that is malformed is left to `nft`, which reports it.
 fn includes(text: &str) -> Vec<Include<'_>> {
     if !text.contains(WORD) {
         return Vec::new();

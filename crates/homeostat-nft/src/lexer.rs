@@ -56,7 +56,7 @@ const PRINTING: [&str; 5] = ["list", "reset", "monitor", "describe", "export"];
 
 /// The first command that prints, with its place.
 ///
-/// In an empty namespace most of them print nothing, so that only the text tells of them.
+/// In an empty namespace most of them print nothing, so that they are found by the text only.
 pub(crate) fn printing(text: &str) -> Option<(&str, Position)> {
     let mut commands = starts(text).filter_map(|start| {
         let rest = text.get(start..)?;

@@ -10,7 +10,10 @@
 //! does inside of the table, line by line (`step.rs`).
 //!
 //! Never done: listing through `nft` in a pass; touching a table that is neither ours nor declared.
-#![expect(clippy::wildcard_imports, reason = "the constants of linux/netfilter/nf_tables.h")]
+#![cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "the constants of linux/netfilter/nf_tables.h")
+)]
 
 mod apply;
 mod compile;

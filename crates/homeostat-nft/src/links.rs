@@ -30,8 +30,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// One that is not there: its number is one that no kernel gives by itself, by which a table that
-    /// speaks of it is known.
+    /// One that is not there. No kernel gives its number by itself, so that it shows which tables name the link.
     pub(crate) fn absent(name: String, nth: usize) -> Self {
         const FIRST: u32 = 0x7ed3_a500;
         let index = FIRST + u32::try_from(nth).unwrap_or_default();
@@ -39,12 +38,12 @@ impl Link {
     }
 }
 
-/// Which links a text may speak of by its own words.
+/// Words of a text that may be names of links.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PossibleNames(BTreeSet<String>);
 
 impl PossibleNames {
-    /// Nothing, if a text asks for no link by number.
+    /// Nothing, if the text means no link by number.
     pub(crate) fn of(text: &str) -> Option<Self> {
         const ASKING: [&str; 6] = ["iif", "oif", "device", "devices", "sdif", "iface_index"];
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -93,14 +92,14 @@ pub(crate) fn list(connection: &mut Connection) -> Result<Vec<Link>, Error> {
     Ok(links)
 }
 
-/// Makes their like. What cannot be made is missed by `nft`, which says so with its place.
+/// Creates links of the same names and numbers. What cannot be created is missed by `nft`, which says where.
 pub(crate) fn create(connection: &mut Connection, links: &[&Link]) -> Result<(), Error> {
     for link in links {
         for kind in KINDS {
             match create_one(connection, link, kind) {
                 Err(Error::Refused(_)) => {}
-                made => {
-                    made?;
+                created => {
+                    created?;
                     break;
                 }
             }
@@ -122,74 +121,71 @@ fn create_one(connection: &mut Connection, link: &Link, kind: &str) -> Result<()
     connection.ask(&mut request, &mut |_| {})
 }
 
-/// More links that are not there than this are a mistake.
-const MOST: usize = 64;
+/// More absent links than this are a mistake.
+const MOST_ABSENT: usize = 64;
 
-/// What is stood in for.
+/// The links that a text names, as far as they are known: the scratch namespace has them all.
 #[derive(Debug)]
 pub(crate) struct NamedLinks<'a> {
-    /// Everything that could be named_links of.
+    /// All links of the real namespace.
     there: &'a [Link],
-    /// What is there, and named_links of.
     present: Vec<Link>,
-    /// Not there, and meant by number, in rules: its tables wait for it.
+    /// Absent, and meant by number in rules.
     by_number: Vec<Link>,
-    /// Not there, and hooked into by chains and flowtables, where the kernel wants them to be there.
+    /// Absent, and hooked into by chains or flowtables, on a kernel that wants such links to exist.
     by_hook: Vec<Link>,
 }
 
 impl<'a> NamedLinks<'a> {
-    /// What is known to be named_links of before anything was tried.
-    pub(crate) fn new(there: &'a [Link], is_spoken_of: impl Fn(&str) -> bool) -> Self {
-        let present = there.iter().filter(|link| is_spoken_of(&link.name)).cloned().collect();
+    pub(crate) fn new(there: &'a [Link], is_named: impl Fn(&str) -> bool) -> Self {
+        let present = there.iter().filter(|link| is_named(&link.name)).cloned().collect();
         NamedLinks { there, present, by_number: Vec::new(), by_hook: Vec::new() }
     }
 
-    /// Everything that is stood in for.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Link> {
         self.present.iter().chain(&self.by_number).chain(&self.by_hook)
     }
 
-    /// Learns what is meant by number: what is not stood in for yet.
-    pub(crate) fn learn_numbers(&mut self, names: Vec<String>) -> Vec<Link> {
-        let news = self.news(names);
-        self.by_number.extend(news.iter().filter(|link| !self.there.contains(link)).cloned());
-        news
+    /// Adds links that are meant by number; returns those that are new.
+    pub(crate) fn add_numbers(&mut self, names: Vec<String>) -> Vec<Link> {
+        let (new, absent) = self.add(names);
+        self.by_number.extend(absent);
+        new
     }
 
-    /// Learns what is hooked into: what is not stood in for yet.
-    pub(crate) fn learn_hooks(&mut self, names: BTreeSet<String>) -> Vec<Link> {
-        let news = self.news(names);
-        self.by_hook.extend(news.iter().filter(|link| !self.there.contains(link)).cloned());
-        news
+    /// Adds links that are hooked into; returns those that are new.
+    pub(crate) fn add_hooks(&mut self, names: BTreeSet<String>) -> Vec<Link> {
+        let (new, absent) = self.add(names);
+        self.by_hook.extend(absent);
+        new
     }
 
-    fn news(&mut self, names: impl IntoIterator<Item = String>) -> Vec<Link> {
-        let mut news: Vec<Link> = Vec::new();
-        let mut absent = self.by_number.len() + self.by_hook.len();
+    /// Those of the names that are new, and those of them that are absent.
+    fn add(&mut self, names: impl IntoIterator<Item = String>) -> (Vec<Link>, Vec<Link>) {
+        let (mut new, mut absent) = (Vec::new(), Vec::new());
         for name in names {
-            if self.all().chain(&news).any(|link| link.name == name) {
+            let count = self.by_number.len() + self.by_hook.len() + absent.len();
+            if self.all().chain(&new).any(|link| link.name == name) {
                 continue;
             }
-            let there = self.there.iter().find(|link| link.name == name);
-            if there.is_none() && absent == MOST {
-                continue;
+            if let Some(link) = self.there.iter().find(|link| link.name == name) {
+                self.present.push(link.clone());
+                new.push(link.clone());
+            } else if count < MOST_ABSENT {
+                absent.push(Link::absent(name, count));
+                new.extend(absent.last().cloned());
             }
-            news.push(there.cloned().unwrap_or_else(|| Link::absent(name, absent)));
-            absent += usize::from(there.is_none());
         }
-        self.present.extend(news.iter().filter(|link| self.there.contains(link)).cloned());
-        news
+        (new, absent)
     }
 
-    /// Whether a table hooks into a link that is not there, and that others mean by number: `nft` had no
-    /// reason to miss it.
+    /// Whether a table hooks into an absent link that others mean by number: `nft` had no reason to miss it.
     pub(crate) fn may_hide_hooks(&self, tables: &[Table]) -> bool {
         let is_hooked = |link: &Link| tables.iter().any(|table| table.hooks_into(&link.name));
         self.by_hook.is_empty() && self.by_number.iter().any(is_hooked)
     }
 
-    /// Which tables wait for one of them.
+    /// The tables that wait for an absent link.
     pub(crate) fn waiting(&self, tables: &[Table], hooks: Hooks) -> BTreeMap<Key, String> {
         let waits = |table: &Table| {
             let by_number = self.by_number.iter().find(|link| table.mentions(&link.index));
@@ -201,7 +197,7 @@ impl<'a> NamedLinks<'a> {
         tables.iter().filter_map(waits).collect()
     }
 
-    /// What was learned, for who compiles the text again: the links that are there, and all names.
+    /// The links that are there, sorted, and the names of all.
     pub(crate) fn into_known(self) -> (Vec<Link>, BTreeSet<String>) {
         let names = self.all().map(|link| link.name.clone()).collect();
         let mut links = self.present;
@@ -214,7 +210,7 @@ impl<'a> NamedLinks<'a> {
 ///
 /// Quirk `hooks-want-links` (Linux 6.1): `nft add chain netdev t c '{ type filter hook ingress device x
 /// priority 0; }'` is refused with ENOENT as long as there is no link `x`. Linux 6.18 takes it, and hooks
-/// in when the link comes. Which place of a text was meant, the refusal does not tell.
+/// in when the link comes. The refusal does not say which place of the text it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hooks {
     /// It refuses it.
@@ -228,7 +224,7 @@ impl Hooks {
     pub(crate) const PROBE: &'static str =
         "table netdev p { chain c { type filter hook ingress device hst-none priority 0; }; }";
 
-    pub(crate) fn told(loaded: &Result<(), CompileError>) -> Self {
+    pub(crate) fn of(loaded: &Result<(), CompileError>) -> Self {
         match loaded {
             Err(refused) if refused.is_absence() => Hooks::WantLinks,
             _ => Hooks::Wait,

@@ -67,7 +67,7 @@ fn split(line: &str) -> (&str, Option<Handle>) {
     }
 }
 
-/// What `nft` tells of the tables of a namespace.
+/// The tables of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Ours, without our mark; empty if there are none.

@@ -72,7 +72,7 @@ impl fmt::Display for Mark {
 pub(crate) struct Comment {
     /// The user's own text.
     pub(crate) text: String,
-    /// A mark of this program, whoever's.
+    /// A mark of this program, ours or of another owner.
     pub(crate) mark: Option<Mark>,
 }
 

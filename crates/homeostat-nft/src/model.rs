@@ -32,7 +32,7 @@ pub(crate) struct Table {
     pub(crate) sets: BTreeMap<String, Set>,
     pub(crate) objects: BTreeMap<ObjectId, Stateful>,
     pub(crate) flowtables: BTreeMap<String, Box<[u8]>>,
-    /// Rules in words, where somebody asked for them.
+    /// The text of rules, where it was asked for.
     pub(crate) texts: BTreeMap<Handle, RuleText>,
     /// How it is written if its bytes cannot be carried.
     pub(crate) script: Option<Arc<Script>>,
@@ -101,8 +101,8 @@ impl Table {
             || sets.into_iter().any(|set| set.elements.mention(bytes))
     }
 
-    /// Whether anything of it goes with a device, or with the program that owns it: nobody is told of that,
-    /// and no generation moves.
+    /// Whether parts of it disappear with a device, or with the program that owns it: that is not announced, and
+    /// changes no generation.
     pub(crate) fn may_change_silently(&self) -> bool {
         let is_owned = self.flags & NFT_TABLE_F_OWNER != 0;
         is_owned || !self.flowtables.is_empty() || self.chains.values().any(Chain::has_devices)
@@ -184,7 +184,7 @@ impl RuleBytes {
     }
 }
 
-/// Something that lives and dies with its rule.
+/// An anonymous set or chain: it exists only as long as its rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Inside {
     Set(Set),
@@ -255,14 +255,14 @@ pub(crate) struct Set {
     /// What an element looks like: only between equal ones elements can be carried over.
     pub(crate) shape: Box<[u8]>,
     pub(crate) elements: Elements,
-    /// The name that the user gave to a meter, which lives and dies with its rule nevertheless.
+    /// The name of a meter: the user gave it, but the set exists only as long as its rule.
     pub(crate) meter: Option<String>,
     /// What elements lead to.
     pub(crate) references: BTreeSet<Part>,
 }
 
 impl Set {
-    /// Whether packets fill it and nobody can name its elements: those of a meter.
+    /// Whether packets fill it and no text can: it belongs to a meter.
     pub(crate) fn is_data(&self) -> bool {
         let both = NFT_SET_ANONYMOUS | NFT_SET_EVAL;
         self.flags & both == both
@@ -346,7 +346,7 @@ pub(crate) struct Stateful {
     pub(crate) counts: Box<[u8]>,
 }
 
-/// `NFTA_DEVICE_NAME`: what a list of links is made of.
+/// `NFTA_DEVICE_NAME`: an entry of a list of links.
 const DEVICE_NAME: u16 = 1;
 
 /// What hooks into links.

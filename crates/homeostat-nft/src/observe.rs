@@ -251,7 +251,9 @@ impl Reader {
     /// Those of the expected tables that were not found are absent.
     fn store_in_shadow(&mut self, expected: BTreeSet<Key>, found: &Found) {
         let shadow = &mut self.notifications.shadow;
-        expected.into_iter().for_each(|key| shadow.store(key, None));
+        for key in expected {
+            shadow.store(key, None);
+        }
         for (head, object) in found {
             shadow.store(head.key.clone(), object.table.as_ref().map(|table| (head, table)));
         }

@@ -52,7 +52,7 @@ fn step(compiled: &Compiled, key: Key, change: Change<Key, Object>) -> Option<St
             let (ops, seen) = (vec![Op::DeleteTable], before.table);
             Step { ops, seen, ..Step::new(key, Action::Delete) }
         }
-        // Tables are made and deleted, never claimed.
+        // Tables are created and deleted, never released.
         Change::Release { .. } => return None,
     })
 }

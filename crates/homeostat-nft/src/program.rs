@@ -56,7 +56,7 @@ impl NftProcess {
         self.finish_within(text, LONGEST)
     }
 
-    /// The same, with what it prints told line by line: it may be far more than anybody wants to keep.
+    /// The same, with each line that it prints: that may be too much to keep.
     pub(crate) fn finish_with_lines(
         self,
         text: &str,
@@ -153,7 +153,7 @@ pub(crate) const OLDEST: Version = Version { major: 1, minor: 0, patch: 0 };
 
 impl Version {
     /// From what `nft --version` prints: `nftables v1.0.6 (Lester Gooch #5)`.
-    pub(crate) fn told(words: &str) -> Option<Self> {
+    pub(crate) fn parse(words: &str) -> Option<Self> {
         let mut words = words.split_whitespace();
         let word = words.find(|word| word.starts_with('v') && word.contains('.'))?;
         word.strip_prefix('v')?.parse().ok()
@@ -250,14 +250,14 @@ mod version_tests {
             ("echo (GNU coreutils) 9.1", None),
             ("", None),
         ] {
-            let told = Version::told(words).map(|version| version.to_string());
+            let told = Version::parse(words).map(|version| version.to_string());
             assert_eq!(told.as_deref(), expected, "{words}");
         }
     }
 
     #[test]
     fn an_old_version_is_older_than_the_oldest() {
-        assert!(Version::told("nftables v0.9.8 (E.D.S.)").is_some_and(|old| old < OLDEST));
-        assert!(Version::told("nftables v1.0.2 (Lester Gooch)").is_some_and(|new| new >= OLDEST));
+        assert!(Version::parse("nftables v0.9.8 (E.D.S.)").is_some_and(|old| old < OLDEST));
+        assert!(Version::parse("nftables v1.0.2 (Lester Gooch)").is_some_and(|new| new >= OLDEST));
     }
 }

@@ -1,6 +1,6 @@
 //! Which line of the user's own text each rule comes from. Pure.
 //!
-//! Nobody tells: `nft` and the kernel forget it. But blocks of rules only append, so that the n-th statement
+//! `nft` and the kernel do not keep it. But blocks of rules only append, so that the n-th statement
 //! of a chain is its n-th rule, as long as nothing but blocks follows the first one. Wherever there is any
 //! doubt, no line is known, and rules are shown as `nft` lists them.
 
@@ -29,7 +29,7 @@ pub(crate) struct SourceLine {
     pub(crate) place: String,
 }
 
-/// Gives the rules of tables the lines that they come from, told by the line of the whole text.
+/// Gives rules the lines that they come from; `place` is the file and line of a line of the whole text.
 pub(crate) fn attach(text: &str, place: impl Fn(usize) -> String, tables: &mut [Table]) {
     let Some(chains) = chains(text) else { return };
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();

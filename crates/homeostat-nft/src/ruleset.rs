@@ -100,7 +100,9 @@ pub(crate) struct Blanked {
     pub(crate) commands: Vec<String>,
 }
 
-/// Blanks the commands that clear before anything is made.
+/// Blanks commands that delete or flush before anything is created: Debian's own `nftables.conf` begins with `flush
+/// ruleset`, which means nothing in an empty namespace. Lines and columns of everything else stay; later commands act
+/// inside of the scratch namespace only.
 pub(crate) fn blank_flushes(text: &str) -> Blanked {
     let mut blanked = Blanked { text: text.to_owned(), commands: Vec::new() };
     let mut at = 0;
@@ -159,6 +161,10 @@ fn wants_owner(statement: &str) -> bool {
 }
 
 /// The first name of a host, with its place.
+///
+/// `nft` looks names up while it loads a text. Where hosts can be hidden from it, it finds none; elsewhere somebody may
+/// answer on a local socket or from `/etc/hosts`, and the firewall would be what the answer was that day. So what cannot
+/// be anything else is refused before: a name with a dot and a letter, right after `ip saddr` and the like.
 pub(crate) fn named_host(text: &str) -> Option<(&str, Position)> {
     let mut looking = Looking::default();
     let mut start = 0;

@@ -22,7 +22,7 @@ use crate::model::{HookKind, Table};
 use crate::program::{NftProcess, OLDEST, Version, run};
 use crate::ruleset::Ruleset;
 
-/// A namespace that is gone when nobody needs it any more.
+/// The namespace is gone when this is dropped.
 pub(crate) struct Scratch<'a> {
     netns: Netns,
     program: &'a OsStr,
@@ -124,7 +124,7 @@ impl<'a> Scratch<'a> {
 }
 
 /// A name would be frozen to what was found by it today. Where hosts cannot be hidden, only the names that
-/// can be told from everything else are refused.
+/// cannot be anything else are refused.
 fn hide_hosts() {
     let _ = homeostat_netns::forget_hosts();
 }
@@ -134,7 +134,7 @@ pub(crate) fn check_version(program: &OsStr, directory: &Path) -> Result<(), Com
     let told = run(program, directory, &["--version"], "");
     let told = told.map_err(|source| not_started(source, directory))?;
     let words = String::from_utf8_lossy(&told.stdout);
-    match Version::told(&words) {
+    match Version::parse(&words) {
         Some(version) if version >= OLDEST => Ok(()),
         version => {
             let found = version.map(|version| version.to_string());
@@ -152,8 +152,9 @@ fn not_started(source: io::Error, directory: &Path) -> CompileError {
     }
 }
 
-/// Takes what is printed, line by line. What it does not understand is left out: `nft` itself says then
-/// what was missing.
+/// Finds the links that `nft` is about to hook into, in what `nft --debug=mnl` prints of its messages, four bytes a
+/// line. Only there includes, patterns, variables and lists are all resolved, whatever the kernel takes. What it does not
+/// understand is left out: `nft` itself says then what was missing.
 #[derive(Debug, Default)]
 struct DebugParser {
     names: BTreeSet<String>,

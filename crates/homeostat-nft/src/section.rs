@@ -20,7 +20,7 @@ use crate::source::Nft;
 pub const SECTIONS: SourceSections =
     SourceSections { source: "nft", sections: &[SectionType::of::<Nftables>()], extensions: &[] };
 
-/// The firewall. Without file and ruleset it is the declare no tables, said aloud.
+/// The firewall. Without file and ruleset it declares that there are no tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nftables {
     /// The text, or where it is.
@@ -47,7 +47,7 @@ pub fn declared(scope: &Scope) -> Option<&Declared> {
     scope.get::<Nftables>().and_then(|nftables| nftables.ruleset.as_ref())
 }
 
-/// Reports a file that cannot be read. Only `nft` itself can tell more, and it needs a kernel for that:
+/// Reports a file that cannot be read. Only `nft` itself can find more, and it needs a kernel for that:
 /// that is for plans.
 pub fn resolve(scope: &Scope, checker: &mut Checker) {
     if let Some(Declared::File(path)) = declared(scope)

@@ -488,7 +488,7 @@ mod tests {
             // One is missing.
             gone(&mut shadow, after(after(next)));
             assert_eq!(shadow.generation(), None);
-            assert!(matches!(shadow.lookup(&key()), None), "{generation:x}");
+            assert!(shadow.lookup(&key()).is_none(), "{generation:x}");
         }
     }
 }
