@@ -479,20 +479,14 @@ impl Edits {
         }
         Ok(())
     }
-
-    /// From the first to the last place that they are about.
-    fn span(&self) -> Option<(Rank<'_>, Rank<'_>)> {
-        let (first, _) = self.told.first_key_value()?;
-        let (last, _) = self.told.last_key_value()?;
-        Some((borrowed(first), borrowed(last)))
-    }
 }
 
 impl Elements {
     /// Adds and deletes elements; false if one that was deleted was not there.
     pub(crate) fn edit(&mut self, edits: &Edits, layout: Layout) -> Result<bool, Malformed> {
-        let Some(span) = edits.span() else { return Ok(true) };
-        let window = self.window(span);
+        let ends = edits.told.first_key_value().zip(edits.told.last_key_value());
+        let Some(((first, _), (last, _))) = ends else { return Ok(true) };
+        let window = self.window(borrowed(first), borrowed(last));
         let (mut around, mut gone) = (Collected::default(), 0);
         for at in window.clone() {
             for element in Attrs::new(self.dumped(at)) {
@@ -513,7 +507,7 @@ impl Elements {
 
     /// The units that can look different after an edit in this span: one more on each side, since what
     /// ends an interval may join or leave its neighbour.
-    fn window(&self, (first, last): (Rank<'_>, Rank<'_>)) -> Range<u32> {
+    fn window(&self, first: Rank<'_>, last: Rank<'_>) -> Range<u32> {
         let begin = self.count_up_to(first).saturating_sub(2);
         let end = (self.count_up_to(last) + 1).min(self.places().end);
         begin..end

@@ -60,24 +60,26 @@ impl NftProcess {
     pub(crate) fn finish_with_lines(
         self,
         text: &str,
-        tell: &mut (dyn FnMut(&str) + Send),
+        each: &mut (dyn FnMut(&str) + Send),
     ) -> io::Result<()> {
-        let told = self.attend((text, LONGEST), |stdout| {
-            BufReader::new(stdout).lines().try_for_each(|line| line.map(|line| tell(&line)))
-        });
-        told.map(|_| ())
+        let read = |stdout| {
+            BufReader::new(stdout).lines().try_for_each(|line| line.map(|line| each(&line)))
+        };
+        self.wait(text, LONGEST, read).map(|_| ())
     }
 
     fn finish_within(self, text: &str, longest: Duration) -> io::Result<Output> {
         let mut stdout = Vec::new();
         let read = |mut printed: ChildStdout| printed.read_to_end(&mut stdout).map(|_| ());
-        let (status, stderr) = self.attend((text, longest), read)?;
+        let (status, stderr) = self.wait(text, longest, read)?;
         Ok(Output { status, stdout, stderr })
     }
 
-    fn attend(
+    /// Gives it the text, reads what it prints, and kills it if it takes longer.
+    fn wait(
         mut self,
-        (text, longest): (&str, Duration),
+        text: &str,
+        longest: Duration,
         read: impl FnOnce(ChildStdout) -> io::Result<()>,
     ) -> io::Result<(ExitStatus, Vec<u8>)> {
         let Child { stdin, stdout, stderr, .. } = &mut self.0;

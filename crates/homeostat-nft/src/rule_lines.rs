@@ -66,26 +66,21 @@ fn chains(text: &str) -> Option<Chains> {
                     _ => return None,
                 };
                 let key: Key = key.parse().ok()?;
-                body.map_or(Some(()), |body| table(text, body, (&key, &mut chains)))?;
+                for statement in
+                    body.into_iter().flat_map(|body| split(text, body, Ends::WithBlock))
+                {
+                    let (words, Some(body)) = head(text, &statement) else { continue };
+                    if words.first() == Some(&"chain") {
+                        let [_, name] = words[..] else { return None };
+                        let rules = chains.entry((key.clone(), name.to_owned())).or_default();
+                        rules.extend(rules_in(text, body));
+                    }
+                }
             }
             _ => return None,
         }
     }
     Some(chains)
-}
-
-fn table(text: &str, body: Range<usize>, (key, chains): (&Key, &mut Chains)) -> Option<()> {
-    for statement in split(text, body, Ends::WithBlock) {
-        match head(text, &statement) {
-            (words, Some(body)) if words.first() == Some(&"chain") => {
-                let [_, name] = words[..] else { return None };
-                let rules = chains.entry((key.clone(), name.to_owned())).or_default();
-                rules.extend(rules_in(text, body));
-            }
-            _ => {}
-        }
-    }
-    Some(())
 }
 
 fn rules_in(text: &str, body: Range<usize>) -> Vec<Range<usize>> {
