@@ -77,7 +77,7 @@ impl Writer {
                 AppliedSince { token: Arc::clone(&work.moment.token), ..AppliedSince::default() };
         }
         if link::apply::is_about(work) {
-            let now = since.links.take().unwrap_or_else(|| work.moment.links.clone());
+            let now = since.links.take().unwrap_or_else(|| (*work.moment.links).clone());
             let tell = &mut |at, outcome| outcomes.put(at, outcome);
             let now = link::apply::run(work, &self.source, (&mut open, now), tell);
             outcomes.flush();

@@ -12,7 +12,7 @@
 
 mod culprit;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_core::{Agreement, Desired as _, Hint, most_keys};
@@ -30,7 +30,6 @@ use crate::link::desired::{DesiredField, LinkSet};
 use crate::link::model::Field;
 use crate::link::{self, LinkName, Links, alias};
 use crate::message::LinkNames;
-use crate::neighbour::{self, NeighbourKey};
 use crate::number::Protocol;
 use crate::object::Object;
 use crate::route::message::SeenRoute;
@@ -38,16 +37,15 @@ use crate::route::{self, is_touched_by};
 use crate::shadow::{MarkedRoute, RouteEvent, Shadow};
 use crate::source::Rtnl;
 use crate::subscription::OwnWrites;
-use crate::{nexthop, rule};
+use crate::{neighbour, nexthop, rule};
 
 /// What was heard and not yet handed on.
 pub(crate) struct DirtyKeys {
-    /// Where the links are.
-    pub(crate) links: Links,
-    /// The neighbours that matter.
-    pub(crate) neighbours: BTreeSet<NeighbourKey>,
-    /// How much is declared: beyond a part of it, one look at everything is cheaper.
-    pub(crate) declared: usize,
+    /// The links as the last observation and the events since then say.
+    links: Arc<Links>,
+    /// Whether no event was lost since the last observation.
+    links_are_current: bool,
+    pub(crate) desired: Arc<DesiredState>,
     protocol: Protocol,
     owner: String,
     address_marks: AddressMarks,
@@ -61,9 +59,9 @@ pub(crate) struct DirtyKeys {
 impl DirtyKeys {
     pub(crate) fn new(source: &Rtnl) -> Self {
         DirtyKeys {
-            links: Links::default(),
-            neighbours: BTreeSet::new(),
-            declared: 0,
+            links: Arc::default(),
+            links_are_current: false,
+            desired: Arc::default(),
             protocol: source.protocol,
             owner: source.owner().to_owned(),
             address_marks: source.address_marks,
@@ -79,11 +77,23 @@ impl DirtyKeys {
         let taken = match event {
             Event::Lost => {
                 *shadow = None;
+                self.links_are_current = false;
                 Ok(false)
             }
             Event::Message(message) => self.message(&message, shadow),
         };
-        self.is_lost |= !matches!(taken, Ok(true)) || self.keys.len() > most_keys(self.declared);
+        self.is_lost |=
+            !matches!(taken, Ok(true)) || self.keys.len() > most_keys(self.desired.len());
+    }
+
+    /// The links by which events and requests are understood; none, if only a dump tells.
+    pub(crate) fn links(&self) -> Option<Arc<Links>> {
+        self.links_are_current.then(|| Arc::clone(&self.links))
+    }
+
+    pub(crate) fn set_links(&mut self, links: &Arc<Links>) {
+        self.links = Arc::clone(links);
+        self.links_are_current = true;
     }
 
     /// Every event of our own writes so far was taken.
@@ -168,7 +178,8 @@ impl DirtyKeys {
     /// The neighbour that an event is about, if it is declared or ours.
     fn neighbour(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) {
         let Some((key, protocol)) = neighbour::event(message, &self.links) else { return };
-        let (matters, key) = (self.neighbours.contains(&key), Key::Neighbour(key));
+        let key = Key::Neighbour(key);
+        let matters = self.desired.slot(&key, None).is_some();
         let should_be = |desired: &DesiredState| desired.slot(&key, None).is_some();
         let is_echo = self.is_echo(message, RTM_NEWNEIGH, shadow, should_be);
         if !is_echo && (matters || protocol == self.protocol) {
@@ -301,9 +312,10 @@ impl DirtyKeys {
         let former = self.links.knows(index).then(|| self.links.name(index));
         let former = former.filter(|former| *former != name);
         let went = message.kind == RTM_DELLINK;
-        self.links.remove(index);
+        let links = Arc::make_mut(&mut self.links);
+        links.remove(index);
         if !went {
-            self.links.insert(name, index);
+            links.insert(name, index);
         }
         // Quirk `nexthops-go-with-the-carrier` (Linux 6.18): a link that stays up and loses its
         // carrier loses its nexthops with their routes, and neither is announced (`ip link set vb

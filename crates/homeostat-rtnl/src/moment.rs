@@ -19,7 +19,7 @@ use crate::rule::ObservedRule;
 /// What one observe learned beside the objects.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
-    pub(crate) links: Links,
+    pub(crate) links: Arc<Links>,
     pub(crate) addresses: Vec<ObservedAddress>,
     pub(crate) foreign: Foreign,
     pub(crate) nexthops: Vec<ObservedNexthop>,

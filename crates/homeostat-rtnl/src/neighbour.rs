@@ -7,7 +7,6 @@
 #[cfg(feature = "document")]
 pub(crate) mod section;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -21,7 +20,6 @@ use homeostat_netlink::{Batch, Error, Malformed, Message, MessageWriter, Result}
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
-use crate::desired::DesiredState;
 use crate::family::Family;
 use crate::key::Key;
 use crate::link::{IfIndex, LinkName, Links};
@@ -293,15 +291,6 @@ impl Observation<'_, '_> {
         moment.foreign.note_neighbour(key, &owner);
         self.report(Key::Neighbour(key), Object::Neighbour(neighbour), owner);
     }
-}
-
-/// The neighbours that are declared.
-pub(crate) fn declared(desired: &DesiredState) -> BTreeSet<NeighbourKey> {
-    let keys = desired.others.iter().filter_map(|desired| match desired.key {
-        Key::Neighbour(key) => Some(key),
-        _ => None,
-    });
-    keys.collect()
 }
 
 #[cfg(test)]

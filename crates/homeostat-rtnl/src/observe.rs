@@ -13,9 +13,9 @@ use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Mess
 use crate::address::{self, AddressKey, AddressMarks, SeenAddress};
 use crate::desired::DesiredState;
 use crate::key::Key;
-use crate::link;
 use crate::link::model::Field;
 use crate::link::namespaces::OtherNamespaces;
+use crate::link::{self, Links};
 use crate::moment::{Extent, Moment, ObservedAddress};
 use crate::number::{Protocol, Table};
 use crate::object::Object;
@@ -53,8 +53,11 @@ impl Reader {
         };
         // A look that fails leaves no shadow: it may have half forgotten what it was told.
         let shadow = self.shadow_for(view);
+        let known_links =
+            self.subscription.as_ref().and_then(|subscription| subscription.dirty.links());
+        let source = &self.source;
         let mut look =
-            Observation { connection: &mut connection, source: &self.source, view, see, shadow };
+            Observation { connection: &mut connection, source, view, see, shadow, known_links };
         let moment = look.run();
         let shadow = look.shadow.take();
         if moment.is_err() {
@@ -66,7 +69,7 @@ impl Reader {
         let moment = moment.map_err(|error| failure(&error))?;
         self.shadow = shadow;
         if let Some(subscription) = &mut self.subscription {
-            subscription.set_links(&moment.links);
+            subscription.dirty.set_links(&moment.links);
         }
         Ok(moment)
     }
@@ -131,6 +134,8 @@ pub(crate) struct Observation<'a, 'v> {
     pub(crate) view: &'a View<'v, Rtnl>,
     pub(crate) see: &'a mut See<'v, Key, Object>,
     pub(crate) shadow: Option<Shadow>,
+    /// The links, if events have told of every change since they were dumped.
+    known_links: Option<Arc<Links>>,
 }
 
 impl Observation<'_, '_> {
@@ -174,38 +179,48 @@ impl Observation<'_, '_> {
         self.some_routes(moment, keys)
     }
 
+    /// Dumps all links, unless the focus is on other keys and events have told of every change of a link since
+    /// the last dump: then only the links of addresses in focus are looked up.
     fn links(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        let mut request = Batch::new();
-        request_for(&mut request, RTM_GETLINK, &[0; 16], None)?;
-        let mut bad = None;
-        self.connection.dump(&mut request, &mut |dumped| match dumped {
-            Dumped::Restart => {
-                moment.links.clear();
-                moment.table.clear();
-            }
-            Dumped::Object(message) => match link::message::decode(&message) {
-                Ok(seen) => {
-                    moment.links.insert(seen.name, seen.index);
-                    moment.table.insert(seen);
-                }
-                Err(error) => bad = Some(error),
-            },
-        })?;
-        whole(bad)?;
-        let names = self.view.desired.links.namespaces();
-        let is_about_links = match self.view.focus {
-            Focus::All => true,
-            Focus::Keys(keys) => keys.iter().any(Key::is_link),
+        let keys = match self.view.focus {
+            Focus::Keys(keys) if !keys.iter().any(Key::is_link) => Some(keys),
+            _ => None,
         };
-        if is_about_links
+        match (keys, self.known_links.take()) {
+            (Some(keys), Some(known)) => {
+                let links = keys.iter().filter_map(|key| match key {
+                    Key::Address(key) => Some(key.link()),
+                    _ => None,
+                });
+                for link in links.collect::<BTreeSet<_>>() {
+                    moment.table.extend(link::observe::find(self.connection, link));
+                }
+                moment.links = known;
+            }
+            _ => self.dump_links(moment)?,
+        }
+        let names = self.view.desired.links.namespaces();
+        if keys.is_none()
             && !names.is_empty()
             && let Ok(here) = self.source.netns()
         {
-            let place = (&*here, &mut *self.connection);
-            moment.namespaces = OtherNamespaces::look(&names, &self.source.namespaces, place);
+            moment.namespaces =
+                OtherNamespaces::look(&names, &self.source.namespaces, &here, self.connection);
         }
         link::observe::resolve(moment, self.source, self.view);
         link::observe::report(moment, self.view, self.see);
+        Ok(())
+    }
+
+    fn dump_links(&mut self, moment: &mut Moment) -> Result<(), Error> {
+        let mut request = Batch::new();
+        request_for(&mut request, RTM_GETLINK, &[0; 16], None)?;
+        let found =
+            self.collect(&mut request, |message| link::message::decode(message).map(Some))?;
+        let mut links = Links::default();
+        found.iter().for_each(|seen| links.insert(seen.name, seen.index));
+        moment.links = Arc::new(links);
+        moment.table.extend(found);
         Ok(())
     }
 
@@ -214,15 +229,8 @@ impl Observation<'_, '_> {
     fn addresses(&mut self, moment: &mut Moment) -> Result<bool, Error> {
         let mut request = Batch::new();
         request_for(&mut request, RTM_GETADDR, &[0; 8], None)?;
-        let (mut found, mut bad) = (Vec::<SeenAddress>::new(), None);
-        self.connection.dump(&mut request, &mut |dumped| match dumped {
-            Dumped::Restart => found.clear(),
-            Dumped::Object(message) => match address::decode(&message, &moment.links) {
-                Ok(address) => found.extend(address),
-                Err(error) => bad = Some(error),
-            },
-        })?;
-        whole(bad)?;
+        let links = Arc::clone(&moment.links);
+        let found = self.collect(&mut request, |message| address::decode(message, &links))?;
         let mut goes = false;
         for SeenAddress { key, address, protocol, is_secondary } in found {
             let owner = address_owner(protocol, self.source);

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -55,8 +55,8 @@ struct Planner<'a> {
     going: BTreeSet<AddressKey>,
     /// Where IPv6 addresses are declared and absent: the kernel holds one of a kind for each link.
     wanted: BTreeSet<(LinkName, IpAddr)>,
-    /// For each template of routes, what it waits for.
-    waits: Vec<Option<WaitsOn>>,
+    /// What the routes of a template wait for, as far as anybody asked.
+    waits: HashMap<usize, Option<WaitsOn>>,
     /// What the last removal found, which the next one often shares.
     last: Arc<Object>,
     links: LinkPlan,
@@ -77,31 +77,32 @@ impl<'a> Planner<'a> {
         let wanted = wanted.filter_map(|slot| desired.address_at(*slot).map(|desired| desired.key));
         let wanted = wanted.filter(|key| key.ip().is_ipv6());
         let links = crate::link::plan::draft(desired, moment, changes);
-        let templates = desired.templates.iter();
-        let has = |link: LinkName| links.will_have(moment, link);
         Planner {
             desired,
             moment,
             going: going.collect(),
             wanted: wanted.map(|key| (key.link(), key.ip())).collect(),
-            waits: templates.map(|template| missing(desired, (&has, moment), template)).collect(),
+            waits: HashMap::new(),
             last: Arc::new(Object::Route(Route::default())),
             links,
             draft: Draft::default(),
         }
     }
 
-    /// What a desired state waits for.
-    fn waits_for(&self, slot: Slot) -> Option<WaitsOn> {
-        if let Some(desired) = self.desired.address_at(slot) {
-            let has = |link| self.links.will_have(self.moment, link);
-            return missing_link(&has, desired.key.link()).or_else(|| self.too_small(&desired.key));
+    /// What the object in a slot waits for. The routes of a template wait for the same.
+    fn waits_for(&mut self, slot: Slot) -> Option<WaitsOn> {
+        let Planner { desired, moment, links, waits, .. } = self;
+        let has = |link| links.will_have(moment, link);
+        if let Some(number) = desired.template_of(slot) {
+            let template = desired.templates.get(number)?;
+            let missing = || missing(desired, &has, moment, template);
+            return waits.entry(number).or_insert_with(missing).clone();
         }
-        if let Some(desired) = self.desired.other_at(slot) {
-            let has = |link| self.links.will_have(self.moment, link);
-            return waits_for(desired, self.desired, &has);
+        if let Some(other) = desired.other_at(slot) {
+            return waits_for(other, desired, &has);
         }
-        self.waits.get(self.desired.template_of(slot)?).cloned().flatten()
+        let address = desired.address_at(slot)?;
+        missing_link(&has, address.key.link()).or_else(|| self.too_small(&address.key))
     }
 
     /// Quirk `a-low-mtu-takes-ipv6` (Linux 6.18): only the loopback link can have IPv6 addresses with any MTU.
@@ -239,11 +240,15 @@ impl<'a> Planner<'a> {
             }
             self.lost_with_nexthop(step, &mut lost);
         }
+        let moving = self.moving_templates();
         for step in &mut self.draft.steps {
-            if let Step::Create { slot, phase, .. } = step
-                && lost.remove(slot)
-            {
+            let Step::Create { slot, phase, .. } = step else { continue };
+            let template = self.desired.template_of(*slot);
+            if lost.remove(slot) {
                 *phase = Phase::PutAgain;
+            } else if !moving.is_empty() && template.is_some_and(|number| moving.contains(&number))
+            {
+                *phase = Phase::PutMoved;
             }
         }
         let mut again: Vec<Slot> = lost.into_iter().collect();
@@ -253,6 +258,21 @@ impl<'a> Planner<'a> {
             let (phase, marks) = (Phase::PutAgain, self.marks(slot));
             self.draft.steps.push(Step::Create { slot, phase, marks });
         }
+    }
+
+    /// The templates of routes whose gateway is in the network of an address that is deleted. A route without a link
+    /// of its own is created on the link by which its gateway is reached at that moment: that is the former one
+    /// until the address there is gone.
+    fn moving_templates(&self) -> BTreeSet<usize> {
+        let is_leaving = |gateway| self.going.iter().any(|address| address.net().contains(gateway));
+        let is_moving = |template: &RouteTemplate| {
+            template.route.links().next().is_none() && template.route.gateways().any(is_leaving)
+        };
+        if self.going.is_empty() {
+            return BTreeSet::new();
+        }
+        let templates = self.desired.templates.iter().enumerate();
+        templates.filter(|(_, template)| is_moving(template)).map(|(number, _)| number).collect()
     }
 
     /// The declared routes that go with a nexthop that is made anew, but for those that are changed after
@@ -307,23 +327,27 @@ pub(crate) type Has<'a> = &'a dyn Fn(LinkName) -> bool;
 /// address that its gateway or its source needs; or a nexthop that waits itself.
 fn missing(
     desired: &DesiredState,
-    ground: (Has<'_>, &Moment),
+    has: Has<'_>,
+    moment: &Moment,
     template: &RouteTemplate,
 ) -> Option<WaitsOn> {
-    let (route, (has, _)) = (&template.route, ground);
+    let route = &template.route;
+    let waits_with =
+        |serves: &dyn Fn(&AddressKey) -> bool| waits_with(has, moment, template, serves);
     let link = route.links().find_map(|link| missing_link(has, link));
-    let reaches = |gateway| move |address: &AddressKey| address.net().contains(gateway);
-    let is_source = |src| move |address: &AddressKey| address.ip() == src;
-    link.or_else(|| route.gateways().find_map(|via| waits_with(ground, template, reaches(via))))
-        .or_else(|| route.src.and_then(|src| waits_with(ground, template, is_source(src))))
-        .or_else(|| waiting_nexthop(route.nexthop?, desired, has))
+    link.or_else(|| {
+        route.gateways().find_map(|via| waits_with(&|address| address.net().contains(via)))
+    })
+    .or_else(|| route.src.and_then(|src| waits_with(&|address| address.ip() == src)))
+    .or_else(|| waiting_nexthop(route.nexthop?, desired, has))
 }
 
 /// The absent link of the declared addresses that would serve, if no other serves.
 fn waits_with(
-    (has, moment): (Has<'_>, &Moment),
+    has: Has<'_>,
+    moment: &Moment,
     template: &RouteTemplate,
-    serves: impl Fn(&AddressKey) -> bool,
+    serves: &dyn Fn(&AddressKey) -> bool,
 ) -> Option<WaitsOn> {
     let serving = || template.rests_on.iter().filter(|address| serves(address));
     let is_served = serving().any(|address| missing_link(has, address.link()).is_none())
@@ -522,7 +546,7 @@ mod other_tests {
         };
         assert_eq!(waits("nexthop 10", &moment).unwrap().to_string(), "link va");
         assert_eq!(waits("nexthop 20", &moment).unwrap().to_string(), "nexthop 10");
-        moment.links.insert("va".parse().unwrap(), IfIndex(7));
+        Arc::make_mut(&mut moment.links).insert("va".parse().unwrap(), IfIndex(7));
         assert_eq!(waits("nexthop 20", &moment), None);
     }
 }

@@ -45,6 +45,8 @@ pub enum Phase {
     DeleteAddresses,
     /// Links go.
     DeleteLinks,
+    /// Routes are made whose gateway is reached by another link once addresses are gone.
+    PutMoved,
     /// Routes are made again that went along with an address or a nexthop.
     PutAgain,
 }

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use homeostat_core::{Desired as _, Failure, Focus, Hint};
+use homeostat_core::{Failure, Focus, Hint};
 use homeostat_netlink::uapi::{
     NLM_F_REPLACE, RTM_DELROUTE, RTM_NEWROUTE, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE,
     RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV6_RULE, RTNLGRP_LINK,
@@ -21,11 +21,9 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{AsyncListener, Error, Event, Filter, Group, Instruction, Listener, Port};
 
 use crate::address::AddressKey;
-use crate::desired::DesiredState;
+use crate::desired::{Declared, DesiredState};
 use crate::events::DirtyKeys;
 use crate::key::Key;
-use crate::link::Links;
-use crate::neighbour;
 use crate::number::Protocol;
 use crate::observe::failure;
 use crate::shadow::Shadow;
@@ -48,7 +46,7 @@ const MOST_AT_ONCE: usize = 1 << 20;
 
 /// A subscription. It waits on a runtime only once somebody asks for hints.
 pub(crate) struct Subscription {
-    dirty: DirtyKeys,
+    pub(crate) dirty: DirtyKeys,
     state: State,
     echo_filter: Arc<EchoFilter>,
     /// Whether it hears of neighbours.
@@ -71,11 +69,14 @@ impl Subscription {
         Ok(Subscription { dirty, state, echo_filter, hears_neighbours: false })
     }
 
-    /// Neighbours come and go with every packet, so that only who declares some hears of them.
-    pub(crate) fn set_desired(&mut self, desired: &DesiredState) -> Result<(), Failure> {
-        self.dirty.declared = desired.len();
-        self.dirty.neighbours = neighbour::declared(desired);
-        if self.dirty.neighbours.is_empty() || self.hears_neighbours {
+    /// Joins the group of neighbours once some are declared: they come and go with every packet.
+    pub(crate) fn set_desired(&mut self, desired: &Arc<DesiredState>) -> Result<(), Failure> {
+        if self.dirty.desired.is(desired) {
+            return Ok(());
+        }
+        self.dirty.desired = Arc::clone(desired);
+        let is_neighbour = |declared: &Declared| matches!(declared.key, Key::Neighbour(_));
+        if self.hears_neighbours || !desired.others.iter().any(is_neighbour) {
             return Ok(());
         }
         let joined = match &self.state {
@@ -85,11 +86,6 @@ impl Subscription {
         };
         self.hears_neighbours = true;
         joined.map_err(|error| failure(&error))
-    }
-
-    /// Events name links by their numbers.
-    pub(crate) fn set_links(&mut self, links: &Links) {
-        self.dirty.links = links.clone();
     }
 
     /// A look begins. If something was kept out of the queue, only one at everything makes it good.

@@ -12,7 +12,7 @@ use crate::link::kinds::bond::Bond;
 use crate::link::kinds::{LinkKind, Refs, tap};
 use crate::link::message::{self, Parts};
 use crate::link::model::{Field, Setting};
-use crate::link::observe::SeenLink;
+use crate::link::observe::{Asked, SeenLink, ask, find, look_up};
 use crate::link::step::{Act, Cycle, LinkStep};
 use crate::link::{IfIndex, LinkName, Links, alias, namespaces};
 use crate::moment::Moment;
@@ -191,32 +191,6 @@ impl LinkWriter<'_> {
         let (parent, group) = (parent.transpose()?, self.source.group());
         Ok(Refs { parent, primary: None, peer_netns, group })
     }
-}
-
-/// The link of this name.
-fn find(connection: &mut Connection, name: LinkName) -> Option<SeenLink> {
-    look_up(connection, name).filter(|seen| seen.name == name)
-}
-
-/// Quirk `second-names-answer-too` (Linux 6.18): asked for a name, the kernel also tells of a link that
-/// has it as an alternative name.
-fn look_up(connection: &mut Connection, name: LinkName) -> Option<SeenLink> {
-    let mut found = None;
-    let write = |batch: &mut Batch| message::get(batch, name);
-    let asked = ask(connection, write, &mut |message| found = message::decode(&message).ok());
-    asked.ok().and(found)
-}
-
-type Asked = homeostat_netlink::Result<()>;
-
-fn ask(
-    connection: &mut Connection,
-    write: impl FnOnce(&mut Batch) -> homeostat_netlink::Result<()>,
-    replies: &mut dyn FnMut(homeostat_netlink::Message<'_>),
-) -> Asked {
-    let mut batch = Batch::new();
-    write(&mut batch)?;
-    connection.ask(&mut batch, replies)
 }
 
 fn failed(error: &Error, kind: &LinkKind) -> Outcome<Object> {

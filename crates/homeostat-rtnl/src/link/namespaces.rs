@@ -37,7 +37,8 @@ impl OtherNamespaces {
     pub(crate) fn look(
         names: &BTreeSet<&str>,
         namespaces: &NamedNamespaces,
-        (here, connection): (&Netns, &mut Connection),
+        here: &Netns,
+        connection: &mut Connection,
     ) -> Self {
         let known = names.iter().filter_map(|name| Some((*name, namespaces.get(*name)?)));
         let seen = known.filter_map(|(name, netns)| {

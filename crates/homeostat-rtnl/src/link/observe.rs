@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use homeostat_core::{Owner, Record, See, Seen, Stage, View};
+use homeostat_core::{Focus, Owner, Record, See, Seen, Stage, View};
+use homeostat_netlink::{Batch, Connection};
 
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::kinds::LinkKind;
 use crate::link::model::{Configured, Field, Link, LinkRef, Setting, link_agrees};
-use crate::link::{IfIndex, LinkName, alias};
+use crate::link::{IfIndex, LinkName, alias, message};
 use crate::moment::Moment;
 use crate::object::Object;
 use crate::source::Rtnl;
@@ -87,12 +88,18 @@ pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, K
             see(Seen::Present { key, object, owner });
         }
     }
-    let declared = view.desired.links.fields.iter().map(|desired| (desired.name, desired.field));
-    let recorded = view.records.keys().filter_map(|key| match key {
+    let field = |key: &Key| match key {
         Key::LinkField(name, field) => Some((*name, *field)),
         _ => None,
-    });
-    let fields: BTreeSet<_> = declared.chain(recorded).collect();
+    };
+    let fields: BTreeSet<_> = match view.focus {
+        Focus::Keys(keys) => keys.iter().filter_map(field).collect(),
+        Focus::All => {
+            let declared = view.desired.links.fields.iter();
+            let declared = declared.map(|desired| (desired.name, desired.field));
+            declared.chain(view.records.keys().filter_map(field)).collect()
+        }
+    };
     for (name, field) in fields {
         let key = Key::LinkField(name, field);
         if let Some(seen) = moment.table.get(name).filter(|_| view.focus.covers(&key)) {
@@ -101,6 +108,32 @@ pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, K
             see(Seen::Present { key, object, owner: Owner::Nobody });
         }
     }
+}
+
+/// The link of this name.
+pub(crate) fn find(connection: &mut Connection, name: LinkName) -> Option<SeenLink> {
+    look_up(connection, name).filter(|seen| seen.name == name)
+}
+
+/// Quirk `second-names-answer-too` (Linux 6.18): asked for a name, the kernel also tells of a link that
+/// has it as an alternative name.
+pub(crate) fn look_up(connection: &mut Connection, name: LinkName) -> Option<SeenLink> {
+    let mut found = None;
+    let write = |batch: &mut Batch| message::get(batch, name);
+    let asked = ask(connection, write, &mut |message| found = message::decode(&message).ok());
+    asked.ok().and(found)
+}
+
+pub(crate) type Asked = homeostat_netlink::Result<()>;
+
+pub(crate) fn ask(
+    connection: &mut Connection,
+    write: impl FnOnce(&mut Batch) -> homeostat_netlink::Result<()>,
+    replies: &mut dyn FnMut(homeostat_netlink::Message<'_>),
+) -> Asked {
+    let mut batch = Batch::new();
+    write(&mut batch)?;
+    connection.ask(&mut batch, replies)
 }
 
 /// Whether what is to become of a link may take foreign things along, so that a focused look has to
@@ -215,12 +248,8 @@ pub(crate) struct LinkTable {
 }
 
 impl LinkTable {
-    pub(crate) fn insert(&mut self, seen: SeenLink) {
-        self.by_name.insert(seen.name, seen);
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.by_name.clear();
+    pub(crate) fn extend(&mut self, seen: impl IntoIterator<Item = SeenLink>) {
+        self.by_name.extend(seen.into_iter().map(|seen| (seen.name, seen)));
     }
 
     pub(crate) fn get(&self, name: LinkName) -> Option<&SeenLink> {

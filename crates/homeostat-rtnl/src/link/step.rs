@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::LinkName;
+use crate::link::desired::DesiredField;
 use crate::link::model::Setting;
 use crate::object::{Object, explained};
 use crate::step::Phase;
@@ -115,9 +116,13 @@ impl LinkStep {
 
     /// Names declared keys that may be others afterwards.
     pub(crate) fn disturbs(&self, desired: &DesiredState, disturb: &mut dyn FnMut(Key)) {
-        if !self.touches.is_empty() {
-            desired.on_links(|link| self.touches.contains(&link), disturb);
+        if self.touches.is_empty() {
+            return;
         }
+        desired.on_links(|link| self.touches.contains(&link), disturb);
+        // Fields go with a link that goes along, such as the other end of a pair.
+        let fields = desired.links.fields.iter().filter(|field| self.touches.contains(&field.name));
+        fields.map(DesiredField::key).filter(|key| *key != self.key).for_each(disturb);
     }
 }
 

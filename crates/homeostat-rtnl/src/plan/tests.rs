@@ -30,7 +30,7 @@ fn address_key(text: &str) -> AddressKey {
 /// `!` foreign.
 fn moment(addresses: &[&str]) -> Moment {
     let mut moment = Moment::default();
-    moment.links.insert("va".parse().unwrap(), IfIndex(1));
+    Arc::make_mut(&mut moment.links).insert("va".parse().unwrap(), IfIndex(1));
     for text in addresses {
         let is_ours = !text.contains('!');
         let owner = if is_ours { Owner::Ours } else { Owner::foreign("somebody") };

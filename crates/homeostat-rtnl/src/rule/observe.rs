@@ -1,6 +1,6 @@
 //! Looks at the rules, and finds out which key each of them stands on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{Desired as _, Owner};
 use homeostat_netlink::uapi::{RTM_GETRULE, RTPROT_KERNEL};
@@ -62,7 +62,7 @@ impl Observation<'_, '_> {
         }
         let focus = self.view.focus;
         decide(&mut moment.rules, self.source.protocol, self.view.desired);
-        for observed in told(&moment.rules) {
+        for observed in reported(&moment.rules) {
             let owner = owner(observed.protocol, self.source.protocol);
             self.report(Key::from(observed.key), Object::Rule(observed.rule), owner);
         }
@@ -114,22 +114,21 @@ fn decide(rules: &mut [ObservedRule], ours: Protocol, desired: &DesiredState) {
     }
 }
 
-/// What is told of each key: of ours one that has to go, so that it is put right; else ours; else
-/// the first foreign one.
-fn told(rules: &[ObservedRule]) -> impl Iterator<Item = &ObservedRule> {
-    let rank = |observed: &ObservedRule| match observed.fate {
+/// What is reported of each key: of ours one that has to go, so that it is put right; else ours; else
+/// the first foreign one. In the kernel's order.
+fn reported(rules: &[ObservedRule]) -> impl Iterator<Item = &ObservedRule> {
+    let rank = |rule: &ObservedRule| match rule.fate {
         Fate::Goes => 0,
         Fate::Stays => 1,
         Fate::Foreign => 2,
     };
-    let same = |a: &ObservedRule, b: &ObservedRule| a.key == b.key;
-    rules.iter().enumerate().filter_map(move |(at, observed)| {
-        let before =
-            rules.iter().take(at).any(|one| same(one, observed) && rank(one) <= rank(observed));
-        let after = rules.iter().skip(at + 1);
-        let better = after.into_iter().any(|one| same(one, observed) && rank(one) < rank(observed));
-        (!before && !better).then_some(observed)
-    })
+    let mut best: BTreeMap<RuleKey, (u8, usize)> = BTreeMap::new();
+    for (at, rule) in rules.iter().enumerate() {
+        let entry = best.entry(rule.key).or_insert((rank(rule), at));
+        *entry = (rank(rule), at).min(*entry);
+    }
+    let places: BTreeSet<usize> = best.into_values().map(|(_, at)| at).collect();
+    places.into_iter().filter_map(|at| rules.get(at))
 }
 
 fn owner(protocol: Protocol, ours: Protocol) -> Owner {

@@ -165,3 +165,39 @@ fn an_address_made_anew_in_a_focused_pass_takes_no_foreign_route_along() {
     assert!(held.starts_with("held address 10.0.0.1/24 dev va"), "{held}");
     assert_eq!(listed(&namespace, "route show 10.9.0.0/16").len(), 1);
 }
+
+#[test]
+fn a_look_at_one_route_or_address_costs_the_same_among_many_links_as_among_few() {
+    let costs = [0, 50].map(|links| {
+        let namespace = plain_cable();
+        for number in 0..links {
+            ip(&namespace, &format!("link add d{number} type bridge"));
+        }
+        let desired = Arc::new(crowded(10));
+        Bench::new().pass(&desired);
+        let mut reader = Rtnl::here().reader().unwrap();
+        look(&mut reader, &desired, None);
+        ip(&namespace, "route del 10.5.0.0/16");
+        let (seen, route) = look(&mut reader, &desired, Some(&[ROUTE.0]));
+        assert_eq!(seen, 0);
+        let (seen, address) = look(&mut reader, &desired, Some(&[ADDRESS.0]));
+        assert_eq!(seen, 1);
+        (route, address)
+    });
+    assert_eq!(costs[0], costs[1]);
+}
+
+#[test]
+fn a_link_that_was_made_anew_is_known_without_a_dump() {
+    let namespace = cable();
+    let desired = desired(&[ADDRESS, ROUTE]);
+    let mut bench = Bench::new();
+    bench.converge(&desired);
+    ip(&namespace, "link del va");
+    ip(&namespace, "link add vc type veth peer name vd");
+    ip(&namespace, "link set vc name va");
+    ip(&namespace, "link set va up");
+    ip(&namespace, "link set vd up");
+    assert_eq!(bench.heal(&desired), ["+ address 10.0.0.1/24 dev va", "+ route 10.5.0.0/16"]);
+    assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["dev"], "va");
+}

@@ -111,3 +111,15 @@ fn the_marks_of_others_stay_in_an_alias_that_is_configured() {
     bench.converge(&desired(&[("link va alias", "office")]));
     assert_eq!(shown(&namespace, "va")["ifalias"], "office homeostat:blue");
 }
+
+#[test]
+fn the_end_of_a_pair_that_goes_with_the_other_is_not_converged() {
+    let _namespace = cable();
+    let mut bench = Bench::new();
+    let other_end = ("link x1 up", "on");
+    bench.converge(&desired(&[("link x0", "veth peer x1"), other_end]));
+    let lines = told(&bench.pass(&desired(&[other_end])));
+    assert!(lines.contains(&"- link x0".to_owned()), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("pending link x1 up")), "{lines:?}");
+    assert_eq!(told(&bench.pass(&desired(&[other_end]))), ["pending link x1 up: link x1"]);
+}

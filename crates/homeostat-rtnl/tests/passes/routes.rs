@@ -164,3 +164,15 @@ fn a_focused_pass_heals_what_it_looks_at_and_nothing_else() {
     let report = bench.focused(&desired, &["route 10.5.0.0/16 table 4711"]);
     assert!(told(&report).is_empty(), "a table that nobody used is empty");
 }
+
+#[test]
+fn a_route_whose_network_moves_to_another_link_is_created_there() {
+    let namespace = cable();
+    let keep = ("address 10.7.0.1/24 dev va", "");
+    let mut bench = Bench::new();
+    bench.converge(&desired(&[keep, ("address 10.0.0.1/24 dev va", "")]));
+    let moved = [keep, ("address 10.0.0.1/24 dev vb", ""), ("route 10.5.0.0/16", "via 10.0.0.2")];
+    bench.converge(&desired(&moved));
+    assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["dev"], "vb");
+    bench.assert_quiet(&desired(&moved));
+}
