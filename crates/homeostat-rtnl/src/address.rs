@@ -229,9 +229,7 @@ impl Encoder<'_> {
         if self.address_marks != AddressMarks::Ledger {
             message.attr_u8(IFA_PROTO, self.protocol.0);
         }
-        if let Some(broadcast) = address.broadcast {
-            put_ip(&mut message, IFA_BROADCAST, broadcast.into());
-        }
+        address.broadcast.map(|ip| put_ip(&mut message, IFA_BROADCAST, ip.into()));
         if let Some(label) = &address.label {
             message.attr(IFA_LABEL, &[label.as_bytes(), &[0]].concat());
         }

@@ -21,13 +21,13 @@ const FULL: usize = 512 << 10;
 /// Up to so many steps, the kernel is asked to send back what it made of each.
 const FEW: usize = 1000;
 
-/// The buffers of the source.
+/// Writes everything but links in large batches, and links one by one.
 pub struct Writer {
     source: Rtnl,
     buffers: Mutex<Buffers>,
 }
 
-/// What is kept between two turns, for its memory.
+/// What is kept between two calls: the connection, memory for requests, and what our steps changed.
 #[derive(Default)]
 struct Buffers {
     connection: Option<Connection>,
@@ -36,10 +36,10 @@ struct Buffers {
     since: AppliedSince,
 }
 
-/// What our own steps left of a moment.
+/// What our own steps changed since a moment was observed.
 #[derive(Default)]
 struct AppliedSince {
-    /// Which moment.
+    /// Tells which moment.
     token: Arc<()>,
     /// The links, if steps were about links.
     links: Option<Links>,
@@ -79,10 +79,10 @@ impl Writer {
         if link::apply::is_about(work) {
             let now = since.links.take().unwrap_or_else(|| (*work.moment.links).clone());
             let tell = &mut |at, outcome| outcomes.put(at, outcome);
-            let now = link::apply::run(work, &self.source, (&mut open, now), tell);
+            let now = link::apply::run(work, &self.source, &mut open, now, tell);
             outcomes.flush();
             since.links = Some(now);
-            // Who knows whether an answer is still under way there: the next turn opens another.
+            // An answer may still be on its way there, so the next call opens another connection.
             return Ok(());
         }
         let AppliedSince { links, moved, .. } = since;
@@ -109,7 +109,7 @@ impl Writer {
                     outcomes.put(at, outcome);
                 }
             }
-            send(&mut open, batch, (requests, work.moment), &mut outcomes)?;
+            send(&mut open, batch, requests, work.moment, &mut outcomes)?;
         }
         if let Some(echo_filter) = echo_filter.filter(|_| !outcomes.has_made) {
             echo_filter.dropped_nothing();
@@ -122,17 +122,18 @@ impl Writer {
 impl homeostat_core::Writer<Rtnl> for Writer {
     async fn apply(&self, work: Work<'_, Rtnl>, out: &dyn Outcomes<Object>) {
         if let Err(failure) = self.run(&work, out) {
-            // The first word on a step stands: this is for those that were never sent.
+            // The first outcome of a step stands: this is for steps that were never sent.
             out.put(work.first..work.first + work.steps.len(), Outcome::Failed(failure));
         }
     }
 }
 
-/// Runs a batch and tells the outcome of every step in it.
+/// Runs a batch and reports the outcome of every step in it.
 fn send(
     connection: &mut Connection,
     batch: &mut Batch,
-    (requests, moment): (&[Request], &Moment),
+    requests: &[Request],
+    moment: &Moment,
     outcomes: &mut OutcomeBuffer<'_>,
 ) -> Result<(), Failure> {
     let mut failed = None;
@@ -147,7 +148,7 @@ fn send(
         match (request.aim, outcome) {
             (_, None) | (Aim::Extra, _) => {}
             (Aim::GoneForNow, Some(Outcome::Applied { .. })) => failed = None,
-            // That it could not go tells more than that it is still there.
+            // That it could not be deleted explains more than that it exists.
             (Aim::GoneForNow, Some(outcome)) => failed = Some((request.step, outcome)),
             (_, Some(outcome)) => match failed.take() {
                 Some((step, earlier)) if step == request.step => outcomes.put(step, earlier),
@@ -181,7 +182,7 @@ fn with_echo(outcome: Outcome<Object>, echo: Option<Object>) -> Outcome<Object> 
     }
 }
 
-/// What an answer means; an echo means nothing yet.
+/// The outcome that an answer means; none, if it is an echo.
 fn judge(aim: Aim, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Object>> {
     let refusal = match answer {
         Answer::Reply(_) => return None,
@@ -194,7 +195,7 @@ fn judge(aim: Aim, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Object>
     Some(match (aim, refusal.errno) {
         (Aim::Gone | Aim::GoneForNow, errno) if is_absence(errno) => Outcome::Applied { now: None },
         (Aim::Ours | Aim::ThereAgain, Errno::EXIST) => Outcome::Applied { now: None },
-        // What is there may be what was lost and has come back: nobody has seen it.
+        // Something that no event announced has the key: the next full observation says what.
         (Aim::There, Errno::EXIST) if extent == Extent::Few => {
             Outcome::Unknown { why: "something that was not seen is in its place".to_owned() }
         }

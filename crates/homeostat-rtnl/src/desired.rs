@@ -67,11 +67,32 @@ pub(crate) struct RouteTemplate {
 /// What stands in a slot.
 pub(crate) enum At<'a> {
     Address(&'a DesiredAddress),
-    Route(&'a PackedRoute<u32>, &'a RouteTemplate),
-    Route6(&'a PackedRoute<u128>, &'a RouteTemplate),
+    Route(Packed<'a>, &'a RouteTemplate),
     Other(&'a Declared),
     Link(&'a DesiredLink),
     Field(&'a DesiredField),
+}
+
+/// A declared route of either family.
+pub(crate) enum Packed<'a> {
+    V4(&'a PackedRoute<u32>),
+    V6(&'a PackedRoute<u128>),
+}
+
+impl Packed<'_> {
+    pub(crate) fn key(&self) -> RouteKey {
+        match self {
+            Packed::V4(packed) => packed.key(),
+            Packed::V6(packed) => packed.key(),
+        }
+    }
+
+    fn may_adopt(&self) -> bool {
+        match self {
+            Packed::V4(packed) => packed.may_adopt,
+            Packed::V6(packed) => packed.may_adopt,
+        }
+    }
 }
 
 impl DesiredState {
@@ -89,11 +110,11 @@ impl DesiredState {
         }
         let index = index - self.addresses.len();
         if let Some(packed) = self.v4.get(index) {
-            return Some(At::Route(packed, self.template(packed.template)?));
+            return Some(At::Route(Packed::V4(packed), self.template(packed.template)?));
         }
         let index = index - self.v4.len();
         if let Some(packed) = self.v6.get(index) {
-            return Some(At::Route6(packed, self.template(packed.template)?));
+            return Some(At::Route(Packed::V6(packed), self.template(packed.template)?));
         }
         let index = index - self.v6.len();
         if let Some(other) = self.others.get(index) {
@@ -150,7 +171,6 @@ impl DesiredState {
         match self.at(slot)? {
             At::Address(_) | At::Other(_) | At::Link(_) | At::Field(_) => None,
             At::Route(packed, template) => Some((packed.key(), template)),
-            At::Route6(packed, template) => Some((packed.key(), template)),
         }
     }
 
@@ -251,7 +271,6 @@ impl Desired for DesiredState {
         match self.at(slot) {
             Some(At::Address(desired)) => Key::Address(desired.key),
             Some(At::Route(packed, _)) => Key::Route(packed.key()),
-            Some(At::Route6(packed, _)) => Key::Route(packed.key()),
             Some(At::Other(desired)) => desired.key.clone(),
             Some(At::Link(desired)) => Key::Link(desired.name),
             Some(At::Field(desired)) => desired.key(),
@@ -263,9 +282,7 @@ impl Desired for DesiredState {
     fn object(&self, slot: Slot) -> Object {
         match self.at(slot) {
             Some(At::Address(desired)) => Object::Address(desired.address.clone()),
-            Some(At::Route(_, template) | At::Route6(_, template)) => {
-                Object::Route(template.route.clone())
-            }
+            Some(At::Route(_, template)) => Object::Route(template.route.clone()),
             Some(At::Other(desired)) => desired.object.clone(),
             Some(At::Link(desired)) => Object::Link(Box::new(desired.link.clone())),
             Some(At::Field(desired)) => Object::Setting(desired.setting.clone().into()),
@@ -278,7 +295,7 @@ impl Desired for DesiredState {
             (Some(At::Address(desired)), Object::Address(seen)) => {
                 address_agrees(&desired.address, seen)
             }
-            (Some(At::Route(_, template) | At::Route6(_, template)), Object::Route(seen)) => {
+            (Some(At::Route(_, template)), Object::Route(seen)) => {
                 route_agrees(&template.route, seen)
             }
             (Some(At::Other(desired)), seen) => other_agrees(&desired.object, seen),
@@ -291,8 +308,7 @@ impl Desired for DesiredState {
     fn may_adopt(&self, slot: Slot) -> bool {
         self.at(slot).is_some_and(|at| match at {
             At::Address(desired) => desired.may_adopt,
-            At::Route(packed, _) => packed.may_adopt,
-            At::Route6(packed, _) => packed.may_adopt,
+            At::Route(packed, _) => packed.may_adopt(),
             At::Other(desired) => desired.may_adopt,
             At::Link(desired) => desired.may_adopt,
             At::Field(_) => false,
@@ -303,10 +319,7 @@ impl Desired for DesiredState {
         let (Some(at), Some(other_at)) = (self.at(slot), other.at(there)) else { return false };
         let declares_same = match (at, other_at) {
             (At::Address(desired), At::Address(other)) => desired.address == other.address,
-            (
-                At::Route(_, template) | At::Route6(_, template),
-                At::Route(_, other) | At::Route6(_, other),
-            ) => template.route == other.route,
+            (At::Route(_, template), At::Route(_, other)) => template.route == other.route,
             (At::Other(desired), At::Other(other)) => desired.object == other.object,
             (At::Link(desired), At::Link(other)) => desired.link == other.link,
             (At::Field(desired), At::Field(other)) => desired.setting == other.setting,
@@ -355,7 +368,7 @@ impl Desired for DesiredState {
 
     fn object_print(&self, slot: Slot) -> u64 {
         match self.at(slot) {
-            Some(At::Route(_, template) | At::Route6(_, template)) => template.print,
+            Some(At::Route(_, template)) => template.print,
             _ => homeostat_core::Fingerprint::of_object(&self.object(slot)),
         }
     }

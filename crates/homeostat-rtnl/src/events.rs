@@ -72,7 +72,6 @@ impl DirtyKeys {
         }
     }
 
-    /// Takes one event.
     pub(crate) fn take(&mut self, event: Event<'_>, shadow: &mut Option<Shadow>) {
         let taken = match event {
             Event::Lost => {
@@ -96,12 +95,12 @@ impl DirtyKeys {
         self.links_are_current = true;
     }
 
-    /// Every event of our own writes so far was taken.
+    /// Called when the queue is empty.
     pub(crate) fn all_events_read(&mut self) {
         self.own_writes.forget_deleted();
     }
 
-    /// What there is to look at, once: one hint for each who gave cause for it.
+    /// The keys to look at, handed out once: one hint for each culprit.
     pub(crate) fn hint(&mut self) -> Option<Hint<Key>> {
         if std::mem::take(&mut self.is_lost) {
             self.keys.clear();
@@ -116,15 +115,15 @@ impl DirtyKeys {
         })
     }
 
-    /// A key needs a look, because of the event that is being taken.
+    /// Adds a key, with the culprit of the current event.
     fn name(&mut self, key: Key) {
         let who = self.culprit.name();
         let named = self.keys.entry(key).or_default();
-        // Who was told once stays told: a later event about the key may name nobody.
+        // A name is kept: a later event about the same key may not name anybody.
         *named = who.or(named.take());
     }
 
-    /// False, if only a look at everything tells what changed.
+    /// False, if only a full observation can say what changed.
     fn message(
         &mut self,
         message: &Message<'_>,
@@ -210,7 +209,7 @@ impl DirtyKeys {
         Ok(is_known)
     }
 
-    /// Whether we did it, and it came out as the desired state has it: there, or gone.
+    /// Whether our own write caused the event, with the declared result.
     fn is_echo(
         &self,
         message: &Message<'_>,
@@ -235,7 +234,7 @@ impl DirtyKeys {
                 shadow.apply_event(&key, MarkedRoute { route, protocol }, event);
                 shadow.is_settled(&key)
             }
-            // A theft, or ours: without a shadow nobody knows whether it matters.
+            // Without a shadow it may matter if it is ours, or replaced one of ours.
             None => protocol != self.protocol && event != RouteEvent::Replaced,
         };
         if !is_settled {
@@ -280,8 +279,7 @@ impl DirtyKeys {
     }
 }
 
-/// A shadow with too many doubts is of no use: then only a look at everything helps, and this is
-/// false.
+/// Drops a shadow with too many uncertain routes. Then only a full observation helps, and this is false.
 fn doubt(shadow: &mut Option<Shadow>, doubt: impl FnOnce(&mut Shadow) -> bool) -> bool {
     let is_known = shadow.as_mut().is_none_or(doubt);
     if !is_known {
@@ -298,7 +296,7 @@ fn is_declared(shadow: &Shadow, seen: &SeenAddress) -> bool {
 }
 
 impl DirtyKeys {
-    /// False, if only a look at everything tells what changed.
+    /// False, if only a full observation can say what changed.
     pub(super) fn link(
         &mut self,
         message: &Message<'_>,

@@ -51,8 +51,8 @@ pub(crate) struct ObservedAddress {
     pub(crate) is_secondary: bool,
 }
 
-/// Foreign things that would go with an address, a link or a nexthop. One of a kind is enough to hold a
-/// step, however many there are.
+/// Foreign objects that would be deleted along with an address, a link or a nexthop. One of each sort is enough to hold
+/// a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
     by_src: BTreeMap<IpAddr, Taken>,

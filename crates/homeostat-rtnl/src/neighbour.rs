@@ -162,7 +162,7 @@ impl Encoder<'_> {
         put: Put,
     ) -> Encoded {
         let protocol = self.protocol;
-        self.neighbour((RTM_NEWNEIGH, put.flags()), key, |message| {
+        self.neighbour(RTM_NEWNEIGH, put.flags(), key, |message| {
             message.attr_u8(NDA_PROTOCOL, protocol.0);
             put_ip(message, NDA_DST, key.ip());
             if let Some(mac) = neighbour.mac {
@@ -173,12 +173,13 @@ impl Encoder<'_> {
 
     /// Takes a neighbour away.
     pub(crate) fn delete_neighbour(&mut self, key: &NeighbourKey) -> Encoded {
-        self.neighbour((RTM_DELNEIGH, 0), key, |message| put_ip(message, NDA_DST, key.ip()))
+        self.neighbour(RTM_DELNEIGH, 0, key, |message| put_ip(message, NDA_DST, key.ip()))
     }
 
     fn neighbour(
         &mut self,
-        (kind, flags): (u16, u16),
+        kind: u16,
+        flags: u16,
         key: &NeighbourKey,
         rest: impl FnOnce(&mut MessageWriter<'_>),
     ) -> std::result::Result<Result<()>, NoLink> {

@@ -238,12 +238,8 @@ impl Encoder<'_> {
         let mut message = self.batch.message(RTM_NEWNEXTHOP, put.flags());
         message.fixed(&[family, 0, self.protocol.0, 0, f0, f1, f2, f3]);
         message.attr_u32(NHA_ID, id.0);
-        if let Some(gateway) = desired.via {
-            put_ip(&mut message, NHA_GATEWAY, gateway);
-        }
-        if let Some(dev) = dev {
-            message.attr_u32(NHA_OIF, dev.0);
-        }
+        desired.via.map(|gateway| put_ip(&mut message, NHA_GATEWAY, gateway));
+        dev.map(|dev| message.attr_u32(NHA_OIF, dev.0));
         if desired.blackhole {
             message.attr_flag(NHA_BLACKHOLE);
         }

@@ -89,6 +89,9 @@ pub struct Protocol(pub(crate) u8);
 impl Protocol {
     /// The mark of this program, unless another is chosen.
     pub const HOMEOSTAT: Self = Protocol(76);
+    /// What the kernel, or a program in its place, learned from router advertisements.
+    #[cfg(feature = "document")]
+    pub(crate) const ROUTER_ADVERTISEMENT: Self = Protocol(RTPROT_RA);
 
     /// A mark of another owner. None, if it is one that the kernel and every tool put on things.
     #[must_use]

@@ -23,19 +23,19 @@ use crate::shadow::Shadow;
 use crate::source::Rtnl;
 use crate::subscription::Subscription;
 
-/// Looks at one network namespace, and hears of changes in it.
+/// Observes one network namespace, and receives hints of changes in it.
 pub struct Reader {
     source: Rtnl,
     connection: Option<Connection>,
-    /// The subscription; none, if nobody will ask for hints.
+    /// None, if the reader was opened without hints.
     subscription: Option<Subscription>,
     shadow: Option<Shadow>,
-    /// What connections that were given up had received.
+    /// The bytes that former connections received.
     received: u64,
 }
 
 impl Reader {
-    /// The subscription stands before the first look.
+    /// The subscription exists before the first observation, so that no change is missed between the two.
     pub(crate) fn open(source: Rtnl, subscription: Option<Subscription>) -> Result<Self, Failure> {
         let connection = Some(source.connect()?);
         Ok(Reader { source, connection, subscription, shadow: None, received: 0 })
@@ -51,7 +51,7 @@ impl Reader {
             Some(connection) => connection,
             None => self.source.connect()?,
         };
-        // A look that fails leaves no shadow: it may have half forgotten what it was told.
+        // An observation that fails leaves no shadow: it may have removed keys from it that it did not read.
         let shadow = self.shadow_for(view);
         let known_links =
             self.subscription.as_ref().and_then(|subscription| subscription.dirty.links());
@@ -74,14 +74,14 @@ impl Reader {
         Ok(moment)
     }
 
-    /// How many bytes its looks made the kernel send so far. A look at a few keys costs the same
-    /// however many routes there are.
+    /// How many bytes the kernel has sent for observations. Observing a few keys costs the same
+    /// however many routes and links there are.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.received + self.connection.as_ref().map_or(0, Connection::received_bytes)
     }
 
-    /// Events that were queued before a look must not be taken for news after it.
+    /// Reads the events that are queued: after the observation they would be stale.
     fn catch_up(&mut self, view: &View<'_, Rtnl>) -> Result<(), Failure> {
         let Some(subscription) = &mut self.subscription else { return Ok(()) };
         subscription.set_desired(view.desired)?;
@@ -89,13 +89,13 @@ impl Reader {
         subscription.drain(&mut self.shadow).map_err(|error| failure(&error))
     }
 
-    /// A full look begins a shadow, a focused one goes by that of its desired state. Without events to keep
-    /// it up to date there is none.
+    /// A full observation begins a new shadow, a focused one uses that of its desired state. Without a subscription
+    /// there is none.
     fn shadow_for(&mut self, view: &View<'_, Rtnl>) -> Option<Shadow> {
         self.subscription.as_ref()?;
         match view.focus {
             Focus::All => {
-                // The former one goes first: two would be twice the memory.
+                // The former one is dropped first: two would take twice the memory.
                 self.shadow = None;
                 Some(Shadow::new(Arc::clone(view.desired), self.source.protocol))
             }
@@ -121,13 +121,13 @@ impl homeostat_core::Reader<Rtnl> for Reader {
     }
 }
 
-/// Why a look failed.
+/// Why an observation failed.
 pub(crate) fn failure(error: &Error) -> Failure {
     let retry = if matches!(error, Error::Torn { .. }) { Retry::Now } else { Retry::Soon };
     Failure::from_error(error, retry)
 }
 
-/// One look under way.
+/// One observation while it runs.
 pub(crate) struct Observation<'a, 'v> {
     pub(crate) connection: &'a mut Connection,
     pub(crate) source: &'a Rtnl,
@@ -156,7 +156,7 @@ impl Observation<'_, '_> {
         Ok(moment)
     }
 
-    /// What the keys are part of is dumped where that is cheap. Routes are told by the shadow.
+    /// Dumps the kinds of the keys where that is cheap. The shadow answers for routes.
     fn some(&mut self, moment: &mut Moment, keys: &BTreeSet<Key>) -> Result<(), Error> {
         moment.extent = Extent::Few;
         let loses = |key: &Key| link::observe::may_take_along(moment, self.view, key);
@@ -172,7 +172,7 @@ impl Observation<'_, '_> {
         }
         let has_nexthop = falls || is_any(|key| matches!(key, Key::Nexthop(_)));
         let nexthop_goes = has_nexthop && self.nexthops(moment)?;
-        // A link, address or nexthop that goes may take foreign routes along, wherever they are.
+        // A link, address or nexthop that is deleted may take foreign routes of any table along.
         if falls || address_goes || nexthop_goes {
             self.foreign_routes(moment)?;
         }
@@ -218,14 +218,15 @@ impl Observation<'_, '_> {
         let found =
             self.collect(&mut request, |message| link::message::decode(message).map(Some))?;
         let mut links = Links::default();
-        found.iter().for_each(|seen| links.insert(seen.name, seen.index));
+        for seen in &found {
+            links.insert(seen.name, seen.index);
+        }
         moment.links = Arc::new(links);
         moment.table.extend(found);
         Ok(())
     }
 
-    /// Addresses are few, and their dump may be torn: they are handed on when it is whole. Tells
-    /// whether one of them may go, for good or for a moment.
+    /// Returns whether one of them may be deleted by the pass, for good or for a moment.
     fn addresses(&mut self, moment: &mut Moment) -> Result<bool, Error> {
         let mut request = Batch::new();
         request_for(&mut request, RTM_GETADDR, &[0; 8], None)?;
@@ -246,7 +247,7 @@ impl Observation<'_, '_> {
         Ok(goes)
     }
 
-    /// Whose an address without a mark is: the ledger knows.
+    /// Whose an address is; the ledger says it of one without a mark.
     fn proven(&self, key: &AddressKey, owner: &Owner) -> Owner {
         match owner {
             Owner::Unmarked if self.view.records.contains_key(&Key::Address(*key)) => Owner::Ours,
@@ -255,7 +256,7 @@ impl Observation<'_, '_> {
         }
     }
 
-    /// Dumps what is few, and keeps it until the dump is whole.
+    /// Dumps objects that are few, and returns them when the dump is complete: it may be interrupted and restart.
     pub(crate) fn collect<T>(
         &mut self,
         request: &mut Batch,
@@ -277,7 +278,7 @@ impl Observation<'_, '_> {
         }
     }
 
-    /// Whether the pass may take an address away, be it to make it anew.
+    /// Whether the pass may delete an address, be it to create it again.
     fn may_go(&self, key: &Key, object: &Object, owner: &Owner) -> bool {
         let may_be_ours = matches!(owner, Owner::Ours | Owner::Unmarked);
         let desired = self.view.desired;
@@ -331,19 +332,16 @@ pub(crate) fn foreign(protocol: Protocol) -> Owner {
     }
 }
 
-/// One object that is there.
+/// One object that exists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedObject {
-    /// Its key.
     pub key: Key,
-    /// The managed part of it.
     pub object: Object,
-    /// Whose it is.
     pub owner: Owner,
 }
 
 impl Rtnl {
-    /// Looks at everything once. What the kernel makes by itself is among it, as its own.
+    /// All objects, declared or not; what the kernel makes by itself has it as the owner.
     pub fn list(&self) -> Result<Vec<ListedObject>, Failure> {
         let mut found = Vec::new();
         let (desired, records) = (Arc::new(DesiredState::default()), Records::new());

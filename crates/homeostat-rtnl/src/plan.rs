@@ -24,7 +24,7 @@ use crate::route::Route;
 use crate::source::Rtnl;
 use crate::step::{Delete, Phase, Step, Update, Way};
 
-/// The steps for all changes, and the desired states that wait for a link.
+/// The steps for all changes, and the keys that wait for something.
 pub(crate) fn draft(
     desired: &DesiredState,
     moment: &Moment,
@@ -34,7 +34,7 @@ pub(crate) fn draft(
     planner.put_on_renewed(&changes);
     for change in changes {
         match change {
-            // What is about links has been planned before.
+            // `link::plan` has planned the changes of links.
             Change::Create { slot } | Change::Update { slot, .. } if desired.is_link(slot) => {}
             Change::Delete { ref key, .. } | Change::Release { ref key, .. } if key.is_link() => {}
             Change::Create { slot } => planner.create(slot),
@@ -51,13 +51,13 @@ pub(crate) fn draft(
 struct Planner<'a> {
     desired: &'a DesiredState,
     moment: &'a Moment,
-    /// The addresses that go.
+    /// The addresses that are deleted.
     going: BTreeSet<AddressKey>,
-    /// Where IPv6 addresses are declared and absent: the kernel holds one of a kind for each link.
+    /// The IPv6 addresses that are created: a link can have an IPv6 address only once, whatever its prefix length.
     wanted: BTreeSet<(LinkName, IpAddr)>,
-    /// What the routes of a template wait for, as far as anybody asked.
+    /// What the routes of a template wait for, computed when the first of them is planned.
     waits: HashMap<usize, Option<WaitsOn>>,
-    /// What the last removal found, which the next one often shares.
+    /// What the last delete found; the next one often finds the same and shares it.
     last: Arc<Object>,
     links: LinkPlan,
     draft: Draft<Rtnl>,
@@ -138,7 +138,7 @@ impl<'a> Planner<'a> {
         if is_address { self.moment.address_marks } else { AddressMarks::Kernel }
     }
 
-    /// What was on links that are made again is lost with them: it is made again in the same pass.
+    /// Creates in the same pass what is lost with links that are created again.
     fn put_on_renewed(&mut self, changes: &ChangeList<Key, Object>) {
         if self.links.renewed.is_empty() {
             return;
@@ -151,7 +151,7 @@ impl<'a> Planner<'a> {
         lost.difference(&planned).for_each(|slot| self.create(*slot));
     }
 
-    /// Whether what stands in a slot is lost with a link that is made again.
+    /// Whether the object in a slot is lost with a link that is created again.
     fn is_lost(&self, slot: Slot) -> bool {
         let is_renewed = |link: LinkName| self.links.renewed.contains(&link);
         let mut lost = false;
@@ -202,7 +202,7 @@ impl<'a> Planner<'a> {
         self.draft.steps.extend(rest);
     }
 
-    /// Whether an address that is taken over would stay somebody else's.
+    /// Whether an address that is adopted in place would keep its foreign mark.
     fn keeps_its_mark(&self, update: &Update) -> bool {
         update.adopts.is_some() && self.moment.address_marks == AddressMarks::Fixed
     }
@@ -224,15 +224,15 @@ impl<'a> Planner<'a> {
     }
 
     fn cascade(&self, key: &AddressKey) -> Cascade {
-        Cascade::of(key, &self.going, (self.desired, self.moment))
+        Cascade::of(key, &self.going, self.desired, self.moment)
     }
 
-    /// The declared routes that go with addresses are made again when those are gone; what is to be made
-    /// anyhow is made then. So are those that go with nexthops.
+    /// Creates declared routes again that the kernel deletes along with addresses and nexthops, after those are
+    /// deleted. Routes that the pass creates anyway are created then, too.
     fn make_again(&mut self) {
         let mut lost = BTreeSet::new();
         for step in &self.draft.steps {
-            // What takes foreign objects along may be held, and then nothing goes.
+            // A step that takes foreign objects along may be held, and then nothing is lost.
             if let Some((key, cascade)) = step.lost_with(self.desired)
                 && cascade.takes.is_empty()
             {
@@ -275,8 +275,8 @@ impl<'a> Planner<'a> {
         templates.filter(|(_, template)| is_moving(template)).map(|(number, _)| number).collect()
     }
 
-    /// The declared routes that go with a nexthop that is made anew, but for those that are changed after
-    /// it: that makes them again.
+    /// The declared routes that are lost with a nexthop that is deleted and created again. Those that the pass
+    /// updates after it are created by that update.
     fn lost_with_nexthop(&self, step: &Step, lost: &mut BTreeSet<Slot>) {
         let Step::Update(update) = step else { return };
         let Key::Nexthop(id) = self.desired.key(update.slot) else { return };
@@ -296,7 +296,7 @@ impl<'a> Planner<'a> {
         });
     }
 
-    /// Secondary addresses that go are taken away before their primary one takes them along.
+    /// Secondary addresses are deleted before their primary one, which would take them along.
     fn finish(mut self) -> Draft<Rtnl> {
         self.make_again();
         let moment = self.moment;
@@ -320,11 +320,11 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Whether a link will be there when what is on links has its turn.
+/// Whether a link will exist when addresses and routes are written.
 pub(crate) type Has<'a> = &'a dyn Fn(LinkName) -> bool;
 
-/// A link that is not there and without which a route cannot be: one of its own, or that of the only
-/// address that its gateway or its source needs; or a nexthop that waits itself.
+/// What a route waits for: an absent link of its own, the absent link of the only address that its gateway or its
+/// source needs, or a nexthop that waits itself.
 fn missing(
     desired: &DesiredState,
     has: Has<'_>,
@@ -342,7 +342,7 @@ fn missing(
     .or_else(|| waiting_nexthop(route.nexthop?, desired, has))
 }
 
-/// The absent link of the declared addresses that would serve, if no other serves.
+/// The absent link of declared addresses of which one is needed, unless another one exists.
 fn waits_with(
     has: Has<'_>,
     moment: &Moment,
@@ -360,7 +360,7 @@ fn missing_link(has: Has<'_>, link: LinkName) -> Option<WaitsOn> {
     (!has(link)).then(|| WaitsOn::Link(link.to_string()))
 }
 
-/// The desired state that a change is about.
+/// The slot that a change is about, if it is declared.
 fn slot_of(change: &Change<Key, Object>) -> Option<Slot> {
     match change {
         Change::Create { slot } | Change::Update { slot, .. } => Some(*slot),
@@ -368,7 +368,7 @@ fn slot_of(change: &Change<Key, Object>) -> Option<Slot> {
     }
 }
 
-/// When something is put there.
+/// The phase in which an object is created or updated.
 pub(crate) fn put_phase(object: &Object) -> Phase {
     match object {
         Object::Nexthop(nexthop) if nexthop.is_group() => Phase::PutGroups,
@@ -381,7 +381,7 @@ pub(crate) fn put_phase(object: &Object) -> Phase {
     }
 }
 
-/// When something goes.
+/// The phase in which an object is deleted.
 pub(crate) fn delete_phase(object: &Object) -> Phase {
     match object {
         Object::Nexthop(nexthop) if nexthop.is_group() => Phase::DeleteGroups,
@@ -394,8 +394,8 @@ pub(crate) fn delete_phase(object: &Object) -> Phase {
     }
 }
 
-/// What a desired state waits for. A rule waits for no link: the kernel takes any name, and binds it when a
-/// link of that name comes.
+/// What a nexthop, rule or neighbour waits for. A rule waits for no link: the kernel takes any name, and binds it
+/// when a link of that name is created.
 pub(crate) fn waits_for(
     declared: &Declared,
     desired: &DesiredState,
@@ -412,7 +412,7 @@ pub(crate) fn waits_for(
     }
 }
 
-/// A declared nexthop that waits for its link, as what others wait for.
+/// A declared nexthop as what others wait for, if it waits for its link.
 pub(crate) fn waiting_nexthop(
     id: NexthopId,
     desired: &DesiredState,
@@ -434,7 +434,7 @@ fn waiting_link(id: NexthopId, desired: &DesiredState, has: Has<'_>) -> Option<W
     missing_link(has, nexthop.dev?)
 }
 
-/// Whether what is there cannot become as declared but by going first.
+/// Whether an object has to be deleted first to become as declared.
 pub(crate) fn is_anew(declared: &Declared, before: &Object) -> bool {
     match (&declared.object, before) {
         (Object::Nexthop(desired), Object::Nexthop(seen)) => !nexthop::is_same_kind(desired, seen),
@@ -442,8 +442,8 @@ pub(crate) fn is_anew(declared: &Declared, before: &Object) -> bool {
     }
 }
 
-/// The second half of a change: a rule cannot be changed in place, so that the former one goes once
-/// the other one stands.
+/// The second half of an update: a rule cannot be changed in place, so the former one is deleted once the other one
+/// exists.
 pub(crate) fn rest(declared: Option<&Declared>, update: &Update) -> Option<Step> {
     let key = declared.map(|declared| &declared.key).filter(|key| matches!(key, Key::Rule(_)))?;
     let (before, phase) = (Arc::new(update.before.clone()), Phase::DeleteRules);
@@ -451,8 +451,7 @@ pub(crate) fn rest(declared: Option<&Declared>, update: &Update) -> Option<Step>
     Some(Step::Delete(Box::new(delete)))
 }
 
-/// Rules that go are taken away in this order: a request for one that says less could hit one that
-/// says more.
+/// Rules are deleted in this order: a request for a rule with fewer selectors could hit one with more.
 pub(crate) fn generality(step: &Step) -> usize {
     match step {
         Step::Delete(delete) => match &delete.key {
@@ -463,7 +462,7 @@ pub(crate) fn generality(step: &Step) -> usize {
     }
 }
 
-/// What goes along with something that goes.
+/// What the kernel deletes along with an object.
 pub(crate) fn cascade(key: &Key, moment: &Moment) -> Cascade {
     match key {
         Key::Nexthop(id) => nexthop::of_delete(*id, moment),
@@ -471,7 +470,7 @@ pub(crate) fn cascade(key: &Key, moment: &Moment) -> Cascade {
     }
 }
 
-/// The keys without which a desired state cannot be.
+/// The keys that have to exist before a nexthop, rule or neighbour.
 pub(crate) fn needs(declared: &Declared, desired: &DesiredState, need: &mut dyn FnMut(Key)) {
     declared.links().for_each(|link| desired.links.needed_for(link, need));
     let Object::Nexthop(nexthop) = &declared.object else { return };
@@ -491,7 +490,7 @@ pub(crate) fn disturbs(step: &Step, desired: &DesiredState, disturb: &mut dyn Fn
     };
     match key {
         Key::Nexthop(id) if goes => nexthop::dependants(id, desired, disturb),
-        // A rule that goes may have to take others of ours away for a moment.
+        // Deleting a rule may delete others of ours for a moment.
         Key::Rule(_) => rules(desired, disturb),
         _ => {}
     }

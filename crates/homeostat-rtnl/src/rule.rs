@@ -92,26 +92,25 @@ pub(crate) fn normalize(key: &RuleKey, desired: Rule) -> Result<Rule, Impossible
     }
 }
 
-/// Which rule. One without a priority is wherever the kernel put it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RuleKey {
-    family: Family,
-    priority: Option<u32>,
-    from: Option<Net>,
-    to: Option<Net>,
-    iif: Option<LinkName>,
-    oif: Option<LinkName>,
-    fwmark: Option<Mark>,
-    ipproto: Option<IpProtocol>,
-    sport: Option<Ports>,
-    dport: Option<Ports>,
-    tos: Tos,
-}
-
-/// Defines what a rule asks of a packet: how it is declared, and how it is read.
-macro_rules! selectors {
+/// Defines the key of a rule: all that it asks of a packet is listed once, under the names of `ip rule`.
+macro_rules! rule_key {
     ($($with:ident $name:ident: $type:ty, $doc:literal;)+) => {
+        /// Which rule. One without a priority is wherever the kernel put it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct RuleKey {
+            family: Family,
+            priority: Option<u32>,
+            $($name: Option<$type>,)+
+            tos: Tos,
+        }
+
         impl RuleKey {
+            /// The rule for all packets of a family, wherever the kernel puts it.
+            #[must_use]
+            pub fn new(family: Family) -> Self {
+                RuleKey { family, priority: None, $($name: None,)+ tos: Tos::default() }
+            }
+
             $(
                 #[doc = concat!("The same for packets ", $doc, ".")]
                 #[must_use]
@@ -126,11 +125,44 @@ macro_rules! selectors {
                     self.$name
                 }
             )+
+
+            /// How many things it asks of a packet.
+            pub(crate) fn count(&self) -> usize {
+                let asks = [self.tos != Tos::default(), $(self.$name.is_some()),+];
+                asks.into_iter().filter(|asks| *asks).count()
+            }
+
+            /// Whether the kernel would take this rule for one that is asked for, as far as packets go.
+            fn fits(&self, asked: &RuleKey) -> bool {
+                let is_tos = asked.tos == Tos::default() || self.tos == asked.tos;
+                is_tos $(&& fits(self.$name, asked.$name))+
+            }
+
+            fn read_one(self, name: &str, value: &str) -> Option<Self> {
+                Some(match name {
+                    "priority" => self.with_priority(value.parse().ok()?),
+                    "tos" => self.with_tos(Tos(value.parse().ok()?)),
+                    $(stringify!($name) => self.$with(value.parse().ok()?),)+
+                    _ => return None,
+                })
+            }
+        }
+
+        impl fmt::Display for RuleKey {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("rule")?;
+                if self.family == Family::V6 && self.from.is_none() && self.to.is_none() {
+                    f.write_str(" inet6")?;
+                }
+                show(f, "priority", self.priority.as_ref())?;
+                $(show(f, stringify!($name), self.$name.as_ref())?;)+
+                show(f, "tos", Some(&self.tos.0).filter(|tos| **tos != 0))
+            }
         }
     };
 }
 
-selectors! {
+rule_key! {
     with_from from: Net, "from this network";
     with_to to: Net, "to this network";
     with_iif iif: LinkName, "that came in by this link, which need not be there yet";
@@ -142,24 +174,6 @@ selectors! {
 }
 
 impl RuleKey {
-    /// The rule for all packets of a family, wherever the kernel puts it.
-    #[must_use]
-    pub fn new(family: Family) -> Self {
-        RuleKey {
-            family,
-            priority: None,
-            from: None,
-            to: None,
-            iif: None,
-            oif: None,
-            fwmark: None,
-            ipproto: None,
-            sport: None,
-            dport: None,
-            tos: Tos::default(),
-        }
-    }
-
     /// The same at this place: the smallest is asked first.
     #[must_use]
     pub fn with_priority(mut self, priority: u32) -> Self {
@@ -202,15 +216,6 @@ impl RuleKey {
         self
     }
 
-    /// How many things it asks of a packet.
-    pub(crate) fn count(&self) -> usize {
-        let nets = usize::from(self.from.is_some()) + usize::from(self.to.is_some());
-        let links = usize::from(self.iif.is_some()) + usize::from(self.oif.is_some());
-        let ports = usize::from(self.sport.is_some()) + usize::from(self.dport.is_some());
-        let rest = usize::from(self.fwmark.is_some()) + usize::from(self.ipproto.is_some());
-        nets + links + ports + rest + usize::from(self.tos != Tos::default())
-    }
-
     /// What asks nothing is as good as not said.
     fn plain(mut self) -> Self {
         let asks = |net: &Net| net.prefix_len() != 0 || Family::of(net.addr()) != self.family;
@@ -218,19 +223,6 @@ impl RuleKey {
         self.fwmark = self.fwmark.filter(|mark| mark.mask != 0);
         self.ipproto = self.ipproto.filter(|protocol| protocol.0 != 0);
         self
-    }
-
-    /// Whether the kernel would take this rule for one that is asked for, as far as packets go.
-    pub(super) fn fits(&self, asked: &RuleKey) -> bool {
-        fits(self.from, asked.from)
-            && fits(self.to, asked.to)
-            && fits(self.iif, asked.iif)
-            && fits(self.oif, asked.oif)
-            && fits(self.sport, asked.sport)
-            && fits(self.dport, asked.dport)
-            && fits(self.fwmark, asked.fwmark)
-            && fits(self.ipproto, asked.ipproto)
-            && (asked.tos == Tos::default() || self.tos == asked.tos)
     }
 
     /// Why a rule for these packets can never be.
@@ -270,22 +262,6 @@ impl RuleKey {
             _ => None,
         })
     }
-
-    fn read_one(self, name: &str, value: &str) -> Option<Self> {
-        Some(match name {
-            "priority" => self.with_priority(value.parse().ok()?),
-            "from" => self.with_from(value.parse().ok()?),
-            "to" => self.with_to(value.parse().ok()?),
-            "iif" => self.with_iif(value.parse().ok()?),
-            "oif" => self.with_oif(value.parse().ok()?),
-            "fwmark" => self.with_fwmark(value.parse().ok()?),
-            "ipproto" => self.with_ipproto(value.parse().ok()?),
-            "sport" => self.with_sport(value.parse().ok()?),
-            "dport" => self.with_dport(value.parse().ok()?),
-            "tos" => self.with_tos(Tos(value.parse().ok()?)),
-            _ => return None,
-        })
-    }
 }
 
 /// A request that does not say fits everything.
@@ -293,27 +269,7 @@ pub(super) fn fits<T: PartialEq + Copy>(one: Option<T>, asked: Option<T>) -> boo
     asked.is_none() || one == asked
 }
 
-impl fmt::Display for RuleKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RuleKey { family, priority, from, to, iif, oif, fwmark, ipproto, .. } = self;
-        f.write_str("rule")?;
-        if *family == Family::V6 && from.is_none() && to.is_none() {
-            f.write_str(" inet6")?;
-        }
-        tell(f, "priority", priority.as_ref())?;
-        tell(f, "from", from.as_ref())?;
-        tell(f, "to", to.as_ref())?;
-        tell(f, "iif", iif.as_ref())?;
-        tell(f, "oif", oif.as_ref())?;
-        tell(f, "fwmark", fwmark.as_ref())?;
-        tell(f, "ipproto", ipproto.as_ref())?;
-        tell(f, "sport", self.sport.as_ref())?;
-        tell(f, "dport", self.dport.as_ref())?;
-        tell(f, "tos", Some(&self.tos.0).filter(|tos| **tos != 0))
-    }
-}
-
-fn tell(f: &mut fmt::Formatter<'_>, name: &str, value: Option<&impl fmt::Display>) -> fmt::Result {
+fn show(f: &mut fmt::Formatter<'_>, name: &str, value: Option<&impl fmt::Display>) -> fmt::Result {
     value.map_or(Ok(()), |value| write!(f, " {name} {value}"))
 }
 

@@ -2,9 +2,7 @@
 //! `[[neighbours]]` and `[[nexthops]]`. Each kind has its own in `section.rs` of its folder; here they
 //! become one desired state.
 
-use std::error::Error;
-use std::fmt;
-
+use homeostat_core::{Failure, Retry};
 use homeostat_document::{
     Checker, Diagnostic, Diagnostics, Document, Scope, SectionType, SourceSections, Span, Spanned,
 };
@@ -60,6 +58,58 @@ impl<K, O> Declared<K, O> {
     }
 }
 
+/// A section that is a list of entries, each declared once.
+macro_rules! list_section {
+    ($section:ident of $key:ty => $object:ty as $entries:ident, $name:literal, $doc:literal,
+        |$entry:ident| $span:expr, $what:expr) => {
+        #[doc = concat!("`[[", $name, "]]`.")]
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $section(pub Vec<$crate::section::Declared<$key, $object>>);
+
+        pub(crate) fn $entries(
+            scope: &homeostat_document::Scope,
+        ) -> impl Iterator<Item = &$crate::section::Declared<$key, $object>> {
+            scope.get::<$section>().into_iter().flat_map(|all| &all.0)
+        }
+
+        impl homeostat_document::Section for $section {
+            const NAME: &'static str = $name;
+            const DOC: &'static str = $doc;
+            const JOIN: homeostat_document::Join = homeostat_document::Join::Lists;
+
+            fn read(
+                node: &homeostat_document::Node,
+                checker: &mut homeostat_document::Checker,
+            ) -> Option<Self> {
+                homeostat_document::Shape::read(node, checker).map(Self)
+            }
+
+            fn schema(
+                definitions: &mut homeostat_document::Definitions,
+            ) -> homeostat_document::Json {
+                <Vec<$crate::section::Declared<$key, $object>> as homeostat_document::Shape>::schema(
+                    definitions,
+                )
+            }
+
+            fn check(
+                document: &homeostat_document::Document,
+                checker: &mut homeostat_document::Checker,
+            ) {
+                for (_, scope) in document.scopes() {
+                    let mut twins = homeostat_document::Twins::default();
+                    for $entry in $entries(scope) {
+                        twins.see($entry.key.value, $span, checker, || $what);
+                    }
+                }
+            }
+        }
+
+        homeostat_document::record!($crate::section::Declared<$key, $object>);
+    };
+}
+pub(crate) use list_section;
+
 /// Whether long lists beside the document are checked, too: who binds it reads them anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lists {
@@ -82,7 +132,7 @@ pub enum Refusal {
 pub fn resolve(scope: &Scope, lists: Lists, checker: &mut Checker) {
     let mut builder = DesiredState::builder();
     fill(scope, &mut builder, &mut |span, error| {
-        checker.report(Diagnostic::new(span, Chain(&error).to_string()));
+        checker.report(Diagnostic::new(span, with_causes(&error)));
     });
     if lists == Lists::Read && route_files(scope).next().is_some() {
         let before = checker.count();
@@ -166,21 +216,11 @@ fn fill_lists(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
     listed_routes(scope, checker, |file, RouteLine { key, route }| {
         let add = if file.adopt { Builder::adopting_route } else { Builder::route };
         let added = add(builder, key, route).map(|_| ());
-        added.map_err(|error| homeostat_document::ValueError::new(Chain(&error).to_string()))
+        added.map_err(|error| homeostat_document::ValueError::new(with_causes(&error)))
     });
 }
 
 /// An error with its causes, in one line.
-struct Chain<'a>(&'a DesiredError);
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
-    }
+fn with_causes(error: &DesiredError) -> String {
+    Failure::from_error(error, Retry::Never).error
 }

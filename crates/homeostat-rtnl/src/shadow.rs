@@ -1,9 +1,9 @@
-//! What is known of routes between two full looks: a bit for each declared route that is there, ours
-//! and as declared, and the few exceptions. Pure: it is told what dumps and events say.
+//! What is known of routes between two full observations: a bit for each declared route that exists, is ours and is
+//! as declared, and the few exceptions. Pure: dumps and events are its arguments.
 //!
-//! The kernel has no exact read of one route, so a look at a few keys is answered from here. What is
-//! known here may be stale; the kernel judges every write (create only if absent, delete only if
-//! ours), and the next full look is the truth.
+//! The kernel has no exact read of one route, so an observation of a few keys is answered from here. The shadow may be
+//! stale; the kernel checks every write (create only if absent, delete only if ours), and the next full
+//! observation corrects it.
 
 #[cfg(test)]
 mod tests;
@@ -18,10 +18,10 @@ use crate::desired::{DesiredState, RouteTemplate};
 use crate::number::Protocol;
 use crate::route::{Route, RouteKey, route_agrees};
 
-/// Beyond so many routes in doubt, only a look at everything helps.
+/// With more uncertain routes than this, a full observation costs less.
 const MOST_DOUBTS: usize = 4096;
 
-/// A route that stands, or stood, on some key.
+/// A route without its key, and the protocol that marks whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MarkedRoute {
     pub(crate) route: Route,
@@ -31,11 +31,11 @@ pub(crate) struct MarkedRoute {
 /// What an event says of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteEvent {
-    /// It came, beside whatever else is on its key.
+    /// It was added, beside whatever else has its key.
     Added,
-    /// It came in the place of another.
+    /// It replaced another.
     Replaced,
-    /// It went.
+    /// It was deleted.
     Removed,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum RouteEvent {
 pub(crate) struct Shadow {
     desired: Arc<DesiredState>,
     ours: Protocol,
-    /// By slot: there, ours, as declared, and alone on its key.
+    /// By slot: whether the route exists, is ours, is as declared, and is the only one with its key.
     good: Vec<u64>,
     near: Option<Slot>,
     others: BTreeMap<RouteKey, Vec<MarkedRoute>>,
@@ -53,19 +53,17 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Nothing is there yet.
     pub(crate) fn new(desired: Arc<DesiredState>, ours: Protocol) -> Self {
         let good = vec![0; desired.len().div_ceil(64)];
         let (others, doubts) = (BTreeMap::new(), BTreeSet::new());
         Shadow { desired, ours, good, near: None, others, doubts }
     }
 
-    /// The desired state that it belongs to.
     pub(crate) fn desired(&self) -> &Arc<DesiredState> {
         &self.desired
     }
 
-    /// Takes a route that a dump shows.
+    /// Adds a route that a dump shows.
     pub(crate) fn add_dumped(&mut self, key: &RouteKey, route: &Route, protocol: Protocol) {
         let slot = self.desired.route_slot(key, self.near);
         self.near = slot.or(self.near);
@@ -83,7 +81,7 @@ impl Shadow {
         self.others.insert(*key, there);
     }
 
-    /// Takes what an event says.
+    /// Updates what is known of a key by an event.
     pub(crate) fn apply_event(&mut self, key: &RouteKey, marked: MarkedRoute, event: RouteEvent) {
         let slot = self.desired.route_slot(key, None);
         let mut there = self.take(key, slot);
@@ -92,7 +90,7 @@ impl Shadow {
             (RouteEvent::Added, None, 0) | (RouteEvent::Replaced, _, 0 | 1) => there = vec![marked],
             (RouteEvent::Added, Some(_), 1) | (RouteEvent::Removed, None, 0) => {}
             (RouteEvent::Removed, Some(at), _) => drop(there.remove(at)),
-            // Which of several it was, or what became of the other, only the kernel knows.
+            // The event does not say which of several routes it is about.
             _ => drop(self.doubts.insert(*key)),
         }
         self.put(key, slot, there);
@@ -108,7 +106,7 @@ impl Shadow {
             }
     }
 
-    /// What stands on a key; none, if that is in doubt.
+    /// The routes that have a key; none, if that is uncertain.
     pub(crate) fn routes_on(&self, key: &RouteKey) -> Option<Vec<MarkedRoute>> {
         if self.doubts.contains(key) {
             return None;
@@ -127,8 +125,8 @@ impl Shadow {
         self.doubts.remove(key);
     }
 
-    /// Doubts every route that may have gone without a word. False, if they are too many.
-    /// The question is asked with the declared addresses that the route rests on.
+    /// Marks every route as uncertain that may have been deleted without an event. False, if they are too many.
+    /// `is_touched` gets a route and the declared addresses that it depends on.
     pub(crate) fn doubt(&mut self, is_touched: impl Fn(&Route, &[AddressKey]) -> bool) -> bool {
         let desired = Arc::clone(&self.desired);
         let touched = |template: &&RouteTemplate| is_touched(&template.route, &template.rests_on);
@@ -195,8 +193,7 @@ fn bit(slot: Slot) -> u64 {
     1 << (slot.index() % 64)
 }
 
-/// Whether an event is about the route that is known. What is known may be a desired state, which leaves
-/// attributes open.
+/// Whether an event is about the known route. That may be a declared route, which leaves attributes open.
 fn is_same(known: &MarkedRoute, told: &MarkedRoute) -> bool {
     known.protocol == told.protocol && route_agrees(&known.route, &told.route)
 }

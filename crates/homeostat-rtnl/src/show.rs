@@ -11,8 +11,9 @@ use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::kinds::{LinkKind, NEEDS_PARENT};
 use crate::link::model::{Link, LinkRef};
+use crate::number::Protocol;
 use crate::object::Object;
-use crate::observe::ListedObject;
+use crate::observe::{ListedObject, foreign};
 use crate::{neighbour, nexthop, route, rule};
 
 /// The document that everything found would be declared by. What the kernel makes by itself, what
@@ -30,8 +31,7 @@ pub fn show(found: &[ListedObject]) -> Map<String, Value> {
     for ListedObject { key, object, owner } in
         found.iter().filter(|found| !twins.contains(&found.key))
     {
-        let is_told = matches!(owner, Owner::Foreign(who) if who.contains("protocol ra"));
-        if is_told || *owner == Owner::Kernel {
+        if *owner == Owner::Kernel || *owner == foreign(Protocol::ROUTER_ADVERTISEMENT) {
             continue;
         }
         match (key, object) {
@@ -125,8 +125,8 @@ impl Shown {
 
 /// Fields that have a value.
 pub(crate) fn plain<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
-    let told = fields.into_iter().filter(|(_, value)| !value.is_null());
-    told.map(|(name, value)| (name.to_owned(), value)).collect()
+    let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+    fields.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 pub(crate) fn fields(object: &impl Serialize) -> Map<String, Value> {

@@ -16,9 +16,9 @@ use crate::moment::Moment;
 use crate::number::Protocol;
 use crate::object::Object;
 use crate::observe::Reader;
+use crate::plan;
 use crate::step::Step;
 use crate::subscription::{OwnWrites, Subscription};
-use crate::{link, plan};
 
 /// The links, addresses, routes, nexthops, rules and neighbours of one network namespace.
 #[derive(Clone, Debug)]
@@ -101,7 +101,9 @@ impl Rtnl {
     pub(crate) fn netns(&self) -> Result<Arc<Netns>, Failure> {
         match &self.netns {
             Some(netns) => Ok(Arc::clone(netns)),
-            None => Netns::current().map(Arc::new).map_err(|error| link::apply::no_netns(&error)),
+            None => Netns::current()
+                .map(Arc::new)
+                .map_err(|error| Failure::from_error(&error, Retry::Soon)),
         }
     }
 

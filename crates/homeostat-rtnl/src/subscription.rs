@@ -40,16 +40,15 @@ const GROUPS: [Group; 8] = [
     Group(RTNLGRP_NEXTHOP),
 ];
 
-/// How many datagrams are taken at once, so that a flood cannot keep a look from beginning. What is
-/// left in the queue is heard with the next look.
+/// How many datagrams are read at once, so that a flood of events cannot delay an observation without end. The rest
+/// is read with the next one.
 const MOST_AT_ONCE: usize = 1 << 20;
 
-/// A subscription. It waits on a runtime only once somebody asks for hints.
+/// A subscription. It is registered with a runtime when the first hint is asked for.
 pub(crate) struct Subscription {
     pub(crate) dirty: DirtyKeys,
     state: State,
     echo_filter: Arc<EchoFilter>,
-    /// Whether it hears of neighbours.
     hears_neighbours: bool,
 }
 
@@ -88,7 +87,7 @@ impl Subscription {
         joined.map_err(|error| failure(&error))
     }
 
-    /// A look begins. If something was kept out of the queue, only one at everything makes it good.
+    /// Receives our own echoes again before an observation. If some were dropped, only a full one is complete.
     pub(crate) fn unmute(
         &mut self,
         focus: &Focus<Key>,
@@ -100,8 +99,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Takes in what is in the queue, without waiting. What it gives cause to look at is not lost: it
-    /// is the next hint.
+    /// Reads the queue without waiting. Keys that events name are kept for the next hint.
     pub(crate) fn drain(&mut self, shadow: &mut Option<Shadow>) -> Result<(), Error> {
         let Subscription { dirty, state, .. } = self;
         for _ in 0..MOST_AT_ONCE {
@@ -146,14 +144,14 @@ impl Subscription {
     }
 }
 
-/// Where a message says what it is, how, who caused it, and whose route it is about.
+/// Where a message has its type, its flags, the port of who caused it, and the protocol of a route.
 const KIND_AT: u32 = 4;
 const FLAGS_AT: u32 = 6;
 const PORT_AT: u32 = 12;
 const PROTOCOL_AT: u32 = 16 + 5;
 
-/// Keeps the churn of foreign routes out of the queue: a routing daemon's thousands a second would
-/// cost us for nothing. What may have been put in the place of ours is let through.
+/// Drops events of foreign routes, of which a routing daemon causes thousands a second, except those that may have
+/// replaced a route of ours.
 const fn program(ours: Protocol) -> [Instruction; 9] {
     let (new, del) = (Filter::host_u16(RTM_NEWROUTE), Filter::host_u16(RTM_DELROUTE));
     [
@@ -169,7 +167,7 @@ const fn program(ours: Protocol) -> [Instruction; 9] {
     ]
 }
 
-/// What goes before the program to keep out the routes that our own writer makes.
+/// The part before that program that drops the routes of our own writer.
 const fn mute_program(ours: Protocol, writer: Port) -> [Instruction; 8] {
     [
         Instruction::load_u16(KIND_AT),
@@ -195,7 +193,7 @@ pub(crate) struct EchoFilter {
     socket: OwnedFd,
     ours: Protocol,
     is_on: AtomicBool,
-    /// Whether anything may have been kept out since it was put on.
+    /// Whether an event may have been dropped since it was switched on.
     has_dropped: AtomicBool,
 }
 
@@ -207,23 +205,23 @@ impl EchoFilter {
         Ok(Arc::new(EchoFilter { socket, ours, is_on, has_dropped }))
     }
 
-    /// This writer is about to make many routes. Tells whether something was kept out before.
+    /// Drops the echoes of a writer. Returns whether some were dropped before.
     pub(crate) fn mute(&self, writer: Port) -> bool {
         let program = [&mute_program(self.ours, writer)[..], &program(self.ours)].concat();
-        // Said first: from the first message that is kept out, a look has to know of it.
+        // Set before the filter: from the first dropped event on, an observation has to be a full one.
         self.is_on.store(true, Ordering::SeqCst);
         let had_dropped = self.has_dropped.swap(true, Ordering::SeqCst);
-        // Where it cannot be had, the queue overflows, and says so.
+        // Without the filter the queue may overflow, which the kernel reports.
         let _ = Filter::new(program).attach(&self.socket);
         had_dropped
     }
 
-    /// The kernel refused all routes that were to be made: there was nothing to keep out.
+    /// The kernel refused all routes, so there was no echo to drop.
     pub(crate) fn dropped_nothing(&self) {
         self.has_dropped.store(false, Ordering::SeqCst);
     }
 
-    /// Everything is heard again. Tells whether something was kept out.
+    /// Receives echoes again. Returns whether some were dropped.
     pub(crate) fn unmute(&self) -> Result<bool, Error> {
         if !self.is_on.load(Ordering::SeqCst) {
             return Ok(false);
@@ -234,7 +232,7 @@ impl EchoFilter {
     }
 }
 
-/// Shared by the reader and the writer of one source.
+/// What the writer of a source did, as far as the reader needs it to tell echoes from changes of others.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites {
     notes: Mutex<Notes>,
@@ -258,7 +256,6 @@ impl OwnWrites {
         self.notes().ports.insert(port);
     }
 
-    /// What is done is heard through this.
     pub(crate) fn set_filter(&self, echo_filter: &Arc<EchoFilter>) {
         self.notes().echo_filter = Arc::downgrade(echo_filter);
     }
@@ -276,17 +273,17 @@ impl OwnWrites {
         self.notes().deleted.insert(key);
     }
 
-    /// Whether an event comes from a request of ours, itself or by what the kernel took along.
+    /// Whether a request of ours caused an event: directly, or by what the kernel deleted along.
     pub(crate) fn is_ours(&self, port: Port) -> bool {
         self.notes().ports.contains(&port)
     }
 
-    /// Whether the end of an address is what we asked for.
+    /// Whether we asked for the deletion of this address.
     pub(crate) fn take_deleted(&self, key: &AddressKey) -> bool {
         self.notes().deleted.remove(key)
     }
 
-    /// Every echo was heard: events are queued before the answer to their request is.
+    /// Called when every echo was read: the kernel queues events before it answers their request.
     pub(crate) fn forget_deleted(&self) {
         self.notes().deleted.clear();
     }

@@ -29,7 +29,8 @@ impl Cascade {
     pub(crate) fn of(
         key: &AddressKey,
         going: &BTreeSet<AddressKey>,
-        (desired, moment): (&DesiredState, &Moment),
+        desired: &DesiredState,
+        moment: &Moment,
     ) -> Self {
         let mut takes: Vec<Taken> =
             moment.taken_with_source(key.ip()).cloned().into_iter().collect();
@@ -41,11 +42,11 @@ impl Cascade {
         takes.extend(
             others.map(|other| Taken { key: other.key.to_string(), owner: other.owner.clone() }),
         );
-        let empties_link = empties_link(key, going, (desired, moment));
+        let empties_link = empties_link(key, going, desired, moment);
         if empties_link {
             takes.extend(moment.taken_on(key.link(), &IPV4).cloned());
         }
-        Cascade { takes, again: again(key, (desired, moment)), empties_link }
+        Cascade { takes, again: again(key, desired, moment), empties_link }
     }
 
     /// The slots of declared routes that go along with `key`.
@@ -80,7 +81,7 @@ impl Cascade {
 }
 
 /// The declared addresses that are secondary to `key`, or become so by being made before it goes.
-fn again(key: &AddressKey, (desired, moment): (&DesiredState, &Moment)) -> Vec<Slot> {
+fn again(key: &AddressKey, desired: &DesiredState, moment: &Moment) -> Vec<Slot> {
     if !moment.is_primary(key) {
         return Vec::new();
     }
@@ -95,7 +96,8 @@ fn again(key: &AddressKey, (desired, moment): (&DesiredState, &Moment)) -> Vec<S
 fn empties_link(
     key: &AddressKey,
     going: &BTreeSet<AddressKey>,
-    (desired, moment): (&DesiredState, &Moment),
+    desired: &DesiredState,
+    moment: &Moment,
 ) -> bool {
     let net = moment.is_primary(key).then(|| key.net());
     let stays = |other: &AddressKey| {

@@ -20,16 +20,17 @@ use crate::object::Object;
 use crate::source::Rtnl;
 use crate::step::Step;
 
-/// Whether a turn is about links; the phases of links hold nothing else.
+/// Whether steps are about links; the phases of links have no other steps.
 pub(crate) fn is_about(work: &Work<'_, Rtnl>) -> bool {
     matches!(work.steps.first(), Some(Step::Link(_)))
 }
 
-/// Runs a turn, tells the outcome of each step, and hands back the links as they are now.
+/// Runs steps of links, reports the outcome of each, and returns the links as they are then.
 pub(crate) fn run(
     work: &Work<'_, Rtnl>,
     source: &Rtnl,
-    (connection, links): (&mut Connection, Links),
+    connection: &mut Connection,
+    links: Links,
     tell: &mut dyn FnMut(usize, Outcome<Object>),
 ) -> Links {
     let mut writer =
@@ -58,10 +59,10 @@ impl LinkWriter<'_> {
         match (&step.key, &step.act) {
             (Key::LinkField(name, field), Act::Set(cycle)) => {
                 let Some(declared) = self.desired.links.field(*name, *field) else { return Ok(()) };
-                self.set((*name, *field), &declared.setting, *cycle)
+                self.set(*name, *field, &declared.setting, *cycle)
             }
             (Key::LinkField(name, field), Act::Release { restore: Some(original) }) => {
-                self.set((*name, *field), original, Cycle::Stay)
+                self.set(*name, *field, original, Cycle::Stay)
             }
             (Key::Link(name), Act::Delete) => self.delete(*name),
             (Key::Link(name), act) => {
@@ -138,13 +139,13 @@ impl LinkWriter<'_> {
         }
         let refs = self.refs(declared)?;
         let asked = match self.parent_space(declared) {
-            None => self.ask(|batch| message::create(batch, (name, link), &refs, None)),
+            None => self.ask(|batch| message::create(batch, name, link, &refs, None)),
             Some(space) => {
                 let here = self.source.netns().map_err(Outcome::Failed)?;
                 let target = Some(namespaces::fd(&here));
                 let there = Connection::open_in(&space, Family::Route);
                 let mut there = there.map_err(|error| failed(&error, &link.kind))?;
-                let write = |batch: &mut Batch| message::create(batch, (name, link), &refs, target);
+                let write = |batch: &mut Batch| message::create(batch, name, link, &refs, target);
                 ask(&mut there, write, &mut |_| {})
             }
         };
@@ -202,11 +203,6 @@ fn failed(error: &Error, kind: &LinkKind) -> Outcome<Object> {
 
 fn quicker() -> Outcome<Object> {
     Outcome::Conflict { owner: Owner::foreign("somebody who was quicker") }
-}
-
-/// Why a namespace could not be used.
-pub(crate) fn no_netns(error: &homeostat_netns::Error) -> Failure {
-    Failure::from_error(error, Retry::Soon)
 }
 
 impl LinkWriter<'_> {
@@ -303,7 +299,8 @@ impl LinkWriter<'_> {
 
     pub(super) fn set(
         &mut self,
-        (name, field): (LinkName, Field),
+        name: LinkName,
+        field: Field,
         value: &Setting,
         cycle: Cycle,
     ) -> Written {

@@ -24,7 +24,8 @@ const LEAST_MTU: u32 = 68;
 /// Makes a link, in another namespace if `netns` is its descriptor.
 pub(crate) fn create(
     batch: &mut Batch,
-    (name, link): (LinkName, &Link),
+    name: LinkName,
+    link: &Link,
     refs: &Refs,
     netns: Option<u32>,
 ) -> Result<()> {

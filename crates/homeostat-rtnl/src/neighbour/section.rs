@@ -1,51 +1,17 @@
 //! `[[neighbours]]`.
 
-use homeostat_document::{
-    Checker, Definitions, Diagnostic, Document, Fields, Join, Json, Node, Record, Scope, Section,
-    Shape, Spanned, Twins, record,
-};
+use homeostat_document::{Diagnostic, Fields, Json, Record, Spanned};
 use serde_json::json;
 
 use crate::neighbour::{Neighbour, NeighbourKey};
-use crate::section::Declared;
+use crate::section::{Declared, list_section};
 use crate::show::plain;
 
-/// `[[neighbours]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Neighbours(pub Vec<Declared<NeighbourKey, Neighbour>>);
-
-pub(crate) fn neighbours(
-    scope: &Scope,
-) -> impl Iterator<Item = &Declared<NeighbourKey, Neighbour>> {
-    scope.get::<Neighbours>().into_iter().flat_map(|all| &all.0)
+list_section! {
+    Neighbours of NeighbourKey => Neighbour as neighbours,
+    "neighbours", "Permanent and proxy neighbours",
+    |one| one.entry.span, format!("the neighbour {} on `{}`", one.key.ip(), one.key.link())
 }
-
-impl Section for Neighbours {
-    const NAME: &'static str = "neighbours";
-    const DOC: &'static str = "Permanent and proxy neighbours";
-    const JOIN: Join = Join::Lists;
-
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        Vec::read(node, checker).map(Self)
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        Vec::<Declared<NeighbourKey, Neighbour>>::schema(definitions)
-    }
-
-    fn check(document: &Document, checker: &mut Checker) {
-        for (_, scope) in document.scopes() {
-            let mut twins = Twins::default();
-            for one in neighbours(scope) {
-                let key = one.key.value;
-                let what = || format!("the neighbour {} on `{}`", key.ip(), key.link());
-                twins.see(key, one.entry.span, checker, what);
-            }
-        }
-    }
-}
-
-record!(Declared<NeighbourKey, Neighbour>);
 
 impl Record for Declared<NeighbourKey, Neighbour> {
     const NAME: &'static str = "neighbour";

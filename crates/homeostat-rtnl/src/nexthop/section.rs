@@ -3,50 +3,21 @@
 use std::net::IpAddr;
 
 use homeostat_document::{
-    Checker, Definitions, Diagnostic, Document, Fields, Join, Json, Node, Record, Scope, Section,
-    Shape, Span, Spanned, Twins, Value, describe_record, read_record, record,
+    Checker, Definitions, Diagnostic, Fields, Json, Node, Record, Shape, Span, Spanned, Value,
+    describe_record, read_record,
 };
 use serde_json::json;
 
 use crate::family::Family;
 use crate::nexthop::{Member, Nexthop, NexthopId};
-use crate::section::Declared;
+use crate::section::{Declared, list_section};
 use crate::show::{fields, plain};
 use crate::values::{NEXTHOP_ID, WEIGHT};
 
-/// `[[nexthops]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nexthops(pub Vec<Declared<NexthopId, Nexthop>>);
-
-pub(crate) fn nexthops(scope: &Scope) -> impl Iterator<Item = &Declared<NexthopId, Nexthop>> {
-    scope.get::<Nexthops>().into_iter().flat_map(|all| &all.0)
+list_section! {
+    Nexthops of NexthopId => Nexthop as nexthops, "nexthops", "Nexthop objects and groups",
+    |one| one.key.span, format!("the nexthop {}", one.key.value)
 }
-
-impl Section for Nexthops {
-    const NAME: &'static str = "nexthops";
-    const DOC: &'static str = "Nexthop objects and groups";
-    const JOIN: Join = Join::Lists;
-
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        Vec::read(node, checker).map(Self)
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        Vec::<Declared<NexthopId, Nexthop>>::schema(definitions)
-    }
-
-    fn check(document: &Document, checker: &mut Checker) {
-        for (_, scope) in document.scopes() {
-            let mut twins = Twins::default();
-            for one in nexthops(scope) {
-                let id = one.key.value;
-                twins.see(id, one.key.span, checker, || format!("the nexthop {id}"));
-            }
-        }
-    }
-}
-
-record!(Declared<NexthopId, Nexthop>);
 
 impl Record for Declared<NexthopId, Nexthop> {
     const NAME: &'static str = "nexthop";

@@ -121,13 +121,19 @@ impl Partial {
             "via" => put(&mut route.via, word, words.gateway(word)?),
             "dev" => put(&mut route.dev, word, link(words.after(word)?)?),
             "table" => put(&mut self.table, word, table(words.after(word)?)?),
-            "metric" => put(&mut self.metric, word, metric(words.after(word)?)?),
+            "metric" => {
+                put(&mut self.metric, word, in_range(words.after(word)?, METRIC).map(Metric)?)
+            }
             "src" => put(&mut route.src, word, address(words.after(word)?)?),
             "onlink" => put(&mut route.onlink, word, true),
-            "mtu" => put(&mut route.mtu, word, mtu(words.after(word)?)?),
+            "mtu" => put(&mut route.mtu, word, in_range(words.after(word)?, MTU)?),
             "scope" => put(&mut route.scope, word, scope(words.after(word)?)?),
-            "tos" => put(&mut self.tos, word, tos(words.after(word)?)?),
-            "nhid" => put(&mut route.nexthop, word, nexthop(words.after(word)?)?),
+            "tos" => put(&mut self.tos, word, in_range(words.after(word)?, TOS).map(Tos)?),
+            "nhid" => put(
+                &mut route.nexthop,
+                word,
+                in_range(words.after(word)?, NEXTHOP_ID).map(NexthopId)?,
+            ),
             unknown => Err(Fault::at(unknown, Why::UnknownWord)),
         }
     }
@@ -216,22 +222,6 @@ pub(super) fn scope(word: &str) -> Result<Scope, Fault<'_>> {
     let named = SCOPES.iter().find(|(name, _)| *name == word).map(|(_, scope)| *scope);
     let scope = named.or_else(|| u8::try_from(number(word)?).ok());
     scope.map(Scope).ok_or(Fault::at(word, Why::Scope))
-}
-
-pub(super) fn metric(word: &str) -> Result<Metric, Fault<'_>> {
-    in_range(word, METRIC).map(Metric)
-}
-
-pub(super) fn mtu(word: &str) -> Result<u32, Fault<'_>> {
-    in_range(word, MTU)
-}
-
-pub(super) fn tos(word: &str) -> Result<Tos, Fault<'_>> {
-    in_range(word, TOS).map(Tos)
-}
-
-pub(super) fn nexthop(word: &str) -> Result<NexthopId, Fault<'_>> {
-    in_range(word, NEXTHOP_ID).map(NexthopId)
 }
 
 fn in_range<N: TryFrom<u32> + Into<u32> + Copy + PartialOrd>(

@@ -32,12 +32,8 @@ impl Encoder<'_> {
         if !route.hops.is_empty() {
             multipath(&mut message, key, route.hops.iter().zip(indexes));
         }
-        if let Some(nexthop) = route.nexthop {
-            message.attr_u32(RTA_NH_ID, nexthop.0);
-        }
-        if let Some(src) = route.src {
-            put_ip(&mut message, RTA_PREFSRC, src);
-        }
+        route.nexthop.map(|nexthop| message.attr_u32(RTA_NH_ID, nexthop.0));
+        route.src.map(|src| put_ip(&mut message, RTA_PREFSRC, src));
         if let Some(mtu) = route.mtu {
             message.nest_unmarked(RTA_METRICS, |metrics| _ = metrics.attr_u32(RTAX_MTU, mtu));
         }
@@ -55,9 +51,7 @@ impl Encoder<'_> {
         let mut message = self.batch.message(RTM_DELROUTE, 0);
         route_head(&mut message, key, self.protocol, &head);
         way(&mut message, key, before.via, dev);
-        if let Some(nexthop) = before.nexthop {
-            message.attr_u32(RTA_NH_ID, nexthop.0);
-        }
+        before.nexthop.map(|nexthop| message.attr_u32(RTA_NH_ID, nexthop.0));
         Ok(message.finish())
     }
 }

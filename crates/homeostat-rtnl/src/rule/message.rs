@@ -54,25 +54,17 @@ fn head(message: &mut MessageWriter<'_>, key: &RuleKey, rule: &Rule) {
 }
 
 fn selector(message: &mut MessageWriter<'_>, key: &RuleKey) {
-    if let Some(priority) = key.priority() {
-        message.attr_u32(FRA_PRIORITY, priority);
-    }
-    if let Some(from) = key.from() {
-        put_ip(message, FRA_SRC, from.addr());
-    }
-    if let Some(to) = key.to() {
-        put_ip(message, FRA_DST, to.addr());
-    }
-    key.iif().into_iter().for_each(|name| put_link_name(message, FRA_IIFNAME, name));
-    key.oif().into_iter().for_each(|name| put_link_name(message, FRA_OIFNAME, name));
-    if let Some(mark) = key.fwmark() {
-        message.attr_u32(FRA_FWMARK, mark.value).attr_u32(FRA_FWMASK, mark.mask);
-    }
-    if let Some(protocol) = key.ipproto() {
-        message.attr_u8(FRA_IP_PROTO, protocol.0);
-    }
-    put_ports(message, FRA_SPORT_RANGE, key.sport());
-    put_ports(message, FRA_DPORT_RANGE, key.dport());
+    key.priority().map(|priority| message.attr_u32(FRA_PRIORITY, priority));
+    key.from().map(|from| put_ip(message, FRA_SRC, from.addr()));
+    key.to().map(|to| put_ip(message, FRA_DST, to.addr()));
+    key.iif().map(|name| put_link_name(message, FRA_IIFNAME, name));
+    key.oif().map(|name| put_link_name(message, FRA_OIFNAME, name));
+    key.fwmark()
+        .map(|mark| message.attr_u32(FRA_FWMARK, mark.value).attr_u32(FRA_FWMASK, mark.mask));
+    key.ipproto().map(|protocol| message.attr_u8(FRA_IP_PROTO, protocol.0));
+    let range = |ports: Ports| [ports.first.to_ne_bytes(), ports.last.to_ne_bytes()];
+    key.sport().map(|ports| message.attr(FRA_SPORT_RANGE, range(ports).as_flattened()));
+    key.dport().map(|ports| message.attr(FRA_DPORT_RANGE, range(ports).as_flattened()));
 }
 
 fn action(message: &mut MessageWriter<'_>, rule: &Rule) {
@@ -83,15 +75,7 @@ fn action(message: &mut MessageWriter<'_>, rule: &Rule) {
         RuleAction::L3mdev => _ = message.attr_u8(FRA_L3MDEV, 1),
         _ => {}
     }
-    if let Some(len) = rule.suppress_prefixlength {
-        message.attr_u32(FRA_SUPPRESS_PREFIXLEN, len.into());
-    }
-}
-
-fn put_ports(message: &mut MessageWriter<'_>, kind: u16, ports: Option<Ports>) {
-    if let Some(Ports { first, last }) = ports {
-        message.attr(kind, [first.to_ne_bytes(), last.to_ne_bytes()].as_flattened());
-    }
+    rule.suppress_prefixlength.map(|len| message.attr_u32(FRA_SUPPRESS_PREFIXLEN, len.into()));
 }
 
 /// A rule as the kernel tells it.

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use homeostat_core::{Desired as _, Owner};
-use homeostat_netlink::uapi::{RTM_GETRULE, RTPROT_KERNEL};
+use homeostat_core::Desired as _;
+use homeostat_netlink::uapi::RTM_GETRULE;
 use homeostat_netlink::{Batch, Error};
 
 use crate::desired::DesiredState;
@@ -12,7 +12,8 @@ use crate::key::Key;
 use crate::moment::Moment;
 use crate::number::Protocol;
 use crate::object::Object;
-use crate::observe::{Observation, foreign, request_for};
+use crate::observe::{Observation, request_for};
+use crate::route::observe::route_owner;
 use crate::rule::message::{SeenRule, Whole, decode};
 use crate::rule::{Rule, RuleKey};
 
@@ -63,7 +64,7 @@ impl Observation<'_, '_> {
         let focus = self.view.focus;
         decide(&mut moment.rules, self.source.protocol, self.view.desired);
         for observed in reported(&moment.rules) {
-            let owner = owner(observed.protocol, self.source.protocol);
+            let owner = route_owner(observed.protocol, self.source.protocol);
             self.report(Key::from(observed.key), Object::Rule(observed.rule), owner);
         }
         // What is out of focus is not written, whatever should become of it.
@@ -129,12 +130,4 @@ fn reported(rules: &[ObservedRule]) -> impl Iterator<Item = &ObservedRule> {
     }
     let places: BTreeSet<usize> = best.into_values().map(|(_, at)| at).collect();
     places.into_iter().filter_map(|at| rules.get(at))
-}
-
-fn owner(protocol: Protocol, ours: Protocol) -> Owner {
-    match protocol {
-        protocol if protocol == ours => Owner::Ours,
-        Protocol(RTPROT_KERNEL) => Owner::Kernel,
-        protocol => foreign(protocol),
-    }
 }

@@ -21,7 +21,7 @@ use crate::rule::{Rule, RuleKey};
 
 impl RequestWriter<'_> {
     /// Puts the rule there as declared, unless it stands beside the one that has to go.
-    pub(crate) fn update_rule(&mut self, key: &RuleKey, rule: &Rule) -> Written {
+    pub(crate) fn put_rule(&mut self, key: &RuleKey, rule: &Rule) -> Written {
         if on(key, self.moment).any(|(_, one)| one.fate == Fate::Stays) {
             return Err(Outcome::Applied { now: None });
         }
@@ -30,7 +30,7 @@ impl RequestWriter<'_> {
         let is_broad = self.moment.rules.iter().any(|one| is_hit(one, &asked));
         let flags = if is_broad { NLM_F_CREATE } else { NLM_F_CREATE | NLM_F_EXCL };
         let encoded = self.encoder.put_rule((key, rule, protocol), flags);
-        self.note(Ok(encoded), Aim::Ours)
+        self.add(Ok(encoded), Aim::Ours)
     }
 
     /// Takes all rules of ours away that have to leave the key or, if none is ours, the one that was
@@ -59,14 +59,14 @@ impl RequestWriter<'_> {
         }
         for one in &in_the_way {
             let gone = self.encoder.delete_rule(one.whole());
-            self.note(Ok(gone), Aim::Extra)?;
+            self.add(Ok(gone), Aim::Extra)?;
         }
         let gone = self.encoder.delete_rule(going.whole());
-        self.note(Ok(gone), Aim::Gone)?;
+        self.add(Ok(gone), Aim::Gone)?;
         self.moved.extend(places.into_iter().chain([at]));
         for one in in_the_way {
             let again = self.encoder.put_rule(one.whole(), NLM_F_CREATE);
-            self.note(Ok(again), Aim::Extra)?;
+            self.add(Ok(again), Aim::Extra)?;
         }
         Ok(())
     }

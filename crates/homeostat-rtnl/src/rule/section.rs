@@ -1,52 +1,23 @@
 //! `[[rules]]`.
 
 use homeostat_document::{
-    Checker, Definitions, Diagnostic, Document, Fields, Join, Json, Node, Number, Record, Scope,
-    Section, Shape, Spanned, Twins, Value, ValueError, check, record, words,
+    Checker, Definitions, Diagnostic, Fields, Json, Node, Number, Record, Shape, Spanned, Value,
+    ValueError, check, words,
 };
 use serde_json::json;
 
 use crate::family::Family;
 use crate::number::{Table, Tos};
 use crate::rule::{Mark, Ports, Rule, RuleAction, RuleKey};
-use crate::section::Declared;
+use crate::section::{Declared, list_section};
 use crate::show::plain;
 use crate::values::{Destination, word};
 
-/// `[[rules]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules(pub Vec<Declared<RuleKey, Rule>>);
-
-pub(crate) fn rules(scope: &Scope) -> impl Iterator<Item = &Declared<RuleKey, Rule>> {
-    scope.get::<Rules>().into_iter().flat_map(|all| &all.0)
+// A rule is known by its priority and its selectors: what it leads to is what is kept.
+list_section! {
+    Rules of RuleKey => Rule as rules, "rules", "Routing rules",
+    |rule| rule.entry.span, "a rule with this priority and these selectors".to_owned()
 }
-
-impl Section for Rules {
-    const NAME: &'static str = "rules";
-    const DOC: &'static str = "Routing rules";
-    const JOIN: Join = Join::Lists;
-
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        Vec::read(node, checker).map(Self)
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        Vec::<Declared<RuleKey, Rule>>::schema(definitions)
-    }
-
-    /// A rule is known by its priority and its selectors: what it leads to is what is kept.
-    fn check(document: &Document, checker: &mut Checker) {
-        for (_, scope) in document.scopes() {
-            let mut twins = Twins::default();
-            for rule in rules(scope) {
-                let what = || "a rule with this priority and these selectors".to_owned();
-                twins.see(rule.key.value, rule.entry.span, checker, what);
-            }
-        }
-    }
-}
-
-record!(Declared<RuleKey, Rule>);
 
 words! {
     /// What a rule does.

@@ -68,7 +68,7 @@ fn check_new(text: &str, link: &Link, recorded: &str) {
     let mut batch = Batch::new();
     let parent = link.parent.as_ref().map(|_| IfIndex(3));
     let refs = Refs { parent, group: 76, ..Refs::default() };
-    create(&mut batch, (name(text), link), &refs, None).unwrap();
+    create(&mut batch, name(text), link, &refs, None).unwrap();
     check(&batch, recorded);
 }
 
