@@ -83,15 +83,23 @@ impl Encoder<'_> {
 }
 
 /// Names of links end with a NUL.
-pub(crate) fn put_link_name(message: &mut MessageWriter<'_>, kind: u16, name: LinkName) {
-    message.attr(kind, &[name.as_str().as_bytes(), &[0]].concat());
+pub(crate) fn put_link_name<'m, 'b>(
+    message: &'m mut MessageWriter<'b>,
+    kind: u16,
+    name: LinkName,
+) -> &'m mut MessageWriter<'b> {
+    message.attr(kind, &[name.as_str().as_bytes(), &[0]].concat())
 }
 
-pub(crate) fn put_ip(message: &mut MessageWriter<'_>, kind: u16, ip: IpAddr) {
+pub(crate) fn put_ip<'m, 'b>(
+    message: &'m mut MessageWriter<'b>,
+    kind: u16,
+    ip: IpAddr,
+) -> &'m mut MessageWriter<'b> {
     match ip {
         IpAddr::V4(ip) => message.attr(kind, &ip.octets()),
         IpAddr::V6(ip) => message.attr(kind, &ip.octets()),
-    };
+    }
 }
 
 pub(crate) const AF_INET: u8 = 2;

@@ -173,7 +173,7 @@ impl Encoder<'_> {
 
     /// Takes a neighbour away.
     pub(crate) fn delete_neighbour(&mut self, key: &NeighbourKey) -> Encoded {
-        self.neighbour(RTM_DELNEIGH, 0, key, |message| put_ip(message, NDA_DST, key.ip()))
+        self.neighbour(RTM_DELNEIGH, 0, key, |message| _ = put_ip(message, NDA_DST, key.ip()))
     }
 
     fn neighbour(
