@@ -39,7 +39,7 @@ struct Buffers {
 /// What our own steps changed since a moment was observed.
 #[derive(Default)]
 struct AppliedSince {
-    /// Tells which moment.
+    /// The token of the moment.
     token: Arc<()>,
     /// The links, if steps were about links.
     links: Option<Links>,
@@ -228,7 +228,7 @@ pub(crate) fn failure(error: &Error) -> Failure {
     }
 }
 
-/// Tells outcomes; good ones that stand together are outcomes as one.
+/// Reports outcomes; successes of adjacent steps are reported as one range.
 struct OutcomeBuffer<'a> {
     out: &'a dyn Outcomes<Object>,
     good: Option<std::ops::Range<usize>>,

@@ -22,7 +22,7 @@ use crate::rule::{self, Rule, RuleKey};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DesiredError {
-    /// One key stands there twice.
+    /// A key is declared twice.
     #[error(transparent)]
     Twice(#[from] DuplicateKey),
     /// An object that can never be.
@@ -156,7 +156,7 @@ impl Builder {
         self
     }
 
-    /// Sorts the desired states; refuses a key that stands there twice.
+    /// Sorts the objects; refuses a key that is declared twice.
     pub fn build(mut self) -> Result<DesiredState, DesiredError> {
         self.desired.addresses.sort_unstable_by_key(|desired| desired.key);
         self.desired.v4.sort_unstable_by_key(PackedRoute::<u32>::sort_key);

@@ -39,7 +39,7 @@ use crate::source::Rtnl;
 use crate::subscription::OwnWrites;
 use crate::{neighbour, nexthop, rule};
 
-/// What was heard and not yet handed on.
+/// The keys that events named and that no hint has handed out yet.
 pub(crate) struct DirtyKeys {
     /// The links as the last observation and the events since then say.
     links: Arc<Links>,

@@ -39,7 +39,7 @@ pub(crate) enum Extent {
     /// Everything: what was not seen is not there.
     #[default]
     Whole,
-    /// A few keys, by what events told: something may be there that was not announced.
+    /// A few keys, by what events said: an object may exist that no event announced.
     Few,
 }
 

@@ -263,7 +263,7 @@ pub(crate) fn event(message: &Message<'_>, links: &Links) -> Option<(NeighbourKe
 
 impl Observation<'_, '_> {
     pub(crate) fn neighbours(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        // Proxy entries are told only to who asks for them.
+        // The kernel dumps proxy entries only where the request asks for them.
         for flags in [0, NTF_PROXY] {
             let mut request = Batch::new();
             let fixed = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, flags, 0];

@@ -335,7 +335,7 @@ pub(crate) struct ObservedNexthop {
 }
 
 impl Observation<'_, '_> {
-    /// Dumps nexthops. Tells whether one of them goes, for good or for a moment: its routes go
+    /// Dumps nexthops. Returns whether one of them is deleted, for good or for a moment: its routes go
     /// along, wherever they are.
     pub(crate) fn nexthops(&mut self, moment: &mut Moment) -> Result<bool, Error> {
         let mut request = Batch::new();

@@ -134,7 +134,7 @@ pub(crate) struct Observation<'a, 'v> {
     pub(crate) view: &'a View<'v, Rtnl>,
     pub(crate) see: &'a mut See<'v, Key, Object>,
     pub(crate) shadow: Option<Shadow>,
-    /// The links, if events have told of every change since they were dumped.
+    /// The links, if every change since the last dump was announced.
     known_links: Option<Arc<Links>>,
 }
 
@@ -179,8 +179,8 @@ impl Observation<'_, '_> {
         self.some_routes(moment, keys)
     }
 
-    /// Dumps all links, unless the focus is on other keys and events have told of every change of a link since
-    /// the last dump: then only the links of addresses in focus are looked up.
+    /// Dumps all links, unless the focus is on other keys and every change of a link since the last dump was
+    /// announced: then only the links of addresses in focus are looked up.
     fn links(&mut self, moment: &mut Moment) -> Result<(), Error> {
         let keys = match self.view.focus {
             Focus::Keys(keys) if !keys.iter().any(Key::is_link) => Some(keys),

@@ -17,7 +17,7 @@ use crate::observe::{ListedObject, foreign};
 use crate::{neighbour, nexthop, route, rule};
 
 /// The document that everything found would be declared by. What the kernel makes by itself, what
-/// routers told it, and what is there twice and can be declared only once, is left out.
+/// router advertisements made it add, and objects that share a key, are left out.
 #[must_use]
 pub fn show(found: &[ListedObject]) -> Map<String, Value> {
     let mut shown = Shown::default();

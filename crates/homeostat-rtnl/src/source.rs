@@ -71,7 +71,7 @@ impl Rtnl {
         self
     }
 
-    /// Tells it of other namespaces that links refer to, by the names that desired states use. They are kept
+    /// Adds other namespaces that links refer to, by the names that desired states use. They are kept
     /// alive by this.
     #[must_use]
     pub fn with_namespaces(mut self, namespaces: BTreeMap<String, Arc<Netns>>) -> Self {

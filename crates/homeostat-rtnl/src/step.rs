@@ -281,7 +281,7 @@ impl homeostat_core::Step<DesiredState> for Step {
         }
     }
 
-    /// The second half of a change is told with the first.
+    /// The second half of an update counts with the first.
     fn count(&self, summary: &mut Summary) {
         if !self.is_rest() {
             summary.count(self.action());

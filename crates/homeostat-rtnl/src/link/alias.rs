@@ -33,7 +33,7 @@ pub(crate) fn join(words: &str, owner: &str) -> String {
     }
 }
 
-/// The alias of the other end of a pair, elsewhere. It names the owner for whoever looks there, but
+/// The alias of the other end of a pair, in another namespace. It names the owner for people who look there, but
 /// not in the place of a mark: the end is nobody's to delete by itself.
 pub(crate) fn of_other_end(name: LinkName, owner: &str) -> String {
     format!("{PREFIX}{owner} other end of {name}")

@@ -230,7 +230,7 @@ impl LinkWriter<'_> {
         }
     }
 
-    /// Tells who looks at the other end of a pair, in another namespace, whose it is.
+    /// Writes into the alias of a pair's other end, in another namespace, whose it is.
     pub(super) fn mark_other_end(&mut self, declared: &DesiredLink) -> Written {
         let Some(peer) = declared.peer() else { return Ok(()) };
         let space = peer.namespace.as_deref().and_then(|name| self.moment.namespaces.get(name));

@@ -127,7 +127,7 @@ impl DesiredLinks {
         self.made.iter().flat_map(DesiredLink::namespaces).collect()
     }
 
-    /// Sorts them; the key that stands there twice, if one does.
+    /// Sorts them; returns a key that is declared twice.
     pub(crate) fn sort(&mut self) -> Option<Key> {
         self.made.sort_by_key(|desired| desired.name);
         self.fields.sort_by_key(|desired| (desired.name, desired.field));

@@ -75,7 +75,7 @@ impl Link {
 pub struct LinkRef {
     /// Its name.
     pub name: LinkName,
-    /// The namespace that it is in, as the source was told of it; the same one if left out.
+    /// The namespace that it is in, by the name that the source has for it; the same one if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }

@@ -13,7 +13,7 @@ use crate::link::model::LinkRef;
 use crate::link::observe::Lower;
 use crate::link::{IfIndex, LinkName, Links};
 
-/// The namespaces that a source was told of, by the names that desired states use.
+/// The namespaces that a source can refer to, by the names that desired states use.
 pub(crate) type NamedNamespaces = Arc<BTreeMap<String, Arc<Netns>>>;
 
 /// The other namespaces of one moment; one that is not there has no entry.

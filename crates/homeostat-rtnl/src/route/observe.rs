@@ -48,7 +48,7 @@ impl Observation<'_, '_> {
         EVERYWHERE.into_iter().try_for_each(|place| self.routes(moment, Wanted::None, place))
     }
 
-    /// Tells the routes on some keys; dumps the tables of those that the shadow cannot tell.
+    /// Reports the routes that have some keys; dumps the tables of those that the shadow does not know.
     pub(crate) fn some_routes(
         &mut self,
         moment: &mut Moment,
@@ -69,7 +69,7 @@ impl Observation<'_, '_> {
         places.into_iter().try_for_each(|place| self.routes(moment, wanted, place))
     }
 
-    /// Tells what the shadow knows of a key; false, if it does not know.
+    /// Reports what the shadow knows of a key; false, if it does not know.
     fn recall(&mut self, key: &RouteKey) -> bool {
         let there = self.shadow.as_ref().and_then(|shadow| shadow.routes_on(key));
         let Some(there) = there else { return false };

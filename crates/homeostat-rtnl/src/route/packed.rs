@@ -79,8 +79,7 @@ impl<A: Copy + Ord> PackedRoute<A> {
 /// Two to the power of this many places.
 const BITS: u32 = 10;
 
-/// A guess for each way: the number of the template that was there last. Only a guess: whoever asks
-/// compares.
+/// The number of a template for each hash of a way. Only a guess: the caller compares.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TemplateCache {
     guesses: Vec<u32>,
