@@ -75,8 +75,8 @@ impl LastApplied {
         }
     }
 
-    /// Why an owned object that nobody declares is there: the declare it was dropped, or it came by
-    /// itself.
+    /// Why an owned object that nobody declares is there: its declaration was dropped (config), or it
+    /// appeared by itself (drift).
     pub fn cause_of_removal<D: Desired>(&self, desired: &D, key: &D::Key) -> Cause {
         let bare = Fingerprint::bare(desired, key);
         match self.prints.binary_search_by_key(&bare, |print| print.without_object()) {

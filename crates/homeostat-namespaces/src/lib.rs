@@ -9,11 +9,11 @@
 //! (with `inside`), `plan`, `apply`. There are no hints: a resync finds what went.
 //!
 //! ```
-//! use homeostat_namespaces::{Key, Mark, Namespaces, Protocol, Desired state};
+//! use homeostat_namespaces::{DesiredState, Key, Mark, Namespaces, Protocol};
 //!
 //! let source = Namespaces::new(Mark::new(Protocol(76), "default"));
-//! let desired state = Desired state::new(["namespace blue".parse::<Key>()?]);
-//! # let _ = (source, desired state);
+//! let desired = DesiredState::new(["namespace blue".parse::<Key>()?]);
+//! # let _ = (source, desired);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -56,7 +56,7 @@ impl Process {
         self.put(server, &guests);
     }
 
-    /// Puts a declare these guests.
+    /// Puts a desired state with these guests.
     pub(crate) fn put(&self, server: &Server, guests: &[u32]) {
         let mut bound = bound(server, guests);
         bound.config.dispatch = DispatchGuard::Operations(self.operations.clone());

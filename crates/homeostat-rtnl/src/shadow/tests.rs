@@ -18,7 +18,7 @@ fn via(host: u8) -> Route {
     Route::via([10, 0, 0, host].into())
 }
 
-/// A shadow of a declare two routes via 10.0.0.2.
+/// A shadow of a desired state with two routes via 10.0.0.2.
 fn shadow() -> Shadow {
     let mut builder = DesiredState::builder();
     for dst in ["10.5.0.0/16", "10.6.0.0/16"] {
