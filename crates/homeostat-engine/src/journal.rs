@@ -191,6 +191,7 @@ impl Journal {
     }
 
     /// All open steps, the oldest first.
+    #[must_use]
     pub fn open_steps(&self) -> Vec<OpenStep> {
         self.shared.queue().steps.open_steps()
     }
