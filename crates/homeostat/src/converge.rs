@@ -11,7 +11,7 @@ use homeostat_engine::{
     Patience, SharedReport,
 };
 
-use crate::machine::Unapplied;
+use crate::machine::ObserveOnlyPlan;
 use crate::output::Told;
 
 /// How often all sources are passed over, one after the other: what one of them writes may be what another
@@ -65,7 +65,7 @@ impl Converging {
         let place = self.control.place().clone();
         let what: Box<dyn homeostat_engine::Explain> = match self.control.status().mode {
             Mode::Heal => Box::new(self.passes),
-            Mode::Observe => Box::new(Unapplied::of(Box::new(self.passes), &place)),
+            Mode::Observe => Box::new(ObserveOnlyPlan::of(Box::new(self.passes), &place)),
         };
         Some(Told { place, what })
     }

@@ -9,19 +9,19 @@ pub(crate) mod clock;
 mod command;
 mod firewall;
 pub(crate) mod http;
+mod interfaces;
 mod json;
 pub(crate) mod log;
 mod metrics;
+mod namespace_watch;
 mod provider_health;
 mod readers;
 mod recent;
 mod scopes;
 mod socket;
-mod spaces;
-mod standing;
 #[cfg(test)]
-mod stuck;
-mod surface;
+mod stall_tests;
+mod standing;
 mod systemd;
 mod view;
 
@@ -36,8 +36,8 @@ use homeostat_kit::provider::{Answer, Verdict};
 use serde_json::Map;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use tracing::Level;
 
-use crate::cli::LogForm;
 use crate::context::Context;
 use crate::provider::{DocumentProvider, load};
 use crate::referenced_files::ReferencedFiles;
@@ -48,15 +48,14 @@ use answers::Answers;
 use capabilities::Allowed;
 use command::{CommandRequest, DaemonCommand, DaemonHandle};
 use http::Listen;
-use log::Log;
+use interfaces::Interfaces;
+use namespace_watch::NamespaceWatch;
 use provider_health::ProviderHealth;
 pub(crate) use readers::Readers;
 use recent::Recent;
 use scopes::{Recipients, Scopes};
 use socket::ControlSocket;
-use spaces::Spaces;
 use standing::Standing;
-use surface::Surface;
 
 /// What a stop may take before the program ends all the same.
 const STOP: Duration = Duration::from_millis(900);
@@ -68,13 +67,10 @@ pub(crate) struct Options {
     pub(crate) from: String,
     /// Another way to stop than the document says.
     pub(crate) on_stop: Option<OnStop>,
-    pub(crate) log: LogForm,
     /// Where status is read over HTTP.
     pub(crate) listen: Option<Listen>,
     /// Who may read status over the control socket.
     pub(crate) readers: Option<Readers>,
-    /// Log no events.
-    pub(crate) is_silent: bool,
 }
 
 /// A running daemon.
@@ -93,7 +89,6 @@ pub(crate) struct Daemon {
     events: Events,
     recent: Recent,
     scopes: Scopes,
-    log: Log,
     /// The capabilities that were kept, if any were dropped.
     allowed: Option<Allowed>,
     standing: watch::Sender<Standing>,
@@ -108,7 +103,7 @@ enum Wake {
     /// A client asks for what only the daemon can do.
     Command(CommandRequest),
     /// Namespaces may have come or gone.
-    Spaces,
+    Namespaces,
     Stop,
 }
 
@@ -123,9 +118,8 @@ impl Daemon {
     ) -> Self {
         let context = Context { is_for_people: false, ..context };
         let health = ProviderHealth::new(&options.from);
-        let provided = Standing { provider: Some(health.clone()), ..Standing::default() };
+        let first = Standing { provider: Some(health.clone()), ..Standing::default() };
         Daemon {
-            log: Log { form: options.log, detail: context.detail, color: context.color },
             context,
             options,
             provider,
@@ -138,7 +132,7 @@ impl Daemon {
             recent: Recent::default(),
             scopes: Scopes::default(),
             allowed: None,
-            standing: watch::channel(provided).0,
+            standing: watch::channel(first).0,
         }
     }
 
@@ -165,41 +159,39 @@ impl Daemon {
         let mut wakes = Wakes::new(commands)?;
         let listen = self.options.listen;
         let standing = self.standing.subscribe();
-        let surface =
-            Surface::open(&self.events, self.log, listen, standing, self.recent.clone()).await?;
+        let interfaces =
+            Interfaces::open(&self.events, listen, standing, self.recent.clone()).await?;
         let answers = Answers::new(&self.standing, handle, self.recent.clone());
         let _socket = ControlSocket::open(&self.context.socket, answers, self.options.readers)?;
-        if !self.options.is_silent {
-            tokio::spawn(self.log.follow(self.events.subscribe()));
-        }
+        tokio::spawn(log::follow(self.events.subscribe()));
         let arranged = wakes.unless_stopped(self.arrange(Recipients::Changed)).await;
         let mut goes_on = arranged.transpose()?.is_some();
         self.provider.judged(Verdict::Accepted);
-        wakes.spaces.attend(self.names(), &self.scopes.absent());
-        surface.show(self.loops());
+        wakes.namespaces.watch_names(self.names(), &self.scopes.absent());
+        interfaces.show(self.loops());
         while goes_on {
             let wake = wakes.next(&mut self.provider).await;
             goes_on = !matches!(wake, Wake::Stop)
-                && wakes.unless_stopped(self.handle(wake, &surface)).await.is_some();
-            wakes.spaces.attend(self.names(), &self.scopes.absent());
-            surface.show(self.loops());
+                && wakes.unless_stopped(self.handle(wake, &interfaces)).await.is_some();
+            wakes.namespaces.watch_names(self.names(), &self.scopes.absent());
+            interfaces.show(self.loops());
         }
-        surface.stopping();
+        interfaces.stopping();
         self.stop().await;
         Ok(())
     }
 
-    async fn handle(&mut self, wake: Wake, surface: &Surface) {
+    async fn handle(&mut self, wake: Wake, interfaces: &Interfaces) {
         match wake {
             Wake::Stop => {}
-            Wake::Spaces => {
+            Wake::Namespaces => {
                 // Whatever is wrong with one namespace, the others go on as they are.
                 if let Err(error) = self.arrange(Recipients::Changed).await {
-                    self.log.failed(&error);
+                    log::log_error(&error);
                 }
             }
-            Wake::Changed => self.reload_and_log(Occasion::Changed, surface).await,
-            Wake::Reload => self.reload_and_log(Occasion::Asked, surface).await,
+            Wake::Changed => self.reload_and_log(Occasion::Changed, interfaces).await,
+            Wake::Reload => self.reload_and_log(Occasion::Asked, interfaces).await,
             Wake::Command(request) => self.handle_command(request).await,
         }
     }
@@ -248,12 +240,12 @@ impl Daemon {
         let _ = request.answer.send(done.map(|()| command::start_passes(self.loops())));
     }
 
-    async fn reload_and_log(&mut self, occasion: Occasion, surface: &Surface) {
-        surface.reloading();
+    async fn reload_and_log(&mut self, occasion: Occasion, interfaces: &Interfaces) {
+        interfaces.reloading();
         if let Err(error) = self.reload(occasion).await {
-            self.log.failed(&error);
+            log::log_error(&error);
         }
-        surface.reloaded();
+        interfaces.reloaded();
     }
 
     /// Asks the provider again. A document that is unknown or cannot be taken is refused, and the last good
@@ -267,12 +259,12 @@ impl Daemon {
                 let trouble = serde_json::json!(self.health.trouble());
                 let fields = Map::from_iter([from]).into_iter();
                 let fields = fields.chain(trouble.as_object().cloned().unwrap_or_default());
-                self.recent.record("error", "document-refused", fields.collect());
+                self.recent.record(Level::ERROR, "document-refused", fields.collect());
             }
             Ok(Reloaded::Unchanged) if self.health.trouble().is_none() => self.health.succeed(),
             Ok(_) => {
                 self.health.succeed();
-                self.recent.record("info", "document-accepted", Map::from_iter([from]));
+                self.recent.record(Level::INFO, "document-accepted", Map::from_iter([from]));
             }
         }
         self.publish();
@@ -366,7 +358,7 @@ struct Wakes {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
-    spaces: Spaces,
+    namespaces: NamespaceWatch,
 }
 
 impl Wakes {
@@ -377,7 +369,7 @@ impl Wakes {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
-            spaces: Spaces::open()?,
+            namespaces: NamespaceWatch::open()?,
         })
     }
 
@@ -392,14 +384,14 @@ impl Wakes {
     }
 
     async fn next(&mut self, provider: &mut DocumentProvider) -> Wake {
-        let Wakes { commands, terminate, interrupt, hangup, spaces } = self;
+        let Wakes { commands, terminate, interrupt, hangup, namespaces } = self;
         tokio::select! {
             _ = terminate.recv() => Wake::Stop,
             _ = interrupt.recv() => Wake::Stop,
             _ = hangup.recv() => Wake::Reload,
             Some(request) = commands.recv() => Wake::Command(request),
             () = provider.changed() => Wake::Changed,
-            () = spaces.changed() => Wake::Spaces,
+            () = namespaces.changed() => Wake::Namespaces,
         }
     }
 }

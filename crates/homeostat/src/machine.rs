@@ -5,7 +5,7 @@
 
 mod drivers;
 mod firewalls;
-mod unapplied;
+mod observe_only;
 mod waiting;
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ use crate::scope::{Lookup, Scope, name_of};
 use drivers::Driven;
 pub(crate) use drivers::Drivers;
 use firewalls::Firewalls;
-pub(crate) use unapplied::Unapplied;
+pub(crate) use observe_only::ObserveOnlyPlan;
 pub(crate) use waiting::{Waiting, told as told_of_waiting};
 
 /// What can be planned.
@@ -266,7 +266,7 @@ impl Bound {
     async fn plan(&self, pages: &dyn Pages) -> Result<Box<dyn Explain>, Error> {
         match self.mode {
             Mode::Heal => self.planner.plan(pages).await,
-            Mode::Observe => Unapplied::plan(&*self.planner, pages).await,
+            Mode::Observe => ObserveOnlyPlan::plan(&*self.planner, pages).await,
         }
     }
 }

@@ -122,6 +122,11 @@ const SECTIONS: [SourceSections; SOURCES.len() + 1] = {
     all
 };
 
+/// A gate that forwarding waits for, until the firewall of its scope has converged.
+pub(crate) fn new_gate() -> Gate {
+    Gate::waiting_on("nft's first pass")
+}
+
 /// A source by its name.
 pub(crate) fn known(name: &str) -> &'static Registered {
     SOURCES.iter().find(|source| source.name == name).unwrap_or(&FIRST)

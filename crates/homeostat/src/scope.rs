@@ -9,7 +9,7 @@ use homeostat_engine::{LedgerKey, NetnsLock, ScopeLock};
 use homeostat_netns::{Error, Identity, Name, Netns, Place};
 
 use crate::context::{Context, Top};
-use crate::registry::Gate;
+use crate::registry::{Gate, new_gate};
 
 /// What the top level speaks of in a sandbox.
 const SANDBOX: &str = "sandbox";
@@ -65,10 +65,6 @@ impl Gates {
         let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         gates.retain(|identity, _| is_there(identity));
     }
-}
-
-fn new_gate() -> Gate {
-    Gate::waiting_on("nft's first pass")
 }
 
 /// What belongs to a scope beside its network namespace.

@@ -1,4 +1,4 @@
-//! Hears of changes to files, so that nothing has to be polled.
+//! Watches files for changes, so that nothing has to be polled.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -71,7 +71,7 @@ impl Watch {
     }
 
     /// Where namespaces have their names; the directory comes with the first of them. No name matters
-    /// until [`attend_names`](Self::attend_names) says which.
+    /// until [`watch_names`](Self::watch_names) says which.
     pub(crate) fn namespaces() -> Result<Self> {
         let mut watch = Self::of(Vec::new())?;
         let directory = Path::new(NAMESPACES);
@@ -84,7 +84,7 @@ impl Watch {
     }
 
     /// From here on these names of namespaces matter, and no others.
-    pub(crate) fn attend_names<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+    pub(crate) fn watch_names<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         self.names.insert(NAMESPACES.into(), names.map(OsString::from).collect());
         // What cannot be watched is found when the document is bound again.
         let _ = self.add();

@@ -1,17 +1,17 @@
 //! `homeostat demo`: a router in a sandbox, kept as declared while somebody sabotages it. Nothing of
 //! the host is touched.
 //!
-//! The daemon runs on this thread, as `homeostat run` has it. The show is on another: the saboteur
-//! writes to the kernel, and an ear of its own measures when things are back.
+//! The daemon runs on this thread, as `homeostat run` has it. The tour is on another: the saboteur
+//! writes to the kernel, and an listener of its own measures when things are back.
 
-mod acts;
 mod firewall;
 mod judge;
-mod listen;
-mod picture;
+mod kernel_events;
+mod kernel_state;
+mod latencies;
+mod sabotage;
 mod saboteur;
-mod show;
-mod tally;
+mod tour;
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
@@ -34,7 +34,7 @@ use crate::machine::Machine;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{stream, text};
 use crate::registry::READER;
-use show::{Show, Wall};
+use tour::{Tour, Wall};
 
 const DOCUMENT: &str = include_str!("demo/router.toml");
 
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &DemoArgs, mut global: Global) -> Result<ExitCode> {
     let [bare, walled] = ["", firewall::SECTION].map(parse);
     let context = Context::enter(global, &Settings::default())?;
     let is_watched = io::stdout().is_terminal() || args.forever;
-    let length = show::Length {
+    let length = tour::Length {
         end: (!args.forever).then_some(END),
         pause: if is_watched { PAUSE } else { SHORT_PAUSE },
     };
@@ -105,7 +105,7 @@ fn introduce(
 async fn tour(
     context: Context,
     documents: [Document; 2],
-    length: show::Length,
+    length: tour::Length,
     mut to: impl Write + Send + 'static,
 ) -> Result<bool> {
     let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::default());
@@ -115,16 +115,15 @@ async fn tour(
     let stop = Arc::new(AtomicBool::new(false));
     let (finished, finish) = tokio::sync::oneshot::channel();
     let stopped = Arc::clone(&stop);
-    let thread = std::thread::Builder::new().name("show".into());
+    let thread = std::thread::Builder::new().name("tour".into());
     thread.spawn(move || {
-        let played = Show::open(to, stopped, wall).and_then(|show| show.play(length));
+        let played = Tour::open(to, stopped, wall).and_then(|tour| tour.run(length));
         // Nobody waits if the program is about to end.
         let _ = finished.send(played);
     })?;
     let document = Arc::new(document);
     let provider = Box::new(Unchanging(Arc::clone(&document)));
-    let options = Options { is_silent: true, ..Options::default() };
-    let daemon = Daemon::new(context, provider, document, ledger, options);
+    let daemon = Daemon::new(context, provider, document, ledger, Options::default());
     let mut finish = finish;
     let played = tokio::select! {
         played = &mut finish => played,
@@ -134,7 +133,7 @@ async fn tour(
             finish.await
         }
     };
-    played.map_err(|_| anyhow!("the demo's show has ended before its time"))?
+    played.map_err(|_| anyhow!("the demo's tour has ended before its time"))?
 }
 
 /// The demo's document never changes.

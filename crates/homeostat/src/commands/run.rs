@@ -10,7 +10,7 @@ use homeostat_kit::provider::Answer;
 use crate::cli::{Global, RunArgs};
 use crate::commands::runtime;
 use crate::context::Context;
-use crate::daemon::{Daemon, Options, Readers};
+use crate::daemon::{Daemon, Options, Readers, log};
 use crate::provider;
 
 /// Keeps the machine as declared until it is stopped.
@@ -24,15 +24,14 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
         Answer::Nothing => return Err(anyhow!("the provider has no document")),
     };
     let context = Context::enter(global, &document.settings)?.writing();
+    log::init(args.log, context.detail);
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let from: Vec<_> = arguments.iter().map(|path| path.to_string_lossy()).collect();
     let options = Options {
         from: from.join(" "),
         on_stop: args.on_stop.map(Into::into),
-        log: args.log,
         listen: args.listen,
         readers: args.status_group.as_deref().map(Readers::find).transpose()?,
-        is_silent: false,
     };
     let daemon = Daemon::new(context, provider, document, ledger, options).confined()?;
     runtime.block_on(Box::pin(daemon.run()))?;

@@ -1,152 +1,129 @@
-//! Events as lines on stderr, as text or as JSON. A converged daemon is silent.
+//! The log of the daemon on stderr, by `tracing`: one constant message, everything else in fields. A converged
+//! daemon logs nothing.
 
-use std::io::Write as _;
-
-use homeostat_engine::{Event, EventKind};
-use serde_json::json;
+use homeostat_engine::{Cause, Event, EventKind};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tracing::{Level, debug, error, info, warn};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::clock::Stamp;
-use super::json;
-use crate::cli::{Color, LogForm};
+use crate::cli::LogForm;
 use crate::failure;
 use crate::output::line::plain;
 use crate::output::text::Detail;
 
-/// How the log is written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Log {
-    pub(crate) form: LogForm,
-    pub(crate) detail: Detail,
-    pub(crate) color: Color,
+/// Starts the log of this process, of our own crates only. Without this call nothing is logged.
+pub(crate) fn init(form: LogForm, detail: Detail) {
+    let level = match detail {
+        Detail::Quiet => Level::WARN,
+        Detail::Normal => Level::INFO,
+        Detail::Verbose => Level::DEBUG,
+    };
+    let ours = tracing_subscriber::registry().with(Targets::new().with_target("homeostat", level));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        // It would panic where stderr is closed.
+        .log_internal_errors(false);
+    // An error means that a log was started before.
+    let _ = match form {
+        // Whoever keeps stderr, such as journald, adds the time.
+        LogForm::Text => ours.with(lines.without_time()).try_init(),
+        LogForm::Json => ours.with(lines.json().flatten_event(true)).try_init(),
+    };
 }
 
-impl Log {
-    /// Writes a line for each event that people want to know of.
-    pub(super) async fn follow(self, mut events: Receiver<Event>) {
-        loop {
-            match events.recv().await {
-                Ok(event) => {
-                    if let Some(line) = self.line(&event) {
-                        say(&line);
-                    }
-                }
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return,
-            }
-        }
-    }
-
-    fn line(self, event: &Event) -> Option<String> {
-        match self.form {
-            LogForm::Text => line(event, self.detail),
-            LogForm::Json => {
-                let level = level(event).filter(|level| is_shown(level, self.detail))?;
-                let mut line = json!({ "time": Stamp::now().to_string(), "level": level });
-                line.as_object_mut()?.extend(json::event(event));
-                Some(line.to_string())
-            }
-        }
-    }
-
-    /// Tells of what went wrong outside of any loop.
-    pub(super) fn failed(self, error: &anyhow::Error) {
-        match self.form {
-            LogForm::Text => _ = failure::report(error, self.color),
-            LogForm::Json => {
-                let (text, help) = (failure::text(error), failure::help(error));
-                let time = Stamp::now().to_string();
-                let line = json!({ "time": time, "level": "error", "error": text, "help": help });
-                say(&line.to_string());
-            }
-        }
-    }
-
-    /// Tells of what the daemon does, outside of any loop.
-    pub(super) fn told(self, text: &str) {
-        match self.form {
-            _ if self.detail == Detail::Quiet => {}
-            LogForm::Text => say(&format!("info {}", plain(text))),
-            LogForm::Json => {
-                let time = Stamp::now().to_string();
-                say(&json!({ "time": time, "level": "info", "message": text }).to_string());
-            }
+/// Logs each event of the loops that is worth a line.
+pub(super) async fn follow(mut events: Receiver<Event>) {
+    loop {
+        match events.recv().await {
+            Ok(event) => log_event(&event),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
         }
     }
 }
 
-fn say(line: &str) {
-    // There is nobody left to tell if stderr is closed.
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+/// Logs what went wrong outside of any loop. A diagnosis keeps its lines.
+pub(super) fn log_error(error: &anyhow::Error) {
+    let text: Vec<String> = failure::text(error).lines().map(plain).collect();
+    error!(error = %text.join("\n"), help = failure::help(error), "failed");
 }
 
-/// How much an event matters; nothing, if it is not worth a line.
-pub(super) fn level(event: &Event) -> Option<&'static str> {
-    words(&event.kind).map(|(level, _)| level)
-}
-
-fn is_shown(level: &str, detail: Detail) -> bool {
-    match detail {
-        Detail::Quiet => level == "error" || level == "warn",
-        Detail::Normal => level != "debug",
-        Detail::Verbose => true,
-    }
-}
-
-/// One line for an event; nothing, if it is not worth one.
-pub(crate) fn line(event: &Event, detail: Detail) -> Option<String> {
-    let (level, text) = words(&event.kind)?;
-    let Event { pass, source, scope, .. } = event;
-    is_shown(level, detail)
-        .then(|| format!("{level} pass={} source={source} scope={scope} {text}", pass.0))
-}
-
-fn words(kind: &EventKind) -> Option<(&'static str, String)> {
-    Some(match kind {
-        EventKind::Woken { keys, by: Some(by), .. } => {
-            ("debug", format!("keys=\"{}\" by=\"{}\"", plain(&keys.join(", ")), plain(by)))
+/// The level of an event; none, if it is not worth a line. A pass that found nothing is not.
+pub(super) fn level(event: &Event) -> Option<Level> {
+    Some(match &event.kind {
+        EventKind::Failed { .. } => Level::ERROR,
+        EventKind::StepFailed { .. }
+        | EventKind::Conflict { .. }
+        | EventKind::Contention { .. }
+        | EventKind::NotConverging { .. }
+        | EventKind::Lost => Level::WARN,
+        EventKind::StepApplied { .. }
+        | EventKind::More { .. }
+        | EventKind::Paused { .. }
+        | EventKind::Resumed
+        | EventKind::Stopped => Level::INFO,
+        EventKind::Woken { by: Some(_), .. } => Level::DEBUG,
+        EventKind::Completed { summary, converged, .. } if summary.total() > 0 || !converged => {
+            Level::DEBUG
         }
-        EventKind::StepApplied { action, key, cause } => {
-            let cause = if *cause == homeostat_engine::Cause::Drift { "drift" } else { "config" };
-            let text = format!(
-                "key=\"{}\" action={} cause={cause} outcome=applied",
-                plain(key),
-                action.word()
-            );
-            ("info", text)
-        }
-        EventKind::StepFailed { key, failure, .. } => {
-            let text = format!(
-                "key=\"{}\" outcome=failed error=\"{}\"",
-                plain(key),
-                plain(&failure.error)
-            );
-            ("warn", text)
-        }
-        EventKind::More { steps } => ("info", format!("more={steps}")),
-        EventKind::Conflict { key, owner } => {
-            ("warn", format!("key=\"{}\" outcome=conflict owner=\"{}\"", plain(key), plain(owner)))
-        }
-        EventKind::Contention { key, culprit, pause } => {
-            let text = format!(
-                "key=\"{}\" outcome=contention culprit=\"{}\" pause={pause:?}",
-                plain(key),
-                plain(culprit)
-            );
-            ("warn", text)
-        }
-        EventKind::NotConverging { key } => {
-            ("warn", format!("key=\"{}\" outcome=not-converging", plain(key)))
-        }
-        EventKind::Lost => ("warn", "hints were lost, looking at everything again".to_owned()),
-        EventKind::Failed { failure } => ("error", format!("error=\"{}\"", plain(&failure.error))),
-        EventKind::Completed { summary, converged, took } if summary.total() > 0 || !converged => {
-            ("debug", format!("steps={} converged={converged} took={took:?}", summary.total()))
-        }
-        EventKind::Paused { .. } => ("info", "paused".to_owned()),
-        EventKind::Resumed => ("info", "resumed".to_owned()),
-        EventKind::Stopped => ("info", "stopped".to_owned()),
         _ => return None,
     })
+}
+
+fn log_event(event: &Event) {
+    if level(event).is_none() {
+        return;
+    }
+    let Event { pass, source, scope, kind } = event;
+    let (pass, scope) = (pass.0, &**scope);
+    match kind {
+        EventKind::Woken { keys, by, .. } => {
+            debug!(pass, source, scope, keys = keys.join(", "), by = by.as_deref(), "woken");
+        }
+        EventKind::StepApplied { action, key, cause } => {
+            let (action, outcome) = (action.word(), "applied");
+            let cause = if *cause == Cause::Drift { "drift" } else { "config" };
+            info!(pass, source, scope, key, action, cause, outcome, "step applied");
+        }
+        EventKind::StepFailed { key, failure, .. } => {
+            let (error, outcome) = (&failure.error, "failed");
+            warn!(pass, source, scope, key, outcome, error, help = failure.help, "step failed");
+        }
+        EventKind::More { steps } => info!(pass, source, scope, more = steps, "more steps"),
+        EventKind::Conflict { key, owner } => {
+            warn!(pass, source, scope, key, outcome = "conflict", owner, "conflict");
+        }
+        EventKind::Contention { key, culprit, pause } => {
+            let outcome = "contention";
+            warn!(pass, source, scope, key, outcome, culprit, ?pause, "contention");
+        }
+        EventKind::NotConverging { key } => {
+            warn!(pass, source, scope, key, outcome = "not-converging", "not converging");
+        }
+        EventKind::Lost => {
+            warn!(pass, source, scope, "hints were lost, looking at everything again");
+        }
+        EventKind::Failed { failure } => {
+            error!(pass, source, scope, error = failure.error, help = failure.help, "pass failed");
+        }
+        EventKind::Completed { summary, converged, took } => {
+            debug!(
+                pass,
+                source,
+                scope,
+                steps = summary.total(),
+                converged,
+                ?took,
+                "pass completed"
+            );
+        }
+        EventKind::Paused { .. } => info!(pass, source, scope, "paused"),
+        EventKind::Resumed => info!(pass, source, scope, "resumed"),
+        EventKind::Stopped => info!(pass, source, scope, "stopped"),
+        _ => {}
+    }
 }

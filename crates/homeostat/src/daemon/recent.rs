@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use homeostat_engine::Event;
 use serde_json::{Map, Value};
 use tokio::sync::broadcast;
+use tracing::Level;
 
 use super::clock::Stamp;
 use super::{json, log};
@@ -45,7 +46,7 @@ impl Recent {
     }
 
     /// Keeps what happened to the daemon itself, outside of any loop.
-    pub(super) fn record(&self, level: &str, event: &str, fields: Map<String, Value>) {
+    pub(super) fn record(&self, level: Level, event: &str, fields: Map<String, Value>) {
         let mut object = Map::new();
         object.insert("format_version".to_owned(), json::FORMAT_VERSION.into());
         object.insert("event".to_owned(), event.into());
@@ -53,10 +54,10 @@ impl Recent {
         self.keep_event(level, Stamp::now(), object);
     }
 
-    fn keep_event(&self, level: &str, at: Stamp, event: Map<String, Value>) {
+    fn keep_event(&self, level: Level, at: Stamp, event: Map<String, Value>) {
         let mut object = Map::new();
         object.insert("time".to_owned(), at.to_string().into());
-        object.insert("level".to_owned(), level.into());
+        object.insert("level".to_owned(), level.as_str().to_ascii_lowercase().into());
         object.extend(event);
         self.keep(&Value::Object(object).to_string());
     }

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::Machine;
 use super::firewalls::Firewalls;
-use super::unapplied::Unapplied;
+use super::observe_only::ObserveOnlyPlan;
 use super::waiting::{self, Waiting};
 use crate::context::Context;
 use crate::converge::{Converging, converge};
@@ -145,7 +145,7 @@ async fn run(driven: Vec<Driven>, firewalls: &Firewalls, ledger: &Arc<dyn Ledger
 /// What a source that only observes finds.
 async fn observed(planner: &dyn Planner, ledger: &Arc<dyn Ledger>) -> Told {
     let place = planner.place().clone();
-    let what = Unapplied::plan(planner, &**ledger).await;
+    let what = ObserveOnlyPlan::plan(planner, &**ledger).await;
     let what = what.unwrap_or_else(|error| Box::new(BrokenPass::new(&error, &place.source)));
     Told { place, what }
 }
@@ -155,7 +155,7 @@ impl Driven {
         let place = self.planner.place().clone();
         let what = match self.lock {
             Some(_) => self.planner.plan(ledger).await?,
-            None => Unapplied::plan(&*self.planner, ledger).await?,
+            None => ObserveOnlyPlan::plan(&*self.planner, ledger).await?,
         };
         Ok(Told { place, what })
     }

@@ -111,10 +111,10 @@ fn the_log_is_json_on_demand() {
     let log = world.log();
     let lines: Vec<serde_json::Value> =
         log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-    let applied = lines.iter().find(|line| line["event"] == "step-applied").expect("a step");
+    let applied = lines.iter().find(|line| line["message"] == "step applied").expect("a step");
     assert_eq!(applied["key"], "sysctl net.ipv4.tcp_retries1");
-    assert_eq!(applied["level"], "info");
-    let refused = lines.iter().find(|line| line["level"] == "error").expect("the refusal");
+    assert_eq!(applied["level"], "INFO");
+    let refused = lines.iter().find(|line| line["level"] == "ERROR").expect("the refusal");
     assert!(refused["error"].as_str().unwrap().contains("nonsense"), "{refused}");
 }
 

@@ -1,4 +1,4 @@
-//! The firewall of the demo: what is done to it, and when it is back. It has a reader and an ear of its
+//! The firewall of the demo: what is done to it, and when it is back. It has a reader and an listener of its
 //! own, so that the judge does not believe what it judges.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use homeostat_netlink::{
 };
 
 use super::judge::Healing;
-use super::listen::now;
+use super::kernel_events::now;
 
 /// What the document has of it.
 pub(super) const SECTION: &str = include_str!("firewall.toml");
@@ -35,7 +35,7 @@ const IN_TABLE: u16 = NFTA_TABLE_NAME;
 
 /// What somebody does to it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Harm {
+pub(super) enum FirewallDamage {
     /// The table goes, with all that is in it.
     Table,
     /// The last rule of a chain goes.
@@ -47,7 +47,7 @@ pub(super) enum Harm {
 /// The firewall as it has to be.
 pub(super) struct Firewall {
     connection: Connection,
-    ear: Listener,
+    listener: Listener,
     wanted: Parts,
 }
 
@@ -63,31 +63,31 @@ impl Firewall {
     /// Takes what is there now for what has to be.
     pub(super) fn open() -> Result<Self> {
         let groups = [Group(NFNLGRP_NFTABLES)];
-        let ear = Listener::open(Family::Netfilter, &groups, &Options::for_events())?;
+        let listener = Listener::open(Family::Netfilter, &groups, &Options::for_events())?;
         let mut connection = Connection::open(Family::Netfilter)?;
         let wanted = look(&mut connection)?;
         ensure!(!wanted.rules.is_empty(), "the firewall is not there");
-        Ok(Firewall { connection, ear, wanted })
+        Ok(Firewall { connection, listener, wanted })
     }
 
     /// Does it, and tells when it began to.
-    pub(super) fn sabotage(&mut self, harm: Harm) -> Result<Instant> {
-        while self.ear.receive(&mut |_| {})? {}
+    pub(super) fn sabotage(&mut self, damage: FirewallDamage) -> Result<Instant> {
+        while self.listener.receive(&mut |_| {})? {}
         let mut batch = Batch::new();
-        let mut message = match harm {
-            Harm::Table => batch.message(kind(NFT_MSG_DELTABLE), 0),
-            Harm::Rule => batch.message(kind(NFT_MSG_DELRULE), 0),
-            Harm::Set => batch.message(kind(NFT_MSG_DELSETELEM), 0),
+        let mut message = match damage {
+            FirewallDamage::Table => batch.message(kind(NFT_MSG_DELTABLE), 0),
+            FirewallDamage::Rule => batch.message(kind(NFT_MSG_DELRULE), 0),
+            FirewallDamage::Set => batch.message(kind(NFT_MSG_DELSETELEM), 0),
         };
         message.fixed(&INET);
         put_name(&mut message, IN_TABLE, TABLE);
-        match harm {
-            Harm::Table => {}
-            Harm::Rule => {
+        match damage {
+            FirewallDamage::Table => {}
+            FirewallDamage::Rule => {
                 put_name(&mut message, NFTA_RULE_CHAIN, CHAIN);
                 message.attr(NFTA_RULE_HANDLE, &last_rule(&mut self.connection)?);
             }
-            Harm::Set => put_name(&mut message, NFTA_SET_ELEM_LIST_SET, SET),
+            FirewallDamage::Set => put_name(&mut message, NFTA_SET_ELEM_LIST_SET, SET),
         }
         message.finish()?;
         let sent = now();
@@ -99,13 +99,13 @@ impl Firewall {
     /// Waits for the commit after which everything is back.
     pub(super) fn healed(
         &mut self,
-        (harm, sent): (Harm, Instant),
+        (damage, sent): (FirewallDamage, Instant),
         stop: &AtomicBool,
     ) -> Result<Option<Healing>> {
         // The saboteur's own commit is the first.
         let (mut commits, mut last) = (0, sent);
         while sent.elapsed() < PATIENCE && !stop.load(Ordering::Relaxed) {
-            self.ear.receive_within(Duration::from_millis(100), &mut |event| {
+            self.listener.receive_within(Duration::from_millis(100), &mut |event| {
                 let is_commit = matches!(&event, Event::Message(message) if message.kind == kind(NFT_MSG_NEWGEN));
                 if is_commit {
                     (commits, last) = (commits + 1, now());
@@ -113,7 +113,7 @@ impl Firewall {
             })?;
             if commits > 1 && look(&mut self.connection)? == self.wanted {
                 let took = last.saturating_duration_since(sent);
-                return Ok(Some(Healing { took, objects: self.wanted.lost_by(harm) }));
+                return Ok(Some(Healing { took, objects: self.wanted.lost_by(damage) }));
             }
         }
         Ok(None)
@@ -121,11 +121,11 @@ impl Firewall {
 }
 
 impl Parts {
-    fn lost_by(&self, harm: Harm) -> usize {
-        match harm {
-            Harm::Table => self.chains.len() + self.rules.len() + self.elements.len(),
-            Harm::Rule => 1,
-            Harm::Set => self.elements.len(),
+    fn lost_by(&self, damage: FirewallDamage) -> usize {
+        match damage {
+            FirewallDamage::Table => self.chains.len() + self.rules.len() + self.elements.len(),
+            FirewallDamage::Rule => 1,
+            FirewallDamage::Set => self.elements.len(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Tells when everything is back as it was, by the kernel's own events and dumps.
 //!
 //! A healing is measured from just before the saboteur's write to the event of the last object that
-//! came back, as an independent ear took it in. Both ends err on the long side: on a busy machine an
-//! ear that wakes up late would make the time since the *event* of the loss look shorter than it was.
+//! came back, as an independent listener took it in. Both ends err on the long side: on a busy machine an
+//! listener that wakes up late would make the time since the *event* of the loss look shorter than it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use anyhow::Result;
 use homeostat_netlink::{Connection, Family};
 use homeostat_netns::{Error, Name, Netns};
 
-use super::listen::{self, Heard, now};
-use super::picture::{Key, Kind, Names, Picture, Turn, is_same, look};
+use super::kernel_events::{self, ObservedChange, now};
+use super::kernel_state::{Change, KernelState, Key, Kind, Names, is_same, look};
 use super::saboteur::{FOREIGN, SIGNAL, Saboteur};
 
 /// What is no healing after this time is none.
@@ -33,12 +33,12 @@ pub(super) struct Healing {
 
 /// What everything has to look like, here and in the namespace of the lab.
 pub(super) struct Judge {
-    heard: Receiver<Heard>,
+    heard: Receiver<ObservedChange>,
     /// Whether nobody waits for a healing any more.
     stop: Arc<AtomicBool>,
     lab: Name,
-    wanted: Picture,
-    wanted_lab: Picture,
+    wanted: KernelState,
+    wanted_lab: KernelState,
     /// What the events told last.
     known: BTreeMap<Key, String>,
 }
@@ -55,7 +55,7 @@ impl Judge {
     /// Takes what is there now for what has to be.
     pub(super) fn new(saboteur: &mut Saboteur, lab: Name, stop: Arc<AtomicBool>) -> Result<Self> {
         let wanted = saboteur.look()?;
-        let heard = listen::start(saboteur.names.clone())?;
+        let heard = kernel_events::start(saboteur.names.clone())?;
         let known = wanted.iter().map(|(key, object)| (key.clone(), object.fields.clone()));
         let known = known.collect();
         let wanted_lab = inside(&lab)?.unwrap_or_default();
@@ -63,7 +63,7 @@ impl Judge {
     }
 
     /// What has to be there.
-    pub(super) fn wanted(&self) -> &Picture {
+    pub(super) fn wanted(&self) -> &KernelState {
         &self.wanted
     }
 
@@ -106,12 +106,13 @@ impl Judge {
         Ok(course.is_over())
     }
 
-    /// Hears everything up to now: a look can be ahead of an ear that is late. A route of others that
+    /// Hears everything up to now: a look can be ahead of an listener that is late. A route of others that
     /// comes and goes is the last thing to be heard.
     fn catch_up(&mut self, saboteur: &mut Saboteur, course: &mut Course) -> Result<()> {
         saboteur.signal()?;
         while let Ok(heard) = self.heard.recv_timeout(PATIENCE) {
-            let is_signal = heard.turn == Turn::Went && heard.key.name.starts_with(SIGNAL.to);
+            let is_signal =
+                heard.change == Change::Vanished && heard.key.name.starts_with(SIGNAL.to);
             self.note(heard, course);
             if is_signal {
                 break;
@@ -120,7 +121,7 @@ impl Judge {
         Ok(())
     }
 
-    /// The same for what is also inside the lab, where no ear can be: it would keep a namespace
+    /// The same for what is also inside the lab, where no listener can be: it would keep a namespace
     /// alive that has to go. So it is looked at, again and again.
     pub(super) fn healed_inside(
         &mut self,
@@ -164,13 +165,13 @@ impl Judge {
         Ok(wrong.map(|(key, _)| key).chain(too_many).map(|key| key.name.clone()).collect())
     }
 
-    fn note(&mut self, heard: Heard, course: &mut Course) {
-        let Heard { at, turn, key, object } = heard;
+    fn note(&mut self, heard: ObservedChange, course: &mut Course) {
+        let ObservedChange { at, change, key, object } = heard;
         let wanted = self.wanted.get(&key).map(|wanted| &wanted.fields);
-        let is_wanted = turn == Turn::Came && wanted == Some(&object.fields);
-        let before = match turn {
-            Turn::Came => self.known.insert(key.clone(), object.fields),
-            Turn::Went => self.known.remove(&key),
+        let is_wanted = change == Change::Appeared && wanted == Some(&object.fields);
+        let before = match change {
+            Change::Appeared => self.known.insert(key.clone(), object.fields),
+            Change::Vanished => self.known.remove(&key),
         };
         if wanted.is_none() {
             return;
@@ -205,7 +206,7 @@ impl Course {
 }
 
 /// What is inside the lab, if it is there.
-fn inside(lab: &Name) -> Result<Option<Picture>> {
+fn inside(lab: &Name) -> Result<Option<KernelState>> {
     let netns = match Netns::named(lab) {
         Ok(netns) => netns,
         Err(Error::NoSuchName { .. } | Error::NotNetns { .. }) => return Ok(None),

@@ -14,7 +14,7 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attrs, Batch, Connection, Family, MessageWriter};
 
-use super::picture::{Key, Kind, Names, Object, Picture, look};
+use super::kernel_state::{KernelState, Key, Kind, Names, Object, look};
 
 /// The mark of what is not homeostat's: that of a routing daemon.
 pub(super) const FOREIGN: u8 = RTPROT_BIRD;
@@ -56,7 +56,7 @@ impl Saboteur {
     }
 
     /// Everything that is there now.
-    pub(super) fn look(&mut self) -> Result<Picture> {
+    pub(super) fn look(&mut self) -> Result<KernelState> {
         look(&mut self.connection, &mut self.names)
     }
 

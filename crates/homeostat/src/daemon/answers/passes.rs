@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Answers;
 use crate::converge::{Converging, converge};
 use crate::daemon::command::{DaemonCommand, StartedPass, start_passes};
-use crate::machine::{Unapplied, told_of_waiting};
+use crate::machine::{ObserveOnlyPlan, told_of_waiting};
 use crate::output::{Told, is_converged, json as report, text};
 use crate::registry::FIRST;
 use crate::wire::{Ask, FORMAT_VERSION, Leave};
@@ -77,7 +77,7 @@ pub(super) fn told_by(control: &dyn Control, told: PassAnswer) -> Told {
         Err(error) => Box::new(BrokenPass::new(&error, &place.source)),
         Ok(told) => match control.status().mode {
             Mode::Heal => Box::new(Shared(told)),
-            Mode::Observe => Box::new(Unapplied::of(Box::new(Shared(told)), &place)),
+            Mode::Observe => Box::new(ObserveOnlyPlan::of(Box::new(Shared(told)), &place)),
         },
     };
     Told { place, what }

@@ -1,4 +1,4 @@
-//! What others see of the daemon: systemd, and whoever reads over HTTP.
+//! The interfaces that show the daemon to others: systemd and HTTP.
 
 use std::sync::Arc;
 
@@ -10,24 +10,22 @@ use tokio::sync::watch;
 
 use super::clock::Stamp;
 use super::http::{Listen, Server, Site};
-use super::log::Log;
 use super::metrics::Meters;
 use super::recent::Recent;
 use super::standing::Standing;
 use super::systemd::Systemd;
 use super::view::{Loops, View};
 
-/// The daemon as others see it.
-pub(super) struct Surface {
+/// What systemd and HTTP show.
+pub(super) struct Interfaces {
     loops: watch::Sender<Loops>,
     systemd: Systemd,
 }
 
-impl Surface {
+impl Interfaces {
     /// Opens it; whatever runs on is driven beside the daemon.
     pub(super) async fn open(
         events: &Events,
-        log: Log,
         listen: Option<Listen>,
         standing: watch::Receiver<Standing>,
         recent: Recent,
@@ -36,10 +34,10 @@ impl Surface {
         let site = Site { view: view.clone(), standing, recent, meters: Meters::default() };
         tokio::spawn(gather(site.clone(), events.subscribe()));
         if let Some(listen) = listen {
-            serve(listen, site, log).await?;
+            serve(listen, site).await?;
         }
         tokio::spawn(Systemd::from_environment().follow(view, events.subscribe()));
-        Ok(Surface { loops, systemd: Systemd::from_environment() })
+        Ok(Interfaces { loops, systemd: Systemd::from_environment() })
     }
 
     /// These loops run now.
@@ -63,9 +61,9 @@ impl Surface {
     }
 }
 
-async fn serve(listen: Listen, site: Site, log: Log) -> Result<()> {
+async fn serve(listen: Listen, site: Site) -> Result<()> {
     let server = Server::bind(listen, site).await?;
-    log.told(&format!("listening on http://{}", server.address()?));
+    tracing::info!(address = %server.address()?, "listening on HTTP");
     tokio::spawn(server.serve());
     Ok(())
 }

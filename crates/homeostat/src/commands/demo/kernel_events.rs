@@ -1,4 +1,4 @@
-//! An independent ear: a thread that only waits for the kernel's events and notes when each came.
+//! A thread of its own that only waits for the kernel's events and records when each came.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Event, Family, Group, Listener, Options};
 
-use super::picture::{Key, Names, Object, Turn, read};
+use super::kernel_state::{Change, Key, Names, Object, read};
 
 const GROUPS: [Group; 9] = [
     Group(RTNLGRP_LINK),
@@ -24,16 +24,16 @@ const GROUPS: [Group; 9] = [
     Group(RTNLGRP_IPV6_RULE),
 ];
 
-/// What was heard, and when.
-pub(super) struct Heard {
+/// What changed, and when the event came.
+pub(super) struct ObservedChange {
     pub(super) at: Instant,
-    pub(super) turn: Turn,
+    pub(super) change: Change,
     pub(super) key: Key,
     pub(super) object: Object,
 }
 
 /// Starts to listen. The thread ends when nobody hears it any more.
-pub(super) fn start(names: Names) -> Result<Receiver<Heard>> {
+pub(super) fn start(names: Names) -> Result<Receiver<ObservedChange>> {
     let listener = Listener::open(Family::Route, &GROUPS, &Options::for_events())?;
     let (to, heard) = channel();
     let thread = std::thread::Builder::new().name("listener".into());
@@ -41,15 +41,15 @@ pub(super) fn start(names: Names) -> Result<Receiver<Heard>> {
     Ok(heard)
 }
 
-fn listen(mut listener: Listener, mut names: Names, to: &Sender<Heard>) {
+fn listen(mut listener: Listener, mut names: Names, to: &Sender<ObservedChange>) {
     let mut is_heard = true;
     while is_heard {
         let took = listener.receive_within(Duration::from_secs(1), &mut |event| {
             let at = now();
             if let Event::Message(message) = event
-                && let Some((turn, key, object)) = read(&message, &mut names)
+                && let Some((change, key, object)) = read(&message, &mut names)
             {
-                is_heard &= to.send(Heard { at, turn, key, object }).is_ok();
+                is_heard &= to.send(ObservedChange { at, change, key, object }).is_ok();
             }
         });
         is_heard &= took.is_ok();

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 
-use super::acts::Group;
+use super::sabotage::Group;
 
 pub(super) const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
 pub(super) const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
 
-/// What became of every act.
+/// What became of every sabotage.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct Latencies {
     took: BTreeMap<Group, Vec<Duration>>,
     unhealed: usize,
     /// Whether others have added theirs already.
     pub(super) is_crowded: bool,
 }
 
-impl Tally {
-    /// One act more, healed or not.
+impl Latencies {
+    /// Adds one, healed or not.
     pub(super) fn add(&mut self, group: Group, took: Option<Duration>) {
         match took {
             Some(took) => self.took.entry(group).or_default().push(took),

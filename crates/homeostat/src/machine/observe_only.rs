@@ -7,23 +7,23 @@ use homeostat_engine::{
 use crate::output::line::values;
 
 /// A plan that nobody applies.
-pub(crate) struct Unapplied {
+pub(crate) struct ObserveOnlyPlan {
     plan: Box<dyn Explain>,
     source: String,
 }
 
-impl Unapplied {
+impl ObserveOnlyPlan {
     /// Plans, and holds everything back.
     pub(crate) async fn plan(
         planner: &dyn Planner,
         pages: &dyn Pages,
     ) -> Result<Box<dyn Explain>, Error> {
-        Ok(Box::new(Unapplied::of(planner.plan(pages).await?, planner.place())))
+        Ok(Box::new(ObserveOnlyPlan::of(planner.plan(pages).await?, planner.place())))
     }
 
     /// A plan that was made in `place`.
     pub(crate) fn of(plan: Box<dyn Explain>, place: &LedgerKey) -> Self {
-        Unapplied { plan, source: place.source.clone() }
+        ObserveOnlyPlan { plan, source: place.source.clone() }
     }
 
     fn hold(&self, line: &Line) -> Entry {
@@ -39,7 +39,7 @@ impl Unapplied {
     }
 }
 
-impl Explain for Unapplied {
+impl Explain for ObserveOnlyPlan {
     fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
         if kind == Kind::Held {
             self.plan.explain(Kind::Change, &mut |entry| {

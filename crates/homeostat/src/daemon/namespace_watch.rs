@@ -1,4 +1,4 @@
-//! Hears of namespaces that get a name, or lose it.
+//! Watches for namespaces that get a name, or lose it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const QUIET: Duration = Duration::from_millis(20);
 const PAUSES: (Duration, Duration) = (QUIET, Duration::from_secs(10));
 
 /// Names of namespaces that matter to the daemon, and what has become of them.
-pub(super) struct Spaces {
+pub(super) struct NamespaceWatch {
     watch: Watch,
     names: BTreeSet<String>,
     unfinished: Unfinished,
@@ -33,22 +33,22 @@ struct Unfinished {
     due: Instant,
 }
 
-impl Spaces {
+impl NamespaceWatch {
     /// Listens from here on.
     pub(super) fn open() -> Result<Self> {
         let names = BTreeSet::new();
         let unfinished = Unfinished::among(&names);
-        Ok(Spaces { watch: Watch::namespaces()?, names, unfinished })
+        Ok(NamespaceWatch { watch: Watch::namespaces()?, names, unfinished })
     }
 
     /// From here on these names matter, and no others. What became of them since the last
     /// [`changed`](Self::changed) ended is still told. A new one that was `absent` when the document was
     /// bound may have come to its namespace meanwhile, which nobody tells: it is looked at once more.
-    pub(super) fn attend(&mut self, names: BTreeSet<String>, absent: &BTreeSet<String>) {
+    pub(super) fn watch_names(&mut self, names: BTreeSet<String>, absent: &BTreeSet<String>) {
         if self.names == names {
             return;
         }
-        self.watch.attend_names(names.iter().map(String::as_str));
+        self.watch.watch_names(names.iter().map(String::as_str));
         let more = names.difference(&self.names).filter(|name| absent.contains(*name));
         let more = more.filter_map(|name| Name::new(name).ok()).filter(exists);
         let mut unfinished = std::mem::take(&mut self.unfinished.names);
@@ -61,7 +61,7 @@ impl Spaces {
     /// Waits until names have come or gone, or a namespace has come to its name. Nothing is lost if it is dropped
     /// while it waits.
     pub(super) async fn changed(&mut self) {
-        let Spaces { watch, names, unfinished } = self;
+        let NamespaceWatch { watch, names, unfinished } = self;
         tokio::select! {
             () = watch.changed(QUIET) => {}
             () = unfinished.finished() => {}

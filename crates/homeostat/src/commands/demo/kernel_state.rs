@@ -1,5 +1,4 @@
-//! What the kernel holds, as told by the kernel: a reader of its own, so that the demo's judge does
-//! not believe what it judges.
+//! What the kernel holds, by a reader of the demo's own: its judge must not rely on the code that it judges.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -45,9 +44,9 @@ pub(super) struct Object {
 
 /// Whether an object came (or changed), or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    Came,
-    Went,
+pub(super) enum Change {
+    Appeared,
+    Vanished,
 }
 
 /// The names of links by their numbers. One that went is still known: others speak of it later.
@@ -55,10 +54,10 @@ pub(super) enum Turn {
 pub(super) struct Names(BTreeMap<u32, String>);
 
 /// Everything that carries somebody's mark, and all links.
-pub(super) type Picture = BTreeMap<Key, Object>;
+pub(super) type KernelState = BTreeMap<Key, Object>;
 
-/// Whether two pictures show the same.
-pub(super) fn is_same(one: &Picture, other: &Picture) -> bool {
+/// Whether both hold the same.
+pub(super) fn is_same(one: &KernelState, other: &KernelState) -> bool {
     one.len() == other.len()
         && one.iter().zip(other).all(|(one, other)| {
             one.0 == other.0 && one.1.fields == other.1.fields && one.1.mark == other.1.mark
@@ -76,8 +75,8 @@ const DUMPS: [(u16, usize); 6] = [
 ];
 
 /// Looks at everything.
-pub(super) fn look(connection: &mut Connection, names: &mut Names) -> Result<Picture> {
-    let mut picture = Picture::new();
+pub(super) fn look(connection: &mut Connection, names: &mut Names) -> Result<KernelState> {
+    let mut picture = KernelState::new();
     for (kind, fixed) in DUMPS {
         let mut request = Batch::new();
         let mut message = request.message(kind, 0);
@@ -94,8 +93,8 @@ pub(super) fn look(connection: &mut Connection, names: &mut Names) -> Result<Pic
 }
 
 /// What a message tells; nothing, if it is of no interest.
-pub(super) fn read(message: &Message<'_>, names: &mut Names) -> Option<(Turn, Key, Object)> {
-    let (turn, kind) = sort(message.kind)?;
+pub(super) fn read(message: &Message<'_>, names: &mut Names) -> Option<(Change, Key, Object)> {
+    let (change, kind) = sort(message.kind)?;
     let (name, mark, fields) = match kind {
         Kind::Link => link(message, names)?,
         Kind::Address => address(message, names)?,
@@ -105,23 +104,23 @@ pub(super) fn read(message: &Message<'_>, names: &mut Names) -> Option<(Turn, Ke
         Kind::Neighbour => neighbour(message, names)?,
     };
     let object = Object { mark, fields, body: message.payload.to_vec() };
-    Some((turn, Key { kind, name }, object))
+    Some((change, Key { kind, name }, object))
 }
 
-fn sort(kind: u16) -> Option<(Turn, Kind)> {
+fn sort(kind: u16) -> Option<(Change, Kind)> {
     Some(match kind {
-        RTM_NEWLINK => (Turn::Came, Kind::Link),
-        RTM_DELLINK => (Turn::Went, Kind::Link),
-        RTM_NEWADDR => (Turn::Came, Kind::Address),
-        RTM_DELADDR => (Turn::Went, Kind::Address),
-        RTM_NEWNEXTHOP => (Turn::Came, Kind::Nexthop),
-        RTM_DELNEXTHOP => (Turn::Went, Kind::Nexthop),
-        RTM_NEWROUTE => (Turn::Came, Kind::Route),
-        RTM_DELROUTE => (Turn::Went, Kind::Route),
-        RTM_NEWRULE => (Turn::Came, Kind::Rule),
-        RTM_DELRULE => (Turn::Went, Kind::Rule),
-        RTM_NEWNEIGH => (Turn::Came, Kind::Neighbour),
-        RTM_DELNEIGH => (Turn::Went, Kind::Neighbour),
+        RTM_NEWLINK => (Change::Appeared, Kind::Link),
+        RTM_DELLINK => (Change::Vanished, Kind::Link),
+        RTM_NEWADDR => (Change::Appeared, Kind::Address),
+        RTM_DELADDR => (Change::Vanished, Kind::Address),
+        RTM_NEWNEXTHOP => (Change::Appeared, Kind::Nexthop),
+        RTM_DELNEXTHOP => (Change::Vanished, Kind::Nexthop),
+        RTM_NEWROUTE => (Change::Appeared, Kind::Route),
+        RTM_DELROUTE => (Change::Vanished, Kind::Route),
+        RTM_NEWRULE => (Change::Appeared, Kind::Rule),
+        RTM_DELRULE => (Change::Vanished, Kind::Rule),
+        RTM_NEWNEIGH => (Change::Appeared, Kind::Neighbour),
+        RTM_DELNEIGH => (Change::Vanished, Kind::Neighbour),
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! The show: each act is played, judged and told. Start at [`Show::play`].
+//! The tour: each sabotage is done, its healing measured and printed. Start at [`Tour::run`].
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use homeostat_netns::Name;
 
-use super::acts::{ACTS, Act, Deed, Group};
-use super::firewall::{Firewall, Harm};
+use super::firewall::{Firewall, FirewallDamage};
 use super::judge::{Healing, Judge};
-use super::listen::now;
-use super::picture::{Key, Kind, Object, Picture};
+use super::kernel_events::now;
+use super::kernel_state::{KernelState, Key, Kind, Object};
+use super::latencies::{GREEN, Latencies, RED, time};
+use super::sabotage::{Damage, Group, SABOTAGE, Sabotage};
 use super::saboteur::{FOREIGN, Route, Saboteur, THEIRS};
-use super::tally::{GREEN, RED, Tally, time};
 use crate::mark::Mark;
 
 /// The namespace that the document makes.
 const LAB: &str = "lab";
 const OUR_TABLE: &str = " table 100 ";
 
-/// How long the show goes on.
+/// How long the tour lasts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Length {
-    /// Until when an act may begin; for ever, if nothing is said.
+    /// Until when another sabotage may begin; for ever, if there is none.
     pub(super) end: Option<Duration>,
     /// For people to follow it.
     pub(super) pause: Duration,
@@ -38,18 +38,18 @@ pub(super) enum Wall {
     Missing,
 }
 
-/// Everybody on the stage.
-pub(super) struct Show<W> {
+/// The saboteur, the judge, and what was measured.
+pub(super) struct Tour<W> {
     to: W,
     saboteur: Saboteur,
     judge: Judge,
     /// Nothing, where there is no `nft` to make one.
     firewall: Option<Firewall>,
     stop: Arc<AtomicBool>,
-    tally: Tally,
+    latencies: Latencies,
 }
 
-impl<W: Write> Show<W> {
+impl<W: Write> Tour<W> {
     /// Lets others move in, and takes what is there then for what has to be.
     pub(super) fn open(to: W, stop: Arc<AtomicBool>, wall: Wall) -> Result<Self> {
         let mut saboteur = Saboteur::open()?;
@@ -58,16 +58,16 @@ impl<W: Write> Show<W> {
         saboteur.add([twin, Route { to: "2001:db8:ffff::", length: 48, ..twin }].into_iter())?;
         let judge = Judge::new(&mut saboteur, Name::new(LAB)?, Arc::clone(&stop))?;
         let firewall = (wall == Wall::Stands).then(Firewall::open).transpose()?;
-        Ok(Show { to, saboteur, judge, firewall, stop, tally: Tally::default() })
+        Ok(Tour { to, saboteur, judge, firewall, stop, latencies: Latencies::default() })
     }
 
-    /// Plays until the end, and tells whether all was healed and nothing foreign was harmed.
-    pub(super) fn play(mut self, length: Length) -> Result<bool> {
+    /// Runs until the end, and returns whether all was healed and nothing foreign was harmed.
+    pub(super) fn run(mut self, length: Length) -> Result<bool> {
         let began = now();
         let goes_on = || length.end.is_none_or(|end| began.elapsed() < end);
         let has_wall = self.firewall.is_some();
         loop {
-            for act in ACTS.into_iter().filter(|act| has_wall || !act.deed.is_breach()) {
+            for act in SABOTAGE.into_iter().filter(|act| has_wall || !act.damage.is_breach()) {
                 std::thread::sleep(length.pause);
                 if self.is_stopped() || !goes_on() {
                     break;
@@ -81,28 +81,28 @@ impl<W: Write> Show<W> {
         self.close()
     }
 
-    fn act(&mut self, act: &Act) -> Result<()> {
+    fn act(&mut self, act: &Sabotage) -> Result<()> {
         write!(self.to, "  {:<22} {:<30}", act.what, act.on)?;
         self.to.flush()?;
         self.judge.begin();
-        let group = act.deed.group();
-        match &act.deed {
-            Deed::OneByOne => return self.one_by_one(),
-            Deed::Crowd => return self.crowd(),
-            Deed::Breach(harm) => return self.breach(*harm),
+        let group = act.damage.group();
+        match &act.damage {
+            Damage::OneByOne => return self.one_by_one(),
+            Damage::Crowd => return self.crowd(),
+            Damage::Breach(damage) => return self.breach(*damage),
             _ => {}
         }
-        let sent = self.sabotage(&act.deed)?;
-        let healed = match &act.deed {
-            Deed::Turn { path, to } => self.turned_back(path, to, sent)?,
-            Deed::Cut(_) | Deed::Raze => self.judge.healed_inside(&mut self.saboteur, sent)?,
+        let sent = self.sabotage(&act.damage)?;
+        let healed = match &act.damage {
+            Damage::SetKnob { path, to } => self.turned_back(path, to, sent)?,
+            Damage::Cut(_) | Damage::Raze => self.judge.healed_inside(&mut self.saboteur, sent)?,
             _ => self.judge.healed(&mut self.saboteur, sent)?,
         };
         self.tell(group, healed)
     }
 
     /// Does it, and tells when it began to.
-    fn sabotage(&mut self, deed: &Deed) -> Result<Instant> {
+    fn sabotage(&mut self, damage: &Damage) -> Result<Instant> {
         let saboteur = &mut self.saboteur;
         let there = saboteur.look()?;
         let find = |kind, name: &str| {
@@ -111,22 +111,22 @@ impl<W: Write> Show<W> {
             object.map(|object| (key, object)).with_context(|| format!("`{name}` is not there"))
         };
         let sent = now();
-        match deed {
-            Deed::Delete(kind, name) => saboteur.delete(&[find(*kind, name)?]),
-            Deed::Cut(link) => saboteur.delete(&[find(Kind::Link, link)?]),
-            Deed::Down(link) => saboteur.set_down(&find(Kind::Link, link)?.1),
-            Deed::Flap(link) => saboteur.flap(&find(Kind::Link, link)?.1),
-            Deed::Unplug(link) => saboteur.unplug(link),
-            Deed::Replace(route) => saboteur.replace(*route),
-            Deed::Flush => saboteur.delete(&routes(&there, "")),
-            Deed::Turn { path, to } => {
+        match damage {
+            Damage::Delete(kind, name) => saboteur.delete(&[find(*kind, name)?]),
+            Damage::Cut(link) => saboteur.delete(&[find(Kind::Link, link)?]),
+            Damage::Down(link) => saboteur.set_down(&find(Kind::Link, link)?.1),
+            Damage::Flap(link) => saboteur.flap(&find(Kind::Link, link)?.1),
+            Damage::Unplug(link) => saboteur.unplug(link),
+            Damage::Replace(route) => saboteur.replace(*route),
+            Damage::Flush => saboteur.delete(&routes(&there, "")),
+            Damage::SetKnob { path, to } => {
                 std::fs::write(path, to).with_context(|| format!("cannot write {path}"))
             }
-            Deed::Raze => {
+            Damage::Raze => {
                 homeostat_netns::remove(&Name::new(LAB)?)?;
                 Ok(())
             }
-            Deed::OneByOne | Deed::Crowd | Deed::Breach(_) => Ok(()),
+            Damage::OneByOne | Damage::Crowd | Damage::Breach(_) => Ok(()),
         }?;
         Ok(sent)
     }
@@ -141,7 +141,7 @@ impl<W: Write> Show<W> {
             let Some(Healing { took, .. }) = healed else {
                 return self.tell(Group::Object, None);
             };
-            self.tally.add(Group::Object, Some(took));
+            self.latencies.add(Group::Object, Some(took));
             all.push(took);
         }
         all.sort();
@@ -151,21 +151,21 @@ impl<W: Write> Show<W> {
         Ok(())
     }
 
-    fn breach(&mut self, harm: Harm) -> Result<()> {
+    fn breach(&mut self, damage: FirewallDamage) -> Result<()> {
         let Some(firewall) = &mut self.firewall else { return Ok(()) };
-        let sent = firewall.sabotage(harm)?;
-        let healed = firewall.healed((harm, sent), &self.stop)?;
+        let sent = firewall.sabotage(damage)?;
+        let healed = firewall.healed((damage, sent), &self.stop)?;
         self.tell(Group::Firewall, healed)
     }
 
     fn crowd(&mut self) -> Result<()> {
         let all: Vec<String> = (0..100).map(|number| format!("172.20.{number}.0")).collect();
         let route = |to| Route { to, length: 24, via: None, dev: THEIRS, metric: 0 };
-        if self.tally.is_crowded {
+        if self.latencies.is_crowded {
             writeln!(self.to, " {:>10}", "still there")?;
             return Ok(());
         }
-        self.tally.is_crowded = true;
+        self.latencies.is_crowded = true;
         self.saboteur.add(all.iter().map(|to| route(to.as_str())))?;
         self.judge.accept_foreign(&mut self.saboteur)?;
         writeln!(self.to, " {:>10}", "left alone")?;
@@ -188,7 +188,7 @@ impl<W: Write> Show<W> {
             writeln!(self.to)?;
             return Ok(());
         }
-        self.tally.add(group, healed.map(|healing| healing.took));
+        self.latencies.add(group, healed.map(|healing| healing.took));
         let Some(Healing { took, objects }) = healed else {
             let missing = self.judge.differences(&mut self.saboteur)?;
             writeln!(self.to, " {RED}NOT HEALED{RED:#}: {}", missing.join(", "))?;
@@ -211,13 +211,13 @@ impl<W: Write> Show<W> {
             total += 1;
             harmed += usize::from(there.get(key).is_none_or(|now| now.fields != object.fields));
         }
-        self.tally.write(&mut self.to)?;
+        self.latencies.write(&mut self.to)?;
         match harmed {
             0 => writeln!(self.to, "  foreign objects: {total}, untouched")?,
             _ => writeln!(self.to, "  foreign objects: {RED}{harmed} of {total} harmed{RED:#}")?,
         }
         self.to.flush()?;
-        Ok(harmed == 0 && self.tally.is_whole())
+        Ok(harmed == 0 && self.latencies.is_whole())
     }
 
     fn is_stopped(&self) -> bool {
@@ -226,7 +226,7 @@ impl<W: Write> Show<W> {
 }
 
 /// Routes of homeostat whose names have this in them.
-fn routes(there: &Picture, part: &str) -> Vec<(Key, Object)> {
+fn routes(there: &KernelState, part: &str) -> Vec<(Key, Object)> {
     let ours = there.iter().filter(|(key, object)| {
         key.kind == Kind::Route && object.mark == Mark::DEFAULT.number() && key.name.contains(part)
     });
