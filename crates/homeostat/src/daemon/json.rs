@@ -2,17 +2,10 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Control, Event, EventKind};
+use homeostat_engine::{Event, EventKind};
 use serde_json::{Map, Value, json};
 
-use super::standing::of_loop;
-
 pub(super) use crate::wire::FORMAT_VERSION;
-
-/// How one loop stands.
-pub(super) fn status(control: &dyn Control) -> Value {
-    serde_json::to_value(of_loop(control)).unwrap_or_default()
-}
 
 /// One event: what happened, where, and in which pass.
 pub(super) fn event(event: &Event) -> Map<String, Value> {

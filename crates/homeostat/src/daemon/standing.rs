@@ -61,7 +61,7 @@ impl Standing {
 }
 
 /// How one loop stands now.
-pub(super) fn of_loop(control: &dyn Control) -> LoopStatus {
+fn of_loop(control: &dyn Control) -> LoopStatus {
     let (place, status) = (control.place(), control.status());
     let ago = |time| millis(control.at(time).elapsed());
     let until = |time| millis(control.at(time).saturating_duration_since(Instant::now()));

@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::answer::{Answer, JSON, JSON_LINES, METRICS};
-use crate::daemon::json::{self, FORMAT_VERSION};
 use crate::daemon::metrics::Meters;
-use crate::daemon::provider_health::ProviderHealth;
 use crate::daemon::recent::Recent;
 use crate::daemon::standing::Standing;
 use crate::daemon::view::View;
@@ -66,22 +64,14 @@ impl Site {
         }
     }
 
+    /// The same status as over the socket, with whether the daemon is healthy.
     fn status(&self) -> Answer {
-        let loops = self.view.loops();
-        let is_converged =
-            self.view.is_ready() && loops.iter().all(|one| one.status().is_converged);
-        let all: Vec<Value> = loops.iter().map(|one| json::status(&**one)).collect();
-        answer(
-            true,
-            &json!({
-                "format_version": FORMAT_VERSION,
-                "converged": is_converged,
-                "ready": self.view.is_ready(),
-                "healthy": self.view.is_healthy(),
-                "provider": self.standing.borrow().provider.as_ref().map(ProviderHealth::status),
-                "loops": all,
-            }),
-        )
+        let overview = self.standing.borrow().overview();
+        let mut status = serde_json::to_value(overview).unwrap_or_default();
+        if let Value::Object(fields) = &mut status {
+            fields.insert("healthy".to_owned(), self.view.is_healthy().into());
+        }
+        answer(true, &status)
     }
 
     fn events(&self) -> Answer {
@@ -104,4 +94,32 @@ fn stall(one: &dyn Control) -> Option<Value> {
     let place = one.place();
     let why = stall.to_string();
     Some(json!({ "source": place.source, "scope": place.scope, "stall": why }))
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_engine::{LedgerKey, WaitsOn};
+
+    use super::super::request::Method;
+    use super::*;
+    use crate::machine::Waiting;
+
+    #[test]
+    fn a_scope_that_is_missing_is_not_converged_over_http_either() {
+        let place = LedgerKey {
+            owner: "me".to_owned(),
+            source: "rtnl".to_owned(),
+            scope: "blue".to_owned(),
+            identity: String::new(),
+        };
+        let on = WaitsOn::Namespace("blue".to_owned());
+        let waiting = vec![(place, Waiting { keys: vec!["route 10.0.0.0/8".to_owned()], on })];
+        let standing = Standing { waiting, is_arranged: true, ..Standing::default() };
+        let (recent, meters) = (Recent::default(), Meters::default());
+        let site =
+            Site { view: View::new().1, standing: watch::channel(standing).1, recent, meters };
+        let page = String::from_utf8(site.status().into_bytes(Method::Get)).unwrap();
+        assert!(page.contains("\"converged\":false"), "{page}");
+        assert!(page.contains("\"waits_on\":\"namespace blue\""), "{page}");
+    }
 }
