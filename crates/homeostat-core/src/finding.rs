@@ -142,6 +142,7 @@ impl Kind {
 
 impl<O: Clone> Finding<O> {
     /// The list that it belongs to.
+    #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
             Finding::Failed { .. } | Finding::NotShown { .. } => Kind::Failed,
@@ -155,16 +156,19 @@ impl<O: Clone> Finding<O> {
     }
 
     /// Whether the key is not as declared.
+    #[must_use]
     pub fn is_open(&self) -> bool {
         self.kind().is_open()
     }
 
     /// A desired state that cannot be fulfilled as it is.
+    #[must_use]
     pub fn refused(failure: Failure) -> Self {
         Finding::Failed { action: None, failure }
     }
 
     /// The reason in one line; empty where the finding says it all.
+    #[must_use]
     pub fn reason(&self) -> String {
         match self {
             Finding::Failed { failure, .. } | Finding::NotShown { failure, .. } => {
@@ -178,6 +182,7 @@ impl<O: Clone> Finding<O> {
     }
 
     /// Whose object is on the key, where that is the reason.
+    #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
         match self {
             Finding::Conflict { owner, .. } | Finding::Matched { owner } => Some(owner),

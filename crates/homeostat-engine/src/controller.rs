@@ -443,7 +443,9 @@ impl<S: Source> Controller<S> {
     fn retry_in_focus(&mut self, focus: &Focus<S::Key>) {
         if let Focus::Keys(keys) = focus {
             let now = self.now();
-            keys.iter().for_each(|key| self.scheduler.start_retry(key, now));
+            for key in keys {
+                self.scheduler.start_retry(key, now);
+            }
         }
     }
 

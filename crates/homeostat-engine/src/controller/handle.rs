@@ -262,9 +262,9 @@ impl<S: Source> Bound<S> {
     /// Becomes a loop.
     #[must_use]
     pub fn into_loop(self, deps: LoopDeps, pace: Pace) -> LoopTask {
-        let place = self.place.clone();
+        let ledger_key = self.place.clone();
         let (looped, handle) = Loop::new(self, deps, pace);
-        let control: Arc<dyn Control> = Arc::new(Controlled { place, handle });
+        let control: Arc<dyn Control> = Arc::new(Controlled { place: ledger_key, handle });
         LoopTask { control, run: Box::pin(looped.run()) }
     }
 }

@@ -128,10 +128,12 @@ pub(crate) fn told(report: &dyn Explain, kind: Kind) -> Vec<String> {
             Entry::Applied(line, _) | Entry::Change(line, _) => {
                 format!("{} {}", line.action.sign(), line.key)
             }
-            Entry::Finding { key, finding: Finding::Held { why, .. } }
-            | Entry::Finding { key, finding: Finding::Unknown { why } } => format!("{key}: {why}"),
+            Entry::Finding {
+                key,
+                finding: Finding::Held { why, .. } | Finding::Unknown { why },
+            } => format!("{key}: {why}"),
             Entry::Finding { key, finding: Finding::Matched { .. } } => key,
-            other => format!("{other:?}"),
+            other @ Entry::Finding { .. } => format!("{other:?}"),
         });
     });
     lines

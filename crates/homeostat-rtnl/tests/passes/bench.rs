@@ -410,6 +410,6 @@ fn line(entry: Entry) -> String {
             format!("matched {key}: {owner}")
         }
         Entry::Finding { key, finding: Finding::Held { why, .. } } => format!("held {key}: {why}"),
-        other => format!("{other:?}"),
+        other @ Entry::Finding { .. } => format!("{other:?}"),
     }
 }

@@ -192,7 +192,7 @@ fn learn(status: &mut KeyStatus, entry: Entry) {
         Kind::Conflict => "conflict",
         kind => kind.list(),
     };
-    status.state = state.to_owned();
+    state.clone_into(&mut status.state);
     if finding.is_open() {
         (status.held, status.owner) = (None, None);
     }
