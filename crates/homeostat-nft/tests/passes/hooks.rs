@@ -101,7 +101,8 @@ fn a_table_waits_for_the_link_that_it_hooks_into_also_if_another_means_it_by_num
     let desired = strict.desired(&world, text);
     let words = told(&world.pass(&desired));
     for table in ["table netdev a", "table ip b"] {
-        assert!(words.contains(&format!("key: \"{table}\", on: Link(\"br8\")")), "{words}");
+        let waits = format!("key: \"{table}\", finding: Pending {{ on: Link(\"br8\") }}");
+        assert!(words.contains(&waits), "{words}");
     }
     assert_eq!(listed(), expected("table ip c { chain x { accept; }; }"));
     // A kernel that can wait for the link itself is let.

@@ -126,7 +126,7 @@ fn what_took_our_place_unheard_is_unknown_until_it_is_seen() {
     // The filter keeps this out: it is no replace, and not ours.
     ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.9 proto bird");
     let [unknown] = told(&bench.focused(&desired, &[ROUTE.0])).try_into().unwrap();
-    assert!(unknown.starts_with("Unknown"), "{unknown}");
+    assert!(unknown.contains("finding: Unknown"), "{unknown}");
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["gateway"], "10.0.0.9");
     assert_eq!(told(&bench.pass(&desired)), ["conflict route 10.5.0.0/16: protocol bird"]);
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use homeostat_engine::{Entry, Kind, LedgerKey};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::output::{Told, is_converged, summary};
 
@@ -76,6 +76,7 @@ fn finish(all: &[Told], to: &mut dyn Write) -> io::Result<()> {
     to.flush()
 }
 
+/// An entry with its source and scope. Fields have the order of the documented format, the action before the key.
 fn object(place: &LedgerKey, entry: &Entry) -> Value {
     let fields = match entry {
         Entry::Change(line, cause) => json!({
@@ -85,9 +86,15 @@ fn object(place: &LedgerKey, entry: &Entry) -> Value {
         Entry::Applied(line, cause) => json!({ "action": line.action, "cause": cause }),
         Entry::Finding { finding, .. } => serde_json::to_value(finding).unwrap_or_default(),
     };
-    let mut object = json!({ "source": place.source, "scope": place.scope, "key": entry.key() });
-    if let (Value::Object(object), Value::Object(fields)) = (&mut object, fields) {
+    let mut object = Map::new();
+    object.insert("source".to_owned(), json!(place.source));
+    object.insert("scope".to_owned(), json!(place.scope));
+    if let Some(action) = fields.get("action") {
+        object.insert("action".to_owned(), action.clone());
+    }
+    object.insert("key".to_owned(), json!(entry.key()));
+    if let Value::Object(fields) = fields {
         object.extend(fields);
     }
-    object
+    Value::Object(object)
 }
