@@ -405,7 +405,7 @@ impl<S: Source> Controller<S> {
         let hinted = drift::take_hinted(&mut self.hinted, &order.focus);
         self.count_drift(&plan, &order.focus, &hinted);
         let holds_removals = config.guards.holds_removals(&plan, &order.focus);
-        let result = if self.pace.mode == Mode::Observe {
+        let mut result = if self.pace.mode == Mode::Observe {
             PassResult::planned(plan, holds_removals)
         } else {
             let deferred = self.hold_deferred(&mut plan, request);
@@ -419,7 +419,13 @@ impl<S: Source> Controller<S> {
             self.detached.add(detached, self.pace.deadline);
             result
         };
-        self.publisher.emit_steps(&*result.report, self.now());
+        let open = &self.open;
+        for (key, left) in &mut result.open {
+            left.by = drift::culprit(key, &hinted, open);
+        }
+        let now = self.now();
+        self.publisher
+            .emit_steps(&*result.report, now, |key: &S::Key| drift::culprit(key, &hinted, open));
         // After anything else but a whole pass, reader and writer are opened again.
         self.session = Some(session);
         Ok(result)
@@ -554,7 +560,7 @@ impl<S: Source> Controller<S> {
         };
         for (key, open) in &result.open {
             let known = before.get(key).filter(|_| result.feedback.held.contains(key));
-            self.open.insert(key.clone(), *known.unwrap_or(open));
+            self.open.insert(key.clone(), known.unwrap_or(open).clone());
         }
     }
 
@@ -679,7 +685,9 @@ impl<S: Source> Controller<S> {
             result.feedback.written.clone_from(keys);
         }
         self.requeue_finished(&result);
-        self.publisher.emit_steps(&*result.report, self.now());
+        let (now, open, unhinted) = (self.now(), &self.open, HintedKeys::new());
+        self.publisher
+            .emit_steps(&*result.report, now, |key: &S::Key| drift::culprit(key, &unhinted, open));
         self.session = Some(session);
         broken.map_or(Ok(result), Err)
     }
@@ -724,7 +732,8 @@ impl<S: Source> Controller<S> {
                     failed.insert(key, Kind::Unknown);
                 }
                 (TaskEnd::Succeeded, Some((action, cause))) => {
-                    self.finished_tasks.insert(key, FinishedTask { action, cause, task });
+                    let by = self.open.get(&key).and_then(|open| open.by.clone());
+                    self.finished_tasks.insert(key, FinishedTask { action, cause, by, task });
                 }
                 // One of an earlier run is in the journal; one that was given up is asked about.
                 (TaskEnd::Succeeded, None) | (TaskEnd::GivenUp(_), _) => {}
@@ -761,7 +770,7 @@ impl<S: Source> Controller<S> {
     fn report_shown_tasks(&mut self, focus: &Focus<S::Key>, result: &PassResult<S>) {
         let seen: Vec<_> = self.finished_tasks.extract_if(.., |key, _| focus.covers(key)).collect();
         let (mut report, now) = (TaskReport::default(), self.now());
-        for (key, FinishedTask { action, cause, task }) in seen {
+        for (key, FinishedTask { action, cause, by, task }) in seen {
             let is_shown = match self.open.get(&key).map(|open| open.kind) {
                 None => true,
                 // It was written again, with an unknown outcome: it did not show.
@@ -770,7 +779,7 @@ impl<S: Source> Controller<S> {
             };
             if is_shown {
                 let key = key.to_string();
-                self.publisher.emit(EventKind::StepApplied { action, key: key.clone(), cause });
+                self.publisher.emit(EventKind::StepApplied { action, key: key.clone(), cause, by });
                 let note = task.map(|task| format!("task {task}"));
                 report.applied.push((Line { action, key, before: None, after: None, note }, cause));
             } else {

@@ -1,6 +1,7 @@
 //! Work that goes on after the pass that began it: detached lanes, and tasks of the target that have finished.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
@@ -97,6 +98,8 @@ impl<S: Source> DetachedLanes<S> {
 pub(super) struct FinishedTask {
     pub(super) action: Action,
     pub(super) cause: Cause,
+    /// Who caused the drift, where the target says so.
+    pub(super) by: Option<Arc<str>>,
     /// The target's name for it.
     pub(super) task: Option<String>,
 }

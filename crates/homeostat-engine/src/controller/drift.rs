@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use homeostat_core::{Action, Cause, Focus, Plan, Source, Step as _};
+use homeostat_core::{Action, Cause, Focus, Key, Plan, Source, Step as _};
+
+use super::pass_result::OpenKey;
 
 /// The keys that hints named since the last pass over them, with who changed them, where the target says so.
 pub(super) type HintedKeys<K> = BTreeMap<K, Option<Arc<str>>>;
@@ -17,6 +19,15 @@ pub(super) fn take_hinted<K: Ord + Clone>(
         Focus::All => std::mem::take(hinted),
         Focus::Keys(keys) => hinted.extract_if(.., |key, _| keys.contains(key)).collect(),
     }
+}
+
+/// Who changed a key: as hints said before this pass, or before the first pass that left the key open.
+pub(super) fn culprit<K: Key>(
+    key: &K,
+    hinted: &HintedKeys<K>,
+    open: &BTreeMap<K, OpenKey>,
+) -> Option<Arc<str>> {
+    hinted.get(key).cloned().flatten().or_else(|| open.get(key)?.by.clone())
 }
 
 /// What left the desired state since the last pass.

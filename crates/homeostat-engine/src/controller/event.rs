@@ -72,6 +72,8 @@ pub enum EventKind {
         key: String,
         /// Why it was needed.
         cause: Cause,
+        /// Who caused the drift that it heals, where the target says so.
+        by: Option<Arc<str>>,
     },
     /// A step did not work.
     StepFailed {

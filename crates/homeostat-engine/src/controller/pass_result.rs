@@ -23,24 +23,26 @@ pub(super) struct PassResult<S: Source> {
 }
 
 /// Why a key is not as declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OpenKey {
     pub(super) kind: Kind,
     /// Whether it waits for something that ends by itself.
     pub(super) ends_by_itself: bool,
+    /// Who changed it, where the target says so.
+    pub(super) by: Option<Arc<str>>,
 }
 
 impl OpenKey {
     /// Nothing if the key is as declared.
     fn of<O: Clone>(finding: &Finding<O>) -> Option<Self> {
         let ends_by_itself = matches!(finding, Finding::Pending { on } if on.ends_by_itself());
-        finding.is_open().then(|| OpenKey { kind: finding.kind(), ends_by_itself })
+        finding.is_open().then(|| OpenKey { ends_by_itself, ..finding.kind().into() })
     }
 }
 
 impl From<Kind> for OpenKey {
     fn from(kind: Kind) -> Self {
-        OpenKey { kind, ends_by_itself: false }
+        OpenKey { kind, ends_by_itself: false, by: None }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::pacing::Time;
-use homeostat_core::{Entry, Explain, Finding, Fingerprint, Focus, Key, Kind};
+use homeostat_core::{Cause, Entry, Explain, Finding, Fingerprint, Focus, Key, Kind};
 use tokio::sync::watch;
 
 use super::event::{Event, EventKind, Events, PassId};
@@ -80,8 +80,14 @@ impl Publisher {
         self.emit(EventKind::Started { reasons: request.reasons, keys, waited: request.waited });
     }
 
-    /// Emits what became of the steps of a pass. What goes beyond the limits is counted.
-    pub(super) fn emit_steps(&mut self, report: &dyn Explain, now: Time) {
+    /// Emits what became of the steps of a pass. What goes beyond the limits is counted. `culprit` says who changed a
+    /// key.
+    pub(super) fn emit_steps<K: Key>(
+        &mut self,
+        report: &dyn Explain,
+        now: Time,
+        culprit: impl Fn(&K) -> Option<Arc<str>>,
+    ) {
         if !self.has_listeners() {
             return;
         }
@@ -90,10 +96,14 @@ impl Publisher {
         for kind in [Kind::Applied, Kind::Failed, Kind::Conflict] {
             report.explain(kind, &mut |entry| {
                 let event = event_of(entry).filter(|event| self.reported.is_new(event));
-                let Some(event) = event else { return };
+                let Some(mut event) = event else { return };
                 steps += 1;
                 failures += usize::from(!matches!(event, EventKind::StepApplied { .. }));
                 if steps <= MOST_STEPS && failures <= MOST_FAILURES {
+                    if let EventKind::StepApplied { key, cause: Cause::Drift, by, .. } = &mut event
+                    {
+                        *by = key.parse().ok().and_then(|key| culprit(&key));
+                    }
                     self.emit(event);
                 } else {
                     left_out += 1;
@@ -114,7 +124,7 @@ impl Publisher {
 fn event_of(entry: Entry) -> Option<EventKind> {
     match entry {
         Entry::Applied(line, cause) => {
-            Some(EventKind::StepApplied { action: line.action, key: line.key, cause })
+            Some(EventKind::StepApplied { action: line.action, key: line.key, cause, by: None })
         }
         Entry::Finding { key, finding } => match finding {
             Finding::Failed { action, failure } => {

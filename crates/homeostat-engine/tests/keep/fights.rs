@@ -55,6 +55,34 @@ async fn who_keeps_undoing_it_is_told_where_the_target_knows() {
     assert_eq!(told, Some(("a".to_owned(), "protocol bird".to_owned(), 200 * MS)));
 }
 
+/// Who caused the drift that was healed, by each heal that was published.
+fn healed_by(stage: &mut Stage) -> Vec<Option<String>> {
+    let heals = stage.heard_what().into_iter().filter_map(|what| match what {
+        EventKind::StepApplied { by, .. } => Some(by.map(|by| by.to_string())),
+        _ => None,
+    });
+    heals.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_healing_says_who_did_it_also_if_it_took_many_tries() {
+    let mut stage = Stage::settled(&[("a", "1")]).await;
+    stage.target.remove("a");
+    later(SECOND).await;
+    assert_eq!(healed_by(&mut stage), [None], "the target did not say");
+    stage.faults(|faults| faults.culprit = Some("protocol bird".into()));
+    stage.target.remove("a");
+    later(SECOND).await;
+    assert_eq!(healed_by(&mut stage), [Some("protocol bird".to_owned())]);
+    stage.faults(|faults| _ = faults.refused.insert("a".into()));
+    stage.target.remove("a");
+    later(MINUTE).await;
+    assert!(healed_by(&mut stage).is_empty());
+    stage.faults(|faults| faults.refused.clear());
+    later(3 * MINUTE).await;
+    assert_eq!(healed_by(&mut stage), [Some("protocol bird".to_owned())]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_pass_heals_a_contended_key_before_its_pause_has_ended() {
     let stage = Stage::settled_at(&[("a", "1"), ("b", "2")], pace().with_min_interval(MS)).await;

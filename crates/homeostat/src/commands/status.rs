@@ -214,7 +214,9 @@ fn draw_keys(keys: &[KeyStatus], to: &mut dyn Write) -> io::Result<()> {
 
 fn heal(event: &Value) -> String {
     let word = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or_default();
-    format!("{} after {}, at {}", word("action"), word("cause"), word("time"))
+    let by = event.get("by").and_then(Value::as_str);
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+    format!("{} after {}{by}, at {}", word("action"), word("cause"), word("time"))
 }
 
 fn show(value: &Value) -> String {

@@ -37,8 +37,10 @@ fn fields(kind: &EventKind) -> (&'static str, Value) {
         }
         EventKind::Validated => ("validated", Value::Null),
         EventKind::Planned { summary } => ("planned", json!({ "summary": summary })),
-        EventKind::StepApplied { action, key, cause } => {
-            ("step-applied", json!({ "action": action, "key": key, "cause": cause }))
+        EventKind::StepApplied { action, key, cause, by } => {
+            let fields =
+                json!({ "action": action, "key": key, "cause": cause, "by": by.as_deref() });
+            ("step-applied", fields)
         }
         EventKind::StepFailed { action, key, failure } => {
             let (error, help) = (&failure.error, &failure.help);

@@ -84,10 +84,11 @@ fn log_event(event: &Event) {
         EventKind::Woken { keys, by, .. } => {
             debug!(pass, source, scope, keys = keys.join(", "), by = by.as_deref(), "woken");
         }
-        EventKind::StepApplied { action, key, cause } => {
+        EventKind::StepApplied { action, key, cause, by } => {
             let (action, outcome) = (action.word(), "applied");
             let cause = if *cause == Cause::Drift { "drift" } else { "config" };
-            info!(pass, source, scope, key, action, cause, outcome, "step applied");
+            let by = by.as_deref();
+            info!(pass, source, scope, key, action, cause, outcome, by, "step applied");
         }
         EventKind::StepFailed { key, failure, .. } => {
             let (error, outcome) = (&failure.error, "failed");

@@ -222,7 +222,7 @@ mod tests {
         let (reasons, waited, key) =
             (reasons.into(), Duration::from_millis(2), "route x".to_owned());
         tell(meters, EventKind::Started { reasons, keys: Some(1), waited });
-        tell(meters, EventKind::StepApplied { action: Action::Create, key, cause });
+        tell(meters, EventKind::StepApplied { action: Action::Create, key, cause, by: None });
         let (summary, took) = (Summary::default(), Duration::from_millis(1));
         tell(meters, EventKind::Completed { summary, converged: true, took });
     }

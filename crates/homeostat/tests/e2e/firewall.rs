@@ -132,6 +132,24 @@ fn who_keeps_undoing_it_is_named() {
 }
 
 #[test]
+fn the_healing_names_the_process_that_made_it_necessary() {
+    let world = World::new();
+    let _daemon = world.keep(FIREWALL);
+    world.converges();
+    let mut events = world.follow();
+    nft("flush ruleset");
+    let healed = events.until(|event| event["event"] == "step-applied");
+    assert_eq!((&healed["key"], &healed["cause"]), (&"table inet filter".into(), &"drift".into()));
+    assert!(healed["by"].as_str().unwrap().starts_with("nft (pid "), "{healed}");
+    let text = world.run("events").exits(0).stdout;
+    assert!(text.contains("key=\"table inet filter\" cause=drift by=\"nft (pid "), "{text}");
+    let mut status = world.homeostat("status");
+    status.arg("table inet filter");
+    let text = world.finish(status).exits(0).stdout;
+    assert!(text.contains("last heal: create after drift by nft (pid "), "{text}");
+}
+
+#[test]
 fn a_link_that_is_made_again_is_meant_again() {
     let world = World::new();
     world.namespace.ip(&["link", "add", "br0", "type", "bridge"]).unwrap();
