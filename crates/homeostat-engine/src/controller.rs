@@ -18,8 +18,9 @@
 //! 4. A failed key is tried again after growing pauses, when something that it depends on changes, and at each resync;
 //!    or, if its failure says so, only for a new desired state. A task that fails after its pass is a failure like any
 //!    other. A new desired state restarts the pauses of the keys whose declaration changed; the same desired state
-//!    again changes nothing. However many keys fail, they are tried in few passes. A failure or conflict becomes an
-//!    event when it begins or changes, and once an hour; a hundred in a pass one by one, the others as a count.
+//!    again changes nothing. However many keys fail, they are tried in few passes. A failure, conflict or wait
+//!    becomes an event when it begins or changes, and once an hour; a hundred in a pass one by one, the others as a
+//!    count.
 //! 5. A key that somebody keeps undoing is healed after growing pauses, never given up, and published with who did it.
 //!    A key that went along with another one, or was not as declared before, is no contention.
 //! 6. A write that is accepted and never shows is published, and repeated after growing pauses.

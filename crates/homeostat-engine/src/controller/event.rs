@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::pacing::Reasons;
-use homeostat_core::{Action, Cause, Failure, Summary};
+use homeostat_core::{Action, Cause, Failure, Summary, WaitsOn};
 use serde::Serialize;
 use tokio::sync::broadcast;
 
@@ -95,6 +95,13 @@ pub enum EventKind {
         key: String,
         /// Whose it is.
         owner: String,
+    },
+    /// A key has to wait.
+    Pending {
+        /// The key.
+        key: String,
+        /// For what.
+        on: WaitsOn,
     },
     /// Somebody keeps undoing our step.
     Contention {

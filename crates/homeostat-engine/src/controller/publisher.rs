@@ -15,10 +15,10 @@ use super::status::Status;
 /// How many steps of one pass become events of their own.
 const MOST_STEPS: usize = 1000;
 
-/// How many failures and conflicts of one pass become events of their own.
+/// How many failures, conflicts and waits of one pass become events of their own.
 const MOST_FAILURES: usize = 100;
 
-/// A failure that lasts becomes an event again after this time.
+/// A failure, a conflict or a wait that lasts becomes an event again after this time.
 const REPEAT_AFTER: Duration = Duration::from_hours(1);
 
 /// Publishes the status and the events of one loop.
@@ -93,7 +93,7 @@ impl Publisher {
         }
         self.reported.expire(now);
         let (mut steps, mut failures, mut left_out) = (0, 0, 0);
-        for kind in [Kind::Applied, Kind::Failed, Kind::Conflict] {
+        for kind in [Kind::Applied, Kind::Failed, Kind::Conflict, Kind::Pending] {
             report.explain(kind, &mut |entry| {
                 let event = event_of(entry).filter(|event| self.reported.is_new(event));
                 let Some(mut event) = event else { return };
@@ -136,14 +136,15 @@ fn event_of(entry: Entry) -> Option<EventKind> {
             Finding::Conflict { owner, .. } => {
                 Some(EventKind::Conflict { key, owner: owner.to_string() })
             }
+            Finding::Pending { on } => Some(EventKind::Pending { key, on }),
             _ => None,
         },
         Entry::Change(..) => None,
     }
 }
 
-/// The failures and conflicts that were published and still last. One that ends in the same way after another try is
-/// not published again before [`REPEAT_AFTER`].
+/// The failures, conflicts and waits that were published and still last. One that ends in the same way after another
+/// try is not published again before [`REPEAT_AFTER`].
 #[derive(Debug, Default)]
 struct ReportedFailures {
     /// Fingerprints of the texts, by fingerprints of the keys: there may be a million.
@@ -153,13 +154,14 @@ struct ReportedFailures {
 }
 
 impl ReportedFailures {
-    /// Whether this was not published yet. A failure or a conflict is remembered from here on.
+    /// Whether this was not published yet. A failure, a conflict or a wait is remembered from here on.
     fn is_new(&mut self, event: &EventKind) -> bool {
         let (key, text) = match event {
             EventKind::StepFailed { key, failure, .. } => {
                 (key, Fingerprint::of_text(&failure.error))
             }
             EventKind::Conflict { key, owner } => (key, Fingerprint::of_text(owner)),
+            EventKind::Pending { key, on } => (key, Fingerprint::of_text(on)),
             _ => return true,
         };
         self.last.insert(Fingerprint::of_text(key), text) != Some(text)
@@ -187,5 +189,65 @@ impl ReportedFailures {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::{Summary, WaitsOn};
+
+    use super::*;
+
+    /// A report of keys that wait for the same.
+    struct Waits {
+        keys: Vec<String>,
+        on: WaitsOn,
+    }
+
+    impl Explain for Waits {
+        fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+            for key in self.keys.iter().filter(|_| kind == Kind::Pending) {
+                let finding = Finding::Pending { on: self.on.clone() };
+                tell(Entry::Finding { key: key.clone(), finding });
+            }
+        }
+
+        fn summary(&self) -> Summary {
+            Summary::default()
+        }
+
+        fn is_converged(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_wait_is_published_when_it_begins_when_its_reason_changes_and_once_an_hour() {
+        let events = Events::default();
+        let mut heard = events.subscribe();
+        let status = watch::channel(Status::default()).0;
+        let mut publisher = Publisher::new("memory", "test".into(), events, status);
+        let mut publish = |publisher: &mut Publisher, on: &WaitsOn, seconds| {
+            let report =
+                Waits { keys: (0..150).map(|key| key.to_string()).collect(), on: on.clone() };
+            let now = Time::from_epoch(Duration::from_secs(seconds));
+            publisher.emit_steps(&report, now, |_: &u32| None);
+            let (mut waits, mut more) = (0, 0);
+            while let Ok(event) = heard.try_recv() {
+                match event.kind {
+                    EventKind::Pending { on: told, .. } if told == *on => waits += 1,
+                    EventKind::More { steps } => more += steps,
+                    other => panic!("{other:?}"),
+                }
+            }
+            (waits, more)
+        };
+        let [eth0, eth1] = ["eth0", "eth1"].map(|name| WaitsOn::Link(name.to_owned()));
+        assert_eq!(publish(&mut publisher, &eth0, 0), (100, 50));
+        assert_eq!(publish(&mut publisher, &eth0, 1), (0, 0), "nothing new");
+        assert_eq!(publish(&mut publisher, &eth1, 2), (100, 50));
+        assert_eq!(publish(&mut publisher, &eth1, 3600), (100, 50), "an hour has passed");
+        publisher.forget_cured(&Focus::<u32>::All, &BTreeMap::from([(7, ())]));
+        assert_eq!(publish(&mut publisher, &eth1, 3601), (100, 49), "all but one began again");
     }
 }

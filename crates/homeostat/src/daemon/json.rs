@@ -48,6 +48,7 @@ fn fields(kind: &EventKind) -> (&'static str, Value) {
         }
         EventKind::More { steps } => ("more", json!({ "steps": steps })),
         EventKind::Conflict { key, owner } => ("conflict", json!({ "key": key, "owner": owner })),
+        EventKind::Pending { key, on } => ("pending", json!({ "key": key, "waits_on": on })),
         EventKind::Contention { key, culprit, pause } => {
             let pause = micros(*pause);
             ("contention", json!({ "key": key, "culprit": culprit, "pause_us": pause }))

@@ -62,6 +62,7 @@ pub(super) fn level(event: &Event) -> Option<Level> {
         | EventKind::NotConverging { .. }
         | EventKind::Lost => Level::WARN,
         EventKind::StepApplied { .. }
+        | EventKind::Pending { .. }
         | EventKind::More { .. }
         | EventKind::Paused { .. }
         | EventKind::Resumed
@@ -97,6 +98,9 @@ fn log_event(event: &Event) {
         EventKind::More { steps } => info!(pass, source, scope, more = steps, "more steps"),
         EventKind::Conflict { key, owner } => {
             warn!(pass, source, scope, key, outcome = "conflict", owner, "conflict");
+        }
+        EventKind::Pending { key, on } => {
+            info!(pass, source, scope, key, outcome = "pending", waits_on = %on, "pending");
         }
         EventKind::Contention { key, culprit, pause } => {
             let outcome = "contention";

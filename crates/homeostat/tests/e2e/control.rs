@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use snapbox::str;
 
+use crate::keeping::until;
 use crate::program::copy_program;
 use crate::world::World;
 
@@ -83,6 +84,19 @@ fn a_route_deleted_by_hand_is_healed_and_the_heal_is_told() {
     assert!(by.starts_with("ip (pid ") || by.starts_with("process "), "{key}");
     let text = world.run("events").exits(0).stdout;
     assert!(text.contains("step-applied action=create key=\"route 10.9.0.0/16\" cause=drift"));
+}
+
+#[test]
+fn what_a_key_waits_on_is_an_event_and_a_line_of_the_log_once() {
+    let world = cabled();
+    let _daemon = world.keep("[links.vx]\naddresses = [\"10.8.0.1/24\"]\n");
+    until("the wait", || world.run("events").stdout.contains("pending key="));
+    world.run("resync").exits(1);
+    let text = world.run("events").exits(0).stdout;
+    assert_eq!(text.matches("pending key=").count(), 1, "{text}");
+    assert!(text.contains("waits_on=\"link vx\""), "{text}");
+    let log = world.log();
+    assert_eq!(log.matches("waits_on=link vx").count(), 1, "{log}");
 }
 
 #[test]
