@@ -40,6 +40,7 @@ mod detached;
 mod drift;
 pub mod event;
 pub mod handle;
+pub mod open;
 pub mod pace;
 mod pass_result;
 mod publisher;
@@ -68,9 +69,10 @@ use self::detached::{DetachedLanes, FinishedLane, FinishedTask, TaskReport};
 use self::drift::HintedKeys;
 use self::event::{EventKind, Events};
 use self::handle::{Command, Forget, Handle, Inbox, OnStop, PassAnswer};
+use self::open::{OpenKeys, OpenReasons};
 use self::pace::Mode;
 pub use self::pace::Pace;
-use self::pass_result::{OpenKey, PassResult};
+use self::pass_result::PassResult;
 use self::publisher::Publisher;
 use self::scheduler::{PassFeedback, PassRequest, Scheduler, UNNAMED, Wakeup};
 use self::settle::{Need, Outlook, Settling};
@@ -130,7 +132,8 @@ struct Controller<S: Source> {
     detached: DetachedLanes<S>,
     finished_tasks: BTreeMap<S::Key, FinishedTask>,
     /// The keys that are not as declared.
-    open: BTreeMap<S::Key, OpenKey>,
+    open: Arc<OpenKeys<S::Key>>,
+    open_reasons: OpenReasons,
     last_pass: LastPass,
     /// Callers that wait until nothing is left that time could cure.
     settling: Vec<Settling>,
@@ -174,12 +177,13 @@ impl<S: Source> Loop<S> {
         let (status, status_reader) =
             watch::channel(Status { mode: pace.mode, ..Status::default() });
         let watchdog = Arc::new(Watchdog::new(&pace, Instant::now()));
-        let bound = Arc::new(bound);
+        let (bound, open) = (Arc::new(bound), Arc::new(OpenKeys::default()));
         let LoopDeps { lock, ledger, events } = deps;
         let handle = Handle {
             commands,
             status: status_reader,
             watchdog: Arc::clone(&watchdog),
+            open: Arc::clone(&open),
             generation: Arc::default(),
             latest: Arc::new(Mutex::new(Arc::clone(&bound))),
         };
@@ -194,7 +198,8 @@ impl<S: Source> Loop<S> {
             holds_removals: false,
             detached: DetachedLanes::default(),
             finished_tasks: BTreeMap::new(),
-            open: BTreeMap::new(),
+            open,
+            open_reasons: OpenReasons::default(),
             last_pass: LastPass::default(),
             settling: Vec::new(),
             next_bound: None,
@@ -406,27 +411,30 @@ impl<S: Source> Controller<S> {
         let hinted = drift::take_hinted(&mut self.hinted, &order.focus);
         self.count_drift(&plan, &order.focus, &hinted);
         let holds_removals = config.guards.holds_removals(&plan, &order.focus);
+        let now = self.now();
         let mut result = if self.pace.mode == Mode::Observe {
-            PassResult::planned(plan, holds_removals)
+            PassResult::planned(plan, holds_removals, &mut self.open_reasons, now)
         } else {
             let deferred = self.hold_deferred(&mut plan, request);
             let written = written(&plan, &order.focus);
             let (run, detached) =
                 PassRun::start(&order, writer, book, plan, LaneWait::Patience).await?;
             let report = run.conclude(&order, observer, book).await?;
-            let mut result = PassResult::applied(report, deferred, holds_removals);
+            let reasons = &mut self.open_reasons;
+            let mut result = PassResult::applied(report, deferred, holds_removals, reasons, now);
             result.feedback.waiting.extend(detached.iter().map(|lane| lane.key.clone()));
             result.feedback.written = written;
             self.detached.add(detached, self.pace.deadline);
             result
         };
-        let open = &self.open;
+        let open = self.open.read();
         for (key, left) in &mut result.open {
-            left.by = drift::culprit(key, &hinted, open);
+            left.by = drift::culprit(key, &hinted, &open);
         }
         let now = self.now();
         self.publisher
-            .emit_steps(&*result.report, now, |key: &S::Key| drift::culprit(key, &hinted, open));
+            .emit_steps(&*result.report, now, |key: &S::Key| drift::culprit(key, &hinted, &open));
+        drop(open);
         // After anything else but a whole pass, reader and writer are opened again.
         self.session = Some(session);
         Ok(result)
@@ -462,7 +470,9 @@ impl<S: Source> Controller<S> {
         if !self.scheduler.is_synced() {
             return;
         }
-        let drift = drift::find(plan, focus, hinted, |key| self.open.contains_key(key));
+        let open = self.open.read();
+        let drift = drift::find(plan, focus, hinted, |key| open.contains_key(key));
+        drop(open);
         if drift.by_hint + drift.by_resync > 0 {
             self.publisher.update(|status| {
                 status.counts.drift_by_hint += drift.by_hint as u64;
@@ -524,7 +534,7 @@ impl<S: Source> Controller<S> {
     fn finish_made(
         &mut self,
         request: &PassRequest<S::Key>,
-        result: PassResult<S>,
+        mut result: PassResult<S>,
         took: Duration,
     ) -> SharedReport {
         let not_converging = self.scheduler.not_converging().map(|one| one.key.clone());
@@ -536,8 +546,8 @@ impl<S: Source> Controller<S> {
         if request.focus == Focus::All {
             self.holds_removals = result.holds_removals;
         }
-        self.update_open(&request.focus, &result);
-        self.publisher.forget_cured(&request.focus, &self.open);
+        self.open.update(&request.focus, &mut result, &mut self.open_reasons);
+        self.publisher.forget_cured(&request.focus, &self.open.read());
         self.report_shown_tasks(&request.focus, &result);
         self.publish_status(request, &result);
         for one in self.scheduler.not_converging().filter(|one| !known.contains(one.key)) {
@@ -549,20 +559,6 @@ impl<S: Source> Controller<S> {
         self.record_for_callers(&covers(&request.focus, &result.feedback.held), &report);
         self.show_tasks(&report);
         report
-    }
-
-    /// Keys that the pass looked at are open as it says; all others, and those that it deferred, are as they were.
-    fn update_open(&mut self, focus: &Focus<S::Key>, result: &PassResult<S>) {
-        let before: BTreeMap<_, _> = match focus {
-            Focus::All => std::mem::take(&mut self.open),
-            Focus::Keys(keys) => {
-                keys.iter().filter_map(|key| self.open.remove_entry(key)).collect()
-            }
-        };
-        for (key, open) in &result.open {
-            let known = before.get(key).filter(|_| result.feedback.held.contains(key));
-            self.open.insert(key.clone(), known.unwrap_or(open).clone());
-        }
     }
 
     fn publish_broken(&self, error: &Error) {
@@ -578,8 +574,8 @@ impl<S: Source> Controller<S> {
 
     fn publish_status(&self, request: &PassRequest<S::Key>, result: &PassResult<S>) {
         let now = self.now();
-        let is_converged = self.open.is_empty() && result.is_recorded;
-        let open = OpenCounts::of(self.open.values().map(|open| open.kind));
+        let is_converged = self.open.read().is_empty() && result.is_recorded;
+        let open = OpenCounts::of(self.open.read().values().map(|open| open.kind));
         let contended = self.scheduler.contended().map(|one| {
             let culprit = one.culprit.unwrap_or(UNNAMED).to_owned();
             (one.key.to_string(), culprit, one.pause)
@@ -681,14 +677,17 @@ impl<S: Source> Controller<S> {
         let order = bound.order(Arc::clone(&self.desired), &config, request.focus.clone());
         let run = PassRun { plan, results, prior };
         let report = run.conclude(&order, &mut session.observer, &mut session.book).await?;
-        let mut result = PassResult::applied(report, Vec::new(), self.holds_removals);
+        let (holds_removals, reasons, now) =
+            (self.holds_removals, &mut self.open_reasons, self.watchdog.now());
+        let mut result = PassResult::applied(report, Vec::new(), holds_removals, reasons, now);
         if let Focus::Keys(keys) = &request.focus {
             result.feedback.written.clone_from(keys);
         }
         self.requeue_finished(&result);
-        let (now, open, unhinted) = (self.now(), &self.open, HintedKeys::new());
+        let (open, unhinted) = (self.open.read(), HintedKeys::new());
         self.publisher
-            .emit_steps(&*result.report, now, |key: &S::Key| drift::culprit(key, &unhinted, open));
+            .emit_steps(&*result.report, now, |key: &S::Key| drift::culprit(key, &unhinted, &open));
+        drop(open);
         self.session = Some(session);
         broken.map_or(Ok(result), Err)
     }
@@ -725,15 +724,18 @@ impl<S: Source> Controller<S> {
                 (TaskEnd::Failed(why), _) => {
                     let (text, failure) = (key.to_string(), Failure::new(why, Retry::Soon));
                     report.failed.push((action, text.clone(), failure.clone()));
-                    self.publisher.emit(EventKind::StepFailed { action, key: text, failure });
-                    failed.insert(key, Kind::Failed);
+                    let event =
+                        EventKind::StepFailed { action, key: text, failure: failure.clone() };
+                    self.publisher.emit(event);
+                    failed.insert(key, Finding::Failed { action, failure });
                 }
                 (TaskEnd::Unknown(why), _) => {
-                    report.failed.push((action, key.to_string(), Failure::new(why, Retry::Soon)));
-                    failed.insert(key, Kind::Unknown);
+                    let failure = Failure::new(why.clone(), Retry::Soon);
+                    report.failed.push((action, key.to_string(), failure));
+                    failed.insert(key, Finding::Unknown { why });
                 }
                 (TaskEnd::Succeeded, Some((action, cause))) => {
-                    let by = self.open.get(&key).and_then(|open| open.by.clone());
+                    let by = self.open.read().get(&key).and_then(|open| open.by.clone());
                     self.finished_tasks.insert(key, FinishedTask { action, cause, by, task });
                 }
                 // One of an earlier run is in the journal; one that was given up is asked about.
@@ -750,7 +752,7 @@ impl<S: Source> Controller<S> {
         keys
     }
 
-    fn record_failed_tasks(&mut self, failed: BTreeMap<S::Key, Kind>) {
+    fn record_failed_tasks(&mut self, failed: BTreeMap<S::Key, Finding<S::Object>>) {
         if failed.is_empty() {
             return;
         }
@@ -758,8 +760,11 @@ impl<S: Source> Controller<S> {
         for key in failed.keys() {
             self.scheduler.task_failed(key.clone(), now);
         }
-        self.open.extend(failed.into_iter().map(|(key, kind)| (key, kind.into())));
-        let open = OpenCounts::of(self.open.values().map(|open| open.kind));
+        let reasons = &mut self.open_reasons;
+        let failed = failed.into_iter();
+        let failed = failed.filter_map(|(key, finding)| Some((key, reasons.open(&finding, now)?)));
+        self.open.add(failed);
+        let open = OpenCounts::of(self.open.read().values().map(|open| open.kind));
         self.publisher.update(|status| {
             (status.is_converged, status.open) = (false, open);
             status.counts.failed += count;
@@ -772,7 +777,7 @@ impl<S: Source> Controller<S> {
         let seen: Vec<_> = self.finished_tasks.extract_if(.., |key, _| focus.covers(key)).collect();
         let (mut report, now) = (TaskReport::default(), self.now());
         for (key, FinishedTask { action, cause, by, task }) in seen {
-            let is_shown = match self.open.get(&key).map(|open| open.kind) {
+            let is_shown = match self.open.read().get(&key).map(|open| open.kind) {
                 None => true,
                 // It was written again, with an unknown outcome: it did not show.
                 Some(Kind::Unknown) => !result.feedback.failed.contains_key(&key),
@@ -1003,14 +1008,14 @@ impl<S: Source> Controller<S> {
 
     fn outlook(&self) -> Outlook {
         let has_lanes = S::FAILS == Fails::Lanes;
-        let is_converged = self.open.is_empty() && self.last_pass.is_good;
+        let is_converged = self.open.read().is_empty() && self.last_pass.is_good;
         let is_broken = !self.last_pass.is_good && !self.last_pass.has_moved;
         Outlook {
             is_final: self.scheduler.is_paused()
                 || is_converged && !self.has_unreported_tasks()
                 || is_broken,
             has_moved: self.last_pass.has_moved,
-            has_tasks: self.open.values().any(|open| open.ends_by_itself)
+            has_tasks: self.open.read().values().any(|open| open.ends_by_itself)
                 || self.has_unreported_tasks(),
             next_retry: self.scheduler.next_retry(),
             has_failed_tasks: has_lanes && self.scheduler.has_tries_left(settle::TRIES),

@@ -114,6 +114,7 @@ pub use controller::event::{Event, EventKind, Events, PassId};
 pub use controller::handle::{
     Control, Ended, Handle, LoopTask, OnStop, PassAnswer, Refused as CommandRefused,
 };
+pub use controller::open::OpenEntry;
 pub use controller::pace::Mode;
 pub use controller::settle::Patience;
 pub use controller::status::{OpenCounts, Status};

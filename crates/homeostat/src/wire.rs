@@ -26,6 +26,8 @@ pub(crate) enum Request {
     Status { wait_ms: Option<u64> },
     /// How one key stands.
     Key(About),
+    /// A page of the keys that are not as declared: those after the `next` of another page.
+    Open { after: Option<String>, limit: Option<usize> },
     /// What happened lately, and what happens from here on; the last request of a conversation.
     Events {
         #[serde(default)]
@@ -54,7 +56,13 @@ pub(crate) enum Request {
 impl Request {
     /// Whether it changes nothing.
     pub(crate) fn is_reading(&self) -> bool {
-        matches!(self, Request::Status { .. } | Request::Key(_) | Request::Events { .. })
+        matches!(
+            self,
+            Request::Status { .. }
+                | Request::Key(_)
+                | Request::Open { .. }
+                | Request::Events { .. }
+        )
     }
 }
 
@@ -163,6 +171,32 @@ pub(crate) struct Overview {
     /// Where the daemon's own document comes from; nothing, if the daemon does not say.
     pub(crate) provider: Option<ProviderStatus>,
     pub(crate) loops: Vec<LoopStatus>,
+    /// The first keys that are not as declared.
+    #[serde(default)]
+    pub(crate) open_keys: Vec<OpenItem>,
+}
+
+/// Some of the keys that are not as declared.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct OpenPage {
+    pub(crate) format_version: String,
+    pub(crate) open: Vec<OpenItem>,
+    /// Where the next page begins; nothing if this is the last one.
+    pub(crate) next: Option<String>,
+}
+
+/// A key that is not as declared, and what to do about it.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct OpenItem {
+    pub(crate) source: String,
+    pub(crate) scope: String,
+    pub(crate) key: String,
+    pub(crate) kind: String,
+    pub(crate) reason: Option<String>,
+    pub(crate) owner: Option<String>,
+    /// Not known of a scope that is not there.
+    pub(crate) since: Option<String>,
+    pub(crate) help: Option<String>,
 }
 
 /// Whether the daemon's own document can be taken from its provider.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use homeostat_core::{Action, Cause, Focus, Key, Plan, Source, Step as _};
 
-use super::pass_result::OpenKey;
+use super::open::OpenKey;
 
 /// The keys that hints named since the last pass over them, with who changed them, where the target says so.
 pub(super) type HintedKeys<K> = BTreeMap<K, Option<Arc<str>>>;

@@ -13,6 +13,7 @@ use homeostat_core::{PassReport, SharedReport, Source};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::open::{OpenEntry, OpenKeys};
 use super::settle::Patience;
 use super::status::{Status, Watchdog};
 use super::{Loop, LoopDeps, Pace};
@@ -61,6 +62,7 @@ pub struct Handle<S: Source> {
     pub(super) commands: mpsc::UnboundedSender<Command<S>>,
     pub(super) status: watch::Receiver<Status>,
     pub(super) watchdog: Arc<Watchdog>,
+    pub(super) open: Arc<OpenKeys<S::Key>>,
     /// The number of the desired state that was put last.
     pub(super) generation: Arc<AtomicU64>,
     pub(super) latest: Arc<Mutex<Arc<Bound<S>>>>,
@@ -69,8 +71,9 @@ pub struct Handle<S: Source> {
 impl<S: Source> Clone for Handle<S> {
     fn clone(&self) -> Self {
         let (commands, status) = (self.commands.clone(), self.status.clone());
+        let (watchdog, open) = (Arc::clone(&self.watchdog), Arc::clone(&self.open));
         let (generation, latest) = (Arc::clone(&self.generation), Arc::clone(&self.latest));
-        Handle { commands, status, watchdog: Arc::clone(&self.watchdog), generation, latest }
+        Handle { commands, status, watchdog, open, generation, latest }
     }
 }
 
@@ -163,6 +166,13 @@ impl<S: Source> Handle<S> {
         Status { stall: self.watchdog.stalled(), ..self.newest(&self.status.borrow()) }
     }
 
+    /// The first keys after `after` that are not as declared, at most `limit`, in the order of keys. It does not wait
+    /// for a running pass.
+    #[must_use]
+    pub fn open_keys(&self, after: Option<&S::Key>, limit: usize) -> Vec<OpenEntry> {
+        self.open.page(after, limit)
+    }
+
     /// Waits until the status changes.
     pub async fn changed(&self) -> Result<(), Ended> {
         let mut status = self.status.clone();
@@ -239,6 +249,8 @@ pub trait Control: Send + Sync {
     fn stop(&self, policy: OnStop) -> Later<'_, ()>;
     /// The status of this moment.
     fn status(&self) -> Status;
+    /// The first keys after `after` that are not as declared, as in [`Handle::open_keys`].
+    fn open_keys(&self, after: Option<&str>, limit: usize) -> Result<Vec<OpenEntry>, Refused>;
     /// When a moment of the status is, or was.
     fn at(&self, time: Time) -> Instant;
     /// Waits until the status changes.
@@ -325,6 +337,11 @@ impl<S: Source> Control for Controlled<S> {
 
     fn status(&self) -> Status {
         self.handle.status()
+    }
+
+    fn open_keys(&self, after: Option<&str>, limit: usize) -> Result<Vec<OpenEntry>, Refused> {
+        let after = after.map(key::<S>).transpose()?;
+        Ok(self.handle.open_keys(after.as_ref(), limit))
     }
 
     fn at(&self, time: Time) -> Instant {

@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(publish(&mut publisher, &eth0, 1), (0, 0), "nothing new");
         assert_eq!(publish(&mut publisher, &eth1, 2), (100, 50));
         assert_eq!(publish(&mut publisher, &eth1, 3600), (100, 50), "an hour has passed");
-        publisher.forget_cured(&Focus::<u32>::All, &BTreeMap::from([(7, ())]));
+        publisher.forget_cured(&Focus::<u32>::All, &BTreeMap::from([(7, "open")]));
         assert_eq!(publish(&mut publisher, &eth1, 3601), (100, 49), "all but one began again");
     }
 }

@@ -102,6 +102,12 @@ impl OpenCounts {
         self.0.get(kind as usize).copied().unwrap_or(0)
     }
 
+    /// The name of a kind where one key is spoken of.
+    #[must_use]
+    pub fn kind_name(kind: Kind) -> &'static str {
+        if kind == Kind::Conflict { "conflict" } else { OpenCounts::name(kind) }
+    }
+
     /// The name of a kind among the counts.
     #[must_use]
     pub fn name(kind: Kind) -> &'static str {

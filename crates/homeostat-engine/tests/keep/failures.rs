@@ -201,6 +201,43 @@ async fn a_failure_is_told_when_it_begins_when_its_words_change_and_once_an_hour
 }
 
 #[tokio::test(start_paused = true)]
+async fn open_keys_say_why_and_since_when_through_any_number_of_passes() {
+    let stage = Stage::settled(&[("a", "1"), ("b", "2"), ("c", "3")]).await;
+    stage.faults(|faults| {
+        faults.refused.extend(["a".to_owned(), "c".to_owned()]);
+        faults.refused_with = Some("no such device".to_owned());
+    });
+    assert!(stage.handle.open_keys(None, 10).is_empty());
+    stage.target.remove("a");
+    later(SECOND).await;
+    let first = stage.handle.open_keys(None, 10);
+    assert_eq!(
+        (first.len(), first[0].kind, &*first[0].reason),
+        (1, Kind::Failed, "no such device")
+    );
+    later(10 * MINUTE).await;
+    assert_eq!(stage.handle.open_keys(None, 10), first, "it is still so, since then");
+    stage.faults(|faults| faults.refused_with = Some("busy".to_owned()));
+    stage.target.remove("b");
+    stage.target.add("b", "9", Mark::Foreign);
+    stage.target.remove("c");
+    later(10 * MINUTE).await;
+    let open = stage.handle.open_keys(None, 10);
+    let kinds: Vec<_> = open.iter().map(|one| (one.key.as_str(), one.kind)).collect();
+    assert_eq!(kinds, [("a", Kind::Failed), ("b", Kind::Conflict), ("c", Kind::Failed)]);
+    assert_eq!((&*open[0].reason, open[0].since), ("busy", first[0].since), "another reason");
+    assert!(open[1].owner.is_some() && open[1].since > first[0].since, "{:?}", open[1]);
+    assert_eq!(stage.handle.open_keys(None, 2), open[..2], "a page");
+    assert_eq!(stage.handle.open_keys(Some(&"b".to_owned()), 2), open[2..], "and the next");
+    stage.faults(|faults| faults.refused.clear());
+    later(5 * MINUTE).await;
+    assert_eq!(stage.handle.open_keys(None, 10), open[1..2], "the others are healed");
+    stage.target.remove("b");
+    stage.converged().await;
+    assert!(stage.handle.open_keys(None, 10).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_conflict_is_told_once() {
     let mut stage = Stage::settled(&[("a", "1")]).await;
     stage.target.remove("a");

@@ -14,7 +14,7 @@ use crate::client::{Client, place, read};
 use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
-use crate::wire::{About, KeyStatus, LoopStatus, Overview, ProviderStatus, Request};
+use crate::wire::{About, KeyStatus, LoopStatus, OpenItem, Overview, ProviderStatus, Request};
 
 /// How long a daemon that is just starting may take to listen.
 const STARTING: Duration = Duration::from_secs(10);
@@ -81,6 +81,7 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
     for one in &overview.loops {
         draw_loop(one, to)?;
     }
+    draw_open(overview, to)?;
     if let Some(provider) = &overview.provider {
         draw_provider(provider, to)?;
     }
@@ -94,6 +95,25 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
         (_, true) => writeln!(to, "Converged."),
         (false, _) => writeln!(to, "Not converged: starting."),
         _ => writeln!(to, "Not converged."),
+    }
+}
+
+/// The first open keys, and how many others there are.
+fn draw_open(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
+    for OpenItem { source, scope, key, kind, reason, owner, since, help } in &overview.open_keys {
+        let since = since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
+        writeln!(to, "{} ({source} in {}): {kind}{}", plain(key), plain(scope), plain(&since))?;
+        for (name, text) in [("reason", reason), ("owner", owner), ("help", help)] {
+            if let Some(text) = text {
+                writeln!(to, "  {name}: {}", plain(text))?;
+            }
+        }
+    }
+    let counts =
+        overview.loops.iter().flat_map(|one| Kind::open().map(|kind| one.open.count(kind)));
+    match counts.sum::<usize>().saturating_sub(overview.open_keys.len()) {
+        0 => Ok(()),
+        others => writeln!(to, "{others} other keys are not as declared."),
     }
 }
 

@@ -66,6 +66,9 @@ impl Answers {
         match request {
             Request::Status { wait_ms } => self.status(wait_ms).await,
             Request::Key(about) => self.key(&about).await,
+            Request::Open { after, limit } => {
+                Ok(serde_json::to_vec(&self.standing.borrow().open(after.as_deref(), limit))?)
+            }
             Request::Pause { for_ms, scope } => {
                 let during = for_ms.map(Duration::from_millis);
                 self.tell_each(scope.as_deref(), |control| Ok(control.pause(during)?))

@@ -15,6 +15,11 @@ impl Stamp {
         Stamp(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
+    /// That long ago.
+    pub(crate) fn ago(time: Duration) -> Self {
+        Stamp(Stamp::now().0.saturating_sub(time))
+    }
+
     /// That many milliseconds after 1970.
     pub(crate) fn of_millis(millis: u64) -> Self {
         Stamp(Duration::from_millis(millis))

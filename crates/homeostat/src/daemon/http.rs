@@ -99,17 +99,17 @@ impl Server {
 async fn converse(stream: TcpStream, site: &Site, followers: &Semaphore) -> std::io::Result<()> {
     let (mut from, mut to) = tokio::io::split(stream);
     let asked = timeout(PATIENCE, read(&mut from)).await.unwrap_or(Err(TOO_SLOW));
-    if let Ok(Request { method: Method::Get, path, wants: Wants::Stream }) = &asked
+    if let Ok(Request { method: Method::Get, path, wants: Wants::Stream, .. }) = &asked
         && path == "/api/v1/events"
         && let Ok(_seat) = followers.try_acquire()
     {
         return stream::send(&mut to, &site.recent).await;
     }
     let (method, answer) = match asked {
-        Ok(Request { wants: Wants::Stream, path, method }) if path == "/api/v1/events" => {
+        Ok(Request { wants: Wants::Stream, path, method, .. }) if path == "/api/v1/events" => {
             (method, Answer::text(503, "too many follow the events already"))
         }
-        Ok(Request { method, path, .. }) => (method, site.answer(&path)),
+        Ok(Request { method, path, query, .. }) => (method, site.answer(&path, &query)),
         Err(refusal) => (Method::Get, refusal.into()),
     };
     timeout(PATIENCE, to.write_all(&answer.into_bytes(method))).await??;

@@ -181,7 +181,7 @@ fn add_stands(to: &mut Registry, stands: &[(Labels, Status)]) {
     for (labels, status) in stands {
         for kind in Kind::open() {
             let count = i64::try_from(status.open.count(kind)).unwrap_or(i64::MAX);
-            let why = if kind == Kind::Conflict { "conflict" } else { OpenCounts::name(kind) };
+            let why = OpenCounts::kind_name(kind);
             open.get_or_create(&sorted(labels, "why", why)).set(count);
         }
     }

@@ -3,14 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{Control, Kind, LedgerKey, Mode, OpenCounts, Status};
+use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts, Status};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::clock::Stamp;
 use super::provider_health::ProviderHealth;
 use crate::machine::Waiting;
 use crate::registry::guests::GuestCommands;
-use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, Overview, Trouble};
+use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, Trouble};
+
+/// How many open keys a page has.
+const DEFAULT_PAGE: usize = 100;
+const LARGEST_PAGE: usize = 1000;
+/// How many open keys are part of the status.
+const SHOWN: usize = 20;
 
 /// What runs, as the daemon last arranged it.
 #[derive(Clone, Default)]
@@ -39,7 +46,29 @@ impl Standing {
             handed: self.is_handed,
             provider: self.provider.as_ref().map(ProviderHealth::status),
             loops,
+            open_keys: self.open(None, Some(SHOWN)).open,
         }
+    }
+
+    /// The keys that are not as declared after the `next` of another page: ordered by source and scope, then in the
+    /// order of keys.
+    pub(super) fn open(&self, after: Option<&str>, limit: Option<usize>) -> OpenPage {
+        let limit = limit.unwrap_or(DEFAULT_PAGE).clamp(1, LARGEST_PAGE);
+        let running = self.loops.iter().map(|one| (one.place(), Part::Loop(&**one)));
+        let waiting = self.waiting.iter().map(|(place, waiting)| (place, Part::Waiting(waiting)));
+        let parts = running.chain(waiting).map(|(place, part)| (prefix(place), place, part));
+        let mut parts: Vec<_> = parts.collect();
+        parts.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        let (mut open, after) = (Vec::new(), after.unwrap_or_default());
+        for (prefix, place, part) in &parts {
+            let after =
+                after.strip_prefix(&**prefix).map(Some).or((&**prefix > after).then_some(None));
+            let Some(after) = after.filter(|_| open.len() < limit) else { continue };
+            open.extend(part.page(place, after, limit - open.len()));
+        }
+        let last = open.last().filter(|_| open.len() == limit);
+        let next = last.map(|one| format!("{}/{}/{}", one.source, one.scope, one.key));
+        OpenPage { format_version: FORMAT_VERSION.to_owned(), open, next }
     }
 
     /// Waits until a loop stands another way.
@@ -58,6 +87,56 @@ impl Standing {
         }
         futures_util::future::select_all(changes).await;
     }
+}
+
+/// What has open keys.
+enum Part<'a> {
+    Loop(&'a dyn Control),
+    /// A scope that is not there.
+    Waiting(&'a Waiting),
+}
+
+impl Part<'_> {
+    /// The first open keys after `after`, at most `limit`.
+    fn page(&self, place: &LedgerKey, after: Option<&str>, limit: usize) -> Vec<OpenItem> {
+        let item = |key, kind| OpenItem {
+            source: place.source.clone(),
+            scope: place.scope.clone(),
+            key,
+            kind: OpenCounts::kind_name(kind).to_owned(),
+            reason: None,
+            owner: None,
+            since: None,
+            help: None,
+        };
+        match self {
+            Part::Loop(control) => {
+                // It fails if the source does not know such a key: then no page can end with it.
+                let open = control.open_keys(after, limit).unwrap_or_default();
+                let items = open.into_iter().map(|open| OpenItem {
+                    reason: Some(open.reason).filter(|reason| !reason.is_empty()),
+                    owner: open.owner,
+                    since: Some(Stamp::ago(control.at(open.since).elapsed()).to_string()),
+                    help: open.help,
+                    ..item(open.key, open.kind)
+                });
+                items.collect()
+            }
+            Part::Waiting(waiting) => {
+                let is_last = |key: &String| after == Some(key.as_str());
+                let start = waiting.keys.iter().position(is_last).map_or(0, |last| last + 1);
+                let keys = waiting.keys.iter().skip(start).take(limit);
+                let reason = || Some(Finding::<()>::Pending { on: waiting.on.clone() }.reason());
+                keys.map(|key| OpenItem { reason: reason(), ..item(key.clone(), Kind::Pending) })
+                    .collect()
+            }
+        }
+    }
+}
+
+/// How the position of a key begins that ends a page.
+fn prefix(place: &LedgerKey) -> String {
+    format!("{}/{}/", place.source, place.scope)
 }
 
 /// How one loop stands now.

@@ -1,5 +1,7 @@
 //! What fails, and what happens beside it, costs a bounded number of passes and of lines in the log.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use homeostat_pve_simulator::{End, Script};
@@ -22,6 +24,15 @@ impl World {
         let loops = status["loops"].as_array().cloned().unwrap_or_default();
         let is_it = |one: &Value| one["source"] == source && one["scope"] == "host";
         loops.into_iter().find(is_it).unwrap_or_default()
+    }
+
+    /// The answer to one request over the control socket.
+    fn ask_socket(&self, request: &Value) -> Value {
+        let mut stream = UnixStream::connect(self.state().join("default.sock")).unwrap();
+        writeln!(stream, "{request}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        serde_json::from_str(&answer).unwrap()
     }
 
     /// How many full passes the network of the host has seen.
@@ -72,6 +83,60 @@ fn thousands_of_failing_routes_are_logged_once() {
     let (lines, failed) = (log.lines().count(), log.matches("outcome=\"failed\"").count());
     assert!(lines <= 110 && failed == 100, "{lines} lines, {failed} failures");
     assert!(log.contains("more=1900"), "the others are counted");
+}
+
+#[test]
+fn open_keys_are_listed_in_pages_with_their_reasons_by_status_socket_and_http() {
+    let world = World::new().with_own_names();
+    world.ip("link set lo up");
+    let route = |number| format!("10.100.0.{number}/32 via 192.0.2.1 dev lo\n");
+    world.write("bad.routes", (0..50).map(route).collect::<String>());
+    world.write("host.toml", format!("[[routes]]\nfrom-file = \"bad.routes\"\n{RED}"));
+    let _daemon = world.start("--listen 127.0.0.1:9876");
+    until("the first pass", || world.host_loop("rtnl")["open"]["failed"] == 50);
+
+    let text = world.run("status").exits(2).stdout;
+    assert_eq!(text.matches("(rtnl in host): failed since 20").count(), 20, "{text}");
+    assert_eq!(text.matches("  reason: ").count(), 20, "{text}");
+    assert!(text.contains("\n31 other keys are not as declared.\n"), "{text}");
+
+    // The time of day is computed for each answer.
+    let without_times = |page: &Value| {
+        let items = page["open"].as_array().unwrap().iter().cloned();
+        let items = items.map(|mut item| {
+            item["since"] = item["since"].is_string().into();
+            item
+        });
+        (items.collect::<Vec<_>>(), page["next"].clone())
+    };
+    let ask = |after: &Value| {
+        let after_text = after.as_str().unwrap_or_default().replace(' ', "%20");
+        let (code, page) = crate::http::read(&format!("/api/v1/open?limit=30&after={after_text}"));
+        assert_eq!(code, 200, "{page}");
+        let page = without_times(&serde_json::from_str(&page).unwrap());
+        let request = serde_json::json!({ "verb": "open", "limit": 30, "after": after });
+        assert_eq!(without_times(&world.ask_socket(&request)), page, "the socket has the same");
+        page
+    };
+    let (mut items, next) = ask(&Value::Null);
+    assert_eq!(items.len(), 30);
+    let (rest, end) = ask(&next);
+    items.extend(rest);
+    let keys: std::collections::BTreeSet<&str> =
+        items.iter().map(|item| item["key"].as_str().unwrap()).collect();
+    assert_eq!((items.len(), keys.len(), end), (51, 51, Value::Null), "each once");
+    let expected = serde_json::json!({
+        "source": "rtnl", "scope": "host", "key": "route 10.100.0.0/32", "kind": "failed",
+        "reason": items[0]["reason"], "owner": null, "since": true, "help": items[0]["help"],
+    });
+    assert_eq!(items[0], expected);
+    assert!(items[0]["reason"].is_string(), "{}", items[0]);
+    let expected = serde_json::json!({
+        "source": "rtnl", "scope": "red", "key": "route 10.8.0.0/16", "kind": "pending",
+        "reason": "waits on namespace red", "owner": null, "since": false, "help": null,
+    });
+    assert_eq!(items[50], expected);
+    assert_eq!(crate::http::read("/api/v1/open?limit=many").0, 400);
 }
 
 #[test]

@@ -7,8 +7,10 @@ pub(super) const MOST: usize = 8 * 1024;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: Method,
-    /// Without a query.
+    /// Without the query.
     pub(super) path: String,
+    /// What follows the question mark.
+    pub(super) query: String,
     pub(super) wants: Wants,
 }
 
@@ -55,7 +57,7 @@ pub(super) fn end(bytes: &[u8]) -> Option<usize> {
 pub(super) fn parse(head: &[u8]) -> Result<Request, Refusal> {
     let Ok(text) = str::from_utf8(head) else { return refuse(400, "the request is not text") };
     let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
-    let (method, path) = first_line(lines.next().unwrap_or_default())?;
+    let (method, target) = first_line(lines.next().unwrap_or_default())?;
     let (mut hosts, mut wants) = (Vec::new(), Wants::Page);
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = header(line)?;
@@ -67,10 +69,11 @@ pub(super) fn parse(head: &[u8]) -> Result<Request, Refusal> {
         }
     }
     check_host(&hosts)?;
-    Ok(Request { method, path, wants })
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    Ok(Request { method, path: path.to_owned(), query: query.to_owned(), wants })
 }
 
-fn first_line(line: &str) -> Result<(Method, String), Refusal> {
+fn first_line(line: &str) -> Result<(Method, &str), Refusal> {
     let words: Vec<&str> = line.split(' ').collect();
     let [method, target, version] = words[..] else {
         return refuse(400, "the first line is not a method, a path and a version");
@@ -83,11 +86,10 @@ fn first_line(line: &str) -> Result<(Method, String), Refusal> {
         "HEAD" => Method::Head,
         _ => return refuse(405, "only GET and HEAD are answered: HTTP only reads"),
     };
-    let path = target.split('?').next().unwrap_or_default();
-    if !path.starts_with('/') || path.contains(|c: char| c.is_control()) {
+    if !target.starts_with('/') || target.contains(|c: char| c.is_control()) {
         return refuse(400, "the path does not begin with a slash");
     }
-    Ok((method, path.to_owned()))
+    Ok((method, target))
 }
 
 fn header(line: &str) -> Result<(&str, &str), Refusal> {
@@ -127,12 +129,12 @@ mod tests {
     #[test]
     fn a_request_is_its_method_its_path_and_what_it_wants() {
         let head = b"GET /api/v1/events?x=1 HTTP/1.1\r\nHost: localhost:80\r\nACCEPT: text/event-stream\r\n\r\n";
-        let (method, path) = (Method::Get, "/api/v1/events".to_owned());
-        assert_eq!(parse(head), Ok(Request { method, path, wants: Wants::Stream }));
+        let (method, path, query) = (Method::Get, "/api/v1/events".to_owned(), "x=1".to_owned());
+        assert_eq!(parse(head), Ok(Request { method, path, query, wants: Wants::Stream }));
         assert_eq!(end(head), Some(head.len()));
-        let (method, path) = (Method::Head, "/".to_owned());
+        let (method, path, query) = (Method::Head, "/".to_owned(), String::new());
         let head = b"HEAD / HTTP/1.0\nHost: [::1]\n\nmore";
-        assert_eq!(parse(head), Ok(Request { method, path, wants: Wants::Page }));
+        assert_eq!(parse(head), Ok(Request { method, path, query, wants: Wants::Page }));
         assert_eq!(end(head), Some(head.len() - 4));
     }
 

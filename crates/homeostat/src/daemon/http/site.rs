@@ -19,17 +19,18 @@ pub(in crate::daemon) struct Site {
     pub(in crate::daemon) meters: Meters,
 }
 
-const PAGES: &str =
-    "there is nothing here; try /healthz, /readyz, /metrics, /api/v1/status or /api/v1/events";
+const PAGES: &str = "there is nothing here; try /healthz, /readyz, /metrics, /api/v1/status, \
+                     /api/v1/open or /api/v1/events";
 
 impl Site {
     /// The page of a path.
-    pub(super) fn answer(&self, path: &str) -> Answer {
+    pub(super) fn answer(&self, path: &str, query: &str) -> Answer {
         match path {
             "/healthz" => self.health(),
             "/readyz" => self.readiness(),
             "/metrics" => self.metrics(),
             "/api/v1/status" => self.status(),
+            "/api/v1/open" => self.open(query),
             "/api/v1/events" => self.events(),
             _ => Answer::text(404, PAGES),
         }
@@ -37,7 +38,7 @@ impl Site {
 
     #[cfg(test)]
     pub(in crate::daemon) fn status_of(&self, path: &str) -> u16 {
-        self.answer(path).status()
+        self.answer(path, "").status()
     }
 
     /// Healthy is what does not hang, however much it may find wrong with the machine.
@@ -72,6 +73,20 @@ impl Site {
             fields.insert("healthy".to_owned(), self.view.is_healthy().into());
         }
         answer(true, &status)
+    }
+
+    /// A page of the open keys: `after` is the `next` of another page, `limit` the size.
+    fn open(&self, query: &str) -> Answer {
+        let (mut after, mut limit) = (None, None);
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match (&*name, value.parse()) {
+                ("after", _) => after = Some(value.into_owned()),
+                ("limit", Ok(count)) => limit = Some(count),
+                _ => return Answer::text(400, "`after=NEXT` and `limit=NUMBER` may be asked for"),
+            }
+        }
+        let page = self.standing.borrow().open(after.as_deref(), limit);
+        answer(true, &serde_json::to_value(page).unwrap_or_default())
     }
 
     fn events(&self) -> Answer {

@@ -1,0 +1,205 @@
+//! The keys of a loop that are not as declared: why, since when, and what to do. Only the loop writes; its handles
+//! read pages, also while a pass runs.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use homeostat_core::pacing::Time;
+use homeostat_core::{Finding, Focus, Key, Kind};
+
+use super::pass_result::PassResult;
+
+/// How many different reasons are kept. Open keys share them: there may be a million.
+const MOST_REASONS: usize = 10_000;
+
+/// A key that is not as declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenEntry {
+    /// The key.
+    pub key: String,
+    /// In which way it is open.
+    pub kind: Kind,
+    /// Why; empty where the kind says it all, and where more than ten thousand different reasons were found.
+    pub reason: String,
+    /// Whose object is on the key, where that is the reason.
+    pub owner: Option<String>,
+    /// What a person can do about it, where something is known.
+    pub help: Option<String>,
+    /// When a pass first found it open.
+    pub since: Time,
+}
+
+/// What the loop keeps of a key that is not as declared.
+#[derive(Clone, Debug)]
+pub(super) struct OpenKey {
+    pub(super) kind: Kind,
+    /// Whether it waits for something that ends by itself.
+    pub(super) ends_by_itself: bool,
+    /// Who changed it, where the target says so.
+    pub(super) by: Option<Arc<str>>,
+    since: Time,
+    reason: Arc<OpenReason>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+struct OpenReason {
+    text: String,
+    owner: Option<String>,
+    help: Option<String>,
+}
+
+/// The reasons of the open keys, each kept once.
+#[derive(Default)]
+pub(super) struct OpenReasons {
+    known: HashSet<Arc<OpenReason>>,
+    none: Arc<OpenReason>,
+}
+
+impl OpenReasons {
+    /// Nothing if the key is as declared.
+    pub(super) fn open<O: Clone>(&mut self, finding: &Finding<O>, now: Time) -> Option<OpenKey> {
+        if !finding.is_open() {
+            return None;
+        }
+        let reason = OpenReason {
+            text: finding.reason(),
+            owner: finding.owner().map(ToString::to_string),
+            help: finding.help(),
+        };
+        let ends_by_itself = matches!(finding, Finding::Pending { on } if on.ends_by_itself());
+        let (kind, since, reason) = (finding.kind(), now, self.share(reason));
+        Some(OpenKey { kind, ends_by_itself, by: None, since, reason })
+    }
+
+    /// A key that gets a step, which is not made.
+    pub(super) fn drifted(&self, now: Time) -> OpenKey {
+        let reason = Arc::clone(&self.none);
+        OpenKey { kind: Kind::Change, ends_by_itself: false, by: None, since: now, reason }
+    }
+
+    fn share(&mut self, reason: OpenReason) -> Arc<OpenReason> {
+        if let Some(known) = self.known.get(&reason) {
+            return Arc::clone(known);
+        }
+        if self.known.len() >= MOST_REASONS {
+            return Arc::clone(&self.none);
+        }
+        let reason = Arc::new(reason);
+        self.known.insert(Arc::clone(&reason));
+        reason
+    }
+
+    /// Drops the reasons that no open key has any more, if there are many.
+    fn prune(&mut self) {
+        if self.known.len() >= MOST_REASONS / 2 {
+            self.known.retain(|reason| Arc::strong_count(reason) > 1);
+        }
+    }
+}
+
+/// The open keys of a loop, in the order of keys.
+pub(super) struct OpenKeys<K>(RwLock<BTreeMap<K, OpenKey>>);
+
+impl<K> Default for OpenKeys<K> {
+    fn default() -> Self {
+        OpenKeys(RwLock::default())
+    }
+}
+
+impl<K: Key> OpenKeys<K> {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, BTreeMap<K, OpenKey>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first open keys after `after`, at most `limit`. Others are not looked at.
+    pub(super) fn page(&self, after: Option<&K>, limit: usize) -> Vec<OpenEntry> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let open = self.read();
+        let entries = open.range::<K, _>((start, Bound::Unbounded)).take(limit);
+        let entries = entries.map(|(key, open)| OpenEntry {
+            key: key.to_string(),
+            kind: open.kind,
+            reason: open.reason.text.clone(),
+            owner: open.reason.owner.clone(),
+            help: open.reason.help.clone(),
+            since: open.since,
+        });
+        entries.collect()
+    }
+
+    /// Keys that a pass over `focus` looked at are open as its result says, since the first pass that found them so.
+    /// All others, and those that the pass deferred, are as they were.
+    pub(super) fn update<S: homeostat_core::Source<Key = K>>(
+        &self,
+        focus: &Focus<K>,
+        result: &mut PassResult<S>,
+        reasons: &mut OpenReasons,
+    ) {
+        let (found, held) = (std::mem::take(&mut result.open), &result.feedback.held);
+        let before = self.read();
+        let found = found.into_iter().map(|(key, open)| {
+            let open = match before.get(&key) {
+                Some(known) if held.contains(&key) => known.clone(),
+                Some(known) => OpenKey { since: known.since, ..open },
+                None => open,
+            };
+            (key, open)
+        });
+        let found: BTreeMap<K, OpenKey> = found.collect();
+        drop(before);
+        // Readers wait only while the maps are exchanged, not while the former one is freed.
+        let _former = match focus {
+            Focus::All => Some(self.write(|open| std::mem::replace(open, found))),
+            Focus::Keys(keys) => self.write(|open| {
+                for key in keys {
+                    open.remove(key);
+                }
+                open.extend(found);
+                None
+            }),
+        };
+        reasons.prune();
+    }
+
+    /// Keys are open that no pass looked at.
+    pub(super) fn add(&self, found: impl IntoIterator<Item = (K, OpenKey)>) {
+        self.write(|open| {
+            for (key, mut found) in found {
+                if let Some(known) = open.get(&key) {
+                    found.since = known.since;
+                }
+                open.insert(key, found);
+            }
+        });
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut BTreeMap<K, OpenKey>) -> T) -> T {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unknown(reasons: &mut OpenReasons, why: &str) -> OpenKey {
+        reasons.open(&Finding::<()>::Unknown { why: why.to_owned() }, Time::EPOCH).unwrap()
+    }
+
+    #[test]
+    fn keys_share_their_reasons_and_only_so_many_different_ones_are_kept() {
+        let mut reasons = OpenReasons::default();
+        let [first, second] = [(); 2].map(|()| unknown(&mut reasons, "no answer"));
+        assert!(Arc::ptr_eq(&first.reason, &second.reason));
+        let names = (0..2 * MOST_REASONS).map(|number| number.to_string());
+        let many: Vec<OpenKey> = names.map(|name| unknown(&mut reasons, &name)).collect();
+        assert_eq!(reasons.known.len(), MOST_REASONS);
+        assert_eq!(many.last().map(|open| &*open.reason.text), Some(""));
+        drop(many);
+        reasons.prune();
+        assert_eq!(reasons.known.len(), 1, "one is still shared");
+        assert_eq!(unknown(&mut reasons, "another").reason.text, "another");
+    }
+}
