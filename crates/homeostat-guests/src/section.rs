@@ -272,7 +272,7 @@ impl Record for Guest {
         let more = more.map_or_else(Vec::new, |more| more.0);
         refuse_twins(fields, more.iter());
         given.extend(more);
-        let adopt = fields.flag("adopt", "Standing leave to take this guest from another owner");
+        let adopt = fields.flag("adopt", "Take this guest over from another owner");
         let names = given.iter().map(|option| option.name.clone()).collect();
         let options = given.into_iter().map(|option| (option.name.value, option.value)).collect();
         let wanted = Wanted { kind: kind?, node, run, stop, options, adopt };

@@ -233,7 +233,7 @@ struct Detailed {
     adopt: bool,
 }
 
-const WRITE_ADOPT: &str = "Standing leave to take this from whoever owns it";
+const WRITE_ADOPT: &str = "Take this over from any owner";
 
 /// A knob by its whole key.
 struct OfScope(Knob);

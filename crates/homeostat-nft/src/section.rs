@@ -115,7 +115,7 @@ impl Record for Nftables {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let file = fields.optional("file", "A file in nft's own language");
         let text = fields.optional("ruleset", "The same, written here");
-        let adopt = fields.flag("adopt", "Standing leave to take these tables from anybody");
+        let adopt = fields.flag("adopt", "Take these tables over from any owner");
         fields.exclusive("file", "ruleset");
         let ruleset = file.map(Declared::File).or(text.map(Declared::Text));
         Some(Self { ruleset, adopt })

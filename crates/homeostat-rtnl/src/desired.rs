@@ -1,6 +1,6 @@
 //! The desired state: sorted, and so compact that a million routes are a normal case.
 //!
-//! Routes are routes of a few numbers; what they have in common (the way, the source) is a *template*
+//! A route is stored as a few integers; what routes have in common (nexthops, source) is a *template*
 //! that is kept once.
 
 use std::net::{IpAddr, Ipv4Addr};

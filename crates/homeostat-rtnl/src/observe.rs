@@ -264,7 +264,10 @@ impl Observation<'_, '_> {
     ) -> Result<Vec<T>, Error> {
         let (mut found, mut bad) = (Vec::new(), None);
         let dumped = self.connection.dump(request, &mut |dumped| match dumped {
-            Dumped::Restart => found.clear(),
+            Dumped::Restart => {
+                found.clear();
+                bad = None;
+            }
             Dumped::Object(message) => match read(&message) {
                 Ok(one) => found.extend(one),
                 Err(error) => bad = Some(error),

@@ -72,7 +72,7 @@ impl Record for AddressEntry {
             fields.optional("preferred-lifetime", "How long new connections prefer it");
         let noprefixroute =
             fields.flag("noprefixroute", "Keep the kernel from making a route for its network");
-        let adopt = fields.flag("adopt", "ObservedAddress leave to take this address from anybody");
+        let adopt = fields.flag("adopt", "Take this address over from any owner");
         let ip = ip?;
         check_families(fields, ip, [peer, broadcast]);
         check_lifetimes(fields, valid, preferred);

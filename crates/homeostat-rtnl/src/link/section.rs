@@ -150,7 +150,7 @@ impl Record for DeclaredLink {
             fields.of_kinds(WITH_PARENT, |fields| fields.optional("parent", "The link below it"));
         let alias: Option<Alias> = fields.optional("alias", "A description for people");
         let addresses: Option<Vec<AddressEntry>> = fields.optional("addresses", "Its addresses");
-        let adopt = fields.flag("adopt", "ObservedAddress leave to take this link from anybody");
+        let adopt = fields.flag("adopt", "Take this link over from any owner");
         let settings = Settings { up, mtu, mac, master, alias: alias.map(|Alias(text)| text) };
         let has_own = kind.is_some() || addresses.is_some() || settings != Settings::default();
         let place = |span: Span| Spanned::new((), span);

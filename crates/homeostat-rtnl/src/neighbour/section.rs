@@ -22,7 +22,7 @@ impl Record for Declared<NeighbourKey, Neighbour> {
         let to = fields.required("to", "The neighbour's address");
         let mac = fields.optional("mac", "Its hardware address");
         let proxy = fields.flag("proxy", "Answer for this address instead of knowing it");
-        let adopt = fields.flag("adopt", "ObservedAddress leave to take this entry from anybody");
+        let adopt = fields.flag("adopt", "Take this entry over from any owner");
         if proxy {
             fields.exclusive("proxy", "mac");
         } else if fields.lacks(&["mac", "proxy"]) {

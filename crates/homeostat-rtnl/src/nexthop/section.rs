@@ -34,7 +34,7 @@ impl Record for Declared<NexthopId, Nexthop> {
         let blackhole = fields.flag("blackhole", "Drop the packets");
         let group: Option<Vec<MemberEntry>> =
             fields.optional("group", "Ids of other nexthops, or `{ id, weight }`");
-        let adopt = fields.flag("adopt", "ObservedNexthop leave to take this nexthop from anybody");
+        let adopt = fields.flag("adopt", "Take this nexthop over from any owner");
         check_way(fields, blackhole);
         check_family(fields, via, family);
         check_group(fields, id, group.as_deref());

@@ -120,7 +120,7 @@ impl Record for RouteEntry {
         let tos = fields.number("tos", "Type of service", TOS);
         let nexthop = fields.number("nexthop", "A nexthop object by its id", NEXTHOP_ID);
         let nexthops: Option<Vec<HopEntry>> = fields.optional("nexthops", "Several ways at once");
-        let adopt = fields.flag("adopt", "ObservedAddress leave to take this route from anybody");
+        let adopt = fields.flag("adopt", "Take this route over from any owner");
         if fields.has("from-file") {
             check_file(fields);
             return Some(Self::File(RouteFile { path: path?, adopt }));

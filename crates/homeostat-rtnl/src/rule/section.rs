@@ -68,7 +68,7 @@ impl Record for Declared<RuleKey, Rule> {
             "Pass over routes with a prefix this short",
             SUPPRESS,
         );
-        let adopt = fields.flag("adopt", "ObservedRule leave to take this rule from anybody");
+        let adopt = fields.flag("adopt", "Take this rule over from any owner");
         check_action(fields, kind);
         let action = match kind {
             Some(RuleType::Blackhole) => RuleAction::Blackhole,
