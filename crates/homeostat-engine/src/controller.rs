@@ -33,7 +33,7 @@
 //! 11. A pass waits a second for its lanes. A lane that takes longer is detached, keeps its key, and is concluded when
 //!     it has ended.
 //!
-//! Start at [`Loop::run`]. [`scheduler`] answers "when may a pass start?", [`Controller::finish_pass`] says what
+//! Start at [`Loop::run`]. `scheduler.rs` answers "when may a pass start?", `Controller::finish_pass` says what
 //! happens after it.
 
 mod detached;

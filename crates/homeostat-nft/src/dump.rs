@@ -173,7 +173,7 @@ impl List<'_> {
         message.finish()?;
         let (mut found, mut taken) = (T::default(), Ok(()));
         connection.dump(&mut request, &mut |dumped| match dumped {
-            Dumped::Restart => found = T::default(),
+            Dumped::Restart => (found, taken) = (T::default(), Ok(())),
             Dumped::Object(message) if taken.is_ok() => {
                 taken = message
                     .split::<4>()
