@@ -103,7 +103,8 @@ fn a_flowtable_waits_for_links_that_only_an_included_file_names() {
     let desired = std::sync::Arc::new(desired);
     let words = told(&world.pass(&desired));
     assert!(!words.contains("failed"), "{words}");
-    assert!(words.contains("key: \"table ip b\", on: Link(\"v0\")"), "{words}");
+    let waits = "key: \"table ip b\", finding: Pending { on: Link(\"v0\") }";
+    assert!(words.contains(waits), "{words}");
     make_links(&world);
     let report = world.pass(&desired);
     assert!(report.is_converged(), "{}", told(&report));
