@@ -30,7 +30,6 @@ pub struct Event {
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum EventKind {
     /// Something asked for a pass.
     Woken {

@@ -2,7 +2,7 @@
 //!
 //! What a loop counts is read from it when somebody asks. What takes time is gathered from events.
 
-mod shown;
+mod loop_metrics;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use self::shown::{COUNTS, STATES, Shown};
+use self::loop_metrics::{COUNTS, LoopMetric, STATES};
 use super::clock::Stamp;
 use super::provider_health::ProviderHealth;
 
@@ -88,8 +88,8 @@ impl Meters {
         }
     }
 
-    /// How long drift lasted, from when the loop was told of it until the pass that put it right had
-    /// ended. What only a full pass found has no such beginning: nobody told when it came.
+    /// How long drift lasted, from the hint until the pass that healed it had ended. Drift that only a full
+    /// pass found is not in it: nobody knows when it began.
     fn healed(&self, labels: &Labels, running: &Running, took: Duration) {
         if !running.is_hinted || running.healed == 0 {
             return;
@@ -104,12 +104,12 @@ impl Meters {
         loops: &[Arc<dyn Control>],
         provider: Option<&ProviderHealth>,
     ) -> Result<String, fmt::Error> {
-        let stands: Vec<(Labels, Status)> =
+        let statuses: Vec<(Labels, Status)> =
             loops.iter().map(|one| (labels(&**one), one.status())).collect();
-        self.forget_others(&stands);
+        self.forget_others(&statuses);
         let mut registry = Registry::with_prefix("homeostat");
         self.add(&mut registry);
-        add_stands(&mut registry, &stands);
+        add_loop_metrics(&mut registry, &statuses);
         if let Some(provider) = provider {
             add_provider(&mut registry, provider);
         }
@@ -119,10 +119,10 @@ impl Meters {
     }
 
     /// Scopes come and go, and would pile up.
-    fn forget_others(&self, stands: &[(Labels, Status)]) {
+    fn forget_others(&self, statuses: &[(Labels, Status)]) {
         let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|labels, _| {
-            let stays = stands.iter().any(|(one, _)| one == labels);
+            let stays = statuses.iter().any(|(one, _)| one == labels);
             for gone in [&self.heal, &self.waited, &self.took].iter().filter(|_| !stays) {
                 gone.remove(labels);
             }
@@ -138,14 +138,14 @@ impl Meters {
                 success.get_or_create(labels).set(at.as_seconds());
             }
         }
-        let told = "When the last pass ended that could be made";
-        to.register_with_unit("last_success_timestamp", told, Unit::Seconds, success);
-        let told = "How long drift lasted, from the hint until it was put right";
-        to.register_with_unit("heal", told, Unit::Seconds, self.heal.clone());
-        let told = "How long the oldest wakeup of a pass had waited when the pass began";
-        to.register_with_unit("queue_age", told, Unit::Seconds, self.waited.clone());
-        let told = "How long passes took";
-        to.register_with_unit("pass_duration", told, Unit::Seconds, self.took.clone());
+        let help = "When the last successful pass ended";
+        to.register_with_unit("last_success_timestamp", help, Unit::Seconds, success);
+        let help = "How long drift lasted, from the hint to the end of the healing pass";
+        to.register_with_unit("heal", help, Unit::Seconds, self.heal.clone());
+        let help = "Age of the oldest wakeup when its pass began";
+        to.register_with_unit("queue_age", help, Unit::Seconds, self.waited.clone());
+        let help = "Duration of passes";
+        to.register_with_unit("pass_duration", help, Unit::Seconds, self.took.clone());
     }
 }
 
@@ -158,53 +158,53 @@ fn labels(one: &dyn Control) -> Labels {
 fn add_provider(to: &mut Registry, provider: &ProviderHealth) {
     let is_ok: Gauge = Gauge::default();
     is_ok.set(i64::from(provider.trouble().is_none()));
-    let told = "Whether the last document of the provider could be taken";
-    to.register("provider_ok", told, is_ok);
+    let help = "Whether the provider's last document was accepted";
+    to.register("provider_ok", help, is_ok);
     let good = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
     good.set(provider.good_stamp().as_seconds());
-    let told = "When the provider last had a good document";
-    to.register_with_unit("provider_last_good_timestamp", told, Unit::Seconds, good);
+    let help = "When the provider's document was last accepted";
+    to.register_with_unit("provider_last_good_timestamp", help, Unit::Seconds, good);
 }
 
-/// Adds what loops count or are.
-fn add_stands(to: &mut Registry, stands: &[(Labels, Status)]) {
-    for Shown { name, told, by, sorts } in COUNTS {
+/// Adds the counters and gauges of all loops.
+fn add_loop_metrics(to: &mut Registry, statuses: &[(Labels, Status)]) {
+    for LoopMetric { name, help, label, values } in COUNTS {
         let family = Family::<Vec<Label>, Counter>::default();
-        for (labels, status) in stands {
-            for (sort, read) in *sorts {
-                family.get_or_create(&sorted(labels, by, sort)).inc_by(read(status));
+        for (labels, status) in statuses {
+            for (value, read) in *values {
+                family.get_or_create(&with_label(labels, label, value)).inc_by(read(status));
             }
         }
-        to.register(*name, *told, family);
+        to.register(*name, *help, family);
     }
     let open = Family::<Vec<Label>, Gauge>::default();
-    for (labels, status) in stands {
+    for (labels, status) in statuses {
         for kind in Kind::open() {
             let count = i64::try_from(status.open.count(kind)).unwrap_or(i64::MAX);
             let why = OpenCounts::kind_name(kind);
-            open.get_or_create(&sorted(labels, "why", why)).set(count);
+            open.get_or_create(&with_label(labels, "why", why)).set(count);
         }
     }
-    to.register("open", "Keys that are not as declared, by why", open);
-    for Shown { name, told, by, sorts } in STATES {
+    to.register("open", "Keys that are not as declared, by reason", open);
+    for LoopMetric { name, help, label, values } in STATES {
         let family = Family::<Vec<Label>, Gauge>::default();
-        for (labels, status) in stands {
-            for (sort, read) in *sorts {
+        for (labels, status) in statuses {
+            for (value, read) in *values {
                 let count = i64::try_from(read(status)).unwrap_or(i64::MAX);
-                family.get_or_create(&sorted(labels, by, sort)).set(count);
+                family.get_or_create(&with_label(labels, label, value)).set(count);
             }
         }
-        to.register(*name, *told, family);
+        to.register(*name, *help, family);
     }
 }
 
-/// A label, and what it says.
+/// The name of a label, and its value.
 type Label = (&'static str, String);
 
-fn sorted(labels: &Labels, by: &'static str, sort: &str) -> Vec<Label> {
-    let place = [("source", labels.source.clone()), ("scope", labels.scope.clone())];
-    let sort = (!by.is_empty()).then(|| (by, sort.to_owned()));
-    place.into_iter().chain(sort).collect()
+fn with_label(labels: &Labels, label: &'static str, value: &str) -> Vec<Label> {
+    let of_loop = [("source", labels.source.clone()), ("scope", labels.scope.clone())];
+    let own = (!label.is_empty()).then(|| (label, value.to_owned()));
+    of_loop.into_iter().chain(own).collect()
 }
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ mod tests {
     fn every_sort_is_a_sample_with_its_labels() {
         let labels = Labels { source: "rtnl".to_owned(), scope: "a\"b".to_owned() };
         let mut registry = Registry::with_prefix("homeostat");
-        add_stands(&mut registry, &[(labels, Status::default())]);
+        add_loop_metrics(&mut registry, &[(labels, Status::default())]);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
