@@ -12,6 +12,7 @@ pub(crate) mod http;
 mod interfaces;
 mod json;
 pub(crate) mod log;
+mod loop_threads;
 mod metrics;
 mod namespace_watch;
 mod provider_health;

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::firewall::Firewall;
+use super::loop_threads::LoopThreads;
 use crate::context::Context;
 use crate::machine::{Machine, Part, Waiting};
 use crate::registry::{Gate, SOURCES, Start, known};
@@ -21,6 +22,7 @@ use crate::scope::Gates;
 #[derive(Default)]
 pub(super) struct Scopes {
     running: BTreeMap<String, Running>,
+    threads: LoopThreads,
     waiting: Vec<(LedgerKey, Waiting)>,
 }
 
@@ -71,6 +73,14 @@ impl Drop for Looping {
     fn drop(&mut self) {
         // Its descriptors would keep a namespace alive.
         self.task.abort();
+    }
+}
+
+impl Looping {
+    /// Waits until the loop writes no more, and has dropped its lock and its descriptors.
+    async fn end(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
     }
 }
 
@@ -125,7 +135,7 @@ impl Scopes {
     ) -> Result<()> {
         let with = With { document, ledger, events, recipients };
         let parts = self.bind(context, document, ledger).await?;
-        self.end_missing(&parts, &context.gates);
+        self.end_missing(&parts, &context.gates).await;
         let made = self.settle(parts, context, with).await?;
         if made {
             // What is inside the namespaces that were just made can be opened only now.
@@ -159,10 +169,17 @@ impl Scopes {
     }
 
     /// A scope that is gone, or is another one under the same name, ends with all of its loops.
-    fn end_missing(&mut self, parts: &[Part], gates: &Gates) {
+    async fn end_missing(&mut self, parts: &[Part], gates: &Gates) {
         let here: BTreeSet<(&str, &str)> =
             parts.iter().map(|part| (&*part.scope.name, &*part.scope.identity)).collect();
-        self.running.retain(|name, scope| here.contains(&(name.as_str(), &*scope.identity)));
+        let is_missing = |name: &String, scope: &mut Running| {
+            !here.contains(&(name.as_str(), &*scope.identity))
+        };
+        let ended: Vec<Running> =
+            self.running.extract_if(.., is_missing).map(|(_, scope)| scope).collect();
+        for looping in ended.into_iter().flat_map(|scope| scope.loops.into_values()) {
+            looping.end().await;
+        }
         gates.retain(|identity| parts.iter().any(|part| part.scope.identity == identity));
     }
 
@@ -189,15 +206,18 @@ impl Scopes {
             let Some(running) = self.running.get_mut(&scope.name) else { continue };
             let names: BTreeSet<String> =
                 first.iter().chain(&rest).map(|one| one.place().source.clone()).collect();
-            running.loops.retain(|name, _| names.contains(name));
+            let ended = running.loops.extract_if(.., |name, _| !names.contains(name));
+            for (_, looping) in ended.collect::<Vec<_>>() {
+                looping.end().await;
+            }
             for planner in first {
-                if let Put::Begun(control) = running.put(planner, with) {
+                if let Put::Begun(control) = running.put(planner, with, &mut self.threads).await? {
                     // Whether it could be made is in its report.
                     let _ = control.pass().await;
                     made = true;
                 }
             }
-            running.start(rest, &scope.gate, with).await;
+            running.start(rest, &scope.gate, with, &mut self.threads).await?;
         }
         Ok(made)
     }
@@ -205,7 +225,13 @@ impl Scopes {
 
 impl Running {
     /// Gives loops their desired states, and starts those that are missing in their order.
-    async fn start(&mut self, planners: Vec<Box<dyn Planner>>, gate: &Gate, with: With<'_>) {
+    async fn start(
+        &mut self,
+        planners: Vec<Box<dyn Planner>>,
+        gate: &Gate,
+        with: With<'_>,
+        threads: &mut LoopThreads,
+    ) -> Result<()> {
         let start = |planner: &dyn Planner| known(&planner.place().source).start;
         if planners.iter().all(|planner| start(&**planner) != Start::Firewall) {
             self.firewall.leave(gate);
@@ -216,7 +242,7 @@ impl Running {
         for planner in planners {
             let (start, source) = (start(&*planner), planner.place().source.clone());
             let comes_first = start != Start::Usual;
-            let put = self.put(planner, with);
+            let put = self.put(planner, with, threads).await?;
             if start == Start::Firewall && !matches!(put, Put::Unchanged) {
                 self.follow_firewall(&source, gate).await;
             }
@@ -236,6 +262,7 @@ impl Running {
                 let _ = control.pass().await;
             }
         });
+        Ok(())
     }
 
     async fn follow_firewall(&mut self, source: &str, gate: &Gate) {
@@ -245,7 +272,12 @@ impl Running {
     }
 
     /// Gives a loop its desired state, or starts one.
-    fn put(&mut self, planner: Box<dyn Planner>, with: With<'_>) -> Put {
+    async fn put(
+        &mut self,
+        planner: Box<dyn Planner>,
+        with: With<'_>,
+        threads: &mut LoopThreads,
+    ) -> Result<Put> {
         let With { document, ledger, events, recipients } = with;
         let name = planner.place().source.clone();
         let pace = pace(&*planner, &document.settings);
@@ -256,7 +288,10 @@ impl Running {
                 Recipients::Changed => looping.control.put(planner),
                 Recipients::All => looping.control.replace(planner).map(|()| true),
             };
-            return if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed };
+            return Ok(if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed });
+        }
+        if let Some(former) = self.loops.remove(&name) {
+            former.end().await;
         }
         let deps = LoopDeps {
             lock: Arc::clone(&self.lock),
@@ -264,9 +299,9 @@ impl Running {
             events: events.clone(),
         };
         let LoopTask { control, run } = planner.into_loop(deps, pace.clone());
-        let looping = Looping { pace, control: Arc::clone(&control), task: tokio::spawn(run) };
-        self.loops.insert(name, looping);
-        Put::Begun(control)
+        let task = threads.spawn(run).context("cannot start a thread for a loop")?;
+        self.loops.insert(name, Looping { pace, control: Arc::clone(&control), task });
+        Ok(Put::Begun(control))
     }
 }
 
