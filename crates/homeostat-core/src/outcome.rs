@@ -119,17 +119,16 @@ impl<O> Outcome<O> {
         Outcome::Unknown { why: format!("the `{source}` source gave no answer for this step") }
     }
 
-    /// Why the key of a step is not simply as declared after this outcome; nothing if the step was applied, or if the
-    /// target settled for something else and `wanted` is not known.
-    pub fn finding(&self, action: Action, wanted: impl FnOnce() -> Option<O>) -> Option<Finding<O>>
-    where
-        O: Clone,
-    {
+    /// Why the key of a step is not simply as declared after this outcome; nothing if the step was applied. Where the
+    /// target settled for something else, `settled` says it.
+    pub fn finding(
+        &self,
+        action: Action,
+        settled: impl FnOnce(&O) -> Option<Finding>,
+    ) -> Option<Finding> {
         Some(match self {
             Outcome::Applied { .. } => return None,
-            Outcome::Settled { held } => {
-                Finding::Settled { wanted: Box::new(wanted()?), held: Box::new(held.clone()) }
-            }
+            Outcome::Settled { held } => return settled(held),
             Outcome::Conflict { owner } => {
                 Finding::Conflict { owner: owner.clone(), reason: Reason::Foreign }
             }

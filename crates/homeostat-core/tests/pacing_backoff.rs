@@ -301,19 +301,17 @@ impl Model {
 
     fn may_be_taken(self, now: Time) -> bool {
         match self.retry {
-            Retry::Never => false,
             Retry::Now => true,
             Retry::Soon => self.least_until() <= now,
-            Retry::OnChange => false,
+            Retry::OnChange | Retry::Never => false,
         }
     }
 
     fn latest(self, now: Time) -> Option<Time> {
         match self.retry {
-            Retry::Never => None,
             Retry::Now => Some(now),
             Retry::Soon => Some(self.most_until().max(now)),
-            Retry::OnChange => None,
+            Retry::OnChange | Retry::Never => None,
         }
     }
 }

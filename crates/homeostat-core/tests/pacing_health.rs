@@ -110,7 +110,7 @@ fn a_resync_that_is_overdue_by_half_a_period_is_a_stall() {
 #[test]
 fn a_loop_that_never_makes_its_first_full_pass_is_stalled() {
     let bounds = Bounds { pass: ms(60_000), ready: ms(90_000), resync: ms(PERIOD) };
-    let mut health = Health::new(bounds, at(1_000));
+    let health = Health::new(bounds, at(1_000));
     assert_eq!(health.stalled(at(46_000)), None);
     assert!(matches!(health.stalled(at(46_001)), Some(Stall::Resync(_))));
 }
