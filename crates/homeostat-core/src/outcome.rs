@@ -1,7 +1,6 @@
 //! What became of a step.
 
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -28,7 +27,8 @@ pub enum Retry {
 }
 
 /// Why something could not be done: the target's words, the way out, and when to try again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{error}")]
 pub struct Failure {
     /// What failed, with its causes joined.
     pub error: String,
@@ -63,14 +63,6 @@ impl Failure {
         self
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.error)
-    }
-}
-
-impl Error for Failure {}
 
 /// What became of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]

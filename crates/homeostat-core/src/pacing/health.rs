@@ -91,20 +91,15 @@ impl Health {
     /// What is stuck, if anything is.
     #[must_use]
     pub fn stalled(&self, now: Time) -> Option<Stall> {
-        let pass = self.pass_too_long(now).map(Stall::Pass);
+        let longer = |since: Option<Time>, bound: Duration| {
+            since.map(|since| now.since(since)).filter(|length| *length > bound)
+        };
+        let pass = longer(self.running, self.bounds.pass).map(Stall::Pass);
         if self.is_paused {
             return pass;
         }
-        let ready = || self.ready_too_old(now).map(Stall::Ready);
+        let ready = || longer(self.ready, self.bounds.ready).map(Stall::Ready);
         pass.or_else(ready).or_else(|| self.resync_overdue(now).map(Stall::Resync))
-    }
-
-    fn pass_too_long(&self, now: Time) -> Option<Duration> {
-        self.running.map(|since| now.since(since)).filter(|length| *length > self.bounds.pass)
-    }
-
-    fn ready_too_old(&self, now: Time) -> Option<Duration> {
-        self.ready.map(|since| now.since(since)).filter(|age| *age > self.bounds.ready)
     }
 
     fn resync_overdue(&self, now: Time) -> Option<Duration> {

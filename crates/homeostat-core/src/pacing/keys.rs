@@ -55,18 +55,15 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
     /// A pacer without any key; with an interval of zero no key ever waits.
     #[must_use]
     pub fn new(min_interval: Duration) -> Self {
-        let (places, windows) = (HashMap::new(), VecDeque::new());
-        let (ready, ready_since, spared_since) = (Vec::new(), Time::EPOCH, Time::EPOCH);
-        let (taken_since, spared) = (None, 0);
         Self {
             min_interval,
-            places,
-            ready,
-            ready_since,
-            windows,
-            taken_since,
-            spared,
-            spared_since,
+            places: HashMap::new(),
+            ready: Vec::new(),
+            ready_since: Time::EPOCH,
+            windows: VecDeque::new(),
+            taken_since: None,
+            spared: 0,
+            spared_since: Time::EPOCH,
         }
     }
 
