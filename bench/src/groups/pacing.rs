@@ -62,9 +62,9 @@ fn per_source(run: &mut Run) -> Result<()> {
     let mut pacer = Pacer::new(Policy::default());
     pacer.on_command(Reason::Start, Time::EPOCH);
     ensure!(pacer.fire(Time::EPOCH).is_some(), "the first pass did not start");
-    pacer.synced(Time::EPOCH);
-    pacer.finished(Time::EPOCH);
-    run.time(hints.len(), || hints.iter().for_each(|_| pacer.on_hint(Time::EPOCH)));
+    pacer.synced();
+    pacer.finished();
+    run.time(hints.len(), || hints.iter().for_each(|_| pacer.on_paced(Reason::Hint, Time::EPOCH)));
     ensure!(pacer.fire(Time::EPOCH).is_none(), "a hint broke the window");
     Ok(())
 }

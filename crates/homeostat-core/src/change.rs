@@ -46,17 +46,6 @@ pub enum Change<K, O> {
     },
 }
 
-/// A key that we want and may not write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict<K> {
-    /// The key.
-    pub key: K,
-    /// Whose object sits there.
-    pub owner: Owner,
-    /// Why it is in the way.
-    pub reason: Reason,
-}
-
 /// Why a conflict is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -112,14 +101,8 @@ pub struct Changes<K, O> {
     pub claims: Vec<Slot>,
     /// What stood there before we claimed or took it.
     pub originals: BTreeMap<K, O>,
-    /// Wanted keys that may not be written.
-    pub conflicts: Vec<Conflict<K>>,
-    /// As declared, and somebody else's: left as they are.
-    pub matched: Vec<(K, Owner)>,
-    /// Not as declared, but the target's settled answer to the desired state.
-    pub settled: Vec<(Slot, O)>,
-    /// What could not be read, and why.
-    pub unknown: Vec<(K, String)>,
+    /// Why keys are not simply as declared: conflicts, matches, settled answers, what could not be read.
+    pub findings: Vec<(K, Finding)>,
     /// Records of keys that are neither declared nor there.
     pub pruned: Vec<K>,
     /// Records that a crash left as intents, and that the target now confirms.
@@ -136,10 +119,7 @@ impl<K, O> Default for Changes<K, O> {
             list: ChangeList::default(),
             claims: Vec::new(),
             originals: BTreeMap::new(),
-            conflicts: Vec::new(),
-            matched: Vec::new(),
-            settled: Vec::new(),
-            unknown: Vec::new(),
+            findings: Vec::new(),
             pruned: Vec::new(),
             confirmed: Vec::new(),
             identities: BTreeMap::new(),
@@ -158,42 +138,15 @@ impl<K: Clone, O> Change<K, O> {
     }
 }
 
-impl<K, O> Changes<K, O> {
-    /// Takes out why keys are not simply as declared.
-    pub(crate) fn take_findings<D: Desired<Key = K, Object = O>>(
-        &mut self,
-        desired: &D,
-    ) -> Vec<(K, Finding<O>)> {
-        let conflicts = std::mem::take(&mut self.conflicts).into_iter().map(Conflict::into_finding);
-        let matched = std::mem::take(&mut self.matched).into_iter();
-        let unknown = std::mem::take(&mut self.unknown).into_iter();
-        let settled = std::mem::take(&mut self.settled).into_iter();
-        conflicts
-            .chain(settled.map(|(slot, held)| {
-                let (wanted, held) = (Box::new(desired.object(slot)), Box::new(held));
-                (desired.key(slot), Finding::Settled { wanted, held })
-            }))
-            .chain(matched.map(|(key, owner)| (key, Finding::Matched { owner })))
-            .chain(unknown.map(|(key, why)| (key, Finding::Unknown { why })))
-            .collect()
-    }
-}
-
-impl<K> Conflict<K> {
-    fn into_finding<O>(self) -> (K, Finding<O>) {
-        (self.key, Finding::Conflict { owner: self.owner, reason: self.reason })
-    }
-}
-
 impl<K: Ord, O> Changes<K, O> {
     /// The order of the findings does not depend on the order in which the target told them.
     pub(crate) fn sort(&mut self) {
         self.list.sort();
         self.claims.sort_unstable();
-        self.settled.sort_by_key(|(slot, _)| *slot);
-        self.matched.sort_by(|a, b| a.0.cmp(&b.0));
-        self.conflicts.sort_by(|a, b| a.key.cmp(&b.key));
-        self.unknown.sort();
+        self.findings.sort_by(|(key, one), (other_key, other)| {
+            let by_key = key.cmp(other_key).then_with(|| one.kind().cmp(&other.kind()));
+            by_key.then_with(|| one.reason().cmp(&other.reason()))
+        });
         self.confirmed.sort();
     }
 }

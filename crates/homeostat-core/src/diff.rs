@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::change::{Change, Changes, Conflict, Reason};
+use crate::bits::Bits;
+use crate::change::{Change, Changes, Reason};
 use crate::desired::{Agreement, Desired, Slot};
-use crate::met::{Barred, Met};
+use crate::finding::{Finding, Kind};
 use crate::ownership::{Original, Ownership, Record, Records, Stage};
 use crate::seen::{Focus, Owner, Seen};
 
@@ -38,12 +39,13 @@ pub struct Diff<'a, D: Desired> {
     desired: &'a D,
     focus: &'a Focus<D::Key>,
     rights: Rights<'a, D::Key, D::Object>,
-    met: Met,
+    seen: SeenSlots,
     near: Option<Slot>,
-    /// Declared keys that were seen more than once.
-    twins: BTreeSet<Slot>,
-    /// Keys that the target could not tell about, whatever else it said of them.
-    untold: Barred<D::Key>,
+    /// Keys that nobody may write in this pass: the target holds two objects, or could not say what it holds.
+    twins: BTreeSet<D::Key>,
+    unreadable: BTreeSet<D::Key>,
+    /// The slots of both.
+    barred: BTreeSet<Slot>,
     /// What could not be read of objects that are there.
     unsure: Vec<(Slot, String)>,
     recorded: BTreeSet<D::Key>,
@@ -51,7 +53,7 @@ pub struct Diff<'a, D: Desired> {
 }
 
 /// Whether we may write an object that we saw.
-enum Standing {
+enum Access {
     Ours,
     Free,
     LostMark,
@@ -69,10 +71,11 @@ impl<'a, D: Desired> Diff<'a, D> {
             desired,
             focus,
             rights,
-            met: Met::new(focus, desired.len()),
+            seen: SeenSlots::new(focus, desired.len()),
             near: None,
             twins: BTreeSet::new(),
-            untold: Barred::none(),
+            unreadable: BTreeSet::new(),
+            barred: BTreeSet::new(),
             unsure: Vec::new(),
             recorded: BTreeSet::new(),
             found: Changes::default(),
@@ -92,34 +95,34 @@ impl<'a, D: Desired> Diff<'a, D> {
 
     fn see_unknown(&mut self, key: D::Key, why: String) {
         if let Some(slot) = self.desired.slot(&key, self.near) {
-            self.met.set(slot);
+            self.seen.set(slot);
             self.near = Some(slot);
-            self.untold.slots.insert(slot);
-        } else {
-            self.untold.keys.insert(key.clone());
+            self.barred.insert(slot);
         }
+        self.unreadable.insert(key.clone());
         if self.rights.records.contains_key(&key) {
             self.recorded.insert(key.clone());
         }
-        self.found.unknown.push((key, why));
+        self.found.findings.push((key, Finding::Unknown { why }));
     }
 
     fn see_present(&mut self, key: D::Key, object: D::Object, owner: Owner) {
         if self.record(&key, &object).is_some() {
             self.recorded.insert(key.clone());
         }
-        let standing = self.standing(&key, &object, &owner);
-        self.found.owned += usize::from(matches!(standing, Standing::Ours));
+        let access = self.access(&key, &object, &owner);
+        self.found.owned += usize::from(matches!(access, Access::Ours));
         match self.desired.slot(&key, self.near) {
             Some(slot) => {
                 self.near = Some(slot);
-                if self.met.set(slot) {
-                    self.twins.insert(slot);
+                if self.seen.set(slot) {
+                    self.barred.insert(slot);
+                    self.twins.insert(key);
                     return;
                 }
-                self.see_declared(slot, Present { key, object, owner }, &standing);
+                self.see_declared(slot, Present { key, object, owner }, &access);
             }
-            None => self.see_undeclared(Present { key, object, owner }, &standing),
+            None => self.see_undeclared(Present { key, object, owner }, &access),
         }
     }
 
@@ -129,7 +132,7 @@ impl<'a, D: Desired> Diff<'a, D> {
         record.is_about(self.desired.identity(object).as_deref()).then_some(record)
     }
 
-    fn standing(&self, key: &D::Key, object: &D::Object, owner: &Owner) -> Standing {
+    fn access(&self, key: &D::Key, object: &D::Object, owner: &Owner) -> Access {
         let record = self.record(key, object);
         let is_exclusive = matches!(self.rights.ownership, Ownership::Exclusive(_));
         let is_ours = match owner {
@@ -140,12 +143,12 @@ impl<'a, D: Desired> Diff<'a, D> {
             Owner::Unmarked => self.strategy_says_ours(key, object),
         };
         match owner {
-            _ if is_ours => Standing::Ours,
-            Owner::Nobody => Standing::Free,
+            _ if is_ours => Access::Ours,
+            Owner::Nobody => Access::Free,
             Owner::Foreign(_) if record.is_some_and(|record| record.proves(object)) => {
-                Standing::LostMark
+                Access::LostMark
             }
-            _ => Standing::Foreign,
+            _ => Access::Foreign,
         }
     }
 
@@ -169,22 +172,22 @@ impl<'a, D: Desired> Diff<'a, D> {
         })
     }
 
-    fn see_declared(&mut self, slot: Slot, seen: Present<D::Key, D::Object>, standing: &Standing) {
+    fn see_declared(&mut self, slot: Slot, seen: Present<D::Key, D::Object>, access: &Access) {
         let differs = match self.desired.compare(slot, &seen.object) {
             Agreement::Agrees => false,
             Agreement::Differs => true,
             Agreement::Unsure { differs, why } => {
                 self.unsure.push((slot, why));
                 // What may be as declared is left alone until it can be read.
-                if !differs && !matches!(standing, Standing::LostMark) {
+                if !differs && !matches!(access, Access::LostMark) {
                     return;
                 }
                 differs
             }
         };
-        match standing {
-            Standing::Ours => self.see_ours(slot, seen, differs),
-            Standing::Free => {
+        match access {
+            Access::Ours => self.see_ours(slot, seen, differs),
+            Access::Free => {
                 if differs {
                     self.update(slot, seen.object.clone(), None);
                 } else {
@@ -194,13 +197,15 @@ impl<'a, D: Desired> Diff<'a, D> {
                 self.found.identities.extend(identity.map(|which| (seen.key.clone(), which)));
                 self.found.originals.insert(seen.key, seen.object);
             }
-            Standing::Foreign | Standing::LostMark if self.may_adopt(slot, &seen.key) => {
+            Access::Foreign | Access::LostMark if self.may_adopt(slot, &seen.key) => {
                 self.update(slot, seen.object.clone(), Some(seen.owner));
                 self.found.originals.insert(seen.key, seen.object);
             }
-            Standing::Foreign if !differs => self.found.matched.push((seen.key, seen.owner)),
-            Standing::Foreign => self.conflict(seen.key, seen.owner, Reason::Foreign),
-            Standing::LostMark => self.conflict(seen.key, seen.owner, Reason::LostMark),
+            Access::Foreign if !differs => {
+                self.found.findings.push((seen.key, Finding::Matched { owner: seen.owner }));
+            }
+            Access::Foreign => self.conflict(seen.key, seen.owner, Reason::Foreign),
+            Access::LostMark => self.conflict(seen.key, seen.owner, Reason::LostMark),
         }
     }
 
@@ -208,7 +213,9 @@ impl<'a, D: Desired> Diff<'a, D> {
         if !differs {
             self.confirm(slot, seen);
         } else if self.is_settled(slot, &seen) {
-            self.found.settled.push((slot, seen.object));
+            let wanted = self.desired.object(slot);
+            let finding = Finding::settled(self.desired, &wanted, &seen.object);
+            self.found.findings.push((seen.key, finding));
         } else {
             self.update(slot, seen.object, None);
         }
@@ -240,19 +247,19 @@ impl<'a, D: Desired> Diff<'a, D> {
     }
 
     fn conflict(&mut self, key: D::Key, owner: Owner, reason: Reason) {
-        self.found.conflicts.push(Conflict { key, owner, reason });
+        self.found.findings.push((key, Finding::Conflict { owner, reason }));
     }
 
-    fn see_undeclared(&mut self, seen: Present<D::Key, D::Object>, standing: &Standing) {
+    fn see_undeclared(&mut self, seen: Present<D::Key, D::Object>, access: &Access) {
         let Present { key, object: before, owner } = seen;
-        match (standing, &owner) {
-            (Standing::Ours, Owner::Nobody) => {
+        match (access, &owner) {
+            (Access::Ours, Owner::Nobody) => {
                 let restore = self.restorable(&key, &before);
                 self.found.list.push(Change::Release { key, before, restore });
             }
-            (Standing::Ours, _) => self.found.list.push(Change::Delete { key, before }),
-            (Standing::LostMark, _) => self.conflict(key, owner, Reason::LostMark),
-            (Standing::Free | Standing::Foreign, _) => {}
+            (Access::Ours, _) => self.found.list.push(Change::Delete { key, before }),
+            (Access::LostMark, _) => self.conflict(key, owner, Reason::LostMark),
+            (Access::Free | Access::Foreign, _) => {}
         }
     }
 
@@ -270,7 +277,6 @@ impl<'a, D: Desired> Diff<'a, D> {
     pub fn finish(mut self) -> Changes<D::Key, D::Object> {
         self.sweep();
         self.prune();
-        self.found.sort();
         self.take_back();
         self.found.sort();
         self.found
@@ -279,14 +285,12 @@ impl<'a, D: Desired> Diff<'a, D> {
     fn sweep(&mut self) {
         match self.focus {
             Focus::All => {
-                self.found.list.create(self.met.unset());
+                let slots = (0..self.desired.len()).map(Slot::at);
+                self.found.list.create(slots.filter(|slot| !self.seen.contains(*slot)));
             }
             Focus::Keys(keys) => {
-                for slot in keys.iter().filter_map(|key| self.desired.slot(key, None)) {
-                    if !self.met.get(slot) {
-                        self.found.list.push(Change::Create { slot });
-                    }
-                }
+                let slots = keys.iter().filter_map(|key| self.desired.slot(key, None));
+                self.found.list.create(slots.filter(|slot| !self.seen.contains(*slot)));
             }
         }
     }
@@ -312,40 +316,77 @@ impl<'a, D: Desired> Diff<'a, D> {
     /// A key that was seen twice is written by nobody, since a replace could hit the other one; and
     /// one that could not be read is written by nobody either.
     fn take_back(&mut self) {
-        let untold = std::mem::replace(&mut self.untold, Barred::none());
-        let twins =
-            Barred { slots: std::mem::take(&mut self.twins), keys: self.undeclared_twins() };
-        let is_barred = |slot: &Slot| twins.slots.contains(slot) || untold.slots.contains(slot);
-        let unsure = self.unsure.drain(..).filter(|(slot, _)| !is_barred(slot));
-        self.found.unknown.extend(unsure.map(|(slot, why)| (self.desired.key(slot), why)));
-        let declared = twins.slots.difference(&untold.slots).map(|slot| self.desired.key(*slot));
-        let keys = declared.chain(twins.keys.difference(&untold.keys).cloned());
-        let conflict = |key| Conflict { key, owner: Owner::Unmarked, reason: Reason::Twin };
-        let conflicts: Vec<_> = keys.map(conflict).collect();
-        twins.clear(self.desired, &mut self.found);
-        untold.clear(self.desired, &mut self.found);
-        self.found.conflicts.extend(conflicts);
+        self.twins.extend(self.undeclared_twins());
+        let keys = || self.twins.union(&self.unreadable);
+        if keys().next().is_some() {
+            let barred: BTreeSet<&D::Key> = keys().collect();
+            let is_free = |key: &D::Key| !barred.contains(key);
+            let is_free_slot = |slot: &Slot| !self.barred.contains(slot);
+            let found = &mut self.found;
+            found.list.retain(is_free_slot, |change| match change {
+                Change::Create { slot } | Change::Update { slot, .. } => is_free_slot(slot),
+                Change::Delete { key, .. } | Change::Release { key, .. } => is_free(key),
+            });
+            found.claims.retain(is_free_slot);
+            found.findings.retain(|(key, one)| one.kind() == Kind::Unknown || is_free(key));
+            found.originals.retain(|key, _| is_free(key));
+            found.confirmed.retain(is_free);
+            found.identities.retain(|key, _| is_free(key));
+        }
+        let unsure = self.unsure.drain(..).filter(|(slot, _)| !self.barred.contains(slot));
+        let unsure = unsure.map(|(slot, why)| (self.desired.key(slot), Finding::Unknown { why }));
+        self.found.findings.extend(unsure);
+        for key in self.twins.difference(&self.unreadable) {
+            let twin = Finding::Conflict { owner: Owner::Unmarked, reason: Reason::Twin };
+            self.found.findings.push((key.clone(), twin));
+        }
     }
 
-    /// Keys of which more than one is to go, or is in the way; the findings are in key order.
-    fn undeclared_twins(&self) -> BTreeSet<D::Key> {
+    /// Keys that nobody declares and of which more than one is to go, or is in the way.
+    fn undeclared_twins(&self) -> Vec<D::Key> {
         let removed = self.found.list.others().iter().filter_map(|change| match change {
             Change::Delete { key, .. } | Change::Release { key, .. } => Some(key),
             Change::Create { .. } | Change::Update { .. } => None,
         });
-        let in_the_way = || self.found.conflicts.iter().map(|conflict| &conflict.key);
-        let contested: BTreeSet<&D::Key> = in_the_way().collect();
-        let both = removed.clone().filter(|key| contested.contains(key));
-        repeated(removed).chain(repeated(in_the_way())).chain(both).cloned().collect()
+        let conflicts = self.found.findings.iter().filter(|(_, one)| one.kind() == Kind::Conflict);
+        let mut keys: Vec<&D::Key> = removed.chain(conflicts.map(|(key, _)| key)).collect();
+        keys.sort_unstable();
+        let repeated = keys.windows(2).filter(|pair| pair[0] == pair[1]);
+        repeated.map(|pair| pair[0].clone()).collect()
     }
 }
 
-/// What stands next to its equal in a sorted stream.
-fn repeated<'k, K: PartialEq + 'k>(
-    sorted: impl Iterator<Item = &'k K>,
-) -> impl Iterator<Item = &'k K> {
-    let mut last = None;
-    sorted.filter(move |key| last.replace(*key) == Some(*key))
+/// Which desired states were seen: one bit each, or the few that a focused look is about, which costs the same
+/// however many desired states there are.
+enum SeenSlots {
+    All(Bits),
+    Few(BTreeSet<Slot>),
+}
+
+impl SeenSlots {
+    fn new<K>(focus: &Focus<K>, len: usize) -> Self {
+        match focus {
+            Focus::All => SeenSlots::All(Bits::new(len)),
+            Focus::Keys(_) => SeenSlots::Few(BTreeSet::new()),
+        }
+    }
+
+    /// Notes that a desired state was seen, and tells whether it was before.
+    fn set(&mut self, slot: Slot) -> bool {
+        let before = self.contains(slot);
+        match self {
+            SeenSlots::All(bits) => bits.insert(slot.index()),
+            SeenSlots::Few(seen) => _ = seen.insert(slot),
+        }
+        before
+    }
+
+    fn contains(&self, slot: Slot) -> bool {
+        match self {
+            SeenSlots::All(bits) => bits.contains(slot.index()),
+            SeenSlots::Few(seen) => seen.contains(&slot),
+        }
+    }
 }
 
 struct Present<K, O> {

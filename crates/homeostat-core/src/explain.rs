@@ -80,7 +80,7 @@ pub enum Entry {
         /// The key.
         key: String,
         /// Why.
-        finding: Finding<Value>,
+        finding: Finding,
     },
 }
 

@@ -2,8 +2,10 @@
 //! and JSON derive from it.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::change::Reason;
+use crate::desired::Desired;
 use crate::explain::Action;
 use crate::outcome::Failure;
 use crate::seen::Owner;
@@ -12,7 +14,7 @@ use crate::waits_on::WaitsOn;
 /// Why a key is not simply as declared. As JSON it has the fields of its entry in a list of a plan or a report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Finding<O> {
+pub enum Finding {
     /// A step that the target refused, or a desired state that the source refused.
     Failed {
         /// What was tried; nothing if the desired state was refused.
@@ -44,9 +46,9 @@ pub enum Finding<O> {
     /// Not as declared, but the target's settled answer to the desired state.
     Settled {
         /// What is declared.
-        wanted: Box<O>,
+        wanted: Box<Value>,
         /// What the target keeps for it.
-        held: Box<O>,
+        held: Box<Value>,
     },
     /// As declared, and somebody else's: it is left as it is.
     Matched {
@@ -140,7 +142,7 @@ impl Kind {
     }
 }
 
-impl<O: Clone> Finding<O> {
+impl Finding {
     /// The list that it belongs to.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -165,6 +167,12 @@ impl<O: Clone> Finding<O> {
     #[must_use]
     pub fn refused(failure: Failure) -> Self {
         Finding::Failed { action: None, failure }
+    }
+
+    /// An object that is not as declared, but the target's settled answer to it.
+    pub fn settled<D: Desired>(desired: &D, wanted: &D::Object, held: &D::Object) -> Self {
+        let [wanted, held] = [wanted, held].map(|object| Box::new(desired.shown(object)));
+        Finding::Settled { wanted, held }
     }
 
     /// The reason in one line; empty where the finding says it all.
@@ -198,22 +206,6 @@ impl<O: Clone> Finding<O> {
             }
             Finding::Conflict { reason, .. } => reason.help().map(str::to_owned),
             _ => None,
-        }
-    }
-
-    /// The same with objects in another form.
-    pub fn map<P>(&self, form: impl Fn(&O) -> P) -> Finding<P> {
-        match self.clone() {
-            Finding::Failed { action, failure } => Finding::Failed { action, failure },
-            Finding::NotShown { action, failure } => Finding::NotShown { action, failure },
-            Finding::Pending { on } => Finding::Pending { on },
-            Finding::Conflict { owner, reason } => Finding::Conflict { owner, reason },
-            Finding::Settled { wanted, held } => {
-                Finding::Settled { wanted: Box::new(form(&wanted)), held: Box::new(form(&held)) }
-            }
-            Finding::Matched { owner } => Finding::Matched { owner },
-            Finding::Unknown { why } => Finding::Unknown { why },
-            Finding::Held { action, why } => Finding::Held { action, why },
         }
     }
 }

@@ -169,12 +169,6 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
         self.keys.get(key)?.running.as_ref()
     }
 
-    /// How many jobs run.
-    #[must_use]
-    pub fn running(&self) -> usize {
-        self.running
-    }
-
     /// How many keys have something running or waiting; the others cost nothing.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -1,8 +1,8 @@
 //! The last applied desired state in compact form: it tells "config changed" from "drifted".
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Write as _};
-use std::io;
+use std::fmt;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -29,7 +29,7 @@ impl Fingerprint {
 
     /// The digest of a one-line text.
     pub fn of_text(text: &impl fmt::Display) -> u64 {
-        let mut hash = Fnv::default();
+        let mut hash = Fnv::EMPTY;
         let _ = write!(hash, "{text}");
         hash.0
     }
@@ -37,7 +37,7 @@ impl Fingerprint {
     /// The digest of a serialized object. One that cannot be serialized digests as its readable
     /// part: a collision costs a wrong word.
     pub fn of_object(object: &impl Serialize) -> u64 {
-        let mut hash = Fnv::default();
+        let mut hash = Fnv::EMPTY;
         let _ = serde_json::to_writer(&mut hash, object);
         hash.0
     }
@@ -126,30 +126,15 @@ impl LastApplied {
 /// FNV-1a: tiny, and the same on every machine and in every version, as a stored digest must be.
 struct Fnv(u64);
 
-impl Default for Fnv {
-    fn default() -> Self {
-        Fnv(0xcbf2_9ce4_8422_2325)
-    }
-}
-
 impl Fnv {
-    fn eat(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-}
-
-impl fmt::Write for Fnv {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.eat(text.as_bytes());
-        Ok(())
-    }
+    const EMPTY: Self = Fnv(0xcbf2_9ce4_8422_2325);
 }
 
 impl io::Write for Fnv {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.eat(bytes);
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
         Ok(bytes.len())
     }
 

@@ -31,6 +31,7 @@
 
 #![warn(missing_docs)]
 
+mod bits;
 pub mod change;
 pub mod change_list;
 pub mod desired;
@@ -39,7 +40,6 @@ pub mod explain;
 pub mod finding;
 pub mod lanes;
 pub mod last_applied;
-mod met;
 pub mod operation;
 pub mod outcome;
 pub mod ownership;
@@ -52,7 +52,7 @@ pub mod series;
 pub mod source;
 pub mod waits_on;
 
-pub use change::{Change, Changes, Conflict, Reason};
+pub use change::{Change, Changes, Reason};
 pub use change_list::ChangeList;
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};

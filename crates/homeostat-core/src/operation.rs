@@ -12,17 +12,15 @@ use std::time::Duration;
 use crate::explain::{Action, Cause};
 use crate::lanes::{Job, Lanes, Limits, Start, Ticket};
 use crate::outcome::TaskEnd;
-use crate::pacing::Time;
+use crate::pacing::{Pauses, Time};
 use crate::seen::Focus;
 use crate::source::Key;
 use crate::waits_on::WaitsOn;
 
-/// The first pause between two questions about the same write. Each is twice as long as the one before.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause while the write may still appear.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The longest pause while the target cannot be asked.
-const LONGEST_PAUSE_UNREACHABLE: Duration = Duration::from_secs(30);
+/// The pauses between two questions about the same write, while it may still appear.
+const ASK: Pauses = Pauses::new(Duration::from_millis(250), Duration::from_secs(5));
+/// The same while the target cannot be asked.
+const ASK_UNREACHABLE: Pauses = Pauses::new(Duration::from_millis(250), Duration::from_secs(30));
 
 /// How long a write stays in doubt if the source does not say.
 pub const DOUBT: Duration = Duration::from_secs(30);
@@ -48,14 +46,10 @@ impl<I> Doubt<I> {
     /// When to ask again after so many questions: after growing pauses, and right when the doubt ends.
     #[must_use]
     pub fn next_question(&self, tries: u32, now: Time, doubt_lasts: Duration) -> Time {
-        let next = now.after(pause(tries).min(LONGEST_PAUSE));
+        let next = now.after(ASK.nth(tries.saturating_add(1)));
         let end = self.since.after(doubt_lasts);
         if now < end { next.min(end) } else { next }
     }
-}
-
-fn pause(tries: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(1 << tries.min(16))
 }
 
 /// A question to the target about a write in doubt. Answers to an older number are stale.
@@ -67,6 +61,13 @@ pub struct Question {
     pub tries: u32,
     /// Whether the last one could not be asked or answered.
     pub has_failed: bool,
+}
+
+impl Question {
+    /// The next one about the same write.
+    fn next(self, number: u64, has_failed: bool) -> Self {
+        Question { number, tries: self.tries.saturating_add(1), has_failed }
+    }
 }
 
 /// Who holds a lane.
@@ -136,9 +137,11 @@ pub struct Unended<I> {
     pub node: String,
 }
 
-impl<I> Unended<I> {
-    fn doubted(self, since: Time) -> Doubt<I> {
-        Doubt { step: self.step, node: self.node, since }
+impl<I: Eq> Unended<I> {
+    /// The doubt about this write, which may be known since before.
+    fn doubted(self, known: Option<Doubt<I>>, now: Time) -> Doubt<I> {
+        let known = known.filter(|doubt| doubt.step == self.step);
+        known.unwrap_or(Doubt { step: self.step, node: self.node, since: now })
     }
 }
 
@@ -243,23 +246,6 @@ pub struct Consequence {
     pub is_over: bool,
 }
 
-impl Consequence {
-    const NONE: Self = Consequence { is_dirty: false, result: None, ask_at: None, is_over: false };
-
-    fn dirty() -> Self {
-        Consequence { is_dirty: true, ..Self::NONE }
-    }
-
-    fn ended(task: Option<String>, change: Option<(Action, Cause)>, end: TaskEnd) -> Self {
-        let result = Some(TaskResult { task, change, end });
-        Consequence { is_dirty: true, result, ..Self::NONE }
-    }
-
-    fn ask(at: Time) -> Self {
-        Consequence { ask_at: Some(at), ..Self::NONE }
-    }
-}
-
 impl<I: Copy + Eq> Operation<I> {
     /// Whether the lane is taken, and with it a place on the node.
     #[must_use]
@@ -278,117 +264,98 @@ impl<I: Copy + Eq> Operation<I> {
 
     /// All transitions. What cannot happen in a state changes nothing: an answer that comes too late, say.
     #[must_use]
-    #[expect(clippy::too_many_lines, reason = "all transitions in one table")]
     #[expect(clippy::match_same_arms, reason = "different events, which are read one by one")]
     pub fn advance(self, event: Event<I>, rules: &Rules, now: Time) -> (Self, Consequence) {
         use Operation::{Held, Idle, InDoubt, InFlight, Reserved, Unresolved};
-        match (self, event) {
-            (Idle, Event::Offered) => (Reserved, Consequence::dirty()),
-            (Reserved, Event::Taken) => (Held { by: Holder::Pass, doubt: None }, Consequence::NONE),
-            (Reserved, Event::Unneeded) => (Idle, Consequence::NONE),
-            (Reserved, Event::ConsumerChanged) if rules.consumer != LaneConsumer::Active => {
-                (Idle, Consequence::NONE)
+        let mut then = Consequence::default();
+        let is_passive = rules.consumer != LaneConsumer::Active;
+        let next = match (self, event) {
+            (Idle, Event::Offered) => {
+                then.is_dirty = true;
+                Reserved
             }
+            (Reserved, Event::Taken) => Held { by: Holder::Pass, doubt: None },
+            (Reserved, Event::Unneeded) => Idle,
+            (Reserved, Event::ConsumerChanged) if is_passive => Idle,
 
-            (Idle, Event::Granted) => {
-                (Held { by: Holder::Command, doubt: None }, Consequence::NONE)
-            }
-            (Unresolved(doubt), Event::Granted) => {
-                (Held { by: Holder::Command, doubt: Some(doubt) }, Consequence::NONE)
-            }
-            (Held { doubt, .. }, Event::Returned) => {
-                (doubt.map_or(Idle, Unresolved), Consequence::NONE)
-            }
+            (Idle, Event::Granted) => Held { by: Holder::Command, doubt: None },
+            (Unresolved(doubt), Event::Granted) => Held { by: Holder::Command, doubt: Some(doubt) },
+            (Held { doubt, .. }, Event::Returned) => doubt.map_or(Idle, Unresolved),
 
-            (Held { by, .. }, Event::Released(None)) => {
-                (Idle, Consequence { is_dirty: by == Holder::Command, ..Consequence::NONE })
-            }
             (Held { by, doubt }, Event::AnswerLost(write)) => {
-                let known = doubt.filter(|doubt| doubt.step == write.step);
-                let doubt = Some(known.unwrap_or_else(|| write.doubted(now)));
-                (Held { by, doubt }, Consequence::NONE)
+                Held { by, doubt: Some(write.doubted(doubt, now)) }
             }
-            (Held { by, doubt }, Event::Released(Some(write))) => {
-                let known = doubt.filter(|doubt| doubt.step == write.step);
-                let doubt = known.unwrap_or_else(|| write.doubted(now));
-                let is_dirty = by == Holder::Command;
-                (in_doubt(doubt, rules), Consequence { is_dirty, ..Consequence::NONE })
+            (Held { by, doubt }, Event::Released(write)) => {
+                then.is_dirty = by == Holder::Command;
+                write.map_or(Idle, |write| in_doubt(write.doubted(doubt, now), rules))
             }
             (Held { .. }, Event::Accepted { write: Unended { step, node }, task, change }) => {
-                (InFlight { step, node, task, change }, Consequence::NONE)
+                InFlight { step, node, task, change }
             }
 
             (InFlight { step, node, task, change }, Event::TaskEnded(ended, end))
                 if step == ended =>
             {
-                let next = match end {
-                    // It may still run.
-                    TaskEnd::GivenUp(_) => in_doubt(Doubt { step, node, since: now }, rules),
-                    _ => Idle,
-                };
-                (next, Consequence::ended(Some(task), change, end))
+                let may_still_run = matches!(end, TaskEnd::GivenUp(_));
+                then.ended(Some(task), change, end);
+                let doubt = Doubt { step, node, since: now };
+                if may_still_run { in_doubt(doubt, rules) } else { Idle }
             }
 
-            (Idle | Reserved, Event::Found(write)) => {
-                (in_doubt(write.doubted(now), rules), Consequence::NONE)
-            }
-            (Unresolved(doubt), Event::PassBegins) => {
-                (InDoubt { doubt, question: None }, Consequence::NONE)
-            }
-            (Unresolved(doubt), Event::ConsumerChanged) => {
-                (in_doubt(doubt, rules), Consequence::NONE)
-            }
-            (InDoubt { doubt, .. }, Event::ConsumerChanged)
-                if rules.consumer != LaneConsumer::Active =>
-            {
-                (Unresolved(doubt), Consequence::NONE)
-            }
+            (Idle | Reserved, Event::Found(write)) => in_doubt(write.doubted(None, now), rules),
+            (Unresolved(doubt), Event::PassBegins) => InDoubt { doubt, question: None },
+            (Unresolved(doubt), Event::ConsumerChanged) => in_doubt(doubt, rules),
+            (InDoubt { doubt, .. }, Event::ConsumerChanged) if is_passive => Unresolved(doubt),
 
             (InDoubt { doubt, question: None }, Event::Asked { number }) => {
+                then.ask_at = Some(now);
                 let question = Question { number, tries: 0, has_failed: false };
-                (InDoubt { doubt, question: Some(question) }, Consequence::ask(now))
+                InDoubt { doubt, question: Some(question) }
             }
             (
                 InDoubt { doubt, question: Some(last) },
                 Event::NotFound { question, asked, next },
             ) if last.number == question => {
-                if doubt.is_over(asked, rules.doubt_lasts) {
-                    let kept = InDoubt { doubt, question: Some(last) };
-                    return (kept, Consequence { is_over: true, ..Consequence::NONE });
+                then.is_over = doubt.is_over(asked, rules.doubt_lasts);
+                if then.is_over {
+                    InDoubt { doubt, question: Some(last) }
+                } else {
+                    then.ask_at = Some(doubt.next_question(last.tries, now, rules.doubt_lasts));
+                    InDoubt { doubt, question: Some(last.next(next, false)) }
                 }
-                let at = doubt.next_question(last.tries, now, rules.doubt_lasts);
-                let (number, tries) = (next, last.tries.saturating_add(1));
-                let question = Question { number, tries, has_failed: false };
-                (InDoubt { doubt, question: Some(question) }, Consequence::ask(at))
             }
             (InDoubt { doubt, question: Some(last) }, Event::AskFailed { question, next })
                 if last.number == question =>
             {
-                let at = now.after(pause(last.tries).min(LONGEST_PAUSE_UNREACHABLE));
-                let (number, tries) = (next, last.tries.saturating_add(1));
-                let question = Question { number, tries, has_failed: true };
-                (InDoubt { doubt, question: Some(question) }, Consequence::ask(at))
+                let question = last.next(next, true);
+                then.ask_at = Some(now.after(ASK_UNREACHABLE.nth(question.tries)));
+                InDoubt { doubt, question: Some(question) }
             }
-            (InDoubt { doubt, .. }, Event::QuestionsDropped) => {
-                (InDoubt { doubt, question: None }, Consequence::NONE)
-            }
+            (InDoubt { doubt, .. }, Event::QuestionsDropped) => InDoubt { doubt, question: None },
 
             (InDoubt { doubt, .. } | Unresolved(doubt), Event::Resolved(step, end))
                 if doubt.step == step =>
             {
-                (Idle, Consequence::ended(None, None, end))
+                then.ended(None, None, end);
+                Idle
             }
             (Held { by, doubt: Some(doubt) }, Event::Resolved(step, _)) if doubt.step == step => {
-                (Held { by, doubt: None }, Consequence::NONE)
+                Held { by, doubt: None }
             }
             (InDoubt { doubt, .. } | Unresolved(doubt), Event::Adopted { write, task })
                 if doubt.step == write.step =>
             {
-                let Unended { step, node } = write;
-                (InFlight { step, node, task, change: None }, Consequence::NONE)
+                InFlight { step: write.step, node: write.node, task, change: None }
             }
-            (unchanged, _) => (unchanged, Consequence::NONE),
-        }
+            (unchanged, _) => unchanged,
+        };
+        (next, then)
+    }
+}
+
+impl Consequence {
+    fn ended(&mut self, task: Option<String>, change: Option<(Action, Cause)>, end: TaskEnd) {
+        (self.is_dirty, self.result) = (true, Some(TaskResult { task, change, end }));
     }
 }
 
@@ -737,11 +704,16 @@ impl<K: Key, C, I: Copy + Eq> OperationSet<K, C, I> {
         self.keys.entry(key.clone()).or_insert_with(idle)
     }
 
-    /// One transition, with what follows from it for lane, dirty keys, results and questions.
     fn apply(&mut self, key: &K, event: Event<I>, now: Time) -> Consequence {
+        let holds_lane = !self.is_free(key);
+        self.transition(key, event, holds_lane, now)
+    }
+
+    /// One transition, with what follows from it for lane, dirty keys, results and questions. `held` says whether the
+    /// lane is taken.
+    fn transition(&mut self, key: &K, event: Event<I>, held: bool, now: Time) -> Consequence {
         let rules = self.rules;
         let entry = self.entry(key);
-        let held = entry.operation.holds_lane();
         let before = std::mem::take(&mut entry.operation);
         let (next, consequence) = before.advance(event, &rules, now);
         let holds = next.holds_lane();
@@ -789,31 +761,21 @@ impl<K: Key, C, I: Copy + Eq> OperationSet<K, C, I> {
         while let Some(Start { key, job, .. }) = self.lanes.start() {
             match job {
                 Job::Command(waiter) => {
-                    self.transit(&key, Event::Granted);
+                    self.transition(&key, Event::Granted, true, Time::EPOCH);
                     self.effects.push(Effect::Grant { key, waiter });
                 }
                 Job::Pass if asks == Some(&key) || self.rules.consumer == LaneConsumer::Active => {
-                    self.transit(&key, Event::Offered);
+                    self.transition(&key, Event::Offered, true, Time::EPOCH);
+                    if self.is_free(&key) {
+                        // Nobody knows how its last write ended: the offer was not taken.
+                        self.entry(&key).is_dirty = true;
+                    }
                 }
                 Job::Pass => {
                     self.entry(&key).is_dirty = true;
                     self.lanes.end(&key);
                 }
             }
-        }
-    }
-
-    /// A transition whose lane is taken already.
-    fn transit(&mut self, key: &K, event: Event<I>) {
-        let rules = self.rules;
-        let entry = self.entry(key);
-        let before = std::mem::take(&mut entry.operation);
-        let (next, consequence) = before.advance(event, &rules, Time::EPOCH);
-        let is_taken = next.holds_lane();
-        (entry.operation, entry.is_dirty) = (next, entry.is_dirty || consequence.is_dirty);
-        if !is_taken {
-            entry.is_dirty = true;
-            self.lanes.end(key);
         }
     }
 

@@ -1,7 +1,6 @@
 //! What became of a step.
 
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -28,7 +27,8 @@ pub enum Retry {
 }
 
 /// Why something could not be done: the target's words, the way out, and when to try again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{error}")]
 pub struct Failure {
     /// What failed, with its causes joined.
     pub error: String,
@@ -63,14 +63,6 @@ impl Failure {
         self
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.error)
-    }
-}
-
-impl Error for Failure {}
 
 /// What became of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,17 +111,16 @@ impl<O> Outcome<O> {
         Outcome::Unknown { why: format!("the `{source}` source gave no answer for this step") }
     }
 
-    /// Why the key of a step is not simply as declared after this outcome; nothing if the step was applied, or if the
-    /// target settled for something else and `wanted` is not known.
-    pub fn finding(&self, action: Action, wanted: impl FnOnce() -> Option<O>) -> Option<Finding<O>>
-    where
-        O: Clone,
-    {
+    /// Why the key of a step is not simply as declared after this outcome; nothing if the step was applied. Where the
+    /// target settled for something else, `settled` says it.
+    pub fn finding(
+        &self,
+        action: Action,
+        settled: impl FnOnce(&O) -> Option<Finding>,
+    ) -> Option<Finding> {
         Some(match self {
             Outcome::Applied { .. } => return None,
-            Outcome::Settled { held } => {
-                Finding::Settled { wanted: Box::new(wanted()?), held: Box::new(held.clone()) }
-            }
+            Outcome::Settled { held } => return settled(held),
             Outcome::Conflict { owner } => {
                 Finding::Conflict { owner: owner.clone(), reason: Reason::Foreign }
             }

@@ -23,7 +23,6 @@ mod pauses;
 mod policy;
 mod reasons;
 mod resync;
-mod steady;
 mod time;
 
 pub use backoff::Backoff;

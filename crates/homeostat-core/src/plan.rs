@@ -98,7 +98,7 @@ pub struct Draft<S: Source> {
     /// The steps, in any order; equal phases keep the order given here.
     pub steps: Vec<S::Step>,
     /// The keys that get no step, and why.
-    pub findings: Vec<(S::Key, Finding<S::Object>)>,
+    pub findings: Vec<(S::Key, Finding)>,
 }
 
 impl<S: Source> Default for Draft<S> {
@@ -128,7 +128,7 @@ pub struct Plan<S: Source> {
     /// The steps, in order.
     pub steps: Vec<S::Step>,
     /// Why keys are not simply as declared, and will not be by these steps.
-    pub findings: Vec<(S::Key, Finding<S::Object>)>,
+    pub findings: Vec<(S::Key, Finding)>,
     /// Everything else that the diff found; its changes have become the steps, its findings those above.
     pub found: Changes<S::Key, S::Object>,
     /// How many objects of ours nobody declares any more: what a budget of deletes counts. A guard that
@@ -169,7 +169,7 @@ impl<S: Source> Plan<S> {
             }
             _ => steps.sort_by_key(Step::phase),
         }
-        let mut findings = found.take_findings(&*desired);
+        let mut findings = std::mem::take(&mut found.findings);
         findings.extend(drafted);
         findings.sort_by(|a, b| a.0.cmp(&b.0));
         Plan { findings, found, removals, released, ..Plan::of(desired, moment.into(), steps) }
@@ -241,7 +241,7 @@ impl<S: Source> Plan<S> {
     pub fn hold(
         &mut self,
         why: impl Fn(&Self, &S::Step) -> Option<String>,
-    ) -> &[(S::Key, Finding<S::Object>)] {
+    ) -> &[(S::Key, Finding)] {
         let before = self.findings.len();
         let steps = std::mem::take(&mut self.steps);
         let mut kept = Vec::with_capacity(steps.len());
@@ -269,20 +269,16 @@ impl<S: Source> Plan<S> {
         self.findings.iter().any(|(_, finding)| finding.is_open())
     }
 
-    /// A finding as it is shown.
-    pub(crate) fn entry(&self, key: &S::Key, finding: &Finding<S::Object>) -> Entry {
-        let finding = finding.map(|object| self.desired.shown(object));
-        Entry::Finding { key: key.to_string(), finding }
-    }
-
     /// The findings of one list, in order.
-    pub fn findings_of(&self, kind: Kind) -> impl Iterator<Item = (&S::Key, &Finding<S::Object>)> {
+    pub fn findings_of(&self, kind: Kind) -> impl Iterator<Item = (&S::Key, &Finding)> {
         let findings = self.findings.iter().filter(move |(_, finding)| finding.kind() == kind);
         findings.map(|(key, finding)| (key, finding))
     }
 
     pub(crate) fn explain_findings(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-        self.findings_of(kind).for_each(|(key, finding)| tell(self.entry(key, finding)));
+        for (key, finding) in self.findings_of(kind) {
+            tell(Entry::Finding { key: key.to_string(), finding: finding.clone() });
+        }
     }
 }
 

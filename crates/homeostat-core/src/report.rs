@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::bits::Bits;
 use crate::desired::Desired as _;
 use crate::explain::{Audience, Entry, Explain, Summary};
 use crate::finding::{Finding, Kind};
@@ -13,7 +14,7 @@ use crate::source::Source;
 /// The outcomes of a plan's steps; a million good ones cost a bit each.
 #[derive(Debug)]
 pub struct Tally<O> {
-    good: Vec<u64>,
+    good: Bits,
     other: BTreeMap<usize, Outcome<O>>,
 }
 
@@ -21,13 +22,13 @@ impl<O: Clone> Tally<O> {
     /// Room for the outcomes of `steps` steps.
     #[must_use]
     pub fn new(steps: usize) -> Self {
-        Tally { good: vec![0; steps.div_ceil(64)], other: BTreeMap::new() }
+        Tally { good: Bits::new(steps), other: BTreeMap::new() }
     }
 
     /// Records the outcome of some steps. The first word on a step stands, but for a later verdict
     /// by [`Tally::revise`].
     pub fn put(&mut self, steps: Range<usize>, outcome: &Outcome<O>) {
-        let end = steps.end.min(self.good.len() * 64);
+        let end = steps.end.min(self.good.capacity());
         for step in steps.start..end {
             if self.is_open(step) {
                 self.revise(step, outcome.clone());
@@ -37,12 +38,14 @@ impl<O: Clone> Tally<O> {
 
     /// Replaces the outcome of a step: a second look knows better.
     pub fn revise(&mut self, step: usize, outcome: Outcome<O>) {
-        let Some(word) = self.good.get_mut(step / 64) else { return };
+        if step >= self.good.capacity() {
+            return;
+        }
         if let Outcome::Applied { .. } = outcome {
-            *word |= 1 << (step % 64);
+            self.good.insert(step);
             self.other.remove(&step);
         } else {
-            *word &= !(1 << (step % 64));
+            self.good.remove(step);
             self.other.insert(step, outcome);
         }
     }
@@ -56,7 +59,7 @@ impl<O: Clone> Tally<O> {
     /// Whether the step was applied.
     #[must_use]
     pub fn is_applied(&self, step: usize) -> bool {
-        self.good.get(step / 64).is_some_and(|word| word & (1 << (step % 64)) != 0)
+        self.good.contains(step)
     }
 
     /// Whether the step changed the target, settled ones included.
@@ -133,12 +136,15 @@ impl<S: Source> Report<S> {
     }
 
     /// The steps that were not simply applied: key and finding.
-    pub fn step_findings(&self) -> impl Iterator<Item = (S::Key, Finding<S::Object>)> {
+    pub fn step_findings(&self) -> impl Iterator<Item = (S::Key, Finding)> {
         let Plan { steps, desired, .. } = &self.plan;
         self.tally.others().filter_map(|(at, outcome)| {
             let step = steps.get(at)?;
-            let wanted = || self.plan.slot_of(step).map(|slot| desired.object(slot));
-            Some((step.key(desired), outcome.finding(step.action(), wanted)?))
+            let settled = |held: &S::Object| {
+                let wanted = desired.object(self.plan.slot_of(step)?);
+                Some(Finding::settled(&**desired, &wanted, held))
+            };
+            Some((step.key(desired), outcome.finding(step.action(), settled)?))
         })
     }
 }
@@ -153,7 +159,9 @@ impl<S: Source> Explain for Report<S> {
             _ => {
                 self.plan.explain_findings(kind, tell);
                 let from_steps = self.step_findings().filter(|(_, finding)| finding.kind() == kind);
-                from_steps.for_each(|(key, finding)| tell(self.plan.entry(&key, &finding)));
+                from_steps.for_each(|(key, finding)| {
+                    tell(Entry::Finding { key: key.to_string(), finding });
+                });
                 let unrecorded = self.unrecorded.clone().filter(|_| kind == Kind::Failed);
                 if let Some((what, failure)) = unrecorded {
                     let finding = Finding::refused(failure);

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{Thing, World, desired, ownership, records, seen};
-use homeostat_core::{Focus, OnRelease};
+use homeostat_core::{Finding, Focus, OnRelease};
 
 /// A case: what is declared, seen and recorded. The rest has quiet defaults.
 #[derive(Clone, Copy)]
@@ -358,7 +358,8 @@ fn a_key_that_is_told_both_there_and_unknown_is_unknown() {
             for _ in 0..2 {
                 world.seen = seen(&told);
                 let found = world.diff();
-                assert_eq!(found.unknown, [("a".to_owned(), "timeout".to_owned())], "{told}");
+                let timeout = Finding::Unknown { why: "timeout".to_owned() };
+                assert_eq!(found.findings, [("a".to_owned(), timeout)], "{told}");
                 world.seen.reverse();
                 let findings = world.findings();
                 let besides: Vec<_> =

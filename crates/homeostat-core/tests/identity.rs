@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use homeostat_core::{
-    Agreement, Change, Changes, Desired, Diff, Focus, OnRelease, Original, Owner, Ownership,
-    Record, Records, Rights, Seen, Slot, Stage,
+    Agreement, Change, Changes, Desired, Diff, Finding, Focus, OnRelease, Original, Owner,
+    Ownership, Record, Records, Rights, Seen, Slot, Stage,
 };
 
 /// All declared objects are alike; what is seen has a serial number.
@@ -74,10 +74,10 @@ fn the_recorded_object_is_ours_and_costs_no_write() {
 fn another_object_of_the_same_key_is_foreign_and_the_record_is_dropped() {
     let records = record(Stage::Done, Some("7"));
     let found = diff(&["blue"], Some(8), &records);
-    assert_eq!(found.matched, [("blue".to_owned(), Owner::Unmarked)]);
+    assert_eq!(found.findings, [("blue".to_owned(), Finding::Matched { owner: Owner::Unmarked })]);
     assert_eq!((found.owned, found.pruned), (0, vec!["blue".to_owned()]));
     let found = diff(&[], Some(8), &records);
-    assert!(found.list.is_empty() && found.conflicts.is_empty());
+    assert!(found.list.is_empty() && found.findings.is_empty());
     assert_eq!(found.pruned, ["blue"]);
 }
 

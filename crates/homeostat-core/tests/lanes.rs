@@ -141,7 +141,7 @@ fn ending_what_does_not_run_changes_nothing() {
     lanes.end(&101);
     lanes.mark(&101, 1);
     lanes.end(&101);
-    assert_eq!((lanes.len(), lanes.running()), (1, 0));
+    assert_eq!((lanes.len(), lanes.node_of(&101)), (1, None));
     assert_eq!(lanes.start(), Some(pass(101, 1)));
     assert!(lanes.node_of(&101).is_some());
 }
@@ -154,7 +154,10 @@ fn what_runs_already_takes_its_lane_and_its_place_on_the_node() {
     assert!(lanes.occupy(&101, &1));
     assert!(!lanes.occupy(&101, &1));
     assert!(lanes.occupy(&103, &1), "it runs, whatever the limit says");
-    assert_eq!((lanes.start(), lanes.running()), (None, 2));
+    assert_eq!(
+        (lanes.start(), lanes.node_of(&101), lanes.node_of(&103)),
+        (None, Some(&1), Some(&1))
+    );
     lanes.end(&103);
     assert_eq!(lanes.start(), None);
     lanes.end(&101);
@@ -313,7 +316,9 @@ proptest! {
                     }
                 }
             }
-            prop_assert_eq!(lanes.running(), model.running.len());
+            for key in 0..8 {
+                prop_assert_eq!(lanes.node_of(&key), model.running.get(&key));
+            }
         }
         // Drained one at a time, nobody is left behind.
         while !lanes.is_empty() {

@@ -90,27 +90,24 @@ fn another_answer_ends_the_row_of_those_at_once() {
     for retry in [Retry::Now, Retry::Now, Retry::Now, Retry::OnChange, Retry::Now] {
         backoff.failed("a", retry, at(5));
     }
-    assert_eq!(backoff.due(&"a"), Some(at(5)));
+    assert_eq!(backoff.deadline(), Some(at(5)));
 }
 
 #[test]
 fn each_answer_says_what_may_wake_the_key() {
     let resync = Reasons::from(Reason::Resync);
     let rows = [
-        (Retry::Now, true, true, true),
-        (Retry::Soon, true, true, true),
-        (Retry::OnChange, false, true, true),
-        (Retry::Never, false, false, false),
+        (Retry::Now, true, true),
+        (Retry::Soon, true, true),
+        (Retry::OnChange, false, true),
+        (Retry::Never, false, false),
     ];
-    for (retry, by_time, by_hint, by_resync) in rows {
+    for (retry, by_time, by_resync) in rows {
         let mut backoff = backoff();
         backoff.failed("a", retry, at(0));
         assert_eq!(backoff.deadline().is_some(), by_time, "{retry:?}");
         assert_eq!(backoff.may_try(&"a", resync, at(1)), by_resync, "{retry:?}");
         assert_eq!(backoff.may_try(&"a", Reason::Operator.into(), at(1)), by_resync, "{retry:?}");
-        backoff.on_hint(&"a", at(1));
-        assert_eq!(backoff.may_try(&"a", Reason::Hint.into(), at(1)), by_hint, "{retry:?}");
-        assert_eq!(backoff.take_due(at(1)).is_empty(), !by_hint, "{retry:?}");
         backoff.forget(&"a");
         assert!(
             backoff.may_try(&"a", Reason::Desired.into(), at(1)),
@@ -158,22 +155,6 @@ fn a_full_pass_forgets_the_keys_that_no_longer_fail() {
 }
 
 #[test]
-fn a_hint_while_the_key_is_tried_is_not_lost() {
-    // The link appears after the try has looked for it and before its failure is told.
-    for retry in [Retry::OnChange, Retry::Soon] {
-        let mut backoff = backoff();
-        backoff.failed("a", Retry::OnChange, at(0));
-        backoff.on_hint(&"a", at(10));
-        assert_eq!(backoff.take_due(at(10)), ["a"]);
-        backoff.on_hint(&"a", at(20));
-        backoff.failed("a", retry, at(30));
-        assert_eq!(backoff.take_due(at(30)), ["a"], "{retry:?}");
-        backoff.failed("a", retry, at(40));
-        assert_eq!(backoff.take_due(at(41)), Vec::<&str>::new(), "{retry:?}: one hint, one try");
-    }
-}
-
-#[test]
 fn a_key_that_nobody_answered_for_comes_back() {
     let mut backoff = backoff();
     backoff.failed("a", Retry::Soon, at(0));
@@ -200,50 +181,23 @@ fn eighteen_failures_within_seconds_do_not_stall_a_key() {
     // Where events bypass the delay and count, 18 of them made a pause of 1000 s.
     let mut backoff = backoff();
     for nth in 0..18 {
-        backoff.on_hint(&"a", at(nth * 100));
-        let _ = backoff.take_due(at(nth * 100));
+        backoff.take(&"a", at(nth * 100));
         backoff.failed("a", Retry::Soon, at(nth * 100 + 1));
     }
     assert!(backoff.streak(&"a") <= 5, "{}", backoff.streak(&"a"));
-    assert!(backoff.due(&"a") <= Some(at(1_701 + 1_600)), "{:?}", backoff.due(&"a"));
+    assert!(backoff.deadline() <= Some(at(1_701 + 1_600)), "{:?}", backoff.deadline());
 }
 
 #[test]
-fn a_storm_of_hints_neither_counts_nor_puts_the_try_off() {
+fn a_storm_of_passes_neither_counts_nor_puts_the_try_off() {
     let mut backoff = backoff();
     backoff.failed("a", Retry::Soon, at(0));
-    let due = backoff.due(&"a");
+    let due = backoff.deadline();
     for now in 1..70 {
-        backoff.on_hint(&"a", at(now));
-        assert_eq!(backoff.take_due(at(now)), ["a"]);
+        backoff.take(&"a", at(now));
         backoff.failed("a", Retry::Soon, at(now));
-        assert_eq!((backoff.streak(&"a"), backoff.due(&"a")), (1, due));
+        assert_eq!((backoff.streak(&"a"), backoff.deadline()), (1, due));
     }
-}
-
-#[test]
-fn a_key_that_is_hinted_all_the_time_does_not_starve_the_others() {
-    let mut backoff = backoff();
-    backoff.failed("slow", Retry::Soon, at(0));
-    backoff.failed("loud", Retry::Soon, at(0));
-    (100..200).for_each(|now| backoff.on_hint(&"loud", at(now)));
-    let mut due = backoff.take_due(at(200));
-    due.sort_unstable();
-    assert_eq!(due, ["loud", "slow"]);
-}
-
-#[test]
-fn a_hint_about_a_key_that_is_due_leaves_it_its_place() {
-    let mut backoff = backoff();
-    backoff.failed("first", Retry::OnChange, at(0));
-    backoff.failed("second", Retry::OnChange, at(0));
-    backoff.on_hint(&"first", at(10));
-    backoff.on_hint(&"second", at(20));
-    backoff.on_hint(&"first", at(30));
-    assert_eq!(
-        (backoff.deadline(), backoff.take_due(at(30))),
-        (Some(at(10)), vec!["first", "second"])
-    );
 }
 
 #[test]
@@ -251,8 +205,7 @@ fn one_failing_key_delays_no_other() {
     let mut backoff = backoff();
     waits(&mut backoff, Retry::Soon, 20);
     backoff.failed("b", Retry::Soon, at(0));
-    assert!(backoff.due(&"b") <= Some(backoff.deadline().unwrap_or_default()));
-    assert_eq!(backoff.streak(&"b"), 1);
+    assert_eq!((backoff.streak(&"b"), backoff.take_due(at(FIRST))), (1, vec!["b"]));
 }
 
 #[test]
@@ -260,7 +213,7 @@ fn without_a_failing_key_there_is_no_deadline() {
     // A stopped timer that reads as ready fires for ever.
     let mut backoff: Backoff<&str> = backoff();
     assert_eq!((backoff.deadline(), backoff.take_due(at(9))), (None, vec![]));
-    backoff.on_hint(&"healthy", at(9));
+    backoff.take(&"healthy", at(9));
     assert_eq!((backoff.deadline(), backoff.tracked()), (None, 0));
 }
 
@@ -268,8 +221,7 @@ fn without_a_failing_key_there_is_no_deadline() {
 fn a_try_before_the_deadline_leaves_no_stale_tick() {
     let mut backoff = backoff();
     backoff.failed("a", Retry::Soon, at(0));
-    backoff.on_hint(&"a", at(10));
-    assert_eq!(backoff.take_due(at(10)), ["a"]);
+    backoff.take(&"a", at(10));
     backoff.forget(&"a");
     assert_eq!((backoff.deadline(), backoff.take_due(at(FIRST))), (None, vec![]));
 }
@@ -300,8 +252,8 @@ fn one_of_many_failing_keys_costs_no_look_at_the_others() {
     (0..50_000).for_each(|key| backoff.failed(Counted(key), Retry::Soon, at(0)));
     COMPARED.set(0);
     for key in 0..1_000 {
-        backoff.on_hint(&Counted(key), at(1));
-        assert_eq!((backoff.deadline(), backoff.take_due(at(1)).len()), (Some(at(1)), 1));
+        backoff.take(&Counted(key), at(1));
+        assert!(backoff.deadline() > Some(at(1)));
         backoff.failed(Counted(key), Retry::Soon, at(1));
         backoff.forget(&Counted(key));
     }
@@ -312,7 +264,8 @@ fn one_of_many_failing_keys_costs_no_look_at_the_others() {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Hint(u8),
+    /// A pass takes the key along, and it fails.
+    Try(u8, Retry),
     Fail(u8, Retry),
     Forget(u8),
 }
@@ -321,15 +274,13 @@ enum Event {
 #[derive(Clone, Copy, Debug)]
 struct Model {
     retry: Retry,
-    is_hinted: bool,
     streak: u32,
     at_once: u32,
     counted: Option<u64>,
 }
 
 impl Model {
-    const NEW: Self =
-        Self { retry: Retry::Soon, is_hinted: false, streak: 0, at_once: 0, counted: None };
+    const NEW: Self = Self { retry: Retry::Soon, streak: 0, at_once: 0, counted: None };
 
     fn least_until(self) -> Time {
         self.counted.map_or(at(0), |counted| at(counted).after(least(self.streak)))
@@ -342,7 +293,6 @@ impl Model {
     fn failed(&mut self, retry: Retry, (streak, now): (u32, u64)) {
         self.at_once = if retry == Retry::Now { self.at_once + 1 } else { 0 };
         self.retry = if self.at_once > 3 { Retry::Soon } else { retry };
-        self.is_hinted &= retry != Retry::Never;
         if streak != self.streak {
             self.counted = Some(now);
         }
@@ -351,21 +301,17 @@ impl Model {
 
     fn may_be_taken(self, now: Time) -> bool {
         match self.retry {
-            Retry::Never => false,
-            _ if self.is_hinted => true,
             Retry::Now => true,
             Retry::Soon => self.least_until() <= now,
-            Retry::OnChange => false,
+            Retry::OnChange | Retry::Never => false,
         }
     }
 
     fn latest(self, now: Time) -> Option<Time> {
         match self.retry {
-            Retry::Never => None,
-            _ if self.is_hinted => Some(now),
             Retry::Now => Some(now),
             Retry::Soon => Some(self.most_until().max(now)),
-            Retry::OnChange => None,
+            Retry::OnChange | Retry::Never => None,
         }
     }
 }
@@ -381,7 +327,7 @@ fn retries() -> impl Strategy<Value = Retry> {
 
 fn scripts() -> impl Strategy<Value = Vec<(u64, Event)>> {
     let event = prop_oneof![
-        6 => (0..5_u8).prop_map(Event::Hint),
+        6 => (0..5_u8, retries()).prop_map(|(key, retry)| Event::Try(key, retry)),
         3 => (0..5_u8, retries()).prop_map(|(key, retry)| Event::Fail(key, retry)),
         1 => (0..5_u8).prop_map(Event::Forget),
     ];
@@ -397,10 +343,9 @@ struct Run {
 impl Run {
     fn tell(&mut self, event: Event, now: u64) -> Result<(), TestCaseError> {
         match event {
-            Event::Hint(key) => {
-                self.backoff.on_hint(&key, at(now));
-                let hint = |model: &mut Model| model.is_hinted |= model.retry != Retry::Never;
-                self.models.entry(key).and_modify(hint);
+            Event::Try(key, retry) => {
+                self.backoff.take(&key, at(now));
+                self.fail(key, retry, now)?;
             }
             Event::Fail(key, retry) => self.fail(key, retry, now)?,
             Event::Forget(key) => {
@@ -429,25 +374,28 @@ impl Run {
     fn none_starves(&self, now: u64) -> Result<(), TestCaseError> {
         for (key, model) in &self.models {
             if let Some(latest) = model.latest(at(now)) {
-                prop_assert!(self.backoff.due(key).is_some_and(|due| due <= latest), "{key}");
+                prop_assert!(self.due(*key).is_some_and(|due| due <= latest), "{key}");
             }
         }
         prop_assert_eq!(self.backoff.tracked(), self.models.len());
         Ok(())
     }
 
+    fn due(&self, key: u8) -> Option<Time> {
+        let mut alone = self.backoff.clone();
+        alone.retain(|other| *other == key);
+        alone.deadline()
+    }
+
     /// Takes what is due: none too early, and all in order.
     fn take(&mut self, now: u64) -> Result<Vec<u8>, TestCaseError> {
-        let dues: BTreeMap<_, _> = (0..5).map(|key| (key, self.backoff.due(&key))).collect();
+        let dues: BTreeMap<_, _> = (0..5).map(|key| (key, self.due(key))).collect();
         let taken = self.backoff.take_due(at(now));
         prop_assert!(taken.iter().is_sorted_by_key(|key| dues.get(key)), "{taken:?} of {dues:?}");
         for key in &taken {
-            let model = self.models.get_mut(key);
-            let may = model.as_ref().is_some_and(|model| model.may_be_taken(at(now)));
+            let model = self.models.get(key);
+            let may = model.is_some_and(|model| model.may_be_taken(at(now)));
             prop_assert!(may, "{key} too early at {now}: {model:?}");
-            if let Some(model) = model {
-                model.is_hinted = false;
-            }
         }
         Ok(taken)
     }
@@ -486,38 +434,16 @@ proptest! {
     }
 
     #[test]
-    fn hints_never_inflate_a_backoff(gaps in prop::collection::vec(0..400_u64, 1..200)) {
+    fn passes_never_inflate_a_backoff(gaps in prop::collection::vec(0..400_u64, 1..200)) {
         let mut backoff = backoff();
         let mut now = 0;
         backoff.failed("a", Retry::Soon, at(0));
         for gap in gaps {
             now += gap;
-            backoff.on_hint(&"a", at(now));
-            prop_assert_eq!(backoff.take_due(at(now)), ["a"]);
+            backoff.take(&"a", at(now));
             backoff.failed("a", Retry::Soon, at(now));
             let elapsed: Duration = (1..backoff.streak(&"a")).map(least).sum();
             prop_assert!(elapsed <= ms(now), "{} counted by {now}", backoff.streak(&"a"));
-        }
-    }
-
-    #[test]
-    fn pauses_are_kept_in_real_time_whatever_the_clock_loses(
-        script in prop::collection::vec((0..150_u64, prop_oneof![4 => Just(0_u64), 1 => 0..5_000_u64]), 1..100),
-    ) {
-        let mut backoff = backoff();
-        let (mut real, mut lost, mut failed) = (0, 0, 0);
-        backoff.failed("a", Retry::Soon, at(1_000_000));
-        for (gap, jump) in script {
-            real += gap;
-            lost += jump;
-            let now = at(1_000_000 + real - lost);
-            for key in backoff.take_due(now) {
-                prop_assert!(ms(real - failed) >= least(backoff.streak(&key)), "at {real}");
-                backoff.failed(key, Retry::Soon, now);
-                failed = real;
-            }
-            let most = now.after(pauses().nth(backoff.streak(&"a")));
-            prop_assert!(backoff.deadline().is_some_and(|deadline| deadline <= most));
         }
     }
 }

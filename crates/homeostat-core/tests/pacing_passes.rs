@@ -29,14 +29,14 @@ impl Wakeup {
     }
 
     fn is_command(self) -> bool {
-        matches!(self, Self::Command(_)) || !self.reasons().may_wait()
+        !matches!(self, Self::Of(Reason::Hint | Reason::Desired))
     }
 
     fn tell(self, pacer: &mut Pacer, now: Time) {
-        match self {
-            Self::Of(Reason::Hint) => pacer.on_hint(now),
-            Self::Of(_) | Self::Unknown => pacer.on_wakeup(self.reasons(), now),
-            Self::Command(reason) => pacer.on_command(reason, now),
+        if self.is_command() {
+            pacer.on_command(self.reasons(), now);
+        } else {
+            pacer.on_paced(self.reasons(), now);
         }
     }
 }
@@ -64,7 +64,7 @@ fn quiet(quiet: u64, max_wait: u64) -> Policy {
 
 fn synced(policy: Policy) -> Pacer {
     let mut pacer = Pacer::new(policy);
-    pacer.synced(Time::EPOCH);
+    pacer.synced();
     pacer
 }
 
@@ -93,7 +93,7 @@ fn drive(pacer: &mut Pacer, script: Script, lengths: &[u64]) -> Vec<Pass> {
         };
         now = next.max(now);
         if running.take_if(|end| *end <= now).is_some() {
-            pacer.finished(at(now));
+            pacer.finished();
         }
         while let Some((_, wakeup)) = script.next_if(|(time, _)| *time <= now) {
             wakeup.tell(pacer, at(now));
@@ -235,7 +235,6 @@ fn each_policy_keeps_its_interval() {
     check("a custom interval", refractory(400), &hints, &[0, 400, 800, 1_200].map(|t| (t, "hint")));
     let all: Vec<_> = hints.iter().map(|(time, _)| (*time, "hint")).collect();
     check("an interval of zero is none", refractory(0), &hints, &all);
-    check("immediate", Policy::Immediate, &hints, &all);
     let bounded = [300, 650, 1_000].map(|t| (t, "hint"));
     check("steady hints hit the longest wait", quiet(100, 300), &hints, &bounded);
     let pauses = [40, 90].map(|t| (t, "hint"));
@@ -253,7 +252,7 @@ fn a_wakeup_during_a_pass_leaves_one_mark() {
     );
     check_busy(
         "immediate passes do not overlap",
-        Policy::Immediate,
+        refractory(0),
         (&[(0, HINT), (1, HINT), (2, HINT)], 50),
         &[(0, "hint"), (50, "hint")],
     );
@@ -309,7 +308,7 @@ fn before_the_first_full_pass_only_commands_fire() {
     let again = Pass { start: 6_500, end: 6_520, reasons: Reason::Hint | Reason::Retry };
     assert_eq!(retried, [again], "after a failed first pass its retry absorbs");
     assert!(!pacer.is_synced());
-    pacer.synced(at(6_520));
+    pacer.synced();
     let hinted = drive(&mut pacer, &[(6_530, HINT)], &[0]);
     assert_eq!(hinted.iter().map(|pass| pass.start).collect::<Vec<_>>(), [6_600]);
 }
@@ -339,7 +338,7 @@ fn scripts() -> impl Strategy<Value = Vec<(u64, Wakeup)>> {
 /// A policy with the least time between two passes and the longest wait of a hint.
 fn policies() -> impl Strategy<Value = (Policy, u64, u64)> {
     prop_oneof![
-        1 => Just((Policy::Immediate, 0, 0)),
+        1 => Just((refractory(0), 0, 0)),
         4 => (1..300_u64).prop_map(|min| (refractory(min), min, min)),
         4 => (1..200_u64, 0..400_u64).prop_map(|(gap, more)| (quiet(gap, gap + more), gap, gap + more)),
     ]
@@ -376,29 +375,6 @@ proptest! {
             before = Some(*pass);
         }
         prop_assert!(unserved.is_empty(), "never served: {unserved:?}");
-        prop_assert_eq!((pacer.pending(), pacer.deadline()), (None, None), "then quiet");
-    }
-
-    #[test]
-    fn a_window_is_kept_in_real_time_whatever_the_clock_loses(
-        min in 1..300_u64,
-        steps in prop::collection::vec((0..100_u64, prop_oneof![3 => Just(0_u64), 1 => 0..2_000_u64]), 1..60),
-    ) {
-        let mut pacer = synced(refractory(min));
-        let (mut real, mut lost) = (0_u64, 0_u64);
-        let mut fires: Vec<u64> = Vec::new();
-        for (gap, jump) in steps {
-            real += gap;
-            lost += jump;
-            let told = at(1_000_000 + real - lost);
-            pacer.on_hint(told);
-            let limit = told.after(ms(min));
-            prop_assert!(pacer.deadline().is_some_and(|deadline| deadline <= limit));
-            if pacer.fire(told).is_some() {
-                pacer.finished(told);
-                prop_assert!(fires.last().is_none_or(|last| real >= last + min), "{fires:?}, {real}");
-                fires.push(real);
-            }
-        }
+        prop_assert_eq!(pacer.deadline(), None, "then quiet");
     }
 }

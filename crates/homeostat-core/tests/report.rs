@@ -190,7 +190,7 @@ fn every_outcome_has_its_place_in_the_report() {
 /// A name, what it does to an empty plan, and whether that plan still counts as converged.
 type Row = (&'static str, fn(&mut Made), bool);
 
-fn find(plan: &mut Made, finding: Finding<u32>) {
+fn find(plan: &mut Made, finding: Finding) {
     plan.findings.push(("a".into(), finding));
 }
 
@@ -201,7 +201,12 @@ fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
         ("matched", |plan| find(plan, Finding::Matched { owner: Owner::Kernel }), true),
         (
             "settled",
-            |plan| find(plan, Finding::Settled { wanted: Box::new(2), held: Box::new(3) }),
+            |plan| {
+                find(
+                    plan,
+                    Finding::Settled { wanted: Box::new(2.into()), held: Box::new(3.into()) },
+                );
+            },
             true,
         ),
         ("claimed", |plan| plan.found.claims.push(Slot(0)), true),

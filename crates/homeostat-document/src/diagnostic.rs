@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use annotate_snippets::Renderer;
+
 use crate::document::Document;
 use crate::files::{Files, Location};
 use crate::render;
@@ -157,9 +159,10 @@ impl Diagnostics {
     /// the first are drawn and the rest counted.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
-        let style = render::Style::from_color(color);
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let drawn = self.found.iter().take(MOST_DRAWN);
-        let mut text: String = drawn.map(|one| render::render(&self.files, one, style)).collect();
+        let mut text: String =
+            drawn.map(|one| render::render(&self.files, one, &renderer)).collect();
         if let Some(rest) = self.found.len().checked_sub(MOST_DRAWN).filter(|rest| *rest > 0) {
             text += &["and ", &rest.to_string(), " more\n"].concat();
         }

@@ -8,7 +8,6 @@ use crate::fields::{Fields, Keyed, Map, Record, describe_record, read_named};
 use crate::files::{Files, Location};
 use crate::name::{HOST, NamespaceName};
 use crate::node::Node;
-use crate::render;
 use crate::scope::{OUTSIDE, Scope};
 use crate::settings::Settings;
 use crate::shape::Definitions;
@@ -55,13 +54,6 @@ impl Document {
     pub fn written_at(&self, span: Span) -> &str {
         let text = self.files.text(span.file);
         text.get(span.start as usize..span.end as usize).unwrap_or_default()
-    }
-
-    /// Draws a mistake that a later stage found at a place.
-    #[must_use]
-    pub fn render_at(&self, span: Span, message: &str, help: Option<&str>, color: bool) -> String {
-        let diagnostic = Diagnostic::new(span, message).maybe_help(help.map(str::to_owned));
-        render::render(&self.files, &diagnostic, render::Style::from_color(color))
     }
 
     /// Whether an empty `[namespaces]` is written, which says that there are none.

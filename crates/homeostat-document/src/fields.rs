@@ -71,8 +71,8 @@ struct Known {
 impl<'a> Fields<'a> {
     fn new(entries: &'a [Entry], span: Span, work: Work<'a>) -> Self {
         let (known, missing) = (Vec::new(), Vec::new());
-        let (kind, kinds) = (None, &[] as Kinds);
-        Self { name: None, entries, span, known, missing, kind, kinds, is_extended: false, work }
+        let (name, kind, kinds) = (None, None, &[]);
+        Self { name, entries, span, known, missing, kind, kinds, is_extended: false, work }
     }
 
     fn read<T: Record>(mut self) -> Option<T> {
@@ -94,20 +94,17 @@ impl<'a> Fields<'a> {
 
     /// A field that may be left out.
     pub fn optional<T: Shape>(&mut self, name: &'static str, doc: &str) -> Option<T> {
-        self.describe(name, doc, T::schema);
-        let node = self.find(name)?;
-        self.checked(|checker| T::read(node, checker))
+        self.field(name, doc, T::schema, T::read)
     }
 
     /// A field that must be there.
     pub fn required<T: Shape>(&mut self, name: &'static str, doc: &str) -> Option<T> {
-        let value = self.optional(name, doc);
         self.require(name);
-        value
+        self.optional(name, doc)
     }
 
     fn require(&mut self, name: &'static str) {
-        if self.is_active() && !self.has(name) {
+        if self.fits(self.kinds) && !self.has(name) {
             self.missing.push(name);
         }
     }
@@ -124,9 +121,7 @@ impl<'a> Fields<'a> {
         doc: &str,
         number: Number<N>,
     ) -> Option<N> {
-        self.describe(name, doc, |_| number.schema());
-        let node = self.find(name)?;
-        self.checked(|checker| number.read(node, checker))
+        self.field(name, doc, |_| number.schema(), |node, checker| number.read(node, checker))
     }
 
     /// A whole number that must be there.
@@ -136,16 +131,26 @@ impl<'a> Fields<'a> {
         doc: &str,
         number: Number<N>,
     ) -> Option<N> {
-        let value = self.number(name, doc, number);
         self.require(name);
-        value
+        self.number(name, doc, number)
     }
 
     /// Reads a section by its erased type; its name is a field of this table.
     pub(crate) fn section(&mut self, section: &SectionType) -> Option<Arc<dyn Erased>> {
-        self.describe(section.name, section.doc, section.schema);
-        let node = self.find(section.name)?;
-        self.checked(|checker| (section.read)(node, checker))
+        self.field(section.name, section.doc, section.schema, section.read)
+    }
+
+    /// Makes a field known: describes it, or reads it if it is written.
+    fn field<T>(
+        &mut self,
+        name: &'static str,
+        doc: &str,
+        schema: impl FnOnce(&mut Definitions) -> Json,
+        read: impl FnOnce(&Node, &mut Checker) -> Option<T>,
+    ) -> Option<T> {
+        self.describe(name, doc, schema);
+        let node = self.find(name)?;
+        read(node, self.checker()?)
     }
 
     /// Lets other sources read the fields that they have in records of this type.
@@ -265,13 +270,9 @@ impl<'a> Fields<'a> {
         self.entries.iter().find(|(key, _)| key.value == name)
     }
 
-    fn is_active(&self) -> bool {
-        self.kinds.is_empty() || self.kind.is_some_and(|kind| self.kinds.contains(&kind))
-    }
-
     fn find(&mut self, name: &'static str) -> Option<&'a Node> {
         self.known.push(Known { name, kinds: self.kinds });
-        self.entry(name).filter(|_| self.is_active()).map(|(_, node)| node)
+        self.entry(name).filter(|_| self.fits(self.kinds)).map(|(_, node)| node)
     }
 
     pub(crate) fn checker(&mut self) -> Option<&mut Checker> {
@@ -279,10 +280,6 @@ impl<'a> Fields<'a> {
             Work::Read(checker) => Some(checker),
             Work::Describe(..) => None,
         }
-    }
-
-    fn checked<T>(&mut self, read: impl FnOnce(&mut Checker) -> Option<T>) -> Option<T> {
-        self.checker().and_then(read)
     }
 
     /// Whether none of the fields is here, and no unknown field may have been meant for one.
@@ -312,7 +309,7 @@ impl<'a> Fields<'a> {
     /// What is wrong with the field's name, if anything.
     fn judge(&self, key: &Spanned<String>, meant: &mut Vec<&'static str>) -> Option<Diagnostic> {
         let same: Vec<&Known> = self.known.iter().filter(|one| one.name == key.value).collect();
-        if same.iter().any(|one| self.fits(one)) {
+        if same.iter().any(|one| self.fits(one.kinds)) {
             return None;
         }
         if !same.is_empty() {
@@ -330,8 +327,8 @@ impl<'a> Fields<'a> {
         Some(Diagnostic::new(key.span, message).maybe_help(help))
     }
 
-    fn fits(&self, known: &Known) -> bool {
-        known.kinds.is_empty() || self.kind.is_some_and(|kind| known.kinds.contains(&kind))
+    fn fits(&self, kinds: Kinds) -> bool {
+        kinds.is_empty() || self.kind.is_some_and(|kind| kinds.contains(&kind))
     }
 
     fn wrong_kind(&self, key: &Spanned<String>, same: &[&Known]) -> Diagnostic {
@@ -345,7 +342,7 @@ impl<'a> Fields<'a> {
 
     /// The names of the fields that this table can have.
     fn usable(&self) -> impl Iterator<Item = &'static str> {
-        self.known.iter().filter(|one| self.fits(one)).map(|one| one.name)
+        self.known.iter().filter(|one| self.fits(one.kinds)).map(|one| one.name)
     }
 
     fn describe(

@@ -132,7 +132,7 @@ struct Gathered {
 impl Gathered {
     fn path(&mut self, path: &Path) -> Result<(), Diagnostic> {
         if path == Path::new("-") {
-            let text = decode("standard input", read(io::stdin())).map_err(|error| *error)?;
+            let text = decode("standard input", read(io::stdin()))?;
             self.text("standard input", Path::new(""), Format::of_input(&text), text);
             return Ok(());
         }
@@ -174,7 +174,7 @@ impl Gathered {
             return Err(Diagnostic::about_path(name, "this is not a regular file"));
         }
         let opened = fs::File::open(path).map_err(|error| unreadable(path, &error))?;
-        let text = decode(&name, read(opened)).map_err(|error| *error)?;
+        let text = decode(&name, read(opened))?;
         self.text(&name, path.parent().unwrap_or(Path::new("")), format, text);
         Ok(())
     }
@@ -226,12 +226,12 @@ fn read(from: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn decode(name: &str, bytes: io::Result<Vec<u8>>) -> Result<String, Box<Diagnostic>> {
-    let refuse = |message: String| Box::new(Diagnostic::about_path(name, message));
+fn decode(name: &str, bytes: io::Result<Vec<u8>>) -> Result<String, Diagnostic> {
+    let refuse = |message: String| Diagnostic::about_path(name, message);
     let bytes = bytes.map_err(|error| refuse(format!("cannot be read: {error}")))?;
     if bytes.len() as u64 > MAX_BYTES {
         let large = refuse("the file is larger than 64 MiB".to_owned());
-        return Err(Box::new(large.help("put long lists of routes into a file for `from-file`")));
+        return Err(large.help("put long lists of routes into a file for `from-file`"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

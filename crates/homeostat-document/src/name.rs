@@ -19,11 +19,9 @@ pub const HOST: &str = "host";
 /// The owner of a document that names none.
 pub const DEFAULT_OWNER: &str = "default";
 
-impl FromStr for NamespaceName {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let fault = match text {
+impl NamespaceName {
+    fn fault(text: &str) -> Option<&'static str> {
+        match text {
             "" => Some("it is empty"),
             "." | ".." => Some("it is a directory"),
             _ if text.len() > 255 => Some("it has more than 255 bytes"),
@@ -32,31 +30,20 @@ impl FromStr for NamespaceName {
                 Some("it has a space or a control character in it")
             }
             _ => None,
-        };
-        refuse_if(fault, text, Self::WHAT).map(|()| Self(text.to_owned()))
+        }
     }
 }
 
-impl FromStr for OwnerName {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+impl OwnerName {
+    fn fault(text: &str) -> Option<&'static str> {
         let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let fault = match text {
+        match text {
             "" => Some("it is empty"),
             _ if text.len() > 32 => Some("it has more than 32 letters"),
             _ if text.starts_with('-') || text.ends_with('-') => Some("it begins or ends with `-`"),
             _ if !text.chars().all(letter) => Some("only a-z, 0-9 and `-` are allowed"),
             _ => None,
-        };
-        refuse_if(fault, text, Self::WHAT).map(|()| Self(text.to_owned()))
-    }
-}
-
-fn refuse_if(fault: Option<&str>, text: &str, what: &str) -> Result<(), ValueError> {
-    match fault {
-        Some(fault) => Err(ValueError::is_not(text, what).help(fault)),
-        None => Ok(()),
+        }
     }
 }
 
@@ -68,6 +55,17 @@ macro_rules! name {
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ValueError;
+
+            fn from_str(text: &str) -> Result<Self, ValueError> {
+                match Self::fault(text) {
+                    Some(fault) => Err(ValueError::is_not(text, Self::WHAT).help(fault)),
+                    None => Ok(Self(text.to_owned())),
+                }
             }
         }
 

@@ -12,21 +12,8 @@ const NEAR: usize = 12;
 /// Longest stretch of text that is drawn, in bytes.
 const LONG: usize = 10_000;
 
-/// Plain text, or with terminal colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
-    Plain,
-    Colored,
-}
-
-impl Style {
-    pub(crate) fn from_color(color: bool) -> Self {
-        if color { Self::Colored } else { Self::Plain }
-    }
-}
-
 /// The drawing, ended by an empty line.
-pub(crate) fn render(files: &Files, diagnostic: &Diagnostic, style: Style) -> String {
+pub(crate) fn render(files: &Files, diagnostic: &Diagnostic, renderer: &Renderer) -> String {
     let message = visible(&diagnostic.message);
     let also = diagnostic.also.as_ref().map(|(span, label)| (*span, visible(label)));
     let help = diagnostic.help.as_deref().map(visible);
@@ -41,10 +28,6 @@ pub(crate) fn render(files: &Files, diagnostic: &Diagnostic, style: Style) -> St
     if let Some(help) = &help {
         group = group.element(Level::HELP.message(help.as_str()));
     }
-    let renderer = match style {
-        Style::Plain => Renderer::plain(),
-        Style::Colored => Renderer::styled(),
-    };
     format!("{}\n\n", renderer.render(&[group]))
 }
 

@@ -31,7 +31,7 @@ pub struct Settings {
 }
 
 /// How one source is run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceSettings {
     /// Time between two looks at everything.
     pub resync: Option<Spanned<Period>>,
@@ -80,31 +80,8 @@ words! {
 pub const DEFAULT_PROTOCOL: u8 = 76;
 
 /// Names that every machine gives to numbers that are not ours to use.
-const TAKEN_NAMES: &[&str] = &[
-    "unspec",
-    "redirect",
-    "kernel",
-    "boot",
-    "static",
-    "gated",
-    "ra",
-    "mrt",
-    "zebra",
-    "bird",
-    "dnrouted",
-    "xorp",
-    "ntk",
-    "dhcp",
-    "mrouted",
-    "keepalived",
-    "babel",
-    "openr",
-    "bgp",
-    "isis",
-    "ospf",
-    "rip",
-    "eigrp",
-];
+const TAKEN_NAMES: &str = "unspec redirect kernel boot static gated ra mrt zebra bird dnrouted xorp ntk dhcp mrouted \
+    keepalived babel openr bgp isis ospf rip eigrp";
 const TAKEN: &str = "taken by the kernel and by routing daemons: 0-4, 8-18, 42, 80, 99, 186-198";
 
 impl Record for Settings {
@@ -117,33 +94,23 @@ impl Record for Settings {
                 .optional("owner", "Whose desired state this document is; `default` if left out"),
             protocol: fields.optional("protocol", "The owner's mark in the kernel; 76 if left out"),
             on_stop: fields.optional("on-stop", "What a daemon does when it ends"),
-            sources: fields.sources().iter().filter_map(|one| source(fields, one.source)).collect(),
+            sources: (fields.sources().iter())
+                .filter_map(|one| {
+                    Some((one.source, fields.optional(one.source, "How this source is run")?))
+                })
+                .collect(),
         };
         settings.check_owner(fields);
         Some(settings)
     }
 }
 
-fn source(fields: &mut Fields<'_>, name: &'static str) -> Option<(&'static str, SourceSettings)> {
-    fields.optional(name, "How this source is run").map(|settings| (name, settings))
-}
-
 impl Settings {
     /// How a source is run.
     #[must_use]
-    pub fn source(&self, name: &str) -> &SourceSettings {
-        const NONE: &SourceSettings = &SourceSettings {
-            resync: None,
-            min_interval: None,
-            debounce: None,
-            max_wait: None,
-            delete_budget: None,
-            mode: None,
-        };
-        self.sources
-            .iter()
-            .find(|(source, _)| *source == name)
-            .map_or(NONE, |(_, settings)| settings)
+    pub fn source(&self, name: &str) -> SourceSettings {
+        let found = self.sources.iter().find(|(source, _)| *source == name);
+        found.map_or_else(SourceSettings::default, |(_, settings)| *settings)
     }
 
     /// Owner and mark are one identity: two owners with one mark would delete each other's objects.
@@ -268,7 +235,9 @@ impl Protocol {
     fn check(self) -> Result<Self, ValueError> {
         match &self {
             Self::Number(0..=4 | 8..=18 | 42 | 80 | 99 | 186..=198) => self.taken(),
-            Self::Name(name) if TAKEN_NAMES.contains(&name.as_str()) => self.taken(),
+            Self::Name(name) if TAKEN_NAMES.split_whitespace().any(|taken| taken == name) => {
+                self.taken()
+            }
             Self::Name(name) if !is_word(name) => {
                 Err(ValueError::is_not(name, "a protocol's name").help("write its number"))
             }

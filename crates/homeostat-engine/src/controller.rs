@@ -752,7 +752,7 @@ impl<S: Source> Controller<S> {
         keys
     }
 
-    fn record_failed_tasks(&mut self, failed: BTreeMap<S::Key, Finding<S::Object>>) {
+    fn record_failed_tasks(&mut self, failed: BTreeMap<S::Key, Finding>) {
         if failed.is_empty() {
             return;
         }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{
-    Action, Change, Changes, Desired, Failure, Focus, Kind, Outcome, Owner, Plan, Retry, Source,
-    Step, Tally, WaitsOn,
+    Action, Change, Changes, Desired, Failure, Finding, Focus, Kind, Outcome, Owner, Plan, Retry,
+    Source, Step, Tally, WaitsOn,
 };
 
 use crate::run::StepResults;
@@ -159,10 +159,13 @@ fn objections<'a, D: Desired>(
         _ => true,
     });
     let changes = changes.map(|change| (change.key(desired), Objection::Change(change)));
-    let conflicts = left.conflicts.iter().map(|c| (c.key.clone(), Objection::Conflict(&c.owner)));
-    let unknown = left.unknown.iter().map(|(key, why)| (key.clone(), Objection::Unknown(why)));
+    let findings = left.findings.iter().filter_map(|(key, finding)| match finding {
+        Finding::Conflict { owner, .. } => Some((key.clone(), Objection::Conflict(owner))),
+        Finding::Unknown { why } => Some((key.clone(), Objection::Unknown(why))),
+        _ => None,
+    });
     let absent = left.list.creates().iter().map(|slot| (desired.key(*slot), Objection::Absent));
-    absent.chain(changes).chain(conflicts).chain(unknown).collect()
+    absent.chain(changes).chain(findings).collect()
 }
 
 /// Where a step went bad, its own words tell why the key is not as declared; and what could not be

@@ -66,7 +66,7 @@ fn absent() -> Failure {
 }
 
 /// Options that are set and take effect with the next start: reported, not written again.
-fn pending(desired: &DesiredState, moment: &Moment, steps: &[Step]) -> Vec<(Key, Finding<Guest>)> {
+fn pending(desired: &DesiredState, moment: &Moment, steps: &[Step]) -> Vec<(Key, Finding)> {
     let restarts = |key: &Key| {
         steps.iter().any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
     };

@@ -104,19 +104,16 @@
 //! | an API that cannot list, or not all at once | [`simple::Listing`] |
 //! | no more than so many calls | [`simple::Limit`] |
 //! | fields that the target rewrites | [`normalize`] |
-//! | desired states from a file, a channel, a template that is checked | [`provider`], [`pipeline`] |
-//! | declarations in a store that must not vanish too early | [`lifecycle`] |
+//! | desired states from a file or a channel | [`provider`] |
 //! | proof that your source keeps the laws | `homeostat_testkit::laws` |
 //!
-//! The package `homeostat-shapes` uses all of it, against a real HTTP service; `docs/reconciliation.md`
+//! The package `homeostat-shapes` uses all of it, against a real HTTP service, and shows two things on top: a template
+//! that is checked before it is a desired state, and finalizers for declarations in a store. `docs/reconciliation.md`
 //! says why each of it is needed.
 
 #![warn(missing_docs)]
 
-pub mod lifecycle;
 pub mod normalize;
-#[cfg(feature = "pipeline")]
-pub mod pipeline;
 pub mod provider;
 pub mod simple;
 pub mod strategy;

@@ -6,14 +6,12 @@
 
 use std::fmt;
 use std::fs;
-use std::future::poll_fn;
-use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use homeostat_engine::outcome::Later;
+use tokio::sync::watch;
 
 /// What a provider says when it is asked. `E` says why it cannot answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,27 +83,6 @@ impl<D: Send + Sync + 'static> Provider for Static<D> {
 
     fn answer(&mut self) -> Later<'_, Answer<D>> {
         Box::pin(async { Answer::DesiredState(self.desired.clone()) })
-    }
-}
-
-/// Performs nothing, and says so: its answer is [`Answer::Nothing`], which no pass is run for.
-///
-/// It is not the empty desired state; that would delete everything that is ours.
-#[derive(Debug)]
-pub struct Empty<D>(PhantomData<fn() -> D>);
-
-impl<D> Default for Empty<D> {
-    fn default() -> Self {
-        Empty(PhantomData)
-    }
-}
-
-impl<D: Send + Sync + 'static> Provider for Empty<D> {
-    type DesiredState = D;
-    type Error = String;
-
-    fn answer(&mut self) -> Later<'_, Answer<D>> {
-        Box::pin(async { Answer::Nothing })
     }
 }
 
@@ -185,72 +162,58 @@ impl<P: Provider> Provider for Every<P> {
 /// the first desired state is put in.
 #[must_use]
 pub fn channel<D>() -> (Sender<D>, Channel<D>) {
-    let why = "no desired state has been put in yet".to_owned();
-    let state = State { desired: Err(why), version: 0, waiting: None, verdict: None };
-    let shared = Arc::new(Mutex::new(state));
-    (Sender { shared: shared.clone() }, Channel { shared, answered: 0 })
+    let said = Said::new(Err("no desired state has been put in yet".to_owned()));
+    let (sender, receiver) = watch::channel(Arc::clone(&said));
+    (Sender(sender), Channel { receiver, answered: said })
 }
 
-struct State<D> {
+/// What was put in, and what became of it.
+struct Said<D> {
     desired: Result<Arc<D>, String>,
-    version: u64,
-    waiting: Option<Waker>,
-    /// Of this version; none yet.
-    verdict: Option<Verdict>,
+    verdict: Mutex<Option<Verdict>>,
 }
 
-type Shared<D> = Arc<Mutex<State<D>>>;
+impl<D> Said<D> {
+    fn new(desired: Result<Arc<D>, String>) -> Arc<Self> {
+        Arc::new(Said { desired, verdict: Mutex::new(None) })
+    }
 
-/// A panic elsewhere leaves the state whole: every change is one assignment.
-fn lock<D>(shared: &Shared<D>) -> MutexGuard<'_, State<D>> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn verdict(&self) -> MutexGuard<'_, Option<Verdict>> {
+        self.verdict.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Where desired states are put in. Once it is dropped, nothing more is known.
-pub struct Sender<D> {
-    shared: Shared<D>,
-}
+pub struct Sender<D>(watch::Sender<Arc<Said<D>>>);
 
 impl<D> Sender<D> {
     /// Replaces the desired state.
     pub fn put(&self, desired: D) {
-        self.set(Ok(Arc::new(desired)));
+        self.0.send_replace(Said::new(Ok(Arc::new(desired))));
     }
 
     /// Says that the desired state is not known for the time being.
     pub fn unknown(&self, why: impl Into<String>) {
-        self.set(Err(why.into()));
+        self.0.send_replace(Said::new(Err(why.into())));
     }
 
     /// What became of the desired state that was put in last, once somebody has judged it.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
-        lock(&self.shared).verdict.clone()
-    }
-
-    fn set(&self, desired: Result<Arc<D>, String>) {
-        let mut state = lock(&self.shared);
-        state.desired = desired;
-        state.version += 1;
-        state.verdict = None;
-        let waiting = state.waiting.take();
-        drop(state);
-        if let Some(waker) = waiting {
-            waker.wake();
-        }
+        self.0.borrow().verdict().clone()
     }
 }
 
 impl<D> Drop for Sender<D> {
     fn drop(&mut self) {
-        self.set(Err("the sender of the desired state is gone".to_owned()));
+        self.unknown("the sender of the desired state is gone");
     }
 }
 
 /// Where desired states come out.
 pub struct Channel<D> {
-    shared: Shared<D>,
-    answered: u64,
+    receiver: watch::Receiver<Arc<Said<D>>>,
+    answered: Arc<Said<D>>,
 }
 
 impl<D: Send + Sync + 'static> Provider for Channel<D> {
@@ -258,32 +221,27 @@ impl<D: Send + Sync + 'static> Provider for Channel<D> {
     type Error = String;
 
     fn answer(&mut self) -> Later<'_, Answer<D>> {
-        Box::pin(async {
-            let state = lock(&self.shared);
-            self.answered = state.version;
-            match &state.desired {
-                Ok(desired) => Answer::DesiredState(desired.clone()),
-                Err(why) => Answer::Unknown { why: why.clone() },
-            }
-        })
+        self.answered = Arc::clone(&self.receiver.borrow_and_update());
+        let answer = match &self.answered.desired {
+            Ok(desired) => Answer::DesiredState(Arc::clone(desired)),
+            Err(why) => Answer::Unknown { why: why.clone() },
+        };
+        Box::pin(std::future::ready(answer))
     }
 
     fn changed(&mut self) -> Later<'_, ()> {
-        Box::pin(poll_fn(|context| {
-            let mut state = lock(&self.shared);
-            if state.version != self.answered {
-                return Poll::Ready(());
+        Box::pin(async {
+            if self.receiver.changed().await.is_err() {
+                // The sender is gone, and its last word was answered.
+                std::future::pending::<()>().await;
             }
-            state.waiting = Some(context.waker().clone());
-            Poll::Pending
-        }))
+            // It stays a change until it is answered, so that a wait that is dropped loses nothing.
+            self.receiver.mark_changed();
+        })
     }
 
     fn judged(&mut self, verdict: Verdict) {
-        let mut state = lock(&self.shared);
-        if state.version == self.answered {
-            state.verdict = Some(verdict);
-        }
+        *self.answered.verdict() = Some(verdict);
     }
 }
 
@@ -308,35 +266,22 @@ pub enum Standing<D> {
     Nothing,
 }
 
-impl<D> Standing<D> {
-    /// The desired state to run a pass for, if there is one.
-    #[must_use]
-    pub fn desired(&self) -> Option<&Arc<D>> {
-        match self {
-            Standing::Fresh(desired) | Standing::Stale { desired, .. } => Some(desired),
-            Standing::Unknown { .. } | Standing::Nothing => None,
-        }
-    }
-}
-
 /// A provider whose last good desired state stands while it cannot answer.
 #[derive(Debug)]
 pub struct Latest<P: Provider> {
     provider: P,
     good: Option<Arc<P::DesiredState>>,
     handed: Option<Arc<P::DesiredState>>,
-    trouble: Option<String>,
 }
 
 impl<P: Provider> Latest<P> {
     /// Has not asked yet.
     pub fn new(provider: P) -> Self {
-        Latest { provider, good: None, handed: None, trouble: None }
+        Latest { provider, good: None, handed: None }
     }
 
     /// Asks the provider.
     pub async fn ask(&mut self) -> Standing<P::DesiredState> {
-        self.trouble = None;
         let why = match self.provider.answer().await {
             Answer::DesiredState(desired) => {
                 self.good = Some(desired.clone());
@@ -348,7 +293,6 @@ impl<P: Provider> Latest<P> {
             }
             Answer::Unknown { why } => why.to_string(),
         };
-        self.trouble = Some(why.clone());
         match &self.good {
             Some(good) => Standing::Stale { desired: good.clone(), why },
             None => Standing::Unknown { why },
@@ -363,12 +307,6 @@ impl<P: Provider> Latest<P> {
     /// The provider.
     pub fn provider(&self) -> &P {
         &self.provider
-    }
-
-    /// Why the last answer was none, if it was none.
-    #[must_use]
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
     }
 }
 

@@ -5,9 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use homeostat_kit::provider::{
-    Answer, Empty, File, Latest, Provider, Standing, Static, Verdict, channel,
-};
+use homeostat_kit::provider::{Answer, File, Latest, Provider, Standing, Static, Verdict, channel};
 
 type Words = Vec<String>;
 
@@ -38,14 +36,6 @@ async fn a_static_provider_always_answers_the_same() {
     assert_eq!(provider.answer().await, Answer::DesiredState(Arc::new(words(&["a"]))));
     assert_eq!(provider.answer().await, Answer::DesiredState(Arc::new(words(&["a"]))));
     assert!(!is_ready(provider.changed()));
-}
-
-#[tokio::test]
-async fn an_empty_provider_says_that_nothing_is_performed() {
-    let mut latest = Latest::new(Empty::<Words>::default());
-    let standing = latest.ask().await;
-    assert_eq!(standing, Standing::Nothing);
-    assert!(standing.desired().is_none(), "there is no request to run a pass for");
 }
 
 #[tokio::test]
@@ -81,7 +71,8 @@ async fn a_broken_or_missing_file_is_unknown_and_the_last_good_desired_state_sta
     assert!(why.ends_with("desired state`: a question is no desired state"), "{why}");
 
     fs::remove_file(&path).unwrap();
-    assert_eq!(latest.ask().await.desired().map(|desired| desired.len()), Some(1));
+    let Standing::Stale { desired, .. } = latest.ask().await else { panic!("it is gone") };
+    assert_eq!(desired.len(), 1);
 }
 
 #[tokio::test]

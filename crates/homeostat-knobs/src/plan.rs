@@ -33,7 +33,7 @@ pub(crate) fn draft(
     drafting.draft
 }
 
-fn conflict((key, other): (Key, Key)) -> (Key, Finding<Value>) {
+fn conflict((key, other): (Key, Key)) -> (Key, Finding) {
     let reason = Reason::Fights { with: other.to_string() };
     (key, Finding::Conflict { owner: Owner::Nobody, reason })
 }

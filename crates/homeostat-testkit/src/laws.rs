@@ -15,6 +15,15 @@
 //! # });
 //! ```
 
+/// Breaks off the check of a law unless a condition holds.
+macro_rules! demand {
+    ($fixture:expr, $holds:expr, $($how:tt)+) => {
+        if !$holds {
+            return Err($fixture.broken(&format!($($how)+)));
+        }
+    };
+}
+
 mod failing;
 mod fixture;
 mod harness;
@@ -24,24 +33,25 @@ mod reading;
 mod verdict;
 mod writing;
 
+use fixture::Suite;
 pub use harness::{Ability, DesiredState, Disturbance, Fault, Harness, Meter};
-pub use verdict::{Broken, LAWS, Law, Verdict};
+pub use verdict::{Broken, LAWS, Verdict};
 
 /// Checks all laws, each over fresh targets, and stops at the first that is broken.
 ///
 /// Laws on which others rely are checked first: reading, then ownership, writing, failing, hints.
 pub async fn check<H: Harness>(harness: &mut H) -> Result<Verdict, Broken> {
-    let mut verdict = Verdict::default();
     harness::check(harness)?;
-    reading::observe_only_reads(harness, &mut verdict).await?;
-    reading::objects_are_normalized(harness).await?;
-    reading::plans_are_pure(harness).await?;
-    owning::intents_are_durable(harness).await?;
-    writing::steps_touch_what_they_name(harness, &mut verdict).await?;
-    owning::only_owned_objects_go(harness, &mut verdict).await?;
-    writing::a_second_pass_writes_nothing(harness).await?;
-    failing::failures_stay_where_they_belong(harness, &mut verdict).await?;
-    hints::hints_only_save_time(harness, &mut verdict).await?;
-    hints::coverage_is_true(harness, &mut verdict).await?;
-    Ok(verdict)
+    let mut suite = Suite { harness, verdict: Verdict::default() };
+    reading::observe_only_reads(&mut suite).await?;
+    reading::objects_are_normalized(&mut suite).await?;
+    reading::plans_are_pure(&mut suite).await?;
+    owning::intents_are_durable(&mut suite).await?;
+    writing::steps_touch_what_they_name(&mut suite).await?;
+    owning::only_owned_objects_go(&mut suite).await?;
+    writing::a_second_pass_writes_nothing(&mut suite).await?;
+    failing::failures_stay_where_they_belong(&mut suite).await?;
+    hints::hints_only_save_time(&mut suite).await?;
+    hints::coverage_is_true(&mut suite).await?;
+    Ok(suite.verdict)
 }

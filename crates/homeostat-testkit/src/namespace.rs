@@ -4,41 +4,30 @@
     reason = "the one module of the testkit that starts programs"
 )]
 
-use std::fmt;
 use std::io;
 use std::process::{Command, Output};
 
 use homeostat_netns::Netns;
 use serde_json::Value;
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No network namespace could be created or entered.
+    #[error(
+        "no network namespace for this test ({0}): run it as root, or inside \
+         `unshare --user --map-root-user --net`"
+    )]
     Enter(homeostat_netns::Error),
+    #[error("`ip` cannot be started ({0}): install iproute2")]
     Start(io::Error),
     /// With the text of `ip`.
+    #[error("`ip` refused: {0}")]
     Refused(String),
     /// `ip` printed something that is no JSON.
+    #[error("`ip` printed no JSON: {0}")]
     NotJson(serde_json::Error),
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Enter(error) => write!(
-                f,
-                "no network namespace for this test ({error}): run it as root, or inside \
-                 `unshare --user --map-root-user --net`"
-            ),
-            Error::Start(error) => write!(f, "`ip` cannot be started ({error}): install iproute2"),
-            Error::Refused(words) => write!(f, "`ip` refused: {words}"),
-            Error::NotJson(error) => write!(f, "`ip` printed no JSON: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// A fresh, unnamed network namespace that the calling thread is in.
 #[derive(Debug)]

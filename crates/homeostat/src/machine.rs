@@ -256,7 +256,7 @@ fn unlock(all: Vec<Bound>, lock: Option<&Arc<ScopeLock>>) -> impl Iterator<Item 
 }
 
 fn bind(source: &Registered, binding: &Binding<'_>) -> Result<Option<Bound>> {
-    let mode = binding.document.settings.source(source.name).mode.as_ref();
+    let mode = binding.document.settings.source(source.name).mode;
     let mode = mode.map_or(Mode::Heal, |mode| mode.value);
     let planner = (source.bind)(binding)?;
     Ok(planner.map(|planner| Bound { planner, mode }))

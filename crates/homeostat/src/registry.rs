@@ -178,7 +178,7 @@ impl Binding<'_> {
 
     /// How passes of a source behave, and which of its sections are missing.
     pub(crate) fn config<K: Key>(&self, source: &str, missing: MissingSections<K>) -> Config<K> {
-        let declared = self.document.settings.source(source).delete_budget.as_ref();
+        let declared = self.document.settings.source(source).delete_budget;
         let percent = declared.map(|percent| percent.value.get());
         let budget = percent.map_or_else(Budget::default, |percent| Budget { percent });
         let context = self.context;

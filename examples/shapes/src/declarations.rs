@@ -1,11 +1,11 @@
 //! Declarations that live in the service's store, each with its finalizers.
 
 use homeostat_engine::{Failure, Retry};
-use homeostat_kit::lifecycle::{Declared, Listed, Store};
 use homeostat_kit::simple::Refusal;
 use serde_json::Value;
 
 use crate::client::{Client, Conditions, Reply};
+use crate::lifecycle::{Declared, Listed, Store};
 use crate::service::Declaration;
 use crate::shape::Shape;
 

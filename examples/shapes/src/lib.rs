@@ -3,7 +3,8 @@
 //! [`service`] is a tiny real HTTP service that keeps shapes and can be told to misbehave. It stands
 //! for any API that homeostat does not know. [`source`] is all that an author writes to have it kept
 //! converged: one file of about a hundred lines. [`document`] is the desired state as a person writes it, and
-//! [`declarations`] a store in which declarations live with their finalizers. `docs/reconciliation.md`
+//! [`declarations`] a store in which declarations live with their finalizers ([`lifecycle`]). [`pipeline`] renders a
+//! [`template`] and checks the text before it is a desired state. `docs/reconciliation.md`
 //! tells the story, scenario by scenario; each is a test of this package.
 //!
 //! Start at [`source`].
@@ -11,6 +12,9 @@
 pub mod client;
 pub mod declarations;
 pub mod document;
+pub mod lifecycle;
+pub mod pipeline;
 pub mod service;
 pub mod shape;
 pub mod source;
+pub mod template;

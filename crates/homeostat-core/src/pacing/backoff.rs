@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use super::due::{Due, Ticket};
-use super::pauses::{Dice, Pauses};
+use super::pauses::{Jitter, Pauses};
 use super::reasons::{Reason, Reasons};
 use super::time::Time;
 use crate::outcome::Retry;
@@ -14,17 +14,14 @@ use crate::outcome::Retry;
 /// 1. `Soon`: after a pause that doubles with each failure. A failure counts only if the pause
 ///    before it had elapsed, so neither hints nor other passes inflate a backoff or put it off.
 /// 2. `Now`: at once, but from the fourth in a row on as `Soon`.
-/// 3. `OnChange`: on a hint, at a resync. `Never`: not at all. A new desired state *forgets* the key.
-/// 4. A hint makes a key due at once, also one that comes while the key is tried. A hint about a
-///    key without state does nothing.
-/// 5. A key that was taken and that nobody answered for is due again after the longest pause.
-/// 6. Keys come out in the order in which they became due; a key that does not fail has no state.
-/// 7. A clock that jumps back never shortens a pause, and stretches it by the time since the last
-///    call.
+/// 3. `OnChange`: when a pass [takes](Self::take) it along, at a resync. `Never`: not at all. A new desired state
+///    *forgets* the key.
+/// 4. A key that was taken and that nobody answered for is due again after the longest pause.
+/// 5. Keys come out in the order in which they became due; a key that does not fail has no state.
 #[derive(Clone, Debug)]
 pub struct Backoff<K> {
     pauses: Pauses,
-    dice: Dice,
+    jitter: Jitter,
     failing: BTreeMap<K, Failing>,
     due: Due<K>,
 }
@@ -32,7 +29,8 @@ pub struct Backoff<K> {
 #[derive(Clone, Copy, Debug)]
 struct Failing {
     retry: Retry,
-    stand: Stand,
+    /// Whether it is being tried.
+    is_taken: bool,
     /// How many failures counted.
     streak: u32,
     /// How many tries in a row asked for another one at once.
@@ -40,16 +38,6 @@ struct Failing {
     /// The end of the pause that the last counted failure began.
     until: Time,
     ticket: Option<Ticket>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
-    /// Until it is due, or for a hint.
-    Waiting,
-    /// Due because of a hint that no try has seen yet.
-    Hinted,
-    /// Being tried.
-    Taken,
 }
 
 const AT_ONCE: u8 = 3;
@@ -60,53 +48,38 @@ impl<K: Ord + Clone> Backoff<K> {
     /// that any number of keys come back at few moments.
     #[must_use]
     pub fn new(pauses: Pauses, seed: u64) -> Self {
-        Self { pauses, dice: Dice::new(seed), failing: BTreeMap::new(), due: Due::new() }
+        Self { pauses, jitter: Jitter::new(seed), failing: BTreeMap::new(), due: Due::new() }
     }
 
     /// A try of the key has failed; tell the end of the try.
     pub fn failed(&mut self, key: K, retry: Retry, now: Time) {
-        let now = self.due.clock.read(now);
-        let mut failing = self.failing.get(&key).copied().unwrap_or(Failing::NONE);
-        failing.answer(retry);
+        let failing = self.failing.entry(key.clone()).or_insert(Failing::NONE);
+        failing.is_taken = false;
+        failing.at_once = if retry == Retry::Now { failing.at_once.saturating_add(1) } else { 0 };
+        failing.retry = if failing.at_once > AT_ONCE { Retry::Soon } else { retry };
         if failing.retry == Retry::Soon && failing.until <= now {
             failing.streak = failing.streak.saturating_add(1);
             let pause = self.pauses.nth(failing.streak);
-            failing.until = on_grid(now, pause, self.dice.share(pause / 4));
+            failing.until = on_grid(now, pause, self.jitter.share(pause / 4));
         }
-        let time = failing.next(now);
-        self.relist(key.clone(), &mut failing, time);
-        self.failing.insert(key, failing);
-    }
-
-    /// Something that the key depends on may have changed: a failing key is due at once, and its
-    /// count stays.
-    pub fn on_hint(&mut self, key: &K, now: Time) {
-        let now = self.due.clock.read(now);
-        let Some(mut failing) = self.failing.get(key).copied() else { return };
-        if failing.retry == Retry::Never {
-            return;
-        }
-        failing.stand = Stand::Hinted;
-        // A key that is due already keeps its place, or a storm of hints would starve it.
-        if failing.ticket.is_none_or(|(time, _)| time > now) {
-            self.relist(key.clone(), &mut failing, Some(now));
-        }
-        self.failing.insert(key.clone(), failing);
+        let due = match failing.retry {
+            Retry::Now => Some(now),
+            Retry::Soon => Some(failing.until),
+            Retry::OnChange | Retry::Never => None,
+        };
+        self.due.unlist(failing.ticket.take());
+        failing.ticket = due.map(|due| self.due.list(key, due));
     }
 
     /// The key is as declared, is gone, or has a new desired state.
     pub fn forget(&mut self, key: &K) {
-        if let Some(ticket) = self.failing.remove(key).and_then(|failing| failing.ticket) {
-            self.due.unlist(ticket);
-        }
+        self.due.unlist(self.failing.remove(key).and_then(|failing| failing.ticket));
     }
 
     /// Forgets all keys but these; a full pass knows which still fail.
     pub fn retain(&mut self, mut still_fails: impl FnMut(&K) -> bool) {
         let healthy = self.failing.extract_if(.., |key, _| !still_fails(key));
-        healthy
-            .filter_map(|(_, failing)| failing.ticket)
-            .for_each(|ticket| self.due.unlist(ticket));
+        healthy.for_each(|(_, failing)| self.due.unlist(failing.ticket));
     }
 
     /// When [`take_due`](Self::take_due) has to be called; `None` if no key waits for a moment.
@@ -119,14 +92,10 @@ impl<K: Ord + Clone> Backoff<K> {
     /// [`forget`](Self::forget).
     #[must_use = "keys that were taken are not named again for long"]
     pub fn take_due(&mut self, now: Time) -> Vec<K> {
-        let now = self.due.clock.read(now);
         let mut taken = Vec::new();
         while let Some(key) = self.due.take(now) {
-            if let Some(failing) = self.failing.get_mut(&key) {
-                failing.stand = Stand::Taken;
-                failing.ticket = Some(self.due.list(key.clone(), now.after(self.pauses.longest())));
-                taken.push(key);
-            }
+            self.take(&key, now);
+            taken.push(key);
         }
         taken
     }
@@ -134,14 +103,11 @@ impl<K: Ord + Clone> Backoff<K> {
     /// A pass that already runs tries the key, too: it looks at something that the key depends on.
     /// Ends as a try of [`take_due`](Self::take_due) does.
     pub fn take(&mut self, key: &K, now: Time) {
-        let now = self.due.clock.read(now);
-        let Some(mut failing) = self.failing.get(key).copied() else { return };
-        if failing.retry == Retry::Never {
-            return;
-        }
-        failing.stand = Stand::Taken;
-        self.relist(key.clone(), &mut failing, Some(now.after(self.pauses.longest())));
-        self.failing.insert(key.clone(), failing);
+        let failing = self.failing.get_mut(key).filter(|failing| failing.retry != Retry::Never);
+        let Some(failing) = failing else { return };
+        failing.is_taken = true;
+        self.due.unlist(failing.ticket.take());
+        failing.ticket = Some(self.due.list(key.clone(), now.after(self.pauses.longest())));
     }
 
     /// The same for every key that fails and is chosen.
@@ -157,10 +123,10 @@ impl<K: Ord + Clone> Backoff<K> {
     #[must_use]
     pub fn may_try(&self, key: &K, reasons: Reasons, now: Time) -> bool {
         let Some(failing) = self.failing.get(key) else { return true };
-        let is_due = failing.ticket.is_some_and(|(time, _)| time <= self.due.clock.peek(now));
+        let is_due = failing.ticket.is_some_and(|(time, _)| time <= now);
         let reaches_all = [Reason::Start, Reason::Resync, Reason::Operator];
         is_due
-            || failing.stand != Stand::Waiting
+            || failing.is_taken
             || failing.retry != Retry::Never && reaches_all.iter().any(|r| reasons.contains(*r))
     }
 
@@ -177,54 +143,22 @@ impl<K: Ord + Clone> Backoff<K> {
         self.failing.get(key).map_or(0, |failing| failing.streak)
     }
 
-    /// When the key is due; `None` if it does not fail, or waits for a change.
-    #[must_use]
-    pub fn due(&self, key: &K) -> Option<Time> {
-        let (time, _) = self.failing.get(key)?.ticket?;
-        Some(self.due.clock.told(time))
-    }
-
     /// How many keys have state here: those that fail.
     #[must_use]
     pub fn tracked(&self) -> usize {
         self.failing.len()
-    }
-
-    fn relist(&mut self, key: K, failing: &mut Failing, time: Option<Time>) {
-        if let Some(ticket) = failing.ticket.take() {
-            self.due.unlist(ticket);
-        }
-        failing.ticket = time.map(|time| self.due.list(key, time));
     }
 }
 
 impl Failing {
     const NONE: Self = Self {
         retry: Retry::Soon,
-        stand: Stand::Waiting,
+        is_taken: false,
         streak: 0,
         at_once: 0,
         until: Time::EPOCH,
         ticket: None,
     };
-
-    fn answer(&mut self, retry: Retry) {
-        self.at_once = if retry == Retry::Now { self.at_once.saturating_add(1) } else { 0 };
-        self.retry = if self.at_once > AT_ONCE { Retry::Soon } else { retry };
-        // A hint that came during the try may tell of what the try did not see.
-        if self.stand != Stand::Hinted || retry == Retry::Never {
-            self.stand = Stand::Waiting;
-        }
-    }
-
-    fn next(self, now: Time) -> Option<Time> {
-        match self.retry {
-            _ if self.stand == Stand::Hinted => Some(now),
-            Retry::Now => Some(now),
-            Retry::Soon => Some(self.until),
-            Retry::OnChange | Retry::Never => None,
-        }
-    }
 }
 
 /// The end of a pause that begins now and is cut by this much, moved to the next moment of a grid, but not

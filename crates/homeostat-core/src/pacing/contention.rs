@@ -19,7 +19,6 @@ use super::time::Time;
 /// 3. It is calm again, and forgotten, when after a heal it was not lost for as long as the last
 ///    pause, and at least for the time within which losses are counted.
 /// 4. A key that was not lost lately has no state here.
-/// 5. A clock that jumps back never shortens a pause.
 #[derive(Clone, Debug)]
 pub struct Contention<K> {
     threshold: Threshold,
@@ -85,7 +84,6 @@ impl<K: Ord + Clone> Contention<K> {
 
     /// Somebody else removed or replaced this very key.
     pub fn lost(&mut self, key: K, culprit: Option<Arc<str>>, now: Time) -> Heal {
-        let now = self.due.clock.read(now);
         self.calm(&key, now);
         let ticket = (now, 0);
         let lost = self.lost.entry(key.clone()).or_insert_with(|| Lost::new(now, ticket));
@@ -94,17 +92,16 @@ impl<K: Ord + Clone> Contention<K> {
             lost.nth = lost.nth.saturating_add(1);
             lost.is_paused = true;
             let end = now.after(self.pauses.nth(lost.nth));
-            relist(&mut self.due, key, lost, end);
+            lost.relist(&mut self.due, key, end);
         } else if !lost.is_paused {
-            relist(&mut self.due, key, lost, now.after(self.threshold.within));
+            lost.relist(&mut self.due, key, now.after(self.threshold.within));
         }
-        if lost.is_paused { Heal::At(self.due.clock.told(lost.ticket.0)) } else { Heal::Now }
+        if lost.is_paused { Heal::At(lost.ticket.0) } else { Heal::Now }
     }
 
     /// Whether no pass may heal the key yet, whatever the reason of the pass.
     #[must_use]
     pub fn holds(&self, key: &K, now: Time) -> bool {
-        let now = self.due.clock.peek(now);
         self.lost.get(key).is_some_and(|lost| lost.is_paused && lost.ticket.0 > now)
     }
 
@@ -117,7 +114,6 @@ impl<K: Ord + Clone> Contention<K> {
     /// The keys whose pause has ended and that are healed now. Forgets those that are calm.
     #[must_use = "keys that were taken are not named again"]
     pub fn take_due(&mut self, now: Time) -> Vec<K> {
-        let now = self.due.clock.read(now);
         let mut taken = Vec::new();
         while let Some(key) = self.due.take(now) {
             match self.lost.get_mut(&key) {
@@ -135,9 +131,7 @@ impl<K: Ord + Clone> Contention<K> {
 
     /// The key is no longer declared, or has a new desired state.
     pub fn forget(&mut self, key: &K) {
-        if let Some(lost) = self.lost.remove(key) {
-            self.due.unlist(lost.ticket);
-        }
+        self.due.unlist(self.lost.remove(key).map(|lost| lost.ticket));
     }
 
     /// The contended keys, in their order.
@@ -146,7 +140,7 @@ impl<K: Ord + Clone> Contention<K> {
         contended.map(|(key, lost)| Contended {
             key,
             losses: lost.losses,
-            since: self.due.clock.told(lost.since),
+            since: lost.since,
             pause: self.pauses.nth(lost.nth),
             culprit: lost.culprit.as_deref(),
         })
@@ -166,17 +160,15 @@ impl<K: Ord + Clone> Contention<K> {
     }
 }
 
-/// Five losses within ten seconds, then pauses from a fifth of a second to half a minute.
-impl<K: Ord + Clone> Default for Contention<K> {
-    fn default() -> Self {
-        Self::new(Threshold { losses: 5, within: Duration::from_secs(10) }, Pauses::CONTENTION)
-    }
-}
-
 impl Lost {
     fn new(since: Time, ticket: Ticket) -> Self {
         let (recent, culprit) = (Vec::new(), None);
         Self { recent, losses: 0, since, culprit, nth: 0, is_paused: false, ticket }
+    }
+
+    fn relist<K>(&mut self, due: &mut Due<K>, key: K, time: Time) {
+        due.unlist(Some(self.ticket));
+        self.ticket = due.list(key, time);
     }
 
     // Takes note of a loss, and tells whether it begins a pause.
@@ -195,9 +187,4 @@ impl Lost {
         }
         is_fight
     }
-}
-
-fn relist<K>(due: &mut Due<K>, key: K, lost: &mut Lost, time: Time) {
-    due.unlist(lost.ticket);
-    lost.ticket = due.list(key, time);
 }

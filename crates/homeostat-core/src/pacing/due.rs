@@ -1,8 +1,7 @@
-//! Keys in the order in which they become due, on a clock that never goes back.
+//! Keys in the order in which they become due.
 
 use std::collections::BTreeMap;
 
-use super::steady::Steady;
 use super::time::Time;
 
 /// A key's place in the order; the number keeps keys that are due together in order of arrival.
@@ -11,17 +10,16 @@ pub(super) type Ticket = (Time, u64);
 /// Says which key is due next. A key that is no longer listed costs nothing: no stale entries.
 #[derive(Clone, Debug)]
 pub(super) struct Due<K> {
-    pub(super) clock: Steady,
     order: BTreeMap<Ticket, K>,
     arrivals: u64,
 }
 
 impl<K> Due<K> {
     pub(super) fn new() -> Self {
-        Self { clock: Steady::default(), order: BTreeMap::new(), arrivals: 0 }
+        Self { order: BTreeMap::new(), arrivals: 0 }
     }
 
-    /// Lists a key; the ticket takes it off again. Moments are steady ones.
+    /// Lists a key; the ticket takes it off again.
     pub(super) fn list(&mut self, key: K, time: Time) -> Ticket {
         self.arrivals += 1;
         let ticket = (time, self.arrivals);
@@ -29,8 +27,8 @@ impl<K> Due<K> {
         ticket
     }
 
-    pub(super) fn unlist(&mut self, ticket: Ticket) {
-        self.order.remove(&ticket);
+    pub(super) fn unlist(&mut self, ticket: Option<Ticket>) {
+        ticket.map(|ticket| self.order.remove(&ticket));
     }
 
     /// Takes off the key that is due first, if any is due by then.
@@ -39,8 +37,8 @@ impl<K> Due<K> {
         (first.key().0 <= by).then(|| first.remove())
     }
 
-    /// When the first key is due, on the driver's clock.
+    /// When the first key is due.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.order.first_key_value().map(|((time, _), _)| self.clock.told(*time))
+        self.order.first_key_value().map(|((time, _), _)| *time)
     }
 }

@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 
-use super::steady::Steady;
 use super::time::Time;
 
 /// Watches the passes of one source from outside. Idle is healthy.
@@ -16,7 +15,6 @@ use super::time::Time;
 #[derive(Clone, Copy, Debug)]
 pub struct Health {
     bounds: Bounds,
-    clock: Steady,
     running: Option<Time>,
     ended: Time,
     full: Time,
@@ -53,32 +51,29 @@ impl Health {
     /// A loop that begins now, and owes its first full pass.
     #[must_use]
     pub fn new(bounds: Bounds, now: Time) -> Self {
-        let mut clock = Steady::default();
-        let now = clock.read(now);
-        let (running, ready) = (None, None);
-        Self { bounds, clock, running, ended: now, full: now, ready, is_paused: false }
+        Self { bounds, running: None, ended: now, full: now, ready: None, is_paused: false }
     }
 
     /// A focused pass starts.
     pub fn started(&mut self, now: Time) {
-        self.running = Some(self.clock.read(now));
+        self.running = Some(now);
     }
 
     /// A full pass starts.
     pub fn started_full(&mut self, now: Time) {
         self.started(now);
-        self.full = self.clock.peek(now);
+        self.full = now;
     }
 
     /// The pass has ended, well or not.
     pub fn ended(&mut self, now: Time) {
-        self.ended = self.clock.read(now);
+        self.ended = now;
         self.running = None;
     }
 
     /// Since when the oldest ready work waits; `None` if there is none.
     pub fn ready(&mut self, since: Option<Time>) {
-        self.ready = since.map(|since| self.clock.past(since));
+        self.ready = since;
     }
 
     /// Somebody paused the loop: it owes nothing until it is resumed.
@@ -88,29 +83,23 @@ impl Health {
 
     /// The loop goes on, and what it owes counts from here.
     pub fn resumed(&mut self, now: Time) {
-        let now = self.clock.read(now);
         self.is_paused = false;
         (self.full, self.ended) = (now, now);
         self.ready = self.ready.map(|_| now);
     }
 
     /// What is stuck, if anything is.
-    pub fn stalled(&mut self, now: Time) -> Option<Stall> {
-        let now = self.clock.read(now);
-        let pass = self.pass_too_long(now).map(Stall::Pass);
+    #[must_use]
+    pub fn stalled(&self, now: Time) -> Option<Stall> {
+        let longer = |since: Option<Time>, bound: Duration| {
+            since.map(|since| now.since(since)).filter(|length| *length > bound)
+        };
+        let pass = longer(self.running, self.bounds.pass).map(Stall::Pass);
         if self.is_paused {
             return pass;
         }
-        let ready = || self.ready_too_old(now).map(Stall::Ready);
+        let ready = || longer(self.ready, self.bounds.ready).map(Stall::Ready);
         pass.or_else(ready).or_else(|| self.resync_overdue(now).map(Stall::Resync))
-    }
-
-    fn pass_too_long(&self, now: Time) -> Option<Duration> {
-        self.running.map(|since| now.since(since)).filter(|length| *length > self.bounds.pass)
-    }
-
-    fn ready_too_old(&self, now: Time) -> Option<Duration> {
-        self.ready.map(|since| now.since(since)).filter(|age| *age > self.bounds.ready)
     }
 
     fn resync_overdue(&self, now: Time) -> Option<Duration> {

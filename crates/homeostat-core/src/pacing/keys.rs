@@ -16,9 +16,8 @@ const MOST_SPARED: u8 = 10;
 /// 2. A full pass absorbs all pending keys when it *starts*, and opens or restarts no window:
 ///    windows count focused passes only, full ones have a [`Pacer`](super::Pacer) of their own.
 /// 3. A key that is neither pending nor in its window has no state here.
-/// 4. A clock that jumps back costs at most one more interval, and never shortens one.
-/// 5. Keys come out in the order in which they became due, never in that of a hash.
-/// 6. A key that was looked at and [not written](Self::spare) does not wait. Only ten passes in one
+/// 4. Keys come out in the order in which they became due, never in that of a hash.
+/// 5. A key that was looked at and [not written](Self::spare) does not wait. Only ten passes in one
 ///    interval are so spared, so that no storm of hints about nothing runs hot.
 #[derive(Clone, Debug)]
 pub struct KeyPacer<K> {
@@ -56,24 +55,20 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
     /// A pacer without any key; with an interval of zero no key ever waits.
     #[must_use]
     pub fn new(min_interval: Duration) -> Self {
-        let (places, windows) = (HashMap::new(), VecDeque::new());
-        let (ready, ready_since, spared_since) = (Vec::new(), Time::EPOCH, Time::EPOCH);
-        let (taken_since, spared) = (None, 0);
         Self {
             min_interval,
-            places,
-            ready,
-            ready_since,
-            windows,
-            taken_since,
-            spared,
-            spared_since,
+            places: HashMap::new(),
+            ready: Vec::new(),
+            ready_since: Time::EPOCH,
+            windows: VecDeque::new(),
+            taken_since: None,
+            spared: 0,
+            spared_since: Time::EPOCH,
         }
     }
 
     /// Takes a hint about one key.
     pub fn on_hint(&mut self, key: K, now: Time) {
-        self.rewind(now);
         match self.places.get_mut(&key) {
             Some(Place::Ready | Place::Pending(_)) => {}
             Some(place @ Place::Taken) => *place = Place::Pending(now),
@@ -96,7 +91,6 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
     /// May be empty.
     #[must_use = "keys that were taken are not named again"]
     pub fn take_due(&mut self, now: Time) -> Vec<K> {
-        self.rewind(now);
         self.taken_since = (!self.ready.is_empty()).then_some(self.ready_since);
         let mut due = self.close(now);
         due.extend(core::mem::take(&mut self.ready));
@@ -114,7 +108,6 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
     /// The pass over the keys that were taken last, some at least, has ended: those that it did not
     /// write leave their window.
     pub fn spare(&mut self, is_written: impl Fn(&K) -> bool, now: Time) {
-        self.rewind(now);
         if now.since(self.spared_since) >= self.min_interval {
             (self.spared, self.spared_since) = (0, now);
         }
@@ -134,7 +127,6 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
     ///
     /// Hints that come while that pass runs are pending again.
     pub fn absorb_all(&mut self, now: Time) {
-        self.rewind(now);
         self.ready = Vec::new();
         self.places
             .retain(|_, place| !matches!(core::mem::replace(place, Place::Taken), Place::Ready));
@@ -185,16 +177,6 @@ impl<K: Eq + Hash + Clone> KeyPacer<K> {
             self.places.shrink_to(2 * self.places.len());
         }
     }
-
-    // After a jump back, windows would stay open for as long as the jump was: cut them to a whole
-    // interval from here. They stay in order, and the newest tells whether there is any to cut.
-    fn rewind(&mut self, now: Time) {
-        self.ready_since = self.ready_since.min(now);
-        self.spared_since = self.spared_since.min(now);
-        let limit = now.after(self.min_interval);
-        let too_long = self.windows.iter_mut().rev().take_while(|window| window.until > limit);
-        too_long.for_each(|window| window.until = limit);
-    }
 }
 
 #[cfg(test)]
@@ -215,14 +197,5 @@ mod tests {
         assert!(pacer.take_due(at(100)).is_empty());
         assert!(pacer.places.capacity() < 100, "{}", pacer.places.capacity());
         assert_eq!((pacer.ready.capacity(), pacer.windows.len()), (0, 0));
-    }
-
-    #[test]
-    fn a_key_that_is_due_stays_due_when_the_clock_jumps_back() {
-        let mut pacer = KeyPacer::new(Duration::from_millis(100));
-        pacer.on_hint("a", at(1_000_000));
-        pacer.on_hint("b", at(5_000));
-        assert_eq!(pacer.deadline(), Some(at(5_000)));
-        assert_eq!(pacer.take_due(at(5_000)), ["a", "b"]);
     }
 }

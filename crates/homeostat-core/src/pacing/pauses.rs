@@ -1,4 +1,4 @@
-//! Pauses that double up to a longest one, and the dice that spread them.
+//! Pauses that double up to a longest one, and the jitter that spreads them.
 
 use core::time::Duration;
 
@@ -46,9 +46,9 @@ const fn longer(a: Duration, b: Duration) -> Duration {
 
 /// A small generator of random shares, the same for the same seed. Not for secrets.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct Jitter(u64);
 
-impl Dice {
+impl Jitter {
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -94,8 +94,8 @@ mod tests {
     #[test]
     fn shares_are_spread_over_the_whole_and_repeat_with_the_seed() {
         let roll = |seed| {
-            let mut dice = Dice::new(seed);
-            (0..1_000).map(|_| dice.share(SECOND).as_millis() / 100).collect::<Vec<_>>()
+            let mut jitter = Jitter::new(seed);
+            (0..1_000).map(|_| jitter.share(SECOND).as_millis() / 100).collect::<Vec<_>>()
         };
         for tenth in 0..10 {
             let count = roll(7).iter().filter(|share| **share == tenth).count();
@@ -103,6 +103,6 @@ mod tests {
         }
         assert_eq!(roll(7), roll(7));
         assert_ne!(roll(7), roll(8));
-        assert!(Dice::new(1).share(Duration::MAX) <= Duration::MAX);
+        assert!(Jitter::new(1).share(Duration::MAX) <= Duration::MAX);
     }
 }

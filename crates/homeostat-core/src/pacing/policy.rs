@@ -8,8 +8,6 @@ use super::time::Time;
 /// which let through only what has a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Each hint starts a pass as soon as none is running.
-    Immediate,
     /// The first hint fires at once; later ones fire together at the end of its window, which
     /// counts from the start of a pass and is never extended.
     #[non_exhaustive]
@@ -31,15 +29,13 @@ impl Policy {
     /// The upper bound of `max_wait`; without it, a huge one would hide changes for ever.
     pub const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
-    /// Leading edge, then at most one pass per `min_interval`; zero means [`Policy::Immediate`].
+    /// Leading edge, then at most one pass per `min_interval`.
     #[must_use]
     pub const fn refractory(min_interval: Duration) -> Self {
-        if min_interval.is_zero() { Self::Immediate } else { Self::Refractory { min_interval } }
+        Self::Refractory { min_interval }
     }
 
-    /// Trailing edge with a bound; a zero `quiet` means [`Policy::Immediate`].
-    ///
-    /// Refuses a `max_wait` below `quiet` or above [`Policy::LONGEST_WAIT`].
+    /// Trailing edge with a bound. Refuses a `max_wait` below `quiet` or above [`Policy::LONGEST_WAIT`].
     pub fn quiet(quiet: Duration, max_wait: Duration) -> Result<Self, PolicyError> {
         if max_wait < quiet {
             return Err(PolicyError::WaitBelowQuiet { quiet, max_wait });
@@ -47,14 +43,13 @@ impl Policy {
         if max_wait > Self::LONGEST_WAIT {
             return Err(PolicyError::WaitTooLong { max_wait });
         }
-        Ok(if quiet.is_zero() { Self::Immediate } else { Self::Quiet { quiet, max_wait } })
+        Ok(Self::Quiet { quiet, max_wait })
     }
 
     /// When hints that came first and last at these moments may fire, if the last pass began at
     /// `fired`.
     pub(super) fn due(self, first: Time, last: Time, fired: Option<Time>) -> Time {
         match self {
-            Self::Immediate => first,
             Self::Refractory { min_interval } => {
                 fired.map_or(first, |fired| first.max(fired.after(min_interval)))
             }
@@ -95,13 +90,6 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn a_zero_interval_means_immediate() {
-        assert_eq!(Policy::refractory(Duration::ZERO), Policy::Immediate);
-        assert_eq!(Policy::quiet(Duration::ZERO, SECOND), Ok(Policy::Immediate));
-        assert_eq!(Policy::quiet(Duration::ZERO, Duration::ZERO), Ok(Policy::Immediate));
-    }
 
     #[test]
     fn a_quiet_period_needs_a_bound_that_it_fits_in() {

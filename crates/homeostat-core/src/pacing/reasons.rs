@@ -47,23 +47,13 @@ impl Reason {
 pub struct Reasons(u8);
 
 impl Reasons {
-    /// No reason given, which counts as one that must not wait.
+    /// No reason given.
     pub const NONE: Self = Self(0);
 
     /// Whether `reason` is among them.
     #[must_use]
     pub const fn contains(self, reason: Reason) -> bool {
         self.0 & reason.bit() != 0
-    }
-
-    /// Whether a wakeup with these reasons is paced like a hint; any other is a command.
-    ///
-    /// Only changes of the desired state and of the target come in storms. A retry has already waited for
-    /// its backoff. No reason at all is a command: a needless pass costs less than a lost one.
-    #[must_use]
-    pub const fn may_wait(self) -> bool {
-        const PACED: u8 = Reason::Desired.bit() | Reason::Hint.bit();
-        self.0 != 0 && self.0 & !PACED == 0
     }
 }
 
@@ -106,32 +96,6 @@ impl fmt::Debug for Reasons {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_changes_of_desired_state_and_target_may_wait() {
-        let rows = [
-            (Reason::Start, false),
-            (Reason::Desired, true),
-            (Reason::Hint, true),
-            (Reason::Resync, false),
-            (Reason::Retry, false),
-            (Reason::Operator, false),
-        ];
-        for (reason, expected) in rows {
-            assert_eq!(Reasons::from(reason).may_wait(), expected, "{reason:?}");
-        }
-    }
-
-    #[test]
-    fn a_wakeup_without_a_known_reason_must_run() {
-        assert!(!Reasons::NONE.may_wait());
-    }
-
-    #[test]
-    fn one_command_among_the_reasons_makes_all_of_them_one() {
-        assert!((Reason::Desired | Reason::Hint).may_wait());
-        assert!(!(Reason::Hint | Reason::Operator).may_wait());
-    }
 
     #[test]
     fn each_reason_keeps_its_own_bit_and_word() {

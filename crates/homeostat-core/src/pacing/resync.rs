@@ -2,8 +2,7 @@
 
 use core::time::Duration;
 
-use super::pauses::Dice;
-use super::steady::Steady;
+use super::pauses::Jitter;
 use super::time::Time;
 
 /// The timer of full passes. It cannot be switched off, only lengthened.
@@ -12,13 +11,10 @@ use super::time::Time;
 ///    was and however it ended.
 /// 2. Each period is up to a tenth shorter or longer, at random by the seed, so that many loops do
 ///    not stay in step.
-/// 3. A clock that jumps back never shortens a period, and stretches it by the time since the last
-///    call.
 #[derive(Clone, Debug)]
 pub struct Resync {
     period: Duration,
-    dice: Dice,
-    clock: Steady,
+    jitter: Jitter,
     due: Time,
 }
 
@@ -52,25 +48,25 @@ impl Resync {
     #[must_use]
     pub fn nearest(period: Duration, seed: u64) -> Self {
         let period = period.clamp(Self::SHORTEST, Self::LONGEST);
-        Self { period, dice: Dice::new(seed), clock: Steady::default(), due: Time::EPOCH }
+        Self { period, jitter: Jitter::new(seed), due: Time::EPOCH }
     }
 
     /// A full pass starts now, for whatever reason.
     pub fn started(&mut self, now: Time) {
-        let now = self.clock.read(now);
-        let spread = self.dice.share(self.period / 5);
+        let spread = self.jitter.share(self.period / 5);
         self.due = now.after(self.period * 9 / 10).after(spread);
     }
 
     /// When the next full pass is due. There always is one.
     #[must_use]
     pub fn deadline(&self) -> Time {
-        self.clock.told(self.due)
+        self.due
     }
 
     /// Whether a full pass is due.
-    pub fn is_due(&mut self, now: Time) -> bool {
-        self.due <= self.clock.read(now)
+    #[must_use]
+    pub fn is_due(&self, now: Time) -> bool {
+        self.due <= now
     }
 
     /// The period before it is spread.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-/// A moment on the driver's clock; the arithmetic saturates, so no jump of the clock can panic.
+/// A moment on the driver's clock, which never goes back; the arithmetic saturates instead of panicking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(Duration);
 
@@ -28,7 +28,7 @@ impl Time {
         Self(self.0.saturating_add(wait))
     }
 
-    /// How long ago `earlier` was; zero if it lies ahead, as it may after the clock jumped back.
+    /// How long ago `earlier` was; zero if it lies ahead.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 
 use homeostat_core::desired::find_near;
 use homeostat_core::{
-    Agreement, Change, Changes, Desired, Diff, Exclusive, Focus, OnRelease, Original, Owner,
-    Ownership, Prefixes, Record, Records, Rights, Seen, Slot, Stage,
+    Agreement, Change, Changes, Desired, Diff, Exclusive, Finding, Focus, Kind, OnRelease,
+    Original, Owner, Ownership, Prefixes, Record, Records, Rights, Seen, Slot, Stage,
 };
 use proptest::test_runner::Config;
 use serde::{Deserialize, Serialize};
@@ -199,22 +199,31 @@ pub(crate) fn findings(desired: &DesiredState, found: &Changes<String, Thing>) -
         found.list.clone().into_iter().map(|change| told(desired, &change)).collect();
     lines.extend(found.claims.iter().map(|slot| format!("claim {}", key(slot))));
     lines.extend(found.originals.iter().map(|(key, was)| format!("{key} was {}", text(was))));
-    lines.extend(
-        found
-            .conflicts
-            .iter()
-            .map(|at| format!("conflict {} {:?} {}", at.key, at.reason, at.owner).to_lowercase()),
-    );
-    lines.extend(found.matched.iter().map(|(key, owner)| format!("matched {key} {owner}")));
-    lines
-        .extend(found.settled.iter().map(|(s, held)| format!("settled {} {}", key(s), text(held))));
-    lines.extend(found.unknown.iter().map(|(key, why)| format!("unknown {key} {why}")));
+    for kind in [Kind::Conflict, Kind::Matched, Kind::Settled, Kind::Unknown] {
+        let findings = found.findings.iter().filter(|(_, finding)| finding.kind() == kind);
+        lines.extend(findings.map(finding_told));
+    }
     lines.extend(found.pruned.iter().map(|key| format!("prune {key}")));
     lines.extend(found.confirmed.iter().map(|key| format!("confirm {key}")));
     if found.owned > 0 {
         lines.push(format!("owned {}", found.owned));
     }
     lines
+}
+
+fn finding_told((key, finding): &(String, Finding)) -> String {
+    match finding {
+        Finding::Conflict { owner, reason } => {
+            format!("conflict {key} {reason:?} {owner}").to_lowercase()
+        }
+        Finding::Matched { owner } => format!("matched {key} {owner}"),
+        Finding::Settled { held, .. } => {
+            let held: Thing = serde_json::from_value((**held).clone()).unwrap();
+            format!("settled {key} {}", text(&held))
+        }
+        Finding::Unknown { why } => format!("unknown {key} {why}"),
+        other => unreachable!("a diff does not find {other:?}"),
+    }
 }
 
 fn told(desired: &DesiredState, change: &Change<String, Thing>) -> String {

@@ -59,7 +59,7 @@ pub(super) struct OpenReasons {
 
 impl OpenReasons {
     /// Nothing if the key is as declared.
-    pub(super) fn open<O: Clone>(&mut self, finding: &Finding<O>, now: Time) -> Option<OpenKey> {
+    pub(super) fn open(&mut self, finding: &Finding, now: Time) -> Option<OpenKey> {
         if !finding.is_open() {
             return None;
         }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn unknown(reasons: &mut OpenReasons, why: &str) -> OpenKey {
-        reasons.open(&Finding::<()>::Unknown { why: why.to_owned() }, Time::EPOCH).unwrap()
+        reasons.open(&Finding::Unknown { why: why.to_owned() }, Time::EPOCH).unwrap()
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl<K: Key> Scheduler<K> {
             self.keys.on_hint(key, now);
         } else {
             // The first full pass looks at it; if that fails, its retry does.
-            self.full.on_hint(now);
+            self.full.on_paced(Reason::Hint, now);
         }
     }
 
@@ -345,7 +345,7 @@ impl<K: Key> Scheduler<K> {
         now: Time,
     ) {
         if request.focus == Focus::All {
-            self.full.finished(now);
+            self.full.finished();
         }
         match feedback.broken {
             Some(retry) => {
@@ -363,7 +363,7 @@ impl<K: Key> Scheduler<K> {
         let misses = |key: &K| missed.contains_key(key) || stands(key);
         match &request.focus {
             Focus::All => {
-                self.full.synced(now);
+                self.full.synced();
                 self.needs_full = false;
                 self.source.forget(&());
                 self.backoff.retain(fails);

@@ -22,7 +22,7 @@ use crate::object::Object;
 #[derive(Default)]
 pub(crate) struct LinkPlan {
     pub(crate) steps: Vec<LinkStep>,
-    pub(crate) findings: Vec<(Key, Finding<Object>)>,
+    pub(crate) findings: Vec<(Key, Finding)>,
     /// Links that are made, so that others may rest on them.
     made: BTreeSet<LinkName>,
     /// Links that go and are made again: what was on them is lost.

@@ -1,31 +1,27 @@
 //! Law 9: how steps fail.
 
-use homeostat_engine::{
-    Entry, Explain as _, Fails, Finding, Kind, Outcome, Report, Source, Step as _,
-};
+use homeostat_engine::{Explain as _, Fails, Kind, Outcome, Source, Step as _};
 
-use super::fixture::{Fixture, Object, entries, keys};
+use super::fixture::{Fixture, Suite, entries, keys};
 use super::harness::{Ability, DesiredState, Fault, Harness, Key};
-use super::verdict::{Broken, Verdict};
+use super::verdict::Broken;
 
 /// Law 9.
 pub(super) async fn failures_stay_where_they_belong<H: Harness>(
-    harness: &mut H,
-    verdict: &mut Verdict,
+    suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    harness.reset();
+    suite.harness.reset();
     let mut is_able = true;
-    for key in keys(&harness.desired(DesiredState::First)) {
-        let fixture = Fixture::open(harness, 9)?;
+    for key in keys(&suite.harness.desired(DesiredState::First)) {
+        let fixture = suite.open(9)?;
         match fixture.harness.inject(Fault::Refuse(&key)) {
             Ability::Unable => is_able = false,
             Ability::Done => one_step_fails(fixture, &key).await?,
         }
     }
-    is_able &=
-        the_first_failure_stops_all(Fixture::open(harness, 9)?.strict()).await? == Ability::Done;
+    is_able &= the_first_failure_stops_all(suite.open(9)?.strict()).await? == Ability::Done;
     if !is_able {
-        verdict.skip(9, "a target that refuses any write");
+        suite.open(9)?.skip("a target that refuses any write");
     }
     Ok(())
 }
@@ -37,30 +33,23 @@ async fn one_step_fails<H: Harness>(
     let desired = fixture.desired(DesiredState::First);
     let before = fixture.harness.snapshot();
     let report = fixture.pass(&desired).await?;
-    let converged = report.is_converged();
-    fixture.demand(!converged, || format!("`{bad}` was refused, and the report says converged"))?;
+    let is_converged = report.is_converged();
+    demand!(fixture, !is_converged, "`{bad}` was refused, and the report says converged");
     let failed = entries(&report, &[Kind::Failed]);
-    let named = |entry: &Entry| matches!(entry, Entry::Finding { key, finding: Finding::Failed { .. } | Finding::NotShown { .. } } if *key == bad.to_string());
-    fixture.demand(failed.iter().any(named), || format!("`{bad}` was refused, and nobody says"))?;
+    let is_named = failed.iter().any(|entry| entry.key() == bad.to_string());
+    demand!(fixture, is_named, "`{bad}` was refused, and nobody says");
     for (at, step) in report.plan().steps.iter().enumerate() {
-        if step.key(&desired) != *bad {
-            let fine = is_allowed_outcome(H::Source::FAILS, outcome::<H>(&report, at));
-            let key = step.key(&desired);
-            fixture.demand(fine, || format!("`{bad}` was refused, and took `{key}` along"))?;
-        }
+        let key = step.key(&desired);
+        let is_fine = is_allowed_outcome(H::Source::FAILS, report.tally().other(at));
+        demand!(fixture, key == *bad || is_fine, "`{bad}` was refused, and took `{key}` along");
     }
     let rolled_back = H::Source::FAILS != Fails::Atomic || fixture.harness.snapshot() == before;
-    fixture.demand(rolled_back, || "a refused transaction left something behind".to_owned())?;
+    demand!(fixture, rolled_back, "a refused transaction left something behind");
     fixture.harness.mend();
     fixture.converge(&desired).await.map(|_| ())
 }
 
-/// `None` is a step that was applied.
-fn outcome<H: Harness>(report: &Report<H::Source>, at: usize) -> Option<&Outcome<Object<H>>> {
-    report.tally().other(at)
-}
-
-/// Whether another step may have this outcome when one has failed.
+/// Whether another step may have this outcome when one has failed; `None` is a step that was applied.
 fn is_allowed_outcome<O>(fails: Fails, outcome: Option<&Outcome<O>>) -> bool {
     match (fails, outcome) {
         (Fails::Atomic, outcome) => outcome.is_some_and(|outcome| !outcome.is_good()),
@@ -81,18 +70,17 @@ async fn the_first_failure_stops_all<H: Harness>(
     }
     let before = fixture.harness.snapshot();
     let report = fixture.pass(&desired).await?;
-    let same = fixture.harness.snapshot() == before;
-    fixture
-        .demand(same, || format!("strict, `{bad}` was refused first, and others were written"))?;
+    let is_same = fixture.harness.snapshot() == before;
+    demand!(fixture, is_same, "strict, `{bad}` was refused first, and others were written");
     for (at, step) in report.plan().steps.iter().enumerate().skip(1) {
         let key = step.key(&desired);
-        let waits = match outcome::<H>(&report, at) {
+        let waits = match report.tally().other(at) {
             Some(Outcome::Pending { on }) => {
                 H::Source::FAILS == Fails::Atomic || on.to_string().contains(&bad.to_string())
             }
             other => key == bad || H::Source::FAILS == Fails::Atomic && other.is_some(),
         };
-        fixture.demand(waits, || format!("strict, and `{key}` does not wait on `{bad}`"))?;
+        demand!(fixture, waits, "strict, and `{key}` does not wait on `{bad}`");
     }
     Ok(Ability::Done)
 }

@@ -1,19 +1,20 @@
 //! A new target with everything that passes over it need.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain, Failure, Focus, Guards, Hint, Kind, LedgerKey,
-    MassDelete, MemoryLedger, Observer, Order, Ownership, Plan, Reader, Report, Seen, Slot, Source,
-    Strictness, View, pass, plan,
+    Alone, Book, Config, Entry, Error, Explain, Focus, Guards, Hint, Kind, LedgerKey, MassDelete,
+    MemoryLedger, Observer, Order, Ownership, Plan, Reader, Report, Seen, Slot, Source, Strictness,
+    View, pass, plan,
 };
 
 use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
-use super::verdict::{Broken, LAWS, Law};
+use super::verdict::{Broken, Verdict};
 use crate::ledger::{Count, Tapped};
 
 /// All objects of a target, by the harness.
@@ -21,9 +22,15 @@ pub(super) type Snapshot = BTreeMap<String, String>;
 pub(super) type Object<H> = <<H as Harness>::Source as Source>::Object;
 pub(super) type Desired<H> = Arc<<<H as Harness>::Source as Source>::Desired>;
 
-/// The fixture of one check.
-pub(super) struct Fixture<'h, H: Harness> {
+/// The checks of one harness, and what they could not check so far.
+pub(super) struct Suite<'h, H> {
     pub(super) harness: &'h mut H,
+    pub(super) verdict: Verdict,
+}
+
+/// The fixture of one check.
+pub(super) struct Fixture<'s, H: Harness> {
+    pub(super) harness: &'s mut H,
     pub(super) source: H::Source,
     pub(super) ownership: Ownership,
     pub(super) config: Config<Key<H>>,
@@ -32,49 +39,58 @@ pub(super) struct Fixture<'h, H: Harness> {
     pub(super) ledger_writes: Count,
     ledger: Arc<Tapped<MemoryLedger>>,
     observer: Observer<H::Source>,
-    law: Law,
+    verdict: &'s mut Verdict,
+    law: u8,
 }
 
-impl<'h, H: Harness> Fixture<'h, H> {
+impl<H: Harness> Suite<'_, H> {
     /// A new target for the check of the law with this number.
-    pub(super) fn open(harness: &'h mut H, law: usize) -> Result<Self, Broken> {
-        Self::with_ledger(harness, law, |_| Tapped::new(MemoryLedger::default()))
+    pub(super) fn open(&mut self, law: u8) -> Result<Fixture<'_, H>, Broken> {
+        self.open_with_ledger(law, |_| Tapped::new(MemoryLedger::default()))
     }
 
     /// The same with another ledger.
-    pub(super) fn with_ledger(
-        harness: &'h mut H,
-        law: usize,
+    pub(super) fn open_with_ledger(
+        &mut self,
+        law: u8,
         ledger: impl FnOnce(&H) -> Tapped<MemoryLedger>,
-    ) -> Result<Self, Broken> {
+    ) -> Result<Fixture<'_, H>, Broken> {
+        let Suite { harness, verdict } = self;
         harness.reset();
-        let law = by_number(law);
         let source = harness.source();
         let ledger = Arc::new(ledger(harness));
-        let broken = |error: &dyn std::fmt::Display| breach::<H>(law, format!("{error}"));
+        let broken = |error: &dyn Display| breach::<H>(law, error);
         let lock = Alone::i_am_the_only_writer();
+        // The guard against mass deletes would hold these small desired states.
+        let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
         Ok(Fixture {
             writer: source.writer(&lock).map_err(|failure| broken(&failure))?,
             observer: Observer::open(&source, "law").map_err(|error| broken(&error))?,
             book: Book::open(ledger.clone(), place::<H>()).map_err(|error| broken(&error))?,
             ledger_writes: ledger.count(),
             ownership: harness.ownership(),
-            config: config(),
+            config: Config { guards, ..Config::default() },
             ledger,
             source,
             harness,
+            verdict,
             law,
         })
     }
+}
 
+impl<H: Harness> Fixture<'_, H> {
     /// Opens everything anew, as after a restart of the process.
     pub(super) fn restart(&mut self) -> Result<(), Broken> {
         self.source = self.harness.source();
-        let opened = Observer::open(&self.source, "law");
-        self.observer = opened.map_err(|error| self.broken(&error))?;
+        self.observer = self.observer()?;
         let opened = Book::open(self.ledger.clone(), place::<H>());
         self.book = opened.map_err(|error| self.broken(&error))?;
         Ok(())
+    }
+
+    fn observer(&self) -> Result<Observer<H::Source>, Broken> {
+        Observer::open(&self.source, "law").map_err(|error| self.broken(&error))
     }
 
     pub(super) fn strict(mut self) -> Self {
@@ -86,18 +102,29 @@ impl<'h, H: Harness> Fixture<'h, H> {
         Arc::new(self.harness.desired(which))
     }
 
+    /// The first desired state, and another one.
+    pub(super) fn first_and(&self, other: DesiredState) -> [Desired<H>; 2] {
+        [DesiredState::First, other].map(|which| self.desired(which))
+    }
+
     /// The law is broken, and this is how it shows.
-    pub(super) fn broken(&self, how: &dyn std::fmt::Display) -> Broken {
-        breach::<H>(self.law, how.to_string())
+    pub(super) fn broken(&self, how: &dyn Display) -> Broken {
+        breach::<H>(self.law, how)
     }
 
-    pub(super) fn demand(&self, holds: bool, how: impl FnOnce() -> String) -> Result<(), Broken> {
-        if holds { Ok(()) } else { Err(self.broken(&how())) }
+    /// Notes that the harness cannot check a part of the law.
+    pub(super) fn skip(&mut self, what: &'static str) {
+        self.verdict.unchecked.push((self.law, what));
     }
 
-    fn order<'a>(&'a self, desired: &Desired<H>, focus: Focus<Key<H>>) -> Order<'a, H::Source> {
-        let (source, ownership, config) = (&self.source, &self.ownership, &self.config);
-        Order { source, desired: desired.clone(), ownership, focus, config }
+    /// How many writes the target has received.
+    pub(super) fn writes(&self) -> u64 {
+        (self.harness.meter())()
+    }
+
+    /// What the target holds, and how many writes it has received.
+    pub(super) fn state(&self) -> (Snapshot, u64) {
+        (self.harness.snapshot(), self.writes())
     }
 
     /// Disturbs the target; returns the objects that are new or changed.
@@ -114,9 +141,10 @@ impl<'h, H: Harness> Fixture<'h, H> {
     }
 
     pub(super) async fn plan(&mut self, desired: &Desired<H>) -> Result<Plan<H::Source>, Broken> {
-        let mut observer =
-            Observer::open(&self.source, "law").map_err(|error| self.broken(&error))?;
-        let order = self.order(desired, Focus::All);
+        let mut observer = self.observer()?;
+        let (source, ownership, config) = (&self.source, &self.ownership, &self.config);
+        let desired = Arc::clone(desired);
+        let order = Order { source, desired, ownership, focus: Focus::All, config };
         let planned = plan(&order, &mut observer, self.book.holdings()).await;
         planned.map_err(|error| self.broken(&error))
     }
@@ -144,23 +172,24 @@ impl<'h, H: Harness> Fixture<'h, H> {
         desired: &Desired<H>,
     ) -> Result<Report<H::Source>, Broken> {
         let report = self.pass(desired).await?;
-        self.demand(report.is_converged(), || {
-            format!("a pass did not converge: {}", troubles(&report).join("; "))
-        })?;
+        let open: Vec<_> = Kind::open().collect();
+        let troubles = entries(&report, &open).into_iter().map(|entry| format!("{entry:?}"));
+        let troubles = troubles.collect::<Vec<_>>().join("; ");
+        demand!(self, report.is_converged(), "a pass did not converge: {troubles}");
         Ok(report)
     }
 
-    /// What a new reader reports.
+    /// What a new reader reports, and what it learned beside it.
     pub(super) async fn look(
         &self,
         desired: &Desired<H>,
-    ) -> Result<Vec<Seen<Key<H>, Object<H>>>, Failure> {
+    ) -> Result<(Vec<Seen<Key<H>, Object<H>>>, <H::Source as Source>::Moment), Broken> {
         let mut all = Vec::new();
-        let mut reader = self.source.reader()?;
+        let mut reader = self.source.reader().map_err(|failure| self.broken(&failure))?;
         let records = &self.book.holdings().records;
         let view = View { focus: &Focus::All, desired, records };
-        reader.observe(&view, &mut |seen| all.push(seen)).await?;
-        Ok(all)
+        let observed = reader.observe(&view, &mut |seen| all.push(seen)).await;
+        Ok((all, observed.map_err(|failure| self.broken(&failure))?))
     }
 
     /// The next hint, if one arrives in time.
@@ -173,33 +202,18 @@ impl<'h, H: Harness> Fixture<'h, H> {
         .await;
         drop(patience);
         let law = self.law;
-        hinted.transpose().map_err(|failure| breach::<H>(law, failure.to_string()))
+        hinted.transpose().map_err(|failure| breach::<H>(law, &failure))
     }
 }
 
-fn breach<H: Harness>(law: Law, how: String) -> Broken {
-    Broken::Law { law, source: H::Source::NAME, how }
-}
-
 /// The law with this number is broken.
-pub(super) fn broken_by<H: Harness>(law: usize, how: String) -> Broken {
-    breach::<H>(by_number(law), how)
-}
-
-fn by_number(number: usize) -> Law {
-    let [first, ..] = LAWS;
-    LAWS.get(number.wrapping_sub(1)).copied().unwrap_or(first)
+pub(super) fn breach<H: Harness>(law: u8, how: &dyn Display) -> Broken {
+    Broken::Law { law, name: H::Source::NAME, how: how.to_string() }
 }
 
 fn place<H: Harness>() -> LedgerKey {
     let [owner, scope, identity] = ["laws", "law", "fresh"].map(str::to_owned);
     LedgerKey { owner, source: H::Source::NAME.to_owned(), scope, identity }
-}
-
-/// Without the guard against mass deletes, since these desired states are small.
-fn config<K: homeostat_engine::Key>() -> Config<K> {
-    let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
-    Config { guards, ..Config::default() }
 }
 
 /// All keys of a desired state.
@@ -214,10 +228,4 @@ pub(super) fn entries(explain: &dyn Explain, kinds: &[Kind]) -> Vec<Entry> {
         explain.explain(*kind, &mut |entry| entries.push(entry));
     }
     entries
-}
-
-/// The entries that keep a report from being converged.
-pub(super) fn troubles(explain: &dyn Explain) -> Vec<String> {
-    let kinds = [Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Unknown, Kind::Held];
-    entries(explain, &kinds).iter().map(|entry| format!("{entry:?}")).collect()
 }

@@ -1,32 +1,26 @@
 //! Laws 7 and 10: hints save time, and nothing depends on them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use homeostat_engine::{Coverage, Desired as _, Focus, Source};
 
-use super::fixture::{Fixture, keys};
+use super::fixture::{Fixture, Snapshot, Suite, keys};
 use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
-use super::verdict::{Broken, Verdict};
+use super::verdict::Broken;
 
 /// Law 7.
 pub(super) async fn hints_only_save_time<H: Harness>(
-    harness: &mut H,
-    verdict: &mut Verdict,
+    suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    harness.reset();
-    let Some(scripts) = scripts(harness) else { return Ok(()) };
+    suite.harness.reset();
+    let Some(scripts) = scripts(suite.harness) else { return Ok(()) };
     let mut end = None;
     for (what, hints) in scripts {
-        let Some(snapshot) = disturbed_end(Fixture::open(harness, 7)?, &hints).await? else {
-            verdict.skip(7, "a target that changes behind our back");
-            return Ok(());
-        };
-        let expected = end.get_or_insert_with(|| snapshot.clone());
-        let same = *expected == snapshot;
-        let fixture = Fixture::open(harness, 7)?;
-        fixture.demand(same, || format!("with hints {what} the target ends otherwise"))?;
+        let Some(snapshot) = disturbed_end(suite.open(7)?, &hints).await? else { return Ok(()) };
+        let is_same = *end.get_or_insert_with(|| snapshot.clone()) == snapshot;
+        demand!(suite.open(7)?, is_same, "with hints {what} the target ends otherwise");
     }
-    wrong_hints_write_nothing(Fixture::open(harness, 7)?).await
+    wrong_hints_write_nothing(suite.open(7)?).await
 }
 
 type Hints<K> = Vec<BTreeSet<K>>;
@@ -54,11 +48,12 @@ fn scripts<H: Harness>(harness: &H) -> Option<Scripts<Key<H>>> {
     ])
 }
 
-/// Disturbs a converged target, makes a pass per hint, and resyncs; returns the end state.
+/// Disturbs a converged target, makes a pass per hint, and resyncs; returns the end state, if the target can be
+/// disturbed.
 async fn disturbed_end<H: Harness>(
     mut fixture: Fixture<'_, H>,
     hints: &Hints<Key<H>>,
-) -> Result<Option<BTreeMap<String, String>>, Broken> {
+) -> Result<Option<Snapshot>, Broken> {
     let desired = fixture.desired(DesiredState::First);
     fixture.converge(&desired).await?;
     let all = keys(&*desired);
@@ -66,6 +61,7 @@ async fn disturbed_end<H: Harness>(
     let altered = fixture.harness.disturb(Disturbance::Alter(one));
     let removed = fixture.harness.disturb(Disturbance::Remove(two));
     if [altered, removed] == [Ability::Unable; 2] {
+        fixture.skip("a target that changes behind our back");
         return Ok(None);
     }
     for keys in hints {
@@ -79,20 +75,17 @@ async fn disturbed_end<H: Harness>(
 async fn wrong_hints_write_nothing<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
     let desired = fixture.desired(DesiredState::First);
     fixture.converge(&desired).await?;
-    let writes = (fixture.harness.meter())();
+    let writes = fixture.writes();
     let focus = Focus::Keys(keys(&*desired).into_iter().collect());
     let pass = fixture.try_pass(&desired, focus).await;
     pass.map_err(|error| fixture.broken(&format!("a focused pass failed: {error}")))?;
-    let same = (fixture.harness.meter())() == writes;
-    fixture.demand(same, || "hints about nothing made a pass write".to_owned())
+    demand!(fixture, fixture.writes() == writes, "hints about nothing made a pass write");
+    Ok(())
 }
 
 /// Law 10.
-pub(super) async fn coverage_is_true<H: Harness>(
-    harness: &mut H,
-    verdict: &mut Verdict,
-) -> Result<(), Broken> {
-    let mut fixture = Fixture::open(harness, 10)?;
+pub(super) async fn coverage_is_true<H: Harness>(suite: &mut Suite<'_, H>) -> Result<(), Broken> {
+    let mut fixture = suite.open(10)?;
     let desired = fixture.desired(DesiredState::First);
     fixture.converge(&desired).await?;
     // Skips the echoes of our own writes, with a limit for a source that never stops.
@@ -102,18 +95,18 @@ pub(super) async fn coverage_is_true<H: Harness>(
     }
     let Some(key) = keys(&*desired).into_iter().next() else { return Ok(()) };
     if fixture.harness.disturb(Disturbance::Alter(&key)) == Ability::Unable {
-        verdict.skip(10, "a target that changes behind our back");
+        fixture.skip("a target that changes behind our back");
         return Ok(());
     }
     let hinted = fixture.hint_in_time().await?.is_some();
-    match H::Source::COVERAGE {
-        Coverage::None => {
-            let silent = !hinted && echoes == 0;
-            fixture.demand(silent, || "it claims to have no hints, and sends some".to_owned())
-        }
-        Coverage::Some => Ok(()),
-        Coverage::All => {
-            fixture.demand(hinted, || format!("all is covered, and no hint came about `{key}`"))
-        }
-    }
+    let coverage = H::Source::COVERAGE;
+    let is_silent = !hinted && echoes == 0;
+    demand!(
+        fixture,
+        coverage != Coverage::None || is_silent,
+        "it claims to have no hints, and sends some"
+    );
+    let is_covered = coverage != Coverage::All || hinted;
+    demand!(fixture, is_covered, "all is covered, and no hint came about `{key}`");
+    Ok(())
 }

@@ -4,29 +4,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_engine::{Alone, Edit, MemoryLedger, Owner, Ownership, Seen, Source, Step as _};
 
-use super::fixture::{self, Fixture, keys};
+use super::fixture::{self, Fixture, Suite, keys};
 use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
-use super::verdict::{Broken, Verdict};
+use super::verdict::Broken;
 use crate::ledger::Tapped;
 
 /// Keys that were recorded, each with the number of writes to the target until then.
 type Log = Arc<Mutex<Vec<(u64, String)>>>;
 
 /// Law 8.
-pub(super) async fn intents_are_durable<H: Harness>(harness: &mut H) -> Result<(), Broken> {
+pub(super) async fn intents_are_durable<H: Harness>(
+    suite: &mut Suite<'_, H>,
+) -> Result<(), Broken> {
     let log = Log::default();
-    let mut fixture = Fixture::with_ledger(harness, 8, |harness| logging(harness, log.clone()))?;
+    let mut fixture = suite.open_with_ledger(8, |harness| logging(harness, log.clone()))?;
     let desired = fixture.desired(DesiredState::First);
-    let untouched = (fixture.harness.meter())();
+    let untouched = fixture.writes();
     let report = fixture.pass(&desired).await?;
     let log = log.lock().unwrap_or_else(PoisonError::into_inner).clone();
     for step in &report.plan().steps {
         let key = step.key(&desired);
         let recorded = fixture.book.holdings().records.contains_key(&key);
         let early = log.contains(&(untouched, key.to_string()));
-        fixture.demand(!recorded || early, || {
-            format!("`{key}` was written before its intent was durable")
-        })?;
+        demand!(fixture, !recorded || early, "`{key}` was written before its intent was durable");
     }
     everything_made_is_known(&fixture, &desired).await
 }
@@ -48,13 +48,15 @@ async fn everything_made_is_known<H: Harness>(
     desired: &fixture::Desired<H>,
 ) -> Result<(), Broken> {
     let declared = keys(&**desired);
-    let seen = fixture.look(desired).await.map_err(|failure| fixture.broken(&failure))?;
-    for one in seen {
+    for one in fixture.look(desired).await?.0 {
         let Seen::Present { key, owner, .. } = one else { continue };
         let known = owner == Owner::Ours || is_ours_unseen(fixture, &key);
-        fixture.demand(known || !declared.contains(&key), || {
-            format!("`{key}` was made, carries no mark ({owner}), and has no record")
-        })?;
+        let is_known = known || !declared.contains(&key);
+        demand!(
+            fixture,
+            is_known,
+            "`{key}` was made, carries no mark ({owner}), and has no record"
+        );
     }
     Ok(())
 }
@@ -71,31 +73,28 @@ fn is_ours_unseen<H: Harness>(fixture: &Fixture<'_, H>, key: &Key<H>) -> bool {
 
 /// Law 5.
 pub(super) async fn only_owned_objects_go<H: Harness>(
-    harness: &mut H,
-    verdict: &mut Verdict,
+    suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    opening_writes_nothing(&Fixture::open(harness, 5)?)?;
-    strangers_stay(Fixture::open(harness, 5)?, verdict).await?;
-    what_is_gone_is_not_deleted(Fixture::open(harness, 5)?, verdict).await
+    opening_writes_nothing(&suite.open(5)?)?;
+    strangers_stay(suite.open(5)?).await?;
+    what_is_gone_is_not_deleted(suite.open(5)?).await
 }
 
 fn opening_writes_nothing<H: Harness>(fixture: &Fixture<'_, H>) -> Result<(), Broken> {
-    let (before, writes) = (fixture.harness.snapshot(), (fixture.harness.meter())());
+    let before = fixture.state();
     fixture.source.reader().map_err(|failure| fixture.broken(&failure))?;
     let lock = Alone::i_am_the_only_writer();
     fixture.source.writer(&lock).map_err(|failure| fixture.broken(&failure))?;
-    let same = (fixture.harness.meter())() == writes && fixture.harness.snapshot() == before;
-    fixture.demand(same, || "something was written before the first full observe".to_owned())
+    let is_same = fixture.state() == before;
+    demand!(fixture, is_same, "something was written before the first full observe");
+    Ok(())
 }
 
-async fn strangers_stay<H: Harness>(
-    mut fixture: Fixture<'_, H>,
-    verdict: &mut Verdict,
-) -> Result<(), Broken> {
+async fn strangers_stay<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
     let shared = !matches!(fixture.ownership, Ownership::Exclusive(_));
     let strangers = shared.then(|| fixture.disturb(Disturbance::Stranger)).flatten();
     let Some(strangers) = strangers else {
-        verdict.skip(5, "a foreign object that nobody declares");
+        fixture.skip("a foreign object that nobody declares");
         return Ok(());
     };
     for which in
@@ -105,27 +104,26 @@ async fn strangers_stay<H: Harness>(
         fixture.pass(&desired).await?;
         let now = fixture.harness.snapshot();
         let gone = strangers.iter().find(|(key, text)| now.get(*key) != Some(text));
-        fixture
-            .demand(gone.is_none(), || format!("{gone:?} was not ours, and is not as it was"))?;
+        demand!(fixture, gone.is_none(), "{gone:?} was not ours, and is not as it was");
     }
     let nothing = fixture.desired(DesiredState::Nothing);
     let left = fixture.plan(&nothing).await?.steps.len();
-    fixture.demand(left == 0, || format!("{left} objects of ours are left that nobody declares"))
+    demand!(fixture, left == 0, "{left} objects of ours are left that nobody declares");
+    Ok(())
 }
 
 async fn what_is_gone_is_not_deleted<H: Harness>(
     mut fixture: Fixture<'_, H>,
-    verdict: &mut Verdict,
 ) -> Result<(), Broken> {
-    let [first, nothing] =
-        [DesiredState::First, DesiredState::Nothing].map(|which| fixture.desired(which));
+    let [first, nothing] = fixture.first_and(DesiredState::Nothing);
     fixture.pass(&first).await?;
     let Some(key) = keys(&*first).pop() else { return Ok(()) };
     if fixture.harness.disturb(Disturbance::Remove(&key)) == Ability::Unable {
-        verdict.skip(5, "an object of ours that vanished");
+        fixture.skip("an object of ours that vanished");
         return Ok(());
     }
     let report = fixture.pass(&nothing).await?;
     let tried = report.plan().steps.iter().any(|step| step.key(&nothing) == key);
-    fixture.demand(!tried, || format!("`{key}` was not seen, and was deleted"))
+    demand!(fixture, !tried, "`{key}` was not seen, and was deleted");
+    Ok(())
 }

@@ -1,48 +1,43 @@
 //! Laws 4 and 6: what a pass writes, and that a second one writes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
-    Batch, Failure, Outcome, Outcomes, Ownership, Plan, Schedule, Source, Step as _, Strictness,
+    Batch, Failure, Outcome, Outcomes, Ownership, Plan, Schedule, Step as _, Strictness, Tally,
     Work, Writer as _,
 };
 
-use super::fixture::{self, Fixture, Object, Snapshot, keys};
+use super::fixture::{self, Fixture, Object, Snapshot, Suite, keys};
 use super::harness::{DesiredState, Disturbance, Harness};
-use super::verdict::{Broken, Verdict};
+use super::verdict::Broken;
 
 /// Law 4.
 pub(super) async fn steps_touch_what_they_name<H: Harness>(
-    harness: &mut H,
-    verdict: &mut Verdict,
+    suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    among_strangers(Fixture::open(harness, 4)?, verdict).await?;
-    let mut fixture = Fixture::open(harness, 4)?;
-    let [first, second] =
-        [DesiredState::First, DesiredState::Second].map(|which| fixture.desired(which));
+    among_strangers(suite.open(4)?).await?;
+    let mut fixture = suite.open(4)?;
+    let [first, second] = fixture.first_and(DesiredState::Second);
     fixture.pass(&first).await?;
     apply_and_judge(&mut fixture, &second, &Snapshot::new()).await
 }
 
-async fn among_strangers<H: Harness>(
-    mut fixture: Fixture<'_, H>,
-    verdict: &mut Verdict,
-) -> Result<(), Broken> {
+async fn among_strangers<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
     let desired = fixture.desired(DesiredState::First);
     let mut foreign = Snapshot::new();
     let by_name = matches!(fixture.ownership, Ownership::Prefix(_) | Ownership::Exclusive(_));
     let first = keys(&*desired).into_iter().next().filter(|_| !by_name);
     match first.and_then(|key| fixture.disturb(Disturbance::Occupy(&key))) {
         Some(occupied) => foreign.extend(occupied),
-        None => verdict.skip(4, "a foreign object on a declared key"),
+        None => fixture.skip("a foreign object on a declared key"),
     }
     let shared = !matches!(fixture.ownership, Ownership::Exclusive(_));
     match shared.then(|| fixture.disturb(Disturbance::Stranger)).flatten() {
         Some(stranger) => foreign.extend(stranger),
-        None => verdict.skip(4, "a foreign object beside ours"),
+        None => fixture.skip("a foreign object beside ours"),
     }
     apply_and_judge(&mut fixture, &desired, &foreign).await?;
     // Once more with the engine, which retries what was refused.
@@ -84,9 +79,7 @@ fn judge<H: Harness>(
         .find(|key| before.get(*key) != after.get(*key) && !named.contains(*key));
     let Some(key) = changed else { return Ok(()) };
     match (before.get(key), after.get(key)) {
-        (Some(was), None) => {
-            Err(fixture::broken_by::<H>(5, format!("`{key}` ({was}) was deleted")))
-        }
+        (Some(was), None) => Err(fixture::breach::<H>(5, &format!("`{key}` ({was}) was deleted"))),
         (was, is) => Err(fixture.broken(&format!(
             "`{key}` was touched: {was:?} before, {is:?} after, and no step may do that"
         ))),
@@ -95,7 +88,7 @@ fn judge<H: Harness>(
 
 /// Runs a plan; returns the steps without an outcome.
 async fn apply<H: Harness>(fixture: &Fixture<'_, H>, plan: &Plan<H::Source>) -> Vec<usize> {
-    let answers = Answers::<Object<H>>::default();
+    let answers = Answers::<Object<H>>(Mutex::new(Tally::new(plan.steps.len())));
     let mut schedule = Schedule::<H::Source>::new(Strictness::Lenient);
     while let Some(turn) = schedule.next(plan) {
         let runs = match turn {
@@ -106,46 +99,30 @@ async fn apply<H: Harness>(fixture: &Fixture<'_, H>, plan: &Plan<H::Source>) -> 
                 vec![]
             }
         };
-        for steps in runs {
-            fixture.writer.apply(work(plan, steps), &answers).await;
+        for run in runs {
+            let (first, steps) = (run.start, plan.steps.get(run).unwrap_or_default());
+            let work = Work { desired: &*plan.desired, moment: &*plan.moment, first, steps };
+            fixture.writer.apply(work, &answers).await;
         }
-        answers.bad().into_iter().for_each(|step| schedule.went_bad(plan, step));
+        let answers = answers.tally();
+        let bad = answers.others().filter(|(_, outcome)| !outcome.is_good());
+        bad.for_each(|(step, _)| schedule.went_bad(plan, step));
     }
-    let given = answers.given();
-    (0..plan.steps.len()).filter(|step| !given.contains_key(step)).collect()
+    let answers = answers.tally();
+    (0..plan.steps.len()).filter(|step| answers.is_open(*step)).collect()
 }
 
-fn work<S: Source>(plan: &Plan<S>, steps: Range<usize>) -> Work<'_, S> {
-    let first = steps.start;
-    let steps = plan.steps.get(steps).unwrap_or_default();
-    Work { desired: &plan.desired, moment: &plan.moment, first, steps }
-}
+struct Answers<O>(Mutex<Tally<O>>);
 
-struct Answers<O> {
-    given: Mutex<BTreeMap<usize, Outcome<O>>>,
-}
-
-impl<O> Default for Answers<O> {
-    fn default() -> Self {
-        Answers { given: Mutex::default() }
-    }
-}
-
-impl<O: Clone> Answers<O> {
-    fn given(&self) -> BTreeMap<usize, Outcome<O>> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn bad(&self) -> Vec<usize> {
-        let given = self.given();
-        given.into_iter().filter(|(_, outcome)| !outcome.is_good()).map(|(at, _)| at).collect()
+impl<O> Answers<O> {
+    fn tally(&self) -> MutexGuard<'_, Tally<O>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<O: Clone + Send> Outcomes<O> for Answers<O> {
     fn put(&self, steps: Range<usize>, outcome: Outcome<O>) {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        given.extend(steps.map(|step| (step, outcome.clone())));
+        self.tally().put(steps, &outcome);
     }
 
     fn intent(&self, _step: usize) -> Later<'_, Result<(), Failure>> {
@@ -163,9 +140,9 @@ impl<O: Clone + Send> Outcomes<O> for Answers<O> {
 
 /// Law 6.
 pub(super) async fn a_second_pass_writes_nothing<H: Harness>(
-    harness: &mut H,
+    suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    let mut fixture = Fixture::open(harness, 6)?;
+    let mut fixture = suite.open(6)?;
     for which in [DesiredState::First, DesiredState::Second, DesiredState::Nothing] {
         let desired = fixture.desired(which);
         fixture.converge(&desired).await?;
@@ -182,13 +159,14 @@ async fn writes_nothing<H: Harness>(
     fixture: &mut Fixture<'_, H>,
     desired: &fixture::Desired<H>,
 ) -> Result<(), Broken> {
-    let (before, writes) = (fixture.harness.snapshot(), (fixture.harness.meter())());
+    let (before, writes) = fixture.state();
     let recorded = fixture.ledger_writes.writes();
     fixture.pass(desired).await?;
-    let wrote = (fixture.harness.meter())() - writes;
-    fixture.demand(wrote == 0, || format!("a second pass wrote {wrote} times to the target"))?;
-    let same = fixture.harness.snapshot() == before;
-    fixture.demand(same, || "a second pass changed the target".to_owned())?;
+    let wrote = fixture.writes() - writes;
+    demand!(fixture, wrote == 0, "a second pass wrote {wrote} times to the target");
+    let is_same = fixture.harness.snapshot() == before;
+    demand!(fixture, is_same, "a second pass changed the target");
     let wrote = fixture.ledger_writes.writes() - recorded;
-    fixture.demand(wrote == 0, || format!("a second pass wrote {wrote} times to the ledger"))
+    demand!(fixture, wrote == 0, "a second pass wrote {wrote} times to the ledger");
+    Ok(())
 }

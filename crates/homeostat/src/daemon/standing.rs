@@ -126,7 +126,7 @@ impl Part<'_> {
                 let is_last = |key: &String| after == Some(key.as_str());
                 let start = waiting.keys.iter().position(is_last).map_or(0, |last| last + 1);
                 let keys = waiting.keys.iter().skip(start).take(limit);
-                let reason = || Some(Finding::<()>::Pending { on: waiting.on.clone() }.reason());
+                let reason = || Some(Finding::Pending { on: waiting.on.clone() }.reason());
                 keys.map(|key| OpenItem { reason: reason(), ..item(key.clone(), Kind::Pending) })
                     .collect()
             }

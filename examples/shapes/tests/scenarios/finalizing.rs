@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use homeostat_kit::lifecycle::{Lifecycle, Store as _};
 use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned};
 use homeostat_kit::strategy::Strategy;
 use homeostat_shapes::client::{Client, Tap};
 use homeostat_shapes::declarations::Declarations;
+use homeostat_shapes::lifecycle::{Lifecycle, Store as _};
 use homeostat_shapes::service::Effect;
 use homeostat_shapes::shape::Shape;
 use homeostat_shapes::source::Shapes;

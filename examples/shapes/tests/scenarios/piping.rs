@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use homeostat_engine::pacing::{Reason, Reasons};
 use homeostat_engine::{Event, EventKind, Events, Handle, Loop, LoopDeps, Pace};
-use homeostat_kit::pipeline::{Pipeline, Template, Typed, host_facts};
 use homeostat_kit::provider::{Latest, Sender, Static, channel};
 use homeostat_kit::simple::{Adapted, place};
 use homeostat_shapes::document::Document;
+use homeostat_shapes::pipeline::Pipeline;
 use homeostat_shapes::source::Shapes;
+use homeostat_shapes::template::{Template, host_facts};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 
@@ -37,7 +38,7 @@ async fn piped(stage: &Stage) -> Piped {
     let events = Events::default();
     let told = events.subscribe();
     let ((names, said_names), (paint, said_paint)) = (channel(), channel());
-    let pipeline = Pipeline::new(Template::new(TEMPLATE).unwrap(), Typed(str::parse::<Document>))
+    let pipeline = Pipeline::new(Template::new(TEMPLATE).unwrap(), str::parse::<Document>)
         .with("names", said_names)
         .with("paint", said_paint)
         .with("facts", Static::new(host_facts()))

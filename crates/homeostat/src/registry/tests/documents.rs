@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use homeostat_document::{Document, Format};
+use homeostat_document::{Diagnostic, Diagnostics, Document, Format};
 use homeostat_guests::section::{Guests, Proxmox};
 use homeostat_knobs::section::{Cgroups, Sysctl};
 use homeostat_namespaces::section::is_made;
@@ -97,7 +97,8 @@ fn every_value_knows_its_place() {
     let Sysctl(sysctl) = document.host.get().unwrap();
     let at = document.locate(sysctl[0].value.span);
     assert_eq!((at.line, at.column), (55, 24));
-    let drawn = document.render_at(sysctl[0].key.span, "cannot be written", Some("do not"), false);
+    let wrong = Diagnostic::new(sysctl[0].key.span, "cannot be written").help("do not");
+    let drawn = Diagnostics::new(document.files.clone(), vec![wrong]).render(false);
     assert!(drawn.contains("design.yaml:55:3"), "{drawn}");
     assert!(drawn.contains("net.ipv4.ip_forward: 1"), "{drawn}");
     assert!(drawn.contains("help: do not"), "{drawn}");

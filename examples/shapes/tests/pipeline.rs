@@ -1,25 +1,21 @@
 //! What becomes a desired state, what stands when something fails, and what is told.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use homeostat_engine::{EventKind, Events};
-use homeostat_kit::pipeline::{Check, Facts, Phase, Pipeline, Program, Refused, Template, Typed};
 use homeostat_kit::provider::{Channel, Latest, Sender, Standing, channel};
+use homeostat_shapes::pipeline::{Phase, Pipeline};
+use homeostat_shapes::template::Template;
 use serde_json::{Value, json};
 
-type Bad = Typed<fn(&str) -> Result<String, String>>;
-
 /// Everything is good but what has the word `bad` in it.
-fn typed() -> Bad {
-    Typed(|text| if text.contains("bad") { Err("it is bad".to_owned()) } else { Ok(text.into()) })
+fn check(text: &str) -> Result<String, &'static str> {
+    if text.contains("bad") { Err("it is bad") } else { Ok(text.to_owned()) }
 }
 
 struct Scene {
     colour: Sender<Value>,
     size: Sender<Value>,
-    latest: Latest<Pipeline<Template, Bad>>,
+    latest: Latest<Pipeline<String>>,
     told: tokio::sync::broadcast::Receiver<homeostat_engine::Event>,
 }
 
@@ -29,7 +25,7 @@ fn scene() -> Scene {
     let (colour, colours): (_, Channel<Value>) = channel();
     let (size, sizes) = channel();
     let template = Template::new("{{ colour }}/{{ size }}").unwrap();
-    let pipeline = Pipeline::new(template, typed())
+    let pipeline = Pipeline::new(template, check)
         .with("colour", colours)
         .with("size", sizes)
         .with_events(events, "doors", "here");
@@ -148,60 +144,12 @@ async fn an_input_is_pending_until_it_is_validated_and_good_ones_do_not_wait_for
 async fn a_template_that_cannot_be_filled_fails_in_its_phase() {
     let (facts, said) = channel();
     let template = Template::new("{{ facts.colour }}").unwrap();
-    let mut latest = Latest::new(Pipeline::new(template, typed()).with("facts", said));
+    let mut latest = Latest::new(Pipeline::new(template, check).with("facts", said));
     facts.put(json!({ "shade": 3 }));
     let Standing::Unknown { why } = latest.ask().await else { panic!("it has never been good") };
     assert!(why.starts_with("render: undefined"), "{why}");
     facts.put(json!({ "colour": "green" }));
     assert!(matches!(latest.ask().await, Standing::Fresh(_)));
-}
-
-#[tokio::test]
-async fn a_real_program_checks_what_was_rendered() {
-    let (script, said) = channel();
-    let render = |facts: &Facts| Ok::<_, String>(facts["script"].as_str().unwrap().to_owned());
-    let check = Program::new("sh", ["-n", "{}"], typed());
-    let mut latest = Latest::new(Pipeline::new(render, check).with("script", said));
-    script.put(json!("if true; then echo yes; fi\n"));
-    assert!(matches!(latest.ask().await, Standing::Fresh(_)));
-    script.put(json!("if true; then echo yes\n"));
-    let Standing::Stale { desired, why } = latest.ask().await else { panic!("it has no end") };
-    assert!(desired.ends_with("fi\n"), "the last good one stands");
-    assert!(why.starts_with("validate: `sh` refused it"), "{why}");
-    script.put(json!("echo bad\n"));
-    let Standing::Stale { why, .. } = latest.ask().await else { panic!("the next check") };
-    assert_eq!(why, "validate: it is bad");
-}
-
-/// Cannot be run the first time.
-struct Flaky(AtomicU32);
-
-impl Check for Flaky {
-    type DesiredState = String;
-
-    async fn check(&self, text: String) -> Result<String, Refused> {
-        match self.0.fetch_add(1, Ordering::SeqCst) {
-            0 => Err(Refused::Unchecked("not now".to_owned())),
-            _ => Ok(text),
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_program_that_cannot_be_run_is_tried_again() {
-    let check = Program::new("/no/such/program", [], typed());
-    let Err(Refused::Unchecked(why)) = check.check("text".to_owned()).await else {
-        panic!("there is no such program")
-    };
-    assert!(why.contains("cannot run `/no/such/program`"), "{why}");
-
-    let (colour, said) = channel();
-    let render = |facts: &Facts| Ok::<_, String>(facts["colour"].to_string());
-    let pipeline = Pipeline::new(render, Flaky(AtomicU32::new(0))).with("colour", said);
-    let mut latest = Latest::new(pipeline);
-    colour.put(json!("green"));
-    assert!(matches!(latest.ask().await, Standing::Unknown { .. }));
-    assert_eq!(latest.ask().await, Standing::Fresh(Arc::new("\"green\"".to_owned())));
 }
 
 #[tokio::test]

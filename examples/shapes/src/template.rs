@@ -1,12 +1,15 @@
 //! Text with holes, filled with facts, and the facts of this machine.
 
+use std::collections::BTreeMap;
 use std::fs;
 
+use homeostat_engine::{Failure, Retry};
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, Value};
 use serde_json::{Value as Json, json};
 
-use super::{Facts, Render};
+/// What inputs say, by name.
+pub type Facts = BTreeMap<String, Json>;
 
 /// The name under which errors tell of the template.
 const NAME: &str = "template";
@@ -23,10 +26,9 @@ impl Template {
         environment.add_template_owned(NAME, text.to_owned()).map_err(|error| words(&error))?;
         Ok(Template(environment))
     }
-}
 
-impl Render for Template {
-    fn render(&self, facts: &Facts) -> Result<String, String> {
+    /// The text, or why there is none.
+    pub fn render(&self, facts: &Facts) -> Result<String, String> {
         let template = self.0.get_template(NAME).map_err(|error| words(&error))?;
         template.render(Value::from(Serde(facts))).map_err(|error| words(&error))
     }
@@ -34,13 +36,7 @@ impl Render for Template {
 
 /// An error with its causes; it says the line by itself.
 fn words(error: &minijinja::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    Failure::from_error(error, Retry::OnChange).error
 }
 
 /// The machine's name, kernel and number of processors. What cannot be read is missing, and a template
