@@ -10,15 +10,14 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use crate::http::{self, Shared};
-use crate::tls::{fingerprint, identity};
+use crate::tls::{Identity, identity};
 use crate::world::{SECRET, USER, World};
 
 /// A simulated cluster, served until it is dropped.
 pub struct Simulator {
     world: Shared,
     address: SocketAddr,
-    certificate: Vec<u8>,
-    authority: String,
+    identity: Identity,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -38,7 +37,7 @@ impl Simulator {
         let world = Arc::new(Mutex::new(world));
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (served, acceptor) = (Arc::clone(&world), TlsAcceptor::from(identity.config));
+        let (served, acceptor) = (Arc::clone(&world), identity.acceptor.clone());
         let thread = std::thread::spawn(move || {
             runtime.block_on(async move {
                 tokio::select! {
@@ -48,8 +47,7 @@ impl Simulator {
             });
         });
         let (stop, thread) = (Some(stop), Some(thread));
-        let (certificate, authority) = (identity.certificate, identity.authority);
-        Ok(Simulator { world, address, certificate, authority, stop, thread })
+        Ok(Simulator { world, address, identity, stop, thread })
     }
 
     #[must_use]
@@ -64,19 +62,19 @@ impl Simulator {
 
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        fingerprint(&self.certificate)
+        self.identity.fingerprint.clone()
     }
 
     /// Its certificate, in DER.
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
-        &self.certificate
+        &self.identity.certificate
     }
 
     /// The certificate of the authority, in PEM.
     #[must_use]
     pub fn authority(&self) -> &str {
-        &self.authority
+        &self.identity.authority
     }
 
     /// The token that every new world has.
