@@ -17,7 +17,6 @@ use hyper::ext::ReasonPhrase;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -67,8 +66,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
+        Call { method, path: path.into(), parameters: Vec::new() }
+    }
+
     pub(crate) fn get(path: impl Into<String>) -> Self {
-        Call { method: Method::GET, path: path.into(), parameters: Vec::new() }
+        Call::new(Method::GET, path)
     }
 
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -98,12 +101,16 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// Connects with the first request.
     pub fn new(endpoint: Endpoint, token: Token, trust: &Trust) -> Result<Self, rustls::Error> {
-        let config: Arc<ClientConfig> = trust.config()?;
-        let (tls, idle) = (TlsConnector::from(config), Mutex::new(Vec::new()));
-        let (dial, token) = (Dial::tcp(), Mutex::new(token));
-        let trust = trust.clone();
-        let shared = Arc::new(Shared { endpoint, trust, dial, token, tls, idle });
-        Ok(Client { shared, timeout: Duration::from_secs(30) })
+        let tls = TlsConnector::from(Arc::new(trust.config()?));
+        let shared = Shared {
+            endpoint,
+            trust: trust.clone(),
+            dial: Dial::Tcp,
+            token: Mutex::new(token),
+            tls,
+            idle: Mutex::default(),
+        };
+        Ok(Client { shared: Arc::new(shared), timeout: Duration::from_secs(30) })
     }
 
     /// A client of the same server that connects by `dial` in place of TCP, such as through a tunnel. The certificate
@@ -114,10 +121,14 @@ impl Client {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         D: Future<Output = io::Result<S>> + Send + 'static,
     {
-        let (endpoint, token) = (self.endpoint().clone(), Mutex::new(self.token().clone()));
-        let (tls, idle) = (self.shared.tls.clone(), Mutex::new(Vec::new()));
-        let trust = self.shared.trust.clone();
-        let shared = Shared { endpoint, trust, dial: Dial::by(dial), token, tls, idle };
+        let shared = Shared {
+            endpoint: self.endpoint().clone(),
+            trust: self.shared.trust.clone(),
+            dial: Dial::by(dial),
+            token: Mutex::new(self.token().clone()),
+            tls: self.shared.tls.clone(),
+            idle: Mutex::default(),
+        };
         Client { shared: Arc::new(shared), timeout: self.timeout }
     }
 
@@ -141,33 +152,26 @@ impl Client {
     /// Whether both reach the same server, by the same way and with the same token.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let (shared, others) = (&self.shared, &other.shared);
-        if self.timeout != other.timeout {
-            return false;
-        }
-        if Arc::ptr_eq(shared, others) {
-            return true;
-        }
-        let (token, its_token) = (self.token().clone(), other.token().clone());
-        shared.endpoint == others.endpoint
+        // Two clones have one token, which cannot be locked twice.
+        let token = self.token().clone();
+        self.timeout == other.timeout
+            && shared.endpoint == others.endpoint
             && shared.trust == others.trust
             && shared.dial.is_same(&others.dial)
-            && token.is_same(&its_token)
+            && token.is_same(&other.token())
     }
 
     fn token(&self) -> MutexGuard<'_, Token> {
-        self.shared.token.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.token)
     }
 
     /// Sends a request and returns the data of the answer. A request whose token was refused had no effect: if the
     /// file has a new token, the request is sent again with that.
     pub(crate) async fn send(&self, call: Call) -> Result<Value, Error> {
         let used = self.token().clone();
-        match self.send_once(&call).await {
-            Err(Error::Refused { status: 401, .. }) if self.renew(&used) => {
-                self.send_once(&call).await
-            }
-            answer => answer,
-        }
+        let answer = self.send_once(&call).await;
+        let is_token_refused = matches!(answer, Err(Error::Refused { status: 401, .. }));
+        if is_token_refused && self.renew(&used) { self.send_once(&call).await } else { answer }
     }
 
     /// Replaces a token that was refused; false if there is no other.
@@ -175,10 +179,8 @@ impl Client {
         let mut token = self.token();
         // Another request may have done it already.
         if token.is_like(used) {
-            match used.renewed() {
-                Some(renewed) => *token = renewed,
-                None => return false,
-            }
+            let Some(renewed) = used.renewed() else { return false };
+            *token = renewed;
         }
         true
     }
@@ -186,29 +188,27 @@ impl Client {
     async fn send_once(&self, call: &Call) -> Result<Value, Error> {
         let mut is_sent = false;
         let answer = tokio::time::timeout(self.timeout, self.exchange(call, &mut is_sent)).await;
-        answer.unwrap_or_else(|_| {
-            let why = format!("no answer within {:?}", self.timeout);
-            let lost = is_sent.then(|| Error::Lost { request: call.name(), why: why.clone() });
-            Err(lost.unwrap_or_else(|| self.unreachable(&why)))
-        })
+        let why = format!("no answer within {:?}", self.timeout);
+        match answer {
+            Ok(answer) => answer,
+            Err(_) if is_sent => Err(Error::Lost { request: call.name(), why }),
+            Err(_) => Err(self.unreachable(&why)),
+        }
     }
 
     async fn exchange(&self, call: &Call, is_sent: &mut bool) -> Result<Value, Error> {
-        if call.access() == Access::Read {
-            while let Some(connection) = self.idle() {
-                // The server may have closed an idle connection.
-                if let Ok(answer) = self.exchange_on(connection, call).await {
-                    return data_of(call, &answer);
-                }
+        let idle = || lock(&self.shared.idle).pop();
+        while call.access() == Access::Read
+            && let Some(connection) = idle()
+        {
+            // The server may have closed an idle connection.
+            if let Ok(answer) = self.exchange_on(connection, call).await {
+                return answer.data(call);
             }
         }
         let connection = self.connect().await?;
         *is_sent = true;
-        data_of(call, &self.exchange_on(connection, call).await?)
-    }
-
-    fn idle(&self) -> Option<Connection> {
-        self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.exchange_on(connection, call).await?.data(call)
     }
 
     fn unreachable(&self, why: &impl ToString) -> Error {
@@ -216,19 +216,19 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Connection, Error> {
-        let Shared { endpoint, dial, .. } = &*self.shared;
+        let Shared { endpoint, dial, tls, .. } = &*self.shared;
         let name = ServerName::try_from(endpoint.host.clone());
         let name = name.map_err(|error| self.unreachable(&error))?;
         let stream = dial.connect(endpoint).await.map_err(|error| self.unreachable(&error))?;
-        let stream = self.shared.tls.connect(name, stream).await;
+        let stream = tls.connect(name, stream).await;
         let stream = stream.map_err(|error| match WrongFingerprint::of(&error) {
             Some(WrongFingerprint(seen)) => {
                 Error::WrongFingerprint { endpoint: endpoint.to_string(), seen }
             }
             None => self.unreachable(&error),
         })?;
-        let made = http1::handshake(TokioIo::new(stream)).await;
-        let (send, drive) = made.map_err(|error| self.unreachable(&error))?;
+        let connection = http1::handshake(TokioIo::new(stream)).await;
+        let (send, drive) = connection.map_err(|error| self.unreachable(&error))?;
         Ok(Connection { send, drive: Box::pin(drive) })
     }
 
@@ -238,32 +238,27 @@ impl Client {
         let request =
             self.http_request(call).ok_or_else(|| lost(&"it cannot be put into words"))?;
         let answer = connection.exchange(request).await.map_err(|why| lost(&why))?;
-        if !connection.send.is_closed() {
-            let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            if idle.len() < MOST_IDLE {
-                idle.push(connection);
-            }
+        let mut idle = lock(&self.shared.idle);
+        if !connection.send.is_closed() && idle.len() < MOST_IDLE {
+            idle.push(connection);
         }
         Ok(answer)
     }
 
     fn http_request(&self, call: &Call) -> Option<Request<Full<Bytes>>> {
         let parameters = form::encode(&call.parameters);
-        let is_read = call.access() == Access::Read;
-        let query = if is_read && !parameters.is_empty() {
-            format!("?{parameters}")
-        } else {
-            String::new()
-        };
-        let body = if is_read { String::new() } else { parameters };
         let request = Request::builder()
             .method(call.method.clone())
-            .uri(format!("/api2/json{}{query}", call.path))
             .header(HOST, self.shared.endpoint.authority())
             .header(AUTHORIZATION, self.token().header()?);
-        let request = match call.access() {
-            Access::Read => request,
-            Access::Write => request.header(CONTENT_TYPE, "application/x-www-form-urlencoded"),
+        let path = format!("/api2/json{}", call.path);
+        let (request, body) = match call.access() {
+            Access::Read if parameters.is_empty() => (request.uri(path), parameters),
+            Access::Read => (request.uri(format!("{path}?{parameters}")), String::new()),
+            Access::Write => {
+                let form = "application/x-www-form-urlencoded";
+                (request.uri(path).header(CONTENT_TYPE, form), parameters)
+            }
         };
         request.body(Full::new(Bytes::from(body))).ok()
     }
@@ -287,6 +282,10 @@ impl Connection {
     }
 }
 
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 struct Answer {
     status: u16,
     reason: String,
@@ -304,20 +303,18 @@ impl Answer {
         let body = body.map_err(|error| error.to_string())?.to_bytes();
         Ok(Answer { status: status.as_u16(), reason: reason.unwrap_or_default(), body })
     }
-}
 
-fn data_of(call: &Call, answer: &Answer) -> Result<Value, Error> {
-    let body: Result<Value, _> = serde_json::from_slice(&answer.body);
-    let Answer { status, reason, .. } = answer;
-    if *status != 200 {
-        let body = body.unwrap_or_default();
-        let words = error_text(reason, &body);
-        let class = classify(*status, &words, call.access());
-        return Err(Error::Refused { request: call.name(), status: *status, words, class });
+    fn data(self, call: &Call) -> Result<Value, Error> {
+        let body: Result<Value, _> = serde_json::from_slice(&self.body);
+        if self.status != 200 {
+            let words = error_text(&self.reason, &body.unwrap_or_default());
+            let class = classify(self.status, &words, call.access());
+            return Err(Error::Refused { request: call.name(), status: self.status, words, class });
+        }
+        let senseless = |why: String| Error::Senseless { request: call.name(), why };
+        let mut body = body.map_err(|error| senseless(error.to_string()))?;
+        body.get_mut("data").map(Value::take).ok_or_else(|| senseless("it has no data".to_owned()))
     }
-    let senseless = |why: String| Error::Senseless { request: call.name(), why };
-    let mut body = body.map_err(|error| senseless(error.to_string()))?;
-    body.get_mut("data").map(Value::take).ok_or_else(|| senseless("it has no data".to_owned()))
 }
 
 /// The text of the status line, with the wrong parameters.

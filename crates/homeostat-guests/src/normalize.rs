@@ -5,103 +5,42 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Kind;
 
-/// The share of the processor under version 2 of the cgroups.
-const CPU_UNITS: std::ops::RangeInclusive<u64> = 1..=10_000;
-
-/// How an option is written, and read back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Description,
-    Tags,
-    Words,
-    Number,
-    CpuUnits,
-    Memory,
-    Boolean,
-    ContainerNet,
-    MachineNet,
-    Pairs,
-    Text,
-}
-
-/// Options that are lists of pairs, without the number that some of them end in. All others are texts, in which
-/// the order may mean something: arguments of a program, a password.
-const PAIRS: [&str; 27] = [
-    "agent",
-    "amd-sev",
-    "audio",
-    "boot",
-    "cicustom",
-    "cpu",
-    "dev",
-    "efidisk",
-    "features",
-    "hostpci",
-    "ide",
-    "ipconfig",
-    "ivshmem",
-    "mp",
-    "rng",
-    "rootfs",
-    "sata",
-    "scsi",
-    "smbios",
-    "spice_enhancements",
-    "startup",
-    "tpmstate",
-    "usb",
-    "vga",
-    "virtio",
-    "virtiofs",
-    "watchdog",
-];
-
-impl Form {
-    fn of(kind: Kind, option: &str) -> Self {
-        let stem = option.trim_end_matches(|c: char| c.is_ascii_digit());
-        match (stem, kind) {
-            ("description", _) => Form::Description,
-            ("tags", _) => Form::Tags,
-            ("nameserver" | "searchdomain", _) => Form::Words,
-            ("cores" | "swap" | "sockets" | "tty" | "vcpus" | "balloon" | "shares", _) => {
-                Form::Number
-            }
-            ("cpuunits", _) => Form::CpuUnits,
-            ("memory", _) => Form::Memory,
-            ("numa", _) if option != "numa" => Form::Pairs,
-            (
-                "onboot" | "protection" | "unprivileged" | "console" | "debug" | "acpi" | "kvm"
-                | "tablet" | "numa" | "autostart" | "freeze" | "localtime",
-                _,
-            ) => Form::Boolean,
-            ("net", Kind::Lxc) => Form::ContainerNet,
-            ("net", Kind::Qemu) => Form::MachineNet,
-            (stem, _) if PAIRS.contains(&stem) => Form::Pairs,
-            _ => Form::Text,
-        }
-    }
-}
-
 /// The normal form of an option's text. Empty means that it is not set.
 #[must_use]
 pub fn normal(kind: Kind, option: &str, text: &str) -> String {
-    match Form::of(kind, option) {
-        Form::Description => description(text),
-        Form::Tags => tags(text).into_iter().collect::<Vec<_>>().join(";"),
-        Form::Words => text
-            .split([',', ';', ' ', '\t'])
-            .filter(|word| !word.is_empty())
-            .collect::<Vec<_>>()
-            .join(" "),
-        Form::Number => number(text),
-        Form::CpuUnits => cpu_units(text),
-        Form::Memory => number(text.strip_prefix("current=").unwrap_or(text)),
-        Form::Boolean => boolean(text),
-        Form::ContainerNet => print(&container_net(text)),
-        Form::MachineNet => print(&machine_net(text)),
-        Form::Pairs => pairs_in_order(text),
-        Form::Text => text.trim().to_owned(),
+    match (stem(option), kind) {
+        ("description", _) => description(text),
+        ("tags", _) => join(tags(text)),
+        ("nameserver" | "searchdomain", _) => {
+            let words = text.split([',', ';', ' ', '\t']).filter(|word| !word.is_empty());
+            words.collect::<Vec<_>>().join(" ")
+        }
+        ("cores" | "swap" | "sockets" | "tty" | "vcpus" | "balloon" | "shares", _) => number(text),
+        ("cpuunits", _) => cpu_units(text),
+        ("memory", _) => number(text.strip_prefix("current=").unwrap_or(text)),
+        ("numa", _) if option != "numa" => pairs_in_order(text),
+        (
+            "onboot" | "protection" | "unprivileged" | "console" | "debug" | "acpi" | "kvm"
+            | "tablet" | "numa" | "autostart" | "freeze" | "localtime",
+            _,
+        ) => boolean(text),
+        ("net", Kind::Lxc) => print(&container_net(text)),
+        ("net", Kind::Qemu) => print(&machine_net(text)),
+        (
+            "agent" | "amd-sev" | "audio" | "boot" | "cicustom" | "cpu" | "dev" | "efidisk"
+            | "features" | "hostpci" | "ide" | "ipconfig" | "ivshmem" | "mp" | "rng" | "rootfs"
+            | "sata" | "scsi" | "smbios" | "spice_enhancements" | "startup" | "tpmstate" | "usb"
+            | "vga" | "virtio" | "virtiofs" | "watchdog",
+            _,
+        ) => pairs_in_order(text),
+        // In other texts the order may mean something: arguments of a program, a password.
+        _ => text.trim().to_owned(),
     }
+}
+
+/// An option without the number that some of them end in.
+fn stem(option: &str) -> &str {
+    option.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
 /// The normal form of what is seen; an option that is not set has its default.
@@ -120,7 +59,7 @@ pub fn agrees(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> bool {
     if wanted == seen {
         return true;
     }
-    // To desired state an option away is to desired state its default.
+    // An option that is declared away has its default.
     if wanted.is_empty() {
         return default(kind, option) == Some(seen);
     }
@@ -150,6 +89,11 @@ pub fn tags(text: &str) -> BTreeSet<String> {
     tags.map(str::to_lowercase).collect()
 }
 
+/// Tags as they are written.
+pub(crate) fn join(tags: BTreeSet<String>) -> String {
+    tags.into_iter().collect::<Vec<_>>().join(";")
+}
+
 /// Whether the target would take a text as a tag.
 #[must_use]
 pub fn is_tag(text: &str) -> bool {
@@ -172,8 +116,7 @@ fn number(text: &str) -> String {
 // Quirk `cpuunits-clamped` (Proxmox VE 8): the share is brought into the bounds of version 2 of the cgroups.
 fn cpu_units(text: &str) -> String {
     let text = text.trim();
-    let clamp = |number: u64| number.clamp(*CPU_UNITS.start(), *CPU_UNITS.end()).to_string();
-    text.parse::<u64>().map_or_else(|_| text.to_owned(), clamp)
+    text.parse::<u64>().map_or_else(|_| text.to_owned(), |units| units.clamp(1, 10_000).to_string())
 }
 
 fn boolean(text: &str) -> String {
@@ -194,10 +137,11 @@ fn default(kind: Kind, option: &str) -> Option<&'static str> {
     }
 }
 
+/// The field of an interface that has its address.
 fn address_of(kind: Kind, option: &str) -> Option<&'static str> {
-    match Form::of(kind, option) {
-        Form::ContainerNet => Some("hwaddr"),
-        Form::MachineNet => Some("macaddr"),
+    match (stem(option), kind) {
+        ("net", Kind::Lxc) => Some("hwaddr"),
+        ("net", Kind::Qemu) => Some("macaddr"),
         _ => None,
     }
 }
@@ -227,29 +171,31 @@ fn container_net(text: &str) -> BTreeMap<String, String> {
 }
 
 /// Every model that there is: one that we took for another key would never be as declared.
-const MODELS: [&str; 14] = [
-    "e1000",
-    "e1000-82540em",
-    "e1000-82544gc",
-    "e1000-82545em",
-    "e1000e",
-    "i82551",
-    "i82557b",
-    "i82559er",
-    "ne2k_isa",
-    "ne2k_pci",
-    "pcnet",
-    "rtl8139",
-    "virtio",
-    "vmxnet3",
-];
+fn is_model(key: &str) -> bool {
+    matches!(
+        key,
+        "e1000"
+            | "e1000-82540em"
+            | "e1000-82544gc"
+            | "e1000-82545em"
+            | "e1000e"
+            | "i82551"
+            | "i82557b"
+            | "i82559er"
+            | "ne2k_isa"
+            | "ne2k_pci"
+            | "pcnet"
+            | "rtl8139"
+            | "virtio"
+            | "vmxnet3"
+    )
+}
 
 /// The model can stand alone, with its address, or by name.
 fn machine_net(text: &str) -> BTreeMap<String, String> {
     let mut net = parse(text);
-    let short = MODELS.iter().find_map(|model| Some((*model, net.remove(*model)?)));
-    if let Some((model, address)) = short {
-        net.insert("model".to_owned(), model.to_owned());
+    if let Some((model, address)) = net.extract_if(.., |key, _| is_model(key)).next() {
+        net.insert("model".to_owned(), model);
         if !address.is_empty() {
             net.insert("macaddr".to_owned(), address);
         }

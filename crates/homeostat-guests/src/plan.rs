@@ -2,13 +2,14 @@
 
 use homeostat_core::{Change, ChangeList, Draft, Failure, Finding, Owner, Retry, Slot, WaitsOn};
 
-use crate::api::ConfigChange;
+use crate::api::{ConfigChange, ConfigWrite};
+use crate::desired::DesiredState;
 use crate::mark;
-use crate::model::{DesiredState, Guest, Key, Run};
+use crate::model::{Guest, Key, Run};
 use crate::normalize;
 use crate::observe::{Facts, Moment};
 use crate::source::Guests;
-use crate::step::{Expects, Power, Release, Set, Step, Unmark};
+use crate::step::{Expects, Power, Release, Set, Step};
 
 /// Drafts the steps for all changes, and lists options that are pending.
 pub(crate) fn draft(
@@ -20,7 +21,11 @@ pub(crate) fn draft(
     let mut draft = Draft::default();
     for change in changes {
         match change {
-            Change::Create { slot } => draft.refuse(*desired.at(slot).0, absent()),
+            Change::Create { slot } => {
+                let absent = Failure::new("there is no such guest", Retry::OnChange)
+                    .with_help("make it first: guests are never made or destroyed here");
+                draft.refuse(*desired.at(slot).0, absent);
+            }
             Change::Update { slot, before, adopts } => {
                 let key = *desired.at(slot).0;
                 if let Some(facts) = moment.guests.get(&key) {
@@ -49,20 +54,15 @@ fn release(key: Key, before: Guest, restore: Option<Guest>, facts: Option<&Facts
         let originals = restore.map(|original| original.options).unwrap_or_default();
         let tags = mark::tags_without(originals.get("tags").map(String::as_str), &facts.tags, mark);
         let mut change = ConfigChange::default();
-        let options = originals.iter().filter(|(option, _)| *option != "tags");
-        let changed = options.filter(|(option, value)| before.options.get(*option) != Some(value));
-        let values = changed.map(|(option, value)| (option.clone(), value.clone()));
-        for (option, value) in values.chain([("tags".to_owned(), tags)]) {
-            change.put(option, value);
+        for (option, value) in originals {
+            if option != "tags" && before.options.get(&option) != Some(&value) {
+                change.put(option, value);
+            }
         }
-        Unmark { place: facts.place.clone(), change, digest }
+        change.put("tags".to_owned(), tags);
+        ConfigWrite { place: facts.place.clone(), change, digest }
     });
     Step::Release(Release { key, before, write })
-}
-
-fn absent() -> Failure {
-    Failure::new("there is no such guest", Retry::OnChange)
-        .with_help("make it first: guests are never made or destroyed here")
 }
 
 /// Options that are set and take effect with the next start: reported, not written again.
@@ -70,15 +70,15 @@ fn pending(desired: &DesiredState, moment: &Moment, steps: &[Step]) -> Vec<(Key,
     let restarts = |key: &Key| {
         steps.iter().any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
     };
-    let guests = moment.guests.iter().filter(|(key, facts)| {
-        !facts.pending.is_empty() && desired.wanted(key).is_some() && !restarts(key)
-    });
-    let pending = guests.map(|(key, facts)| {
-        let on =
-            format!("a restart of the guest, for `{}` to take effect", facts.pending.join("`, `"));
-        (*key, Finding::Pending { on: WaitsOn::Condition(on) })
-    });
-    pending.collect()
+    let mut findings = Vec::new();
+    for (key, Facts { pending, .. }) in &moment.guests {
+        if !pending.is_empty() && desired.wanted(key).is_some() && !restarts(key) {
+            let options = pending.join("`, `");
+            let on = format!("a restart of the guest, for `{options}` to take effect");
+            findings.push((*key, Finding::Pending { on: WaitsOn::Condition(on) }));
+        }
+    }
+    findings
 }
 
 struct Difference<'a> {
@@ -92,8 +92,7 @@ impl Difference<'_> {
     fn steps(self, source: &Guests, desired: &DesiredState) -> Vec<Step> {
         let set = self.set(source, desired);
         let power = self.power(desired, set.as_ref());
-        let steps = [set.map(Step::Set), power.map(Step::Power)];
-        steps.into_iter().flatten().collect()
+        set.map(Step::Set).into_iter().chain(power.map(Step::Power)).collect()
     }
 
     /// Only declared options are written, and only if the configuration could be read.
@@ -109,22 +108,23 @@ impl Difference<'_> {
         let mut change = ConfigChange::default();
         for option in differing.iter().filter(|option| **option != "tags") {
             let value = wanted.options.get(*option).map(String::as_str).unwrap_or_default();
-            if value.is_empty() {
-                change.deletes.push((*option).to_owned());
-                continue;
-            }
             let seen = self.before.options.get(*option).map(String::as_str).unwrap_or_default();
-            let written = normalize::written(wanted.kind, option, (value, seen));
-            change.sets.push(((*option).to_owned(), written));
+            let written = match value {
+                "" => String::new(),
+                value => normalize::written(wanted.kind, option, (value, seen)),
+            };
+            change.put((*option).to_owned(), written);
         }
         if claims || differing.contains(&"tags") {
             let declared = wanted.options.get("tags").map(String::as_str);
             change.sets.push(("tags".to_owned(), mark::tags(declared, &self.facts.tags, &mark)));
         }
-        let (slot, place, before) = (self.slot, self.facts.place.clone(), self.before.clone());
-        let adopts = self.adopts.clone();
-        let is_needed = !change.is_empty();
-        is_needed.then_some(Set { slot, place, before, change, digest, claims, adopts })
+        if change.is_empty() {
+            return None;
+        }
+        let write = ConfigWrite { place: self.facts.place.clone(), change, digest };
+        let (before, adopts) = (self.before.clone(), self.adopts.clone());
+        Some(Set { slot: self.slot, before, write, claims, adopts })
     }
 
     fn power(&self, desired: &DesiredState, set: Option<&Set>) -> Option<Power> {
@@ -141,7 +141,7 @@ impl Difference<'_> {
     /// A start comes after the change of options, which may add our mark.
     fn expects(&self, to: Run, set: Option<&Set>) -> Expects {
         let written = set.filter(|_| to == Run::Running).and_then(|set| {
-            let tags = set.change.sets.iter().find(|(name, _)| name == "tags")?;
+            let tags = set.write.change.sets.iter().find(|(name, _)| name == "tags")?;
             normalize::tags(&tags.1).into_iter().find(|tag| mark::is_mark(tag))
         });
         match (written.or_else(|| self.facts.mark.clone()), &self.facts.digest) {

@@ -1,6 +1,5 @@
 //! The sections of the document: `[proxmox]` and `[guests.N]`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,9 +10,9 @@ use homeostat_document::{
 };
 use serde_json::json;
 
-use crate::builder::DesiredError;
+use crate::desired::{DesiredError, DesiredState, normal_option};
 use crate::endpoint::Endpoint;
-use crate::model::{DesiredState, Kind, Run, Stop, Vmid, Wanted};
+use crate::model::{Kind, Run, Stop, Vmid, Wanted};
 use crate::source::Patience;
 use crate::tls::{Fingerprint, Trust};
 
@@ -61,22 +60,15 @@ pub fn guests(scope: &Scope) -> impl Iterator<Item = &Guest> {
 
 /// What a scope declares.
 pub fn desired(scope: &Scope) -> Result<DesiredState, DesiredError> {
-    let all = guests(scope).map(|guest| (guest.vmid.0, guest.wanted.clone()));
-    let mut builder = DesiredState::builder();
-    for (vmid, wanted) in all {
-        builder = builder.guest(vmid, wanted)?;
-    }
-    Ok(builder.build())
+    DesiredState::new(guests(scope).map(|guest| (guest.vmid, guest.wanted.clone())))
 }
 
 /// Reports every option that cannot be declared: each by itself, so that each mistake has its place.
 pub fn resolve(scope: &Scope, checker: &mut Checker) {
     for guest in guests(scope) {
         for name in &guest.options {
-            let value = guest.wanted.options.get(&name.value).cloned().unwrap_or_default();
-            let options = BTreeMap::from([(name.value.clone(), value)]);
-            let wanted = Wanted { options, ..guest.wanted.clone() };
-            if let Err(error) = DesiredState::builder().guest(guest.vmid.0, wanted) {
+            let value = guest.wanted.options.get(&name.value).map_or("", String::as_str);
+            if let Err(error) = normal_option(guest.wanted.kind, name, value) {
                 let wrong = Diagnostic::new(name.span, error.to_string());
                 checker.report(wrong.maybe_help(error.help().map(str::to_owned)));
             }
@@ -228,7 +220,7 @@ impl Text for Vmid {
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         let number = text.parse::<u32>().ok().filter(|number| number.to_string() == text);
-        let number = number.filter(|number| (100..=999_999_999).contains(number));
+        let number = number.filter(|number| Vmid::VALID.contains(number));
         number.map(Self).ok_or_else(|| {
             ValueError::is_not(text, "the number of a guest").help("it is from 100 to 999999999")
         })

@@ -4,11 +4,14 @@
 use serde_json::{Map, Value};
 
 /// The rows of a list, each of which must make sense; else why not.
-pub(crate) fn rows<T>(answer: Value, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>, String> {
+pub(crate) fn rows<T, C: FromIterator<T>>(
+    answer: Value,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<C, String> {
     let Value::Array(rows) = answer else {
         return Err(format!("it should be a list, and is {}", name(&answer)));
     };
-    let read = rows.iter().map(read).collect::<Option<Vec<_>>>();
+    let read = rows.iter().map(read).collect::<Option<C>>();
     read.ok_or_else(|| "a row lacks what says what it is about".to_owned())
 }
 
@@ -55,13 +58,16 @@ mod tests {
     #[test]
     fn what_has_another_shape_is_not_taken_for_nothing() {
         for other in [json!(null), json!({}), json!("x"), json!(1), json!(true)] {
-            assert!(rows(other.clone(), number).is_err(), "{other}");
+            assert!(rows::<_, Vec<_>>(other.clone(), number).is_err(), "{other}");
         }
         for other in [json!(null), json!([]), json!("x")] {
             assert!(fields(other.clone()).is_err(), "{other}");
         }
         assert_eq!(rows(json!([]), number), Ok(vec![]));
         assert_eq!(rows(json!([1, "2"]), number), Ok(vec![1, 2]));
-        assert!(rows(json!([1, null]), number).is_err(), "one row that nobody understands");
+        assert!(
+            rows::<_, Vec<_>>(json!([1, null]), number).is_err(),
+            "one row that nobody understands"
+        );
     }
 }

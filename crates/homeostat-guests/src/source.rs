@@ -6,8 +6,9 @@ use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Sou
 
 use crate::apply::Writer;
 use crate::client::Client;
+use crate::desired::DesiredState;
 use crate::endpoint::Endpoint;
-use crate::model::{DesiredState, Guest, Key};
+use crate::model::{Guest, Key};
 use crate::observe::{Moment, Reader};
 use crate::plan;
 use crate::step::Step;

@@ -3,8 +3,9 @@
 use homeostat_core::{Action, Dispatch, Line, Owner, Slot};
 use serde_json::{Map, Value, json};
 
-use crate::api::{ConfigChange, Place};
-use crate::model::{DesiredState, Guest, Key, Run, Stop};
+use crate::api::{ConfigChange, ConfigWrite, Place};
+use crate::desired::DesiredState;
+use crate::model::{Guest, Key, Run, Stop};
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -21,27 +22,15 @@ pub enum Step {
 pub struct Release {
     pub(crate) key: Key,
     pub(crate) before: Guest,
-    /// None, if the guest has no mark of ours.
-    pub(crate) write: Option<Unmark>,
-}
-
-/// The write that removes our mark.
-#[derive(Clone, Debug)]
-pub(crate) struct Unmark {
-    pub(crate) place: Place,
-    pub(crate) change: ConfigChange,
-    /// The digest that the configuration must still have.
-    pub(crate) digest: String,
+    /// The write that removes our mark; none, if the guest has no mark of ours.
+    pub(crate) write: Option<ConfigWrite>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Set {
     pub(crate) slot: Slot,
-    pub(crate) place: Place,
     pub(crate) before: Guest,
-    pub(crate) change: ConfigChange,
-    /// The digest that the configuration must still have.
-    pub(crate) digest: String,
+    pub(crate) write: ConfigWrite,
     /// Whether it adds our mark.
     pub(crate) claims: bool,
     /// The owner that it is taken from.
@@ -94,41 +83,48 @@ impl Power {
         vec![("forceStop".to_owned(), is_forced.to_owned()), ("timeout".to_owned(), timeout)]
     }
 
-    pub(crate) fn request(&self) -> String {
-        let parameters =
-            self.parameters().into_iter().map(|(name, value)| format!(" {name}={value}"));
-        format!("{}/status/{}{}", self.place.path(), self.verb(), parameters.collect::<String>())
+    /// What the journal records of it.
+    pub(crate) fn dispatch(&self) -> Dispatch {
+        let mut parameters = format!("{}/status/{}", self.place.path(), self.verb());
+        for (name, value) in self.parameters() {
+            parameters = format!("{parameters} {name}={value}");
+        }
+        let precondition = match &self.expects {
+            Expects::Mark(text) | Expects::Digest(text) | Expects::Name(text) => Some(text.clone()),
+            Expects::Number => None,
+        };
+        Dispatch { kind: self.verb().to_owned(), parameters, precondition }
     }
 }
 
-impl Set {
-    fn dispatch(&self) -> Dispatch {
-        let parameters = fingerprint(&self.place, &self.change);
-        Dispatch { kind: "set".to_owned(), parameters, precondition: Some(self.digest.clone()) }
+impl ConfigWrite {
+    /// What the journal records of it. Values may be secrets: the journal gets only a hash of them.
+    fn dispatch(&self, kind: &str) -> Dispatch {
+        let ConfigChange { sets, deletes } = &self.change;
+        let change = format!("{sets:?} {deletes:?}");
+        let hash = ring::digest::digest(&ring::digest::SHA256, change.as_bytes());
+        let hash = hash.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        let parameters = format!("{}/config {hash:016x}", self.place.path());
+        Dispatch { kind: kind.to_owned(), parameters, precondition: Some(self.digest.clone()) }
     }
 }
 
-impl Release {
-    fn dispatch(&self) -> Dispatch {
-        let Some(write) = &self.write else { return Dispatch::default() };
-        let parameters = fingerprint(&write.place, &write.change);
-        let precondition = Some(write.digest.clone());
-        Dispatch { kind: "release".to_owned(), parameters, precondition }
+impl Step {
+    /// The guest that is written to; none, if nothing is written.
+    fn place(&self) -> Option<&Place> {
+        match self {
+            Step::Set(set) => Some(&set.write.place),
+            Step::Power(power) => Some(&power.place),
+            Step::Release(release) => release.write.as_ref().map(|write| &write.place),
+        }
     }
-}
-
-/// Values may be secrets: the journal gets only a hash of them.
-fn fingerprint(place: &Place, ConfigChange { sets, deletes }: &ConfigChange) -> String {
-    let change = format!("{sets:?} {deletes:?}");
-    let print = ring::digest::digest(&ring::digest::SHA256, change.as_bytes());
-    let print = print.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-    format!("{}/config {print:016x}", place.path())
 }
 
 impl homeostat_core::Step<DesiredState> for Step {
     fn key(&self, _desired: &DesiredState) -> Key {
         match self {
-            Step::Set(Set { place, .. }) | Step::Power(Power { place, .. }) => Key(place.vmid),
+            Step::Set(set) => Key(set.write.place.vmid),
+            Step::Power(power) => Key(power.place.vmid),
             Step::Release(release) => release.key,
         }
     }
@@ -161,26 +157,17 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn node(&self, _desired: &DesiredState) -> String {
-        match self {
-            Step::Set(Set { place, .. }) | Step::Power(Power { place, .. }) => place.node.clone(),
-            Step::Release(Release { write, .. }) => {
-                write.as_ref().map(|write| write.place.node.clone()).unwrap_or_default()
-            }
-        }
+        self.place().map(|place| place.node.clone()).unwrap_or_default()
     }
 
     fn dispatch(&self, _desired: &DesiredState) -> Dispatch {
-        let power = match self {
-            Step::Power(power) => power,
-            Step::Set(set) => return set.dispatch(),
-            Step::Release(release) => return release.dispatch(),
-        };
-        let precondition = match &power.expects {
-            Expects::Mark(text) | Expects::Digest(text) | Expects::Name(text) => Some(text.clone()),
-            Expects::Number => None,
-        };
-        let (kind, parameters) = (power.verb().to_owned(), power.request());
-        Dispatch { kind, parameters, precondition }
+        match self {
+            Step::Set(set) => set.write.dispatch("set"),
+            Step::Power(power) => power.dispatch(),
+            Step::Release(Release { write, .. }) => {
+                write.as_ref().map(|write| write.dispatch("release")).unwrap_or_default()
+            }
+        }
     }
 
     fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
@@ -199,7 +186,7 @@ impl homeostat_core::Step<DesiredState> for Step {
 
 impl Release {
     fn explained(&self) -> (Value, Option<Value>, Option<String>) {
-        let restores = |write: &Unmark| write.change.options().any(|name| name != "tags");
+        let restores = |write: &ConfigWrite| write.change.options().any(|name| name != "tags");
         let note = match &self.write {
             None => "given up, nothing is written",
             Some(write) if restores(write) => "given up, originals come back and our mark goes",
@@ -213,7 +200,7 @@ impl Set {
     fn explained(&self, desired: &DesiredState) -> (Value, Option<Value>, Option<String>) {
         let wanted = &desired.at(self.slot).1.options;
         let (mut before, mut after) = (Map::new(), Map::new());
-        for name in self.change.options().filter(|name| wanted.contains_key(*name)) {
+        for name in self.write.change.options().filter(|name| wanted.contains_key(*name)) {
             let was = self.before.options.get(name).cloned().unwrap_or_default();
             let becomes = wanted.get(name).cloned().unwrap_or_default();
             if was != becomes {

@@ -13,29 +13,16 @@ use rustix::fs::OFlags;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The file could not be read.
     #[error("cannot read the token file {path}")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The system's words.
         #[source]
         source: io::Error,
     },
-    /// Others can read the file.
     #[error("the token file {path} has mode {mode:04o}: others can read or write it")]
-    Mode {
-        /// The file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// The text is no token.
+    Mode { path: PathBuf, mode: u32 },
     #[error("the token file {path} holds no token")]
-    Shape {
-        /// The file.
-        path: PathBuf,
-    },
+    Shape { path: PathBuf },
 }
 
 impl TokenError {

@@ -66,10 +66,8 @@ pub(crate) fn options(options: &[(&str, &str)]) -> Wanted {
 }
 
 pub(crate) fn desired(guests: impl IntoIterator<Item = (u32, Wanted)>) -> Arc<DesiredState> {
-    let built = guests
-        .into_iter()
-        .try_fold(DesiredState::builder(), |builder, (vmid, wanted)| builder.guest(vmid, wanted));
-    Arc::new(built.unwrap().build())
+    let guests = guests.into_iter().map(|(vmid, wanted)| (Vmid(vmid), wanted));
+    Arc::new(DesiredState::new(guests).unwrap())
 }
 
 impl Ground {
@@ -282,7 +280,7 @@ impl Process {
         &self,
         vmid: u32,
     ) -> Result<homeostat_guests::Located, homeostat_core::Failure> {
-        self.writer.locate(Vmid(vmid)).await
+        self.writer.source().locate(Vmid(vmid)).await
     }
 
     pub(crate) fn on_release(&mut self, policy: OnRelease) {
