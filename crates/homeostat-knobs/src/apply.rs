@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::absence::Absence;
 use crate::coupling::rewrites;
 use crate::key::Key;
-use crate::knob_file::{Found, KnobFile, find};
+use crate::knob_file::KnobFile;
 use crate::model::{DesiredState, Value};
 use crate::observe::Look;
 use crate::plan::Step;
@@ -27,8 +27,7 @@ impl Writer {
 
     /// Runs all steps, then looks once more at each: a later step may have undone an earlier one.
     fn run(&self, work: &Work<'_, Knobs>) -> Vec<Outcome<Value>> {
-        let steps = work.steps.iter();
-        let outcomes: Vec<_> = steps.map(|step| self.step(work, step)).collect();
+        let outcomes: Vec<_> = work.steps.iter().map(|step| self.step(work, step)).collect();
         let again = work.steps.iter().zip(outcomes);
         again.map(|(step, outcome)| self.look_again(work.desired, step, outcome)).collect()
     }
@@ -88,16 +87,11 @@ impl Writer {
     }
 
     fn find(&self, key: &Key) -> Result<KnobFile, Outcome<Value>> {
-        let root = self.knobs.root(key).map_err(|absence| gone(key, &absence))?;
-        match find(root, &key.path()) {
-            Ok(Found::File(file)) => Ok(file),
-            Ok(Found::Other(what)) => Err(gone(key, &Absence::NotAKnob { what })),
-            Ok(Found::Missing(missing)) => Err(gone(key, &Absence::of(key, &missing))),
-            Err(error) => {
-                let error = format!("it could not be opened: {error}");
-                Err(Outcome::Failed(Failure::new(error, Retry::Soon)))
-            }
-        }
+        let found = self.knobs.find(key).map_err(|error| {
+            let error = format!("it could not be opened: {error}");
+            Outcome::Failed(Failure::new(error, Retry::Soon))
+        })?;
+        found.map_err(|absence| gone(key, &absence))
     }
 
     /// What a failed write means. A knob may have gone with its link or group since it was found.
@@ -127,7 +121,7 @@ impl Writer {
 
 impl homeostat_core::Writer<Knobs> for Writer {
     async fn apply(&self, work: Work<'_, Knobs>, out: &dyn Outcomes<Value>) {
-        match self.knobs.place.run(|| self.run(&work)) {
+        match self.knobs.run(|| self.run(&work)) {
             Ok(outcomes) => {
                 for (at, outcome) in (work.first..).zip(outcomes) {
                     out.put(at..at + 1, outcome);
@@ -162,11 +156,11 @@ fn judge(
     Outcome::Applied { now: Some(second) }
 }
 
-/// Whether another declared knob may be what keeps this one from its value. One that is not there
-/// cannot.
+/// Whether another declared knob that exists may be what keeps this one from its value.
 fn is_coupled(work: &Work<'_, Knobs>, key: &Key) -> bool {
-    let there = work.desired.iter().filter(|(other, _)| !work.moment.absent.contains_key(other));
-    there.map(|(other, _)| other).any(|other| rewrites(other, key) || rewrites(key, other))
+    work.desired.iter().any(|(other, _)| {
+        !work.moment.absent.contains_key(other) && (rewrites(other, key) || rewrites(key, other))
+    })
 }
 
 /// Whether a third writer may have put back what was there. A value that is far from the declared one is
@@ -196,22 +190,21 @@ fn errno(error: &io::Error) -> Option<Errno> {
 
 /// The kernel's refusal in words, with the way out.
 fn refused(key: &Key, value: &str, error: &io::Error) -> Failure {
-    let text = |what: &str| format!("{what}: {error}");
+    let refused_write = |help| {
+        let text = format!("the kernel refused the write: {error}");
+        Failure::new(text, Retry::Never).with_help(help)
+    };
     match errno(error) {
+        Some(Errno::ACCESS | Errno::PERM) if key.is_host_wide() => refused_write("run it as root"),
         Some(Errno::ACCESS | Errno::PERM) => {
-            let help = if key.is_host_wide() {
-                "run it as root"
-            } else {
-                "run it as root or with CAP_NET_ADMIN, or try it with --sandbox"
-            };
-            Failure::new(text("the kernel refused the write"), Retry::Never).with_help(help)
+            refused_write("run it as root or with CAP_NET_ADMIN, or try it with --sandbox")
         }
-        Some(Errno::ROFS) => Failure::new(text("the kernel refused the write"), Retry::Never)
-            .with_help("it is mounted read-only here, as in most containers"),
+        Some(Errno::ROFS) => refused_write("it is mounted read-only here, as in most containers"),
         Some(Errno::INVAL | Errno::RANGE | Errno::DOM | Errno::NOENT | Errno::OPNOTSUPP) => {
-            Failure::new(text(&format!("the kernel refused the value `{value}`")), Retry::OnChange)
+            let text = format!("the kernel refused the value `{value}`: {error}");
+            Failure::new(text, Retry::OnChange)
         }
-        _ => Failure::new(text(&format!("`{value}` could not be written")), Retry::Soon),
+        _ => Failure::new(format!("`{value}` could not be written: {error}"), Retry::Soon),
     }
 }
 

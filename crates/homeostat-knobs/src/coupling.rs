@@ -9,7 +9,7 @@ use crate::model::{DesiredState, Value};
 /// The place of a knob in the order of writes: general ones first, since they rewrite the others.
 pub(crate) fn phase(key: &Key) -> u8 {
     let Key::Sysctl(path) = key else { return REST };
-    match place(path) {
+    match path.link_and_name() {
         _ if is_forwarding(path) => 0,
         Some(("default", _)) => 1,
         Some(("all", _)) => 2,
@@ -72,7 +72,7 @@ const UNITS: [(&str, u64); 2] = [("retrans_time", 10), ("base_reachable_time", 1
 
 /// The same time in milliseconds, if it is declared too and is not the same.
 fn other_unit(desired: &DesiredState, path: &SysctlPath, value: &Value) -> Option<Key> {
-    let is_time = |(name, _): &&(&str, u64)| *name == path.name() && family(path) == Some("ipv4");
+    let is_time = |(name, _): &&(&str, u64)| *name == path.name() && path.family() == Some("ipv4");
     let (_, unit) = UNITS.iter().find(is_time)?;
     let twin = Key::sysctl(&format!("{}_ms", path.as_str())).ok()?;
     let number = |value: &Value| value.as_str().parse::<u64>().ok();
@@ -124,18 +124,18 @@ fn is_same_time(one: &SysctlPath, other: &SysctlPath) -> bool {
 
 /// The knobs that reach every link when they are written for all.
 fn spreads(general: &SysctlPath, other: &SysctlPath) -> bool {
-    if family(general) != family(other) {
+    if general.family() != other.family() {
         return false;
     }
-    let Some((other_place, knob)) = place(other) else { return false };
+    let Some((other_link, knob)) = other.link_and_name() else { return false };
     if is_forwarding(general) {
-        let redirects = (other_place, knob) == ("all", "accept_redirects");
-        return knob == "forwarding" || redirects && family(other) == Some("ipv4");
+        let redirects = (other_link, knob) == ("all", "accept_redirects");
+        return knob == "forwarding" || redirects && other.family() == Some("ipv4");
     }
-    match (place(general), family(general)) {
+    match (general.link_and_name(), general.family()) {
         // Quirk `default-propagates` (Linux 6.18): `echo 1 > conf/default/rp_filter` also reaches the
         // links whose own rp_filter nobody has set yet; IPv6 has no such rule.
-        (Some(("default", same)), Some("ipv4")) => same == knob && other_place != "all",
+        (Some(("default", same)), Some("ipv4")) => same == knob && other_link != "all",
         (Some(("all", same)), Some("ipv6")) => same == knob && SPREAD_BY_IPV6.contains(&same),
         _ => false,
     }
@@ -143,29 +143,19 @@ fn spreads(general: &SysctlPath, other: &SysctlPath) -> bool {
 
 /// A link that gets a secret also gets another way to make addresses.
 fn sets_mode(general: &SysctlPath, other: &SysctlPath) -> bool {
-    let (Some((place_a, a)), Some((place_b, b))) = (place(general), place(other)) else {
+    let (Some((link, name)), Some((other_link, other_name))) =
+        (general.link_and_name(), other.link_and_name())
+    else {
         return false;
     };
-    family(general) == Some("ipv6")
-        && family(other) == Some("ipv6")
-        && (a, b) == ("stable_secret", "addr_gen_mode")
-        && (place_a == place_b || place_a == "default")
+    general.family() == Some("ipv6")
+        && other.family() == Some("ipv6")
+        && (name, other_name) == ("stable_secret", "addr_gen_mode")
+        && (link == other_link || link == "default")
 }
 
 fn is_forwarding(path: &SysctlPath) -> bool {
-    path.as_str() == "net/ipv4/ip_forward" || place(path) == Some(("all", "forwarding"))
-}
-
-fn family(path: &SysctlPath) -> Option<&str> {
-    path.parts().nth(1)
-}
-
-/// `("eth0", "rp_filter")` of `net/ipv4/conf/eth0/rp_filter`.
-fn place(path: &SysctlPath) -> Option<(&str, &str)> {
-    let mut parts = path.parts();
-    let (net, _family, group) = (parts.next()?, parts.next()?, parts.next()?);
-    let place = (parts.next()?, parts.next()?);
-    (net == "net" && matches!(group, "conf" | "neigh")).then_some(place)
+    path.as_str() == "net/ipv4/ip_forward" || path.link_and_name() == Some(("all", "forwarding"))
 }
 
 #[cfg(test)]

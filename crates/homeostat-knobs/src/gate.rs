@@ -42,11 +42,6 @@ impl Gate {
         *self.is_open.borrow()
     }
 
-    /// Whether both are handles to one gate.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        self.is_open.same_channel(&other.is_open)
-    }
-
     /// What is waited for, while it is closed.
     pub(crate) fn waits_on(&self) -> Option<WaitsOn> {
         (!self.is_open()).then(|| WaitsOn::Condition(self.on.to_string()))
@@ -57,6 +52,13 @@ impl Gate {
         // It cannot end: the sender is ours.
         let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
         Hint::Keys(held.to_vec())
+    }
+}
+
+/// Handles to one gate are equal.
+impl PartialEq for Gate {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_open.same_channel(&other.is_open)
     }
 }
 

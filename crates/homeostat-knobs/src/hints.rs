@@ -128,7 +128,6 @@ mod tests {
     use std::os::fd::AsRawFd as _;
 
     use super::*;
-    use crate::source::Place;
     use crate::source::Roots;
 
     /// How many watches the kernel holds for us.
@@ -147,7 +146,7 @@ mod tests {
             Key::sysctl(path).unwrap()
         });
         let roots = Roots { sysctl: root.path().to_owned(), cgroup: None, systemd: false };
-        let (knobs, mut hints) = (Knobs::new(roots, Place::Here), Hints::open());
+        let (knobs, mut hints) = (Knobs::new(roots, None), Hints::open());
         let [a, b, c] = keys;
         hints.watch(&knobs, &BTreeSet::from([a, b.clone()]), &Focus::All);
         assert_eq!(held(&hints), 2);

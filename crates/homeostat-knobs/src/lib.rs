@@ -31,4 +31,4 @@ pub use key::{CgroupFile, Key, KeyError, SysctlPath};
 pub use model::{Builder, DesiredError, DesiredState, Value, Wanted};
 pub use observe::{Moment, Reader};
 pub use plan::{Step, Why};
-pub use source::{HostWide, Knobs, Place, Roots};
+pub use source::{Knobs, Roots};
