@@ -103,16 +103,6 @@ pub(crate) struct ConfigWrite {
     pub(crate) digest: String,
 }
 
-/// Selects tasks of one guest.
-pub(crate) struct TaskFilter<'a> {
-    pub(crate) vmid: Vmid,
-    /// `active`, `archive` or `all`.
-    pub(crate) source: &'a str,
-    /// Seconds since 1970.
-    pub(crate) since: u64,
-    pub(crate) user: Option<&'a str>,
-}
-
 impl Client {
     /// Whether each node is online.
     pub(crate) async fn nodes(&self) -> Result<BTreeMap<String, bool>, Error> {
@@ -228,22 +218,16 @@ impl Client {
         self.ask(Call::get(path), read).await
     }
 
-    /// The tasks of a guest, the newest first.
+    /// The tasks of a guest that a filter selects, the newest first.
     pub(crate) async fn tasks(
         &self,
         node: &str,
-        filter: &TaskFilter<'_>,
+        vmid: Vmid,
+        filter: &[(&str, String)],
     ) -> Result<Vec<Upid>, Error> {
-        let mut call = Call::get(format!("/nodes/{}/tasks", escape(node)))
-            .with("source", filter.source)
-            .with("vmid", filter.vmid.to_string())
-            .with("limit", "500");
-        if filter.since > 0 {
-            call = call.with("since", filter.since.to_string());
-        }
-        if let Some(user) = filter.user {
-            call = call.with("userfilter", user);
-        }
+        let call = Call::get(format!("/nodes/{}/tasks", escape(node)));
+        let call = call.with("vmid", vmid.to_string()).with("limit", "500");
+        let call = filter.iter().fold(call, |call, (name, value)| call.with(name, value));
         self.list(call, |row| row.get("upid")?.as_str()?.parse().ok()).await
     }
 

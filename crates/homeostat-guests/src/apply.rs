@@ -9,7 +9,7 @@ use homeostat_core::{
     Begun, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd, Tasks, WaitsOn, Work,
 };
 
-use crate::api::{Listed, TaskFilter};
+use crate::api::Listed;
 use crate::classify::Class;
 use crate::error::Error;
 use crate::follow;
@@ -29,10 +29,6 @@ pub struct Writer {
 type Out<'a> = &'a dyn Outcomes<Guest>;
 
 impl Writer {
-    pub(crate) fn new(source: Guests) -> Self {
-        Writer { source }
-    }
-
     /// With the digest as a precondition it is safe to send twice.
     async fn set(&self, at: usize, set: &Set, out: Out<'_>) -> Outcome<Guest> {
         out.note(at).await;
@@ -74,8 +70,8 @@ impl Writer {
     /// planned for, and that it is not in the wanted state already.
     async fn check(&self, power: &Power) -> Result<(), Outcome<Guest>> {
         let client = &self.source.client;
-        let filter = TaskFilter { vmid: power.place.vmid, source: "active", since: 0, user: None };
-        let running = client.tasks(&power.place.node, &filter).await;
+        let active = [("source", "active".to_owned())];
+        let running = client.tasks(&power.place.node, power.place.vmid, &active).await;
         let running = running.map_err(|error| unsent(&error))?;
         if let Some(task) = running.iter().find(|task| !task.is_console()) {
             return Err(Outcome::Pending { on: WaitsOn::Task(task.task.clone()) });
@@ -184,6 +180,6 @@ impl Tasks for Guests {
     }
 
     fn doubt_lasts(&self) -> Duration {
-        self.patience.doubt
+        self.timeouts.late_task
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -57,7 +56,7 @@ impl Located {
         let (to, stop) = match verb {
             Verb::Start => (Run::Running, Stop::Immediate),
             Verb::Stop => (Run::Stopped, Stop::Immediate),
-            Verb::Shutdown => (Run::Stopped, Stop::Shutdown(Duration::from_mins(1))),
+            Verb::Shutdown => (Run::Stopped, Stop::Shutdown(Stop::USUAL_TIMEOUT)),
         };
         let (kind, run) = (self.place.kind, self.run);
         let before = Guest { kind, run, options: [].into(), unread: None, is_marked: false };

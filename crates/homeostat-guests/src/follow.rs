@@ -6,7 +6,7 @@ use homeostat_core::TaskEnd;
 use tokio::time::{Instant, sleep};
 
 use crate::api::{HaState, Listed, Place, TaskState};
-use crate::classify::{Class, Exit, exit};
+use crate::classify::{Class, exit};
 use crate::error::Error;
 use crate::model::{Run, Vmid};
 use crate::source::Guests;
@@ -22,7 +22,7 @@ pub(crate) async fn follow(source: Guests, task: String) -> TaskEnd {
     let Ok(upid) = task.parse::<Upid>() else {
         return TaskEnd::Unknown(format!("`{task}` is no name of a task"));
     };
-    let mut polls = Polls::new(source.patience.task);
+    let mut polls = Polls::new(source.timeouts.task);
     let status = loop {
         match state(&source, &upid).await {
             Ok(TaskState::Stopped(status)) => break status,
@@ -59,16 +59,16 @@ async fn state(source: &Guests, upid: &Upid) -> Result<TaskState, Error> {
 /// read confirms it.
 pub(crate) async fn ended(source: &Guests, upid: &Upid, status: &str) -> TaskEnd {
     match exit(status) {
-        Exit::Ok => TaskEnd::Succeeded,
-        Exit::Unknown => TaskEnd::Unknown(format!("the task ended with `{status}`")),
-        Exit::AlreadyDone(run)
+        None => TaskEnd::Succeeded,
+        Some(Class::UnknownOutcome) => TaskEnd::Unknown(format!("the task ended with `{status}`")),
+        Some(Class::AlreadyDone(run))
             if let Some(vmid) = upid.guest
                 && upid.asks_for() == Some(run)
                 && run_of(source, vmid).await == Some(run) =>
         {
             TaskEnd::Succeeded
         }
-        Exit::AlreadyDone(_) | Exit::Failed(_) => TaskEnd::Failed(status.to_owned()),
+        Some(_) => TaskEnd::Failed(status.to_owned()),
     }
 }
 

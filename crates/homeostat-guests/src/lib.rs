@@ -43,7 +43,7 @@ pub use endpoint::{BadEndpoint, Endpoint};
 pub use error::Error;
 pub use model::{BadKey, Guest, Key, Kind, Run, Stop, Vmid, Wanted};
 pub use observe::{Moment, Reader};
-pub use source::{Guests, Patience};
+pub use source::{Guests, Timeouts};
 pub use step::Step;
 pub use tls::{BadFingerprint, Fingerprint, Trust};
 pub use token::{Token, TokenError};

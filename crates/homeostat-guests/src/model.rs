@@ -90,9 +90,13 @@ pub enum Stop {
     Immediate,
 }
 
+impl Stop {
+    pub(crate) const USUAL_TIMEOUT: Duration = Duration::from_mins(1);
+}
+
 impl Default for Stop {
     fn default() -> Self {
-        Stop::Graceful(Duration::from_mins(1))
+        Stop::Graceful(Stop::USUAL_TIMEOUT)
     }
 }
 

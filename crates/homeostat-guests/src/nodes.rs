@@ -96,7 +96,9 @@ impl Nodes {
                 lists.unanswered.insert(node.clone(), "it is offline".to_owned());
             }
         }
-        while let Some(timeout) = self.timeout_of_round() {
+        loop {
+            let awaited = self.known.values().filter(|state| state.pending == Some(self.round));
+            let Some(timeout) = awaited.map(|state| state.list_timeout).max() else { break };
             let Ok(Some(answer)) = timeout_at(begun + timeout, self.requests.next()).await else {
                 break;
             };
@@ -178,12 +180,6 @@ impl Nodes {
         (state.pending, state.retry_at) = (Some(self.round), None);
         let request = list(node.to_owned(), self.round, client.within(self.longest));
         self.requests.push(Box::pin(request));
-    }
-
-    /// The longest timeout of the nodes with a pending request of this round.
-    fn timeout_of_round(&self) -> Option<Duration> {
-        let awaited = self.known.values().filter(|state| state.pending == Some(self.round));
-        awaited.map(|state| state.list_timeout).max()
     }
 
     /// Updates the state of a node by its answer. The error says why the list of the node is not known.

@@ -70,15 +70,11 @@ struct Present {
 }
 
 impl Reader {
-    pub(crate) fn with_hints(source: Guests) -> Self {
-        let watch = Some(Watch::new(source.patience.poll));
-        let nodes = Nodes::new(Wait::Usual, source.patience.answer);
+    /// With hints, unless it waits the longest for each node.
+    pub(crate) fn new(source: Guests, wait: Wait) -> Self {
+        let watch = (wait == Wait::Usual).then(|| Watch::new(source.timeouts.poll));
+        let nodes = Nodes::new(wait, source.timeouts.answer);
         Reader { source, nodes, watch, missed: BTreeSet::new() }
-    }
-
-    pub(crate) fn without_hints(source: Guests) -> Self {
-        let nodes = Nodes::new(Wait::Longest, source.patience.answer);
-        Reader { source, nodes, watch: None, missed: BTreeSet::new() }
     }
 
     /// Observes all subjects. After a node has timed out once, its other guests are not waited for.

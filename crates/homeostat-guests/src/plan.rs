@@ -91,7 +91,7 @@ struct Difference<'a> {
 impl Difference<'_> {
     fn steps(self, source: &Guests, desired: &DesiredState) -> Vec<Step> {
         let set = self.set(source, desired);
-        let power = self.power(desired, set.as_ref());
+        let power = self.power(source, desired, set.as_ref());
         set.map(Step::Set).into_iter().chain(power.map(Step::Power)).collect()
     }
 
@@ -127,27 +127,23 @@ impl Difference<'_> {
         Some(Set { slot: self.slot, before, write, claims, adopts })
     }
 
-    fn power(&self, desired: &DesiredState, set: Option<&Set>) -> Option<Power> {
-        let wanted = desired.at(self.slot).1;
+    fn power(&self, source: &Guests, desired: &DesiredState, set: Option<&Set>) -> Option<Power> {
+        let (key, wanted) = desired.at(self.slot);
         let to = wanted.run?;
         if self.before.run? == to {
             return None;
         }
-        let expects = self.expects(to, set);
-        let (slot, place, before) = (self.slot, self.facts.place.clone(), self.before.clone());
-        Some(Power { slot, place, before, to, stop: wanted.stop, expects })
-    }
-
-    /// A start comes after the change of options, which may add our mark.
-    fn expects(&self, to: Run, set: Option<&Set>) -> Expects {
-        let written = set.filter(|_| to == Run::Running).and_then(|set| {
-            let tags = set.write.change.sets.iter().find(|(name, _)| name == "tags")?;
-            normalize::tags(&tags.1).into_iter().find(|tag| mark::is_mark(tag))
-        });
-        match (written.or_else(|| self.facts.mark.clone()), &self.facts.digest) {
+        let Facts { place, name, digest, mark, .. } = self.facts.clone();
+        // A start comes after the change of options, which may add our mark.
+        let claims = set.is_some_and(|set| set.claims) && to == Run::Running;
+        let added = digest.as_ref().filter(|_| claims);
+        let added = added.map(|digest| mark::make(&source.owner, key.0, digest));
+        let expects = match (mark.or(added), digest) {
             (Some(mark), _) => Expects::Mark(mark),
-            (None, Some(digest)) => Expects::Digest(digest.clone()),
-            (None, None) => Expects::Name(self.facts.name.clone()),
-        }
+            (None, Some(digest)) => Expects::Digest(digest),
+            (None, None) => Expects::Name(name),
+        };
+        let (slot, before) = (self.slot, self.before.clone());
+        Some(Power { slot, place, before, to, stop: wanted.stop, expects })
     }
 }

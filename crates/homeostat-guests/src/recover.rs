@@ -2,7 +2,7 @@
 
 use homeostat_core::{Begun, Failure, Recovery, TaskEnd};
 
-use crate::api::{TaskFilter, TaskState};
+use crate::api::TaskState;
 use crate::classify::Class;
 use crate::follow;
 use crate::model::Key;
@@ -55,9 +55,12 @@ async fn find(source: &Guests, begun: &Begun) -> Result<Option<Upid>, Failure> {
     let mut path = begun.dispatch.parameters.split('/').skip_while(|part| *part != "nodes");
     let (Ok(Key(vmid)), Some(node)) = (begun.key.parse(), path.nth(1)) else { return Ok(None) };
     let since = (begun.since / 1000).saturating_sub(SKEW);
-    let user = source.client.user();
-    let filter = TaskFilter { vmid, source: "all", since, user: Some(&user) };
-    let tasks = source.client.tasks(node, &filter).await.map_err(|error| error.failure())?;
+    let filter = [
+        ("source", "all".to_owned()),
+        ("since", since.to_string()),
+        ("userfilter", source.client.user()),
+    ];
+    let tasks = source.client.tasks(node, vmid, &filter).await.map_err(|error| error.failure())?;
     let mut newer = tasks.into_iter().take_while(|task| begun.after.as_ref() != Some(&task.task));
     Ok(newer.find(|task| task.is_of(&begun.dispatch.kind)))
 }

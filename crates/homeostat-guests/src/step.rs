@@ -109,17 +109,6 @@ impl ConfigWrite {
     }
 }
 
-impl Step {
-    /// The guest that is written to; none, if nothing is written.
-    fn place(&self) -> Option<&Place> {
-        match self {
-            Step::Set(set) => Some(&set.write.place),
-            Step::Power(power) => Some(&power.place),
-            Step::Release(release) => release.write.as_ref().map(|write| &write.place),
-        }
-    }
-}
-
 impl homeostat_core::Step<DesiredState> for Step {
     fn key(&self, _desired: &DesiredState) -> Key {
         match self {
@@ -157,7 +146,12 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn node(&self, _desired: &DesiredState) -> String {
-        self.place().map(|place| place.node.clone()).unwrap_or_default()
+        let place = match self {
+            Step::Set(set) => Some(&set.write.place),
+            Step::Power(power) => Some(&power.place),
+            Step::Release(release) => release.write.as_ref().map(|write| &write.place),
+        };
+        place.map(|place| place.node.clone()).unwrap_or_default()
     }
 
     fn dispatch(&self, _desired: &DesiredState) -> Dispatch {
@@ -171,45 +165,44 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
-        let key = self.key(desired).to_string();
-        let action = self.action();
         let (before, after, note) = match self {
-            Step::Set(set) => set.explained(desired),
+            Step::Set(set) => {
+                let (before, after) = set.differences(desired);
+                let adopts = set.adopts.as_ref().map(|owner| format!("taken over from {owner}"));
+                let claims = set.claims.then(|| "our mark is put on".to_owned());
+                (before.into(), Some(after.into()), adopts.or(claims))
+            }
             Step::Power(power) => {
                 (json!({ "run": power.before.run }), Some(json!({ "run": power.to })), None)
             }
-            Step::Release(release) => release.explained(),
+            Step::Release(Release { before, write, .. }) => {
+                let mut options = write.iter().flat_map(|write| write.change.options());
+                let note = match (write, options.any(|name| name != "tags")) {
+                    (None, _) => "given up, nothing is written",
+                    (Some(_), true) => "given up, originals come back and our mark goes",
+                    (Some(_), false) => "given up, our mark is taken off",
+                };
+                (json!({ "run": before.run }), None, Some(note.to_owned()))
+            }
         };
+        let (action, key) = (self.action(), self.key(desired).to_string());
         tell(Line { action, key, before: Some(before), after, note });
     }
 }
 
-impl Release {
-    fn explained(&self) -> (Value, Option<Value>, Option<String>) {
-        let restores = |write: &ConfigWrite| write.change.options().any(|name| name != "tags");
-        let note = match &self.write {
-            None => "given up, nothing is written",
-            Some(write) if restores(write) => "given up, originals come back and our mark goes",
-            Some(_) => "given up, our mark is taken off",
-        };
-        (json!({ "run": self.before.run }), None, Some(note.to_owned()))
-    }
-}
-
 impl Set {
-    fn explained(&self, desired: &DesiredState) -> (Value, Option<Value>, Option<String>) {
+    /// The declared options that it changes, before and after.
+    fn differences(&self, desired: &DesiredState) -> (Map<String, Value>, Map<String, Value>) {
         let wanted = &desired.at(self.slot).1.options;
         let (mut before, mut after) = (Map::new(), Map::new());
-        for name in self.write.change.options().filter(|name| wanted.contains_key(*name)) {
+        for (name, becomes) in self.write.change.options().filter_map(|it| wanted.get_key_value(it))
+        {
             let was = self.before.options.get(name).cloned().unwrap_or_default();
-            let becomes = wanted.get(name).cloned().unwrap_or_default();
-            if was != becomes {
+            if was != *becomes {
                 before.insert(name.clone(), was.into());
-                after.insert(name.clone(), becomes.into());
+                after.insert(name.clone(), becomes.as_str().into());
             }
         }
-        let adopts = self.adopts.as_ref().map(|owner| format!("taken over from {owner}"));
-        let claims = self.claims.then(|| "our mark is put on".to_owned());
-        (before.into(), Some(after.into()), adopts.or(claims))
+        (before, after)
     }
 }

@@ -82,12 +82,12 @@ impl Token {
         (!token.is_like(self)).then_some(token)
     }
 
-    /// Whether it opens the same doors, and is read again from the same file.
+    /// Whether it is the same token, read again from the same file.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.is_like(other) && self.path == other.path
     }
 
-    /// Whether it opens the same doors.
+    /// Whether user and secret are the same.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         (&self.user, &self.secret) == (&other.user, &other.secret)
     }
@@ -105,12 +105,6 @@ impl Token {
             secret: secret.to_owned(),
             path: None,
         })
-    }
-
-    /// Its own name, `USER@REALM!NAME`.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.user
     }
 
     /// Whose it is, `USER@REALM`: another token of the same user may have begun what this one finds.

@@ -56,28 +56,25 @@ impl Absence {
     /// The refusal in words.
     #[must_use]
     pub fn failure(&self, key: &Key) -> Failure {
-        let (error, help) = match self {
-            Absence::NoLink { link } => (format!("there is no link `{link}`"), None),
-            Absence::NoGroup { group } => (format!("there is no cgroup `{group}`"), None),
-            Absence::NoKnob { similar } => {
-                ("the kernel has no such knob".to_owned(), no_knob_help(key, similar.as_deref()))
-            }
-            Absence::NotAKnob { what } => (format!("it is {what}, not a knob"), None),
-            Absence::WriteOnly => (
+        let refusal = |text: String| Failure::new(text, Retry::OnChange);
+        match self {
+            Absence::NoLink { link } => refusal(format!("there is no link `{link}`")),
+            Absence::NoGroup { group } => refusal(format!("there is no cgroup `{group}`")),
+            Absence::NoKnob { similar } => Failure {
+                help: no_knob_help(key, similar.as_deref()),
+                ..refusal("the kernel has no such knob".to_owned())
+            },
+            Absence::NotAKnob { what } => refusal(format!("it is {what}, not a knob")),
+            Absence::WriteOnly => refusal(
                 "it can be written, but not read, so nobody can tell whether it is as declared"
                     .to_owned(),
-                Some("it is a command: run it from a script or a timer".to_owned()),
-            ),
-            Absence::HostWide { why } => (
-                format!("it belongs to the whole host: {why}"),
-                Some("declare it in the document of the host".to_owned()),
-            ),
-            Absence::NoHierarchy => (
-                "there is no cgroup v2 hierarchy".to_owned(),
-                Some("mount it at /sys/fs/cgroup".to_owned()),
-            ),
-        };
-        Failure { help, ..Failure::new(error, Retry::OnChange) }
+            )
+            .with_help("it is a command: run it from a script or a timer"),
+            Absence::HostWide { why } => refusal(format!("it belongs to the whole host: {why}"))
+                .with_help("declare it in the document of the host"),
+            Absence::NoHierarchy => refusal("there is no cgroup v2 hierarchy".to_owned())
+                .with_help("mount it at /sys/fs/cgroup"),
+        }
     }
 }
 

@@ -17,14 +17,10 @@ use crate::source::Knobs;
 /// Writes knobs.
 #[derive(Debug)]
 pub struct Writer {
-    knobs: Knobs,
+    pub(crate) knobs: Knobs,
 }
 
 impl Writer {
-    pub(crate) fn new(knobs: Knobs) -> Self {
-        Writer { knobs }
-    }
-
     /// Runs all steps, then looks once more at each: a later step may have undone an earlier one.
     fn run(&self, work: &Work<'_, Knobs>) -> Vec<Outcome<Value>> {
         let outcomes: Vec<_> = work.steps.iter().map(|step| self.step(work, step)).collect();

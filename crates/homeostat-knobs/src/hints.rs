@@ -69,10 +69,10 @@ impl Hints {
     /// handed over.
     pub(crate) async fn next(&mut self) -> Result<Hint<Key>, Failure> {
         let Some(queue) = &self.queue else { return future::pending().await };
-        if self.waiting.is_none() {
-            self.waiting = Some(wait_for(queue)?);
-        }
-        let Some(waiting) = &self.waiting else { return future::pending().await };
+        let waiting = match &mut self.waiting {
+            Some(waiting) => waiting,
+            none => none.insert(wait_for(queue)?),
+        };
         loop {
             let mut ready = waiting.readable().await.map_err(|error| dead(&error))?;
             match ready.try_io(|queue| read(queue.get_ref(), &mut self.watched)) {

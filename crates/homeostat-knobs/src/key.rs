@@ -60,24 +60,20 @@ impl KeyError {
     /// The way out, where there is one.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
-        match self {
+        Some(match self {
             KeyError::EmptyPart(_) => {
-                Some("no separator at the beginning, at the end, or twice in a row")
+                "no separator at the beginning, at the end, or twice in a row"
             }
-            KeyError::NoSeparator(_) => {
-                Some("write the whole key, such as \"net.ipv4.ip_forward\"")
-            }
-            KeyError::NotOfLink(_) => {
-                Some("write ipv4, ipv6 or mpls, then the knob: \"ipv4/rp_filter\"")
-            }
-            KeyError::NotAFile(_) => Some("write the name of a file, such as `memory.max`"),
+            KeyError::NoSeparator(_) => "write the whole key, such as \"net.ipv4.ip_forward\"",
+            KeyError::NotOfLink(_) => "write ipv4, ipv6 or mpls, then the knob: \"ipv4/rp_filter\"",
+            KeyError::NotAFile(_) => "write the name of a file, such as `memory.max`",
             KeyError::NoKind(_) => {
-                Some("write `sysctl net.ipv4.ip_forward` or `cgroup machine/web memory.max`")
+                "write `sysctl net.ipv4.ip_forward` or `cgroup machine/web memory.max`"
             }
-            KeyError::Traversal(_) => Some("parts of a key cannot be `.` or `..`"),
-            KeyError::Control(_) => Some("a key is one line of plain text"),
-            KeyError::NotALink(_) => None,
-        }
+            KeyError::Traversal(_) => "parts of a key cannot be `.` or `..`",
+            KeyError::Control(_) => "a key is one line of plain text",
+            KeyError::NotALink(_) => return None,
+        })
     }
 }
 

@@ -103,7 +103,7 @@ impl Source for Knobs {
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
-        Ok(Writer::new(self.clone()))
+        Ok(Writer { knobs: self.clone() })
     }
 
     fn is_same(&self, other: &Self) -> bool {

@@ -23,14 +23,7 @@ use crate::world::World;
 
 pub(crate) type Shared = Arc<Mutex<World>>;
 
-/// Reads or changes the world, after everything that is due has taken effect.
-pub(crate) fn with<T>(world: &Shared, what: impl FnOnce(&mut World) -> T) -> T {
-    let mut world = lock(world);
-    world.settle();
-    what(&mut world)
-}
-
-fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
+pub(crate) fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

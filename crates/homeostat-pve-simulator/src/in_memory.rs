@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 
 use crate::http::{self, Shared};
 use crate::tls::{Identity, identity};
@@ -19,7 +19,7 @@ const BUFFER: usize = 64 << 10;
 #[derive(Clone)]
 pub struct InMemory {
     world: Shared,
-    identity: Identity,
+    pub(crate) identity: Identity,
 }
 
 impl InMemory {
@@ -43,14 +43,21 @@ impl InMemory {
     #[must_use]
     pub fn dial(&self) -> DuplexStream {
         let (theirs, ours) = tokio::io::duplex(BUFFER);
-        let acceptor = self.identity.acceptor.clone();
-        tokio::spawn(http::serve_connection(ours, acceptor, Arc::clone(&self.world)));
+        self.serve(ours);
         theirs
+    }
+
+    /// Serves a connection on the calling runtime.
+    pub(crate) fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let acceptor = self.identity.acceptor.clone();
+        tokio::spawn(http::serve_connection(stream, acceptor, Arc::clone(&self.world)));
     }
 
     /// Reads or changes the world, after everything that is due has taken effect.
     pub fn with<T>(&self, what: impl FnOnce(&mut World) -> T) -> T {
-        http::with(&self.world, what)
+        let mut world = http::lock(&self.world);
+        world.settle();
+        what(&mut world)
     }
 }
 

@@ -92,22 +92,8 @@ fn container_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answe
 }
 
 /// The models of network interfaces of virtual machines, as the published description lists them.
-pub const MODELS: [&str; 14] = [
-    "e1000",
-    "e1000-82540em",
-    "e1000-82544gc",
-    "e1000-82545em",
-    "e1000e",
-    "i82551",
-    "i82557b",
-    "i82559er",
-    "ne2k_isa",
-    "ne2k_pci",
-    "pcnet",
-    "rtl8139",
-    "virtio",
-    "vmxnet3",
-];
+pub const MODELS: &str = "e1000 e1000-82540em e1000-82544gc e1000-82545em e1000e i82551 i82557b \
+    i82559er ne2k_isa ne2k_pci pcnet rtl8139 virtio vmxnet3";
 
 /// Reprinted: the model with its address, then the rest by name.
 fn machine_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answer> {
@@ -117,7 +103,8 @@ fn machine_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answer>
         Some(parts.remove(at).1.to_owned())
     };
     let by_name = take(&mut parts, "model");
-    let short = parts.iter().position(|(key, _)| MODELS.contains(key)).map(|at| parts.remove(at));
+    let is_model = |(key, _): &(&str, &str)| MODELS.split(' ').any(|model| model == *key);
+    let short = parts.iter().position(is_model).map(|at| parts.remove(at));
     let given = take(&mut parts, "macaddr");
     let model = by_name.or(short.map(|(model, _)| model.to_owned()));
     let Some(model) = model else {

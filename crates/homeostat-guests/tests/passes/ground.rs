@@ -11,17 +11,17 @@ use homeostat_engine::{
     Source as _, SqliteLedger, pass,
 };
 use homeostat_guests::{
-    Client, DesiredState, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Vmid, Wanted,
+    Client, DesiredState, Guests, Key, Kind, Run, Stop, Timeouts, Token, Trust, Vmid, Wanted,
     Writer,
 };
 use homeostat_pve_simulator::{Simulator, World};
 use tempfile::TempDir;
 
-pub(crate) const PATIENCE: Patience = Patience {
+pub(crate) const PATIENCE: Timeouts = Timeouts {
     answer: Duration::from_secs(5),
     task: Duration::from_secs(20),
     poll: Duration::from_millis(20),
-    doubt: Duration::from_millis(300),
+    late_task: Duration::from_millis(300),
 };
 
 /// A cluster and a state directory.
@@ -96,8 +96,8 @@ impl Ground {
     }
 
     /// A process that waits for other times.
-    pub(crate) fn process_within(&self, patience: Patience) -> Process {
-        let source = self.source("default", patience);
+    pub(crate) fn process_within(&self, timeouts: Timeouts) -> Process {
+        let source = self.source("default", timeouts);
         let observer = Observer::without_hints(&source, "host").unwrap();
         self.process_with(source, observer)
     }
@@ -111,17 +111,17 @@ impl Ground {
 
     /// A process that waits for hints, as a daemon does.
     pub(crate) fn daemon(&self, answer: Duration) -> Process {
-        let source = self.source("default", Patience { answer, ..PATIENCE });
+        let source = self.source("default", Timeouts { answer, ..PATIENCE });
         let observer = Observer::open(&source, "host").unwrap();
         self.process_with(source, observer)
     }
 
-    fn source(&self, owner: &str, patience: Patience) -> Guests {
-        Guests::new(&self.client(), owner, patience)
+    fn source(&self, owner: &str, timeouts: Timeouts) -> Guests {
+        Guests::new(&self.client(), owner, timeouts)
     }
 
     fn process_with(&self, source: Guests, observer: Observer<Guests>) -> Process {
-        let owner = source.owner().to_owned();
+        let owner = source.owner.clone();
         let clock: Clock =
             Arc::new(|| Millis(u64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap()));
         let journal = self.journal(&clock);

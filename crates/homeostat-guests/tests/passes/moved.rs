@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use homeostat_guests::{Patience, Run, Wanted};
+use homeostat_guests::{Run, Timeouts, Wanted};
 use homeostat_pve_simulator::{Guest, Kind, World};
 
 use crate::ground::{Ground, PATIENCE, desired, runs};
@@ -60,8 +60,8 @@ async fn a_guest_is_seen_where_it_is_while_the_node_of_its_request_is_gone() {
 #[tokio::test]
 async fn a_resource_manager_that_takes_longer_than_anybody_waits_is_not_asked_twice() {
     let ground = ground(Kind::Lxc, Duration::from_millis(1200));
-    let patience = Patience { task: Duration::from_millis(200), ..PATIENCE };
-    let mut process = ground.process_within(patience);
+    let timeouts = Timeouts { task: Duration::from_millis(200), ..PATIENCE };
+    let mut process = ground.process_within(timeouts);
     process.converge(&desired([(101, anywhere(homeostat_guests::Kind::Lxc))])).await;
     assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
     assert_eq!(ground.simulator.with(|world| world.count(101, "hastart")), 1);

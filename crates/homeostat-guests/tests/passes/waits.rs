@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_guests::{Patience, Run};
+use homeostat_guests::{Run, Timeouts};
 use homeostat_pve_simulator::{End, Guest, Kind, Script, World};
 
 use crate::ground::{Ground, PATIENCE, desired, runs};
@@ -24,8 +24,8 @@ async fn a_task_that_is_not_known_for_a_moment_after_a_restart_is_still_ours() {
     let desired = desired([(101, runs(Run::Running))]);
     ground.process().pass(&desired).await;
     // As long as doubt lasts by default.
-    let patience = Patience { doubt: Patience::default().doubt, ..PATIENCE };
-    ground.process_within(patience).converge(&desired).await;
+    let timeouts = Timeouts { late_task: Timeouts::default().late_task, ..PATIENCE };
+    ground.process_within(timeouts).converge(&desired).await;
     assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }
@@ -66,8 +66,8 @@ async fn outlast(ground: &Ground) {
 #[tokio::test]
 async fn a_wait_that_runs_out_of_time_ends_no_step_and_frees_no_place_on_the_node() {
     let ground = ground([101, 102, 103], World::LONG);
-    let patience = Patience { task: Duration::from_millis(200), ..PATIENCE };
-    let mut process = ground.process_within(patience);
+    let timeouts = Timeouts { task: Duration::from_millis(200), ..PATIENCE };
+    let mut process = ground.process_within(timeouts);
     let guests = [101, 102, 103];
     let desired = desired(guests.map(|vmid| (vmid, runs(Run::Running))));
     tokio::join!(process.converge(&desired), outlast(&ground));

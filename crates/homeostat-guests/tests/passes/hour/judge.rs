@@ -13,7 +13,7 @@ use super::trouble::Disturbance;
 /// Whoever looks before it writes has seen what was so for this long, however slow the answers are.
 const SEEN: Duration = Duration::from_mins(1);
 
-/// So many tasks of a guest in a minute are nobody's patience.
+/// So many tasks of a guest in a minute are nobody's timeouts.
 const STORM: usize = 30;
 
 pub(crate) struct Judge<'a> {
