@@ -69,37 +69,12 @@ pub(crate) enum TaskState {
 }
 
 /// A change of a configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ConfigChange {
-    pub(crate) sets: Vec<(String, String)>,
-    pub(crate) deletes: Vec<String>,
-}
-
-impl ConfigChange {
-    /// Sets an option, or deletes it if the value is empty.
-    pub(crate) fn put(&mut self, option: String, value: String) {
-        if value.is_empty() {
-            self.deletes.push(option);
-        } else {
-            self.sets.push((option, value));
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.sets.is_empty() && self.deletes.is_empty()
-    }
-
-    /// The names of all options that it changes.
-    pub(crate) fn options(&self) -> impl Iterator<Item = &String> {
-        self.sets.iter().map(|(option, _)| option).chain(&self.deletes)
-    }
-}
-
-/// A change of a configuration that must still have this digest.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigWrite {
     pub(crate) place: Place,
-    pub(crate) change: ConfigChange,
+    /// The new value of each option; empty deletes it.
+    pub(crate) options: Vec<(String, String)>,
+    /// The digest that the configuration must still have.
     pub(crate) digest: String,
 }
 
@@ -167,14 +142,17 @@ impl Client {
         Ok(options.into_iter().filter_map(|(key, is_pending)| is_pending.then_some(key)).collect())
     }
 
-    /// Changes a configuration, if it still has this digest.
+    /// Changes a configuration, if it still has the digest.
     pub(crate) async fn set(&self, write: &ConfigWrite) -> Result<(), Error> {
-        let ConfigWrite { place, change, digest } = write;
-        let mut call = Call::new(Method::PUT, format!("{}/config", place.path()));
-        call = call.with("digest", digest);
-        call.parameters.extend(change.sets.iter().cloned());
-        if !change.deletes.is_empty() {
-            call = call.with("delete", change.deletes.join(","));
+        let ConfigWrite { place, options, digest } = write;
+        let call = Call::new(Method::PUT, format!("{}/config", place.path()));
+        let mut call = call.with("digest", digest);
+        let (deletes, sets): (Vec<_>, Vec<_>) =
+            options.iter().cloned().partition(|(_, value)| value.is_empty());
+        call.parameters.extend(sets);
+        if !deletes.is_empty() {
+            let names: Vec<_> = deletes.into_iter().map(|(name, _)| name).collect();
+            call = call.with("delete", names.join(","));
         }
         self.send(call).await.map(|_| ())
     }
@@ -188,7 +166,7 @@ impl Client {
     ) -> Result<Upid, Error> {
         let call = Call::new(Method::POST, format!("{}/status/{verb}", place.path()));
         let read = |answer: Value| {
-            let upid = answer.as_str().and_then(|text| text.parse().ok());
+            let upid = answer.as_str().and_then(Upid::parse);
             upid.ok_or_else(|| format!("`{answer}` is no name of a task"))
         };
         self.ask(Call { parameters, ..call }, read).await
@@ -228,7 +206,7 @@ impl Client {
         let call = Call::get(format!("/nodes/{}/tasks", escape(node)));
         let call = call.with("vmid", vmid.to_string()).with("limit", "500");
         let call = filter.iter().fold(call, |call, (name, value)| call.with(name, value));
-        self.list(call, |row| row.get("upid")?.as_str()?.parse().ok()).await
+        self.list(call, |row| Upid::parse(row.get("upid")?.as_str()?)).await
     }
 
     async fn list<T, C: FromIterator<T>>(
@@ -246,7 +224,7 @@ impl Client {
         read: impl FnOnce(Value) -> Result<T, String>,
     ) -> Result<T, Error> {
         let request = call.name();
-        read(self.send(call).await?).map_err(|why| Error::Senseless { request, why })
+        read(self.send(call).await?).map_err(|why| Error::UnexpectedAnswer { request, why })
     }
 }
 

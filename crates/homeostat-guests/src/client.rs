@@ -15,7 +15,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::ext::ReasonPhrase;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
@@ -35,20 +35,16 @@ const MOST_BYTES: usize = 16 << 20;
 /// How many idle connections are kept for reads: an observe sends two requests per node at once.
 const MOST_IDLE: usize = 32;
 
-/// A client of one cluster. Clones share its connections.
+/// A client of one cluster. Clones share its token and its connections.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
-    timeout: Duration,
-}
-
-struct Shared {
     endpoint: Endpoint,
     trust: Trust,
     dial: Dial,
-    token: Mutex<Token>,
+    token: Arc<Mutex<Token>>,
     tls: TlsConnector,
-    idle: Mutex<Vec<Connection>>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    timeout: Duration,
 }
 
 /// A connection with the future that drives it: no task is spawned.
@@ -92,7 +88,7 @@ impl Call {
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client")
-            .field("endpoint", &self.shared.endpoint)
+            .field("endpoint", &self.endpoint)
             .field("token", &*self.token())
             .finish_non_exhaustive()
     }
@@ -102,15 +98,15 @@ impl Client {
     /// Connects with the first request.
     pub fn new(endpoint: Endpoint, token: Token, trust: &Trust) -> Result<Self, rustls::Error> {
         let tls = TlsConnector::from(Arc::new(trust.config()?));
-        let shared = Shared {
+        Ok(Client {
             endpoint,
             trust: trust.clone(),
             dial: Dial::Tcp,
-            token: Mutex::new(token),
+            token: Arc::new(Mutex::new(token)),
             tls,
-            idle: Mutex::default(),
-        };
-        Ok(Client { shared: Arc::new(shared), timeout: Duration::from_secs(30) })
+            idle: Arc::default(),
+            timeout: Duration::from_secs(30),
+        })
     }
 
     /// A client of the same server that connects by `dial` in place of TCP, such as through a tunnel. The certificate
@@ -121,26 +117,19 @@ impl Client {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         D: Future<Output = io::Result<S>> + Send + 'static,
     {
-        let shared = Shared {
-            endpoint: self.endpoint().clone(),
-            trust: self.shared.trust.clone(),
-            dial: Dial::by(dial),
-            token: Mutex::new(self.token().clone()),
-            tls: self.shared.tls.clone(),
-            idle: Mutex::default(),
-        };
-        Client { shared: Arc::new(shared), timeout: self.timeout }
+        let token = Arc::new(Mutex::new(self.token().clone()));
+        Client { dial: Dial::by(dial), token, idle: Arc::default(), ..self.clone() }
     }
 
     /// The same client with another timeout.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Self {
-        Client { shared: Arc::clone(&self.shared), timeout }
+        Client { timeout, ..self.clone() }
     }
 
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        &self.shared.endpoint
+        &self.endpoint
     }
 
     /// The user of the token, without its name: the owner of our tasks.
@@ -151,18 +140,17 @@ impl Client {
 
     /// Whether both reach the same server, by the same way and with the same token.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let (shared, others) = (&self.shared, &other.shared);
         // Two clones have one token, which cannot be locked twice.
         let token = self.token().clone();
         self.timeout == other.timeout
-            && shared.endpoint == others.endpoint
-            && shared.trust == others.trust
-            && shared.dial.is_same(&others.dial)
-            && token.is_same(&other.token())
+            && self.endpoint == other.endpoint
+            && self.trust == other.trust
+            && self.dial.is_same(&other.dial)
+            && token == *other.token()
     }
 
     fn token(&self) -> MutexGuard<'_, Token> {
-        lock(&self.shared.token)
+        lock(&self.token)
     }
 
     /// Sends a request and returns the data of the answer. A request whose token was refused had no effect: if the
@@ -197,26 +185,26 @@ impl Client {
     }
 
     async fn exchange(&self, call: &Call, is_sent: &mut bool) -> Result<Value, Error> {
-        let idle = || lock(&self.shared.idle).pop();
+        let idle = || lock(&self.idle).pop();
         while call.access() == Access::Read
             && let Some(connection) = idle()
         {
             // The server may have closed an idle connection.
             if let Ok(answer) = self.exchange_on(connection, call).await {
-                return answer.data(call);
+                return data(call, &answer);
             }
         }
         let connection = self.connect().await?;
         *is_sent = true;
-        self.exchange_on(connection, call).await?.data(call)
+        data(call, &self.exchange_on(connection, call).await?)
     }
 
     fn unreachable(&self, why: &impl ToString) -> Error {
-        Error::Unreachable { endpoint: self.shared.endpoint.to_string(), why: why.to_string() }
+        Error::Unreachable { endpoint: self.endpoint.to_string(), why: why.to_string() }
     }
 
     async fn connect(&self) -> Result<Connection, Error> {
-        let Shared { endpoint, dial, tls, .. } = &*self.shared;
+        let Client { endpoint, dial, tls, .. } = self;
         let name = ServerName::try_from(endpoint.host.clone());
         let name = name.map_err(|error| self.unreachable(&error))?;
         let stream = dial.connect(endpoint).await.map_err(|error| self.unreachable(&error))?;
@@ -233,12 +221,16 @@ impl Client {
     }
 
     /// Sends a request on a connection, and keeps the connection for later reads.
-    async fn exchange_on(&self, mut connection: Connection, call: &Call) -> Result<Answer, Error> {
+    async fn exchange_on(
+        &self,
+        mut connection: Connection,
+        call: &Call,
+    ) -> Result<Response<Bytes>, Error> {
         let lost = |why: &dyn ToString| Error::Lost { request: call.name(), why: why.to_string() };
         let request =
             self.http_request(call).ok_or_else(|| lost(&"it cannot be put into words"))?;
         let answer = connection.exchange(request).await.map_err(|why| lost(&why))?;
-        let mut idle = lock(&self.shared.idle);
+        let mut idle = lock(&self.idle);
         if !connection.send.is_closed() && idle.len() < MOST_IDLE {
             idle.push(connection);
         }
@@ -249,7 +241,7 @@ impl Client {
         let parameters = form::encode(&call.parameters);
         let request = Request::builder()
             .method(call.method.clone())
-            .header(HOST, self.shared.endpoint.authority())
+            .header(HOST, self.endpoint.authority())
             .header(AUTHORIZATION, self.token().header()?);
         let path = format!("/api2/json{}", call.path);
         let (request, body) = match call.access() {
@@ -266,11 +258,14 @@ impl Client {
 
 impl Connection {
     /// Sends a request and reads its answer. The error says how the answer was lost.
-    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, String> {
         let Connection { send, drive } = self;
         let exchange = async {
             let response = send.send_request(request).await.map_err(|error| error.to_string())?;
-            Answer::read(response).await
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, MOST_BYTES).collect().await;
+            let body = body.map_err(|error| error.to_string())?.to_bytes();
+            Ok(Response::from_parts(head, body))
         };
         let mut exchange = std::pin::pin!(exchange);
         tokio::select! {
@@ -286,35 +281,22 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Answer {
-    status: u16,
-    reason: String,
-    body: Bytes,
-}
-
-impl Answer {
-    async fn read(response: Response<hyper::body::Incoming>) -> Result<Self, String> {
-        let status = response.status();
+/// The data of an answer.
+fn data(call: &Call, answer: &Response<Bytes>) -> Result<Value, Error> {
+    let body: Result<Value, _> = serde_json::from_slice(answer.body());
+    let status = answer.status();
+    if status != StatusCode::OK {
         // The text of an error is in the status line.
-        let reason = response.extensions().get::<ReasonPhrase>();
-        let reason = reason.map(|reason| String::from_utf8_lossy(reason.as_bytes()).into_owned());
-        let reason = reason.or_else(|| status.canonical_reason().map(str::to_owned));
-        let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
-        Ok(Answer { status: status.as_u16(), reason: reason.unwrap_or_default(), body })
+        let reason = answer.extensions().get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
+        let reason = reason.or_else(|| status.canonical_reason().map(str::as_bytes));
+        let reason = String::from_utf8_lossy(reason.unwrap_or_default());
+        let (status, words) = (status.as_u16(), error_text(&reason, &body.unwrap_or_default()));
+        let class = classify(status, &words, call.access());
+        return Err(Error::Refused { request: call.name(), status, words, class });
     }
-
-    fn data(self, call: &Call) -> Result<Value, Error> {
-        let body: Result<Value, _> = serde_json::from_slice(&self.body);
-        if self.status != 200 {
-            let words = error_text(&self.reason, &body.unwrap_or_default());
-            let class = classify(self.status, &words, call.access());
-            return Err(Error::Refused { request: call.name(), status: self.status, words, class });
-        }
-        let senseless = |why: String| Error::Senseless { request: call.name(), why };
-        let mut body = body.map_err(|error| senseless(error.to_string()))?;
-        body.get_mut("data").map(Value::take).ok_or_else(|| senseless("it has no data".to_owned()))
-    }
+    let unexpected = |why: String| Error::UnexpectedAnswer { request: call.name(), why };
+    let mut body = body.map_err(|error| unexpected(error.to_string()))?;
+    body.get_mut("data").map(Value::take).ok_or_else(|| unexpected("it has no data".to_owned()))
 }
 
 /// The text of the status line, with the wrong parameters.

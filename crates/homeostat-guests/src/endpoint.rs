@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 /// The port that Proxmox VE listens on.
 const PORT: u16 = 8006;
 
-/// A host and a port. Only HTTPS is spoken.
+/// A host and a port. The protocol is HTTPS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// A name or an address, without brackets.

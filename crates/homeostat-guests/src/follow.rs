@@ -19,7 +19,7 @@ const NEW_TASK: Duration = Duration::from_secs(10);
 
 /// Waits for the end of a task, and of what it requested from the HA manager.
 pub(crate) async fn follow(source: Guests, task: String) -> TaskEnd {
-    let Ok(upid) = task.parse::<Upid>() else {
+    let Some(upid) = Upid::parse(&task) else {
         return TaskEnd::Unknown(format!("`{task}` is no name of a task"));
     };
     let mut polls = Polls::new(source.timeouts.task);

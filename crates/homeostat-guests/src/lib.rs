@@ -1,7 +1,7 @@
 //! The guests source: run state and declared options of declared guests on Proxmox VE.
 //!
 //! The API is remote. A start is a task that runs for minutes, may outlive us, and must not be sent twice; errors are
-//! told apart by their text only; values read back in another form; the number of a deleted guest is used again.
+//! distinguished by their text only; values read back in another form; the number of a deleted guest is used again.
 //! Guests are never created or destroyed, and a guest that is not declared is not touched.
 //!
 //! Start at [`Guests`] for the source, at [`DesiredState::new`] for desired state, at [`Client`] for the API, and at

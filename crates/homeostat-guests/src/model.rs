@@ -119,7 +119,7 @@ pub struct Guest {
     pub is_marked: bool,
 }
 
-/// What one guest shall be.
+/// What is declared of one guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// What it is.
@@ -132,7 +132,7 @@ pub struct Wanted {
     pub stop: Stop,
     /// Options in normal form; empty means that one shall not be set.
     pub options: BTreeMap<String, String>,
-    /// Whether it may be taken from whoever manages it.
+    /// Whether it may be taken over from another owner.
     pub adopt: bool,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Lists {
 pub(crate) enum Wait {
     /// As long as the node usually takes: [`Nodes::recovered`] reports a late answer.
     Usual,
-    /// As long as a request may take: nobody would learn of a late answer.
+    /// As long as a request may take, since a late answer would not be reported.
     Longest,
 }
 

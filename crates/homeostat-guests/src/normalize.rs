@@ -1,5 +1,5 @@
-//! What the target makes of the options that it is given: both sides are brought to one form before they
-//! are compared. Pure.
+//! The normal form of options. The target rewrites them, so declared and observed values are both brought to normal
+//! form before they are compared. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,8 +24,7 @@ pub fn normal(kind: Kind, option: &str, text: &str) -> String {
             | "tablet" | "numa" | "autostart" | "freeze" | "localtime",
             _,
         ) => boolean(text),
-        ("net", Kind::Lxc) => print(&container_net(text)),
-        ("net", Kind::Qemu) => print(&machine_net(text)),
+        ("net", _) => print(&interface(kind, text)),
         (
             "agent" | "amd-sev" | "audio" | "boot" | "cicustom" | "cpu" | "dev" | "efidisk"
             | "features" | "hostpci" | "ide" | "ipconfig" | "ivshmem" | "mp" | "rng" | "rootfs"
@@ -52,8 +51,8 @@ pub fn seen(kind: Kind, option: &str, text: Option<&str>) -> String {
     }
 }
 
-/// Whether a seen value is as declared, both in normal form. An interface for which no address is declared
-/// has the one that was made up for it.
+/// Whether a seen value is as declared, both in normal form. An interface for which no address is declared may have any:
+/// the target generates one.
 #[must_use]
 pub fn agrees(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> bool {
     if wanted == seen {
@@ -137,12 +136,12 @@ fn default(kind: Kind, option: &str) -> Option<&'static str> {
     }
 }
 
-/// The field of an interface that has its address.
+/// The field of an interface that has its address; none for other options.
 fn address_of(kind: Kind, option: &str) -> Option<&'static str> {
-    match (stem(option), kind) {
-        ("net", Kind::Lxc) => Some("hwaddr"),
-        ("net", Kind::Qemu) => Some("macaddr"),
-        _ => None,
+    match kind {
+        _ if stem(option) != "net" => None,
+        Kind::Lxc => Some("hwaddr"),
+        Kind::Qemu => Some("macaddr"),
     }
 }
 
@@ -155,19 +154,6 @@ fn parse(text: &str) -> BTreeMap<String, String> {
 fn print(pairs: &BTreeMap<String, String>) -> String {
     let parts = pairs.iter().map(|(key, value)| format!("{key}={value}"));
     parts.collect::<Vec<_>>().join(",")
-}
-
-// Quirk `net-printed-anew` (Proxmox VE 8): an interface reads back in an order of the target's own, with an
-// address, and with the only type that there is.
-fn container_net(text: &str) -> BTreeMap<String, String> {
-    let mut net = parse(text);
-    if net.get("type").is_some_and(|kind| kind == "veth") {
-        net.remove("type");
-    }
-    if let Some(address) = net.get_mut("hwaddr") {
-        address.make_ascii_uppercase();
-    }
-    net
 }
 
 /// Every model that there is: one that we took for another key would never be as declared.
@@ -191,16 +177,20 @@ fn is_model(key: &str) -> bool {
     )
 }
 
-/// The model can stand alone, with its address, or by name.
-fn machine_net(text: &str) -> BTreeMap<String, String> {
+// Quirk `net-printed-anew` (Proxmox VE 8): an interface reads back in an order of the target's own, with an
+// address, and with the only type that there is.
+fn interface(kind: Kind, text: &str) -> BTreeMap<String, String> {
     let mut net = parse(text);
-    if let Some((model, address)) = net.extract_if(.., |key, _| is_model(key)).next() {
+    net.retain(|key, value| (kind, key.as_str(), value.as_str()) != (Kind::Lxc, "type", "veth"));
+    // The model of a machine's interface can stand alone, with its address, or by name.
+    let is_short = |key: &String, _: &mut String| kind == Kind::Qemu && is_model(key);
+    if let Some((model, address)) = net.extract_if(.., is_short).next() {
         net.insert("model".to_owned(), model);
         if !address.is_empty() {
             net.insert("macaddr".to_owned(), address);
         }
     }
-    if let Some(address) = net.get_mut("macaddr") {
+    if let Some(address) = address_of(kind, "net").and_then(|field| net.get_mut(field)) {
         address.make_ascii_uppercase();
     }
     net

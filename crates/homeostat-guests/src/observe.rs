@@ -85,23 +85,25 @@ impl Reader {
     ) -> Vec<(Key, Observation)> {
         let (source, timed_out) = (&self.source, Mutex::new(BTreeSet::new()));
         let timed_out_nodes = &|| timed_out.lock().unwrap_or_else(PoisonError::into_inner);
-        let observations = subjects.into_iter().map(|subject| {
+        let subjects = subjects.into_iter().map(|subject| {
             let node = lists.found.get(&subject.key.0).map_or("", |found| &found.place.node);
-            let timeout = self.nodes.config_timeout(node);
-            async move {
-                let observed = if timed_out_nodes().contains(node) {
-                    None
-                } else {
-                    tokio::time::timeout(timeout, observe_one(source, lists, subject)).await.ok()
-                };
-                let observed = observed.unwrap_or_else(|| {
-                    timed_out_nodes().insert(node);
-                    Err(format!("node {node} does not answer any more"))
-                });
-                (subject.key, observed)
-            }
+            (self.nodes.config_timeout(node), node, subject)
         });
-        let observations = stream::iter(observations.collect::<Vec<_>>());
+        let subjects = &subjects.collect::<Vec<_>>();
+        // By index, since a closure that takes borrowed items makes a stream that is not `Send`.
+        let observations = stream::iter(0..subjects.len()).map(|at| async move {
+            let (timeout, node, subject) = subjects[at];
+            let observed = if timed_out_nodes().contains(node) {
+                None
+            } else {
+                tokio::time::timeout(timeout, observe_one(source, lists, subject)).await.ok()
+            };
+            let observed = observed.unwrap_or_else(|| {
+                timed_out_nodes().insert(node);
+                Err(format!("node {node} does not answer any more"))
+            });
+            (subject.key, observed)
+        });
         let observations: Vec<_> = observations.buffer_unordered(AT_ONCE).collect().await;
         for node in &*timed_out_nodes() {
             self.nodes.config_timed_out(node);

@@ -2,7 +2,7 @@
 
 use homeostat_core::{Change, ChangeList, Draft, Failure, Finding, Owner, Retry, Slot, WaitsOn};
 
-use crate::api::{ConfigChange, ConfigWrite};
+use crate::api::ConfigWrite;
 use crate::desired::DesiredState;
 use crate::mark;
 use crate::model::{Guest, Key, Run};
@@ -41,8 +41,18 @@ pub(crate) fn draft(
             }
         }
     }
-    let pending = pending(desired, moment, &draft.steps);
-    draft.findings.extend(pending);
+    let restarts = |key: &Key| {
+        let mut steps = draft.steps.iter();
+        steps.any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
+    };
+    // Options that are set and take effect with the next start are reported, not written again.
+    for (key, Facts { pending, .. }) in &moment.guests {
+        if !pending.is_empty() && desired.wanted(key).is_some() && !restarts(key) {
+            let options = pending.join("`, `");
+            let on = format!("a restart of the guest, for `{options}` to take effect");
+            draft.findings.push((*key, Finding::Pending { on: WaitsOn::Condition(on) }));
+        }
+    }
     draft
 }
 
@@ -53,32 +63,14 @@ fn release(key: Key, before: Guest, restore: Option<Guest>, facts: Option<&Facts
     let write = ours.map(|(facts, mark, digest)| {
         let originals = restore.map(|original| original.options).unwrap_or_default();
         let tags = mark::tags_without(originals.get("tags").map(String::as_str), &facts.tags, mark);
-        let mut change = ConfigChange::default();
-        for (option, value) in originals {
-            if option != "tags" && before.options.get(&option) != Some(&value) {
-                change.put(option, value);
-            }
-        }
-        change.put("tags".to_owned(), tags);
-        ConfigWrite { place: facts.place.clone(), change, digest }
+        let is_changed = |(option, value): &(String, String)| {
+            option != "tags" && before.options.get(option) != Some(value)
+        };
+        let changed = originals.into_iter().filter(is_changed);
+        let options = changed.chain([("tags".to_owned(), tags)]).collect();
+        ConfigWrite { place: facts.place.clone(), options, digest }
     });
     Step::Release(Release { key, before, write })
-}
-
-/// Options that are set and take effect with the next start: reported, not written again.
-fn pending(desired: &DesiredState, moment: &Moment, steps: &[Step]) -> Vec<(Key, Finding<Guest>)> {
-    let restarts = |key: &Key| {
-        steps.iter().any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
-    };
-    let mut findings = Vec::new();
-    for (key, Facts { pending, .. }) in &moment.guests {
-        if !pending.is_empty() && desired.wanted(key).is_some() && !restarts(key) {
-            let options = pending.join("`, `");
-            let on = format!("a restart of the guest, for `{options}` to take effect");
-            findings.push((*key, Finding::Pending { on: WaitsOn::Condition(on) }));
-        }
-    }
-    findings
 }
 
 struct Difference<'a> {
@@ -105,7 +97,7 @@ impl Difference<'_> {
         let (claims, known) = (self.facts.mark.is_none(), self.facts.mark.clone());
         let mark = known.unwrap_or_else(|| mark::make(&source.owner, key.0, &digest));
         let differing = desired.differing(self.slot, &self.before);
-        let mut change = ConfigChange::default();
+        let mut options = Vec::new();
         for option in differing.iter().filter(|option| **option != "tags") {
             let value = wanted.options.get(*option).map(String::as_str).unwrap_or_default();
             let seen = self.before.options.get(*option).map(String::as_str).unwrap_or_default();
@@ -113,16 +105,16 @@ impl Difference<'_> {
                 "" => String::new(),
                 value => normalize::written(wanted.kind, option, (value, seen)),
             };
-            change.put((*option).to_owned(), written);
+            options.push(((*option).to_owned(), written));
         }
         if claims || differing.contains(&"tags") {
             let declared = wanted.options.get("tags").map(String::as_str);
-            change.sets.push(("tags".to_owned(), mark::tags(declared, &self.facts.tags, &mark)));
+            options.push(("tags".to_owned(), mark::tags(declared, &self.facts.tags, &mark)));
         }
-        if change.is_empty() {
+        if options.is_empty() {
             return None;
         }
-        let write = ConfigWrite { place: self.facts.place.clone(), change, digest };
+        let write = ConfigWrite { place: self.facts.place.clone(), options, digest };
         let (before, adopts) = (self.before.clone(), self.adopts.clone());
         Some(Set { slot: self.slot, before, write, claims, adopts })
     }

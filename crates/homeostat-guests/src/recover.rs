@@ -15,7 +15,7 @@ const SKEW: u64 = 60;
 /// Queries the task by its UPID, if that is known; else searches for it in the list of tasks. A guest that has the run
 /// state that was asked for needs nothing more, whoever changed it. A task that is not found may still begin.
 pub(crate) async fn recover(source: Guests, begun: Begun) -> Result<Recovery, Failure> {
-    let known = begun.task.as_ref().and_then(|task| task.parse().ok());
+    let known = begun.task.as_deref().and_then(Upid::parse);
     let upid = match known {
         Some(upid) => Some(upid),
         None => find(&source, &begun).await?,

@@ -23,18 +23,16 @@ pub const SECTIONS: SourceSections = SourceSections {
     extensions: &[],
 };
 
-/// `[proxmox]`: the cluster, and how it is spoken with.
+/// `[proxmox]`: the cluster, and how its API is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxmox {
-    /// Where its API is.
     pub endpoint: Endpoint,
     /// The file that holds the token.
     pub token_file: PathBuf,
-    /// Who it is taken for.
+    /// How its certificate is verified.
     pub trust: Trust,
     /// How many tasks of ours run at once on a node.
     pub node_limit: u16,
-    /// How long is waited for what.
     pub timeouts: Timeouts,
 }
 
@@ -114,10 +112,10 @@ impl Section for Guests {
     }
 }
 
-/// What nearly everybody ends with.
+/// If `node-limit` is left out.
 const NODE_LIMIT: u16 = 2;
 
-/// The least time to wait for anything there, or between two questions.
+/// The shortest timeout or interval.
 const LEAST: Duration = Duration::from_millis(100);
 
 impl Record for Proxmox {
@@ -126,19 +124,14 @@ impl Record for Proxmox {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let endpoint = fields.required("endpoint", "Where its API is: https://pve.example:8006");
-        let token_file = fields.required(
-            "token-file",
-            "A file for its owner alone that holds the token: USER@REALM!NAME=SECRET",
-        );
-        let fingerprint: Option<Fingerprint> = fields.optional(
-            "fingerprint",
-            "SHA-256 of the server's certificate; without it, the system's authorities decide",
-        );
-        let node_limit = fields.number(
-            "node-limit",
-            "Tasks of ours at once on a node; 2 if left out",
-            Number { what: "a number of tasks", least: 1, most: 1000 },
-        );
+        let doc = "A file for its owner alone that holds the token: USER@REALM!NAME=SECRET";
+        let token_file = fields.required("token-file", doc);
+        let doc =
+            "SHA-256 of the server's certificate; without it, the system's authorities decide";
+        let fingerprint: Option<Fingerprint> = fields.optional("fingerprint", doc);
+        let tasks = Number { what: "a number of tasks", least: 1, most: 1000 };
+        let doc = "Tasks of ours at once on a node; 2 if left out";
+        let node_limit = fields.number("node-limit", doc, tasks);
         let usual = Timeouts::default();
         let doc = "How long an answer may take; 10s if left out";
         let answer = time(fields, "timeout", doc).unwrap_or(usual.answer);

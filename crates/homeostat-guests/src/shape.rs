@@ -1,5 +1,4 @@
-//! Answers in the shape that was asked for. What has another one is not taken for nothing: a list that is
-//! none is no empty list. Pure.
+//! Checks the JSON type of answers. Something else than a list is an error, never an empty list. Pure.
 
 use serde_json::{Map, Value};
 
@@ -28,7 +27,7 @@ pub(crate) fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// A value as it stands in a configuration.
+/// A value as text, as a configuration has it.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -37,7 +36,7 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// What a value is; not which one, for it may be private.
+/// The type of a value. The value itself may be private, and is not shown.
 fn name(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",

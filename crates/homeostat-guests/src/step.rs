@@ -3,7 +3,7 @@
 use homeostat_core::{Action, Dispatch, Line, Owner, Slot};
 use serde_json::{Map, Value, json};
 
-use crate::api::{ConfigChange, ConfigWrite, Place};
+use crate::api::{ConfigWrite, Place};
 use crate::desired::DesiredState;
 use crate::model::{Guest, Key, Run, Stop};
 
@@ -100,9 +100,8 @@ impl Power {
 impl ConfigWrite {
     /// What the journal records of it. Values may be secrets: the journal gets only a hash of them.
     fn dispatch(&self, kind: &str) -> Dispatch {
-        let ConfigChange { sets, deletes } = &self.change;
-        let change = format!("{sets:?} {deletes:?}");
-        let hash = ring::digest::digest(&ring::digest::SHA256, change.as_bytes());
+        let options = format!("{:?}", self.options);
+        let hash = ring::digest::digest(&ring::digest::SHA256, options.as_bytes());
         let hash = hash.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         let parameters = format!("{}/config {hash:016x}", self.place.path());
         Dispatch { kind: kind.to_owned(), parameters, precondition: Some(self.digest.clone()) }
@@ -176,8 +175,8 @@ impl homeostat_core::Step<DesiredState> for Step {
                 (json!({ "run": power.before.run }), Some(json!({ "run": power.to })), None)
             }
             Step::Release(Release { before, write, .. }) => {
-                let mut options = write.iter().flat_map(|write| write.change.options());
-                let note = match (write, options.any(|name| name != "tags")) {
+                let mut options = write.iter().flat_map(|write| &write.options);
+                let note = match (write, options.any(|(name, _)| name != "tags")) {
                     (None, _) => "given up, nothing is written",
                     (Some(_), true) => "given up, originals come back and our mark goes",
                     (Some(_), false) => "given up, our mark is taken off",
@@ -195,8 +194,8 @@ impl Set {
     fn differences(&self, desired: &DesiredState) -> (Map<String, Value>, Map<String, Value>) {
         let wanted = &desired.at(self.slot).1.options;
         let (mut before, mut after) = (Map::new(), Map::new());
-        for (name, becomes) in self.write.change.options().filter_map(|it| wanted.get_key_value(it))
-        {
+        let written = self.write.options.iter().map(|(name, _)| name);
+        for (name, becomes) in written.filter_map(|name| wanted.get_key_value(name)) {
             let was = self.before.options.get(name).cloned().unwrap_or_default();
             if was != *becomes {
                 before.insert(name.clone(), was.into());

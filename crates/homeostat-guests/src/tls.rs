@@ -14,7 +14,7 @@ use rustls::{
 };
 
 /// The SHA-256 of a certificate.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,17 +41,11 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The server with this certificate, whoever signed it.
     Pinned(Fingerprint),
-    /// Servers that the roots of the system vouch for.
+    /// Servers whose certificate a root of the system has signed.
     System,
 }
 

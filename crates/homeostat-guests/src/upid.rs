@@ -1,7 +1,5 @@
 //! UPIDs, the names of tasks.
 
-use std::str::FromStr;
-
 use crate::model::{Run, Vmid};
 
 /// The name of a task, which contains its node, kind and guest.
@@ -15,27 +13,6 @@ pub(crate) struct Upid {
     pub(crate) guest: Option<Vmid>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name of a task")]
-pub(crate) struct BadUpid(String);
-
-impl FromStr for Upid {
-    type Err = BadUpid;
-
-    fn from_str(text: &str) -> Result<Self, BadUpid> {
-        let parts: Vec<_> = text.split(':').collect();
-        match parts.as_slice() {
-            ["UPID", node, _, _, _, kind, id, ..] if !node.is_empty() => Ok(Upid {
-                task: text.to_owned(),
-                node: (*node).to_owned(),
-                kind: (*kind).to_owned(),
-                guest: id.parse().ok().map(Vmid),
-            }),
-            _ => Err(BadUpid(text.to_owned())),
-        }
-    }
-}
-
 /// The kinds of tasks that each verb can start.
 const KINDS: [(&str, &[&str]); 3] = [
     ("start", &["vzstart", "qmstart", "hastart"]),
@@ -44,6 +21,18 @@ const KINDS: [(&str, &[&str]); 3] = [
 ];
 
 impl Upid {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text.split(':').collect::<Vec<_>>().as_slice() {
+            ["UPID", node, _, _, _, kind, id, ..] if !node.is_empty() => Some(Upid {
+                task: text.to_owned(),
+                node: (*node).to_owned(),
+                kind: (*kind).to_owned(),
+                guest: id.parse().ok().map(Vmid),
+            }),
+            _ => None,
+        }
+    }
+
     /// Quirk `consoles-are-tasks` (Proxmox VE 8): a console is a task of its guest that runs as long as it is open,
     /// perhaps for hours, and does not prevent a start or stop of the guest.
     pub(crate) fn is_console(&self) -> bool {

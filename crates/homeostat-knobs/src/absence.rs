@@ -1,4 +1,4 @@
-//! Why a declared knob cannot be written at all, whether it is worth waiting for, and what may have been meant. Pure.
+//! Why a declared knob does not exist or cannot be managed, what it waits on, and which key is similar. Pure.
 
 use homeostat_core::{Failure, Retry, WaitsOn};
 use strsim::levenshtein;
@@ -14,11 +14,11 @@ pub enum Absence {
     NoLink { link: String },
     /// Its control group does not exist, or not yet.
     NoGroup { group: String },
-    /// The kernel has no such knob; `similar` may have been meant.
+    /// The kernel has no such knob; `similar` is the nearest key that it has.
     NoKnob { similar: Option<String> },
     /// It is something else than a file with a value.
     NotAKnob { what: &'static str },
-    /// It can be written, but never read: nobody could tell whether it is as declared.
+    /// It can be written, but not read, so it cannot be compared.
     WriteOnly,
     /// It belongs to the whole host, and the scope does not.
     HostWide { why: String },
@@ -27,7 +27,7 @@ pub enum Absence {
 }
 
 impl Absence {
-    /// What the end of the path tells.
+    /// Why there is no file, by how much of its path exists.
     pub(crate) fn of(key: &Key, missing: &Missing) -> Self {
         match key {
             Key::Sysctl(_)
@@ -81,7 +81,7 @@ impl Absence {
 /// `net/ipv4/conf/LINK/...`: three parts stand before the link.
 const LINK_DEPTH: usize = 3;
 
-/// The same key with its first wrong part put right.
+/// The same key with its first missing part replaced by the nearest name.
 fn similar(key: &Key, missing: &Missing) -> Option<String> {
     let path = key.path();
     let wrong = path.split('/').nth(missing.depth)?;

@@ -9,7 +9,7 @@ use crate::absence::Absence;
 use crate::coupling::rewrites;
 use crate::key::Key;
 use crate::knob_file::KnobFile;
-use crate::model::{DesiredState, Value};
+use crate::model::Value;
 use crate::observe::Look;
 use crate::plan::Step;
 use crate::source::Knobs;
@@ -24,8 +24,20 @@ impl Writer {
     /// Runs all steps, then looks once more at each: a later step may have undone an earlier one.
     fn run(&self, work: &Work<'_, Knobs>) -> Vec<Outcome<Value>> {
         let outcomes: Vec<_> = work.steps.iter().map(|step| self.step(work, step)).collect();
-        let again = work.steps.iter().zip(outcomes);
-        again.map(|(step, outcome)| self.look_again(work.desired, step, outcome)).collect()
+        let again = work.steps.iter().zip(outcomes).map(|(step, outcome)| match step {
+            Step::Set { slot, .. }
+                if outcome.is_good()
+                    && let Look::Holds { value: now, .. } =
+                        self.knobs.look(work.desired.at(*slot).0) =>
+            {
+                match outcome {
+                    Outcome::Settled { held } if held == now => Outcome::Settled { held },
+                    _ => Outcome::Applied { now: Some(now) },
+                }
+            }
+            _ => outcome,
+        });
+        again.collect()
     }
 
     fn step(&self, work: &Work<'_, Knobs>, step: &Step) -> Outcome<Value> {
@@ -56,8 +68,9 @@ impl Writer {
         };
         match self.write_and_read(key, value) {
             Ok(second) => {
-                let is_doubtful = is_coupled(work, key) || is_rival(before, value, &second);
-                judge(key, value, &first, second, is_doubtful)
+                let may_be_others =
+                    is_coupled(work, key) || may_be_rewritten_by_others(before, value, &second);
+                judge(key, value, &first, second, may_be_others)
             }
             // The first write went through: the record of it must stand.
             Err(Outcome::Failed(failure)) => Outcome::Unknown { why: failure.error },
@@ -97,22 +110,6 @@ impl Writer {
             _ => Outcome::Failed(refused(key, value, error)),
         }
     }
-
-    fn look_again(
-        &self,
-        desired: &DesiredState,
-        step: &Step,
-        outcome: Outcome<Value>,
-    ) -> Outcome<Value> {
-        let (Step::Set { slot, .. }, true) = (step, outcome.is_good()) else { return outcome };
-        let Look::Holds { value: now, .. } = self.knobs.look(desired.at(*slot).0) else {
-            return outcome;
-        };
-        match outcome {
-            Outcome::Settled { held } if held == now => Outcome::Settled { held },
-            _ => Outcome::Applied { now: Some(now) },
-        }
-    }
 }
 
 impl homeostat_core::Writer<Knobs> for Writer {
@@ -138,15 +135,15 @@ fn gone(key: &Key, absence: &Absence) -> Outcome<Value> {
 }
 
 /// Judges what a knob held after each of two equal writes. The same other value twice is how the kernel rounds or
-/// rewrites the declared one, unless it is doubtful that the kernel did it. The engine looks at everything else again.
+/// rewrites the declared one, unless something else may have written it. The engine looks at everything else again.
 fn judge(
     key: &Key,
     value: &Value,
     first: &Value,
     second: Value,
-    is_doubtful: bool,
+    may_be_others: bool,
 ) -> Outcome<Value> {
-    if !value.agrees(key, &second) && *first == second && !is_doubtful {
+    if !value.agrees(key, &second) && *first == second && !may_be_others {
         return Outcome::Settled { held: second };
     }
     Outcome::Applied { now: Some(second) }
@@ -161,7 +158,7 @@ fn is_coupled(work: &Work<'_, Knobs>, key: &Key) -> bool {
 
 /// Whether a third writer may have put back what was there. A value that is far from the declared one is
 /// no rounding of it; one that is cut or filled up is.
-fn is_rival(before: &Value, wanted: &Value, held: &Value) -> bool {
+fn may_be_rewritten_by_others(before: &Value, wanted: &Value, held: &Value) -> bool {
     held == before && !is_rewriting(wanted.as_str(), held.as_str())
 }
 
@@ -238,7 +235,7 @@ mod tests {
             ("0", "7", "8", false),
         ] {
             let value = |text: &str| Value::of(&forward(), text);
-            let verdict = is_rival(&value(before), &value(wanted), &value(held));
+            let verdict = may_be_rewritten_by_others(&value(before), &value(wanted), &value(held));
             assert_eq!(verdict, is_rivals, "{before}: {wanted} -> {held}");
         }
     }

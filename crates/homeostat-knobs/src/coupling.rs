@@ -38,8 +38,7 @@ pub(crate) fn rewrites(general: &Key, other: &Key) -> bool {
     if general == other {
         return false;
     }
-    is_pair(&ALIASES, general, other)
-        || is_pair(&EXCLUSIVE, general, other)
+    partners(general).any(|partner| partner == other.as_str())
         || is_same_time(general, other)
         || spreads(general, other)
         || sets_mode(general, other)
@@ -67,7 +66,7 @@ pub(crate) fn fights(desired: &DesiredState) -> Vec<(Key, Key)> {
 }
 
 /// An IPv4 neighbour's times have a file in ticks or seconds and one in milliseconds. The ticks of
-/// IPv6 are the kernel's own, whose length nobody is told.
+/// IPv6 are those of the kernel, whose length is not known here.
 const UNITS: [(&str, u64); 2] = [("retrans_time", 10), ("base_reachable_time", 1000)];
 
 /// The same time in milliseconds, if it is declared too and is not the same.
@@ -110,16 +109,9 @@ fn undo_each_other(path: &SysctlPath, one: &Value, other: &Value) -> bool {
     if is_exclusive { one.as_str() != "0" && other.as_str() != "0" } else { one != other }
 }
 
-fn is_pair(pairs: &[(&str, &str)], one: &SysctlPath, other: &SysctlPath) -> bool {
-    let (one, other) = (one.as_str(), other.as_str());
-    pairs.contains(&(one, other)) || pairs.contains(&(other, one))
-}
-
 fn is_same_time(one: &SysctlPath, other: &SysctlPath) -> bool {
-    let is_ms_of = |ms: &SysctlPath, plain: &SysctlPath| {
-        ms.as_str().strip_suffix("_ms") == Some(plain.as_str())
-    };
-    is_ms_of(one, other) || is_ms_of(other, one)
+    let (one, other) = (one.as_str(), other.as_str());
+    one.strip_suffix("_ms") == Some(other) || other.strip_suffix("_ms") == Some(one)
 }
 
 /// The knobs that reach every link when they are written for all.
@@ -143,15 +135,13 @@ fn spreads(general: &SysctlPath, other: &SysctlPath) -> bool {
 
 /// A link that gets a secret also gets another way to make addresses.
 fn sets_mode(general: &SysctlPath, other: &SysctlPath) -> bool {
-    let (Some((link, name)), Some((other_link, other_name))) =
-        (general.link_and_name(), other.link_and_name())
-    else {
-        return false;
-    };
-    general.family() == Some("ipv6")
-        && other.family() == Some("ipv6")
-        && (name, other_name) == ("stable_secret", "addr_gen_mode")
-        && (link == other_link || link == "default")
+    match (general.link_and_name(), other.link_and_name()) {
+        (Some((link, "stable_secret")), Some((other_link, "addr_gen_mode"))) => {
+            [general, other].iter().all(|path| path.family() == Some("ipv6"))
+                && (link == other_link || link == "default")
+        }
+        _ => false,
+    }
 }
 
 fn is_forwarding(path: &SysctlPath) -> bool {

@@ -1,5 +1,4 @@
-//! Holds back what lets packets through until somebody says that it is safe: a host must not forward
-//! before its firewall stands.
+//! Delays turning forwarding on until the firewall is loaded.
 //!
 //! Only turning it on waits. What is on stays on, and turning it off waits for nothing.
 
@@ -12,7 +11,7 @@ use tokio::sync::watch;
 use crate::key::Key;
 use crate::model::{DesiredState, Value};
 
-/// A gate that somebody opens and closes for the knobs of one scope; it begins open.
+/// A gate for the knobs of one scope. The owner of the firewall opens and closes it; it is open at first.
 #[derive(Clone, Debug)]
 pub struct Gate {
     is_open: watch::Sender<bool>,
@@ -26,17 +25,16 @@ impl Gate {
         Gate { is_open: watch::Sender::new(true), on: on.into() }
     }
 
-    /// Lets everything through, and has who waits look again.
+    /// Allows forwarding to be turned on, and wakes those who wait.
     pub fn open(&self) {
         self.is_open.send_replace(true);
     }
 
-    /// Holds back what has not gone through yet.
+    /// Delays forwarding that is not on yet.
     pub fn close(&self) {
         self.is_open.send_replace(false);
     }
 
-    /// Whether everything may go through.
     #[must_use]
     pub fn is_open(&self) -> bool {
         *self.is_open.borrow()

@@ -71,7 +71,13 @@ impl Hints {
         let Some(queue) = &self.queue else { return future::pending().await };
         let waiting = match &mut self.waiting {
             Some(waiting) => waiting,
-            none => none.insert(wait_for(queue)?),
+            none => {
+                if tokio::runtime::Handle::try_current().is_err() {
+                    let error = "hints about knobs can be waited for in a tokio runtime only";
+                    return Err(Failure::new(error, Retry::Never));
+                }
+                none.insert(register(queue).map_err(|error| dead(&error))?)
+            }
         };
         loop {
             let mut ready = waiting.readable().await.map_err(|error| dead(&error))?;
@@ -83,14 +89,6 @@ impl Hints {
             }
         }
     }
-}
-
-fn wait_for(queue: &Arc<OwnedFd>) -> Result<Waiting, Failure> {
-    if tokio::runtime::Handle::try_current().is_err() {
-        let error = "hints about knobs can be waited for in a tokio runtime only";
-        return Err(Failure::new(error, Retry::Never));
-    }
-    register(queue).map_err(|error| dead(&error))
 }
 
 fn dead(error: &io::Error) -> Failure {

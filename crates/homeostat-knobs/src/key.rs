@@ -170,10 +170,10 @@ impl SysctlPath {
 
     /// `("eth0", "rp_filter")` of `net/ipv4/conf/eth0/rp_filter`; the link may be `all` or `default`.
     pub(crate) fn link_and_name(&self) -> Option<(&str, &str)> {
-        match self.0.split('/').collect::<Vec<_>>().as_slice() {
-            ["net", _, "conf" | "neigh", link, name, ..] => Some((*link, *name)),
-            _ => None,
-        }
+        let mut parts = self.0.split('/');
+        let (net, _family, group) = (parts.next()?, parts.next()?, parts.next()?);
+        let link_and_name = (parts.next()?, parts.next()?);
+        (net == "net" && matches!(group, "conf" | "neigh")).then_some(link_and_name)
     }
 
     /// The last part.

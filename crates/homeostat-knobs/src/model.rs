@@ -60,7 +60,7 @@ impl Value {
 pub struct Wanted {
     /// The value, in normal form.
     pub value: Value,
-    /// Whether the knob may be taken from whoever manages it.
+    /// Whether the knob may be taken over from another owner.
     pub adopt: bool,
 }
 
@@ -216,7 +216,7 @@ impl Builder {
         Ok(self)
     }
 
-    /// Lets the last knob be taken from whoever manages it.
+    /// Allows the last knob to be taken over from another owner.
     #[must_use]
     pub fn adopting(mut self) -> Self {
         if let Some((_, wanted)) = self.knobs.last_mut() {

@@ -22,7 +22,7 @@ use crate::source::Knobs;
 pub struct Moment {
     /// Why declared knobs are not there.
     pub absent: BTreeMap<Key, Absence>,
-    /// Knobs that nobody can write.
+    /// Knobs whose file has no write permission.
     pub read_only: BTreeSet<Key>,
     /// What declared knobs hold that a step for another knob would rewrite.
     pub rewritten: BTreeMap<Key, Value>,
@@ -77,7 +77,32 @@ impl homeostat_core::Reader<Knobs> for Reader {
             if gate.is_some() { gate::held(view.desired, view.records) } else { Vec::new() };
         let mut moment = Moment { gate, ..Moment::default() };
         for (key, (look, owner)) in keys.into_iter().zip(looks) {
-            moment.take(view, see, key, look, owner);
+            let (value, writable) = match look {
+                Look::Holds { value, writable } => (value, writable),
+                Look::Absent(absence) => {
+                    moment.absent.insert(key, absence);
+                    continue;
+                }
+                Look::Unknown(why) => {
+                    see(Seen::Unknown { key, why });
+                    continue;
+                }
+            };
+            if !writable {
+                moment.read_only.insert(key.clone());
+            }
+            let record = view.records.get(&key);
+            if view.focus.covers(&key) || record.is_some() {
+                moment.rewritten.insert(key.clone(), value.clone());
+            }
+            // A recorded knob is ours even if another owner manages it: it was adopted.
+            let owner = owner.filter(|_| record.is_none());
+            let owner = owner.map_or(Owner::Nobody, |other| Owner::Foreign(other.into()));
+            let object = match record.filter(|_| view.desired.wanted(&key).is_none()) {
+                Some(record) => as_written(&key, record, value),
+                None => value,
+            };
+            see(Seen::Present { key, object, owner });
         }
         Ok(moment)
     }
@@ -108,42 +133,6 @@ fn keys(view: &View<'_, Knobs>) -> BTreeSet<Key> {
     keys.into_iter().cloned().collect()
 }
 
-impl Moment {
-    /// Hands one knob over and keeps what the plan will ask for.
-    fn take(
-        &mut self,
-        view: &View<'_, Knobs>,
-        see: &mut See<'_, Key, Value>,
-        key: Key,
-        look: Look,
-        owner: Option<String>,
-    ) {
-        match look {
-            Look::Absent(absence) => _ = self.absent.insert(key, absence),
-            Look::Unknown(why) => see(Seen::Unknown { key, why }),
-            Look::Holds { value, writable } => {
-                if !writable {
-                    self.read_only.insert(key.clone());
-                }
-                let record = view.records.get(&key);
-                if view.focus.covers(&key) || record.is_some() {
-                    self.rewritten.insert(key.clone(), value.clone());
-                }
-                // A recorded knob is ours, whoever else manages it: it was adopted.
-                let owner = match owner {
-                    Some(other) if record.is_none() => Owner::Foreign(other.into()),
-                    _ => Owner::Nobody,
-                };
-                let object = match record.filter(|_| view.desired.wanted(&key).is_none()) {
-                    Some(record) => as_written(&key, record, value),
-                    None => value,
-                };
-                see(Seen::Present { key, object, owner });
-            }
-        }
-    }
-}
-
 /// What we wrote may be less than what is there (a quota without its period). If it still stands, it
 /// is shown as we wrote it, so that a release knows it again; an original is shown as it is.
 fn as_written(key: &Key, record: &Record<Value>, seen: Value) -> Value {
@@ -152,7 +141,7 @@ fn as_written(key: &Key, record: &Record<Value>, seen: Value) -> Value {
 }
 
 impl Knobs {
-    /// Who else manages a knob: another owner of this machine, or systemd the unit of its group.
+    /// Another owner of a knob: one of this machine, or systemd for the group of a unit.
     fn owner(&self, key: &Key) -> Option<String> {
         if let Some(other) = self.others.get(key) {
             return Some(format!("owner {other}"));
@@ -196,7 +185,7 @@ impl Knobs {
         }
     }
 
-    /// Finds the file of a knob, or why there is none; fails if that cannot be told.
+    /// Finds the file of a knob, or why there is none.
     pub(crate) fn find(&self, key: &Key) -> io::Result<Result<KnobFile, Absence>> {
         let root = match self.root(key) {
             Ok(root) => root,

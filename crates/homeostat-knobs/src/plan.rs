@@ -59,14 +59,14 @@ impl Drafting<'_> {
                     None => self.draft.steps.push(Step::Release { key, before, restore }),
                 }
             }
-            // A knob cannot be deleted; who owns everything in the scope gives it up.
+            // A knob cannot be deleted, only released.
             Change::Delete { key, before } => {
                 self.draft.steps.push(Step::Release { key, before, restore: None });
             }
         }
     }
 
-    /// Whether writing a knob that is given up would undo a declared one: it may be but another name.
+    /// Whether restoring a released knob would undo a declared one, which may be another name of the same value.
     fn would_undo(&self, released: &Key) -> bool {
         let mut declared = self.desired.iter().map(|(key, _)| key);
         declared.any(|key| rewrites(released, key) && phase(key) <= phase(released))
@@ -177,7 +177,7 @@ impl Step {
         }
     }
 
-    /// Whether anything is written: what is only given up stays as it is.
+    /// Whether anything is written. A release without an original writes nothing.
     pub(crate) fn writes(&self) -> bool {
         matches!(self, Step::Set { .. }) || self.restores().is_some()
     }

@@ -19,14 +19,13 @@ pub const SECTIONS: SourceSections = SourceSections {
     extensions: &[ExtensionType::of::<LinkSysctl>()],
 };
 
-/// One knob: which, and what shall be written to it.
+/// A declared knob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Knob {
-    /// Which, and where its key is written.
     pub key: Spanned<Key>,
     /// The value: integers in decimal, lists of them with one space between.
     pub value: Spanned<String>,
-    /// Whether it may be taken from anybody.
+    /// Whether it may be taken over from any owner.
     pub adopt: bool,
 }
 
@@ -181,7 +180,7 @@ impl Extension for LinkSysctl {
         for Entry { key: Spanned { value: key, span }, value, adopt } in knobs {
             match Key::link_sysctl(&link, &key) {
                 Ok(key) => all.push(Knob { key: Spanned::new(key, span), value, adopt }),
-                // A name that no link can have is reported by who reads links.
+                // A name that no link can have is reported where links are read.
                 Err(KeyError::NotALink(name)) if !["all", "default"].contains(&name.as_str()) => {}
                 Err(error) => fields.report(refuse_key(span, &error)),
             }
@@ -237,7 +236,8 @@ impl Keyed for Knob {
         let known = Key::sysctl(key);
         match &known {
             // It became nested tables, and was reported.
-            Err(KeyError::NoSeparator(_)) if entry.is_none() && is_table(node) => {}
+            Err(KeyError::NoSeparator(_))
+                if entry.is_none() && matches!(node.value, Value::Table(_)) => {}
             Err(error) => checker.report(refuse_key(key.span, error)),
             Ok(_) => {}
         }
@@ -259,10 +259,9 @@ impl Keyed for Entry {
         if is_unquoted(key, node, checker) {
             return None;
         }
-        let detailed = if is_table(node) {
-            read_record(node, checker)?
-        } else {
-            Detailed { value: Spanned::read(node, checker)?, adopt: false }
+        let detailed = match node.value {
+            Value::Table(_) => read_record(node, checker)?,
+            _ => Detailed { value: Spanned::read(node, checker)?, adopt: false },
         };
         let value = detailed.value.map(|text| text.0);
         Some(Self { key: key.clone(), value, adopt: detailed.adopt })
@@ -325,11 +324,7 @@ fn read_limit(
     Some(Knob { key, value, adopt })
 }
 
-fn is_table(node: &Node) -> bool {
-    matches!(node.value, Value::Table(_))
-}
-
-/// Reports a key that was meant as one but became nested tables, as TOML has it without quotes.
+/// Reports a key without quotes, which TOML reads as nested tables.
 fn is_unquoted(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> bool {
     let mut parts = vec![key.as_str()];
     let mut inner = node;

@@ -14,7 +14,10 @@ pub(crate) fn stored(guest: &Guest, name: &str, value: &str) -> Result<String, A
     match (guest.kind, stem) {
         (_, "description") => Ok(description(value)),
         (_, "tags") => tags(value),
-        (_, "nameserver" | "searchdomain") => Ok(separated_by_spaces(value)),
+        (_, "nameserver" | "searchdomain") => {
+            let words = value.split([',', ';', ' ', '\t']).filter(|word| !word.is_empty());
+            Ok(words.collect::<Vec<_>>().join(" "))
+        }
         (_, "cpuunits") => number(name, value).map(|n| n.clamp(1, MOST_CPU_UNITS).to_string()),
         (_, "cores" | "swap" | "sockets") | (Kind::Lxc, "memory") => {
             number(name, value).map(|number| number.to_string())
@@ -48,10 +51,6 @@ fn tags(value: &str) -> Result<String, Answer> {
         tags.insert(tag);
     }
     Ok(tags.into_iter().collect::<Vec<_>>().join(";"))
-}
-
-fn separated_by_spaces(value: &str) -> String {
-    value.split([',', ';', ' ', '\t']).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 fn number(name: &str, value: &str) -> Result<u64, Answer> {

@@ -243,9 +243,9 @@ impl World {
         self.running.push(self.tasks.len());
         self.tasks.push(Task { upid, script, effect, began, due, is_over: false, hidden });
         let running = self.running.iter().filter_map(|at| self.tasks.get(*at));
-        let running: Vec<_> = running.filter(|task| task.is_running()).collect();
-        let on_node = running.iter().filter(|task| task.upid.node == node).count();
-        let of_guest = running.iter().filter(|task| task.upid.vmid == vmid).count();
+        let running = running.filter(|task| task.is_running());
+        let on_node = running.clone().filter(|task| task.upid.node == node).count();
+        let of_guest = running.filter(|task| task.upid.vmid == vmid).count();
         self.most_per_node = self.most_per_node.max(on_node);
         self.most_per_guest = self.most_per_guest.max(of_guest);
         name
