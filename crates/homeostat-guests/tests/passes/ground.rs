@@ -17,7 +17,7 @@ use homeostat_guests::{
 use homeostat_pve_simulator::{Simulator, World};
 use tempfile::TempDir;
 
-pub(crate) const PATIENCE: Timeouts = Timeouts {
+pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     answer: Duration::from_secs(5),
     task: Duration::from_secs(20),
     poll: Duration::from_millis(20),
@@ -90,7 +90,7 @@ impl Ground {
     }
 
     pub(crate) fn process_of(&self, owner: &str) -> Process {
-        let source = self.source(owner, PATIENCE);
+        let source = self.source(owner, TIMEOUTS);
         let observer = Observer::without_hints(&source, "host").unwrap();
         self.process_with(source, observer)
     }
@@ -104,14 +104,14 @@ impl Ground {
 
     /// A process with a client of its own.
     pub(crate) fn process_by(&self, client: &Client) -> Process {
-        let source = Guests::new(client, "default", PATIENCE);
+        let source = Guests::new(client, "default", TIMEOUTS);
         let observer = Observer::without_hints(&source, "host").unwrap();
         self.process_with(source, observer)
     }
 
     /// A process that waits for hints, as a daemon does.
     pub(crate) fn daemon(&self, answer: Duration) -> Process {
-        let source = self.source("default", Timeouts { answer, ..PATIENCE });
+        let source = self.source("default", Timeouts { answer, ..TIMEOUTS });
         let observer = Observer::open(&source, "host").unwrap();
         self.process_with(source, observer)
     }
