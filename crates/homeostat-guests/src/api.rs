@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hyper::Method;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::client::{Call, Client};
 use crate::error::Error;
 use crate::form::escape;
-use crate::model::{Key, Kind, Run, Vmid};
+use crate::model::{Kind, Run, Vmid};
 use crate::normalize;
 use crate::shape::{fields, number, rows, text};
 use crate::upid::Upid;
@@ -27,9 +27,10 @@ impl Place {
     }
 }
 
-/// A guest in a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A guest, as a list or its present state shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
+    pub(crate) place: Place,
     pub(crate) run: Option<Run>,
     pub(crate) tags: BTreeSet<String>,
     pub(crate) name: String,
@@ -39,21 +40,13 @@ pub(crate) struct Listed {
 }
 
 /// What the HA manager does with a guest.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HaState {
     /// Lists do not contain it.
-    #[default]
     NotListed,
     Unmanaged,
     /// With the state that the manager shows, such as `started`.
     Managed(String),
-}
-
-/// A guest in the list of the cluster, which may be ten seconds old.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Resource {
-    pub(crate) node: String,
-    pub(crate) listed: Listed,
 }
 
 /// A configuration, with the options that take effect with the next start.
@@ -63,6 +56,12 @@ pub(crate) struct Options {
     pub(crate) digest: String,
 }
 
+impl Options {
+    pub(crate) fn tags(&self) -> BTreeSet<String> {
+        normalize::tags(self.options.get("tags").map_or("", String::as_str))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TaskState {
     Running,
@@ -70,50 +69,23 @@ pub(crate) enum TaskState {
 }
 
 /// A change of a configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ConfigChange {
-    pub(crate) sets: Vec<(String, String)>,
-    pub(crate) deletes: Vec<String>,
-}
-
-impl ConfigChange {
-    /// Sets an option, or deletes it if the value is empty.
-    pub(crate) fn put(&mut self, option: String, value: String) {
-        if value.is_empty() {
-            self.deletes.push(option);
-        } else {
-            self.sets.push((option, value));
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.sets.is_empty() && self.deletes.is_empty()
-    }
-
-    /// The names of all options that it changes.
-    pub(crate) fn options(&self) -> impl Iterator<Item = &String> {
-        self.sets.iter().map(|(option, _)| option).chain(&self.deletes)
-    }
-}
-
-/// Selects tasks of one guest.
-pub(crate) struct TaskFilter<'a> {
-    pub(crate) vmid: Vmid,
-    /// `active`, `archive` or `all`.
-    pub(crate) source: &'a str,
-    /// Seconds since 1970.
-    pub(crate) since: u64,
-    pub(crate) user: Option<&'a str>,
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigWrite {
+    pub(crate) place: Place,
+    /// The new value of each option; empty deletes it.
+    pub(crate) options: Vec<(String, String)>,
+    /// The digest that the configuration must still have.
+    pub(crate) digest: String,
 }
 
 impl Client {
     /// Whether each node is online.
     pub(crate) async fn nodes(&self) -> Result<BTreeMap<String, bool>, Error> {
-        let rows = self.list(Call::get("/nodes"), |row| {
+        let read = |row: &Value| {
             let is_online = row.get("status").and_then(Value::as_str) == Some("online");
             Some((row.get("node")?.as_str()?.to_owned(), is_online))
-        });
-        Ok(rows.await?.into_iter().collect())
+        };
+        self.list(Call::get("/nodes"), read).await
     }
 
     /// The guests of a node that the token may see.
@@ -123,59 +95,64 @@ impl Client {
         kind: Kind,
     ) -> Result<BTreeMap<Vmid, Listed>, Error> {
         let path = format!("/nodes/{}/{}", escape(node), kind.word());
-        let rows = self.list(Call::get(path), |row| Some((vmid(row)?, listed(row))));
-        Ok(rows.await?.into_iter().collect())
+        let read = |row: &Value| {
+            let place = Place { node: node.to_owned(), kind, vmid: vmid(row)? };
+            Some((place.vmid, listed(row, place)))
+        };
+        self.list(Call::get(path), read).await
     }
 
     /// The guests of all nodes; the list may be ten seconds old.
-    pub(crate) async fn resources(&self) -> Result<BTreeMap<Key, Resource>, Error> {
-        let rows = self.list(Call::get("/cluster/resources").with("type", "vm"), |row| {
+    pub(crate) async fn resources(&self) -> Result<BTreeMap<Vmid, Listed>, Error> {
+        let read = |row: &Value| {
+            let kind = match row.get("type")?.as_str()? {
+                "lxc" => Kind::Lxc,
+                _ => Kind::Qemu,
+            };
             let node = row.get("node")?.as_str()?.to_owned();
-            Some((Key(vmid(row)?), Resource { node, listed: listed(row) }))
-        });
-        Ok(rows.await?.into_iter().collect())
+            let place = Place { node, kind, vmid: vmid(row)? };
+            Some((place.vmid, listed(row, place)))
+        };
+        self.list(Call::get("/cluster/resources").with("type", "vm"), read).await
     }
 
     /// The present state of a guest.
     pub(crate) async fn current(&self, place: &Place) -> Result<Listed, Error> {
-        let current = self.object(Call::get(format!("{}/status/current", place.path()))).await?;
-        Ok(listed(&current.into()))
+        let call = Call::get(format!("{}/status/current", place.path()));
+        self.ask(call, |answer| Ok(listed(&fields(answer)?.into(), place.clone()))).await
     }
 
     pub(crate) async fn options(&self, place: &Place) -> Result<Options, Error> {
         let call = Call::get(format!("{}/config", place.path()));
-        let request = call.name();
-        let read = self.object(call).await?;
-        let mut options: BTreeMap<_, _> =
-            read.into_iter().map(|(name, value)| (name, text(&value))).collect();
-        // Without it, a write could overwrite a concurrent one.
-        let digest = options.remove("digest").filter(|digest| !digest.is_empty());
-        let why = || "it has no digest".to_owned();
-        let digest = digest.ok_or_else(|| Error::Senseless { request, why: why() })?;
-        Ok(Options { options, digest })
+        let read = |answer| {
+            let read = fields(answer)?.into_iter().map(|(name, value)| (name, text(&value)));
+            let mut options: BTreeMap<_, _> = read.collect();
+            // Without it, a write could overwrite a concurrent one.
+            let digest = options.remove("digest").filter(|digest| !digest.is_empty());
+            Ok(Options { options, digest: digest.ok_or("it has no digest")? })
+        };
+        self.ask(call, read).await
     }
 
     /// The options of a running guest that take effect with its next start.
     pub(crate) async fn pending(&self, place: &Place) -> Result<BTreeSet<String>, Error> {
-        let rows = self.list(Call::get(format!("{}/pending", place.path())), |row| {
-            Some((row.get("key")?.as_str()?.to_owned(), is_pending(row)))
-        });
-        let pending = rows.await?.into_iter().filter(|(_, is_pending)| *is_pending);
-        Ok(pending.map(|(key, _)| key).collect())
+        let read = |row: &Value| Some((row.get("key")?.as_str()?.to_owned(), is_pending(row)));
+        let call = Call::get(format!("{}/pending", place.path()));
+        let options: Vec<_> = self.list(call, read).await?;
+        Ok(options.into_iter().filter_map(|(key, is_pending)| is_pending.then_some(key)).collect())
     }
 
-    /// Changes a configuration, if it still has this digest.
-    pub(crate) async fn set(
-        &self,
-        place: &Place,
-        change: &ConfigChange,
-        digest: &str,
-    ) -> Result<(), Error> {
-        let mut call = Call::get(format!("{}/config", place.path())).with("digest", digest);
-        call.method = Method::PUT;
-        call.parameters.extend(change.sets.iter().cloned());
-        if !change.deletes.is_empty() {
-            call = call.with("delete", change.deletes.join(","));
+    /// Changes a configuration, if it still has the digest.
+    pub(crate) async fn set(&self, write: &ConfigWrite) -> Result<(), Error> {
+        let ConfigWrite { place, options, digest } = write;
+        let call = Call::new(Method::PUT, format!("{}/config", place.path()));
+        let mut call = call.with("digest", digest);
+        let (deletes, sets): (Vec<_>, Vec<_>) =
+            options.iter().cloned().partition(|(_, value)| value.is_empty());
+        call.parameters.extend(sets);
+        if !deletes.is_empty() {
+            let names: Vec<_> = deletes.into_iter().map(|(name, _)| name).collect();
+            call = call.with("delete", names.join(","));
         }
         self.send(call).await.map(|_| ())
     }
@@ -187,71 +164,67 @@ impl Client {
         verb: &str,
         parameters: Vec<(String, String)>,
     ) -> Result<Upid, Error> {
-        let mut call = Call::get(format!("{}/status/{verb}", place.path()));
-        (call.method, call.parameters) = (Method::POST, parameters);
-        let request = call.name();
-        let answer = self.send(call).await?;
-        let upid = answer.as_str().and_then(|text| text.parse().ok());
-        let why = || format!("`{answer}` is no name of a task");
-        upid.ok_or_else(|| Error::Senseless { request, why: why() })
+        let call = Call::new(Method::POST, format!("{}/status/{verb}", place.path()));
+        let read = |answer: Value| {
+            let upid = answer.as_str().and_then(Upid::parse);
+            upid.ok_or_else(|| format!("`{answer}` is no name of a task"))
+        };
+        self.ask(Call { parameters, ..call }, read).await
     }
 
     /// Whether the token may see a guest of this number.
     pub(crate) async fn may_see(&self, vmid: Vmid) -> Result<bool, Error> {
         let path = format!("/vms/{vmid}");
-        let permissions =
-            self.object(Call::get("/access/permissions").with("path", path.clone())).await?;
+        let call = Call::get("/access/permissions").with("path", path.as_str());
+        let permissions = self.ask(call, fields).await?;
         let privilege = permissions.get(&path).and_then(|privileges| privileges.get("VM.Audit"));
         Ok(privilege.is_some())
     }
 
     pub(crate) async fn task(&self, upid: &Upid) -> Result<TaskState, Error> {
-        let path =
-            format!("/nodes/{}/tasks/{}/status", escape(upid.node()), escape(&upid.to_string()));
-        let call = Call::get(path);
-        let request = call.name();
-        let task = self.object(call).await?;
-        match task.get("status").and_then(Value::as_str) {
-            Some("running") => Ok(TaskState::Running),
-            Some("stopped") => {
-                Ok(TaskState::Stopped(task.get("exitstatus").map(text).unwrap_or_default()))
+        let path = format!("/nodes/{}/tasks/{}/status", escape(&upid.node), escape(&upid.task));
+        let read = |answer| {
+            let task = fields(answer)?;
+            match task.get("status").and_then(Value::as_str) {
+                Some("running") => Ok(TaskState::Running),
+                Some("stopped") => {
+                    Ok(TaskState::Stopped(task.get("exitstatus").map(text).unwrap_or_default()))
+                }
+                _ => Err("it has no status".to_owned()),
             }
-            _ => Err(Error::Senseless { request, why: "it has no status".to_owned() }),
-        }
+        };
+        self.ask(Call::get(path), read).await
     }
 
-    /// The tasks of a guest, the newest first.
+    /// The tasks of a guest that a filter selects, the newest first.
     pub(crate) async fn tasks(
         &self,
         node: &str,
-        filter: &TaskFilter<'_>,
+        vmid: Vmid,
+        filter: &[(&str, String)],
     ) -> Result<Vec<Upid>, Error> {
-        let mut call = Call::get(format!("/nodes/{}/tasks", escape(node)))
-            .with("source", filter.source)
-            .with("vmid", filter.vmid.to_string())
-            .with("limit", "500");
-        if filter.since > 0 {
-            call = call.with("since", filter.since.to_string());
-        }
-        if let Some(user) = filter.user {
-            call = call.with("userfilter", user);
-        }
-        self.list(call, |row| row.get("upid")?.as_str()?.parse().ok()).await
+        let call = Call::get(format!("/nodes/{}/tasks", escape(node)));
+        let call = call.with("vmid", vmid.to_string()).with("limit", "500");
+        let call = filter.iter().fold(call, |call, (name, value)| call.with(name, value));
+        self.list(call, |row| Upid::parse(row.get("upid")?.as_str()?)).await
     }
 
-    async fn list<T>(
+    async fn list<T, C: FromIterator<T>>(
         &self,
         call: Call,
         read: impl Fn(&Value) -> Option<T>,
-    ) -> Result<Vec<T>, Error> {
-        let request = call.name();
-        let answer = self.send(call).await?;
-        rows(answer, read).map_err(|why| Error::Senseless { request, why })
+    ) -> Result<C, Error> {
+        self.ask(call, |answer| rows(answer, read)).await
     }
 
-    async fn object(&self, call: Call) -> Result<Map<String, Value>, Error> {
+    /// Sends a request and reads the data of its answer. The error of `read` says what is wrong with them.
+    async fn ask<T>(
+        &self,
+        call: Call,
+        read: impl FnOnce(Value) -> Result<T, String>,
+    ) -> Result<T, Error> {
         let request = call.name();
-        fields(self.send(call).await?).map_err(|why| Error::Senseless { request, why })
+        read(self.send(call).await?).map_err(|why| Error::UnexpectedAnswer { request, why })
     }
 }
 
@@ -266,7 +239,7 @@ fn is_pending(row: &Value) -> bool {
     differs || row.get("delete").is_some_and(|delete| number(delete) != Some(0))
 }
 
-fn listed(row: &Value) -> Listed {
+fn listed(row: &Value, place: Place) -> Listed {
     let run = match row.get("status").and_then(Value::as_str) {
         Some("running") => Some(Run::Running),
         Some("stopped") => Some(Run::Stopped),
@@ -275,15 +248,15 @@ fn listed(row: &Value) -> Listed {
     let text = |name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
     let tags = normalize::tags(&text("tags").unwrap_or_default());
     let name = text("name").unwrap_or_default();
-    Listed { run, tags, name, lock: text("lock"), ha: ha_state(row) }
+    Listed { place, run, tags, name, lock: text("lock"), ha: ha_state(row) }
 }
 
 fn ha_state(row: &Value) -> HaState {
-    let Some(ha) = row.get("ha") else { return HaState::NotListed };
-    match ha.get("managed").and_then(number) {
+    let managed = row.get("ha").and_then(|ha| Some((ha, number(ha.get("managed")?)?)));
+    match managed {
         None => HaState::NotListed,
-        Some(0) => HaState::Unmanaged,
-        Some(_) => HaState::Managed(ha.get("state").map(text).unwrap_or_default()),
+        Some((_, 0)) => HaState::Unmanaged,
+        Some((ha, _)) => HaState::Managed(ha.get("state").map(text).unwrap_or_default()),
     }
 }
 

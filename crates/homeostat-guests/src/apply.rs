@@ -9,16 +9,16 @@ use homeostat_core::{
     Begun, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd, Tasks, WaitsOn, Work,
 };
 
-use crate::api::{Listed, TaskFilter};
+use crate::api::Listed;
 use crate::classify::Class;
 use crate::error::Error;
 use crate::follow;
 use crate::mark::{self, Marked};
 use crate::model::Guest;
-use crate::normalize;
 use crate::recover;
 use crate::source::Guests;
 use crate::step::{Expects, Power, Release, Set, Step};
+use crate::upid::Upid;
 
 /// Writes to guests.
 #[derive(Debug)]
@@ -29,17 +29,11 @@ pub struct Writer {
 type Out<'a> = &'a dyn Outcomes<Guest>;
 
 impl Writer {
-    pub(crate) fn new(source: Guests) -> Self {
-        Writer { source }
-    }
-
     /// With the digest as a precondition it is safe to send twice.
     async fn set(&self, at: usize, set: &Set, out: Out<'_>) -> Outcome<Guest> {
         out.note(at).await;
-        match self.source.client.set(&set.place, &set.change, &set.digest).await {
-            Ok(()) => Outcome::Applied { now: None },
-            Err(error) => refused(&error),
-        }
+        let set = self.source.client.set(&set.write).await;
+        set.map_or_else(|error| refused(&error), |()| Outcome::Applied { now: None })
     }
 
     async fn power(&self, at: usize, power: &Power, out: Out<'_>) -> Outcome<Guest> {
@@ -51,14 +45,11 @@ impl Writer {
         }
         let client = &self.source.client;
         match client.power(&power.place, power.verb(), power.parameters()).await {
-            Ok(upid) => {
-                let task = upid.to_string();
-                match out.dispatched(at, &task).await {
-                    Ok(()) => Outcome::Waiting { task },
-                    // The intent is open: the next pass finds the task by it.
-                    Err(failure) => Outcome::Unknown { why: failure.error },
-                }
-            }
+            Ok(Upid { task, .. }) => match out.dispatched(at, &task).await {
+                Ok(()) => Outcome::Waiting { task },
+                // The intent is open: the next pass finds the task by it.
+                Err(failure) => Outcome::Unknown { why: failure.error },
+            },
             Err(error) if self.is_done(power, &error).await => Outcome::Applied { now: None },
             Err(error) => refused(&error),
         }
@@ -79,11 +70,11 @@ impl Writer {
     /// planned for, and that it is not in the wanted state already.
     async fn check(&self, power: &Power) -> Result<(), Outcome<Guest>> {
         let client = &self.source.client;
-        let filter = TaskFilter { vmid: power.place.vmid, source: "active", since: 0, user: None };
-        let running = client.tasks(&power.place.node, &filter).await;
+        let active = [("source", "active".to_owned())];
+        let running = client.tasks(&power.place.node, power.place.vmid, &active).await;
         let running = running.map_err(|error| unsent(&error))?;
         if let Some(task) = running.iter().find(|task| !task.is_console()) {
-            return Err(Outcome::Pending { on: WaitsOn::Task(task.to_string()) });
+            return Err(Outcome::Pending { on: WaitsOn::Task(task.task.clone()) });
         }
         let current = client.current(&power.place).await.map_err(|error| unsent(&error))?;
         self.check_identity(power, &current).await?;
@@ -104,8 +95,7 @@ impl Writer {
         } else {
             let read = self.source.client.options(&power.place).await;
             let read = read.map_err(|error| unsent(&error))?;
-            let tags = normalize::tags(read.options.get("tags").map_or("", String::as_str));
-            (tags, Some(read.digest))
+            (read.tags(), Some(read.digest))
         };
         let marked = mark::read(&self.source.owner, power.place.vmid, &tags);
         let is_same = match (&power.expects, marked) {
@@ -125,7 +115,7 @@ impl Writer {
         let Some(write) = &release.write else { return Outcome::Applied { now: None } };
         out.note(at).await;
         let client = &self.source.client;
-        match client.set(&write.place, &write.change, &write.digest).await {
+        match client.set(write).await {
             Ok(()) => {}
             Err(error) if matches!(error.class(), Class::Forbidden | Class::NotFound) => {
                 return Outcome::Applied { now: None };
@@ -136,8 +126,7 @@ impl Writer {
             Ok(read) => read,
             Err(error) => return Outcome::Unknown { why: error.to_string() },
         };
-        let tags = normalize::tags(read.options.get("tags").map_or("", String::as_str));
-        match mark::read(&self.source.owner, write.place.vmid, &tags) {
+        match mark::read(&self.source.owner, write.place.vmid, &read.tags()) {
             Marked::Ours(mark) => {
                 let text = format!("the write was accepted, but the tag {mark} is still there");
                 Outcome::Failed(Failure::new(text, Retry::Soon))
@@ -191,6 +180,6 @@ impl Tasks for Guests {
     }
 
     fn doubt_lasts(&self) -> Duration {
-        self.patience.doubt
+        self.timeouts.late_task
     }
 }

@@ -76,28 +76,15 @@ pub fn classify(status: u16, text: &str, access: Access) -> Class {
     })
 }
 
-/// The meaning of the exit status of a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Success, with or without warnings.
-    Ok,
-    /// See [`Class::AlreadyDone`].
-    AlreadyDone(Run),
-    /// The target has not recorded it.
-    Unknown,
-    Failed(Class),
-}
-
+/// Why a task failed, by its exit status; none, if it succeeded, with or without warnings. The outcome is unknown if the
+/// target has not recorded the status.
 #[must_use]
-pub fn exit(status: &str) -> Exit {
+pub fn exit(status: &str) -> Option<Class> {
     match status {
-        "OK" => Exit::Ok,
-        "unexpected status" | "" => Exit::Unknown,
-        text if text.starts_with("WARNINGS: ") => Exit::Ok,
-        text => match classify(500, text, Access::Write) {
-            Class::AlreadyDone(run) => Exit::AlreadyDone(run),
-            class => Exit::Failed(class),
-        },
+        "OK" => None,
+        text if text.starts_with("WARNINGS: ") => None,
+        "unexpected status" | "" => Some(Class::UnknownOutcome),
+        text => Some(classify(500, text, Access::Write)),
     }
 }
 
@@ -183,12 +170,12 @@ mod tests {
 
     #[test]
     fn a_task_that_ended_with_warnings_ended_well() {
-        assert_eq!(exit("OK"), Exit::Ok);
-        assert_eq!(exit("WARNINGS: 2"), Exit::Ok);
-        assert_eq!(exit("unexpected status"), Exit::Unknown);
-        assert_eq!(exit("CT 101 already running"), Exit::AlreadyDone(Run::Running));
-        assert_eq!(exit("CT 101 not running"), Exit::AlreadyDone(Run::Stopped));
-        assert_eq!(exit("CT is locked (backup)"), Exit::Failed(Class::Locked));
-        assert_eq!(exit("startup for container '101' failed"), Exit::Failed(Class::Other));
+        assert_eq!(exit("OK"), None);
+        assert_eq!(exit("WARNINGS: 2"), None);
+        assert_eq!(exit("unexpected status"), Some(Class::UnknownOutcome));
+        assert_eq!(exit("CT 101 already running"), Some(Class::AlreadyDone(Run::Running)));
+        assert_eq!(exit("CT 101 not running"), Some(Class::AlreadyDone(Run::Stopped)));
+        assert_eq!(exit("CT is locked (backup)"), Some(Class::Locked));
+        assert_eq!(exit("startup for container '101' failed"), Some(Class::Other));
     }
 }

@@ -15,9 +15,8 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::ext::ReasonPhrase;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -36,20 +35,16 @@ const MOST_BYTES: usize = 16 << 20;
 /// How many idle connections are kept for reads: an observe sends two requests per node at once.
 const MOST_IDLE: usize = 32;
 
-/// A client of one cluster. Clones share its connections.
+/// A client of one cluster. Clones share its token and its connections.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
-    timeout: Duration,
-}
-
-struct Shared {
     endpoint: Endpoint,
     trust: Trust,
     dial: Dial,
-    token: Mutex<Token>,
+    token: Arc<Mutex<Token>>,
     tls: TlsConnector,
-    idle: Mutex<Vec<Connection>>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    timeout: Duration,
 }
 
 /// A connection with the future that drives it: no task is spawned.
@@ -67,8 +62,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
+        Call { method, path: path.into(), parameters: Vec::new() }
+    }
+
     pub(crate) fn get(path: impl Into<String>) -> Self {
-        Call { method: Method::GET, path: path.into(), parameters: Vec::new() }
+        Call::new(Method::GET, path)
     }
 
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -89,7 +88,7 @@ impl Call {
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client")
-            .field("endpoint", &self.shared.endpoint)
+            .field("endpoint", &self.endpoint)
             .field("token", &*self.token())
             .finish_non_exhaustive()
     }
@@ -98,12 +97,16 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// Connects with the first request.
     pub fn new(endpoint: Endpoint, token: Token, trust: &Trust) -> Result<Self, rustls::Error> {
-        let config: Arc<ClientConfig> = trust.config()?;
-        let (tls, idle) = (TlsConnector::from(config), Mutex::new(Vec::new()));
-        let (dial, token) = (Dial::tcp(), Mutex::new(token));
-        let trust = trust.clone();
-        let shared = Arc::new(Shared { endpoint, trust, dial, token, tls, idle });
-        Ok(Client { shared, timeout: Duration::from_secs(30) })
+        let tls = TlsConnector::from(Arc::new(trust.config()?));
+        Ok(Client {
+            endpoint,
+            trust: trust.clone(),
+            dial: Dial::Tcp,
+            token: Arc::new(Mutex::new(token)),
+            tls,
+            idle: Arc::default(),
+            timeout: Duration::from_secs(30),
+        })
     }
 
     /// A client of the same server that connects by `dial` in place of TCP, such as through a tunnel. The certificate
@@ -114,22 +117,19 @@ impl Client {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         D: Future<Output = io::Result<S>> + Send + 'static,
     {
-        let (endpoint, token) = (self.endpoint().clone(), Mutex::new(self.token().clone()));
-        let (tls, idle) = (self.shared.tls.clone(), Mutex::new(Vec::new()));
-        let trust = self.shared.trust.clone();
-        let shared = Shared { endpoint, trust, dial: Dial::by(dial), token, tls, idle };
-        Client { shared: Arc::new(shared), timeout: self.timeout }
+        let token = Arc::new(Mutex::new(self.token().clone()));
+        Client { dial: Dial::by(dial), token, idle: Arc::default(), ..self.clone() }
     }
 
     /// The same client with another timeout.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Self {
-        Client { shared: Arc::clone(&self.shared), timeout }
+        Client { timeout, ..self.clone() }
     }
 
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        &self.shared.endpoint
+        &self.endpoint
     }
 
     /// The user of the token, without its name: the owner of our tasks.
@@ -140,34 +140,26 @@ impl Client {
 
     /// Whether both reach the same server, by the same way and with the same token.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let (shared, others) = (&self.shared, &other.shared);
-        if self.timeout != other.timeout {
-            return false;
-        }
-        if Arc::ptr_eq(shared, others) {
-            return true;
-        }
-        let (token, its_token) = (self.token().clone(), other.token().clone());
-        shared.endpoint == others.endpoint
-            && shared.trust == others.trust
-            && shared.dial.is_same(&others.dial)
-            && token.is_same(&its_token)
+        // Two clones have one token, which cannot be locked twice.
+        let token = self.token().clone();
+        self.timeout == other.timeout
+            && self.endpoint == other.endpoint
+            && self.trust == other.trust
+            && self.dial.is_same(&other.dial)
+            && token == *other.token()
     }
 
     fn token(&self) -> MutexGuard<'_, Token> {
-        self.shared.token.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.token)
     }
 
     /// Sends a request and returns the data of the answer. A request whose token was refused had no effect: if the
     /// file has a new token, the request is sent again with that.
     pub(crate) async fn send(&self, call: Call) -> Result<Value, Error> {
         let used = self.token().clone();
-        match self.send_once(&call).await {
-            Err(Error::Refused { status: 401, .. }) if self.renew(&used) => {
-                self.send_once(&call).await
-            }
-            answer => answer,
-        }
+        let answer = self.send_once(&call).await;
+        let is_token_refused = matches!(answer, Err(Error::Refused { status: 401, .. }));
+        if is_token_refused && self.renew(&used) { self.send_once(&call).await } else { answer }
     }
 
     /// Replaces a token that was refused; false if there is no other.
@@ -175,10 +167,8 @@ impl Client {
         let mut token = self.token();
         // Another request may have done it already.
         if token.is_like(used) {
-            match used.renewed() {
-                Some(renewed) => *token = renewed,
-                None => return false,
-            }
+            let Some(renewed) = used.renewed() else { return false };
+            *token = renewed;
         }
         true
     }
@@ -186,84 +176,81 @@ impl Client {
     async fn send_once(&self, call: &Call) -> Result<Value, Error> {
         let mut is_sent = false;
         let answer = tokio::time::timeout(self.timeout, self.exchange(call, &mut is_sent)).await;
-        answer.unwrap_or_else(|_| {
-            let why = format!("no answer within {:?}", self.timeout);
-            let lost = is_sent.then(|| Error::Lost { request: call.name(), why: why.clone() });
-            Err(lost.unwrap_or_else(|| self.unreachable(&why)))
-        })
+        let why = format!("no answer within {:?}", self.timeout);
+        match answer {
+            Ok(answer) => answer,
+            Err(_) if is_sent => Err(Error::Lost { request: call.name(), why }),
+            Err(_) => Err(self.unreachable(&why)),
+        }
     }
 
     async fn exchange(&self, call: &Call, is_sent: &mut bool) -> Result<Value, Error> {
-        if call.access() == Access::Read {
-            while let Some(connection) = self.idle() {
-                // The server may have closed an idle connection.
-                if let Ok(answer) = self.exchange_on(connection, call).await {
-                    return data_of(call, &answer);
-                }
+        let idle = || lock(&self.idle).pop();
+        while call.access() == Access::Read
+            && let Some(connection) = idle()
+        {
+            // The server may have closed an idle connection.
+            if let Ok(answer) = self.exchange_on(connection, call).await {
+                return data(call, &answer);
             }
         }
         let connection = self.connect().await?;
         *is_sent = true;
-        data_of(call, &self.exchange_on(connection, call).await?)
-    }
-
-    fn idle(&self) -> Option<Connection> {
-        self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        data(call, &self.exchange_on(connection, call).await?)
     }
 
     fn unreachable(&self, why: &impl ToString) -> Error {
-        Error::Unreachable { endpoint: self.shared.endpoint.to_string(), why: why.to_string() }
+        Error::Unreachable { endpoint: self.endpoint.to_string(), why: why.to_string() }
     }
 
     async fn connect(&self) -> Result<Connection, Error> {
-        let Shared { endpoint, dial, .. } = &*self.shared;
+        let Client { endpoint, dial, tls, .. } = self;
         let name = ServerName::try_from(endpoint.host.clone());
         let name = name.map_err(|error| self.unreachable(&error))?;
         let stream = dial.connect(endpoint).await.map_err(|error| self.unreachable(&error))?;
-        let stream = self.shared.tls.connect(name, stream).await;
+        let stream = tls.connect(name, stream).await;
         let stream = stream.map_err(|error| match WrongFingerprint::of(&error) {
             Some(WrongFingerprint(seen)) => {
                 Error::WrongFingerprint { endpoint: endpoint.to_string(), seen }
             }
             None => self.unreachable(&error),
         })?;
-        let made = http1::handshake(TokioIo::new(stream)).await;
-        let (send, drive) = made.map_err(|error| self.unreachable(&error))?;
+        let connection = http1::handshake(TokioIo::new(stream)).await;
+        let (send, drive) = connection.map_err(|error| self.unreachable(&error))?;
         Ok(Connection { send, drive: Box::pin(drive) })
     }
 
     /// Sends a request on a connection, and keeps the connection for later reads.
-    async fn exchange_on(&self, mut connection: Connection, call: &Call) -> Result<Answer, Error> {
+    async fn exchange_on(
+        &self,
+        mut connection: Connection,
+        call: &Call,
+    ) -> Result<Response<Bytes>, Error> {
         let lost = |why: &dyn ToString| Error::Lost { request: call.name(), why: why.to_string() };
         let request =
             self.http_request(call).ok_or_else(|| lost(&"it cannot be put into words"))?;
         let answer = connection.exchange(request).await.map_err(|why| lost(&why))?;
-        if !connection.send.is_closed() {
-            let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            if idle.len() < MOST_IDLE {
-                idle.push(connection);
-            }
+        let mut idle = lock(&self.idle);
+        if !connection.send.is_closed() && idle.len() < MOST_IDLE {
+            idle.push(connection);
         }
         Ok(answer)
     }
 
     fn http_request(&self, call: &Call) -> Option<Request<Full<Bytes>>> {
         let parameters = form::encode(&call.parameters);
-        let is_read = call.access() == Access::Read;
-        let query = if is_read && !parameters.is_empty() {
-            format!("?{parameters}")
-        } else {
-            String::new()
-        };
-        let body = if is_read { String::new() } else { parameters };
         let request = Request::builder()
             .method(call.method.clone())
-            .uri(format!("/api2/json{}{query}", call.path))
-            .header(HOST, self.shared.endpoint.authority())
+            .header(HOST, self.endpoint.authority())
             .header(AUTHORIZATION, self.token().header()?);
-        let request = match call.access() {
-            Access::Read => request,
-            Access::Write => request.header(CONTENT_TYPE, "application/x-www-form-urlencoded"),
+        let path = format!("/api2/json{}", call.path);
+        let (request, body) = match call.access() {
+            Access::Read if parameters.is_empty() => (request.uri(path), parameters),
+            Access::Read => (request.uri(format!("{path}?{parameters}")), String::new()),
+            Access::Write => {
+                let form = "application/x-www-form-urlencoded";
+                (request.uri(path).header(CONTENT_TYPE, form), parameters)
+            }
         };
         request.body(Full::new(Bytes::from(body))).ok()
     }
@@ -271,11 +258,14 @@ impl Client {
 
 impl Connection {
     /// Sends a request and reads its answer. The error says how the answer was lost.
-    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, String> {
         let Connection { send, drive } = self;
         let exchange = async {
             let response = send.send_request(request).await.map_err(|error| error.to_string())?;
-            Answer::read(response).await
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, MOST_BYTES).collect().await;
+            let body = body.map_err(|error| error.to_string())?.to_bytes();
+            Ok(Response::from_parts(head, body))
         };
         let mut exchange = std::pin::pin!(exchange);
         tokio::select! {
@@ -287,37 +277,26 @@ impl Connection {
     }
 }
 
-struct Answer {
-    status: u16,
-    reason: String,
-    body: Bytes,
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Answer {
-    async fn read(response: Response<hyper::body::Incoming>) -> Result<Self, String> {
-        let status = response.status();
+/// The data of an answer.
+fn data(call: &Call, answer: &Response<Bytes>) -> Result<Value, Error> {
+    let body: Result<Value, _> = serde_json::from_slice(answer.body());
+    let status = answer.status();
+    if status != StatusCode::OK {
         // The text of an error is in the status line.
-        let reason = response.extensions().get::<ReasonPhrase>();
-        let reason = reason.map(|reason| String::from_utf8_lossy(reason.as_bytes()).into_owned());
-        let reason = reason.or_else(|| status.canonical_reason().map(str::to_owned));
-        let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
-        Ok(Answer { status: status.as_u16(), reason: reason.unwrap_or_default(), body })
+        let reason = answer.extensions().get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
+        let reason = reason.or_else(|| status.canonical_reason().map(str::as_bytes));
+        let reason = String::from_utf8_lossy(reason.unwrap_or_default());
+        let (status, words) = (status.as_u16(), error_text(&reason, &body.unwrap_or_default()));
+        let class = classify(status, &words, call.access());
+        return Err(Error::Refused { request: call.name(), status, words, class });
     }
-}
-
-fn data_of(call: &Call, answer: &Answer) -> Result<Value, Error> {
-    let body: Result<Value, _> = serde_json::from_slice(&answer.body);
-    let Answer { status, reason, .. } = answer;
-    if *status != 200 {
-        let body = body.unwrap_or_default();
-        let words = error_text(reason, &body);
-        let class = classify(*status, &words, call.access());
-        return Err(Error::Refused { request: call.name(), status: *status, words, class });
-    }
-    let senseless = |why: String| Error::Senseless { request: call.name(), why };
-    let mut body = body.map_err(|error| senseless(error.to_string()))?;
-    body.get_mut("data").map(Value::take).ok_or_else(|| senseless("it has no data".to_owned()))
+    let unexpected = |why: String| Error::UnexpectedAnswer { request: call.name(), why };
+    let mut body = body.map_err(|error| unexpected(error.to_string()))?;
+    body.get_mut("data").map(Value::take).ok_or_else(|| unexpected("it has no data".to_owned()))
 }
 
 /// The text of the status line, with the wrong parameters.

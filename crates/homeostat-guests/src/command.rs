@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use homeostat_core::{Dispatch, Failure, Retry};
 
-use crate::api::Place;
+use crate::api::{Listed, Place};
 use crate::apply::Writer;
-use crate::client::Client;
 use crate::error::Error;
 use crate::model::{Guest, Kind, Run, Stop, Vmid};
 use crate::source::Guests;
@@ -51,16 +49,14 @@ impl Located {
     /// What the journal records of a command.
     #[must_use]
     pub fn dispatch(&self, verb: Verb) -> Dispatch {
-        let power = self.power(verb);
-        let (kind, parameters) = (power.verb().to_owned(), power.request());
-        Dispatch { kind, parameters, precondition: None }
+        self.power(verb).dispatch()
     }
 
     fn power(&self, verb: Verb) -> Power {
         let (to, stop) = match verb {
             Verb::Start => (Run::Running, Stop::Immediate),
             Verb::Stop => (Run::Stopped, Stop::Immediate),
-            Verb::Shutdown => (Run::Stopped, Stop::Shutdown(Duration::from_mins(1))),
+            Verb::Shutdown => (Run::Stopped, Stop::Shutdown(Stop::USUAL_TIMEOUT)),
         };
         let (kind, run) = (self.place.kind, self.run);
         let before = Guest { kind, run, options: [].into(), unread: None, is_marked: false };
@@ -85,11 +81,6 @@ impl Writer {
         &self.source
     }
 
-    /// Finds a guest on any node. A node that does not answer is waited for only if no other has the guest.
-    pub async fn locate(&self, vmid: Vmid) -> Result<Located, Failure> {
-        locate(&self.source.client, vmid).await
-    }
-
     /// Whether the guest is in the state that the command asks for.
     pub async fn is_as_asked(&self, located: &Located, verb: Verb) -> Result<bool, Failure> {
         let shown = self.shows(&located.power(verb)).await;
@@ -101,42 +92,37 @@ impl Writer {
         let power = located.power(verb);
         let client = &self.source.client;
         match client.power(&located.place, power.verb(), power.parameters()).await {
-            Ok(upid) => Ok(Sent::Task(upid.to_string())),
+            Ok(upid) => Ok(Sent::Task(upid.task)),
             Err(error) if self.is_done(&power, &error).await => Ok(Sent::AlreadyDone),
             Err(error) => Err(error),
         }
     }
 }
 
-/// See [`Writer::locate`].
-pub(crate) async fn locate(client: &Client, vmid: Vmid) -> Result<Located, Failure> {
-    let nodes = client.nodes().await.map_err(|error| error.failure())?;
-    let places = nodes.iter().flat_map(|(node, is_online)| {
-        [Kind::Lxc, Kind::Qemu].map(|kind| (Place { node: node.clone(), kind, vmid }, *is_online))
-    });
-    let requests = places.map(async |(place, is_online)| {
-        let listed =
-            if is_online { client.guests(&place.node, place.kind).await.ok() } else { None };
-        (place, listed)
-    });
-    let mut answers: FuturesUnordered<_> = requests.collect();
-    let mut unanswered = BTreeSet::new();
-    while let Some((place, listed)) = answers.next().await {
-        match listed.map(|mut listed| listed.remove(&vmid)) {
-            Some(Some(listed)) => return Ok(Located { place, run: listed.run }),
-            Some(None) => {}
-            None => _ = unanswered.insert(place.node),
+impl Guests {
+    /// Finds a guest on any node. A node that does not answer is waited for only if no other has the guest.
+    pub async fn locate(&self, vmid: Vmid) -> Result<Located, Failure> {
+        let nodes = self.client.nodes().await.map_err(|error| error.failure())?;
+        let kinds = |(node, is_online)| [Kind::Lxc, Kind::Qemu].map(|kind| (node, kind, is_online));
+        let requests = nodes.iter().flat_map(kinds).map(async |(node, kind, is_online)| {
+            let guests = if *is_online { self.client.guests(node, kind).await.ok() } else { None };
+            (node.as_str(), guests)
+        });
+        let mut answers: FuturesUnordered<_> = requests.collect();
+        let mut unanswered = BTreeSet::new();
+        while let Some((node, guests)) = answers.next().await {
+            match guests.map(|mut guests| guests.remove(&vmid)) {
+                Some(Some(Listed { place, run, .. })) => return Ok(Located { place, run }),
+                Some(None) => {}
+                None => _ = unanswered.insert(node),
+            }
         }
+        if unanswered.is_empty() {
+            let text = format!("there is no guest {vmid} that the token can see");
+            return Err(Failure::new(text, Retry::OnChange));
+        }
+        let nodes = unanswered.into_iter().collect::<Vec<_>>().join(", ");
+        let text = format!("guest {vmid} was not found, and node {nodes} does not answer");
+        Err(Failure::new(text, Retry::Soon))
     }
-    Err(not_found(vmid, unanswered))
-}
-
-fn not_found(vmid: Vmid, unanswered: BTreeSet<String>) -> Failure {
-    if unanswered.is_empty() {
-        let text = format!("there is no guest {vmid} that the token can see");
-        return Failure::new(text, Retry::OnChange);
-    }
-    let nodes = unanswered.into_iter().collect::<Vec<_>>().join(", ");
-    let text = format!("guest {vmid} was not found, and node {nodes} does not answer");
-    Failure::new(text, Retry::Soon)
 }

@@ -16,41 +16,41 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 type Dialled = Later<'static, io::Result<Box<dyn Stream>>>;
 
-/// A function that connects to a server.
+/// How a server is reached.
 #[derive(Clone)]
-pub(crate) struct Dial {
-    dial: Arc<dyn Fn(Endpoint) -> Dialled + Send + Sync>,
-    is_tcp: bool,
+pub(crate) enum Dial {
+    Tcp,
+    By(Arc<dyn Fn(Endpoint) -> Dialled + Send + Sync>),
 }
 
 impl Dial {
-    pub(crate) fn tcp() -> Self {
-        let tcp = Dial::by(|Endpoint { host, port }| async move {
-            let stream = TcpStream::connect((host.as_str(), port)).await?;
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        });
-        Dial { is_tcp: true, ..tcp }
-    }
-
-    /// Whether both are the same way.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.is_tcp && other.is_tcp || Arc::ptr_eq(&self.dial, &other.dial)
-    }
-
     pub(crate) fn by<S, D>(dial: impl Fn(Endpoint) -> D + Send + Sync + 'static) -> Self
     where
         S: Stream + 'static,
         D: Future<Output = io::Result<S>> + Send + 'static,
     {
-        let dial = move |to| -> Dialled {
+        Dial::By(Arc::new(move |to| {
             let dialled = dial(to);
             Box::pin(async move { Ok(Box::new(dialled.await?) as Box<dyn Stream>) })
-        };
-        Dial { dial: Arc::new(dial), is_tcp: false }
+        }))
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Dial::Tcp, Dial::Tcp) => true,
+            (Dial::By(dial), Dial::By(other)) => Arc::ptr_eq(dial, other),
+            _ => false,
+        }
     }
 
     pub(crate) async fn connect(&self, to: &Endpoint) -> io::Result<Box<dyn Stream>> {
-        (self.dial)(to.clone()).await
+        match self {
+            Dial::Tcp => {
+                let stream = TcpStream::connect((to.host.as_str(), to.port)).await?;
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream))
+            }
+            Dial::By(dial) => dial(to.clone()).await,
+        }
     }
 }

@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 /// The port that Proxmox VE listens on.
 const PORT: u16 = 8006;
 
-/// A host and a port. Only HTTPS is spoken.
+/// A host and a port. The protocol is HTTPS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// A name or an address, without brackets.
@@ -35,22 +35,19 @@ impl FromStr for Endpoint {
             Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
             None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
         };
-        let port = port.map_or(Some(PORT), number).ok_or_else(bad)?;
-        let is_bracketed = rest.starts_with('[');
+        let port: u16 = match port {
+            None => PORT,
+            Some(port) if port.starts_with('+') => return Err(bad()),
+            Some(port) => port.parse().map_err(|_| bad())?,
+        };
         let is_host = ServerName::try_from(host).is_ok();
-        let is_whole = is_host && is_bracketed == host.contains(':') && port != 0;
-        is_whole.then(|| Endpoint { host: plain(host), port }).ok_or_else(bad)
+        if !is_host || port == 0 || rest.starts_with('[') != host.contains(':') {
+            return Err(bad());
+        }
+        // A host has one spelling, since the journal files what was sent to a cluster by its endpoint.
+        let addr = host.parse().map(|addr: IpAddr| addr.to_string());
+        Ok(Endpoint { host: addr.unwrap_or_else(|_| host.to_ascii_lowercase()), port })
     }
-}
-
-/// Digits alone: a sign is none.
-fn number(text: &str) -> Option<u16> {
-    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// One spelling a host: what was sent to a cluster is remembered by its endpoint.
-fn plain(host: &str) -> String {
-    host.parse().map_or_else(|_| host.to_ascii_lowercase(), |addr: IpAddr| addr.to_string())
 }
 
 impl Endpoint {

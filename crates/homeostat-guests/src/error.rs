@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// The answer does not have the expected form.
     #[error("{request}: the answer makes no sense: {why}")]
-    Senseless { request: String, why: String },
+    UnexpectedAnswer { request: String, why: String },
 }
 
 impl Error {
@@ -36,7 +36,7 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Error::Unreachable { .. } | Error::WrongFingerprint { .. } => Class::Transient,
-            Error::Lost { .. } | Error::Senseless { .. } => Class::UnknownOutcome,
+            Error::Lost { .. } | Error::UnexpectedAnswer { .. } => Class::UnknownOutcome,
             Error::Refused { class, .. } => *class,
         }
     }
@@ -60,21 +60,14 @@ impl Error {
     /// For plans and reports.
     #[must_use]
     pub fn failure(&self) -> Failure {
-        let failure = Failure::from_error(self, self.retry());
-        match self.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
-    }
-
-    fn help(&self) -> Option<&'static str> {
-        Some(match (self, self.class()) {
+        let help = match (self, self.class()) {
             (Error::WrongFingerprint { .. }, _) => {
-                "if that is the server that you mean, put its fingerprint into `[proxmox]`"
+                Some("if that is the server that you mean, put its fingerprint into `[proxmox]`")
             }
-            (_, Class::Locked) => "it is tried again when the lock is gone",
-            (_, Class::Forbidden) => "see to the token and its privileges on the guest",
-            _ => return None,
-        })
+            (_, Class::Locked) => Some("it is tried again when the lock is gone"),
+            (_, Class::Forbidden) => Some("see to the token and its privileges on the guest"),
+            _ => None,
+        };
+        Failure { help: help.map(str::to_owned), ..Failure::from_error(self, self.retry()) }
     }
 }

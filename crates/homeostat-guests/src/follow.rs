@@ -6,8 +6,7 @@ use homeostat_core::TaskEnd;
 use tokio::time::{Instant, sleep};
 
 use crate::api::{HaState, Listed, Place, TaskState};
-use crate::classify::{Class, Exit, exit};
-use crate::command::locate;
+use crate::classify::{Class, exit};
 use crate::error::Error;
 use crate::model::{Run, Vmid};
 use crate::source::Guests;
@@ -20,21 +19,21 @@ const NEW_TASK: Duration = Duration::from_secs(10);
 
 /// Waits for the end of a task, and of what it requested from the HA manager.
 pub(crate) async fn follow(source: Guests, task: String) -> TaskEnd {
-    let Ok(upid) = task.parse::<Upid>() else {
+    let Some(upid) = Upid::parse(&task) else {
         return TaskEnd::Unknown(format!("`{task}` is no name of a task"));
     };
-    let mut polls = Polls::new(source.patience.task);
+    let mut polls = Polls::new(source.timeouts.task);
     let status = loop {
         match state(&source, &upid).await {
             Ok(TaskState::Stopped(status)) => break status,
             Err(error) if error.class() == Class::NoSuchTask => {
-                return TaskEnd::Unknown(format!("the target does not know task {upid}"));
+                return TaskEnd::Unknown(format!("the target does not know task {task}"));
             }
             // A failed query says nothing about the task.
             Ok(TaskState::Running) | Err(_) => {}
         }
         if !polls.pause().await {
-            return TaskEnd::GivenUp(format!("task {upid} did not end in time"));
+            return TaskEnd::GivenUp(format!("task {task} did not end in time"));
         }
     };
     match ended(&source, &upid, &status).await {
@@ -56,42 +55,55 @@ async fn state(source: &Guests, upid: &Upid) -> Result<TaskState, Error> {
     }
 }
 
-/// Interprets an exit status. "Already running" and the like count as success only if a read confirms it.
+/// Interprets an exit status. "Already running" and the like count as success only if the task asked for that, and a
+/// read confirms it.
 pub(crate) async fn ended(source: &Guests, upid: &Upid, status: &str) -> TaskEnd {
     match exit(status) {
-        Exit::Ok => TaskEnd::Succeeded,
-        Exit::Unknown => TaskEnd::Unknown(format!("the task ended with `{status}`")),
-        Exit::AlreadyDone(run) if is_done(source, upid, run).await => TaskEnd::Succeeded,
-        Exit::AlreadyDone(_) | Exit::Failed(_) => TaskEnd::Failed(status.to_owned()),
+        None => TaskEnd::Succeeded,
+        Some(Class::UnknownOutcome) => TaskEnd::Unknown(format!("the task ended with `{status}`")),
+        Some(Class::AlreadyDone(run))
+            if let Some(vmid) = upid.guest
+                && upid.asks_for() == Some(run)
+                && run_of(source, vmid).await == Some(run) =>
+        {
+            TaskEnd::Succeeded
+        }
+        Some(_) => TaskEnd::Failed(status.to_owned()),
     }
-}
-
-/// Whether the task asked for this run state, and the guest has it.
-async fn is_done(source: &Guests, upid: &Upid, run: Run) -> bool {
-    let Some(vmid) = upid.guest().filter(|_| asks_for(upid) == Some(run)) else { return false };
-    run_of(source, Vmid(vmid)).await == Some(run)
 }
 
 /// The run state of a guest, if it can be read.
 pub(crate) async fn run_of(source: &Guests, vmid: Vmid) -> Option<Run> {
-    StateQuery::new(source, vmid).current().await?.run
+    current(source, vmid, &mut None).await?.run
 }
 
 /// Waits until the HA manager has executed a request.
 async fn follow_request(source: &Guests, upid: &Upid, mut polls: Polls) -> TaskEnd {
-    let (Some(to), Some(vmid)) = (asks_for(upid), upid.guest()) else {
+    let (Some(to), Some(vmid)) = (upid.asks_for(), upid.guest) else {
         return TaskEnd::Succeeded;
     };
-    let mut query = StateQuery::new(source, Vmid(vmid));
+    let mut place = None;
     loop {
-        let seen = query.current().await;
+        let seen = current(source, vmid, &mut place).await;
         if let Some(end) = seen.as_ref().and_then(|seen| request_end(to, seen)) {
             return end;
         }
         if !polls.pause().await {
-            return request_timed_out(to, &seen.unwrap_or_default().ha);
+            return request_timed_out(to, seen.as_ref().map(|seen| &seen.ha));
         }
     }
+}
+
+/// Reads the state of a guest on whatever node it is, since the HA manager migrates guests. `place` is where it was
+/// seen last. None, if the state cannot be read.
+async fn current(source: &Guests, vmid: Vmid, place: &mut Option<Place>) -> Option<Listed> {
+    let known = match place.take() {
+        Some(known) => known,
+        None => source.locate(vmid).await.ok()?.place,
+    };
+    let current = source.client.current(&known).await.ok()?;
+    *place = Some(known);
+    Some(current)
 }
 
 /// How a request to the HA manager ended, by the state of the guest; none while it is in progress.
@@ -111,71 +123,31 @@ fn request_end(to: Run, seen: &Listed) -> Option<TaskEnd> {
 
 /// The end of a request that the HA manager has not executed in time. If the guest is in the opposite state by the
 /// manager's will, somebody has asked for that since, and another request would interrupt nothing.
-fn request_timed_out(to: Run, ha: &HaState) -> TaskEnd {
+fn request_timed_out(to: Run, ha: Option<&HaState>) -> TaskEnd {
     let opposite = match to {
         Run::Running => "stopped",
         Run::Stopped => "started",
     };
-    if *ha == HaState::Managed(opposite.to_owned()) {
+    if ha == Some(&HaState::Managed(opposite.to_owned())) {
         return TaskEnd::Unknown(format!("the resource manager keeps the guest {opposite}"));
     }
     TaskEnd::GivenUp("the resource manager has not done it in time".to_owned())
 }
 
-/// The run state that a task is to bring about.
-fn asks_for(upid: &Upid) -> Option<Run> {
-    match upid.kind() {
-        "vzstart" | "qmstart" | "hastart" => Some(Run::Running),
-        "vzstop" | "qmstop" | "hastop" | "vzshutdown" | "qmshutdown" => Some(Run::Stopped),
-        _ => None,
-    }
-}
-
-/// Reads the state of a guest on whatever node it is: the HA manager migrates guests.
-struct StateQuery<'a> {
-    source: &'a Guests,
-    vmid: Vmid,
-    /// Where it was seen last.
-    place: Option<Place>,
-}
-
-impl<'a> StateQuery<'a> {
-    fn new(source: &'a Guests, vmid: Vmid) -> Self {
-        StateQuery { source, vmid, place: None }
-    }
-
-    /// None, if the state cannot be read.
-    async fn current(&mut self) -> Option<Listed> {
-        let client = &self.source.client;
-        let place = match self.place.take() {
-            Some(place) => place,
-            None => locate(client, self.vmid).await.ok()?.place,
-        };
-        let current = client.current(&place).await.ok()?;
-        self.place = Some(place);
-        Some(current)
-    }
-}
-
 /// Growing pauses up to a deadline.
 struct Polls {
-    since: Instant,
-    deadline: Duration,
+    deadline: Instant,
     next: Duration,
 }
 
 impl Polls {
-    fn new(deadline: Duration) -> Self {
-        Polls { since: Instant::now(), deadline, next: FIRST_PAUSE }
-    }
-
-    fn is_longer_than(&self, time: Duration) -> bool {
-        self.since.elapsed() > time
+    fn new(within: Duration) -> Self {
+        Polls { deadline: Instant::now() + within, next: FIRST_PAUSE }
     }
 
     /// Pauses; false after the deadline.
     async fn pause(&mut self) -> bool {
-        if self.is_longer_than(self.deadline) {
+        if Instant::now() > self.deadline {
             return false;
         }
         sleep(self.next).await;
@@ -187,9 +159,17 @@ impl Polls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Kind;
 
     fn seen(run: Run, ha: &HaState) -> Listed {
-        Listed { run: Some(run), ha: ha.clone(), ..Listed::default() }
+        Listed {
+            place: Place { node: "pve1".to_owned(), kind: Kind::Lxc, vmid: Vmid(101) },
+            run: Some(run),
+            tags: [].into(),
+            name: String::new(),
+            lock: None,
+            ha: ha.clone(),
+        }
     }
 
     fn managed(state: &str) -> HaState {
@@ -221,12 +201,12 @@ mod tests {
     fn a_request_that_was_revoked_is_not_waited_for_again() {
         for (to, state) in [(Run::Running, "stopped"), (Run::Stopped, "started")] {
             assert!(
-                matches!(request_timed_out(to, &managed(state)), TaskEnd::Unknown(_)),
+                matches!(request_timed_out(to, Some(&managed(state))), TaskEnd::Unknown(_)),
                 "{state}"
             );
         }
         for ha in [HaState::NotListed, managed(""), managed("started"), managed("recovery")] {
-            let end = request_timed_out(Run::Running, &ha);
+            let end = request_timed_out(Run::Running, Some(&ha));
             assert!(matches!(end, TaskEnd::GivenUp(_)), "{ha:?}");
         }
     }

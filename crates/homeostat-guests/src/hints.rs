@@ -10,19 +10,20 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use homeostat_core::Focus;
+use homeostat_core::pacing::Pauses;
 use tokio::time::{Instant, sleep_until};
 
-use crate::api::Resource;
+use crate::api::Listed;
 use crate::client::Client;
 use crate::error::Error;
-use crate::model::Key;
+use crate::model::{Key, Vmid};
 
 /// How old an answer may be.
 const MAX_AGE: Duration = Duration::from_secs(10);
 /// After failures the pause between polls grows up to this many times the usual one.
 const LONGEST_PAUSE: u32 = 16;
 
-type Resources = BTreeMap<Key, Resource>;
+type Resources = BTreeMap<Vmid, Listed>;
 type Poll = Pin<Box<dyn Future<Output = Result<Resources, Error>> + Send>>;
 
 /// The last observe of the watched guests, and the last answer of the cluster.
@@ -31,7 +32,7 @@ pub(crate) struct Watch {
     due: Instant,
     poll: Option<Poll>,
     failures: u32,
-    seen: BTreeMap<Key, (Instant, Option<Resource>)>,
+    seen: BTreeMap<Key, (Instant, Option<Listed>)>,
     last_answer: Option<Resources>,
 }
 
@@ -48,7 +49,7 @@ impl Watch {
     }
 
     /// Takes over the result of an observe; a full one decides which guests are watched.
-    pub(crate) fn observed(&mut self, focus: &Focus<Key>, rows: BTreeMap<Key, Option<Resource>>) {
+    pub(crate) fn observed(&mut self, focus: &Focus<Key>, rows: BTreeMap<Key, Option<Listed>>) {
         if *focus == Focus::All {
             self.seen.clear();
         }
@@ -81,38 +82,43 @@ impl Watch {
     /// report the failure.
     fn take_answer(&mut self, answer: Option<Resources>) -> BTreeSet<Key> {
         self.failures = if answer.is_some() { 0 } else { self.failures + 1 };
-        let pauses = (1_u32 << self.failures.min(8)).min(LONGEST_PAUSE);
-        self.due = Instant::now() + self.every.saturating_mul(pauses);
+        let pauses = Pauses::new(self.every, self.every.saturating_mul(LONGEST_PAUSE));
+        self.due = Instant::now() + pauses.nth(self.failures + 1);
         let Some(answer) = answer else { return BTreeSet::new() };
-        let changed = self.seen.keys().copied();
-        let changed = changed.filter(|key| self.has_changed(*key, answer.get(key))).collect();
+        let before = self.last_answer.as_ref();
+        let changed = self.seen.iter().filter(|(key, (since, seen))| {
+            let listed = answer.get(&key.0);
+            // An answer that is older than the observe differs from it too.
+            let is_fresh = before.is_none_or(|before| before.get(&key.0) != listed);
+            seen.as_ref() != listed && (is_fresh || since.elapsed() > MAX_AGE + self.every)
+        });
+        let changed = changed.map(|(key, _)| *key).collect();
         self.last_answer = Some(answer);
         changed
-    }
-
-    /// Whether a guest differs from the last observe, and not only because the answer is older than that.
-    fn has_changed(&self, key: Key, listed: Option<&Resource>) -> bool {
-        let Some((since, seen)) = self.seen.get(&key) else { return false };
-        let is_fresh = self.last_answer.as_ref().is_none_or(|before| before.get(&key) != listed);
-        seen.as_ref() != listed && (is_fresh || since.elapsed() > MAX_AGE + self.every)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Listed;
-    use crate::model::{Run, Vmid};
+    use crate::api::{HaState, Place};
+    use crate::model::{Kind, Run};
 
     const KEY: Key = Key(Vmid(101));
 
-    fn row(run: Run) -> Resource {
-        let listed = Listed { run: Some(run), ..Listed::default() };
-        Resource { node: "pve1".to_owned(), listed }
+    fn row(run: Run) -> Listed {
+        Listed {
+            place: Place { node: "pve1".to_owned(), kind: Kind::Lxc, vmid: KEY.0 },
+            run: Some(run),
+            tags: BTreeSet::new(),
+            name: String::new(),
+            lock: None,
+            ha: HaState::NotListed,
+        }
     }
 
     fn resources(run: Run) -> Resources {
-        BTreeMap::from([(KEY, row(run))])
+        BTreeMap::from([(KEY.0, row(run))])
     }
 
     fn watch(run: Run) -> Watch {

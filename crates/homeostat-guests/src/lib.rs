@@ -1,18 +1,18 @@
 //! The guests source: run state and declared options of declared guests on Proxmox VE.
 //!
 //! The API is remote. A start is a task that runs for minutes, may outlive us, and must not be sent twice; errors are
-//! told apart by their text only; values read back in another form; the number of a deleted guest is used again.
+//! distinguished by their text only; values read back in another form; the number of a deleted guest is used again.
 //! Guests are never created or destroyed, and a guest that is not declared is not touched.
 //!
-//! Start at [`Guests`] for the source, at [`DesiredState::builder`] for desired state, at [`Client`] for the API, and at
+//! Start at [`Guests`] for the source, at [`DesiredState::new`] for desired state, at [`Client`] for the API, and at
 //! [`Client::through`] if the cluster is not reached by TCP.
 
 mod api;
 mod apply;
-mod builder;
 pub mod classify;
 mod client;
 mod command;
+mod desired;
 mod dial;
 mod endpoint;
 mod error;
@@ -36,15 +36,14 @@ mod token;
 mod upid;
 
 pub use apply::Writer;
-pub use builder::{Builder, DesiredError};
 pub use client::Client;
 pub use command::{Located, Sent, Verb};
+pub use desired::{DesiredError, DesiredState};
 pub use endpoint::{BadEndpoint, Endpoint};
 pub use error::Error;
-pub use model::{BadKey, DesiredState, Guest, Key, Kind, Run, Stop, Vmid, Wanted};
+pub use model::{BadKey, Guest, Key, Kind, Run, Stop, Vmid, Wanted};
 pub use observe::{Moment, Reader};
-pub use source::{Guests, Patience};
-pub use step::{Power, Release, Set, Step};
+pub use source::{Guests, Timeouts};
+pub use step::Step;
 pub use tls::{BadFingerprint, Fingerprint, Trust};
 pub use token::{Token, TokenError};
-pub use upid::{BadUpid, Upid};

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::model::Vmid;
+use crate::normalize;
 
 const PREFIX: &str = "homeostat-";
 /// How many digits of the digest.
@@ -18,15 +19,11 @@ pub(crate) fn is_mark(tag: &str) -> bool {
     parse(tag).is_some()
 }
 
-struct Parts<'a> {
-    owner: &'a str,
-    vmid: &'a str,
-}
-
-fn parse(tag: &str) -> Option<Parts<'_>> {
+/// The owner and the number of the guest in a mark.
+fn parse(tag: &str) -> Option<(&str, &str)> {
     let (owner, rest) = tag.strip_prefix(PREFIX)?.rsplit_once('+')?;
-    let (vmid, _) = rest.split_once('.')?;
-    Some(Parts { owner, vmid })
+    let (vmid, _generation) = rest.split_once('.')?;
+    Some((owner, vmid))
 }
 
 /// The owner of a guest by its marks.
@@ -41,23 +38,18 @@ pub(crate) enum Marked {
 
 /// Reads the marks of a guest.
 pub(crate) fn read(owner: &str, vmid: Vmid, tags: &BTreeSet<String>) -> Marked {
-    let owner = owner.to_lowercase();
-    let number = vmid.to_string();
-    let marks = tags.iter().filter_map(|tag| Some((tag, parse(tag)?)));
-    // A mark with another number was copied by cloning.
-    let (mut ours, mut other) = (None, None);
-    for (tag, parts) in marks.filter(|(_, parts)| parts.vmid == number) {
-        if parts.owner == owner {
-            ours = Some(tag.clone());
-        } else {
-            other = Some(parts.owner.to_owned());
+    let (owner, number) = (owner.to_lowercase(), vmid.to_string());
+    let mut marked = Marked::Not;
+    for tag in tags {
+        match parse(tag) {
+            // A mark with another number was copied by cloning.
+            Some((_, of)) if of != number => {}
+            Some((other, _)) if other != owner => return Marked::Other(other.to_owned()),
+            Some(_) => marked = Marked::Ours(tag.clone()),
+            None => {}
         }
     }
-    match (other, ours) {
-        (Some(other), _) => Marked::Other(other),
-        (None, Some(ours)) => Marked::Ours(ours),
-        (None, None) => Marked::Not,
-    }
+    marked
 }
 
 /// The mark for a guest whose configuration has this digest.
@@ -75,11 +67,11 @@ pub(crate) fn without(tags: &BTreeSet<String>) -> BTreeSet<String> {
 /// The tags to write: the declared ones, or else the present ones, with our mark and no other.
 pub(crate) fn tags(declared: Option<&str>, present: &BTreeSet<String>, mark: &str) -> String {
     let mut tags = match declared {
-        Some(declared) => crate::normalize::tags(declared),
+        Some(declared) => normalize::tags(declared),
         None => without(present),
     };
     tags.insert(mark.to_owned());
-    tags.into_iter().collect::<Vec<_>>().join(";")
+    normalize::join(tags)
 }
 
 /// The tags to write when our mark is removed: the original ones, or else the present ones. Marks of others stay.
@@ -88,10 +80,10 @@ pub(crate) fn tags_without(
     present: &BTreeSet<String>,
     mark: &str,
 ) -> String {
-    let own = original.map(crate::normalize::tags);
-    let marks = present.iter().filter(|tag| own.is_none() || is_mark(tag));
-    let kept: BTreeSet<String> = marks.cloned().chain(own.iter().flatten().cloned()).collect();
-    kept.into_iter().filter(|tag| tag != mark).collect::<Vec<_>>().join(";")
+    let original = original.map(normalize::tags);
+    let kept = present.iter().filter(|tag| original.is_none() || is_mark(tag));
+    let tags = kept.chain(original.iter().flatten()).filter(|tag| *tag != mark);
+    normalize::join(tags.cloned().collect())
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
-//! What is managed: run state and declared options of a guest, and the desired state of many of them.
+//! What is managed: the run state and the declared options of a guest.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use homeostat_core::desired::find_near;
-use homeostat_core::{Agreement, Desired, Slot};
 use serde::{Deserialize, Serialize};
-
-use crate::builder::Builder;
-use crate::normalize;
 
 /// The number of a guest: a name that the target gives again, not an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Vmid(pub u32);
+
+impl Vmid {
+    /// The numbers that the target gives to guests.
+    pub(crate) const VALID: RangeInclusive<u32> = 100..=999_999_999;
+}
 
 impl fmt::Display for Vmid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,9 +90,13 @@ pub enum Stop {
     Immediate,
 }
 
+impl Stop {
+    pub(crate) const USUAL_TIMEOUT: Duration = Duration::from_mins(1);
+}
+
 impl Default for Stop {
     fn default() -> Self {
-        Stop::Graceful(Duration::from_mins(1))
+        Stop::Graceful(Stop::USUAL_TIMEOUT)
     }
 }
 
@@ -114,7 +119,7 @@ pub struct Guest {
     pub is_marked: bool,
 }
 
-/// What one guest shall be.
+/// What is declared of one guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// What it is.
@@ -127,122 +132,14 @@ pub struct Wanted {
     pub stop: Stop,
     /// Options in normal form; empty means that one shall not be set.
     pub options: BTreeMap<String, String>,
-    /// Whether it may be taken from whoever manages it.
+    /// Whether it may be taken over from another owner.
     pub adopt: bool,
 }
 
 impl Wanted {
-    /// Whether its configuration is declared at all. Nothing is written into one that is not, the mark
-    /// included.
+    /// Whether its configuration is declared at all. Otherwise nothing is written into it, not even the mark.
     #[must_use]
     pub fn is_configured(&self) -> bool {
         !self.options.is_empty()
-    }
-}
-
-/// The guests that shall be something, sorted by number.
-#[derive(Clone, Debug, Default)]
-pub struct DesiredState {
-    desired_states: Vec<(Key, Wanted)>,
-}
-
-impl DesiredState {
-    /// Starts a desired state; see [`Builder`].
-    #[must_use]
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    /// Takes desired states that are sorted and unique.
-    pub(crate) fn from_sorted(desired_states: Vec<(Key, Wanted)>) -> Self {
-        DesiredState { desired_states }
-    }
-
-    /// The desired states in key order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Wanted)> {
-        self.desired_states.iter().map(|(key, wanted)| (key, wanted))
-    }
-
-    /// The desired state in a slot, without a copy.
-    pub(crate) fn at(&self, slot: Slot) -> (&Key, &Wanted) {
-        let (key, wanted) = &self.desired_states[slot.index()];
-        (key, wanted)
-    }
-
-    /// What is desired for a key, without a copy.
-    #[must_use]
-    pub fn wanted(&self, key: &Key) -> Option<&Wanted> {
-        self.slot(key, None).map(|slot| self.at(slot).1)
-    }
-}
-
-impl Desired for DesiredState {
-    type Key = Key;
-    type Object = Guest;
-
-    fn len(&self) -> usize {
-        self.desired_states.len()
-    }
-
-    fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
-        find_near(&self.desired_states, near, |desired| desired.0.cmp(key))
-    }
-
-    fn key(&self, slot: Slot) -> Key {
-        *self.at(slot).0
-    }
-
-    fn object(&self, slot: Slot) -> Guest {
-        let Wanted { kind, run, options, .. } = self.at(slot).1.clone();
-        let is_marked = !options.is_empty();
-        Guest { kind, run, options, unread: None, is_marked }
-    }
-
-    fn compare(&self, slot: Slot, seen: &Guest) -> Agreement {
-        let wanted = self.at(slot).1;
-        let run_differs = wanted.run.is_some_and(|run| seen.run.is_some_and(|seen| seen != run));
-        let unknown_run = wanted.run.is_some() && seen.run.is_none();
-        match (&seen.unread, unknown_run) {
-            (Some(why), _) if wanted.is_configured() => {
-                let why = format!("its configuration cannot be read: {why}");
-                return Agreement::Unsure { differs: run_differs, why };
-            }
-            _ => {}
-        }
-        let lacks_mark = wanted.is_configured() && !seen.is_marked;
-        let differs = run_differs || lacks_mark || !self.differing(slot, seen).is_empty();
-        if unknown_run {
-            let why = "whether it runs is not known".to_owned();
-            return Agreement::Unsure { differs, why };
-        }
-        Agreement::when(!differs)
-    }
-
-    fn may_adopt(&self, slot: Slot) -> bool {
-        self.at(slot).1.adopt
-    }
-
-    fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
-        self.at(slot).1 == other.at(there).1
-    }
-
-    fn shown(&self, guest: &Guest) -> serde_json::Value {
-        let mut shown = serde_json::to_value(guest).unwrap_or_default();
-        if let Some(fields) = shown.as_object_mut() {
-            fields.shift_remove("is_marked");
-        }
-        shown
-    }
-}
-
-impl DesiredState {
-    /// The declared options that are not as declared.
-    pub(crate) fn differing(&self, slot: Slot, seen: &Guest) -> Vec<&str> {
-        let wanted = self.at(slot).1;
-        let differs = |(option, value): &(&String, &String)| {
-            let seen = seen.options.get(*option).map(String::as_str).unwrap_or_default();
-            !normalize::agrees(wanted.kind, option, (value, seen))
-        };
-        wanted.options.iter().filter(differs).map(|(option, _)| option.as_str()).collect()
     }
 }

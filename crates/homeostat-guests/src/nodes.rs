@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use homeostat_core::pacing::Pauses;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::api::{Listed, Place};
+use crate::api::Listed;
 use crate::client::Client;
 use crate::error::Error;
 use crate::model::{Kind, Vmid};
@@ -21,13 +22,13 @@ use crate::model::{Kind, Vmid};
 const LIST_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it waits for one configuration at first.
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(3);
-const FIRST_BACKOFF: Duration = Duration::from_secs(2);
-const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
+/// Between the requests to a node that times out.
+const BACKOFF: Pauses = Pauses::new(Duration::from_secs(2), Duration::from_mins(1));
 
 /// The answers of the nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
-    pub(crate) found: BTreeMap<Vmid, (Place, Listed)>,
+    pub(crate) found: BTreeMap<Vmid, Listed>,
     /// Nodes without an answer, and why.
     pub(crate) unanswered: BTreeMap<String, String>,
 }
@@ -37,7 +38,7 @@ pub(crate) struct Lists {
 pub(crate) enum Wait {
     /// As long as the node usually takes: [`Nodes::recovered`] reports a late answer.
     Usual,
-    /// As long as a request may take: nobody would learn of a late answer.
+    /// As long as a request may take, since a late answer would not be reported.
     Longest,
 }
 
@@ -72,10 +73,8 @@ struct Answer {
     node: String,
     round: u64,
     took: Duration,
-    guests: Result<Vec<FoundGuest>, Error>,
+    guests: Result<BTreeMap<Vmid, Listed>, Error>,
 }
-
-type FoundGuest = (Vmid, (Place, Listed));
 
 impl Nodes {
     pub(crate) fn new(wait: Wait, longest: Duration) -> Self {
@@ -97,7 +96,9 @@ impl Nodes {
                 lists.unanswered.insert(node.clone(), "it is offline".to_owned());
             }
         }
-        while let Some(timeout) = self.timeout_of_round() {
+        loop {
+            let awaited = self.known.values().filter(|state| state.pending == Some(self.round));
+            let Some(timeout) = awaited.map(|state| state.list_timeout).max() else { break };
             let Ok(Some(answer)) = timeout_at(begun + timeout, self.requests.next()).await else {
                 break;
             };
@@ -125,13 +126,12 @@ impl Nodes {
     /// Cancel-safe.
     pub(crate) async fn recovered(&mut self, client: &Client) {
         while !std::mem::take(&mut self.has_recovered) {
-            let known: Vec<_> = self.known.keys().cloned().collect();
-            let due = known.into_iter().filter(|node| self.is_retry_due(node));
-            for node in due.collect::<Vec<_>>() {
+            let due = self.known.iter().filter(|(_, state)| state.is_retry_due());
+            for node in due.map(|(node, _)| node.clone()).collect::<Vec<_>>() {
                 self.request(&node, client);
             }
             let next = self.known.values().filter_map(|state| state.retry_at).min();
-            let next = next.unwrap_or_else(|| Instant::now() + LONGEST_BACKOFF);
+            let next = next.unwrap_or_else(|| Instant::now() + BACKOFF.longest());
             tokio::select! {
                 Some(answer) = self.requests.next() => {
                     self.has_recovered = self.record(&answer).is_ok();
@@ -150,53 +150,41 @@ impl Nodes {
     /// Records that a configuration of a node did not come in time: the node is in backoff, and gets more time
     /// after it.
     pub(crate) fn config_timed_out(&mut self, node: &str) {
-        let longest = self.longest;
         if let Some(state) = self.known.get_mut(node) {
-            state.config_timeout = (state.config_timeout * 2).min(longest);
+            state.config_timeout = (state.config_timeout * 2).min(self.longest);
             state.back_off("a configuration did not come in time".to_owned());
         }
     }
 
     fn add(&mut self, node: &str) {
-        if self.known.contains_key(node) {
-            return;
-        }
         let (list_timeout, config_timeout) = match self.wait {
             Wait::Usual => (LIST_TIMEOUT.min(self.longest), CONFIG_TIMEOUT.min(self.longest)),
             Wait::Longest => (self.longest, self.longest),
         };
-        let why = "it has not answered yet".to_owned();
-        let (pending, timeouts, retry_at) = (None, 0, None);
-        let state = NodeState { pending, list_timeout, config_timeout, timeouts, retry_at, why };
-        self.known.insert(node.to_owned(), state);
-    }
-
-    fn is_retry_due(&self, node: &str) -> bool {
-        let retry_at = self.known.get(node).and_then(|state| state.retry_at);
-        retry_at.is_some_and(|at| at <= Instant::now())
+        self.known.entry(node.to_owned()).or_insert_with(|| NodeState {
+            pending: None,
+            list_timeout,
+            config_timeout,
+            timeouts: 0,
+            retry_at: None,
+            why: "it has not answered yet".to_owned(),
+        });
     }
 
     /// Requests the list of a node, unless it is in backoff or a request is pending.
     fn request(&mut self, node: &str, client: &Client) {
-        let (round, longest) = (self.round, self.longest);
-        let is_retry_due = self.is_retry_due(node);
         let Some(state) = self.known.get_mut(node) else { return };
-        if state.pending.is_some() || (state.retry_at.is_some() && !is_retry_due) {
+        if state.pending.is_some() || (state.retry_at.is_some() && !state.is_retry_due()) {
             return;
         }
-        (state.pending, state.retry_at) = (Some(round), None);
-        self.requests.push(Box::pin(list(node.to_owned(), round, client.within(longest))));
-    }
-
-    /// The longest timeout of the nodes with a pending request of this round.
-    fn timeout_of_round(&self) -> Option<Duration> {
-        let awaited = self.known.values().filter(|state| state.pending == Some(self.round));
-        awaited.map(|state| state.list_timeout).max()
+        (state.pending, state.retry_at) = (Some(self.round), None);
+        let request = list(node.to_owned(), self.round, client.within(self.longest));
+        self.requests.push(Box::pin(request));
     }
 
     /// Updates the state of a node by its answer. The error says why the list of the node is not known.
     fn record(&mut self, answer: &Answer) -> Result<(), String> {
-        let (wait, longest) = (self.wait, self.longest);
+        let shortest = LIST_TIMEOUT.min(self.longest);
         let Some(state) = self.known.get_mut(&answer.node) else {
             return Err("it has left the cluster".to_owned());
         };
@@ -204,16 +192,15 @@ impl Nodes {
         match &answer.guests {
             Ok(_) => {
                 state.timeouts = 0;
-                if wait == Wait::Usual || answer.round != self.round {
-                    state.list_timeout =
-                        (answer.took * 2).clamp(LIST_TIMEOUT.min(longest), longest);
+                if self.wait == Wait::Usual || answer.round != self.round {
+                    state.list_timeout = (answer.took * 2).clamp(shortest, self.longest);
                 }
                 Ok(())
             }
             Err(error) => {
                 // A node that fails at once delays no observe, so it needs no backoff.
-                if answer.took >= LIST_TIMEOUT.min(longest) {
-                    state.list_timeout = LIST_TIMEOUT.min(longest);
+                if answer.took >= shortest {
+                    state.list_timeout = shortest;
                     state.back_off(error.to_string());
                 }
                 Err(error.to_string())
@@ -226,25 +213,20 @@ impl NodeState {
     fn back_off(&mut self, why: String) {
         self.timeouts += 1;
         self.why = why;
-        self.retry_at = Some(Instant::now() + backoff(self.timeouts));
+        self.retry_at = Some(Instant::now() + BACKOFF.nth(self.timeouts));
     }
-}
 
-/// The pause after this many timeouts in a row.
-fn backoff(timeouts: u32) -> Duration {
-    FIRST_BACKOFF.saturating_mul(1 << timeouts.saturating_sub(1).min(6)).min(LONGEST_BACKOFF)
+    fn is_retry_due(&self) -> bool {
+        self.retry_at.is_some_and(|at| at <= Instant::now())
+    }
 }
 
 /// Lists the guests of both kinds on a node.
 async fn list(node: String, round: u64, client: Client) -> Answer {
     let begun = Instant::now();
-    let list = async |kind| {
-        let listed = client.guests(&node, kind).await?;
-        let placed = |(vmid, listed)| (vmid, (Place { node: node.clone(), kind, vmid }, listed));
-        Ok::<Vec<FoundGuest>, Error>(listed.into_iter().map(placed).collect())
-    };
-    let guests = tokio::try_join!(list(Kind::Lxc), list(Kind::Qemu));
-    let guests = guests.map(|(containers, machines)| [containers, machines].concat());
+    let lists = tokio::try_join!(client.guests(&node, Kind::Lxc), client.guests(&node, Kind::Qemu));
+    let guests =
+        lists.map(|(containers, machines)| containers.into_iter().chain(machines).collect());
     Answer { node, round, took: begun.elapsed(), guests }
 }
 
@@ -254,7 +236,7 @@ mod tests {
 
     fn answer(took: Duration, is_good: bool) -> Answer {
         let lost = || Error::Lost { request: "GET /".to_owned(), why: "no answer".to_owned() };
-        let guests = if is_good { Ok(Vec::new()) } else { Err(lost()) };
+        let guests = if is_good { Ok(BTreeMap::new()) } else { Err(lost()) };
         Answer { node: "pve1".to_owned(), round: 0, took, guests }
     }
 
@@ -266,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_backoff_of_a_node_grows_up_to_a_minute() {
-        let pauses: Vec<u64> = (1..=7).map(|timeouts| backoff(timeouts).as_secs()).collect();
+        let pauses: Vec<u64> = (1..=7).map(|timeouts| BACKOFF.nth(timeouts).as_secs()).collect();
         assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60]);
     }
 
@@ -276,9 +258,9 @@ mod tests {
         assert!(nodes.record(&answer(Duration::from_millis(20), false)).is_err());
         assert_eq!(nodes.known["pve1"].retry_at, None);
         assert!(nodes.record(&answer(Duration::from_secs(10), false)).is_err());
-        assert!(!nodes.is_retry_due("pve1"));
-        tokio::time::advance(FIRST_BACKOFF).await;
-        assert!(nodes.is_retry_due("pve1"));
+        assert!(!nodes.known["pve1"].is_retry_due());
+        tokio::time::advance(BACKOFF.nth(1)).await;
+        assert!(nodes.known["pve1"].is_retry_due());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,107 +1,45 @@
-//! What the target makes of the options that it is given: both sides are brought to one form before they
-//! are compared. Pure.
+//! The normal form of options. The target rewrites them, so declared and observed values are both brought to normal
+//! form before they are compared. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Kind;
 
-/// The share of the processor under version 2 of the cgroups.
-const CPU_UNITS: std::ops::RangeInclusive<u64> = 1..=10_000;
-
-/// How an option is written, and read back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Description,
-    Tags,
-    Words,
-    Number,
-    CpuUnits,
-    Memory,
-    Boolean,
-    ContainerNet,
-    MachineNet,
-    Pairs,
-    Text,
-}
-
-/// Options that are lists of pairs, without the number that some of them end in. All others are texts, in which
-/// the order may mean something: arguments of a program, a password.
-const PAIRS: [&str; 27] = [
-    "agent",
-    "amd-sev",
-    "audio",
-    "boot",
-    "cicustom",
-    "cpu",
-    "dev",
-    "efidisk",
-    "features",
-    "hostpci",
-    "ide",
-    "ipconfig",
-    "ivshmem",
-    "mp",
-    "rng",
-    "rootfs",
-    "sata",
-    "scsi",
-    "smbios",
-    "spice_enhancements",
-    "startup",
-    "tpmstate",
-    "usb",
-    "vga",
-    "virtio",
-    "virtiofs",
-    "watchdog",
-];
-
-impl Form {
-    fn of(kind: Kind, option: &str) -> Self {
-        let stem = option.trim_end_matches(|c: char| c.is_ascii_digit());
-        match (stem, kind) {
-            ("description", _) => Form::Description,
-            ("tags", _) => Form::Tags,
-            ("nameserver" | "searchdomain", _) => Form::Words,
-            ("cores" | "swap" | "sockets" | "tty" | "vcpus" | "balloon" | "shares", _) => {
-                Form::Number
-            }
-            ("cpuunits", _) => Form::CpuUnits,
-            ("memory", _) => Form::Memory,
-            ("numa", _) if option != "numa" => Form::Pairs,
-            (
-                "onboot" | "protection" | "unprivileged" | "console" | "debug" | "acpi" | "kvm"
-                | "tablet" | "numa" | "autostart" | "freeze" | "localtime",
-                _,
-            ) => Form::Boolean,
-            ("net", Kind::Lxc) => Form::ContainerNet,
-            ("net", Kind::Qemu) => Form::MachineNet,
-            (stem, _) if PAIRS.contains(&stem) => Form::Pairs,
-            _ => Form::Text,
-        }
-    }
-}
-
 /// The normal form of an option's text. Empty means that it is not set.
 #[must_use]
 pub fn normal(kind: Kind, option: &str, text: &str) -> String {
-    match Form::of(kind, option) {
-        Form::Description => description(text),
-        Form::Tags => tags(text).into_iter().collect::<Vec<_>>().join(";"),
-        Form::Words => text
-            .split([',', ';', ' ', '\t'])
-            .filter(|word| !word.is_empty())
-            .collect::<Vec<_>>()
-            .join(" "),
-        Form::Number => number(text),
-        Form::CpuUnits => cpu_units(text),
-        Form::Memory => number(text.strip_prefix("current=").unwrap_or(text)),
-        Form::Boolean => boolean(text),
-        Form::ContainerNet => print(&container_net(text)),
-        Form::MachineNet => print(&machine_net(text)),
-        Form::Pairs => pairs_in_order(text),
-        Form::Text => text.trim().to_owned(),
+    match (stem(option), kind) {
+        ("description", _) => description(text),
+        ("tags", _) => join(tags(text)),
+        ("nameserver" | "searchdomain", _) => {
+            let words = text.split([',', ';', ' ', '\t']).filter(|word| !word.is_empty());
+            words.collect::<Vec<_>>().join(" ")
+        }
+        ("cores" | "swap" | "sockets" | "tty" | "vcpus" | "balloon" | "shares", _) => number(text),
+        ("cpuunits", _) => cpu_units(text),
+        ("memory", _) => number(text.strip_prefix("current=").unwrap_or(text)),
+        ("numa", _) if option != "numa" => pairs_in_order(text),
+        (
+            "onboot" | "protection" | "unprivileged" | "console" | "debug" | "acpi" | "kvm"
+            | "tablet" | "numa" | "autostart" | "freeze" | "localtime",
+            _,
+        ) => boolean(text),
+        ("net", _) => print(&interface(kind, text)),
+        (
+            "agent" | "amd-sev" | "audio" | "boot" | "cicustom" | "cpu" | "dev" | "efidisk"
+            | "features" | "hostpci" | "ide" | "ipconfig" | "ivshmem" | "mp" | "rng" | "rootfs"
+            | "sata" | "scsi" | "smbios" | "spice_enhancements" | "startup" | "tpmstate" | "usb"
+            | "vga" | "virtio" | "virtiofs" | "watchdog",
+            _,
+        ) => pairs_in_order(text),
+        // In other texts the order may mean something: arguments of a program, a password.
+        _ => text.trim().to_owned(),
     }
+}
+
+/// An option without the number that some of them end in.
+fn stem(option: &str) -> &str {
+    option.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
 /// The normal form of what is seen; an option that is not set has its default.
@@ -113,14 +51,14 @@ pub fn seen(kind: Kind, option: &str, text: Option<&str>) -> String {
     }
 }
 
-/// Whether a seen value is as declared, both in normal form. An interface for which no address is declared
-/// has the one that was made up for it.
+/// Whether a seen value is as declared, both in normal form. An interface for which no address is declared may have any:
+/// the target generates one.
 #[must_use]
 pub fn agrees(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> bool {
     if wanted == seen {
         return true;
     }
-    // To desired state an option away is to desired state its default.
+    // An option that is declared away has its default.
     if wanted.is_empty() {
         return default(kind, option) == Some(seen);
     }
@@ -150,6 +88,11 @@ pub fn tags(text: &str) -> BTreeSet<String> {
     tags.map(str::to_lowercase).collect()
 }
 
+/// Tags as they are written.
+pub(crate) fn join(tags: BTreeSet<String>) -> String {
+    tags.into_iter().collect::<Vec<_>>().join(";")
+}
+
 /// Whether the target would take a text as a tag.
 #[must_use]
 pub fn is_tag(text: &str) -> bool {
@@ -172,8 +115,7 @@ fn number(text: &str) -> String {
 // Quirk `cpuunits-clamped` (Proxmox VE 8): the share is brought into the bounds of version 2 of the cgroups.
 fn cpu_units(text: &str) -> String {
     let text = text.trim();
-    let clamp = |number: u64| number.clamp(*CPU_UNITS.start(), *CPU_UNITS.end()).to_string();
-    text.parse::<u64>().map_or_else(|_| text.to_owned(), clamp)
+    text.parse::<u64>().map_or_else(|_| text.to_owned(), |units| units.clamp(1, 10_000).to_string())
 }
 
 fn boolean(text: &str) -> String {
@@ -194,11 +136,12 @@ fn default(kind: Kind, option: &str) -> Option<&'static str> {
     }
 }
 
+/// The field of an interface that has its address; none for other options.
 fn address_of(kind: Kind, option: &str) -> Option<&'static str> {
-    match Form::of(kind, option) {
-        Form::ContainerNet => Some("hwaddr"),
-        Form::MachineNet => Some("macaddr"),
-        _ => None,
+    match kind {
+        _ if stem(option) != "net" => None,
+        Kind::Lxc => Some("hwaddr"),
+        Kind::Qemu => Some("macaddr"),
     }
 }
 
@@ -213,48 +156,41 @@ fn print(pairs: &BTreeMap<String, String>) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-// Quirk `net-printed-anew` (Proxmox VE 8): an interface reads back in an order of the target's own, with an
-// address, and with the only type that there is.
-fn container_net(text: &str) -> BTreeMap<String, String> {
-    let mut net = parse(text);
-    if net.get("type").is_some_and(|kind| kind == "veth") {
-        net.remove("type");
-    }
-    if let Some(address) = net.get_mut("hwaddr") {
-        address.make_ascii_uppercase();
-    }
-    net
+/// Every model that there is: one that we took for another key would never be as declared.
+fn is_model(key: &str) -> bool {
+    matches!(
+        key,
+        "e1000"
+            | "e1000-82540em"
+            | "e1000-82544gc"
+            | "e1000-82545em"
+            | "e1000e"
+            | "i82551"
+            | "i82557b"
+            | "i82559er"
+            | "ne2k_isa"
+            | "ne2k_pci"
+            | "pcnet"
+            | "rtl8139"
+            | "virtio"
+            | "vmxnet3"
+    )
 }
 
-/// Every model that there is: one that we took for another key would never be as declared.
-const MODELS: [&str; 14] = [
-    "e1000",
-    "e1000-82540em",
-    "e1000-82544gc",
-    "e1000-82545em",
-    "e1000e",
-    "i82551",
-    "i82557b",
-    "i82559er",
-    "ne2k_isa",
-    "ne2k_pci",
-    "pcnet",
-    "rtl8139",
-    "virtio",
-    "vmxnet3",
-];
-
-/// The model can stand alone, with its address, or by name.
-fn machine_net(text: &str) -> BTreeMap<String, String> {
+// Quirk `net-printed-anew` (Proxmox VE 8): an interface reads back in an order of the target's own, with an
+// address, and with the only type that there is.
+fn interface(kind: Kind, text: &str) -> BTreeMap<String, String> {
     let mut net = parse(text);
-    let short = MODELS.iter().find_map(|model| Some((*model, net.remove(*model)?)));
-    if let Some((model, address)) = short {
-        net.insert("model".to_owned(), model.to_owned());
+    net.retain(|key, value| (kind, key.as_str(), value.as_str()) != (Kind::Lxc, "type", "veth"));
+    // The model of a machine's interface can stand alone, with its address, or by name.
+    let is_short = |key: &String, _: &mut String| kind == Kind::Qemu && is_model(key);
+    if let Some((model, address)) = net.extract_if(.., is_short).next() {
+        net.insert("model".to_owned(), model);
         if !address.is_empty() {
             net.insert("macaddr".to_owned(), address);
         }
     }
-    if let Some(address) = net.get_mut("macaddr") {
+    if let Some(address) = address_of(kind, "net").and_then(|field| net.get_mut(field)) {
         address.make_ascii_uppercase();
     }
     net

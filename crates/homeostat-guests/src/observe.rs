@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use futures_util::StreamExt as _;
-use homeostat_core::{Failure, Focus, Hint, Owner, See, Seen, Stage, View};
+use futures_util::stream::{self, StreamExt as _};
+use homeostat_core::{Failure, Hint, Owner, See, Seen, Stage, View};
 
-use crate::api::{Listed, Options, Place, Resource};
+use crate::api::{Listed, Options, Place};
 use crate::error::Error;
 use crate::hints::Watch;
 use crate::mark::{self, Marked};
@@ -52,97 +52,63 @@ pub struct Reader {
 }
 
 /// A guest to observe.
-struct Subject {
+#[derive(Clone, Copy)]
+struct Subject<'a> {
     key: Key,
-    wanted: Option<Wanted>,
+    wanted: Option<&'a Wanted>,
     /// What we wrote, by the ledger.
-    wrote: Option<Guest>,
+    wrote: Option<&'a Guest>,
+}
+
+/// None, if the guest is absent. The error says why it is unknown.
+type Observation = Result<Option<Present>, String>;
+
+struct Present {
+    object: Guest,
+    owner: Owner,
+    facts: Facts,
 }
 
 impl Reader {
-    pub(crate) fn with_hints(source: Guests) -> Self {
-        let watch = Some(Watch::new(source.patience.poll));
-        let nodes = Nodes::new(Wait::Usual, source.patience.answer);
+    /// With hints, unless it waits the longest for each node.
+    pub(crate) fn new(source: Guests, wait: Wait) -> Self {
+        let watch = (wait == Wait::Usual).then(|| Watch::new(source.timeouts.poll));
+        let nodes = Nodes::new(wait, source.timeouts.answer);
         Reader { source, nodes, watch, missed: BTreeSet::new() }
-    }
-
-    pub(crate) fn without_hints(source: Guests) -> Self {
-        let nodes = Nodes::new(Wait::Longest, source.patience.answer);
-        Reader { source, nodes, watch: None, missed: BTreeSet::new() }
     }
 
     /// Observes all subjects. After a node has timed out once, its other guests are not waited for.
     async fn observe_all(
         &mut self,
         lists: &Lists,
-        subjects: Vec<Subject>,
+        subjects: Vec<Subject<'_>>,
     ) -> Vec<(Key, Observation)> {
-        let (source, timed_out) = (&self.source, TimedOut::default());
-        let timed = subjects.into_iter().map(|subject| {
-            let node = lists.found.get(&subject.key.0).map(|(place, _)| place.node.clone());
-            let node = node.unwrap_or_default();
-            (self.nodes.config_timeout(&node), node, subject)
+        let (source, timed_out) = (&self.source, Mutex::new(BTreeSet::new()));
+        let timed_out_nodes = &|| timed_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let subjects = subjects.into_iter().map(|subject| {
+            let node = lists.found.get(&subject.key.0).map_or("", |found| &found.place.node);
+            (self.nodes.config_timeout(node), node, subject)
         });
-        let timed: Vec<_> = timed.collect();
-        let observations = futures_util::stream::iter(timed).map(|(timeout, node, subject)| {
-            let (timed_out, key) = (&timed_out, subject.key);
-            async move {
-                let unknown =
-                    || Observation::Unknown(format!("node {node} does not answer any more"));
-                if timed_out.contains(&node) {
-                    return (key, unknown());
-                }
-                let observed = observe_one(source, lists, subject);
-                let observed = tokio::time::timeout(timeout, observed).await.unwrap_or_else(|_| {
-                    timed_out.insert(&node);
-                    unknown()
-                });
-                (key, observed)
-            }
+        let subjects = &subjects.collect::<Vec<_>>();
+        // By index, since a closure that takes borrowed items makes a stream that is not `Send`.
+        let observations = stream::iter(0..subjects.len()).map(|at| async move {
+            let (timeout, node, subject) = subjects[at];
+            let observed = if timed_out_nodes().contains(node) {
+                None
+            } else {
+                tokio::time::timeout(timeout, observe_one(source, lists, subject)).await.ok()
+            };
+            let observed = observed.unwrap_or_else(|| {
+                timed_out_nodes().insert(node);
+                Err(format!("node {node} does not answer any more"))
+            });
+            (subject.key, observed)
         });
         let observations: Vec<_> = observations.buffer_unordered(AT_ONCE).collect().await;
-        for node in timed_out.into_nodes() {
-            self.nodes.config_timed_out(&node);
+        for node in &*timed_out_nodes() {
+            self.nodes.config_timed_out(node);
         }
         observations
-    }
-
-    /// Keeps what later hints are derived from: the known guests for the watch, the unknown ones for the moment
-    /// when a node answers again.
-    fn remember(&mut self, focus: &Focus<Key>, lists: &Lists, observations: &[(Key, Observation)]) {
-        let (unknown, known): (Vec<_>, Vec<_>) =
-            observations.iter().partition(|(_, one)| matches!(one, Observation::Unknown(_)));
-        self.missed.retain(|key| !focus.covers(key));
-        self.missed.extend(unknown.iter().map(|(key, _)| *key));
-        let known = known.iter().map(|(key, _)| {
-            let row = lists.found.get(&key.0);
-            let resource = row.map(|(place, listed)| Resource {
-                node: place.node.clone(),
-                listed: listed.clone(),
-            });
-            (*key, resource)
-        });
-        if let Some(watch) = &mut self.watch {
-            watch.observed(focus, known.collect());
-        }
-    }
-}
-
-/// Nodes that timed out during an observe.
-#[derive(Default)]
-struct TimedOut(Mutex<BTreeSet<String>>);
-
-impl TimedOut {
-    fn contains(&self, node: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
-    }
-
-    fn insert(&self, node: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned());
-    }
-
-    fn into_nodes(self) -> BTreeSet<String> {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,18 +124,27 @@ impl homeostat_core::Reader<Guests> for Reader {
             return Ok(moment);
         }
         let lists = self.nodes.lists(&self.source.client).await.map_err(|error| error.failure())?;
-        let observations = self.observe_all(&lists, subjects).await;
-        self.remember(view.focus, &lists, &observations);
-        for (key, observation) in observations {
+        // Later hints are derived from the known guests by the watch, and from the unknown ones when a node answers
+        // again.
+        self.missed.retain(|key| !view.focus.covers(key));
+        let mut known = BTreeMap::new();
+        for (key, observation) in self.observe_all(&lists, subjects).await {
             match observation {
-                Observation::Absent => {}
-                Observation::Unknown(why) => see(Seen::Unknown { key, why }),
-                Observation::Present(present) => {
-                    let Present { object, owner, facts } = *present;
+                Err(why) => {
+                    self.missed.insert(key);
+                    see(Seen::Unknown { key, why });
+                    continue;
+                }
+                Ok(Some(Present { object, owner, facts })) => {
                     moment.guests.insert(key, facts);
                     see(Seen::Present { key, object, owner });
                 }
+                Ok(None) => {}
             }
+            known.insert(key, lists.found.get(&key.0).cloned());
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.observed(view.focus, known);
         }
         Ok(moment)
     }
@@ -190,24 +165,23 @@ impl homeostat_core::Reader<Guests> for Reader {
     }
 }
 
-fn subjects(view: &View<'_, Guests>) -> Vec<Subject> {
+fn subjects<'a>(view: &View<'a, Guests>) -> Vec<Subject<'a>> {
     let declared = view.desired.iter().map(|(key, _)| *key);
     let keys: BTreeSet<Key> = declared.chain(view.records.keys().copied()).collect();
     let focused = keys.into_iter().filter(|key| view.focus.covers(key));
-    focused
-        .map(|key| {
-            let record = view.records.get(&key).filter(|record| record.stage == Stage::Done);
-            let wrote = record.map(|record| record.wrote.clone());
-            Subject { key, wanted: view.desired.wanted(&key).cloned(), wrote }
-        })
-        .collect()
+    let subjects = focused.map(|key| {
+        let record = view.records.get(&key).filter(|record| record.stage == Stage::Done);
+        let wrote = record.map(|record| &record.wrote);
+        Subject { key, wanted: view.desired.wanted(&key), wrote }
+    });
+    subjects.collect()
 }
 
-impl Subject {
+impl<'a> Subject<'a> {
     /// The options to observe: the declared ones; or, of a guest that is no longer declared, those that we wrote.
-    fn options(&self) -> impl Iterator<Item = &String> {
-        let declared = self.wanted.as_ref().map(|wanted| &wanted.options);
-        let options = declared.or_else(|| self.wrote.as_ref().map(|wrote| &wrote.options));
+    fn options(&self) -> impl Iterator<Item = &'a String> {
+        let declared = self.wanted.map(|wanted| &wanted.options);
+        let options = declared.or_else(|| self.wrote.map(|wrote| &wrote.options));
         options.into_iter().flat_map(BTreeMap::keys)
     }
 
@@ -215,158 +189,112 @@ impl Subject {
     /// has no mark, is another one with its number, or somebody removed the mark. One that is no longer declared is
     /// released, whoever owns it.
     fn owner(&self, marked: &Marked) -> Owner {
-        let was_marked = self.wrote.as_ref().is_some_and(|wrote| wrote.is_marked);
         match marked {
             _ if self.wanted.is_none() => Owner::Nobody,
             Marked::Other(owner) => Owner::Foreign(format!("the owner {owner}").into()),
-            Marked::Not if was_marked => {
+            Marked::Not if self.wrote.is_some_and(|wrote| wrote.is_marked) => {
                 Owner::foreign("a guest without our mark: another one with its number, perhaps")
             }
             Marked::Not | Marked::Ours(_) => Owner::Nobody,
         }
     }
+
+    /// Refuses a guest of this number that is not the declared one.
+    fn check_place(&self, place: &Place) -> Result<(), String> {
+        let Some(wanted) = self.wanted else { return Ok(()) };
+        if wanted.kind != place.kind {
+            let (declared, found) = (wanted.kind.word(), place.kind.word());
+            return Err(format!(
+                "it is declared as {declared}, and there is a {found} of this number"
+            ));
+        }
+        match &wanted.node {
+            Some(node) if *node != place.node => Err(format!(
+                "it is declared on node {node}, and is on {}: without `node` it may move",
+                place.node
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
-enum Observation {
-    Absent,
-    Unknown(String),
-    Present(Box<Present>),
-}
-
-struct Present {
-    object: Guest,
-    owner: Owner,
-    facts: Facts,
-}
-
-/// The configuration of a guest.
-struct Config {
-    options: Options,
-    /// Options that take effect with the next start.
-    pending: BTreeSet<String>,
-}
-
-async fn observe_one(source: &Guests, lists: &Lists, subject: Subject) -> Observation {
-    let Some((place, listed)) = lists.found.get(&subject.key.0) else {
-        return missing(source, lists, &subject).await;
+async fn observe_one(source: &Guests, lists: &Lists, subject: Subject<'_>) -> Observation {
+    let Some(listed) = lists.found.get(&subject.key.0) else {
+        return missing(source, lists, subject).await;
     };
-    if let Some(why) = misplaced(subject.wanted.as_ref(), place) {
-        return Observation::Unknown(why);
-    }
-    let config = read_config(source, place, listed).await;
-    match (&subject.wanted, config) {
-        (None, Err(error)) => Observation::Unknown(error.to_string()),
-        (_, config) => present(source, &subject, place, listed, config),
+    subject.check_place(&listed.place)?;
+    match (subject.wanted, read_config(source, listed).await) {
+        (None, Err(error)) => Err(error.to_string()),
+        (_, config) => Ok(Some(present(source, subject, listed, config))),
     }
 }
 
-async fn read_config(source: &Guests, place: &Place, listed: &Listed) -> Result<Config, Error> {
-    let options = source.client.options(place).await?;
+/// The options of a guest, and which of them take effect with its next start.
+async fn read_config(
+    source: &Guests,
+    listed: &Listed,
+) -> Result<(Options, BTreeSet<String>), Error> {
+    let options = source.client.options(&listed.place).await?;
     let pending = match listed.run {
-        Some(Run::Running) => source.client.pending(place).await?,
+        Some(Run::Running) => source.client.pending(&listed.place).await?,
         _ => BTreeSet::new(),
     };
-    Ok(Config { options, pending })
+    Ok((options, pending))
 }
 
 /// Whether a guest that is in no list is absent, or unknown.
-async fn missing(source: &Guests, lists: &Lists, subject: &Subject) -> Observation {
-    let node = subject.wanted.as_ref().and_then(|wanted| wanted.node.as_ref());
-    let unanswered = match node {
-        Some(node) => lists.unanswered.get_key_value(node),
-        None => None,
-    };
-    let unanswered = unanswered.or_else(|| lists.unanswered.iter().next());
-    if let Some((node, why)) = unanswered {
-        return Observation::Unknown(format!("node {node} does not answer: {why}"));
+async fn missing(source: &Guests, lists: &Lists, subject: Subject<'_>) -> Observation {
+    let declared = subject.wanted.and_then(|wanted| wanted.node.as_ref());
+    let unanswered = declared.and_then(|node| lists.unanswered.get_key_value(node));
+    if let Some((node, why)) = unanswered.or_else(|| lists.unanswered.iter().next()) {
+        return Err(format!("node {node} does not answer: {why}"));
     }
-    match source.client.may_see(subject.key.0).await {
-        Ok(true) => missing_from_nodes(source, subject.key).await,
-        Ok(false) => Observation::Unknown(format!(
-            "the token lacks the privilege VM.Audit on /vms/{}: it cannot see whether it is there",
-            subject.key.0
-        )),
-        Err(error) => Observation::Unknown(error.to_string()),
-    }
-}
-
-/// During a migration a guest can be missing from the lists of both nodes, but not from that of the cluster.
-async fn missing_from_nodes(source: &Guests, key: Key) -> Observation {
-    match source.client.resources().await {
-        Ok(resources) if !resources.contains_key(&key) => Observation::Absent,
-        Ok(_) => {
-            Observation::Unknown("it was on no node, and the cluster knows it: it moves".to_owned())
-        }
-        Err(error) => Observation::Unknown(error.to_string()),
-    }
-}
-
-/// Why the guest of this number is not the declared one.
-fn misplaced(wanted: Option<&Wanted>, place: &Place) -> Option<String> {
-    let wanted = wanted?;
-    if wanted.kind != place.kind {
-        let (declared, found) = (wanted.kind.word(), place.kind.word());
-        return Some(format!(
-            "it is declared as {declared}, and there is a {found} of this number"
+    let (client, vmid) = (&source.client, subject.key.0);
+    if !client.may_see(vmid).await.map_err(|error| error.to_string())? {
+        return Err(format!(
+            "the token lacks the privilege VM.Audit on /vms/{vmid}: it cannot see whether it is there"
         ));
     }
-    let node = wanted.node.as_ref().filter(|node| **node != place.node)?;
-    Some(format!(
-        "it is declared on node {node}, and is on {}: without `node` it may move",
-        place.node
-    ))
+    // During a migration a guest can be missing from the lists of both nodes, but not from that of the cluster.
+    let resources = client.resources().await.map_err(|error| error.to_string())?;
+    if resources.contains_key(&vmid) {
+        return Err("it was on no node, and the cluster knows it: it moves".to_owned());
+    }
+    Ok(None)
 }
 
 fn present(
     source: &Guests,
-    subject: &Subject,
-    place: &Place,
+    subject: Subject<'_>,
     listed: &Listed,
-    config: Result<Config, Error>,
-) -> Observation {
-    let tags = match &config {
-        Ok(Config { options, .. }) => {
-            normalize::tags(options.options.get("tags").map_or("", String::as_str))
-        }
-        Err(_) => listed.tags.clone(),
-    };
+    config: Result<(Options, BTreeSet<String>), Error>,
+) -> Present {
+    let Listed { place, run, name, .. } = listed.clone();
+    let tags = config.as_ref().map_or_else(|_| listed.tags.clone(), |(options, _)| options.tags());
     let marked = mark::read(&source.owner, place.vmid, &tags);
     let owner = subject.owner(&marked);
-    let mark = match marked {
-        Marked::Ours(mark) => Some(mark),
-        _ => None,
-    };
-    let (mut options, mut pending, mut digest, mut unread) =
-        (BTreeMap::new(), Vec::new(), None, None);
+    let mark = if let Marked::Ours(mark) = marked { Some(mark) } else { None };
+    let (kind, is_marked) = (place.kind, mark.is_some());
+    let mut object = Guest { kind, run, options: BTreeMap::new(), unread: None, is_marked };
+    let mut facts = Facts { place, name, digest: None, tags, mark, pending: Vec::new() };
     match config {
-        Ok(config) => {
-            options = observed_options(subject, place.kind, &config.options, &tags);
-            let is_pending = |option: &&String| config.pending.contains(*option);
-            pending = subject.options().filter(is_pending).cloned().collect();
-            digest = Some(config.options.digest);
+        Ok((read, pending)) => {
+            let options = subject.options();
+            object.options =
+                options.map(|option| (option.clone(), seen(kind, option, &read))).collect();
+            let is_pending = |option: &&String| pending.contains(*option);
+            facts.pending = subject.options().filter(is_pending).cloned().collect();
+            facts.digest = Some(read.digest);
         }
-        Err(error) => unread = Some(error.to_string()),
+        Err(error) => object.unread = Some(error.to_string()),
     }
-    let (kind, run, is_marked) = (place.kind, listed.run, mark.is_some());
-    let object = Guest { kind, run, options, unread, is_marked };
-    let (place, name) = (place.clone(), listed.name.clone());
-    let facts = Facts { place, name, digest, tags, mark, pending };
-    Observation::Present(Box::new(Present { object, owner, facts }))
+    Present { object, owner, facts }
 }
 
-/// The options of a subject, in normal form; without our mark among the tags.
-fn observed_options(
-    subject: &Subject,
-    kind: Kind,
-    read: &Options,
-    tags: &BTreeSet<String>,
-) -> BTreeMap<String, String> {
-    let seen = subject.options().map(|option| {
-        let value = match option.as_str() {
-            "tags" => mark::without(tags).into_iter().collect::<Vec<_>>().join(";"),
-            _ => normalize::seen(kind, option, read.options.get(option).map(String::as_str)),
-        };
-        (option.clone(), value)
-    });
-    seen.collect()
+/// The value of an option, in normal form; without marks among the tags.
+fn seen(kind: Kind, option: &str, read: &Options) -> String {
+    match option {
+        "tags" => normalize::join(mark::without(&read.tags())),
+        _ => normalize::seen(kind, option, read.options.get(option).map(String::as_str)),
+    }
 }

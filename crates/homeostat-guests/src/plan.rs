@@ -2,13 +2,14 @@
 
 use homeostat_core::{Change, ChangeList, Draft, Failure, Finding, Owner, Retry, Slot, WaitsOn};
 
-use crate::api::ConfigChange;
+use crate::api::ConfigWrite;
+use crate::desired::DesiredState;
 use crate::mark;
-use crate::model::{DesiredState, Guest, Key, Run};
+use crate::model::{Guest, Key, Run};
 use crate::normalize;
 use crate::observe::{Facts, Moment};
 use crate::source::Guests;
-use crate::step::{Expects, Power, Release, Set, Step, Unmark};
+use crate::step::{Expects, Power, Release, Set, Step};
 
 /// Drafts the steps for all changes, and lists options that are pending.
 pub(crate) fn draft(
@@ -20,7 +21,11 @@ pub(crate) fn draft(
     let mut draft = Draft::default();
     for change in changes {
         match change {
-            Change::Create { slot } => draft.refuse(*desired.at(slot).0, absent()),
+            Change::Create { slot } => {
+                let absent = Failure::new("there is no such guest", Retry::OnChange)
+                    .with_help("make it first: guests are never made or destroyed here");
+                draft.refuse(*desired.at(slot).0, absent);
+            }
             Change::Update { slot, before, adopts } => {
                 let key = *desired.at(slot).0;
                 if let Some(facts) = moment.guests.get(&key) {
@@ -36,8 +41,18 @@ pub(crate) fn draft(
             }
         }
     }
-    let pending = pending(desired, moment, &draft.steps);
-    draft.findings.extend(pending);
+    let restarts = |key: &Key| {
+        let mut steps = draft.steps.iter();
+        steps.any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
+    };
+    // Options that are set and take effect with the next start are reported, not written again.
+    for (key, Facts { pending, .. }) in &moment.guests {
+        if !pending.is_empty() && desired.wanted(key).is_some() && !restarts(key) {
+            let options = pending.join("`, `");
+            let on = format!("a restart of the guest, for `{options}` to take effect");
+            draft.findings.push((*key, Finding::Pending { on: WaitsOn::Condition(on) }));
+        }
+    }
     draft
 }
 
@@ -48,37 +63,14 @@ fn release(key: Key, before: Guest, restore: Option<Guest>, facts: Option<&Facts
     let write = ours.map(|(facts, mark, digest)| {
         let originals = restore.map(|original| original.options).unwrap_or_default();
         let tags = mark::tags_without(originals.get("tags").map(String::as_str), &facts.tags, mark);
-        let mut change = ConfigChange::default();
-        let options = originals.iter().filter(|(option, _)| *option != "tags");
-        let changed = options.filter(|(option, value)| before.options.get(*option) != Some(value));
-        let values = changed.map(|(option, value)| (option.clone(), value.clone()));
-        for (option, value) in values.chain([("tags".to_owned(), tags)]) {
-            change.put(option, value);
-        }
-        Unmark { place: facts.place.clone(), change, digest }
+        let is_changed = |(option, value): &(String, String)| {
+            option != "tags" && before.options.get(option) != Some(value)
+        };
+        let changed = originals.into_iter().filter(is_changed);
+        let options = changed.chain([("tags".to_owned(), tags)]).collect();
+        ConfigWrite { place: facts.place.clone(), options, digest }
     });
     Step::Release(Release { key, before, write })
-}
-
-fn absent() -> Failure {
-    Failure::new("there is no such guest", Retry::OnChange)
-        .with_help("make it first: guests are never made or destroyed here")
-}
-
-/// Options that are set and take effect with the next start: reported, not written again.
-fn pending(desired: &DesiredState, moment: &Moment, steps: &[Step]) -> Vec<(Key, Finding)> {
-    let restarts = |key: &Key| {
-        steps.iter().any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
-    };
-    let guests = moment.guests.iter().filter(|(key, facts)| {
-        !facts.pending.is_empty() && desired.wanted(key).is_some() && !restarts(key)
-    });
-    let pending = guests.map(|(key, facts)| {
-        let on =
-            format!("a restart of the guest, for `{}` to take effect", facts.pending.join("`, `"));
-        (*key, Finding::Pending { on: WaitsOn::Condition(on) })
-    });
-    pending.collect()
 }
 
 struct Difference<'a> {
@@ -91,9 +83,8 @@ struct Difference<'a> {
 impl Difference<'_> {
     fn steps(self, source: &Guests, desired: &DesiredState) -> Vec<Step> {
         let set = self.set(source, desired);
-        let power = self.power(desired, set.as_ref());
-        let steps = [set.map(Step::Set), power.map(Step::Power)];
-        steps.into_iter().flatten().collect()
+        let power = self.power(source, desired, set.as_ref());
+        set.map(Step::Set).into_iter().chain(power.map(Step::Power)).collect()
     }
 
     /// Only declared options are written, and only if the configuration could be read.
@@ -106,48 +97,45 @@ impl Difference<'_> {
         let (claims, known) = (self.facts.mark.is_none(), self.facts.mark.clone());
         let mark = known.unwrap_or_else(|| mark::make(&source.owner, key.0, &digest));
         let differing = desired.differing(self.slot, &self.before);
-        let mut change = ConfigChange::default();
+        let mut options = Vec::new();
         for option in differing.iter().filter(|option| **option != "tags") {
             let value = wanted.options.get(*option).map(String::as_str).unwrap_or_default();
-            if value.is_empty() {
-                change.deletes.push((*option).to_owned());
-                continue;
-            }
             let seen = self.before.options.get(*option).map(String::as_str).unwrap_or_default();
-            let written = normalize::written(wanted.kind, option, (value, seen));
-            change.sets.push(((*option).to_owned(), written));
+            let written = match value {
+                "" => String::new(),
+                value => normalize::written(wanted.kind, option, (value, seen)),
+            };
+            options.push(((*option).to_owned(), written));
         }
         if claims || differing.contains(&"tags") {
             let declared = wanted.options.get("tags").map(String::as_str);
-            change.sets.push(("tags".to_owned(), mark::tags(declared, &self.facts.tags, &mark)));
+            options.push(("tags".to_owned(), mark::tags(declared, &self.facts.tags, &mark)));
         }
-        let (slot, place, before) = (self.slot, self.facts.place.clone(), self.before.clone());
-        let adopts = self.adopts.clone();
-        let is_needed = !change.is_empty();
-        is_needed.then_some(Set { slot, place, before, change, digest, claims, adopts })
+        if options.is_empty() {
+            return None;
+        }
+        let write = ConfigWrite { place: self.facts.place.clone(), options, digest };
+        let (before, adopts) = (self.before.clone(), self.adopts.clone());
+        Some(Set { slot: self.slot, before, write, claims, adopts })
     }
 
-    fn power(&self, desired: &DesiredState, set: Option<&Set>) -> Option<Power> {
-        let wanted = desired.at(self.slot).1;
+    fn power(&self, source: &Guests, desired: &DesiredState, set: Option<&Set>) -> Option<Power> {
+        let (key, wanted) = desired.at(self.slot);
         let to = wanted.run?;
         if self.before.run? == to {
             return None;
         }
-        let expects = self.expects(to, set);
-        let (slot, place, before) = (self.slot, self.facts.place.clone(), self.before.clone());
-        Some(Power { slot, place, before, to, stop: wanted.stop, expects })
-    }
-
-    /// A start comes after the change of options, which may add our mark.
-    fn expects(&self, to: Run, set: Option<&Set>) -> Expects {
-        let written = set.filter(|_| to == Run::Running).and_then(|set| {
-            let tags = set.change.sets.iter().find(|(name, _)| name == "tags")?;
-            normalize::tags(&tags.1).into_iter().find(|tag| mark::is_mark(tag))
-        });
-        match (written.or_else(|| self.facts.mark.clone()), &self.facts.digest) {
+        let Facts { place, name, digest, mark, .. } = self.facts.clone();
+        // A start comes after the change of options, which may add our mark.
+        let claims = set.is_some_and(|set| set.claims) && to == Run::Running;
+        let added = digest.as_ref().filter(|_| claims);
+        let added = added.map(|digest| mark::make(&source.owner, key.0, digest));
+        let expects = match (mark.or(added), digest) {
             (Some(mark), _) => Expects::Mark(mark),
-            (None, Some(digest)) => Expects::Digest(digest.clone()),
-            (None, None) => Expects::Name(self.facts.name.clone()),
-        }
+            (None, Some(digest)) => Expects::Digest(digest),
+            (None, None) => Expects::Name(name),
+        };
+        let (slot, before) = (self.slot, self.before.clone());
+        Some(Power { slot, place, before, to, stop: wanted.stop, expects })
     }
 }

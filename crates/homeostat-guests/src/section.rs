@@ -1,20 +1,19 @@
 //! The sections of the document: `[proxmox]` and `[guests.N]`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use homeostat_document::{
     Checker, Definitions, Diagnostic, Document, Fields, Join, Json, Keyed, Map, Node, Number,
     Period, Record, Scope, Scopes, Section, SectionType, Shape, SourceSections, Spanned, Text,
-    Value, ValueError, check, describe_record, read_named, read_record, word_values, words,
+    Value, ValueError, check, describe_record, read_named, read_record, word_values,
 };
 use serde_json::json;
 
-use crate::builder::DesiredError;
+use crate::desired::{DesiredError, DesiredState, normal_option};
 use crate::endpoint::Endpoint;
-use crate::model::{DesiredState, Kind, Run, Stop, Vmid, Wanted};
-use crate::source::Patience;
+use crate::model::{Kind, Run, Stop, Vmid, Wanted};
+use crate::source::Timeouts;
 use crate::tls::{Fingerprint, Trust};
 
 /// All that guests add to documents.
@@ -24,19 +23,17 @@ pub const SECTIONS: SourceSections = SourceSections {
     extensions: &[],
 };
 
-/// `[proxmox]`: the cluster, and how it is spoken with.
+/// `[proxmox]`: the cluster, and how its API is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxmox {
-    /// Where its API is.
     pub endpoint: Endpoint,
     /// The file that holds the token.
     pub token_file: PathBuf,
-    /// Who it is taken for.
+    /// How its certificate is verified.
     pub trust: Trust,
     /// How many tasks of ours run at once on a node.
     pub node_limit: u16,
-    /// How long is waited for what.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
 }
 
 /// `[guests]`: what guests shall be, by number.
@@ -61,22 +58,15 @@ pub fn guests(scope: &Scope) -> impl Iterator<Item = &Guest> {
 
 /// What a scope declares.
 pub fn desired(scope: &Scope) -> Result<DesiredState, DesiredError> {
-    let all = guests(scope).map(|guest| (guest.vmid.0, guest.wanted.clone()));
-    let mut builder = DesiredState::builder();
-    for (vmid, wanted) in all {
-        builder = builder.guest(vmid, wanted)?;
-    }
-    Ok(builder.build())
+    DesiredState::new(guests(scope).map(|guest| (guest.vmid, guest.wanted.clone())))
 }
 
 /// Reports every option that cannot be declared: each by itself, so that each mistake has its place.
 pub fn resolve(scope: &Scope, checker: &mut Checker) {
     for guest in guests(scope) {
         for name in &guest.options {
-            let value = guest.wanted.options.get(&name.value).cloned().unwrap_or_default();
-            let options = BTreeMap::from([(name.value.clone(), value)]);
-            let wanted = Wanted { options, ..guest.wanted.clone() };
-            if let Err(error) = DesiredState::builder().guest(guest.vmid.0, wanted) {
+            let value = guest.wanted.options.get(&name.value).map_or("", String::as_str);
+            if let Err(error) = normal_option(guest.wanted.kind, name, value) {
                 let wrong = Diagnostic::new(name.span, error.to_string());
                 checker.report(wrong.maybe_help(error.help().map(str::to_owned)));
             }
@@ -122,10 +112,10 @@ impl Section for Guests {
     }
 }
 
-/// What nearly everybody ends with.
+/// If `node-limit` is left out.
 const NODE_LIMIT: u16 = 2;
 
-/// The least time to wait for anything there, or between two questions.
+/// The shortest timeout or interval.
 const LEAST: Duration = Duration::from_millis(100);
 
 impl Record for Proxmox {
@@ -134,49 +124,31 @@ impl Record for Proxmox {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let endpoint = fields.required("endpoint", "Where its API is: https://pve.example:8006");
-        let token_file = fields.required(
-            "token-file",
-            "A file for its owner alone that holds the token: USER@REALM!NAME=SECRET",
-        );
-        let fingerprint: Option<Fingerprint> = fields.optional(
-            "fingerprint",
-            "SHA-256 of the server's certificate; without it, the system's authorities decide",
-        );
-        let node_limit = fields.number(
-            "node-limit",
-            "Tasks of ours at once on a node; 2 if left out",
-            Number { what: "a number of tasks", least: 1, most: 1000 },
-        );
-        let usual = Patience::default();
-        let answer = time(fields, "timeout", "How long an answer may take; 10s if left out")
-            .unwrap_or(usual.answer);
-        let patience = Patience {
-            answer,
-            task: time(fields, "task-timeout", "How long a task may take; 15m if left out")
-                .unwrap_or(usual.task),
-            poll: time(
-                fields,
-                "poll",
-                "How often it is asked whether any guest has changed; 5s if left out",
-            )
-            .unwrap_or(usual.poll),
-            doubt: time(
-                fields,
-                "task-delay",
-                "How long after a lost answer its task may still begin, so that nothing is sent \
-                 again; the timeout and 20s if left out",
-            )
-            .unwrap_or(answer.saturating_add(Patience::TASK_DELAY)),
-        };
-        let token = "the token is never in the document";
-        fields.refused_unseen(
-            "token",
-            token,
-            "put it into a file of mode 0600, and name that as `token-file`",
-        );
+        let doc = "A file for its owner alone that holds the token: USER@REALM!NAME=SECRET";
+        let token_file = fields.required("token-file", doc);
+        let doc =
+            "SHA-256 of the server's certificate; without it, the system's authorities decide";
+        let fingerprint: Option<Fingerprint> = fields.optional("fingerprint", doc);
+        let tasks = Number { what: "a number of tasks", least: 1, most: 1000 };
+        let doc = "Tasks of ours at once on a node; 2 if left out";
+        let node_limit = fields.number("node-limit", doc, tasks);
+        let usual = Timeouts::default();
+        let doc = "How long an answer may take; 10s if left out";
+        let answer = time(fields, "timeout", doc).unwrap_or(usual.answer);
+        let doc = "How long a task may take; 15m if left out";
+        let task = time(fields, "task-timeout", doc).unwrap_or(usual.task);
+        let doc = "How often it is asked whether any guest has changed; 5s if left out";
+        let poll = time(fields, "poll", doc).unwrap_or(usual.poll);
+        let doc = "How long after a lost answer its task may still begin, so that nothing is sent \
+                   again; the timeout and 20s if left out";
+        let late_task = time(fields, "task-delay", doc);
+        let late_task = late_task.unwrap_or(answer.saturating_add(Timeouts::TASK_DELAY));
+        let timeouts = Timeouts { answer, task, poll, late_task };
+        let help = "put it into a file of mode 0600, and name that as `token-file`";
+        fields.refused_unseen("token", "the token is never in the document", help);
         let trust = fingerprint.map_or(Trust::System, Trust::Pinned);
         let node_limit = node_limit.unwrap_or(NODE_LIMIT);
-        Some(Self { endpoint: endpoint?, token_file: token_file?, trust, node_limit, patience })
+        Some(Self { endpoint: endpoint?, token_file: token_file?, trust, node_limit, timeouts })
     }
 }
 
@@ -212,15 +184,10 @@ word_values! { Kind, "a kind of guest": "lxc" = Kind::Lxc, "qemu" = Kind::Qemu }
 
 word_values! { Run, "a state of a guest": "running" = Run::Running, "stopped" = Run::Stopped }
 
-words! {
-    /// How a guest is stopped, without the time for it.
-    StopWord, "a way to stop a guest":
-    /// Asked to shut down, and stopped after the timeout.
-    Graceful = "graceful",
-    /// Asked to shut down, and left running if it does not.
-    Shutdown = "shutdown",
-    /// At once.
-    Immediate = "immediate",
+word_values! { Stop, "a way to stop a guest":
+    "graceful" = Stop::Graceful(Stop::USUAL_TIMEOUT),
+    "shutdown" = Stop::Shutdown(Stop::USUAL_TIMEOUT),
+    "immediate" = Stop::Immediate,
 }
 
 impl Text for Vmid {
@@ -228,7 +195,7 @@ impl Text for Vmid {
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         let number = text.parse::<u32>().ok().filter(|number| number.to_string() == text);
-        let number = number.filter(|number| (100..=999_999_999).contains(number));
+        let number = number.filter(|number| Vmid::VALID.contains(number));
         number.map(Self).ok_or_else(|| {
             ValueError::is_not(text, "the number of a guest").help("it is from 100 to 999999999")
         })
@@ -247,9 +214,13 @@ impl Record for Guest {
         let node = node.map(|node| node.value.0);
         let run = fields.optional("run", "Whether it runs");
         let stop = fields.optional("stop", "How it is stopped; graceful if left out");
-        let stop_timeout =
+        let stop_timeout: Option<Period> =
             fields.optional("stop-timeout", "How long a shutdown may take; 60s if left out");
-        let stop = stop_of(stop, stop_timeout);
+        let stop = match (stop.unwrap_or_default(), stop_timeout.map(Period::get)) {
+            (Stop::Graceful(_), Some(timeout)) => Stop::Graceful(timeout),
+            (Stop::Shutdown(_), Some(timeout)) => Stop::Shutdown(timeout),
+            (stop, _) => stop,
+        };
         let count = Number { what: "a number of cores", least: 1, most: 8192 };
         let cores: Option<u16> = fields.number("cores", "Processor cores", count);
         let memory: Option<Spanned<Memory>> = fields.optional("memory", "Memory: \"512M\", \"4G\"");
@@ -270,7 +241,12 @@ impl Record for Guest {
         let more: Option<Map<GuestOption>> =
             fields.optional("config", "Other options by their names in the API");
         let more = more.map_or_else(Vec::new, |more| more.0);
-        refuse_twins(fields, more.iter());
+        let has_field = |name: &str| ["cores", "memory", "description", "tags"].contains(&name);
+        for GuestOption { name, .. } in more.iter().filter(|option| has_field(&option.name)) {
+            let message = format!("`{}` has a field of its own", name.value);
+            let help = "write it beside `kind`, not in `config`";
+            fields.report(Diagnostic::new(name.span, message).help(help));
+        }
         given.extend(more);
         let adopt = fields.flag("adopt", "Take this guest over from another owner");
         let names = given.iter().map(|option| option.name.clone()).collect();
@@ -280,31 +256,11 @@ impl Record for Guest {
     }
 }
 
-fn stop_of(word: Option<StopWord>, timeout: Option<Period>) -> Stop {
-    let timeout = timeout.map_or(Duration::from_mins(1), Period::get);
-    match word {
-        None | Some(StopWord::Graceful) => Stop::Graceful(timeout),
-        Some(StopWord::Shutdown) => Stop::Shutdown(timeout),
-        Some(StopWord::Immediate) => Stop::Immediate,
-    }
-}
-
 /// One option as it is written.
 struct GuestOption {
     name: Spanned<String>,
     /// Its value as text; empty if it shall not be set.
     value: String,
-}
-
-/// Options that have a field of their own.
-const OWN: [&str; 4] = ["cores", "memory", "description", "tags"];
-
-fn refuse_twins<'a>(fields: &mut Fields<'_>, more: impl Iterator<Item = &'a GuestOption>) {
-    for option in more.filter(|option| OWN.contains(&option.name.as_str())) {
-        let message = format!("`{}` has a field of its own", option.name.value);
-        let help = "write it beside `kind`, not in `config`";
-        fields.report(Diagnostic::new(option.name.span, message).help(help));
-    }
 }
 
 impl Keyed for Guest {

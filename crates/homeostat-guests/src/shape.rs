@@ -1,14 +1,16 @@
-//! Answers in the shape that was asked for. What has another one is not taken for nothing: a list that is
-//! none is no empty list. Pure.
+//! Checks the JSON type of answers. Something else than a list is an error, never an empty list. Pure.
 
 use serde_json::{Map, Value};
 
 /// The rows of a list, each of which must make sense; else why not.
-pub(crate) fn rows<T>(answer: Value, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>, String> {
+pub(crate) fn rows<T, C: FromIterator<T>>(
+    answer: Value,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<C, String> {
     let Value::Array(rows) = answer else {
         return Err(format!("it should be a list, and is {}", name(&answer)));
     };
-    let read = rows.iter().map(read).collect::<Option<Vec<_>>>();
+    let read = rows.iter().map(read).collect::<Option<C>>();
     read.ok_or_else(|| "a row lacks what says what it is about".to_owned())
 }
 
@@ -25,7 +27,7 @@ pub(crate) fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// A value as it stands in a configuration.
+/// A value as text, as a configuration has it.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -34,7 +36,7 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// What a value is; not which one, for it may be private.
+/// The type of a value. The value itself may be private, and is not shown.
 fn name(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -55,13 +57,16 @@ mod tests {
     #[test]
     fn what_has_another_shape_is_not_taken_for_nothing() {
         for other in [json!(null), json!({}), json!("x"), json!(1), json!(true)] {
-            assert!(rows(other.clone(), number).is_err(), "{other}");
+            assert!(rows::<_, Vec<_>>(other.clone(), number).is_err(), "{other}");
         }
         for other in [json!(null), json!([]), json!("x")] {
             assert!(fields(other.clone()).is_err(), "{other}");
         }
         assert_eq!(rows(json!([]), number), Ok(vec![]));
         assert_eq!(rows(json!([1, "2"]), number), Ok(vec![1, 2]));
-        assert!(rows(json!([1, null]), number).is_err(), "one row that nobody understands");
+        assert!(
+            rows::<_, Vec<_>>(json!([1, null]), number).is_err(),
+            "one row that nobody understands"
+        );
     }
 }

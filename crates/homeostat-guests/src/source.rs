@@ -6,37 +6,39 @@ use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Sou
 
 use crate::apply::Writer;
 use crate::client::Client;
+use crate::desired::DesiredState;
 use crate::endpoint::Endpoint;
-use crate::model::{DesiredState, Guest, Key};
+use crate::model::{Guest, Key};
+use crate::nodes::Wait;
 use crate::observe::{Moment, Reader};
 use crate::plan;
 use crate::step::Step;
 
 /// Timeouts and intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// The timeout of a request.
     pub answer: Duration,
     /// How long to wait for the end of a task.
     pub task: Duration,
     /// The interval at which the cluster is polled for hints.
     pub poll: Duration,
-    /// For the task of a request whose answer was lost: it may still begin until then, and nothing is sent again.
-    pub doubt: Duration,
+    /// How long after a lost answer the task of its request may still begin; nothing is sent again until then.
+    pub late_task: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     /// How long after the longest wait for an answer an overloaded cluster may still begin a task.
     pub const TASK_DELAY: Duration = Duration::from_secs(20);
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
-        Patience {
+        Timeouts {
             answer: Duration::from_secs(10),
             task: Duration::from_mins(15),
             poll: Duration::from_secs(5),
-            doubt: Duration::from_secs(10) + Patience::TASK_DELAY,
+            late_task: Duration::from_secs(10) + Timeouts::TASK_DELAY,
         }
     }
 }
@@ -45,25 +47,21 @@ impl Default for Patience {
 #[derive(Clone, Debug)]
 pub struct Guests {
     pub(crate) client: Client,
-    pub(crate) owner: String,
-    pub(crate) patience: Patience,
+    /// The name in our marks.
+    pub owner: String,
+    pub(crate) timeouts: Timeouts,
 }
 
 impl Guests {
-    /// The guests that a client reaches. `owner` is the name in our marks.
+    /// The guests that a client reaches.
     #[must_use]
-    pub fn new(client: &Client, owner: impl Into<String>, patience: Patience) -> Self {
-        Guests { client: client.within(patience.answer), owner: owner.into(), patience }
+    pub fn new(client: &Client, owner: impl Into<String>, timeouts: Timeouts) -> Self {
+        Guests { client: client.within(timeouts.answer), owner: owner.into(), timeouts }
     }
 
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         self.client.endpoint()
-    }
-
-    #[must_use]
-    pub fn owner(&self) -> &str {
-        &self.owner
     }
 }
 
@@ -81,21 +79,21 @@ impl Source for Guests {
     type Writer = Writer;
 
     fn reader(&self) -> Result<Reader, Failure> {
-        Ok(Reader::with_hints(self.clone()))
+        Ok(Reader::new(self.clone(), Wait::Usual))
     }
 
     fn reader_without_hints(&self) -> Result<Reader, Failure> {
-        Ok(Reader::without_hints(self.clone()))
+        Ok(Reader::new(self.clone(), Wait::Longest))
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
-        Ok(Writer::new(self.clone()))
+        Ok(Writer { source: self.clone() })
     }
 
     fn is_same(&self, other: &Self) -> bool {
         self.client.is_same(&other.client)
             && self.owner == other.owner
-            && self.patience == other.patience
+            && self.timeouts == other.timeouts
     }
 
     fn plan(

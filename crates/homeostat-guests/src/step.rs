@@ -3,8 +3,9 @@
 use homeostat_core::{Action, Dispatch, Line, Owner, Slot};
 use serde_json::{Map, Value, json};
 
-use crate::api::{ConfigChange, Place};
-use crate::model::{DesiredState, Guest, Key, Run, Stop};
+use crate::api::{ConfigWrite, Place};
+use crate::desired::DesiredState;
+use crate::model::{Guest, Key, Run, Stop};
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -21,27 +22,15 @@ pub enum Step {
 pub struct Release {
     pub(crate) key: Key,
     pub(crate) before: Guest,
-    /// None, if the guest has no mark of ours.
-    pub(crate) write: Option<Unmark>,
-}
-
-/// The write that removes our mark.
-#[derive(Clone, Debug)]
-pub(crate) struct Unmark {
-    pub(crate) place: Place,
-    pub(crate) change: ConfigChange,
-    /// The digest that the configuration must still have.
-    pub(crate) digest: String,
+    /// The write that removes our mark; none, if the guest has no mark of ours.
+    pub(crate) write: Option<ConfigWrite>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Set {
     pub(crate) slot: Slot,
-    pub(crate) place: Place,
     pub(crate) before: Guest,
-    pub(crate) change: ConfigChange,
-    /// The digest that the configuration must still have.
-    pub(crate) digest: String,
+    pub(crate) write: ConfigWrite,
     /// Whether it adds our mark.
     pub(crate) claims: bool,
     /// The owner that it is taken from.
@@ -94,41 +83,36 @@ impl Power {
         vec![("forceStop".to_owned(), is_forced.to_owned()), ("timeout".to_owned(), timeout)]
     }
 
-    pub(crate) fn request(&self) -> String {
-        let parameters =
-            self.parameters().into_iter().map(|(name, value)| format!(" {name}={value}"));
-        format!("{}/status/{}{}", self.place.path(), self.verb(), parameters.collect::<String>())
+    /// What the journal records of it.
+    pub(crate) fn dispatch(&self) -> Dispatch {
+        let mut parameters = format!("{}/status/{}", self.place.path(), self.verb());
+        for (name, value) in self.parameters() {
+            parameters = format!("{parameters} {name}={value}");
+        }
+        let precondition = match &self.expects {
+            Expects::Mark(text) | Expects::Digest(text) | Expects::Name(text) => Some(text.clone()),
+            Expects::Number => None,
+        };
+        Dispatch { kind: self.verb().to_owned(), parameters, precondition }
     }
 }
 
-impl Set {
-    fn dispatch(&self) -> Dispatch {
-        let parameters = fingerprint(&self.place, &self.change);
-        Dispatch { kind: "set".to_owned(), parameters, precondition: Some(self.digest.clone()) }
+impl ConfigWrite {
+    /// What the journal records of it. Values may be secrets: the journal gets only a hash of them.
+    fn dispatch(&self, kind: &str) -> Dispatch {
+        let options = format!("{:?}", self.options);
+        let hash = ring::digest::digest(&ring::digest::SHA256, options.as_bytes());
+        let hash = hash.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        let parameters = format!("{}/config {hash:016x}", self.place.path());
+        Dispatch { kind: kind.to_owned(), parameters, precondition: Some(self.digest.clone()) }
     }
-}
-
-impl Release {
-    fn dispatch(&self) -> Dispatch {
-        let Some(write) = &self.write else { return Dispatch::default() };
-        let parameters = fingerprint(&write.place, &write.change);
-        let precondition = Some(write.digest.clone());
-        Dispatch { kind: "release".to_owned(), parameters, precondition }
-    }
-}
-
-/// Values may be secrets: the journal gets only a hash of them.
-fn fingerprint(place: &Place, ConfigChange { sets, deletes }: &ConfigChange) -> String {
-    let change = format!("{sets:?} {deletes:?}");
-    let print = ring::digest::digest(&ring::digest::SHA256, change.as_bytes());
-    let print = print.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-    format!("{}/config {print:016x}", place.path())
 }
 
 impl homeostat_core::Step<DesiredState> for Step {
     fn key(&self, _desired: &DesiredState) -> Key {
         match self {
-            Step::Set(Set { place, .. }) | Step::Power(Power { place, .. }) => Key(place.vmid),
+            Step::Set(set) => Key(set.write.place.vmid),
+            Step::Power(power) => Key(power.place.vmid),
             Step::Release(release) => release.key,
         }
     }
@@ -161,68 +145,63 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn node(&self, _desired: &DesiredState) -> String {
+        let place = match self {
+            Step::Set(set) => Some(&set.write.place),
+            Step::Power(power) => Some(&power.place),
+            Step::Release(release) => release.write.as_ref().map(|write| &write.place),
+        };
+        place.map(|place| place.node.clone()).unwrap_or_default()
+    }
+
+    fn dispatch(&self, _desired: &DesiredState) -> Dispatch {
         match self {
-            Step::Set(Set { place, .. }) | Step::Power(Power { place, .. }) => place.node.clone(),
+            Step::Set(set) => set.write.dispatch("set"),
+            Step::Power(power) => power.dispatch(),
             Step::Release(Release { write, .. }) => {
-                write.as_ref().map(|write| write.place.node.clone()).unwrap_or_default()
+                write.as_ref().map(|write| write.dispatch("release")).unwrap_or_default()
             }
         }
     }
 
-    fn dispatch(&self, _desired: &DesiredState) -> Dispatch {
-        let power = match self {
-            Step::Power(power) => power,
-            Step::Set(set) => return set.dispatch(),
-            Step::Release(release) => return release.dispatch(),
-        };
-        let precondition = match &power.expects {
-            Expects::Mark(text) | Expects::Digest(text) | Expects::Name(text) => Some(text.clone()),
-            Expects::Number => None,
-        };
-        let (kind, parameters) = (power.verb().to_owned(), power.request());
-        Dispatch { kind, parameters, precondition }
-    }
-
     fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
-        let key = self.key(desired).to_string();
-        let action = self.action();
         let (before, after, note) = match self {
-            Step::Set(set) => set.explained(desired),
+            Step::Set(set) => {
+                let (before, after) = set.differences(desired);
+                let adopts = set.adopts.as_ref().map(|owner| format!("taken over from {owner}"));
+                let claims = set.claims.then(|| "our mark is put on".to_owned());
+                (before.into(), Some(after.into()), adopts.or(claims))
+            }
             Step::Power(power) => {
                 (json!({ "run": power.before.run }), Some(json!({ "run": power.to })), None)
             }
-            Step::Release(release) => release.explained(),
+            Step::Release(Release { before, write, .. }) => {
+                let mut options = write.iter().flat_map(|write| &write.options);
+                let note = match (write, options.any(|(name, _)| name != "tags")) {
+                    (None, _) => "given up, nothing is written",
+                    (Some(_), true) => "given up, originals come back and our mark goes",
+                    (Some(_), false) => "given up, our mark is taken off",
+                };
+                (json!({ "run": before.run }), None, Some(note.to_owned()))
+            }
         };
+        let (action, key) = (self.action(), self.key(desired).to_string());
         tell(Line { action, key, before: Some(before), after, note });
     }
 }
 
-impl Release {
-    fn explained(&self) -> (Value, Option<Value>, Option<String>) {
-        let restores = |write: &Unmark| write.change.options().any(|name| name != "tags");
-        let note = match &self.write {
-            None => "given up, nothing is written",
-            Some(write) if restores(write) => "given up, originals come back and our mark goes",
-            Some(_) => "given up, our mark is taken off",
-        };
-        (json!({ "run": self.before.run }), None, Some(note.to_owned()))
-    }
-}
-
 impl Set {
-    fn explained(&self, desired: &DesiredState) -> (Value, Option<Value>, Option<String>) {
+    /// The declared options that it changes, before and after.
+    fn differences(&self, desired: &DesiredState) -> (Map<String, Value>, Map<String, Value>) {
         let wanted = &desired.at(self.slot).1.options;
         let (mut before, mut after) = (Map::new(), Map::new());
-        for name in self.change.options().filter(|name| wanted.contains_key(*name)) {
+        let written = self.write.options.iter().map(|(name, _)| name);
+        for (name, becomes) in written.filter_map(|name| wanted.get_key_value(name)) {
             let was = self.before.options.get(name).cloned().unwrap_or_default();
-            let becomes = wanted.get(name).cloned().unwrap_or_default();
-            if was != becomes {
+            if was != *becomes {
                 before.insert(name.clone(), was.into());
-                after.insert(name.clone(), becomes.into());
+                after.insert(name.clone(), becomes.as_str().into());
             }
         }
-        let adopts = self.adopts.as_ref().map(|owner| format!("taken over from {owner}"));
-        let claims = self.claims.then(|| "our mark is put on".to_owned());
-        (before.into(), Some(after.into()), adopts.or(claims))
+        (before, after)
     }
 }

@@ -14,7 +14,7 @@ use rustls::{
 };
 
 /// The SHA-256 of a certificate.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,32 +27,17 @@ impl FromStr for Fingerprint {
     type Err = BadFingerprint;
 
     fn from_str(text: &str) -> Result<Self, BadFingerprint> {
-        let bad = || BadFingerprint(text.to_owned());
         let is_pair = |pair: &&str| pair.len() == 2 && pair.bytes().all(|b| b.is_ascii_hexdigit());
-        let pairs: Vec<_> = text.split(':').collect();
-        if !pairs.iter().all(is_pair) {
-            return Err(bad());
-        }
-        let bytes: Option<Vec<u8>> =
-            pairs.iter().map(|pair| u8::from_str_radix(pair, 16).ok()).collect();
+        let byte = |pair| u8::from_str_radix(Some(pair).filter(is_pair)?, 16).ok();
+        let bytes = text.split(':').map(byte).collect::<Option<Vec<u8>>>();
         let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Fingerprint).ok_or_else(bad)
+        bytes.map(Fingerprint).ok_or_else(|| BadFingerprint(text.to_owned()))
     }
 }
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, byte) in self.0.iter().enumerate() {
-            let colon = if at == 0 { "" } else { ":" };
-            write!(f, "{colon}{byte:02X}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
+        f.write_str(&self.0.map(|byte| format!("{byte:02X}")).join(":"))
     }
 }
 
@@ -60,32 +45,28 @@ impl fmt::Debug for Fingerprint {
 pub enum Trust {
     /// The server with this certificate, whoever signed it.
     Pinned(Fingerprint),
-    /// Servers that the roots of the system vouch for.
+    /// Servers whose certificate a root of the system has signed.
     System,
 }
 
 impl Trust {
-    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, Error> {
+    pub(crate) fn config(&self) -> Result<ClientConfig, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?;
-        let config = match self {
+        let builder = match self {
             Trust::Pinned(pin) => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Pinned { pin: *pin, provider }))
-                .with_no_client_auth(),
-            Trust::System => builder.with_root_certificates(system_roots()).with_no_client_auth(),
+                .with_custom_certificate_verifier(Arc::new(Pinned { pin: *pin, provider })),
+            Trust::System => {
+                // With an empty store every handshake fails.
+                let mut roots = RootCertStore::empty();
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+                builder.with_root_certificates(roots)
+            }
         };
-        Ok(Arc::new(config))
+        Ok(builder.with_no_client_auth())
     }
-}
-
-/// With an empty store every handshake fails.
-fn system_roots() -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    roots
 }
 
 /// The certificate of the server has another fingerprint than the pinned one.

@@ -1,4 +1,4 @@
-//! The API token: read from a file that only its owner can read, and shown to nobody.
+//! The API token: read from a file that only its owner can read, and never printed.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -13,29 +13,16 @@ use rustix::fs::OFlags;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The file could not be read.
     #[error("cannot read the token file {path}")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The system's words.
         #[source]
         source: io::Error,
     },
-    /// Others can read the file.
     #[error("the token file {path} has mode {mode:04o}: others can read or write it")]
-    Mode {
-        /// The file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// The text is no token.
+    Mode { path: PathBuf, mode: u32 },
     #[error("the token file {path} holds no token")]
-    Shape {
-        /// The file.
-        path: PathBuf,
-    },
+    Shape { path: PathBuf },
 }
 
 impl TokenError {
@@ -57,7 +44,7 @@ impl TokenError {
 }
 
 /// A token. Neither `Debug` nor `Display` tells its secret.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     user: String,
     secret: String,
@@ -69,11 +56,11 @@ impl Token {
     /// Reads the token of a file, which must be for its owner alone.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let failed = |source| TokenError::Read { path: path.to_owned(), source };
-        // A pipe without a writer would keep us here.
+        // Opening a pipe without a writer would block.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let mut file =
             OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
-        // Asked of the open file: nobody can put another one in its place.
+        // The mode is that of the open file, since the path may lead to another one by now.
         let found = file.metadata().map_err(failed)?;
         if !found.is_file() {
             return Err(failed(io::Error::other("it is no regular file")));
@@ -89,23 +76,18 @@ impl Token {
         Ok(Token { path: Some(path.to_owned()), ..token })
     }
 
-    /// What its file holds by now, if that is another token.
+    /// Reads its file again; none, if that holds the same token.
     pub(crate) fn renewed(&self) -> Option<Self> {
         let token = Token::read(self.path.as_ref()?).ok()?;
         (!token.is_like(self)).then_some(token)
     }
 
-    /// Whether it opens the same doors, and is read again from the same file.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.is_like(other) && self.path == other.path
-    }
-
-    /// Whether it opens the same doors.
+    /// Whether user and secret are the same.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         (&self.user, &self.secret) == (&other.user, &other.secret)
     }
 
-    /// Takes `USER@REALM!NAME=SECRET`, with or without the word that stands before it in a request.
+    /// Parses `USER@REALM!NAME=SECRET`, with or without the prefix that it has in a request.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix("PVEAPIToken=").unwrap_or(text);
@@ -120,19 +102,13 @@ impl Token {
         })
     }
 
-    /// Its own name, `USER@REALM!NAME`.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.user
-    }
-
-    /// Whose it is, `USER@REALM`: another token of the same user may have begun what this one finds.
+    /// Its user, `USER@REALM`. Another token of the same user may have started a task that we look for.
     #[must_use]
     pub fn user(&self) -> &str {
         self.user.split_once('!').map_or(&*self.user, |(user, _)| user)
     }
 
-    /// The header that carries it, marked so that nobody prints it.
+    /// The header that carries it, marked as sensitive so that it is not printed.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let text = format!("PVEAPIToken={}={}", self.user, self.secret);
         let mut value = HeaderValue::from_str(&text).ok()?;

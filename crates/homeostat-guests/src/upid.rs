@@ -1,71 +1,65 @@
 //! UPIDs, the names of tasks.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::model::{Run, Vmid};
 
 /// The name of a task, which contains its node, kind and guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upid {
-    text: String,
-    node: String,
-    kind: String,
-    id: String,
+pub(crate) struct Upid {
+    /// The whole name.
+    pub(crate) task: String,
+    pub(crate) node: String,
+    /// Such as `vzstart`.
+    pub(crate) kind: String,
+    pub(crate) guest: Option<Vmid>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name of a task")]
-pub struct BadUpid(String);
-
-impl FromStr for Upid {
-    type Err = BadUpid;
-
-    fn from_str(text: &str) -> Result<Self, BadUpid> {
-        let parts: Vec<_> = text.split(':').collect();
-        match parts.as_slice() {
-            ["UPID", node, _, _, _, kind, id, ..] if !node.is_empty() => Ok(Upid {
-                text: text.to_owned(),
-                node: (*node).to_owned(),
-                kind: (*kind).to_owned(),
-                id: (*id).to_owned(),
-            }),
-            _ => Err(BadUpid(text.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for Upid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
+/// The kinds of tasks that each verb can start.
+const KINDS: [(&str, &[&str]); 3] = [
+    ("start", &["vzstart", "qmstart", "hastart"]),
+    ("stop", &["vzstop", "qmstop", "hastop"]),
+    ("shutdown", &["vzshutdown", "qmshutdown", "hastop"]),
+];
 
 impl Upid {
-    #[must_use]
-    pub fn node(&self) -> &str {
-        &self.node
-    }
-
-    /// Such as `vzstart`.
-    #[must_use]
-    pub fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    #[must_use]
-    pub fn guest(&self) -> Option<u32> {
-        self.id.parse().ok()
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text.split(':').collect::<Vec<_>>().as_slice() {
+            ["UPID", node, _, _, _, kind, id, ..] if !node.is_empty() => Some(Upid {
+                task: text.to_owned(),
+                node: (*node).to_owned(),
+                kind: (*kind).to_owned(),
+                guest: id.parse().ok().map(Vmid),
+            }),
+            _ => None,
+        }
     }
 
     /// Quirk `consoles-are-tasks` (Proxmox VE 8): a console is a task of its guest that runs as long as it is open,
     /// perhaps for hours, and does not prevent a start or stop of the guest.
-    #[must_use]
-    pub fn is_console(&self) -> bool {
+    pub(crate) fn is_console(&self) -> bool {
         matches!(self.kind.as_str(), "vncproxy" | "spiceproxy")
     }
 
     /// Whether it is only a request to the HA manager.
-    #[must_use]
-    pub fn is_request(&self) -> bool {
+    pub(crate) fn is_request(&self) -> bool {
         self.kind.starts_with("ha")
+    }
+
+    /// Whether a verb can have started it.
+    pub(crate) fn is_of(&self, verb: &str) -> bool {
+        KINDS.iter().any(|(of, kinds)| *of == verb && kinds.contains(&self.kind.as_str()))
+    }
+
+    /// The run state that it is to bring about.
+    pub(crate) fn asks_for(&self) -> Option<Run> {
+        KINDS.iter().find(|(verb, _)| self.is_of(verb)).and_then(|(verb, _)| asks_for(verb))
+    }
+}
+
+/// The run state that a verb asks for.
+pub(crate) fn asks_for(verb: &str) -> Option<Run> {
+    match verb {
+        "start" => Some(Run::Running),
+        "stop" | "shutdown" => Some(Run::Stopped),
+        _ => None,
     }
 }

@@ -1,6 +1,7 @@
-//! Why a declared knob cannot be written at all, whether it is worth waiting for, and what may have been meant. Pure.
+//! Why a declared knob does not exist or cannot be managed, what it waits on, and which key is similar. Pure.
 
 use homeostat_core::{Failure, Retry, WaitsOn};
+use strsim::levenshtein;
 
 use crate::key::Key;
 use crate::knob_file::Missing;
@@ -10,42 +11,30 @@ use crate::knob_file::Missing;
 #[non_exhaustive]
 pub enum Absence {
     /// Its link does not exist, or not yet.
-    NoLink {
-        /// The link's name.
-        link: String,
-    },
+    NoLink { link: String },
     /// Its control group does not exist, or not yet.
-    NoGroup {
-        /// The group below the root of the hierarchy.
-        group: String,
-    },
-    /// The kernel has no such knob.
-    NoKnob {
-        /// What may have been meant.
-        similar: Option<String>,
-    },
+    NoGroup { group: String },
+    /// The kernel has no such knob; `similar` is the nearest key that it has.
+    NoKnob { similar: Option<String> },
     /// It is something else than a file with a value.
-    NotAKnob {
-        /// What it is.
-        what: &'static str,
-    },
-    /// It can be written, but never read: nobody could tell whether it is as declared.
+    NotAKnob { what: &'static str },
+    /// It can be written, but not read, so it cannot be compared.
     WriteOnly,
     /// It belongs to the whole host, and the scope does not.
-    HostWide {
-        /// Why that matters here.
-        why: String,
-    },
+    HostWide { why: String },
     /// There is no cgroup v2 hierarchy.
     NoHierarchy,
 }
 
 impl Absence {
-    /// What the end of the path tells.
+    /// Why there is no file, by how much of its path exists.
     pub(crate) fn of(key: &Key, missing: &Missing) -> Self {
         match key {
-            Key::Sysctl(_) if missing.depth == LINK_DEPTH && key.link().is_some() => {
-                Absence::NoLink { link: key.link().unwrap_or_default().to_owned() }
+            Key::Sysctl(_)
+                if let Some(link) = key.link()
+                    && missing.depth == LINK_DEPTH =>
+            {
+                Absence::NoLink { link: link.to_owned() }
             }
             Key::Cgroup(file) if missing.depth < file.group().split('/').count() => {
                 Absence::NoGroup { group: file.group().to_owned() }
@@ -67,35 +56,32 @@ impl Absence {
     /// The refusal in words.
     #[must_use]
     pub fn failure(&self, key: &Key) -> Failure {
-        let (error, help) = match self {
-            Absence::NoLink { link } => (format!("there is no link `{link}`"), None),
-            Absence::NoGroup { group } => (format!("there is no cgroup `{group}`"), None),
-            Absence::NoKnob { similar } => {
-                ("the kernel has no such knob".to_owned(), no_knob_help(key, similar.as_deref()))
-            }
-            Absence::NotAKnob { what } => (format!("it is {what}, not a knob"), None),
-            Absence::WriteOnly => (
+        let refusal = |text: String| Failure::new(text, Retry::OnChange);
+        match self {
+            Absence::NoLink { link } => refusal(format!("there is no link `{link}`")),
+            Absence::NoGroup { group } => refusal(format!("there is no cgroup `{group}`")),
+            Absence::NoKnob { similar } => Failure {
+                help: no_knob_help(key, similar.as_deref()),
+                ..refusal("the kernel has no such knob".to_owned())
+            },
+            Absence::NotAKnob { what } => refusal(format!("it is {what}, not a knob")),
+            Absence::WriteOnly => refusal(
                 "it can be written, but not read, so nobody can tell whether it is as declared"
                     .to_owned(),
-                Some("it is a command: run it from a script or a timer".to_owned()),
-            ),
-            Absence::HostWide { why } => (
-                format!("it belongs to the whole host: {why}"),
-                Some("declare it in the document of the host".to_owned()),
-            ),
-            Absence::NoHierarchy => (
-                "there is no cgroup v2 hierarchy".to_owned(),
-                Some("mount it at /sys/fs/cgroup".to_owned()),
-            ),
-        };
-        Failure { help, ..Failure::new(error, Retry::OnChange) }
+            )
+            .with_help("it is a command: run it from a script or a timer"),
+            Absence::HostWide { why } => refusal(format!("it belongs to the whole host: {why}"))
+                .with_help("declare it in the document of the host"),
+            Absence::NoHierarchy => refusal("there is no cgroup v2 hierarchy".to_owned())
+                .with_help("mount it at /sys/fs/cgroup"),
+        }
     }
 }
 
 /// `net/ipv4/conf/LINK/...`: three parts stand before the link.
 const LINK_DEPTH: usize = 3;
 
-/// The same key with its first wrong part put right.
+/// The same key with its first missing part replaced by the nearest name.
 fn similar(key: &Key, missing: &Missing) -> Option<String> {
     let path = key.path();
     let wrong = path.split('/').nth(missing.depth)?;
@@ -133,28 +119,8 @@ fn no_knob_help(key: &Key, similar: Option<&str>) -> Option<String> {
 /// The name that differs from `wanted` in the fewest letters, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(wanted: &str, names: &'a [String]) -> Option<&'a str> {
     let most = (wanted.len() / 3).clamp(1, 3);
-    let near = names.iter().map(|name| (distance(wanted, name), name.as_str()));
+    let near = names.iter().map(|name| (levenshtein(wanted, name), name.as_str()));
     near.filter(|(edits, _)| *edits <= most).min().map(|(_, name)| name)
-}
-
-/// How many letters have to be put in, taken out or changed.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (deleted, letter) in one.chars().enumerate() {
-        let mut corner = deleted;
-        let mut left = deleted + 1;
-        for (cell, same) in row.iter_mut().skip(1).zip(other.iter().map(|c| *c == letter)) {
-            let changed = corner + usize::from(!same);
-            corner = *cell;
-            left = changed.min(left + 1).min(*cell + 1);
-            *cell = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = deleted + 1;
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -197,26 +163,6 @@ mod tests {
         let key = Key::cgroup("web", "memory.max").unwrap();
         let help = absence(&key, 1, &[]).failure(&key).help.unwrap();
         assert!(help.contains("cgroup.subtree_control"), "{help}");
-    }
-}
-
-#[cfg(test)]
-mod suggestion_tests {
-    use super::*;
-
-    #[test]
-    fn distances_count_edits() {
-        for (one, other, expected) in [
-            ("", "", 0),
-            ("a", "", 1),
-            ("", "ab", 2),
-            ("abc", "abc", 0),
-            ("ip_forwrd", "ip_forward", 1),
-            ("kitten", "sitting", 3),
-        ] {
-            assert_eq!(distance(one, other), expected, "{one} {other}");
-            assert_eq!(distance(other, one), expected, "{other} {one}");
-        }
     }
 
     #[test]

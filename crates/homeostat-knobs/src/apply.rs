@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use crate::absence::Absence;
 use crate::coupling::rewrites;
 use crate::key::Key;
-use crate::knob_file::{Found, KnobFile, find};
-use crate::model::{DesiredState, Value};
+use crate::knob_file::KnobFile;
+use crate::model::Value;
 use crate::observe::Look;
 use crate::plan::Step;
 use crate::source::Knobs;
@@ -17,20 +17,27 @@ use crate::source::Knobs;
 /// Writes knobs.
 #[derive(Debug)]
 pub struct Writer {
-    knobs: Knobs,
+    pub(crate) knobs: Knobs,
 }
 
 impl Writer {
-    pub(crate) fn new(knobs: Knobs) -> Self {
-        Writer { knobs }
-    }
-
     /// Runs all steps, then looks once more at each: a later step may have undone an earlier one.
     fn run(&self, work: &Work<'_, Knobs>) -> Vec<Outcome<Value>> {
-        let steps = work.steps.iter();
-        let outcomes: Vec<_> = steps.map(|step| self.step(work, step)).collect();
-        let again = work.steps.iter().zip(outcomes);
-        again.map(|(step, outcome)| self.look_again(work.desired, step, outcome)).collect()
+        let outcomes: Vec<_> = work.steps.iter().map(|step| self.step(work, step)).collect();
+        let again = work.steps.iter().zip(outcomes).map(|(step, outcome)| match step {
+            Step::Set { slot, .. }
+                if outcome.is_good()
+                    && let Look::Holds { value: now, .. } =
+                        self.knobs.look(work.desired.at(*slot).0) =>
+            {
+                match outcome {
+                    Outcome::Settled { held } if held == now => Outcome::Settled { held },
+                    _ => Outcome::Applied { now: Some(now) },
+                }
+            }
+            _ => outcome,
+        });
+        again.collect()
     }
 
     fn step(&self, work: &Work<'_, Knobs>, step: &Step) -> Outcome<Value> {
@@ -61,8 +68,9 @@ impl Writer {
         };
         match self.write_and_read(key, value) {
             Ok(second) => {
-                let is_doubtful = is_coupled(work, key) || is_rival(before, value, &second);
-                judge(key, value, &first, second, is_doubtful)
+                let may_be_others =
+                    is_coupled(work, key) || may_be_rewritten_by_others(before, value, &second);
+                judge(key, value, &first, second, may_be_others)
             }
             // The first write went through: the record of it must stand.
             Err(Outcome::Failed(failure)) => Outcome::Unknown { why: failure.error },
@@ -88,16 +96,11 @@ impl Writer {
     }
 
     fn find(&self, key: &Key) -> Result<KnobFile, Outcome<Value>> {
-        let root = self.knobs.root(key).map_err(|absence| gone(key, &absence))?;
-        match find(root, &key.path()) {
-            Ok(Found::File(file)) => Ok(file),
-            Ok(Found::Other(what)) => Err(gone(key, &Absence::NotAKnob { what })),
-            Ok(Found::Missing(missing)) => Err(gone(key, &Absence::of(key, &missing))),
-            Err(error) => {
-                let error = format!("it could not be opened: {error}");
-                Err(Outcome::Failed(Failure::new(error, Retry::Soon)))
-            }
-        }
+        let found = self.knobs.find(key).map_err(|error| {
+            let error = format!("it could not be opened: {error}");
+            Outcome::Failed(Failure::new(error, Retry::Soon))
+        })?;
+        found.map_err(|absence| gone(key, &absence))
     }
 
     /// What a failed write means. A knob may have gone with its link or group since it was found.
@@ -107,27 +110,11 @@ impl Writer {
             _ => Outcome::Failed(refused(key, value, error)),
         }
     }
-
-    fn look_again(
-        &self,
-        desired: &DesiredState,
-        step: &Step,
-        outcome: Outcome<Value>,
-    ) -> Outcome<Value> {
-        let (Step::Set { slot, .. }, true) = (step, outcome.is_good()) else { return outcome };
-        let Look::Holds { value: now, .. } = self.knobs.look(desired.at(*slot).0) else {
-            return outcome;
-        };
-        match outcome {
-            Outcome::Settled { held } if held == now => Outcome::Settled { held },
-            _ => Outcome::Applied { now: Some(now) },
-        }
-    }
 }
 
 impl homeostat_core::Writer<Knobs> for Writer {
     async fn apply(&self, work: Work<'_, Knobs>, out: &dyn Outcomes<Value>) {
-        match self.knobs.place.run(|| self.run(&work)) {
+        match self.knobs.run(|| self.run(&work)) {
             Ok(outcomes) => {
                 for (at, outcome) in (work.first..).zip(outcomes) {
                     out.put(at..at + 1, outcome);
@@ -148,30 +135,30 @@ fn gone(key: &Key, absence: &Absence) -> Outcome<Value> {
 }
 
 /// Judges what a knob held after each of two equal writes. The same other value twice is how the kernel rounds or
-/// rewrites the declared one, unless it is doubtful that the kernel did it. The engine looks at everything else again.
+/// rewrites the declared one, unless something else may have written it. The engine looks at everything else again.
 fn judge(
     key: &Key,
     value: &Value,
     first: &Value,
     second: Value,
-    is_doubtful: bool,
+    may_be_others: bool,
 ) -> Outcome<Value> {
-    if !value.agrees(key, &second) && *first == second && !is_doubtful {
+    if !value.agrees(key, &second) && *first == second && !may_be_others {
         return Outcome::Settled { held: second };
     }
     Outcome::Applied { now: Some(second) }
 }
 
-/// Whether another declared knob may be what keeps this one from its value. One that is not there
-/// cannot.
+/// Whether another declared knob that exists may be what keeps this one from its value.
 fn is_coupled(work: &Work<'_, Knobs>, key: &Key) -> bool {
-    let there = work.desired.iter().filter(|(other, _)| !work.moment.absent.contains_key(other));
-    there.map(|(other, _)| other).any(|other| rewrites(other, key) || rewrites(key, other))
+    work.desired.iter().any(|(other, _)| {
+        !work.moment.absent.contains_key(other) && (rewrites(other, key) || rewrites(key, other))
+    })
 }
 
 /// Whether a third writer may have put back what was there. A value that is far from the declared one is
 /// no rounding of it; one that is cut or filled up is.
-fn is_rival(before: &Value, wanted: &Value, held: &Value) -> bool {
+fn may_be_rewritten_by_others(before: &Value, wanted: &Value, held: &Value) -> bool {
     held == before && !is_rewriting(wanted.as_str(), held.as_str())
 }
 
@@ -196,22 +183,21 @@ fn errno(error: &io::Error) -> Option<Errno> {
 
 /// The kernel's refusal in words, with the way out.
 fn refused(key: &Key, value: &str, error: &io::Error) -> Failure {
-    let text = |what: &str| format!("{what}: {error}");
+    let refused_write = |help| {
+        let text = format!("the kernel refused the write: {error}");
+        Failure::new(text, Retry::Never).with_help(help)
+    };
     match errno(error) {
+        Some(Errno::ACCESS | Errno::PERM) if key.is_host_wide() => refused_write("run it as root"),
         Some(Errno::ACCESS | Errno::PERM) => {
-            let help = if key.is_host_wide() {
-                "run it as root"
-            } else {
-                "run it as root or with CAP_NET_ADMIN, or try it with --sandbox"
-            };
-            Failure::new(text("the kernel refused the write"), Retry::Never).with_help(help)
+            refused_write("run it as root or with CAP_NET_ADMIN, or try it with --sandbox")
         }
-        Some(Errno::ROFS) => Failure::new(text("the kernel refused the write"), Retry::Never)
-            .with_help("it is mounted read-only here, as in most containers"),
+        Some(Errno::ROFS) => refused_write("it is mounted read-only here, as in most containers"),
         Some(Errno::INVAL | Errno::RANGE | Errno::DOM | Errno::NOENT | Errno::OPNOTSUPP) => {
-            Failure::new(text(&format!("the kernel refused the value `{value}`")), Retry::OnChange)
+            let text = format!("the kernel refused the value `{value}`: {error}");
+            Failure::new(text, Retry::OnChange)
         }
-        _ => Failure::new(text(&format!("`{value}` could not be written")), Retry::Soon),
+        _ => Failure::new(format!("`{value}` could not be written: {error}"), Retry::Soon),
     }
 }
 
@@ -249,7 +235,7 @@ mod tests {
             ("0", "7", "8", false),
         ] {
             let value = |text: &str| Value::of(&forward(), text);
-            let verdict = is_rival(&value(before), &value(wanted), &value(held));
+            let verdict = may_be_rewritten_by_others(&value(before), &value(wanted), &value(held));
             assert_eq!(verdict, is_rivals, "{before}: {wanted} -> {held}");
         }
     }

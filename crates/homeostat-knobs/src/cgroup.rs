@@ -85,17 +85,9 @@ pub(crate) fn unit_of<'a>(root: &Path, group: &'a str) -> Option<&'a str> {
 
 /// The last part of the path that is a unit, and the path up to it.
 fn nearest_unit(group: &str) -> Option<(&str, &str)> {
-    let mut path = group;
-    loop {
-        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-        if is_unit(name) {
-            return Some((name, path));
-        }
-        if above.is_empty() {
-            return None;
-        }
-        path = above;
-    }
+    let paths = std::iter::successors(Some(group), |path| Some(path.rsplit_once('/')?.0));
+    let mut named = paths.map(|path| (path.rsplit_once('/').map_or(path, |(_, name)| name), path));
+    named.find(|(name, _)| is_unit(name))
 }
 
 fn is_unit(name: &str) -> bool {

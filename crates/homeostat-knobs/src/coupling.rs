@@ -9,7 +9,7 @@ use crate::model::{DesiredState, Value};
 /// The place of a knob in the order of writes: general ones first, since they rewrite the others.
 pub(crate) fn phase(key: &Key) -> u8 {
     let Key::Sysctl(path) = key else { return REST };
-    match place(path) {
+    match path.link_and_name() {
         _ if is_forwarding(path) => 0,
         Some(("default", _)) => 1,
         Some(("all", _)) => 2,
@@ -38,8 +38,7 @@ pub(crate) fn rewrites(general: &Key, other: &Key) -> bool {
     if general == other {
         return false;
     }
-    is_pair(&ALIASES, general, other)
-        || is_pair(&EXCLUSIVE, general, other)
+    partners(general).any(|partner| partner == other.as_str())
         || is_same_time(general, other)
         || spreads(general, other)
         || sets_mode(general, other)
@@ -67,12 +66,12 @@ pub(crate) fn fights(desired: &DesiredState) -> Vec<(Key, Key)> {
 }
 
 /// An IPv4 neighbour's times have a file in ticks or seconds and one in milliseconds. The ticks of
-/// IPv6 are the kernel's own, whose length nobody is told.
+/// IPv6 are those of the kernel, whose length is not known here.
 const UNITS: [(&str, u64); 2] = [("retrans_time", 10), ("base_reachable_time", 1000)];
 
 /// The same time in milliseconds, if it is declared too and is not the same.
 fn other_unit(desired: &DesiredState, path: &SysctlPath, value: &Value) -> Option<Key> {
-    let is_time = |(name, _): &&(&str, u64)| *name == path.name() && family(path) == Some("ipv4");
+    let is_time = |(name, _): &&(&str, u64)| *name == path.name() && path.family() == Some("ipv4");
     let (_, unit) = UNITS.iter().find(is_time)?;
     let twin = Key::sysctl(&format!("{}_ms", path.as_str())).ok()?;
     let number = |value: &Value| value.as_str().parse::<u64>().ok();
@@ -110,32 +109,25 @@ fn undo_each_other(path: &SysctlPath, one: &Value, other: &Value) -> bool {
     if is_exclusive { one.as_str() != "0" && other.as_str() != "0" } else { one != other }
 }
 
-fn is_pair(pairs: &[(&str, &str)], one: &SysctlPath, other: &SysctlPath) -> bool {
-    let (one, other) = (one.as_str(), other.as_str());
-    pairs.contains(&(one, other)) || pairs.contains(&(other, one))
-}
-
 fn is_same_time(one: &SysctlPath, other: &SysctlPath) -> bool {
-    let is_ms_of = |ms: &SysctlPath, plain: &SysctlPath| {
-        ms.as_str().strip_suffix("_ms") == Some(plain.as_str())
-    };
-    is_ms_of(one, other) || is_ms_of(other, one)
+    let (one, other) = (one.as_str(), other.as_str());
+    one.strip_suffix("_ms") == Some(other) || other.strip_suffix("_ms") == Some(one)
 }
 
 /// The knobs that reach every link when they are written for all.
 fn spreads(general: &SysctlPath, other: &SysctlPath) -> bool {
-    if family(general) != family(other) {
+    if general.family() != other.family() {
         return false;
     }
-    let Some((other_place, knob)) = place(other) else { return false };
+    let Some((other_link, knob)) = other.link_and_name() else { return false };
     if is_forwarding(general) {
-        let redirects = (other_place, knob) == ("all", "accept_redirects");
-        return knob == "forwarding" || redirects && family(other) == Some("ipv4");
+        let redirects = (other_link, knob) == ("all", "accept_redirects");
+        return knob == "forwarding" || redirects && other.family() == Some("ipv4");
     }
-    match (place(general), family(general)) {
+    match (general.link_and_name(), general.family()) {
         // Quirk `default-propagates` (Linux 6.18): `echo 1 > conf/default/rp_filter` also reaches the
         // links whose own rp_filter nobody has set yet; IPv6 has no such rule.
-        (Some(("default", same)), Some("ipv4")) => same == knob && other_place != "all",
+        (Some(("default", same)), Some("ipv4")) => same == knob && other_link != "all",
         (Some(("all", same)), Some("ipv6")) => same == knob && SPREAD_BY_IPV6.contains(&same),
         _ => false,
     }
@@ -143,29 +135,17 @@ fn spreads(general: &SysctlPath, other: &SysctlPath) -> bool {
 
 /// A link that gets a secret also gets another way to make addresses.
 fn sets_mode(general: &SysctlPath, other: &SysctlPath) -> bool {
-    let (Some((place_a, a)), Some((place_b, b))) = (place(general), place(other)) else {
-        return false;
-    };
-    family(general) == Some("ipv6")
-        && family(other) == Some("ipv6")
-        && (a, b) == ("stable_secret", "addr_gen_mode")
-        && (place_a == place_b || place_a == "default")
+    match (general.link_and_name(), other.link_and_name()) {
+        (Some((link, "stable_secret")), Some((other_link, "addr_gen_mode"))) => {
+            [general, other].iter().all(|path| path.family() == Some("ipv6"))
+                && (link == other_link || link == "default")
+        }
+        _ => false,
+    }
 }
 
 fn is_forwarding(path: &SysctlPath) -> bool {
-    path.as_str() == "net/ipv4/ip_forward" || place(path) == Some(("all", "forwarding"))
-}
-
-fn family(path: &SysctlPath) -> Option<&str> {
-    path.parts().nth(1)
-}
-
-/// `("eth0", "rp_filter")` of `net/ipv4/conf/eth0/rp_filter`.
-fn place(path: &SysctlPath) -> Option<(&str, &str)> {
-    let mut parts = path.parts();
-    let (net, _family, group) = (parts.next()?, parts.next()?, parts.next()?);
-    let place = (parts.next()?, parts.next()?);
-    (net == "net" && matches!(group, "conf" | "neigh")).then_some(place)
+    path.as_str() == "net/ipv4/ip_forward" || path.link_and_name() == Some(("all", "forwarding"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Holds back what lets packets through until somebody says that it is safe: a host must not forward
-//! before its firewall stands.
+//! Delays turning forwarding on until the firewall is loaded.
 //!
 //! Only turning it on waits. What is on stays on, and turning it off waits for nothing.
 
@@ -12,7 +11,7 @@ use tokio::sync::watch;
 use crate::key::Key;
 use crate::model::{DesiredState, Value};
 
-/// A gate that somebody opens and closes for the knobs of one scope; it begins open.
+/// A gate for the knobs of one scope. The owner of the firewall opens and closes it; it is open at first.
 #[derive(Clone, Debug)]
 pub struct Gate {
     is_open: watch::Sender<bool>,
@@ -26,25 +25,19 @@ impl Gate {
         Gate { is_open: watch::Sender::new(true), on: on.into() }
     }
 
-    /// Lets everything through, and has who waits look again.
+    /// Allows forwarding to be turned on, and wakes those who wait.
     pub fn open(&self) {
         self.is_open.send_replace(true);
     }
 
-    /// Holds back what has not gone through yet.
+    /// Delays forwarding that is not on yet.
     pub fn close(&self) {
         self.is_open.send_replace(false);
     }
 
-    /// Whether everything may go through.
     #[must_use]
     pub fn is_open(&self) -> bool {
         *self.is_open.borrow()
-    }
-
-    /// Whether both are handles to one gate.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        self.is_open.same_channel(&other.is_open)
     }
 
     /// What is waited for, while it is closed.
@@ -57,6 +50,13 @@ impl Gate {
         // It cannot end: the sender is ours.
         let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
         Hint::Keys(held.to_vec())
+    }
+}
+
+/// Handles to one gate are equal.
+impl PartialEq for Gate {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_open.same_channel(&other.is_open)
     }
 }
 

@@ -69,10 +69,16 @@ impl Hints {
     /// handed over.
     pub(crate) async fn next(&mut self) -> Result<Hint<Key>, Failure> {
         let Some(queue) = &self.queue else { return future::pending().await };
-        if self.waiting.is_none() {
-            self.waiting = Some(wait_for(queue)?);
-        }
-        let Some(waiting) = &self.waiting else { return future::pending().await };
+        let waiting = match &mut self.waiting {
+            Some(waiting) => waiting,
+            none => {
+                if tokio::runtime::Handle::try_current().is_err() {
+                    let error = "hints about knobs can be waited for in a tokio runtime only";
+                    return Err(Failure::new(error, Retry::Never));
+                }
+                none.insert(register(queue).map_err(|error| dead(&error))?)
+            }
+        };
         loop {
             let mut ready = waiting.readable().await.map_err(|error| dead(&error))?;
             match ready.try_io(|queue| read(queue.get_ref(), &mut self.watched)) {
@@ -83,14 +89,6 @@ impl Hints {
             }
         }
     }
-}
-
-fn wait_for(queue: &Arc<OwnedFd>) -> Result<Waiting, Failure> {
-    if tokio::runtime::Handle::try_current().is_err() {
-        let error = "hints about knobs can be waited for in a tokio runtime only";
-        return Err(Failure::new(error, Retry::Never));
-    }
-    register(queue).map_err(|error| dead(&error))
 }
 
 fn dead(error: &io::Error) -> Failure {
@@ -128,7 +126,6 @@ mod tests {
     use std::os::fd::AsRawFd as _;
 
     use super::*;
-    use crate::source::Place;
     use crate::source::Roots;
 
     /// How many watches the kernel holds for us.
@@ -147,7 +144,7 @@ mod tests {
             Key::sysctl(path).unwrap()
         });
         let roots = Roots { sysctl: root.path().to_owned(), cgroup: None, systemd: false };
-        let (knobs, mut hints) = (Knobs::new(roots, Place::Here), Hints::open());
+        let (knobs, mut hints) = (Knobs::new(roots, None), Hints::open());
         let [a, b, c] = keys;
         hints.watch(&knobs, &BTreeSet::from([a, b.clone()]), &Focus::All);
         assert_eq!(held(&hints), 2);

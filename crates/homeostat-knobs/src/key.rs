@@ -60,24 +60,20 @@ impl KeyError {
     /// The way out, where there is one.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
-        match self {
+        Some(match self {
             KeyError::EmptyPart(_) => {
-                Some("no separator at the beginning, at the end, or twice in a row")
+                "no separator at the beginning, at the end, or twice in a row"
             }
-            KeyError::NoSeparator(_) => {
-                Some("write the whole key, such as \"net.ipv4.ip_forward\"")
-            }
-            KeyError::NotOfLink(_) => {
-                Some("write ipv4, ipv6 or mpls, then the knob: \"ipv4/rp_filter\"")
-            }
-            KeyError::NotAFile(_) => Some("write the name of a file, such as `memory.max`"),
+            KeyError::NoSeparator(_) => "write the whole key, such as \"net.ipv4.ip_forward\"",
+            KeyError::NotOfLink(_) => "write ipv4, ipv6 or mpls, then the knob: \"ipv4/rp_filter\"",
+            KeyError::NotAFile(_) => "write the name of a file, such as `memory.max`",
             KeyError::NoKind(_) => {
-                Some("write `sysctl net.ipv4.ip_forward` or `cgroup machine/web memory.max`")
+                "write `sysctl net.ipv4.ip_forward` or `cgroup machine/web memory.max`"
             }
-            KeyError::Traversal(_) => Some("parts of a key cannot be `.` or `..`"),
-            KeyError::Control(_) => Some("a key is one line of plain text"),
-            KeyError::NotALink(_) => None,
-        }
+            KeyError::Traversal(_) => "parts of a key cannot be `.` or `..`",
+            KeyError::Control(_) => "a key is one line of plain text",
+            KeyError::NotALink(_) => return None,
+        })
     }
 }
 
@@ -95,8 +91,7 @@ impl Key {
     /// # Ok::<(), homeostat_knobs::KeyError>(())
     /// ```
     pub fn sysctl(text: &str) -> Result<Self, KeyError> {
-        let parts = split(text)?;
-        Ok(Key::Sysctl(SysctlPath(parts.join("/"))))
+        Ok(Key::Sysctl(SysctlPath(split(text)?.join("/"))))
     }
 
     /// A parameter of one link: `ipv4/rp_filter` of `eth0` is `net/ipv4/conf/eth0/rp_filter`, and
@@ -127,7 +122,7 @@ impl Key {
         if file.contains(char::is_whitespace) || file.contains(char::is_control) {
             return Err(KeyError::Control(file.to_owned()));
         }
-        let is_name = file.split('.').count() > 1 && file.split('.').all(|part| !part.is_empty());
+        let is_name = file.contains('.') && file.split('.').all(|part| !part.is_empty());
         if !is_name || file.contains('/') {
             return Err(KeyError::NotAFile(file.to_owned()));
         }
@@ -147,11 +142,8 @@ impl Key {
     #[must_use]
     pub fn link(&self) -> Option<&str> {
         let Key::Sysctl(path) = self else { return None };
-        let mut parts = path.parts();
-        let (net, _family, group) = (parts.next()?, parts.next()?, parts.next()?);
-        let link = parts.next().filter(|link| !matches!(*link, "all" | "default"))?;
-        parts.next()?;
-        (net == "net" && matches!(group, "conf" | "neigh")).then_some(link)
+        let (link, _) = path.link_and_name()?;
+        (!matches!(link, "all" | "default")).then_some(link)
     }
 
     /// The path of the file below the root of its kind.
@@ -171,9 +163,17 @@ impl SysctlPath {
         &self.0
     }
 
-    /// The parts of the path.
-    pub fn parts(&self) -> impl Iterator<Item = &str> {
-        self.0.split('/')
+    /// The second part: `ipv4` of `net/ipv4/ip_forward`.
+    pub(crate) fn family(&self) -> Option<&str> {
+        self.0.split('/').nth(1)
+    }
+
+    /// `("eth0", "rp_filter")` of `net/ipv4/conf/eth0/rp_filter`; the link may be `all` or `default`.
+    pub(crate) fn link_and_name(&self) -> Option<(&str, &str)> {
+        let mut parts = self.0.split('/');
+        let (net, _family, group) = (parts.next()?, parts.next()?, parts.next()?);
+        let link_and_name = (parts.next()?, parts.next()?);
+        (net == "net" && matches!(group, "conf" | "neigh")).then_some(link_and_name)
     }
 
     /// The last part.
@@ -253,12 +253,13 @@ impl FromStr for Key {
     type Err = KeyError;
 
     fn from_str(line: &str) -> Result<Self, KeyError> {
-        if let Some(text) = line.strip_prefix("sysctl ") {
-            return Key::sysctl(text);
+        match line.split_once(' ') {
+            Some(("sysctl", text)) => Key::sysctl(text),
+            Some(("cgroup", rest)) if let Some((group, file)) = rest.rsplit_once(' ') => {
+                Key::cgroup(group, file)
+            }
+            _ => Err(KeyError::NoKind(line.to_owned())),
         }
-        let file = line.strip_prefix("cgroup ").and_then(|rest| rest.rsplit_once(' '));
-        let Some((group, file)) = file else { return Err(KeyError::NoKind(line.to_owned())) };
-        Key::cgroup(group, file)
     }
 }
 

@@ -1,8 +1,7 @@
 //! The knobs source: kernel parameters (sysctl) and cgroup v2 limits, kept by one engine.
 //!
 //! A knob is a file with a short text. The kernel rewrites what is written (tabs, decimal numbers,
-//! rounding), ties some knobs together, and announces almost no change; all of that is
-//! answered here. Limits only: no group, process or link is ever made, moved or removed.
+//! rounding), ties some knobs together, and announces almost no change. Limits only: no group, process or link is ever made, moved or removed.
 //!
 //! Start at [`Knobs`] for the source, at [`DesiredState::builder`] for what is declared.
 
@@ -31,4 +30,4 @@ pub use key::{CgroupFile, Key, KeyError, SysctlPath};
 pub use model::{Builder, DesiredError, DesiredState, Value, Wanted};
 pub use observe::{Moment, Reader};
 pub use plan::{Step, Why};
-pub use source::{HostWide, Knobs, Place, Roots};
+pub use source::{Knobs, Roots};

@@ -60,7 +60,7 @@ impl Value {
 pub struct Wanted {
     /// The value, in normal form.
     pub value: Value,
-    /// Whether the knob may be taken from whoever manages it.
+    /// Whether the knob may be taken over from another owner.
     pub adopt: bool,
 }
 
@@ -75,11 +75,6 @@ impl DesiredState {
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
-    }
-
-    /// Takes knobs that are sorted and unique.
-    pub(crate) fn from_sorted(knobs: Vec<(Key, Wanted)>) -> Self {
-        DesiredState { knobs }
     }
 
     /// In key order.
@@ -158,50 +153,22 @@ pub enum DesiredError {
     Key(#[from] KeyError),
     /// Perhaps in two spellings.
     #[error("`{key}` is declared twice, as `{first}` and as `{second}`")]
-    Twice {
-        /// The knob.
-        key: Key,
-        /// One value.
-        first: String,
-        /// The other.
-        second: String,
-    },
+    Twice { key: Key, first: String, second: String },
     /// There is no way to write nothing.
     #[error("the value of `{key}` is empty")]
-    Empty {
-        /// The knob.
-        key: Key,
-    },
+    Empty { key: Key },
     /// A byte that would end the value early.
     #[error("the value {value:?} of `{key}` has a NUL byte or a newline in it")]
-    Control {
-        /// The knob.
-        key: Key,
-        /// The value.
-        value: String,
-    },
+    Control { key: Key, value: String },
     /// A file that does something when it is written, and holds no setting.
     #[error("`{key}` is a command, not a setting")]
-    Command {
-        /// The knob.
-        key: Key,
-    },
+    Command { key: Key },
     /// Not a number of bytes.
     #[error("the value `{value}` of `{key}` is not a size")]
-    Size {
-        /// The knob.
-        key: Key,
-        /// The value.
-        value: String,
-    },
+    Size { key: Key, value: String },
     /// A line without a setting.
     #[error("the value `{value}` of `{key}` has a line without a setting")]
-    Line {
-        /// The knob.
-        key: Key,
-        /// The value.
-        value: String,
-    },
+    Line { key: Key, value: String },
 }
 
 impl DesiredError {
@@ -249,7 +216,7 @@ impl Builder {
         Ok(self)
     }
 
-    /// Lets the last knob be taken from whoever manages it.
+    /// Allows the last knob to be taken over from another owner.
     #[must_use]
     pub fn adopting(mut self) -> Self {
         if let Some((_, wanted)) = self.knobs.last_mut() {
@@ -263,42 +230,29 @@ impl Builder {
         self.knobs.sort_by(|a, b| a.0.cmp(&b.0));
         let twice = self.knobs.array_windows().find(|[a, b]| a.0 == b.0);
         if let Some([(key, first), (_, second)]) = twice {
-            return Err(DesiredError::Twice {
-                key: key.clone(),
-                first: first.value.as_str().to_owned(),
-                second: second.value.as_str().to_owned(),
-            });
+            let [first, second] = [first, second].map(|wanted| wanted.value.as_str().to_owned());
+            return Err(DesiredError::Twice { key: key.clone(), first, second });
         }
-        Ok(DesiredState::from_sorted(self.knobs))
+        Ok(DesiredState { knobs: self.knobs })
     }
 }
 
 fn check(key: &Key, text: &str) -> Result<Value, DesiredError> {
-    if is_command(key) {
-        return Err(DesiredError::Command { key: key.clone() });
-    }
     let form = Form::of(key);
-    // Who reads a line from a file gives its end along; inside, a newline would end the value.
+    // A line that was read from a file has a newline at its end; inside, one would end the value.
     let body = text.trim_end_matches('\n');
-    if body.contains('\0') || body.contains(['\n', '\r']) && form != Form::Lines {
-        return Err(DesiredError::Control { key: key.clone(), value: text.to_owned() });
-    }
-    let value = Value::of(key, body);
-    if value.is_unset() {
-        return Err(DesiredError::Empty { key: key.clone() });
-    }
-    let (key, text) = (key.clone(), text.to_owned());
+    let has_control = body.contains('\0') || body.contains(['\n', '\r']) && form != Form::Lines;
+    let normal = Value::of(key, body);
+    let is_size = normal.0 == "max" || normal.0.bytes().all(|byte| byte.is_ascii_digit());
+    let (key, value) = (key.clone(), text.to_owned());
     match form {
-        Form::Size { .. } if !is_size(&value) => Err(DesiredError::Size { key, value: text }),
-        Form::Lines if !lines_are_complete(value.as_str()) => {
-            Err(DesiredError::Line { key, value: text })
-        }
-        _ => Ok(value),
+        _ if is_command(&key) => Err(DesiredError::Command { key }),
+        _ if has_control => Err(DesiredError::Control { key, value }),
+        _ if normal.is_unset() => Err(DesiredError::Empty { key }),
+        Form::Size { .. } if !is_size => Err(DesiredError::Size { key, value }),
+        Form::Lines if !lines_are_complete(&normal.0) => Err(DesiredError::Line { key, value }),
+        _ => Ok(normal),
     }
-}
-
-fn is_size(value: &Value) -> bool {
-    value.as_str() == "max" || value.as_str().bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether writing the file does something instead of setting something.
@@ -308,15 +262,15 @@ pub(crate) fn is_command(key: &Key) -> bool {
             matches!(path.as_str(), "vm/drop_caches" | "vm/compact_memory" | "vm/stat_refresh")
                 || path.name() == "flush"
         }
-        Key::Cgroup(file) => match file.file() {
-            "cgroup.kill"
-            | "cgroup.procs"
-            | "cgroup.threads"
-            | "cgroup.subtree_control"
-            | "memory.reclaim" => true,
+        Key::Cgroup(file) => match file.file().rsplit_once('.') {
             // `cgroup.pressure` is a switch; the others arm triggers. A peak is reset by a write.
-            "cgroup.pressure" => false,
-            name => name.rsplit('.').next().is_some_and(|last| matches!(last, "pressure" | "peak")),
+            Some(("cgroup", "pressure")) => false,
+            Some(
+                ("cgroup", "kill" | "procs" | "threads" | "subtree_control")
+                | ("memory", "reclaim")
+                | (_, "pressure" | "peak"),
+            ) => true,
+            _ => false,
         },
     }
 }

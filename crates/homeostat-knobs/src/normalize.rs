@@ -21,11 +21,8 @@ pub(crate) enum Form {
     Ranges,
     /// One IPv6 address.
     Address,
-    /// Bytes, rounded down to a grain, or `max`.
-    Size {
-        /// The grain in bytes.
-        grain: u64,
-    },
+    /// Bytes, rounded down to a multiple of `grain`, or `max`.
+    Size { grain: u64 },
     /// `QUOTA [PERIOD]`.
     Quota,
     /// One line for each thing: `8:0 rbps=1048576`, or `mlx4_0 100`.
@@ -63,7 +60,8 @@ impl Form {
             Form::Address => address(text).unwrap_or_else(|| tokens(text)),
             Form::Size { grain } => cgroup::size(text, grain)
                 .unwrap_or_else(|| text.split_whitespace().collect::<Vec<_>>().join(" ")),
-            Form::Lines => normalize_lines(text),
+            // Lines and keys sorted, numbers in decimal.
+            Form::Lines => show_lines(&parse_lines(text)),
         }
     }
 
@@ -116,18 +114,13 @@ fn address(text: &str) -> Option<String> {
 /// The name of a line to the keys on it; a value without a key has the empty key.
 type Lines = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The normal form: lines and keys sorted, numbers in decimal.
-pub(crate) fn normalize_lines(text: &str) -> String {
-    show_lines(&parse_lines(text))
-}
-
 /// Whether everything that is declared in `wanted` is so in `seen`.
-pub(crate) fn lines_agree(wanted: &str, seen: &str) -> bool {
+fn lines_agree(wanted: &str, seen: &str) -> bool {
     let seen = parse_lines(seen);
     parse_lines(wanted).iter().all(|(name, keys)| {
         keys.iter().all(|(key, value)| match seen.get(name).and_then(|keys| keys.get(key)) {
             Some(there) => there == value,
-            None => is_nothing(value),
+            None => matches!(value.as_str(), "max" | "default"),
         })
     })
 }
@@ -149,10 +142,6 @@ pub(crate) fn lines_restoring(original: &str, wrote: &str) -> String {
         }
     }
     show_lines(&lines)
-}
-
-fn is_nothing(value: &str) -> bool {
-    matches!(value, "max" | "default")
 }
 
 fn parse_lines(text: &str) -> Lines {
@@ -185,31 +174,34 @@ fn setting(token: &str) -> (String, String) {
 
 fn show_lines(lines: &Lines) -> String {
     let line = |(name, keys): (&String, &BTreeMap<String, String>)| {
-        let mut text = name.clone();
-        for (key, value) in keys {
-            text.push(' ');
-            if !key.is_empty() {
-                text.push_str(key);
-                text.push('=');
-            }
-            text.push_str(value);
-        }
-        text
+        keys.iter().fold(name.clone(), |line, (key, value)| match key.as_str() {
+            "" => format!("{line} {value}"),
+            key => format!("{line} {key}={value}"),
+        })
     };
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The normal form of a list, or nothing if the text is no list.
-pub(crate) fn normalize_ranges(text: &str) -> Option<String> {
+fn normalize_ranges(text: &str) -> Option<String> {
     let text = text.trim();
     if text.is_empty() {
         return Some(String::new());
     }
-    let mut ranges: Vec<(u32, u32)> =
-        text.split(',').map(|range| parse_range(range.trim())).collect::<Option<_>>()?;
+    let ranges = text.split(',').map(|range| parse_range(range.trim()));
+    let mut ranges: Vec<(u32, u32)> = ranges.collect::<Option<_>>()?;
     ranges.sort_unstable();
-    let shown: Vec<String> = merge(ranges).into_iter().map(show_range).collect();
-    Some(shown.join(","))
+    let mut merged: Vec<(u32, u32)> = Vec::new();
+    for (from, to) in ranges {
+        match merged.last_mut() {
+            Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
+            _ => merged.push((from, to)),
+        }
+    }
+    let shown = merged
+        .into_iter()
+        .map(|(from, to)| if from == to { from.to_string() } else { format!("{from}-{to}") });
+    Some(shown.collect::<Vec<_>>().join(","))
 }
 
 fn parse_range(range: &str) -> Option<(u32, u32)> {
@@ -219,21 +211,6 @@ fn parse_range(range: &str) -> Option<(u32, u32)> {
     let (from, to) = range.split_once('-').unwrap_or((range, range));
     let (from, to) = (number(from)?, number(to)?);
     (from <= to).then_some((from, to))
-}
-
-fn merge(sorted: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
-    let mut merged: Vec<(u32, u32)> = Vec::new();
-    for (from, to) in sorted {
-        match merged.last_mut() {
-            Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
-            _ => merged.push((from, to)),
-        }
-    }
-    merged
-}
-
-fn show_range((from, to): (u32, u32)) -> String {
-    if from == to { from.to_string() } else { format!("{from}-{to}") }
 }
 
 #[cfg(test)]
@@ -357,7 +334,7 @@ mod line_tests {
             ("8:0 == rbps=", "8:0 == rbps="),
             ("", ""),
         ] {
-            assert_eq!(normalize_lines(text), expected, "{text:?}");
+            assert_eq!(Form::Lines.normalize(text), expected, "{text:?}");
         }
     }
 
@@ -374,7 +351,7 @@ mod line_tests {
             ("8:0 wbps=1M\n8:16 rbps=6", false),
         ] {
             assert_eq!(
-                lines_agree(&normalize_lines(wanted), &normalize_lines(SEEN)),
+                lines_agree(&Form::Lines.normalize(wanted), &Form::Lines.normalize(SEEN)),
                 expected,
                 "{wanted:?}"
             );

@@ -13,7 +13,7 @@ use crate::coupling::{is_general, rewrites};
 use crate::gate::{self, Gate};
 use crate::hints::Hints;
 use crate::key::Key;
-use crate::knob_file::{Found, find, open_root};
+use crate::knob_file::{Found, KnobFile, find, open_root};
 use crate::model::Value;
 use crate::source::Knobs;
 
@@ -22,7 +22,7 @@ use crate::source::Knobs;
 pub struct Moment {
     /// Why declared knobs are not there.
     pub absent: BTreeMap<Key, Absence>,
-    /// Knobs that nobody can write.
+    /// Knobs whose file has no write permission.
     pub read_only: BTreeSet<Key>,
     /// What declared knobs hold that a step for another knob would rewrite.
     pub rewritten: BTreeMap<Key, Value>,
@@ -64,20 +64,45 @@ impl homeostat_core::Reader<Knobs> for Reader {
     ) -> Result<Moment, Failure> {
         let keys = keys(view);
         let (knobs, hints) = (&self.knobs, &mut self.hints);
-        let looks = knobs.place.run(|| {
-            // Who subscribes after reading misses what happens in between (law 10).
+        let looks = knobs.run(|| {
+            // A subscription after the read would miss what happens in between (law 10).
             hints.watch(knobs, &keys, view.focus);
             let look = |key| (knobs.look(key), knobs.owner(key));
             knobs.check_roots(&keys)?;
             Ok(keys.iter().map(look).collect::<Vec<_>>())
         })??;
-        // Who opens it from here on is answered by the hint.
+        // If it is opened after this, a hint follows.
         let gate = self.knobs.gate.as_ref().and_then(Gate::waits_on);
         self.held =
             if gate.is_some() { gate::held(view.desired, view.records) } else { Vec::new() };
         let mut moment = Moment { gate, ..Moment::default() };
         for (key, (look, owner)) in keys.into_iter().zip(looks) {
-            moment.take(view, see, key, look, owner);
+            let (value, writable) = match look {
+                Look::Holds { value, writable } => (value, writable),
+                Look::Absent(absence) => {
+                    moment.absent.insert(key, absence);
+                    continue;
+                }
+                Look::Unknown(why) => {
+                    see(Seen::Unknown { key, why });
+                    continue;
+                }
+            };
+            if !writable {
+                moment.read_only.insert(key.clone());
+            }
+            let record = view.records.get(&key);
+            if view.focus.covers(&key) || record.is_some() {
+                moment.rewritten.insert(key.clone(), value.clone());
+            }
+            // A recorded knob is ours even if another owner manages it: it was adopted.
+            let owner = owner.filter(|_| record.is_none());
+            let owner = owner.map_or(Owner::Nobody, |other| Owner::Foreign(other.into()));
+            let object = match record.filter(|_| view.desired.wanted(&key).is_none()) {
+                Some(record) => as_written(&key, record, value),
+                None => value,
+            };
+            see(Seen::Present { key, object, owner });
         }
         Ok(moment)
     }
@@ -101,52 +126,11 @@ impl homeostat_core::Reader<Knobs> for Reader {
 fn keys(view: &View<'_, Knobs>) -> BTreeSet<Key> {
     let declared = view.desired.iter().map(|(key, _)| key);
     let known = declared.chain(view.records.keys());
-    let mut keys: BTreeSet<Key> = known.filter(|key| view.focus.covers(key)).cloned().collect();
-    let generals: Vec<Key> = keys.iter().filter(|key| is_general(key)).cloned().collect();
-    for (key, _) in view.desired.iter() {
-        if generals.iter().any(|general| rewrites(general, key)) {
-            keys.insert(key.clone());
-        }
-    }
-    keys
-}
-
-impl Moment {
-    /// Hands one knob over and keeps what the plan will ask for.
-    fn take(
-        &mut self,
-        view: &View<'_, Knobs>,
-        see: &mut See<'_, Key, Value>,
-        key: Key,
-        look: Look,
-        owner: Option<String>,
-    ) {
-        match look {
-            Look::Absent(absence) => {
-                self.absent.insert(key, absence);
-            }
-            Look::Unknown(why) => see(Seen::Unknown { key, why }),
-            Look::Holds { value, writable } => {
-                if !writable {
-                    self.read_only.insert(key.clone());
-                }
-                let record = view.records.get(&key);
-                if view.focus.covers(&key) || record.is_some() {
-                    self.rewritten.insert(key.clone(), value.clone());
-                }
-                // A recorded knob is ours, whoever else manages it: it was adopted.
-                let owner = match owner {
-                    Some(other) if record.is_none() => Owner::Foreign(other.into()),
-                    _ => Owner::Nobody,
-                };
-                let object = match record.filter(|_| view.desired.wanted(&key).is_none()) {
-                    Some(record) => as_written(&key, record, value),
-                    None => value,
-                };
-                see(Seen::Present { key, object, owner });
-            }
-        }
-    }
+    let mut keys: BTreeSet<&Key> = known.filter(|key| view.focus.covers(key)).collect();
+    let generals: Vec<&Key> = keys.iter().copied().filter(|key| is_general(key)).collect();
+    let declared = view.desired.iter().map(|(key, _)| key);
+    keys.extend(declared.filter(|key| generals.iter().any(|general| rewrites(general, key))));
+    keys.into_iter().cloned().collect()
 }
 
 /// What we wrote may be less than what is there (a quota without its period). If it still stands, it
@@ -157,7 +141,7 @@ fn as_written(key: &Key, record: &Record<Value>, seen: Value) -> Value {
 }
 
 impl Knobs {
-    /// Who else manages a knob: another owner of this machine, or systemd the unit of its group.
+    /// Another owner of a knob: one of this machine, or systemd for the group of a unit.
     fn owner(&self, key: &Key) -> Option<String> {
         if let Some(other) = self.others.get(key) {
             return Some(format!("owner {other}"));
@@ -183,26 +167,35 @@ impl Knobs {
 
     /// Reads one file.
     pub(crate) fn look(&self, key: &Key) -> Look {
-        let root = match self.root(key) {
-            Ok(root) => root,
-            Err(absence) => return Look::Absent(absence),
-        };
-        let file = match find(root, &key.path()) {
-            Ok(Found::File(file)) => file,
-            Ok(Found::Other(what)) => return Look::Absent(Absence::NotAKnob { what }),
-            Ok(Found::Missing(missing)) => return Look::Absent(Absence::of(key, &missing)),
+        let file = match self.find(key) {
+            Ok(Ok(file)) => file,
+            Ok(Err(absence)) => return Look::Absent(absence),
             Err(error) => return Look::Unknown(error.to_string()),
         };
-        if file.is_writable() && !file.is_readable() {
+        let writable = file.is_writable();
+        if writable && !file.is_readable() {
             return Look::Absent(Absence::WriteOnly);
         }
         match file.read() {
-            Ok(text) => Look::Holds { value: Value::of(key, &text), writable: file.is_writable() },
+            Ok(text) => Look::Holds { value: Value::of(key, &text), writable },
             Err(error) if is_unset(key, &error) => {
-                Look::Holds { value: Value::of(key, ""), writable: file.is_writable() }
+                Look::Holds { value: Value::of(key, ""), writable }
             }
             Err(error) => Look::Unknown(error.to_string()),
         }
+    }
+
+    /// Finds the file of a knob, or why there is none.
+    pub(crate) fn find(&self, key: &Key) -> io::Result<Result<KnobFile, Absence>> {
+        let root = match self.root(key) {
+            Ok(root) => root,
+            Err(absence) => return Ok(Err(absence)),
+        };
+        Ok(match find(root, &key.path())? {
+            Found::File(file) => Ok(file),
+            Found::Other(what) => Err(Absence::NotAKnob { what }),
+            Found::Missing(missing) => Err(Absence::of(key, &missing)),
+        })
     }
 }
 

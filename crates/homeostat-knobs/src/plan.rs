@@ -1,12 +1,13 @@
 //! Turns changes into writes, in the order that the kernel's couplings ask for, and explains each. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use homeostat_core::{
     Action, Change, ChangeList, Desired as _, Draft, Failure, Finding, Line, Owner, Reason, Retry,
     Slot, WaitsOn,
 };
 
+use crate::absence::Absence;
 use crate::coupling::{fights, is_general, phase, rewrites};
 use crate::gate::lets_through;
 use crate::key::Key;
@@ -29,13 +30,12 @@ pub(crate) fn draft(
     }
     drafting.leave_originals();
     drafting.write_again();
-    drafting.draft.findings.extend(fights.into_iter().map(conflict));
+    let conflicts = fights.into_iter().map(|(key, other)| {
+        let reason = Reason::Fights { with: other.to_string() };
+        (key, Finding::Conflict { owner: Owner::Nobody, reason })
+    });
+    drafting.draft.findings.extend(conflicts);
     drafting.draft
-}
-
-fn conflict((key, other): (Key, Key)) -> (Key, Finding) {
-    let reason = Reason::Fights { with: other.to_string() };
-    (key, Finding::Conflict { owner: Owner::Nobody, reason })
 }
 
 struct Drafting<'a> {
@@ -59,14 +59,14 @@ impl Drafting<'_> {
                     None => self.draft.steps.push(Step::Release { key, before, restore }),
                 }
             }
-            // A knob cannot be deleted; who owns everything in the scope gives it up.
+            // A knob cannot be deleted, only released.
             Change::Delete { key, before } => {
                 self.draft.steps.push(Step::Release { key, before, restore: None });
             }
         }
     }
 
-    /// Whether writing a knob that is given up would undo a declared one: it may be but another name.
+    /// Whether restoring a released knob would undo a declared one, which may be another name of the same value.
     fn would_undo(&self, released: &Key) -> bool {
         let mut declared = self.desired.iter().map(|(key, _)| key);
         declared.any(|key| rewrites(released, key) && phase(key) <= phase(released))
@@ -77,16 +77,11 @@ impl Drafting<'_> {
         if self.fighting.contains(&key) {
             return;
         }
-        let Some(absence) = self.moment.absent.get(&key) else {
-            let on = WaitsOn::Condition("a look at it".to_owned());
-            self.draft.wait(key, on);
-            return;
-        };
-        if let Some(on) = absence.waits_on() {
-            self.draft.wait(key, on);
-        } else {
-            let failure = absence.failure(&key);
-            self.draft.refuse(key, failure);
+        let absence = self.moment.absent.get(&key);
+        match (absence, absence.and_then(Absence::waits_on)) {
+            (_, Some(on)) => self.draft.wait(key, on),
+            (Some(absence), None) => self.draft.refuse(key.clone(), absence.failure(&key)),
+            (None, None) => self.draft.wait(key, WaitsOn::Condition("a look at it".to_owned())),
         }
     }
 
@@ -101,19 +96,15 @@ impl Drafting<'_> {
             self.draft.refuse(key, failure);
             return;
         }
-        if let Some(on) = self.must_wait(slot, &before, &why) {
+        let wanted = &self.desired.at(slot).1.value;
+        // Forwarding that is on already stays so, unless it is rewritten first.
+        let is_on = why == Why::Differs && wanted.agrees(&key, &before);
+        if let Some(on) = self.must_wait_for(&key, Some(wanted)).filter(|_| !is_on) {
             self.draft.wait(key, on);
             return;
         }
         let phase = phase(&key);
         self.draft.steps.push(Step::Set { slot, before, why, phase });
-    }
-
-    /// What turning forwarding on waits on. What is on already stays so, unless it is rewritten first.
-    fn must_wait(&self, slot: Slot, before: &Value, why: &Why) -> Option<WaitsOn> {
-        let (key, wanted) = self.desired.at(slot);
-        let is_on = *why == Why::Differs && wanted.value.agrees(key, before);
-        self.must_wait_for(key, Some(&wanted.value)).filter(|_| !is_on)
     }
 
     /// What this value waits on, also if it is an original that comes back.
@@ -123,8 +114,7 @@ impl Drafting<'_> {
 
     /// A released knob that holds its original is left alone, unless an earlier step rewrites it.
     fn leave_originals(&mut self) {
-        let changing = self.draft.steps.iter().filter(|step| step.changes());
-        let generals: Vec<Key> = changing.map(|step| step.key_in(self.desired)).cloned().collect();
+        let generals = self.keys_of(Step::changes);
         for step in &mut self.draft.steps {
             let Step::Release { key, before, restore } = step else { continue };
             let is_rewritten =
@@ -137,52 +127,34 @@ impl Drafting<'_> {
 
     /// Declared knobs that a step will rewrite are written again after it, so that one pass is enough.
     fn write_again(&mut self) {
-        let planned: BTreeSet<Key> =
-            self.draft.steps.iter().map(|step| step.key_in(self.desired).clone()).collect();
-        let writes = self.draft.steps.iter().filter(|step| step.writes());
-        let generals: Vec<Key> = writes
-            .map(|step| step.key_in(self.desired))
-            .filter(|key| is_general(key))
-            .cloned()
-            .collect();
-        let mut again = BTreeMap::new();
-        for (key, value) in self.moment.rewritten.iter().filter(|(key, _)| !planned.contains(key)) {
+        let planned: BTreeSet<Key> = self.keys_of(|_| true).into_iter().collect();
+        let mut generals = self.keys_of(Step::writes);
+        generals.retain(is_general);
+        let moment = self.moment;
+        for (key, value) in moment.rewritten.iter().filter(|(key, _)| !planned.contains(key)) {
             let by = generals
                 .iter()
                 .find(|general| rewrites(general, key) && phase(general) < phase(key));
             if let (Some(by), Some(slot)) = (by, self.desired.slot(key, None)) {
-                again.insert(slot, (value.clone(), by.clone()));
+                self.set(slot, value.clone(), Why::Rewritten { by: by.clone() });
             }
         }
-        for (slot, (before, by)) in again {
-            self.set(slot, before, Why::Rewritten { by });
-        }
+    }
+
+    /// The knobs of the chosen steps.
+    fn keys_of(&self, is_chosen: impl Fn(&Step) -> bool) -> Vec<Key> {
+        let chosen = self.draft.steps.iter().filter(|step| is_chosen(step));
+        chosen.map(|step| step.key_in(self.desired).clone()).collect()
     }
 }
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Make a knob hold what is declared.
-    Set {
-        /// The desired state.
-        slot: Slot,
-        /// What it holds.
-        before: Value,
-        /// Why it is written.
-        why: Why,
-        /// Its place in the order.
-        phase: u8,
-    },
-    /// Give a knob up.
-    Release {
-        /// The knob.
-        key: Key,
-        /// What it holds.
-        before: Value,
-        /// What to put back.
-        restore: Option<Value>,
-    },
+    /// Makes a knob hold what is declared.
+    Set { slot: Slot, before: Value, why: Why, phase: u8 },
+    /// Releases a knob that is no longer declared; `restore` is its original value, where that is to come back.
+    Release { key: Key, before: Value, restore: Option<Value> },
 }
 
 /// Why a knob is written.
@@ -193,10 +165,7 @@ pub enum Why {
     /// It is taken over from this owner.
     Adopts(Owner),
     /// It is as declared, but an earlier step for this other knob will rewrite it.
-    Rewritten {
-        /// The other knob.
-        by: Key,
-    },
+    Rewritten { by: Key },
 }
 
 impl Step {
@@ -208,12 +177,9 @@ impl Step {
         }
     }
 
-    /// Whether anything is written: what is only given up stays as it is.
+    /// Whether anything is written. A release without an original writes nothing.
     pub(crate) fn writes(&self) -> bool {
-        match self {
-            Step::Set { .. } => true,
-            Step::Release { .. } => self.restores().is_some(),
-        }
+        matches!(self, Step::Set { .. }) || self.restores().is_some()
     }
 
     /// Whether the knob holds something else afterwards.
@@ -229,7 +195,9 @@ impl Step {
         match self {
             Step::Release { key, before, restore: Some(original) } => {
                 let value = original.restoring(key, before);
-                (!value.is_unset() || is_clearable(key)).then_some(value)
+                // Lists can be emptied by writing nothing; other knobs take no empty text.
+                let is_clearable = matches!(Form::of(key), Form::Ranges | Form::Text);
+                (!value.is_unset() || is_clearable).then_some(value)
             }
             _ => None,
         }
@@ -249,11 +217,6 @@ impl Step {
             }),
         }
     }
-}
-
-/// Lists can be emptied by writing nothing; other knobs take no empty text.
-fn is_clearable(key: &Key) -> bool {
-    matches!(Form::of(key), Form::Ranges | Form::Text)
 }
 
 impl homeostat_core::Step<DesiredState> for Step {
@@ -308,7 +271,6 @@ mod tests {
     use homeostat_core::Step as _;
 
     use super::*;
-    use crate::absence::Absence;
 
     fn desired(pairs: &[(&str, &str)]) -> DesiredState {
         let builder = pairs.iter().fold(DesiredState::builder(), |desired, (key, value)| {

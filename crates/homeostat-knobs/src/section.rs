@@ -19,14 +19,13 @@ pub const SECTIONS: SourceSections = SourceSections {
     extensions: &[ExtensionType::of::<LinkSysctl>()],
 };
 
-/// One knob: which, and what shall be written to it.
+/// A declared knob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Knob {
-    /// Which, and where its key is written.
     pub key: Spanned<Key>,
     /// The value: integers in decimal, lists of them with one space between.
     pub value: Spanned<String>,
-    /// Whether it may be taken from anybody.
+    /// Whether it may be taken over from any owner.
     pub adopt: bool,
 }
 
@@ -100,12 +99,9 @@ pub fn show(found: impl Iterator<Item = (Key, String)>) -> serde_json::Map<Strin
             }
         }
     }
-    let table = |all: BTreeMap<String, Json>| Json::Object(all.into_iter().collect());
-    let mut sections = serde_json::Map::new();
-    sections.insert(Sysctl::NAME.to_owned(), table(sysctl));
+    let mut sections = serde_json::Map::from_iter([(Sysctl::NAME.to_owned(), json!(sysctl))]);
     if !groups.is_empty() {
-        let groups = groups.into_iter().map(|(path, limits)| (path, table(limits))).collect();
-        sections.insert(Cgroups::NAME.to_owned(), table(groups));
+        sections.insert(Cgroups::NAME.to_owned(), json!(groups));
     }
     sections
 }
@@ -136,12 +132,11 @@ impl Section for Sysctl {
     const JOIN: Join = Join::Tables(&[]);
 
     fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        let Map(knobs) = Map::<OfScope>::read(node, checker)?;
-        Some(Self(knobs.into_iter().map(|OfScope(knob)| knob).collect()))
+        Map::read(node, checker).map(|Map(knobs)| Self(knobs))
     }
 
     fn schema(definitions: &mut Definitions) -> Json {
-        Map::<OfScope>::schema(definitions)
+        Map::<Knob>::schema(definitions)
     }
 
     fn check(document: &Document, checker: &mut Checker) {
@@ -178,19 +173,16 @@ impl Extension for LinkSysctl {
     const JOINED: &'static [&'static str] = &["links/*/sysctl"];
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let knobs: Option<Map<OfLink>> = fields.optional(Self::FIELD, "The link's own knobs");
+        let knobs: Option<Map<Entry>> = fields.optional(Self::FIELD, "The link's own knobs");
         let link: String = fields.name()?.value;
         let Some(Map(knobs)) = knobs else { return Some(Self { link, knobs: None }) };
         let mut all = Vec::new();
-        for OfLink(Text { key, value, adopt }) in knobs {
+        for Entry { key: Spanned { value: key, span }, value, adopt } in knobs {
             match Key::link_sysctl(&link, &key) {
-                Ok(of_link) => {
-                    let key = Spanned::new(of_link, key.span);
-                    all.push(Knob { key, value, adopt });
-                }
-                // A name that no link can have is reported by who reads links.
+                Ok(key) => all.push(Knob { key: Spanned::new(key, span), value, adopt }),
+                // A name that no link can have is reported where links are read.
                 Err(KeyError::NotALink(name)) if !["all", "default"].contains(&name.as_str()) => {}
-                Err(error) => fields.report(refuse_key(key.span, &error)),
+                Err(error) => fields.report(refuse_key(span, &error)),
             }
         }
         Some(Self { link, knobs: Some(all) })
@@ -218,7 +210,7 @@ impl Section for Cgroups {
 }
 
 /// A key and a value, before anything is known of the key.
-struct Text {
+struct Entry {
     key: Spanned<String>,
     value: Spanned<String>,
     adopt: bool,
@@ -235,25 +227,22 @@ struct Detailed {
 
 const WRITE_ADOPT: &str = "Take this over from any owner";
 
-/// A knob by its whole key.
-struct OfScope(Knob);
-
-impl Keyed for OfScope {
+/// A knob of `[sysctl]`, by its whole key.
+impl Keyed for Knob {
     const KEY: &'static str = "a sysctl key: `net.ipv4.ip_forward` or `net/ipv4/ip_forward`";
 
     fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
-        let text = read_text(key, node, checker);
-        let known = match Key::sysctl(key) {
+        let entry = Entry::read_entry(key, node, checker);
+        let known = Key::sysctl(key);
+        match &known {
             // It became nested tables, and was reported.
-            Err(KeyError::NoSeparator(_)) if text.is_none() && is_table(node) => None,
-            Err(error) => {
-                checker.report(refuse_key(key.span, &error));
-                None
-            }
-            Ok(known) => Some(Spanned::new(known, key.span)),
-        };
-        let Text { value, adopt, .. } = text?;
-        Some(Self(Knob { key: known?, value, adopt }))
+            Err(KeyError::NoSeparator(_))
+                if entry.is_none() && matches!(node.value, Value::Table(_)) => {}
+            Err(error) => checker.report(refuse_key(key.span, error)),
+            Ok(_) => {}
+        }
+        let Entry { value, adopt, .. } = entry?;
+        Some(Self { key: Spanned::new(known.ok()?, key.span), value, adopt })
     }
 
     fn entry_schema(definitions: &mut Definitions) -> Json {
@@ -262,18 +251,24 @@ impl Keyed for OfScope {
     }
 }
 
-/// A knob below a link; its key is read together with the link's name.
-struct OfLink(Text);
-
-impl Keyed for OfLink {
+/// A knob of a link; its key is resolved together with the link's name.
+impl Keyed for Entry {
     const KEY: &'static str = "a knob of the link: `ipv4/rp_filter`, `ipv6/accept_ra`";
 
     fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
-        read_text(key, node, checker).map(Self)
+        if is_unquoted(key, node, checker) {
+            return None;
+        }
+        let detailed = match node.value {
+            Value::Table(_) => read_record(node, checker)?,
+            _ => Detailed { value: Spanned::read(node, checker)?, adopt: false },
+        };
+        let value = detailed.value.map(|text| text.0);
+        Some(Self { key: key.clone(), value, adopt: detailed.adopt })
     }
 
     fn entry_schema(definitions: &mut Definitions) -> Json {
-        OfScope::entry_schema(definitions)
+        Knob::entry_schema(definitions)
     }
 }
 
@@ -289,9 +284,8 @@ impl Keyed for Group {
         if let Err(error) = check_parts(path, &parts) {
             checker.report(refuse_key(path.span, &error));
         }
-        let entries = read_table(node, checker)?;
         let (mut adopt, mut limits) = (false, Vec::new());
-        for (name, node) in entries {
+        for (name, node) in read_table(node, checker)? {
             if name.value == "adopt" {
                 adopt = bool::read(node, checker).unwrap_or(false);
             } else {
@@ -305,7 +299,7 @@ impl Keyed for Group {
     }
 
     fn entry_schema(definitions: &mut Definitions) -> Json {
-        let mut limit = OfScope::entry_schema(definitions);
+        let mut limit = Knob::entry_schema(definitions);
         limit["description"] = json!("A limit by its file name, such as `memory.max`");
         json!({ "type": "object",
             "properties": { "adopt": { "type": "boolean", "description": WRITE_ADOPT } },
@@ -320,7 +314,7 @@ fn read_limit(
     node: &Node,
     checker: &mut Checker,
 ) -> Option<Knob> {
-    let Text { value, adopt, .. } = read_text(name, node, checker)?;
+    let Entry { value, adopt, .. } = Entry::read_entry(name, node, checker)?;
     if Key::cgroup("any", name).is_err() {
         let message = ValueError::is_not(name, "the name of a limit").message;
         let help = "write the name of a file of the group, such as \"memory.max\"";
@@ -330,24 +324,7 @@ fn read_limit(
     Some(Knob { key, value, adopt })
 }
 
-fn read_text(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Text> {
-    if is_unquoted(key, node, checker) {
-        return None;
-    }
-    let (value, adopt) = if is_table(node) {
-        let detailed: Detailed = read_record(node, checker)?;
-        (detailed.value, detailed.adopt)
-    } else {
-        (Spanned::read(node, checker)?, false)
-    };
-    Some(Text { key: key.clone(), value: value.map(|text: KnobText| text.0), adopt })
-}
-
-fn is_table(node: &Node) -> bool {
-    matches!(node.value, Value::Table(_))
-}
-
-/// Reports a key that was meant as one but became nested tables, as TOML has it without quotes.
+/// Reports a key without quotes, which TOML reads as nested tables.
 fn is_unquoted(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> bool {
     let mut parts = vec![key.as_str()];
     let mut inner = node;
@@ -408,31 +385,31 @@ impl Shape for KnobText {
 
 /// Numbers stand on one line, texts on a line each (keyed limits such as `io.max`).
 fn read_items(node: &Node, items: &[Node], checker: &mut Checker) -> Option<String> {
-    let numbers: Option<Vec<String>> = items.iter().map(as_number).collect();
-    if let Some(numbers) = numbers {
-        return Some(numbers.join(" "));
+    let (mut numbers, mut lines) = (Vec::new(), Vec::new());
+    for item in items {
+        match &item.value {
+            Value::Int(number) => numbers.push(number.to_string()),
+            Value::Text(text) => lines.push(one_line(text)),
+            _ => {}
+        }
     }
-    let texts: Option<Vec<&str>> = items.iter().map(as_text).collect();
-    let Some(texts) = texts else {
-        checker.expected("a list of numbers, or one of texts", node, None);
-        return None;
-    };
-    let lines: Result<Vec<String>, ValueError> = texts.into_iter().map(one_line).collect();
-    check(lines, node, checker).map(|lines| lines.join("\n"))
-}
-
-fn as_number(node: &Node) -> Option<String> {
-    if let Value::Int(number) = node.value { Some(number.to_string()) } else { None }
-}
-
-fn as_text(node: &Node) -> Option<&str> {
-    if let Value::Text(text) = &node.value { Some(text) } else { None }
+    match items.len() {
+        all if all == numbers.len() => Some(numbers.join(" ")),
+        all if all == lines.len() => {
+            let lines: Result<Vec<String>, ValueError> = lines.into_iter().collect();
+            check(lines, node, checker).map(|lines| lines.join("\n"))
+        }
+        _ => {
+            checker.expected("a list of numbers, or one of texts", node, None);
+            None
+        }
+    }
 }
 
 fn one_line(text: &str) -> Result<String, ValueError> {
-    match text.find(['\0', '\n', '\r']) {
-        Some(_) => Err(ValueError::new("a knob's value cannot hold a newline or a NUL byte")
-            .help("the value is written as one line, without the newline at its end")),
-        None => Ok(text.to_owned()),
+    if text.contains(['\0', '\n', '\r']) {
+        return Err(ValueError::new("a knob's value cannot hold a newline or a NUL byte")
+            .help("the value is written as one line, without the newline at its end"));
     }
+    Ok(text.to_owned())
 }

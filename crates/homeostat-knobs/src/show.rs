@@ -10,81 +10,59 @@ use crate::model::{Value, is_command};
 use crate::observe::Look;
 use crate::source::Knobs;
 
-/// Network knobs that are set on many machines. Two names of one value are listed once.
-const COMMON: [&str; 44] = [
-    "net/core/default_qdisc",
-    "net/core/netdev_max_backlog",
-    "net/core/rmem_default",
-    "net/core/rmem_max",
-    "net/core/somaxconn",
-    "net/core/wmem_default",
-    "net/core/wmem_max",
-    "net/ipv4/conf/all/accept_redirects",
-    "net/ipv4/conf/all/accept_source_route",
-    "net/ipv4/conf/all/arp_announce",
-    "net/ipv4/conf/all/arp_ignore",
-    "net/ipv4/conf/all/log_martians",
-    "net/ipv4/conf/all/rp_filter",
-    "net/ipv4/conf/all/secure_redirects",
-    "net/ipv4/conf/all/send_redirects",
-    "net/ipv4/conf/default/accept_redirects",
-    "net/ipv4/conf/default/forwarding",
-    "net/ipv4/conf/default/rp_filter",
-    "net/ipv4/icmp_echo_ignore_broadcasts",
-    "net/ipv4/ip_forward",
-    "net/ipv4/ip_local_port_range",
-    "net/ipv4/ip_local_reserved_ports",
-    "net/ipv4/ip_nonlocal_bind",
-    "net/ipv4/ip_unprivileged_port_start",
-    "net/ipv4/neigh/default/gc_thresh1",
-    "net/ipv4/neigh/default/gc_thresh2",
-    "net/ipv4/neigh/default/gc_thresh3",
-    "net/ipv4/ping_group_range",
-    "net/ipv4/tcp_congestion_control",
-    "net/ipv4/tcp_fin_timeout",
-    "net/ipv4/tcp_keepalive_time",
-    "net/ipv4/tcp_max_syn_backlog",
-    "net/ipv4/tcp_mtu_probing",
-    "net/ipv4/tcp_rmem",
-    "net/ipv4/tcp_syncookies",
-    "net/ipv4/tcp_tw_reuse",
-    "net/ipv4/tcp_wmem",
-    "net/ipv6/conf/all/accept_ra",
-    "net/ipv6/conf/all/disable_ipv6",
-    "net/ipv6/conf/all/forwarding",
-    "net/ipv6/conf/default/accept_ra",
-    "net/ipv6/conf/default/disable_ipv6",
-    "net/ipv6/conf/default/forwarding",
-    "net/netfilter/nf_conntrack_max",
+/// Network knobs that are set on many machines, by directory. Two names of one value are listed once.
+const COMMON: [(&str, &str); 8] = [
+    (
+        "net/core",
+        "default_qdisc netdev_max_backlog rmem_default rmem_max somaxconn \
+         wmem_default wmem_max",
+    ),
+    (
+        "net/ipv4",
+        "icmp_echo_ignore_broadcasts ip_forward ip_local_port_range \
+         ip_local_reserved_ports ip_nonlocal_bind ip_unprivileged_port_start \
+         ping_group_range tcp_congestion_control tcp_fin_timeout tcp_keepalive_time \
+         tcp_max_syn_backlog tcp_mtu_probing tcp_rmem tcp_syncookies tcp_tw_reuse \
+         tcp_wmem",
+    ),
+    (
+        "net/ipv4/conf/all",
+        "accept_redirects accept_source_route arp_announce arp_ignore log_martians \
+         rp_filter secure_redirects send_redirects",
+    ),
+    ("net/ipv4/conf/default", "accept_redirects forwarding rp_filter"),
+    ("net/ipv4/neigh/default", "gc_thresh1 gc_thresh2 gc_thresh3"),
+    ("net/ipv6/conf/all", "accept_ra disable_ipv6 forwarding"),
+    ("net/ipv6/conf/default", "accept_ra disable_ipv6 forwarding"),
+    ("net/netfilter", "nf_conntrack_max"),
 ];
 
+fn common_keys() -> impl Iterator<Item = Key> {
+    let paths = COMMON.iter().flat_map(|(directory, names)| {
+        names.split(' ').map(move |name| format!("{directory}/{name}"))
+    });
+    paths.filter_map(|path| Key::sysctl(&path).ok())
+}
+
 impl Knobs {
-    /// The values of well-known network knobs: those that exist, can be read and written, and hold
-    /// something.
+    /// The values of well-known network knobs.
     pub fn common(&self) -> Result<Vec<(Key, Value)>, Failure> {
-        self.place.run(|| {
-            let keys = COMMON.iter().filter_map(|path| Key::sysctl(path).ok());
-            keys.filter_map(|key| self.shown(key)).collect()
-        })
+        self.values(common_keys())
     }
 
-    /// The values of all network knobs that can be read and written, and hold something.
+    /// The values of all network knobs.
     pub fn all(&self) -> Result<Vec<(Key, Value)>, Failure> {
-        self.place.run(|| {
-            let mut paths = Vec::new();
-            walk(&self.roots.sysctl, "net", &mut paths);
-            paths.sort();
-            let keys = paths.iter().filter_map(|path| Key::sysctl(path).ok());
-            keys.filter_map(|key| self.shown(key)).collect()
-        })
+        let mut paths = Vec::new();
+        self.run(|| walk(&self.roots.sysctl, "net", &mut paths))?;
+        self.values(paths.iter().filter_map(|path| Key::sysctl(path).ok()))
     }
 
-    /// The values of these knobs, as far as they are there and hold something.
+    /// The values of these knobs, as far as they exist, can be read and written, and hold something.
     pub fn values(
         &self,
         keys: impl Iterator<Item = Key> + Send,
     ) -> Result<Vec<(Key, Value)>, Failure> {
-        self.place.run(|| keys.filter_map(|key| self.shown(key)).collect())
+        self.run(|| keys.filter_map(|key| self.shown(key)).collect())
     }
 
     fn shown(&self, key: Key) -> Option<(Key, Value)> {
@@ -117,9 +95,13 @@ mod tests {
 
     #[test]
     fn the_common_knobs_are_sorted_network_knobs() {
-        assert!(COMMON.is_sorted());
-        for path in COMMON {
-            assert!(!Key::sysctl(path).unwrap().is_host_wide(), "{path}");
+        for (directory, names) in COMMON {
+            assert!(names.split(' ').is_sorted(), "{directory}");
+        }
+        let keys: Vec<_> = common_keys().collect();
+        assert_eq!(keys.len(), 44);
+        for key in keys {
+            assert!(!key.is_host_wide(), "{key}");
         }
     }
 }

@@ -40,61 +40,42 @@ impl Roots {
     }
 }
 
-/// Whether knobs may be touched that belong to the whole host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum HostWide {
-    /// They may.
-    #[default]
-    Allowed,
-    /// They may not, in this scope.
-    Refused {
-        /// Why, for people ("a sandbox has no host-wide knobs").
-        why: String,
-    },
-}
-
 /// The knobs of one scope.
 #[derive(Clone, Debug)]
 pub struct Knobs {
-    pub(crate) roots: Roots,
-    pub(crate) place: Place,
-    pub(crate) host_wide: HostWide,
-    pub(crate) others: BTreeMap<Key, String>,
-    pub(crate) gate: Option<Gate>,
+    pub roots: Roots,
+    /// Whose `net` knobs are meant; without one, those of the calling thread's namespace. `/proc/sys/net` shows the
+    /// namespace of the thread that opens it.
+    pub netns: Option<Arc<Netns>>,
+    /// Why knobs of the whole host may not be touched in this scope, for people ("a sandbox has none of its own");
+    /// none, if they may.
+    pub host_wide_refusal: Option<String>,
+    /// Knobs that other owners hold, each with its owner: they are foreign to us.
+    pub others: BTreeMap<Key, String>,
+    /// What turning forwarding on waits for.
+    pub gate: Option<Gate>,
 }
 
 impl Knobs {
-    /// The knobs below `roots`, as seen from `place`.
+    /// The knobs below `roots` in a namespace, without restrictions.
     #[must_use]
-    pub fn new(roots: Roots, place: Place) -> Self {
-        Knobs { roots, place, host_wide: HostWide::Allowed, others: BTreeMap::new(), gate: None }
+    pub fn new(roots: Roots, netns: Option<Arc<Netns>>) -> Self {
+        Knobs { roots, netns, host_wide_refusal: None, others: BTreeMap::new(), gate: None }
     }
 
-    /// Says whether host-wide knobs may be touched.
-    #[must_use]
-    pub fn with_host_wide(mut self, host_wide: HostWide) -> Self {
-        self.host_wide = host_wide;
-        self
-    }
-
-    /// Says which knobs other owners hold, each with its owner: they are foreign to us.
-    #[must_use]
-    pub fn with_others(mut self, others: BTreeMap<Key, String>) -> Self {
-        self.others = others;
-        self
-    }
-
-    /// Says what forwarding must wait for.
-    #[must_use]
-    pub fn behind(mut self, gate: Gate) -> Self {
-        self.gate = Some(gate);
-        self
+    /// Runs `work` in the namespace and waits for it.
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+        let Some(netns) = &self.netns else { return Ok(work()) };
+        netns.run(work).map_err(|error| Failure {
+            help: error.help(),
+            ..Failure::from_error(&error, Retry::Soon)
+        })
     }
 
     /// The root below which a knob is, or why there is none.
     pub(crate) fn root(&self, key: &Key) -> Result<&Path, Absence> {
-        if let (HostWide::Refused { why }, true) = (&self.host_wide, key.is_host_wide()) {
-            return Err(Absence::HostWide { why: why.clone() });
+        if let Some(why) = self.host_wide_refusal.clone().filter(|_| key.is_host_wide()) {
+            return Err(Absence::HostWide { why });
         }
         match key {
             Key::Sysctl(_) => Ok(&self.roots.sysctl),
@@ -122,19 +103,19 @@ impl Source for Knobs {
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
-        Ok(Writer::new(self.clone()))
+        Ok(Writer { knobs: self.clone() })
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        let gates = match (&self.gate, &other.gate) {
-            (Some(gate), Some(other)) => gate.is(other),
-            (None, None) => true,
-            _ => false,
+        let is_same_netns = match (&self.netns, &other.netns) {
+            // Namespaces that cannot be compared are different.
+            (Some(netns), Some(other)) => netns.same_as(other).unwrap_or(false),
+            (netns, other) => netns.is_none() && other.is_none(),
         };
-        gates
-            && self.place.is(&other.place)
+        is_same_netns
+            && self.gate == other.gate
             && self.roots == other.roots
-            && self.host_wide == other.host_wide
+            && self.host_wide_refusal == other.host_wide_refusal
             && self.others == other.others
     }
 
@@ -145,37 +126,5 @@ impl Source for Knobs {
         changes: ChangeList<Key, Value>,
     ) -> Draft<Self> {
         plan::draft(desired, moment, changes)
-    }
-}
-
-/// Whose `/proc/sys/net` is meant: that directory follows the thread which opens it.
-#[derive(Clone, Debug, Default)]
-pub enum Place {
-    /// That of the calling thread.
-    #[default]
-    Here,
-    /// That of another namespace, which is kept alive by this.
-    In(Arc<Netns>),
-}
-
-impl Place {
-    /// Whether both mean the same namespace; one that cannot be compared is another.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Place::Here, Place::Here) => true,
-            (Place::In(netns), Place::In(other)) => netns.same_as(other).unwrap_or(false),
-            _ => false,
-        }
-    }
-
-    /// Runs `work` there and waits for it.
-    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
-        match self {
-            Place::Here => Ok(work()),
-            Place::In(netns) => netns.run(work).map_err(|error| Failure {
-                help: error.help(),
-                ..Failure::from_error(&error, Retry::Soon)
-            }),
-        }
     }
 }

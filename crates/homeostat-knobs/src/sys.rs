@@ -1,4 +1,4 @@
-//! Hands an inotify queue to the runtime, so that somebody can wait for it.
+//! Registers an inotify queue with the runtime.
 #![expect(unsafe_code, reason = "tokio cannot know that a descriptor stays open; we do")]
 
 use std::io;

@@ -7,8 +7,8 @@ use serde_json::json;
 fn main() {
     for request in REQUESTS {
         let listed = json!({
-            "method": request.method, "path": request.path, "parameters": request.parameters,
-            "returns": request.returns,
+            "method": request.method, "path": request.path,
+            "parameters": request.parameters().collect::<Vec<_>>(), "returns": request.returns,
         });
         println!("{listed}");
     }

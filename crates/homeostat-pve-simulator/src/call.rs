@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::percent_decode_str;
+
 /// A request as it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -21,7 +23,8 @@ impl Call {
 
     /// The parts of the path, decoded.
     pub(crate) fn parts(&self) -> Vec<String> {
-        self.path.split('/').filter(|part| !part.is_empty()).map(decode).collect()
+        let parts = self.path.split('/').filter(|part| !part.is_empty());
+        parts.map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect()
     }
 }
 
@@ -34,32 +37,8 @@ pub(crate) struct Authenticated<'a> {
 }
 
 /// Parses `a=b&c=d`.
-pub(crate) fn form(text: &str) -> BTreeMap<String, String> {
-    let pairs = text.split('&').filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(&name.replace('+', " ")), decode(&value.replace('+', " ")))
-        })
-        .collect()
-}
-
-/// Decodes `%XX`.
-pub(crate) fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let escaped = tail.get(..2).filter(|_| *first == b'%');
-        let escaped = escaped.and_then(|digits| std::str::from_utf8(digits).ok());
-        if let Some(byte) = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            bytes.push(byte);
-            rest = tail.get(2..).unwrap_or_default();
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+pub(crate) fn form(text: &[u8]) -> BTreeMap<String, String> {
+    form_urlencoded::parse(text).into_owned().collect()
 }
 
 #[cfg(test)]
@@ -68,7 +47,7 @@ mod tests {
 
     #[test]
     fn forms_are_decoded() {
-        let form = form("description=a+b%0Ac&tags=x%3By&delete=");
+        let form = form(b"description=a+b%0Ac&tags=x%3By&delete=");
         assert_eq!(form["description"], "a b\nc");
         assert_eq!(form["tags"], "x;y");
         assert_eq!(form["delete"], "");

@@ -1,10 +1,9 @@
 //! The configuration of a guest: its digest, its pending options, and changes to it.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest as sha};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::call::Call;
@@ -15,23 +14,6 @@ use crate::quirks;
 /// Parameters of a change that are not options.
 const NO_OPTIONS: [&str; 6] =
     ["background_delay", "delete", "digest", "revert", "skiplock", "force"];
-
-/// Options that change at once while the guest runs; the others wait for a restart.
-const LIVE_LXC: [&str; 11] = [
-    "description",
-    "tags",
-    "onboot",
-    "startup",
-    "protection",
-    "memory",
-    "swap",
-    "cores",
-    "cpulimit",
-    "cpuunits",
-    "net",
-];
-const LIVE_QEMU: [&str; 7] =
-    ["description", "tags", "onboot", "startup", "protection", "name", "cpuunits"];
 
 /// The configuration of a new guest.
 pub(crate) fn fresh(kind: Kind) -> BTreeMap<String, String> {
@@ -59,32 +41,20 @@ pub(crate) fn fresh(kind: Kind) -> BTreeMap<String, String> {
 pub(crate) fn digest(guest: &Guest) -> String {
     let text = format!("{:?}{:?}{:?}", guest.config, guest.pending, guest.lock);
     let sum = sha(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
-    sum.as_ref().iter().fold(String::new(), |mut all, byte| {
-        let _ = write!(all, "{byte:02x}");
-        all
-    })
+    sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
 /// The configuration with its pending options, unless the request asks for the current one.
-pub(crate) fn read(guest: &Guest, call: &Call) -> Answer {
-    let mut options = guest.config.clone();
+pub(crate) fn read(guest: &Guest, call: &Call) -> Value {
+    let digest = digest(guest);
+    let mut guest = guest.clone();
     if call.parameter("current") != Some("1") {
-        for (name, value) in &guest.pending {
-            match value {
-                Some(value) => options.insert(name.clone(), value.clone()),
-                None => options.remove(name),
-            };
-        }
+        apply_pending(&mut guest);
     }
-    let mut answer: Map<String, Value> = options
-        .iter()
-        .map(|(name, value)| (name.clone(), typed(guest.kind, name, value)))
-        .collect();
-    answer.insert("digest".to_owned(), digest(guest).into());
-    if let Some(lock) = &guest.lock {
-        answer.insert("lock".to_owned(), lock.clone().into());
-    }
-    Answer::data(answer)
+    let Guest { kind, config, lock, .. } = &guest;
+    let options = config.iter().map(|(name, value)| (name.as_str(), typed(*kind, name, value)));
+    let lock = lock.iter().map(|lock| ("lock", lock.as_str().into()));
+    options.chain([("digest", digest.into())]).chain(lock).collect()
 }
 
 /// Some options are numbers in the answer; the memory of a virtual machine is a string.
@@ -98,9 +68,8 @@ fn typed(kind: Kind, name: &str, value: &str) -> Value {
 }
 
 /// The options with both their current and their pending values.
-pub(crate) fn pending(guest: &Guest) -> Answer {
-    let names = guest.config.keys().chain(guest.pending.keys());
-    let names: std::collections::BTreeSet<_> = names.collect();
+pub(crate) fn pending(guest: &Guest) -> Value {
+    let names: BTreeSet<_> = guest.config.keys().chain(guest.pending.keys()).collect();
     let rows = names.into_iter().map(|name| {
         let mut row = json!({ "key": name });
         if let Some(value) = guest.config.get(name) {
@@ -113,14 +82,14 @@ pub(crate) fn pending(guest: &Guest) -> Answer {
         }
         row
     });
-    Answer::data(rows.collect::<Vec<_>>())
+    rows.collect()
 }
 
 /// Changes the configuration. On an error nothing is changed.
-pub(crate) fn change(guest: &mut Guest, call: &Call) -> Result<(), Answer> {
-    let (sets, deletes) = wanted(guest, call)?;
+pub(crate) fn change(guest: &mut Guest, vmid: u32, call: &Call) -> Result<(), Answer> {
+    let changes = changes(guest, call)?;
     if !guest.is_allowed("VM.Config.Options") {
-        return Err(Answer::forbidden(0, "VM.Config.Options"));
+        return Err(Answer::forbidden(vmid, "VM.Config.Options"));
     }
     if let Some(lock) = &guest.lock {
         return Err(Answer::died(format!("{} is locked ({lock})", guest.kind.called())));
@@ -129,65 +98,62 @@ pub(crate) fn change(guest: &mut Guest, call: &Call) -> Result<(), Answer> {
         let text = "detected modified configuration - file changed by other user? Try again.";
         return Err(Answer::died(text));
     }
-    for (name, value) in sets {
-        set(guest, &name, Some(value).filter(|value| !value.is_empty()));
-    }
-    for name in deletes {
-        set(guest, &name, None);
+    for (name, value) in changes {
+        set(guest, name, value);
     }
     Ok(())
 }
 
-type Wanted = (Vec<(String, String)>, Vec<String>);
-
-fn wanted(guest: &Guest, call: &Call) -> Result<Wanted, Answer> {
-    let mut sets = Vec::new();
-    for (name, value) in &call.parameters {
-        if NO_OPTIONS.contains(&name.as_str()) {
-            continue;
-        }
+/// The new value of each option that a request sets or deletes.
+fn changes(guest: &Guest, call: &Call) -> Result<Vec<(String, Option<String>)>, Answer> {
+    let mut changes = Vec::new();
+    let options = call.parameters.iter().filter(|(name, _)| !NO_OPTIONS.contains(&name.as_str()));
+    for (name, value) in options {
         parameters::check_option(guest.kind, name)?;
-        sets.push((name.clone(), quirks::stored(guest, name, value)?));
+        let stored = quirks::stored(guest, name, value)?;
+        changes.push((name.clone(), Some(stored).filter(|value| !value.is_empty())));
     }
     let deletes = call.parameter("delete").unwrap_or_default();
-    let deletes = deletes.split([',', ';', ' ']).filter(|name| !name.is_empty());
-    let deletes: Vec<String> = deletes.map(str::to_owned).collect();
-    for name in &deletes {
+    for name in deletes.split([',', ';', ' ']).filter(|name| !name.is_empty()) {
         parameters::check_option(guest.kind, name)?;
-        if sets.iter().any(|(set, _)| set == name) {
+        if call.parameters.contains_key(name) {
             return Err(Answer::parameter(name, "duplicate parameter"));
         }
+        changes.push((name.to_owned(), None));
     }
-    Ok((sets, deletes))
+    Ok(changes)
 }
 
-fn set(guest: &mut Guest, name: &str, value: Option<String>) {
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let is_live = match guest.kind {
-        Kind::Lxc => LIVE_LXC.contains(&stem),
-        Kind::Qemu => LIVE_QEMU.contains(&stem),
-    };
-    if guest.running && !is_live {
-        if guest.config.get(name) == value.as_ref() {
-            guest.pending.remove(name);
-        } else {
-            guest.pending.insert(name.to_owned(), value);
-        }
-        return;
+/// Sets an option, at once or with the next start.
+fn set(guest: &mut Guest, name: String, value: Option<String>) {
+    guest.pending.remove(&name);
+    if !guest.running || is_live(guest.kind, &name) {
+        put(&mut guest.config, name, value);
+    } else if guest.config.get(&name) != value.as_ref() {
+        guest.pending.insert(name, value);
     }
-    guest.pending.remove(name);
-    match value {
-        Some(value) => guest.config.insert(name.to_owned(), value),
-        None => guest.config.remove(name),
-    };
+}
+
+/// Whether an option changes at once while the guest runs; the others wait for a restart.
+fn is_live(kind: Kind, name: &str) -> bool {
+    match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        "description" | "tags" | "onboot" | "startup" | "protection" | "cpuunits" => true,
+        "memory" | "swap" | "cores" | "cpulimit" | "net" => kind == Kind::Lxc,
+        "name" => kind == Kind::Qemu,
+        _ => false,
+    }
 }
 
 /// Applies the pending options, as a start does.
 pub(crate) fn apply_pending(guest: &mut Guest) {
     for (name, value) in std::mem::take(&mut guest.pending) {
-        match value {
-            Some(value) => guest.config.insert(name, value),
-            None => guest.config.remove(&name),
-        };
+        put(&mut guest.config, name, value);
     }
+}
+
+fn put(config: &mut BTreeMap<String, String>, name: String, value: Option<String>) {
+    match value {
+        Some(value) => config.insert(name, value),
+        None => config.remove(&name),
+    };
 }

@@ -40,8 +40,9 @@ pub struct Fault {
     method: Option<String>,
     path: String,
     harm: Harm,
-    /// How many requests are still spared, and how many are between two that are not.
-    spared: u32,
+    /// How many requests are skipped before the next one that it applies to.
+    skips: u32,
+    /// How many are skipped between two that it applies to.
     every: u32,
     left: Option<u32>,
     until: Option<Instant>,
@@ -51,7 +52,7 @@ impl Fault {
     /// Applies to every request whose path contains `path`.
     pub fn on(path: impl Into<String>, harm: Harm) -> Self {
         let path = path.into();
-        Fault { method: None, path, harm, spared: 0, every: 0, left: None, until: None }
+        Fault { method: None, path, harm, skips: 0, every: 0, left: None, until: None }
     }
 
     /// Only requests of this method.
@@ -75,14 +76,14 @@ impl Fault {
         self
     }
 
-    /// Spares this many requests first.
+    /// Skips this many requests first.
     #[must_use]
     pub fn after(mut self, requests: u32) -> Self {
-        self.spared = requests;
+        self.skips = requests;
         self
     }
 
-    /// Spares this many requests between two that it applies to.
+    /// Skips this many requests between two that it applies to.
     #[must_use]
     pub fn flapping(mut self, between: u32) -> Self {
         self.every = between;
@@ -101,11 +102,11 @@ impl Fault {
         if !matches || self.is_over() {
             return None;
         }
-        if self.spared > 0 {
-            self.spared -= 1;
+        if self.skips > 0 {
+            self.skips -= 1;
             return None;
         }
-        self.spared = self.every;
+        self.skips = self.every;
         self.left = self.left.map(|left| left - 1);
         Some(self.harm.clone())
     }

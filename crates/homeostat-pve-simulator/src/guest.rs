@@ -94,13 +94,6 @@ impl Guest {
         self
     }
 
-    /// Takes a privilege on this guest from the token.
-    #[must_use]
-    pub fn denying(mut self, privilege: &str) -> Self {
-        self.denied.insert(privilege.to_owned());
-        self
-    }
-
     pub(crate) fn is_allowed(&self, privilege: &str) -> bool {
         !self.denied.contains(privilege)
     }

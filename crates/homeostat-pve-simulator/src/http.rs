@@ -1,13 +1,13 @@
 //! Serves one connection: the TLS handshake, then requests and answers, with the faults that apply to each.
 
-use std::convert::Infallible;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::ext::ReasonPhrase;
-use hyper::header::HeaderValue;
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, LOCATION};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -23,14 +23,7 @@ use crate::world::World;
 
 pub(crate) type Shared = Arc<Mutex<World>>;
 
-/// Reads or changes the world, after everything that is due has taken effect.
-pub(crate) fn with<T>(world: &Shared, what: impl FnOnce(&mut World) -> T) -> T {
-    let mut world = lock(world);
-    world.settle();
-    what(&mut world)
-}
-
-fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
+pub(crate) fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -45,29 +38,10 @@ where
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The connection is dropped without an answer.
-#[derive(Debug)]
-struct Dropped;
-
-impl std::fmt::Display for Dropped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the connection was dropped")
-    }
-}
-
-impl std::error::Error for Dropped {}
-
-impl From<Infallible> for Dropped {
-    fn from(never: Infallible) -> Self {
-        match never {}
-    }
-}
-
-async fn respond(
-    request: Request<Incoming>,
-    world: Shared,
-) -> Result<Response<Full<Bytes>>, Dropped> {
-    let call = read(request).await.ok_or(Dropped)?;
+/// Answers a request; an error drops the connection without an answer.
+async fn respond(request: Request<Incoming>, world: Shared) -> io::Result<Response<Full<Bytes>>> {
+    let dropped = || io::Error::other("the connection was dropped");
+    let call = read(request).await.ok_or_else(dropped)?;
     let (harms, mended) = {
         let mut world = lock(&world);
         (world.harm(&call), world.mended)
@@ -75,7 +49,7 @@ async fn respond(
     let mut begins_after = Duration::ZERO;
     for harm in &harms {
         match harm {
-            Harm::DropRequest => return Err(Dropped),
+            Harm::DropRequest => return Err(dropped()),
             Harm::Refuse(status, text) => {
                 lock(&world).calls.push(call);
                 return to_response(&Answer::error(*status, text.clone()));
@@ -83,13 +57,18 @@ async fn respond(
             Harm::Redirect(to) => {
                 lock(&world).calls.push(call);
                 let mut answer = to_response(&Answer::error(302, "Found"))?;
-                let to = to.parse().map_err(|_| Dropped)?;
-                answer.headers_mut().insert(hyper::header::LOCATION, to);
+                let to = to.parse().map_err(io::Error::other)?;
+                answer.headers_mut().insert(LOCATION, to);
                 return Ok(answer);
             }
             Harm::Slow(pause) => tokio::time::sleep(*pause).await,
             Harm::BeginLater(pause) => begins_after = *pause,
-            Harm::Hold => wait_until_mended(&world, mended).await,
+            // Until `World::mend` is called once more.
+            Harm::Hold => {
+                while lock(&world).mended == mended {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
             Harm::ChangeBefore(change) => change(&mut lock(&world)),
             Harm::DropResponse | Harm::Mask(..) | Harm::HangUp | Harm::Late(_) => {}
         }
@@ -107,30 +86,22 @@ async fn respond(
         work.await
     } else {
         // A client that closes its connection drops the service future, and not this.
-        tokio::spawn(work).await.map_err(|_| Dropped)?
+        tokio::spawn(work).await.map_err(io::Error::other)?
     };
     for harm in harms {
         match harm {
-            Harm::DropResponse => return Err(Dropped),
+            Harm::DropResponse => return Err(dropped()),
             Harm::Late(pause) => tokio::time::sleep(pause).await,
             Harm::Mask(status, text) => return to_response(&Answer::error(status, text)),
-            Harm::HangUp => return to_response(&answer).map(close_after),
+            Harm::HangUp => {
+                let mut response = to_response(&answer)?;
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                return Ok(response);
+            }
             _ => {}
         }
     }
     to_response(&answer)
-}
-
-fn close_after(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
-    response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
-    response
-}
-
-/// Polls until [`World::mend`] is called once more.
-async fn wait_until_mended(world: &Mutex<World>, mended: u32) {
-    while lock(world).mended == mended {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// The only type of body that is read.
@@ -139,28 +110,28 @@ const FORM: &str = "application/x-www-form-urlencoded";
 async fn read(request: Request<Incoming>) -> Option<Call> {
     let path = request.uri().path();
     let path = path.strip_prefix("/api2/json").unwrap_or(path).to_owned();
-    let mut parameters = form(request.uri().query().unwrap_or_default());
-    let header = request.headers().get(hyper::header::AUTHORIZATION);
+    let mut parameters = form(request.uri().query().unwrap_or_default().as_bytes());
+    let header = request.headers().get(AUTHORIZATION);
     let authorization = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
     // HTTP/1.1 requires this header.
-    request.headers().get(hyper::header::HOST)?;
+    request.headers().get(HOST)?;
     let method = request.method().to_string();
-    let kind = request.headers().get(hyper::header::CONTENT_TYPE);
+    let kind = request.headers().get(CONTENT_TYPE);
     let is_form = kind.is_some_and(|kind| kind.as_bytes().starts_with(FORM.as_bytes()));
     let body = request.into_body().collect().await.ok()?.to_bytes();
     if is_form {
-        parameters.extend(form(std::str::from_utf8(&body).ok()?));
+        parameters.extend(form(&body));
     }
     Some(Call { method, path, parameters, authorization })
 }
 
-fn to_response(answer: &Answer) -> Result<Response<Full<Bytes>>, Dropped> {
+fn to_response(answer: &Answer) -> io::Result<Response<Full<Bytes>>> {
     let body = Full::new(Bytes::from(answer.body.to_string()));
     let mut response = Response::builder()
         .status(answer.status)
-        .header("content-type", "application/json;charset=UTF-8")
+        .header(CONTENT_TYPE, "application/json;charset=UTF-8")
         .body(body)
-        .map_err(|_| Dropped)?;
+        .map_err(io::Error::other)?;
     let reason = answer.reason.as_ref().map(|reason| reason.replace('\n', " "));
     if let Some(reason) = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes()).ok()) {
         response.extensions_mut().insert(reason);

@@ -6,11 +6,10 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::DuplexStream;
-use tokio_rustls::TlsAcceptor;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 
 use crate::http::{self, Shared};
-use crate::tls::{fingerprint, identity};
+use crate::tls::{Identity, identity};
 use crate::world::World;
 
 /// Bytes in transit, in each direction.
@@ -20,16 +19,12 @@ const BUFFER: usize = 64 << 10;
 #[derive(Clone)]
 pub struct InMemory {
     world: Shared,
-    acceptor: TlsAcceptor,
-    fingerprint: String,
+    pub(crate) identity: Identity,
 }
 
 impl InMemory {
     pub fn new(world: World) -> io::Result<Self> {
-        let identity = identity()?;
-        let fingerprint = fingerprint(&identity.certificate);
-        let acceptor = TlsAcceptor::from(identity.config);
-        Ok(InMemory { world: Arc::new(Mutex::new(world)), acceptor, fingerprint })
+        Ok(InMemory { world: Arc::new(Mutex::new(world)), identity: identity()? })
     }
 
     /// A name that its certificate is valid for. Nothing listens there.
@@ -40,7 +35,7 @@ impl InMemory {
 
     #[must_use]
     pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+        &self.identity.fingerprint
     }
 
     /// The client's end of a new connection, which carries HTTPS as a socket would. The calling runtime serves it
@@ -48,13 +43,21 @@ impl InMemory {
     #[must_use]
     pub fn dial(&self) -> DuplexStream {
         let (theirs, ours) = tokio::io::duplex(BUFFER);
-        tokio::spawn(http::serve_connection(ours, self.acceptor.clone(), Arc::clone(&self.world)));
+        self.serve(ours);
         theirs
+    }
+
+    /// Serves a connection on the calling runtime.
+    pub(crate) fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let acceptor = self.identity.acceptor.clone();
+        tokio::spawn(http::serve_connection(stream, acceptor, Arc::clone(&self.world)));
     }
 
     /// Reads or changes the world, after everything that is due has taken effect.
     pub fn with<T>(&self, what: impl FnOnce(&mut World) -> T) -> T {
-        http::with(&self.world, what)
+        let mut world = http::lock(&self.world);
+        world.settle();
+        what(&mut world)
     }
 }
 
@@ -76,12 +79,12 @@ mod tests {
         tokio::time::advance(hour).await;
         cluster.with(|world| world.occupy(101, "vzdump", hour));
         cluster.with(|world| {
-            let starts: Vec<_> = world.tasks().iter().map(|task| task.name.start).collect();
+            let starts: Vec<_> = world.tasks().iter().map(|task| task.upid.start).collect();
             assert_eq!(starts[1] - starts[0], 3600);
             let is_running: Vec<_> = world.tasks().iter().map(Task::is_running).collect();
             assert_eq!(is_running, [false, true]);
             assert_eq!(world.tasks()[1].lasts(), (Instant::now(), Instant::now() + hour));
-            assert_eq!(world.tasks()[1].user(), "root@pam");
+            assert_eq!(world.tasks()[1].upid.user, "root@pam");
         });
     }
 }

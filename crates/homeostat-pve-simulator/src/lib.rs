@@ -22,12 +22,11 @@ mod tls;
 mod verbs;
 mod world;
 
-pub use answer::Answer;
 pub use call::Call;
 pub use faults::{Fault, Harm};
 pub use guest::{Guest, Kind, OnShutdown};
 pub use in_memory::InMemory;
 pub use quirks::MODELS;
 pub use server::Simulator;
-pub use tasks::{End, Script, Task};
+pub use tasks::{End, Script, Task, Upid};
 pub use world::World;

@@ -3,25 +3,24 @@
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use crate::answer::Answer;
 use crate::call::Authenticated;
 use crate::guest::{Guest, Kind};
 use crate::tasks::Task;
 use crate::world::World;
 
-pub(crate) fn nodes(world: &World) -> Answer {
+pub(crate) fn nodes(world: &World) -> Value {
     let rows = world.nodes.iter().map(|(name, online)| {
         let status = if *online { "online" } else { "offline" };
         json!({ "node": name, "status": status, "type": "node", "id": format!("node/{name}") })
     });
-    Answer::data(rows.collect::<Vec<_>>())
+    rows.collect()
 }
 
 /// Guests that the token may not see are left out, so that a lost permission looks like a deletion.
-pub(crate) fn guests(world: &World, node: &str, kind: Kind) -> Answer {
+pub(crate) fn guests(world: &World, node: &str, kind: Kind) -> Value {
     let here = world.guests.iter().filter(|(_, guest)| guest.node == node && guest.kind == kind);
     let seen = here.filter(|(_, guest)| guest.is_allowed("VM.Audit"));
-    Answer::data(seen.map(|(vmid, guest)| row(*vmid, guest)).collect::<Vec<_>>())
+    seen.map(|(vmid, guest)| row(*vmid, guest)).collect()
 }
 
 fn row(vmid: u32, guest: &Guest) -> Value {
@@ -40,27 +39,27 @@ fn row(vmid: u32, guest: &Guest) -> Value {
 }
 
 /// The state of one guest, with that of the HA manager.
-pub(crate) fn current(vmid: u32, guest: &Guest) -> Answer {
+pub(crate) fn current(vmid: u32, guest: &Guest) -> Value {
     let mut row = row(vmid, guest);
     row["ha"] = json!({ "managed": u8::from(guest.is_ha) });
     if let Some(state) = &guest.managed {
         row["ha"]["state"] = state.as_str().into();
     }
-    Answer::data(row)
+    row
 }
 
 /// Cached for [`World::stale`], as the real one caches for ten seconds.
-pub(crate) fn resources(world: &mut World) -> Answer {
+pub(crate) fn resources(world: &mut World) -> Value {
     let now = Instant::now();
     if let Some((since, cached)) = &world.resources
         && now.duration_since(*since) < world.stale
     {
-        return Answer::data(cached.clone());
+        return cached.clone();
     }
     let seen = world.guests.iter().filter(|(_, guest)| guest.is_allowed("VM.Audit"));
-    let rows: Vec<_> = seen.map(|(vmid, guest)| resource(*vmid, guest)).collect();
-    world.resources = Some((now, Value::from(rows.clone())));
-    Answer::data(rows)
+    let rows: Value = seen.map(|(vmid, guest)| resource(*vmid, guest)).collect();
+    world.resources = Some((now, rows.clone()));
+    rows
 }
 
 fn resource(vmid: u32, guest: &Guest) -> Value {
@@ -72,10 +71,7 @@ fn resource(vmid: u32, guest: &Guest) -> Value {
 }
 
 /// Privileges of the token on one path.
-pub(crate) fn permissions(
-    world: &World,
-    Authenticated { call, user }: Authenticated<'_>,
-) -> Answer {
+pub(crate) fn permissions(world: &World, Authenticated { call, user }: Authenticated<'_>) -> Value {
     const ALL: [&str; 4] = ["VM.Audit", "VM.Config.Options", "VM.PowerMgmt", "Sys.Audit"];
     let path = call.parameter("path").unwrap_or("/");
     let vmid = path.strip_prefix("/vms/").and_then(|vmid| vmid.parse::<u32>().ok());
@@ -88,7 +84,7 @@ pub(crate) fn permissions(
     if !privileges.is_empty() {
         by_path.insert(path.to_owned(), privileges.into());
     }
-    Answer::data(by_path)
+    by_path.into()
 }
 
 /// Tasks of a node, the newest first: finished, running or all. A token without `Sys.Audit` sees only its own.
@@ -96,12 +92,15 @@ pub(crate) fn tasks(
     world: &World,
     node: &str,
     Authenticated { call, user }: Authenticated<'_>,
-) -> Answer {
+) -> Value {
     let is_auditor = !world.unaudited.contains(user);
     let source = call.parameter("source").unwrap_or("archive");
     let wanted = |value: Option<&str>, is: &str| value.is_none_or(|value| value == is);
     let since = call.parameter("since").and_then(|since| since.parse::<u64>().ok()).unwrap_or(0);
     let limit = call.parameter("limit").and_then(|limit| limit.parse().ok()).unwrap_or(50);
+    // The filter by user ignores the token, and case.
+    let is_user =
+        |task: &Task, part: &str| task.owner().0.to_lowercase().contains(&part.to_lowercase());
     let rows = world.tasks.iter().rev().filter(|task| {
         let is_in_source = match source {
             "active" => task.is_running(),
@@ -109,24 +108,20 @@ pub(crate) fn tasks(
             _ => true,
         };
         is_in_source
-            && task.name.node == node
+            && task.upid.node == node
             && (is_auditor || task.is_of(user))
-            && task.name.start >= since
-            && wanted(call.parameter("vmid"), &task.name.vmid.to_string())
-            && wanted(call.parameter("typefilter"), &task.name.kind)
+            && task.upid.start >= since
+            && wanted(call.parameter("vmid"), &task.upid.vmid.to_string())
+            && wanted(call.parameter("typefilter"), &task.upid.kind)
             && call.parameter("userfilter").is_none_or(|part| is_user(task, part))
     });
-    Answer::data(rows.take(limit).map(Task::row).collect::<Vec<_>>())
-}
-
-/// The filter compares with the user without the token, and ignores case.
-fn is_user(task: &Task, part: &str) -> bool {
-    task.owner().0.to_lowercase().contains(&part.to_lowercase())
+    rows.take(limit).map(Task::row).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::Answer;
     use crate::call::Call;
     use crate::route;
 
@@ -178,7 +173,7 @@ mod tests {
     #[test]
     fn the_status_of_anothers_task_is_for_auditors_only() {
         let mut world = world();
-        let upids: Vec<_> = world.tasks.iter().map(Task::upid).collect();
+        let upids: Vec<_> = world.tasks.iter().map(|task| task.upid.to_string()).collect();
         let mut status = |token: &str, upid: &str| {
             let path = format!("/nodes/pve1/tasks/{upid}/status");
             ask(&mut world, token, "GET", &path, &[]).status

@@ -10,10 +10,17 @@ pub struct Request {
     pub method: &'static str,
     /// With variable parts in braces.
     pub path: &'static str,
-    /// A name that ends in `[n]` takes a number there.
-    pub parameters: &'static [&'static str],
+    /// Lists of names, each separated by blanks.
+    parameters: &'static [&'static str],
     /// `null`, `string`, `object` or `array`.
     pub returns: &'static str,
+}
+
+impl Request {
+    /// The names of its parameters. One that ends in `[n]` takes a number there.
+    pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
+        self.parameters.iter().flat_map(|names| names.split_whitespace())
+    }
 }
 
 const fn request(
@@ -27,39 +34,39 @@ const fn request(
 
 pub const REQUESTS: &[Request] = &[
     request("GET", "/version", &[], "object"),
-    request("GET", "/access/permissions", &["path", "userid"], "object"),
+    request("GET", "/access/permissions", &["path userid"], "object"),
     request("GET", "/cluster/resources", &["type"], "array"),
     request("GET", "/nodes", &[], "array"),
     request("GET", "/nodes/{node}/lxc", &[], "array"),
     request("GET", "/nodes/{node}/qemu", &["full"], "array"),
     request("GET", "/nodes/{node}/lxc/{vmid}/status/current", &[], "object"),
     request("GET", "/nodes/{node}/qemu/{vmid}/status/current", &[], "object"),
-    request("GET", "/nodes/{node}/lxc/{vmid}/config", &["current", "snapshot"], "object"),
-    request("GET", "/nodes/{node}/qemu/{vmid}/config", &["current", "snapshot"], "object"),
+    request("GET", "/nodes/{node}/lxc/{vmid}/config", &["current snapshot"], "object"),
+    request("GET", "/nodes/{node}/qemu/{vmid}/config", &["current snapshot"], "object"),
     request("GET", "/nodes/{node}/lxc/{vmid}/pending", &[], "array"),
     request("GET", "/nodes/{node}/qemu/{vmid}/pending", &[], "array"),
-    request("PUT", "/nodes/{node}/lxc/{vmid}/config", OPTIONS_LXC, "null"),
-    request("PUT", "/nodes/{node}/qemu/{vmid}/config", OPTIONS_QEMU, "null"),
-    request("POST", "/nodes/{node}/qemu/{vmid}/config", POSTED_QEMU, "string"),
-    request("POST", "/nodes/{node}/lxc/{vmid}/status/start", &["debug", "skiplock"], "string"),
-    request("POST", "/nodes/{node}/qemu/{vmid}/status/start", &["skiplock", "timeout"], "string"),
+    request("PUT", "/nodes/{node}/lxc/{vmid}/config", &[OPTIONS_LXC], "null"),
+    request("PUT", "/nodes/{node}/qemu/{vmid}/config", &[OPTIONS_QEMU], "null"),
+    request(
+        "POST",
+        "/nodes/{node}/qemu/{vmid}/config",
+        &["background_delay", OPTIONS_QEMU],
+        "string",
+    ),
+    request("POST", "/nodes/{node}/lxc/{vmid}/status/start", &["debug skiplock"], "string"),
+    request("POST", "/nodes/{node}/qemu/{vmid}/status/start", &["skiplock timeout"], "string"),
     request("POST", "/nodes/{node}/lxc/{vmid}/status/stop", &["skiplock"], "string"),
     request(
         "POST",
         "/nodes/{node}/qemu/{vmid}/status/stop",
-        &["keepActive", "skiplock", "timeout"],
+        &["keepActive skiplock timeout"],
         "string",
     ),
-    request(
-        "POST",
-        "/nodes/{node}/lxc/{vmid}/status/shutdown",
-        &["forceStop", "timeout"],
-        "string",
-    ),
+    request("POST", "/nodes/{node}/lxc/{vmid}/status/shutdown", &["forceStop timeout"], "string"),
     request(
         "POST",
         "/nodes/{node}/qemu/{vmid}/status/shutdown",
-        &["forceStop", "keepActive", "skiplock", "timeout"],
+        &["forceStop keepActive skiplock timeout"],
         "string",
     ),
     request("POST", "/nodes/{node}/lxc/{vmid}/status/reboot", &["timeout"], "string"),
@@ -67,100 +74,21 @@ pub const REQUESTS: &[Request] = &[
     request(
         "GET",
         "/nodes/{node}/tasks",
-        &[
-            "errors",
-            "limit",
-            "since",
-            "source",
-            "start",
-            "statusfilter",
-            "typefilter",
-            "until",
-            "userfilter",
-            "vmid",
-        ],
+        &["errors limit since source start statusfilter typefilter until userfilter vmid"],
         "array",
     ),
     request("GET", "/nodes/{node}/tasks/{upid}/status", &[], "object"),
-    request("GET", "/nodes/{node}/tasks/{upid}/log", &["limit", "start"], "array"),
+    request("GET", "/nodes/{node}/tasks/{upid}/log", &["limit start"], "array"),
     request("DELETE", "/nodes/{node}/tasks/{upid}", &[], "null"),
 ];
 
-const OPTIONS_LXC: &[&str] = &[
-    "arch",
-    "cmode",
-    "console",
-    "cores",
-    "cpulimit",
-    "cpuunits",
-    "debug",
-    "delete",
-    "description",
-    "digest",
-    "features",
-    "hookscript",
-    "hostname",
-    "lock",
-    "memory",
-    "nameserver",
-    "net[n]",
-    "onboot",
-    "ostype",
-    "protection",
-    "revert",
-    "searchdomain",
-    "startup",
-    "swap",
-    "tags",
-    "template",
-    "timezone",
-    "tty",
-    "unprivileged",
-];
+const OPTIONS_LXC: &str = "arch cmode console cores cpulimit cpuunits debug delete description \
+    digest features hookscript hostname lock memory nameserver net[n] onboot ostype protection \
+    revert searchdomain startup swap tags template timezone tty unprivileged";
 
-const OPTIONS_QEMU: &[&str] = match POSTED_QEMU {
-    [_, options @ ..] => options,
-    [] => &[],
-};
-
-/// A POST has one parameter more than a PUT, which must come first here.
-const POSTED_QEMU: &[&str] = &[
-    "background_delay",
-    "acpi",
-    "agent",
-    "balloon",
-    "bios",
-    "boot",
-    "cores",
-    "cpu",
-    "cpulimit",
-    "cpuunits",
-    "delete",
-    "description",
-    "digest",
-    "force",
-    "hotplug",
-    "ipconfig[n]",
-    "kvm",
-    "machine",
-    "memory",
-    "name",
-    "nameserver",
-    "net[n]",
-    "numa",
-    "onboot",
-    "ostype",
-    "protection",
-    "revert",
-    "searchdomain",
-    "skiplock",
-    "sockets",
-    "startup",
-    "tablet",
-    "tags",
-    "template",
-    "vga",
-];
+const OPTIONS_QEMU: &str = "acpi agent balloon bios boot cores cpu cpulimit cpuunits delete \
+    description digest force hotplug ipconfig[n] kvm machine memory name nameserver net[n] numa \
+    onboot ostype protection revert searchdomain skiplock sockets startup tablet tags template vga";
 
 /// Refuses an option that a guest of this kind does not have.
 pub(crate) fn check_option(kind: Kind, name: &str) -> Result<(), Answer> {
@@ -168,7 +96,7 @@ pub(crate) fn check_option(kind: Kind, name: &str) -> Result<(), Answer> {
         Kind::Lxc => OPTIONS_LXC,
         Kind::Qemu => OPTIONS_QEMU,
     };
-    if known.iter().any(|known| is_called(known, name)) { Ok(()) } else { Err(undefined(name)) }
+    check_name(known.split_whitespace(), name)
 }
 
 /// Refuses a parameter that a request does not take.
@@ -180,18 +108,16 @@ pub(crate) fn check(call: &Call, parts: &[String]) -> Result<(), Answer> {
         let text = format!("Method '{} {}' not implemented", call.method, call.path);
         return Err(Answer::error(501, text));
     };
-    for name in call.parameters.keys() {
-        if !request.parameters.iter().any(|known| is_called(known, name)) {
-            return Err(undefined(name));
-        }
-    }
-    Ok(())
+    call.parameters.keys().try_for_each(|name| check_name(request.parameters(), name))
 }
 
-fn undefined(name: &str) -> Answer {
+fn check_name<'a>(mut known: impl Iterator<Item = &'a str>, name: &str) -> Result<(), Answer> {
+    if known.any(|known| is_called(known, name)) {
+        return Ok(());
+    }
     let why =
         "property is not defined in schema and the schema does not allow additional properties";
-    Answer::parameter(name, why)
+    Err(Answer::parameter(name, why))
 }
 
 fn is_path(known: &str, parts: &[String]) -> bool {

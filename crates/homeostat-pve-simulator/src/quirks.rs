@@ -14,7 +14,10 @@ pub(crate) fn stored(guest: &Guest, name: &str, value: &str) -> Result<String, A
     match (guest.kind, stem) {
         (_, "description") => Ok(description(value)),
         (_, "tags") => tags(value),
-        (_, "nameserver" | "searchdomain") => Ok(separated_by_spaces(value)),
+        (_, "nameserver" | "searchdomain") => {
+            let words = value.split([',', ';', ' ', '\t']).filter(|word| !word.is_empty());
+            Ok(words.collect::<Vec<_>>().join(" "))
+        }
         (_, "cpuunits") => number(name, value).map(|n| n.clamp(1, MOST_CPU_UNITS).to_string()),
         (_, "cores" | "swap" | "sockets") | (Kind::Lxc, "memory") => {
             number(name, value).map(|number| number.to_string())
@@ -48,10 +51,6 @@ fn tags(value: &str) -> Result<String, Answer> {
         tags.insert(tag);
     }
     Ok(tags.into_iter().collect::<Vec<_>>().join(";"))
-}
-
-fn separated_by_spaces(value: &str) -> String {
-    value.split([',', ';', ' ', '\t']).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 fn number(name: &str, value: &str) -> Result<u64, Answer> {
@@ -92,22 +91,8 @@ fn container_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answe
 }
 
 /// The models of network interfaces of virtual machines, as the published description lists them.
-pub const MODELS: [&str; 14] = [
-    "e1000",
-    "e1000-82540em",
-    "e1000-82544gc",
-    "e1000-82545em",
-    "e1000e",
-    "i82551",
-    "i82557b",
-    "i82559er",
-    "ne2k_isa",
-    "ne2k_pci",
-    "pcnet",
-    "rtl8139",
-    "virtio",
-    "vmxnet3",
-];
+pub const MODELS: &str = "e1000 e1000-82540em e1000-82544gc e1000-82545em e1000e i82551 i82557b \
+    i82559er ne2k_isa ne2k_pci pcnet rtl8139 virtio vmxnet3";
 
 /// Reprinted: the model with its address, then the rest by name.
 fn machine_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answer> {
@@ -117,7 +102,8 @@ fn machine_net(name: &str, value: &str, guest: &Guest) -> Result<String, Answer>
         Some(parts.remove(at).1.to_owned())
     };
     let by_name = take(&mut parts, "model");
-    let short = parts.iter().position(|(key, _)| MODELS.contains(key)).map(|at| parts.remove(at));
+    let is_model = |(key, _): &(&str, &str)| MODELS.split(' ').any(|model| model == *key);
+    let short = parts.iter().position(is_model).map(|at| parts.remove(at));
     let given = take(&mut parts, "macaddr");
     let model = by_name.or(short.map(|(model, _)| model.to_owned()));
     let Some(model) = model else {

@@ -2,23 +2,18 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tokio_rustls::TlsAcceptor;
 
-use crate::http::{self, Shared};
-use crate::tls::{fingerprint, identity};
+use crate::in_memory::InMemory;
 use crate::world::{SECRET, USER, World};
 
 /// A simulated cluster, served until it is dropped.
 pub struct Simulator {
-    world: Shared,
+    cluster: InMemory,
     address: SocketAddr,
-    certificate: Vec<u8>,
-    authority: String,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -26,30 +21,22 @@ pub struct Simulator {
 impl Simulator {
     /// Serves a world on a free port of the loopback.
     pub fn start(world: World) -> io::Result<Self> {
-        Simulator::start_at(world, 0)
-    }
-
-    /// Serves a world on this port.
-    pub fn start_at(world: World, port: u16) -> io::Result<Self> {
-        let identity = identity()?;
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        let cluster = InMemory::new(world)?;
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let world = Arc::new(Mutex::new(world));
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (served, acceptor) = (Arc::clone(&world), TlsAcceptor::from(identity.config));
+        let served = cluster.clone();
         let thread = std::thread::spawn(move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    () = serve(listener, acceptor, served) => {}
+                    () = serve(listener, served) => {}
                     _ = stopped => {}
                 }
             });
         });
-        let (stop, thread) = (Some(stop), Some(thread));
-        let (certificate, authority) = (identity.certificate, identity.authority);
-        Ok(Simulator { world, address, certificate, authority, stop, thread })
+        Ok(Simulator { cluster, address, stop: Some(stop), thread: Some(thread) })
     }
 
     #[must_use]
@@ -64,19 +51,19 @@ impl Simulator {
 
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        fingerprint(&self.certificate)
+        self.cluster.fingerprint().to_owned()
     }
 
     /// Its certificate, in DER.
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
-        &self.certificate
+        &self.cluster.identity.certificate
     }
 
     /// The certificate of the authority, in PEM.
     #[must_use]
     pub fn authority(&self) -> &str {
-        &self.authority
+        &self.cluster.identity.authority
     }
 
     /// The token that every new world has.
@@ -87,7 +74,7 @@ impl Simulator {
 
     /// Reads or changes the world, after everything that is due has taken effect.
     pub fn with<T>(&self, what: impl FnOnce(&mut World) -> T) -> T {
-        http::with(&self.world, what)
+        self.cluster.with(what)
     }
 }
 
@@ -100,10 +87,10 @@ impl Drop for Simulator {
     }
 }
 
-async fn serve(listener: std::net::TcpListener, acceptor: TlsAcceptor, world: Shared) {
+async fn serve(listener: std::net::TcpListener, cluster: InMemory) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
-        tokio::spawn(http::serve_connection(stream, acceptor.clone(), Arc::clone(&world)));
+        cluster.serve(stream);
     }
 }

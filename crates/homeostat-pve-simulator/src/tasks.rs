@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use crate::call::Call;
 
 /// How a task ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum End {
+    #[default]
     Ok,
     /// Successful, with this many warnings.
     Warnings(u32),
@@ -38,17 +39,11 @@ impl End {
     }
 }
 
-/// The course of the next task of a guest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The course of the next task of a guest; by default it succeeds at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
     pub takes: Duration,
     pub end: End,
-}
-
-impl Default for Script {
-    fn default() -> Self {
-        Script { takes: Duration::ZERO, end: End::Ok }
-    }
 }
 
 /// What a task changes when it ends.
@@ -63,9 +58,10 @@ pub(crate) enum Effect {
 
 #[derive(Clone, Debug)]
 pub struct Task {
-    pub(crate) name: Upid,
+    pub upid: Upid,
+    /// How it ends, unless it is stopped before.
+    pub script: Script,
     pub(crate) effect: Effect,
-    pub(crate) script: Script,
     pub(crate) began: Instant,
     pub(crate) due: Instant,
     pub(crate) is_over: bool,
@@ -74,43 +70,10 @@ pub struct Task {
 }
 
 impl Task {
-    #[must_use]
-    pub fn upid(&self) -> String {
-        self.name.to_string()
-    }
-
-    #[must_use]
-    pub fn vmid(&self) -> u32 {
-        self.name.vmid
-    }
-
-    /// Such as `vzstart` or `qmstop`.
-    #[must_use]
-    pub fn kind(&self) -> &str {
-        &self.name.kind
-    }
-
-    #[must_use]
-    pub fn node(&self) -> &str {
-        &self.name.node
-    }
-
-    /// The user that started it, with the token.
-    #[must_use]
-    pub fn user(&self) -> &str {
-        &self.name.user
-    }
-
     /// When it began and when it ends.
     #[must_use]
     pub fn lasts(&self) -> (Instant, Instant) {
         (self.began, self.due)
-    }
-
-    /// Its end, unless it is stopped before.
-    #[must_use]
-    pub fn end(&self) -> &End {
-        &self.script.end
     }
 
     #[must_use]
@@ -120,13 +83,13 @@ impl Task {
 
     /// Whether the task belongs to `user`: a token owns only its own tasks, a user also those of its tokens.
     pub(crate) fn is_of(&self, user: &str) -> bool {
-        self.name.user == user || self.owner().0 == user
+        self.upid.user == user || self.owner().0 == user
     }
 
     /// The user, and the name of the token.
     pub(crate) fn owner(&self) -> (&str, Option<&str>) {
-        let owner = self.name.user.split_once('!');
-        owner.map_or((&*self.name.user, None), |(user, token)| (user, Some(token)))
+        let owner = self.upid.user.split_once('!');
+        owner.map_or((&*self.upid.user, None), |(user, token)| (user, Some(token)))
     }
 
     /// As `/tasks/{upid}/status` shows it.
@@ -144,17 +107,17 @@ impl Task {
         let mut row = self.common();
         row["status"] = "RUNNING".into();
         if self.is_over {
-            row["endtime"] = self.name.start.into();
+            row["endtime"] = self.upid.start.into();
             row["status"] = self.script.end.exit_status().into();
         }
         row
     }
 
     fn common(&self) -> Value {
-        let Upid { node, process, start, kind, vmid, .. } = &self.name;
+        let Upid { node, process, start, kind, vmid, .. } = &self.upid;
         let (user, token) = self.owner();
         let mut common = json!({
-            "upid": self.upid(), "node": node, "pid": process, "pstart": process,
+            "upid": self.upid.to_string(), "node": node, "pid": process, "pstart": process,
             "starttime": start, "type": kind, "id": vmid.to_string(), "user": user,
         });
         if let Some(token) = token {
@@ -164,16 +127,18 @@ impl Task {
     }
 }
 
-/// The name of a task: node, process, start time, kind, guest, user.
+/// The name of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Upid {
-    pub(crate) node: String,
-    pub(crate) process: u32,
+pub struct Upid {
+    pub node: String,
+    pub process: u32,
     /// Seconds since 1970.
-    pub(crate) start: u64,
-    pub(crate) kind: String,
-    pub(crate) vmid: u32,
-    pub(crate) user: String,
+    pub start: u64,
+    /// Such as `vzstart` or `qmstop`.
+    pub kind: String,
+    pub vmid: u32,
+    /// The user that started it, with the token.
+    pub user: String,
 }
 
 impl fmt::Display for Upid {
@@ -181,13 +146,4 @@ impl fmt::Display for Upid {
         let Upid { node, process, start, kind, vmid, user } = self;
         write!(f, "UPID:{node}:{process:08X}:{process:08X}:{start:08X}:{kind}:{vmid}:{user}:")
     }
-}
-
-pub(crate) fn node_of(upid: &str) -> Option<&str> {
-    let mut parts = upid.split(':');
-    (parts.next() == Some("UPID")).then(|| parts.next()).flatten()
-}
-
-pub(crate) fn pid_of(upid: &str) -> Option<u32> {
-    upid.split(':').nth(2).and_then(|process| u32::from_str_radix(process, 16).ok())
 }

@@ -1,6 +1,5 @@
 //! The certificate of the server. As after an installation, it is signed by the cluster's own authority.
 
-use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
@@ -8,10 +7,14 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use ring::digest::{SHA256, digest};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use tokio_rustls::TlsAcceptor;
 
+#[derive(Clone)]
 pub(crate) struct Identity {
-    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) acceptor: TlsAcceptor,
+    /// The certificate of the server, in DER.
     pub(crate) certificate: Vec<u8>,
+    pub(crate) fingerprint: String,
     /// The certificate of the authority, in PEM.
     pub(crate) authority: String,
 }
@@ -29,7 +32,8 @@ pub(crate) fn identity() -> io::Result<Identity> {
         .with_no_client_auth()
         .with_single_cert(vec![certificate.clone()], key.into())
         .map_err(io::Error::other)?;
-    Ok(Identity { config: Arc::new(config), certificate: certificate.to_vec(), authority })
+    let (acceptor, fingerprint) = (TlsAcceptor::from(Arc::new(config)), fingerprint(&certificate));
+    Ok(Identity { acceptor, certificate: certificate.to_vec(), fingerprint, authority })
 }
 
 type Certified = (CertificateDer<'static>, PrivatePkcs8KeyDer<'static>, String);
@@ -46,12 +50,7 @@ fn certify() -> Result<Certified, rcgen::Error> {
 }
 
 /// The fingerprint of a certificate, as Proxmox VE shows it.
-pub(crate) fn fingerprint(certificate: &[u8]) -> String {
+fn fingerprint(certificate: &[u8]) -> String {
     let sum = digest(&SHA256, certificate);
-    let mut text = String::new();
-    for (at, byte) in sum.as_ref().iter().enumerate() {
-        let colon = if at == 0 { "" } else { ":" };
-        let _ = write!(text, "{colon}{byte:02X}");
-    }
-    text
+    sum.as_ref().iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
 }

@@ -1,8 +1,9 @@
 //! Start, stop, shutdown, reboot, configure: each starts a task and answers with its UPID.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::call::{Authenticated, Call};
@@ -17,14 +18,14 @@ pub(crate) fn begin(
     vmid: u32,
     verb: &str,
     Authenticated { call, user }: Authenticated<'_>,
-) -> Answer {
-    let Some(guest) = world.guests.get(&vmid).cloned() else { return Answer::died("no guest") };
+) -> Result<Value, Answer> {
+    let guest = world.guests.get(&vmid).cloned().ok_or_else(|| Answer::died("no guest"))?;
     if !guest.is_allowed("VM.PowerMgmt") {
-        return Answer::forbidden(vmid, "VM.PowerMgmt");
+        return Err(Answer::forbidden(vmid, "VM.PowerMgmt"));
     }
     if let Some(text) = refused(&guest, vmid, verb) {
         world.needless.push(call.clone());
-        return Answer::died(text);
+        return Err(Answer::died(text));
     }
     let effect = match verb {
         "start" | "reboot" => Effect::Start,
@@ -32,20 +33,18 @@ pub(crate) fn begin(
     };
     if guest.is_ha && verb != "reboot" {
         let kind = if effect == Effect::Start { "hastart" } else { "hastop" };
-        let name = world.new_upid(kind, vmid, &guest.node, user);
-        let upid = world.begin(name, Effect::Nothing, Script::default());
+        let upid = world.begin(kind, vmid, user, Effect::Nothing, Script::default());
         let at = tokio::time::Instant::now() + world.ha_delay;
         if let Some(guest) = world.guests.get_mut(&vmid) {
             let state = if effect == Effect::Start { "request_start" } else { "request_stop" };
             guest.managed = Some(state.to_owned());
         }
         world.requested.push((at, vmid, effect));
-        return Answer::data(upid);
+        return Ok(upid.into());
     }
     let kind = format!("{}{verb}", guest.kind.task_prefix());
-    let name = world.new_upid(&kind, vmid, &guest.node, user);
     let script = script(world, vmid, &guest, verb, call);
-    Answer::data(world.begin(name, effect, script))
+    Ok(world.begin(&kind, vmid, user, effect, script).into())
 }
 
 /// Changes the configuration of a virtual machine by a task. The answer is its UPID; or, if the task ends within
@@ -54,27 +53,26 @@ pub(crate) fn configure(
     world: &mut World,
     vmid: u32,
     Authenticated { call, user }: Authenticated<'_>,
-) -> Answer {
-    let Some(guest) = world.guests.get(&vmid).cloned() else { return Answer::died("no guest") };
+) -> Result<Value, Answer> {
+    let guest = world.guests.get(&vmid).cloned().ok_or_else(|| Answer::died("no guest"))?;
     // Wrong parameters are refused before there is a task.
-    if let Err(refused) = config::change(&mut guest.clone(), call) {
-        return refused;
-    }
+    config::change(&mut guest.clone(), vmid, call)?;
     let mut script = script(world, vmid, &guest, "config", call);
     let delay = call.parameter("background_delay").and_then(|seconds| seconds.parse().ok());
     let is_awaited = delay.is_some_and(|seconds| script.takes <= Duration::from_secs(seconds));
     if is_awaited {
         script.takes = Duration::ZERO;
     }
-    let name = world.new_upid("qmconfig", vmid, &guest.node, user);
-    let upid = world.begin(name, Effect::Configure(call.clone()), script);
+    let upid = world.begin("qmconfig", vmid, user, Effect::Configure(call.clone()), script);
     if !is_awaited {
-        return Answer::data(upid);
+        return Ok(upid.into());
     }
     world.settle();
     match world.tasks.last().map(|task| &task.script.end) {
-        Some(End::Ok | End::Warnings(_)) | None => Answer::data(json!(null)),
-        Some(end) => Answer::died(format!("failed to update VM {vmid}: {}", end.exit_status())),
+        Some(End::Ok | End::Warnings(_)) | None => Ok(Value::Null),
+        Some(end) => {
+            Err(Answer::died(format!("failed to update VM {vmid}: {}", end.exit_status())))
+        }
     }
 }
 
@@ -95,18 +93,15 @@ fn already_running(guest: &Guest, vmid: u32) -> String {
 
 /// The course of the task: by the script of the test, else by the state of the guest.
 fn script(world: &mut World, vmid: u32, guest: &Guest, verb: &str, call: &Call) -> Script {
-    if let Some(script) =
-        world.scripts.get_mut(&vmid).and_then(std::collections::VecDeque::pop_front)
-    {
+    if let Some(script) = world.scripts.get_mut(&vmid).and_then(VecDeque::pop_front) {
         return script;
     }
+    let failing = |text| Script { takes: Duration::ZERO, end: End::Error(text) };
     if let Some(lock) = &guest.lock {
-        let text = format!("{} is locked ({lock})", guest.kind.called());
-        return Script { takes: Duration::ZERO, end: End::Error(text) };
+        return failing(format!("{} is locked ({lock})", guest.kind.called()));
     }
     if verb == "start" && guest.running {
-        let end = End::Error(already_running(guest, vmid));
-        return Script { takes: Duration::ZERO, end };
+        return failing(already_running(guest, vmid));
     }
     if verb == "shutdown" && guest.on_shutdown == OnShutdown::Ignores && guest.running {
         let timeout = call.parameter("timeout").and_then(|timeout| timeout.parse().ok());
@@ -121,6 +116,8 @@ fn script(world: &mut World, vmid: u32, guest: &Guest, verb: &str, call: &Call) 
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::world::USER;
 
@@ -136,7 +133,7 @@ mod tests {
         let call = Call { method, path, parameters: pairs.collect(), authorization: None };
         let answer = configure(world, 201, Authenticated { call: &call, user: USER });
         world.settle();
-        answer
+        answer.map_or_else(|refused| refused, Answer::data)
     }
 
     fn memory(world: &World) -> Option<&str> {
@@ -195,7 +192,7 @@ mod tests {
         let (method, path) = ("POST".to_owned(), "/nodes/pve1/qemu/201/status/start".to_owned());
         let parameters = std::collections::BTreeMap::new();
         let call = Call { method, path, parameters, authorization: None };
-        begin(world, 201, "start", Authenticated { call: &call, user: USER });
+        begin(world, 201, "start", Authenticated { call: &call, user: USER }).unwrap();
         world.settle();
     }
 

@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::config;
 use crate::faults::{Fault, Harm};
 use crate::guest::Guest;
-use crate::tasks::{self, Effect, End, Script, Task, Upid};
+use crate::tasks::{Effect, End, Script, Task, Upid};
 
 /// The token that every world has.
 pub(crate) const USER: &str = "keeper@pve!homeostat";
@@ -137,7 +137,7 @@ impl World {
     /// How many tasks of this kind a guest has had.
     #[must_use]
     pub fn count(&self, vmid: u32, kind: &str) -> usize {
-        self.tasks.iter().filter(|task| task.vmid() == vmid && task.kind() == kind).count()
+        self.tasks.iter().filter(|task| task.upid.vmid == vmid && task.upid.kind == kind).count()
     }
 
     /// Requests that change something.
@@ -172,7 +172,7 @@ impl World {
     fn finish(&mut self, at: usize) {
         let Some(task) = self.tasks.get_mut(at) else { return };
         task.is_over = true;
-        let (vmid, effect, end) = (task.vmid(), task.effect.clone(), task.script.end.clone());
+        let (vmid, effect, end) = (task.upid.vmid, task.effect.clone(), task.script.end.clone());
         let done = if end.has_effect() { self.take_effect(vmid, &effect) } else { Ok(()) };
         if let (Err(refused), Some(task)) = (done, self.tasks.get_mut(at)) {
             task.script.end = End::Error(refused.reason.unwrap_or_default());
@@ -181,9 +181,9 @@ impl World {
 
     /// Starts a task of another user that does not change the guest, such as a backup.
     pub fn occupy(&mut self, vmid: u32, kind: &str, takes: Duration) {
-        let Some(node) = self.guests.get(&vmid).map(|guest| guest.node.clone()) else { return };
-        let name = self.new_upid(kind, vmid, &node, OTHER_USER);
-        self.begin(name, Effect::Nothing, Script { takes, end: End::Ok });
+        if self.guests.contains_key(&vmid) {
+            self.begin(kind, vmid, OTHER_USER, Effect::Nothing, Script { takes, end: End::Ok });
+        }
     }
 
     /// Restarts every running guest without a task.
@@ -204,7 +204,7 @@ impl World {
                 guest.running = false;
                 config::apply_pending(guest);
             }
-            Effect::Configure(call) => config::change(guest, call)?,
+            Effect::Configure(call) => config::change(guest, vmid, call)?,
             Effect::Nothing => {}
         }
         Ok(())
@@ -219,38 +219,41 @@ impl World {
         harms
     }
 
-    /// Starts a task and returns its UPID.
-    pub(crate) fn begin(&mut self, name: Upid, effect: Effect, script: Script) -> String {
-        let (node, vmid) = (name.node.clone(), name.vmid);
-        let began = Instant::now();
+    /// Starts a task of a guest, on its node, and returns its UPID.
+    pub(crate) fn begin(
+        &mut self,
+        kind: &str,
+        vmid: u32,
+        user: &str,
+        effect: Effect,
+        script: Script,
+    ) -> String {
+        self.sequence += 1;
+        let (since, shown) = self.clock;
+        let upid = Upid {
+            node: self.guests.get(&vmid).map(|guest| guest.node.clone()).unwrap_or_default(),
+            process: 0x1000 + self.sequence,
+            start: (shown + since.elapsed()).as_secs(),
+            kind: kind.to_owned(),
+            vmid,
+            user: user.to_owned(),
+        };
+        let (name, node, began) = (upid.to_string(), upid.node.clone(), Instant::now());
         let (due, hidden) = (began + script.takes, self.hidden_queries);
         self.running.push(self.tasks.len());
-        self.tasks.push(Task { name, effect, script, began, due, is_over: false, hidden });
+        self.tasks.push(Task { upid, script, effect, began, due, is_over: false, hidden });
         let running = self.running.iter().filter_map(|at| self.tasks.get(*at));
-        let running: Vec<_> = running.filter(|task| task.is_running()).collect();
-        let on_node = running.iter().filter(|task| task.name.node == node).count();
-        let of_guest = running.iter().filter(|task| task.vmid() == vmid).count();
+        let running = running.filter(|task| task.is_running());
+        let on_node = running.clone().filter(|task| task.upid.node == node).count();
+        let of_guest = running.filter(|task| task.upid.vmid == vmid).count();
         self.most_per_node = self.most_per_node.max(on_node);
         self.most_per_guest = self.most_per_guest.max(of_guest);
-        self.tasks.last().map(Task::upid).unwrap_or_default()
+        name
     }
 
     pub(crate) fn task(&mut self, upid: &str) -> Option<&mut Task> {
-        let process = tasks::pid_of(upid)?;
-        let at = self.tasks.binary_search_by_key(&process, |task| task.name.process).ok()?;
-        self.tasks.get_mut(at).filter(|task| task.upid() == upid)
-    }
-
-    pub(crate) fn new_upid(&mut self, kind: &str, vmid: u32, node: &str, user: &str) -> Upid {
-        self.sequence += 1;
-        let (since, shown) = self.clock;
-        let start = (shown + since.elapsed()).as_secs();
-        let process = 0x1000 + self.sequence;
-        let (node, kind, user) = (node.to_owned(), kind.to_owned(), user.to_owned());
-        Upid { node, process, start, kind, vmid, user }
-    }
-
-    pub(crate) fn online(&self) -> BTreeSet<&str> {
-        self.nodes.iter().filter(|(_, online)| **online).map(|(name, _)| name.as_str()).collect()
+        let process = u32::from_str_radix(upid.split(':').nth(2)?, 16).ok()?;
+        let at = self.tasks.binary_search_by_key(&process, |task| task.upid.process).ok()?;
+        self.tasks.get_mut(at).filter(|task| task.upid.to_string() == upid)
     }
 }

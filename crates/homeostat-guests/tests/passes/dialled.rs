@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use homeostat_core::{Failure, Reader as _};
 use homeostat_engine::{Focus, Source as _, View};
-use homeostat_guests::{Client, Guests, Patience, Run, Token, Trust};
+use homeostat_guests::{Client, Guests, Run, Timeouts, Token, Trust};
 use homeostat_pve_simulator::{Guest, InMemory, Kind, Simulator, World};
 use tokio::io::DuplexStream;
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ fn client(fingerprint: &str) -> Client {
 
 /// Looks at guest 101.
 async fn look(client: &Client) -> Result<(), Failure> {
-    let source = Guests::new(client, "default", Patience::default());
+    let source = Guests::new(client, "default", Timeouts::default());
     let (focus, records) = (Focus::All, std::collections::BTreeMap::new());
     let desired = desired([(101, runs(Run::Running))]);
     let view = View { focus: &focus, desired: &desired, records: &records };
@@ -74,6 +74,6 @@ async fn a_way_that_leads_nowhere_is_given_up_in_time() {
     let begun = Instant::now();
     let failure = look(&endless).await.unwrap_err();
     assert!(failure.error.contains("cannot reach https://localhost:8006"), "{failure:?}");
-    assert_eq!(begun.elapsed().as_secs(), Patience::default().answer.as_secs());
-    assert!(begun.elapsed() < Patience::default().answer + Duration::from_secs(1));
+    assert_eq!(begun.elapsed().as_secs(), Timeouts::default().answer.as_secs());
+    assert!(begun.elapsed() < Timeouts::default().answer + Duration::from_secs(1));
 }

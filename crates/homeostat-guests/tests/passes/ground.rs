@@ -11,17 +11,17 @@ use homeostat_engine::{
     Source as _, SqliteLedger, pass,
 };
 use homeostat_guests::{
-    Client, DesiredState, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Vmid, Wanted,
+    Client, DesiredState, Guests, Key, Kind, Run, Stop, Timeouts, Token, Trust, Vmid, Wanted,
     Writer,
 };
 use homeostat_pve_simulator::{Simulator, World};
 use tempfile::TempDir;
 
-pub(crate) const PATIENCE: Patience = Patience {
+pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     answer: Duration::from_secs(5),
     task: Duration::from_secs(20),
     poll: Duration::from_millis(20),
-    doubt: Duration::from_millis(300),
+    late_task: Duration::from_millis(300),
 };
 
 /// A cluster and a state directory.
@@ -66,10 +66,8 @@ pub(crate) fn options(options: &[(&str, &str)]) -> Wanted {
 }
 
 pub(crate) fn desired(guests: impl IntoIterator<Item = (u32, Wanted)>) -> Arc<DesiredState> {
-    let built = guests
-        .into_iter()
-        .try_fold(DesiredState::builder(), |builder, (vmid, wanted)| builder.guest(vmid, wanted));
-    Arc::new(built.unwrap().build())
+    let guests = guests.into_iter().map(|(vmid, wanted)| (Vmid(vmid), wanted));
+    Arc::new(DesiredState::new(guests).unwrap())
 }
 
 impl Ground {
@@ -92,38 +90,38 @@ impl Ground {
     }
 
     pub(crate) fn process_of(&self, owner: &str) -> Process {
-        let source = self.source(owner, PATIENCE);
+        let source = self.source(owner, TIMEOUTS);
         let observer = Observer::without_hints(&source, "host").unwrap();
         self.process_with(source, observer)
     }
 
     /// A process that waits for other times.
-    pub(crate) fn process_within(&self, patience: Patience) -> Process {
-        let source = self.source("default", patience);
+    pub(crate) fn process_within(&self, timeouts: Timeouts) -> Process {
+        let source = self.source("default", timeouts);
         let observer = Observer::without_hints(&source, "host").unwrap();
         self.process_with(source, observer)
     }
 
     /// A process with a client of its own.
     pub(crate) fn process_by(&self, client: &Client) -> Process {
-        let source = Guests::new(client, "default", PATIENCE);
+        let source = Guests::new(client, "default", TIMEOUTS);
         let observer = Observer::without_hints(&source, "host").unwrap();
         self.process_with(source, observer)
     }
 
     /// A process that waits for hints, as a daemon does.
     pub(crate) fn daemon(&self, answer: Duration) -> Process {
-        let source = self.source("default", Patience { answer, ..PATIENCE });
+        let source = self.source("default", Timeouts { answer, ..TIMEOUTS });
         let observer = Observer::open(&source, "host").unwrap();
         self.process_with(source, observer)
     }
 
-    fn source(&self, owner: &str, patience: Patience) -> Guests {
-        Guests::new(&self.client(), owner, patience)
+    fn source(&self, owner: &str, timeouts: Timeouts) -> Guests {
+        Guests::new(&self.client(), owner, timeouts)
     }
 
     fn process_with(&self, source: Guests, observer: Observer<Guests>) -> Process {
-        let owner = source.owner().to_owned();
+        let owner = source.owner.clone();
         let clock: Clock =
             Arc::new(|| Millis(u64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap()));
         let journal = self.journal(&clock);
@@ -282,7 +280,7 @@ impl Process {
         &self,
         vmid: u32,
     ) -> Result<homeostat_guests::Located, homeostat_core::Failure> {
-        self.writer.locate(Vmid(vmid)).await
+        self.writer.source().locate(Vmid(vmid)).await
     }
 
     pub(crate) fn on_release(&mut self, policy: OnRelease) {

@@ -34,7 +34,7 @@ fn stops(kind: Kind, stop: Stop) -> Arc<DesiredState> {
 fn is_requested_once(ground: &Ground, kind: &str) {
     let kinds = ground
         .simulator
-        .with(|world| world.tasks().iter().map(|task| task.kind().to_owned()).collect::<Vec<_>>());
+        .with(|world| world.tasks().iter().map(|task| task.upid.kind.clone()).collect::<Vec<_>>());
     assert_eq!(kinds, [kind], "the state was waited for, and not requested twice");
     assert_eq!(ground.ends(), ["succeeded"]);
 }

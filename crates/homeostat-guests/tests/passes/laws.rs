@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_engine::Ownership;
-use homeostat_guests::{Client, DesiredState, Guests, Key, Patience, Token, Trust};
+use homeostat_guests::{Client, DesiredState, Guests, Key, Timeouts, Token, Trust};
 use homeostat_pve_simulator::{Fault as Failing, Guest, Harm, Kind, Simulator, World};
 use homeostat_testkit::laws::{
     self, Ability, DesiredState as Which, Disturbance, Fault, Harness, Meter,
@@ -45,7 +45,7 @@ impl Harness for Cluster {
         let trust = Trust::Pinned(self.simulator.fingerprint().parse().unwrap());
         let token = Token::parse(&Simulator::token()).unwrap();
         let endpoint = self.simulator.endpoint().parse().unwrap();
-        Guests::new(&Client::new(endpoint, token, &trust).unwrap(), "default", Patience::default())
+        Guests::new(&Client::new(endpoint, token, &trust).unwrap(), "default", Timeouts::default())
     }
 
     fn ownership(&self) -> Ownership {

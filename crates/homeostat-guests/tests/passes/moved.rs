@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use homeostat_guests::{Patience, Run, Wanted};
+use homeostat_guests::{Run, Timeouts, Wanted};
 use homeostat_pve_simulator::{Guest, Kind, World};
 
-use crate::ground::{Ground, PATIENCE, desired, runs};
-use crate::told::told;
+use crate::ground::{Ground, TIMEOUTS, desired, runs};
+use crate::journal::journal_of;
 
 fn ground(kind: Kind, delay: Duration) -> Ground {
     let mut kept = Guest::new(kind, "pve1");
@@ -33,7 +33,7 @@ async fn a_guest_that_is_moved_to_be_started_is_seen_where_it_is() {
         ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().node = "pve2".to_owned());
         let seen = ground.hurry_when_asked("/nodes/pve2/");
         tokio::join!(process.converge(&desired), seen);
-        assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"], "{kind:?}");
+        assert_eq!(journal_of(&ground, 101), ["start", "dispatched", "succeeded"], "{kind:?}");
         assert_eq!(ground.simulator.with(|world| world.count(101, "hastart")), 1, "{kind:?}");
     }
 }
@@ -54,16 +54,16 @@ async fn a_guest_is_seen_where_it_is_while_the_node_of_its_request_is_gone() {
         world.guests.get_mut(&101).unwrap().node = "pve2".to_owned();
     });
     tokio::join!(process.operations.tasks_finished(), ground.hurry_when_asked("/nodes/pve2/"));
-    assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
+    assert_eq!(journal_of(&ground, 101), ["start", "dispatched", "succeeded"]);
 }
 
 #[tokio::test]
 async fn a_resource_manager_that_takes_longer_than_anybody_waits_is_not_asked_twice() {
     let ground = ground(Kind::Lxc, Duration::from_millis(1200));
-    let patience = Patience { task: Duration::from_millis(200), ..PATIENCE };
-    let mut process = ground.process_within(patience);
+    let timeouts = Timeouts { task: Duration::from_millis(200), ..TIMEOUTS };
+    let mut process = ground.process_within(timeouts);
     process.converge(&desired([(101, anywhere(homeostat_guests::Kind::Lxc))])).await;
-    assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
+    assert_eq!(journal_of(&ground, 101), ["start", "dispatched", "succeeded"]);
     assert_eq!(ground.simulator.with(|world| world.count(101, "hastart")), 1);
 }
 
@@ -75,7 +75,7 @@ async fn a_guest_that_the_resource_manager_does_not_keep_any_more_is_started_wit
     process.pass(&desired).await;
     ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().is_ha = false);
     process.converge(&desired).await;
-    let told = told(&ground, 101);
+    let told = journal_of(&ground, 101);
     let [_, _, first, second @ ..] = &*told else { panic!("{told:?}") };
     assert!(first.contains("does not keep the guest any more"), "{told:?}");
     assert_eq!(second, ["start", "dispatched", "succeeded"]);

@@ -46,7 +46,7 @@ async fn quirk_net_printed_anew() {
     is_stable(Kind::Lxc, "net0", "name=eth0,hwaddr=bc:24:11:00:00:01,bridge=vmbr0").await;
     is_stable(Kind::Qemu, "net0", "virtio,bridge=vmbr0").await;
     is_stable(Kind::Qemu, "net1", "model=e1000,macaddr=bc:24:11:00:00:01,bridge=vmbr0").await;
-    for model in MODELS {
+    for model in MODELS.split(' ') {
         is_stable(Kind::Qemu, "net0", &format!("bridge=vmbr0,model={model}")).await;
     }
 }

@@ -5,13 +5,13 @@ use homeostat_engine::journal::{Fact, follow};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 
 use crate::ground::{Ground, desired, options};
-use crate::told::told;
+use crate::journal::journal_of;
 
 /// A guest that carries our mark, and what the journal has told of that.
 async fn claimed() -> Ground {
     let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")));
     ground.process().converge(&desired([(101, options(&[("cores", "2")]))])).await;
-    assert_eq!(told(&ground, 101), ["set", "succeeded"]);
+    assert_eq!(journal_of(&ground, 101), ["set", "succeeded"]);
     ground
 }
 
@@ -19,7 +19,7 @@ async fn claimed() -> Ground {
 async fn the_journal_tells_that_our_mark_was_taken_off_and_of_which_configuration() {
     let ground = claimed().await;
     ground.process().converge(&desired([])).await;
-    assert_eq!(told(&ground, 101)[2..], ["release", "succeeded"]);
+    assert_eq!(journal_of(&ground, 101)[2..], ["release", "succeeded"]);
     let records = follow(ground.state.path()).more().unwrap();
     let mut intents = records.into_iter().filter_map(|record| match record.fact {
         Fact::Intent(intent) => Some(intent),
@@ -41,7 +41,7 @@ async fn the_journal_tells_that_a_release_was_refused_and_then_done() {
     let mut process = ground.process();
     assert!(!process.pass(&desired([])).await.is_converged());
     process.converge(&desired([])).await;
-    let told = told(&ground, 101);
+    let told = journal_of(&ground, 101);
     let [_, _, first, failed, second, done] = &*told else { panic!("{told:?}") };
     assert!(failed.starts_with("failed: ") && failed.contains(words), "{told:?}");
     assert_eq!([&**first, second, done], ["release", "release", "succeeded"]);
@@ -52,5 +52,5 @@ async fn a_release_that_writes_nothing_is_not_in_the_journal() {
     let ground = claimed().await;
     ground.simulator.with(|world| world.put(101, Guest::new(Kind::Lxc, "pve1")));
     ground.process().converge(&desired([])).await;
-    assert_eq!(told(&ground, 101), ["set", "succeeded"]);
+    assert_eq!(journal_of(&ground, 101), ["set", "succeeded"]);
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use homeostat_core::{Failure, Reader as _};
 use homeostat_engine::{Focus, Source as _, View};
-use homeostat_guests::{Client, Guests, Patience, Run, Token, TokenError, Trust};
+use homeostat_guests::{Client, Guests, Run, Timeouts, Token, TokenError, Trust};
 use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, Simulator, World};
 
 use crate::ground::{Ground, desired, runs, story};
@@ -23,7 +23,7 @@ fn ground() -> Ground {
 async fn failure(endpoint: &str, trust: &Trust) -> Failure {
     let token = Token::parse(&Simulator::token()).unwrap();
     let client = Client::new(endpoint.parse().unwrap(), token, trust).unwrap();
-    let source = Guests::new(&client, "default", Patience::default());
+    let source = Guests::new(&client, "default", Timeouts::default());
     let (focus, records) = (Focus::All, std::collections::BTreeMap::new());
     let desired = desired([(101, runs(Run::Running))]);
     let view = View { focus: &focus, desired: &desired, records: &records };
@@ -134,7 +134,7 @@ async fn a_token_that_is_not_known_any_more_is_an_error_that_does_not_show_it() 
 async fn nothing_that_is_printed_has_the_token_in_it() {
     let ground = ground();
     let client = ground.client();
-    let source = Guests::new(&client, "default", Patience::default());
+    let source = Guests::new(&client, "default", Timeouts::default());
     let token = Token::parse(&Simulator::token()).unwrap();
     let (reader, operations) = (source.reader().unwrap(), ground.process().operations);
     let mut printed = format!("{client:?} {source:?} {token:?} {reader:?} {operations:?}");
@@ -173,7 +173,7 @@ fn a_token_file_that_others_can_read_is_refused() {
         assert!(refused.help().contains("chmod 600"));
     }
     set(0o600);
-    assert_eq!(Token::read(&path).unwrap().name(), "keeper@pve!homeostat");
+    assert_eq!(Token::read(&path).unwrap().user(), "keeper@pve");
     set(0o400);
     assert!(Token::read(&path).is_ok());
     set(0o600);

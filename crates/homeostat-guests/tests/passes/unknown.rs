@@ -14,7 +14,8 @@ fn lxc() -> Guest {
 
 #[tokio::test]
 async fn a_lost_permission_looks_like_a_deletion_and_is_unknown() {
-    let ground = Ground::new(World::default().with(101, lxc().denying("VM.Audit")));
+    let denied = Guest { denied: ["VM.Audit".to_owned()].into(), ..lxc() };
+    let ground = Ground::new(World::default().with(101, denied));
     let report = ground.process().pass(&desired([(101, runs(Run::Running))])).await;
     let told = story(&report);
     assert!(told.contains("Unknown") && told.contains("VM.Audit"), "{told}");

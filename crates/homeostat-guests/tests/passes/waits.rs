@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use homeostat_guests::{Patience, Run};
+use homeostat_guests::{Run, Timeouts};
 use homeostat_pve_simulator::{End, Guest, Kind, Script, World};
 
-use crate::ground::{Ground, PATIENCE, desired, runs};
-use crate::told::told;
+use crate::ground::{Ground, TIMEOUTS, desired, runs};
+use crate::journal::journal_of;
 
 fn ground(vmids: impl IntoIterator<Item = u32>, takes: Duration) -> Ground {
     let mut world = World::default();
@@ -24,9 +24,9 @@ async fn a_task_that_is_not_known_for_a_moment_after_a_restart_is_still_ours() {
     let desired = desired([(101, runs(Run::Running))]);
     ground.process().pass(&desired).await;
     // As long as doubt lasts by default.
-    let patience = Patience { doubt: Patience::default().doubt, ..PATIENCE };
-    ground.process_within(patience).converge(&desired).await;
-    assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
+    let timeouts = Timeouts { late_task: Timeouts::default().late_task, ..TIMEOUTS };
+    ground.process_within(timeouts).converge(&desired).await;
+    assert_eq!(journal_of(&ground, 101), ["start", "dispatched", "succeeded"]);
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }
 
@@ -43,7 +43,7 @@ async fn a_task_that_is_never_known_again_is_unknown_unless_another_look_decides
         let desired = desired([(101, runs(Run::Running))]);
         ground.process().pass(&desired).await;
         ground.process().pass(&desired).await;
-        let told = told(&ground, 101);
+        let told = journal_of(&ground, 101);
         let [_, _, end] = &*told else { panic!("{told:?}") };
         assert!(end.starts_with(told_end), "{told:?}");
     }
@@ -66,13 +66,13 @@ async fn outlast(ground: &Ground) {
 #[tokio::test]
 async fn a_wait_that_runs_out_of_time_ends_no_step_and_frees_no_place_on_the_node() {
     let ground = ground([101, 102, 103], World::LONG);
-    let patience = Patience { task: Duration::from_millis(200), ..PATIENCE };
-    let mut process = ground.process_within(patience);
+    let timeouts = Timeouts { task: Duration::from_millis(200), ..TIMEOUTS };
+    let mut process = ground.process_within(timeouts);
     let guests = [101, 102, 103];
     let desired = desired(guests.map(|vmid| (vmid, runs(Run::Running))));
     tokio::join!(process.converge(&desired), outlast(&ground));
     for vmid in guests {
-        assert_eq!(told(&ground, vmid), ["start", "dispatched", "succeeded"], "{vmid}");
+        assert_eq!(journal_of(&ground, vmid), ["start", "dispatched", "succeeded"], "{vmid}");
         assert_eq!(ground.simulator.with(|world| world.count(vmid, "vzstart")), 1, "{vmid}");
     }
     assert_eq!(ground.simulator.with(|world| world.most_per_node), 2, "the third has waited");

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use homeostat_engine::{Alone, Explain as _, Source as _};
-use homeostat_guests::{Guests, Patience, Run, Sent, Stop, Verb, Vmid, Wanted};
+use homeostat_guests::{Guests, Run, Sent, Stop, Timeouts, Verb, Vmid, Wanted};
 use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
 
 use crate::ground::{Ground, desired, runs};
-use crate::told::told;
+use crate::journal::journal_of;
 
 const ALREADY: &str = "CT 101 already running";
 const NOT: &str = "CT 101 not running";
@@ -37,9 +37,9 @@ fn stops() -> Wanted {
 
 /// What becomes of a command.
 async fn sent(ground: &Ground, verb: Verb) -> Result<Sent, String> {
-    let source = Guests::new(&ground.client(), "default", Patience::default());
+    let source = Guests::new(&ground.client(), "default", Timeouts::default());
     let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-    let located = writer.locate(Vmid(101)).await.unwrap();
+    let located = writer.source().locate(Vmid(101)).await.unwrap();
     writer.send(&located, verb).await.map_err(|error| error.to_string())
 }
 
@@ -88,7 +88,7 @@ async fn the_journal_believes_no_refusal_by_its_words_alone() {
         let ground = ground(is_running);
         refuses(&ground, words);
         ground.process().pass(&desired([(101, wanted)])).await;
-        let told = told(&ground, 101);
+        let told = journal_of(&ground, 101);
         let [_, end] = &*told else { panic!("{told:?}") };
         assert!(end.starts_with("failed: ") && end.contains(words), "{told:?}");
     }
@@ -103,7 +103,7 @@ async fn the_journal_calls_a_start_of_what_runs_meanwhile_a_success() {
     });
     let report = ground.process().pass(&desired([(101, runs(Run::Running))])).await;
     assert!(report.is_converged());
-    assert_eq!(told(&ground, 101), ["start", "succeeded"]);
+    assert_eq!(journal_of(&ground, 101), ["start", "succeeded"]);
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn the_journal_believes_no_end_of_a_task_by_its_words_alone() {
         let mut process = ground.process();
         process.pass(&desired([(101, wanted)])).await;
         process.operations.tasks_finished().await;
-        let told = told(&ground, 101);
+        let told = journal_of(&ground, 101);
         assert_eq!(told[1..], ["dispatched".to_owned(), format!("failed: {words}")], "{told:?}");
     }
 }
@@ -136,7 +136,7 @@ async fn a_task_that_found_it_done_has_succeeded_when_another_look_shows_it() {
         world.hurry();
     });
     process.operations.tasks_finished().await;
-    assert_eq!(told(&ground, 101), ["start", "dispatched", "succeeded"]);
+    assert_eq!(journal_of(&ground, 101), ["start", "dispatched", "succeeded"]);
 }
 
 #[tokio::test]
@@ -147,6 +147,6 @@ async fn a_task_that_ended_while_nobody_was_there_is_not_believed_either() {
     ground.process().pass(&desired).await;
     ground.simulator.with(World::hurry);
     ground.process().converge(&desired).await;
-    let told = told(&ground, 101);
+    let told = journal_of(&ground, 101);
     assert_eq!(told[..3], ["start", "dispatched", &format!("failed: {ALREADY}")], "{told:?}");
 }

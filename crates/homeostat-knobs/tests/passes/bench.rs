@@ -8,7 +8,7 @@ use homeostat_engine::{
     Alone, Book, Config, Entry, Error, Explain, Finding, Focus, Kind, LedgerKey, MemoryLedger,
     Observer, OnRelease, Order, Ownership, Plan, Report, Source, book, pass, plan,
 };
-use homeostat_knobs::{DesiredState, Key, Knobs, Place, Roots};
+use homeostat_knobs::{DesiredState, Key, Knobs, Roots};
 use homeostat_testkit::namespace::Namespace;
 
 pub(crate) struct Bench {
@@ -26,7 +26,7 @@ impl Bench {
 
     /// The kernel's own knobs, as the calling thread sees them.
     pub(crate) fn of_the_kernel() -> Self {
-        Bench::new(Knobs::new(Roots::of_the_system(), Place::Here))
+        Bench::new(Knobs::new(Roots::of_the_system(), None))
     }
 
     pub(crate) fn restoring(mut self) -> Self {

@@ -1,7 +1,7 @@
 //! How the kernel really treats what is written to its network knobs: one test for each fact.
 
 use homeostat_engine::{Entry, Explain, Finding, Kind, Retry};
-use homeostat_knobs::{DesiredError, DesiredState, Key, Knobs, Place, Roots};
+use homeostat_knobs::{DesiredError, DesiredState, Key, Knobs, Roots};
 use homeostat_netns::Netns;
 use rustix::fs::{Gid, Uid};
 
@@ -188,7 +188,7 @@ fn an_unprivileged_writer_is_refused_for_good_with_help() {
 fn another_namespace_is_reached_without_moving_there() {
     let _network = fresh_network();
     let other = std::sync::Arc::new(Netns::anonymous().unwrap());
-    let there = Place::In(other.clone());
+    let there = Some(other.clone());
     let bench = Bench::new(Knobs::new(Roots::of_the_system(), there));
     let desired = desired(&[("net.ipv4.ip_forward", "1")]);
     assert!(bench.pass(&desired).is_converged());

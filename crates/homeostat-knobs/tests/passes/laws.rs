@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::Ownership;
-use homeostat_knobs::{DesiredState, Key, Knobs, Place, Roots};
+use homeostat_knobs::{DesiredState, Key, Knobs, Roots};
 use homeostat_testkit::laws::{
     self, Ability, DesiredState as Which, Disturbance, Fault, Harness, Meter,
 };
@@ -90,7 +90,7 @@ impl Harness for Tree {
 
     fn source(&self) -> Knobs {
         let sysctl = self.root.path().join("sys");
-        Knobs::new(Roots { sysctl, cgroup: None, systemd: false }, Place::Here)
+        Knobs::new(Roots { sysctl, cgroup: None, systemd: false }, None)
     }
 
     fn ownership(&self) -> Ownership {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use homeostat_engine::Explain as _;
-use homeostat_knobs::{DesiredState, HostWide, Knobs, Place, Roots};
+use homeostat_knobs::{DesiredState, Knobs, Roots};
 use rustix::fs::{XattrFlags, setxattr};
 use tempfile::TempDir;
 
@@ -39,7 +39,7 @@ impl Fake {
     fn source(&self) -> Knobs {
         let cgroup = Some(self.root.path().join("cgroup"));
         let roots = Roots { sysctl: self.root.path().join("sys"), cgroup, systemd: true };
-        Knobs::new(roots, Place::Here)
+        Knobs::new(roots, None)
     }
 
     fn bench(&self) -> Bench {
@@ -214,7 +214,7 @@ fn a_step_that_a_later_one_undoes_is_reported_although_nobody_knew_of_the_coupli
 fn host_wide_knobs_are_refused_where_the_scope_is_a_network() {
     let fake = Fake::new(&[("sys/vm/swappiness", "60\n"), ("sys/net/ipv4/ip_forward", "0\n")]);
     let why = "this is a sandbox".to_owned();
-    let bench = Bench::new(fake.source().with_host_wide(HostWide::Refused { why }));
+    let bench = Bench::new(Knobs { host_wide_refusal: Some(why), ..fake.source() });
     let report = bench.pass(&desired(&[("vm.swappiness", "60"), ("net.ipv4.ip_forward", "1")]));
     let refused = "failed sysctl vm.swappiness: it belongs to the whole host: this is a sandbox";
     assert_eq!(told(&report), ["~ sysctl net.ipv4.ip_forward: 0 -> 1", refused]);
@@ -235,7 +235,7 @@ fn a_root_that_is_not_there_fails_the_look() {
 fn without_a_hierarchy_limits_are_refused() {
     let fake = Fake::new(&[]);
     let roots = Roots { sysctl: fake.root.path().join("sys"), cgroup: None, systemd: false };
-    let bench = Bench::new(Knobs::new(roots, Place::Here));
+    let bench = Bench::new(Knobs::new(roots, None));
     let plan = bench.plan(&limits("web", &[("memory.max", "1G")]));
     assert_eq!(told(&plan), ["failed cgroup web memory.max: there is no cgroup v2 hierarchy"]);
 }

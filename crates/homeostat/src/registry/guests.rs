@@ -94,5 +94,5 @@ fn source(binding: &Binding<'_>, proxmox: &Proxmox) -> Result<Guests> {
         Helped::error(format!("{:#}", anyhow::Error::from(error)), help)
     })?;
     let client = Client::new(proxmox.endpoint.clone(), token, &proxmox.trust)?;
-    Ok(Guests::new(&client, &binding.context.owner, proxmox.patience))
+    Ok(Guests::new(&client, &binding.context.owner, proxmox.timeouts))
 }

@@ -8,7 +8,7 @@ use homeostat_document::{Checker, Diagnostic, Scope as Section, Section as _};
 use homeostat_engine::book::holdings;
 use homeostat_engine::{Bound, LedgerKey, MissingSections, Ownership, Pages};
 use homeostat_knobs::section::{self, Cgroups, LinkSysctl, Sysctl, desired, is_stated, knobs};
-use homeostat_knobs::{DesiredState, HostWide, Key, Knobs, Place, Roots};
+use homeostat_knobs::{DesiredState, Key, Knobs, Roots};
 use rustix::thread::CapabilitySet;
 
 use crate::failure::Misfit;
@@ -112,7 +112,7 @@ fn bind(binding: &Binding<'_>) -> Bind {
     let desired = binding.section.map(desired).transpose()?.unwrap_or_default();
     let missing = binding.missing(|home| missing(binding, &owned, home));
     let config = binding.config(NAME, missing);
-    let source = source(binding.scope).with_others(others(binding.pages, &place)?);
+    let source = Knobs { others: others(binding.pages, &place)?, ..source(binding.scope) };
     let ownership = Ownership::Checkpoint;
     let nothing = Some(Arc::new(DesiredState::default()));
     let bound = Bound { source, desired: Arc::new(desired), ownership, config, place, nothing };
@@ -127,17 +127,17 @@ fn others(pages: &dyn Pages, place: &LedgerKey) -> Result<BTreeMap<Key, String>>
 
 /// The knobs of a scope on the real machine.
 fn source(scope: &Scope) -> Knobs {
-    let refused = |what: &str| HostWide::Refused {
-        why: format!("{what} has only `net` knobs of its own; this one belongs to the whole host"),
+    let here = match scope.reach {
+        Reach::Host => None,
+        Reach::Namespace => Some("a network namespace"),
+        Reach::Sandbox => Some("a sandbox"),
     };
-    let host_wide = match scope.reach {
-        Reach::Host => HostWide::Allowed,
-        Reach::Namespace => refused("a network namespace"),
-        Reach::Sandbox => refused("a sandbox"),
+    let refusal = |here| {
+        format!("{here} has only `net` knobs of its own; this one belongs to the whole host")
     };
-    let place = Place::In(Arc::clone(&scope.netns));
-    let knobs = Knobs::new(Roots::of_the_system(), place).with_host_wide(host_wide);
-    knobs.behind(scope.gate.clone())
+    let (host_wide_refusal, gate) = (here.map(refusal), Some(scope.gate.clone()));
+    let knobs = Knobs::new(Roots::of_the_system(), Some(Arc::clone(&scope.netns)));
+    Knobs { host_wide_refusal, gate, ..knobs }
 }
 
 /// The owned knobs, and others.

@@ -13,7 +13,7 @@ use super::trouble::Disturbance;
 /// Whoever looks before it writes has seen what was so for this long, however slow the answers are.
 const SEEN: Duration = Duration::from_mins(1);
 
-/// So many tasks of a guest in a minute are nobody's patience.
+/// So many tasks of a guest in a minute are nobody's timeouts.
 const STORM: usize = 30;
 
 pub(crate) struct Judge<'a> {
@@ -38,7 +38,7 @@ impl<'a> Judge<'a> {
     pub(crate) fn of(world: &'a World, disturbances: &'a [Disturbance]) -> Self {
         let mut ours: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for task in world.tasks().iter().filter(|task| is_ours(task)) {
-            ours.entry(task.vmid()).or_default().push(task);
+            ours.entry(task.upid.vmid).or_default().push(task);
         }
         Judge { world, ours, disturbances }
     }
@@ -57,7 +57,7 @@ impl<'a> Judge<'a> {
     pub(crate) fn most_at_once(&self) -> (usize, usize) {
         let mut by_node: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for task in self.ours.values().flatten() {
-            by_node.entry(task.node()).or_default().push(task.lasts());
+            by_node.entry(&task.upid.node).or_default().push(task.lasts());
         }
         let all = by_node.values().flatten().copied().collect();
         (by_node.into_values().map(most).max().unwrap_or_default(), most(all))
@@ -90,11 +90,11 @@ impl<'a> Judge<'a> {
         let mut moments: Vec<_> = disturbed.collect();
         for task in self.ours.get(&vmid).into_iter().flatten() {
             let (began, ended) = task.lasts();
-            let starts = task.kind().ends_with("start");
+            let starts = task.upid.kind.ends_with("start");
             moments.push(((began, 2), Moment::Begun(starts)));
-            if task.kind().starts_with("ha") {
+            if task.upid.kind.starts_with("ha") {
                 moments.push(((began + HA_DELAY, 0), Moment::Done(starts)));
-            } else if task.end().has_effect() {
+            } else if task.script.end.has_effect() {
                 let rank = if began == ended { 2 } else { 0 };
                 moments.push(((ended, rank), Moment::Done(starts)));
             }
@@ -108,12 +108,12 @@ impl<'a> Judge<'a> {
         let theirs = self.world.tasks().iter().filter(|task| !is_ours(task));
         let met = theirs.flat_map(|theirs| {
             let (began, ended) = theirs.lasts();
-            let ours = self.ours.get(&theirs.vmid()).into_iter().flatten();
+            let ours = self.ours.get(&theirs.upid.vmid).into_iter().flatten();
             let during = ours.filter(move |ours| {
                 let at = ours.lasts().0;
                 began + SEEN < at && at < ended
             });
-            during.map(move |ours| format!("{} ran into {}", ours.upid(), theirs.upid()))
+            during.map(move |ours| format!("{} ran into {}", ours.upid, theirs.upid))
         });
         met.collect()
     }
@@ -129,12 +129,12 @@ impl<'a> Judge<'a> {
 }
 
 fn is_ours(task: &Task) -> bool {
-    Simulator::token().starts_with(&format!("{}=", task.user()))
+    Simulator::token().starts_with(&format!("{}=", task.upid.user))
 }
 
 fn overlaps(tasks: &[&Task]) -> Vec<String> {
     let pairs = tasks.windows(2).filter(|pair| pair[1].lasts().0 < pair[0].lasts().1);
-    pairs.map(|pair| format!("{} began during {}", pair[1].upid(), pair[0].upid())).collect()
+    pairs.map(|pair| format!("{} began during {}", pair[1].upid, pair[0].upid)).collect()
 }
 
 /// What fails is tried with growing pauses, also if a new desired state or a new life begins them anew.
@@ -143,7 +143,7 @@ fn storms(tasks: &[&Task]) -> Vec<String> {
         [first, .., last] => last.lasts().0 - first.lasts().0 < Duration::from_mins(1),
         _ => false,
     });
-    storms.map(|storm| format!("{STORM} tasks in a minute since {}", storm[0].upid())).collect()
+    storms.map(|storm| format!("{STORM} tasks in a minute since {}", storm[0].upid)).collect()
 }
 
 /// The most that run at once. What ends makes room for what begins at the same moment.

@@ -11,7 +11,7 @@ use homeostat_engine::{
     LoopDeps, Operations, Ownership, Pace, Source as _, SqliteLedger,
 };
 use homeostat_guests::{
-    Client, DesiredState, Guests, Key, Kind, Patience, Run, Stop, Token, Trust, Wanted,
+    Client, DesiredState, Guests, Key, Kind, Run, Stop, Timeouts, Token, Trust, Wanted,
 };
 use homeostat_pve_simulator::{Guest, InMemory, Kind as Made, OnShutdown, Simulator, World};
 use tempfile::TempDir;
@@ -51,7 +51,7 @@ impl Stage {
             desired,
             limits,
             is_cut_off: Arc::default(),
-            answer: Patience::default().answer,
+            answer: Timeouts::default().answer,
             clock: clock(seed),
             seed,
         }
@@ -69,9 +69,9 @@ impl Stage {
             async move { reached.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused)) }
         });
         // Less than some tasks take, and than some nodes are silent.
-        let patience =
-            Patience { answer: self.answer, task: Duration::from_mins(2), ..Patience::default() };
-        Guests::new(&client, "default", patience)
+        let timeouts =
+            Timeouts { answer: self.answer, task: Duration::from_mins(2), ..Timeouts::default() };
+        Guests::new(&client, "default", timeouts)
     }
 
     fn bound(&self, operations: &Operations<Key>) -> Bound<Guests> {

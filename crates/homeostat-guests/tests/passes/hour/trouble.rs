@@ -181,7 +181,7 @@ impl<'a> Trouble<'a> {
             self.stage.desired.wanted(&Key(Vmid(vmid))).is_none_or(|wanted| wanted.node.is_some());
         self.world(|world| {
             let mut tasks = world.tasks().iter();
-            let is_busy = tasks.any(|task| task.vmid() == vmid && task.is_running());
+            let is_busy = tasks.any(|task| task.upid.vmid == vmid && task.is_running());
             if !is_pinned && !is_busy {
                 world.guests.get_mut(&vmid).unwrap().node = to;
             }

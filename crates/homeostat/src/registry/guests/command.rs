@@ -69,7 +69,7 @@ impl GuestCommands {
     }
 
     async fn locate(&self, command: &Command) -> Result<Located> {
-        self.writer.locate(Vmid(command.vmid)).await.map_err(|failure| refused(&failure))
+        self.writer.source().locate(Vmid(command.vmid)).await.map_err(|failure| refused(&failure))
     }
 
     /// Sends the command, unless it is under way or done already.

@@ -5,7 +5,7 @@ use homeostat_engine::journal::{End, Fact, Record, follow};
 use crate::ground::{Ground, key};
 
 /// The records of one guest: the kind of each step, and what became of it, with the target's words.
-pub(crate) fn told(ground: &Ground, vmid: u32) -> Vec<String> {
+pub(crate) fn journal_of(ground: &Ground, vmid: u32) -> Vec<String> {
     let records: Vec<Record> = follow(ground.state.path()).more().unwrap();
     let is_about = |record: &Record| match &record.fact {
         Fact::Intent(intent) => intent.subject.key == key(vmid).to_string(),

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{Explain as _, Focus};
-use homeostat_guests::{DesiredState, Patience, Run, Wanted};
+use homeostat_guests::{DesiredState, Run, Timeouts, Wanted};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 
-use crate::ground::{Ground, PATIENCE, Process, desired, key, options, runs, story};
+use crate::ground::{Ground, Process, TIMEOUTS, desired, key, options, runs, story};
 
-/// One that nobody waits for: whoever does so meets the end of the test first.
+/// Longer than any test lasts.
 const LONG: Duration = Duration::from_hours(1);
 
 fn ground() -> Ground {
@@ -146,7 +146,7 @@ async fn who_hears_no_hints_waits_for_a_node_as_long_as_an_answer_may_take() {
         let late = Harm::Slow(Duration::from_millis(1500));
         world.fail(Fault::on("/nodes/pve2/", late).times(2));
     });
-    let mut process = ground.process_within(Patience { answer: LONG, ..PATIENCE });
+    let mut process = ground.process_within(Timeouts { answer: LONG, ..TIMEOUTS });
     let report = soon(process.pass(&desired([(102, elsewhere())]))).await;
     assert!(!story(&report).contains("does not answer"), "{}", story(&report));
 }
