@@ -19,6 +19,8 @@ mod normalize;
 mod observe;
 mod plan;
 #[cfg(feature = "document")]
+mod registration;
+#[cfg(feature = "document")]
 pub mod section;
 mod show;
 mod source;
@@ -26,9 +28,10 @@ mod sys;
 
 pub use absence::Absence;
 pub use apply::Writer;
-pub use gate::Gate;
 pub use key::{CgroupFile, Key, KeyError, SysctlPath};
 pub use model::{Builder, DesiredError, DesiredState, Value, Wanted};
 pub use observe::{Moment, Reader};
 pub use plan::{Step, Why};
+#[cfg(feature = "document")]
+pub use registration::REGISTRATION;
 pub use source::{HostWide, Knobs, Place, Roots};

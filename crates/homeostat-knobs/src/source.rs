@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Source};
 use homeostat_netns::Netns;
+use tokio::sync::watch;
 
 use crate::absence::Absence;
 use crate::apply::Writer;
@@ -84,10 +85,10 @@ impl Knobs {
         self
     }
 
-    /// Says what forwarding must wait for.
+    /// Holds forwarding back until `is_open` is true; `on` says in words what it waits for.
     #[must_use]
-    pub fn behind(mut self, gate: Gate) -> Self {
-        self.gate = Some(gate);
+    pub fn behind(mut self, is_open: watch::Receiver<bool>, on: &str) -> Self {
+        self.gate = Some(Gate { is_open, on: on.into() });
         self
     }
 

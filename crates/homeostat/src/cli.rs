@@ -12,7 +12,7 @@ use homeostat_netns::Place;
 use crate::daemon::http::Listen;
 use crate::output::Form;
 use crate::output::text::Length;
-use crate::registry::guests::GuestArgs;
+use crate::registry::SourceCommand;
 
 /// Keeps Linux machines the way their owners declared them.
 ///
@@ -70,12 +70,8 @@ pub(crate) enum Command {
     Release(KeyArgs),
     /// Delete the ledger's record of a key; do not change the machine
     Forget(KeyArgs),
-    /// Start or stop a guest now, whatever is declared, and wait for the result
-    #[command(
-        after_help = "Exit: 0 done, 1 not done or unknown. If a daemon runs, it executes the command, and \
-                            afterwards heals any difference from its document."
-    )]
-    Guest(GuestArgs),
+    #[command(flatten)]
+    Source(SourceCommand),
     /// List the operations sent to guests, and their results
     #[command(
         after_help = "Exit: 0 listed, 1 error. Each step starts with an intent. If its result is missing, homeostat \

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use homeostat_document::Diagnostics;
+use homeostat_engine::Failure;
 
 use crate::cli::Color;
 use crate::output::line::plain;
@@ -68,6 +69,18 @@ impl std::fmt::Display for Misfit {
 }
 
 impl std::error::Error for Misfit {}
+
+/// Why a source could not be bound, shown or commanded.
+pub(crate) fn of_source(error: homeostat_registry::Error) -> anyhow::Error {
+    match error {
+        homeostat_registry::Error::Document(diagnostics) => Misfit::from(diagnostics).into(),
+        homeostat_registry::Error::Busy(error) => error.into(),
+        homeostat_registry::Error::Failed(Failure { error, help: Some(help), .. }) => {
+            Helped::error(error, help)
+        }
+        other => anyhow::anyhow!("{other}"),
+    }
+}
 
 /// Prints an error to stderr.
 pub(crate) fn report(error: &anyhow::Error, color: Color) -> ExitCode {

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use homeostat_engine::Control;
+use homeostat_registry::Gate;
 use tokio::task::JoinHandle;
-
-use crate::registry::Gate;
 
 /// Who watches it, as long as it does not stand.
 #[derive(Default)]
@@ -32,9 +31,7 @@ impl Firewall {
     /// There is none any more: nothing waits for it.
     pub(super) fn leave(&mut self, gate: &Gate) {
         self.stop_watching();
-        if !gate.is_open() {
-            gate.open();
-        }
+        gate.open();
     }
 
     fn stop_watching(&mut self) {
