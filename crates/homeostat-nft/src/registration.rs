@@ -22,11 +22,7 @@ pub const REGISTRATION: Registration = Registration {
         Some(_) => vec!["the tables of [nftables]".to_owned()],
         None => Vec::new(),
     },
-    files: |document, section, named| {
-        let (file, included) = section::files(document, section);
-        named.files.extend(file.into_iter().chain(included.files));
-        named.directories.extend(included.directories);
-    },
+    files: section::files,
     // Rules are compiled in a scratch namespace.
     capabilities: |section| match section.get::<Nftables>() {
         Some(_) => CapabilitySet::SYS_ADMIN,

@@ -137,19 +137,13 @@ pub fn desired(document: &Document, scope: &Scope) -> Result<DesiredState, Error
     }
     let mut checker = Checker::new(document.files.clone());
     fill_lists(scope, &mut builder, &mut checker);
-    if checker.count() == 0 {
-        match builder.build() {
-            Ok(desired) => return Ok(desired),
-            Err(error @ DesiredError::Twice(_)) => {
-                route_twins(scope, &mut checker);
-                checker.into_result()?;
-                return Err(Error::failed(&error));
-            }
-            Err(error) => return Err(Error::failed(&error)),
-        }
+    let are_read = checker.count() == 0;
+    let built = builder.build();
+    if are_read && matches!(built, Err(DesiredError::Twice(_))) {
+        route_twins(scope, &mut checker);
     }
     checker.into_result()?;
-    Ok(DesiredState::default())
+    built.map_err(|error| Error::failed(&error))
 }
 
 /// Declares everything that a scope declares but for its lists, and tells of every entry that cannot be.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use homeostat_document::{Document, Mode, NamespaceName, Scope as Section};
 use homeostat_engine::{
-    Action, Entry, Explain, Kind, Ledger, LedgerKey, Pages, Planner, ScopeLock, WaitsOn,
+    Action, Entry, Error, Explain, Kind, Ledger, LedgerKey, Pages, Planner, ScopeLock, WaitsOn,
 };
 use homeostat_netns::{Name, Place};
 use homeostat_registry::{Binding, Lists, Lookup, Registration, Remote, Scope, scope_name};
@@ -175,16 +175,13 @@ impl<'a> Machine<'a> {
     /// Plans everything. What is ours inside of a scope that a plan deletes needs no plan of its own.
     pub(crate) async fn plan(&self, pages: &dyn Pages) -> Result<Vec<Told>> {
         let (mut all, mut deleted) = (Vec::new(), BTreeSet::new());
-        for Bound { source, planner, mode, .. } in &self.bound {
-            let place = planner.place().clone();
+        for bound in &self.bound {
+            let place = bound.planner.place().clone();
             if deleted.contains(&place.scope) {
                 continue;
             }
-            let what = match mode {
-                Mode::Heal => planner.plan(pages).await?,
-                Mode::Observe => ObserveOnlyPlan::plan(&**planner, pages).await?,
-            };
-            deleted.extend(deleted_scopes(source, &*what));
+            let what = bound.plan(pages).await?;
+            deleted.extend(deleted_scopes(bound.source, &*what));
             all.push(Told { place, what });
         }
         all.extend(self.waiting.iter().map(told_of_waiting));
@@ -242,6 +239,16 @@ impl<'a> Machine<'a> {
         // A target on another machine may keep us waiting: nothing here waits for it.
         self.bound.sort_by_key(|one| one.source.remote.is_some());
         Ok(Drivers { machine: self, first_lock, ledger: Arc::clone(ledger) })
+    }
+}
+
+impl Bound {
+    async fn plan(&self, pages: &dyn Pages) -> Result<Box<dyn Explain>, Error> {
+        let plan = self.planner.plan(pages).await?;
+        Ok(match self.mode {
+            Mode::Heal => plan,
+            Mode::Observe => Box::new(ObserveOnlyPlan::of(plan, self.planner.place())),
+        })
     }
 }
 

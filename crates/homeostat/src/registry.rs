@@ -11,7 +11,7 @@ use homeostat_document::{Checker, Document, DocumentReader};
 use homeostat_registry::{Lists, Registration};
 
 use crate::cli::Global;
-use crate::failure::Misfit;
+use crate::failure::DocumentErrors;
 
 /// Every source, in the order in which they are driven: those that create scopes come first.
 pub(crate) const SOURCES: &[Registration] = &[
@@ -53,7 +53,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Registration> {
 }
 
 /// Checks every source's part of a document.
-pub(crate) fn resolve(document: &Document, lists: Lists) -> Result<(), Misfit> {
+pub(crate) fn resolve(document: &Document, lists: Lists) -> Result<(), DocumentErrors> {
     let mut checker = Checker::new(document.files.clone());
     for (_, section) in document.scopes() {
         for source in SOURCES {

@@ -1,4 +1,4 @@
-//! `homeostat journal`: what was sent to guests, and what became of it.
+//! `homeostat journal`: the writes that must not be sent twice, and what became of them.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use homeostat_engine::{
-    BrokenPass, Events, Ledger, LoopDeps, LoopTask, Patience, Planner, ScopeLock,
-};
+use homeostat_engine::{BrokenPass, Events, Ledger, LoopDeps, LoopTask, Patience, ScopeLock};
 use tokio::task::JoinSet;
 
-use super::observe_only::ObserveOnlyPlan;
 use super::{Bound, Machine, told_of_waiting};
 use crate::converge::{Converging, converge};
 use crate::output::{Told, summary};
@@ -83,12 +80,16 @@ impl Drivers<'_> {
         // The loops of this run end with it.
         let mut loops = JoinSet::new();
         let (mut reports, mut converging) = (Vec::new(), Vec::new());
-        for Bound { planner, lock, .. } in bound {
-            let Some(lock) = lock else {
-                reports.push(Some(observed(&*planner, &self.ledger).await));
+        for mut one in bound {
+            let Some(lock) = one.lock.take() else {
+                let place = one.planner.place().clone();
+                let what = one.plan(&*self.ledger).await;
+                let broken = |error| Box::new(BrokenPass::new(&error, &place.source)) as _;
+                reports.push(Some(Told { what: what.unwrap_or_else(broken), place }));
                 continue;
             };
             reports.push(None);
+            let planner = one.planner;
             let pace = planner.pace(u64::from(std::process::id())).once();
             let (ledger, events) = (Arc::clone(&self.ledger), Events::default());
             let LoopTask { control, run } =
@@ -103,12 +104,4 @@ impl Drivers<'_> {
         let reports = reports.into_iter().map(|report| report.or_else(|| healed.next()?.report()));
         reports.flatten().collect()
     }
-}
-
-/// What a source that only observes finds.
-async fn observed(planner: &dyn Planner, ledger: &Arc<dyn Ledger>) -> Told {
-    let place = planner.place().clone();
-    let what = ObserveOnlyPlan::plan(planner, &**ledger).await;
-    let what = what.unwrap_or_else(|error| Box::new(BrokenPass::new(&error, &place.source)));
-    Told { place, what }
 }

@@ -10,7 +10,7 @@ use homeostat_engine::outcome::Later;
 use homeostat_kit::provider::{Answer, Provider};
 use homeostat_registry::Lists;
 
-use crate::failure::{Helped, Misfit};
+use crate::failure::{DocumentErrors, Helped};
 use crate::referenced_files::ReferencedFiles;
 use crate::registry;
 use crate::watch::Watch;
@@ -84,6 +84,6 @@ pub(crate) fn understand(read: Result<Document, Diagnostics>) -> Result<Document
     read.map_err(|diagnostics| {
         let more =
             diagnostics.readable().and_then(|part| registry::resolve(part, Lists::Read).err());
-        Misfit::of(&diagnostics).and_also(more).into()
+        DocumentErrors::from(diagnostics).and_also(more).into()
     })
 }
