@@ -9,8 +9,8 @@ use serde::de::IgnoredAny;
 
 use crate::error::Error;
 
-/// What the top level speaks of in a sandbox.
-const SANDBOX: &str = "sandbox";
+/// The name of a sandbox, which the top level of the document speaks of.
+pub const SANDBOX: &str = "sandbox";
 
 /// A scope that exists.
 #[derive(Debug)]
@@ -44,19 +44,10 @@ pub enum Lookup {
 }
 
 impl Scope {
-    /// The host: the namespace that the program runs in.
-    pub fn host() -> Result<Self, Error> {
-        Self::new(HOST, Netns::current()?, Reach::Host)
-    }
-
-    /// The sandbox that the program has entered.
-    pub fn sandbox() -> Result<Self, Error> {
-        Self::new(SANDBOX, Netns::current()?, Reach::Sandbox)
-    }
-
-    /// The namespace at a place, which must exist.
-    pub fn at(place: &Place) -> Result<Self, Error> {
-        Self::new(&scope_name(place)?, Netns::open(place)?, Reach::Namespace)
+    /// The scope of this name in a namespace that is open.
+    pub fn new(name: &str, netns: Netns, reach: Reach) -> Result<Self, NetnsError> {
+        let identity = Identity::of(&netns)?.to_string();
+        Ok(Scope { name: name.to_owned(), netns: Arc::new(netns), identity, reach })
     }
 
     /// A namespace that the document names. A name of digits is a name.
@@ -101,11 +92,6 @@ impl Scope {
             Err(error @ NetnsError::NotNetns { .. }) => Ok(Lookup::NotNetns(error)),
             Err(error) => Err(error),
         }
-    }
-
-    fn new<E: From<NetnsError>>(name: &str, netns: Netns, reach: Reach) -> Result<Self, E> {
-        let identity = Identity::of(&netns)?.to_string();
-        Ok(Scope { name: name.to_owned(), netns: Arc::new(netns), identity, reach })
     }
 
     /// Where the ledger files a source in this scope.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub(crate) use clap::ColorChoice as Color;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use homeostat_document::{OwnerName, Period, Protocol};
@@ -320,7 +321,6 @@ pub(crate) struct VerifyArgs {
 }
 
 #[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub(crate) struct ShowArgs {
     /// Print JSON
     #[arg(long, conflicts_with = "toml")]
@@ -335,7 +335,6 @@ pub(crate) struct ShowArgs {
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub(crate) struct Global {
     /// Work in this network namespace
     #[arg(long, global = true, value_name = "NAME|PATH|PID", conflicts_with = "sandbox")]
@@ -370,13 +369,6 @@ pub(crate) struct Global {
     /// Also print settled and matched keys
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    Auto,
-    Always,
-    Never,
 }
 
 /// Prints a usage error or the requested help. Usage errors exit with 1, since 2 means

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use homeostat_document::{DEFAULT_OWNER, OwnerName, Settings};
+use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
 use homeostat_engine::{Cascades, Guards, MassDelete, NetnsLock, OnRelease, ScopeLock, Strictness};
-use homeostat_netns::{Name, Place, Sandbox};
-use homeostat_registry::{Caller, Mark, Memory, OwnerJournal, Scope};
+use homeostat_netns::{Name, Netns, Place, Sandbox};
+use homeostat_registry::{Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, scope_name};
 
 use crate::cli::{Color, Global};
-use crate::failure::{self, Helped};
+use crate::failure::{Helped, of_source};
 use crate::journal;
 use crate::machine::Gates;
 use crate::mark;
@@ -97,12 +97,14 @@ impl Context {
 
     /// The scope that the top level of the document speaks of.
     pub(crate) fn top_scope(&self) -> Result<Scope> {
-        let scope = match &self.top {
-            Top::Host => Scope::host(),
-            Top::Sandbox => Scope::sandbox(),
-            Top::Netns(place) => Scope::at(place),
-        };
-        scope.map_err(failure::of_source)
+        Ok(match &self.top {
+            Top::Host => Scope::new(HOST, Netns::current()?, Reach::Host)?,
+            Top::Sandbox => Scope::new(SANDBOX, Netns::current()?, Reach::Sandbox)?,
+            Top::Netns(place) => {
+                let name = scope_name(place).map_err(of_source)?;
+                Scope::new(&name, Netns::open(place)?, Reach::Namespace)?
+            }
+        })
     }
 
     /// Becomes the only writer in a scope that has this owner or its mark.

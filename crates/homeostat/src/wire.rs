@@ -99,7 +99,6 @@ pub(crate) struct Handed {
 
 /// How one loop stands.
 #[derive(Debug, Deserialize, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "they are independent facts, not a state")]
 pub(crate) struct LoopStatus {
     pub(crate) source: String,
     pub(crate) scope: String,
@@ -160,7 +159,6 @@ pub(crate) struct KeyStatus {
 
 /// How everything stands.
 #[derive(Debug, Deserialize, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "they are independent facts, not a state")]
 pub(crate) struct Overview {
     pub(crate) format_version: String,
     pub(crate) converged: bool,

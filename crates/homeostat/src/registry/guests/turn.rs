@@ -10,7 +10,8 @@ use homeostat_engine::journal::{Fact, Following, JournalError, Record, StepId, f
 
 use crate::commands::block_on;
 use crate::context::Context;
-use crate::journal::{directory, explain};
+use crate::failure::of_source;
+use crate::journal::directory;
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::output::text::Detail;
@@ -51,7 +52,7 @@ impl<'a> Turn<'a> {
         if holder.is_none() && !error.chain().any(is_busy) {
             return Err(error);
         }
-        self.flight.hear(&self.journal.more().map_err(|error| explain(&error))?);
+        self.flight.hear(&self.journal.more().map_err(|error| of_source(error.into()))?);
         if self.flight.is_hopeless() {
             return Err(error);
         }
