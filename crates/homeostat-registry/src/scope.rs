@@ -164,6 +164,8 @@ fn recorded(name: &str) -> Result<Place, NetnsError> {
 
 #[cfg(test)]
 mod tests {
+    use homeostat_engine::{Edit, Ledger as _, MemoryLedger};
+
     use super::*;
 
     #[test]
@@ -193,5 +195,26 @@ mod tests {
         assert_eq!(recorded("12").unwrap(), named);
         let name: NamespaceName = "12".parse().unwrap();
         assert!(matches!(Scope::named(&name).unwrap(), Lookup::Absent), "process 12 is not meant");
+    }
+
+    #[test]
+    fn what_any_source_of_the_owner_has_in_a_scope_is_owned_and_nothing_else() {
+        let scope = Scope::new("blue", Netns::current().unwrap(), Reach::Namespace).unwrap();
+        let ledger = MemoryLedger::default();
+        let put = |key: &str, record: &str| Edit::Put { key: key.into(), record: record.into() };
+        let table = r#"{"wrote":1,"original":"absent","stage":"done","identity":"7"}"#;
+        let other = LedgerKey { identity: "former".into(), ..scope.ledger_key("me", "nft") };
+        for (place, key) in [
+            (scope.ledger_key("me", "nft"), "table inet ours"),
+            (scope.ledger_key("you", "nft"), "table inet yours"),
+            (other, "table inet former"),
+        ] {
+            ledger.write(&place, &[put(key, table)]).unwrap();
+        }
+        ledger.write(&scope.ledger_key("me", "rtnl"), &[put("route", "not JSON")]).unwrap();
+        let owned = Owned::read(&ledger, "me", &scope).unwrap();
+        assert!(owned.is_any);
+        assert_eq!(owned.identities, [("table inet ours".to_owned(), "7".to_owned())]);
+        assert!(!Owned::read(&ledger, "nobody", &scope).unwrap().is_any);
     }
 }
