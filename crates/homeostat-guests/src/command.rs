@@ -6,6 +6,7 @@ use std::fmt;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use homeostat_core::{Dispatch, Failure, Retry};
+use serde::{Deserialize, Serialize};
 
 use crate::api::{Listed, Place};
 use crate::apply::Writer;
@@ -14,7 +15,8 @@ use crate::model::{Guest, Kind, Run, Stop, Vmid};
 use crate::source::Guests;
 use crate::step::{Expects, Power};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verb {
     Start,
     /// At once.

@@ -19,13 +19,19 @@ mod error;
 mod follow;
 mod form;
 mod hints;
+#[cfg(feature = "document")]
+mod idempotent;
 mod mark;
 mod model;
 mod nodes;
 pub mod normalize;
 mod observe;
+#[cfg(feature = "document")]
+mod operations;
 mod plan;
 mod recover;
+#[cfg(feature = "document")]
+mod registration;
 #[cfg(feature = "document")]
 pub mod section;
 mod shape;
@@ -41,8 +47,12 @@ pub use command::{Located, Sent, Verb};
 pub use desired::{DesiredError, DesiredState};
 pub use endpoint::{BadEndpoint, Endpoint};
 pub use error::Error;
+#[cfg(feature = "document")]
+pub use idempotent::{Answer, Command};
 pub use model::{BadKey, Guest, Key, Kind, Run, Stop, Vmid, Wanted};
 pub use observe::{Moment, Reader};
+#[cfg(feature = "document")]
+pub use registration::{REGISTRATION, carry_out};
 pub use source::{Guests, Timeouts};
 pub use step::Step;
 pub use tls::{BadFingerprint, Fingerprint, Trust};

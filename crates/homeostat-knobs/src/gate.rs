@@ -11,44 +11,26 @@ use tokio::sync::watch;
 use crate::key::Key;
 use crate::model::{DesiredState, Value};
 
-/// A gate for the knobs of one scope. The owner of the firewall opens and closes it; it is open at first.
+/// What knobs that let packets through wait for.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    is_open: watch::Sender<bool>,
-    on: Arc<str>,
+    pub is_open: watch::Receiver<bool>,
+    /// What is waited for, in words.
+    pub on: Arc<str>,
 }
 
 impl Gate {
-    /// A gate that, while it is closed, waits on this.
-    #[must_use]
-    pub fn waiting_on(on: &str) -> Self {
-        Gate { is_open: watch::Sender::new(true), on: on.into() }
-    }
-
-    /// Allows forwarding to be turned on, and wakes those who wait.
-    pub fn open(&self) {
-        self.is_open.send_replace(true);
-    }
-
-    /// Delays forwarding that is not on yet.
-    pub fn close(&self) {
-        self.is_open.send_replace(false);
-    }
-
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        *self.is_open.borrow()
-    }
-
     /// What is waited for, while it is closed.
     pub(crate) fn waits_on(&self) -> Option<WaitsOn> {
-        (!self.is_open()).then(|| WaitsOn::Condition(self.on.to_string()))
+        (!*self.is_open.borrow()).then(|| WaitsOn::Condition(self.on.to_string()))
     }
 
     /// Comes back when it is open, with these keys to look at.
     pub(crate) async fn opened(&self, held: &[Key]) -> Hint<Key> {
-        // It cannot end: the sender is ours.
-        let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
+        // Nobody opens a gate whose other end is gone.
+        if self.is_open.clone().wait_for(|is_open| *is_open).await.is_err() {
+            std::future::pending::<()>().await;
+        }
         Hint::Keys(held.to_vec())
     }
 }

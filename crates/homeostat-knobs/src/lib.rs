@@ -18,6 +18,8 @@ mod normalize;
 mod observe;
 mod plan;
 #[cfg(feature = "document")]
+mod registration;
+#[cfg(feature = "document")]
 pub mod section;
 mod show;
 mod source;
@@ -30,4 +32,6 @@ pub use key::{CgroupFile, Key, KeyError, SysctlPath};
 pub use model::{Builder, DesiredError, DesiredState, Value, Wanted};
 pub use observe::{Moment, Reader};
 pub use plan::{Step, Why};
+#[cfg(feature = "document")]
+pub use registration::REGISTRATION;
 pub use source::{Knobs, Roots};

@@ -25,6 +25,8 @@ mod model;
 mod observe;
 mod plan;
 #[cfg(feature = "document")]
+mod registration;
+#[cfg(feature = "document")]
 pub mod section;
 mod source;
 mod step;
@@ -34,5 +36,7 @@ pub use key::{Key, NotAKey};
 pub use mark::{Mark, Protocol};
 pub use model::{DesiredState, Namespace};
 pub use observe::{Moment, Reader};
+#[cfg(feature = "document")]
+pub use registration::REGISTRATION;
 pub use source::{Namespaces, OwnTable};
 pub use step::{Ground, Step};

@@ -39,6 +39,8 @@ mod object;
 mod observe;
 mod plan;
 mod program;
+#[cfg(feature = "document")]
+mod registration;
 mod rule_lines;
 mod ruleset;
 mod scratch;
@@ -59,6 +61,8 @@ pub use listing::Shown;
 pub use mark::Mark;
 pub use object::Object;
 pub use observe::{Moment, Reader};
+#[cfg(feature = "document")]
+pub use registration::REGISTRATION;
 pub use ruleset::Ruleset;
 pub use source::{Nft, Wording};
 pub use step::Step;

@@ -8,6 +8,7 @@ use homeostat_document::{
     Checker, Definitions, Diagnostic, Diagnostics, Document, Fields, Join, Json, Node, Record,
     Scope, Section, SectionType, SourceSections, Span, Spanned, describe_record, read_record,
 };
+use homeostat_registry::NamedFiles;
 
 use crate::compile::Compiler;
 use crate::desired::DesiredState;
@@ -57,17 +58,18 @@ pub fn resolve(scope: &Scope, checker: &mut Checker) {
     }
 }
 
-/// The file of a scope's ruleset, if it is in one, and what the ruleset includes.
-#[must_use]
-pub fn files(document: &Document, scope: &Scope) -> (Option<PathBuf>, Included) {
-    let Some(declared) = declared(scope) else { return (None, Included::default()) };
-    let file = match declared {
-        Declared::File(path) => Some(path.value.clone()),
-        Declared::Text(_) => None,
-    };
+/// Adds the file of a scope's ruleset, if it is in one, and what the ruleset includes.
+pub fn files(document: &Document, scope: &Scope, named: &mut NamedFiles) {
+    let Some(declared) = declared(scope) else { return };
+    if let Declared::File(path) = declared {
+        named.files.insert(path.value.clone());
+    }
     // One that cannot be read includes nothing.
-    let included = ruleset(document, declared).map(|ruleset| ruleset.included());
-    (file, included.unwrap_or_default())
+    if let Ok(ruleset) = ruleset(document, declared) {
+        let Included { files, directories } = ruleset.included();
+        named.files.extend(files);
+        named.directories.extend(directories);
+    }
 }
 
 /// Compiles what a document declares.

@@ -39,6 +39,8 @@ mod number;
 mod object;
 mod observe;
 mod plan;
+#[cfg(feature = "document")]
+mod registration;
 mod requests;
 mod route;
 mod rule;
@@ -77,6 +79,8 @@ pub use nexthop::{Member, Nexthop, NexthopId, Unusual};
 pub use number::{Metric, Protocol, Scope, Table, Tos, UnknownNumber};
 pub use object::Object;
 pub use observe::{ListedObject, Reader};
+#[cfg(feature = "document")]
+pub use registration::REGISTRATION;
 pub use route::{Hop, Route, RouteKey, RouteKind};
 pub use rule::{IpProtocol, Mark, Ports, Rule, RuleAction, RuleKey};
 pub use source::Rtnl;

@@ -4,8 +4,9 @@
 
 use homeostat_core::{Failure, Retry};
 use homeostat_document::{
-    Checker, Diagnostic, Diagnostics, Document, Scope, SectionType, SourceSections, Span, Spanned,
+    Checker, Diagnostic, Document, Scope, SectionType, SourceSections, Span, Spanned,
 };
+use homeostat_registry::{Error, Lists};
 
 use crate::builder::{Builder, DesiredError};
 use crate::desired::DesiredState;
@@ -110,24 +111,6 @@ macro_rules! list_section {
 }
 pub(crate) use list_section;
 
-/// Whether long lists beside the document are checked, too: who binds it reads them anyway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lists {
-    /// They are.
-    Read,
-    /// They are not.
-    Skip,
-}
-
-/// Why a scope's sections are no desired state.
-#[derive(Debug)]
-pub enum Refusal {
-    /// A list of routes has mistakes in it.
-    Document(Diagnostics),
-    /// An object can never be.
-    DesiredState(DesiredError),
-}
-
 /// Reports every entry that can never be.
 pub fn resolve(scope: &Scope, lists: Lists, checker: &mut Checker) {
     let mut builder = DesiredState::builder();
@@ -144,28 +127,23 @@ pub fn resolve(scope: &Scope, lists: Lists, checker: &mut Checker) {
 }
 
 /// What a scope declares, with the routes of its lists.
-pub fn desired(document: &Document, scope: &Scope) -> Result<DesiredState, Refusal> {
+pub fn desired(document: &Document, scope: &Scope) -> Result<DesiredState, Error> {
     let (mut builder, mut first) = (DesiredState::builder(), None);
     fill(scope, &mut builder, &mut |_, error| {
         first.get_or_insert(error);
     });
     if let Some(error) = first {
-        return Err(Refusal::DesiredState(error));
+        return Err(Error::failed(&error));
     }
     let mut checker = Checker::new(document.files.clone());
     fill_lists(scope, &mut builder, &mut checker);
-    if checker.count() == 0 {
-        match builder.build() {
-            Ok(desired) => return Ok(desired),
-            Err(error @ DesiredError::Twice(_)) => {
-                route_twins(scope, &mut checker);
-                checker.into_result().map_err(Refusal::Document)?;
-                return Err(Refusal::DesiredState(error));
-            }
-            Err(error) => return Err(Refusal::DesiredState(error)),
-        }
+    let are_read = checker.count() == 0;
+    let built = builder.build();
+    if are_read && matches!(built, Err(DesiredError::Twice(_))) {
+        route_twins(scope, &mut checker);
     }
-    checker.into_result().map(|()| DesiredState::default()).map_err(Refusal::Document)
+    checker.into_result()?;
+    built.map_err(|error| Error::failed(&error))
 }
 
 /// Declares everything that a scope declares but for its lists, and tells of every entry that cannot be.

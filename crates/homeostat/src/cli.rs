@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub(crate) use clap::ColorChoice as Color;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use homeostat_document::{OwnerName, Period, Protocol};
@@ -12,7 +13,7 @@ use homeostat_netns::Place;
 use crate::daemon::http::Listen;
 use crate::output::Form;
 use crate::output::text::Length;
-use crate::registry::guests::GuestArgs;
+use crate::registry::SourceCommand;
 
 /// Keeps Linux machines the way their owners declared them.
 ///
@@ -70,12 +71,8 @@ pub(crate) enum Command {
     Release(KeyArgs),
     /// Delete the ledger's record of a key; do not change the machine
     Forget(KeyArgs),
-    /// Start or stop a guest now, whatever is declared, and wait for the result
-    #[command(
-        after_help = "Exit: 0 done, 1 not done or unknown. If a daemon runs, it executes the command, and \
-                            afterwards heals any difference from its document."
-    )]
-    Guest(GuestArgs),
+    #[command(flatten)]
+    Source(SourceCommand),
     /// List the operations sent to guests, and their results
     #[command(
         after_help = "Exit: 0 listed, 1 error. Each step starts with an intent. If its result is missing, homeostat \
@@ -324,7 +321,6 @@ pub(crate) struct VerifyArgs {
 }
 
 #[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub(crate) struct ShowArgs {
     /// Print JSON
     #[arg(long, conflicts_with = "toml")]
@@ -339,7 +335,6 @@ pub(crate) struct ShowArgs {
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub(crate) struct Global {
     /// Work in this network namespace
     #[arg(long, global = true, value_name = "NAME|PATH|PID", conflicts_with = "sandbox")]
@@ -374,13 +369,6 @@ pub(crate) struct Global {
     /// Also print settled and matched keys
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    Auto,
-    Always,
-    Never,
 }
 
 /// Prints a usage error or the requested help. Usage errors exit with 1, since 2 means

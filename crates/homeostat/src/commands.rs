@@ -48,7 +48,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Adopt(args) => control::adopt(args, &global),
         Command::Release(args) => control::release(args, &global),
         Command::Forget(args) => control::forget(args, &global),
-        Command::Guest(args) => registry::guests::run(&args, global),
+        Command::Source(command) => command.run(global),
         Command::Journal(args) => journal::run(&args, &global),
         Command::Show(args) => show::run(&args, global),
         Command::Demo(args) => demo::run(&args, global),

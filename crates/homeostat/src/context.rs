@@ -1,21 +1,19 @@
 //! Where and as whom a command works: the global options joined with the document's settings.
 
-use std::any::{Any, TypeId};
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Result;
-use homeostat_document::{DEFAULT_OWNER, OwnerName, Settings};
-use homeostat_engine::{Cascades, Guards, MassDelete, OnRelease, Progress, Strictness};
-use homeostat_netns::{Name, Place, Sandbox};
+use anyhow::{Context as _, Result};
+use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
+use homeostat_engine::{Cascades, Guards, MassDelete, NetnsLock, OnRelease, ScopeLock, Strictness};
+use homeostat_netns::{Name, Netns, Place, Sandbox};
+use homeostat_registry::{Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, scope_name};
 
 use crate::cli::{Color, Global};
-use crate::failure::Helped;
+use crate::failure::{Helped, of_source};
 use crate::journal;
-use crate::mark::Mark;
+use crate::machine::Gates;
+use crate::mark;
 use crate::output::text::Detail;
-use crate::scope::Gates;
 
 const STATE_DIR: &str = "/var/lib/homeostat";
 /// `/run` is a fresh tmpfs in the sandbox.
@@ -34,42 +32,18 @@ pub(crate) enum Top {
 }
 
 /// Where and as whom.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Context {
-    pub(crate) owner: String,
-    /// The other half of the owner's identity.
-    pub(crate) mark: Mark,
+    /// As whom, and how.
+    pub(crate) caller: Caller,
     pub(crate) state_dir: PathBuf,
     /// Where the owner's daemon listens.
     pub(crate) socket: PathBuf,
     pub(crate) top: Top,
-    pub(crate) guards: Guards,
-    pub(crate) on_release: OnRelease,
-    pub(crate) strictness: Strictness,
-    pub(crate) progress: Option<Arc<dyn Progress>>,
     pub(crate) color: Color,
     pub(crate) detail: Detail,
-    /// Whether people read what is planned here, and nobody waits for it.
-    pub(crate) is_for_people: bool,
-    /// The directory of the journal of writes that must not be sent twice; none, in a process that only reads.
-    pub(crate) journal: Option<PathBuf>,
     /// What forwarding waits for, scope by scope.
     pub(crate) gates: Gates,
-    /// What sources keep from one binding to the next.
-    pub(crate) memory: Memory,
-}
-
-/// Values that outlive a binding, one of each type. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Memory(Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>);
-
-impl Memory {
-    /// The value of a type, made when it is first asked for. The clones of a value share what they hold.
-    pub(crate) fn of<T: Clone + Default + Send + 'static>(&self) -> T {
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
-        value.downcast_ref::<T>().cloned().unwrap_or_default()
-    }
 }
 
 impl Context {
@@ -83,50 +57,73 @@ impl Context {
         let cascades = if global.allow_cascades { Cascades::Allow } else { Cascades::Hold };
         let context = Context {
             socket: socket(global.state_dir.as_deref(), &owner),
-            owner,
-            mark,
+            caller: Caller {
+                owner,
+                mark,
+                guards: Guards { mass_delete, cascades, ..Guards::default() },
+                on_release: if global.revert_on_release {
+                    OnRelease::Restore
+                } else {
+                    OnRelease::Leave
+                },
+                strictness: Strictness::Lenient,
+                progress: None,
+                is_for_people: true,
+                journal: None,
+                memory: Memory::default(),
+            },
             state_dir: global.state_dir.unwrap_or_else(|| default_state.into()),
             top: top(global.sandbox, global.netns),
-            guards: Guards { mass_delete, cascades, ..Guards::default() },
-            on_release: if global.revert_on_release {
-                OnRelease::Restore
-            } else {
-                OnRelease::Leave
-            },
-            strictness: Strictness::Lenient,
-            progress: None,
             color: global.color,
             detail: match (global.quiet, global.verbose) {
                 (true, _) => Detail::Quiet,
                 (_, true) => Detail::Verbose,
                 _ => Detail::Normal,
             },
-            is_for_people: true,
-            journal: None,
             gates: Gates::default(),
-            memory: Memory::default(),
         };
         if matches!(context.top, Top::Sandbox) {
             Sandbox::enter()?;
         }
         Ok(context)
     }
-}
 
-impl Context {
     /// The same for a process that writes: the owner's journal may be opened.
-    pub(crate) fn writing(self) -> Self {
-        let directory = journal::directory(&self.state_dir, &self.owner);
-        Context { journal: Some(directory), ..self }
+    pub(crate) fn writing(mut self) -> Self {
+        let directory = journal::directory(&self.state_dir, &self.caller.owner);
+        self.caller.journal = Some(OwnerJournal::new(directory, journal::clock()));
+        self
+    }
+
+    /// The scope that the top level of the document speaks of.
+    pub(crate) fn top_scope(&self) -> Result<Scope> {
+        Ok(match &self.top {
+            Top::Host => Scope::new(HOST, Netns::current()?, Reach::Host)?,
+            Top::Sandbox => Scope::new(SANDBOX, Netns::current()?, Reach::Sandbox)?,
+            Top::Netns(place) => {
+                let name = scope_name(place).map_err(of_source)?;
+                Scope::new(&name, Netns::open(place)?, Reach::Namespace)?
+            }
+        })
+    }
+
+    /// Becomes the only writer in a scope that has this owner or its mark.
+    pub(crate) fn lock(&self, scope: &Scope) -> Result<ScopeLock> {
+        let Caller { owner, mark: Mark(mark), .. } = &self.caller;
+        let names = [format!("owner/{owner}"), format!("protocol/{mark}")];
+        let locked = scope.netns.run(|| NetnsLock::take(&names))?;
+        locked.with_context(|| {
+            format!("cannot write in `{}` as `{owner}` with protocol {mark}", scope.name)
+        })
     }
 
     /// Refuses settings that only a fresh start can take over.
     pub(crate) fn check_same(&self, settings: &Settings) -> Result<()> {
         let owner = settings.owner.as_ref().map(|owner| owner.as_str());
-        let protocol = settings.protocol.as_ref().map(|protocol| Mark::resolve(&protocol.value));
+        let protocol = settings.protocol.as_ref().map(|protocol| mark::resolve(&protocol.value));
         let mark = protocol.transpose()?;
-        let is_other = owner.is_some_and(|owner| owner != self.owner)
-            || mark.is_some_and(|mark| mark != self.mark);
+        let is_other = owner.is_some_and(|owner| owner != self.caller.owner)
+            || mark.is_some_and(|mark| mark != self.caller.mark);
         if is_other {
             return Err(Helped::error(
                 "the new document has another owner or protocol",
@@ -167,9 +164,9 @@ fn owner(global: &Global, settings: &Settings) -> Result<(String, Mark)> {
     let owner = global.owner.as_ref().map(OwnerName::as_str).or(declared);
     let owner = owner.unwrap_or(DEFAULT_OWNER).to_owned();
     let declared = settings.protocol.as_ref().map(|protocol| &protocol.value);
-    let mark = global.protocol.as_ref().or(declared).map(Mark::resolve).transpose()?;
-    let mark = mark.unwrap_or(Mark::DEFAULT);
-    if owner != DEFAULT_OWNER && mark == Mark::DEFAULT {
+    let mark = global.protocol.as_ref().or(declared).map(mark::resolve).transpose()?;
+    let mark = mark.unwrap_or(mark::DEFAULT);
+    if owner != DEFAULT_OWNER && mark == mark::DEFAULT {
         return Err(Helped::error(
             format!("the owner `{owner}` needs a mark of its own in the kernel"),
             "add --protocol with a free number, such as 77, that only this owner uses",

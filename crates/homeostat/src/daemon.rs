@@ -34,6 +34,7 @@ use anyhow::{Context as _, Result, anyhow};
 use homeostat_document::{Document, OnStop as Declared};
 use homeostat_engine::{Control, Events, Ledger, OnStop};
 use homeostat_kit::provider::{Answer, Verdict};
+use homeostat_registry::CommandDeps;
 use serde_json::Map;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -42,8 +43,6 @@ use tracing::Level;
 use crate::context::Context;
 use crate::provider::{DocumentProvider, load};
 use crate::referenced_files::ReferencedFiles;
-use crate::registry::guests;
-use crate::scope::Scope;
 use crate::wire::Handed;
 use answers::Answers;
 use capabilities::Allowed;
@@ -117,7 +116,8 @@ impl Daemon {
         ledger: Arc<dyn Ledger>,
         options: Options,
     ) -> Self {
-        let context = Context { is_for_people: false, ..context };
+        let mut context = context;
+        context.caller.is_for_people = false;
         let health = ProviderHealth::new(&options.from);
         let first = Standing { provider: Some(health.clone()), ..Standing::default() };
         Daemon {
@@ -214,14 +214,14 @@ impl Daemon {
     /// Publishes what runs, for status.
     fn publish(&self) {
         // Without a scope's lock there is nobody who could command.
-        let top = Scope::top(&self.context).ok();
+        let top = self.context.top_scope().ok();
         let lock = top.and_then(|top| self.scopes.lock(&top.name));
         self.standing.send_replace(Standing {
             loops: self.scopes.loops(),
             waiting: self.scopes.waiting(),
             is_arranged: true,
             commands: lock
-                .and_then(|lock| guests::operations(&self.context).commands(&lock).ok().flatten()),
+                .map(|lock| CommandDeps { memory: self.context.caller.memory.clone(), lock }),
             is_handed: self.own.is_some(),
             provider: Some(self.health.clone()),
         });
@@ -229,14 +229,14 @@ impl Daemon {
 
     /// Does what a client asked for, and answers what became of it.
     async fn handle_command(&mut self, request: CommandRequest) {
-        let guards = self.context.guards;
-        self.context.guards = command::with_leave(guards, request.leave);
+        let guards = self.context.caller.guards;
+        self.context.caller.guards = command::with_leave(guards, request.leave);
         let done = match request.command {
             DaemonCommand::Arrange => self.arrange(Recipients::All).await,
             DaemonCommand::Reload => self.reload(Occasion::Asked).await,
             DaemonCommand::TakeDocument(handed) => self.take_handed(&handed).await,
         };
-        self.context.guards = guards;
+        self.context.caller.guards = guards;
         // The client may be gone; it was done all the same.
         let _ = request.answer.send(done.map(|()| command::start_passes(self.loops())));
     }

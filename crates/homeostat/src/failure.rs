@@ -4,13 +4,15 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use homeostat_document::Diagnostics;
+use homeostat_engine::Failure;
 
 use crate::cli::Color;
 use crate::output::line::plain;
 use crate::output::stream;
 
 /// An error with the way out.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct Helped {
     message: String,
     help: String,
@@ -23,30 +25,17 @@ impl Helped {
     }
 }
 
-impl std::fmt::Display for Helped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Helped {}
-
 /// The mistakes in a document, drawn.
-#[derive(Debug)]
-pub(crate) struct Misfit {
+#[derive(Debug, thiserror::Error)]
+#[error("{drawn}")]
+pub(crate) struct DocumentErrors {
     drawn: String,
     count: usize,
 }
 
-impl Misfit {
-    /// The mistakes that were found.
-    pub(crate) fn of(diagnostics: &Diagnostics) -> Self {
-        // Drawn with colour; the stream takes it out where it does not belong.
-        Misfit { drawn: diagnostics.render(true), count: diagnostics.len() }
-    }
-
+impl DocumentErrors {
     /// Those, and the ones that a later stage found.
-    pub(crate) fn and_also(mut self, more: Option<Misfit>) -> Self {
+    pub(crate) fn and_also(mut self, more: Option<DocumentErrors>) -> Self {
         if let Some(more) = more {
             self.drawn += &more.drawn;
             self.count += more.count;
@@ -55,19 +44,24 @@ impl Misfit {
     }
 }
 
-impl From<Diagnostics> for Misfit {
+impl From<Diagnostics> for DocumentErrors {
     fn from(diagnostics: Diagnostics) -> Self {
-        Misfit::of(&diagnostics)
+        // Drawn with colour; the stream takes it out where it does not belong.
+        DocumentErrors { drawn: diagnostics.render(true), count: diagnostics.len() }
     }
 }
 
-impl std::fmt::Display for Misfit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.drawn)
+/// Why a source could not be bound, shown or commanded.
+pub(crate) fn of_source(error: homeostat_registry::Error) -> anyhow::Error {
+    match error {
+        homeostat_registry::Error::Document(diagnostics) => {
+            DocumentErrors::from(diagnostics).into()
+        }
+        homeostat_registry::Error::Busy(error) => error.into(),
+        homeostat_registry::Error::Failed(failure) => failure.into(),
+        other => other.into(),
     }
 }
-
-impl std::error::Error for Misfit {}
 
 /// Prints an error to stderr.
 pub(crate) fn report(error: &anyhow::Error, color: Color) -> ExitCode {
@@ -81,23 +75,16 @@ pub(crate) fn write(error: &anyhow::Error, to: &mut dyn std::io::Write) -> std::
     if let Some(Relayed(text)) = error.downcast_ref() {
         return to.write_all(text.as_bytes());
     }
-    match error.downcast_ref::<Misfit>() {
-        Some(misfit) => report_drawn(&misfit.drawn, misfit.count, to),
+    match error.downcast_ref::<DocumentErrors>() {
+        Some(errors) => report_drawn(&errors.drawn, errors.count, to),
         None => report_chain(error, to),
     }
 }
 
 /// An error of the daemon, drawn there.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct Relayed(pub(crate) String);
-
-impl std::fmt::Display for Relayed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Relayed {}
 
 fn report_drawn(drawn: &str, count: usize, to: &mut dyn std::io::Write) -> std::io::Result<()> {
     let errors = if count == 1 { "1 error".to_owned() } else { format!("{count} errors") };
@@ -125,6 +112,7 @@ pub(crate) fn help(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         let helped = cause.downcast_ref::<Helped>().map(|helped| helped.help.clone());
         helped
+            .or_else(|| cause.downcast_ref::<Failure>()?.help.clone())
             .or_else(|| cause.downcast_ref::<homeostat_engine::journal::JournalError>()?.help())
             .or_else(|| cause.downcast_ref::<homeostat_engine::Error>()?.help())
             .or_else(|| cause.downcast_ref::<homeostat_netns::Error>()?.help())

@@ -1,27 +1,18 @@
-//! The journal of writes that must not be sent twice: where an owner's is, its clock, and its errors for people.
+//! The journal of writes that must not be sent twice: where an owner's is, and its clock.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use homeostat_document::DEFAULT_OWNER;
-use homeostat_engine::journal::{Clock, JournalError, Millis};
+use homeostat_engine::journal::{Clock, Millis};
 
 use crate::daemon::clock::Stamp;
-use crate::failure::Helped;
 
 /// Where the journal of an owner is. Owners may share a state directory, but not a journal.
 pub(crate) fn directory(state_dir: &Path, owner: &str) -> PathBuf {
     match owner {
         DEFAULT_OWNER => state_dir.to_owned(),
         owner => state_dir.join(format!("{owner}.journal")),
-    }
-}
-
-/// The error with its help.
-pub(crate) fn explain(error: &JournalError) -> anyhow::Error {
-    match error.help() {
-        Some(help) => Helped::error(error.to_string(), help),
-        None => anyhow::anyhow!("{error}"),
     }
 }
 

@@ -1,10 +1,10 @@
 //! A document bound to this machine: its scopes, their sources, their locks.
 //!
 //! A [`Machine`] can only be planned for. With the locks of its scopes it becomes [`Drivers`].
-//! Namespaces of our own come first: what is inside can be opened only when they are there.
+//! Sources that create scopes come first: what is inside can be opened only when they exist.
 
 mod drivers;
-mod firewalls;
+mod gates;
 mod observe_only;
 mod waiting;
 
@@ -13,19 +13,18 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use homeostat_document::{Document, Mode, NamespaceName, Scope as Section};
-use homeostat_engine::{Error, Explain, Ledger, LedgerKey, Pages, Planner, ScopeLock, WaitsOn};
+use homeostat_engine::{
+    Action, Entry, Error, Explain, Kind, Ledger, LedgerKey, Pages, Planner, ScopeLock, WaitsOn,
+};
+use homeostat_netns::{Name, Place};
+use homeostat_registry::{Binding, Lists, Lookup, Registration, Remote, Scope, scope_name};
 
 use crate::context::{Context, Top};
-use crate::failure::Helped;
+use crate::failure::{Helped, of_source};
 use crate::output::Told;
-use crate::registry::{
-    Binding, FIRST, Lists, Registered, Remote, SOURCES, going, is_made, known, refuse_namespaces,
-    resolve,
-};
-use crate::scope::{Lookup, Scope, name_of};
-use drivers::Driven;
+use crate::registry::{self, SOURCES};
 pub(crate) use drivers::Drivers;
-use firewalls::Firewalls;
+pub(crate) use gates::Gates;
 pub(crate) use observe_only::ObserveOnlyPlan;
 pub(crate) use waiting::{Waiting, told as told_of_waiting};
 
@@ -33,34 +32,29 @@ pub(crate) use waiting::{Waiting, told as told_of_waiting};
 pub(crate) struct Machine<'a> {
     context: &'a Context,
     document: &'a Document,
-    /// The namespaces of our own, in the first scope, if there are any.
-    spaces: Vec<Bound>,
-    scopes: Vec<(Scope, Vec<Bound>)>,
+    scopes: Vec<Scope>,
+    /// Scope by scope. Sources that create scopes are in the first scope only, before all others.
+    bound: Vec<Bound>,
     waiting: Vec<(LedgerKey, Waiting)>,
-    /// Where the ledger has records of scopes that are there no more.
+    /// Where the ledger has records of scopes that no longer exist.
     gone: Vec<LedgerKey>,
+}
+
+/// A source in a scope, and what it does about drift.
+struct Bound {
+    source: &'static Registration,
+    planner: Box<dyn Planner>,
+    mode: Mode,
+    /// The lock of its scope, once it is unlocked. A source that only observes gets none, and so no way to write.
+    lock: Option<Arc<ScopeLock>>,
 }
 
 /// The sources of one scope.
 pub(crate) struct Part {
     pub(crate) scope: Scope,
-    /// Namespaces of our own: in the first scope, and driven before all others.
+    /// Those that create scopes: in the first scope only, and driven before all others.
     pub(crate) first: Vec<Box<dyn Planner>>,
     pub(crate) rest: Vec<Box<dyn Planner>>,
-}
-
-/// A source in a scope, and what it does about drift.
-struct Bound {
-    planner: Box<dyn Planner>,
-    mode: Mode,
-}
-
-/// What all scopes are bound with.
-#[derive(Clone, Copy)]
-struct With<'a> {
-    context: &'a Context,
-    document: &'a Document,
-    pages: &'a dyn Pages,
 }
 
 impl<'a> Machine<'a> {
@@ -71,144 +65,142 @@ impl<'a> Machine<'a> {
         document: &'a Document,
         pages: &dyn Pages,
     ) -> Result<Self> {
-        resolve(document, Lists::Skip)?;
-        refuse_namespaces(context, document)?;
-        let with = With { context, document, pages };
-        let (top, section) = (Scope::top(context)?, Some(&document.host));
-        let binding = Binding { context, document, scope: &top, section, pages };
-        let spaces = bind(&FIRST, &binding)?.into_iter().collect();
-        let (scopes, waiting, gone) = (vec![], vec![], vec![]);
-        let mut machine = Machine { context, document, spaces, scopes, waiting, gone };
-        machine.add(top, section, with)?;
+        registry::resolve(document, Lists::Skip)?;
+        let (scopes, bound, waiting, gone) = (vec![], vec![], vec![], vec![]);
+        let mut machine = Machine { context, document, scopes, bound, waiting, gone };
+        machine.add(context.top_scope()?, Some(&document.host), pages)?;
         for (name, section) in &document.namespaces {
             let name = &name.value;
-            let on = match Scope::named(name)? {
+            let on = match Scope::named(name).map_err(of_source)? {
                 Lookup::Found(scope) => {
-                    machine.add(scope, Some(section), with)?;
+                    machine.add(scope, Some(section), pages)?;
                     continue;
                 }
                 Lookup::Absent => WaitsOn::Namespace(name.to_string()),
-                // Its own source knows the way out: it may be a file that we left there.
-                Lookup::NotNetns { error, .. } if is_made(section) => {
-                    WaitsOn::Condition(format!("namespace {name}: {error}"))
-                }
-                Lookup::NotNetns { error, help } => {
-                    WaitsOn::Condition(format!("namespace {name}: {error}; {help}"))
+                Lookup::NotNetns(error) => {
+                    // The source that creates it knows the way out: it may be a file that we left there.
+                    let mut creators = SOURCES.iter().filter_map(|source| source.scopes.as_ref());
+                    let is_created = creators.any(|creator| (creator.creates)(section));
+                    let help = error.help().filter(|_| !is_created);
+                    let help = help.map(|help| format!("; {help}")).unwrap_or_default();
+                    WaitsOn::Condition(format!("namespace {name}: {error}{help}"))
                 }
             };
             machine.wait(name, section, &on)?;
         }
         if matches!(context.top, Top::Host) {
-            machine.add_left_behind(with)?;
+            machine.add_left_behind(pages)?;
         }
         Ok(machine)
     }
 
-    fn add(&mut self, scope: Scope, section: Option<&Section>, with: With<'_>) -> Result<()> {
-        let With { context, document, pages } = with;
-        let twin = self.scopes.iter().find(|(known, _)| known.identity == scope.identity);
-        if let Some((twin, _)) = twin {
+    fn add(&mut self, scope: Scope, section: Option<&Section>, pages: &dyn Pages) -> Result<()> {
+        let twin = self.scopes.iter().find(|known| known.identity == scope.identity);
+        if let Some(twin) = twin {
             return Err(Helped::error(
                 format!("`{}` is the same network namespace as `{}`", scope.name, twin.name),
                 "the document speaks of it twice: at its top level, or by another name",
             ));
         }
-        let gate = context.gates.of(&scope.identity);
-        let scope = Scope { gate, ..scope };
-        let binding = Binding { context, document, scope: &scope, section, pages };
-        let mut bound = Vec::new();
-        for source in SOURCES {
-            bound.extend(bind(source, &binding)?);
+        let Machine { context, document, .. } = *self;
+        let (caller, gate) = (&context.caller, &context.gates.of(&scope.identity));
+        let is_first = self.scopes.is_empty();
+        for source in SOURCES.iter().filter(|source| is_first || source.scopes.is_none()) {
+            let binding = Binding { source, caller, document, scope: &scope, section, pages, gate };
+            let Some(planner) = (source.bind)(&binding).map_err(of_source)? else { continue };
+            let mode = document.settings.source(source.name()).mode.as_ref();
+            let mode = mode.map_or(Mode::Heal, |mode| mode.value);
+            self.bound.push(Bound { source, planner, mode, lock: None });
         }
-        self.scopes.push((scope, bound));
+        self.scopes.push(scope);
         Ok(())
     }
 
     /// Everything of a section waits `on` the scope of this name.
     fn wait(&mut self, name: &NamespaceName, section: &Section, on: &WaitsOn) -> Result<()> {
-        for source in SOURCES {
-            let place = LedgerKey {
-                owner: self.context.owner.clone(),
-                source: source.name.to_owned(),
-                scope: name_of(name)?,
+        let scope = scope_name(&Place::Named(Name::new(name.as_str())?)).map_err(of_source)?;
+        for source in SOURCES.iter().filter(|source| source.scopes.is_none()) {
+            let key = LedgerKey {
+                owner: self.context.caller.owner.clone(),
+                source: source.name().to_owned(),
+                scope: scope.clone(),
                 identity: String::new(),
             };
-            let keys = (source.wait)(self.document, section);
-            self.waiting.push((place, Waiting { keys, on: on.clone() }));
+            let keys = (source.waiting)(self.document, section);
+            self.waiting.push((key, Waiting { keys, on: on.clone() }));
         }
         Ok(())
     }
 
     /// Scopes that the document no longer names, and that still are what they were; of the others
     /// only records are left.
-    fn add_left_behind(&mut self, with: With<'_>) -> Result<()> {
-        for place in with.pages.places(&with.context.owner)? {
-            let name = &place.scope;
-            // What is not here is not gone with anything that was here.
-            let remote = known(&place.source).remote.as_ref();
-            if let Some(remote) = remote.filter(|remote| remote.identity == place.identity) {
-                self.miss(place, remote);
+    fn add_left_behind(&mut self, pages: &dyn Pages) -> Result<()> {
+        for key in pages.places(&self.context.caller.owner)? {
+            let name = &key.scope;
+            // A target on another machine is not gone with any scope of this one.
+            let remote = registry::find(&key.source).and_then(|source| source.remote.as_ref());
+            if let Some(remote) = remote.filter(|remote| remote.identity == key.identity) {
+                self.add_missing_remote(key, remote);
                 continue;
             }
             if self.waiting.iter().any(|(waiting, _)| waiting.scope == *name) {
                 continue;
             }
-            if let Some((scope, _)) = self.scopes.iter().find(|(scope, _)| scope.name == *name) {
-                if scope.identity != place.identity {
-                    self.gone.push(place);
+            if let Some(scope) = self.scopes.iter().find(|scope| scope.name == *name) {
+                if scope.identity != key.identity {
+                    self.gone.push(key);
                 }
                 continue;
             }
-            match Scope::recorded(name)? {
-                Some(scope) if scope.identity == place.identity => self.add(scope, None, with)?,
-                _ => self.gone.push(place),
+            match Scope::recorded(name).map_err(of_source)? {
+                Some(scope) if scope.identity == key.identity => self.add(scope, None, pages)?,
+                _ => self.gone.push(key),
             }
         }
         Ok(())
     }
 
     /// What we own elsewhere stays ours while the document does not say where that is.
-    fn miss(&mut self, place: LedgerKey, remote: &Remote) {
-        let mut bound = self.scopes.iter().flat_map(|(_, bound)| bound);
-        if bound.all(|bound| bound.planner.place().source != place.source) {
-            let keys = vec![place.source.clone()];
+    fn add_missing_remote(&mut self, key: LedgerKey, remote: &Remote) {
+        if self.bound.iter().all(|bound| bound.source.name() != key.source) {
+            let keys = vec![key.source.clone()];
             let on = WaitsOn::Condition(format!(
                 "`[{}]`, which says where what we own is",
                 remote.section
             ));
-            self.waiting.push((place, Waiting { keys, on }));
+            self.waiting.push((key, Waiting { keys, on }));
         }
     }
 
-    /// Plans everything.
+    /// Plans everything. What is ours inside of a scope that a plan deletes needs no plan of its own.
     pub(crate) async fn plan(&self, pages: &dyn Pages) -> Result<Vec<Told>> {
-        let (mut all, mut gone) = (Vec::new(), BTreeSet::new());
-        for bound in &self.spaces {
-            let what = bound.plan(pages).await?;
-            gone.extend(going(&*what)?);
-            all.push(Told { place: bound.planner.place().clone(), what });
-        }
-        let scopes = self.scopes.iter().filter(|(scope, _)| !gone.contains(&scope.name));
-        for bound in scopes.flat_map(|(_, bound)| bound) {
+        let (mut all, mut deleted) = (Vec::new(), BTreeSet::new());
+        for bound in &self.bound {
             let place = bound.planner.place().clone();
-            all.push(Told { place, what: bound.plan(pages).await? });
+            if deleted.contains(&place.scope) {
+                continue;
+            }
+            let what = bound.plan(pages).await?;
+            deleted.extend(deleted_scopes(bound.source, &*what));
+            all.push(Told { place, what });
         }
-        all.extend(self.waiting.iter().map(waiting::told));
+        all.extend(self.waiting.iter().map(told_of_waiting));
         Ok(all)
     }
 
-    /// What waits for a scope that is not there.
+    /// What waits for a scope that does not exist.
     pub(crate) fn waiting(&self) -> Vec<(LedgerKey, Waiting)> {
         self.waiting.clone()
     }
 
-    /// What each scope has, for who keeps loops there.
+    /// What each scope has, for a daemon that keeps loops there.
     pub(crate) fn into_parts(self) -> Vec<Part> {
-        let Machine { spaces: mut first, scopes, .. } = self;
-        let planners = |all: Vec<Bound>| all.into_iter().map(|bound| bound.planner).collect();
-        let parts = scopes.into_iter().map(|(scope, all)| {
-            let first = planners(std::mem::take(&mut first));
-            Part { scope, first, rest: planners(all) }
+        let mut bound = self.bound;
+        let parts = self.scopes.into_iter().map(|scope| {
+            let here = bound.extract_if(.., |one| one.planner.place().scope == scope.name);
+            let (first, rest): (Vec<_>, Vec<_>) = here.partition(|one| one.source.scopes.is_some());
+            let planners = |all: Vec<Bound>| all.into_iter().map(|one| one.planner).collect();
+            Part { scope, first: planners(first), rest: planners(rest) }
         });
         parts.collect()
     }
@@ -218,55 +210,58 @@ impl<'a> Machine<'a> {
         self.unlock_under(None, ledger)
     }
 
-    /// The same for who has the lock of the first scope already.
+    /// The same for a process that has the lock of the first scope already.
     fn unlock_under(
-        self,
-        mut held: Option<Arc<ScopeLock>>,
+        mut self,
+        mut first_lock: Option<Arc<ScopeLock>>,
         ledger: &Arc<dyn Ledger>,
     ) -> Result<Drivers<'a>> {
-        let Machine { context, document, spaces: mut first, scopes, waiting, gone } = self;
-        let (mut spaces, mut driven, mut locks) = (Vec::new(), Vec::new(), Vec::new());
-        let firewalls = Firewalls::of(scopes.iter().map(|(scope, _)| scope));
-        for (scope, all) in scopes {
-            let first = std::mem::take(&mut first);
-            let heals = first.iter().chain(&all).any(|bound| bound.mode == Mode::Heal);
-            let lock = match held.take() {
-                Some(held) => Some(held),
-                None => heals.then(|| scope.lock(context)).transpose()?.map(Arc::new),
+        for (index, scope) in std::mem::take(&mut self.scopes).iter().enumerate() {
+            let heals =
+                |one: &Bound| one.mode == Mode::Heal && one.planner.place().scope == scope.name;
+            if !self.bound.iter().any(heals) {
+                continue;
+            }
+            let lock = match &first_lock {
+                Some(lock) if index == 0 => Arc::clone(lock),
+                _ => Arc::new(self.context.lock(scope)?),
             };
-            spaces.extend(unlock(first, lock.as_ref()));
-            driven.extend(unlock(all, lock.as_ref()));
-            locks.push(lock);
+            if index == 0 {
+                first_lock = Some(Arc::clone(&lock));
+            }
+            for one in self.bound.iter_mut().filter(|one| heals(one)) {
+                one.lock = Some(Arc::clone(&lock));
+            }
         }
-        for one in spaces.iter().chain(&driven) {
+        for one in &self.bound {
             one.planner.check_records(&**ledger)?;
         }
-        // What is elsewhere may keep us waiting: nothing here waits for it.
-        driven.sort_by_key(|one: &Driven| known(&one.planner.place().source).remote.is_some());
-        let ledger = Arc::clone(ledger);
-        Ok(Drivers { context, document, spaces, driven, locks, firewalls, waiting, gone, ledger })
+        // A target on another machine may keep us waiting: nothing here waits for it.
+        self.bound.sort_by_key(|one| one.source.remote.is_some());
+        Ok(Drivers { machine: self, first_lock, ledger: Arc::clone(ledger) })
     }
-}
-
-fn unlock(all: Vec<Bound>, lock: Option<&Arc<ScopeLock>>) -> impl Iterator<Item = Driven> {
-    all.into_iter().map(move |Bound { planner, mode }| {
-        let lock = lock.filter(|_| mode == Mode::Heal).map(Arc::clone);
-        Driven { planner, lock }
-    })
-}
-
-fn bind(source: &Registered, binding: &Binding<'_>) -> Result<Option<Bound>> {
-    let mode = binding.document.settings.source(source.name).mode;
-    let mode = mode.map_or(Mode::Heal, |mode| mode.value);
-    let planner = (source.bind)(binding)?;
-    Ok(planner.map(|planner| Bound { planner, mode }))
 }
 
 impl Bound {
     async fn plan(&self, pages: &dyn Pages) -> Result<Box<dyn Explain>, Error> {
-        match self.mode {
-            Mode::Heal => self.planner.plan(pages).await,
-            Mode::Observe => ObserveOnlyPlan::plan(&*self.planner, pages).await,
-        }
+        let plan = self.planner.plan(pages).await?;
+        Ok(match self.mode {
+            Mode::Heal => plan,
+            Mode::Observe => Box::new(ObserveOnlyPlan::of(plan, self.planner.place())),
+        })
     }
+}
+
+/// The names of the scopes that a plan of this source deletes.
+fn deleted_scopes(source: &Registration, plan: &dyn Explain) -> BTreeSet<String> {
+    let mut deleted = BTreeSet::new();
+    if let Some(creator) = &source.scopes {
+        plan.explain(Kind::Change, &mut |entry| match entry {
+            Entry::Change(line, _) if line.action == Action::Delete => {
+                deleted.extend((creator.scope)(&line.key));
+            }
+            _ => {}
+        });
+    }
+    deleted
 }

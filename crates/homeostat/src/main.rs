@@ -12,12 +12,10 @@ mod failure;
 mod journal;
 mod machine;
 mod mark;
-mod missing;
 mod output;
 mod provider;
 mod referenced_files;
 mod registry;
-mod scope;
 mod watch;
 mod wire;
 

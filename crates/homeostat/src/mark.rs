@@ -1,44 +1,27 @@
 //! The owner's mark in the kernel: the number of a routing protocol, to which a machine may give a
 //! name.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{DEFAULT_PROTOCOL, Protocol};
+use homeostat_registry::Mark;
 
 use crate::failure::Helped;
 
 /// Where a machine names protocols; what is said first counts.
 const TABLES: [&str; 2] = ["/etc/iproute2", "/usr/share/iproute2"];
 
-/// What the kernel stores with each object of one owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark(u8);
+/// The mark of the default owner.
+pub(crate) const DEFAULT: Mark = Mark(DEFAULT_PROTOCOL);
 
-impl Mark {
-    /// The mark of the default owner.
-    pub(crate) const DEFAULT: Mark = Mark(DEFAULT_PROTOCOL);
-
-    /// The number itself.
-    pub(crate) fn number(self) -> u8 {
-        self.0
-    }
-
-    /// The number that a protocol has on this machine.
-    pub(crate) fn resolve(protocol: &Protocol) -> Result<Self> {
-        match protocol {
-            Protocol::Number(number) => Ok(Mark(*number)),
-            Protocol::Name(name) => free(named(name, &TABLES.map(Path::new))?),
-        }
-    }
-}
-
-impl fmt::Display for Mark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+/// The number that a protocol has on this machine.
+pub(crate) fn resolve(protocol: &Protocol) -> Result<Mark> {
+    match protocol {
+        Protocol::Number(number) => Ok(Mark(*number)),
+        Protocol::Name(name) => free(named(name, &TABLES.map(Path::new))?),
     }
 }
 

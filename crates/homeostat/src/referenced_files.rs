@@ -6,8 +6,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use homeostat_document::Document;
+use homeostat_registry::NamedFiles;
 
-use crate::registry::{self, NamedFiles};
+use crate::registry;
 
 /// What the files that a document names looked like at some moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +31,9 @@ impl ReferencedFiles {
     pub(crate) fn of(document: &Document) -> Self {
         let mut named = NamedFiles::default();
         for (_, scope) in document.scopes() {
-            registry::all().for_each(|source| (source.files)(document, scope, &mut named));
+            for source in registry::SOURCES {
+                (source.files)(document, scope, &mut named);
+            }
         }
         let NamedFiles { files, directories: more } = named;
         let look = |path: PathBuf| {

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::output::text::Drawing;
-use crate::registry::guests::GuestVerb;
 
 /// The version of all that is said here; another first number is another language.
 pub(crate) const FORMAT_VERSION: &str = "1.0";
@@ -49,8 +48,8 @@ pub(crate) enum Request {
     Release(About),
     /// Drops what the ledger knows of a key.
     Forget(About),
-    /// Starts or stops a guest, and waits for the end of it.
-    Guest { vmid: u32, command: GuestVerb, name: Option<String> },
+    /// A command of a source, in the source's own words; waits for the end of it.
+    Source { source: String, request: Value },
 }
 
 impl Request {
@@ -100,7 +99,6 @@ pub(crate) struct Handed {
 
 /// How one loop stands.
 #[derive(Debug, Deserialize, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "they are independent facts, not a state")]
 pub(crate) struct LoopStatus {
     pub(crate) source: String,
     pub(crate) scope: String,
@@ -161,7 +159,6 @@ pub(crate) struct KeyStatus {
 
 /// How everything stands.
 #[derive(Debug, Deserialize, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "they are independent facts, not a state")]
 pub(crate) struct Overview {
     pub(crate) format_version: String,
     pub(crate) converged: bool,
@@ -207,6 +204,14 @@ pub(crate) struct ProviderStatus {
     pub(crate) ok: bool,
     pub(crate) last_good_ago_ms: u64,
     pub(crate) last_error: Option<Trouble>,
+}
+
+/// The answer of a source to one of its commands.
+#[derive(Debug, Serialize)]
+pub(crate) struct SourceAnswer {
+    pub(crate) format_version: &'static str,
+    #[serde(flatten)]
+    pub(crate) answer: Value,
 }
 
 /// An answer that says no. `text` is how it is drawn for people.

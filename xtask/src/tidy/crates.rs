@@ -11,6 +11,8 @@ enum Layer {
     Base,
     Source,
     Document,
+    /// How sources describe themselves to the binary, with their sections.
+    Registry,
     /// May use everything.
     Binary,
     /// From outside of the workspace.
@@ -25,6 +27,7 @@ fn layer(name: &str) -> Layer {
     match name {
         "homeostat-core" => Layer::Core,
         "homeostat-document" => Layer::Document,
+        "homeostat-registry" => Layer::Registry,
         "homeostat-engine"
         | "homeostat-kit"
         | "homeostat-netlink"
@@ -66,9 +69,13 @@ fn takes_lints(manifest: &str) -> bool {
 fn is_refused(member: &str, dependency: &str) -> bool {
     match (layer(member), layer(dependency)) {
         (Layer::Core, Layer::Foreign) => NOT_IN_CORE.contains(&dependency),
-        // A source depends on the document for its section, behind a feature.
-        (Layer::Binary, _) | (_, Layer::Foreign) | (Layer::Source, Layer::Document) => false,
-        (Layer::Core, _) | (_, Layer::Source | Layer::Document | Layer::Binary) => true,
+        // A source depends on both for its section, behind a feature.
+        (Layer::Source, Layer::Document | Layer::Registry)
+        | (Layer::Registry, Layer::Document)
+        | (Layer::Binary, _)
+        | (_, Layer::Foreign) => false,
+        (Layer::Core, _)
+        | (_, Layer::Source | Layer::Document | Layer::Registry | Layer::Binary) => true,
         (_, Layer::Core | Layer::Base) => false,
     }
 }
@@ -101,7 +108,8 @@ mod tests {
         check_member("homeostat-core", &["thiserror"], &[]);
         check_member("homeostat-engine", &["homeostat-core", "tokio", "rusqlite"], &[]);
         check_member("homeostat-knobs", &["homeostat-engine", "homeostat-kit", "rustix"], &[]);
-        check_member("homeostat-knobs", &["homeostat-document"], &[]);
+        check_member("homeostat-knobs", &["homeostat-document", "homeostat-registry"], &[]);
+        check_member("homeostat-registry", &["homeostat-document", "homeostat-engine"], &[]);
         check_member("homeostat-document", &["homeostat-core", "toml"], &[]);
         check_member("homeostat", &["homeostat-document", "homeostat-knobs", "tokio"], &[]);
         check_member("homeostat-bench", &["homeostat-core", "homeostat-knobs"], &[]);
@@ -137,6 +145,8 @@ mod tests {
             ("homeostat-engine", "homeostat-knobs"),
             ("homeostat-testkit", "homeostat-document"),
             ("homeostat-document", "homeostat-knobs"),
+            ("homeostat-engine", "homeostat-registry"),
+            ("homeostat-registry", "homeostat-knobs"),
         ] {
             let expected = format!(
                 "crates/{name}/Cargo.toml: `{name}` may not depend on `{dependency}`: {rule}"

@@ -27,10 +27,10 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     let document = asked.document()?;
     let mut context = Context::enter(global, &document.settings)?;
     if args.strict {
-        context.strictness = Strictness::Strict;
+        context.caller.strictness = Strictness::Strict;
     }
     if context.detail != Detail::Quiet {
-        context.progress = Some(Arc::new(Bar::default()));
+        context.caller.progress = Some(Arc::new(Bar::default()));
     }
     let needs_a_yes = !args.yes && asked.saved.is_none();
     if needs_a_yes && !std::io::stdin().is_terminal() {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use homeostat_registry::Lists;
 
 use crate::cli::{Documents, Global};
 use crate::provider::load;
@@ -11,6 +12,6 @@ use crate::registry;
 /// Success is quiet.
 pub(crate) fn run(args: &Documents, _global: &Global) -> Result<ExitCode> {
     let document = load(&args.documents)?;
-    registry::resolve(&document, registry::Lists::Read)?;
+    registry::resolve(&document, Lists::Read)?;
     Ok(ExitCode::SUCCESS)
 }

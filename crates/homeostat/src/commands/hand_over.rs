@@ -16,7 +16,6 @@ use crate::context::Context;
 use crate::failure::Helped;
 use crate::machine::Machine;
 use crate::output::{Told, summary};
-use crate::scope::Scope;
 use crate::wire::{Ask, Handed, Leave, Request};
 
 /// Where a daemon of the same owner holds the lock, it takes the document; else the error stands.
@@ -35,8 +34,8 @@ pub(super) fn instead(
     let files = agreed(asked, (context, document))?;
     let handed = Handed {
         paths: paths(&files)?,
-        top: Scope::top(context)?.identity,
-        protocol: context.mark.number(),
+        top: context.top_scope()?.identity,
+        protocol: context.caller.mark.0,
     };
     let form = args.form.form();
     let ask = Ask { leave: leave(context), ..ask(form, context.detail) };
@@ -46,8 +45,8 @@ pub(super) fn instead(
 
 /// What the daemon's passes do is decided where it is started.
 fn refuse_own_ways(context: &Context) -> Result<()> {
-    let is_own =
-        context.strictness == Strictness::Strict || context.on_release == OnRelease::Restore;
+    let is_own = context.caller.strictness == Strictness::Strict
+        || context.caller.on_release == OnRelease::Restore;
     if is_own {
         return Err(Helped::error(
             "the daemon takes the document, and it has its own ways",
@@ -59,8 +58,8 @@ fn refuse_own_ways(context: &Context) -> Result<()> {
 
 fn leave(context: &Context) -> Leave {
     Leave {
-        mass_delete: context.guards.mass_delete == MassDelete::Allow,
-        cascades: context.guards.cascades == Cascades::Allow,
+        mass_delete: context.caller.guards.mass_delete == MassDelete::Allow,
+        cascades: context.caller.guards.cascades == Cascades::Allow,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `homeostat journal`: what was sent to guests, and what became of it.
+//! `homeostat journal`: the writes that must not be sent twice, and what became of them.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -15,7 +15,8 @@ use crate::cli::{Global, JournalArgs, RecordWord};
 use crate::commands::block_on;
 use crate::context::state_dir;
 use crate::daemon::clock::Stamp;
-use crate::journal::{directory, explain};
+use crate::failure::of_source;
+use crate::journal::directory;
 use crate::output::line::plain;
 use crate::output::stream;
 
@@ -29,7 +30,7 @@ pub(super) fn run(args: &JournalArgs, global: &Global) -> Result<ExitCode> {
     let mut listing = Listing { args, begun: HashMap::new() };
     block_on(async {
         loop {
-            let records = journal.more().map_err(|error| explain(&error))?;
+            let records = journal.more().map_err(|error| of_source(error.into()))?;
             let is_all = records.is_empty();
             if !listing.print(records)? || is_all && (!args.follow || is_hung_up()) {
                 return Ok(ExitCode::SUCCESS);

@@ -4,26 +4,30 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use homeostat_document::Settings;
+use homeostat_document::{Document, Settings};
 use homeostat_engine::SqlitePages;
+use homeostat_registry::{Binding, Extent, Shown};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Global, ShowArgs};
 use crate::context::Context;
+use crate::failure::of_source;
 use crate::output::line::plain;
 use crate::output::stream;
-use crate::registry::{self, Showing, Shown};
-use crate::scope::Scope;
+use crate::registry;
 
 /// Prints a document that `plan` finds without changes.
 pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     let context = Context::enter(global, &Settings::default())?;
-    let scope = Scope::top(&context)?;
+    let (caller, scope) = (&context.caller, &context.top_scope()?);
     let pages = SqlitePages::open(&context.state_dir)?;
-    let showing = Showing { context: &context, scope: &scope, pages: &pages, is_full: args.full };
+    let (document, gate) = (&Document::default(), &context.gates.of(&scope.identity));
+    let extent = if args.full { Extent::Everything } else { Extent::Common };
     let mut all = Shown::default();
-    for source in registry::all() {
-        let Shown { sections, notes } = (source.show)(&showing)?;
+    for source in registry::SOURCES {
+        let (section, pages) = (None, &pages);
+        let binding = Binding { source, caller, document, scope, section, pages, gate };
+        let Shown { sections, notes } = (source.show)(&binding, extent).map_err(of_source)?;
         all.sections.extend(sections);
         all.notes.extend(notes);
     }

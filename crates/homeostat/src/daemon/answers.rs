@@ -9,16 +9,15 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use homeostat_engine::Control;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::command::{DaemonCommand, DaemonHandle};
 use super::recent::Recent;
 use super::standing::Standing;
 use crate::failure::{self, Helped};
-use crate::registry::guests;
-use crate::registry::guests::command::Command;
-use crate::wire::{FORMAT_VERSION, Request, refusal};
+use crate::registry;
+use crate::wire::{FORMAT_VERSION, Request, SourceAnswer, refusal};
 
 /// The longest that one request waits; who wants to wait longer asks again.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -84,9 +83,7 @@ impl Answers {
             Request::Adopt { about, ask } => self.adopt(&about, ask).await,
             Request::Release(about) => self.release(&about).await,
             Request::Forget(about) => self.forget(&about).await,
-            Request::Guest { vmid, command, name } => {
-                self.guest(guests::command(command, vmid, name)).await
-            }
+            Request::Source { source, request } => self.source_command(&source, request).await,
             Request::Events { .. } => Err(Helped::error("events are told one by one", "ask again")),
         }
     }
@@ -118,16 +115,15 @@ impl Answers {
         Ok(serde_json::to_vec(&self.standing.borrow().overview())?)
     }
 
-    /// Does a command. Who asked may hang up: it is done all the same.
-    async fn guest(&self, command: Command) -> Result<Vec<u8>> {
-        let commands = self.standing.borrow().commands.clone();
-        let Some(commands) = commands else {
-            let help = "add `[proxmox]` to the document of the daemon";
-            return Err(Helped::error("the daemon knows no cluster", help));
+    /// Carries out a command of a source, also if the client does not wait for the answer.
+    async fn source_command(&self, source: &str, request: Value) -> Result<Vec<u8>> {
+        let carry_out = registry::find(source).and_then(|source| source.command);
+        let deps = self.standing.borrow().commands.clone();
+        let (Some(carry_out), Some(deps)) = (carry_out, deps) else {
+            return Err(anyhow!("the daemon carries out no commands of `{source}`"));
         };
-        let asked = command.clone();
-        let done = tokio::spawn(async move { commands.carry_out(&asked).await }).await??;
-        Ok(serde_json::to_vec(&guests::answer(&command, &done))?)
+        let answer = tokio::spawn(carry_out(deps, request)).await?.map_err(failure::of_source)?;
+        Ok(serde_json::to_vec(&SourceAnswer { format_version: FORMAT_VERSION, answer })?)
     }
 
     /// The loops of one scope, or all.

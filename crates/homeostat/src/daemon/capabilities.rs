@@ -23,7 +23,7 @@ pub(crate) struct Allowed(CapabilitySet);
 
 const ALWAYS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::DAC_OVERRIDE);
 /// To enter and make namespaces.
-pub(crate) const SPACES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_PTRACE);
+const SPACES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_PTRACE);
 
 /// The highest number that a set of capabilities can have.
 const LAST: u32 = 63;
@@ -37,13 +37,21 @@ impl Allowed {
     ) -> Result<Self> {
         let is_elsewhere = !matches!(context.top, Top::Host)
             || !document.namespaces.is_empty()
-            || pages.places(&context.owner)?.iter().any(|place| place.scope.as_str() != HOST);
+            || pages
+                .places(&context.caller.owner)?
+                .iter()
+                .any(|place| place.scope.as_str() != HOST);
         let mut needed = ALWAYS;
         if is_elsewhere {
             needed |= SPACES;
         }
         for (_, section) in document.scopes() {
-            registry::all().for_each(|source| needed |= (source.capabilities)(section));
+            for source in registry::SOURCES {
+                needed |= (source.capabilities)(section);
+                if !(source.namespaces)(section).is_empty() {
+                    needed |= SPACES;
+                }
+            }
         }
         Ok(Allowed(needed))
     }

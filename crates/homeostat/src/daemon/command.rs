@@ -11,7 +11,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::context::Context;
 use crate::failure::Helped;
-use crate::scope::Scope;
 use crate::wire::{Handed, Leave};
 
 /// How many commands may wait.
@@ -89,13 +88,16 @@ pub(super) fn with_leave(guards: Guards, leave: Leave) -> Guards {
 
 /// Refuses a document that was meant for another place: its top level would be applied here.
 pub(super) fn check_meant_for(context: &Context, handed: &Handed) -> Result<()> {
-    let top = Scope::top(context).context("cannot tell where the daemon works")?;
-    let is_here = top.identity == handed.top && context.mark.number() == handed.protocol;
+    let top = context.top_scope().context("cannot tell where the daemon works")?;
+    let is_here = top.identity == handed.top && context.caller.mark.0 == handed.protocol;
     if is_here {
         return Ok(());
     }
     Err(Helped::error(
-        format!("the daemon of `{}` works elsewhere, or with another protocol", context.owner),
+        format!(
+            "the daemon of `{}` works elsewhere, or with another protocol",
+            context.caller.owner
+        ),
         "give the --netns and --protocol that the daemon was started with",
     ))
 }

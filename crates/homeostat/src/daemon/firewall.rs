@@ -4,20 +4,19 @@
 use std::sync::Arc;
 
 use homeostat_engine::Control;
-use tokio::task::JoinHandle;
-
-use crate::registry::Gate;
+use homeostat_registry::Gate;
+use tokio::task::JoinSet;
 
 /// Who watches it, as long as it does not stand.
 #[derive(Default)]
 pub(super) struct Firewall {
-    watching: Option<JoinHandle<()>>,
+    watching: JoinSet<()>,
 }
 
 impl Firewall {
     /// Opens the gate once all of the newest desired state is there; from then on it stays open.
     pub(super) async fn follow(&mut self, control: Arc<dyn Control>, gate: &Gate) {
-        self.stop_watching();
+        self.watching = JoinSet::new();
         gate.close();
         if !control.status().is_paused {
             // Whether it worked is in its report.
@@ -26,27 +25,13 @@ impl Firewall {
         if control.status().is_converged {
             return gate.open();
         }
-        self.watching = Some(tokio::spawn(open_when_it_stands(control, gate.clone())));
+        self.watching.spawn(open_when_it_stands(control, gate.clone()));
     }
 
     /// There is none any more: nothing waits for it.
     pub(super) fn leave(&mut self, gate: &Gate) {
-        self.stop_watching();
-        if !gate.is_open() {
-            gate.open();
-        }
-    }
-
-    fn stop_watching(&mut self) {
-        if let Some(watching) = self.watching.take() {
-            watching.abort();
-        }
-    }
-}
-
-impl Drop for Firewall {
-    fn drop(&mut self) {
-        self.stop_watching();
+        self.watching = JoinSet::new();
+        gate.open();
     }
 }
 

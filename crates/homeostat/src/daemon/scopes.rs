@@ -8,15 +8,15 @@ use homeostat_document::{Document, Settings, SourceSettings};
 use homeostat_engine::{
     Control, Events, Ledger, LedgerKey, LoopDeps, LoopTask, Mode, Pace, Planner, ScopeLock,
 };
+use homeostat_registry::{Gate, Start};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::firewall::Firewall;
 use super::loop_threads::LoopThreads;
 use crate::context::Context;
-use crate::machine::{Machine, Part, Waiting};
-use crate::registry::{Gate, SOURCES, Start, known};
-use crate::scope::Gates;
+use crate::machine::{Gates, Machine, Part, Waiting};
+use crate::registry::{SOURCES, find};
 
 /// Everything that runs, by scope.
 #[derive(Default)]
@@ -113,7 +113,7 @@ impl Scopes {
         let referred = sections
             .flat_map(|section| SOURCES.iter().flat_map(|source| (source.namespaces)(section)));
         // Without a ledger the document cannot be bound either, which is told there.
-        let recorded = ledger.places(&context.owner).unwrap_or_default();
+        let recorded = ledger.places(&context.caller.owner).unwrap_or_default();
         let recorded = recorded.into_iter().map(|place| place.scope);
         let running = self.running.keys().cloned();
         let scopes = recorded.chain(running).map(|scope| name_in_directory(&scope).to_owned());
@@ -194,7 +194,7 @@ impl Scopes {
         for part in parts {
             let Part { scope, first, rest } = part;
             if !self.running.contains_key(&scope.name) {
-                let (identity, lock) = (scope.identity.clone(), Arc::new(scope.lock(context)?));
+                let (identity, lock) = (scope.identity.clone(), Arc::new(context.lock(&scope)?));
                 let running = Running {
                     identity,
                     lock,
@@ -217,7 +217,8 @@ impl Scopes {
                     made = true;
                 }
             }
-            running.start(rest, &scope.gate, with, &mut self.threads).await?;
+            let gate = context.gates.of(&scope.identity);
+            running.start(rest, &gate, with, &mut self.threads).await?;
         }
         Ok(made)
     }
@@ -232,7 +233,9 @@ impl Running {
         with: With<'_>,
         threads: &mut LoopThreads,
     ) -> Result<()> {
-        let start = |planner: &dyn Planner| known(&planner.place().source).start;
+        let start = |planner: &dyn Planner| {
+            find(&planner.place().source).map_or(Start::Usual, |source| source.start)
+        };
         if planners.iter().all(|planner| start(&**planner) != Start::Firewall) {
             self.firewall.leave(gate);
         }
@@ -314,9 +317,10 @@ fn name_in_directory(scope: &str) -> &str {
 fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
     let seed = u64::from(std::process::id());
     let mut pace = planner.pace(seed);
-    let source = known(&planner.place().source);
-    let SourceSettings { resync, min_interval, mode, .. } = settings.source(source.name);
-    let usual = source.remote.as_ref().map(|remote| remote.resync);
+    let name = &planner.place().source;
+    let SourceSettings { resync, min_interval, mode, .. } = settings.source(name);
+    let remote = find(name).and_then(|source| source.remote.as_ref());
+    let usual = remote.map(|remote| remote.resync);
     let resync = resync.as_ref().map(|period| period.get()).or(usual);
     if let Some(period) = resync {
         // The document allows only what a resync can be.
@@ -325,7 +329,7 @@ fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
     if let Some(least) = min_interval {
         pace = pace.with_min_interval(least.get());
     }
-    if let Some((quiet, max_wait)) = settings.source(source.name).debounce() {
+    if let Some((quiet, max_wait)) = settings.source(name).debounce() {
         // The document allows only what a quiet period can be.
         pace = pace.clone().with_debounce(quiet, max_wait).unwrap_or(pace);
     }

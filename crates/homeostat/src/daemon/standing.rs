@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts, Status};
+use homeostat_registry::CommandDeps;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::clock::Stamp;
 use super::provider_health::ProviderHealth;
 use crate::machine::Waiting;
-use crate::registry::guests::GuestCommands;
 use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, Trouble};
 
 /// How many open keys a page has.
@@ -26,8 +26,8 @@ pub(super) struct Standing {
     pub(super) waiting: Vec<(LedgerKey, Waiting)>,
     /// Whether the daemon has arranged anything yet.
     pub(super) is_arranged: bool,
-    /// How guests are started and stopped, if the document names a cluster.
-    pub(super) commands: Option<GuestCommands>,
+    /// What commands of sources are carried out with; nothing without the lock of the first scope.
+    pub(super) commands: Option<CommandDeps>,
     /// Whether the document in force was handed over.
     pub(super) is_handed: bool,
     pub(super) provider: Option<ProviderHealth>,

@@ -1,8 +1,6 @@
 //! The plan of a source that only observes: what differs is told, and held back.
 
-use homeostat_engine::{
-    Entry, Error, Explain, Finding, Kind, LedgerKey, Line, Pages, Planner, Summary,
-};
+use homeostat_engine::{Entry, Explain, Finding, Kind, LedgerKey, Line, Summary};
 
 use crate::output::line::values;
 
@@ -13,14 +11,6 @@ pub(crate) struct ObserveOnlyPlan {
 }
 
 impl ObserveOnlyPlan {
-    /// Plans, and holds everything back.
-    pub(crate) async fn plan(
-        planner: &dyn Planner,
-        pages: &dyn Pages,
-    ) -> Result<Box<dyn Explain>, Error> {
-        Ok(Box::new(ObserveOnlyPlan::of(planner.plan(pages).await?, planner.place())))
-    }
-
     /// A plan that was made in `place`.
     pub(crate) fn of(plan: Box<dyn Explain>, place: &LedgerKey) -> Self {
         ObserveOnlyPlan { plan, source: place.source.clone() }

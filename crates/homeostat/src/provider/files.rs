@@ -8,8 +8,9 @@ use anyhow::Result;
 use homeostat_document::{Diagnostics, Document};
 use homeostat_engine::outcome::Later;
 use homeostat_kit::provider::{Answer, Provider};
+use homeostat_registry::Lists;
 
-use crate::failure::{Helped, Misfit};
+use crate::failure::{DocumentErrors, Helped};
 use crate::referenced_files::ReferencedFiles;
 use crate::registry;
 use crate::watch::Watch;
@@ -81,9 +82,8 @@ pub(crate) fn load(paths: &[PathBuf]) -> Result<Document> {
 /// A document, or every mistake in it.
 pub(crate) fn understand(read: Result<Document, Diagnostics>) -> Result<Document> {
     read.map_err(|diagnostics| {
-        let more = diagnostics
-            .readable()
-            .and_then(|part| registry::resolve(part, registry::Lists::Read).err());
-        Misfit::of(&diagnostics).and_also(more).into()
+        let more =
+            diagnostics.readable().and_then(|part| registry::resolve(part, Lists::Read).err());
+        DocumentErrors::from(diagnostics).and_also(more).into()
     })
 }

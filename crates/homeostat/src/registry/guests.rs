@@ -1,98 +1,126 @@
-//! Guests on Proxmox VE: `[proxmox]` and `[guests.N]`.
+//! `homeostat guest start|stop|shutdown ID`: one command for one guest, through the daemon if one runs.
 
-pub(crate) mod command;
-mod command_line;
-mod operations;
 mod turn;
 
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
-use homeostat_document::Section;
-use homeostat_engine::{Bound, Config, Limits, MissingSections, Ownership};
-use homeostat_guests::section::{self, Proxmox, desired};
-use homeostat_guests::{Client, DesiredState, Guests, Token};
-use rustix::thread::CapabilitySet;
+use clap::Args;
+use clap::builder::{
+    NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser,
+};
+use homeostat_document::Document;
+use homeostat_engine::SqlitePages;
+use homeostat_guests::{Answer, Command, REGISTRATION, Verb, Vmid};
+use homeostat_registry::{Binding, CommandDeps};
+use serde_json::Value;
 
-pub(crate) use self::command_line::{GuestArgs, GuestVerb, answer, command, run};
-pub(crate) use self::operations::GuestCommands;
-use self::operations::GuestOperations;
+use self::turn::Turn;
+use crate::cli::Global;
+use crate::client::{Client, place, read};
+use crate::commands::block_on;
 use crate::context::Context;
-use crate::failure::Helped;
-use crate::registry::{Bind, Binding, Registered, Remote, Shown, Start};
+use crate::failure::{Helped, of_source};
+use crate::output::line::plain;
+use crate::output::stream;
+use crate::provider::load;
+use crate::wire::{FORMAT_VERSION, Request, SourceAnswer};
 
-/// Guests in the registry.
-pub(crate) const REGISTERED: Registered = Registered {
-    name: NAME,
-    sections: section::SECTIONS,
-    resolve: |_, section, _, checker| section::resolve(section, checker),
-    bind,
-    // A cluster is spoken with from the host only.
-    wait: |_, _| Vec::new(),
-    namespaces: |_| Vec::new(),
-    files: |_, section, named| {
-        named.files.extend(section.get().map(|proxmox: &Proxmox| proxmox.token_file.clone()));
-    },
-    capabilities: |_| CapabilitySet::empty(),
-    show: |_| Ok(Shown::default()),
-    start: Start::Usual,
-    remote: Some(REMOTE),
-};
-
-/// A look at everything costs a request or two a guest, and a poll tells of what cannot wait.
-const REMOTE: Remote = Remote {
-    section: "proxmox",
-    identity: "a cluster of Proxmox VE",
-    resync: Duration::from_secs(30),
-};
-
-const NAME: &str = <Guests as homeostat_engine::Source>::NAME;
-/// Tasks at once in the whole cluster.
-const TOTAL: usize = 64;
-
-/// What this process has under way with guests.
-pub(crate) fn operations(context: &Context) -> GuestOperations {
-    context.memory.of()
+#[derive(Args, Debug)]
+pub(crate) struct GuestArgs {
+    /// What to do
+    #[arg(value_parser = verbs())]
+    verb: Verb,
+    /// The number of the guest
+    #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(100..=999_999_999))]
+    vmid: u32,
+    /// A name for this command: a second try with it returns the outcome of the first, for a week
+    ///
+    /// A try while the first one runs waits for its outcome. If the outcome of the first one is unknown, the second
+    /// one waits for a task that still runs, leaves a guest alone that has the requested run state, and sends the
+    /// command again only otherwise.
+    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    idempotency_key: Option<String>,
+    /// Document that names the cluster, if no daemon runs; a daemon uses its own document
+    #[arg(long = "document", value_name = "DOC")]
+    documents: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
-fn bind(binding: &Binding<'_>) -> Bind {
-    let Some(section) = binding.section else { return Ok(None) };
-    let Some(proxmox) = section.get::<Proxmox>() else {
-        if std::ptr::eq(section, &raw const binding.document.host) {
-            operations(binding.context).leave_cluster();
-        }
-        return Ok(None);
+fn verbs() -> impl TypedValueParser<Value = Verb> {
+    let word = |name, help| PossibleValue::new(name).help(help);
+    let words = [
+        word("start", "Start it"),
+        word("stop", "Stop it at once"),
+        word("shutdown", "Ask it to shut down"),
+    ];
+    PossibleValuesParser::new(words).try_map(|word| serde_json::from_value(word.into()))
+}
+
+/// Starts or stops a guest, and waits for the end of it.
+pub(super) fn run(args: &GuestArgs, global: Global) -> Result<ExitCode> {
+    let GuestArgs { vmid, verb, idempotency_key, .. } = args;
+    let command = Command { vmid: Vmid(*vmid), verb: *verb, name: idempotency_key.clone() };
+    let command = serde_json::to_value(command)?;
+    let answer = match Client::try_connect(&place(&global)) {
+        Some(client) => client.ask(request(&command))?,
+        None => without_daemon(args, &command, global)?,
     };
-    let source = source(binding, proxmox)?;
-    let guests = <section::Guests as Section>::NAME;
-    let missing = binding.missing(|home| {
-        let is_missing = !section.states(guests);
-        if is_missing {
-            MissingSections::all(home.table(&[guests]))
-        } else {
-            MissingSections::default()
-        }
-    });
-    let limits = Limits { total: TOTAL, per_node: proxmox.node_limit.into() };
-    let journal = binding.context.journal.as_deref();
-    let dispatch = operations(binding.context).dispatch_guard(
-        &source,
-        &binding.scope.name,
-        limits,
-        journal,
-    )?;
-    let config = Config { dispatch, lanes: TOTAL, ..binding.config(NAME, missing) };
-    let (desired, place) = (Arc::new(desired(section)?), binding.place(NAME));
-    let (ownership, nothing) = (Ownership::Checkpoint, Some(Arc::new(DesiredState::default())));
-    Ok(Some(Box::new(Bound { source, desired, ownership, config, place, nothing })))
+    let Answer { key, verb, outcome, why, stored } = read(answer.clone())?;
+    let line = if args.json {
+        answer.to_string()
+    } else {
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        let stored = if stored { " (the outcome of an earlier try)" } else { "" };
+        plain(&format!("{verb} {key}: {outcome}{why}{stored}"))
+    };
+    stream::ignore_closed_pipe(writeln!(std::io::stdout(), "{line}"))?;
+    Ok(if outcome == "succeeded" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn source(binding: &Binding<'_>, proxmox: &Proxmox) -> Result<Guests> {
-    let token = Token::read(&proxmox.token_file).map_err(|error| {
-        let help = error.help();
-        Helped::error(format!("{:#}", anyhow::Error::from(error)), help)
-    })?;
-    let client = Client::new(proxmox.endpoint.clone(), token, &proxmox.trust)?;
-    Ok(Guests::new(&client, &binding.context.owner, proxmox.timeouts))
+fn request(command: &Value) -> Request {
+    Request::Source { source: REGISTRATION.name().to_owned(), request: command.clone() }
+}
+
+/// Without a daemon, the document says where the cluster is. A command with a name may be asked for while another
+/// process carries it out, and waits for that one.
+fn without_daemon(args: &GuestArgs, command: &Value, global: Global) -> Result<Value> {
+    if args.documents.is_empty() {
+        return Err(Helped::error(
+            "no daemon runs, and no document says where the cluster is",
+            "add `--document DOC`, or start the daemon with `homeostat run DOC`",
+        ));
+    }
+    let document = load(&args.documents)?;
+    let context = Context::enter(global, &document.settings)?.writing();
+    let mut turn = args.idempotency_key.as_ref().map(|_| Turn::new(&context));
+    loop {
+        match (directly(command, &context, &document), &mut turn) {
+            (Err(error), Some(turn)) => turn.wait(error)?,
+            (done, _) => return done,
+        }
+        // A daemon may have started meanwhile.
+        if let Some(client) = Client::try_connect(&context.socket) {
+            return client.ask(request(command));
+        }
+    }
+}
+
+fn directly(command: &Value, context: &Context, document: &Document) -> Result<Value> {
+    let scope = &context.top_scope()?;
+    let lock = Arc::new(context.lock(scope)?);
+    let pages = &SqlitePages::open(&context.state_dir)?;
+    let (caller, gate) = (&context.caller, &context.gates.of(&scope.identity));
+    let (source, section) = (&REGISTRATION, Some(&document.host));
+    let binding = Binding { source, caller, document, scope, section, pages, gate };
+    (source.bind)(&binding).map_err(of_source)?;
+    let deps = CommandDeps { memory: caller.memory.clone(), lock };
+    let answer = block_on(homeostat_guests::carry_out(deps, command.clone()))?;
+    let answer = answer.map_err(of_source)?;
+    Ok(serde_json::to_value(SourceAnswer { format_version: FORMAT_VERSION, answer })?)
 }

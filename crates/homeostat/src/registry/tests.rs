@@ -7,9 +7,18 @@ mod schema;
 
 use std::path::{Path, PathBuf};
 
-use super::READER;
+use super::{READER, SOURCES, find};
 
 /// Documents for tests: `good` ones, and `bad` ones with what is said about them.
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents").join(name)
+}
+
+#[test]
+fn every_source_is_found_by_its_name_and_those_that_create_scopes_come_first() {
+    for source in SOURCES {
+        assert!(std::ptr::eq(find(source.name()).unwrap(), source), "{}", source.name());
+    }
+    assert!(SOURCES.is_sorted_by_key(|source| source.scopes.is_none()));
+    assert!(find("nosuch").is_none());
 }

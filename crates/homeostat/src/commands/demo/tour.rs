@@ -15,7 +15,7 @@ use super::kernel_state::{KernelState, Key, Kind, Object};
 use super::latencies::{GREEN, Latencies, RED, time};
 use super::sabotage::{Damage, Group, SABOTAGE, Sabotage};
 use super::saboteur::{FOREIGN, Route, Saboteur, THEIRS};
-use crate::mark::Mark;
+use crate::mark;
 
 /// The namespace that the document makes.
 const LAB: &str = "lab";
@@ -228,7 +228,7 @@ impl<W: Write> Tour<W> {
 /// Routes of homeostat whose names have this in them.
 fn routes(there: &KernelState, part: &str) -> Vec<(Key, Object)> {
     let ours = there.iter().filter(|(key, object)| {
-        key.kind == Kind::Route && object.mark == Mark::DEFAULT.number() && key.name.contains(part)
+        key.kind == Kind::Route && object.mark == mark::DEFAULT.0 && key.name.contains(part)
     });
     ours.map(|(key, object)| (key.clone(), object.clone())).collect()
 }

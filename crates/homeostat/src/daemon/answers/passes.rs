@@ -15,7 +15,7 @@ use crate::converge::{Converging, converge};
 use crate::daemon::command::{DaemonCommand, StartedPass, start_passes};
 use crate::machine::{ObserveOnlyPlan, told_of_waiting};
 use crate::output::{Told, is_converged, json as report, text};
-use crate::registry::FIRST;
+use crate::registry;
 use crate::wire::{Ask, FORMAT_VERSION, Leave};
 
 impl Answers {
@@ -38,7 +38,10 @@ impl Answers {
     /// inside namespaces of our own can be opened only when they are there.
     async fn settle(&self, started: Vec<StartedPass>, leave: Leave) -> Result<Vec<Told>> {
         let mut all = ended(started, Vec::new()).await;
-        let made = all.iter().filter(|one| one.control.place().source == FIRST.name);
+        let creates_scopes = |one: &&Converging| {
+            registry::find(&one.control.place().source).is_some_and(|it| it.scopes.is_some())
+        };
+        let made = all.iter().filter(creates_scopes);
         if made.map(Converging::written).sum::<usize>() > 0 {
             all = ended(self.commands.send(DaemonCommand::Arrange, leave).await?, all).await;
         }

@@ -10,7 +10,8 @@ use homeostat_engine::journal::{Fact, Following, JournalError, Record, StepId, f
 
 use crate::commands::block_on;
 use crate::context::Context;
-use crate::journal::{directory, explain};
+use crate::failure::of_source;
+use crate::journal::directory;
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::output::text::Detail;
@@ -28,37 +29,41 @@ pub(super) struct Turn<'a> {
     context: &'a Context,
     journal: Following,
     flight: Flight,
-    /// Who was named already.
+    /// The holder of the lock that was named already.
     told: Option<String>,
 }
 
 impl<'a> Turn<'a> {
     pub(super) fn new(context: &'a Context) -> Self {
-        let journal = follow(&directory(&context.state_dir, &context.owner));
+        let journal = follow(&directory(&context.state_dir, &context.caller.owner));
         Turn { context, journal, flight: Flight::default(), told: None }
     }
 
-    /// Waits a moment after a try that failed so. An error that does not pass by itself is handed back, and so
-    /// is one that has lasted too long.
+    /// Waits a moment after a try that failed because another process has the lock, or the journal, which it may
+    /// keep a moment longer. Any other error is returned, and so is one that has lasted too long.
     pub(super) fn wait(&mut self, error: anyhow::Error) -> Result<()> {
-        let Some(taken) = Taken::of(&error) else { return Err(error) };
-        self.flight.hear(&self.journal.more().map_err(|error| explain(&error))?);
+        let holder = error.chain().find_map(|cause| match cause.downcast_ref() {
+            Some(Error::Locked { holder }) => Some(holder.clone()),
+            _ => None,
+        });
+        let is_busy = |cause: &(dyn std::error::Error + 'static)| {
+            matches!(cause.downcast_ref(), Some(JournalError::Busy { .. }))
+        };
+        if holder.is_none() && !error.chain().any(is_busy) {
+            return Err(error);
+        }
+        self.flight.hear(&self.journal.more().map_err(|error| of_source(error.into()))?);
         if self.flight.is_hopeless() {
             return Err(error);
         }
-        if let Taken::Scope(holder) = taken {
-            self.tell(holder)?;
+        let is_news = holder.is_some() && holder != self.told;
+        if is_news && self.context.detail != Detail::Quiet {
+            let mut stderr = stream::stderr(self.context.color);
+            let name = plain(holder.as_deref().unwrap_or_default());
+            writeln!(stderr, "Waiting for {name}, which writes here")?;
+            self.told = holder;
         }
         block_on(async { tokio::time::sleep(EVERY).await })
-    }
-
-    fn tell(&mut self, holder: String) -> Result<()> {
-        if self.context.detail != Detail::Quiet && self.told.as_ref() != Some(&holder) {
-            let mut stderr = stream::stderr(self.context.color);
-            writeln!(stderr, "Waiting for {}, which writes here", plain(&holder))?;
-            self.told = Some(holder);
-        }
-        Ok(())
     }
 }
 
@@ -86,24 +91,6 @@ impl Flight {
 
     fn is_hopeless(&self) -> bool {
         self.still > if self.open.is_empty() { PATIENCE } else { LONGEST }
-    }
-}
-
-/// What another process has.
-enum Taken {
-    /// The lock; its holder.
-    Scope(String),
-    /// The journal, for a moment longer than the lock, or shorter.
-    Journal,
-}
-
-impl Taken {
-    fn of(error: &anyhow::Error) -> Option<Self> {
-        error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref()) {
-            (Some(Error::Locked { holder }), _) => Some(Taken::Scope(holder.clone())),
-            (_, Some(JournalError::Busy { .. })) => Some(Taken::Journal),
-            _ => None,
-        })
     }
 }
 

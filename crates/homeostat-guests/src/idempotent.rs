@@ -1,62 +1,83 @@
 //! One command for one guest, done once for each name that a client gives it.
 //!
 //! A second try with the same name gets the outcome of the first; while that runs, it waits in the same
-//! lane for the same end. Where the answer to the first one was lost, it is looked for as long as the target may still
-//! begin its task. Only then, and if the guest is not as asked for, it is sent again. The journal remembers, so a
-//! restart in between changes nothing.
+//! lane for the same end. If the answer to the first one was lost, its task is looked for as long as the target may
+//! still begin it. Only then, and if the guest is not as asked for, the command is sent again. The journal has all of
+//! that, so a restart in between changes nothing.
 
-use anyhow::Result;
-use homeostat_engine::journal::{
-    CommandKey, End, Intent, Known, Millis, OpenStep, Repeat, StepId, Subject,
-};
-use homeostat_engine::{Dispatch, Failure, LaneGuard, Recovery, TaskEnd, Tasks};
-use homeostat_guests::{Key, Located, Sent, Verb, Vmid};
+use homeostat_core::{Dispatch, Recovery, TaskEnd, Tasks};
+use homeostat_engine::LaneGuard;
+use homeostat_engine::journal::{CommandKey, End, Intent, Known, Millis, Repeat, StepId, Subject};
+use homeostat_registry::Error;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::operations::GuestCommands;
-use crate::failure::Helped;
-use crate::journal::{clock, explain};
+use crate::command::{Located, Sent, Verb};
+use crate::model::{Key, Vmid};
+use crate::operations::GuestCommands;
 
 /// How long the outcome of a named command is kept: longer than any client tries again.
 const KEPT_FOR: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// What is to be done.
-#[derive(Clone, Debug)]
-pub(crate) struct Command {
-    pub(crate) vmid: u32,
-    pub(crate) verb: Verb,
+/// A command as a client sends it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Command {
+    pub vmid: Vmid,
+    pub verb: Verb,
     /// The client's own name for it.
-    pub(crate) name: Option<String>,
-}
-
-/// What became of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Done {
-    pub(crate) end: End,
-    /// Whether it was done for an earlier try.
-    pub(crate) is_stored: bool,
+    pub name: Option<String>,
 }
 
 impl Command {
     fn key(&self) -> Key {
-        Key(Vmid(self.vmid))
+        Key(self.vmid)
     }
+}
+
+/// What became of a command, for the client.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Answer {
+    pub key: String,
+    pub verb: Verb,
+    /// `succeeded`, `failed` or `unknown`.
+    pub outcome: String,
+    pub why: Option<String>,
+    /// Whether it is the outcome of an earlier try.
+    pub stored: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(command: &Command, done: Done) -> Self {
+        let (outcome, why) = match done.end {
+            End::Succeeded { .. } => ("succeeded", None),
+            End::Failed { why } => ("failed", Some(why)),
+            End::Unknown { why } => ("unknown", Some(why)),
+        };
+        let (key, outcome) = (command.key().to_string(), outcome.to_owned());
+        Answer { key, verb: command.verb, outcome, why, stored: done.is_stored }
+    }
+}
+
+/// How a command ended.
+pub(crate) struct Done {
+    end: End,
+    is_stored: bool,
 }
 
 impl GuestCommands {
     /// Does a command, or tells what became of it before.
-    pub(crate) async fn carry_out(&self, command: &Command) -> Result<Done> {
+    pub(crate) async fn carry_out(&self, command: &Command) -> Result<Done, Error> {
         if let Some(done) = self.stored(command) {
             return Ok(done);
         }
-        let mut located = self.locate(command).await?;
+        let mut located = self.writer.source().locate(command.vmid).await?;
         loop {
             let lane = self.operations.enter(&command.key(), located.node()).await;
             if let Some(done) = self.stored(command) {
                 return Ok(done);
             }
             // While others had the lane, it may have moved.
-            let there = self.locate(command).await?;
+            let there = self.writer.source().locate(command.vmid).await?;
             if there.node() == located.node() {
                 return self.carry_out_in(&lane, command, &there).await;
             }
@@ -68,35 +89,28 @@ impl GuestCommands {
         self.writer.source()
     }
 
-    async fn locate(&self, command: &Command) -> Result<Located> {
-        self.writer.source().locate(Vmid(command.vmid)).await.map_err(|failure| refused(&failure))
-    }
-
     /// Sends the command, unless it is under way or done already.
     async fn carry_out_in(
         &self,
         lane: &LaneGuard<Key>,
         command: &Command,
         located: &Located,
-    ) -> Result<Done> {
+    ) -> Result<Done, Error> {
         if let Some(done) = self.close_open(lane, command).await? {
             return Ok(done);
         }
-        let name = self.name(command);
-        let doubted = name.and_then(|name| self.operations.journal().doubted(&name));
-        if let Some(done) = self.found_after_all(command, located, doubted).await? {
+        if let Some(done) = self.found_after_all(command, located).await? {
             return Ok(done);
         }
         let id = self.begin(command, located).await?;
         let end = match self.writer.send(located, command.verb).await {
             Ok(Sent::Task(task)) => {
-                self.note(id, &task).await?;
+                self.operations.journal().dispatched(id, &task).await?;
                 self.tasks().follow(&task).await
             }
             Ok(Sent::AlreadyDone) => TaskEnd::Succeeded,
             Err(error) if error.is_unknown() => {
-                let settled = self.operations.settle(lane, self.tasks()).await;
-                let settled = settled.map_err(|failure| refused(&failure))?;
+                let settled = self.operations.settle(lane, self.tasks()).await?;
                 let end = end_of(settled.unwrap_or_else(|| TaskEnd::Unknown(error.to_string())));
                 return Ok(Done { end, is_stored: false });
             }
@@ -119,48 +133,54 @@ impl GuestCommands {
         }
     }
 
-    /// An open step of a key whose lane is ours was left by a process that is no more, or by a wait that was given
-    /// up: it is found out what became of it. Tells what is still at work, or was this very command.
-    async fn close_open(&self, lane: &LaneGuard<Key>, command: &Command) -> Result<Option<Done>> {
+    /// An open step of a key whose lane we hold was left by a process that has ended, or by a wait that was given
+    /// up: asks the target what became of it. Returns its end if it was this very command, and refuses the command
+    /// while the target still works on another.
+    async fn close_open(
+        &self,
+        lane: &LaneGuard<Key>,
+        command: &Command,
+    ) -> Result<Option<Done>, Error> {
         let open = self.operations.journal().open_step(&self.operations.subject(lane.key()));
         let name = open.and_then(|open| open.intent.command).map(|command| command.name);
         let is_same = name.is_some() && name == self.name(command);
-        let settled = self.operations.settle(lane, self.tasks()).await;
-        match settled.map_err(|failure| refused(&failure))? {
+        match self.operations.settle(lane, self.tasks()).await? {
             Some(TaskEnd::GivenUp(why)) if is_same => {
                 Ok(Some(Done { end: End::Unknown { why }, is_stored: false }))
             }
             Some(TaskEnd::GivenUp(why)) => {
-                Err(Helped::error(why, "it is still at work: ask again later"))
+                Err(Error::helped(why, "it is still at work: ask again later"))
             }
             _ => Ok(self.stored(command)),
         }
     }
 
-    /// The last try of a named command ended so that nobody knows how, after its doubt was over. What runs all the same
-    /// is joined, and a guest that is as asked for is left alone.
+    /// If the outcome of the last try of a named command is unknown: waits for a task that runs after all, and leaves a
+    /// guest alone that is as asked for.
     async fn found_after_all(
         &self,
         command: &Command,
         located: &Located,
-        doubted: Option<OpenStep>,
-    ) -> Result<Option<Done>> {
+    ) -> Result<Option<Done>, Error> {
+        let name = self.name(command);
+        let doubted = name.and_then(|name| self.operations.journal().doubted(&name));
         let Some(doubted) = doubted else { return Ok(None) };
-        let found = self.tasks().recover(doubted.begun()).await.map_err(|it| refused(&it))?;
+        let found = self.tasks().recover(doubted.begun()).await?;
         if let Recovery::Running { task, .. } = found {
             let id = self.begin(command, located).await?;
-            self.note(id, &task).await?;
+            self.operations.journal().dispatched(id, &task).await?;
             let end = self.tasks().follow(&task).await;
             return self.conclude(id, end).await.map(Some);
         }
-        if self.writer.is_as_asked(located, command.verb).await.map_err(|it| refused(&it))? {
+        if self.writer.is_as_asked(located, command.verb).await? {
             let id = self.begin(command, located).await?;
             return self.conclude(id, TaskEnd::Succeeded).await.map(Some);
         }
         Ok(None)
     }
 
-    async fn begin(&self, command: &Command, located: &Located) -> Result<StepId> {
+    async fn begin(&self, command: &Command, located: &Located) -> Result<StepId, Error> {
+        let expires = Millis((self.journal.clock())().0.saturating_add(KEPT_FOR));
         let Dispatch { kind, parameters, precondition } = located.dispatch(command.verb);
         let intent = Intent {
             subject: self.operations.subject(&command.key()),
@@ -169,33 +189,20 @@ impl GuestCommands {
             precondition,
             node: located.node().to_owned(),
             repeat: Repeat::Hurts,
-            command: self.name(command).map(|name| CommandKey { name, expires: expiry() }),
+            command: self.name(command).map(|name| CommandKey { name, expires }),
         };
-        self.operations.journal().begin(intent).await.map_err(|error| explain(&error))
+        Ok(self.operations.journal().begin(intent).await?)
     }
 
     /// Writes down how a step ended. One that was only waited for too long is still at work: it stays open.
-    async fn conclude(&self, id: StepId, ended: TaskEnd) -> Result<Done> {
+    async fn conclude(&self, id: StepId, ended: TaskEnd) -> Result<Done, Error> {
         let is_over = !matches!(ended, TaskEnd::GivenUp(_));
         let end = end_of(ended);
         if is_over {
-            let ended = self.operations.journal().end(id, end.clone()).await;
-            ended.map_err(|error| explain(&error))?;
+            self.operations.journal().end(id, end.clone()).await?;
         }
         Ok(Done { end, is_stored: false })
     }
-
-    async fn note(&self, id: StepId, task: &str) -> Result<()> {
-        self.operations.journal().dispatched(id, task).await.map_err(|error| explain(&error))
-    }
-}
-
-fn now() -> Millis {
-    clock()()
-}
-
-fn expiry() -> Millis {
-    Millis(now().0.saturating_add(KEPT_FOR))
 }
 
 fn end_of(ended: TaskEnd) -> End {
@@ -203,12 +210,5 @@ fn end_of(ended: TaskEnd) -> End {
         TaskEnd::Succeeded => End::Succeeded { answer: json!(null) },
         TaskEnd::Failed(why) => End::Failed { why },
         TaskEnd::Unknown(why) | TaskEnd::GivenUp(why) => End::Unknown { why },
-    }
-}
-
-fn refused(failure: &Failure) -> anyhow::Error {
-    match &failure.help {
-        Some(help) => Helped::error(failure.error.clone(), help.clone()),
-        None => anyhow::anyhow!("{}", failure.error),
     }
 }

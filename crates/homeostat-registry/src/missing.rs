@@ -6,11 +6,11 @@ use std::path::Path;
 use homeostat_document::HOST;
 use homeostat_netns::Name;
 
-use crate::registry::Binding;
+use crate::binding::Binding;
 
 /// Where the document speaks of a scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub enum DocumentPlace {
     /// At its top level.
     Top,
     /// In `[namespaces.NAME]`.
@@ -21,71 +21,69 @@ pub(crate) enum Home {
     Unnamed(String),
 }
 
-impl Home {
-    pub(crate) fn of(binding: &Binding<'_>) -> Self {
-        if binding
-            .section
-            .is_some_and(|section| std::ptr::eq(section, &raw const binding.document.host))
-        {
-            return Home::Top;
-        }
+impl DocumentPlace {
+    /// Where the document of a binding speaks of its scope.
+    #[must_use]
+    pub fn of(binding: &Binding<'_>) -> Self {
         let scope = &binding.scope.name;
         match (binding.section, name(scope)) {
-            (Some(_), Some(name)) => Home::Namespace(name),
-            (None, Some(name)) => Home::Unwritten(name),
-            (_, None) => Home::Unnamed(scope.clone()),
+            (Some(section), _) if std::ptr::eq(section, &raw const binding.document.host) => {
+                DocumentPlace::Top
+            }
+            (Some(_), Some(name)) => DocumentPlace::Namespace(name),
+            (None, Some(name)) => DocumentPlace::Unwritten(name),
+            (_, None) => DocumentPlace::Unnamed(scope.clone()),
         }
     }
 
     /// A list such as `[[routes]]` is missing.
-    pub(crate) fn list(&self, name: &str) -> String {
+    #[must_use]
+    pub fn missing_list(&self, name: &str) -> String {
         let empty = format!("`{name} = []`");
-        match self {
-            Home::Top => missing(&format!("`[[{name}]]`"), &format!("{empty} at the top level")),
-            Home::Namespace(space) => {
-                let table = table(&["namespaces", space]);
-                missing(&format!("`{name}` of `{table}`"), &format!("{empty} there"))
-            }
-            Home::Unwritten(_) | Home::Unnamed(_) => self.whole(&empty),
-        }
+        let (section, write) = match self {
+            DocumentPlace::Top => (format!("`[[{name}]]`"), format!("{empty} at the top level")),
+            _ => (format!("`{name}` of `{}`", self.path(&[])), format!("{empty} there")),
+        };
+        self.missing(&section, &write, &empty)
     }
 
     /// A table such as `[sysctl]` is missing.
-    pub(crate) fn table(&self, path: &[&str]) -> String {
+    #[must_use]
+    pub fn missing_table(&self, path: &[&str]) -> String {
         let table = self.path(path);
-        match self {
-            Home::Top | Home::Namespace(_) => {
-                missing(&format!("`{table}`"), &format!("an empty `{table}`"))
-            }
-            Home::Unwritten(_) | Home::Unnamed(_) => self.whole(&format!("an empty `{table}`")),
-        }
+        let empty = format!("an empty `{table}`");
+        self.missing(&format!("`{table}`"), &empty, &empty)
     }
 
     /// A list inside of a table that is written, such as `addresses` of `[links.eth0]`, is missing.
-    pub(crate) fn list_of(&self, name: &str, path: &[&str]) -> String {
+    #[must_use]
+    pub fn missing_list_of(&self, name: &str, path: &[&str]) -> String {
         let table = self.path(path);
         missing(&format!("`{name}` of `{table}`"), &format!("`{name} = []` there"))
     }
 
-    fn whole(&self, empty: &str) -> String {
+    /// `write` is for a scope that the document writes, `empty` for the section alone.
+    fn missing(&self, section: &str, write: &str, empty: &str) -> String {
         match self {
-            Home::Unnamed(path) => format!(
+            DocumentPlace::Top | DocumentPlace::Namespace(_) => missing(section, write),
+            DocumentPlace::Unwritten(_) => {
+                missing(&format!("`{}`", self.path(&[])), &format!("it with {empty}"))
+            }
+            DocumentPlace::Unnamed(path) => format!(
                 "the document does not speak of the network namespace {path}; to delete what is \
                  ours there, use --allow-mass-delete"
             ),
-            Home::Top | Home::Namespace(_) | Home::Unwritten(_) => {
-                missing(&format!("`{}`", self.path(&[])), &format!("it with {empty}"))
-            }
         }
     }
 
     /// A table as TOML writes it here.
-    pub(crate) fn path(&self, path: &[&str]) -> String {
+    #[must_use]
+    pub fn path(&self, path: &[&str]) -> String {
         match self {
-            Home::Top => table(path),
-            Home::Namespace(space) | Home::Unwritten(space) | Home::Unnamed(space) => {
-                table(&[&["namespaces", space], path].concat())
-            }
+            DocumentPlace::Top => table(path),
+            DocumentPlace::Namespace(space)
+            | DocumentPlace::Unwritten(space)
+            | DocumentPlace::Unnamed(space) => table(&[&["namespaces", space], path].concat()),
         }
     }
 }
@@ -99,7 +97,8 @@ fn name(scope: &str) -> Option<String> {
 }
 
 /// Why the removal of what a section declared is held, and the way out.
-pub(crate) fn missing(section: &str, write: &str) -> String {
+#[must_use]
+pub fn missing(section: &str, write: &str) -> String {
     format!(
         "{section} is missing from the document; to delete what it declared, write {write}, or \
          use --allow-mass-delete"
@@ -107,7 +106,8 @@ pub(crate) fn missing(section: &str, write: &str) -> String {
 }
 
 /// The header of a table.
-pub(crate) fn table(path: &[&str]) -> String {
+#[must_use]
+pub fn table(path: &[&str]) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let part = |part: &&str| {
         let is_bare = !part.is_empty() && part.chars().all(is_bare);
@@ -135,35 +135,43 @@ mod tests {
         let check = |why: String, section: &str, write: &str| {
             assert_eq!(why, missing(section, write));
         };
-        check(Home::Top.list("routes"), "`[[routes]]`", "`routes = []` at the top level");
-        check(Home::Top.table(&["sysctl"]), "`[sysctl]`", "an empty `[sysctl]`");
         check(
-            Home::Top.list_of("addresses", &["links", "eth0.7"]),
+            DocumentPlace::Top.missing_list("routes"),
+            "`[[routes]]`",
+            "`routes = []` at the top level",
+        );
+        check(DocumentPlace::Top.missing_table(&["sysctl"]), "`[sysctl]`", "an empty `[sysctl]`");
+        check(
+            DocumentPlace::Top.missing_list_of("addresses", &["links", "eth0.7"]),
             "`addresses` of `[links.\"eth0.7\"]`",
             "`addresses = []` there",
         );
         check(
-            Home::Namespace(blue()).list("routes"),
+            DocumentPlace::Namespace(blue()).missing_list("routes"),
             "`routes` of `[namespaces.blue]`",
             "`routes = []` there",
         );
         check(
-            Home::Namespace(blue()).table(&["links"]),
+            DocumentPlace::Namespace(blue()).missing_table(&["links"]),
             "`[namespaces.blue.links]`",
             "an empty `[namespaces.blue.links]`",
         );
         check(
-            Home::Namespace(blue()).list_of("addresses", &["links", "eth0"]),
+            DocumentPlace::Namespace(blue()).missing_list_of("addresses", &["links", "eth0"]),
             "`addresses` of `[namespaces.blue.links.eth0]`",
             "`addresses = []` there",
         );
-        check(Home::Unwritten(blue()).list("rules"), "`[namespaces.blue]`", "it with `rules = []`");
         check(
-            Home::Unwritten(blue()).table(&["sysctl"]),
+            DocumentPlace::Unwritten(blue()).missing_list("rules"),
+            "`[namespaces.blue]`",
+            "it with `rules = []`",
+        );
+        check(
+            DocumentPlace::Unwritten(blue()).missing_table(&["sysctl"]),
             "`[namespaces.blue]`",
             "it with an empty `[namespaces.blue.sysctl]`",
         );
-        let unnamed = Home::Unnamed("/proc/12/ns/net".to_owned()).list("routes");
+        let unnamed = DocumentPlace::Unnamed("/proc/12/ns/net".to_owned()).missing_list("routes");
         assert!(unnamed.contains("network namespace /proc/12/ns/net;"), "{unnamed}");
     }
 }

@@ -1,0 +1,105 @@
+//! Writes to guests that must not be sent twice: the lanes of the guests, which loops and commands share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use homeostat_core::{Limits, ScopeLock, Source as _};
+use homeostat_engine::journal::JournalError;
+use homeostat_engine::{DispatchGuard, Operations};
+use homeostat_registry::{Binding, Error, OwnerJournal};
+
+use crate::apply::Writer;
+use crate::model::Key;
+use crate::source::Guests;
+
+/// The lanes of one process; clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct GuestOperations(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// The lanes of each cluster that was named, by what the journal files its steps under. A cluster that
+    /// is left may still be at work, and what is in flight there is followed to its end.
+    clusters: BTreeMap<String, Operations<Key>>,
+    /// The cluster that the document names.
+    current: Option<Cluster>,
+}
+
+struct Cluster {
+    source: Guests,
+    journal: OwnerJournal,
+    /// Its lanes; an error while another process writes the journal.
+    operations: Result<Operations<Key>, JournalError>,
+}
+
+impl GuestOperations {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What keeps writes to guests from being sent twice; without a journal nothing can be sent. A process that
+    /// finds the journal in use by another one will not get the scope's lock either, and fails at that.
+    pub(crate) fn enter_cluster(
+        &self,
+        source: &Guests,
+        binding: &Binding<'_>,
+        limits: Limits,
+    ) -> Result<DispatchGuard<Key>, Error> {
+        let mut state = self.state();
+        state.current = None;
+        let Some(journal) = &binding.caller.journal else { return Ok(DispatchGuard::Absent) };
+        // A number means another guest in another cluster: what was begun in one is never asked of the other,
+        // whichever the document names by then.
+        let filed = format!("{} at {}", binding.scope.name, source.endpoint());
+        let operations = state.operations(&filed, limits, journal);
+        let guard = match &operations {
+            Ok(operations) => DispatchGuard::Operations(operations.clone()),
+            Err(JournalError::Busy { .. }) => DispatchGuard::Absent,
+            Err(error) => return Err(error.clone().into()),
+        };
+        let (source, journal) = (source.clone(), journal.clone());
+        state.current = Some(Cluster { source, journal, operations });
+        Ok(guard)
+    }
+
+    /// The document names no cluster any more.
+    pub(crate) fn leave_cluster(&self) {
+        self.state().current = None;
+    }
+
+    /// What commands need, once a document with a cluster is bound.
+    pub(crate) fn commands(&self, lock: &ScopeLock) -> Result<GuestCommands, Error> {
+        let state = self.state();
+        let Some(Cluster { source, journal, operations }) = &state.current else {
+            let help = "add `[proxmox]` to the document";
+            return Err(Error::helped("the document names no cluster", help));
+        };
+        let operations = operations.clone()?;
+        Ok(GuestCommands { writer: source.writer(lock)?, operations, journal: journal.clone() })
+    }
+}
+
+impl State {
+    /// The lanes of a cluster.
+    fn operations(
+        &mut self,
+        filed: &str,
+        limits: Limits,
+        journal: &OwnerJournal,
+    ) -> Result<Operations<Key>, JournalError> {
+        if let Some(operations) = self.clusters.get(filed) {
+            operations.limit(limits);
+            return Ok(operations.clone());
+        }
+        let operations = Operations::new(journal.open()?, (Guests::NAME, filed), limits);
+        self.clusters.insert(filed.to_owned(), operations.clone());
+        Ok(operations)
+    }
+}
+
+/// Carries out commands: the writer, and the lanes that it shares with the loops.
+pub(crate) struct GuestCommands {
+    pub(crate) writer: Writer,
+    pub(crate) operations: Operations<Key>,
+    pub(crate) journal: OwnerJournal,
+}

@@ -1,0 +1,74 @@
+//! How a program binds guests on Proxmox VE: `[proxmox]` and `[guests.N]`, and the commands for one guest.
+
+use std::time::Duration;
+
+use homeostat_core::{Failure, Limits, Ownership, Retry};
+use homeostat_document::Section;
+use homeostat_registry::{
+    BindResult, Binding, CommandDeps, DocumentPlace, Error, MissingSections, Registration, Remote,
+};
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::idempotent::{Answer, Command};
+use crate::operations::GuestOperations;
+use crate::section::{self, Proxmox, desired};
+use crate::source::Guests;
+use crate::token::Token;
+
+/// Guests, for a list of sources.
+pub const REGISTRATION: Registration = Registration {
+    resolve: |section, _, checker| section::resolve(section, checker),
+    files: |_, section, named| {
+        named.files.extend(section.get().map(|proxmox: &Proxmox| proxmox.token_file.clone()));
+    },
+    remote: Some(Remote {
+        section: <Proxmox as Section>::NAME,
+        identity: "a cluster of Proxmox VE",
+        // A look at everything costs a request or two a guest, and a poll tells of what cannot wait.
+        resync: Duration::from_secs(30),
+    }),
+    command: Some(|deps, request| Box::pin(carry_out(deps, request))),
+    ..Registration::new(section::SECTIONS, bind)
+};
+
+/// Tasks at once in the whole cluster.
+const TOTAL: usize = 64;
+
+fn bind(binding: &Binding<'_>) -> BindResult {
+    let operations: GuestOperations = binding.caller.memory.of();
+    let proxmox = binding.section.and_then(|section| section.get::<Proxmox>());
+    let (Some(section), Some(proxmox)) = (binding.section, proxmox) else {
+        if DocumentPlace::of(binding) == DocumentPlace::Top {
+            operations.leave_cluster();
+        }
+        return Ok(None);
+    };
+    let token = Token::read(&proxmox.token_file)
+        .map_err(|error| Failure::from_error(&error, Retry::OnChange).with_help(error.help()))?;
+    let client = Client::new(proxmox.endpoint.clone(), token, &proxmox.trust)
+        .map_err(|error| Error::failed(&error))?;
+    let source = Guests::new(&client, &binding.caller.owner, proxmox.timeouts);
+    let desired = desired(section).map_err(|error| Error::failed(&error))?;
+    let guests = <section::Guests as Section>::NAME;
+    let missing = binding.missing(|place| {
+        if section.states(guests) {
+            return MissingSections::default();
+        }
+        MissingSections::all(place.missing_table(&[guests]))
+    });
+    let limits = Limits { total: TOTAL, per_node: proxmox.node_limit.into() };
+    let dispatch = operations.enter_cluster(&source, binding, limits)?;
+    let mut bound = binding.bound(source, desired, Ownership::Checkpoint, missing);
+    (bound.config.dispatch, bound.config.lanes) = (dispatch, TOTAL);
+    Ok(Some(bound))
+}
+
+/// Carries out a [`Command`], and returns an [`Answer`].
+pub async fn carry_out(deps: CommandDeps, request: Value) -> Result<Value, Error> {
+    let command: Command =
+        serde_json::from_value(request).map_err(|error| Error::failed(&error))?;
+    let commands = deps.memory.of::<GuestOperations>().commands(&deps.lock)?;
+    let answer = Answer::new(&command, commands.carry_out(&command).await?);
+    serde_json::to_value(answer).map_err(|error| Error::failed(&error))
+}

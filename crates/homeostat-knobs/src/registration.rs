@@ -1,0 +1,147 @@
+//! How a program binds knobs: `[sysctl]`, a link's `sysctl`, and `[cgroups]`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use homeostat_core::Ownership;
+use homeostat_document::{Checker, Diagnostic, Diagnostics, Scope as Section, Section as _};
+use homeostat_registry::{
+    BindResult, Binding, CapabilitySet, DocumentPlace, Error, Extent, MissingSections, Reach,
+    Registration, Shown, Start,
+};
+
+use crate::gate::Gate;
+use crate::key::Key;
+use crate::section::{self, Cgroups, LinkSysctl, Sysctl, desired, is_stated, knobs};
+use crate::source::{Knobs, Roots};
+
+/// Knobs, for a list of sources.
+pub const REGISTRATION: Registration = Registration {
+    resolve: |section, _, checker| section::resolve(section, checker),
+    waiting: |_, section| knobs(section).map(|knob| knob.key.to_string()).collect(),
+    capabilities,
+    show,
+    start: Start::BeforeLinks,
+    ..Registration::new(section::SECTIONS, bind)
+};
+
+/// Below `net/` the kernel asks for nothing else, but for the compiler of filters.
+fn capabilities(section: &Section) -> CapabilitySet {
+    let is_beyond = |key: &Key| match key {
+        Key::Sysctl(path) => key.is_host_wide() || path.as_str().contains("bpf_jit"),
+        Key::Cgroup(_) => false,
+    };
+    let beyond = knobs(section).any(|knob| is_beyond(&knob.key));
+    if beyond { CapabilitySet::all() } else { CapabilitySet::empty() }
+}
+
+fn bind(binding: &Binding<'_>) -> BindResult {
+    let owned: Vec<Key> = binding.records::<Knobs>()?.into_keys().collect();
+    if !binding.section.is_some_and(is_stated) && owned.is_empty() {
+        return Ok(None);
+    }
+    if let Some(section) = binding.section {
+        refuse_host_wide(binding, section)?;
+    }
+    let desired = binding.section.map(desired).transpose();
+    let desired = desired.map_err(|error| Error::failed(&error))?.unwrap_or_default();
+    // What other owners of this state directory hold: a knob can be kept by one of them only.
+    let others = binding.pages.others(&binding.ledger_key())?.into_iter();
+    let others = others.filter_map(|(owner, key)| Some((key.parse().ok()?, owner))).collect();
+    let gate = Gate { is_open: binding.gate.subscribe(), on: binding.gate.on().into() };
+    let source = Knobs { others, gate: Some(gate), ..source(binding) };
+    let missing = binding.missing(|place| missing(binding, &owned, place));
+    Ok(Some(binding.bound(source, desired, Ownership::Checkpoint, missing)))
+}
+
+/// The knobs of a scope on the real machine.
+fn source(binding: &Binding<'_>) -> Knobs {
+    let here = match binding.scope.reach {
+        Reach::Host => None,
+        Reach::Namespace => Some("a network namespace"),
+        Reach::Sandbox => Some("a sandbox"),
+    };
+    let refusal = |here| {
+        format!("{here} has only `net` knobs of its own; this one belongs to the whole host")
+    };
+    let knobs = Knobs::new(Roots::of_the_system(), Some(Arc::clone(&binding.scope.netns)));
+    Knobs { host_wide_refusal: here.map(refusal), ..knobs }
+}
+
+/// A knob of the whole host must not be reached from a smaller scope.
+fn refuse_host_wide(binding: &Binding<'_>, section: &Section) -> Result<(), Diagnostics> {
+    let here = match binding.scope.reach {
+        Reach::Host => return Ok(()),
+        Reach::Namespace => "a network namespace",
+        Reach::Sandbox => "the sandbox",
+    };
+    let mut checker = Checker::new(binding.document.files.clone());
+    for knob in knobs(section).filter(|knob| knob.key.is_host_wide()) {
+        let message = format!("`{}` belongs to the whole host, not to {here}", knob.key.value);
+        let help = "only knobs under `net` exist once per namespace";
+        checker.report(Diagnostic::new(knob.key.span, message).help(help));
+    }
+    checker.into_result()
+}
+
+/// Which sections are missing. A knob of a link may have been declared in `[sysctl]` or in the link's own
+/// section, and the ledger does not say where: it is held if both are missing, or if other knobs of ours show
+/// that `[sysctl]` was there and is lost.
+fn missing(binding: &Binding<'_>, owned: &[Key], place: DocumentPlace) -> MissingSections<Key> {
+    let is_global = |key: &Key| matches!(key, Key::Sysctl(_)) && key.link().is_none();
+    let links = binding.section.into_iter().flat_map(Section::extensions::<LinkSysctl>);
+    let sysctl = if binding.states(Sysctl::NAME) {
+        MissingSysctl::Nothing
+    } else if owned.iter().any(is_global) || !binding.states(LinkSysctl::SECTION) {
+        MissingSysctl::All
+    } else {
+        let without = links.filter(|link| link.knobs.is_none());
+        MissingSysctl::OfLinks(without.map(|link| link.link.clone()).collect())
+    };
+    let missing = Missing { cgroups: !binding.states(Cgroups::NAME), sysctl, place };
+    MissingSections::new(missing, Missing::why)
+}
+
+#[derive(PartialEq)]
+struct Missing {
+    cgroups: bool,
+    sysctl: MissingSysctl,
+    place: DocumentPlace,
+}
+
+#[derive(PartialEq)]
+enum MissingSysctl {
+    Nothing,
+    /// `[sysctl]`, and the knobs of these links.
+    OfLinks(BTreeSet<String>),
+    All,
+}
+
+impl Missing {
+    /// Why the removal of a key is held.
+    fn why(&self, key: &Key) -> Option<String> {
+        let Missing { cgroups, sysctl, place } = self;
+        match (key, sysctl, key.link()) {
+            (Key::Cgroup(_), ..) => cgroups.then(|| place.missing_table(&[Cgroups::NAME])),
+            (_, MissingSysctl::Nothing, _) => None,
+            (_, MissingSysctl::OfLinks(without), Some(link)) => {
+                let path = [LinkSysctl::SECTION, link, LinkSysctl::FIELD];
+                without.contains(link).then(|| place.missing_table(&path))
+            }
+            _ => Some(place.missing_table(&[Sysctl::NAME])),
+        }
+    }
+}
+
+/// The owned knobs, and others.
+fn show(binding: &Binding<'_>, extent: Extent) -> Result<Shown, Error> {
+    let knobs = source(binding);
+    let others = match extent {
+        Extent::Common => knobs.common()?,
+        Extent::Everything => knobs.all()?,
+    };
+    let owned = knobs.values(binding.records::<Knobs>()?.into_keys())?;
+    let found = others.into_iter().chain(owned);
+    let found = found.map(|(key, value)| (key, value.as_str().to_owned()));
+    Ok(Shown { sections: section::show(found), notes: Vec::new() })
+}

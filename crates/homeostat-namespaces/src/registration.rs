@@ -1,0 +1,93 @@
+//! How a program binds namespaces: `create = true` in `[namespaces.NAME]`.
+
+use std::collections::BTreeMap;
+
+use homeostat_core::Ownership;
+use homeostat_document::{Checker, Diagnostic, Diagnostics, Document};
+use homeostat_netns::Place;
+use homeostat_registry::{
+    BindResult, Binding, Error, MissingSections, Owned, Reach, Registration, Scope, ScopeCreator,
+    missing, scope_name, table,
+};
+
+use crate::key::Key;
+use crate::mark::{Mark, Protocol};
+use crate::model::DesiredState;
+use crate::section::{self, is_made, named};
+use crate::source::{Namespaces, OwnTable};
+
+/// Namespaces, for a list of sources.
+pub const REGISTRATION: Registration = Registration {
+    scopes: Some(ScopeCreator { creates: is_made, scope: |key| scope_of(&key.parse().ok()?) }),
+    ..Registration::new(section::SECTIONS, bind)
+};
+
+fn bind(binding: &Binding<'_>) -> BindResult {
+    let document = binding.document;
+    if binding.scope.reach == Reach::Namespace {
+        refuse(document)?;
+        return Ok(None);
+    }
+    let records = binding.records::<Namespaces>()?;
+    let declared = named(document, true)?;
+    if declared.is_empty() && records.is_empty() {
+        return Ok(None);
+    }
+    // What the document still speaks of stays, also if it would not be made any more.
+    let mut kept = named(document, false)?;
+    kept.retain(|key| records.contains_key(key));
+    let mark = Mark::new(Protocol(binding.caller.mark.0), &binding.caller.owner);
+    let (mut source, mut held) = (Namespaces::new(mark), BTreeMap::new());
+    for key in records.into_keys() {
+        let owned = owned_inside(binding, &key)?;
+        held.extend(why_held(document, &key, &owned).map(|why| (key.clone(), why)));
+        // Tables that were taken over carry no mark; the ledger has the kernel's number of each.
+        let tables = owned
+            .identities
+            .into_iter()
+            .filter_map(|(name, handle)| Some(OwnTable { name, handle: handle.parse().ok()? }));
+        source = source.owning(key, tables);
+    }
+    let desired = DesiredState::new(declared).keeping(kept);
+    let held = MissingSections::new(held, |held, key| held.get(key).cloned());
+    Ok(Some(binding.bound(source, desired, Ownership::Checkpoint, held)))
+}
+
+/// Names belong to the whole host, so a run about one namespace creates none.
+fn refuse(document: &Document) -> Result<(), Diagnostics> {
+    let mut checker = Checker::new(document.files.clone());
+    for (name, _) in document.namespaces.iter().filter(|(_, scope)| is_made(scope)) {
+        let message = format!("`{}` is not made by a run with --netns", name.value);
+        let help = "leave --netns out: names belong to the host; or leave `create` out";
+        checker.report(Diagnostic::new(name.span, message).help(help));
+    }
+    checker.into_result()
+}
+
+/// Why a namespace of ours is not deleted though the document does not write it: it writes no `[namespaces]` at
+/// all, or we own something inside. Any other is an entry like any other.
+fn why_held(document: &Document, key: &Key, owned: &Owned) -> Option<String> {
+    let section = format!("`{}`", table(&["namespaces", key.name().as_str()]));
+    if !document.states_namespaces {
+        return Some(missing(&section, "an empty `[namespaces]`"));
+    }
+    (owned.is_any && !document.states_no_namespaces()).then(|| {
+        format!(
+            "{section} is missing from the document, and we own something in it; to delete it, empty its \
+             sections first, or use --allow-mass-delete"
+        )
+    })
+}
+
+fn owned_inside(binding: &Binding<'_>, key: &Key) -> Result<Owned, Error> {
+    // Whatever keeps it from being opened, the source itself will say.
+    match scope_of(key).map(|name| Scope::recorded(&name)) {
+        Some(Ok(Some(scope))) => Owned::read(binding.pages, &binding.caller.owner, &scope),
+        _ => Ok(Owned::default()),
+    }
+}
+
+/// The name of the scope that a namespace is.
+fn scope_of(key: &Key) -> Option<String> {
+    scope_name(&Place::Named(key.name().clone())).ok()
+}

@@ -1,0 +1,91 @@
+//! How a program binds the firewall: `[nftables]`, a text in nft's own language.
+
+use std::sync::Arc;
+
+use homeostat_core::{Desired as _, Ownership};
+use homeostat_document::Section;
+use homeostat_registry::{
+    BindResult, Binding, CapabilitySet, Error, MissingSections, Registration, Shown, Start,
+};
+use serde_json::{Map, json};
+
+use crate::compile::Compiler;
+use crate::mark::Mark;
+use crate::section::{self, Declared, Nftables, declared, desired};
+use crate::source::{Nft, Wording};
+
+/// The firewall, for a list of sources.
+pub const REGISTRATION: Registration = Registration {
+    resolve: |section, _, checker| section::resolve(section, checker),
+    // Which tables there will be, nobody knows before the text is compiled.
+    waiting: |_, section| match declared(section) {
+        Some(_) => vec!["the tables of [nftables]".to_owned()],
+        None => Vec::new(),
+    },
+    files: section::files,
+    // Rules are compiled in a scratch namespace.
+    capabilities: |section| match section.get::<Nftables>() {
+        Some(_) => CapabilitySet::SYS_ADMIN,
+        None => CapabilitySet::empty(),
+    },
+    show: |binding, _| show(binding),
+    start: Start::Firewall,
+    ..Registration::new(section::SECTIONS, bind)
+};
+
+/// The marks are in the kernel: without a section, there is something to do only where some are found.
+fn bind(binding: &Binding<'_>) -> BindResult {
+    let for_people = binding.caller.is_for_people;
+    let wording = if for_people { Wording::Listed } else { Wording::Parts };
+    let source = source(binding).with_wording(wording);
+    let stated = binding.section.and_then(|section| section.get::<Nftables>());
+    if stated.is_none() && binding.records::<Nft>()?.is_empty() && !source.owns_any() {
+        return Ok(None);
+    }
+    // It remembers rulesets, so that one that is bound again is not compiled again.
+    let compiler: Compiler = binding.caller.memory.of();
+    let desired = stated.map(|nftables| desired(binding.document, nftables, &compiler, &source));
+    let desired = desired.transpose()?.unwrap_or_default();
+    let missing = binding.missing(|place| match stated {
+        None => MissingSections::all(place.missing_table(&[<Nftables as Section>::NAME])),
+        Some(nftables) if desired.is_empty() => {
+            no_tables(nftables, &place.path(&[<Nftables as Section>::NAME]))
+        }
+        Some(_) => MissingSections::default(),
+    });
+    Ok(Some(binding.bound(source, desired, Ownership::Marked, missing)))
+}
+
+fn source(binding: &Binding<'_>) -> Nft {
+    Nft::of(Arc::clone(&binding.scope.netns), Mark::new(&binding.caller.owner))
+}
+
+/// Whether a section that makes no table means that. A file can be empty because a disk was full or because
+/// it is being written, and a text can be commented out; an empty `ruleset`, or a section without anything,
+/// was written so.
+fn no_tables<K: 'static>(nftables: &Nftables, section: &str) -> MissingSections<K> {
+    let what = match &nftables.ruleset {
+        None if nftables.adopt => format!("`{section}` names no ruleset"),
+        None => return MissingSections::default(),
+        Some(Declared::Text(text)) if text.is_empty() => return MissingSections::default(),
+        Some(Declared::Text(_)) => format!("`ruleset` of `{section}` makes no table"),
+        Some(Declared::File(path)) => format!("the ruleset `{}` makes no table", path.display()),
+    };
+    MissingSections::all(format!(
+        "{what}; to delete the tables, write `ruleset = \"\"` in `{section}`, or use \
+         --allow-mass-delete"
+    ))
+}
+
+/// Our tables of a scope as a text.
+fn show(binding: &Binding<'_>) -> Result<Shown, Error> {
+    let shown = source(binding).show(&binding.records::<Nft>()?)?;
+    let mut sections = Map::new();
+    if !shown.ruleset.is_empty() {
+        sections.insert(<Nftables as Section>::NAME.into(), json!({ "ruleset": shown.ruleset }));
+    }
+    let names: Vec<String> = shown.foreign.iter().map(ToString::to_string).collect();
+    let note =
+        (!names.is_empty()).then(|| format!("Not ours, and not shown: {}", names.join(", ")));
+    Ok(Shown { sections, notes: note.into_iter().collect() })
+}

@@ -1,0 +1,172 @@
+//! What a program must know of a source to bind it to a document and a scope.
+//!
+//! A source crate describes itself by one [`Registration`], behind its feature `document`; a program lists the
+//! registrations of all its sources, and names no source anywhere else. Start at [`Registration`], then
+//! [`Binding`], which is what a source is bound with.
+//!
+//! ```
+//! use homeostat_document::SourceSections;
+//! use homeostat_registry::Registration;
+//!
+//! const SECTIONS: SourceSections =
+//!     SourceSections { source: "lamps", sections: &[], extensions: &[] };
+//!
+//! /// A source that has nothing to do in any scope.
+//! pub const REGISTRATION: Registration = Registration::new(SECTIONS, |_binding| Ok(None));
+//! assert_eq!(REGISTRATION.name(), "lamps");
+//! ```
+
+mod binding;
+mod error;
+mod gate;
+mod missing;
+mod scope;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_document::{Checker, Document, Scope as Section, SourceSections};
+pub use homeostat_engine::MissingSections;
+use homeostat_engine::outcome::Later;
+use homeostat_engine::{Planner, ScopeLock};
+pub use rustix::thread::CapabilitySet;
+use serde_json::{Map, Value};
+
+pub use binding::{Binding, Caller, Mark, Memory, OwnerJournal};
+pub use error::Error;
+pub use gate::Gate;
+pub use missing::{DocumentPlace, missing, table};
+pub use scope::{Lookup, Owned, Reach, SANDBOX, Scope, scope_name};
+
+/// A bound source; nothing if the source has nothing to do in the scope.
+pub type BindResult = Result<Option<Box<dyn Planner>>, Error>;
+
+/// The answer to a command of a source.
+pub type CommandResult = Later<'static, Result<Value, Error>>;
+
+/// What a program must know of a source. Everything but sections and `bind` has a default: see [`Registration::new`].
+pub struct Registration {
+    /// What it adds to documents, under its name.
+    pub sections: SourceSections,
+    /// Binds the source to a scope.
+    pub bind: fn(&Binding<'_>) -> BindResult,
+    /// Checks the source's part of a section, without looking at the machine.
+    pub resolve: fn(&Section, Lists, &mut Checker),
+    /// The keys that wait for a namespace that is not there.
+    pub waiting: fn(&Document, &Section) -> Vec<String>,
+    /// The other namespaces that a scope refers to, by name.
+    pub namespaces: fn(&Section) -> Vec<String>,
+    /// The files beside the document that a scope names.
+    pub files: fn(&Document, &Section, &mut NamedFiles),
+    /// The capabilities that a scope needs beside those for every network.
+    pub capabilities: fn(&Section) -> CapabilitySet,
+    /// What is observed in a scope, as sections of a document.
+    pub show: fn(&Binding<'_>, Extent) -> Result<Shown, Error>,
+    /// When a daemon starts it.
+    pub start: Start,
+    /// What is different about a target on another machine.
+    pub remote: Option<Remote>,
+    /// Set for a source whose objects are scopes. It is bound to the first scope only, and driven before the scopes
+    /// inside can be opened.
+    pub scopes: Option<ScopeCreator>,
+    /// Carries out a command of the source. Request and answer are known to the source and its client only.
+    pub command: Option<fn(CommandDeps, Value) -> CommandResult>,
+}
+
+impl Registration {
+    /// A source that refers to nothing beside its own sections, needs no privileges of its own and shows nothing.
+    #[must_use]
+    pub const fn new(sections: SourceSections, bind: fn(&Binding<'_>) -> BindResult) -> Self {
+        Registration {
+            sections,
+            bind,
+            resolve: |_, _, _| {},
+            waiting: |_, _| Vec::new(),
+            namespaces: |_| Vec::new(),
+            files: |_, _, _| {},
+            capabilities: |_| CapabilitySet::empty(),
+            show: |_, _| Ok(Shown::default()),
+            start: Start::Usual,
+            remote: None,
+            scopes: None,
+            command: None,
+        }
+    }
+
+    /// The source's name in plans, settings and the ledger.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.sections.source
+    }
+}
+
+/// Whether long lists beside the document are checked, too: binding reads them anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lists {
+    Read,
+    Skip,
+}
+
+/// Files that a document names, and directories in which more of them may appear.
+#[derive(Debug, Default)]
+pub struct NamedFiles {
+    pub files: BTreeSet<PathBuf>,
+    pub directories: BTreeSet<PathBuf>,
+}
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// What we own, and what people set most.
+    Common,
+    Everything,
+}
+
+/// What is observed.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// By the names of the document.
+    pub sections: Map<String, Value>,
+    /// What people should know of what is not shown.
+    pub notes: Vec<String>,
+}
+
+/// When a daemon starts a source. No host forwards before its firewall is there, and links that are created
+/// take over what `default` says. The knobs of those links come after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Start {
+    /// Before all others, which wait for its first pass; the [`Gate`] of the scope is closed until it has converged.
+    Firewall,
+    /// Before links are created; its first pass is waited for.
+    BeforeLinks,
+    /// With the rest.
+    Usual,
+}
+
+/// A target that is not on this machine.
+pub struct Remote {
+    /// The section that says where it is.
+    pub section: &'static str,
+    /// What its records are bound to: it outlives every boot of this machine.
+    pub identity: &'static str,
+    /// How often everything there is looked at.
+    pub resync: Duration,
+}
+
+/// What is special about a source whose objects are scopes.
+pub struct ScopeCreator {
+    /// Whether the section asks for its scope to be created.
+    pub creates: fn(&Section) -> bool,
+    /// The name of the scope that the object with this key is.
+    pub scope: fn(&str) -> Option<String>,
+}
+
+/// What a command of a source is carried out with.
+#[derive(Clone)]
+pub struct CommandDeps {
+    pub memory: Memory,
+    /// The lock of the first scope.
+    pub lock: Arc<ScopeLock>,
+}

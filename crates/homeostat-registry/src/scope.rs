@@ -1,0 +1,220 @@
+//! The scopes of a document on this machine: which namespace each one is, and what it is called.
+
+use std::sync::Arc;
+
+use homeostat_document::{HOST, NamespaceName};
+use homeostat_engine::{Failure, LedgerKey, Pages, Record, Retry};
+use homeostat_netns::{Error as NetnsError, Identity, Name, Netns, Place};
+use serde::de::IgnoredAny;
+
+use crate::error::Error;
+
+/// The name of a sandbox, which the top level of the document speaks of.
+pub const SANDBOX: &str = "sandbox";
+
+/// A scope that exists.
+#[derive(Debug)]
+pub struct Scope {
+    /// Its name in plans and in the ledger.
+    pub name: String,
+    pub netns: Arc<Netns>,
+    /// What tells it from a former one of the same name.
+    pub identity: String,
+    /// Whether host-wide things belong to it.
+    pub reach: Reach,
+}
+
+/// What belongs to a scope beside its network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The whole host.
+    Host,
+    /// Nothing: it is a namespace among others.
+    Namespace,
+    /// Nothing: it is a sandbox.
+    Sandbox,
+}
+
+/// What is found where a scope is named.
+pub enum Lookup {
+    Found(Scope),
+    Absent,
+    /// Something else than a network namespace is there.
+    NotNetns(NetnsError),
+}
+
+impl Scope {
+    /// The scope of this name in a namespace that is open.
+    pub fn new(name: &str, netns: Netns, reach: Reach) -> Result<Self, NetnsError> {
+        let identity = Identity::of(&netns)?.to_string();
+        Ok(Scope { name: name.to_owned(), netns: Arc::new(netns), identity, reach })
+    }
+
+    /// A namespace that the document names. A name of digits is a name.
+    pub fn named(name: &NamespaceName) -> Result<Lookup, Error> {
+        let failed = |error| with_context(&format!("cannot open the namespace `{name}`"), &error);
+        let place = Place::Named(Name::new(name.as_str()).map_err(failed)?);
+        Self::look_up(&scope_name(&place)?, &place).map_err(failed)
+    }
+
+    /// The namespace that a link refers to, if it exists; `host` is the one that we run in.
+    pub fn referred(name: &NamespaceName) -> Result<Option<Arc<Netns>>, Error> {
+        if name.as_str() == HOST {
+            return Ok(Some(Arc::new(Netns::current()?)));
+        }
+        match Self::named(name)? {
+            Lookup::Found(scope) => Ok(Some(scope.netns)),
+            Lookup::Absent | Lookup::NotNetns(_) => Ok(None),
+        }
+    }
+
+    /// A scope by its name in the ledger, if it exists.
+    pub fn recorded(name: &str) -> Result<Option<Self>, Error> {
+        let found = recorded(name).and_then(|place| Self::look_up(name, &place));
+        match found {
+            Ok(Lookup::Found(scope)) => Ok(Some(scope)),
+            Ok(Lookup::Absent | Lookup::NotNetns(_)) => Ok(None),
+            Err(error) => {
+                let what = format!("cannot look into `{name}`, where we own something");
+                Err(with_context(&what, &error))
+            }
+        }
+    }
+
+    fn look_up(name: &str, place: &Place) -> Result<Lookup, NetnsError> {
+        match Netns::open(place) {
+            Ok(netns) => Self::new(name, netns, Reach::Namespace).map(Lookup::Found),
+            Err(
+                NetnsError::NoSuchName { .. }
+                | NetnsError::NoSuchPath { .. }
+                | NetnsError::NoSuchProcess { .. },
+            ) => Ok(Lookup::Absent),
+            Err(error @ NetnsError::NotNetns { .. }) => Ok(Lookup::NotNetns(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where the ledger files a source in this scope.
+    #[must_use]
+    pub fn ledger_key(&self, owner: &str, source: &str) -> LedgerKey {
+        LedgerKey {
+            owner: owner.to_owned(),
+            source: source.to_owned(),
+            scope: self.name.clone(),
+            identity: self.identity.clone(),
+        }
+    }
+}
+
+/// What the ledger says that we own in a scope, whichever source keeps it.
+#[derive(Debug, Default)]
+pub struct Owned {
+    /// Whether there are records, or something was applied: what carries a mark in the kernel needs no record.
+    pub is_any: bool,
+    /// Keys whose records say which object it is, in the target's own words.
+    pub identities: Vec<(String, String)>,
+}
+
+impl Owned {
+    /// What `owner` has in `scope`.
+    pub fn read(pages: &dyn Pages, owner: &str, scope: &Scope) -> Result<Self, Error> {
+        let mut all = Owned::default();
+        for key in pages.places(owner)? {
+            if key.scope != scope.name || key.identity != scope.identity {
+                continue;
+            }
+            let page = pages.page(&key)?;
+            all.is_any |=
+                !page.records.is_empty() || page.desired.is_some_and(|desired| !desired.is_empty());
+            all.identities.extend(page.records.into_iter().filter_map(|(key, record)| {
+                // A record that cannot be read is reported by its own source.
+                let record: Record<IgnoredAny> = serde_json::from_str(&record).ok()?;
+                Some((key, record.identity?))
+            }));
+        }
+        Ok(all)
+    }
+}
+
+fn with_context(what: &str, error: &NetnsError) -> Error {
+    let Failure { error: cause, .. } = Failure::from_error(error, Retry::Soon);
+    let failure = Failure::new(format!("{what}: {cause}"), Retry::Soon);
+    Error::Failed(Failure { help: error.help(), ..failure })
+}
+
+/// What a scope is called, so that [`Scope::recorded`] finds it again: a name has no slash in it, a path
+/// has. A process is called by its path, for digits are a name; so is a name that means another
+/// scope.
+pub fn scope_name(place: &Place) -> Result<String, Error> {
+    match place {
+        Place::Named(name) if ![HOST, SANDBOX].contains(&name.as_str()) => Ok(name.to_string()),
+        other => {
+            let path = std::path::absolute(other.path()).map_err(|error| Error::failed(&error))?;
+            path.into_os_string().into_string().map_err(|path| {
+                let text = format!("the path {} is not UTF-8", path.display());
+                Failure::new(text, Retry::Never).into()
+            })
+        }
+    }
+}
+
+fn recorded(name: &str) -> Result<Place, NetnsError> {
+    Ok(if name.contains('/') { Place::At(name.into()) } else { Place::Named(Name::new(name)?) })
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_engine::{Edit, Ledger as _, MemoryLedger};
+
+    use super::*;
+
+    #[test]
+    fn what_a_scope_is_called_leads_back_to_it_and_to_nothing_else() {
+        let check = |given: &str, expected: &str| {
+            let place: Place = given.parse().unwrap();
+            let name = scope_name(&place).unwrap();
+            assert_eq!(name, expected, "{given}");
+            let back = recorded(&name).unwrap();
+            assert_eq!(back.path(), std::path::absolute(place.path()).unwrap(), "{given}");
+        };
+        check("blue", "blue");
+        check("pid 12", "pid 12");
+        check("12", "/proc/12/ns/net");
+        check("/proc/12/ns/net", "/proc/12/ns/net");
+        check("host", "/run/netns/host");
+        check("sandbox", "/run/netns/sandbox");
+        let here = std::env::current_dir().unwrap();
+        check("./blue", here.join("blue").to_str().unwrap());
+    }
+
+    #[test]
+    fn a_name_of_digits_in_a_document_is_a_name() {
+        let named = Place::Named(Name::new("12").unwrap());
+        assert_eq!(scope_name(&named).unwrap(), "12");
+        assert_eq!(named.path().to_str(), Some("/run/netns/12"));
+        assert_eq!(recorded("12").unwrap(), named);
+        let name: NamespaceName = "12".parse().unwrap();
+        assert!(matches!(Scope::named(&name).unwrap(), Lookup::Absent), "process 12 is not meant");
+    }
+
+    #[test]
+    fn what_any_source_of_the_owner_has_in_a_scope_is_owned_and_nothing_else() {
+        let scope = Scope::new("blue", Netns::current().unwrap(), Reach::Namespace).unwrap();
+        let ledger = MemoryLedger::default();
+        let put = |key: &str, record: &str| Edit::Put { key: key.into(), record: record.into() };
+        let table = r#"{"wrote":1,"original":"absent","stage":"done","identity":"7"}"#;
+        let other = LedgerKey { identity: "former".into(), ..scope.ledger_key("me", "nft") };
+        for (place, key) in [
+            (scope.ledger_key("me", "nft"), "table inet ours"),
+            (scope.ledger_key("you", "nft"), "table inet yours"),
+            (other, "table inet former"),
+        ] {
+            ledger.write(&place, &[put(key, table)]).unwrap();
+        }
+        ledger.write(&scope.ledger_key("me", "rtnl"), &[put("route", "not JSON")]).unwrap();
+        let owned = Owned::read(&ledger, "me", &scope).unwrap();
+        assert!(owned.is_any);
+        assert_eq!(owned.identities, [("table inet ours".to_owned(), "7".to_owned())]);
+        assert!(!Owned::read(&ledger, "nobody", &scope).unwrap().is_any);
+    }
+}

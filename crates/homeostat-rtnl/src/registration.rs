@@ -1,0 +1,115 @@
+//! How a program binds the network: `[links]` with their addresses, `[[routes]]`, and what else rtnetlink keeps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use homeostat_core::{Desired as _, Failure, Ownership, Retry, Slot};
+use homeostat_document::{Document, Scope as Section, Section as _};
+use homeostat_netns::Netns;
+use homeostat_registry::{
+    BindResult, Binding, DocumentPlace, Error, MissingSections, Registration, Scope, Shown,
+};
+
+use crate::key::Key;
+use crate::link::LinkName;
+use crate::number::Protocol;
+use crate::section::{self, Links, Neighbours, Nexthops, Routes, Rules, route_files};
+use crate::source::Rtnl;
+
+/// The network, for a list of sources.
+pub const REGISTRATION: Registration = Registration {
+    resolve: section::resolve,
+    waiting,
+    namespaces: |section| section::namespaces(section).map(ToOwned::to_owned).collect(),
+    files: |_, section, named| {
+        named.files.extend(route_files(section).map(|list| list.path.value.clone()));
+    },
+    show: |binding, _| {
+        let found = source(binding)?.list()?;
+        Ok(Shown { sections: section::show(&found), notes: Vec::new() })
+    },
+    ..Registration::new(section::SECTIONS, bind)
+};
+
+/// The keys that wait for a namespace that is not there.
+fn waiting(document: &Document, section: &Section) -> Vec<String> {
+    let desired = section::desired(document, section).unwrap_or_default();
+    (0..desired.len()).map(|index| desired.key(Slot::at(index)).to_string()).collect()
+}
+
+/// The marks are in the kernel, so there is something to look for in every scope.
+fn bind(binding: &Binding<'_>) -> BindResult {
+    let desired = binding.section.map(|section| section::desired(binding.document, section));
+    let desired = desired.transpose()?.unwrap_or_default();
+    let missing = binding.missing(|place| missing(binding, place));
+    let source = source(binding)?.with_namespaces(namespaces(binding)?);
+    Ok(Some(binding.bound(source, desired, Ownership::Marked, missing)))
+}
+
+fn source(binding: &Binding<'_>) -> Result<Rtnl, Error> {
+    let number = binding.caller.mark.0;
+    let protocol = Protocol::new(number)
+        .ok_or_else(|| Failure::new(format!("protocol {number} is not free"), Retry::Never))?;
+    let netns = Arc::clone(&binding.scope.netns);
+    Ok(Rtnl::of(netns).with_protocol(protocol).with_owner(&binding.caller.owner))
+}
+
+/// The namespaces that links refer to, those that exist.
+fn namespaces(binding: &Binding<'_>) -> Result<BTreeMap<String, Arc<Netns>>, Error> {
+    let mut found = BTreeMap::new();
+    for name in binding.section.into_iter().flat_map(section::namespaces) {
+        let parsed = name.parse().map_err(|error| Error::failed(&error))?;
+        if let Some(netns) = Scope::referred(&parsed)? {
+            found.insert(name.to_owned(), netns);
+        }
+    }
+    Ok(found)
+}
+
+/// Which sections are missing. A link that has only fields of other sources says nothing of links to this
+/// one. Addresses are a section of their own only while their link is written: without it they go with the
+/// link.
+fn missing(binding: &Binding<'_>, place: DocumentPlace) -> MissingSections<Key> {
+    let lists = [Routes::NAME, Rules::NAME, Neighbours::NAME, Nexthops::NAME];
+    let links = binding.section.and_then(|section| section.get::<Links>());
+    let written = links.into_iter().flat_map(|links| &links.0);
+    let missing = Missing {
+        lists: lists.into_iter().filter(|name| !binding.states(name)).collect(),
+        links: !links.is_some_and(Links::is_stated),
+        without: written
+            .filter(|link| link.addresses.is_none())
+            .map(|link| link.name.value)
+            .collect(),
+        place,
+    };
+    MissingSections::new(missing, Missing::why)
+}
+
+#[derive(PartialEq)]
+struct Missing {
+    lists: BTreeSet<&'static str>,
+    links: bool,
+    /// The links that are written without their addresses.
+    without: BTreeSet<LinkName>,
+    place: DocumentPlace,
+}
+
+impl Missing {
+    /// Why the removal of a key is held.
+    fn why(&self, key: &Key) -> Option<String> {
+        let list = |name| self.lists.contains(name).then(|| self.place.missing_list(name));
+        match key {
+            Key::Route(_) => list(Routes::NAME),
+            Key::Rule(_) => list(Rules::NAME),
+            Key::Neighbour(_) => list(Neighbours::NAME),
+            Key::Nexthop(_) => list(Nexthops::NAME),
+            Key::Address(key) if self.without.contains(&key.link()) => {
+                let link = key.link();
+                Some(self.place.missing_list_of("addresses", &[Links::NAME, link.as_str()]))
+            }
+            Key::Link(_) | Key::LinkField(..) | Key::Address(_) => {
+                self.links.then(|| self.place.missing_table(&[Links::NAME]))
+            }
+        }
+    }
+}
