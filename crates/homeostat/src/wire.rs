@@ -99,7 +99,7 @@ pub(crate) struct Handed {
 }
 
 /// How one loop stands.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent facts, not a state")]
 pub(crate) struct LoopStatus {
     pub(crate) source: String,
@@ -186,7 +186,7 @@ pub(crate) struct OpenPage {
 }
 
 /// A key that is not as declared, and what to do about it.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct OpenItem {
     pub(crate) source: String,
     pub(crate) scope: String,

@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::command::{DaemonCommand, DaemonHandle};
+use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
-use super::standing::Standing;
 use crate::failure::{self, Helped};
 use crate::registry::guests;
 use crate::registry::guests::command::Command;
@@ -26,18 +26,18 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// Everything that an answer is made of.
 #[derive(Clone)]
 pub(super) struct Answers {
-    pub(super) standing: watch::Receiver<Standing>,
+    pub(super) snapshot: watch::Receiver<LoopsSnapshot>,
     pub(super) commands: DaemonHandle,
     pub(super) recent: Recent,
 }
 
 impl Answers {
     pub(super) fn new(
-        standing: &watch::Sender<Standing>,
+        snapshot: &watch::Sender<LoopsSnapshot>,
         commands: DaemonHandle,
         recent: Recent,
     ) -> Self {
-        Answers { standing: standing.subscribe(), commands, recent }
+        Answers { snapshot: snapshot.subscribe(), commands, recent }
     }
 
     /// The answer to one request, as a line.
@@ -67,7 +67,7 @@ impl Answers {
             Request::Status { wait_ms } => self.status(wait_ms).await,
             Request::Key(about) => self.key(&about).await,
             Request::Open { after, limit } => {
-                Ok(serde_json::to_vec(&self.standing.borrow().open(after.as_deref(), limit))?)
+                Ok(serde_json::to_vec(&self.snapshot.borrow().open(after.as_deref(), limit))?)
             }
             Request::Pause { for_ms, scope } => {
                 let during = for_ms.map(Duration::from_millis);
@@ -93,34 +93,34 @@ impl Answers {
 
     /// Waits until the daemon has arranged its loops for the first time.
     async fn arranged(&self) -> Result<()> {
-        let mut standing = self.standing.clone();
-        let arranged = standing.wait_for(|standing| standing.is_arranged).await;
+        let mut snapshot = self.snapshot.clone();
+        let arranged = snapshot.wait_for(|snapshot| snapshot.is_arranged).await;
         arranged.map(drop).map_err(|_| anyhow!("the daemon is stopping"))
     }
 
     async fn status(&self, wait_ms: Option<u64>) -> Result<Vec<u8>> {
         let wait = Duration::from_millis(wait_ms.unwrap_or(0)).min(LONGEST_WAIT);
-        let mut standing = self.standing.clone();
+        let mut snapshot = self.snapshot.clone();
         let converged = async {
             loop {
-                let now = standing.borrow_and_update().clone();
+                let now = snapshot.borrow_and_update().clone();
                 if now.overview().converged {
                     return;
                 }
                 tokio::select! {
                     () = now.changed() => {}
-                    changed = standing.changed() => if changed.is_err() { return },
+                    changed = snapshot.changed() => if changed.is_err() { return },
                 }
             }
         };
         // How things stand is told either way.
         let _ = tokio::time::timeout(wait, converged).await;
-        Ok(serde_json::to_vec(&self.standing.borrow().overview())?)
+        Ok(serde_json::to_vec(&self.snapshot.borrow().overview())?)
     }
 
     /// Does a command. Who asked may hang up: it is done all the same.
     async fn guest(&self, command: Command) -> Result<Vec<u8>> {
-        let commands = self.standing.borrow().commands.clone();
+        let commands = self.snapshot.borrow().commands.clone();
         let Some(commands) = commands else {
             let help = "add `[proxmox]` to the document of the daemon";
             return Err(Helped::error("the daemon knows no cluster", help));
@@ -132,7 +132,7 @@ impl Answers {
 
     /// The loops of one scope, or all.
     fn loops(&self, scope: Option<&str>) -> Result<Vec<Arc<dyn Control>>> {
-        let mut loops = self.standing.borrow().loops.clone();
+        let mut loops = self.snapshot.borrow().loops.clone();
         if let Some(scope) = scope {
             loops.retain(|control| control.place().scope == scope);
             if loops.is_empty() {
@@ -170,8 +170,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_asked_of_loops_waits_until_a_daemon_that_starts_has_arranged_them() {
-        let standing = watch::Sender::new(Standing::default());
-        let answers = Answers::new(&standing, DaemonHandle::new().0, Recent::default());
+        let snapshot = watch::Sender::new(LoopsSnapshot::default());
+        let answers = Answers::new(&snapshot, DaemonHandle::new().0, Recent::default());
         let requests =
             || [Request::Resync(Ask::default()), Request::Pause { for_ms: None, scope: None }];
         for request in requests() {
@@ -180,7 +180,7 @@ mod tests {
         }
         let status = answers.answer(Request::Status { wait_ms: None }).await;
         assert!(String::from_utf8_lossy(&status).contains("\"converged\":false"), "that is told");
-        standing.send_replace(Standing { is_arranged: true, ..Standing::default() });
+        snapshot.send_replace(LoopsSnapshot { is_arranged: true, ..LoopsSnapshot::default() });
         for request in requests() {
             let answer = String::from_utf8(answers.answer(request).await).unwrap();
             assert!(!answer.contains("error"), "{answer}");

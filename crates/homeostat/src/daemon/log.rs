@@ -2,8 +2,6 @@
 //! daemon logs nothing.
 
 use homeostat_engine::{Cause, Event, EventKind};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tracing::{Level, debug, error, info, warn};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -35,21 +33,11 @@ pub(crate) fn init(form: LogForm, detail: Detail) {
     };
 }
 
-/// Logs each event of the loops that is worth a line.
-pub(super) async fn follow(mut events: Receiver<Event>) {
-    loop {
-        match events.recv().await {
-            Ok(event) => log_event(&event),
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return,
-        }
-    }
-}
-
 /// Logs what went wrong outside of any loop. A diagnosis keeps its lines.
-pub(super) fn log_error(error: &anyhow::Error) {
-    let text: Vec<String> = failure::text(error).lines().map(plain).collect();
-    error!(error = %text.join("\n"), help = failure::help(error), "failed");
+pub(super) fn log_error(error: &anyhow::Error, message: &str) {
+    let text = failure::text(error);
+    let text: Vec<String> = text.trim_start_matches("error: ").lines().map(plain).collect();
+    error!(error = %text.join("\n"), help = failure::help(error), "{message}");
 }
 
 /// The level of an event; none, if it is not worth a line. A pass that found nothing is not.
@@ -71,11 +59,17 @@ pub(super) fn level(event: &Event) -> Option<Level> {
         EventKind::Completed { summary, converged, .. } if summary.total() > 0 || !converged => {
             Level::DEBUG
         }
-        _ => return None,
+        EventKind::Woken { by: None, .. }
+        | EventKind::Started { .. }
+        | EventKind::Rendered { .. }
+        | EventKind::Validated
+        | EventKind::Planned { .. }
+        | EventKind::Completed { .. }
+        | EventKind::Resubscribed => return None,
     })
 }
 
-fn log_event(event: &Event) {
+pub(super) fn log_event(event: &Event) {
     if level(event).is_none() {
         return;
     }
@@ -129,6 +123,10 @@ fn log_event(event: &Event) {
         EventKind::Paused { .. } => info!(pass, source, scope, "paused"),
         EventKind::Resumed => info!(pass, source, scope, "resumed"),
         EventKind::Stopped => info!(pass, source, scope, "stopped"),
-        _ => {}
+        EventKind::Started { .. }
+        | EventKind::Rendered { .. }
+        | EventKind::Validated
+        | EventKind::Planned { .. }
+        | EventKind::Resubscribed => {}
     }
 }

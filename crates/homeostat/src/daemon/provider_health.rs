@@ -39,7 +39,7 @@ impl ProviderHealth {
     }
 
     /// No document came from the provider, or it was refused.
-    pub(super) fn fail(&mut self, error: &anyhow::Error) {
+    pub(super) fn fail(&mut self, error: &anyhow::Error) -> &Trouble {
         let text = failure::text(error);
         let mut lines = text.trim_end().lines();
         let mut error_lines: Vec<&str> = lines.by_ref().take(LINES).collect();
@@ -47,7 +47,7 @@ impl ProviderHealth {
             error_lines.push("... `homeostat check` shows all of it");
         }
         let (error, help) = (error_lines.join("\n"), failure::help(error));
-        self.trouble = Some(Arc::new(Trouble { error, help }));
+        self.trouble.insert(Arc::new(Trouble { error, help }))
     }
 
     pub(super) fn from(&self) -> &str {

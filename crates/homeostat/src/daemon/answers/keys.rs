@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use homeostat_engine::{Action, CommandRefused, Control, Entry, Explain, Finding, Kind};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Answers;
-use super::passes::{draw, told_by};
+use super::passes::draw;
+use crate::converge::Converging;
 use crate::failure::Helped;
 use crate::wire::{About, Ask, FORMAT_VERSION, KeyStatus};
 
@@ -46,12 +47,13 @@ impl Answers {
                 "declare it in the document first",
             ));
         }
-        let mut all = Vec::new();
+        let mut reports = Vec::new();
         for Looked { control, status } in looked {
-            let told = control.adopt(&status.key).await?;
-            all.push(told_by(&*control, told));
+            let mut adopted = Converging::new(Arc::clone(&control));
+            adopted.record(control.adopt(&status.key).await?);
+            reports.extend(adopted.report());
         }
-        draw(&all, ask)
+        draw(&reports, ask)
     }
 
     /// Gives up a key that nobody declares. Where the mark is in the target, and no source can take it
@@ -114,15 +116,13 @@ impl Answers {
     }
 
     async fn look_by(&self, control: &Arc<dyn Control>, key: &str) -> Result<Option<KeyStatus>> {
-        let told = match control.look(key).await {
+        let report = match control.look(key).await {
             Err(CommandRefused::NotAKey(_)) => return Ok(None),
-            other => other?,
+            other => other?.map_err(|error| anyhow!(error))?,
         };
-        let told = told.map_err(|error| anyhow!(error))?;
-        let mut status = status(&**control, &*told, key);
-        let recent = self.recent.all().into_iter().rev();
-        let mut recent = recent.filter_map(|line| serde_json::from_str(&line.text).ok());
-        status.last_heal = recent.find(|event| is_heal(event, &status));
+        let mut status = status(&**control, &*report, key);
+        let last_applied = self.recent.last_applied(control.place(), &status.key);
+        status.last_heal = last_applied.and_then(|line| serde_json::from_str(&line).ok());
         Ok(Some(status))
     }
 }
@@ -133,14 +133,6 @@ const UNDECLARED: &str = "undeclared";
 const REMAINS: &str = "the target still holds our mark, which this source cannot take off: give it \
                        another one by hand (`ip route change ... proto static`), or the next pass \
                        that nothing holds back removes it";
-
-fn is_heal(event: &Value, status: &KeyStatus) -> bool {
-    let is = |name: &str, text: &str| event.get(name).and_then(Value::as_str) == Some(text);
-    is("event", "step-applied")
-        && is("key", &status.key)
-        && is("source", &status.source)
-        && is("scope", &status.scope)
-}
 
 /// How a key stands, from what a look has to tell.
 fn status(control: &dyn Control, told: &dyn Explain, text: &str) -> KeyStatus {

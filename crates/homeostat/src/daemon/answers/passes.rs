@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use futures_util::future::join_all;
-use homeostat_engine::PassAnswer;
-use homeostat_engine::{
-    Audience, BrokenPass, Control, Entry, Explain, Kind, Mode, Patience, SharedReport, Summary,
-};
+use homeostat_engine::Patience;
 use serde_json::json;
 
 use super::Answers;
 use crate::converge::{Converging, converge};
 use crate::daemon::command::{DaemonCommand, StartedPass, start_passes};
-use crate::machine::{ObserveOnlyPlan, told_of_waiting};
+use crate::machine::told_of_waiting;
 use crate::output::{Told, is_converged, json as report, text};
 use crate::registry::FIRST;
 use crate::wire::{Ask, FORMAT_VERSION, Leave};
@@ -46,61 +43,24 @@ impl Answers {
         let patience = Patience { tasks: Duration::ZERO, ..Patience::default() };
         converge(&mut all, patience, async |one| one.pass().await, |_| {}).await;
         let mut told: Vec<Told> = all.into_iter().filter_map(Converging::report).collect();
-        told.extend(self.standing.borrow().waiting.iter().map(told_of_waiting));
+        told.extend(self.snapshot.borrow().waiting.iter().map(told_of_waiting));
         Ok(told)
     }
 }
 
 /// Waits for these passes. A loop that ended meanwhile, as with its namespace, has nothing to tell any more;
 /// one that went on has the reports of its earlier passes, too.
-async fn ended(started: Vec<StartedPass>, earlier: Vec<Converging>) -> Vec<Converging> {
+async fn ended(started: Vec<StartedPass>, mut earlier: Vec<Converging>) -> Vec<Converging> {
     let passes = started
         .into_iter()
         .map(|StartedPass { control, pass }| async move { Some((control, pass.await.ok()?)) });
-    let mut earlier = earlier;
-    let ended = join_all(passes).await.into_iter().flatten().map(|(control, told)| {
+    let ended = join_all(passes).await.into_iter().flatten().map(|(control, answer)| {
         let known = earlier.iter().position(|one| one.control.place() == control.place());
-        let mut one = match known {
-            Some(at) => earlier.swap_remove(at),
-            None => Converging::new(control),
-        };
-        one.record(told);
+        let mut one = known.map_or_else(|| Converging::new(control), |at| earlier.swap_remove(at));
+        one.record(answer);
         one
     });
     ended.collect()
-}
-
-/// What a loop told, as reports are drawn.
-pub(super) fn told_by(control: &dyn Control, told: PassAnswer) -> Told {
-    let place = control.place().clone();
-    let what: Box<dyn Explain> = match told {
-        Err(error) => Box::new(BrokenPass::new(&error, &place.source)),
-        Ok(told) => match control.status().mode {
-            Mode::Heal => Box::new(Shared(told)),
-            Mode::Observe => Box::new(ObserveOnlyPlan::of(Box::new(Shared(told)), &place)),
-        },
-    };
-    Told { place, what }
-}
-
-struct Shared(SharedReport);
-
-impl Explain for Shared {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-        self.0.explain(kind, tell);
-    }
-
-    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
-        self.0.sample(kind, audience);
-    }
-
-    fn summary(&self) -> Summary {
-        self.0.summary()
-    }
-
-    fn is_converged(&self) -> bool {
-        self.0.is_converged()
-    }
 }
 
 /// A report as it was asked for: drawn for people, or whole for programs.
