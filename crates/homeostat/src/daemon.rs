@@ -5,6 +5,7 @@
 
 mod answers;
 pub(crate) mod capabilities;
+mod clients;
 pub(crate) mod clock;
 mod command;
 mod firewall;
@@ -52,7 +53,7 @@ use namespace_watch::NamespaceWatch;
 use provider_health::ProviderHealth;
 pub(crate) use readers::Readers;
 use recent::Recent;
-use scopes::{Recipients, Scopes};
+use scopes::{Arrangement, Recipients, Scopes};
 use socket::ControlSocket;
 use systemd::Systemd;
 
@@ -152,11 +153,11 @@ impl Daemon {
 
     /// Keeps everything as declared until it is stopped.
     pub(crate) async fn run(mut self) -> Result<()> {
-        let (handle, commands) = DaemonHandle::new();
-        let mut wakes = Wakes::new(commands)?;
+        let (commands, requests) = DaemonHandle::new();
+        let mut wakes = Wakes::new(requests)?;
         let (snapshot, recent) = (self.snapshot.subscribe(), self.recent.clone());
+        let answers = Answers { snapshot: snapshot.clone(), commands, recent: recent.clone() };
         interfaces::open(&self.events, self.options.listen, snapshot, recent).await?;
-        let answers = Answers::new(&self.snapshot, handle, self.recent.clone());
         let _socket = ControlSocket::open(&self.context.socket, answers, self.options.readers)?;
         let systemd = Systemd::from_environment();
         let arranged = wakes.unless_stopped(self.arrange(Recipients::Changed)).await;
@@ -197,7 +198,8 @@ impl Daemon {
     /// our own come first, since the others may be inside.
     async fn arrange(&mut self, recipients: Recipients) -> Result<()> {
         let Daemon { context, document, ledger, events, scopes, .. } = self;
-        let arranged = scopes.arrange(context, document, (ledger, events), recipients).await;
+        let by = Arrangement { context, document, ledger, events, recipients };
+        let arranged = scopes.arrange(by).await;
         self.publish();
         arranged
     }
@@ -252,7 +254,7 @@ impl Daemon {
             Answer::Unknown { why } => Err(why),
             Answer::Nothing => Err(anyhow!("the provider has no document any more")),
         };
-        let from = self.health.from().to_owned();
+        let from = self.health.from.to_string();
         match &reloaded {
             Err(error) => {
                 let Trouble { error, help } = self.health.fail(error);

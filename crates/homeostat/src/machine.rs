@@ -17,7 +17,7 @@ use homeostat_engine::{Error, Explain, Ledger, LedgerKey, Pages, Planner, ScopeL
 
 use crate::context::{Context, Top};
 use crate::failure::Helped;
-use crate::output::Told;
+use crate::output::SourceReport;
 use crate::registry::{
     Binding, FIRST, Lists, Registered, Remote, SOURCES, going, is_made, known, refuse_namespaces,
     resolve,
@@ -181,17 +181,17 @@ impl<'a> Machine<'a> {
     }
 
     /// Plans everything.
-    pub(crate) async fn plan(&self, pages: &dyn Pages) -> Result<Vec<Told>> {
+    pub(crate) async fn plan(&self, pages: &dyn Pages) -> Result<Vec<SourceReport>> {
         let (mut all, mut gone) = (Vec::new(), BTreeSet::new());
         for bound in &self.spaces {
             let what = bound.plan(pages).await?;
             gone.extend(going(&*what)?);
-            all.push(Told { place: bound.planner.place().clone(), what });
+            all.push(SourceReport { ledger_key: bound.planner.place().clone(), report: what });
         }
         let scopes = self.scopes.iter().filter(|(scope, _)| !gone.contains(&scope.name));
         for bound in scopes.flat_map(|(_, bound)| bound) {
             let place = bound.planner.place().clone();
-            all.push(Told { place, what: bound.plan(pages).await? });
+            all.push(SourceReport { ledger_key: place, report: bound.plan(pages).await? });
         }
         all.extend(self.waiting.iter().map(waiting::told));
         Ok(all)

@@ -141,7 +141,7 @@ pub(crate) struct Contended {
 }
 
 /// How one key stands in one scope.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct KeyStatus {
     pub(crate) source: String,
     pub(crate) scope: String,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use homeostat_engine::Control;
+use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -32,14 +33,6 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) fn new(
-        snapshot: &watch::Sender<LoopsSnapshot>,
-        commands: DaemonHandle,
-        recent: Recent,
-    ) -> Self {
-        Answers { snapshot: snapshot.subscribe(), commands, recent }
-    }
-
     /// The answer to one request, as a line.
     pub(super) async fn answer(&self, request: Request) -> Vec<u8> {
         let line = match self.respond(request).await {
@@ -61,20 +54,22 @@ impl Answers {
         // How it stands is told from the beginning. Everything else is about loops, which are not there yet while
         // the daemon starts: none of them could be paused, and all of none would be converged.
         if !matches!(request, Request::Status { .. } | Request::Events { .. }) {
-            self.arranged().await?;
+            let mut snapshot = self.snapshot.clone();
+            let arranged = snapshot.wait_for(|snapshot| snapshot.is_arranged).await;
+            arranged.map_err(|_| anyhow!("the daemon is stopping"))?;
         }
         match request {
             Request::Status { wait_ms } => self.status(wait_ms).await,
             Request::Key(about) => self.key(&about).await,
             Request::Open { after, limit } => {
-                Ok(serde_json::to_vec(&self.snapshot.borrow().open(after.as_deref(), limit))?)
+                answer(&self.snapshot.borrow().open(after.as_deref(), limit))
             }
             Request::Pause { for_ms, scope } => {
                 let during = for_ms.map(Duration::from_millis);
-                self.tell_each(scope.as_deref(), |control| Ok(control.pause(during)?))
+                self.command_each(scope.as_deref(), |control| Ok(control.pause(during)?))
             }
             Request::Resume { scope } => {
-                self.tell_each(scope.as_deref(), |control| Ok(control.resume()?))
+                self.command_each(scope.as_deref(), |control| Ok(control.resume()?))
             }
             Request::Resync(ask) => self.passes(None, ask).await,
             Request::Reload(ask) => self.passes(Some(DaemonCommand::Reload), ask).await,
@@ -89,13 +84,6 @@ impl Answers {
             }
             Request::Events { .. } => Err(Helped::error("events are told one by one", "ask again")),
         }
-    }
-
-    /// Waits until the daemon has arranged its loops for the first time.
-    async fn arranged(&self) -> Result<()> {
-        let mut snapshot = self.snapshot.clone();
-        let arranged = snapshot.wait_for(|snapshot| snapshot.is_arranged).await;
-        arranged.map(drop).map_err(|_| anyhow!("the daemon is stopping"))
     }
 
     async fn status(&self, wait_ms: Option<u64>) -> Result<Vec<u8>> {
@@ -115,7 +103,7 @@ impl Answers {
         };
         // How things stand is told either way.
         let _ = tokio::time::timeout(wait, converged).await;
-        Ok(serde_json::to_vec(&self.snapshot.borrow().overview())?)
+        answer(&self.snapshot.borrow().overview())
     }
 
     /// Does a command. Who asked may hang up: it is done all the same.
@@ -127,7 +115,7 @@ impl Answers {
         };
         let asked = command.clone();
         let done = tokio::spawn(async move { commands.carry_out(&asked).await }).await??;
-        Ok(serde_json::to_vec(&guests::answer(&command, &done))?)
+        answer(&guests::answer(&command, &done))
     }
 
     /// The loops of one scope, or all.
@@ -145,22 +133,23 @@ impl Answers {
         Ok(loops)
     }
 
-    fn tell_each(
+    fn command_each(
         &self,
         scope: Option<&str>,
-        tell: impl Fn(&dyn Control) -> Result<()>,
+        command: impl Fn(&dyn Control) -> Result<()>,
     ) -> Result<Vec<u8>> {
-        let loops = self.loops(scope)?;
-        for control in &loops {
-            tell(&**control)?;
+        let mut loops = Vec::new();
+        for control in self.loops(scope)? {
+            command(&*control)?;
+            let ledger_key = control.place();
+            loops.push(json!({ "source": ledger_key.source, "scope": ledger_key.scope }));
         }
-        let places = loops.iter().map(|control| {
-            let place = control.place();
-            json!({ "source": place.source, "scope": place.scope })
-        });
-        let places: Vec<_> = places.collect();
-        Ok(serde_json::to_vec(&json!({ "format_version": FORMAT_VERSION, "loops": places }))?)
+        answer(&json!({ "format_version": FORMAT_VERSION, "loops": loops }))
     }
+}
+
+fn answer(answer: &impl Serialize) -> Result<Vec<u8>> {
+    Ok(serde_json::to_vec(answer)?)
 }
 
 #[cfg(test)]
@@ -171,7 +160,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_asked_of_loops_waits_until_a_daemon_that_starts_has_arranged_them() {
         let snapshot = watch::Sender::new(LoopsSnapshot::default());
-        let answers = Answers::new(&snapshot, DaemonHandle::new().0, Recent::default());
+        let (commands, recent) = (DaemonHandle::new().0, Recent::default());
+        let answers = Answers { snapshot: snapshot.subscribe(), commands, recent };
         let requests =
             || [Request::Resync(Ask::default()), Request::Pause { for_ms: None, scope: None }];
         for request in requests() {

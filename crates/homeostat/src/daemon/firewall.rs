@@ -4,20 +4,20 @@
 use std::sync::Arc;
 
 use homeostat_engine::Control;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use crate::registry::Gate;
 
-/// Who watches it, as long as it does not stand.
+/// The task that watches it, as long as it does not stand. It ends with this value.
 #[derive(Default)]
 pub(super) struct Firewall {
-    watching: Option<JoinHandle<()>>,
+    watching: JoinSet<()>,
 }
 
 impl Firewall {
     /// Opens the gate once all of the newest desired state is there; from then on it stays open.
     pub(super) async fn follow(&mut self, control: Arc<dyn Control>, gate: &Gate) {
-        self.stop_watching();
+        self.watching = JoinSet::new();
         gate.close();
         if !control.status().is_paused {
             // Whether it worked is in its report.
@@ -26,36 +26,23 @@ impl Firewall {
         if control.status().is_converged {
             return gate.open();
         }
-        self.watching = Some(tokio::spawn(open_when_it_stands(control, gate.clone())));
+        let gate = gate.clone();
+        self.watching.spawn(async move {
+            while !control.status().is_converged {
+                // A firewall whose loop ends never stands.
+                if control.changed().await.is_err() {
+                    return;
+                }
+            }
+            gate.open();
+        });
     }
 
     /// There is none any more: nothing waits for it.
     pub(super) fn leave(&mut self, gate: &Gate) {
-        self.stop_watching();
+        self.watching = JoinSet::new();
         if !gate.is_open() {
             gate.open();
         }
     }
-
-    fn stop_watching(&mut self) {
-        if let Some(watching) = self.watching.take() {
-            watching.abort();
-        }
-    }
-}
-
-impl Drop for Firewall {
-    fn drop(&mut self) {
-        self.stop_watching();
-    }
-}
-
-/// A firewall whose loop ends never stands.
-async fn open_when_it_stands(control: Arc<dyn Control>, gate: Gate) {
-    while !control.status().is_converged {
-        if control.changed().await.is_err() {
-            return;
-        }
-    }
-    gate.open();
 }

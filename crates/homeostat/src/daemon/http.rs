@@ -1,7 +1,7 @@
 //! Read-only HTTP on loopback: how the daemon stands, for probes, scrapers and people.
 //!
 //! GET and HEAD of a handful of pages, one request a connection. Whatever a client could use up is bounded: the head
-//! of its request, the time it takes, the number of its connections. Start at [`Server::bind`].
+//! of its request, the time it takes, the number of its connections. Start at [`serve`].
 
 mod site;
 mod stream;
@@ -29,6 +29,7 @@ use tokio::time::timeout;
 
 use self::site::Answer;
 pub(super) use self::site::Site;
+use super::clients;
 
 /// Who follows events stays; others must still find room.
 const FOLLOWERS: usize = 8;
@@ -66,46 +67,22 @@ impl FromStr for Listen {
     }
 }
 
-/// A socket that listens, and what it serves.
-pub(super) struct Server {
-    listener: TcpListener,
-    site: Site,
-    seats: Arc<Semaphore>,
-    followers: Arc<Semaphore>,
-}
-
-impl Server {
-    /// Listens; nobody is answered before [`serve`](Self::serve).
-    pub(super) async fn bind(Listen(address): Listen, site: Site) -> Result<Self> {
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
-        let [seats, followers] =
-            [CONNECTIONS, FOLLOWERS].map(|most| Arc::new(Semaphore::new(most)));
-        Ok(Server { listener, site, seats, followers })
-    }
-
-    /// Where it listens.
-    pub(super) fn address(&self) -> Result<SocketAddr> {
-        Ok(self.listener.local_addr()?)
-    }
-
-    /// Answers for ever.
-    pub(super) async fn serve(self) {
-        loop {
-            let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else { return };
-            let Ok((stream, _)) = self.listener.accept().await else {
-                // Too many open files, most likely; trying again at once would not help.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            };
-            let (site, followers) = (self.site.clone(), Arc::clone(&self.followers));
-            tokio::spawn(async move {
-                let _seat = seat;
-                // Whoever asked may be gone.
-                let _ = converse(stream, &site, &followers).await;
-            });
-        }
-    }
+/// Listens, and answers for ever as a task of its own.
+pub(super) async fn serve(Listen(address): Listen, site: Site) -> Result<()> {
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+    tracing::info!(address = %listener.local_addr()?, "listening on HTTP");
+    let followers = Arc::new(Semaphore::new(FOLLOWERS));
+    tokio::spawn(clients::serve(
+        CONNECTIONS,
+        async move || Ok(listener.accept().await?.0),
+        move |stream| {
+            let (site, followers) = (site.clone(), Arc::clone(&followers));
+            // Whoever asked may be gone.
+            async move { drop(converse(stream, &site, &followers).await) }
+        },
+    ));
+    Ok(())
 }
 
 async fn converse(stream: TcpStream, site: &Site, followers: &Arc<Semaphore>) -> Result<()> {
@@ -116,9 +93,10 @@ async fn converse(stream: TcpStream, site: &Site, followers: &Arc<Semaphore>) ->
         is_following.store(matches!(answer.body(), Either::Right(_)), Ordering::Relaxed);
         std::future::ready(Ok::<_, Infallible>(answer))
     });
-    let mut server = http1::Builder::new();
-    server.keep_alive(false).max_buf_size(LONGEST_HEAD).auto_date_header(false);
-    let mut connection = server.serve_connection(TokioIo::new(stream), service);
+    let mut builder = http1::Builder::new();
+    // A client may close its side once it has asked.
+    builder.half_close(true).keep_alive(false).max_buf_size(LONGEST_HEAD).auto_date_header(false);
+    let mut connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut served = poll_fn(|cx| connection.poll_without_shutdown(cx));
     if timeout(PATIENCE, &mut served).await.is_err() {
         ensure!(is_following.load(Ordering::Relaxed), "the client took too long");

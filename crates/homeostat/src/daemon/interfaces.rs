@@ -7,7 +7,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
 use super::clock::Stamp;
-use super::http::{Listen, Server, Site};
+use super::http::{self, Listen, Site};
 use super::log::log_event;
 use super::loops_snapshot::LoopsSnapshot;
 use super::metrics::Meters;
@@ -24,9 +24,7 @@ pub(super) async fn open(
     let site = Site { snapshot: snapshot.clone(), recent, meters: Meters::default() };
     tokio::spawn(gather(site.clone(), events.subscribe()));
     if let Some(listen) = listen {
-        let server = Server::bind(listen, site).await?;
-        tracing::info!(address = %server.address()?, "listening on HTTP");
-        tokio::spawn(server.serve());
+        http::serve(listen, site).await?;
     }
     tokio::spawn(Systemd::from_environment().follow(snapshot, events.subscribe()));
     Ok(())
@@ -38,8 +36,9 @@ async fn gather(site: Site, mut events: Receiver<Event>) {
         match events.recv().await {
             Ok(event) => {
                 let at = Stamp::now();
-                log_event(&event);
-                site.recent.take(&event, at);
+                if let Some(level) = log_event(&event) {
+                    site.recent.take(level, &event, at);
+                }
                 site.meters.take(&event, at);
             }
             Err(RecvError::Lagged(_)) => {}

@@ -1,8 +1,11 @@
 //! The loops that run, and what waits for a scope that is not there: what status, open keys and readiness are made of.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::select_all;
 use homeostat_engine::{Control, Failure, Finding, Kind, LedgerKey, Mode, OpenCounts};
 use tokio::time::Instant;
 
@@ -86,18 +89,16 @@ impl LoopsSnapshot {
     /// Waits until a loop stands another way.
     pub(super) async fn changed(&self) {
         let changes = self.loops.iter().map(|control| {
-            Box::pin(async move {
+            let change = async {
                 // One that has ended changes no more.
                 if control.changed().await.is_err() {
-                    std::future::pending::<()>().await;
+                    pending::<()>().await;
                 }
-            })
+            };
+            change.boxed()
         });
-        let changes: Vec<_> = changes.collect();
-        if changes.is_empty() {
-            return std::future::pending().await;
-        }
-        futures_util::future::select_all(changes).await;
+        // Without loops nothing changes.
+        select_all(changes.chain([pending().boxed()])).await;
     }
 }
 
@@ -148,6 +149,7 @@ fn of_loop(control: &dyn Control) -> LoopStatus {
     let ago = |time| millis(control.at(time).elapsed());
     let until = |time| millis(control.at(time).saturating_duration_since(Instant::now()));
     let contended = status.contended.into_iter();
+    let why = if status.is_paused { "resume".to_owned() } else { status.next_why.to_string() };
     LoopStatus {
         source: ledger_key.source.clone(),
         scope: ledger_key.scope.clone(),
@@ -161,10 +163,7 @@ fn of_loop(control: &dyn Control) -> LoopStatus {
         last_error: status.last_error.map(|Failure { error, help, .. }| Trouble { error, help }),
         failures: status.failures,
         next_due_in_ms: status.next_due.map(until),
-        next_why: status.next_due.map(|_| match status.is_paused {
-            true => "resume".to_owned(),
-            false => status.next_why.to_string(),
-        }),
+        next_why: status.next_due.map(|_| why),
         stall: status.stall.map(|stall| stall.to_string()),
         open: status.open,
         counts: serde_json::to_value(status.counts).unwrap_or_default(),

@@ -15,10 +15,10 @@ const LINES: usize = 30;
 #[derive(Clone, Debug)]
 pub(super) struct ProviderHealth {
     /// The provider's arguments, as the command line has them.
-    from: Arc<str>,
+    pub(super) from: Arc<str>,
     good_at: Instant,
     /// The same moment on the wall clock.
-    good_stamp: Stamp,
+    pub(super) good_stamp: Stamp,
     trouble: Option<Arc<Trouble>>,
 }
 
@@ -48,14 +48,6 @@ impl ProviderHealth {
         }
         let (error, help) = (error_lines.join("\n"), failure::help(error));
         self.trouble.insert(Arc::new(Trouble { error, help }))
-    }
-
-    pub(super) fn from(&self) -> &str {
-        &self.from
-    }
-
-    pub(super) fn good_stamp(&self) -> Stamp {
-        self.good_stamp
     }
 
     pub(super) fn trouble(&self) -> Option<&Trouble> {

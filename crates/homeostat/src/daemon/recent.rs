@@ -9,7 +9,6 @@ use tokio::sync::broadcast;
 use tracing::Level;
 
 use super::clock::Stamp;
-use super::log;
 use crate::wire::FORMAT_VERSION;
 
 /// How many events are kept.
@@ -42,9 +41,8 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Keeps an event that is worth a line. A pass that found nothing is not.
-    pub(super) fn take(&self, event: &Event, at: Stamp) {
-        let Some(level) = log::level(event) else { return };
+    /// Keeps an event of a loop.
+    pub(super) fn take(&self, level: Level, event: &Event, at: Stamp) {
         let Event { pass, source, scope, kind } = event;
         // The name of the event, which is part of its kind, comes first.
         let of_loop = json!({ "event": null, "pass": pass, "source": source, "scope": &**scope });
@@ -80,12 +78,7 @@ impl Recent {
         line.map(|line| Arc::clone(&line.text))
     }
 
-    /// What happened lately, oldest first.
-    pub(super) fn all(&self) -> Vec<Line> {
-        self.ring().iter().cloned().collect()
-    }
-
-    /// What happened lately, and everything from then on.
+    /// What happened lately, oldest first, and everything from then on.
     pub(super) fn follow(&self) -> (Vec<Line>, broadcast::Receiver<Line>) {
         let ring = self.ring();
         (ring.iter().cloned().collect(), self.next.subscribe())
@@ -122,7 +115,7 @@ mod tests {
         recent.keep("last", None);
         assert_eq!(before.last().map(|line| line.id), Some(1000));
         assert_eq!(after.try_recv().unwrap().id, 1001);
-        let all = recent.all();
+        let all = recent.follow().0;
         assert_eq!((all.len(), all[0].id, &*all[KEPT - 1].text), (KEPT, 2, "last"));
     }
 }

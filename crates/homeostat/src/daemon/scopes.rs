@@ -1,5 +1,6 @@
 //! The loops of every scope, brought in line with a document.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,7 +16,6 @@ use super::firewall::Firewall;
 use crate::context::Context;
 use crate::machine::{Machine, Part, Waiting};
 use crate::registry::{Gate, SOURCES, Start, known};
-use crate::scope::Gates;
 
 /// Everything that runs, by scope.
 #[derive(Default)]
@@ -42,19 +42,21 @@ pub(super) enum Recipients {
     All,
 }
 
-/// What loops are given.
+/// What the loops are brought in line with.
 #[derive(Clone, Copy)]
-struct With<'a> {
-    document: &'a Document,
-    ledger: &'a Arc<dyn Ledger>,
-    events: &'a Events,
-    recipients: Recipients,
+pub(super) struct Arrangement<'a> {
+    pub(super) context: &'a Context,
+    pub(super) document: &'a Document,
+    pub(super) ledger: &'a Arc<dyn Ledger>,
+    pub(super) events: &'a Events,
+    pub(super) recipients: Recipients,
 }
 
 /// What became of a desired state.
+#[derive(PartialEq, Eq)]
 enum Put {
     /// It is that of a loop that has begun.
-    Begun(Arc<dyn Control>),
+    Begun,
     /// A loop that goes on has it.
     Changed,
     /// A loop that goes on had it before.
@@ -99,12 +101,12 @@ impl Scopes {
         ledger: &dyn Ledger,
     ) -> BTreeSet<String> {
         let declared = document.namespaces.iter().map(|(name, _)| name.to_string());
-        let sections = document.scopes().map(|(_, section)| section);
-        let referred = sections
-            .flat_map(|section| SOURCES.iter().flat_map(|source| (source.namespaces)(section)));
+        let referred = document.scopes().flat_map(|(_, section)| {
+            SOURCES.iter().flat_map(move |source| (source.namespaces)(section))
+        });
         // Without a ledger the document cannot be bound either, which is told there.
         let recorded = ledger.places(&context.owner).unwrap_or_default();
-        let recorded = recorded.into_iter().map(|place| place.scope);
+        let recorded = recorded.into_iter().map(|ledger_key| ledger_key.scope);
         let running = self.running.keys().cloned();
         let scopes = recorded.chain(running).map(|scope| name_in_directory(&scope).to_owned());
         declared.chain(referred).chain(scopes).collect()
@@ -112,92 +114,71 @@ impl Scopes {
 
     /// The names of namespaces that were not there when the document was bound.
     pub(super) fn absent(&self) -> BTreeSet<String> {
-        self.waiting.iter().map(|(place, _)| name_in_directory(&place.scope).to_owned()).collect()
+        self.waiting
+            .iter()
+            .map(|(ledger_key, _)| name_in_directory(&ledger_key.scope).to_owned())
+            .collect()
     }
 
     /// Starts what is missing, gives the rest its desired state, and ends what has no business any more.
-    pub(super) async fn arrange(
-        &mut self,
-        context: &Context,
-        document: &Document,
-        (ledger, events): (&Arc<dyn Ledger>, &Events),
-        recipients: Recipients,
-    ) -> Result<()> {
-        let with = With { document, ledger, events, recipients };
-        let parts = self.bind(context, document, ledger).await?;
-        self.end_missing(&parts, &context.gates);
-        let made = self.settle(parts, context, with).await?;
-        if made {
+    pub(super) async fn arrange(&mut self, by: Arrangement<'_>) -> Result<()> {
+        let parts = self.bind(by).await?;
+        // A scope that is gone, or is another one under the same name, ends with all of its loops.
+        let is_here = |name: &str, identity: &str| {
+            parts.iter().any(|part| part.scope.name == name && part.scope.identity == identity)
+        };
+        self.running.retain(|name, running| is_here(name, &running.identity));
+        by.context.gates.retain(|gate| parts.iter().any(|part| part.scope.identity == gate));
+        if self.settle(parts, by).await? {
             // What is inside the namespaces that were just made can be opened only now.
-            let parts = self.bind(context, document, ledger).await?;
-            self.settle(parts, context, with).await?;
+            let parts = self.bind(by).await?;
+            self.settle(parts, by).await?;
         }
         Ok(())
     }
 
     /// Binds the document on a thread of its own: it may take as long as `nft` does, and nothing that runs
     /// waits for that.
-    async fn bind(
-        &mut self,
-        context: &Context,
-        document: &Document,
-        ledger: &Arc<dyn Ledger>,
-    ) -> Result<Vec<Part>> {
-        let (context, document) = (context.clone(), document.clone());
-        let (ledger, runtime) = (Arc::clone(ledger), tokio::runtime::Handle::current());
-        let (tell, told) = oneshot::channel();
+    async fn bind(&mut self, by: Arrangement<'_>) -> Result<Vec<Part>> {
+        let (context, document) = (by.context.clone(), by.document.clone());
+        let (ledger, runtime) = (Arc::clone(by.ledger), tokio::runtime::Handle::current());
+        let (answer, answered) = oneshot::channel();
         std::thread::Builder::new().name("bind".to_owned()).spawn(move || {
             let _runtime = runtime.enter();
             let bound = Machine::bind(&context, &document, &*ledger);
             // The daemon may have been told to stop.
-            let _ = tell.send(bound.map(|machine| (machine.waiting(), machine.into_parts())));
+            let _ = answer.send(bound.map(|machine| (machine.waiting(), machine.into_parts())));
         })?;
-        let (waiting, parts) =
-            told.await.context("binding the document ended without an answer")??;
+        let bound = answered.await.context("binding the document ended without an answer")?;
+        let (waiting, parts) = bound?;
         self.waiting = waiting;
         Ok(parts)
     }
 
-    /// A scope that is gone, or is another one under the same name, ends with all of its loops.
-    fn end_missing(&mut self, parts: &[Part], gates: &Gates) {
-        let here: BTreeSet<(&str, &str)> =
-            parts.iter().map(|part| (&*part.scope.name, &*part.scope.identity)).collect();
-        self.running.retain(|name, scope| here.contains(&(name.as_str(), &*scope.identity)));
-        gates.retain(|identity| parts.iter().any(|part| part.scope.identity == identity));
-    }
-
-    /// Tells whether the first of all parts, namespaces of our own, has just begun.
-    async fn settle(
-        &mut self,
-        parts: Vec<Part>,
-        context: &Context,
-        with: With<'_>,
-    ) -> Result<bool> {
+    /// Returns whether the first of all parts, namespaces of our own, has just begun.
+    async fn settle(&mut self, parts: Vec<Part>, by: Arrangement<'_>) -> Result<bool> {
         let mut made = false;
-        for part in parts {
-            let Part { scope, first, rest } = part;
-            if !self.running.contains_key(&scope.name) {
-                let (identity, lock) = (scope.identity.clone(), Arc::new(scope.lock(context)?));
-                let running = Running {
-                    identity,
-                    lock,
+        for Part { scope, first, rest } in parts {
+            let running = match self.running.entry(scope.name.clone()) {
+                Entry::Occupied(running) => running.into_mut(),
+                Entry::Vacant(vacant) => vacant.insert(Running {
+                    identity: scope.identity.clone(),
+                    lock: Arc::new(scope.lock(by.context)?),
                     loops: BTreeMap::new(),
                     firewall: Firewall::default(),
-                };
-                self.running.insert(scope.name.clone(), running);
-            }
-            let Some(running) = self.running.get_mut(&scope.name) else { continue };
-            let names: BTreeSet<String> =
-                first.iter().chain(&rest).map(|one| one.place().source.clone()).collect();
-            running.loops.retain(|name, _| names.contains(name));
+                }),
+            };
+            running.loops.retain(|name, _| {
+                first.iter().chain(&rest).any(|planner| planner.place().source == *name)
+            });
             for planner in first {
-                if let Put::Begun(control) = running.put(planner, with) {
+                if let (control, Put::Begun) = running.put(planner, by) {
                     // Whether it could be made is in its report.
                     let _ = control.pass().await;
                     made = true;
                 }
             }
-            running.start(rest, &scope.gate, with).await;
+            running.start(rest, &scope.gate, by).await;
         }
         Ok(made)
     }
@@ -205,27 +186,34 @@ impl Scopes {
 
 impl Running {
     /// Gives loops their desired states, and starts those that are missing in their order.
-    async fn start(&mut self, planners: Vec<Box<dyn Planner>>, gate: &Gate, with: With<'_>) {
+    async fn start(
+        &mut self,
+        mut planners: Vec<Box<dyn Planner>>,
+        gate: &Gate,
+        by: Arrangement<'_>,
+    ) {
         let start = |planner: &dyn Planner| known(&planner.place().source).start;
         if planners.iter().all(|planner| start(&**planner) != Start::Firewall) {
             self.firewall.leave(gate);
         }
-        let mut planners = planners;
         planners.sort_by_key(|planner| start(&**planner));
         let (mut first, mut others) = (Vec::new(), Vec::new());
         for planner in planners {
-            let (start, source) = (start(&*planner), planner.place().source.clone());
-            let comes_first = start != Start::Usual;
-            let put = self.put(planner, with);
-            if start == Start::Firewall && !matches!(put, Put::Unchanged) {
-                self.follow_firewall(&source, gate).await;
+            let start = start(&*planner);
+            let (control, put) = self.put(planner, by);
+            if start == Start::Firewall && put != Put::Unchanged {
+                self.firewall.follow(Arc::clone(&control), gate).await;
             }
-            let Put::Begun(control) = put else { continue };
-            if comes_first && start != Start::Firewall {
-                // Whether it worked is in its report.
-                let _ = control.pass().await;
+            match start {
+                _ if put != Put::Begun => {}
+                Start::Firewall => first.push(control),
+                Start::BeforeLinks => {
+                    // Whether it worked is in its report.
+                    let _ = control.pass().await;
+                    first.push(control);
+                }
+                Start::Usual => others.push(control),
             }
-            if comes_first { &mut first } else { &mut others }.push(control);
         }
         // What waited for a link gets another look once the links are made.
         tokio::spawn(async move {
@@ -238,35 +226,29 @@ impl Running {
         });
     }
 
-    async fn follow_firewall(&mut self, source: &str, gate: &Gate) {
-        if let Some(looping) = self.loops.get(source) {
-            self.firewall.follow(Arc::clone(&looping.control), gate).await;
-        }
-    }
-
     /// Gives a loop its desired state, or starts one.
-    fn put(&mut self, planner: Box<dyn Planner>, with: With<'_>) -> Put {
-        let With { document, ledger, events, recipients } = with;
+    fn put(&mut self, planner: Box<dyn Planner>, by: Arrangement<'_>) -> (Arc<dyn Control>, Put) {
         let name = planner.place().source.clone();
-        let pace = pace(&*planner, &document.settings);
+        let pace = pace(&*planner, &by.document.settings);
         let goes_on = |one: &&Looping| !one.task.is_finished() && one.pace.is_like(&pace);
-        if let Some(looping) = self.loops.get(&name).filter(goes_on) {
+        if let Some(Looping { control, .. }) = self.loops.get(&name).filter(goes_on) {
             // A loop that has ended meanwhile is started by the next call.
-            let is_changed = match recipients {
-                Recipients::Changed => looping.control.put(planner),
-                Recipients::All => looping.control.replace(planner).map(|()| true),
+            let is_changed = match by.recipients {
+                Recipients::Changed => control.put(planner),
+                Recipients::All => control.replace(planner).map(|()| true),
             };
-            return if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed };
+            let put = if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed };
+            return (Arc::clone(control), put);
         }
         let deps = LoopDeps {
             lock: Arc::clone(&self.lock),
-            ledger: Arc::clone(ledger),
-            events: events.clone(),
+            ledger: Arc::clone(by.ledger),
+            events: by.events.clone(),
         };
         let LoopTask { control, run } = planner.into_loop(deps, pace.clone());
         let looping = Looping { pace, control: Arc::clone(&control), task: tokio::spawn(run) };
         self.loops.insert(name, looping);
-        Put::Begun(control)
+        (control, Put::Begun)
     }
 }
 
@@ -282,8 +264,7 @@ fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
     let source = known(&planner.place().source);
     let SourceSettings { resync, min_interval, mode, .. } = settings.source(source.name);
     let usual = source.remote.as_ref().map(|remote| remote.resync);
-    let resync = resync.as_ref().map(|period| period.get()).or(usual);
-    if let Some(period) = resync {
+    if let Some(period) = resync.as_ref().map(|period| period.get()).or(usual) {
         // The document allows only what a resync can be.
         pace = pace.clone().with_resync(period).unwrap_or(pace);
     }
@@ -294,8 +275,7 @@ fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
         // The document allows only what a quiet period can be.
         pace = pace.clone().with_debounce(quiet, max_wait).unwrap_or(pace);
     }
-    let mode = mode.as_ref().map(|mode| mode.value);
-    pace.with_mode(match mode {
+    pace.with_mode(match mode.as_ref().map(|mode| mode.value) {
         Some(homeostat_document::Mode::Observe) => Mode::Observe,
         Some(homeostat_document::Mode::Heal) | None => Mode::Heal,
     })

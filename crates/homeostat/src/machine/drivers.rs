@@ -17,7 +17,7 @@ use super::observe_only::ObserveOnlyPlan;
 use super::waiting::{self, Waiting};
 use crate::context::Context;
 use crate::converge::{Converging, converge};
-use crate::output::{Told, summary};
+use crate::output::{SourceReport, summary};
 use crate::registry::going;
 
 /// Every source that is bound, each in its mode.
@@ -43,11 +43,11 @@ pub(super) struct Driven {
 
 impl Drivers<'_> {
     /// Plans everything.
-    pub(crate) async fn plan(&self) -> Result<Vec<Told>> {
+    pub(crate) async fn plan(&self) -> Result<Vec<SourceReport>> {
         let (mut all, mut gone) = (Vec::new(), BTreeSet::new());
         for driven in &self.spaces {
             let told = driven.plan(&*self.ledger).await?;
-            gone.extend(going(&*told.what)?);
+            gone.extend(going(&*told.report)?);
             all.push(told);
         }
         for driven in &self.driven {
@@ -68,7 +68,7 @@ impl Drivers<'_> {
     }
 
     /// Runs passes until all is as declared, or until only findings remain that time cannot cure.
-    pub(crate) async fn converge(mut self) -> Result<Vec<Told>> {
+    pub(crate) async fn converge(mut self) -> Result<Vec<SourceReport>> {
         let spaces = std::mem::take(&mut self.spaces);
         let mut told = run(spaces, &self.firewalls, &self.ledger).await;
         if summary(&told).total() > 0 {
@@ -116,7 +116,11 @@ impl Running {
 
 /// Converges these sources, and reports in their order. One that fails keeps no other from its passes or its
 /// report.
-async fn run(driven: Vec<Driven>, firewalls: &Firewalls, ledger: &Arc<dyn Ledger>) -> Vec<Told> {
+async fn run(
+    driven: Vec<Driven>,
+    firewalls: &Firewalls,
+    ledger: &Arc<dyn Ledger>,
+) -> Vec<SourceReport> {
     let (mut reports, mut running, mut converging) = (Vec::new(), Vec::new(), Vec::new());
     let pass = async |one: &mut Converging| {
         firewalls.before(one.control.place());
@@ -143,20 +147,20 @@ async fn run(driven: Vec<Driven>, firewalls: &Firewalls, ledger: &Arc<dyn Ledger
 }
 
 /// What a source that only observes finds.
-async fn observed(planner: &dyn Planner, ledger: &Arc<dyn Ledger>) -> Told {
+async fn observed(planner: &dyn Planner, ledger: &Arc<dyn Ledger>) -> SourceReport {
     let place = planner.place().clone();
     let what = ObserveOnlyPlan::plan(planner, &**ledger).await;
     let what = what.unwrap_or_else(|error| Box::new(BrokenPass::new(&error, &place.source)));
-    Told { place, what }
+    SourceReport { ledger_key: place, report: what }
 }
 
 impl Driven {
-    async fn plan(&self, ledger: &dyn Ledger) -> Result<Told> {
+    async fn plan(&self, ledger: &dyn Ledger) -> Result<SourceReport> {
         let place = self.planner.place().clone();
         let what = match self.lock {
             Some(_) => self.planner.plan(ledger).await?,
             None => ObserveOnlyPlan::plan(&*self.planner, ledger).await?,
         };
-        Ok(Told { place, what })
+        Ok(SourceReport { ledger_key: place, report: what })
     }
 }

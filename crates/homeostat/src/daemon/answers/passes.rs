@@ -7,16 +7,16 @@ use futures_util::future::join_all;
 use homeostat_engine::Patience;
 use serde_json::json;
 
-use super::Answers;
+use super::{Answers, answer};
 use crate::converge::{Converging, converge};
 use crate::daemon::command::{DaemonCommand, StartedPass, start_passes};
 use crate::machine::told_of_waiting;
-use crate::output::{Told, is_converged, json as report, text};
+use crate::output::{SourceReport, is_converged, json as report, text};
 use crate::registry::FIRST;
 use crate::wire::{Ask, FORMAT_VERSION, Leave};
 
 impl Answers {
-    /// Does what is to be done first, runs a pass of every loop, and tells what became of it.
+    /// Does what is to be done first, runs a pass of every loop, and returns their report.
     pub(super) async fn passes(&self, command: Option<DaemonCommand>, ask: Ask) -> Result<Vec<u8>> {
         let is_lenient = ask.leave != Leave::default();
         let command = command.or(is_lenient.then_some(DaemonCommand::Arrange));
@@ -24,16 +24,16 @@ impl Answers {
             Some(command) => self.commands.send(command, ask.leave).await?,
             None => start_passes(self.loops(None)?),
         };
-        let told = self.settle(started, ask.leave).await;
+        let reports = self.settle(started, ask.leave).await;
         if is_lenient {
             self.commands.send(DaemonCommand::Arrange, Leave::default()).await?;
         }
-        draw(&told?, ask)
+        draw(&reports?, ask)
     }
 
     /// Runs passes as long as that brings something, with the patience that an `apply` has. What is
     /// inside namespaces of our own can be opened only when they are there.
-    async fn settle(&self, started: Vec<StartedPass>, leave: Leave) -> Result<Vec<Told>> {
+    async fn settle(&self, started: Vec<StartedPass>, leave: Leave) -> Result<Vec<SourceReport>> {
         let mut all = ended(started, Vec::new()).await;
         let made = all.iter().filter(|one| one.control.place().source == FIRST.name);
         if made.map(Converging::written).sum::<usize>() > 0 {
@@ -42,9 +42,10 @@ impl Answers {
         // Tasks go on after the answer: the loops follow them.
         let patience = Patience { tasks: Duration::ZERO, ..Patience::default() };
         converge(&mut all, patience, async |one| one.pass().await, |_| {}).await;
-        let mut told: Vec<Told> = all.into_iter().filter_map(Converging::report).collect();
-        told.extend(self.snapshot.borrow().waiting.iter().map(told_of_waiting));
-        Ok(told)
+        let mut reports: Vec<SourceReport> =
+            all.into_iter().filter_map(Converging::report).collect();
+        reports.extend(self.snapshot.borrow().waiting.iter().map(told_of_waiting));
+        Ok(reports)
     }
 }
 
@@ -64,16 +65,16 @@ async fn ended(started: Vec<StartedPass>, mut earlier: Vec<Converging>) -> Vec<C
 }
 
 /// A report as it was asked for: drawn for people, or whole for programs.
-pub(super) fn draw(told: &[Told], ask: Ask) -> Result<Vec<u8>> {
+pub(super) fn draw(reports: &[SourceReport], ask: Ask) -> Result<Vec<u8>> {
     let mut drawn = Vec::new();
     let Some(drawing) = ask.text else {
-        report::report(told, &mut drawn)?;
+        report::report(reports, &mut drawn)?;
         return Ok(drawn);
     };
-    text::report(told, drawing, &mut drawn)?;
-    Ok(serde_json::to_vec(&json!({
+    text::report(reports, drawing, &mut drawn)?;
+    answer(&json!({
         "format_version": FORMAT_VERSION,
-        "converged": is_converged(told),
+        "converged": is_converged(reports),
         "text": String::from_utf8_lossy(&drawn),
-    }))?)
+    }))
 }

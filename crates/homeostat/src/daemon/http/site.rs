@@ -100,7 +100,7 @@ impl Site {
     }
 
     fn events(&self) -> Answer {
-        let lines = self.recent.all().into_iter().map(|line| format!("{}\n", line.text));
+        let lines = self.recent.follow().0.into_iter().map(|line| format!("{}\n", line.text));
         page(StatusCode::OK, "application/x-ndjson", lines.collect())
     }
 }
