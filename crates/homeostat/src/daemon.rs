@@ -23,6 +23,8 @@ mod socket;
 #[cfg(test)]
 mod stall_tests;
 mod systemd;
+#[cfg(test)]
+mod verdict_tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
