@@ -11,8 +11,7 @@ use homeostat_document::{OwnerName, Period, Protocol};
 use homeostat_netns::Place;
 
 use crate::daemon::http::Listen;
-use crate::output::Form;
-use crate::output::text::Length;
+use crate::output::text::{Detail, Drawing, Length};
 use crate::registry::SourceCommand;
 
 /// Keeps Linux machines the way their owners declared them.
@@ -115,12 +114,10 @@ pub(crate) struct FormArgs {
 }
 
 impl FormArgs {
-    pub(crate) fn form(self) -> Form {
-        match (self.json, self.full) {
-            (true, _) => Form::Json,
-            (false, true) => Form::Text(Length::Full),
-            (false, false) => Form::Text(Length::Cut),
-        }
+    /// How reports are drawn for people; nothing for JSON.
+    pub(crate) fn drawing(self, detail: Detail) -> Option<Drawing> {
+        let length = if self.full { Length::Full } else { Length::Cut };
+        (!self.json).then_some(Drawing { detail, length })
     }
 }
 

@@ -89,6 +89,11 @@ pub(crate) fn text(answer: &Value) -> String {
     answer.get("text").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// Whether an answer says that everything is as declared.
+pub(crate) fn is_converged(answer: &Value) -> bool {
+    answer.get("converged").and_then(Value::as_bool) == Some(true)
+}
+
 /// An answer as what it must be.
 pub(crate) fn read<T: DeserializeOwned>(answer: Value) -> Result<T> {
     serde_json::from_value(answer).context("the daemon is of another version")

@@ -12,7 +12,7 @@ use homeostat_engine::{
 };
 
 use crate::machine::ObserveOnlyPlan;
-use crate::output::Told;
+use crate::output::SourceReport;
 
 /// How often all sources are passed over, one after the other: what one of them writes may be what another
 /// one waits for.
@@ -58,7 +58,7 @@ impl Converging {
     }
 
     /// What the passes have to say together; nothing, if there was none.
-    pub(crate) fn report(self) -> Option<Told> {
+    pub(crate) fn report(self) -> Option<SourceReport> {
         if self.passes.is_empty() {
             return None;
         }
@@ -67,7 +67,7 @@ impl Converging {
             Mode::Heal => Box::new(self.passes),
             Mode::Observe => Box::new(ObserveOnlyPlan::of(Box::new(self.passes), &place)),
         };
-        Some(Told { place, what })
+        Some(SourceReport { ledger_key: place, report: what })
     }
 }
 

@@ -5,14 +5,15 @@
 
 mod answers;
 pub(crate) mod capabilities;
+mod clients;
 pub(crate) mod clock;
 mod command;
 mod firewall;
 pub(crate) mod http;
 mod interfaces;
-mod json;
 pub(crate) mod log;
 mod loop_threads;
+mod loops_snapshot;
 mod metrics;
 mod namespace_watch;
 mod provider_health;
@@ -22,9 +23,9 @@ mod scopes;
 mod socket;
 #[cfg(test)]
 mod stall_tests;
-mod standing;
 mod systemd;
-mod view;
+#[cfg(test)]
+mod verdict_tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,27 +36,28 @@ use homeostat_document::{Document, OnStop as Declared};
 use homeostat_engine::{Control, Events, Ledger, OnStop};
 use homeostat_kit::provider::{Answer, Verdict};
 use homeostat_registry::CommandDeps;
-use serde_json::Map;
+use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::Level;
 
 use crate::context::Context;
+use crate::failure;
 use crate::provider::{DocumentProvider, load};
 use crate::referenced_files::ReferencedFiles;
-use crate::wire::Handed;
+use crate::wire::{Handed, Trouble};
 use answers::Answers;
 use capabilities::Allowed;
 use command::{CommandRequest, DaemonCommand, DaemonHandle};
 use http::Listen;
-use interfaces::Interfaces;
+use loops_snapshot::LoopsSnapshot;
 use namespace_watch::NamespaceWatch;
 use provider_health::ProviderHealth;
 pub(crate) use readers::Readers;
 use recent::Recent;
-use scopes::{Recipients, Scopes};
+use scopes::{Arrangement, Recipients, Scopes};
 use socket::ControlSocket;
-use standing::Standing;
+use systemd::Systemd;
 
 /// What a stop may take before the program ends all the same.
 const STOP: Duration = Duration::from_millis(900);
@@ -91,15 +93,13 @@ pub(crate) struct Daemon {
     scopes: Scopes,
     /// The capabilities that were kept, if any were dropped.
     allowed: Option<Allowed>,
-    standing: watch::Sender<Standing>,
+    snapshot: watch::Sender<LoopsSnapshot>,
 }
 
 /// Why the daemon wakes up.
 enum Wake {
-    /// The provider may have another document.
-    Changed,
-    /// Somebody wants the provider asked again.
-    Reload,
+    /// The provider may have another document, or somebody wants it asked again.
+    Document(Recipients),
     /// A client asks for what only the daemon can do.
     Command(CommandRequest),
     /// Namespaces may have come or gone.
@@ -119,7 +119,7 @@ impl Daemon {
         let mut context = context;
         context.caller.is_for_people = false;
         let health = ProviderHealth::new(&options.from);
-        let first = Standing { provider: Some(health.clone()), ..Standing::default() };
+        let first = LoopsSnapshot { provider: Some(health.clone()), ..LoopsSnapshot::default() };
         Daemon {
             context,
             options,
@@ -133,7 +133,7 @@ impl Daemon {
             recent: Recent::default(),
             scopes: Scopes::default(),
             allowed: None,
-            standing: watch::channel(first).0,
+            snapshot: watch::channel(first).0,
         }
     }
 
@@ -156,43 +156,43 @@ impl Daemon {
 
     /// Keeps everything as declared until it is stopped.
     pub(crate) async fn run(mut self) -> Result<()> {
-        let (handle, commands) = DaemonHandle::new();
-        let mut wakes = Wakes::new(commands)?;
-        let listen = self.options.listen;
-        let standing = self.standing.subscribe();
-        let interfaces =
-            Interfaces::open(&self.events, listen, standing, self.recent.clone()).await?;
-        let answers = Answers::new(&self.standing, handle, self.recent.clone());
+        let (commands, requests) = DaemonHandle::new();
+        let mut wakes = Wakes::new(requests)?;
+        let (snapshot, recent) = (self.snapshot.subscribe(), self.recent.clone());
+        let answers = Answers { snapshot: snapshot.clone(), commands, recent: recent.clone() };
+        interfaces::open(&self.events, self.options.listen, snapshot, recent).await?;
         let _socket = ControlSocket::open(&self.context.socket, answers, self.options.readers)?;
-        tokio::spawn(log::follow(self.events.subscribe()));
+        let systemd = Systemd::from_environment();
         let arranged = wakes.unless_stopped(self.arrange(Recipients::Changed)).await;
         let mut goes_on = arranged.transpose()?.is_some();
         self.provider.judged(Verdict::Accepted);
-        wakes.namespaces.watch_names(self.names(), &self.scopes.absent());
-        interfaces.show(self.loops());
         while goes_on {
+            wakes.namespaces.watch_names(self.names(), &self.scopes.absent());
             let wake = wakes.next(&mut self.provider).await;
             goes_on = !matches!(wake, Wake::Stop)
-                && wakes.unless_stopped(self.handle(wake, &interfaces)).await.is_some();
-            wakes.namespaces.watch_names(self.names(), &self.scopes.absent());
-            interfaces.show(self.loops());
+                && wakes.unless_stopped(self.handle(wake, &systemd)).await.is_some();
         }
-        interfaces.stopping();
+        systemd.stopping();
         self.stop().await;
         Ok(())
     }
 
-    async fn handle(&mut self, wake: Wake, interfaces: &Interfaces) {
+    async fn handle(&mut self, wake: Wake, systemd: &Systemd) {
         match wake {
             Wake::Stop => {}
             Wake::Namespaces => {
                 // Whatever is wrong with one namespace, the others go on as they are.
                 if let Err(error) = self.arrange(Recipients::Changed).await {
-                    log::log_error(&error);
+                    log::log_error(&error, "namespaces cannot be arranged");
                 }
             }
-            Wake::Changed => self.reload_and_log(Occasion::Changed, interfaces).await,
-            Wake::Reload => self.reload_and_log(Occasion::Asked, interfaces).await,
+            Wake::Document(recipients) => {
+                systemd.reloading();
+                if let Err(error) = self.reload(recipients).await {
+                    log::log_error(&error, "document refused");
+                }
+                systemd.reloaded();
+            }
             Wake::Command(request) => self.handle_command(request).await,
         }
     }
@@ -201,7 +201,8 @@ impl Daemon {
     /// our own come first, since the others may be inside.
     async fn arrange(&mut self, recipients: Recipients) -> Result<()> {
         let Daemon { context, document, ledger, events, scopes, .. } = self;
-        let arranged = scopes.arrange(context, document, (ledger, events), recipients).await;
+        let by = Arrangement { context, document, ledger, events, recipients };
+        let arranged = scopes.arrange(by).await;
         self.publish();
         arranged
     }
@@ -216,7 +217,7 @@ impl Daemon {
         // Without a scope's lock there is nobody who could command.
         let top = self.context.top_scope().ok();
         let lock = top.and_then(|top| self.scopes.lock(&top.name));
-        self.standing.send_replace(Standing {
+        self.snapshot.send_replace(LoopsSnapshot {
             loops: self.scopes.loops(),
             waiting: self.scopes.waiting(),
             is_arranged: true,
@@ -233,7 +234,7 @@ impl Daemon {
         self.context.caller.guards = command::with_leave(guards, request.leave);
         let done = match request.command {
             DaemonCommand::Arrange => self.arrange(Recipients::All).await,
-            DaemonCommand::Reload => self.reload(Occasion::Asked).await,
+            DaemonCommand::Reload => self.reload(Recipients::All).await,
             DaemonCommand::TakeDocument(handed) => self.take_handed(&handed).await,
         };
         self.context.caller.guards = guards;
@@ -241,60 +242,51 @@ impl Daemon {
         let _ = request.answer.send(done.map(|()| command::start_passes(self.loops())));
     }
 
-    async fn reload_and_log(&mut self, occasion: Occasion, interfaces: &Interfaces) {
-        interfaces.reloading();
-        if let Err(error) = self.reload(occasion).await {
-            log::log_error(&error);
-        }
-        interfaces.reloaded();
-    }
-
     /// Asks the provider again. A document that is unknown or cannot be taken is refused, and the last good
     /// one stands. Status and events say so until the provider has a good one.
-    async fn reload(&mut self, occasion: Occasion) -> Result<()> {
-        let reloaded = self.try_reload(occasion).await;
-        let from = ("from".to_owned(), self.health.from().into());
+    async fn reload(&mut self, recipients: Recipients) -> Result<()> {
+        let reloaded = match self.provider.answer().await {
+            Answer::DesiredState(document) => {
+                let taken = self.take_provided(document, recipients).await;
+                self.provider.judged(match &taken {
+                    Ok(_) => Verdict::Accepted,
+                    Err(error) => Verdict::Refused { why: failure::text(error) },
+                });
+                taken
+            }
+            Answer::Unknown { why } => Err(why),
+            Answer::Nothing => Err(anyhow!("the provider has no document any more")),
+        };
+        let from = self.health.from.to_string();
         match &reloaded {
             Err(error) => {
-                self.health.fail(error);
-                let trouble = serde_json::json!(self.health.trouble());
-                let fields = Map::from_iter([from]).into_iter();
-                let fields = fields.chain(trouble.as_object().cloned().unwrap_or_default());
-                self.recent.record(Level::ERROR, "document-refused", fields.collect());
+                let Trouble { error, help } = self.health.fail(error);
+                let fields = json!({ "from": from, "error": error, "help": help });
+                self.recent.record(Level::ERROR, "document-refused", fields);
             }
             Ok(Reloaded::Unchanged) if self.health.trouble().is_none() => self.health.succeed(),
             Ok(_) => {
                 self.health.succeed();
-                self.recent.record(Level::INFO, "document-accepted", Map::from_iter([from]));
+                self.recent.record(Level::INFO, "document-accepted", json!({ "from": from }));
             }
         }
         self.publish();
         reloaded.map(drop)
     }
 
-    async fn try_reload(&mut self, occasion: Occasion) -> Result<Reloaded> {
-        let document = match self.provider.answer().await {
-            Answer::DesiredState(document) => document,
-            Answer::Unknown { why } => return Err(why),
-            Answer::Nothing => return Err(anyhow!("the provider has no document any more")),
-        };
+    /// Takes the provider's document. One that is the same is only taken if somebody asked for it.
+    async fn take_provided(
+        &mut self,
+        document: Arc<Document>,
+        recipients: Recipients,
+    ) -> Result<Reloaded> {
         let known = self.own.as_ref().unwrap_or(&self.document);
         let referenced = ReferencedFiles::of(&document);
         let is_same = document == *known && referenced == self.referenced;
-        let recipients = match occasion {
-            Occasion::Changed if is_same => {
-                self.provider.judged(Verdict::Accepted);
-                return Ok(Reloaded::Unchanged);
-            }
-            Occasion::Changed => Recipients::Changed,
-            Occasion::Asked => Recipients::All,
-        };
-        if let Err(error) = self.take(document, recipients).await {
-            let why = crate::failure::text(&error);
-            self.provider.judged(Verdict::Refused { why });
-            return Err(error);
+        if is_same && recipients == Recipients::Changed {
+            return Ok(Reloaded::Unchanged);
         }
-        self.provider.judged(Verdict::Accepted);
+        self.take(document, recipients).await?;
         (self.own, self.referenced) = (None, referenced);
         Ok(Reloaded::Taken)
     }
@@ -336,15 +328,6 @@ impl Daemon {
         // A loop that is in the middle of something long is left: what it wrote carries our mark.
         let _ = tokio::time::timeout(STOP, stopped).await;
     }
-}
-
-/// Why the provider is asked again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Occasion {
-    /// It may have changed; if its document is the same, nothing is to be done.
-    Changed,
-    /// Somebody asked for it: the document is taken even if it is the same.
-    Asked,
 }
 
 /// What became of a good document.
@@ -389,9 +372,9 @@ impl Wakes {
         tokio::select! {
             _ = terminate.recv() => Wake::Stop,
             _ = interrupt.recv() => Wake::Stop,
-            _ = hangup.recv() => Wake::Reload,
+            _ = hangup.recv() => Wake::Document(Recipients::All),
             Some(request) = commands.recv() => Wake::Command(request),
-            () = provider.changed() => Wake::Changed,
+            () = provider.changed() => Wake::Document(Recipients::Changed),
             () = namespaces.changed() => Wake::Namespaces,
         }
     }

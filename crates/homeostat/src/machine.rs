@@ -21,7 +21,7 @@ use homeostat_registry::{Binding, Lists, Lookup, Registration, Remote, Scope, sc
 
 use crate::context::{Context, Top};
 use crate::failure::{Helped, of_source};
-use crate::output::Told;
+use crate::output::SourceReport;
 use crate::registry::{self, SOURCES};
 pub(crate) use drivers::Drivers;
 pub(crate) use gates::Gates;
@@ -108,7 +108,7 @@ impl<'a> Machine<'a> {
         for source in SOURCES.iter().filter(|source| is_first || source.scopes.is_none()) {
             let binding = Binding { source, caller, document, scope: &scope, section, pages, gate };
             let Some(planner) = (source.bind)(&binding).map_err(of_source)? else { continue };
-            let mode = document.settings.source(source.name()).mode.as_ref();
+            let mode = document.settings.source(source.name()).mode;
             let mode = mode.map_or(Mode::Heal, |mode| mode.value);
             self.bound.push(Bound { source, planner, mode, lock: None });
         }
@@ -173,7 +173,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Plans everything. What is ours inside of a scope that a plan deletes needs no plan of its own.
-    pub(crate) async fn plan(&self, pages: &dyn Pages) -> Result<Vec<Told>> {
+    pub(crate) async fn plan(&self, pages: &dyn Pages) -> Result<Vec<SourceReport>> {
         let (mut all, mut deleted) = (Vec::new(), BTreeSet::new());
         for bound in &self.bound {
             let place = bound.planner.place().clone();
@@ -182,7 +182,7 @@ impl<'a> Machine<'a> {
             }
             let what = bound.plan(pages).await?;
             deleted.extend(deleted_scopes(bound.source, &*what));
-            all.push(Told { place, what });
+            all.push(SourceReport { ledger_key: place, report: what });
         }
         all.extend(self.waiting.iter().map(told_of_waiting));
         Ok(all)

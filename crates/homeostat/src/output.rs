@@ -9,31 +9,22 @@ pub(crate) mod text;
 
 use homeostat_engine::{Explain, LedgerKey, Summary};
 
-/// How plans and reports are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Complete, for programs.
-    Json,
-    /// For people.
-    Text(text::Length),
-}
-
-/// What one source in one scope has to tell.
-pub(crate) struct Told {
-    pub(crate) place: LedgerKey,
-    pub(crate) what: Box<dyn Explain>,
+/// The plan or report of one source in one scope.
+pub(crate) struct SourceReport {
+    pub(crate) ledger_key: LedgerKey,
+    pub(crate) report: Box<dyn Explain>,
 }
 
 /// The changes of all sources together.
-pub(crate) fn summary(all: &[Told]) -> Summary {
+pub(crate) fn summary(all: &[SourceReport]) -> Summary {
     let mut sum = Summary::default();
-    for told in all {
-        sum += told.what.summary();
+    for source in all {
+        sum += source.report.summary();
     }
     sum
 }
 
 /// Whether every source is as declared.
-pub(crate) fn is_converged(all: &[Told]) -> bool {
-    all.iter().all(|told| told.what.is_converged())
+pub(crate) fn is_converged(all: &[SourceReport]) -> bool {
+    all.iter().all(|source| source.report.is_converged())
 }

@@ -37,7 +37,12 @@ impl ReferencedFiles {
         }
         let NamedFiles { files, directories: more } = named;
         let look = |path: PathBuf| {
-            let look = Look::of(&path);
+            // Nothing for a file that is not there.
+            let look = std::fs::metadata(&path).ok().map(|file| Look {
+                inode: (file.dev(), file.ino()),
+                size: file.size(),
+                changed: (file.ctime(), file.ctime_nsec()),
+            });
             (path, look)
         };
         ReferencedFiles { looks: files.into_iter().map(look).collect(), more }
@@ -69,18 +74,6 @@ pub(crate) fn directory(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
-    }
-}
-
-impl Look {
-    /// Nothing for a file that is not there.
-    fn of(path: &Path) -> Option<Self> {
-        let data = std::fs::metadata(path).ok()?;
-        Some(Look {
-            inode: (data.dev(), data.ino()),
-            size: data.size(),
-            changed: (data.ctime(), data.ctime_nsec()),
-        })
     }
 }
 

@@ -58,11 +58,6 @@ const CHANGES: WatchMask = WatchMask::CLOSE_WRITE
     .union(WatchMask::MOVED_TO);
 
 impl Watch {
-    /// The directories that documents are in: an editor may put another file in the place of one.
-    pub(crate) fn documents(paths: &[PathBuf]) -> Result<Self> {
-        Self::of(paths.to_owned())
-    }
-
     /// Watches these directories, too.
     pub(crate) fn add_directories(&mut self, directories: BTreeSet<PathBuf>) {
         self.directories.extend(directories);
@@ -73,7 +68,7 @@ impl Watch {
     /// Where namespaces have their names; the directory comes with the first of them. No name matters
     /// until [`watch_names`](Self::watch_names) says which.
     pub(crate) fn namespaces() -> Result<Self> {
-        let mut watch = Self::of(Vec::new())?;
+        let mut watch = Self::documents(Vec::new())?;
         let directory = Path::new(NAMESPACES);
         if let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) {
             watch.names.insert(parent.to_owned(), HashSet::from([name.to_owned()]));
@@ -90,7 +85,8 @@ impl Watch {
         let _ = self.add();
     }
 
-    fn of(paths: Vec<PathBuf>) -> Result<Self> {
+    /// The directories that documents are in: an editor may put another file in the place of one.
+    pub(crate) fn documents(paths: Vec<PathBuf>) -> Result<Self> {
         let inotify = Inotify::init().context("cannot watch files")?;
         let watches = inotify.watches();
         let stream = inotify.into_event_stream([0; 4096]).context("cannot watch files")?;

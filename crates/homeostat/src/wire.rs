@@ -98,7 +98,7 @@ pub(crate) struct Handed {
 }
 
 /// How one loop stands.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct LoopStatus {
     pub(crate) source: String,
     pub(crate) scope: String,
@@ -139,7 +139,7 @@ pub(crate) struct Contended {
 }
 
 /// How one key stands in one scope.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct KeyStatus {
     pub(crate) source: String,
     pub(crate) scope: String,
@@ -183,7 +183,7 @@ pub(crate) struct OpenPage {
 }
 
 /// A key that is not as declared, and what to do about it.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct OpenItem {
     pub(crate) source: String,
     pub(crate) scope: String,

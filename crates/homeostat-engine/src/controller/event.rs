@@ -2,12 +2,13 @@
 //!
 //! Nothing that must be right depends on an event being received.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::pacing::Reasons;
 use homeostat_core::{Action, Cause, Failure, Summary, WaitsOn};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::sync::broadcast;
 
 /// The number of a pass; unique within one run of the program.
@@ -28,25 +29,30 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What happened.
-#[derive(Clone, Debug, PartialEq)]
+/// What happened. As JSON: an object whose `event` names the variant; times are in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
 pub enum EventKind {
     /// Something asked for a pass.
     Woken {
         /// Why.
+        #[serde(serialize_with = "display")]
         reasons: Reasons,
         /// The keys that were named; empty for everything.
         keys: Vec<String>,
         /// Who gave cause for it, where the target tells.
+        #[serde(serialize_with = "shared_text")]
         by: Option<Arc<str>>,
     },
     /// A pass began.
     Started {
         /// Why.
+        #[serde(serialize_with = "display")]
         reasons: Reasons,
         /// How many keys it looks at; nothing for all.
         keys: Option<usize>,
         /// How long the oldest wakeup had waited, be it for the least interval of its key.
+        #[serde(rename = "waited_us", serialize_with = "micros")]
         waited: Duration,
     },
     /// The inputs of a desired state were rendered.
@@ -72,6 +78,7 @@ pub enum EventKind {
         /// Why it was needed.
         cause: Cause,
         /// Who caused the drift that it heals, where the target says so.
+        #[serde(serialize_with = "shared_text")]
         by: Option<Arc<str>>,
     },
     /// A step did not work.
@@ -81,6 +88,7 @@ pub enum EventKind {
         /// On what.
         key: String,
         /// Why it failed.
+        #[serde(flatten)]
         failure: Failure,
     },
     /// More steps had an outcome than become events of their own.
@@ -100,6 +108,7 @@ pub enum EventKind {
         /// The key.
         key: String,
         /// For what.
+        #[serde(rename = "waits_on")]
         on: WaitsOn,
     },
     /// Somebody keeps undoing our step.
@@ -109,6 +118,7 @@ pub enum EventKind {
         /// Who it may be.
         culprit: String,
         /// How long the key is left alone.
+        #[serde(rename = "pause_us", serialize_with = "micros")]
         pause: Duration,
     },
     /// A step works, and the target never shows it.
@@ -127,22 +137,42 @@ pub enum EventKind {
         /// Whether all is as declared.
         converged: bool,
         /// How long it took.
+        #[serde(rename = "took_us", serialize_with = "micros")]
         took: Duration,
     },
     /// A pass could not be made.
     Failed {
         /// Why.
+        #[serde(flatten)]
         failure: Failure,
     },
     /// Passes are held off.
     Paused {
         /// For how long; nothing for until further notice.
+        #[serde(rename = "for_us", serialize_with = "micros")]
         during: Option<Duration>,
     },
     /// Passes go on.
     Resumed,
     /// The loop has ended.
     Stopped,
+}
+
+fn display<S: Serializer>(value: &impl fmt::Display, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+fn shared_text<S: Serializer>(text: &Option<Arc<str>>, to: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(to)
+}
+
+fn micros<S: Serializer>(
+    time: &(impl Copy + Into<Option<Duration>>),
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let time: Option<Duration> = (*time).into();
+    time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).serialize(to)
 }
 
 /// How many events a slow listener may fall behind before it loses the oldest.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{Document, Format};
-use homeostat_engine::{Ledger, SqliteLedger, SqlitePages, Strictness};
+use homeostat_engine::{Ledger, SqliteLedger, Strictness};
 
-use crate::cli::{ApplyArgs, Global};
+use crate::cli::{ApplyArgs, FormArgs, Global};
+use crate::commands::plan::plan;
 use crate::commands::saved::{self, Saved};
 use crate::commands::{block_on, hand_over, not_built};
 use crate::context::Context;
@@ -18,7 +19,7 @@ use crate::machine::{Drivers, Machine};
 use crate::output::digest::Digest;
 use crate::output::progress::Bar;
 use crate::output::text::{Closing, Detail, Drawing, Length};
-use crate::output::{Form, Told, is_converged, json, stream, summary, text};
+use crate::output::{SourceReport, is_converged, json, stream, summary, text};
 use crate::provider::load;
 
 /// Makes the machine as declared.
@@ -39,22 +40,26 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     let context = context.writing();
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let machine = Machine::bind(&context, &document, &*ledger)?;
-    let form = args.form.form();
     let drivers = match machine.unlock(&ledger) {
         Ok(drivers) => drivers,
-        Err(error) => return hand_over::instead(error, &asked, (&context, &document)),
+        Err(error) => return hand_over::instead(error, &asked, &context, &document),
     };
-    let told = block_on(async {
+    let reports = block_on(async {
         if let Some(saved) = &asked.saved {
             saved.check(&drivers.plan().await?)?;
         } else if needs_a_yes {
-            ask(&context, &drivers, form).await?;
+            ask(&context, &drivers, args.form).await?;
         }
         drivers.prune()?;
         drivers.converge().await
     })??;
-    print(&context, &told, form)?;
-    Ok(if is_converged(&told) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let printed = stream::print(context.color, |to| match args.form.drawing(context.detail) {
+        None => json::report(&reports, to),
+        Some(drawing) => text::report(&reports, drawing, to),
+    });
+    let message = "the changes were made, but the report cannot be written to standard output";
+    printed.context(message)?;
+    Ok(if is_converged(&reports) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What is to be applied: documents, or a saved plan.
@@ -100,30 +105,27 @@ impl<'a> Asked<'a> {
 
 /// Shows the plan and waits for a yes. The plan is made again after it: if something moved
 /// meanwhile, that is shown and asked for again.
-async fn ask(context: &Context, drivers: &Drivers<'_>, form: Form) -> Result<()> {
+async fn ask(context: &Context, drivers: &Drivers<'_>, form: FormArgs) -> Result<()> {
     let mut agreed = None;
     loop {
-        let told = drivers.plan().await?;
+        let reports = drivers.plan().await?;
         let mut digest = Digest::default();
-        json::plan(&told, &mut digest)?;
+        json::plan(&reports, &mut digest)?;
         let shown = digest.finish();
-        if summary(&told).total() == 0 || agreed == Some(shown) {
+        if summary(&reports).total() == 0 || agreed == Some(shown) {
             return Ok(());
         }
         if agreed.is_some() {
             writeln!(stream::stderr(context.color), "The machine moved meanwhile.")?;
         }
-        confirm(context, &told, form)?;
+        confirm(context, &reports, form)?;
         agreed = Some(shown);
     }
 }
 
 /// Where nobody can be asked, changes are refused before anything is opened for writing.
 fn refuse_changes(context: &Context, document: &Document) -> Result<()> {
-    let pages = SqlitePages::open(&context.state_dir)?;
-    let machine = Machine::bind(context, document, &pages)?;
-    let told = block_on(machine.plan(&pages))??;
-    if summary(&told).total() == 0 {
+    if summary(&plan(context, document)?).total() == 0 {
         return Ok(());
     }
     let help = "look at `homeostat plan`, then add --yes";
@@ -131,13 +133,10 @@ fn refuse_changes(context: &Context, document: &Document) -> Result<()> {
 }
 
 /// Shows a plan and waits for a yes.
-pub(super) fn confirm(context: &Context, told: &[Told], form: Form) -> Result<()> {
-    let length = match form {
-        Form::Text(length) => length,
-        Form::Json => Length::Cut,
-    };
+pub(super) fn confirm(context: &Context, reports: &[SourceReport], form: FormArgs) -> Result<()> {
+    let length = if form.full && !form.json { Length::Full } else { Length::Cut };
     let mut stderr = stream::stderr(context.color);
-    text::plan(told, Drawing { detail: Detail::Normal, length }, Closing::Plan, &mut stderr)?;
+    text::plan(reports, Drawing { detail: Detail::Normal, length }, Closing::Plan, &mut stderr)?;
     write!(stderr, "Apply? Only `yes` goes on: ")?;
     stderr.flush()?;
     let mut answer = String::new();
@@ -146,16 +145,4 @@ pub(super) fn confirm(context: &Context, told: &[Told], form: Form) -> Result<()
         "yes" => Ok(()),
         _ => Err(Helped::error("not applied", "nothing was changed")),
     }
-}
-
-fn print(context: &Context, told: &[Told], form: Form) -> Result<()> {
-    let mut stdout = stream::stdout(context.color);
-    let printed = match form {
-        Form::Json => json::report(told, &mut stdout),
-        Form::Text(length) => {
-            text::report(told, Drawing { detail: context.detail, length }, &mut stdout)
-        }
-    };
-    let message = "the changes were made, but the report cannot be written to standard output";
-    stream::ignore_closed_pipe(printed).context(message)
 }

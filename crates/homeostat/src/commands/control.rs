@@ -9,10 +9,10 @@ use homeostat_document::Period;
 use serde_json::Value;
 
 use crate::cli::{AdoptArgs, Color, FormArgs, Global, KeyArgs, PauseArgs, ScopeArgs};
-use crate::client::{Client, place, text};
+use crate::client::{Client, is_converged, place, text};
 use crate::output::line::plain;
-use crate::output::text::{Detail, Drawing};
-use crate::output::{Form, stream};
+use crate::output::stream;
+use crate::output::text::Detail;
 use crate::wire::{About, Ask, Leave, Request};
 
 /// Holds passes off.
@@ -34,78 +34,61 @@ pub(super) fn resume(args: ScopeArgs, global: &Global) -> Result<ExitCode> {
 
 /// Runs a full pass of everything.
 pub(super) fn resync(form: FormArgs, global: &Global) -> Result<ExitCode> {
-    let answer = speak(global, Request::Resync(asking(form, global)))?;
-    print_report(&answer, form.form(), global.color)
+    report(form, global, Request::Resync)
 }
 
 /// Reads the document again.
 pub(super) fn reload(form: FormArgs, global: &Global) -> Result<ExitCode> {
-    let answer = speak(global, Request::Reload(asking(form, global)))?;
-    print_report(&answer, form.form(), global.color)
+    report(form, global, Request::Reload)
 }
 
 /// Takes a declared key from whoever has it.
 pub(super) fn adopt(args: AdoptArgs, global: &Global) -> Result<ExitCode> {
     let AdoptArgs { key, scope, form } = args;
-    let (about, ask) = (About { key, scope }, asking(form, global));
-    let answer = speak(global, Request::Adopt { about, ask })?;
-    print_report(&answer, form.form(), global.color)
+    report(form, global, |ask| Request::Adopt { about: About { key, scope }, ask })
 }
 
 /// Gives up ownership of a key.
 pub(super) fn release(args: KeyArgs, global: &Global) -> Result<ExitCode> {
-    let (about, json) = about(args);
-    let none = format!("Nothing of ours is on `{}`.\n", plain(&about.key));
-    let answer = speak(global, Request::Release(about))?;
+    let none = format!("Nothing of ours is on `{}`.\n", plain(&args.key));
+    let KeyArgs { key, scope: ScopeArgs { scope, json } } = args;
+    let answer = speak(global, Request::Release(About { key, scope }))?;
     say(&answer, json, |answer| lines(answer, "released").unwrap_or(none))
 }
 
 /// Drops what the ledger knows of a key.
 pub(super) fn forget(args: KeyArgs, global: &Global) -> Result<ExitCode> {
-    let (about, json) = about(args);
-    let none = format!("The ledger knows nothing of `{}`.\n", plain(&about.key));
-    let answer = speak(global, Request::Forget(about))?;
-    say(&answer, json, |answer| lines(answer, "forgotten").unwrap_or(none))
-}
-
-fn about(args: KeyArgs) -> (About, bool) {
+    let none = format!("The ledger knows nothing of `{}`.\n", plain(&args.key));
     let KeyArgs { key, scope: ScopeArgs { scope, json } } = args;
-    (About { key, scope }, json)
+    let answer = speak(global, Request::Forget(About { key, scope }))?;
+    say(&answer, json, |answer| lines(answer, "forgotten").unwrap_or(none))
 }
 
 fn speak(global: &Global, request: Request) -> Result<Value> {
     Client::connect(&place(global))?.ask(request)
 }
 
-fn asking(form: FormArgs, global: &Global) -> Ask {
+/// Asks for passes, and prints their report.
+fn report(
+    form: FormArgs,
+    global: &Global,
+    request: impl FnOnce(Ask) -> Request,
+) -> Result<ExitCode> {
     let detail = match (global.quiet, global.verbose) {
         (true, _) => Detail::Quiet,
         (_, true) => Detail::Verbose,
         _ => Detail::Normal,
     };
     let leave = Leave { mass_delete: global.allow_mass_delete, cascades: global.allow_cascades };
-    Ask { leave, ..ask(form.form(), detail) }
-}
-
-/// How a report is asked for that will be printed in this form.
-pub(super) fn ask(form: Form, detail: Detail) -> Ask {
-    let text = match form {
-        Form::Json => None,
-        Form::Text(length) => Some(Drawing { detail, length }),
-    };
-    Ask { text, leave: Leave::default() }
+    let answer = speak(global, request(Ask { text: form.drawing(detail), leave }))?;
+    print_report(&answer, form, global.color)
 }
 
 /// Prints the report of the daemon's passes.
-pub(super) fn print_report(answer: &Value, form: Form, color: Color) -> Result<ExitCode> {
-    let mut stdout = stream::stdout(color);
-    let printed = match form {
-        Form::Json => writeln!(stdout, "{answer}"),
-        Form::Text(_) => write!(stdout, "{}", text(answer)),
-    };
-    stream::ignore_closed_pipe(printed.and_then(|()| stdout.flush()))?;
-    let is_converged = answer.get("converged").and_then(Value::as_bool) == Some(true);
-    Ok(if is_converged { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+pub(super) fn print_report(answer: &Value, form: FormArgs, color: Color) -> Result<ExitCode> {
+    let printed = if form.json { format!("{answer}\n") } else { text(answer) };
+    stream::print(color, |to| to.write_all(printed.as_bytes()))?;
+    Ok(if is_converged(answer) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn say(answer: &Value, json: bool, words: impl FnOnce(&Value) -> String) -> Result<ExitCode> {

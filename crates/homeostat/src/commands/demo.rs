@@ -2,7 +2,7 @@
 //! the host is touched.
 //!
 //! The daemon runs on this thread, as `homeostat run` has it. The tour is on another: the saboteur
-//! writes to the kernel, and an listener of its own measures when things are back.
+//! writes to the kernel, and a listener of its own measures when things are back.
 
 mod firewall;
 mod judge;
@@ -20,11 +20,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use homeostat_document::{Diagnostics, Document, Format, Settings};
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{Ledger, MemoryLedger};
 use homeostat_kit::provider::{Answer, Provider};
+use homeostat_registry::{Caller, Mark, Memory};
 
 use crate::cli::{DemoArgs, Global};
 use crate::commands::block_on;
@@ -32,11 +33,13 @@ use crate::context::Context;
 use crate::daemon::{Daemon, Options};
 use crate::machine::Machine;
 use crate::output::text::{Closing, Detail, Drawing, Length};
-use crate::output::{stream, text};
+use crate::output::{is_converged, stream, text};
 use crate::registry::READER;
+use saboteur::FOREIGN;
 use tour::{Tour, Wall};
 
 const DOCUMENT: &str = include_str!("demo/router.toml");
+const FOREIGN_DOCUMENT: &str = include_str!("demo/bird.toml");
 
 /// Routes that differ in their number only.
 const MORE_ROUTES: u8 = 32;
@@ -111,6 +114,7 @@ async fn tour(
     let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::default());
     let (document, wall) = introduce(&context, documents, &*ledger, &mut to)?;
     build(&context, &document, &ledger, &mut to).await?;
+    add_foreign(&context).await?;
     step(&mut to, "homeostat run demo.toml     (and somebody sabotages it)")?;
     let stop = Arc::new(AtomicBool::new(false));
     let (finished, finish) = tokio::sync::oneshot::channel();
@@ -165,6 +169,18 @@ async fn build(
     step(to, "homeostat plan demo.toml     (a second pass writes nothing)")?;
     let again = Machine::bind(context, document, &**ledger)?;
     text::plan(&again.plan(&**ledger).await?, drawing, Closing::Plan, to)?;
+    Ok(())
+}
+
+/// Lets somebody else move in, with a mark and a ledger of their own: nothing of it is the daemon's business.
+async fn add_foreign(context: &Context) -> Result<()> {
+    let document = READER.parse("bird.toml", Format::Toml, FOREIGN_DOCUMENT)?;
+    let mut context = context.clone();
+    let (owner, memory) = ("bird".to_owned(), Memory::default());
+    context.caller = Caller { owner, mark: Mark(FOREIGN), memory, ..context.caller };
+    let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::default());
+    let drivers = Machine::bind(&context, &document, &*ledger)?.unlock(&ledger)?;
+    ensure!(is_converged(&drivers.converge().await?), "what is foreign cannot be made");
     Ok(())
 }
 

@@ -46,8 +46,7 @@ pub(super) fn run(args: &JournalArgs, global: &Global) -> Result<ExitCode> {
 fn is_hung_up() -> bool {
     let stdout = io::stdout();
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut watched, Some(&at_once)).is_ok()
+    poll(&mut watched, Some(&Timespec::default())).is_ok()
         && watched.iter().any(|one| one.revents().contains(PollFlags::ERR))
 }
 
@@ -85,54 +84,43 @@ impl Listing<'_> {
         if !is(&self.args.key, &subject.key) || !is(&self.args.source, &subject.source) {
             return Ok(None);
         }
-        if self.args.is.is_some_and(|wanted| wanted != word(&record.fact)) {
+        let (word, words) = describe(&record.fact);
+        if self.args.is.is_some_and(|wanted| wanted != word) {
             return Ok(None);
         }
         if self.args.json {
-            return json(record, (subject, kind)).map(Some);
+            return json(record, subject, kind).map(Some);
         }
         let at = Stamp::of_millis(record.at.0);
         let Subject { source, scope, key } = subject;
-        let what = format!("{at} {source} in {scope}: {key} {kind} {}", words(&record.fact));
+        let what = format!("{at} {source} in {scope}: {key} {kind} {words}");
         Ok(Some(format!("{} step={}", plain(&what), record.id)))
     }
 }
 
 /// A record with the subject of its step, so that each line stands by itself.
-fn json(record: &Record, (subject, kind): (&Subject, &str)) -> Result<String> {
-    let mut value = serde_json::to_value(record)?;
-    if let Some(fields) = value.as_object_mut() {
-        for (name, text) in [
-            ("source", subject.source.as_str()),
-            ("scope", &subject.scope),
-            ("key", &subject.key),
-            ("kind", kind),
-        ] {
-            fields.insert(name.to_owned(), Value::from(text));
+fn json(record: &Record, subject: &Subject, kind: &str) -> Result<String> {
+    let mut line = serde_json::to_value(record)?;
+    if let (Some(line), Value::Object(subject)) =
+        (line.as_object_mut(), serde_json::to_value(subject)?)
+    {
+        line.extend(subject);
+        line.insert("kind".to_owned(), kind.into());
+    }
+    Ok(line.to_string())
+}
+
+/// The word for a fact, and all words.
+fn describe(fact: &Fact) -> (RecordWord, String) {
+    match fact {
+        Fact::Intent(intent) => {
+            let command = intent.command.as_ref();
+            let command = command.map(|command| format!(" command=\"{}\"", command.name));
+            (RecordWord::Intent, format!("intent{}", command.unwrap_or_default()))
         }
-    }
-    Ok(value.to_string())
-}
-
-fn word(fact: &Fact) -> RecordWord {
-    match fact {
-        Fact::Intent(_) => RecordWord::Intent,
-        Fact::Dispatched { .. } => RecordWord::Dispatched,
-        Fact::Ended(End::Succeeded { .. }) => RecordWord::Succeeded,
-        Fact::Ended(End::Failed { .. }) => RecordWord::Failed,
-        Fact::Ended(End::Unknown { .. }) => RecordWord::Unknown,
-    }
-}
-
-fn words(fact: &Fact) -> String {
-    match fact {
-        Fact::Intent(intent) => match &intent.command {
-            Some(command) => format!("intent command=\"{}\"", command.name),
-            None => "intent".to_owned(),
-        },
-        Fact::Dispatched { task } => format!("dispatched task={task}"),
-        Fact::Ended(End::Succeeded { .. }) => "succeeded".to_owned(),
-        Fact::Ended(End::Failed { why }) => format!("failed: {why}"),
-        Fact::Ended(End::Unknown { why }) => format!("unknown: {why}"),
+        Fact::Dispatched { task } => (RecordWord::Dispatched, format!("dispatched task={task}")),
+        Fact::Ended(End::Succeeded { .. }) => (RecordWord::Succeeded, "succeeded".to_owned()),
+        Fact::Ended(End::Failed { why }) => (RecordWord::Failed, format!("failed: {why}")),
+        Fact::Ended(End::Unknown { why }) => (RecordWord::Unknown, format!("unknown: {why}")),
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::failure::Helped;
-use crate::output::{Told, json};
+use crate::output::{SourceReport, json};
 use crate::provider::understand;
 use crate::registry::READER;
 
@@ -22,7 +22,7 @@ const BEGINNING: &[u8] = b"{\"homeostat_plan\":";
 const VERSION: &str = "1.0";
 /// What must be the same for a plan to be the same.
 const COMPARED: [&str; 4] = ["changes", "conflicts", "held", "refused"];
-/// How many of the lines that moved are told.
+/// How many of the lines that moved are listed.
 const TOLD: usize = 10;
 
 /// A plan, as it is on disk.
@@ -37,14 +37,23 @@ pub(super) struct Saved {
 struct SavedText {
     name: String,
     directory: PathBuf,
-    format: String,
+    #[serde(with = "SavedFormat")]
+    format: Format,
     text: String,
 }
 
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "Format", rename_all = "kebab-case")]
+enum SavedFormat {
+    Toml,
+    Yaml,
+    Json,
+}
+
 /// Saves a plan with the document that it was made for.
-pub(super) fn save(path: &Path, document: &Document, told: &[Told]) -> Result<()> {
+pub(super) fn save(path: &Path, document: &Document, reports: &[SourceReport]) -> Result<()> {
     let documents = document.files.texts().into_iter().map(saved_text).collect::<Result<_>>()?;
-    let saved = Saved { homeostat_plan: VERSION.to_owned(), documents, plan: planned(told)? };
+    let saved = Saved { homeostat_plan: VERSION.to_owned(), documents, plan: planned(reports)? };
     let whole = || format!("cannot save the plan to {}", path.display());
     // A document may hold what not everybody should read.
     let mut options = OpenOptions::new();
@@ -63,18 +72,13 @@ fn saved_text(text: SourceText) -> Result<SavedText> {
         directory if directory.as_os_str().is_empty() => here()?,
         directory => std::path::absolute(directory)?,
     };
-    let format = match text.format {
-        Format::Toml => "toml",
-        Format::Yaml => "yaml",
-        Format::Json => "json",
-    };
     let name = name.to_string_lossy().into_owned();
-    Ok(SavedText { name, directory, format: format.to_owned(), text: text.text })
+    Ok(SavedText { name, directory, format: text.format, text: text.text })
 }
 
-fn planned(told: &[Told]) -> Result<Value> {
+fn planned(reports: &[SourceReport]) -> Result<Value> {
     let mut text = Vec::new();
-    json::plan(told, &mut text)?;
+    json::plan(reports, &mut text)?;
     Ok(serde_json::from_slice(&text)?)
 }
 
@@ -108,11 +112,7 @@ impl Saved {
         let text = |saved: &SavedText| SourceText {
             name: saved.name.clone(),
             directory: saved.directory.clone(),
-            format: match saved.format.as_str() {
-                "yaml" => Format::Yaml,
-                "json" => Format::Json,
-                _ => Format::Toml,
-            },
+            format: saved.format,
             text: saved.text.clone(),
         };
         understand(READER.restore(self.documents.iter().map(text).collect()))
@@ -132,8 +132,8 @@ impl Saved {
     }
 
     /// Refuses if what would be done now is not what was planned, and says what moved.
-    pub(super) fn check(&self, told: &[Told]) -> Result<()> {
-        let now = planned(told)?;
+    pub(super) fn check(&self, reports: &[SourceReport]) -> Result<()> {
+        let now = planned(reports)?;
         if COMPARED.iter().all(|list| self.plan.get(list) == now.get(list)) {
             return Ok(());
         }

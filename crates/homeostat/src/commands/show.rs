@@ -1,6 +1,5 @@
 //! `homeostat show`: the observed state as a document.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -40,14 +39,8 @@ pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     } else {
         toml::to_string(&sections)? + &written(&texts)? + &comments(&all.notes)
     };
-    let mut stdout = stream::stdout(context.color);
-    stream::ignore_closed_pipe(print(&text, &mut stdout))?;
+    stream::print(context.color, |to| to.write_all(text.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn print(text: &str, to: &mut dyn Write) -> io::Result<()> {
-    to.write_all(text.as_bytes())?;
-    to.flush()
 }
 
 /// Whether a section is a table of one text with several lines.

@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_engine::{Kind, OpenCounts};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::cli::{Global, StatusArgs};
-use crate::client::{Client, place, read};
+use crate::client::{Client, is_converged, place, read};
 use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
-use crate::wire::{About, KeyStatus, LoopStatus, OpenItem, Overview, ProviderStatus, Request};
+use crate::wire::{
+    About, Contended, KeyStatus, LoopStatus, OpenItem, Overview, ProviderStatus, Request,
+};
 
 /// How long a daemon that is just starting may take to listen.
 const STARTING: Duration = Duration::from_secs(10);
@@ -25,7 +28,7 @@ const ROUND: Duration = Duration::from_secs(30);
 
 /// Prints how things stand.
 pub(super) fn run(args: &StatusArgs, global: &Global) -> Result<ExitCode> {
-    let answer = match &args.key {
+    let mut answer = match &args.key {
         Some(key) => {
             let about = About { key: key.clone(), scope: args.scope.clone() };
             Client::connect(&place(global))?.ask(Request::Key(about))?
@@ -34,22 +37,18 @@ pub(super) fn run(args: &StatusArgs, global: &Global) -> Result<ExitCode> {
         None => Client::connect(&place(global))?.ask(Request::Status { wait_ms: None })?,
     };
     let converged = is_converged(&answer);
-    let mut stdout = stream::stdout(global.color);
-    let printed = match (args.json, &args.key) {
-        (true, _) => writeln!(stdout, "{answer}"),
-        (false, Some(_)) => draw_keys(&keys(answer)?, &mut stdout),
-        (false, None) => draw(&read::<Overview>(answer)?, &mut stdout),
-    };
-    stream::ignore_closed_pipe(printed.and_then(|()| stdout.flush()))?;
+    match (args.json, &args.key) {
+        (true, _) => stream::print(global.color, |to| writeln!(to, "{answer}")),
+        (false, Some(_)) => {
+            let keys = read(answer.get_mut("keys").map(Value::take).unwrap_or_default())?;
+            stream::print(global.color, |to| draw_keys(keys, to))
+        }
+        (false, None) => {
+            let overview = read(answer)?;
+            stream::print(global.color, |to| draw(&overview, to))
+        }
+    }?;
     Ok(if converged { ExitCode::SUCCESS } else { ExitCode::from(NOT_CONVERGED) })
-}
-
-fn is_converged(answer: &Value) -> bool {
-    answer.get("converged").and_then(Value::as_bool) == Some(true)
-}
-
-fn keys(mut answer: Value) -> Result<Vec<KeyStatus>> {
-    read(answer.get_mut("keys").map(Value::take).unwrap_or_default())
 }
 
 /// Asks until everything is as declared, or the time is over.
@@ -104,9 +103,7 @@ fn draw_open(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
         let since = since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
         writeln!(to, "{} ({source} in {}): {kind}{}", plain(key), plain(scope), plain(&since))?;
         for (name, text) in [("reason", reason), ("owner", owner), ("help", help)] {
-            if let Some(text) = text {
-                writeln!(to, "  {name}: {}", plain(text))?;
-            }
+            row(name, text.as_deref(), to)?;
         }
     }
     let counts =
@@ -125,10 +122,12 @@ fn draw_provider(provider: &ProviderStatus, to: &mut dyn Write) -> io::Result<()
     for line in trouble.error.lines() {
         writeln!(to, "  {}", plain(line))?;
     }
-    match &trouble.help {
-        Some(help) => writeln!(to, "  help: {}", plain(help)),
-        None => Ok(()),
-    }
+    row("help", trouble.help.as_deref(), to)
+}
+
+/// A line with its name, if there is a text.
+fn row(name: &str, text: Option<&str>, to: &mut dyn Write) -> io::Result<()> {
+    text.map_or(Ok(()), |text| writeln!(to, "  {name}: {}", plain(text)))
 }
 
 fn draw_loop(one: &LoopStatus, to: &mut dyn Write) -> io::Result<()> {
@@ -145,27 +144,17 @@ fn draw_loop(one: &LoopStatus, to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "  last good pass {last}{next}")?;
     if let Some(trouble) = &one.last_error {
         writeln!(to, "  failed {} times in a row: {}", one.failures, plain(&trouble.error))?;
-        if let Some(help) = &trouble.help {
-            writeln!(to, "    help: {}", plain(help))?;
-        }
+        row("  help", trouble.help.as_deref(), to)?;
     }
-    if let Some(stall) = &one.stall {
-        writeln!(to, "  stalled: {}", plain(stall))?;
-    }
-    for contended in &one.contended {
-        let (key, culprit) = (plain(&contended.key), plain(&contended.culprit));
-        writeln!(
-            to,
-            "  contention: {culprit} keeps undoing {key}; left alone for {}",
-            time(contended.pause_ms)
-        )?;
+    row("stalled", one.stall.as_deref(), to)?;
+    for Contended { key, culprit, pause_ms } in &one.contended {
+        let time = time(*pause_ms);
+        let text = format!("{culprit} keeps undoing {key}; left alone for {time}");
+        row("contention", Some(&text), to)?;
     }
     for key in &one.not_converging {
-        writeln!(
-            to,
-            "  not converging: {} is written again and again, and never shows",
-            plain(key)
-        )?;
+        let text = format!("{key} is written again and again, and never shows");
+        row("not converging", Some(&text), to)?;
     }
     Ok(())
 }
@@ -203,40 +192,37 @@ fn time(millis: u64) -> String {
     }
 }
 
-fn draw_keys(keys: &[KeyStatus], to: &mut dyn Write) -> io::Result<()> {
+fn draw_keys(keys: Vec<KeyStatus>, to: &mut dyn Write) -> io::Result<()> {
     for key in keys {
-        writeln!(
-            to,
-            "{} ({} in {}): {}",
-            plain(&key.key),
-            key.source,
-            plain(&key.scope),
-            key.state
-        )?;
-        let value = |value: &Option<Value>| value.as_ref().map(show);
-        let heal = key.last_heal.as_ref().map(heal);
+        let (name, scope) = (plain(&key.key), plain(&key.scope));
+        writeln!(to, "{name} ({} in {scope}): {}", key.source, key.state)?;
+        let heal = key.last_heal.and_then(|event| serde_json::from_value(event).ok());
+        let heal = heal.map(|AppliedStep { action, cause, by, time }| {
+            let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+            format!("{action} after {cause}{by}, at {time}")
+        });
         let rows = [
-            ("owner", key.owner.clone()),
-            ("wanted", value(&key.wanted)),
-            ("held", value(&key.held)),
-            ("waits on", key.waits_on.clone()),
-            ("reason", key.reason.clone()),
+            ("owner", key.owner),
+            ("wanted", key.wanted.as_ref().map(show)),
+            ("held", key.held.as_ref().map(show)),
+            ("waits on", key.waits_on),
+            ("reason", key.reason),
             ("last heal", heal),
         ];
         for (name, text) in rows {
-            if let Some(text) = text {
-                writeln!(to, "  {name}: {}", plain(&text))?;
-            }
+            row(name, text.as_deref(), to)?;
         }
     }
     Ok(())
 }
 
-fn heal(event: &Value) -> String {
-    let word = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or_default();
-    let by = event.get("by").and_then(Value::as_str);
-    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
-    format!("{} after {}{by}, at {}", word("action"), word("cause"), word("time"))
+/// What is shown of a `step-applied` event.
+#[derive(Deserialize)]
+struct AppliedStep {
+    action: String,
+    cause: String,
+    by: Option<String>,
+    time: String,
 }
 
 fn show(value: &Value) -> String {

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use homeostat_engine::Control;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::command::{DaemonCommand, DaemonHandle};
+use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
-use super::standing::Standing;
 use crate::failure::{self, Helped};
 use crate::registry;
 use crate::wire::{FORMAT_VERSION, Request, SourceAnswer, refusal};
@@ -25,20 +26,12 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// Everything that an answer is made of.
 #[derive(Clone)]
 pub(super) struct Answers {
-    pub(super) standing: watch::Receiver<Standing>,
+    pub(super) snapshot: watch::Receiver<LoopsSnapshot>,
     pub(super) commands: DaemonHandle,
     pub(super) recent: Recent,
 }
 
 impl Answers {
-    pub(super) fn new(
-        standing: &watch::Sender<Standing>,
-        commands: DaemonHandle,
-        recent: Recent,
-    ) -> Self {
-        Answers { standing: standing.subscribe(), commands, recent }
-    }
-
     /// The answer to one request, as a line.
     pub(super) async fn answer(&self, request: Request) -> Vec<u8> {
         let line = match self.respond(request).await {
@@ -60,20 +53,22 @@ impl Answers {
         // How it stands is told from the beginning. Everything else is about loops, which are not there yet while
         // the daemon starts: none of them could be paused, and all of none would be converged.
         if !matches!(request, Request::Status { .. } | Request::Events { .. }) {
-            self.arranged().await?;
+            let mut snapshot = self.snapshot.clone();
+            let arranged = snapshot.wait_for(|snapshot| snapshot.is_arranged).await;
+            arranged.map_err(|_| anyhow!("the daemon is stopping"))?;
         }
         match request {
             Request::Status { wait_ms } => self.status(wait_ms).await,
             Request::Key(about) => self.key(&about).await,
             Request::Open { after, limit } => {
-                Ok(serde_json::to_vec(&self.standing.borrow().open(after.as_deref(), limit))?)
+                answer(&self.snapshot.borrow().open(after.as_deref(), limit))
             }
             Request::Pause { for_ms, scope } => {
                 let during = for_ms.map(Duration::from_millis);
-                self.tell_each(scope.as_deref(), |control| Ok(control.pause(during)?))
+                self.command_each(scope.as_deref(), |control| Ok(control.pause(during)?))
             }
             Request::Resume { scope } => {
-                self.tell_each(scope.as_deref(), |control| Ok(control.resume()?))
+                self.command_each(scope.as_deref(), |control| Ok(control.resume()?))
             }
             Request::Resync(ask) => self.passes(None, ask).await,
             Request::Reload(ask) => self.passes(Some(DaemonCommand::Reload), ask).await,
@@ -88,47 +83,40 @@ impl Answers {
         }
     }
 
-    /// Waits until the daemon has arranged its loops for the first time.
-    async fn arranged(&self) -> Result<()> {
-        let mut standing = self.standing.clone();
-        let arranged = standing.wait_for(|standing| standing.is_arranged).await;
-        arranged.map(drop).map_err(|_| anyhow!("the daemon is stopping"))
-    }
-
     async fn status(&self, wait_ms: Option<u64>) -> Result<Vec<u8>> {
         let wait = Duration::from_millis(wait_ms.unwrap_or(0)).min(LONGEST_WAIT);
-        let mut standing = self.standing.clone();
+        let mut snapshot = self.snapshot.clone();
         let converged = async {
             loop {
-                let now = standing.borrow_and_update().clone();
+                let now = snapshot.borrow_and_update().clone();
                 if now.overview().converged {
                     return;
                 }
                 tokio::select! {
                     () = now.changed() => {}
-                    changed = standing.changed() => if changed.is_err() { return },
+                    changed = snapshot.changed() => if changed.is_err() { return },
                 }
             }
         };
         // How things stand is told either way.
         let _ = tokio::time::timeout(wait, converged).await;
-        Ok(serde_json::to_vec(&self.standing.borrow().overview())?)
+        answer(&self.snapshot.borrow().overview())
     }
 
     /// Carries out a command of a source, also if the client does not wait for the answer.
     async fn source_command(&self, source: &str, request: Value) -> Result<Vec<u8>> {
         let carry_out = registry::find(source).and_then(|source| source.command);
-        let deps = self.standing.borrow().commands.clone();
+        let deps = self.snapshot.borrow().commands.clone();
         let (Some(carry_out), Some(deps)) = (carry_out, deps) else {
             return Err(anyhow!("the daemon carries out no commands of `{source}`"));
         };
         let answer = tokio::spawn(carry_out(deps, request)).await?.map_err(failure::of_source)?;
-        Ok(serde_json::to_vec(&SourceAnswer { format_version: FORMAT_VERSION, answer })?)
+        self::answer(&SourceAnswer { format_version: FORMAT_VERSION, answer })
     }
 
     /// The loops of one scope, or all.
     fn loops(&self, scope: Option<&str>) -> Result<Vec<Arc<dyn Control>>> {
-        let mut loops = self.standing.borrow().loops.clone();
+        let mut loops = self.snapshot.borrow().loops.clone();
         if let Some(scope) = scope {
             loops.retain(|control| control.place().scope == scope);
             if loops.is_empty() {
@@ -141,22 +129,23 @@ impl Answers {
         Ok(loops)
     }
 
-    fn tell_each(
+    fn command_each(
         &self,
         scope: Option<&str>,
-        tell: impl Fn(&dyn Control) -> Result<()>,
+        command: impl Fn(&dyn Control) -> Result<()>,
     ) -> Result<Vec<u8>> {
-        let loops = self.loops(scope)?;
-        for control in &loops {
-            tell(&**control)?;
+        let mut loops = Vec::new();
+        for control in self.loops(scope)? {
+            command(&*control)?;
+            let ledger_key = control.place();
+            loops.push(json!({ "source": ledger_key.source, "scope": ledger_key.scope }));
         }
-        let places = loops.iter().map(|control| {
-            let place = control.place();
-            json!({ "source": place.source, "scope": place.scope })
-        });
-        let places: Vec<_> = places.collect();
-        Ok(serde_json::to_vec(&json!({ "format_version": FORMAT_VERSION, "loops": places }))?)
+        answer(&json!({ "format_version": FORMAT_VERSION, "loops": loops }))
     }
+}
+
+fn answer(answer: &impl Serialize) -> Result<Vec<u8>> {
+    Ok(serde_json::to_vec(answer)?)
 }
 
 #[cfg(test)]
@@ -166,8 +155,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_asked_of_loops_waits_until_a_daemon_that_starts_has_arranged_them() {
-        let standing = watch::Sender::new(Standing::default());
-        let answers = Answers::new(&standing, DaemonHandle::new().0, Recent::default());
+        let snapshot = watch::Sender::new(LoopsSnapshot::default());
+        let (commands, recent) = (DaemonHandle::new().0, Recent::default());
+        let answers = Answers { snapshot: snapshot.subscribe(), commands, recent };
         let requests =
             || [Request::Resync(Ask::default()), Request::Pause { for_ms: None, scope: None }];
         for request in requests() {
@@ -176,7 +166,7 @@ mod tests {
         }
         let status = answers.answer(Request::Status { wait_ms: None }).await;
         assert!(String::from_utf8_lossy(&status).contains("\"converged\":false"), "that is told");
-        standing.send_replace(Standing { is_arranged: true, ..Standing::default() });
+        snapshot.send_replace(LoopsSnapshot { is_arranged: true, ..LoopsSnapshot::default() });
         for request in requests() {
             let answer = String::from_utf8(answers.answer(request).await).unwrap();
             assert!(!answer.contains("error"), "{answer}");

@@ -7,7 +7,7 @@ use homeostat_engine::Control;
 use homeostat_registry::Gate;
 use tokio::task::JoinSet;
 
-/// Who watches it, as long as it does not stand.
+/// The task that watches it, as long as it does not stand. It ends with this value.
 #[derive(Default)]
 pub(super) struct Firewall {
     watching: JoinSet<()>,
@@ -25,7 +25,16 @@ impl Firewall {
         if control.status().is_converged {
             return gate.open();
         }
-        self.watching.spawn(open_when_it_stands(control, gate.clone()));
+        let gate = gate.clone();
+        self.watching.spawn(async move {
+            while !control.status().is_converged {
+                // A firewall whose loop ends never stands.
+                if control.changed().await.is_err() {
+                    return;
+                }
+            }
+            gate.open();
+        });
     }
 
     /// There is none any more: nothing waits for it.
@@ -33,14 +42,4 @@ impl Firewall {
         self.watching = JoinSet::new();
         gate.open();
     }
-}
-
-/// A firewall whose loop ends never stands.
-async fn open_when_it_stands(control: Arc<dyn Control>, gate: Gate) {
-    while !control.status().is_converged {
-        if control.changed().await.is_err() {
-            return;
-        }
-    }
-    gate.open();
 }

@@ -1,35 +1,48 @@
 //! Read-only HTTP on loopback: how the daemon stands, for probes, scrapers and people.
 //!
-//! GET and HEAD of a handful of pages, one request a connection, no bodies to read: that is small
-//! enough to be our own. Whatever a client could use up is bounded: the head of its request, the
-//! time it takes, the number of its connections. Start at [`Server::bind`].
+//! GET and HEAD of a handful of pages, one request a connection. Whatever a client could use up is bounded: the head
+//! of its request, the time it takes, the number of its connections. Start at [`serve`].
 
-mod answer;
-mod request;
 mod site;
 mod stream;
 
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf};
+use anyhow::{Context as _, Result, ensure};
+use http_body_util::Either;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use rustix::net::sockopt::set_tcp_user_timeout;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use self::answer::Answer;
-use self::request::{MOST, Method, Refusal, Request, TOO_LONG, TOO_SLOW, Wants};
+use self::site::Answer;
 pub(super) use self::site::Site;
+use super::clients;
 
 /// Who follows events stays; others must still find room.
 const FOLLOWERS: usize = 8;
 const CONNECTIONS: usize = 32;
 
-/// What a request, and what an answer may take.
+/// How long the head of a request may be, in bytes.
+const LONGEST_HEAD: usize = 8 * 1024;
+
+/// How long a request and its answer may take together, unless events are followed.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a client may read nothing of what was sent to it, in milliseconds.
+const STALLED: u32 = 10_000;
 
 /// An address of this machine that only this machine can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,98 +67,99 @@ impl FromStr for Listen {
     }
 }
 
-/// A socket that listens, and what it serves.
-pub(super) struct Server {
-    listener: TcpListener,
-    site: Site,
-    seats: Arc<Semaphore>,
-    followers: Arc<Semaphore>,
-}
-
-impl Server {
-    /// Listens; nobody is answered before [`serve`](Self::serve).
-    pub(super) async fn bind(Listen(address): Listen, site: Site) -> Result<Self> {
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
-        let [seats, followers] =
-            [CONNECTIONS, FOLLOWERS].map(|most| Arc::new(Semaphore::new(most)));
-        Ok(Server { listener, site, seats, followers })
-    }
-
-    /// Where it listens.
-    pub(super) fn address(&self) -> Result<SocketAddr> {
-        Ok(self.listener.local_addr()?)
-    }
-
-    /// Answers for ever.
-    pub(super) async fn serve(self) {
-        loop {
-            let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else { return };
-            let Ok((stream, _)) = self.listener.accept().await else {
-                // Too many open files, most likely; trying again at once would not help.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            };
-            let (site, followers) = (self.site.clone(), Arc::clone(&self.followers));
-            tokio::spawn(async move {
-                let _seat = seat;
-                // Whoever asked may be gone.
-                let _ = converse(stream, &site, &followers).await;
-            });
-        }
-    }
-}
-
-async fn converse(stream: TcpStream, site: &Site, followers: &Semaphore) -> std::io::Result<()> {
-    let (mut from, mut to) = tokio::io::split(stream);
-    let asked = timeout(PATIENCE, read(&mut from)).await.unwrap_or(Err(TOO_SLOW));
-    if let Ok(Request { method: Method::Get, path, wants: Wants::Stream, .. }) = &asked
-        && path == "/api/v1/events"
-        && let Ok(_seat) = followers.try_acquire()
-    {
-        return stream::send(&mut to, &site.recent).await;
-    }
-    let (method, answer) = match asked {
-        Ok(Request { wants: Wants::Stream, path, method, .. }) if path == "/api/v1/events" => {
-            (method, Answer::text(503, "too many follow the events already"))
-        }
-        Ok(Request { method, path, query, .. }) => (method, site.answer(&path, &query)),
-        Err(refusal) => (Method::Get, refusal.into()),
-    };
-    timeout(PATIENCE, to.write_all(&answer.into_bytes(method))).await??;
-    timeout(PATIENCE, to.shutdown()).await??;
-    drain(&mut from).await;
+/// Listens, and answers for ever as a task of its own.
+pub(super) async fn serve(Listen(address): Listen, site: Site) -> Result<()> {
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+    tracing::info!(address = %listener.local_addr()?, "listening on HTTP");
+    let followers = Arc::new(Semaphore::new(FOLLOWERS));
+    tokio::spawn(clients::serve(
+        CONNECTIONS,
+        async move || Ok(listener.accept().await?.0),
+        move |stream| {
+            let (site, followers) = (site.clone(), Arc::clone(&followers));
+            // Whoever asked may be gone.
+            async move { drop(converse(stream, &site, &followers).await) }
+        },
+    ));
     Ok(())
 }
 
-/// The head of a request, whatever comes after it.
-async fn read(from: &mut ReadHalf<TcpStream>) -> Result<Request, Refusal> {
-    let mut head = Vec::new();
-    loop {
-        if let Some(end) = request::end(&head) {
-            return request::parse(head.get(..end).unwrap_or(&head));
-        }
-        if head.len() >= MOST {
-            return Err(TOO_LONG);
-        }
-        let mut chunk = [0; 1024];
-        match from.read(&mut chunk).await {
-            Ok(count) if count > 0 => head.extend(chunk.get(..count).unwrap_or_default()),
-            // Whoever closes in the middle of a head asks for nothing.
-            _ => return request::parse(&head),
-        }
+async fn converse(stream: TcpStream, site: &Site, followers: &Arc<Semaphore>) -> Result<()> {
+    set_tcp_user_timeout(&stream, STALLED)?;
+    let is_following = AtomicBool::new(false);
+    let service = service_fn(|request| {
+        let answer = answer(&request, site, followers);
+        is_following.store(matches!(answer.body(), Either::Right(_)), Ordering::Relaxed);
+        std::future::ready(Ok::<_, Infallible>(answer))
+    });
+    let mut builder = http1::Builder::new();
+    // A client may close its side once it has asked.
+    builder.half_close(true).keep_alive(false).max_buf_size(LONGEST_HEAD).auto_date_header(false);
+    let mut connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut served = poll_fn(|cx| connection.poll_without_shutdown(cx));
+    if timeout(PATIENCE, &mut served).await.is_err() {
+        ensure!(is_following.load(Ordering::Relaxed), "the client took too long");
+        served.await?;
+    }
+    let mut stream = connection.into_parts().io.into_inner();
+    stream.shutdown().await?;
+    // What was sent and not read would make the kernel throw the answer away with the connection.
+    let mut rest = stream.take(1 << 20);
+    timeout(Duration::from_secs(1), tokio::io::copy(&mut rest, &mut tokio::io::sink())).await??;
+    Ok(())
+}
+
+fn answer<B>(request: &Request<B>, site: &Site, followers: &Arc<Semaphore>) -> Answer {
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let why = "only GET and HEAD are answered: HTTP only reads";
+        let mut refusal = site::text(StatusCode::METHOD_NOT_ALLOWED, why);
+        refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return refusal;
+    }
+    let (uri, headers) = (request.uri(), request.headers());
+    if uri.authority().is_some() {
+        return site::text(StatusCode::BAD_REQUEST, "the path does not begin with a slash");
+    }
+    if let Err((status, why)) = check_host(headers) {
+        return site::text(status, why);
+    }
+    let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|one| one.to_str().ok());
+    let is_stream = accepted.any(|kinds| kinds.contains(stream::KIND));
+    if uri.path() != "/api/v1/events" || !is_stream {
+        return site.answer(uri.path(), uri.query().unwrap_or_default());
+    }
+    match Arc::clone(followers).try_acquire_owned() {
+        Ok(seat) => stream::events(&site.recent, seat),
+        Err(_) => site::text(StatusCode::SERVICE_UNAVAILABLE, "too many follow the events already"),
     }
 }
 
-/// What was sent and not read would make the kernel throw the answer away with the connection.
-async fn drain(from: &mut ReadHalf<TcpStream>) {
-    let mut rest = tokio::io::AsyncReadExt::take(from, 1 << 20);
-    let _ =
-        timeout(Duration::from_secs(1), tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
+/// A page in a browser can have any name of its own lead to this machine, but it cannot change the
+/// name that the browser then sends.
+fn check_host(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    let mut hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str());
+    let (Some(Ok(host)), None) = (hosts.next(), hosts.next()) else {
+        return Err((StatusCode::BAD_REQUEST, "there is not exactly one Host header"));
+    };
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, Some(port)),
+        _ => (host, None),
+    };
+    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
+    let is_here = ["127.0.0.1", "[::1]"].contains(&name) || name.eq_ignore_ascii_case("localhost");
+    if is_port && is_here {
+        return Ok(());
+    }
+    let why = "this host is not called so: ask localhost, 127.0.0.1 or [::1]";
+    Err((StatusCode::FORBIDDEN, why))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::loops_snapshot::LoopsSnapshot;
+    use super::super::metrics::Meters;
+    use super::super::recent::Recent;
     use super::*;
 
     #[test]
@@ -163,5 +177,56 @@ mod tests {
         check("[::ffff:127.0.0.1]:80", Err("not a loopback address"));
         check("9876", Err("not an address and a port"));
         check("localhost", Err("not an address and a port"));
+    }
+
+    fn status(method: &str, uri: &str, hosts: &[&str]) -> u16 {
+        let mut request = Request::builder().method(method).uri(uri);
+        for host in hosts {
+            request = request.header("Host", *host);
+        }
+        let snapshot = tokio::sync::watch::channel(LoopsSnapshot::default()).1;
+        let site = Site { snapshot, recent: Recent::default(), meters: Meters::default() };
+        let followers = Arc::new(Semaphore::new(1));
+        answer(&request.body(()).unwrap(), &site, &followers).status().as_u16()
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_answered() {
+        let check = |hosts: &[&str], expected| {
+            assert_eq!(status("GET", "/api/v1/events", hosts), expected, "{hosts:?}");
+        };
+        for host in ["localhost", "LocalHost:1", "127.0.0.1:9876", "[::1]", "[::1]:80"] {
+            check(&[host], 200);
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:80",
+            "",
+            "localhost:http",
+            "::1",
+            "localhost@evil.example",
+            "10.0.0.1",
+            "evil:127.0.0.1",
+        ] {
+            check(&[host], 403);
+        }
+        check(&["localhost", "evil.example"], 400);
+        check(&[], 400);
+    }
+
+    #[test]
+    fn what_does_not_only_read_is_refused() {
+        let host = ["localhost"];
+        for (method, uri, expected) in [
+            ("HEAD", "/api/v1/events", 200),
+            ("POST", "/", 405),
+            ("DELETE", "/api/v1/status", 405),
+            ("get", "/", 405),
+            ("GET", "http://localhost/", 400),
+            ("GET", "/etc/passwd", 404),
+        ] {
+            assert_eq!(status(method, uri, &host), expected, "{method} {uri}");
+        }
     }
 }

@@ -2,8 +2,6 @@
 //! daemon logs nothing.
 
 use homeostat_engine::{Cause, Event, EventKind};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tracing::{Level, debug, error, info, warn};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -35,100 +33,86 @@ pub(crate) fn init(form: LogForm, detail: Detail) {
     };
 }
 
-/// Logs each event of the loops that is worth a line.
-pub(super) async fn follow(mut events: Receiver<Event>) {
-    loop {
-        match events.recv().await {
-            Ok(event) => log_event(&event),
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return,
-        }
-    }
-}
-
 /// Logs what went wrong outside of any loop. A diagnosis keeps its lines.
-pub(super) fn log_error(error: &anyhow::Error) {
-    let text: Vec<String> = failure::text(error).lines().map(plain).collect();
-    error!(error = %text.join("\n"), help = failure::help(error), "failed");
+pub(super) fn log_error(error: &anyhow::Error, message: &str) {
+    let text = failure::text(error);
+    let text: Vec<String> = text.trim_start_matches("error: ").lines().map(plain).collect();
+    error!(error = %text.join("\n"), help = failure::help(error), "{message}");
 }
 
-/// The level of an event; none, if it is not worth a line. A pass that found nothing is not.
-pub(super) fn level(event: &Event) -> Option<Level> {
-    Some(match &event.kind {
-        EventKind::Failed { .. } => Level::ERROR,
-        EventKind::StepFailed { .. }
-        | EventKind::Conflict { .. }
-        | EventKind::Contention { .. }
-        | EventKind::NotConverging { .. }
-        | EventKind::Lost => Level::WARN,
-        EventKind::StepApplied { .. }
-        | EventKind::Pending { .. }
-        | EventKind::More { .. }
-        | EventKind::Paused { .. }
-        | EventKind::Resumed
-        | EventKind::Stopped => Level::INFO,
-        EventKind::Woken { by: Some(_), .. } => Level::DEBUG,
-        EventKind::Completed { summary, converged, .. } if summary.total() > 0 || !converged => {
-            Level::DEBUG
-        }
-        _ => return None,
-    })
-}
-
-fn log_event(event: &Event) {
-    if level(event).is_none() {
-        return;
-    }
+/// Logs an event, and returns its level; none, if it is not worth a line. A pass that found nothing is not.
+pub(super) fn log_event(event: &Event) -> Option<Level> {
     let Event { pass, source, scope, kind } = event;
     let (pass, scope) = (pass.0, &**scope);
-    match kind {
-        EventKind::Woken { keys, by, .. } => {
-            debug!(pass, source, scope, keys = keys.join(", "), by = by.as_deref(), "woken");
+    Some(match kind {
+        EventKind::Failed { failure } => {
+            error!(pass, source, scope, error = failure.error, help = failure.help, "pass failed");
+            Level::ERROR
+        }
+        EventKind::StepFailed { key, failure, .. } => {
+            let (error, outcome) = (&failure.error, "failed");
+            warn!(pass, source, scope, key, outcome, error, help = failure.help, "step failed");
+            Level::WARN
+        }
+        EventKind::Conflict { key, owner } => {
+            warn!(pass, source, scope, key, outcome = "conflict", owner, "conflict");
+            Level::WARN
+        }
+        EventKind::Contention { key, culprit, pause } => {
+            let outcome = "contention";
+            warn!(pass, source, scope, key, outcome, culprit, ?pause, "contention");
+            Level::WARN
+        }
+        EventKind::NotConverging { key } => {
+            warn!(pass, source, scope, key, outcome = "not-converging", "not converging");
+            Level::WARN
+        }
+        EventKind::Lost => {
+            warn!(pass, source, scope, "hints were lost, looking at everything again");
+            Level::WARN
         }
         EventKind::StepApplied { action, key, cause, by } => {
             let (action, outcome) = (action.word(), "applied");
             let cause = if *cause == Cause::Drift { "drift" } else { "config" };
             let by = by.as_deref();
             info!(pass, source, scope, key, action, cause, outcome, by, "step applied");
-        }
-        EventKind::StepFailed { key, failure, .. } => {
-            let (error, outcome) = (&failure.error, "failed");
-            warn!(pass, source, scope, key, outcome, error, help = failure.help, "step failed");
-        }
-        EventKind::More { steps } => info!(pass, source, scope, more = steps, "more steps"),
-        EventKind::Conflict { key, owner } => {
-            warn!(pass, source, scope, key, outcome = "conflict", owner, "conflict");
+            Level::INFO
         }
         EventKind::Pending { key, on } => {
             info!(pass, source, scope, key, outcome = "pending", waits_on = %on, "pending");
+            Level::INFO
         }
-        EventKind::Contention { key, culprit, pause } => {
-            let outcome = "contention";
-            warn!(pass, source, scope, key, outcome, culprit, ?pause, "contention");
+        EventKind::More { steps } => {
+            info!(pass, source, scope, more = steps, "more steps");
+            Level::INFO
         }
-        EventKind::NotConverging { key } => {
-            warn!(pass, source, scope, key, outcome = "not-converging", "not converging");
+        EventKind::Paused { .. } => {
+            info!(pass, source, scope, "paused");
+            Level::INFO
         }
-        EventKind::Lost => {
-            warn!(pass, source, scope, "hints were lost, looking at everything again");
+        EventKind::Resumed => {
+            info!(pass, source, scope, "resumed");
+            Level::INFO
         }
-        EventKind::Failed { failure } => {
-            error!(pass, source, scope, error = failure.error, help = failure.help, "pass failed");
+        EventKind::Stopped => {
+            info!(pass, source, scope, "stopped");
+            Level::INFO
         }
-        EventKind::Completed { summary, converged, took } => {
-            debug!(
-                pass,
-                source,
-                scope,
-                steps = summary.total(),
-                converged,
-                ?took,
-                "pass completed"
-            );
+        EventKind::Woken { keys, by: Some(by), .. } => {
+            debug!(pass, source, scope, keys = keys.join(", "), by = &**by, "woken");
+            Level::DEBUG
         }
-        EventKind::Paused { .. } => info!(pass, source, scope, "paused"),
-        EventKind::Resumed => info!(pass, source, scope, "resumed"),
-        EventKind::Stopped => info!(pass, source, scope, "stopped"),
-        _ => {}
-    }
+        EventKind::Completed { summary, converged, took } if summary.total() > 0 || !converged => {
+            let steps = summary.total();
+            debug!(pass, source, scope, steps, converged, ?took, "pass completed");
+            Level::DEBUG
+        }
+        EventKind::Woken { by: None, .. }
+        | EventKind::Started { .. }
+        | EventKind::Rendered { .. }
+        | EventKind::Validated
+        | EventKind::Planned { .. }
+        | EventKind::Completed { .. }
+        | EventKind::Resubscribed => return None,
+    })
 }

@@ -88,7 +88,7 @@ mod tests {
     fn threads_are_used_again_and_then_shared() {
         let mut threads = LoopThreads::default();
         let (report, reports) = mpsc::channel();
-        let mut start = |threads: &mut LoopThreads| {
+        let start = |threads: &mut LoopThreads| {
             let report = report.clone();
             let run = async move {
                 let _ = report.send(std::thread::current().id());

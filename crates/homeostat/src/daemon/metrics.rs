@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use homeostat_engine::pacing::Reason;
-use homeostat_engine::{Cause, Control, Event, EventKind, Kind, OpenCounts, Status};
+use homeostat_engine::{Cause, Control, Event, EventKind, LedgerKey, Status};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -18,7 +18,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use self::loop_metrics::{COUNTS, LoopMetric, STATES};
+use self::loop_metrics::{LOOP_METRICS, LoopMetric, MetricKind};
 use super::clock::Stamp;
 use super::provider_health::ProviderHealth;
 
@@ -36,10 +36,6 @@ struct Labels {
 }
 
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
-
-fn histograms() -> Histograms {
-    Family::new_with_constructor(|| Histogram::new(BUCKETS))
-}
 
 /// What is gathered from events.
 #[derive(Clone, Debug)]
@@ -61,7 +57,8 @@ struct Running {
 
 impl Default for Meters {
     fn default() -> Self {
-        let [heal, waited, took] = [(); 3].map(|()| histograms());
+        let histograms = || Histograms::new_with_constructor(|| Histogram::new(BUCKETS));
+        let [heal, waited, took] = [histograms(), histograms(), histograms()];
         Meters { heal, waited, took, running: Arc::default() }
     }
 }
@@ -82,20 +79,15 @@ impl Meters {
             EventKind::Completed { took, .. } => {
                 running.success = Some(at);
                 self.took.get_or_create(&labels).observe(took.as_secs_f64());
-                self.healed(&labels, running, *took);
+                // How long drift lasted, from the hint until the pass that healed it had ended. Drift that only a
+                // full pass found is not in it: nobody knows when it began.
+                if running.is_hinted && running.healed > 0 {
+                    let (heal, lasted) = (self.heal.get_or_create(&labels), running.waited + *took);
+                    (0..running.healed).for_each(|_| heal.observe(lasted.as_secs_f64()));
+                }
             }
             _ => {}
         }
-    }
-
-    /// How long drift lasted, from the hint until the pass that healed it had ended. Drift that only a full
-    /// pass found is not in it: nobody knows when it began.
-    fn healed(&self, labels: &Labels, running: &Running, took: Duration) {
-        if !running.is_hinted || running.healed == 0 {
-            return;
-        }
-        let heal = self.heal.get_or_create(labels);
-        (0..running.healed).for_each(|_| heal.observe((running.waited + took).as_secs_f64()));
     }
 
     /// Everything, about these loops and no others.
@@ -104,8 +96,11 @@ impl Meters {
         loops: &[Arc<dyn Control>],
         provider: Option<&ProviderHealth>,
     ) -> Result<String, fmt::Error> {
-        let statuses: Vec<(Labels, Status)> =
-            loops.iter().map(|one| (labels(&**one), one.status())).collect();
+        let statuses = loops.iter().map(|one| {
+            let LedgerKey { source, scope, .. } = one.place().clone();
+            (Labels { source, scope }, one.status())
+        });
+        let statuses: Vec<(Labels, Status)> = statuses.collect();
         self.forget_others(&statuses);
         let mut registry = Registry::with_prefix("homeostat");
         self.add(&mut registry);
@@ -149,11 +144,6 @@ impl Meters {
     }
 }
 
-fn labels(one: &dyn Control) -> Labels {
-    let place = one.place();
-    Labels { source: place.source.clone(), scope: place.scope.clone() }
-}
-
 /// Adds how the provider of the document is doing.
 fn add_provider(to: &mut Registry, provider: &ProviderHealth) {
     let is_ok: Gauge = Gauge::default();
@@ -161,50 +151,39 @@ fn add_provider(to: &mut Registry, provider: &ProviderHealth) {
     let help = "Whether the provider's last document was accepted";
     to.register("provider_ok", help, is_ok);
     let good = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
-    good.set(provider.good_stamp().as_seconds());
+    good.set(provider.good_stamp.as_seconds());
     let help = "When the provider's document was last accepted";
     to.register_with_unit("provider_last_good_timestamp", help, Unit::Seconds, good);
 }
 
 /// Adds the counters and gauges of all loops.
 fn add_loop_metrics(to: &mut Registry, statuses: &[(Labels, Status)]) {
-    for LoopMetric { name, help, label, values } in COUNTS {
-        let family = Family::<Vec<Label>, Counter>::default();
-        for (labels, status) in statuses {
-            for (value, read) in *values {
-                family.get_or_create(&with_label(labels, label, value)).inc_by(read(status));
+    for LoopMetric { kind, name, help, label, read } in LOOP_METRICS {
+        let samples = statuses.iter().flat_map(|(labels, status)| {
+            read(status).into_iter().map(|(value, count)| {
+                let of_loop = [("source", &*labels.source), ("scope", &*labels.scope)];
+                let own = (!label.is_empty()).then_some((*label, value));
+                let labels = of_loop.into_iter().chain(own);
+                (labels.map(|(name, value)| (name, value.to_owned())).collect::<Vec<_>>(), count)
+            })
+        });
+        match kind {
+            MetricKind::Counter => {
+                let family = Family::<_, Counter>::default();
+                samples.for_each(|(labels, count)| {
+                    family.get_or_create(&labels).inc_by(count);
+                });
+                to.register(*name, *help, family);
+            }
+            MetricKind::Gauge => {
+                let family = Family::<_, Gauge>::default();
+                samples.for_each(|(labels, count)| {
+                    family.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+                });
+                to.register(*name, *help, family);
             }
         }
-        to.register(*name, *help, family);
     }
-    let open = Family::<Vec<Label>, Gauge>::default();
-    for (labels, status) in statuses {
-        for kind in Kind::open() {
-            let count = i64::try_from(status.open.count(kind)).unwrap_or(i64::MAX);
-            let why = OpenCounts::kind_name(kind);
-            open.get_or_create(&with_label(labels, "why", why)).set(count);
-        }
-    }
-    to.register("open", "Keys that are not as declared, by reason", open);
-    for LoopMetric { name, help, label, values } in STATES {
-        let family = Family::<Vec<Label>, Gauge>::default();
-        for (labels, status) in statuses {
-            for (value, read) in *values {
-                let count = i64::try_from(read(status)).unwrap_or(i64::MAX);
-                family.get_or_create(&with_label(labels, label, value)).set(count);
-            }
-        }
-        to.register(*name, *help, family);
-    }
-}
-
-/// The name of a label, and its value.
-type Label = (&'static str, String);
-
-fn with_label(labels: &Labels, label: &'static str, value: &str) -> Vec<Label> {
-    let of_loop = [("source", labels.source.clone()), ("scope", labels.scope.clone())];
-    let own = (!label.is_empty()).then(|| (label, value.to_owned()));
-    of_loop.into_iter().chain(own).collect()
 }
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ const LINES: usize = 30;
 #[derive(Clone, Debug)]
 pub(super) struct ProviderHealth {
     /// The provider's arguments, as the command line has them.
-    from: Arc<str>,
+    pub(super) from: Arc<str>,
     good_at: Instant,
     /// The same moment on the wall clock.
-    good_stamp: Stamp,
+    pub(super) good_stamp: Stamp,
     trouble: Option<Arc<Trouble>>,
 }
 
@@ -39,7 +39,7 @@ impl ProviderHealth {
     }
 
     /// No document came from the provider, or it was refused.
-    pub(super) fn fail(&mut self, error: &anyhow::Error) {
+    pub(super) fn fail(&mut self, error: &anyhow::Error) -> &Trouble {
         let text = failure::text(error);
         let mut lines = text.trim_end().lines();
         let mut error_lines: Vec<&str> = lines.by_ref().take(LINES).collect();
@@ -47,15 +47,7 @@ impl ProviderHealth {
             error_lines.push("... `homeostat check` shows all of it");
         }
         let (error, help) = (error_lines.join("\n"), failure::help(error));
-        self.trouble = Some(Arc::new(Trouble { error, help }));
-    }
-
-    pub(super) fn from(&self) -> &str {
-        &self.from
-    }
-
-    pub(super) fn good_stamp(&self) -> Stamp {
-        self.good_stamp
+        self.trouble.insert(Arc::new(Trouble { error, help }))
     }
 
     pub(super) fn trouble(&self) -> Option<&Trouble> {

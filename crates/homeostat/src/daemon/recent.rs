@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use homeostat_engine::Event;
-use serde_json::{Map, Value};
+use homeostat_engine::{Event, EventKind, LedgerKey};
+use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 use tracing::Level;
 
 use super::clock::Stamp;
-use super::{json, log};
+use crate::wire::FORMAT_VERSION;
 
 /// How many events are kept.
 const KEPT: usize = 1000;
@@ -23,6 +23,8 @@ pub(super) struct Line {
     /// Counts from one, without holes.
     pub(super) id: u64,
     pub(super) text: Arc<str>,
+    /// Nothing for what happened outside of any loop.
+    event: Option<Arc<Event>>,
 }
 
 /// The recent events, for any number of readers.
@@ -39,33 +41,24 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Keeps an event that is worth a line. A pass that found nothing is not.
-    pub(super) fn take(&self, event: &Event, at: Stamp) {
-        let Some(level) = log::level(event) else { return };
-        self.keep_event(level, at, json::event(event));
+    /// Keeps an event of a loop.
+    pub(super) fn take(&self, level: Level, event: &Event, at: Stamp) {
+        let Event { pass, source, scope, kind } = event;
+        // The name of the event, which is part of its kind, comes first.
+        let of_loop = json!({ "event": null, "pass": pass, "source": source, "scope": &**scope });
+        let kind = serde_json::to_value(kind).unwrap_or_default();
+        self.keep(&line(level, at, [of_loop, kind]), Some(event.clone()));
     }
 
     /// Keeps what happened to the daemon itself, outside of any loop.
-    pub(super) fn record(&self, level: Level, event: &str, fields: Map<String, Value>) {
-        let mut object = Map::new();
-        object.insert("format_version".to_owned(), json::FORMAT_VERSION.into());
-        object.insert("event".to_owned(), event.into());
-        object.extend(fields);
-        self.keep_event(level, Stamp::now(), object);
+    pub(super) fn record(&self, level: Level, event: &str, fields: Value) {
+        self.keep(&line(level, Stamp::now(), [json!({ "event": event }), fields]), None);
     }
 
-    fn keep_event(&self, level: Level, at: Stamp, event: Map<String, Value>) {
-        let mut object = Map::new();
-        object.insert("time".to_owned(), at.to_string().into());
-        object.insert("level".to_owned(), level.as_str().to_ascii_lowercase().into());
-        object.extend(event);
-        self.keep(&Value::Object(object).to_string());
-    }
-
-    fn keep(&self, text: &str) {
+    fn keep(&self, text: &str, event: Option<Event>) {
         let mut ring = self.ring();
         let id = ring.back().map_or(1, |line| line.id + 1);
-        let line = Line { id, text: text.into() };
+        let line = Line { id, text: text.into(), event: event.map(Arc::new) };
         if ring.len() == KEPT {
             ring.pop_front();
         }
@@ -74,12 +67,18 @@ impl Recent {
         let _ = self.next.send(line);
     }
 
-    /// What happened lately, oldest first.
-    pub(super) fn all(&self) -> Vec<Line> {
-        self.ring().iter().cloned().collect()
+    /// The line of the last step that was applied to a key.
+    pub(super) fn last_applied(&self, ledger_key: &LedgerKey, key: &str) -> Option<Arc<str>> {
+        let is_it = |event: &Event| {
+            (event.source, &*event.scope) == (&*ledger_key.source, &*ledger_key.scope)
+                && matches!(&event.kind, EventKind::StepApplied { key: applied, .. } if applied == key)
+        };
+        let ring = self.ring();
+        let line = ring.iter().rev().find(|line| line.event.as_deref().is_some_and(is_it));
+        line.map(|line| Arc::clone(&line.text))
     }
 
-    /// What happened lately, and everything from then on.
+    /// What happened lately, oldest first, and everything from then on.
     pub(super) fn follow(&self) -> (Vec<Line>, broadcast::Receiver<Line>) {
         let ring = self.ring();
         (ring.iter().cloned().collect(), self.next.subscribe())
@@ -90,6 +89,20 @@ impl Recent {
     }
 }
 
+/// The fields of an event, in order.
+fn line(level: Level, at: Stamp, fields: [Value; 2]) -> String {
+    let level = level.as_str().to_ascii_lowercase();
+    let mut line = Map::from_iter([
+        ("time".to_owned(), at.to_string().into()),
+        ("level".to_owned(), level.into()),
+        ("format_version".to_owned(), FORMAT_VERSION.into()),
+    ]);
+    for fields in fields {
+        line.extend(fields.as_object().cloned().unwrap_or_default());
+    }
+    Value::Object(line).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,12 +110,12 @@ mod tests {
     #[test]
     fn the_ring_is_bounded_and_who_follows_misses_nothing() {
         let recent = Recent::default();
-        (0..KEPT).for_each(|number| recent.keep(&number.to_string()));
+        (0..KEPT).for_each(|number| recent.keep(&number.to_string(), None));
         let (before, mut after) = recent.follow();
-        recent.keep("last");
+        recent.keep("last", None);
         assert_eq!(before.last().map(|line| line.id), Some(1000));
         assert_eq!(after.try_recv().unwrap().id, 1001);
-        let all = recent.all();
+        let all = recent.follow().0;
         assert_eq!((all.len(), all[0].id, &*all[KEPT - 1].text), (KEPT, 2, "last"));
     }
 }

@@ -1,5 +1,6 @@
 //! The loops of every scope, brought in line with a document.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -44,19 +45,21 @@ pub(super) enum Recipients {
     All,
 }
 
-/// What loops are given.
+/// What the loops are brought in line with.
 #[derive(Clone, Copy)]
-struct With<'a> {
-    document: &'a Document,
-    ledger: &'a Arc<dyn Ledger>,
-    events: &'a Events,
-    recipients: Recipients,
+pub(super) struct Arrangement<'a> {
+    pub(super) context: &'a Context,
+    pub(super) document: &'a Document,
+    pub(super) ledger: &'a Arc<dyn Ledger>,
+    pub(super) events: &'a Events,
+    pub(super) recipients: Recipients,
 }
 
 /// What became of a desired state.
+#[derive(PartialEq, Eq)]
 enum Put {
     /// It is that of a loop that has begun.
-    Begun(Arc<dyn Control>),
+    Begun,
     /// A loop that goes on has it.
     Changed,
     /// A loop that goes on had it before.
@@ -109,12 +112,12 @@ impl Scopes {
         ledger: &dyn Ledger,
     ) -> BTreeSet<String> {
         let declared = document.namespaces.iter().map(|(name, _)| name.to_string());
-        let sections = document.scopes().map(|(_, section)| section);
-        let referred = sections
-            .flat_map(|section| SOURCES.iter().flat_map(|source| (source.namespaces)(section)));
+        let referred = document.scopes().flat_map(|(_, section)| {
+            SOURCES.iter().flat_map(move |source| (source.namespaces)(section))
+        });
         // Without a ledger the document cannot be bound either, which is told there.
         let recorded = ledger.places(&context.caller.owner).unwrap_or_default();
-        let recorded = recorded.into_iter().map(|place| place.scope);
+        let recorded = recorded.into_iter().map(|ledger_key| ledger_key.scope);
         let running = self.running.keys().cloned();
         let scopes = recorded.chain(running).map(|scope| name_in_directory(&scope).to_owned());
         declared.chain(referred).chain(scopes).collect()
@@ -122,103 +125,84 @@ impl Scopes {
 
     /// The names of namespaces that were not there when the document was bound.
     pub(super) fn absent(&self) -> BTreeSet<String> {
-        self.waiting.iter().map(|(place, _)| name_in_directory(&place.scope).to_owned()).collect()
+        self.waiting
+            .iter()
+            .map(|(ledger_key, _)| name_in_directory(&ledger_key.scope).to_owned())
+            .collect()
     }
 
     /// Starts what is missing, gives the rest its desired state, and ends what has no business any more.
-    pub(super) async fn arrange(
-        &mut self,
-        context: &Context,
-        document: &Document,
-        (ledger, events): (&Arc<dyn Ledger>, &Events),
-        recipients: Recipients,
-    ) -> Result<()> {
-        let with = With { document, ledger, events, recipients };
-        let parts = self.bind(context, document, ledger).await?;
-        self.end_missing(&parts, &context.gates).await;
-        let made = self.settle(parts, context, with).await?;
-        if made {
+    pub(super) async fn arrange(&mut self, by: Arrangement<'_>) -> Result<()> {
+        let parts = self.bind(by).await?;
+        self.end_missing(&parts, &by.context.gates).await;
+        if self.settle(parts, by).await? {
             // What is inside the namespaces that were just made can be opened only now.
-            let parts = self.bind(context, document, ledger).await?;
-            self.settle(parts, context, with).await?;
+            let parts = self.bind(by).await?;
+            self.settle(parts, by).await?;
         }
         Ok(())
     }
 
     /// Binds the document on a thread of its own: it may take as long as `nft` does, and nothing that runs
     /// waits for that.
-    async fn bind(
-        &mut self,
-        context: &Context,
-        document: &Document,
-        ledger: &Arc<dyn Ledger>,
-    ) -> Result<Vec<Part>> {
-        let (context, document) = (context.clone(), document.clone());
-        let (ledger, runtime) = (Arc::clone(ledger), tokio::runtime::Handle::current());
-        let (tell, told) = oneshot::channel();
+    async fn bind(&mut self, by: Arrangement<'_>) -> Result<Vec<Part>> {
+        let (context, document) = (by.context.clone(), by.document.clone());
+        let (ledger, runtime) = (Arc::clone(by.ledger), tokio::runtime::Handle::current());
+        let (answer, answered) = oneshot::channel();
         std::thread::Builder::new().name("bind".to_owned()).spawn(move || {
             let _runtime = runtime.enter();
             let bound = Machine::bind(&context, &document, &*ledger);
             // The daemon may have been told to stop.
-            let _ = tell.send(bound.map(|machine| (machine.waiting(), machine.into_parts())));
+            let _ = answer.send(bound.map(|machine| (machine.waiting(), machine.into_parts())));
         })?;
-        let (waiting, parts) =
-            told.await.context("binding the document ended without an answer")??;
+        let bound = answered.await.context("binding the document ended without an answer")?;
+        let (waiting, parts) = bound?;
         self.waiting = waiting;
         Ok(parts)
     }
 
     /// A scope that is gone, or is another one under the same name, ends with all of its loops.
     async fn end_missing(&mut self, parts: &[Part], gates: &Gates) {
-        let here: BTreeSet<(&str, &str)> =
-            parts.iter().map(|part| (&*part.scope.name, &*part.scope.identity)).collect();
-        let is_missing = |name: &String, scope: &mut Running| {
-            !here.contains(&(name.as_str(), &*scope.identity))
+        let is_missing = |name: &String, running: &mut Running| {
+            let is_here =
+                |part: &Part| part.scope.name == *name && part.scope.identity == running.identity;
+            !parts.iter().any(is_here)
         };
-        let ended: Vec<Running> =
-            self.running.extract_if(.., is_missing).map(|(_, scope)| scope).collect();
-        for looping in ended.into_iter().flat_map(|scope| scope.loops.into_values()) {
+        let ended: Vec<_> = self.running.extract_if(.., is_missing).collect();
+        for looping in ended.into_iter().flat_map(|(_, running)| running.loops.into_values()) {
             looping.end().await;
         }
         gates.retain(|identity| parts.iter().any(|part| part.scope.identity == identity));
     }
 
-    /// Tells whether the first of all parts, namespaces of our own, has just begun.
-    async fn settle(
-        &mut self,
-        parts: Vec<Part>,
-        context: &Context,
-        with: With<'_>,
-    ) -> Result<bool> {
+    /// Returns whether the first of all parts, namespaces of our own, has just begun.
+    async fn settle(&mut self, parts: Vec<Part>, by: Arrangement<'_>) -> Result<bool> {
         let mut made = false;
-        for part in parts {
-            let Part { scope, first, rest } = part;
-            if !self.running.contains_key(&scope.name) {
-                let (identity, lock) = (scope.identity.clone(), Arc::new(context.lock(&scope)?));
-                let running = Running {
-                    identity,
-                    lock,
+        for Part { scope, first, rest } in parts {
+            let running = match self.running.entry(scope.name.clone()) {
+                Entry::Occupied(running) => running.into_mut(),
+                Entry::Vacant(vacant) => vacant.insert(Running {
+                    identity: scope.identity.clone(),
+                    lock: Arc::new(by.context.lock(&scope)?),
                     loops: BTreeMap::new(),
                     firewall: Firewall::default(),
-                };
-                self.running.insert(scope.name.clone(), running);
-            }
-            let Some(running) = self.running.get_mut(&scope.name) else { continue };
-            let names: BTreeSet<String> =
-                first.iter().chain(&rest).map(|one| one.place().source.clone()).collect();
-            let ended = running.loops.extract_if(.., |name, _| !names.contains(name));
+                }),
+            };
+            let ended = running.loops.extract_if(.., |name, _| {
+                !first.iter().chain(&rest).any(|planner| planner.place().source == *name)
+            });
             for (_, looping) in ended.collect::<Vec<_>>() {
                 looping.end().await;
             }
             for planner in first {
-                if let Put::Begun(control) = running.put(planner, with, &mut self.threads).await? {
+                if let (control, Put::Begun) = running.put(planner, by, &mut self.threads).await? {
                     // Whether it could be made is in its report.
                     let _ = control.pass().await;
                     made = true;
                 }
             }
-            let gate = context.gates.of(&scope.identity);
-            running.start(rest, &gate, with, &mut self.threads).await?;
+            let gate = by.context.gates.of(&scope.identity);
+            running.start(rest, &gate, by, &mut self.threads).await?;
         }
         Ok(made)
     }
@@ -228,9 +212,9 @@ impl Running {
     /// Gives loops their desired states, and starts those that are missing in their order.
     async fn start(
         &mut self,
-        planners: Vec<Box<dyn Planner>>,
+        mut planners: Vec<Box<dyn Planner>>,
         gate: &Gate,
-        with: With<'_>,
+        by: Arrangement<'_>,
         threads: &mut LoopThreads,
     ) -> Result<()> {
         let start = |planner: &dyn Planner| {
@@ -239,22 +223,24 @@ impl Running {
         if planners.iter().all(|planner| start(&**planner) != Start::Firewall) {
             self.firewall.leave(gate);
         }
-        let mut planners = planners;
         planners.sort_by_key(|planner| start(&**planner));
         let (mut first, mut others) = (Vec::new(), Vec::new());
         for planner in planners {
-            let (start, source) = (start(&*planner), planner.place().source.clone());
-            let comes_first = start != Start::Usual;
-            let put = self.put(planner, with, threads).await?;
-            if start == Start::Firewall && !matches!(put, Put::Unchanged) {
-                self.follow_firewall(&source, gate).await;
+            let start = start(&*planner);
+            let (control, put) = self.put(planner, by, threads).await?;
+            if start == Start::Firewall && put != Put::Unchanged {
+                self.firewall.follow(Arc::clone(&control), gate).await;
             }
-            let Put::Begun(control) = put else { continue };
-            if comes_first && start != Start::Firewall {
-                // Whether it worked is in its report.
-                let _ = control.pass().await;
+            match start {
+                _ if put != Put::Begun => {}
+                Start::Firewall => first.push(control),
+                Start::BeforeLinks => {
+                    // Whether it worked is in its report.
+                    let _ = control.pass().await;
+                    first.push(control);
+                }
+                Start::Usual => others.push(control),
             }
-            if comes_first { &mut first } else { &mut others }.push(control);
         }
         // What waited for a link gets another look once the links are made.
         tokio::spawn(async move {
@@ -268,43 +254,37 @@ impl Running {
         Ok(())
     }
 
-    async fn follow_firewall(&mut self, source: &str, gate: &Gate) {
-        if let Some(looping) = self.loops.get(source) {
-            self.firewall.follow(Arc::clone(&looping.control), gate).await;
-        }
-    }
-
     /// Gives a loop its desired state, or starts one.
     async fn put(
         &mut self,
         planner: Box<dyn Planner>,
-        with: With<'_>,
+        by: Arrangement<'_>,
         threads: &mut LoopThreads,
-    ) -> Result<Put> {
-        let With { document, ledger, events, recipients } = with;
+    ) -> Result<(Arc<dyn Control>, Put)> {
         let name = planner.place().source.clone();
-        let pace = pace(&*planner, &document.settings);
+        let pace = pace(&*planner, &by.document.settings);
         let goes_on = |one: &&Looping| !one.task.is_finished() && one.pace.is_like(&pace);
-        if let Some(looping) = self.loops.get(&name).filter(goes_on) {
+        if let Some(Looping { control, .. }) = self.loops.get(&name).filter(goes_on) {
             // A loop that has ended meanwhile is started by the next call.
-            let is_changed = match recipients {
-                Recipients::Changed => looping.control.put(planner),
-                Recipients::All => looping.control.replace(planner).map(|()| true),
+            let is_changed = match by.recipients {
+                Recipients::Changed => control.put(planner),
+                Recipients::All => control.replace(planner).map(|()| true),
             };
-            return Ok(if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed });
+            let put = if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed };
+            return Ok((Arc::clone(control), put));
         }
         if let Some(former) = self.loops.remove(&name) {
             former.end().await;
         }
         let deps = LoopDeps {
             lock: Arc::clone(&self.lock),
-            ledger: Arc::clone(ledger),
-            events: events.clone(),
+            ledger: Arc::clone(by.ledger),
+            events: by.events.clone(),
         };
         let LoopTask { control, run } = planner.into_loop(deps, pace.clone());
         let task = threads.spawn(run).context("cannot start a thread for a loop")?;
         self.loops.insert(name, Looping { pace, control: Arc::clone(&control), task });
-        Ok(Put::Begun(control))
+        Ok((control, Put::Begun))
     }
 }
 
@@ -319,10 +299,8 @@ fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
     let mut pace = planner.pace(seed);
     let name = &planner.place().source;
     let SourceSettings { resync, min_interval, mode, .. } = settings.source(name);
-    let remote = find(name).and_then(|source| source.remote.as_ref());
-    let usual = remote.map(|remote| remote.resync);
-    let resync = resync.as_ref().map(|period| period.get()).or(usual);
-    if let Some(period) = resync {
+    let usual = find(name).and_then(|source| source.remote.as_ref()).map(|remote| remote.resync);
+    if let Some(period) = resync.as_ref().map(|period| period.get()).or(usual) {
         // The document allows only what a resync can be.
         pace = pace.clone().with_resync(period).unwrap_or(pace);
     }
@@ -333,8 +311,7 @@ fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
         // The document allows only what a quiet period can be.
         pace = pace.clone().with_debounce(quiet, max_wait).unwrap_or(pace);
     }
-    let mode = mode.as_ref().map(|mode| mode.value);
-    pace.with_mode(match mode {
+    pace.with_mode(match mode.as_ref().map(|mode| mode.value) {
         Some(homeostat_document::Mode::Observe) => Mode::Observe,
         Some(homeostat_document::Mode::Heal) | None => Mode::Heal,
     })

@@ -10,16 +10,16 @@ use homeostat_engine::{
     Table,
 };
 use homeostat_testkit::memory::{Independent, Memory, Target};
+use tokio::sync::watch;
 
 use super::http::Site;
+use super::loops_snapshot::LoopsSnapshot;
 use super::metrics::Meters;
 use super::recent::Recent;
-use super::standing::Standing;
 use super::systemd::Systemd;
-use super::view::View;
 
-/// A loop that nobody has driven yet, in the view of others.
-fn undriven() -> (LoopTask, View, Events) {
+/// A loop that nobody has driven yet, as others see it.
+fn undriven() -> (LoopTask, watch::Sender<LoopsSnapshot>, Events) {
     let text = |text: &str| text.to_owned();
     let events = Events::default();
     let deps = LoopDeps {
@@ -41,9 +41,9 @@ fn undriven() -> (LoopTask, View, Events) {
         nothing: None,
     };
     let kept = bound.into_loop(deps, Pace::of::<Memory<Independent>>(1));
-    let (loops, view) = View::new();
-    loops.send_replace(Some(vec![Arc::clone(&kept.control)]));
-    (kept, view, events)
+    let loops = vec![Arc::clone(&kept.control)];
+    let snapshot = LoopsSnapshot { loops, is_arranged: true, ..LoopsSnapshot::default() };
+    (kept, watch::Sender::new(snapshot), events)
 }
 
 /// Lets virtual time pass.
@@ -54,18 +54,19 @@ async fn later(seconds: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn health_is_denied_while_a_loop_is_stuck_and_no_longer() {
-    let (kept, view, _events) = undriven();
-    let standing = tokio::sync::watch::channel(Standing::default()).1;
-    let site = Site { view, standing, recent: Recent::default(), meters: Meters::default() };
-    assert_eq!(site.status_of("/healthz"), 200);
+    let (kept, snapshot, _events) = undriven();
+    let (recent, meters) = (Recent::default(), Meters::default());
+    let site = Site { snapshot: snapshot.subscribe(), recent, meters };
+    let status = |path| site.answer(path, "").status().as_u16();
+    assert_eq!(status("/healthz"), 200);
     later(3600).await;
-    assert_eq!((site.status_of("/healthz"), site.status_of("/readyz")), (503, 503));
-    assert_eq!(site.status_of("/api/v1/status"), 200, "that can still be read");
+    assert_eq!((status("/healthz"), status("/readyz")), (503, 503));
+    assert_eq!(status("/api/v1/status"), 200, "that can still be read");
     tokio::spawn(kept.run);
     later(60).await;
-    assert_eq!((site.status_of("/healthz"), site.status_of("/readyz")), (200, 200));
+    assert_eq!((status("/healthz"), status("/readyz")), (200, 200));
     later(24 * 3600).await;
-    assert_eq!(site.status_of("/healthz"), 200, "idle is healthy");
+    assert_eq!(status("/healthz"), 200, "idle is healthy");
 }
 
 /// What systemd heard since the last call.
@@ -84,13 +85,13 @@ fn alive(socket: &UnixDatagram) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn the_watchdog_is_fed_only_while_no_loop_is_stuck() {
-    let (kept, view, events) = undriven();
+    let (kept, snapshot, events) = undriven();
     let name = format!("homeostat-watchdog-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(name).unwrap();
     let socket = UnixDatagram::bind_addr(&address).unwrap();
     socket.set_nonblocking(true).unwrap();
     let systemd = Systemd::towards(address, Duration::from_secs(10));
-    tokio::spawn(systemd.follow(view, events.subscribe()));
+    tokio::spawn(systemd.follow(snapshot.subscribe(), events.subscribe()));
     later(35).await;
     assert_eq!(alive(&socket), 3, "nothing is wrong yet");
     later(60).await;

@@ -1,7 +1,7 @@
-//! Tells systemd how the daemon stands: ready, reloading, stopping, alive.
+//! Notifies systemd of how the daemon stands: ready, reloading, stopping, alive.
 //!
 //! The protocol is a few words in a datagram to the socket that `NOTIFY_SOCKET` names; a daemon that
-//! was not started by systemd tells nobody.
+//! was not started by systemd sends nothing.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,9 +12,10 @@ use homeostat_engine::{Event, EventKind};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::view::View;
+use super::loops_snapshot::LoopsSnapshot;
 
 /// The way to systemd, if it listens.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub(super) struct Systemd {
     socket: Option<(UnixDatagram, SocketAddr)>,
     /// How often it wants to hear that we are alive: half of the time after which it would act.
     watchdog: Option<Duration>,
-    told: String,
+    last_status: String,
 }
 
 impl Systemd {
@@ -32,18 +33,17 @@ impl Systemd {
         let is_for_us = read("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let watchdog = read("WATCHDOG_USEC").filter(|period| is_for_us && *period > 0);
         let watchdog = watchdog.map(|period| Duration::from_micros(period) / 2);
-        Systemd { socket: socket(), watchdog, told: String::new() }
+        Systemd { socket: socket(), watchdog, last_status: String::new() }
     }
 
-    /// Told at this address, and asked for a sign of life so often.
+    /// Sends to this address, a sign of life so often.
     #[cfg(test)]
     pub(super) fn towards(address: SocketAddr, watchdog: Duration) -> Self {
-        let socket = UnixDatagram::unbound().ok().filter(|one| one.set_nonblocking(true).is_ok());
-        let socket = socket.map(|socket| (socket, address));
-        Systemd { socket, watchdog: Some(watchdog), told: String::new() }
+        let socket = Some((UnixDatagram::unbound().unwrap(), address));
+        Systemd { socket, watchdog: Some(watchdog), last_status: String::new() }
     }
 
-    fn tell(&self, words: &str) {
+    fn send(&self, words: &str) {
         if let Some((socket, address)) = &self.socket {
             // It must not hold us up, and what it misses it asks for by the watchdog.
             let _ = socket.send_to_addr(words.as_bytes(), address);
@@ -54,38 +54,42 @@ impl Systemd {
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
     }
 
     /// The document was taken over, or refused.
     pub(super) fn reloaded(&self) {
-        self.tell("READY=1");
+        self.send("READY=1");
     }
 
     /// The daemon ends.
     pub(super) fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=Stopping");
+        self.send("STOPPING=1\nSTATUS=Stopping");
     }
 
-    /// Tells when all loops are ready, how they stand, and that none of them is stuck. It wakes up
+    /// Sends when all loops are ready, how they stand, and that none of them is stuck. It wakes up
     /// when passes end, and for the watchdog; for nothing else.
-    pub(super) async fn follow(mut self, mut view: View, mut events: Receiver<Event>) {
+    pub(super) async fn follow(
+        mut self,
+        mut snapshot: watch::Receiver<LoopsSnapshot>,
+        mut events: Receiver<Event>,
+    ) {
         if self.socket.is_none() {
             return;
         }
         let (mut is_ready, mut next) = (false, self.watchdog.map(|period| Instant::now() + period));
         loop {
-            if !is_ready && view.is_ready() {
+            if !is_ready && snapshot.borrow_and_update().is_ready() {
                 is_ready = true;
-                self.tell("READY=1");
+                self.send("READY=1");
             }
-            self.tell_status(&view);
+            self.send_status(&snapshot.borrow_and_update());
             tokio::select! {
-                () = view.changed() => {}
+                changed = snapshot.changed() => if changed.is_err() { return },
                 alive = passed(&mut events) => if !alive { return },
                 () = until(next) => {
-                    if view.is_healthy() {
-                        self.tell("WATCHDOG=1");
+                    if snapshot.borrow().is_healthy() {
+                        self.send("WATCHDOG=1");
                     }
                     next = self.watchdog.map(|period| Instant::now() + period);
                 }
@@ -93,13 +97,12 @@ impl Systemd {
         }
     }
 
-    fn tell_status(&mut self, view: &View) {
-        let loops = view.loops();
+    fn send_status(&mut self, LoopsSnapshot { loops, .. }: &LoopsSnapshot) {
         let converged = loops.iter().filter(|one| one.status().is_converged).count();
         let status = format!("STATUS={converged} of {} loops converged", loops.len());
-        if status != self.told {
-            self.tell(&status);
-            self.told = status;
+        if status != self.last_status {
+            self.send(&status);
+            self.last_status = status;
         }
     }
 }

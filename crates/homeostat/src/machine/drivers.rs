@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{Bound, Machine, told_of_waiting};
 use crate::converge::{Converging, converge};
-use crate::output::{Told, summary};
+use crate::output::{SourceReport, summary};
 
 /// Every source that is bound, each in its mode.
 pub(crate) struct Drivers<'a> {
@@ -19,7 +19,7 @@ pub(crate) struct Drivers<'a> {
 
 impl Drivers<'_> {
     /// Plans everything.
-    pub(crate) async fn plan(&self) -> Result<Vec<Told>> {
+    pub(crate) async fn plan(&self) -> Result<Vec<SourceReport>> {
         self.machine.plan(&*self.ledger).await
     }
 
@@ -32,7 +32,7 @@ impl Drivers<'_> {
     }
 
     /// Runs passes until all is as declared, or until only findings remain that time cannot cure.
-    pub(crate) async fn converge(mut self) -> Result<Vec<Told>> {
+    pub(crate) async fn converge(mut self) -> Result<Vec<SourceReport>> {
         let creates_scopes = |one: &mut Bound| one.source.scopes.is_some();
         let first = self.machine.bound.extract_if(.., creates_scopes).collect();
         let mut told = self.run(first).await;
@@ -60,7 +60,7 @@ impl Drivers<'_> {
 
     /// Converges these sources, and reports in their order. One that fails keeps no other from its passes or its
     /// report.
-    async fn run(&self, bound: Vec<Bound>) -> Vec<Told> {
+    async fn run(&self, bound: Vec<Bound>) -> Vec<SourceReport> {
         let gates = &self.machine.context.gates;
         let open_gate = |one: &Converging| {
             if one.control.status().is_converged
@@ -85,7 +85,8 @@ impl Drivers<'_> {
                 let place = one.planner.place().clone();
                 let what = one.plan(&*self.ledger).await;
                 let broken = |error| Box::new(BrokenPass::new(&error, &place.source)) as _;
-                reports.push(Some(Told { what: what.unwrap_or_else(broken), place }));
+                let report = what.unwrap_or_else(broken);
+                reports.push(Some(SourceReport { ledger_key: place, report }));
                 continue;
             };
             reports.push(None);

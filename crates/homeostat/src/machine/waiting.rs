@@ -2,7 +2,7 @@
 
 use homeostat_engine::{Entry, Explain, Finding, Kind, LedgerKey, Summary, WaitsOn};
 
-use crate::output::Told;
+use crate::output::SourceReport;
 
 /// Keys, and what they wait on.
 #[derive(Clone)]
@@ -12,8 +12,8 @@ pub(crate) struct Waiting {
 }
 
 /// What one source has to tell of a scope that is not there.
-pub(crate) fn told((place, waiting): &(LedgerKey, Waiting)) -> Told {
-    Told { place: place.clone(), what: Box::new(waiting.clone()) }
+pub(crate) fn told((place, waiting): &(LedgerKey, Waiting)) -> SourceReport {
+    SourceReport { ledger_key: place.clone(), report: Box::new(waiting.clone()) }
 }
 
 impl Explain for Waiting {

@@ -1,7 +1,7 @@
 //! One line for people: a change, or what was found beside the changes.
 
 use anstyle::{AnsiColor, Style};
-use homeostat_engine::{Action, Entry, Failure, Finding, LedgerKey, Line, Owner, Reason};
+use homeostat_engine::{Action, Entry, Failure, Finding, LedgerKey, Line, Reason};
 use serde_json::{Map, Value};
 
 pub(super) const DIM: Style = Style::new().dimmed();
@@ -111,55 +111,51 @@ fn elements(value: &Value) -> Option<String> {
     Some(format!("elements {}: {}{more}", counts.join(" "), samples.join(", ")))
 }
 
-/// Anything that a source in `place` has to tell.
-pub(super) fn finding(place: &LedgerKey, entry: &Entry) -> Row {
+/// Anything that a report of this source says.
+pub(super) fn finding(ledger_key: &LedgerKey, entry: &Entry) -> Row {
     let bang = format!("{RED}!{RED:#}");
-    match entry {
-        Entry::Change(line, _) | Entry::Applied(line, _) => change(line),
+    let (key, finding) = match entry {
+        Entry::Change(line, _) | Entry::Applied(line, _) => return change(line),
+        Entry::Finding { key, finding } => (key, finding),
+    };
+    match finding {
         // The source as a whole, not a key of it.
-        Entry::Finding {
-            key,
-            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
-        } if *key == place.source => Row {
-            sign: bang,
-            key: format!("{}: {}", plain(key), failed(failure)),
-            rest: String::new(),
-        },
-        Entry::Finding {
-            key,
-            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
-        } => Row::new(bang, key, failed(failure)),
-        Entry::Finding { key, finding: Finding::Conflict { owner, reason } } => {
-            Row::new(bang, key, conflict(owner, reason))
+        Finding::Failed { failure, .. } | Finding::NotShown { failure, .. }
+            if *key == ledger_key.source =>
+        {
+            let key = format!("{}: {}", plain(key), failed(failure));
+            Row { sign: bang, key, rest: String::new() }
         }
-        Entry::Finding { key, finding: Finding::Held { action, why } } => {
+        Finding::Failed { failure, .. } | Finding::NotShown { failure, .. } => {
+            Row::new(bang, key, failed(failure))
+        }
+        Finding::Conflict { owner, reason } => {
+            let help = reason.help().map(|help| format!("; {help}")).unwrap_or_default();
+            Row::new(
+                bang,
+                key,
+                match reason {
+                    Reason::Foreign => format!("belongs to {owner}{help}"),
+                    other => format!("{other}{help}"),
+                },
+            )
+        }
+        Finding::Held { action, why } => {
             let key = format!("{} {key}", action.word());
             Row::new(format!("{YELLOW}!{YELLOW:#}"), &key, plain(why))
         }
-        Entry::Finding { key, finding: Finding::Unknown { why } } => Row::new("?", key, plain(why)),
-        Entry::Finding { key, finding: Finding::Pending { on } } => {
-            Row::new(".", key, plain(&format!("waits on {on}")))
-        }
-        Entry::Finding { key, finding: Finding::Settled { wanted, held } } => {
+        Finding::Unknown { why } => Row::new("?", key, plain(why)),
+        Finding::Pending { on } => Row::new(".", key, plain(&format!("waits on {on}"))),
+        Finding::Settled { wanted, held } => {
             Row::new("=", key, format!("{} is kept as {}", value(wanted), value(held)))
         }
-        Entry::Finding { key, finding: Finding::Matched { owner } } => {
-            Row::new("=", key, format!("({owner})"))
-        }
+        Finding::Matched { owner } => Row::new("=", key, format!("({owner})")),
     }
 }
 
 fn failed(failure: &Failure) -> String {
     let help = failure.help.as_ref().map(|help| format!("\n        help: {}", plain(help)));
     format!("{}{}", plain(&failure.error), help.unwrap_or_default())
-}
-
-fn conflict(owner: &Owner, reason: &Reason) -> String {
-    let help = reason.help().map(|help| format!("; {help}")).unwrap_or_default();
-    match reason {
-        Reason::Foreign => format!("belongs to {owner}{help}"),
-        other => format!("{other}{help}"),
-    }
 }
 
 /// Text of others without what a terminal would obey: control characters and those that turn the

@@ -25,6 +25,15 @@ pub(crate) fn stderr(color: Color) -> impl Write {
     AutoStream::new(io::stderr(), choice(color))
 }
 
+/// Prints to standard output, buffered.
+pub(crate) fn print(
+    color: Color,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut stdout = stdout(color);
+    ignore_closed_pipe(write(&mut stdout).and_then(|()| stdout.flush()))
+}
+
 /// Whoever read us has seen enough: no error.
 pub(crate) fn ignore_closed_pipe(result: io::Result<()>) -> io::Result<()> {
     match result {

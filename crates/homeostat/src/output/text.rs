@@ -6,7 +6,7 @@ use homeostat_engine::{Audience, Cause, Entry, Kind, LedgerKey, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::output::line::{BOLD, DIM, RED, Row, change, finding};
-use crate::output::{Told, is_converged, summary};
+use crate::output::{SourceReport, is_converged, summary};
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -54,19 +54,23 @@ pub(crate) enum Closing {
 
 /// Draws a plan, its last line included.
 pub(crate) fn plan(
-    all: &[Told],
+    all: &[SourceReport],
     drawing: Drawing,
     closing: Closing,
     to: &mut dyn Write,
 ) -> io::Result<()> {
-    for told in all {
-        let mut page = Page::new(&told.place, drawing, to);
-        page.changes(told)?;
-        page.findings(told, "refused")?;
+    for source in all {
+        let mut page = Page::new(&source.ledger_key, drawing, to);
+        page.changes(source)?;
+        page.findings(source, "refused")?;
     }
     if drawing.detail != Detail::Quiet {
+        let Summary { create, update, replace, delete } = summary(all);
         let line = match closing {
-            Closing::Plan => last_line(all),
+            Closing::Plan if summary(all).total() == 0 => "No changes.".to_owned(),
+            Closing::Plan => format!(
+                "Plan: {create} to create, {update} to update, {replace} to replace, {delete} to delete."
+            ),
             Closing::Verdict if is_converged(all) => "Converged.".to_owned(),
             Closing::Verdict => format!("{RED}Not converged.{RED:#}"),
         };
@@ -75,25 +79,15 @@ pub(crate) fn plan(
     to.flush()
 }
 
-fn last_line(all: &[Told]) -> String {
-    let Summary { create, update, replace, delete } = summary(all);
-    if create + update + replace + delete > 0 {
-        return format!(
-            "Plan: {create} to create, {update} to update, {replace} to replace, {delete} to delete."
-        );
-    }
-    "No changes.".to_owned()
-}
-
 /// Draws the report of an apply: what was not done, and the sum of what was.
-pub(crate) fn report(all: &[Told], drawing: Drawing, to: &mut dyn Write) -> io::Result<()> {
-    for told in all {
-        let mut page = Page::new(&told.place, drawing, to);
-        page.applied(told)?;
-        page.findings(told, "failed")?;
-        if drawing.detail == Detail::Normal && told.what.summary().total() > 0 {
+pub(crate) fn report(all: &[SourceReport], drawing: Drawing, to: &mut dyn Write) -> io::Result<()> {
+    for source in all {
+        let mut page = Page::new(&source.ledger_key, drawing, to);
+        page.applied(source)?;
+        page.findings(source, "failed")?;
+        if drawing.detail == Detail::Normal && source.report.summary().total() > 0 {
             // What was written, and is kept as something else, is news.
-            page.finding(told, Kind::Settled, "settled")?;
+            page.finding(source, Kind::Settled, "settled")?;
         }
     }
     if drawing.detail == Detail::Quiet {
@@ -111,45 +105,38 @@ pub(crate) fn report(all: &[Told], drawing: Drawing, to: &mut dyn Write) -> io::
 
 /// One source in one scope; its heading is drawn with its first line.
 struct Page<'a> {
-    place: &'a LedgerKey,
+    ledger_key: &'a LedgerKey,
     drawing: Drawing,
     to: &'a mut dyn Write,
     has_heading: bool,
 }
 
 impl<'a> Page<'a> {
-    fn new(place: &'a LedgerKey, drawing: Drawing, to: &'a mut dyn Write) -> Self {
-        Page { place, drawing, to, has_heading: false }
+    fn new(ledger_key: &'a LedgerKey, drawing: Drawing, to: &'a mut dyn Write) -> Self {
+        Page { ledger_key, drawing, to, has_heading: false }
     }
 
-    fn heading(&mut self) -> io::Result<()> {
-        if self.has_heading {
-            return Ok(());
-        }
-        self.has_heading = true;
-        writeln!(self.to, "{BOLD}{} in {}{BOLD:#}", self.place.source, self.place.scope)
-    }
-
-    fn changes(&mut self, told: &Told) -> io::Result<()> {
+    fn changes(&mut self, source: &SourceReport) -> io::Result<()> {
         if self.drawing.detail == Detail::Quiet {
             return Ok(());
         }
-        let mut changes = Changes::new(self.drawing.length);
-        told.what.sample(Kind::Change, &mut changes);
+        let [config, drift] = [(); 2].map(|()| Lines::new(self.drawing.length));
+        let mut changes = Changes { config, drift };
+        source.report.sample(Kind::Change, &mut changes);
         self.section("config changed", &changes.config)?;
         self.section("drifted", &changes.drift)
     }
 
-    fn applied(&mut self, told: &Told) -> io::Result<()> {
+    fn applied(&mut self, source: &SourceReport) -> io::Result<()> {
         if self.drawing.detail == Detail::Quiet {
             return Ok(());
         }
-        let mut applied = Applied(Lines::new(self.drawing.length), self.place);
-        told.what.sample(Kind::Applied, &mut applied);
-        self.section("applied", &applied.0)
+        let mut applied = Lines::new(self.drawing.length);
+        source.report.sample(Kind::Applied, &mut applied);
+        self.section("applied", &applied)
     }
 
-    fn findings(&mut self, told: &Told, failed: &str) -> io::Result<()> {
+    fn findings(&mut self, source: &SourceReport, failed: &str) -> io::Result<()> {
         const FIRST: [Kind; 4] = [Kind::Failed, Kind::Conflict, Kind::Held, Kind::Unknown];
         for kind in Kind::in_order(&FIRST) {
             let title = match kind {
@@ -161,15 +148,15 @@ impl<'a> Page<'a> {
                 Kind::Conflict | Kind::Unknown | Kind::Settled => kind.list(),
             };
             if kind.is_open() || self.drawing.detail == Detail::Verbose {
-                self.finding(told, kind, title)?;
+                self.finding(source, kind, title)?;
             }
         }
         Ok(())
     }
 
-    fn finding(&mut self, told: &Told, kind: Kind, title: &str) -> io::Result<()> {
+    fn finding(&mut self, source: &SourceReport, kind: Kind, title: &str) -> io::Result<()> {
         let mut lines = Lines::new(self.drawing.length);
-        told.what.explain(kind, &mut |entry| lines.push(|| finding(self.place, &entry)));
+        source.report.explain(kind, &mut |entry| lines.push(|| finding(self.ledger_key, &entry)));
         self.section(title, &lines)
     }
 
@@ -177,7 +164,13 @@ impl<'a> Page<'a> {
         if lines.shown.is_empty() {
             return Ok(());
         }
-        self.heading()?;
+        if !std::mem::replace(&mut self.has_heading, true) {
+            writeln!(
+                self.to,
+                "{BOLD}{} in {}{BOLD:#}",
+                self.ledger_key.source, self.ledger_key.scope
+            )?;
+        }
         writeln!(self.to, "  {DIM}{title}:{DIM:#}")?;
         let width = lines.width();
         for row in &lines.shown {
@@ -226,6 +219,18 @@ impl Lines {
     }
 }
 
+impl Audience for Lines {
+    fn wants(&mut self, _cause: Cause) -> bool {
+        self.has_room()
+    }
+
+    fn hear(&mut self, entry: Entry) {
+        if let Entry::Change(line, _) | Entry::Applied(line, _) = entry {
+            self.push(|| change(&line));
+        }
+    }
+}
+
 /// The changes of a plan, by their cause.
 struct Changes {
     config: Lines,
@@ -233,10 +238,6 @@ struct Changes {
 }
 
 impl Changes {
-    fn new(length: Length) -> Self {
-        Changes { config: Lines::new(length), drift: Lines::new(length) }
-    }
-
     fn of(&mut self, cause: Cause) -> &mut Lines {
         match cause {
             Cause::Config => &mut self.config,
@@ -251,21 +252,8 @@ impl Audience for Changes {
     }
 
     fn hear(&mut self, entry: Entry) {
-        if let Entry::Change(line, cause) = entry {
-            self.of(cause).push(|| change(&line));
+        if let Entry::Change(_, cause) = entry {
+            self.of(cause).hear(entry);
         }
-    }
-}
-
-/// What a report says was done.
-struct Applied<'a>(Lines, &'a LedgerKey);
-
-impl Audience for Applied<'_> {
-    fn wants(&mut self, _cause: Cause) -> bool {
-        self.0.has_room()
-    }
-
-    fn hear(&mut self, entry: Entry) {
-        self.0.push(|| finding(self.1, &entry));
     }
 }

@@ -41,7 +41,7 @@ impl Files {
     fn read(&mut self) -> Result<Document> {
         let watch = match &mut self.watch {
             Some(watch) => watch,
-            closed => closed.insert(Watch::documents(&self.paths)?),
+            closed => closed.insert(Watch::documents(self.paths.clone())?),
         };
         let read = load(&self.paths);
         if let Ok(document) = &read {

@@ -1,7 +1,7 @@
-//! The firewall of the demo: what is done to it, and when it is back. It has a reader and an listener of its
+//! The firewall of the demo: what is done to it, and when it is back. It has a reader and a listener of its
 //! own, so that the judge does not believe what it judges.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,26 +12,21 @@ use homeostat_netlink::uapi::{
     NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_TABLE_NAME,
 };
 use homeostat_netlink::{
-    Attrs, Batch, Connection, Dumped, Errno, Event, Family, Group, Listener, MessageWriter,
-    Options, Transacted,
+    Attrs, Batch, Connection, Dumped, Errno, Event, Family, Group, Listener, Options, Transacted,
 };
 
-use super::judge::Healing;
+use super::judge::{Healing, is_awaited};
 use super::kernel_events::now;
 
 /// What the document has of it.
 pub(super) const SECTION: &str = include_str!("firewall.toml");
 
-/// What is no healing after this time is none.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-const TABLE: &str = "filter";
-const CHAIN: &str = "input";
-const SET: &str = "admins";
 /// Of both versions of the protocol.
 const INET: [u8; 4] = [1, 0, 0, 0];
 /// In every message of nftables the first attribute is the name of the table.
-const IN_TABLE: u16 = NFTA_TABLE_NAME;
+const IN_TABLE: (u16, &[u8]) = (NFTA_TABLE_NAME, b"filter\0");
+const IN_CHAIN: (u16, &[u8]) = (NFTA_RULE_CHAIN, b"input\0");
+const IN_SET: (u16, &[u8]) = (NFTA_SET_ELEM_LIST_SET, b"admins\0");
 
 /// What somebody does to it.
 #[derive(Clone, Copy, Debug)]
@@ -74,22 +69,15 @@ impl Firewall {
     pub(super) fn sabotage(&mut self, damage: FirewallDamage) -> Result<Instant> {
         while self.listener.receive(&mut |_| {})? {}
         let mut batch = Batch::new();
-        let mut message = match damage {
-            FirewallDamage::Table => batch.message(kind(NFT_MSG_DELTABLE), 0),
-            FirewallDamage::Rule => batch.message(kind(NFT_MSG_DELRULE), 0),
-            FirewallDamage::Set => batch.message(kind(NFT_MSG_DELSETELEM), 0),
-        };
-        message.fixed(&INET);
-        put_name(&mut message, IN_TABLE, TABLE);
+        let mut delete = |kind, attrs: &[(u16, &[u8])]| write(&mut batch, kind, attrs);
         match damage {
-            FirewallDamage::Table => {}
+            FirewallDamage::Table => delete(NFT_MSG_DELTABLE, &[IN_TABLE]),
             FirewallDamage::Rule => {
-                put_name(&mut message, NFTA_RULE_CHAIN, CHAIN);
-                message.attr(NFTA_RULE_HANDLE, &last_rule(&mut self.connection)?);
+                let last = last_rule(&mut self.connection)?;
+                delete(NFT_MSG_DELRULE, &[IN_TABLE, IN_CHAIN, (NFTA_RULE_HANDLE, &last)])
             }
-            FirewallDamage::Set => put_name(&mut message, NFTA_SET_ELEM_LIST_SET, SET),
-        }
-        message.finish()?;
+            FirewallDamage::Set => delete(NFT_MSG_DELSETELEM, &[IN_TABLE, IN_SET]),
+        }?;
         let sent = now();
         let done = self.connection.transact(&batch, None)?;
         ensure!(matches!(done, Transacted::Done), "the kernel refused the sabotage: {done:?}");
@@ -99,15 +87,17 @@ impl Firewall {
     /// Waits for the commit after which everything is back.
     pub(super) fn healed(
         &mut self,
-        (damage, sent): (FirewallDamage, Instant),
+        damage: FirewallDamage,
+        sent: Instant,
         stop: &AtomicBool,
     ) -> Result<Option<Healing>> {
         // The saboteur's own commit is the first.
         let (mut commits, mut last) = (0, sent);
-        while sent.elapsed() < PATIENCE && !stop.load(Ordering::Relaxed) {
+        while is_awaited(sent, stop) {
             self.listener.receive_within(Duration::from_millis(100), &mut |event| {
-                let is_commit = matches!(&event, Event::Message(message) if message.kind == kind(NFT_MSG_NEWGEN));
-                if is_commit {
+                if let Event::Message(message) = event
+                    && message.kind == kind(NFT_MSG_NEWGEN)
+                {
                     (commits, last) = (commits + 1, now());
                 }
             })?;
@@ -133,21 +123,19 @@ impl Parts {
 /// Everything of the table that is there.
 fn look(connection: &mut Connection) -> Result<Parts> {
     let mut parts = Parts::default();
-    list(connection, (NFT_MSG_GETCHAIN, &[]), &mut |attrs| {
-        let is_ours = attrs.clone().first(IN_TABLE)?.is_some_and(|name| name.value == c(TABLE));
-        if is_ours {
-            parts
-                .chains
-                .push(fields(attrs, &[NFTA_CHAIN_NAME, NFTA_CHAIN_HOOK, NFTA_CHAIN_POLICY])?);
+    list(connection, NFT_MSG_GETCHAIN, &[], &mut |attrs| {
+        let (kind, table) = IN_TABLE;
+        if attrs.clone().first(kind)?.is_some_and(|name| name.value == table) {
+            let kinds = [NFTA_CHAIN_NAME, NFTA_CHAIN_HOOK, NFTA_CHAIN_POLICY];
+            parts.chains.push(fields(attrs, &kinds)?);
         }
         Ok(())
     })?;
-    list(connection, (NFT_MSG_GETRULE, &[(IN_TABLE, TABLE)]), &mut |attrs| {
+    list(connection, NFT_MSG_GETRULE, &[IN_TABLE], &mut |attrs| {
         parts.rules.push(fields(attrs, &[NFTA_RULE_CHAIN, NFTA_RULE_EXPRESSIONS])?);
         Ok(())
     })?;
-    let inside = [(IN_TABLE, TABLE), (NFTA_SET_ELEM_LIST_SET, SET)];
-    list(connection, (NFT_MSG_GETSETELEM, &inside), &mut |attrs| {
+    list(connection, NFT_MSG_GETSETELEM, &[IN_TABLE, IN_SET], &mut |attrs| {
         let Some(all) = attrs.first(NFTA_SET_ELEM_LIST_ELEMENTS)? else { return Ok(()) };
         for element in Attrs::new(all.value) {
             parts.elements.push(element?.value.to_vec());
@@ -161,8 +149,7 @@ fn look(connection: &mut Connection) -> Result<Parts> {
 /// The handle of the last rule of a chain.
 fn last_rule(connection: &mut Connection) -> Result<Vec<u8>> {
     let mut handle = None;
-    let inside = [(IN_TABLE, TABLE), (NFTA_RULE_CHAIN, CHAIN)];
-    list(connection, (NFT_MSG_GETRULE, &inside), &mut |attrs| {
+    list(connection, NFT_MSG_GETRULE, &[IN_TABLE, IN_CHAIN], &mut |attrs| {
         handle = attrs.first(NFTA_RULE_HANDLE)?.map(|attr| attr.value.to_vec());
         Ok(())
     })?;
@@ -172,16 +159,12 @@ fn last_rule(connection: &mut Connection) -> Result<Vec<u8>> {
 /// Reads a list; what is not there has none.
 fn list(
     connection: &mut Connection,
-    (message, names): (u16, &[(u16, &str)]),
+    message: u16,
+    attrs: &[(u16, &[u8])],
     each: &mut dyn FnMut(Attrs<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut request = Batch::new();
-    let mut writer = request.message(kind(message), 0);
-    writer.fixed(&INET);
-    for (kind, name) in names {
-        put_name(&mut writer, *kind, name);
-    }
-    writer.finish()?;
+    write(&mut request, message, attrs)?;
     let mut read = Ok(());
     let dumped = connection.dump(&mut request, &mut |dumped| {
         if let Dumped::Object(message) = dumped
@@ -213,11 +196,11 @@ const fn kind(message: u16) -> u16 {
     NFNL_SUBSYS_NFTABLES << 8 | message
 }
 
-fn put_name(writer: &mut MessageWriter<'_>, kind: u16, name: &str) {
-    writer.attr(kind, &c(name));
-}
-
-/// A name as the kernel tells it.
-fn c(name: &str) -> Vec<u8> {
-    [name.as_bytes(), &[0]].concat()
+fn write(batch: &mut Batch, message: u16, attrs: &[(u16, &[u8])]) -> Result<()> {
+    let mut writer = batch.message(kind(message), 0);
+    writer.fixed(&INET);
+    for (kind, value) in attrs {
+        writer.attr(*kind, value);
+    }
+    Ok(writer.finish()?)
 }

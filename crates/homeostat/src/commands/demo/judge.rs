@@ -15,7 +15,7 @@ use homeostat_netlink::{Connection, Family};
 use homeostat_netns::{Error, Name, Netns};
 
 use super::kernel_events::{self, ObservedChange, now};
-use super::kernel_state::{Change, KernelState, Key, Kind, Names, is_same, look};
+use super::kernel_state::{Change, KernelState, Key, Kind, Names, look};
 use super::saboteur::{FOREIGN, SIGNAL, Saboteur};
 
 /// What is no healing after this time is none.
@@ -37,7 +37,7 @@ pub(super) struct Judge {
     /// Whether nobody waits for a healing any more.
     stop: Arc<AtomicBool>,
     lab: Name,
-    wanted: KernelState,
+    pub(super) wanted: KernelState,
     wanted_lab: KernelState,
     /// What the events told last.
     known: BTreeMap<Key, String>,
@@ -56,15 +56,10 @@ impl Judge {
     pub(super) fn new(saboteur: &mut Saboteur, lab: Name, stop: Arc<AtomicBool>) -> Result<Self> {
         let wanted = saboteur.look()?;
         let heard = kernel_events::start(saboteur.names.clone())?;
-        let known = wanted.iter().map(|(key, object)| (key.clone(), object.fields.clone()));
-        let known = known.collect();
+        let known =
+            wanted.iter().map(|(key, object)| (key.clone(), object.fields.clone())).collect();
         let wanted_lab = inside(&lab)?.unwrap_or_default();
         Ok(Judge { heard, stop, lab, wanted, wanted_lab, known })
-    }
-
-    /// What has to be there.
-    pub(super) fn wanted(&self) -> &KernelState {
-        &self.wanted
     }
 
     /// Forgets what was told so far.
@@ -81,32 +76,24 @@ impl Judge {
         sent: Instant,
     ) -> Result<Option<Healing>> {
         let mut course = Course::default();
-        while self.is_patient(sent) {
+        while is_awaited(sent, &self.stop) {
             match self.heard.recv_timeout(QUIET) {
-                Ok(heard) => {
-                    self.note(heard, &mut course);
-                    continue;
-                }
+                Ok(heard) => self.note(heard, &mut course),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if self.is_back(saboteur, &mut course)? {
-                return Ok(Some(course.healing(sent)));
+                Err(RecvTimeoutError::Timeout) => {
+                    if course.has_begun && saboteur.look()? == self.wanted {
+                        self.catch_up(saboteur, &mut course)?;
+                        if let Some(healing) = course.healing(sent) {
+                            return Ok(Some(healing));
+                        }
+                    }
+                }
             }
         }
         Ok(None)
     }
 
-    /// Whether everything is back, and all of it was heard.
-    fn is_back(&mut self, saboteur: &mut Saboteur, course: &mut Course) -> Result<bool> {
-        if !course.has_begun || !is_same(&saboteur.look()?, &self.wanted) {
-            return Ok(false);
-        }
-        self.catch_up(saboteur, course)?;
-        Ok(course.is_over())
-    }
-
-    /// Hears everything up to now: a look can be ahead of an listener that is late. A route of others that
+    /// Hears everything up to now: a look can be ahead of a listener that is late. A route of others that
     /// comes and goes is the last thing to be heard.
     fn catch_up(&mut self, saboteur: &mut Saboteur, course: &mut Course) -> Result<()> {
         saboteur.signal()?;
@@ -128,11 +115,10 @@ impl Judge {
         saboteur: &mut Saboteur,
         sent: Instant,
     ) -> Result<Option<Healing>> {
-        while self.is_patient(sent) {
+        while is_awaited(sent, &self.stop) {
             let lab = inside(&self.lab)?;
             let at = now();
-            let is_back = lab.is_some_and(|lab| is_same(&lab, &self.wanted_lab));
-            if is_back && is_same(&saboteur.look()?, &self.wanted) {
+            if lab.as_ref() == Some(&self.wanted_lab) && saboteur.look()? == self.wanted {
                 self.begin();
                 let took = at.saturating_duration_since(sent);
                 return Ok(Some(Healing { took, objects: self.wanted_lab.len() }));
@@ -149,18 +135,10 @@ impl Judge {
         Ok(())
     }
 
-    fn is_patient(&self, since: Instant) -> bool {
-        since.elapsed() < PATIENCE && !self.stop.load(Ordering::Relaxed)
-    }
-
     /// What is not as it has to be.
     pub(super) fn differences(&self, saboteur: &mut Saboteur) -> Result<Vec<String>> {
         let there = saboteur.look()?;
-        let wrong = self.wanted.iter().filter(|(key, object)| {
-            there
-                .get(key)
-                .is_none_or(|now| (&now.fields, now.mark) != (&object.fields, object.mark))
-        });
+        let wrong = self.wanted.iter().filter(|(key, object)| there.get(key) != Some(object));
         let too_many = there.keys().filter(|key| !self.wanted.contains_key(key));
         Ok(wrong.map(|(key, _)| key).chain(too_many).map(|key| key.name.clone()).collect())
     }
@@ -194,15 +172,16 @@ impl Judge {
 }
 
 impl Course {
-    /// Whether all that was told to be lost was told to be back.
-    fn is_over(&self) -> bool {
-        self.missing.is_empty() && !self.back.is_empty()
+    /// How it went, once all that was told to be lost was told to be back.
+    fn healing(&self, sent: Instant) -> Option<Healing> {
+        let ended = self.back.values().max().filter(|_| self.missing.is_empty())?;
+        Some(Healing { took: ended.saturating_duration_since(sent), objects: self.back.len() })
     }
+}
 
-    fn healing(&self, sent: Instant) -> Healing {
-        let ended = self.back.values().max().copied().unwrap_or(sent);
-        Healing { took: ended.saturating_duration_since(sent), objects: self.back.len() }
-    }
+/// Whether a healing is still waited for.
+pub(super) fn is_awaited(sent: Instant, stop: &AtomicBool) -> bool {
+    sent.elapsed() < PATIENCE && !stop.load(Ordering::Relaxed)
 }
 
 /// What is inside the lab, if it is there.

@@ -7,22 +7,38 @@ use anyhow::Result;
 use homeostat_netlink::uapi::{
     FRA_PRIORITY, FRA_PROTOCOL, FRA_SRC, FRA_TABLE, IFA_ADDRESS, IFA_LOCAL, IFA_PROTO, IFLA_IFNAME,
     IFLA_MASTER, NDA_DST, NDA_LLADDR, NDA_PROTOCOL, NHA_GATEWAY, NHA_ID, NHA_OIF, RTA_DST,
-    RTA_GATEWAY, RTA_NH_ID, RTA_OIF, RTA_PRIORITY, RTA_TABLE, RTM_DELADDR, RTM_DELLINK,
-    RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_DELRULE, RTM_GETADDR, RTM_GETLINK,
-    RTM_GETNEIGH, RTM_GETNEXTHOP, RTM_GETROUTE, RTM_GETRULE, RTM_NEWADDR, RTM_NEWLINK,
+    RTA_GATEWAY, RTA_NH_ID, RTA_OIF, RTA_PRIORITY, RTA_TABLE, RTM_NEWADDR, RTM_NEWLINK,
     RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE,
 };
 use homeostat_netlink::{Attrs, Batch, Connection, Dumped, Message};
 
-/// What an object is.
+/// What an object is. The kernel numbers the messages of a kind in a row: new, delete, get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u16)]
 pub(super) enum Kind {
-    Link,
-    Address,
-    Nexthop,
-    Route,
-    Rule,
-    Neighbour,
+    Link = RTM_NEWLINK,
+    Address = RTM_NEWADDR,
+    Nexthop = RTM_NEWNEXTHOP,
+    Route = RTM_NEWROUTE,
+    Rule = RTM_NEWRULE,
+    Neighbour = RTM_NEWNEIGH,
+}
+
+/// The kinds with the fixed size of their messages; links first, since the others name them.
+const KINDS: [(Kind, usize); 6] = [
+    (Kind::Link, 16),
+    (Kind::Address, 8),
+    (Kind::Nexthop, 8),
+    (Kind::Route, 12),
+    (Kind::Rule, 12),
+    (Kind::Neighbour, 12),
+];
+
+impl Kind {
+    /// The number of the message that deletes one.
+    pub(super) fn delete(self) -> u16 {
+        self as u16 + 1
+    }
 }
 
 /// What tells an object from all others.
@@ -42,6 +58,13 @@ pub(super) struct Object {
     pub(super) body: Vec<u8>,
 }
 
+/// Of the message only the fields count: that of a link has counters.
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        (self.mark, &self.fields) == (other.mark, &other.fields)
+    }
+}
+
 /// Whether an object came (or changed), or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -56,30 +79,12 @@ pub(super) struct Names(BTreeMap<u32, String>);
 /// Everything that carries somebody's mark, and all links.
 pub(super) type KernelState = BTreeMap<Key, Object>;
 
-/// Whether both hold the same.
-pub(super) fn is_same(one: &KernelState, other: &KernelState) -> bool {
-    one.len() == other.len()
-        && one.iter().zip(other).all(|(one, other)| {
-            one.0 == other.0 && one.1.fields == other.1.fields && one.1.mark == other.1.mark
-        })
-}
-
-/// The kinds with the fixed size of their messages; links first, since the others name them.
-const DUMPS: [(u16, usize); 6] = [
-    (RTM_GETLINK, 16),
-    (RTM_GETADDR, 8),
-    (RTM_GETNEXTHOP, 8),
-    (RTM_GETROUTE, 12),
-    (RTM_GETRULE, 12),
-    (RTM_GETNEIGH, 12),
-];
-
 /// Looks at everything.
 pub(super) fn look(connection: &mut Connection, names: &mut Names) -> Result<KernelState> {
-    let mut picture = KernelState::new();
-    for (kind, fixed) in DUMPS {
+    let mut state = KernelState::new();
+    for (kind, fixed) in KINDS {
         let mut request = Batch::new();
-        let mut message = request.message(kind, 0);
+        let mut message = request.message(kind as u16 + 2, 0);
         message.fixed(&vec![0; fixed]);
         message.finish()?;
         let mut found = Vec::new();
@@ -87,14 +92,18 @@ pub(super) fn look(connection: &mut Connection, names: &mut Names) -> Result<Ker
             Dumped::Object(message) => found.extend(read(&message, names)),
             Dumped::Restart => found.clear(),
         })?;
-        picture.extend(found.into_iter().map(|(_, key, object)| (key, object)));
+        state.extend(found.into_iter().map(|(_, key, object)| (key, object)));
     }
-    Ok(picture)
+    Ok(state)
 }
 
 /// What a message tells; nothing, if it is of no interest.
 pub(super) fn read(message: &Message<'_>, names: &mut Names) -> Option<(Change, Key, Object)> {
-    let (change, kind) = sort(message.kind)?;
+    let (kind, change) = KINDS.iter().find_map(|(kind, _)| match message.kind {
+        number if number == *kind as u16 => Some((*kind, Change::Appeared)),
+        number if number == kind.delete() => Some((*kind, Change::Vanished)),
+        _ => None,
+    })?;
     let (name, mark, fields) = match kind {
         Kind::Link => link(message, names)?,
         Kind::Address => address(message, names)?,
@@ -105,24 +114,6 @@ pub(super) fn read(message: &Message<'_>, names: &mut Names) -> Option<(Change, 
     };
     let object = Object { mark, fields, body: message.payload.to_vec() };
     Some((change, Key { kind, name }, object))
-}
-
-fn sort(kind: u16) -> Option<(Change, Kind)> {
-    Some(match kind {
-        RTM_NEWLINK => (Change::Appeared, Kind::Link),
-        RTM_DELLINK => (Change::Vanished, Kind::Link),
-        RTM_NEWADDR => (Change::Appeared, Kind::Address),
-        RTM_DELADDR => (Change::Vanished, Kind::Address),
-        RTM_NEWNEXTHOP => (Change::Appeared, Kind::Nexthop),
-        RTM_DELNEXTHOP => (Change::Vanished, Kind::Nexthop),
-        RTM_NEWROUTE => (Change::Appeared, Kind::Route),
-        RTM_DELROUTE => (Change::Vanished, Kind::Route),
-        RTM_NEWRULE => (Change::Appeared, Kind::Rule),
-        RTM_DELRULE => (Change::Vanished, Kind::Rule),
-        RTM_NEWNEIGH => (Change::Appeared, Kind::Neighbour),
-        RTM_DELNEIGH => (Change::Vanished, Kind::Neighbour),
-        _ => return None,
-    })
 }
 
 /// Name, mark and fields.
@@ -136,31 +127,29 @@ const NOBODY: [u8; 4] = [0, 1, 2, 3];
 
 fn link(message: &Message<'_>, names: &mut Names) -> Read {
     let (fixed, attrs) = message.split::<16>().ok()?;
-    let [family, _, _, _, i0, i1, i2, i3, f0, ..] = *fixed;
+    let [family, _, _, _, _, _, _, _, flags, ..] = *fixed;
     let name = attrs.clone().first(IFLA_IFNAME).ok()??.str().ok()?.to_owned();
     if family != UNSPECIFIED {
         return None;
     }
-    names.0.insert(u32::from_ne_bytes([i0, i1, i2, i3]), name.clone());
-    let master = number(&attrs, IFLA_MASTER).map_or("-", |index| names.of(index));
-    Some((name, 0, format!("up {} master {master}", f0 & 1)))
+    names.0.insert(index(message.payload)?, name.clone());
+    let master = names.of(&attrs, IFLA_MASTER);
+    Some((name, 0, format!("up {} master {master}", flags & 1)))
 }
 
 fn address(message: &Message<'_>, names: &Names) -> Read {
-    let (&[_, length, _, _, i0, i1, i2, i3], attrs) = message.split::<8>().ok()?;
+    let (&[_, length, ..], attrs) = message.split::<8>().ok()?;
     let mark = mark(&attrs, IFA_PROTO)?;
     let ip = ip(&attrs, IFA_LOCAL).or_else(|| ip(&attrs, IFA_ADDRESS))?;
-    let dev = names.of(u32::from_ne_bytes([i0, i1, i2, i3]));
+    let dev = names.name(index(message.payload)?);
     Some((format!("{ip}/{length} dev {dev}"), mark, String::new()))
 }
 
 fn nexthop(message: &Message<'_>, names: &Names) -> Read {
-    let (fixed, attrs) = message.split::<8>().ok()?;
-    let [_, _, protocol, ..] = *fixed;
-    let id = number(&attrs, NHA_ID)?;
-    let dev = number(&attrs, NHA_OIF).map_or("-", |index| names.of(index));
-    let via = ip(&attrs, NHA_GATEWAY).map_or_else(String::new, |ip| ip.to_string());
-    is_somebody(protocol).then(|| (format!("nexthop {id}"), protocol, format!("{via} {dev}")))
+    let (&[_, _, protocol, ..], attrs) = message.split::<8>().ok()?;
+    let (id, via) = (number(&attrs, NHA_ID)?, ip_text(&attrs, NHA_GATEWAY));
+    let fields = format!("{via} {}", names.of(&attrs, NHA_OIF));
+    is_somebody(protocol).then(|| (format!("nexthop {id}"), protocol, fields))
 }
 
 fn route(message: &Message<'_>, names: &Names) -> Read {
@@ -169,8 +158,7 @@ fn route(message: &Message<'_>, names: &Names) -> Read {
     let to = ip(&attrs, RTA_DST).map_or_else(|| zero.to_owned(), |ip| ip.to_string());
     let table = number(&attrs, RTA_TABLE)?;
     let metric = number(&attrs, RTA_PRIORITY).unwrap_or(0);
-    let via = ip(&attrs, RTA_GATEWAY).map_or_else(String::new, |ip| ip.to_string());
-    let dev = number(&attrs, RTA_OIF).map_or("-", |index| names.of(index));
+    let (via, dev) = (ip_text(&attrs, RTA_GATEWAY), names.of(&attrs, RTA_OIF));
     let id = number(&attrs, RTA_NH_ID).unwrap_or(0);
     let fields = format!("type {kind} via {via} dev {dev} nexthop {id}");
     let name = format!("{to}/{length} table {table} metric {metric}");
@@ -187,17 +175,27 @@ fn rule(message: &Message<'_>) -> Read {
 }
 
 fn neighbour(message: &Message<'_>, names: &Names) -> Read {
-    let (&[family, _, _, _, i0, i1, i2, i3, s0, s1, ..], attrs) = message.split::<12>().ok()?;
+    let (&[family, _, _, _, _, _, _, _, s0, s1, ..], attrs) = message.split::<12>().ok()?;
     let mark = mark(&attrs, NDA_PROTOCOL).filter(|_| family != BRIDGE)?;
-    let (to, dev) = (ip(&attrs, NDA_DST)?, names.of(u32::from_ne_bytes([i0, i1, i2, i3])));
+    let (to, dev) = (ip(&attrs, NDA_DST)?, names.name(index(message.payload)?));
     let mac = attrs.first(NDA_LLADDR).ok()?.map(|attr| attr.value.to_vec());
     let state = u16::from_ne_bytes([s0, s1]);
     Some((format!("{to} dev {dev}"), mark, format!("{mac:?} {state}")))
 }
 
+/// The number of the link that a message about a link, an address or a neighbour is about.
+pub(super) fn index(body: &[u8]) -> Option<u32> {
+    body.get(4..)?.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
 impl Names {
-    fn of(&self, index: u32) -> &str {
+    fn name(&self, index: u32) -> &str {
         self.0.get(&index).map_or("?", String::as_str)
+    }
+
+    /// The name of the link that an attribute refers to.
+    fn of(&self, attrs: &Attrs<'_>, kind: u16) -> &str {
+        number(attrs, kind).map_or("-", |index| self.name(index))
     }
 
     /// The number that a link has at last: the newest of those that had its name.
@@ -222,4 +220,8 @@ fn ip(attrs: &Attrs<'_>, kind: u16) -> Option<IpAddr> {
     let attr = attrs.clone().first(kind).ok()??;
     let four = attr.array::<4>().map(IpAddr::from);
     four.or_else(|_| attr.array::<16>().map(IpAddr::from)).ok()
+}
+
+fn ip_text(attrs: &Attrs<'_>, kind: u16) -> String {
+    ip(attrs, kind).map_or_else(String::new, |ip| ip.to_string())
 }

@@ -16,8 +16,6 @@ pub(super) const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(An
 pub(super) struct Latencies {
     took: BTreeMap<Group, Vec<Duration>>,
     unhealed: usize,
-    /// Whether others have added theirs already.
-    pub(super) is_crowded: bool,
 }
 
 impl Latencies {
@@ -42,20 +40,17 @@ impl Latencies {
         writeln!(to, "  {:<24}{}", "", columns.map(|name| format!("{name:>11}")).concat())?;
         for (group, took) in &mut self.took {
             took.sort();
+            let words = match group {
+                Group::Object => "objects, by event",
+                Group::Firewall => "firewall, by event",
+                Group::Link => "links and flushes",
+                Group::Looked => "seen by looking (~)",
+            };
             let times =
                 [50, 90, 99, 100].map(|part| format!("{:>11}", time(percentile(took, part))));
-            writeln!(to, "  {:<24}{:>11}{}", words(*group), took.len(), times.concat())?;
+            writeln!(to, "  {words:<24}{:>11}{}", took.len(), times.concat())?;
         }
         Ok(())
-    }
-}
-
-fn words(group: Group) -> &'static str {
-    match group {
-        Group::Object => "objects, by event",
-        Group::Firewall => "firewall, by event",
-        Group::Link => "links and flushes",
-        Group::Looked => "seen by looking (~)",
     }
 }
 

@@ -1,15 +1,8 @@
 //! The list of what the saboteur does.
 
 use super::firewall::FirewallDamage;
-use super::kernel_state::Kind;
+use super::kernel_state::Kind::{self, Address, Link, Neighbour, Nexthop, Rule};
 use super::saboteur::Route;
-
-/// One thing that the saboteur does.
-pub(super) struct Sabotage {
-    pub(super) what: &'static str,
-    pub(super) on: &'static str,
-    pub(super) damage: Damage,
-}
 
 /// What is done.
 pub(super) enum Damage {
@@ -39,6 +32,8 @@ pub(super) enum Damage {
     Crowd,
 }
 
+use Damage::{Breach, Crowd, Cut, Delete, Down, Flap, Flush, OneByOne, Raze, Replace, Unplug};
+
 /// How the summary groups them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
@@ -49,96 +44,52 @@ pub(super) enum Group {
 }
 
 impl Damage {
-    pub(super) fn is_breach(&self) -> bool {
-        matches!(self, Damage::Breach(_))
-    }
-
     pub(super) fn group(&self) -> Group {
         match self {
-            Damage::Delete(Kind::Link, _) | Damage::Down(_) | Damage::Flap(_) | Damage::Flush => {
-                Group::Link
-            }
-            Damage::Breach(_) => Group::Firewall,
-            Damage::Cut(_) | Damage::SetKnob { .. } | Damage::Raze => Group::Looked,
+            Delete(Link, _) | Down(_) | Flap(_) | Flush => Group::Link,
+            Breach(_) => Group::Firewall,
+            Cut(_) | Damage::SetKnob { .. } | Raze => Group::Looked,
             _ => Group::Object,
         }
     }
 }
 
+const FORWARDING: Damage = Damage::SetKnob { path: "/proc/sys/net/ipv4/ip_forward", to: "0\n" };
 const WAN: Route<'static> =
     Route { to: "203.0.113.0", length: 24, via: Some("192.0.2.66"), dev: "wan0", metric: 0 };
 
-/// All acts, in their order. Between two on the same key lies time: that would be a fight.
-pub(super) const SABOTAGE: [Sabotage; 23] = [
-    sabotage(
-        "delete a route",
-        "default via 192.0.2.1",
-        Damage::Delete(Kind::Route, "0.0.0.0/0 table 254 metric 0"),
-    ),
-    sabotage(
-        "delete an IPv6 route",
-        "::/0 via 2001:db8::1",
-        Damage::Delete(Kind::Route, "::/0 table 254 metric 1024"),
-    ),
-    sabotage(
-        "delete an address",
-        "10.0.0.1/24 dev lan0",
-        Damage::Delete(Kind::Address, "10.0.0.1/24 dev lan0"),
-    ),
-    sabotage(
-        "delete an IPv6 address",
-        "fd00::1/64 dev lan0",
-        Damage::Delete(Kind::Address, "fd00::1/64 dev lan0"),
-    ),
-    sabotage(
+/// All acts in their order: what is done, to what, and how. Between two on the same key lies time: that would be a
+/// fight.
+pub(super) const SABOTAGE: [(&str, &str, Damage); 23] = [
+    ("delete a route", "default via 192.0.2.1", route("0.0.0.0/0 table 254 metric 0")),
+    ("delete an IPv6 route", "::/0 via 2001:db8::1", route("::/0 table 254 metric 1024")),
+    ("delete an address", "10.0.0.1/24 dev lan0", Delete(Address, "10.0.0.1/24 dev lan0")),
+    ("delete an IPv6 address", "fd00::1/64 dev lan0", Delete(Address, "fd00::1/64 dev lan0")),
+    (
         "delete a rule",
         "from 10.0.0.0/24 lookup 100",
-        Damage::Delete(Kind::Rule, "1000: from 10.0.0.0/24 lookup 100"),
+        Delete(Rule, "1000: from 10.0.0.0/24 lookup 100"),
     ),
-    sabotage(
-        "delete a neighbour",
-        "10.0.0.2 dev lan0",
-        Damage::Delete(Kind::Neighbour, "10.0.0.2 dev lan0"),
-    ),
-    sabotage(
-        "delete a nexthop",
-        "10, and the route through it",
-        Damage::Delete(Kind::Nexthop, "nexthop 10"),
-    ),
-    sabotage("replace a route", "203.0.113.0/24 becomes BIRD's", Damage::Replace(WAN)),
-    sabotage("BIRD adds routes", "100, to be left alone", Damage::Crowd),
-    sabotage(
-        "change a knob",
-        "net.ipv4.ip_forward = 0",
-        Damage::SetKnob { path: "/proc/sys/net/ipv4/ip_forward", to: "0\n" },
-    ),
-    sabotage(
-        "delete a firewall",
-        "table inet filter, whole",
-        Damage::Breach(FirewallDamage::Table),
-    ),
-    sabotage("delete routes", "32 of table 100, one by one", Damage::OneByOne),
-    sabotage("unplug a bridge port", "lab0 from lan0", Damage::Unplug("lab0")),
-    sabotage(
-        "delete a rule of nft",
-        "ip saddr @admins tcp dport 22",
-        Damage::Breach(FirewallDamage::Rule),
-    ),
-    sabotage("set a link down", "wan0", Damage::Down("wan0")),
-    sabotage("flap a link", "lan0 down and up", Damage::Flap("lan0")),
-    sabotage("flush routes", "all of homeostat", Damage::Flush),
-    sabotage("empty a set", "@admins", Damage::Breach(FirewallDamage::Set)),
-    sabotage("delete a link", "wan0 with all that is on it", Damage::Delete(Kind::Link, "wan0")),
-    sabotage("delete a bridge", "lan0 with all that is on it", Damage::Delete(Kind::Link, "lan0")),
-    sabotage("cut a cable", "lab0, and eth0 inside the lab", Damage::Cut("lab0")),
-    sabotage("delete a namespace", "lab with all that is inside", Damage::Raze),
-    sabotage(
-        "delete a route",
-        "10.8.0.0/16 blackhole",
-        Damage::Delete(Kind::Route, "10.8.0.0/16 table 254 metric 0"),
-    ),
+    ("delete a neighbour", "10.0.0.2 dev lan0", Delete(Neighbour, "10.0.0.2 dev lan0")),
+    ("delete a nexthop", "10, and the route through it", Delete(Nexthop, "nexthop 10")),
+    ("replace a route", "203.0.113.0/24 becomes BIRD's", Replace(WAN)),
+    ("BIRD adds routes", "100, to be left alone", Crowd),
+    ("change a knob", "net.ipv4.ip_forward = 0", FORWARDING),
+    ("delete a firewall", "table inet filter, whole", Breach(FirewallDamage::Table)),
+    ("delete routes", "32 of table 100, one by one", OneByOne),
+    ("unplug a bridge port", "lab0 from lan0", Unplug("lab0")),
+    ("delete a rule of nft", "ip saddr @admins tcp dport 22", Breach(FirewallDamage::Rule)),
+    ("set a link down", "wan0", Down("wan0")),
+    ("flap a link", "lan0 down and up", Flap("lan0")),
+    ("flush routes", "all of homeostat", Flush),
+    ("empty a set", "@admins", Breach(FirewallDamage::Set)),
+    ("delete a link", "wan0 with all that is on it", Delete(Link, "wan0")),
+    ("delete a bridge", "lan0 with all that is on it", Delete(Link, "lan0")),
+    ("cut a cable", "lab0, and eth0 inside the lab", Cut("lab0")),
+    ("delete a namespace", "lab with all that is inside", Raze),
+    ("delete a route", "10.8.0.0/16 blackhole", route("10.8.0.0/16 table 254 metric 0")),
 ];
 
-const fn sabotage(what: &'static str, on: &'static str, damage: Damage) -> Sabotage {
-    Sabotage { what, on, damage }
+const fn route(name: &'static str) -> Damage {
+    Delete(Kind::Route, name)
 }

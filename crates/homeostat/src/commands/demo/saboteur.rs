@@ -1,20 +1,16 @@
 //! Writes to the kernel behind homeostat's back, as somebody with `ip` would.
 
-use std::ffi::CString;
 use std::net::IpAddr;
 
 use anyhow::{Context as _, Result, anyhow};
 use homeostat_netlink::uapi::{
-    FR_ACT_TO_TBL, FRA_PRIORITY, FRA_PROTOCOL, FRA_SRC, FRA_TABLE, IFA_ADDRESS, IFA_LOCAL,
-    IFA_PROTO, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, IFLA_MASTER, NDA_DST, NDA_LLADDR,
-    NDA_PROTOCOL, NHA_GATEWAY, NHA_ID, NHA_OIF, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE,
-    NUD_PERMANENT, RT_SCOPE_UNIVERSE, RTA_DST, RTA_GATEWAY, RTA_NH_ID, RTA_OIF, RTA_PRIORITY,
-    RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_DELRULE, RTM_NEWADDR,
-    RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE, RTN_UNICAST, RTPROT_BIRD,
+    IFLA_MASTER, NHA_ID, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RT_SCOPE_UNIVERSE, RTA_DST,
+    RTA_GATEWAY, RTA_NH_ID, RTA_OIF, RTA_PRIORITY, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWLINK,
+    RTM_NEWROUTE, RTN_UNICAST, RTPROT_BIRD,
 };
 use homeostat_netlink::{Attrs, Batch, Connection, Family, MessageWriter};
 
-use super::kernel_state::{KernelState, Key, Kind, Names, Object, look};
+use super::kernel_state::{KernelState, Key, Kind, Names, Object, index, look};
 
 /// The mark of what is not homeostat's: that of a routing daemon.
 pub(super) const FOREIGN: u8 = RTPROT_BIRD;
@@ -29,8 +25,8 @@ pub(super) const SIGNAL: Route<'static> =
 const INET: u8 = 2;
 const INET6: u8 = 10;
 const TABLE_MAIN: u8 = 254;
-const UP: u32 = 1;
-const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x42];
+pub(super) const DOWN: u32 = 0;
+pub(super) const UP: u32 = 1;
 
 /// Somebody else with access to the kernel.
 pub(super) struct Saboteur {
@@ -63,35 +59,30 @@ impl Saboteur {
     /// Deletes objects, one after the other, by the messages that told of them.
     pub(super) fn delete(&mut self, all: &[(Key, Object)]) -> Result<()> {
         for (key, object) in all {
+            let (kind, body) = (key.kind.delete(), &*object.body);
             match key.kind {
-                Kind::Link => self.on_link(RTM_DELLINK, &object.body, 0)?,
+                Kind::Link => self.send(kind, &ifinfomsg(index(body).context("no link")?, 0, 0))?,
                 Kind::Nexthop => self.delete_nexthop(&key.name)?,
-                Kind::Address => self.send(RTM_DELADDR, &object.body)?,
-                Kind::Route => self.delete_route(&object.body)?,
-                Kind::Rule => self.send(RTM_DELRULE, &object.body)?,
-                Kind::Neighbour => self.send(RTM_DELNEIGH, &object.body)?,
+                Kind::Route => self.delete_route(body)?,
+                Kind::Address | Kind::Rule | Kind::Neighbour => self.send(kind, body)?,
             }
         }
         self.run()
     }
 
-    /// Sets a link down.
-    pub(super) fn set_down(&mut self, link: &Object) -> Result<()> {
-        self.on_link(RTM_NEWLINK, &link.body, 0)?;
-        self.run()
-    }
-
-    /// Sets a link down and up again.
-    pub(super) fn flap(&mut self, link: &Object) -> Result<()> {
-        self.on_link(RTM_NEWLINK, &link.body, 0)?;
-        self.on_link(RTM_NEWLINK, &link.body, UP)?;
+    /// Sets a link down, or up, one after the other.
+    pub(super) fn set(&mut self, link: &str, flags: &[u32]) -> Result<()> {
+        let index = self.index(link)?;
+        for flags in flags {
+            self.send(RTM_NEWLINK, &ifinfomsg(index, *flags, UP))?;
+        }
         self.run()
     }
 
     /// Takes a link out of its bridge.
     pub(super) fn unplug(&mut self, link: &str) -> Result<()> {
         let index = self.index(link)?;
-        self.write((RTM_NEWLINK, 0), |message| {
+        self.write(RTM_NEWLINK, 0, |message| {
             message.fixed(&ifinfomsg(index, 0, 0)).attr_u32(IFLA_MASTER, 0);
         })?;
         self.run()
@@ -99,68 +90,33 @@ impl Saboteur {
 
     /// Puts a route of somebody else in the place of what is there.
     pub(super) fn replace(&mut self, route: Route<'_>) -> Result<()> {
-        self.route((RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE), route)?;
+        self.route(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route)?;
         self.run()
     }
 
     /// Adds routes of somebody else.
     pub(super) fn add<'a>(&mut self, routes: impl Iterator<Item = Route<'a>>) -> Result<()> {
         for route in routes {
-            self.route((RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL), route)?;
+            self.route(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route)?;
         }
         self.run()
     }
 
     /// Makes the kernel tell of something that is nobody's business.
     pub(super) fn signal(&mut self) -> Result<()> {
-        self.route((RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL), SIGNAL)?;
-        self.route((RTM_DELROUTE, 0), SIGNAL)?;
+        self.route(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, SIGNAL)?;
+        self.route(RTM_DELROUTE, 0, SIGNAL)?;
         self.run()
     }
 
-    /// One of each kind, on a link of its own: nothing of it is homeostat's business.
-    pub(super) fn settle_in(&mut self) -> Result<()> {
-        let (name, ip, near) =
-            (CString::new(THEIRS)?, octets("172.16.0.1")?, octets("172.16.0.2")?);
-        self.write((RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL), |message| {
-            message.fixed(&ifinfomsg(0, UP, UP)).attr_str(IFLA_IFNAME, &name);
-            message.nest(IFLA_LINKINFO, |inner| {
-                inner.attr_str(IFLA_INFO_KIND, c"bridge");
-            });
-        })?;
-        self.run()?;
-        self.look()?;
-        let index = self.index(THEIRS)?;
-        let dev = index.to_ne_bytes();
-        self.write((RTM_NEWADDR, NLM_F_CREATE), |message| {
-            message.fixed(&[[INET, 24, 0, 0], dev].concat()).attr(IFA_LOCAL, &ip);
-            message.attr(IFA_ADDRESS, &ip).attr_u8(IFA_PROTO, FOREIGN);
-        })?;
-        self.write((RTM_NEWNEXTHOP, NLM_F_CREATE), |message| {
-            message.fixed(&[INET, RT_SCOPE_UNIVERSE, FOREIGN, 0, 0, 0, 0, 0]);
-            message.attr_u32(NHA_ID, 99).attr(NHA_GATEWAY, &near).attr_u32(NHA_OIF, index);
-        })?;
-        self.write((RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL), |message| {
-            message.fixed(&[INET, 0, 24, 0, 200, 0, 0, FR_ACT_TO_TBL, 0, 0, 0, 0]);
-            message.attr(FRA_SRC, &ip).attr_u32(FRA_PRIORITY, 2000);
-            message.attr_u32(FRA_TABLE, 200).attr_u8(FRA_PROTOCOL, FOREIGN);
-        })?;
-        self.write((RTM_NEWNEIGH, NLM_F_CREATE), |message| {
-            let [s0, s1] = NUD_PERMANENT.to_ne_bytes();
-            message.fixed(&[[INET, 0, 0, 0], dev, [s0, s1, 0, 0]].concat());
-            message.attr(NDA_DST, &near).attr(NDA_LLADDR, &MAC).attr_u8(NDA_PROTOCOL, FOREIGN);
-        })?;
-        self.run()
-    }
-
-    fn route(&mut self, how: (u16, u16), route: Route<'_>) -> Result<()> {
+    fn route(&mut self, kind: u16, flags: u16, route: Route<'_>) -> Result<()> {
         let (to, via) = (octets(route.to)?, route.via.map(octets).transpose()?);
         let family = if to.len() == 4 { INET } else { INET6 };
         let scope = if via.is_none() && family == INET { 253 } else { RT_SCOPE_UNIVERSE };
         let index = self.index(route.dev)?;
-        self.write(how, |message| {
-            let [length, kind] = [route.length, RTN_UNICAST];
-            message.fixed(&[family, length, 0, 0, TABLE_MAIN, FOREIGN, scope, kind, 0, 0, 0, 0]);
+        self.write(kind, flags, |message| {
+            let (length, to_one) = (route.length, RTN_UNICAST);
+            message.fixed(&[family, length, 0, 0, TABLE_MAIN, FOREIGN, scope, to_one, 0, 0, 0, 0]);
             message
                 .attr(RTA_DST, &to)
                 .attr_u32(RTA_OIF, index)
@@ -177,7 +133,7 @@ impl Saboteur {
         let (fixed, attrs) = body.split_at_checked(12).context("no route")?;
         let attrs: Vec<_> = Attrs::new(attrs).collect::<Result<_, _>>()?;
         let has_id = attrs.iter().any(|attr| attr.kind == RTA_NH_ID);
-        self.write((RTM_DELROUTE, 0), |message| {
+        self.write(RTM_DELROUTE, 0, |message| {
             message.fixed(fixed);
             for attr in attrs {
                 if !has_id || ![RTA_GATEWAY, RTA_OIF].contains(&attr.kind) {
@@ -189,27 +145,21 @@ impl Saboteur {
 
     fn delete_nexthop(&mut self, name: &str) -> Result<()> {
         let id = name.strip_prefix("nexthop ").context("no nexthop")?.parse()?;
-        self.write((RTM_DELNEXTHOP, 0), |message| {
+        self.write(RTM_DELNEXTHOP, 0, |message| {
             message.fixed(&[0; 8]).attr_u32(NHA_ID, id);
         })
     }
 
-    fn on_link(&mut self, kind: u16, body: &[u8], flags: u32) -> Result<()> {
-        let index = body.get(4..).and_then(<[u8]>::first_chunk::<4>).context("no link")?;
-        let change = if kind == RTM_DELLINK { 0 } else { UP };
-        let fixed = ifinfomsg(u32::from_ne_bytes(*index), flags, change);
-        self.send(kind, &fixed)
-    }
-
     fn send(&mut self, kind: u16, body: &[u8]) -> Result<()> {
-        self.write((kind, 0), |message| {
+        self.write(kind, 0, |message| {
             message.fixed(body);
         })
     }
 
     fn write(
         &mut self,
-        (kind, flags): (u16, u16),
+        kind: u16,
+        flags: u16,
         fill: impl FnOnce(&mut MessageWriter<'_>),
     ) -> Result<()> {
         let mut message = self.batch.message(kind, flags);

@@ -9,12 +9,12 @@ use anyhow::{Context as _, Result};
 use homeostat_netns::Name;
 
 use super::firewall::{Firewall, FirewallDamage};
-use super::judge::{Healing, Judge};
+use super::judge::{Healing, Judge, is_awaited};
 use super::kernel_events::now;
 use super::kernel_state::{KernelState, Key, Kind, Object};
 use super::latencies::{GREEN, Latencies, RED, time};
-use super::sabotage::{Damage, Group, SABOTAGE, Sabotage};
-use super::saboteur::{FOREIGN, Route, Saboteur, THEIRS};
+use super::sabotage::{Damage, Group, SABOTAGE};
+use super::saboteur::{DOWN, FOREIGN, Route, Saboteur, THEIRS, UP};
 use crate::mark;
 
 /// The namespace that the document makes.
@@ -47,18 +47,18 @@ pub(super) struct Tour<W> {
     firewall: Option<Firewall>,
     stop: Arc<AtomicBool>,
     latencies: Latencies,
+    /// Whether others have added theirs already.
+    is_crowded: bool,
 }
 
 impl<W: Write> Tour<W> {
-    /// Lets others move in, and takes what is there then for what has to be.
+    /// Takes what is there now for what has to be.
     pub(super) fn open(to: W, stop: Arc<AtomicBool>, wall: Wall) -> Result<Self> {
         let mut saboteur = Saboteur::open()?;
-        saboteur.settle_in()?;
-        let twin = Route { to: "198.51.100.0", length: 24, via: None, dev: THEIRS, metric: 50 };
-        saboteur.add([twin, Route { to: "2001:db8:ffff::", length: 48, ..twin }].into_iter())?;
         let judge = Judge::new(&mut saboteur, Name::new(LAB)?, Arc::clone(&stop))?;
         let firewall = (wall == Wall::Stands).then(Firewall::open).transpose()?;
-        Ok(Tour { to, saboteur, judge, firewall, stop, latencies: Latencies::default() })
+        let latencies = Latencies::default();
+        Ok(Tour { to, saboteur, judge, firewall, stop, latencies, is_crowded: false })
     }
 
     /// Runs until the end, and returns whether all was healed and nothing foreign was harmed.
@@ -67,12 +67,17 @@ impl<W: Write> Tour<W> {
         let goes_on = || length.end.is_none_or(|end| began.elapsed() < end);
         let has_wall = self.firewall.is_some();
         loop {
-            for act in SABOTAGE.into_iter().filter(|act| has_wall || !act.damage.is_breach()) {
+            for (what, on, damage) in SABOTAGE {
+                if matches!(damage, Damage::Breach(_)) && !has_wall {
+                    continue;
+                }
                 std::thread::sleep(length.pause);
                 if self.is_stopped() || !goes_on() {
                     break;
                 }
-                self.act(&act)?;
+                write!(self.to, "  {what:<22} {on:<30}")?;
+                self.to.flush()?;
+                self.act(&damage)?;
             }
             if self.is_stopped() || length.end.is_some() {
                 break;
@@ -81,24 +86,20 @@ impl<W: Write> Tour<W> {
         self.close()
     }
 
-    fn act(&mut self, act: &Sabotage) -> Result<()> {
-        write!(self.to, "  {:<22} {:<30}", act.what, act.on)?;
-        self.to.flush()?;
+    fn act(&mut self, damage: &Damage) -> Result<()> {
         self.judge.begin();
-        let group = act.damage.group();
-        match &act.damage {
+        let (group, sent) = match damage {
             Damage::OneByOne => return self.one_by_one(),
             Damage::Crowd => return self.crowd(),
             Damage::Breach(damage) => return self.breach(*damage),
-            _ => {}
-        }
-        let sent = self.sabotage(&act.damage)?;
-        let healed = match &act.damage {
+            _ => (damage.group(), self.sabotage(damage)?),
+        };
+        let healed = match damage {
             Damage::SetKnob { path, to } => self.turned_back(path, to, sent)?,
             Damage::Cut(_) | Damage::Raze => self.judge.healed_inside(&mut self.saboteur, sent)?,
             _ => self.judge.healed(&mut self.saboteur, sent)?,
         };
-        self.tell(group, healed)
+        self.report(group, healed)
     }
 
     /// Does it, and tells when it began to.
@@ -114,8 +115,8 @@ impl<W: Write> Tour<W> {
         match damage {
             Damage::Delete(kind, name) => saboteur.delete(&[find(*kind, name)?]),
             Damage::Cut(link) => saboteur.delete(&[find(Kind::Link, link)?]),
-            Damage::Down(link) => saboteur.set_down(&find(Kind::Link, link)?.1),
-            Damage::Flap(link) => saboteur.flap(&find(Kind::Link, link)?.1),
+            Damage::Down(link) => saboteur.set(link, &[DOWN]),
+            Damage::Flap(link) => saboteur.set(link, &[DOWN, UP]),
             Damage::Unplug(link) => saboteur.unplug(link),
             Damage::Replace(route) => saboteur.replace(*route),
             Damage::Flush => saboteur.delete(&routes(&there, "")),
@@ -139,7 +140,7 @@ impl<W: Write> Tour<W> {
             self.saboteur.delete(&[one])?;
             let healed = self.judge.healed(&mut self.saboteur, sent)?;
             let Some(Healing { took, .. }) = healed else {
-                return self.tell(Group::Object, None);
+                return self.report(Group::Object, None);
             };
             self.latencies.add(Group::Object, Some(took));
             all.push(took);
@@ -154,27 +155,24 @@ impl<W: Write> Tour<W> {
     fn breach(&mut self, damage: FirewallDamage) -> Result<()> {
         let Some(firewall) = &mut self.firewall else { return Ok(()) };
         let sent = firewall.sabotage(damage)?;
-        let healed = firewall.healed((damage, sent), &self.stop)?;
-        self.tell(Group::Firewall, healed)
+        let healed = firewall.healed(damage, sent, &self.stop)?;
+        self.report(Group::Firewall, healed)
     }
 
     fn crowd(&mut self) -> Result<()> {
         let all: Vec<String> = (0..100).map(|number| format!("172.20.{number}.0")).collect();
         let route = |to| Route { to, length: 24, via: None, dev: THEIRS, metric: 0 };
-        if self.latencies.is_crowded {
-            writeln!(self.to, " {:>10}", "still there")?;
-            return Ok(());
+        if std::mem::replace(&mut self.is_crowded, true) {
+            return Ok(writeln!(self.to, " {:>10}", "still there")?);
         }
-        self.latencies.is_crowded = true;
         self.saboteur.add(all.iter().map(|to| route(to.as_str())))?;
         self.judge.accept_foreign(&mut self.saboteur)?;
-        writeln!(self.to, " {:>10}", "left alone")?;
-        Ok(())
+        Ok(writeln!(self.to, " {:>10}", "left alone")?)
     }
 
     /// Waits until a knob holds its value again.
     fn turned_back(&mut self, path: &str, to: &str, sent: Instant) -> Result<Option<Healing>> {
-        while sent.elapsed() < Duration::from_secs(10) && !self.is_stopped() {
+        while is_awaited(sent, &self.stop) {
             if std::fs::read_to_string(path)? != to {
                 return Ok(Some(Healing { took: sent.elapsed(), objects: 1 }));
             }
@@ -183,34 +181,30 @@ impl<W: Write> Tour<W> {
         Ok(None)
     }
 
-    fn tell(&mut self, group: Group, healed: Option<Healing>) -> Result<()> {
+    fn report(&mut self, group: Group, healed: Option<Healing>) -> Result<()> {
         if self.is_stopped() {
-            writeln!(self.to)?;
-            return Ok(());
+            return Ok(writeln!(self.to)?);
         }
         self.latencies.add(group, healed.map(|healing| healing.took));
         let Some(Healing { took, objects }) = healed else {
             let missing = self.judge.differences(&mut self.saboteur)?;
-            writeln!(self.to, " {RED}NOT HEALED{RED:#}: {}", missing.join(", "))?;
-            return Ok(());
+            return Ok(writeln!(self.to, " {RED}NOT HEALED{RED:#}: {}", missing.join(", "))?);
         };
         let about = if group == Group::Looked { "~" } else { "" };
         let objects = if objects > 1 { format!("   {objects} objects") } else { String::new() };
         let took = format!("{about}{}", time(took));
-        writeln!(self.to, " {GREEN}{took:>10}{GREEN:#}{objects}")?;
-        Ok(())
+        Ok(writeln!(self.to, " {GREEN}{took:>10}{GREEN:#}{objects}")?)
     }
 
     fn close(mut self) -> Result<bool> {
         let there = self.saboteur.look()?;
-        let foreign = self.judge.wanted().iter().filter(|(key, object)| {
+        let foreign = self.judge.wanted.iter().filter(|(key, object)| {
             object.mark == FOREIGN || (key.kind == Kind::Link && key.name == THEIRS)
         });
-        let (mut total, mut harmed) = (0, 0);
-        for (key, object) in foreign {
-            total += 1;
-            harmed += usize::from(there.get(key).is_none_or(|now| now.fields != object.fields));
-        }
+        let (total, harmed) = (
+            foreign.clone().count(),
+            foreign.filter(|(key, object)| there.get(key) != Some(object)).count(),
+        );
         self.latencies.write(&mut self.to)?;
         match harmed {
             0 => writeln!(self.to, "  foreign objects: {total}, untouched")?,

@@ -4,18 +4,13 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use homeostat_engine::{Action, CommandRefused, Control, Entry, Explain, Finding, Kind};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::Answers;
-use super::passes::{draw, told_by};
+use super::passes::draw;
+use super::{Answers, answer};
+use crate::converge::Converging;
 use crate::failure::Helped;
 use crate::wire::{About, Ask, FORMAT_VERSION, KeyStatus};
-
-/// How a key stands, and with whom that can be spoken of.
-struct Looked {
-    control: Arc<dyn Control>,
-    status: KeyStatus,
-}
 
 /// Which finding about a key matters most.
 const FIRST: [Kind; 6] =
@@ -24,41 +19,42 @@ const FIRST: [Kind; 6] =
 impl Answers {
     /// How a key stands wherever something is to be said of it.
     pub(super) async fn key(&self, about: &About) -> Result<Vec<u8>> {
-        let mut looked = self.look(about).await?;
-        let is_said = |one: &Looked| one.status.declared || one.status.state != UNDECLARED;
-        if looked.iter().any(is_said) {
-            looked.retain(is_said);
+        let found = self.find(about).await?.into_iter();
+        let mut keys: Vec<KeyStatus> = found.map(|(_, status)| status).collect();
+        let is_of_interest = |key: &KeyStatus| key.declared || key.state != UNDECLARED;
+        if keys.iter().any(is_of_interest) {
+            keys.retain(is_of_interest);
         }
-        let keys: Vec<KeyStatus> = looked.into_iter().map(|one| one.status).collect();
         let converged = keys.iter().all(|key| key.converged);
-        Ok(serde_json::to_vec(&json!({
+        answer(&json!({
             "format_version": FORMAT_VERSION, "converged": converged, "keys": keys,
-        }))?)
+        }))
     }
 
     /// Takes a declared key once from whoever has it.
     pub(super) async fn adopt(&self, about: &About, ask: Ask) -> Result<Vec<u8>> {
-        let mut looked = self.look(about).await?;
-        looked.retain(|one| one.status.declared);
-        if looked.is_empty() {
+        let mut found = self.find(about).await?;
+        found.retain(|(_, status)| status.declared);
+        if found.is_empty() {
             return Err(Helped::error(
                 format!("`{}` is not declared, so there is nothing to take it for", about.key),
                 "declare it in the document first",
             ));
         }
-        let mut all = Vec::new();
-        for Looked { control, status } in looked {
-            let told = control.adopt(&status.key).await?;
-            all.push(told_by(&*control, told));
+        let mut reports = Vec::new();
+        for (control, status) in found {
+            let mut adopted = Converging::new(Arc::clone(&control));
+            adopted.record(control.adopt(&status.key).await?);
+            reports.extend(adopted.report());
         }
-        draw(&all, ask)
+        draw(&reports, ask)
     }
 
     /// Gives up a key that nobody declares. Where the mark is in the target, and no source can take it
     /// off, that is said.
     pub(super) async fn release(&self, about: &About) -> Result<Vec<u8>> {
-        let looked = self.look(about).await?;
-        if let Some(Looked { status, .. }) = looked.iter().find(|one| one.status.declared) {
+        let found = self.find(about).await?;
+        if let Some((_, status)) = found.iter().find(|(_, status)| status.declared) {
             return Err(Helped::error(
                 format!("`{}` is declared in {}", status.key, status.scope),
                 "take it out of the document first; `homeostat pause` keeps it where it is until \
@@ -66,9 +62,9 @@ impl Answers {
             ));
         }
         let mut released = Vec::new();
-        for Looked { control, status } in looked {
+        for (control, status) in found {
             let is_known = control.forget(&status.key).await?.map_err(|error| anyhow!(error))?;
-            let after = self.look_by(&control, &status.key).await?;
+            let after = self.look(&*control, &status.key).await?;
             let marked = after.is_some_and(|after| after.state != UNDECLARED);
             if is_known || marked {
                 let remains = marked.then_some(REMAINS);
@@ -79,50 +75,46 @@ impl Answers {
                 }));
             }
         }
-        Ok(serde_json::to_vec(&json!({ "format_version": FORMAT_VERSION, "released": released }))?)
+        answer(&json!({ "format_version": FORMAT_VERSION, "released": released }))
     }
 
     /// Drops what the ledger knows of a key.
     pub(super) async fn forget(&self, about: &About) -> Result<Vec<u8>> {
         let mut forgotten = Vec::new();
-        for Looked { control, status } in self.look(about).await? {
+        for (control, status) in self.find(about).await? {
             if control.forget(&status.key).await?.map_err(|error| anyhow!(error))? {
                 let KeyStatus { source, scope, key, .. } = status;
                 forgotten.push(json!({ "source": source, "scope": scope, "key": key }));
             }
         }
-        Ok(serde_json::to_vec(
-            &json!({ "format_version": FORMAT_VERSION, "forgotten": forgotten }),
-        )?)
+        answer(&json!({ "format_version": FORMAT_VERSION, "forgotten": forgotten }))
     }
 
     /// Every loop whose source knows such a key looks at it.
-    async fn look(&self, about: &About) -> Result<Vec<Looked>> {
-        let mut all = Vec::new();
+    async fn find(&self, about: &About) -> Result<Vec<(Arc<dyn Control>, KeyStatus)>> {
+        let mut found = Vec::new();
         for control in self.loops(about.scope.as_deref())? {
-            if let Some(status) = self.look_by(&control, &about.key).await? {
-                all.push(Looked { control, status });
+            if let Some(status) = self.look(&*control, &about.key).await? {
+                found.push((control, status));
             }
         }
-        if all.is_empty() {
+        if found.is_empty() {
             return Err(Helped::error(
                 format!("`{}` is no key that any source here knows", about.key),
                 "a key is written as plans print it, such as `route 10.0.0.0/8`",
             ));
         }
-        Ok(all)
+        Ok(found)
     }
 
-    async fn look_by(&self, control: &Arc<dyn Control>, key: &str) -> Result<Option<KeyStatus>> {
-        let told = match control.look(key).await {
+    async fn look(&self, control: &dyn Control, key: &str) -> Result<Option<KeyStatus>> {
+        let report = match control.look(key).await {
             Err(CommandRefused::NotAKey(_)) => return Ok(None),
-            other => other?,
+            other => other?.map_err(|error| anyhow!(error))?,
         };
-        let told = told.map_err(|error| anyhow!(error))?;
-        let mut status = status(&**control, &*told, key);
-        let recent = self.recent.all().into_iter().rev();
-        let mut recent = recent.filter_map(|line| serde_json::from_str(&line.text).ok());
-        status.last_heal = recent.find(|event| is_heal(event, &status));
+        let mut status = status(control, &*report, key);
+        let last_applied = self.recent.last_applied(control.place(), &status.key);
+        status.last_heal = last_applied.and_then(|line| serde_json::from_str(&line).ok());
         Ok(Some(status))
     }
 }
@@ -134,24 +126,15 @@ const REMAINS: &str = "the target still holds our mark, which this source cannot
                        another one by hand (`ip route change ... proto static`), or the next pass \
                        that nothing holds back removes it";
 
-fn is_heal(event: &Value, status: &KeyStatus) -> bool {
-    let is = |name: &str, text: &str| event.get(name).and_then(Value::as_str) == Some(text);
-    is("event", "step-applied")
-        && is("key", &status.key)
-        && is("source", &status.source)
-        && is("scope", &status.scope)
-}
-
-/// How a key stands, from what a look has to tell.
-fn status(control: &dyn Control, told: &dyn Explain, text: &str) -> KeyStatus {
-    let about = told.about(text);
+/// How a key stands, by the report of a look at it.
+fn status(control: &dyn Control, report: &dyn Explain, text: &str) -> KeyStatus {
+    let about = report.about(text);
     let key = about.as_ref().map_or(text, |about| &about.key).to_owned();
     let wanted = about.and_then(|about| about.wanted);
     let declared = wanted.is_some();
-    let place = control.place();
     let mut status = KeyStatus {
-        source: place.source.clone(),
-        scope: place.scope.clone(),
+        source: control.place().source.clone(),
+        scope: control.place().scope.clone(),
         declared,
         converged: true,
         state: if declared { "as-declared" } else { UNDECLARED }.to_owned(),
@@ -159,14 +142,11 @@ fn status(control: &dyn Control, told: &dyn Explain, text: &str) -> KeyStatus {
         held: wanted.clone(),
         wanted,
         key,
-        waits_on: None,
-        reason: None,
-        last_heal: None,
+        ..KeyStatus::default()
     };
     // What matters most comes last, so that its word stands.
-    let kinds: Vec<Kind> = Kind::in_order(&FIRST).collect();
-    for kind in kinds.into_iter().rev() {
-        told.explain(kind, &mut |entry| learn(&mut status, entry));
+    for kind in Kind::in_order(&FIRST).collect::<Vec<_>>().into_iter().rev() {
+        report.explain(kind, &mut |entry| learn(&mut status, entry));
     }
     status
 }

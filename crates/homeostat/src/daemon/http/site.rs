@@ -1,30 +1,36 @@
-//! What there is to read, and where it comes from.
+//! The pages, and where what is on them comes from.
 
-use homeostat_engine::Control;
+use http_body_util::{Either, Full};
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::answer::{Answer, JSON, JSON_LINES, METRICS};
+use super::stream::EventStream;
+use crate::daemon::loops_snapshot::LoopsSnapshot;
 use crate::daemon::metrics::Meters;
 use crate::daemon::recent::Recent;
-use crate::daemon::standing::Standing;
-use crate::daemon::view::View;
 
 /// Everything that can be read.
 #[derive(Clone)]
 pub(in crate::daemon) struct Site {
-    pub(in crate::daemon) view: View,
-    pub(in crate::daemon) standing: watch::Receiver<Standing>,
+    pub(in crate::daemon) snapshot: watch::Receiver<LoopsSnapshot>,
     pub(in crate::daemon) recent: Recent,
     pub(in crate::daemon) meters: Meters,
 }
 
+/// A page, or a stream of events.
+pub(super) type Answer = Response<Either<Full<Bytes>, EventStream>>;
+
+const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PAGES: &str = "there is nothing here; try /healthz, /readyz, /metrics, /api/v1/status, \
                      /api/v1/open or /api/v1/events";
 
 impl Site {
     /// The page of a path.
-    pub(super) fn answer(&self, path: &str, query: &str) -> Answer {
+    pub(in crate::daemon) fn answer(&self, path: &str, query: &str) -> Answer {
         match path {
             "/healthz" => self.health(),
             "/readyz" => self.readiness(),
@@ -32,47 +38,49 @@ impl Site {
             "/api/v1/status" => self.status(),
             "/api/v1/open" => self.open(query),
             "/api/v1/events" => self.events(),
-            _ => Answer::text(404, PAGES),
+            _ => text(StatusCode::NOT_FOUND, PAGES),
         }
-    }
-
-    #[cfg(test)]
-    pub(in crate::daemon) fn status_of(&self, path: &str) -> u16 {
-        self.answer(path, "").status()
     }
 
     /// Healthy is what does not hang, however much it may find wrong with the machine.
     fn health(&self) -> Answer {
-        let stalled: Vec<Value> =
-            self.view.loops().iter().filter_map(|one| stall(&**one)).collect();
+        let snapshot = self.snapshot.borrow();
+        let stalled = snapshot.loops.iter().filter_map(|one| {
+            let (ledger_key, stall) = (one.place(), one.status().stall?.to_string());
+            let (source, scope) = (&ledger_key.source, &ledger_key.scope);
+            Some(json!({ "source": source, "scope": scope, "stall": stall }))
+        });
+        let stalled: Vec<Value> = stalled.collect();
         let is_healthy = stalled.is_empty();
-        answer(is_healthy, &json!({ "healthy": is_healthy, "stalled": stalled }))
+        json(is_healthy, &json!({ "healthy": is_healthy, "stalled": stalled }))
     }
 
     fn readiness(&self) -> Answer {
-        let loops = self.view.loops();
-        let waiting = loops.iter().filter(|one| !one.status().is_ready);
-        let waiting: Vec<Value> = waiting.map(|one| place(&**one)).collect();
-        let is_ready = self.view.is_ready();
-        answer(is_ready, &json!({ "ready": is_ready, "waiting": waiting }))
+        let snapshot = self.snapshot.borrow();
+        let waiting = snapshot.loops.iter().filter(|one| !one.status().is_ready);
+        let waiting = waiting
+            .map(|one| json!({ "source": one.place().source, "scope": one.place().scope }))
+            .collect::<Vec<Value>>();
+        let is_ready = snapshot.is_ready();
+        json(is_ready, &json!({ "ready": is_ready, "waiting": waiting }))
     }
 
     fn metrics(&self) -> Answer {
-        let provider = self.standing.borrow().provider.clone();
-        match self.meters.text(&self.view.loops(), provider.as_ref()) {
-            Ok(text) => Answer::new(200, METRICS, text),
-            Err(_) => Answer::text(500, "the metrics cannot be written"),
+        let snapshot = self.snapshot.borrow();
+        match self.meters.text(&snapshot.loops, snapshot.provider.as_ref()) {
+            Ok(text) => page(StatusCode::OK, METRICS, text),
+            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written"),
         }
     }
 
     /// The same status as over the socket, with whether the daemon is healthy.
     fn status(&self) -> Answer {
-        let overview = self.standing.borrow().overview();
-        let mut status = serde_json::to_value(overview).unwrap_or_default();
+        let snapshot = self.snapshot.borrow();
+        let mut status = serde_json::to_value(snapshot.overview()).unwrap_or_default();
         if let Value::Object(fields) = &mut status {
-            fields.insert("healthy".to_owned(), self.view.is_healthy().into());
+            fields.insert("healthy".to_owned(), snapshot.is_healthy().into());
         }
-        answer(true, &status)
+        json(true, &status)
     }
 
     /// A page of the open keys: `after` is the `next` of another page, `limit` the size.
@@ -82,58 +90,75 @@ impl Site {
             match (&*name, value.parse()) {
                 ("after", _) => after = Some(value.into_owned()),
                 ("limit", Ok(count)) => limit = Some(count),
-                _ => return Answer::text(400, "`after=NEXT` and `limit=NUMBER` may be asked for"),
+                _ => {
+                    let why = "`after=NEXT` and `limit=NUMBER` may be asked for";
+                    return text(StatusCode::BAD_REQUEST, why);
+                }
             }
         }
-        let page = self.standing.borrow().open(after.as_deref(), limit);
-        answer(true, &serde_json::to_value(page).unwrap_or_default())
+        json(true, &self.snapshot.borrow().open(after.as_deref(), limit))
     }
 
     fn events(&self) -> Answer {
-        let lines = self.recent.all().into_iter().map(|line| format!("{}\n", line.text));
-        Answer::new(200, JSON_LINES, lines.collect())
+        let lines = self.recent.follow().0.into_iter().map(|line| format!("{}\n", line.text));
+        page(StatusCode::OK, "application/x-ndjson", lines.collect())
     }
 }
 
-fn answer(is_well: bool, body: &Value) -> Answer {
-    Answer::new(if is_well { 200 } else { 503 }, JSON, format!("{body}\n"))
+fn json(is_well: bool, body: &impl Serialize) -> Answer {
+    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = serde_json::to_string(body).unwrap_or_default();
+    page(status, "application/json", body + "\n")
 }
 
-fn place(one: &dyn Control) -> Value {
-    let place = one.place();
-    json!({ "source": place.source, "scope": place.scope })
+pub(super) fn text(status: StatusCode, words: &str) -> Answer {
+    page(status, "text/plain; charset=utf-8", format!("{words}\n"))
 }
 
-fn stall(one: &dyn Control) -> Option<Value> {
-    let stall = one.status().stall?;
-    let place = one.place();
-    let why = stall.to_string();
-    Some(json!({ "source": place.source, "scope": place.scope, "stall": why }))
+fn page(status: StatusCode, kind: &'static str, body: String) -> Answer {
+    answer(status, kind, Either::Left(Full::new(body.into())))
+}
+
+pub(super) fn answer(
+    status: StatusCode,
+    kind: &'static str,
+    body: Either<Full<Bytes>, EventStream>,
+) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    for (name, value) in [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
 }
 
 #[cfg(test)]
 mod tests {
     use homeostat_engine::{LedgerKey, WaitsOn};
+    use http_body_util::BodyExt as _;
 
-    use super::super::request::Method;
     use super::*;
     use crate::machine::Waiting;
 
-    #[test]
-    fn a_scope_that_is_missing_is_not_converged_over_http_either() {
-        let place = LedgerKey {
+    #[tokio::test]
+    async fn a_scope_that_is_missing_is_not_converged_over_http_either() {
+        let ledger_key = LedgerKey {
             owner: "me".to_owned(),
             source: "rtnl".to_owned(),
             scope: "blue".to_owned(),
             identity: String::new(),
         };
         let on = WaitsOn::Namespace("blue".to_owned());
-        let waiting = vec![(place, Waiting { keys: vec!["route 10.0.0.0/8".to_owned()], on })];
-        let standing = Standing { waiting, is_arranged: true, ..Standing::default() };
+        let waiting = vec![(ledger_key, Waiting { keys: vec!["route 10.0.0.0/8".to_owned()], on })];
+        let snapshot = LoopsSnapshot { waiting, is_arranged: true, ..LoopsSnapshot::default() };
         let (recent, meters) = (Recent::default(), Meters::default());
-        let site =
-            Site { view: View::new().1, standing: watch::channel(standing).1, recent, meters };
-        let page = String::from_utf8(site.status().into_bytes(Method::Get)).unwrap();
+        let site = Site { snapshot: watch::channel(snapshot).1, recent, meters };
+        let page = site.status().into_body().collect().await.unwrap().to_bytes();
+        let page = str::from_utf8(&page).unwrap();
         assert!(page.contains("\"converged\":false"), "{page}");
         assert!(page.contains("\"waits_on\":\"namespace blue\""), "{page}");
     }

@@ -1,42 +1,44 @@
 //! Events as they happen: server-sent events, for as long as the client takes them.
 
-use std::io;
+use std::convert::Infallible;
 use std::time::Duration;
 
-use tokio::io::{AsyncWriteExt as _, WriteHalf};
-use tokio::net::TcpStream;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use http_body_util::{Either, StreamBody};
+use hyper::StatusCode;
+use hyper::body::{Bytes, Frame};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
-use super::answer;
+use super::site::{self, Answer};
 use crate::daemon::recent::{Line, Recent};
 
-/// Longer than this a client may not let us wait.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const KIND: &str = "text/event-stream";
 
 /// A client that is gone is noticed when something is written to it.
 const ALIVE: Duration = Duration::from_secs(15);
 
-/// Sends what happened lately, then what happens.
-pub(super) async fn send(to: &mut WriteHalf<TcpStream>, recent: &Recent) -> io::Result<()> {
-    let (before, mut next) = recent.follow();
-    write(to, &answer::head(200, "text/event-stream", "")).await?;
-    write(to, &before.iter().map(told).collect::<String>()).await?;
-    loop {
+pub(super) type EventStream = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+
+/// What happened lately, then what happens.
+pub(super) fn events(recent: &Recent, seat: OwnedSemaphorePermit) -> Answer {
+    let (before, next) = recent.follow();
+    let before: String = before.iter().map(event).collect();
+    let after = stream::unfold((next, seat), |(mut next, seat)| async {
         let text = match timeout(ALIVE, next.recv()).await {
-            Ok(Ok(line)) => told(&line),
+            Ok(Ok(line)) => event(&line),
             Ok(Err(RecvError::Lagged(missed))) => format!("event: missed\ndata: {missed}\n\n"),
-            Ok(Err(RecvError::Closed)) => return Ok(()),
+            Ok(Err(RecvError::Closed)) => return None,
             Err(_) => ":\n\n".to_owned(),
         };
-        write(to, &text).await?;
-    }
+        Some((text, (next, seat)))
+    });
+    let texts = stream::iter([before]).chain(after);
+    let frames = texts.map(|text| Ok(Frame::data(Bytes::from(text))));
+    site::answer(StatusCode::OK, KIND, Either::Right(StreamBody::new(frames.boxed())))
 }
 
-fn told(line: &Line) -> String {
+fn event(line: &Line) -> String {
     format!("id: {}\ndata: {}\n\n", line.id, line.text)
-}
-
-async fn write(to: &mut WriteHalf<TcpStream>, text: &str) -> io::Result<()> {
-    timeout(PATIENCE, to.write_all(text.as_bytes())).await?
 }

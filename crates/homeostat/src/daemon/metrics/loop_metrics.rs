@@ -1,107 +1,87 @@
 //! The counters and gauges of every loop, as a table.
 
-use homeostat_engine::Status;
+use homeostat_engine::{Kind, OpenCounts, Status};
 
-/// One metric of a loop, with a value for each value of its label.
+use self::MetricKind::{Counter, Gauge};
+
+/// One metric of a loop.
 pub(super) struct LoopMetric {
+    pub(super) kind: MetricKind,
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     /// Empty if there is only one value.
     pub(super) label: &'static str,
-    pub(super) values: &'static [(&'static str, Read)],
+    pub(super) read: Read,
 }
 
-/// Reads the number from a loop's status.
-type Read = fn(&Status) -> u64;
+pub(super) enum MetricKind {
+    Counter,
+    Gauge,
+}
 
-/// Counters.
-pub(super) const COUNTS: &[LoopMetric] = &[
-    LoopMetric {
-        name: "passes",
-        help: "Passes, over everything or over single keys",
-        label: "focus",
-        values: &[("full", |status| status.counts.full), ("keys", |status| status.counts.focused)],
-    },
-    LoopMetric {
-        name: "passes_broken",
-        help: "Passes that failed as a whole",
-        label: "",
-        values: &[("", |status| status.counts.broken)],
-    },
-    LoopMetric {
-        name: "steps",
-        help: "Steps, by outcome",
-        label: "outcome",
-        values: &[
-            ("applied", |status| status.counts.applied),
-            ("failed", |status| status.counts.failed),
-        ],
-    },
-    LoopMetric {
-        name: "drift",
-        help: "Keys that drifted, by what found them",
-        label: "found_by",
-        values: &[
-            ("hint", |status| status.counts.drift_by_hint),
-            ("resync", |status| status.counts.drift_by_resync),
-        ],
-    },
-    LoopMetric {
-        name: "hints_lost",
-        help: "Times that hints were lost",
-        label: "",
-        values: &[("", |status| status.counts.lost)],
-    },
-    LoopMetric {
-        name: "resubscriptions",
-        help: "Times that the subscription was opened again",
-        label: "",
-        values: &[("", |status| status.counts.resubscribed)],
-    },
+/// Reads the numbers from a loop's status, with the value of the label of each.
+type Read = fn(&Status) -> Vec<(&'static str, u64)>;
+
+pub(super) const LOOP_METRICS: &[LoopMetric] = &[
+    metric(Counter, "passes", "Passes, over everything or over single keys", "focus", |status| {
+        vec![("full", status.counts.full), ("keys", status.counts.focused)]
+    }),
+    metric(Counter, "passes_broken", "Passes that failed as a whole", "", |status| {
+        vec![("", status.counts.broken)]
+    }),
+    metric(Counter, "steps", "Steps, by outcome", "outcome", |status| {
+        vec![("applied", status.counts.applied), ("failed", status.counts.failed)]
+    }),
+    metric(Counter, "drift", "Keys that drifted, by what found them", "found_by", |status| {
+        vec![("hint", status.counts.drift_by_hint), ("resync", status.counts.drift_by_resync)]
+    }),
+    metric(Counter, "hints_lost", "Times that hints were lost", "", |status| {
+        vec![("", status.counts.lost)]
+    }),
+    metric(
+        Counter,
+        "resubscriptions",
+        "Times that the subscription was opened again",
+        "",
+        |status| vec![("", status.counts.resubscribed)],
+    ),
+    metric(Gauge, "open", "Keys that are not as declared, by reason", "why", |status| {
+        let counts = Kind::open().map(|kind| (kind, status.open.count(kind)));
+        counts.map(|(kind, count)| (OpenCounts::kind_name(kind), count as u64)).collect()
+    }),
+    metric(Gauge, "converged", "Whether everything is as declared", "", |status| {
+        vec![("", status.is_converged.into())]
+    }),
+    metric(Gauge, "ready", "Whether the first full pass has completed", "", |status| {
+        vec![("", status.is_ready.into())]
+    }),
+    metric(Gauge, "paused", "Whether passes are paused", "", |status| {
+        vec![("", status.is_paused.into())]
+    }),
+    metric(Gauge, "stalled", "Whether the loop is stuck", "", |status| {
+        vec![("", status.stall.is_some().into())]
+    }),
+    metric(Gauge, "contended", "Keys that another program keeps changing", "", |status| {
+        vec![("", status.contended.len() as u64)]
+    }),
+    metric(
+        Gauge,
+        "not_converging",
+        "Keys whose writes succeed but never read back",
+        "",
+        |status| vec![("", status.not_converging.len() as u64)],
+    ),
+    metric(Gauge, "failure_streak", "Passes in a row that failed as a whole", "", |status| {
+        vec![("", status.failures.into())]
+    }),
 ];
 
-/// Gauges.
-pub(super) const STATES: &[LoopMetric] = &[
-    LoopMetric {
-        name: "converged",
-        help: "Whether everything is as declared",
-        label: "",
-        values: &[("", |status| status.is_converged.into())],
-    },
-    LoopMetric {
-        name: "ready",
-        help: "Whether the first full pass has completed",
-        label: "",
-        values: &[("", |status| status.is_ready.into())],
-    },
-    LoopMetric {
-        name: "paused",
-        help: "Whether passes are paused",
-        label: "",
-        values: &[("", |status| status.is_paused.into())],
-    },
-    LoopMetric {
-        name: "stalled",
-        help: "Whether the loop is stuck",
-        label: "",
-        values: &[("", |status| status.stall.is_some().into())],
-    },
-    LoopMetric {
-        name: "contended",
-        help: "Keys that another program keeps changing",
-        label: "",
-        values: &[("", |status| status.contended.len() as u64)],
-    },
-    LoopMetric {
-        name: "not_converging",
-        help: "Keys whose writes succeed but never read back",
-        label: "",
-        values: &[("", |status| status.not_converging.len() as u64)],
-    },
-    LoopMetric {
-        name: "failure_streak",
-        help: "Passes in a row that failed as a whole",
-        label: "",
-        values: &[("", |status| status.failures.into())],
-    },
-];
+const fn metric(
+    kind: MetricKind,
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    read: Read,
+) -> LoopMetric {
+    LoopMetric { kind, name, help, label, read }
+}

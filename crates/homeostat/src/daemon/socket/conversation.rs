@@ -62,20 +62,25 @@ pub(super) async fn hold(
     readers: Option<Readers>,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?;
-    let access = Access::of(&peer, readers);
+    let (uid, access) = (peer.uid(), Access::of(&peer, readers));
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     loop {
         let Some(line) = line(&mut read).await? else { return Ok(()) };
         match parse(&line) {
             // Who may not speak at all is told so whatever they say, and does not stay.
-            _ if access == Access::Refused => return say(&mut write, &not_for(&peer)).await,
+            _ if access == Access::Refused => {
+                let own = rustix::process::geteuid().as_raw();
+                let why = format!("user {uid} may not speak with the daemon of user {own}");
+                return say(&mut write, &refuse(&why)).await;
+            }
             Err(why) => say(&mut write, &refuse(&why)).await?,
             Ok(request) if !access.allows(&request) => {
-                return say(&mut write, &only_reading(&peer)).await;
+                let why = format!("user {uid} may only read how things stand");
+                return say(&mut write, &refuse(&why)).await;
             }
             Ok(Request::Events { follow }) => {
-                return relate(read, write, (&answers.recent, follow)).await;
+                return send_events(read, write, &answers.recent, follow).await;
             }
             Ok(request @ Request::Status { wait_ms: Some(_) }) => {
                 let answer = tokio::select! {
@@ -114,15 +119,6 @@ fn parse(line: &[u8]) -> Result<Request, String> {
     }
 }
 
-fn not_for(peer: &UCred) -> Value {
-    let own = rustix::process::geteuid().as_raw();
-    refuse(&format!("user {} may not speak with the daemon of user {own}", peer.uid()))
-}
-
-fn only_reading(peer: &UCred) -> Value {
-    refuse(&format!("user {} may only read how things stand", peer.uid()))
-}
-
 /// Waits until the client has closed both ways: one that only has no more to ask still listens.
 async fn leaves(write: &OwnedWriteHalf) {
     loop {
@@ -155,11 +151,12 @@ async fn send(write: &mut OwnedWriteHalf, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells what happened, and what happens until the client goes.
-async fn relate(
+/// Sends what happened, and what happens until the client goes.
+async fn send_events(
     mut read: BufReader<OwnedReadHalf>,
     mut write: OwnedWriteHalf,
-    (recent, follow): (&Recent, bool),
+    recent: &Recent,
+    follow: bool,
 ) -> io::Result<()> {
     let (before, mut next) = recent.follow();
     for line in before {

@@ -1,11 +1,13 @@
-//! How everything stands: the loops that run, and what waits for a scope that is not there.
+//! The loops that run, and what waits for a scope that is not there: what status, open keys and readiness are made of.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts, Status};
+use futures_util::FutureExt as _;
+use futures_util::future::select_all;
+use homeostat_engine::{Control, Failure, Finding, Kind, LedgerKey, Mode, OpenCounts};
 use homeostat_registry::CommandDeps;
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::clock::Stamp;
@@ -21,7 +23,7 @@ const SHOWN: usize = 20;
 
 /// What runs, as the daemon last arranged it.
 #[derive(Clone, Default)]
-pub(super) struct Standing {
+pub(super) struct LoopsSnapshot {
     pub(super) loops: Vec<Arc<dyn Control>>,
     pub(super) waiting: Vec<(LedgerKey, Waiting)>,
     /// Whether the daemon has arranged anything yet.
@@ -33,16 +35,16 @@ pub(super) struct Standing {
     pub(super) provider: Option<ProviderHealth>,
 }
 
-impl Standing {
+impl LoopsSnapshot {
     /// How all of it stands now.
     pub(super) fn overview(&self) -> Overview {
         let mut loops: Vec<LoopStatus> = self.loops.iter().map(|one| of_loop(&**one)).collect();
         let waiting = self.waiting.iter().filter(|(_, waiting)| !waiting.keys.is_empty());
-        loops.extend(waiting.map(|(place, waiting)| of_waiting(place, waiting)));
+        loops.extend(waiting.map(|(ledger_key, waiting)| of_waiting(ledger_key, waiting)));
         Overview {
             format_version: FORMAT_VERSION.to_owned(),
             converged: self.is_arranged && loops.iter().all(|one| one.converged),
-            ready: self.is_arranged && loops.iter().all(|one| one.ready),
+            ready: self.is_ready(),
             handed: self.is_handed,
             provider: self.provider.as_ref().map(ProviderHealth::status),
             loops,
@@ -50,21 +52,34 @@ impl Standing {
         }
     }
 
+    /// Whether every loop has made its first full pass.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_arranged && self.loops.iter().all(|one| one.status().is_ready)
+    }
+
+    /// Whether no loop is stuck. Idle is healthy.
+    pub(super) fn is_healthy(&self) -> bool {
+        self.loops.iter().all(|one| one.status().stall.is_none())
+    }
+
     /// The keys that are not as declared after the `next` of another page: ordered by source and scope, then in the
     /// order of keys.
     pub(super) fn open(&self, after: Option<&str>, limit: Option<usize>) -> OpenPage {
         let limit = limit.unwrap_or(DEFAULT_PAGE).clamp(1, LARGEST_PAGE);
         let running = self.loops.iter().map(|one| (one.place(), Part::Loop(&**one)));
-        let waiting = self.waiting.iter().map(|(place, waiting)| (place, Part::Waiting(waiting)));
-        let parts = running.chain(waiting).map(|(place, part)| (prefix(place), place, part));
-        let mut parts: Vec<_> = parts.collect();
+        let waiting = self.waiting.iter().map(|(key, waiting)| (key, Part::Waiting(waiting)));
+        // The position of a key that ends a page begins with its source and scope.
+        let parts = running.chain(waiting);
+        let mut parts: Vec<_> = parts
+            .map(|(key, part)| (format!("{}/{}/", key.source, key.scope), key, part))
+            .collect();
         parts.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         let (mut open, after) = (Vec::new(), after.unwrap_or_default());
-        for (prefix, place, part) in &parts {
+        for (prefix, ledger_key, part) in &parts {
             let after =
                 after.strip_prefix(&**prefix).map(Some).or((&**prefix > after).then_some(None));
             let Some(after) = after.filter(|_| open.len() < limit) else { continue };
-            open.extend(part.page(place, after, limit - open.len()));
+            open.extend(part.page(ledger_key, after, limit - open.len()));
         }
         let last = open.last().filter(|_| open.len() == limit);
         let next = last.map(|one| format!("{}/{}/{}", one.source, one.scope, one.key));
@@ -74,18 +89,16 @@ impl Standing {
     /// Waits until a loop stands another way.
     pub(super) async fn changed(&self) {
         let changes = self.loops.iter().map(|control| {
-            Box::pin(async move {
+            let change = async {
                 // One that has ended changes no more.
                 if control.changed().await.is_err() {
-                    std::future::pending::<()>().await;
+                    pending::<()>().await;
                 }
-            })
+            };
+            change.boxed()
         });
-        let changes: Vec<_> = changes.collect();
-        if changes.is_empty() {
-            return std::future::pending().await;
-        }
-        futures_util::future::select_all(changes).await;
+        // Without loops nothing changes.
+        select_all(changes.chain([pending().boxed()])).await;
     }
 }
 
@@ -98,16 +111,13 @@ enum Part<'a> {
 
 impl Part<'_> {
     /// The first open keys after `after`, at most `limit`.
-    fn page(&self, place: &LedgerKey, after: Option<&str>, limit: usize) -> Vec<OpenItem> {
+    fn page(&self, ledger_key: &LedgerKey, after: Option<&str>, limit: usize) -> Vec<OpenItem> {
         let item = |key, kind| OpenItem {
-            source: place.source.clone(),
-            scope: place.scope.clone(),
+            source: ledger_key.source.clone(),
+            scope: ledger_key.scope.clone(),
             key,
             kind: OpenCounts::kind_name(kind).to_owned(),
-            reason: None,
-            owner: None,
-            since: None,
-            help: None,
+            ..OpenItem::default()
         };
         match self {
             Part::Loop(control) => {
@@ -134,19 +144,15 @@ impl Part<'_> {
     }
 }
 
-/// How the position of a key begins that ends a page.
-fn prefix(place: &LedgerKey) -> String {
-    format!("{}/{}/", place.source, place.scope)
-}
-
-/// How one loop stands now.
 fn of_loop(control: &dyn Control) -> LoopStatus {
-    let (place, status) = (control.place(), control.status());
+    let (ledger_key, status) = (control.place(), control.status());
     let ago = |time| millis(control.at(time).elapsed());
     let until = |time| millis(control.at(time).saturating_duration_since(Instant::now()));
+    let contended = status.contended.into_iter();
+    let why = if status.is_paused { "resume".to_owned() } else { status.next_why.to_string() };
     LoopStatus {
-        source: place.source.clone(),
-        scope: place.scope.clone(),
+        source: ledger_key.source.clone(),
+        scope: ledger_key.scope.clone(),
         mode: mode(status.mode).to_owned(),
         paused: status.is_paused,
         ready: status.is_ready,
@@ -154,43 +160,30 @@ fn of_loop(control: &dyn Control) -> LoopStatus {
         pass: status.pass.0,
         last_attempt_ago_ms: status.last_attempt.map(ago),
         last_success_ago_ms: status.last_success.map(ago),
-        last_error: status
-            .last_error
-            .as_ref()
-            .map(|failure| Trouble { error: failure.error.clone(), help: failure.help.clone() }),
+        last_error: status.last_error.map(|Failure { error, help, .. }| Trouble { error, help }),
         failures: status.failures,
         next_due_in_ms: status.next_due.map(until),
-        next_why: why(&status),
+        next_why: status.next_due.map(|_| why),
         stall: status.stall.map(|stall| stall.to_string()),
         open: status.open,
         counts: serde_json::to_value(status.counts).unwrap_or_default(),
-        contended: contended(&status),
+        contended: contended
+            .map(|(key, culprit, pause)| Contended { key, culprit, pause_ms: millis(pause) })
+            .collect(),
         not_converging: status.not_converging,
         waits_on: None,
     }
 }
 
-fn of_waiting(place: &LedgerKey, waiting: &Waiting) -> LoopStatus {
+fn of_waiting(ledger_key: &LedgerKey, waiting: &Waiting) -> LoopStatus {
     LoopStatus {
-        source: place.source.clone(),
-        scope: place.scope.clone(),
+        source: ledger_key.source.clone(),
+        scope: ledger_key.scope.clone(),
         mode: mode(Mode::Heal).to_owned(),
-        paused: false,
         ready: true,
-        converged: false,
-        pass: 0,
-        last_attempt_ago_ms: None,
-        last_success_ago_ms: None,
-        last_error: None,
-        failures: 0,
-        next_due_in_ms: None,
-        next_why: None,
-        stall: None,
         open: OpenCounts::of(waiting.keys.iter().map(|_| Kind::Pending)),
-        counts: Value::Null,
-        contended: Vec::new(),
-        not_converging: Vec::new(),
         waits_on: Some(waiting.on.to_string()),
+        ..LoopStatus::default()
     }
 }
 
@@ -199,20 +192,6 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Heal => "heal",
         Mode::Observe => "observe",
     }
-}
-
-fn why(status: &Status) -> Option<String> {
-    let why = if status.is_paused { "resume".to_owned() } else { status.next_why.to_string() };
-    status.next_due.map(|_| why)
-}
-
-fn contended(status: &Status) -> Vec<Contended> {
-    let all = status.contended.iter().map(|(key, culprit, pause)| Contended {
-        key: key.clone(),
-        culprit: culprit.clone(),
-        pause_ms: millis(*pause),
-    });
-    all.collect()
 }
 
 fn millis(time: Duration) -> u64 {
