@@ -4,13 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use serde::Serialize;
 
 use crate::clock;
 use crate::memory::{self, Weight};
 use crate::unit::Unit;
 
 /// The size of the inputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Scale {
     /// The sizes of the budgets.
     Full,
@@ -21,6 +23,16 @@ pub enum Scale {
 }
 
 impl Scale {
+    /// Its name in the results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Scale::Full => "full",
+            Scale::Whole => "whole",
+            Scale::Quick => "quick",
+        }
+    }
+
     /// The option of the command line for it.
     #[must_use]
     pub fn option(self) -> Option<&'static str> {
@@ -44,8 +56,9 @@ pub struct Run {
 }
 
 /// The memory of a contestant, and for how many objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Memory {
+    #[serde(flatten)]
     pub weight: Weight,
     pub objects: u64,
 }
@@ -157,7 +170,7 @@ impl Run {
         let at_work = (seconds > 0.0).then_some(self.at_work.as_secs_f64());
         match self.figure.or(measured) {
             Some(value) => Ok(Sample { value, at_work, memory: self.memory }),
-            None => bail!("measured nothing in {}", unit.name()),
+            None => bail!("measured nothing in {unit:?}"),
         }
     }
 }
@@ -222,6 +235,6 @@ mod tests {
     #[test]
     fn a_contestant_that_measures_nothing_is_an_error() {
         let error = Run::new(Scale::Full).finish(Unit::PerSecond).unwrap_err();
-        assert_eq!(error.to_string(), "measured nothing in 1/s");
+        assert_eq!(error.to_string(), "measured nothing in PerSecond");
     }
 }
