@@ -14,8 +14,9 @@ const IN_TABLE: u16 = uapi::NFTA_TABLE_NAME;
 
 /// A socket to the calling thread's namespace with room for a large transaction.
 pub(super) fn socket(send: usize) -> Result<Socket> {
-    let options = Options { send_buffer: Some(send.max(1 << 20)), ..Options::default() };
-    Ok(Socket::open(Family::Netfilter, &options)?)
+    let socket = Socket::open(Family::Netfilter, &Options::default())?;
+    socket.make_send_room(send.max(1 << 20));
+    Ok(socket)
 }
 
 /// The requests for all that a ruleset consists of, in the order in which it can be created again.
