@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::run::LeftOut;
+
 /// Where a program is, also for users who have no `sbin` in their path.
 #[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
@@ -15,6 +17,12 @@ pub fn find(name: &str) -> Option<PathBuf> {
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     let places = std::env::split_paths(&path).chain(system);
     places.map(|place| place.join(name)).find(|program| program.is_file())
+}
+
+/// Where a program is; its contestant is left out where it is missing.
+pub fn find_or_leave_out(name: &str, package: &str) -> Result<PathBuf> {
+    let missing = || format!("`{name}` is not here; `apt-get install {package}` brings it");
+    Ok(find(name).ok_or_else(|| LeftOut(missing()))?)
 }
 
 /// Runs a program to its end and discards its output.

@@ -1,6 +1,5 @@
 //! One round of one contestant: the size of its input and what it measures.
 
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -64,16 +63,9 @@ pub struct Memory {
 }
 
 /// Why a contestant is left out. As the error of a round it does not stop the others.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("left out: {0}")]
 pub struct LeftOut(pub String);
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "left out: {}", self.0)
-    }
-}
-
-impl std::error::Error for LeftOut {}
 
 /// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::network::TestNetwork;
 use super::wire::Ip;
-use crate::{LeftOut, program, program::Running};
+use crate::{program, program::Running};
 
 /// A configuration and a control socket in a directory of their own.
 pub(super) struct Bird {
@@ -27,8 +27,7 @@ impl Bird {
 
     /// The same with a scan of the kernel's routes at this interval.
     pub(super) fn scanning(ip: Ip, size: usize, seconds: u32) -> Result<Self> {
-        let missing = || LeftOut("BIRD is not here; `apt-get install bird2` brings it".to_owned());
-        let program = text(&program::find("bird").ok_or_else(missing)?)?;
+        let program = text(&program::find_or_leave_out("bird", "bird2")?)?;
         let directory = tempfile::tempdir()?;
         std::fs::write(directory.path().join("bird.conf"), config(ip, size, seconds)?)?;
         Ok(Bird { program, directory, ip, size })

@@ -9,7 +9,7 @@ use super::super::network::TestNetwork;
 use super::daemon::Daemon;
 use super::fixture::with_fixture;
 use crate::program::{self, ANONYMOUS, RESIDENT, Running};
-use crate::{Budget, Group, LeftOut, Run, Unit};
+use crate::{Budget, Group, Run, Unit};
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
@@ -98,11 +98,7 @@ fn cost_so_far(running: &Running) -> Result<Cost> {
 }
 
 fn calls(run: &mut Run) -> Result<()> {
-    if program::find("strace").is_none() {
-        return Err(
-            LeftOut("strace is not here; `apt-get install strace` brings it".to_owned()).into()
-        );
-    }
+    program::find_or_leave_out("strace", "strace")?;
     let calls = CALLS.get().map_or_else(|| count_calls(window(run)), Ok)?;
     CALLS.set(Some(calls));
     run.record(calls);

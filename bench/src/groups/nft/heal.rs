@@ -20,15 +20,12 @@ use crate::{Group, Run, Unit, clock};
 
 /// By the kind of change, and by the size of the ruleset.
 pub(super) fn group() -> Group {
-    let (rule, element): (Change, Change) =
-        (|load| Ok(Missing::rule(load)?.delete), |load| Ok(Missing::element(load)?.delete));
-    let flush: Change = |_| raw::flush();
     Group::new("nft: heal in the loop, p50", Unit::Seconds)
-        .with("a rule of 10", move |run| ours(run, SMALL, rule), &[])
-        .with("`flush ruleset`, 10", move |run| ours(run, SMALL, flush), &[])
-        .with("a rule of 10k", move |run| ours(run, load::RULES, rule), &[])
-        .with("`flush ruleset`, 10k rules", move |run| ours(run, load::RULES, flush), &[])
-        .with("an element of 100k", move |run| ours(run, load::ELEMENTS, element), &[])
+        .with("a rule of 10", |run| ours(run, SMALL, RULE), &[])
+        .with("`flush ruleset`, 10", |run| ours(run, SMALL, FLUSH), &[])
+        .with("a rule of 10k", |run| ours(run, load::RULES, RULE), &[])
+        .with("`flush ruleset`, 10k rules", |run| ours(run, load::RULES, FLUSH), &[])
+        .with("an element of 100k", |run| ours(run, load::ELEMENTS, ELEMENT), &[])
 }
 
 /// A host's own firewall.
@@ -38,6 +35,9 @@ const HEALS: usize = 3;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 type Change = fn(Load) -> Result<Batch>;
+const RULE: Change = |load| Ok(Missing::rule(load)?.delete);
+const ELEMENT: Change = |load| Ok(Missing::element(load)?.delete);
+const FLUSH: Change = |_| raw::flush();
 
 fn ours(run: &mut Run, load: Load, change: Change) -> Result<()> {
     let load = load.at(run);

@@ -7,7 +7,6 @@ use homeostat_engine::{Focus, Summary};
 
 use super::super::bird::Bird;
 use super::super::library;
-use super::super::network::TestNetwork;
 use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_all};
 use super::fixture::{Fixture, desired, expect};
 use super::prepared::fresh;
@@ -94,7 +93,7 @@ fn by_library(run: &mut Run, load: Load, in_flight: usize) -> Result<()> {
     if load.size > 100_000 {
         run.leave_out_if_slow()?;
     }
-    let ((ip, size), network): (_, TestNetwork) = (load.at(run), fresh()?);
+    let ((ip, size), network) = (load.at(run), fresh()?);
     run.time(size, || library::add(ip, size, in_flight))?;
     network.expect(ip, size)
 }
