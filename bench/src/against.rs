@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::output::aligned;
@@ -49,7 +50,7 @@ pub fn compare(
         }
         lines.extend(new.iter().filter_map(|(name, (unit, after))| {
             let (_, before) = old.get(name)?;
-            line(name, *unit, Spread::of_values(before.clone())?, Spread::of_values(after.clone())?)
+            line(name, *unit, Spread::of(before.clone())?, Spread::of(after.clone())?)
         }));
     }
     Ok(aligned(&lines))
@@ -68,7 +69,7 @@ fn run_once(
     let results: Value = serde_json::from_str(&text).context("results.json is not JSON")?;
     for row in results["rows"].as_array().context("results.json has no rows")? {
         let field = |name: &str| row[name].as_str().context("a row without names");
-        let unit = Unit::named(field("unit")?).context("a row of an unknown unit")?;
+        let unit = Unit::deserialize(&row["unit"]).context("a row of an unknown unit")?;
         let median = row["median"].as_f64().context("a row without a median")?;
         let name = format!("{}/{}", field("group")?, field("contestant")?);
         medians.entry(name).or_insert((unit, Vec::new())).1.push(median);

@@ -1,136 +1,99 @@
-//! Reads the command line.
+//! The command line.
 
+use std::num::NonZero;
 use std::path::PathBuf;
+
+use clap::Parser;
 
 use crate::run::Scale;
 
-/// What the command line asks for.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Request {
-    /// Print [`HELP`].
-    Help,
-    /// Name all groups and contestants.
-    List,
-    Run(DesiredState),
-}
-
-/// Which groups to run, and how.
-#[derive(Debug, PartialEq, Eq)]
-pub struct DesiredState {
-    /// Groups whose `group/contestant` names contain one of these; empty means all.
+/// Runs benchmarks side by side and prints one table.
+#[derive(Debug, PartialEq, Eq, Parser)]
+#[command(bin_name = "cargo xtask bench")]
+pub struct Args {
+    /// Run only the groups whose `group/contestant` names contain one of these words
+    #[arg(value_name = "FILTER")]
     pub filters: Vec<String>,
-    pub rounds: usize,
-    pub scale: Scale,
-    /// The directory for the results.
+    /// Rounds per contestant; the table shows their median, min and max; a group that takes long ends after 3
+    #[arg(long, value_name = "N", default_value = "5")]
+    pub rounds: NonZero<usize>,
+    /// Small sizes, budgets not judged
+    #[arg(long, overrides_with = "full")]
+    quick: bool,
+    /// Slow contestants at full size too, which are left out otherwise
+    #[arg(long, overrides_with = "quick")]
+    full: bool,
+    /// Name the groups and contestants, run nothing
+    #[arg(long)]
+    pub list: bool,
+    /// Write results.md and results.json there
+    #[arg(long, value_name = "DIR", default_value = "bench-results")]
     pub out: PathBuf,
-    /// The benchmark program of another build, to compare this one with.
+    /// Run each group alternately with the benchmark program P of another build, at least 3 rounds each, and print
+    /// one table: medians, cost ratio (above 1: this build costs more), spread, and WORSE for more than 5 % with
+    /// ranges that lie apart
+    #[arg(long, value_name = "P")]
     pub against: Option<PathBuf>,
 }
 
-pub const HELP: &str = "\
-Runs benchmarks side by side and prints one table.
-
-Usage: cargo xtask bench [OPTIONS] [FILTER...]
-
-  FILTER         run only the groups whose `group/contestant` names contain one of these words
-  --rounds N     rounds per contestant (default 5); the table shows their median, min and max;
-                 a group that takes long ends after 3
-  --quick        small sizes, budgets not judged
-  --full         slow contestants at full size too, which are left out otherwise
-  --list         name the groups and contestants, run nothing
-  --out DIR      write results.md and results.json there (default bench-results)
-  --against P    run each group alternately with the benchmark program P of another build, at least
-                 3 rounds each, and print one table: medians, cost ratio (above 1: this build costs
-                 more), spread, and WORSE for more than 5 % with ranges that lie apart";
-
-/// Parses the arguments. The error says what is wrong with them.
-pub fn parse(words: &[String]) -> Result<Request, String> {
-    let mut desired = DesiredState {
-        filters: Vec::new(),
-        rounds: 5,
-        scale: Scale::Full,
-        out: "bench-results".into(),
-        against: None,
-    };
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
-        match word.as_str() {
-            "-h" | "--help" => return Ok(Request::Help),
-            "--list" => return Ok(Request::List),
-            "--quick" => desired.scale = Scale::Quick,
-            "--full" => desired.scale = Scale::Whole,
-            "--rounds" => desired.rounds = rounds(value()?)?,
-            "--out" => desired.out = value()?.into(),
-            "--against" => desired.against = Some(value()?.into()),
-            option if option.starts_with('-') => {
-                return Err(format!("there is no option `{option}`"));
-            }
-            filter => desired.filters.push(filter.to_owned()),
+impl Args {
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        match (self.quick, self.full) {
+            (true, _) => Scale::Quick,
+            (false, true) => Scale::Whole,
+            (false, false) => Scale::Full,
         }
     }
-    Ok(Request::Run(desired))
-}
-
-fn rounds(word: &str) -> Result<usize, String> {
-    let number = word.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| format!("`--rounds` wants a number above 0, not `{word}`"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse_line(line: &str) -> Result<Request, String> {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        parse(&words)
+    fn parse_line(line: &str) -> Result<Args, String> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        Args::try_parse_from(words).map_err(|error| error.to_string())
     }
 
     #[test]
     fn options_and_filters_mix() {
-        let expected = DesiredState {
-            filters: vec!["diff".to_owned(), "ledger".to_owned()],
-            rounds: 3,
-            scale: Scale::Quick,
-            out: "/tmp/x".into(),
-            against: Some("/tmp/old".into()),
-        };
         let line = "diff --rounds 3 --quick --out /tmp/x --against /tmp/old ledger";
-        assert_eq!(parse_line(line), Ok(Request::Run(expected)));
+        let args = parse_line(line).unwrap();
+        assert_eq!((args.filters.join(" "), args.rounds.get()), ("diff ledger".to_owned(), 3));
+        assert_eq!((args.scale(), args.list), (Scale::Quick, false));
+        assert_eq!(args.out, PathBuf::from("/tmp/x"));
+        assert_eq!(args.against, Some("/tmp/old".into()));
     }
 
     #[test]
     fn without_words_everything_runs_in_full() {
-        let expected = DesiredState {
-            filters: Vec::new(),
-            rounds: 5,
-            scale: Scale::Full,
-            out: "bench-results".into(),
-            against: None,
-        };
-        assert_eq!(parse_line(""), Ok(Request::Run(expected)));
+        let args = parse_line("").unwrap();
+        assert_eq!((args.filters.len(), args.rounds.get()), (0, 5));
+        assert_eq!((args.scale(), args.list), (Scale::Full, false));
+        assert_eq!((args.out, args.against), ("bench-results".into(), None));
     }
 
     #[test]
     fn slow_contestants_are_asked_for() {
-        let Ok(Request::Run(desired)) = parse_line("--full") else { panic!("no run") };
-        assert_eq!(desired.scale, Scale::Whole);
+        assert_eq!(parse_line("--full").unwrap().scale(), Scale::Whole);
     }
 
     #[test]
     fn help_and_list_run_nothing() {
-        assert_eq!(parse_line("diff --help"), Ok(Request::Help));
-        assert_eq!(parse_line("--list"), Ok(Request::List));
+        assert!(parse_line("diff --help").unwrap_err().contains("Usage: cargo xtask bench"));
+        assert!(parse_line("--list").unwrap().list);
     }
 
     #[test]
     fn mistakes_are_named() {
         let check = |line: &str, mistake: &str| {
-            assert_eq!(parse_line(line), Err(mistake.to_owned()), "{line}");
+            let error = parse_line(line).unwrap_err();
+            assert!(error.contains(mistake), "{line}: {error}");
         };
-        check("--round 3", "there is no option `--round`");
-        check("--rounds", "`--rounds` needs a value");
-        check("--rounds 0", "`--rounds` wants a number above 0, not `0`");
-        check("--rounds many", "`--rounds` wants a number above 0, not `many`");
+        check("--round 3", "unexpected argument '--round' found");
+        check("--rounds", "a value is required for '--rounds <N>'");
+        check("--rounds 0", "invalid value '0' for '--rounds <N>'");
+        check("--rounds many", "invalid value 'many' for '--rounds <N>'");
     }
 }

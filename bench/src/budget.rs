@@ -1,5 +1,7 @@
 //! Budgets of contestants, and whether they are met.
 
+use serde::Serialize;
+
 use crate::unit::{Unit, three_digits};
 
 /// A limit for the median of a contestant.
@@ -29,18 +31,22 @@ pub struct Figures<'f> {
 }
 
 /// A budget as text, and whether it is met.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// Such as `<= 1.50 x floor`.
     pub budget: String,
+    #[serde(rename = "verdict")]
     pub state: State,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum State {
+    #[serde(rename = "met")]
     Met,
+    #[serde(rename = "MISSED")]
     Missed,
     /// The inputs had other sizes than the budget is for, or the other contestant is missing.
+    #[serde(rename = "not judged")]
     NotJudged,
 }
 

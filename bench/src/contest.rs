@@ -11,43 +11,54 @@ use crate::run::{LeftOut, Run, Sample, Scale};
 use crate::unit::Unit;
 
 /// Contestants that do the same work in different ways.
-#[derive(Debug)]
 pub struct Group {
     /// Its name in the table and for filters.
     pub name: &'static str,
-    pub unit: Unit,
+    unit: Unit,
     /// The others are compared with the first: the floor or the baseline.
-    pub contestants: &'static [Contestant],
+    pub contestants: Vec<Contestant>,
 }
+
+/// One round of a contestant: it prepares what it needs and measures through the [`Run`].
+type Round = Box<dyn Fn(&mut Run) -> Result<()>>;
 
 /// One way to do the group's work.
-#[derive(Debug)]
 pub struct Contestant {
     /// Its name in the table and in budgets.
-    pub name: &'static str,
-    /// One round: prepares what it needs and measures through the [`Run`].
-    pub run: fn(&mut Run) -> Result<()>,
-    /// What it must reach.
-    pub budgets: &'static [Budget],
-}
-
-impl Contestant {
-    #[must_use]
-    pub const fn new(
-        name: &'static str,
-        run: fn(&mut Run) -> Result<()>,
-        budgets: &'static [Budget],
-    ) -> Self {
-        Self { name, run, budgets }
-    }
+    name: &'static str,
+    run: Round,
+    budgets: Vec<Budget>,
 }
 
 impl Group {
+    #[must_use]
+    pub fn new(name: &'static str, unit: Unit) -> Self {
+        Self { name, unit, contestants: Vec::new() }
+    }
+
+    /// Adds a contestant, and what it must reach. `run` is one round: it prepares what it needs and measures through
+    /// the [`Run`].
+    #[must_use]
+    pub fn with(
+        mut self,
+        name: &'static str,
+        run: impl Fn(&mut Run) -> Result<()> + 'static,
+        budgets: &[Budget],
+    ) -> Self {
+        self.contestants.push(Contestant { name, run: Box::new(run), budgets: budgets.to_vec() });
+        self
+    }
+
+    /// The `group/contestant` names.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.contestants.iter().map(|one| format!("{}/{}", self.name, one.name))
+    }
+
     /// Whether a filter is part of one of its `group/contestant` names, or there is no filter.
     #[must_use]
     pub fn is_named_by(&self, filters: &[String]) -> bool {
-        let names = || self.contestants.iter().map(|one| format!("{}/{}", self.name, one.name));
-        filters.is_empty() || filters.iter().any(|filter| names().any(|name| name.contains(filter)))
+        filters.is_empty()
+            || self.names().any(|name| filters.iter().any(|filter| name.contains(filter)))
     }
 }
 
@@ -67,86 +78,71 @@ const ENOUGH: usize = 3;
 /// Runs a group: every contestant once in each round, so that a slow phase of the machine affects all of them.
 pub fn run_group(group: &Group, rounds: usize, scale: Scale) -> Result<GroupResults> {
     let start = clock::now();
-    let mut entries: Vec<Entry> = group.contestants.iter().map(Entry::new).collect();
+    let mut samples = vec![Ok(Vec::new()); group.contestants.len()];
     for round in 0..rounds {
         if round >= ENOUGH && start.elapsed() >= LONG {
             break;
         }
-        for entry in &mut entries {
-            entry.one_round(group, scale)?;
-        }
-    }
-    summarize(group, entries, scale)
-}
-
-/// A contestant with its samples, or why it was left out.
-struct Entry {
-    contestant: &'static Contestant,
-    samples: Vec<Sample>,
-    absent: Option<LeftOut>,
-}
-
-impl Entry {
-    fn new(contestant: &'static Contestant) -> Self {
-        Entry { contestant, samples: Vec::new(), absent: None }
-    }
-
-    fn one_round(&mut self, group: &Group, scale: Scale) -> Result<()> {
-        if self.absent.is_some() {
-            return Ok(());
-        }
-        let mut run = Run::new(scale);
-        let ran = (self.contestant.run)(&mut run).and_then(|()| run.finish(group.unit));
-        match ran.map_err(anyhow::Error::downcast::<LeftOut>) {
-            Ok(sample) => self.samples.push(sample),
-            Err(Ok(absent)) => self.absent = Some(absent),
-            Err(Err(error)) => {
-                return Err(error.context(format!("contestant `{}`", self.contestant.name)));
+        for (contestant, samples) in group.contestants.iter().zip(&mut samples) {
+            let Ok(so_far) = samples else { continue };
+            let mut run = Run::new(scale);
+            let ran = (contestant.run)(&mut run).and_then(|()| run.finish(group.unit));
+            match ran.map_err(anyhow::Error::downcast::<LeftOut>) {
+                Ok(sample) => so_far.push(sample),
+                Err(Ok(left_out)) => *samples = Err(left_out),
+                Err(Err(error)) => {
+                    return Err(error.context(format!("contestant `{}`", contestant.name)));
+                }
             }
         }
-        Ok(())
     }
+    summarize(group, samples, scale)
 }
 
-fn summarize(group: &Group, entries: Vec<Entry>, scale: Scale) -> Result<GroupResults> {
+fn summarize(
+    group: &Group,
+    samples: Vec<Result<Vec<Sample>, LeftOut>>,
+    scale: Scale,
+) -> Result<GroupResults> {
     let mut results = GroupResults::default();
     let mut present = Vec::new();
-    for Entry { contestant, samples, absent } in entries {
-        match absent {
-            Some(LeftOut(why)) => {
+    for (contestant, samples) in group.contestants.iter().zip(samples) {
+        match samples {
+            Ok(samples) => {
+                let spread = Spread::of(samples.iter().map(|sample| sample.value));
+                present.push((contestant, spread.context("no rounds")?, samples));
+            }
+            Err(LeftOut(why)) => {
                 results.absent.push(Absent { group: group.name, contestant: contestant.name, why });
             }
-            None => present.push((contestant, Spread::of(&samples).context("no rounds")?, samples)),
         }
     }
     let medians: Vec<(&'static str, f64)> =
         present.iter().map(|(one, spread, _)| (one.name, spread.median)).collect();
-    let row = |(contestant, spread, samples): &(&Contestant, Spread, Vec<Sample>)| {
-        let memory = typical_memory(samples);
-        let bytes_each = memory.and_then(|memory| memory.bytes_each());
-        let figures =
-            Figures { unit: group.unit, median: spread.median, bytes_each, group: &medians };
-        Row {
+    for (contestant, spread, samples) in present {
+        let memory = typical_memory(&samples);
+        let figures = Figures {
+            unit: group.unit,
+            median: spread.median,
+            bytes_each: memory.and_then(|memory| memory.bytes_each()),
+            group: &medians,
+        };
+        let judge = |budget: &Budget| match scale {
+            Scale::Full | Scale::Whole => budget.judge(&figures),
+            Scale::Quick => budget.unjudged(group.unit),
+        };
+        results.rows.push(Row {
             group: group.name,
             contestant: contestant.name,
             unit: group.unit,
-            spread: *spread,
+            spread,
             ratio: spread.median / medians.first().map_or(f64::NAN, |(_, median)| *median),
-            at_work: typical_work(samples),
+            at_work: typical_work(&samples),
             memory,
-            verdicts: verdicts(contestant, &figures, scale),
-        }
-    };
-    results.rows = present.iter().map(row).collect();
+            verdicts: contestant.budgets.iter().map(judge).collect::<Vec<Verdict>>(),
+        });
+    }
     Ok(results)
-}
-
-fn verdicts(contestant: &Contestant, figures: &Figures<'_>, scale: Scale) -> Vec<Verdict> {
-    let judge = |budget: &Budget| match scale {
-        Scale::Full | Scale::Whole => budget.judge(figures),
-        Scale::Quick => budget.unjudged(figures.unit),
-    };
-    contestant.budgets.iter().map(judge).collect()
 }
 
 #[cfg(test)]
@@ -172,18 +168,17 @@ mod tests {
         Ok(())
     }
 
-    const INTERLEAVED: Group = Group {
-        name: "interleaved",
-        unit: Unit::Seconds,
-        contestants: &[
-            Contestant::new("a", first, &[]),
-            Contestant::new("b", second, &[Budget::Within(1.5, "a"), Budget::AtMost(1.0)]),
-        ],
-    };
+    fn interleaved() -> Group {
+        Group::new("interleaved", Unit::Seconds).with("a", first, &[]).with(
+            "b",
+            second,
+            &[Budget::Within(1.5, "a"), Budget::AtMost(1.0)],
+        )
+    }
 
     #[test]
     fn contestants_run_interleaved_and_are_compared_with_the_first() {
-        let rows = run_group(&INTERLEAVED, 3, Scale::Full).unwrap().rows;
+        let rows = run_group(&interleaved(), 3, Scale::Full).unwrap().rows;
         assert_eq!(*ORDER.lock().unwrap(), "ababab");
         let ratios: Vec<String> = rows.iter().map(|row| row.ratio.to_string()).collect();
         assert_eq!(ratios, ["1", "1.5"]);
@@ -196,31 +191,20 @@ mod tests {
         Ok(())
     };
 
-    const SMALL: Group = Group {
-        name: "small",
-        unit: Unit::Seconds,
-        contestants: &[Contestant::new("a", THREE, &[Budget::AtMost(1.0)])],
-    };
-
     #[test]
     fn small_sizes_are_not_judged() {
-        let rows = run_group(&SMALL, 1, Scale::Quick).unwrap().rows;
+        let small = Group::new("small", Unit::Seconds).with("a", THREE, &[Budget::AtMost(1.0)]);
+        let rows = run_group(&small, 1, Scale::Quick).unwrap().rows;
         let states = rows.iter().flat_map(|row| row.verdicts.iter().map(|verdict| verdict.state));
         assert_eq!(states.collect::<Vec<_>>(), [State::NotJudged]);
     }
 
-    const LEFT_OUT: Group = Group {
-        name: "left out",
-        unit: Unit::Seconds,
-        contestants: &[
-            Contestant::new("a", |_| Err(LeftOut("slow".to_owned()).into()), &[]),
-            Contestant::new("b", THREE, &[Budget::Within(1.0, "a")]),
-        ],
-    };
-
     #[test]
     fn a_contestant_that_is_left_out_is_named_and_the_others_run() {
-        let results = run_group(&LEFT_OUT, 2, Scale::Full).unwrap();
+        let group = Group::new("left out", Unit::Seconds)
+            .with("a", |_| Err(LeftOut("slow".to_owned()).into()), &[])
+            .with("b", THREE, &[Budget::Within(1.0, "a")]);
+        let results = run_group(&group, 2, Scale::Full).unwrap();
         let absent: Vec<_> = results.absent.iter().map(|one| (one.contestant, &*one.why)).collect();
         assert_eq!(absent, [("a", "slow")]);
         let [row] = &*results.rows else { panic!("{:?}", results.rows) };
@@ -229,23 +213,19 @@ mod tests {
 
     #[test]
     fn a_failing_contestant_is_named() {
-        const FAILING: Group = Group {
-            name: "failing",
-            unit: Unit::Seconds,
-            contestants: &[Contestant::new("a", |_| bail!("no route"), &[])],
-        };
-        let error = run_group(&FAILING, 1, Scale::Full).unwrap_err();
+        let failing = Group::new("failing", Unit::Seconds).with("a", |_| bail!("no route"), &[]);
+        let error = run_group(&failing, 1, Scale::Full).unwrap_err();
         assert_eq!(format!("{error:#}"), "contestant `a`: no route");
     }
 
     #[test]
     fn a_filter_chooses_whole_groups() {
         let check = |filter: &str, named: bool| {
-            assert_eq!(INTERLEAVED.is_named_by(&[filter.to_owned()]), named, "{filter}");
+            assert_eq!(interleaved().is_named_by(&[filter.to_owned()]), named, "{filter}");
         };
         check("leaved/b", true);
         check("inter", true);
         check("leaved/c", false);
-        assert!(INTERLEAVED.is_named_by(&[]));
+        assert!(interleaved().is_named_by(&[]));
     }
 }

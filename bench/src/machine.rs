@@ -2,7 +2,9 @@
 
 use std::fs;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+use serde::Serialize;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Machine {
     pub processor: String,
     /// How many threads can run at once.

@@ -3,25 +3,15 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use clap::Parser as _;
 
-use homeostat_bench::args::{self, DesiredState, Request};
-use homeostat_bench::contest::{self, Group};
+use homeostat_bench::args::Args;
 use homeostat_bench::results::Results;
-use homeostat_bench::{against, groups, machine, output};
+use homeostat_bench::{Group, against, contest, groups, machine, output};
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let ended = match args::parse(&words) {
-        Ok(Request::Help) => print(args::HELP),
-        Ok(Request::List) => print(&list()),
-        Ok(Request::Run(desired)) => run(&desired),
-        Err(mistake) => {
-            log(&format!("error: {mistake}\n\n{}", args::HELP));
-            return ExitCode::from(2);
-        }
-    };
-    match ended {
+    match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log(&format!("error: {error:#}"));
@@ -30,29 +20,26 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(desired: &DesiredState) -> Result<()> {
-    let chosen: Vec<&Group> =
-        groups::ALL.iter().copied().filter(|group| group.is_named_by(&desired.filters)).collect();
-    if chosen.is_empty() {
-        bail!("no group matches; `--list` names them all");
+fn run(args: &Args) -> Result<()> {
+    let (rounds, scale) = (args.rounds.get(), args.scale());
+    let mut groups = groups::all();
+    if args.list {
+        let names: Vec<String> = groups.iter().flat_map(Group::names).collect();
+        return print(&names.join("\n"));
     }
-    if let Some(before) = &desired.against {
-        let names: Vec<&str> = chosen.iter().map(|group| group.name).collect();
+    groups.retain(|group| group.is_named_by(&args.filters));
+    ensure!(!groups.is_empty(), "no group matches; `--list` names them all");
+    if let Some(before) = &args.against {
+        let names: Vec<&str> = groups.iter().map(|group| group.name).collect();
         let own = std::env::current_exe()?;
-        let scale = desired.scale.option();
-        return print(&against::compare(before, &own, desired.rounds, &names, scale, log)?);
+        return print(&against::compare(before, &own, rounds, &names, scale.option(), log)?);
     }
-    let mut results = Results {
-        machine: machine::read(),
-        round_count: desired.rounds,
-        scale: desired.scale,
-        rows: Vec::new(),
-        absent: Vec::new(),
-    };
+    let machine = machine::read();
+    let mut results = Results { machine, rounds, scale, rows: Vec::new(), absent: Vec::new() };
     let mut failed = Vec::new();
-    for group in chosen {
-        log(&format!("running {} (up to {} rounds)", group.name, desired.rounds));
-        match contest::run_group(group, desired.rounds, desired.scale) {
+    for group in groups {
+        log(&format!("running {} (up to {rounds} rounds)", group.name));
+        match contest::run_group(&group, rounds, scale) {
             Ok(group) => {
                 results.rows.extend(group.rows);
                 results.absent.extend(group.absent);
@@ -61,18 +48,11 @@ fn run(desired: &DesiredState) -> Result<()> {
             Err(error) => failed.push(format!("group `{}`: {error:#}", group.name)),
         }
     }
-    let written = output::write(&results, &desired.out)?;
+    let written = output::write(&results, &args.out)?;
     print(&output::text(&results))?;
     log(&format!("written: {written}"));
     ensure!(failed.is_empty(), "{}", failed.join("\n"));
     Ok(())
-}
-
-fn list() -> String {
-    let names = |group: &&Group| -> Vec<String> {
-        group.contestants.iter().map(|one| format!("{}/{}", group.name, one.name)).collect()
-    };
-    groups::ALL.iter().flat_map(names).collect::<Vec<_>>().join("\n")
 }
 
 fn print(text: &str) -> Result<()> {

@@ -12,6 +12,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use serde::Serialize;
+
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
@@ -19,11 +21,13 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static COUNTING: Counting = Counting;
 
 /// The heap memory of some work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Weight {
     /// Bytes that its result still holds.
+    #[serde(rename = "held_bytes")]
     pub held: usize,
     /// The most bytes at any moment above those at its start.
+    #[serde(rename = "peak_bytes")]
     pub peak: usize,
 }
 

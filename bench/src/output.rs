@@ -5,11 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
 
 use crate::budget::Verdict;
 use crate::results::{Absent, Results, Row};
-use crate::run::{Memory, Scale};
+use crate::run::Memory;
 use crate::unit::{Unit, three_digits};
 
 const COLUMNS: [&str; 10] =
@@ -54,26 +53,11 @@ pub fn markdown(results: &Results) -> String {
     page
 }
 
-/// All figures, unrounded.
-#[must_use]
-pub fn json(results: &Results) -> Value {
-    let machine = &results.machine;
-    json!({
-        "machine": {
-            "processor": machine.processor, "cores": machine.cores, "kernel": machine.kernel,
-        },
-        "rounds": results.round_count,
-        "scale": scale(results.scale),
-        "rows": results.rows.iter().map(row_json).collect::<Vec<_>>(),
-        "left_out": results.absent.iter().map(absent_json).collect::<Vec<_>>(),
-    })
-}
-
 /// Writes `results.md` and `results.json` below `directory` and returns their names.
 pub fn write(results: &Results, directory: &Path) -> Result<String> {
     let files = [
         (directory.join("results.md"), markdown(results)),
-        (directory.join("results.json"), format!("{:#}\n", json(results))),
+        (directory.join("results.json"), serde_json::to_string_pretty(results)? + "\n"),
     ];
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
@@ -98,17 +82,9 @@ fn title(results: &Results) -> String {
         machine.processor,
         machine.cores,
         machine.kernel,
-        results.round_count,
-        scale(results.scale)
+        results.rounds,
+        results.scale.name()
     )
-}
-
-fn scale(scale: Scale) -> &'static str {
-    match scale {
-        Scale::Full => "full",
-        Scale::Whole => "whole",
-        Scale::Quick => "quick",
-    }
 }
 
 fn cells(row: &Row) -> [String; 10] {
@@ -141,39 +117,16 @@ fn memory_cells(memory: Memory) -> (String, String) {
     (held, show(memory.weight.peak))
 }
 
-fn row_json(row: &Row) -> Value {
-    let verdicts = row.verdicts.iter();
-    json!({
-        "group": row.group,
-        "contestant": row.contestant,
-        "unit": row.unit.name(),
-        "median": row.spread.median,
-        "min": row.spread.min,
-        "max": row.spread.max,
-        "ratio_to_first": row.ratio,
-        "at_work_seconds": row.at_work,
-        "memory": row.memory.map(|memory| json!({
-            "held_bytes": memory.weight.held,
-            "peak_bytes": memory.weight.peak,
-            "objects": memory.objects,
-        })),
-        "budgets": verdicts
-            .map(|Verdict { budget, state }| json!({ "budget": budget, "verdict": state.word() }))
-            .collect::<Vec<_>>(),
-    })
-}
-
-fn absent_json(Absent { group, contestant, why }: &Absent) -> Value {
-    json!({ "group": group, "contestant": contestant, "why": why })
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::budget::State;
     use crate::machine::Machine;
     use crate::memory::Weight;
     use crate::results::Spread;
+    use crate::run::Scale;
 
     fn results() -> Results {
         let machine = Machine { processor: "Fast".to_owned(), cores: 2, kernel: "6.18".to_owned() };
@@ -198,7 +151,7 @@ mod tests {
         };
         let why = "not installed".to_owned();
         let absent = vec![Absent { group: "routes", contestant: "other", why }];
-        Results { machine, round_count: 3, scale: Scale::Full, rows: vec![floor, ours], absent }
+        Results { machine, rounds: 3, scale: Scale::Full, rows: vec![floor, ours], absent }
     }
 
     #[test]
@@ -225,7 +178,7 @@ Left out: routes/other: not installed
 
     #[test]
     fn the_json_has_the_figures_unrounded() {
-        let json = json(&results());
+        let json = serde_json::to_value(results()).unwrap();
         assert_eq!(json.pointer("/rows/1/median"), Some(&json!(0.5)));
         assert_eq!(json.pointer("/rows/1/memory/objects"), Some(&json!(100)));
         assert_eq!(json.pointer("/rows/1/budgets/0/verdict"), Some(&json!("MISSED")));

@@ -4,8 +4,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
+
+use crate::run::LeftOut;
 
 /// Where a program is, also for users who have no `sbin` in their path.
 #[must_use]
@@ -14,6 +17,12 @@ pub fn find(name: &str) -> Option<PathBuf> {
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     let places = std::env::split_paths(&path).chain(system);
     places.map(|place| place.join(name)).find(|program| program.is_file())
+}
+
+/// Where a program is; its contestant is left out where it is missing.
+pub fn find_or_leave_out(name: &str, package: &str) -> Result<PathBuf> {
+    let missing = || format!("`{name}` is not here; `apt-get install {package}` brings it");
+    Ok(find(name).ok_or_else(|| LeftOut(missing()))?)
 }
 
 /// Runs a program to its end and discards its output.
@@ -39,6 +48,12 @@ pub fn read<'a>(program: &Path, args: impl IntoIterator<Item = &'a str>) -> Resu
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+pub const RESIDENT: &str = "VmRSS:";
+/// The most resident memory at any time.
+pub const PEAK: &str = "VmHWM:";
+/// Resident memory without pages of files, which processes share.
+pub const ANONYMOUS: &str = "RssAnon:";
+
 /// A program that runs until this is dropped.
 #[derive(Debug)]
 pub struct Running(Child);
@@ -56,35 +71,25 @@ impl Running {
         Ok(self.0.try_wait()?.is_none())
     }
 
-    pub fn resident_bytes(&self) -> Result<usize> {
-        self.bytes("VmRSS:")
+    /// Memory in bytes, by its name in `/proc/PID/status`: [`RESIDENT`], [`PEAK`] or [`ANONYMOUS`].
+    pub fn memory(&self, name: &str) -> Result<usize> {
+        Ok(self.number::<usize>("status", name)? << 10)
     }
 
-    pub fn peak_bytes(&self) -> Result<usize> {
-        self.bytes("VmHWM:")
-    }
-
-    /// Resident memory without pages of files, which processes share.
-    pub fn anonymous_bytes(&self) -> Result<usize> {
-        self.bytes("RssAnon:")
+    /// The number after `name` in a file in `/proc/PID`.
+    pub fn number<T>(&self, file: &str, name: &str) -> Result<T>
+    where
+        T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+    {
+        let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.pid()))?;
+        let rest = text.lines().find_map(|line| line.strip_prefix(name));
+        let number = rest.and_then(|rest| rest.split_whitespace().next());
+        Ok(number.with_context(|| format!("`{file}` has no `{name}`"))?.parse()?)
     }
 
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.0.id()
-    }
-
-    /// The content of a file in `/proc/PID`.
-    pub fn proc_file(&self, name: &str) -> io::Result<String> {
-        std::fs::read_to_string(format!("/proc/{}/{name}", self.0.id()))
-    }
-
-    fn bytes(&self, name: &str) -> Result<usize> {
-        let status = self.proc_file("status")?;
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        let kilobytes: usize = kilobytes.context("no word on its memory")?.parse()?;
-        Ok(kilobytes << 10)
     }
 }
 
@@ -104,7 +109,7 @@ mod tests {
     fn a_program_ends_with_its_handle() {
         let mut running = Running::start("sleep", &["60"]).unwrap();
         assert!(running.is_alive().unwrap());
-        assert!(running.resident_bytes().unwrap() > 0);
+        assert!(running.memory(RESIDENT).unwrap() > 0);
         let directory = PathBuf::from(format!("/proc/{}", running.0.id()));
         drop(running);
         assert!(!directory.exists());

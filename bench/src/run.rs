@@ -1,16 +1,17 @@
 //! One round of one contestant: the size of its input and what it measures.
 
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use serde::Serialize;
 
 use crate::clock;
 use crate::memory::{self, Weight};
 use crate::unit::Unit;
 
 /// The size of the inputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Scale {
     /// The sizes of the budgets.
     Full,
@@ -21,6 +22,16 @@ pub enum Scale {
 }
 
 impl Scale {
+    /// Its name in the results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Scale::Full => "full",
+            Scale::Whole => "whole",
+            Scale::Quick => "quick",
+        }
+    }
+
     /// The option of the command line for it.
     #[must_use]
     pub fn option(self) -> Option<&'static str> {
@@ -44,23 +55,17 @@ pub struct Run {
 }
 
 /// The memory of a contestant, and for how many objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Memory {
+    #[serde(flatten)]
     pub weight: Weight,
     pub objects: u64,
 }
 
 /// Why a contestant is left out. As the error of a round it does not stop the others.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("left out: {0}")]
 pub struct LeftOut(pub String);
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "left out: {}", self.0)
-    }
-}
-
-impl std::error::Error for LeftOut {}
 
 /// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -157,7 +162,7 @@ impl Run {
         let at_work = (seconds > 0.0).then_some(self.at_work.as_secs_f64());
         match self.figure.or(measured) {
             Some(value) => Ok(Sample { value, at_work, memory: self.memory }),
-            None => bail!("measured nothing in {}", unit.name()),
+            None => bail!("measured nothing in {unit:?}"),
         }
     }
 }
@@ -222,6 +227,6 @@ mod tests {
     #[test]
     fn a_contestant_that_measures_nothing_is_an_error() {
         let error = Run::new(Scale::Full).finish(Unit::PerSecond).unwrap_err();
-        assert_eq!(error.to_string(), "measured nothing in 1/s");
+        assert_eq!(error.to_string(), "measured nothing in PerSecond");
     }
 }

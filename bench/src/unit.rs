@@ -1,38 +1,25 @@
 //! What a group's figures mean, and how they are written for people.
 
+use serde::{Deserialize, Serialize};
+
 /// The unit of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Less is better.
+    #[serde(rename = "s")]
     Seconds,
     /// Operations per second: more is better.
+    #[serde(rename = "1/s")]
     PerSecond,
     /// Less is better.
+    #[serde(rename = "bytes")]
     Bytes,
     /// A number of something: less is better.
+    #[serde(rename = "count")]
     Count,
 }
 
 impl Unit {
-    const ALL: [Unit; 4] = [Unit::Seconds, Unit::PerSecond, Unit::Bytes, Unit::Count];
-
-    /// The unit of a [`name`](Self::name).
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|unit| unit.name() == name)
-    }
-
-    /// The name in JSON and Markdown.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Seconds => "s",
-            Unit::PerSecond => "1/s",
-            Unit::Bytes => "bytes",
-            Unit::Count => "count",
-        }
-    }
-
     /// The figure with three digits and a fitting prefix: `12.3 ms`, `4.56 M/s`, `7.89 MiB`.
     #[must_use]
     pub fn show(self, value: f64) -> String {

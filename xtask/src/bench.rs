@@ -8,8 +8,7 @@ use crate::run::Program;
 use crate::setup;
 
 /// Installs what is compared with, and runs the benchmarks with `arguments`.
-pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    let mut arguments = arguments.to_vec();
+pub(crate) fn bench(mut arguments: Vec<String>) -> Result<()> {
     if !arguments.iter().any(|word| word == "--list") {
         setup::setup_bench();
         // Some groups are about the program itself, which must stand beside the benchmarks.

@@ -18,20 +18,16 @@ mod vm;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::Parser as _;
 
-use args::{Request, Task};
+use args::{CommandLine, Task};
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    match args::parse(&words) {
-        Ok(Request::Help(text)) => {
-            console::data(text);
-            ExitCode::SUCCESS
-        }
-        Ok(Request::Run(task)) => exit_code(&start(task)),
-        Err(mistake) => {
-            console::note(&format!("error: {mistake}\n\n{}", args::OVERVIEW));
-            ExitCode::from(2)
+    match start(CommandLine::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            console::note(&format!("error: {error:#}"));
+            ExitCode::FAILURE
         }
     }
 }
@@ -40,21 +36,11 @@ fn start(task: Task) -> Result<()> {
     match task {
         Task::Setup => setup::setup(),
         Task::Test(choice) => test::test(&choice),
-        Task::Soak(length, filters) => soak::soak(length, &filters),
+        Task::Soak { times, filters } => soak::soak(times, &filters),
         Task::Vm(order) => vm::vm(&order),
-        Task::Bench(arguments) => bench::bench(&arguments),
+        Task::Bench { arguments } => bench::bench(arguments),
         Task::Deny => deny::deny(),
-        Task::Tidy => tidy::tidy(),
-        Task::SizeReport => tidy::report(),
-    }
-}
-
-fn exit_code(ended: &Result<()>) -> ExitCode {
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            console::note(&format!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
+        Task::Tidy { report: false } => tidy::tidy(),
+        Task::Tidy { report: true } => tidy::report(),
     }
 }

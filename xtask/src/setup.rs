@@ -1,6 +1,5 @@
 //! `cargo xtask setup`: installs the programs that the tests use. Silent when none is missing.
 
-use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -50,24 +49,23 @@ const SERVICES: &[(&str, &str)] = &[("bird2", "bird.service")];
 /// Example rulesets of the package of `nft`, which minimal systems do not install.
 const EXAMPLES: &str = "/usr/share/doc/nftables/examples";
 
+/// Unpacks them from the package.
+const UNPACK: &str = "cd \"$(mktemp -d)\" && apt-get update -q && apt-get download -q nftables && \
+    dpkg-deb --fsys-tarfile nftables_*.deb | tar -x -C / ./usr/share/doc/nftables/examples";
+
 /// Installs missing programs; fails with the command for it if this is not possible.
 pub(crate) fn setup() -> Result<()> {
     provide(NEEDS)?;
-    if Path::new(EXAMPLES).is_dir() { Ok(()) } else { provide_examples() }
-}
-
-/// Unpacks them from the package.
-fn provide_examples() -> Result<()> {
+    if Path::new(EXAMPLES).is_dir() {
+        return Ok(());
+    }
     console::note(&format!("missing: {EXAMPLES}: tests apply them"));
     let unpack = Program::new("sh", &["-euc", UNPACK]);
-    match method(user(), |binary| find(binary).is_some()) {
+    match method(is_root(), has) {
         Method::Install => unpack.run(),
         _ => bail!("only root can unpack them\nhelp: run as root: {unpack}"),
     }
 }
-
-const UNPACK: &str = "cd \"$(mktemp -d)\" && apt-get update -q && apt-get download -q nftables && \
-    dpkg-deb --fsys-tarfile nftables_*.deb | tar -x -C / ./usr/share/doc/nftables/examples";
 
 /// The same for the virtual machine.
 pub(crate) fn setup_vm() -> Result<()> {
@@ -82,19 +80,25 @@ pub(crate) fn setup_bench() {
     }
 }
 
+/// Where a program is. Debian's users often have no `sbin` in their path.
 pub(crate) fn find(binary: &str) -> Option<PathBuf> {
-    let places = places(std::env::var_os("PATH").as_deref());
-    places.iter().map(|place| place.join(binary)).find(|path| path.is_file())
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    let mut places = std::env::split_paths(&path).chain(system).map(|place| place.join(binary));
+    places.find(|path| path.is_file())
+}
+
+fn has(binary: &str) -> bool {
+    find(binary).is_some()
 }
 
 /// Updates the package lists, as root: packages of older lists may be gone.
 pub(crate) fn update_lists() -> Result<()> {
-    if user() == User::Root { update().run() } else { Ok(()) }
+    if is_root() { update().run() } else { Ok(()) }
 }
 
 fn provide(needs: &'static [Need]) -> Result<()> {
-    let exists = |binary: &str| find(binary).is_some();
-    let missing = missing(needs, exists);
+    let missing = missing(needs, has);
     if missing.is_empty() {
         return Ok(());
     }
@@ -102,19 +106,13 @@ fn provide(needs: &'static [Need]) -> Result<()> {
         let Need { binary, package, why } = need;
         console::note(&format!("missing: `{binary}` (package {package}): {why}"));
     }
-    match method(user(), exists) {
+    match method(is_root(), has) {
         Method::Install => install(&missing),
         Method::Ask => bail!("only root can install packages\nhelp: {}", command_line(&missing)),
         Method::Unknown => {
             bail!("there is no apt-get here\nhelp: install the packages named above")
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum User {
-    Root,
-    Other,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -124,11 +122,11 @@ enum Method {
     Unknown,
 }
 
-fn method(user: User, exists: impl Fn(&str) -> bool) -> Method {
-    match user {
-        _ if !exists("apt-get") => Method::Unknown,
-        User::Root => Method::Install,
-        User::Other => Method::Ask,
+fn method(is_root: bool, exists: impl Fn(&str) -> bool) -> Method {
+    match (exists("apt-get"), is_root) {
+        (false, _) => Method::Unknown,
+        (true, true) => Method::Install,
+        (true, false) => Method::Ask,
     }
 }
 
@@ -136,17 +134,9 @@ fn missing(needs: &[Need], exists: impl Fn(&str) -> bool) -> Vec<&Need> {
     needs.iter().filter(|need| !exists(need.binary)).collect()
 }
 
-/// The directories with programs. Debian's users often have no `sbin` in their path.
-fn places(path: Option<&OsStr>) -> Vec<PathBuf> {
-    let own = path.map(|path| std::env::split_paths(path).collect::<Vec<_>>());
-    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    own.unwrap_or_default().into_iter().chain(system).collect()
-}
-
 /// The owner of `/proc/self` is the effective user.
-fn user() -> User {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    if root { User::Root } else { User::Other }
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 fn install(missing: &[&Need]) -> Result<()> {
@@ -202,9 +192,9 @@ mod tests {
 
     #[test]
     fn only_root_with_apt_get_installs() {
-        assert_eq!(method(User::Root, |_| true), Method::Install);
-        assert_eq!(method(User::Other, |_| true), Method::Ask);
-        assert_eq!(method(User::Root, |_| false), Method::Unknown);
+        assert_eq!(method(true, |_| true), Method::Install);
+        assert_eq!(method(false, |_| true), Method::Ask);
+        assert_eq!(method(true, |_| false), Method::Unknown);
     }
 
     #[test]
@@ -226,10 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_looked_for_in_the_path_and_then_in_sbin() {
-        let found = places(Some(OsStr::new("/opt/bin:/usr/bin")));
-        assert_eq!(found.first(), Some(&PathBuf::from("/opt/bin")));
-        assert!(found.contains(&PathBuf::from("/usr/sbin")));
-        assert!(places(None).contains(&PathBuf::from("/sbin")));
+    fn programs_are_found_or_not() {
+        assert!(find("sh").is_some());
+        assert_eq!(find("no-such-program"), None);
     }
 }

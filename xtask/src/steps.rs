@@ -5,56 +5,29 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 
 use crate::run::Program;
-use crate::{clock, console, deny, setup, tidy, vm};
+use crate::{clock, console};
 
 /// The budget of all tests together on two cores; slower tests belong to `cargo xtask soak`.
 const TEST_BUDGET: Duration = Duration::from_mins(8);
 
 /// One step of a task.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
-    Setup,
-    /// With the name for headings and failures.
-    Program(&'static str, Program),
-    /// A few tests on a second kernel, if one is available.
-    ShortVm,
-    /// All kernel tests on a second kernel.
-    SoakVm,
-    Deny,
-    Tidy,
+pub(crate) struct Step {
+    /// For headings and failures.
+    name: &'static str,
+    /// Runs this step and nothing else.
+    pub(crate) command: String,
+    run: Box<dyn Fn() -> Result<()>>,
 }
 
 impl Step {
-    fn name(&self) -> &'static str {
-        match self {
-            Step::Setup => "setup",
-            Step::Program(name, _) => name,
-            Step::ShortVm | Step::SoakVm => "vm",
-            Step::Deny => "deny",
-            Step::Tidy => "tidy",
-        }
+    pub(crate) fn program(name: &'static str, program: Program) -> Self {
+        Self { name, command: program.to_string(), run: Box::new(move || program.run()) }
     }
 
-    /// The command that runs this step and nothing else.
-    fn alone(&self) -> String {
-        match self {
-            Step::Program(_, program) => program.to_string(),
-            Step::ShortVm => "cargo xtask vm --short".to_owned(),
-            Step::Setup | Step::SoakVm | Step::Deny | Step::Tidy => {
-                format!("cargo xtask {}", self.name())
-            }
-        }
-    }
-
-    fn run(&self) -> Result<()> {
-        match self {
-            Step::Setup => setup::setup(),
-            Step::Program(_, program) => program.run(),
-            Step::ShortVm => vm::vm_if_possible(&vm::Order::short()),
-            Step::SoakVm => vm::vm(&vm::Order::soak()),
-            Step::Deny => deny::deny(),
-            Step::Tidy => tidy::tidy(),
-        }
+    /// What `cargo xtask` does with these words.
+    pub(crate) fn task(words: &'static str, run: impl Fn() -> Result<()> + 'static) -> Self {
+        let name = words.split(' ').next().unwrap_or(words);
+        Self { name, command: format!("cargo xtask {words}"), run: Box::new(run) }
     }
 }
 
@@ -73,23 +46,23 @@ fn run_logged(steps: &[Step], log: &mut dyn FnMut(&str)) -> Result<()> {
 }
 
 fn run_one(step: &Step, log: &mut dyn FnMut(&str)) -> Result<()> {
-    let start = clock::now();
-    log(&format!("== {}: {}", step.name(), step.alone()));
-    let ended = step.run();
+    let (Step { name, command, run }, start) = (step, clock::now());
+    log(&format!("== {name}: {command}"));
+    let ended = run();
     let took = start.elapsed();
-    log(&format!("== {} took {:.1} s", step.name(), took.as_secs_f64()));
-    if let Some(warning) = slowness(step, took) {
+    log(&format!("== {name} took {:.1} s", took.as_secs_f64()));
+    if let Some(warning) = slowness(name, took) {
         log(&warning);
     }
     ended.map_err(|error| {
         log(&format!("{error:#}"));
-        anyhow!("step `{}` failed; run it alone with: {}", step.name(), step.alone())
+        anyhow!("step `{name}` failed; run it alone with: {command}")
     })
 }
 
 /// The warning about a step that exceeded its budget.
-fn slowness(step: &Step, took: Duration) -> Option<String> {
-    (step.name() == "test" && took > TEST_BUDGET).then(|| {
+fn slowness(step: &str, took: Duration) -> Option<String> {
+    (step == "test" && took > TEST_BUDGET).then(|| {
         let budget = TEST_BUDGET.as_secs();
         format!(
             "warning: the tests took more than {budget} s: move slow ones to `cargo xtask soak`"
@@ -103,20 +76,19 @@ mod tests {
 
     #[test]
     fn tests_that_take_too_long_are_warned_of_and_other_steps_are_not() {
-        let step = |name| Step::Program(name, Program::new("true", &[]));
         let slow = TEST_BUDGET + Duration::from_millis(1);
-        assert_eq!(slowness(&step("test"), TEST_BUDGET), None);
-        assert_eq!(slowness(&step("clippy"), slow), None);
-        let warning = slowness(&step("test"), slow).unwrap();
+        assert_eq!(slowness("test", TEST_BUDGET), None);
+        assert_eq!(slowness("clippy", slow), None);
+        let warning = slowness("test", slow).unwrap();
         assert!(warning.starts_with("warning: the tests took more than 480 s"), "{warning}");
     }
 
     #[test]
     fn the_first_failing_step_is_named_with_the_way_to_run_it_alone() {
         let steps = [
-            Step::Program("good", Program::new("true", &[])),
-            Step::Program("bad", Program::new("false", &["--now"])),
-            Step::Program("never reached", Program::new("no-such-program", &[])),
+            Step::program("good", Program::new("true", &[])),
+            Step::program("bad", Program::new("false", &["--now"])),
+            Step::program("never reached", Program::new("no-such-program", &[])),
         ];
         let mut lines = Vec::new();
         let error = run_logged(&steps, &mut |line| lines.push(line.to_owned())).unwrap_err();
@@ -129,7 +101,7 @@ mod tests {
 
     #[test]
     fn each_step_has_a_heading_and_its_time() {
-        let step = Step::Program("good", Program::new("true", &["x"]));
+        let step = Step::program("good", Program::new("true", &["x"]));
         let mut lines = Vec::new();
         run_logged(&[step], &mut |line| lines.push(line.to_owned())).unwrap();
         let starts = ["== good: true x", "== good took ", "== 1 steps passed in "];

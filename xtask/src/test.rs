@@ -4,20 +4,18 @@ use anyhow::Result;
 
 use crate::run::Program;
 use crate::steps::{Step, run_all};
+use crate::vm::{self, Order};
+use crate::{setup, tidy};
 
 /// Which checks and tests to run.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Choice {
-    pub(crate) extent: Extent,
-    /// Parts of test names; empty means all tests.
+    /// Run only the tests whose name contains one of these words (other steps are unchanged)
+    #[arg(value_name = "FILTER")]
     pub(crate) filters: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
-    Full,
-    /// Without clippy, doc and the second kernel.
-    Fast,
+    /// Leave out clippy, doc and vm
+    #[arg(long)]
+    pub(crate) fast: bool,
 }
 
 /// The seed of random tests here, so that a failure is due to the change and can be repeated. `cargo xtask soak` and
@@ -32,19 +30,19 @@ pub(crate) fn test(choice: &Choice) -> Result<()> {
 fn steps(choice: &Choice) -> Vec<Step> {
     let fmt = Program::cargo(&["fmt", "--all", "--check"]);
     let test = Program::cargo(&["test", "--workspace", "--locked"]).env("PROPTEST_RNG_SEED", SEED);
-    let mut steps = vec![Step::Setup, Step::Program("fmt", fmt)];
-    if choice.extent == Extent::Full {
+    let mut steps = vec![Step::task("setup", setup::setup), Step::program("fmt", fmt)];
+    if !choice.fast {
         steps.extend([
-            Step::Program("clippy", clippy()),
-            Step::Program("clippy vm", clippy_vm()),
-            Step::Program("doc", doc()),
+            Step::program("clippy", clippy()),
+            Step::program("clippy vm", clippy_vm()),
+            Step::program("doc", doc()),
         ]);
     }
-    steps.push(Step::Program("test", test.arguments_after("--", &choice.filters)));
-    if choice.extent == Extent::Full && choice.filters.is_empty() {
-        steps.push(Step::ShortVm);
+    steps.push(Step::program("test", test.arguments_after("--", &choice.filters)));
+    if !choice.fast && choice.filters.is_empty() {
+        steps.push(Step::task("vm --short", || vm::vm_if_possible(&Order::short())));
     }
-    steps.push(Step::Tidy);
+    steps.push(Step::task("tidy", tidy::tidy));
     steps
 }
 
@@ -66,38 +64,34 @@ fn doc() -> Program {
 mod tests {
     use super::*;
 
-    fn commands(extent: Extent, filters: &[&str]) -> Vec<String> {
+    fn commands(fast: bool, filters: &[&str]) -> Vec<String> {
         let filters = filters.iter().map(ToString::to_string).collect();
-        let shown = |step: &Step| match step {
-            Step::Program(_, program) => program.to_string(),
-            other => format!("{other:?}"),
-        };
-        steps(&Choice { extent, filters }).iter().map(shown).collect()
+        steps(&Choice { filters, fast }).into_iter().map(|step| step.command).collect()
     }
 
     #[test]
     fn a_full_run_has_all_steps_in_order() {
         let expected = [
-            "Setup",
+            "cargo xtask setup",
             "cargo fmt --all --check",
             "cargo clippy --workspace --all-targets --locked -- -Dwarnings",
             "cargo clippy --workspace --test '*' --locked -- -Dwarnings",
             "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked",
             "PROPTEST_RNG_SEED=76 cargo test --workspace --locked",
-            "ShortVm",
-            "Tidy",
+            "cargo xtask vm --short",
+            "cargo xtask tidy",
         ];
-        assert_eq!(commands(Extent::Full, &[]), expected);
+        assert_eq!(commands(false, &[]), expected);
     }
 
     #[test]
     fn a_fast_run_leaves_out_clippy_doc_and_vm_and_a_filter_reaches_the_tests_only() {
         let expected = [
-            "Setup",
+            "cargo xtask setup",
             "cargo fmt --all --check",
             "PROPTEST_RNG_SEED=76 cargo test --workspace --locked -- pacing",
-            "Tidy",
+            "cargo xtask tidy",
         ];
-        assert_eq!(commands(Extent::Fast, &["pacing"]), expected);
+        assert_eq!(commands(true, &["pacing"]), expected);
     }
 }

@@ -11,7 +11,7 @@ mod programs;
 mod verdict;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
@@ -20,28 +20,35 @@ use crate::{clock, console, setup};
 use boot::Machine;
 use image::Contents;
 use kernel::Kernel;
-pub(crate) use programs::{Chosen, Profile};
+use programs::SHORT;
 use verdict::{Shown, Verdict};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Which test programs run, and how.
+#[derive(Debug, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct Order {
-    /// Which test programs.
-    pub(crate) chosen: Chosen,
-    /// How they are built.
-    pub(crate) profile: Profile,
-    /// Arguments for each of them, such as names of tests.
+    /// Run only the test programs whose `package/target` names contain one of these words
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Run a few of them: less than a minute
+    #[arg(long, conflicts_with = "names")]
+    pub(crate) short: bool,
+    /// For each test program, such as parts of the names of tests
+    #[arg(value_name = "ARGUMENTS", last = true)]
     pub(crate) arguments: Vec<String>,
+    /// How cargo builds them; as `cargo test` does, unless a profile is named.
+    #[arg(skip)]
+    pub(crate) profile: Option<&'static str>,
 }
 
 impl Order {
     /// For `cargo xtask test`.
     pub(crate) fn short() -> Self {
-        Self { chosen: Chosen::Short, profile: Profile::Test, arguments: vec![] }
+        Self { short: true, ..Self::default() }
     }
 
     /// For `cargo xtask soak`.
     pub(crate) fn soak() -> Self {
-        Self { chosen: Chosen::All, profile: Profile::Soak, arguments: vec![] }
+        Self { profile: Some("soak"), ..Self::default() }
     }
 }
 
@@ -77,29 +84,24 @@ fn prepare() -> Result<Prepared> {
 }
 
 fn run(prepared: &Prepared, order: &Order) -> Result<()> {
-    let tests = programs::build(&order.chosen, order.profile)?;
-    if order.chosen == Chosen::All {
+    let Prepared { kernel, directory } = prepared;
+    let names: Vec<&str> = order.names.iter().map(String::as_str).collect();
+    let tests = programs::build(if order.short { SHORT } else { &names }, order.profile)?;
+    if !order.short && names.is_empty() {
         programs::left_out().for_each(|line| console::note(&line));
     }
-    let [image, console] = ["image.cpio", "console.log"].map(|name| prepared.directory.join(name));
-    let contents =
-        Contents { kernel: &prepared.kernel, tests: &tests, arguments: &order.arguments };
-    image::write(&image, &contents)?;
-    let machine = Machine { kernel: &prepared.kernel.image, image: &image, console: &console };
-    let verdict = Verdict::on(tests.iter().map(|test| test.name.as_str()));
-    judge(&machine, verdict, &console)
-}
-
-fn judge(machine: &Machine<'_>, mut verdict: Verdict, console: &Path) -> Result<()> {
+    let [image, console] = ["image.cpio", "console.log"].map(|name| directory.join(name));
+    image::write(&image, &Contents { kernel, tests: &tests, arguments: &order.arguments })?;
+    let machine = Machine { kernel: &kernel.image, image: &image, console: &console };
+    let mut verdict = Verdict::on(tests.iter().map(|test| test.name.as_str()));
     let start = clock::now();
-    let ended = boot::boot(machine, &mut |line| show(&verdict.take(line)))?;
+    let ended = boot::boot(&machine, &mut |line| show(&verdict.take(line)))?;
     let problems = verdict.problems(&ended);
-    let summary = verdict.summary();
-    console::note(&format!("{summary} in {:.1} s", start.elapsed().as_secs_f64()));
+    console::note(&format!("{} in {:.1} s", verdict.summary(), start.elapsed().as_secs_f64()));
     if problems.is_empty() {
         return Ok(());
     }
-    console::note(&format!("the end of {}:\n{}", console.display(), boot::console_tail(console)));
+    console::note(&format!("the end of {}:\n{}", console.display(), boot::console_tail(&console)));
     bail!("{}", problems.join("\n"))
 }
 

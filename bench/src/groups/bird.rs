@@ -2,16 +2,13 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
 use super::network::TestNetwork;
 use super::wire::Ip;
-use crate::{LeftOut, clock, program, program::Running};
-
-const TIMEOUT: Duration = Duration::from_mins(5);
+use crate::{program, program::Running};
 
 /// A configuration and a control socket in a directory of their own.
 pub(super) struct Bird {
@@ -30,8 +27,7 @@ impl Bird {
 
     /// The same with a scan of the kernel's routes at this interval.
     pub(super) fn scanning(ip: Ip, size: usize, seconds: u32) -> Result<Self> {
-        let missing = || LeftOut("BIRD is not here; `apt-get install bird2` brings it".to_owned());
-        let program = text(&program::find("bird").ok_or_else(missing)?)?;
+        let program = text(&program::find_or_leave_out("bird", "bird2")?)?;
         let directory = tempfile::tempdir()?;
         std::fs::write(directory.path().join("bird.conf"), config(ip, size, seconds)?)?;
         Ok(Bird { program, directory, ip, size })
@@ -43,18 +39,11 @@ impl Bird {
             ["bird.conf", "bird.ctl"].map(|name| self.directory.path().join(name));
         let (config, control) = (text(&config)?, text(&control)?);
         let mut bird = Running::start(&self.program, &["-f", "-c", &config, "-s", &control])?;
-        let start = clock::now();
-        loop {
-            let (count, cost) = clock::time(|| network.count(self.ip));
-            let count = count?;
-            if count >= self.size {
-                return Ok(bird);
-            }
-            ensure!(bird.is_alive()?, "BIRD ended with {count} of {} routes", self.size);
-            ensure!(start.elapsed() < TIMEOUT, "BIRD has added {count} of {} routes", self.size);
-            // Counting takes the kernel a walk over all routes, so it is not done too often.
-            std::thread::sleep(cost.max(Duration::from_micros(500)));
-        }
+        network.await_count(self.ip, self.size, || {
+            ensure!(bird.is_alive()?, "BIRD ended");
+            Ok(())
+        })?;
+        Ok(bird)
     }
 }
 

@@ -53,11 +53,6 @@ impl<S: Source> Fixture<S> {
         })
     }
 
-    /// Closes the source.
-    pub(super) fn into_desired(self) -> Arc<S::Desired> {
-        self.desired
-    }
-
     pub(super) fn pass(&mut self, focus: Focus<S::Key>) -> Result<Report<S>> {
         let Fixture { source, desired, observer, writer, book, config, runtime } = self;
         let (desired, ownership) = (Arc::clone(desired), &Ownership::Marked);

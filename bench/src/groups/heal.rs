@@ -3,11 +3,21 @@
 //!
 //! All is measured from outside: by a listener of our own, and by the files of `/proc`.
 
-pub mod burst;
+mod burst;
 mod daemon;
 mod fixture;
-pub mod idle;
-pub mod latency;
+mod idle;
+mod latency;
 mod listener;
-pub mod memory;
+mod memory;
 mod rivals;
+
+use crate::Group;
+
+pub(super) fn groups() -> Vec<Group> {
+    let mut groups = vec![latency::group()];
+    groups.extend(burst::groups());
+    groups.extend(idle::groups());
+    groups.push(memory::group());
+    groups
+}

@@ -10,35 +10,28 @@ use homeostat_engine::journal::{End, Intent, Journal, Millis, Repeat, Subject};
 use homeostat_engine::{Edit, Ledger as _, LedgerKey, SqliteLedger};
 use serde_json::Value;
 
-use crate::{Budget, Contestant, Group, Run, Unit};
+use crate::{Budget, Group, Run, Unit};
 
-/// Records of the journal a second; a step is two of them. Each writer waits until its record is durable.
-pub const RATE: Group = Group {
-    name: "journal: durable lines",
-    unit: Unit::PerSecond,
-    contestants: &[
-        Contestant::new("one fdatasync a line", one_by_one, &[]),
-        Contestant::new("SQLite, one commit a line", sqlite, &[]),
-        Contestant::new("homeostat, 1 writer", |run| writers(run, 1), &[]),
-        Contestant::new("homeostat, 16 writers", |run| writers(run, 16), &[]),
-        Contestant::new(
-            "homeostat, 64 writers",
-            |run| writers(run, 64),
-            &[Budget::Faster(10.0, "one fdatasync a line")],
-        ),
-        Contestant::new("homeostat, 256 writers", |run| writers(run, 256), &[]),
-    ],
-};
-
-/// A million records, one step each of half a million guests.
-pub const RECOVERY: Group = Group {
-    name: "journal: recovery of 1M lines",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("read the file", read, &[]),
-        Contestant::new("homeostat", recover, &[]),
-    ],
-};
+pub(super) fn groups() -> Vec<Group> {
+    vec![
+        // Records of the journal a second; a step is two of them. Each writer waits until its record is durable.
+        Group::new("journal: durable lines", Unit::PerSecond)
+            .with("one fdatasync a line", one_by_one, &[])
+            .with("SQLite, one commit a line", sqlite, &[])
+            .with("homeostat, 1 writer", |run| writers(run, 1), &[])
+            .with("homeostat, 16 writers", |run| writers(run, 16), &[])
+            .with(
+                "homeostat, 64 writers",
+                |run| writers(run, 64),
+                &[Budget::Faster(10.0, "one fdatasync a line")],
+            )
+            .with("homeostat, 256 writers", |run| writers(run, 256), &[]),
+        // A million records, one step each of half a million guests.
+        Group::new("journal: recovery of 1M lines", Unit::Seconds)
+            .with("read the file", read, &[])
+            .with("homeostat", recover, &[]),
+    ]
+}
 
 fn intent(guest: usize) -> Intent {
     let [source, scope] = ["guests", "pve.example"].map(str::to_owned);

@@ -5,17 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use anyhow::{Result, ensure};
 use homeostat_engine::{Lanes, Limits};
 
-use crate::{Budget, Contestant, Group, Run, Unit};
+use crate::{Budget, Group, Run, Unit};
 
 /// Every guest is marked five times, and every pass is run to its end, two at a time on a node.
-pub const GROUP: Group = Group {
-    name: "lanes: marks merged and run, 100k guests",
-    unit: Unit::PerSecond,
-    contestants: &[
-        Contestant::new("queue without limits", queue, &[]),
-        Contestant::new("homeostat", lanes, &[Budget::AtLeast(1_000_000.0)]),
-    ],
-};
+pub(super) fn group() -> Group {
+    Group::new("lanes: marks merged and run, 100k guests", Unit::PerSecond)
+        .with("queue without limits", queue, &[])
+        .with("homeostat", lanes, &[Budget::AtLeast(1_000_000.0)])
+}
 
 const MARKS: usize = 5;
 const NODES: usize = 100;

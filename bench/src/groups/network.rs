@@ -6,12 +6,16 @@ use anyhow::{Context as _, Result, bail, ensure};
 use homeostat_netlink::{Family, Options, Socket};
 use homeostat_testkit::namespace::Namespace;
 
-use super::wire::{Ip, RouteMessages, Verb, send_raw};
+use super::wire::{Ip, RouteMessages, Verb, send_all};
+use crate::clock;
 
 /// The link to the gateways.
 const LINK: &str = "v0";
 /// The index of that link.
 pub(super) const LINK_INDEX: u32 = 77;
+
+/// Longer than anybody needs for a million routes.
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A namespace with a link to the gateways. Its routes are deleted when this is dropped.
 pub(super) struct TestNetwork {
@@ -42,8 +46,7 @@ impl TestNetwork {
     /// A namespace full of routes.
     pub(super) fn filled(messages: RouteMessages, size: usize) -> Result<Self> {
         let network = Self::new()?;
-        let socket = network.socket()?;
-        messages.sends(Verb::Add, size)?.iter().try_for_each(|batch| send_raw(&socket, batch))?;
+        send_all(&network.socket()?, &messages.sends(Verb::Add, 0..size)?)?;
         Ok(network)
     }
 
@@ -67,6 +70,27 @@ impl TestNetwork {
     pub(super) fn count(&self, ip: Ip) -> Result<usize> {
         let [v4, v6] = self.base;
         Ok(count(ip)?.saturating_sub(if ip == Ip::V4 { v4 } else { v6 }))
+    }
+
+    /// Waits until this many were added; fails with the error of `check`, or after the timeout.
+    pub(super) fn await_count(
+        &self,
+        ip: Ip,
+        size: usize,
+        mut check: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let start = clock::now();
+        loop {
+            let (count, cost) = clock::time(|| self.count(ip));
+            let count = count?;
+            if count >= size {
+                return Ok(());
+            }
+            check().with_context(|| format!("{count} of {size} routes are there"))?;
+            ensure!(start.elapsed() < TIMEOUT, "{count} of {size} routes are there in time");
+            // Counting takes the kernel a walk over all routes, so it is not done too often.
+            std::thread::sleep(cost.max(Duration::from_micros(500)));
+        }
     }
 
     /// Fails unless this many were added.

@@ -1,13 +1,23 @@
 //! The nft source against what the kernel alone costs, and against `nft`, in fresh network namespaces.
 //! Needs root.
 //!
-//! The *floor* sends messages that were dumped from the kernel before, and reads dumps without parsing.
+//! The *floor* reads dumps without parsing, and sends messages that were encoded before.
 
-pub mod change;
-pub mod cold;
-pub mod converged;
-pub mod heal;
+mod change;
+mod cold;
+mod converged;
+mod heal;
 mod load;
-pub mod memory;
+mod memory;
 mod prepared;
 mod raw;
+
+use crate::Group;
+
+pub(super) fn groups() -> Vec<Group> {
+    let mut groups = cold::groups();
+    groups.extend(converged::groups());
+    groups.extend(change::groups());
+    groups.extend([heal::group(), memory::group()]);
+    groups
+}

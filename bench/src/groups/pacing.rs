@@ -6,18 +6,15 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use homeostat_engine::pacing::{KeyPacer, Pacer, Policy, Reason, Time};
 
-use crate::{Budget, Contestant, Group, Run, Unit};
+use crate::{Budget, Group, Run, Unit};
 
 /// Five hints a key in random order.
-pub const GROUP: Group = Group {
-    name: "pacing: hints merged",
-    unit: Unit::PerSecond,
-    contestants: &[
-        Contestant::new("set of keys, no window", set, &[]),
-        Contestant::new("homeostat, per key", per_key, &[Budget::AtLeast(1_000_000.0)]),
-        Contestant::new("homeostat, per source", per_source, &[Budget::AtLeast(1_000_000.0)]),
-    ],
-};
+pub(super) fn group() -> Group {
+    Group::new("pacing: hints merged", Unit::PerSecond)
+        .with("set of keys, no window", set, &[])
+        .with("homeostat, per key", per_key, &[Budget::AtLeast(1_000_000.0)])
+        .with("homeostat, per source", per_source, &[Budget::AtLeast(1_000_000.0)])
+}
 
 const HINTS_PER_KEY: usize = 5;
 

@@ -1,9 +1,6 @@
 //! A source like a routing table, over a target in memory that costs next to nothing: what is left is
-//! the engine.
+//! the engine. A key is the number of a destination, an object that of a gateway; nothing is ever deleted.
 
-use std::fmt;
-use std::num::ParseIntError;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_engine::desired::find_near;
@@ -12,54 +9,33 @@ use homeostat_engine::{
     Outcome, Outcomes, Owner, Reader, ScopeLock, See, Seen, Slot, Source, Step, View, Work, Writer,
 };
 
-/// A destination of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key(pub(super) u32);
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "route {}", self.0)
-    }
-}
-
-impl FromStr for Key {
-    type Err = ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.trim_start_matches("route ").parse().map(Key)
-    }
-}
-
 /// Destinations and gateways side by side, in key order.
 pub(super) struct DesiredState {
-    keys: Vec<Key>,
+    keys: Vec<u32>,
     gateways: Vec<u32>,
 }
 
 impl DesiredState {
     /// A desired state of this many routes.
     pub(super) fn new(size: usize) -> Self {
-        let numbers = 0..u32::try_from(size).unwrap_or(u32::MAX);
-        DesiredState {
-            keys: numbers.clone().map(Key).collect(),
-            gateways: numbers.map(|n| n % 7).collect(),
-        }
+        let keys: Vec<u32> = (0..).take(size).collect();
+        DesiredState { gateways: keys.iter().map(|key| key % 7).collect(), keys }
     }
 }
 
 impl Desired for DesiredState {
-    type Key = Key;
+    type Key = u32;
     type Object = u32;
 
     fn len(&self) -> usize {
         self.keys.len()
     }
 
-    fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
+    fn slot(&self, key: &u32, near: Option<Slot>) -> Option<Slot> {
         find_near(&self.keys, near, |known| known.cmp(key))
     }
 
-    fn key(&self, slot: Slot) -> Key {
+    fn key(&self, slot: Slot) -> u32 {
         self.keys[slot.index()]
     }
 
@@ -71,8 +47,8 @@ impl Desired for DesiredState {
         Agreement::when(self.gateways[slot.index()] == *seen)
     }
 
-    fn key_print(&self, key: &Key) -> u64 {
-        u64::from(key.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    fn key_print(&self, key: &u32) -> u64 {
+        u64::from(*key).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     fn object_print(&self, slot: Slot) -> u64 {
@@ -90,44 +66,25 @@ impl Table {
         Table(Arc::new(Mutex::new(vec![None; size])))
     }
 
-    /// The routes.
     pub(super) fn routes(&self) -> MutexGuard<'_, Vec<Option<u32>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One write: as small as a slot.
-pub(super) enum Write {
-    /// Puts a desired state there.
-    Put(Slot),
-    /// Takes a route away.
-    Remove(Key),
-}
+/// Writes what a slot declares.
+pub(super) struct Put(Slot);
 
-impl Step<DesiredState> for Write {
-    fn key(&self, desired: &DesiredState) -> Key {
-        match self {
-            Write::Put(slot) => desired.key(*slot),
-            Write::Remove(key) => *key,
-        }
+impl Step<DesiredState> for Put {
+    fn key(&self, desired: &DesiredState) -> u32 {
+        desired.key(self.0)
     }
 
     fn slot(&self) -> Option<Slot> {
-        match self {
-            Write::Put(slot) => Some(*slot),
-            Write::Remove(_) => None,
-        }
+        Some(self.0)
     }
 
     fn action(&self) -> Action {
-        match self {
-            Write::Put(_) => Action::Create,
-            Write::Remove(_) => Action::Delete,
-        }
-    }
-
-    fn phase(&self) -> u8 {
-        u8::from(matches!(self, Write::Remove(_)))
+        Action::Create
     }
 
     fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
@@ -136,74 +93,67 @@ impl Step<DesiredState> for Write {
     }
 }
 
-/// The table as a source.
-pub(super) struct Routes(pub(super) Table);
-
-impl Source for Routes {
+impl Source for Table {
     const NAME: &'static str = "routes";
     const FAILS: Fails = Fails::Ordered;
     const COVERAGE: Coverage = Coverage::None;
 
-    type Key = Key;
+    type Key = u32;
     type Object = u32;
     type Desired = DesiredState;
-    type Step = Write;
+    type Step = Put;
     type Moment = ();
     type Reader = Table;
     type Writer = Table;
 
     fn reader(&self) -> Result<Table, Failure> {
-        Ok(self.0.clone())
+        Ok(self.clone())
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Table, Failure> {
-        Ok(self.0.clone())
+        Ok(self.clone())
     }
 
     fn plan(
         &self,
         _desired: &DesiredState,
         _moment: &(),
-        changes: ChangeList<Key, u32>,
+        changes: ChangeList<u32, u32>,
     ) -> Draft<Self> {
         let step = |change| match change {
-            Change::Create { slot } | Change::Update { slot, .. } => Write::Put(slot),
-            Change::Delete { key, .. } | Change::Release { key, .. } => Write::Remove(key),
+            Change::Create { slot } | Change::Update { slot, .. } => Some(Put(slot)),
+            Change::Delete { .. } | Change::Release { .. } => None,
         };
-        Draft { steps: changes.into_iter().map(step).collect(), ..Draft::default() }
+        Draft { steps: changes.into_iter().filter_map(step).collect(), ..Draft::default() }
     }
 }
 
-impl Reader<Routes> for Table {
+impl Reader<Table> for Table {
     async fn observe(
         &mut self,
-        view: &View<'_, Routes>,
-        see: &mut See<'_, Key, u32>,
+        view: &View<'_, Table>,
+        see: &mut See<'_, u32, u32>,
     ) -> Result<(), Failure> {
         let routes = self.routes();
-        let mut tell = |key: Key| {
-            if let Some(Some(object)) = routes.get(key.0 as usize) {
+        let mut tell = |key: u32| {
+            if let Some(Some(object)) = routes.get(key as usize) {
                 see(Seen::Present { key, object: *object, owner: Owner::Ours });
             }
         };
         match view.focus {
-            Focus::All => (0..).take(routes.len()).map(Key).for_each(tell),
+            Focus::All => (0..).take(routes.len()).for_each(tell),
             Focus::Keys(keys) => keys.iter().copied().for_each(&mut tell),
         }
         Ok(())
     }
 }
 
-impl Writer<Routes> for Table {
-    async fn apply(&self, work: Work<'_, Routes>, out: &dyn Outcomes<u32>) {
+impl Writer<Table> for Table {
+    async fn apply(&self, work: Work<'_, Table>, out: &dyn Outcomes<u32>) {
         let mut routes = self.routes();
-        for (_, step) in work.iter() {
-            let (key, value) = match step {
-                Write::Put(slot) => (work.desired.key(*slot), Some(work.desired.object(*slot))),
-                Write::Remove(key) => (*key, None),
-            };
-            if let Some(route) = routes.get_mut(key.0 as usize) {
-                *route = value;
+        for (_, Put(slot)) in work.iter() {
+            if let Some(route) = routes.get_mut(work.desired.key(*slot) as usize) {
+                *route = Some(work.desired.object(*slot));
             }
         }
         let all = work.first..work.first + work.steps.len();

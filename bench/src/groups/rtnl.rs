@@ -3,11 +3,18 @@
 //!
 //! The *floor* sends the very same messages, encoded before, and reads dumps without parsing.
 
-pub mod change;
-pub mod cold;
-pub mod converged;
+mod cold;
+mod converged;
 mod fixture;
-pub mod foreign;
-pub mod memory;
+mod foreign;
 mod prepared;
-pub mod removal;
+mod removal;
+
+use crate::Group;
+
+pub(super) fn groups() -> Vec<Group> {
+    let mut groups = cold::groups();
+    groups.extend([converged::group(), removal::group()]);
+    groups.extend(foreign::groups());
+    groups
+}

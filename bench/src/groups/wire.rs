@@ -1,6 +1,7 @@
 //! The floor: messages that are encoded beforehand, and sends and dumps that parse nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
@@ -47,10 +48,7 @@ impl Ip {
     }
 
     fn family(self) -> u8 {
-        let family = match self {
-            Ip::V4 => AddressFamily::INET,
-            Ip::V6 => AddressFamily::INET6,
-        };
+        let family = if self == Ip::V4 { AddressFamily::INET } else { AddressFamily::INET6 };
         let [family, _] = family.as_raw().to_le_bytes();
         family
     }
@@ -70,18 +68,12 @@ pub(super) struct RouteMessages {
 }
 
 impl RouteMessages {
-    pub(super) fn ours(ip: Ip) -> Self {
+    pub(super) const fn ours(ip: Ip) -> Self {
         RouteMessages { ip, protocol: OURS }
     }
 
     /// Adds the message about one route, with additional flags.
-    pub(super) fn write(
-        self,
-        batch: &mut Batch,
-        verb: Verb,
-        number: usize,
-        more: u16,
-    ) -> Result<()> {
+    fn write(self, batch: &mut Batch, verb: Verb, number: usize, more: u16) -> Result<()> {
         let (kind, flags, scope) = match verb {
             Verb::Add => (uapi::RTM_NEWROUTE, uapi::NLM_F_CREATE | uapi::NLM_F_EXCL, 0),
             Verb::Delete => (uapi::RTM_DELROUTE, 0, uapi::RT_SCOPE_NOWHERE),
@@ -89,42 +81,27 @@ impl RouteMessages {
         let (dst, len) = self.ip.destination(number);
         let mut message = batch.message(kind, flags | more);
         message.fixed(&[self.ip.family(), len, 0, 0, 254, self.protocol, scope, 1, 0, 0, 0, 0]);
-        match (dst, self.ip.gateway()) {
-            (IpAddr::V4(dst), IpAddr::V4(gateway)) => {
-                message.attr(uapi::RTA_DST, &dst.octets());
-                message.attr(uapi::RTA_GATEWAY, &gateway.octets());
-            }
-            (IpAddr::V6(dst), IpAddr::V6(gateway)) => {
-                message.attr(uapi::RTA_DST, &dst.octets()).attr_u32(uapi::RTA_PRIORITY, 1024);
-                message.attr(uapi::RTA_GATEWAY, &gateway.octets());
-            }
-            _ => bail!("two versions in one route"),
+        message.attr(uapi::RTA_DST, &octets(dst));
+        if self.ip == Ip::V6 {
+            message.attr_u32(uapi::RTA_PRIORITY, 1024);
         }
+        message.attr(uapi::RTA_GATEWAY, &octets(self.ip.gateway()));
         if verb == Verb::Delete {
             message.attr_u32(uapi::RTA_OIF, LINK_INDEX);
         }
         Ok(message.finish()?)
     }
 
-    /// Messages about the first `size` routes, in sends whose last message is acked.
-    pub(super) fn sends(self, verb: Verb, size: usize) -> Result<Vec<Batch>> {
-        self.sends_of(verb, 0..size)
-    }
-
-    /// The same about these routes.
-    pub(super) fn sends_of(
-        self,
-        verb: Verb,
-        numbers: std::ops::Range<usize>,
-    ) -> Result<Vec<Batch>> {
-        let count = SEND_BYTES / self.send_of(verb, 0..1)?.bytes().len().max(1);
+    /// Messages about these routes, in sends as large as those of our transport.
+    pub(super) fn sends(self, verb: Verb, numbers: Range<usize>) -> Result<Vec<Batch>> {
+        let count = SEND_BYTES / self.send(verb, 0..1)?.bytes().len().max(1);
         let end = numbers.end;
         let starts = numbers.step_by(count);
-        starts.map(|first| self.send_of(verb, first..(first + count).min(end))).collect()
+        starts.map(|first| self.send(verb, first..(first + count).min(end))).collect()
     }
 
-    /// One send about these routes.
-    pub(super) fn send_of(self, verb: Verb, numbers: std::ops::Range<usize>) -> Result<Batch> {
+    /// One send about these routes, whose last message is acked.
+    pub(super) fn send(self, verb: Verb, numbers: Range<usize>) -> Result<Batch> {
         let mut batch = Batch::new();
         let last = numbers.end.saturating_sub(1);
         for number in numbers {
@@ -133,6 +110,17 @@ impl RouteMessages {
         }
         Ok(batch)
     }
+}
+
+fn octets(addr: IpAddr) -> Vec<u8> {
+    match addr {
+        IpAddr::V4(addr) => addr.octets().to_vec(),
+        IpAddr::V6(addr) => addr.octets().to_vec(),
+    }
+}
+
+pub(super) fn send_all(socket: &Socket, sends: &[Batch]) -> Result<()> {
+    sends.iter().try_for_each(|batch| send_raw(socket, batch))
 }
 
 /// One send, one answer: the ack of the last message.

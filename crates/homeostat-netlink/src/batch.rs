@@ -132,11 +132,6 @@ impl MessageWriter<'_> {
         self.attr(kind, &value.to_ne_bytes())
     }
 
-    /// Appends a number in host order.
-    pub fn attr_u64(&mut self, kind: u16, value: u64) -> &mut Self {
-        self.attr(kind, &value.to_ne_bytes())
-    }
-
     /// Appends a number in network order.
     pub fn attr_be16(&mut self, kind: u16, value: u16) -> &mut Self {
         self.attr(kind, &value.to_be_bytes())
@@ -244,7 +239,7 @@ mod tests {
         let mut message = batch.message(16, 0);
         message.nest(18, |info| {
             info.attr_str(1, c"veth").nest(2, |inner| {
-                inner.attr_u32(3, 70_000).attr_u64(4, u64::MAX);
+                inner.attr_u32(3, 70_000).attr(4, &u64::MAX.to_ne_bytes());
             });
         });
         message.finish().unwrap();
@@ -254,7 +249,7 @@ mod tests {
         assert_eq!(info.attrs().first(1).unwrap().unwrap().str(), Ok("veth"));
         let inner = info.attrs().first(2).unwrap().unwrap();
         assert_eq!(inner.attrs().first(3).unwrap().unwrap().u32(), Ok(70_000));
-        assert_eq!(inner.attrs().first(4).unwrap().unwrap().u64(), Ok(u64::MAX));
+        assert_eq!(inner.attrs().first(4).unwrap().unwrap().array(), Ok(u64::MAX.to_ne_bytes()));
     }
 
     #[test]

@@ -146,11 +146,6 @@ impl<'a> Attr<'a> {
         self.array().map(u32::from_ne_bytes)
     }
 
-    /// The value as a number in host order.
-    pub fn u64(&self) -> Result<u64, Malformed> {
-        self.array().map(u64::from_ne_bytes)
-    }
-
     /// The value as a number in network order.
     pub fn be16(&self) -> Result<u16, Malformed> {
         self.array().map(u16::from_be_bytes)

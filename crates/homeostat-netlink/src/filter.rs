@@ -83,14 +83,9 @@ impl Filter {
         Self { program: program.into() }
     }
 
-    #[must_use]
-    pub fn program(&self) -> &[Instruction] {
-        &self.program
-    }
-
     /// Replaces the filter of a socket. Messages that are queued already stay.
     pub fn attach(&self, socket: impl AsFd) -> Result<()> {
-        sys::attach_filter(socket.as_fd(), self.program())
+        sys::attach_filter(socket.as_fd(), &self.program)
             .map_err(|source| Error::Option { option: "SO_ATTACH_FILTER", source })
     }
 

@@ -63,7 +63,7 @@ pub use decode::{Attr, Attrs, Malformed, Message, Messages, Port};
 pub use error::Error;
 pub use filter::{Filter, Instruction};
 pub use listener::{Event, Listener};
-pub use options::{Family, Force, Group, Options, Strict};
+pub use options::{Family, Group, Options};
 pub use refusal::Refusal;
 pub use rustix::io::Errno;
 pub use socket::{ReceiveBuffer, Socket};

@@ -13,8 +13,6 @@ pub enum Family {
     Route,
     /// nftables, conntrack.
     Netfilter,
-    /// Families that register by name.
-    Generic,
 }
 
 impl Family {
@@ -22,7 +20,6 @@ impl Family {
         match self {
             Self::Route => None,
             Self::Netfilter => Some(netlink::NETFILTER),
-            Self::Generic => Some(netlink::GENERIC),
         }
     }
 }
@@ -31,35 +28,12 @@ impl Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub u32);
 
-/// Whether buffers may exceed the system's limits, which needs `CAP_NET_ADMIN` in the initial user namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Force {
-    /// Exceed them where permitted, else use the largest permitted size.
-    IfAllowed,
-    /// Stay within the limits.
-    Never,
-}
-
-/// Whether to enable strict checks of dump requests, with which the kernel applies their filters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strict {
-    /// Enable them. [`Socket::is_strict`](crate::Socket::is_strict) says whether the kernel could.
-    IfPossible,
-    /// Leave them off: the kernel silently ignores filters.
-    Never,
-}
-
 /// How a socket is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The receive buffer in bytes; `None` leaves the system's default. The kernel doubles the value.
+    /// The receive buffer in bytes; `None` leaves the system's default. The kernel doubles the value. It may exceed
+    /// the system's limit with `CAP_NET_ADMIN` in the initial user namespace; else it is the largest permitted one.
     pub receive_buffer: Option<usize>,
-    /// The send buffer in bytes; `None` leaves the system's default. No single send can be larger.
-    pub send_buffer: Option<usize>,
-    /// Whether the buffers may exceed the system's limits.
-    pub force: Force,
-    /// Whether dumps are to be filtered by the kernel.
-    pub strict: Strict,
     /// Applied to all messages, answers included.
     pub filter: Option<Filter>,
 }
@@ -67,13 +41,7 @@ pub struct Options {
 impl Default for Options {
     /// Large enough for the answers to every message of the largest send.
     fn default() -> Self {
-        Self {
-            receive_buffer: Some(4 << 20),
-            send_buffer: None,
-            force: Force::IfAllowed,
-            strict: Strict::IfPossible,
-            filter: None,
-        }
+        Self { receive_buffer: Some(4 << 20), filter: None }
     }
 }
 

@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use homeostat_netns::{Cookie, Netns};
+use homeostat_netns::Netns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{
-    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
-    socket_recv_buffer_size, socket_send_buffer_size,
+    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, socket_recv_buffer_size,
+    socket_send_buffer_size,
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, getsockname, recvfrom,
@@ -20,7 +20,7 @@ use rustix::net::{
 use crate::uapi::{
     NETLINK_ADD_MEMBERSHIP, NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK,
 };
-use crate::{Error, Family, Force, Group, Options, Port, Result, Strict, sys};
+use crate::{Error, Family, Group, Options, Port, Result, sys};
 
 /// The actual receive buffer of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,25 +56,23 @@ pub struct Socket {
     fd: OwnedFd,
     port: Port,
     receive_buffer: ReceiveBuffer,
-    is_strict: bool,
 }
 
 impl Socket {
     /// Opens a socket in the calling thread's namespace.
     pub fn open(family: Family, options: &Options) -> Result<Self> {
         let fd = bound(family).map_err(|source| Error::Open { source: source.into() })?;
-        size_send_buffer(fd.as_fd(), options).map_err(refused("SO_SNDBUF"))?;
         let is_forced = size_receive_buffer(fd.as_fd(), options).map_err(refused("SO_RCVBUF"))?;
         let bytes = socket_recv_buffer_size(&fd).map_err(refused("SO_RCVBUF"))?;
         set_netlink(fd.as_fd(), "NETLINK_EXT_ACK", NETLINK_EXT_ACK, 1)?;
         // Errors do not quote the request, so that a buffer holds as many errors as acks.
         set_netlink(fd.as_fd(), "NETLINK_CAP_ACK", NETLINK_CAP_ACK, 1)?;
-        let is_strict = options.strict == Strict::IfPossible && ask_for_strict(fd.as_fd())?;
+        ask_for_strict(fd.as_fd())?;
         if let Some(filter) = &options.filter {
             filter.attach(&fd)?;
         }
         let port = own_port(fd.as_fd()).map_err(|source| Error::Open { source: source.into() })?;
-        Ok(Self { fd, port, receive_buffer: ReceiveBuffer { bytes, is_forced }, is_strict })
+        Ok(Self { fd, port, receive_buffer: ReceiveBuffer { bytes, is_forced } })
     }
 
     /// Opens a socket in another namespace, and keeps that namespace alive as long as it is open.
@@ -93,25 +91,12 @@ impl Socket {
         self.receive_buffer
     }
 
-    /// Whether the kernel filters dumps. If not, it ignores filters silently, and callers must filter.
-    #[must_use]
-    pub fn is_strict(&self) -> bool {
-        self.is_strict
-    }
-
-    /// The namespace that it lives in (Linux 5.14).
-    pub fn netns(&self) -> Result<Cookie> {
-        sys::netns_cookie(self.as_fd())
-            .map(Cookie::from)
-            .map_err(|source| Error::Option { option: "SO_NETNS_COOKIE", source })
-    }
-
     pub fn join(&self, group: Group) -> Result<()> {
         set_netlink(self.as_fd(), "NETLINK_ADD_MEMBERSHIP", NETLINK_ADD_MEMBERSHIP, group.0)
     }
 
     /// Enlarges the send buffer for one send of `bytes`, where permitted; else the kernel refuses such a send.
-    pub(crate) fn make_send_room(&self, bytes: usize) {
+    pub fn make_send_room(&self, bytes: usize) {
         let room = socket_send_buffer_size(self).unwrap_or(0);
         if room < bytes.saturating_add(SEND_SPARE) {
             let _ = sys::force_send_buffer(self.as_fd(), bytes.saturating_add(SEND_SPARE));
@@ -186,36 +171,29 @@ fn set_netlink(fd: BorrowedFd<'_>, name: &'static str, option: u32, value: u32) 
     sys::set_netlink(fd, option, value).map_err(|source| Error::Option { option: name, source })
 }
 
+/// Asks for strict checks of dump requests, with which the kernel applies their filters.
+///
 /// Quirk `no-strict-check` (before Linux 4.20, and some later kernels): the option is unknown. Filters are then
-/// ignored, so that a dump has more than was asked for.
-fn ask_for_strict(fd: BorrowedFd<'_>) -> Result<bool> {
-    is_taken(sys::set_netlink(fd, NETLINK_GET_STRICT_CHK, 1))
+/// silently ignored, so that a dump has more than was asked for, and callers must filter.
+fn ask_for_strict(fd: BorrowedFd<'_>) -> Result<()> {
+    unless_unknown(sys::set_netlink(fd, NETLINK_GET_STRICT_CHK, 1))
         .map_err(|source| Error::Option { option: "NETLINK_GET_STRICT_CHK", source })
 }
 
-fn is_taken(set: io::Result<()>) -> io::Result<bool> {
+fn unless_unknown(set: io::Result<()>) -> io::Result<()> {
     match set {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOPROTOOPT) => Ok(false),
-        other => other.map(|()| true),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOPROTOOPT) => Ok(()),
+        other => other,
     }
 }
 
 /// Returns whether the size was forced.
 fn size_receive_buffer(fd: BorrowedFd<'_>, options: &Options) -> Result<bool, Errno> {
     let Some(bytes) = options.receive_buffer else { return Ok(false) };
-    if options.force == Force::IfAllowed {
-        match set_socket_recv_buffer_size_force(fd, bytes) {
-            Err(Errno::PERM) => {}
-            other => return other.map(|()| true),
-        }
+    match set_socket_recv_buffer_size_force(fd, bytes) {
+        Err(Errno::PERM) => set_socket_recv_buffer_size(fd, bytes).map(|()| false),
+        other => other.map(|()| true),
     }
-    set_socket_recv_buffer_size(fd, bytes).map(|()| false)
-}
-
-fn size_send_buffer(fd: BorrowedFd<'_>, options: &Options) -> Result<(), Errno> {
-    let Some(bytes) = options.send_buffer else { return Ok(()) };
-    let is_forced = options.force == Force::IfAllowed && sys::force_send_buffer(fd, bytes).is_ok();
-    if is_forced { Ok(()) } else { set_socket_send_buffer_size(fd, bytes) }
 }
 
 fn refused(option: &'static str) -> impl Fn(Errno) -> Error {
@@ -227,9 +205,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_without_strict_checking_is_remembered_and_no_error() {
-        assert!(is_taken(Ok(())).unwrap());
-        assert!(!is_taken(Err(Errno::NOPROTOOPT.into())).unwrap());
-        assert!(is_taken(Err(Errno::PERM.into())).is_err());
+    fn a_kernel_without_strict_checking_is_no_error() {
+        unless_unknown(Ok(())).unwrap();
+        unless_unknown(Err(Errno::NOPROTOOPT.into())).unwrap();
+        assert!(unless_unknown(Err(Errno::PERM.into())).is_err());
     }
 }

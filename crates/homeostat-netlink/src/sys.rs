@@ -1,8 +1,5 @@
 //! The kernel calls for which no safe wrapper exists. Nothing else in this crate is unsafe.
-#![expect(
-    unsafe_code,
-    reason = "netlink options, filters, SO_NETNS_COOKIE and AsyncFd have no safe wrapper"
-)]
+#![expect(unsafe_code, reason = "netlink options, filters and AsyncFd have no safe wrapper")]
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -39,23 +36,6 @@ fn set<T>(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: &T) -> io:
     // SAFETY: `value` points to `len` readable bytes, and what a filter points to outlives the call too.
     let status = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) };
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// The cookie of the namespace that the socket lives in (Linux 5.14).
-pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
-    let mut cookie = 0_u64;
-    let mut len: libc::socklen_t = u64::BITS / 8;
-    // SAFETY: `cookie` and `len` outlive the call, and `len` is the size of `cookie`.
-    let status = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_NETNS_COOKIE,
-            (&raw mut cookie).cast::<c_void>(),
-            &raw mut len,
-        )
-    };
-    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(cookie) }
 }
 
 /// Registers a listener with the runtime that this is called in.

@@ -118,7 +118,7 @@ impl Rtnl {
     pub(crate) fn listen(&self, groups: &[Group], filter: Filter) -> Result<Listener, Failure> {
         let usual = Options::for_events();
         let receive_buffer = self.event_buffer.or(usual.receive_buffer);
-        let options = Options { filter: Some(filter), receive_buffer, ..usual };
+        let options = Options { filter: Some(filter), receive_buffer };
         let opened = match &self.netns {
             Some(netns) => Listener::open_in(netns, Family::Route, groups, &options),
             None => Listener::open(Family::Route, groups, &options),

@@ -3,7 +3,6 @@
 //! The program `cpio` would need a tree with device nodes, which only root can create.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::io::Write;
 
 use anyhow::{Context, Result};
@@ -27,11 +26,8 @@ impl Mode {
     const CHARACTER_DEVICE: Mode = Mode(0o020_600);
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Device {
-    pub(crate) major: u32,
-    pub(crate) minor: u32,
-}
+/// The major and minor number of what is no device.
+const NO_DEVICE: [u32; 2] = [0, 0];
 
 impl<W: Write> Archive<W> {
     pub(crate) fn new(to: W) -> Self {
@@ -42,78 +38,53 @@ impl<W: Write> Archive<W> {
     /// programs share libraries.
     pub(crate) fn file(&mut self, path: &str, mode: Mode, bytes: &[u8]) -> Result<()> {
         self.parents(path)?;
-        self.entry(path, mode, Device::default(), bytes)
+        self.entry(path, mode, NO_DEVICE, bytes)
     }
 
     /// Adds an empty directory, and its parents.
     pub(crate) fn directory(&mut self, path: &str) -> Result<()> {
-        self.parents(path)?;
-        self.entry(path, Mode::DIRECTORY, Device::default(), &[])
+        self.file(path, Mode::DIRECTORY, &[])
     }
 
-    /// Adds a character device, and its parent directories.
-    pub(crate) fn device(&mut self, path: &str, device: Device) -> Result<()> {
+    /// Adds a character device with this major and minor number, and its parent directories.
+    pub(crate) fn device(&mut self, path: &str, device: [u32; 2]) -> Result<()> {
         self.parents(path)?;
         self.entry(path, Mode::CHARACTER_DEVICE, device, &[])
     }
 
     /// Writes the trailer and returns the writer.
     pub(crate) fn finish(mut self) -> Result<W> {
-        self.entry("/TRAILER!!!", Mode(0), Device::default(), &[])?;
+        self.entry("/TRAILER!!!", Mode(0), NO_DEVICE, &[])?;
         self.to.flush().context("cannot write the archive")?;
         Ok(self.to)
     }
 
     fn parents(&mut self, path: &str) -> Result<()> {
-        let ends: Vec<usize> = path.match_indices('/').map(|(at, _)| at).skip(1).collect();
-        for directory in ends.into_iter().filter_map(|end| path.get(..end)) {
-            self.entry(directory, Mode::DIRECTORY, Device::default(), &[])?;
-        }
-        Ok(())
+        let ends = path.match_indices('/').skip(1);
+        ends.filter_map(|(end, _)| path.get(..end))
+            .try_for_each(|directory| self.entry(directory, Mode::DIRECTORY, NO_DEVICE, &[]))
     }
 
-    fn entry(&mut self, path: &str, mode: Mode, device: Device, bytes: &[u8]) -> Result<()> {
+    /// The header is thirteen hexadecimal numbers. Every entry has its own inode and one link; times are zero, so
+    /// that the same tree gives the same bytes. Header with name, and content, each end on a multiple of four bytes.
+    fn entry(&mut self, path: &str, mode: Mode, device: [u32; 2], bytes: &[u8]) -> Result<()> {
         if !self.written.insert(path.to_owned()) {
             return Ok(());
         }
         let name = format!("{}\0", path.trim_start_matches('/'));
-        let header = header(self.written.len(), mode, device, bytes.len(), name.len())?;
-        let written = self.to.write_all(&padded(format!("{header}{name}").as_bytes()));
-        let written = written.and_then(|()| self.to.write_all(bytes));
-        let written = written.and_then(|()| self.to.write_all(padding(bytes.len())));
-        written.with_context(|| format!("cannot write `{path}` to the archive"))
-    }
-}
-
-/// Thirteen hexadecimal numbers. Every entry has its own inode and one link; times are zero, so that the same tree
-/// gives the same bytes.
-fn header(
-    inode: usize,
-    mode: Mode,
-    device: Device,
-    size: usize,
-    name_size: usize,
-) -> Result<String> {
-    let count = |size: usize| u32::try_from(size).context("too large for this kind of archive");
-    let (size, name_size) = (count(size)?, count(name_size)?);
-    let Device { major, minor } = device;
-    let fields = [count(inode)?, mode.0, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0];
-    let mut text = "070701".to_owned();
-    fields.iter().try_for_each(|field| write!(text, "{field:08x}"))?;
-    Ok(text)
-}
-
-fn padded(bytes: &[u8]) -> Vec<u8> {
-    [bytes, padding(bytes.len())].concat()
-}
-
-/// Headers and contents each end on a multiple of four bytes.
-fn padding(len: usize) -> &'static [u8] {
-    match len % 4 {
-        1 => &[0; 3],
-        2 => &[0; 2],
-        3 => &[0; 1],
-        _ => &[],
+        let count = |len: usize| u32::try_from(len).context("too large for this kind of archive");
+        let (inode, size, name_size) =
+            (count(self.written.len())?, count(bytes.len())?, count(name.len())?);
+        let [major, minor] = device;
+        let mut entry = b"070701".to_vec();
+        for field in [inode, mode.0, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0] {
+            write!(entry, "{field:08x}")?;
+        }
+        for part in [name.as_bytes(), bytes] {
+            entry.extend_from_slice(part);
+            entry.resize(entry.len().next_multiple_of(4), 0);
+        }
+        self.to.write_all(&entry).with_context(|| format!("cannot write `{path}` to the archive"))
     }
 }
 
@@ -166,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_device_carries_its_numbers() {
-        let bytes = written(|archive| archive.device("/console", Device { major: 5, minor: 1 }));
+        let bytes = written(|archive| archive.device("/console", [5, 1]));
         let header = std::str::from_utf8(&bytes[..110]).unwrap();
         assert_eq!(&header[6 + 8 * 9..6 + 8 * 11], "0000000500000001");
         assert_eq!(&header[6 + 8..6 + 8 * 2], "00002180");

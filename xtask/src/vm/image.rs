@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::cpio::{Archive, Device, Mode};
+use super::cpio::{Archive, Mode};
 use super::kernel::Kernel;
 use super::modules;
 use super::programs::TestProgram;
@@ -76,7 +76,7 @@ fn base(archive: &mut Archive<impl Write>, list: &str) -> Result<()> {
         archive.directory(directory)?;
     }
     // Without it the errors of the first process are not shown.
-    archive.device("/dev/console", Device { major: 5, minor: 1 })?;
+    archive.device("/dev/console", [5, 1])?;
     for (file, text) in NAMES {
         archive.file(file, Mode::FILE, text.as_bytes())?;
     }

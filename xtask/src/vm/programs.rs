@@ -22,7 +22,7 @@ const LEFT_OUT: &[(&str, &str)] =
     &[("homeostat-netlink/uapi", "compares with the C headers of the machine that builds")];
 
 /// The test programs of a short run.
-const SHORT: &[&str] =
+pub(crate) const SHORT: &[&str] =
     &["homeostat-netns/kernel", "homeostat-knobs/controllers", "homeostat-nft/flowtables"];
 
 /// A program that cargo has built from a package's `tests` directory.
@@ -33,39 +33,18 @@ pub(crate) struct TestProgram {
     pub(crate) path: PathBuf,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Chosen {
-    All,
-    /// Less than a minute with the boot.
-    Short,
-    /// Those whose names contain one of these words.
-    Named(Vec<String>),
-}
-
-/// How cargo builds them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Profile {
-    /// As `cargo test` does.
-    Test,
-    /// As `cargo xtask soak` does.
-    Soak,
-}
-
-/// Builds the tests and returns the chosen programs.
-pub(crate) fn build(chosen: &Chosen, profile: Profile) -> Result<Vec<TestProgram>> {
-    choose(&built(&command(profile).read()?)?, chosen)
+/// Builds the tests and returns the programs whose names contain one of the words; without words, all of them.
+pub(crate) fn build(words: &[&str], profile: Option<&str>) -> Result<Vec<TestProgram>> {
+    choose(&built(&command(profile).read()?)?, words)
 }
 
 /// Builds the whole workspace, as the other tasks do: for a part of it cargo would select other features and build
 /// everything again. The pattern includes test programs with `test = false`, which plain `cargo test` leaves out.
-fn command(profile: Profile) -> Program {
-    let more = match profile {
-        Profile::Test => vec![],
-        Profile::Soak => vec!["soak".to_owned()],
-    };
+fn command(profile: Option<&str>) -> Program {
     let arguments = ["test", "--workspace", "--locked", "--no-run", "--test", "*"];
     let format = "--message-format=json-render-diagnostics";
-    Program::cargo(&[&arguments[..], &[format]].concat()).arguments_after("--profile", &more)
+    let profile: Vec<String> = profile.map(str::to_owned).into_iter().collect();
+    Program::cargo(&[&arguments[..], &[format]].concat()).arguments_after("--profile", &profile)
 }
 
 /// The test programs of all packages, from the messages of cargo.
@@ -86,39 +65,24 @@ fn test_program(message: &Value) -> Option<TestProgram> {
     is_test.then(|| TestProgram { name: format!("{package}/{target}"), path: path.into() })
 }
 
-fn choose(built: &[TestProgram], chosen: &Chosen) -> Result<Vec<TestProgram>> {
-    let candidates = candidates(built);
-    let wanted = |name: &str| match chosen {
-        Chosen::All => true,
-        Chosen::Short => SHORT.contains(&name),
-        Chosen::Named(words) => words.iter().any(|word| name.contains(word.as_str())),
-    };
-    for word in words(chosen) {
-        if !candidates.iter().any(|program| program.name.contains(word)) {
-            let names: Vec<&str> = candidates.iter().map(|program| program.name.as_str()).collect();
-            bail!("no test program is named `{word}`\nhelp: there are {}", names.join(", "));
-        }
-    }
-    Ok(candidates.into_iter().filter(|program| wanted(&program.name)).collect())
-}
-
-/// Words that must each match a program.
-fn words(chosen: &Chosen) -> Vec<&str> {
-    match chosen {
-        Chosen::All => vec![],
-        Chosen::Short => SHORT.to_vec(),
-        Chosen::Named(words) => words.iter().map(String::as_str).collect(),
-    }
-}
-
-fn candidates(built: &[TestProgram]) -> Vec<TestProgram> {
-    let of = |package: &str| {
+/// Each word must be part of a name.
+fn choose(built: &[TestProgram], words: &[&str]) -> Result<Vec<TestProgram>> {
+    let is_left_out = |name: &str| LEFT_OUT.iter().any(|(left_out, _)| *left_out == name);
+    let of = |package: &&str| {
         let start = format!("{package}/");
-        let is_left_out = |name: &str| LEFT_OUT.iter().any(|(left_out, _)| *left_out == name);
         let here = move |name: &str| name.starts_with(&start) && !is_left_out(name);
         built.iter().filter(move |program| here(&program.name)).cloned()
     };
-    PACKAGES.iter().flat_map(|package| of(package)).collect()
+    let mut programs: Vec<TestProgram> = PACKAGES.iter().flat_map(of).collect();
+    for word in words {
+        if !programs.iter().any(|program| program.name.contains(word)) {
+            let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
+            bail!("no test program is named `{word}`\nhelp: there are {}", names.join(", "));
+        }
+    }
+    programs
+        .retain(|program| words.is_empty() || words.iter().any(|word| program.name.contains(word)));
+    Ok(programs)
 }
 
 /// One line for each test program that is left out.
@@ -158,8 +122,8 @@ mod tests {
         built(&messages.join("\n")).unwrap()
     }
 
-    fn names(chosen: &Chosen) -> Vec<String> {
-        choose(&all(), chosen).unwrap().into_iter().map(|program| program.name).collect()
+    fn names(words: &[&str]) -> Vec<String> {
+        choose(&all(), words).unwrap().into_iter().map(|program| program.name).collect()
     }
 
     #[test]
@@ -179,20 +143,19 @@ mod tests {
             "homeostat-rtnl/passes",
             "homeostat-nft/flowtables",
         ];
-        assert_eq!(names(&Chosen::All), expected);
+        assert_eq!(names(&[]), expected);
     }
 
     #[test]
     fn words_choose_by_package_and_by_target() {
-        let named = |word: &str| names(&Chosen::Named(vec![word.to_owned()]));
-        assert_eq!(named("/kernel"), ["homeostat-netns/kernel", "homeostat-netlink/kernel"]);
-        assert_eq!(named("rtnl"), ["homeostat-rtnl/passes"]);
-        assert_eq!(names(&Chosen::Short), SHORT);
+        assert_eq!(names(&["/kernel"]), ["homeostat-netns/kernel", "homeostat-netlink/kernel"]);
+        assert_eq!(names(&["rtnl"]), ["homeostat-rtnl/passes"]);
+        assert_eq!(names(SHORT), SHORT);
     }
 
     #[test]
     fn a_word_that_names_nothing_is_an_error() {
-        let error = choose(&all(), &Chosen::Named(vec!["uapi".to_owned()])).unwrap_err();
+        let error = choose(&all(), &["uapi"]).unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("no test program is named `uapi`\nhelp: there are "), "{text}");
     }
@@ -202,7 +165,7 @@ mod tests {
         let typed = |profile| command(profile).to_string();
         let test = "cargo test --workspace --locked --no-run --test '*' \
                     --message-format=json-render-diagnostics";
-        assert_eq!(typed(Profile::Test), test);
-        assert_eq!(typed(Profile::Soak), format!("{test} --profile soak"));
+        assert_eq!(typed(None), test);
+        assert_eq!(typed(Some("soak")), format!("{test} --profile soak"));
     }
 }

@@ -1,7 +1,7 @@
 //! `homeostat run` over a list of routes, in the calling thread's namespace.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
@@ -18,18 +18,13 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one with the first `size` routes, and waits until it has converged.
-    pub(super) fn start(size: usize) -> Result<Self> {
-        Self::start_with(size, "")
-    }
-
-    /// The same with more in its document.
-    pub(super) fn start_with(size: usize, more: &str) -> Result<Self> {
+    /// Starts one with the first `size` routes and `more` in its document, and waits until it has converged.
+    pub(super) fn start(size: usize, more: &str) -> Result<Self> {
         let program = program()?;
         let directory = tempfile::tempdir()?;
-        std::fs::write(directory.path().join("all.routes"), list(size)?)?;
-        let (document, state) =
-            (directory.path().join("host.toml"), directory.path().join("state"));
+        let [list, document, state] =
+            ["all.routes", "host.toml", "state"].map(|name| directory.path().join(name));
+        std::fs::write(list, routes(size)?)?;
         std::fs::write(&document, format!("{DOCUMENT}{more}"))?;
         let (document, state) = (text(&document)?, text(&state)?);
         let running = Running::start(&program, &["run", document, "--state-dir", state])?;
@@ -42,16 +37,15 @@ impl Daemon {
 /// The program in the directory of this one, or one above, for tests.
 fn program() -> Result<String> {
     let own = std::env::current_exe()?;
-    let places: Vec<PathBuf> =
-        own.ancestors().skip(1).take(2).map(|place| place.join("homeostat")).collect();
-    let found = places.iter().find(|program| program.is_file());
+    let mut places = own.ancestors().skip(1).take(2).map(|place| place.join("homeostat"));
+    let found = places.find(|program| program.is_file());
     let found = found.context(
         "`homeostat` is not built: `cargo build -p homeostat` with the same profile does it",
     )?;
-    Ok(text(found)?.to_owned())
+    Ok(text(&found)?.to_owned())
 }
 
-fn list(size: usize) -> Result<String> {
+fn routes(size: usize) -> Result<String> {
     let (mut list, gateway) = (String::new(), Ip::V4.gateway());
     for number in 0..size {
         let (dst, len) = Ip::V4.destination(number);

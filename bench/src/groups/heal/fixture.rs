@@ -47,23 +47,15 @@ pub(super) fn with_fixture<T>(
 
 /// Drops all fixtures.
 pub(super) fn clear() {
-    KEPT.with_borrow_mut(Vec::clear);
+    KEPT.take();
 }
 
 impl Fixture {
     fn new(size: usize) -> Result<Self> {
         let network = TestNetwork::filled(RouteMessages::ours(Ip::V4), size)?;
-        let daemon = Daemon::start(size)?;
+        let daemon = Daemon::start(size, "")?;
         let (listener, socket) = (RouteListener::open()?, network.socket()?);
         Ok(Fixture { daemon, listener, socket, network, size, times: Vec::new(), next: 0 })
-    }
-
-    /// The number of the next route, far from the last one.
-    pub(super) fn another(&mut self) -> usize {
-        // A prime, so that all routes come before one is repeated.
-        const STRIDE: usize = 7919;
-        self.next = (self.next + STRIDE) % self.size;
-        self.next
     }
 
     /// The first of the next `count` routes in a row.
@@ -72,10 +64,12 @@ impl Fixture {
         self.next
     }
 
-    /// Deletes one route and waits until it is back.
+    /// Deletes one route, far from the last one, and waits until it is back.
     pub(super) fn heal_another(&mut self) -> Result<Duration> {
-        let number = self.another();
-        heal(RouteMessages::ours(Ip::V4), number, &self.socket, &mut self.listener)
+        // A prime, so that all routes come before one is repeated.
+        const STRIDE: usize = 7919;
+        self.next = (self.next + STRIDE) % self.size;
+        heal(RouteMessages::ours(Ip::V4), self.next, &self.socket, &mut self.listener)
     }
 }
 
@@ -88,7 +82,7 @@ pub(super) fn heal(
     listener: &mut RouteListener,
 ) -> Result<Duration> {
     let (IpAddr::V4(to), _) = Ip::V4.destination(number) else { bail!("not of IPv4") };
-    let delete = messages.send_of(Verb::Delete, number..number + 1)?;
+    let delete = messages.send(Verb::Delete, number..number + 1)?;
     listener.drain()?;
     let (healed, elapsed) = clock::time(|| {
         send_raw(socket, &delete)?;

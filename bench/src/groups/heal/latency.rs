@@ -6,35 +6,28 @@ use anyhow::{Context as _, Result};
 
 use super::fixture::with_fixture;
 use super::rivals;
-use crate::{Budget, Contestant, Group, Run, Unit};
+use crate::{Budget, Group, Run, Unit};
 
 /// From the deletion to the kernel's event of the route's return. The first contestant of each size
 /// measures; the others show more of the same round.
-pub const GROUP: Group = Group {
-    name: "heal: one deleted route",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("of 100, p50", |run| measure(run, 100), &[]),
-        Contestant::new("of 100, p99", |run| record_percentile(run, 100, 99), &[]),
-        Contestant::new("of 100, max", |run| record_percentile(run, 100, 100), &[]),
-        Contestant::new("of 10k, p50", |run| measure(run, 10_000), &[]),
-        Contestant::new("of 10k, p99", |run| record_percentile(run, 10_000, 99), &[]),
-        Contestant::new("of 10k, max", |run| record_percentile(run, 10_000, 100), &[]),
-        Contestant::new(
+pub(super) fn group() -> Group {
+    Group::new("heal: one deleted route", Unit::Seconds)
+        .with("of 100, p50", |run| measure(run, 100), &[])
+        .with("of 100, p99", |run| record_percentile(run, 100, 99), &[])
+        .with("of 100, max", |run| record_percentile(run, 100, 100), &[])
+        .with("of 10k, p50", |run| measure(run, 10_000), &[])
+        .with("of 10k, p99", |run| record_percentile(run, 10_000, 99), &[])
+        .with("of 10k, max", |run| record_percentile(run, 10_000, 100), &[])
+        .with(
             "of 1M, p50",
             |run| measure(run, LARGE),
             &[Budget::Within(1.5, "of 100, p50"), Budget::AtMost(0.0005)],
-        ),
-        Contestant::new(
-            "of 1M, p99",
-            |run| record_percentile(run, LARGE, 99),
-            &[Budget::AtMost(0.002)],
-        ),
-        Contestant::new("of 1M, max", |run| record_percentile(run, LARGE, 100), &[]),
-        Contestant::new("BIRD that scans every second, of 10k", rivals::bird, &[]),
-        Contestant::new("a loop that asks `ip` every second, of 10k", rivals::poll, &[]),
-    ],
-};
+        )
+        .with("of 1M, p99", |run| record_percentile(run, LARGE, 99), &[Budget::AtMost(0.002)])
+        .with("of 1M, max", |run| record_percentile(run, LARGE, 100), &[])
+        .with("BIRD that scans every second, of 10k", rivals::bird, &[])
+        .with("a loop that asks `ip` every second, of 10k", rivals::poll, &[])
+}
 
 /// The size of the budgets.
 pub(super) const LARGE: usize = 1_000_000;
@@ -59,8 +52,7 @@ fn measure(run: &mut Run, full: usize) -> Result<()> {
 }
 
 fn record_percentile(run: &mut Run, full: usize, percentile: usize) -> Result<()> {
-    let size = size(run, full);
-    with_fixture(size, |fixture| record(run, &fixture.times, percentile))
+    with_fixture(size(run, full), |fixture| record(run, &fixture.times, percentile))
 }
 
 /// Records a percentile of sorted times.

@@ -8,51 +8,41 @@ use super::super::wire::Ip;
 use super::daemon::Daemon;
 use super::fixture::{clear, with_fixture};
 use super::latency::{LARGE, size};
-use crate::{Budget, Contestant, Group, Run, Unit, memory::Weight};
+use crate::memory::Weight;
+use crate::program::{PEAK, RESIDENT, Running};
+use crate::{Budget, Group, Run, Unit};
 
 /// Resident memory, the peak too. It is compared with a daemon that keeps 100 routes.
-pub const GROUP: Group = Group {
-    name: "heal: memory of the daemon, 1M routes",
-    unit: Unit::Bytes,
-    contestants: &[
-        Contestant::new("that it added", added, &[Budget::BytesEach(100.0)]),
-        Contestant::new("that it found", found, &[Budget::BytesEach(100.0)]),
-        Contestant::new("BIRD", bird, &[]),
-    ],
-};
-
-const FEW: usize = 100;
-
-fn idle() -> Result<usize> {
-    with_fixture(FEW, |fixture| fixture.daemon.running.resident_bytes())
+pub(super) fn group() -> Group {
+    Group::new("heal: memory of the daemon, 1M routes", Unit::Bytes)
+        .with("that it added", added, &[Budget::BytesEach(100.0)])
+        .with("that it found", found, &[Budget::BytesEach(100.0)])
+        .with("BIRD", bird, &[])
 }
 
-fn weigh(run: &mut Run, daemon: &Daemon, size: usize) -> Result<()> {
-    let idle = idle()?;
-    let held = daemon.running.resident_bytes()?.saturating_sub(idle);
-    let peak = daemon.running.peak_bytes()?.saturating_sub(idle);
+/// Resident memory of a daemon with few routes.
+fn idle() -> Result<usize> {
+    with_fixture(100, |fixture| fixture.daemon.running.memory(RESIDENT))
+}
+
+fn weigh(run: &mut Run, running: &Running, idle: usize, size: usize) -> Result<()> {
+    let held = running.memory(RESIDENT)?.saturating_sub(idle);
+    let peak = running.memory(PEAK)?.saturating_sub(idle);
     run.weighed(size, Weight { held, peak });
     Ok(())
 }
 
 fn added(run: &mut Run) -> Result<()> {
-    let size = size(run, LARGE);
+    let (size, idle) = (size(run, LARGE), idle()?);
     let network = TestNetwork::new()?;
-    let daemon = Daemon::start(size)?;
+    let daemon = Daemon::start(size, "")?;
     network.expect(Ip::V4, size)?;
-    weigh(run, &daemon, size)
+    weigh(run, &daemon.running, idle, size)
 }
 
 fn found(run: &mut Run) -> Result<()> {
-    let size = size(run, LARGE);
-    let idle = idle()?;
-    with_fixture(size, |fixture| {
-        let (running, size) = (&fixture.daemon.running, fixture.size);
-        let held = running.resident_bytes()?.saturating_sub(idle);
-        let peak = running.peak_bytes()?.saturating_sub(idle);
-        run.weighed(size, Weight { held, peak });
-        Ok(())
-    })
+    let (size, idle) = (size(run, LARGE), idle()?);
+    with_fixture(size, |fixture| weigh(run, &fixture.daemon.running, idle, size))
 }
 
 fn bird(run: &mut Run) -> Result<()> {
@@ -60,6 +50,6 @@ fn bird(run: &mut Run) -> Result<()> {
     clear();
     let network = TestNetwork::new()?;
     let bird = Bird::new(Ip::V4, size)?.start(&network)?;
-    run.record_bytes(bird.resident_bytes()?);
+    run.record_bytes(bird.memory(RESIDENT)?);
     Ok(())
 }

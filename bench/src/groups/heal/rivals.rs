@@ -1,6 +1,5 @@
 //! Others that restore a deleted route: BIRD at its next scan, and a loop around `ip`.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -38,13 +37,8 @@ pub(super) fn poll(run: &mut Run) -> Result<()> {
     let size = size(run, ROUTES);
     let network = TestNetwork::filled(RouteMessages::ours(Ip::V4), size)?;
     let directory = tempfile::tempdir()?;
-    let mut wanted: Vec<String> = Vec::new();
-    for number in 0..size {
-        let (dst, len) = Ip::V4.destination(number);
-        let mut line = String::new();
-        write!(line, "{dst}/{len}")?;
-        wanted.push(line);
-    }
+    let lines = (0..size).map(|number| Ip::V4.destination(number));
+    let mut wanted: Vec<String> = lines.map(|(dst, len)| format!("{dst}/{len}")).collect();
     wanted.sort();
     std::fs::write(directory.path().join("wanted"), wanted.join("\n") + "\n")?;
     let place = directory.path().to_str().context("an odd directory")?;

@@ -7,31 +7,22 @@ use super::super::fixture::Fixture;
 use super::load::{self, File, Load, source};
 use super::prepared::fresh;
 use super::raw;
-use crate::{Contestant, Group, Run, Unit};
+use crate::{Group, Run, Unit};
 
-/// A block list and a firewall.
-pub const ELEMENTS: Group = Group {
-    name: "nft: cold load of 1k rules and 100k elements",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("floor", |run| floor(run, load::ELEMENTS), &[]),
-        Contestant::new("homeostat", |run| ours(run, load::ELEMENTS), &[]),
-        Contestant::new("homeostat, from text", |run| from_text(run, load::ELEMENTS), &[]),
-        Contestant::new("nft -f", |run| theirs(run, load::ELEMENTS), &[]),
-    ],
-};
+pub(super) fn groups() -> Vec<Group> {
+    vec![
+        group("nft: cold load of 1k rules and 100k elements", load::ELEMENTS),
+        group("nft: cold load of 10k rules", load::RULES),
+    ]
+}
 
-/// Many rules.
-pub const RULES: Group = Group {
-    name: "nft: cold load of 10k rules",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("floor", |run| floor(run, load::RULES), &[]),
-        Contestant::new("homeostat", |run| ours(run, load::RULES), &[]),
-        Contestant::new("homeostat, from text", |run| from_text(run, load::RULES), &[]),
-        Contestant::new("nft -f", |run| theirs(run, load::RULES), &[]),
-    ],
-};
+fn group(name: &'static str, load: Load) -> Group {
+    Group::new(name, Unit::Seconds)
+        .with("floor", move |run| floor(run, load), &[])
+        .with("homeostat", move |run| ours(run, load), &[])
+        .with("homeostat, from text", move |run| from_text(run, load), &[])
+        .with("nft -f", move |run| theirs(run, load), &[])
+}
 
 /// Fails unless the namespace has as much as the load says, by the bytes of a dump.
 fn expect(load: Load) -> Result<()> {
@@ -65,8 +56,7 @@ fn from_text(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);
     let _namespace = fresh()?;
     let report = run.time(load.count(), || {
-        let mut fixture = Fixture::without_hints(source(), load.desired()?)?;
-        fixture.pass(Focus::All)
+        Fixture::without_hints(source(), load.desired()?)?.pass(Focus::All)
     })?;
     ensure!(report.is_converged(), "not converged");
     expect(load)

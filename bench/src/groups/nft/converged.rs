@@ -7,31 +7,21 @@ use super::super::fixture::expect;
 use super::load::{self, Load};
 use super::prepared::with_prepared;
 use super::raw;
-use crate::{Budget, Contestant, Group, Run, Unit, program};
+use crate::{Budget, Group, Run, Unit, program};
 
-/// A block list and a firewall.
-pub const ELEMENTS: Group = Group {
-    name: "nft: converged pass over 1k rules and 100k elements",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("raw dump", |run| raw_dump(run, load::ELEMENTS), &[]),
-        Contestant::new("homeostat", |run| ours(run, load::ELEMENTS), BUDGETS),
-        Contestant::new("nft list", |run| listed(run, load::ELEMENTS), &[]),
-    ],
-};
+pub(super) fn groups() -> Vec<Group> {
+    vec![
+        group("nft: converged pass over 1k rules and 100k elements", load::ELEMENTS),
+        group("nft: converged pass over 10k rules", load::RULES),
+    ]
+}
 
-/// Many rules.
-pub const RULES: Group = Group {
-    name: "nft: converged pass over 10k rules",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("raw dump", |run| raw_dump(run, load::RULES), &[]),
-        Contestant::new("homeostat", |run| ours(run, load::RULES), BUDGETS),
-        Contestant::new("nft list", |run| listed(run, load::RULES), &[]),
-    ],
-};
-
-const BUDGETS: &[Budget] = &[Budget::Within(1.3, "raw dump")];
+fn group(name: &'static str, load: Load) -> Group {
+    Group::new(name, Unit::Seconds)
+        .with("raw dump", move |run| raw_dump(run, load), &[])
+        .with("homeostat", move |run| ours(run, load), &[Budget::Within(1.3, "raw dump")])
+        .with("nft list", move |run| listed(run, load), &[])
+}
 
 fn raw_dump(run: &mut Run, load: Load) -> Result<()> {
     let load = load.at(run);

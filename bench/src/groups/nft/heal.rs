@@ -13,23 +13,20 @@ use homeostat_netlink::{Batch, Event, Family, Group as Multicast, Listener, Opti
 use homeostat_nft::{DesiredState, Nft};
 
 use super::super::fixture::place;
-use super::load::{self, Load, address, source};
+use super::load::{self, Load, source};
 use super::prepared::fresh;
-use super::raw::{self, Rule, drop_element};
-use crate::{Contestant, Group, Run, Unit, clock};
+use super::raw::{self, Missing};
+use crate::{Group, Run, Unit, clock};
 
 /// By the kind of change, and by the size of the ruleset.
-pub const GROUP: Group = Group {
-    name: "nft: heal in the loop, p50",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("a rule of 10", |run| ours(run, SMALL, rule), &[]),
-        Contestant::new("`flush ruleset`, 10", |run| ours(run, SMALL, flush), &[]),
-        Contestant::new("a rule of 10k", |run| ours(run, load::RULES, rule), &[]),
-        Contestant::new("`flush ruleset`, 10k rules", |run| ours(run, load::RULES, flush), &[]),
-        Contestant::new("an element of 100k", |run| ours(run, load::ELEMENTS, element), &[]),
-    ],
-};
+pub(super) fn group() -> Group {
+    Group::new("nft: heal in the loop, p50", Unit::Seconds)
+        .with("a rule of 10", |run| ours(run, SMALL, RULE), &[])
+        .with("`flush ruleset`, 10", |run| ours(run, SMALL, FLUSH), &[])
+        .with("a rule of 10k", |run| ours(run, load::RULES, RULE), &[])
+        .with("`flush ruleset`, 10k rules", |run| ours(run, load::RULES, FLUSH), &[])
+        .with("an element of 100k", |run| ours(run, load::ELEMENTS, ELEMENT), &[])
+}
 
 /// A host's own firewall.
 const SMALL: Load = Load { rules: 10, elements: 0 };
@@ -38,18 +35,9 @@ const HEALS: usize = 3;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 type Change = fn(Load) -> Result<Batch>;
-
-fn rule(load: Load) -> Result<Batch> {
-    Ok(Rule::at(load.rules / 2)?.delete)
-}
-
-fn flush(_load: Load) -> Result<Batch> {
-    raw::flush()
-}
-
-fn element(load: Load) -> Result<Batch> {
-    drop_element(address(load.elements / 2))
-}
+const RULE: Change = |load| Ok(Missing::rule(load)?.delete);
+const ELEMENT: Change = |load| Ok(Missing::element(load)?.delete);
+const FLUSH: Change = |_| raw::flush();
 
 fn ours(run: &mut Run, load: Load, change: Change) -> Result<()> {
     let load = load.at(run);

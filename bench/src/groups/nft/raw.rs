@@ -1,60 +1,44 @@
 //! The floor: dumps that are not parsed, and dumped messages that are sent back to the kernel.
 
-use std::net::Ipv4Addr;
-
 use anyhow::{Context as _, Result};
-use homeostat_netlink::uapi::{
-    NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NFT_MSG_DELRULE,
-    NFT_MSG_DELSETELEM, NFT_MSG_DELTABLE, NFT_MSG_GETCHAIN, NFT_MSG_GETRULE, NFT_MSG_GETSET,
-    NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE, NFT_MSG_NEWCHAIN, NFT_MSG_NEWRULE, NFT_MSG_NEWSET,
-    NFT_MSG_NEWSETELEM, NFT_MSG_NEWTABLE, NFTA_CHAIN_FLAGS, NFTA_CHAIN_HOOK, NFTA_CHAIN_NAME,
-    NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE, NFTA_DATA_VALUE, NFTA_RULE_CHAIN, NFTA_RULE_EXPRESSIONS,
-    NFTA_RULE_HANDLE, NFTA_RULE_POSITION, NFTA_RULE_USERDATA, NFTA_SET_DESC, NFTA_SET_ELEM_KEY,
-    NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_FLAGS, NFTA_SET_ID,
-    NFTA_SET_KEY_LEN, NFTA_SET_KEY_TYPE, NFTA_SET_NAME, NFTA_SET_USERDATA, NFTA_TABLE_FLAGS,
-    NFTA_TABLE_NAME, NFTA_TABLE_USERDATA, NLA_F_NESTED, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE,
-    NLM_F_DUMP,
-};
 use homeostat_netlink::{
-    Attrs, Batch, Connection, Dumped, Family, Message, MessageWriter, Options, Socket,
+    Batch, Connection, Dumped, Family, Message, MessageWriter, Options, Socket, uapi,
 };
 
 use super::super::wire::{read_raw, send_raw};
-use super::load::{CHAIN, Load, SET, TABLE};
+use super::load::{Load, SET, TABLE, address};
 
 const IPV4: [u8; 4] = [2, 0, 0, 0];
 /// In every message of nftables the first attribute is the name of the table.
-const IN_TABLE: u16 = NFTA_TABLE_NAME;
+const IN_TABLE: u16 = uapi::NFTA_TABLE_NAME;
 
 /// A socket to the calling thread's namespace with room for a large transaction.
 pub(super) fn socket(send: usize) -> Result<Socket> {
-    let options = Options { send_buffer: Some(send.max(1 << 20)), ..Options::default() };
-    Ok(Socket::open(Family::Netfilter, &options)?)
+    let socket = Socket::open(Family::Netfilter, &Options::default())?;
+    socket.make_send_room(send.max(1 << 20));
+    Ok(socket)
 }
 
-/// The requests for all that a ruleset consists of.
+/// The requests for all that a ruleset consists of, in the order in which it can be created again.
 pub(super) fn requests(load: Load) -> Result<Vec<Batch>> {
-    let table = [NFT_MSG_GETTABLE, NFT_MSG_GETCHAIN, NFT_MSG_GETRULE, NFT_MSG_GETSET];
-    let mut requests =
-        table.into_iter().map(|message| request(message, None)).collect::<Result<Vec<_>>>()?;
-    if load.elements > 0 {
-        requests.push(request(NFT_MSG_GETSETELEM, Some(SET))?);
-    }
-    Ok(requests)
+    let mut messages = vec![uapi::NFT_MSG_GETTABLE, uapi::NFT_MSG_GETCHAIN, uapi::NFT_MSG_GETSET];
+    messages.extend((load.elements > 0).then_some(uapi::NFT_MSG_GETSETELEM));
+    messages.push(uapi::NFT_MSG_GETRULE);
+    messages.into_iter().map(request).collect()
 }
 
-fn request(message: u16, set: Option<&str>) -> Result<Batch> {
+fn request(message: u16) -> Result<Batch> {
     let mut batch = Batch::new();
-    let mut writer = batch.message(kind(message), NLM_F_DUMP);
-    writer.fixed(&IPV4);
-    // A table that is asked for by name is no list.
-    if message != NFT_MSG_GETTABLE {
-        put_name(&mut writer, IN_TABLE, TABLE);
-    }
-    if let Some(set) = set {
-        put_name(&mut writer, NFTA_SET_ELEM_LIST_SET, set);
-    }
-    writer.finish()?;
+    put(&mut batch, message, uapi::NLM_F_DUMP, |writer| {
+        // A table that is asked for by name is no list.
+        if message != uapi::NFT_MSG_GETTABLE {
+            put_name(writer, IN_TABLE, TABLE);
+        }
+        if message == uapi::NFT_MSG_GETSETELEM {
+            put_name(writer, uapi::NFTA_SET_ELEM_LIST_SET, SET);
+        }
+        Ok(())
+    })?;
     Ok(batch)
 }
 
@@ -71,198 +55,175 @@ pub(super) fn commit(socket: &Socket, transaction: &Batch) -> Result<()> {
 /// The transaction that creates the ruleset of the calling thread's namespace.
 pub(super) fn whole(load: Load) -> Result<Batch> {
     let mut connection = Connection::open(Family::Netfilter)?;
-    let mut batch = begun()?;
-    let kinds = [NFT_MSG_GETTABLE, NFT_MSG_GETCHAIN, NFT_MSG_GETSET];
-    for message in kinds {
-        add_dumped(&mut connection, &mut request(message, None)?, &mut batch)?;
-    }
-    if load.elements > 0 {
-        add_dumped(&mut connection, &mut request(NFT_MSG_GETSETELEM, Some(SET))?, &mut batch)?;
-    }
-    add_dumped(&mut connection, &mut request(NFT_MSG_GETRULE, None)?, &mut batch)?;
-    ended(batch)
+    transaction(|batch| {
+        requests(load)?.iter_mut().try_for_each(|request| {
+            let mut added = Ok(());
+            connection.dump(request, &mut |dumped| {
+                if let (Dumped::Object(message), Ok(())) = (dumped, &added) {
+                    added = create(batch, &message);
+                }
+            })?;
+            added
+        })
+    })
 }
 
-fn add_dumped(connection: &mut Connection, request: &mut Batch, into: &mut Batch) -> Result<()> {
-    let mut failed = Ok(());
-    connection.dump(request, &mut |dumped| {
-        if let Dumped::Object(message) = dumped
-            && failed.is_ok()
-        {
-            failed = again(&message, into);
+/// Turns a message of a dump into one that creates the object; a rule behind the one that it follows.
+fn create(batch: &mut Batch, message: &Message<'_>) -> Result<()> {
+    let kind = message.kind & 0xff;
+    let is_rule = kind == uapi::NFT_MSG_NEWRULE;
+    let flags = uapi::NLM_F_CREATE | if is_rule { uapi::NLM_F_APPEND } else { 0 };
+    put(batch, kind, flags, |writer| {
+        copy(message, accepted(kind), writer)?;
+        if kind == uapi::NFT_MSG_NEWSET {
+            writer.attr_be32(uapi::NFTA_SET_ID, 1);
         }
-    })?;
-    failed
-}
-
-/// Turns a message of a dump into one that creates the object.
-fn again(message: &Message<'_>, into: &mut Batch) -> Result<()> {
-    let (head, attrs) = message.split::<4>()?;
-    let is_rule = message.kind == kind(NFT_MSG_NEWRULE);
-    let flags = NLM_F_CREATE | if is_rule { NLM_F_APPEND } else { 0 };
-    let mut writer = into.message(message.kind, flags);
-    writer.fixed(head);
-    copy(attrs, taken(message.kind), &mut writer)?;
-    if message.kind == kind(NFT_MSG_NEWSET) {
-        writer.attr_be32(NFTA_SET_ID, 1);
-    }
-    Ok(writer.finish()?)
+        Ok(())
+    })
 }
 
 /// Attributes of a dump that the kernel accepts in a request.
-fn taken(message: u16) -> &'static [u16] {
-    match message & 0xff {
-        NFT_MSG_NEWTABLE => &[IN_TABLE, NFTA_TABLE_FLAGS, NFTA_TABLE_USERDATA],
-        NFT_MSG_NEWCHAIN => &[
+fn accepted(message: u16) -> &'static [u16] {
+    match message {
+        uapi::NFT_MSG_NEWTABLE => &[IN_TABLE, uapi::NFTA_TABLE_FLAGS, uapi::NFTA_TABLE_USERDATA],
+        uapi::NFT_MSG_NEWCHAIN => &[
             IN_TABLE,
-            NFTA_CHAIN_NAME,
-            NFTA_CHAIN_HOOK,
-            NFTA_CHAIN_POLICY,
-            NFTA_CHAIN_TYPE,
-            NFTA_CHAIN_FLAGS,
+            uapi::NFTA_CHAIN_NAME,
+            uapi::NFTA_CHAIN_HOOK,
+            uapi::NFTA_CHAIN_POLICY,
+            uapi::NFTA_CHAIN_TYPE,
+            uapi::NFTA_CHAIN_FLAGS,
         ],
-        NFT_MSG_NEWSET => &[
+        uapi::NFT_MSG_NEWSET => &[
             IN_TABLE,
-            NFTA_SET_NAME,
-            NFTA_SET_FLAGS,
-            NFTA_SET_KEY_TYPE,
-            NFTA_SET_KEY_LEN,
-            NFTA_SET_DESC,
-            NFTA_SET_USERDATA,
+            uapi::NFTA_SET_NAME,
+            uapi::NFTA_SET_FLAGS,
+            uapi::NFTA_SET_KEY_TYPE,
+            uapi::NFTA_SET_KEY_LEN,
+            uapi::NFTA_SET_DESC,
+            uapi::NFTA_SET_USERDATA,
         ],
-        NFT_MSG_NEWSETELEM => &[IN_TABLE, NFTA_SET_ELEM_LIST_SET, NFTA_SET_ELEM_LIST_ELEMENTS],
-        _ => &[IN_TABLE, NFTA_RULE_CHAIN, NFTA_RULE_EXPRESSIONS, NFTA_RULE_USERDATA],
+        uapi::NFT_MSG_NEWSETELEM => {
+            &[IN_TABLE, uapi::NFTA_SET_ELEM_LIST_SET, uapi::NFTA_SET_ELEM_LIST_ELEMENTS]
+        }
+        _ => &[
+            IN_TABLE,
+            uapi::NFTA_RULE_CHAIN,
+            uapi::NFTA_RULE_EXPRESSIONS,
+            uapi::NFTA_RULE_USERDATA,
+        ],
     }
 }
 
-fn copy(attrs: Attrs<'_>, kinds: &[u16], writer: &mut MessageWriter<'_>) -> Result<()> {
+fn copy(message: &Message<'_>, kinds: &[u16], writer: &mut MessageWriter<'_>) -> Result<()> {
+    let (_, attrs) = message.split::<4>()?;
     for attr in attrs {
         let attr = attr?;
         if kinds.contains(&attr.kind) {
-            let nested = if attr.is_nested { NLA_F_NESTED } else { 0 };
+            let nested = if attr.is_nested { uapi::NLA_F_NESTED } else { 0 };
             writer.attr(attr.kind | nested, attr.value);
         }
     }
     Ok(())
 }
 
-/// A rule, and what puts it back.
-pub(super) struct Rule {
+/// The transactions that delete a part of the ruleset and put it back.
+pub(super) struct Missing {
     pub(super) delete: Batch,
     pub(super) add: Batch,
 }
 
-impl Rule {
-    /// By its place in the chain of the calling thread's namespace. It must not be the last one.
-    pub(super) fn at(place: usize) -> Result<Self> {
+impl Missing {
+    /// A rule in the middle of the chain of the calling thread's namespace.
+    pub(super) fn rule(load: Load) -> Result<Self> {
         let mut connection = Connection::open(Family::Netfilter)?;
-        let (mut seen, mut delete, mut add, mut next) = (0, begun()?, begun()?, None);
-        let mut failed = Ok(());
-        connection.dump(&mut request(NFT_MSG_GETRULE, None)?, &mut |dumped| {
+        let (mut place, mut found) = (0, None);
+        connection.dump(&mut request(uapi::NFT_MSG_GETRULE)?, &mut |dumped| {
             let Dumped::Object(message) = dumped else { return };
-            if seen == place + 1 {
-                next = Some(handle(&message));
+            if place == load.rules / 2 {
+                found = Some(Self::of_rule(&message));
             }
-            if seen == place {
-                failed = drop_rule(&message, &mut delete);
-            }
-            seen += 1;
+            place += 1;
         })?;
-        failed?;
-        let next = next.context("the last rule")??;
-        let mut at = 0;
-        let mut failed = Ok(());
-        connection.dump(&mut request(NFT_MSG_GETRULE, None)?, &mut |dumped| {
-            let Dumped::Object(message) = dumped else { return };
-            if at == place {
-                failed = insert_rule(&message, next, &mut add);
-            }
-            at += 1;
-        })?;
-        failed?;
-        Ok(Rule { delete: ended(delete)?, add: ended(add)? })
+        found.context("there are too few rules")?
     }
-}
 
-fn handle(message: &Message<'_>) -> Result<[u8; 8]> {
-    let (_, attrs) = message.split::<4>()?;
-    Ok(attrs.first(NFTA_RULE_HANDLE)?.context("no handle")?.array()?)
-}
+    fn of_rule(message: &Message<'_>) -> Result<Self> {
+        const NAMES: [u16; 3] = [IN_TABLE, uapi::NFTA_RULE_CHAIN, uapi::NFTA_RULE_HANDLE];
+        let delete = |writer: &mut MessageWriter<'_>| copy(message, &NAMES, writer);
+        // In a dump the position is the handle of the rule before; with NLM_F_APPEND it means behind that rule.
+        let flags = uapi::NLM_F_CREATE | uapi::NLM_F_APPEND;
+        let add = |writer: &mut MessageWriter<'_>| {
+            copy(message, accepted(uapi::NFT_MSG_NEWRULE), writer)?;
+            copy(message, &[uapi::NFTA_RULE_POSITION], writer)
+        };
+        Ok(Missing {
+            delete: transaction(|batch| put(batch, uapi::NFT_MSG_DELRULE, 0, delete))?,
+            add: transaction(|batch| put(batch, uapi::NFT_MSG_NEWRULE, flags, add))?,
+        })
+    }
 
-fn drop_rule(message: &Message<'_>, into: &mut Batch) -> Result<()> {
-    let mut writer = into.message(kind(NFT_MSG_DELRULE), 0);
-    writer.fixed(&IPV4);
-    put_name(&mut writer, IN_TABLE, TABLE);
-    put_name(&mut writer, NFTA_RULE_CHAIN, CHAIN);
-    writer.attr(NFTA_RULE_HANDLE, &handle(message)?);
-    Ok(writer.finish()?)
-}
-
-fn insert_rule(message: &Message<'_>, before: [u8; 8], into: &mut Batch) -> Result<()> {
-    let (_, attrs) = message.split::<4>()?;
-    let mut writer = into.message(kind(NFT_MSG_NEWRULE), NLM_F_CREATE);
-    writer.fixed(&IPV4);
-    copy(attrs, taken(message.kind), &mut writer)?;
-    writer.attr(NFTA_RULE_POSITION, &before);
-    Ok(writer.finish()?)
-}
-
-/// Adds an element.
-pub(super) fn add_element(address: Ipv4Addr) -> Result<Batch> {
-    element(NFT_MSG_NEWSETELEM, NLM_F_CREATE, address)
-}
-
-/// Takes an element away.
-pub(super) fn drop_element(address: Ipv4Addr) -> Result<Batch> {
-    element(NFT_MSG_DELSETELEM, 0, address)
-}
-
-fn element(message: u16, flags: u16, address: Ipv4Addr) -> Result<Batch> {
-    let mut batch = begun()?;
-    let mut writer = batch.message(kind(message), flags);
-    writer.fixed(&IPV4);
-    put_name(&mut writer, IN_TABLE, TABLE);
-    put_name(&mut writer, NFTA_SET_ELEM_LIST_SET, SET);
-    writer.nest(NFTA_SET_ELEM_LIST_ELEMENTS, |list| {
-        list.nest(1, |element| {
-            element.nest(NFTA_SET_ELEM_KEY, |key| {
-                key.attr(NFTA_DATA_VALUE, &address.octets());
+    /// An element in the middle of the set.
+    pub(super) fn element(load: Load) -> Result<Self> {
+        let octets = address(load.elements / 2).octets();
+        let element = |writer: &mut MessageWriter<'_>| {
+            put_name(writer, IN_TABLE, TABLE);
+            put_name(writer, uapi::NFTA_SET_ELEM_LIST_SET, SET);
+            writer.nest(uapi::NFTA_SET_ELEM_LIST_ELEMENTS, |list| {
+                list.nest(1, |element| {
+                    element.nest(uapi::NFTA_SET_ELEM_KEY, |key| {
+                        key.attr(uapi::NFTA_DATA_VALUE, &octets);
+                    });
+                });
             });
-        });
-    });
-    writer.finish()?;
-    ended(batch)
+            Ok(())
+        };
+        let (new, del) = (uapi::NFT_MSG_NEWSETELEM, uapi::NFT_MSG_DELSETELEM);
+        Ok(Missing {
+            delete: transaction(|batch| put(batch, del, 0, element))?,
+            add: transaction(|batch| put(batch, new, uapi::NLM_F_CREATE, element))?,
+        })
+    }
 }
 
 /// Clears the whole ruleset.
 pub(super) fn flush() -> Result<Batch> {
-    let mut batch = begun()?;
-    let mut writer = batch.message(kind(NFT_MSG_DELTABLE), 0);
-    writer.fixed(&[0; 4]);
-    writer.finish()?;
-    ended(batch)
+    transaction(|batch| {
+        let deltable = uapi::NFNL_SUBSYS_NFTABLES << 8 | uapi::NFT_MSG_DELTABLE;
+        let mut writer = batch.message(deltable, 0);
+        writer.fixed(&[0; 4]);
+        Ok(writer.finish()?)
+    })
 }
 
-const fn kind(message: u16) -> u16 {
-    NFNL_SUBSYS_NFTABLES << 8 | message
+/// Adds a message about IPv4.
+fn put(
+    batch: &mut Batch,
+    message: u16,
+    flags: u16,
+    fill: impl FnOnce(&mut MessageWriter<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut writer = batch.message(uapi::NFNL_SUBSYS_NFTABLES << 8 | message, flags);
+    writer.fixed(&IPV4);
+    fill(&mut writer)?;
+    Ok(writer.finish()?)
 }
 
 fn put_name(writer: &mut MessageWriter<'_>, kind: u16, name: &str) {
     writer.attr(kind, &[name.as_bytes(), &[0]].concat());
 }
 
-fn begun() -> Result<Batch> {
-    mark(Batch::new(), NFNL_MSG_BATCH_BEGIN, 0)
-}
-
-fn ended(batch: Batch) -> Result<Batch> {
-    mark(batch, NFNL_MSG_BATCH_END, NLM_F_ACK)
-}
-
-fn mark(mut batch: Batch, message: u16, flags: u16) -> Result<Batch> {
-    let [high, low] = NFNL_SUBSYS_NFTABLES.to_be_bytes();
-    let mut writer = batch.message(message, flags);
-    writer.fixed(&[0, 0, high, low]);
-    writer.finish()?;
+/// Frames what `fill` adds as one transaction.
+fn transaction(fill: impl FnOnce(&mut Batch) -> Result<()>) -> Result<Batch> {
+    let [high, low] = uapi::NFNL_SUBSYS_NFTABLES.to_be_bytes();
+    let mark = |batch: &mut Batch, message, flags| {
+        let mut writer = batch.message(message, flags);
+        writer.fixed(&[0, 0, high, low]);
+        writer.finish()
+    };
+    let mut batch = Batch::new();
+    mark(&mut batch, uapi::NFNL_MSG_BATCH_BEGIN, 0)?;
+    fill(&mut batch)?;
+    mark(&mut batch, uapi::NFNL_MSG_BATCH_END, uapi::NLM_F_ACK)?;
     Ok(batch)
 }

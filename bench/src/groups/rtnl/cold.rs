@@ -1,63 +1,42 @@
 //! From nothing to everything: the first message until all is verified.
 
-use anyhow::Result;
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
 use homeostat_engine::{Focus, Summary};
 
 use super::super::bird::Bird;
-use super::super::library::{self, Pace};
-use super::super::peers::List;
-use super::super::wire::{Ip, RouteMessages, Verb, send_raw};
+use super::super::library;
+use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_all};
 use super::fixture::{Fixture, desired, expect};
 use super::prepared::fresh;
-use crate::{Budget, Contestant, Group, Run, Unit};
+use crate::{Budget, Group, Run, Unit};
 
-/// 100k IPv4 routes.
-pub const SMALL: Group = Group {
-    name: "rtnl: cold apply of 100k IPv4 routes",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("floor", |run| floor(run, SMALL_V4), &[]),
-        Contestant::new("homeostat", |run| ours(run, SMALL_V4), OF_FEW),
-        Contestant::new("ip -batch", |run| batch(run, SMALL_V4), &[]),
-        Contestant::new("BIRD", |run| bird(run, SMALL_V4), &[]),
-        Contestant::new("rtnetlink, one by one", |run| crates(run, SMALL_V4, Pace::OneByOne), &[]),
-        Contestant::new("rtnetlink, pipelined", |run| crates(run, SMALL_V4, Pace::Pipelined), &[]),
-    ],
-};
+pub(super) fn groups() -> Vec<Group> {
+    let large = [
+        Budget::Within(1.2, "floor"),
+        Budget::Faster(3.0, "ip -batch"),
+        Budget::Faster(2.0, "BIRD"),
+    ];
+    // With few routes the programs' own start counts for much, so that only the floor is a measure.
+    let small = &large[..1];
+    vec![
+        group("rtnl: cold apply of 100k IPv4 routes", Load { ip: Ip::V4, size: 100_000 }, small),
+        group("rtnl: cold apply of 100k IPv6 routes", Load { ip: Ip::V6, size: 100_000 }, small),
+        group("rtnl: cold apply of 1M IPv4 routes", Load { ip: Ip::V4, size: 1_000_000 }, &large),
+    ]
+}
 
-/// 100k IPv6 routes.
-pub const SMALL_V6: Group = Group {
-    name: "rtnl: cold apply of 100k IPv6 routes",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("floor", |run| floor(run, V6), &[]),
-        Contestant::new("homeostat", |run| ours(run, V6), OF_FEW),
-        Contestant::new("ip -batch", |run| batch(run, V6), &[]),
-        Contestant::new("BIRD", |run| bird(run, V6), &[]),
-        Contestant::new("rtnetlink, one by one", |run| crates(run, V6, Pace::OneByOne), &[]),
-        Contestant::new("rtnetlink, pipelined", |run| crates(run, V6, Pace::Pipelined), &[]),
-    ],
-};
-
-/// A full Internet table.
-pub const LARGE: Group = Group {
-    name: "rtnl: cold apply of 1M IPv4 routes",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("floor", |run| floor(run, LARGE_V4), &[]),
-        Contestant::new("homeostat", |run| ours(run, LARGE_V4), BUDGETS),
-        Contestant::new("ip -batch", |run| batch(run, LARGE_V4), &[]),
-        Contestant::new("BIRD", |run| bird(run, LARGE_V4), &[]),
-        Contestant::new("rtnetlink, one by one", |run| slowly(run, Pace::OneByOne), &[]),
-        Contestant::new("rtnetlink, pipelined", |run| slowly(run, Pace::Pipelined), &[]),
-    ],
-};
-
-/// With few routes the programs' own start counts for much, so that only the floor is a measure.
-const OF_FEW: &[Budget] = &[Budget::Within(1.2, "floor")];
-
-const BUDGETS: &[Budget] =
-    &[Budget::Within(1.2, "floor"), Budget::Faster(3.0, "ip -batch"), Budget::Faster(2.0, "BIRD")];
+fn group(name: &'static str, load: Load, budgets: &[Budget]) -> Group {
+    Group::new(name, Unit::Seconds)
+        .with("floor", move |run| floor(run, load), &[])
+        .with("homeostat", move |run| ours(run, load), budgets)
+        .with("ip -batch", move |run| batch(run, load), &[])
+        .with("BIRD", move |run| bird(run, load), &[])
+        .with("rtnetlink, one by one", move |run| by_library(run, load, 1), &[])
+        // As many as the default receive buffer has room for answers.
+        .with("rtnetlink, pipelined", move |run| by_library(run, load, 256), &[])
+}
 
 /// What is to be added.
 #[derive(Clone, Copy)]
@@ -65,10 +44,6 @@ struct Load {
     ip: Ip,
     size: usize,
 }
-
-const SMALL_V4: Load = Load { ip: Ip::V4, size: 100_000 };
-const LARGE_V4: Load = Load { ip: Ip::V4, size: 1_000_000 };
-const V6: Load = Load { ip: Ip::V6, size: 100_000 };
 
 impl Load {
     fn at(self, run: &Run) -> (Ip, usize) {
@@ -78,8 +53,8 @@ impl Load {
 
 fn floor(run: &mut Run, load: Load) -> Result<()> {
     let ((ip, size), network) = (load.at(run), fresh()?);
-    let (sends, socket) = (RouteMessages::ours(ip).sends(Verb::Add, size)?, network.socket()?);
-    run.time(size, || sends.iter().try_for_each(|batch| send_raw(&socket, batch)))?;
+    let (sends, socket) = (RouteMessages::ours(ip).sends(Verb::Add, 0..size)?, network.socket()?);
+    run.time(size, || send_all(&socket, &sends))?;
     network.expect(ip, size)
 }
 
@@ -93,8 +68,17 @@ fn ours(run: &mut Run, load: Load) -> Result<()> {
 
 fn batch(run: &mut Run, load: Load) -> Result<()> {
     let ((ip, size), network) = (load.at(run), fresh()?);
-    let list = List::of(ip, size)?;
-    run.time(size, || list.apply(&network))?;
+    let (mut lines, gateway) = (String::new(), ip.gateway());
+    for number in 0..size {
+        let (dst, len) = ip.destination(number);
+        writeln!(lines, "route add {dst}/{len} via {gateway} proto {OURS}")?;
+    }
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("routes");
+    std::fs::write(&path, lines)?;
+    let version = if ip == Ip::V4 { "-4" } else { "-6" };
+    let path = path.to_str().context("an odd directory")?;
+    run.time(size, || network.ip(&[version, "-batch", path]))?;
     network.expect(ip, size)
 }
 
@@ -105,13 +89,11 @@ fn bird(run: &mut Run, load: Load) -> Result<()> {
     network.expect(ip, size)
 }
 
-fn crates(run: &mut Run, load: Load, pace: Pace) -> Result<()> {
+fn by_library(run: &mut Run, load: Load, in_flight: usize) -> Result<()> {
+    if load.size > 100_000 {
+        run.leave_out_if_slow()?;
+    }
     let ((ip, size), network) = (load.at(run), fresh()?);
-    run.time(size, || library::add(ip, size, pace))?;
+    run.time(size, || library::add(ip, size, in_flight))?;
     network.expect(ip, size)
-}
-
-fn slowly(run: &mut Run, pace: Pace) -> Result<()> {
-    run.leave_out_if_slow()?;
-    crates(run, LARGE_V4, pace)
 }

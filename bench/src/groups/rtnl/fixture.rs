@@ -12,13 +12,13 @@ pub(super) type Fixture = super::super::fixture::Fixture<Rtnl>;
 
 impl Fixture {
     /// Opens the source in the calling thread's namespace, as a loop does.
-    pub(super) fn open(desired: impl Into<Arc<DesiredState>>) -> Result<Self> {
-        Self::with_hints(Rtnl::here(), desired.into())
+    pub(super) fn open(desired: DesiredState) -> Result<Self> {
+        Self::with_hints(Rtnl::here(), Arc::new(desired))
     }
 
     /// Opens it for one pass, as `apply` does.
-    pub(super) fn once(desired: impl Into<Arc<DesiredState>>) -> Result<Self> {
-        Self::without_hints(Rtnl::here(), desired.into())
+    pub(super) fn once(desired: DesiredState) -> Result<Self> {
+        Self::without_hints(Rtnl::here(), Arc::new(desired))
     }
 }
 

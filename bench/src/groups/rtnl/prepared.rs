@@ -4,11 +4,9 @@ use std::cell::RefCell;
 
 use anyhow::{Context as _, Result};
 use homeostat_engine::Focus;
-use homeostat_rtnl::DesiredState;
 
 use super::super::network::TestNetwork;
 use super::super::wire::{FOREIGN, Ip, OURS, RouteMessages};
-
 use super::fixture::{Fixture, desired};
 
 /// A full namespace, and a converged source in it.
@@ -20,8 +18,6 @@ pub(super) struct Prepared {
 /// What a namespace is filled with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Setup {
-    /// The groups that share it.
-    pub(super) name: &'static str,
     pub(super) whose: Whose,
     /// The number of routes.
     pub(super) size: usize,
@@ -38,12 +34,12 @@ pub(super) enum Whose {
 pub(super) const FEW: usize = 100;
 
 thread_local! {
-    static KEPT: RefCell<Vec<(Setup, Prepared)>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Option<(Setup, Prepared)>> = const { RefCell::new(None) };
 }
 
 impl Prepared {
     fn new(setup: Setup) -> Result<Self> {
-        let Setup { whose, size, .. } = setup;
+        let Setup { whose, size } = setup;
         let (protocol, declared) = match whose {
             Whose::Ours => (OURS, 0..size),
             Whose::Foreign => (FOREIGN, size..size + FEW),
@@ -55,43 +51,30 @@ impl Prepared {
         }
         Ok(Prepared { network, fixture: fixture.synced()? })
     }
-
-    /// Acts without a source in the namespace: meanwhile another namespace has one.
-    pub(super) fn alone<T>(&mut self, act: impl FnOnce(&TestNetwork) -> Result<T>) -> Result<T> {
-        let elsewhere = TestNetwork::new()?;
-        let desired = std::mem::replace(&mut self.fixture, Fixture::open(DesiredState::default())?)
-            .into_desired();
-        drop(elsewhere);
-        self.network.enter()?;
-        let done = act(&self.network);
-        self.fixture = Fixture::open(desired)?.synced()?;
-        done
-    }
 }
 
-/// Acts on the namespace of a setup. Those of other names are dropped.
+/// Acts on the namespace of a setup. That of another setup is dropped.
 pub(super) fn with_prepared<T>(
     setup: Setup,
     act: impl FnOnce(&mut Prepared) -> Result<T>,
 ) -> Result<T> {
     KEPT.with_borrow_mut(|kept| {
-        kept.retain(|(known, _)| known.name == setup.name);
-        if !kept.iter().any(|(known, _)| *known == setup) {
-            kept.push((setup, Prepared::new(setup)?));
+        if kept.as_ref().is_none_or(|(known, _)| *known != setup) {
+            *kept = None;
+            *kept = Some((setup, Prepared::new(setup)?));
         }
-        let prepared = kept.iter_mut().find(|(known, _)| *known == setup);
-        let (_, prepared) = prepared.context("no namespace")?;
+        let (_, prepared) = kept.as_mut().context("no namespace")?;
         prepared.network.enter()?;
         act(prepared)
     })
 }
 
-/// Drops all namespaces.
+/// Drops the namespace that is kept.
 pub(super) fn clear() {
-    KEPT.with_borrow_mut(Vec::clear);
+    KEPT.set(None);
 }
 
-/// A new namespace; drops all that are kept.
+/// A new namespace; drops the one that is kept.
 pub(super) fn fresh() -> Result<TestNetwork> {
     clear();
     TestNetwork::new()

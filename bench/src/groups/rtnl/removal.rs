@@ -5,21 +5,18 @@ use homeostat_engine::{Focus, Summary};
 use homeostat_rtnl::DesiredState;
 
 use super::super::network::TestNetwork;
-use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_raw};
+use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_all};
 use super::fixture::{Fixture, expect};
 use super::prepared::clear;
-use crate::{Contestant, Group, Run, Unit};
+use crate::{Group, Run, Unit};
 
 /// A full Internet table. The floor sends the same messages, encoded before.
-pub const GROUP: Group = Group {
-    name: "rtnl: removal of 1M routes",
-    unit: Unit::Seconds,
-    contestants: &[
-        Contestant::new("floor", floor, &[]),
-        Contestant::new("homeostat", ours, &[]),
-        Contestant::new("ip route flush", flush, &[]),
-    ],
-};
+pub(super) fn group() -> Group {
+    Group::new("rtnl: removal of 1M routes", Unit::Seconds)
+        .with("floor", floor, &[])
+        .with("homeostat", ours, &[])
+        .with("ip route flush", flush, &[])
+}
 
 fn filled(run: &Run) -> Result<(TestNetwork, usize)> {
     clear();
@@ -29,9 +26,9 @@ fn filled(run: &Run) -> Result<(TestNetwork, usize)> {
 
 fn floor(run: &mut Run) -> Result<()> {
     let (network, size) = filled(run)?;
-    let (sends, socket) =
-        (RouteMessages::ours(Ip::V4).sends(Verb::Delete, size)?, network.socket()?);
-    run.time(size, || sends.iter().try_for_each(|batch| send_raw(&socket, batch)))?;
+    let sends = RouteMessages::ours(Ip::V4).sends(Verb::Delete, 0..size)?;
+    let socket = network.socket()?;
+    run.time(size, || send_all(&socket, &sends))?;
     network.expect(Ip::V4, 0)
 }
 
@@ -45,20 +42,9 @@ fn ours(run: &mut Run) -> Result<()> {
 
 fn flush(run: &mut Run) -> Result<()> {
     let (network, size) = filled(run)?;
-    run.time(size, || flush_all(&network))?;
-    network.expect(Ip::V4, 0)
-}
-
-/// On a busy machine `ip` gives up after half a minute; people start it once more then.
-fn flush_all(network: &TestNetwork) -> Result<()> {
-    const TRIES: u32 = 5;
     let protocol = OURS.to_string();
-    let mut flushed = Ok(());
-    for _ in 0..TRIES {
-        flushed = network.ip(&["route", "flush", "proto", &protocol]);
-        if flushed.is_ok() {
-            break;
-        }
-    }
-    flushed
+    // On a busy machine `ip` gives up after half a minute; people start it once more then.
+    let flush = || network.ip(&["route", "flush", "proto", &protocol]);
+    run.time(size, || flush().or_else(|_| flush()).or_else(|_| flush()))?;
+    network.expect(Ip::V4, 0)
 }

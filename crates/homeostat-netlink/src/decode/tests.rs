@@ -9,7 +9,7 @@ use crate::Batch;
 fn read_all(attrs: Attrs<'_>, depth: usize) -> usize {
     attrs.fold(0, |seen, attr| {
         let Ok(attr) = attr else { return seen };
-        let _ = (attr.u8(), attr.u16(), attr.u32(), attr.u64(), attr.be16(), attr.be32());
+        let _ = (attr.u8(), attr.u16(), attr.u32(), attr.be16(), attr.be32());
         let _ = (attr.str(), attr.array::<16>());
         let inside = if depth == 0 { 0 } else { read_all(attr.attrs(), depth - 1) };
         seen + 1 + inside

@@ -8,8 +8,7 @@ use homeostat_netlink::uapi::{
     NLM_F_ACK, NLM_F_ECHO, RTA_DST, RTA_GATEWAY, RTM_GETLINK, RTM_NEWLINK, RTM_NEWROUTE,
 };
 use homeostat_netlink::{
-    Answer, Batch, Connection, Errno, Error, Family, Filter, Force, Instruction, Limits, Options,
-    Refusal,
+    Answer, Batch, Connection, Errno, Error, Family, Filter, Instruction, Limits, Options, Refusal,
 };
 
 use crate::requests::{
@@ -22,7 +21,7 @@ const UNREACHABLE: [u8; 4] = [172, 16, 0, 1];
 
 /// A socket as a process without privileges over the host gets it.
 fn unforced() -> Options {
-    Options { receive_buffer: None, force: Force::Never, ..Options::default() }
+    Options { receive_buffer: None, ..Options::default() }
 }
 
 /// Runs the batch and collects one final answer per message, in order.

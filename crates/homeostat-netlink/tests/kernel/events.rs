@@ -7,8 +7,8 @@ use homeostat_netlink::uapi::{
     RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_LINK, RTNLGRP_NEXTHOP,
 };
 use homeostat_netlink::{
-    AsyncListener, Batch, Connection, Event, Family, Filter, Force, Group, Instruction, Listener,
-    Options, Port,
+    AsyncListener, Batch, Connection, Event, Family, Filter, Group, Instruction, Listener, Options,
+    Port,
 };
 use rustix::net::SendFlags;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -117,7 +117,7 @@ fn groups_beyond_the_thirty_first_are_heard() {
 #[test]
 fn k_a_default_buffer_holds_256_route_events_and_the_overflow_is_said_as_lost() {
     let _namespace = wired();
-    let small = Options { receive_buffer: None, force: Force::Never, ..Options::default() };
+    let small = Options { receive_buffer: None, ..Options::default() };
     let mut listener = listen(&[RTNLGRP_IPV4_ROUTE], &small);
     let mut connection = Connection::open(Family::Route).unwrap();
     let mut add = |numbers: std::ops::Range<u32>| {
@@ -140,7 +140,7 @@ fn k_a_default_buffer_holds_256_route_events_and_the_overflow_is_said_as_lost() 
 #[test]
 fn after_a_loss_nothing_else_is_lost_unsaid() {
     let _namespace = wired();
-    let small = Options { receive_buffer: None, force: Force::Never, ..Options::default() };
+    let small = Options { receive_buffer: None, ..Options::default() };
     let mut listener = listen(&[RTNLGRP_IPV4_ROUTE], &small);
     let mut connection = Connection::open(Family::Route).unwrap();
     let mut batch = Batch::new();

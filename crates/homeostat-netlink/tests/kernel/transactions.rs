@@ -5,7 +5,7 @@ use homeostat_netlink::uapi::{
     NFT_MSG_NEWTABLE, NFTA_GEN_ID, NFTA_TABLE_NAME, NLM_F_CREATE, NLM_F_ECHO,
 };
 use homeostat_netlink::{
-    Batch, Connection, Dumped, Errno, Error, Family, Force, Limits, Options, Socket, Transacted,
+    Batch, Connection, Dumped, Errno, Error, Family, Limits, Options, Socket, Transacted,
 };
 use homeostat_testkit::namespace::Namespace;
 
@@ -92,7 +92,7 @@ fn a_stale_generation_refuses_the_transaction_itself() {
 #[test]
 fn a_large_transaction_needs_no_room_for_acks() {
     let _namespace = Namespace::enter().unwrap();
-    let options = Options { receive_buffer: Some(4096), force: Force::Never, ..Options::default() };
+    let options = Options { receive_buffer: Some(4096), ..Options::default() };
     let socket = Socket::open(Family::Netfilter, &options).unwrap();
     let mut connection = Connection::new(socket, Limits::default());
     assert_eq!(connection.transact(&tables(5000), None).unwrap(), Transacted::Done);
@@ -101,8 +101,8 @@ fn a_large_transaction_needs_no_room_for_acks() {
 #[test]
 fn a_transaction_larger_than_the_send_buffer_makes_room_or_is_refused_whole() {
     let _namespace = Namespace::enter().unwrap();
-    let options = Options { send_buffer: Some(4096), force: Force::Never, ..Options::default() };
-    let socket = Socket::open(Family::Netfilter, &options).unwrap();
+    let socket = Socket::open(Family::Netfilter, &Options::default()).unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(&socket, 4096).unwrap();
     // What is sent without asking for room is refused.
     let refused = socket.send(tables(2000).bytes()).unwrap_err();
     assert!(matches!(&refused, Error::Send { .. }) && refused.errno() == Some(Errno::MSGSIZE));
@@ -111,7 +111,7 @@ fn a_transaction_larger_than_the_send_buffer_makes_room_or_is_refused_whole() {
 }
 
 fn small() -> Connection {
-    let options = Options { receive_buffer: Some(4096), force: Force::Never, ..Options::default() };
+    let options = Options { receive_buffer: Some(4096), ..Options::default() };
     Connection::new(Socket::open(Family::Netfilter, &options).unwrap(), Limits::default())
 }
 
