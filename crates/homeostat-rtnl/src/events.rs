@@ -22,11 +22,11 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Event, Malformed, Message, Port};
 
-use crate::address::{self, AddressMarks, SeenAddress, address_agrees};
+use crate::address::{self, AddressMarks, SeenAddress};
 use crate::desired::DesiredState;
 use crate::events::culprit::Culprit;
 use crate::key::Key;
-use crate::link::desired::{DesiredField, LinkSet};
+use crate::link::desired::LinkSet;
 use crate::link::model::Field;
 use crate::link::{self, LinkName, Links, alias};
 use crate::message::LinkNames;
@@ -163,7 +163,7 @@ impl DirtyKeys {
     /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
     fn rule(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) -> Result<(), Malformed> {
         let Some(seen) = rule::message::decode(message)? else { return Ok(()) };
-        let keys: [Key; 2] = [seen.key.into(), seen.key.anywhere().into()];
+        let keys = [seen.key, seen.key.anywhere()].map(Key::from);
         let should_be =
             |desired: &DesiredState| keys.iter().any(|key| desired.slot(key, None).is_some());
         if !self.is_echo(message, RTM_NEWRULE, shadow, should_be) {
@@ -256,7 +256,11 @@ impl DirtyKeys {
             && if is_going {
                 self.own_writes.take_deleted(&seen.key)
             } else {
-                shadow.as_ref().is_some_and(|shadow| is_declared(shadow, seen))
+                shadow.as_ref().is_some_and(|shadow| {
+                    let declared = shadow.desired().get(&Key::Address(seen.key));
+                    let seen = Object::Address(seen.address.clone());
+                    declared.is_some_and(|declared| declared.object.agrees(&seen))
+                })
             };
         let goes_along =
             |shadow: &mut Shadow| shadow.doubt(|route, _| is_touched_by(route, &seen.key));
@@ -286,13 +290,6 @@ fn doubt(shadow: &mut Option<Shadow>, doubt: impl FnOnce(&mut Shadow) -> bool) -
         *shadow = None;
     }
     is_known
-}
-
-fn is_declared(shadow: &Shadow, seen: &SeenAddress) -> bool {
-    let desired = shadow.desired();
-    let slot = desired.slot(&Key::Address(seen.key), None);
-    let declared = slot.and_then(|slot| desired.address_at(slot));
-    declared.is_some_and(|declared| address_agrees(&declared.address, &seen.address))
 }
 
 impl DirtyKeys {
@@ -346,17 +343,14 @@ impl DirtyKeys {
         if concerns(desired, name) {
             self.name(Key::Link(name));
         }
-        let fields = desired.links.fields.iter().filter(|desired| desired.name == name);
-        fields.map(DesiredField::key).for_each(|key| self.name(key));
+        desired.fields_of(name).for_each(|key| self.name(key));
     }
 }
 
 fn concerns(desired: &DesiredState, name: LinkName) -> bool {
     let mut carries = false;
     desired.dependants(&Key::Link(name), &mut |_| carries = true);
-    carries
-        || desired.links.maker_of(name).is_some()
-        || desired.links.fields.iter().any(|desired| desired.name == name)
+    carries || desired.maker_of(name).is_some() || desired.fields_of(name).next().is_some()
 }
 
 /// Whether it carries our mark, declared or not.

@@ -29,7 +29,7 @@ use crate::number::serde_as_text;
 const ROOM: usize = 16;
 
 /// The name of a link, in the kernel's own size.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName([u8; ROOM]);
 
 /// A text that cannot be the name of a link.

@@ -118,12 +118,6 @@ pub(crate) fn normalize(key: &NeighbourKey, desired: Neighbour) -> Result<Neighb
     Ok(desired)
 }
 
-impl From<NeighbourKey> for Key {
-    fn from(key: NeighbourKey) -> Key {
-        Key::Neighbour(key)
-    }
-}
-
 impl fmt::Display for NeighbourKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NeighbourKey { link, ip, is_proxy } = self;

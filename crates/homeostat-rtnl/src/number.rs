@@ -68,6 +68,12 @@ impl Table {
     pub const LOCAL: Self = Table(RT_TABLE_LOCAL);
 }
 
+impl From<Table> for u32 {
+    fn from(table: Table) -> u32 {
+        table.0
+    }
+}
+
 pub(crate) const TABLES: [(&str, u32); 3] =
     [("default", RT_TABLE_DEFAULT), ("main", RT_TABLE_MAIN), ("local", RT_TABLE_LOCAL)];
 

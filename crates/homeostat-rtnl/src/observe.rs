@@ -199,7 +199,9 @@ impl Observation<'_, '_> {
             }
             _ => self.dump_links(moment)?,
         }
-        let names = self.view.desired.links.namespaces();
+        let references = self.view.desired.links().flat_map(|(_, link)| link.references());
+        let names: BTreeSet<&str> =
+            references.filter_map(|other| other.namespace.as_deref()).collect();
         if keys.is_none()
             && !names.is_empty()
             && let Ok(here) = self.source.netns()

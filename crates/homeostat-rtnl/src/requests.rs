@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use homeostat_core::{Failure, Outcome, Retry, Slot, WaitsOn};
 
 use crate::address::cascade::Cascade;
-use crate::desired::{At, Declared, DesiredState};
+use crate::desired::{At, DesiredState};
 use crate::key::Key;
 use crate::message::{Encoded, Encoder, NoLink, Put};
 use crate::moment::Moment;
 use crate::object::Object;
-use crate::step::{Delete, Phase, Step, Update, Way};
+use crate::step::{Delete, Phase, Step, Update};
 use crate::subscription::OwnWrites;
 
 /// What one message of a batch is for.
@@ -67,13 +67,13 @@ impl RequestWriter<'_> {
 
     fn put(&mut self, desired: &DesiredState, slot: Slot, put: Put, aim: Aim) -> Written {
         let encoded = match desired.at(slot) {
-            Some(At::Address(address)) => {
-                self.encoder.put_address(&address.key, &address.address, put)
-            }
             Some(At::Route(packed, template)) => {
                 self.encoder.put_route(&packed.key(), &template.route, put)
             }
             Some(At::Other(other)) => match (&other.key, &other.object) {
+                (Key::Address(key), Object::Address(address)) => {
+                    self.encoder.put_address(key, address, put)
+                }
                 (Key::Nexthop(id), Object::Nexthop(nexthop)) => {
                     self.encoder.put_nexthop(*id, nexthop, put)
                 }
@@ -85,7 +85,7 @@ impl RequestWriter<'_> {
                 }
                 _ => return Ok(()),
             },
-            Some(At::Link(_) | At::Field(_)) | None => {
+            None => {
                 return Err(Outcome::Failed(Failure::new("it is no desired state", Retry::Never)));
             }
         };
@@ -93,22 +93,20 @@ impl RequestWriter<'_> {
     }
 
     fn update(&mut self, desired: &DesiredState, update: &Update) -> Written {
-        if update.way == Way::InPlace {
+        let Some(cascade) = &update.recreate else {
             return self.put(desired, update.slot, Put::Replace, Aim::There);
-        }
-        let gone = match desired.at(update.slot) {
-            Some(At::Address(address)) => {
-                self.own_writes.add_deleted(address.key);
-                self.encoder.delete_address(&address.key)
+        };
+        let gone = match desired.other_at(update.slot).map(|declared| &declared.key) {
+            Some(Key::Address(key)) => {
+                self.own_writes.add_deleted(*key);
+                self.encoder.delete_address(key)
             }
-            Some(At::Other(Declared { key: Key::Nexthop(id), .. })) => {
-                Ok(self.encoder.delete_nexthop(*id))
-            }
+            Some(Key::Nexthop(id)) => Ok(self.encoder.delete_nexthop(*id)),
             _ => return Ok(()),
         };
         self.add(gone, Aim::GoneForNow)?;
         self.put(desired, update.slot, Put::Create, Aim::There)?;
-        self.put_again(desired, &update.cascade)
+        self.put_again(desired, cascade)
     }
 
     /// Creates again what the kernel deleted along. The observation after the pass says whether it exists.

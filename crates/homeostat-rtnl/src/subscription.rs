@@ -21,7 +21,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{AsyncListener, Error, Event, Filter, Group, Instruction, Listener, Port};
 
 use crate::address::AddressKey;
-use crate::desired::{Declared, DesiredState};
+use crate::desired::DesiredState;
 use crate::events::DirtyKeys;
 use crate::key::Key;
 use crate::number::Protocol;
@@ -74,8 +74,8 @@ impl Subscription {
             return Ok(());
         }
         self.dirty.desired = Arc::clone(desired);
-        let is_neighbour = |declared: &Declared| matches!(declared.key, Key::Neighbour(_));
-        if self.hears_neighbours || !desired.others.iter().any(is_neighbour) {
+        let mut keys = desired.others.iter().map(|declared| &declared.key);
+        if self.hears_neighbours || !keys.any(|key| matches!(key, Key::Neighbour(_))) {
             return Ok(());
         }
         let joined = match &self.state {

@@ -56,20 +56,18 @@ impl Cascade {
         desired: &DesiredState,
         lost: &mut BTreeSet<Slot>,
     ) {
-        let is_lost = |template: &&RouteTemplate| {
+        let is_lost = |template: &RouteTemplate| {
             let reaches = |gateway| key.net().contains(gateway);
             let is_near = template.rests_on.iter().any(|near| near.link() == key.link())
                 || template.route.gateways().any(reaches)
                 || template.route.links().any(|link| link == key.link());
             template.route.src == Some(key.ip()) || self.empties_link && is_near
         };
-        let routes = desired
-            .templates
-            .iter()
-            .filter(is_lost)
-            .flat_map(|template| desired.routes_of(template));
-        let routes = routes.filter(|route| route.is_ipv4() == key.ip().is_ipv4());
-        lost.extend(routes.filter_map(|route| desired.slot(&Key::Route(route), None)));
+        desired.routes_like(is_lost, &mut |route| {
+            let is_alike =
+                matches!(&route, Key::Route(route) if route.is_ipv4() == key.ip().is_ipv4());
+            lost.extend(desired.slot(&route, None).filter(|_| is_alike));
+        });
     }
 
     /// Whether a declared route goes along with `key`.
@@ -85,10 +83,10 @@ fn again(key: &AddressKey, desired: &DesiredState, moment: &Moment) -> Vec<Slot>
     if !moment.is_primary(key) {
         return Vec::new();
     }
-    let near = desired.addresses.iter().map(|desired| &desired.key);
-    let near = near.filter(|other| (other.link(), other.net()) == (key.link(), key.net()));
-    let near = near.filter(|other| *other != key && moment.is_ours_or_absent(other));
-    near.filter_map(|other| desired.slot(&Key::Address(*other), None)).collect()
+    let is_near = |other: &AddressKey| (other.link(), other.net()) == (key.link(), key.net());
+    let near = desired.addresses().filter(|other| other != key && is_near(other));
+    let near = near.filter(|other| moment.is_ours_or_absent(other));
+    near.filter_map(|other| desired.slot(&Key::Address(other), None)).collect()
 }
 
 /// Quirk `last-address-takes-routes` (Linux 6.18): with the last IPv4 address of a link all IPv4
@@ -104,7 +102,7 @@ fn empties_link(
         let goes_along = Some(other.net()) == net;
         other.link() == key.link() && other.ip().is_ipv4() && other != key && !goes_along
     };
-    let observed = moment.addresses.iter().map(|observed| &observed.key);
-    let declared = desired.addresses.iter().map(|desired| &desired.key);
-    !observed.filter(|other| !going.contains(other)).chain(declared).any(stays)
+    let observed = moment.addresses.iter().map(|observed| observed.key);
+    let observed = observed.filter(|other| !going.contains(other));
+    !observed.chain(desired.addresses()).any(|other| stays(&other))
 }

@@ -52,6 +52,11 @@ impl OtherNamespaces {
         self.namespaces.get(name)
     }
 
+    /// The same, unless it is the source's own namespace.
+    pub(crate) fn elsewhere(&self, name: &str) -> Option<&OtherNamespace> {
+        self.get(name).filter(|space| !space.is_here)
+    }
+
     /// Whether a name means the source's own namespace.
     pub(crate) fn is_here(&self, namespace: Option<&str>) -> bool {
         namespace.is_none_or(|name| self.get(name).is_some_and(|space| space.is_here))

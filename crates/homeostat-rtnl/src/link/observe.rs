@@ -20,10 +20,10 @@ use crate::source::Rtnl;
 pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>) {
     let Moment { links, table, namespaces, .. } = moment;
     for seen in table.iter_mut() {
-        let declared = view.desired.links.link(seen.name);
+        let declared = view.desired.link(seen.name);
         seen.link.master = seen.master.map(|index| links.name(index));
-        let parent = declared.and_then(|desired| desired.link.parent.as_ref());
-        let peer = declared.and_then(|desired| desired.peer());
+        let parent = declared.and_then(|link| link.parent.as_ref());
+        let peer = declared.and_then(|link| link.kind.peer());
         let named = |declared: Option<&LinkRef>| {
             seen.lower.map(|lower| namespaces.name(lower, links, declared))
         };
@@ -95,8 +95,7 @@ pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, K
     let fields: BTreeSet<_> = match view.focus {
         Focus::Keys(keys) => keys.iter().filter_map(field).collect(),
         Focus::All => {
-            let declared = view.desired.links.fields.iter();
-            let declared = declared.map(|desired| (desired.name, desired.field));
+            let declared = view.desired.fields().map(|(name, field, _)| (name, field));
             declared.chain(view.records.keys().filter_map(field)).collect()
         }
     };
@@ -124,13 +123,11 @@ pub(crate) fn look_up(connection: &mut Connection, name: LinkName) -> Option<See
     asked.ok().and(found)
 }
 
-pub(crate) type Asked = homeostat_netlink::Result<()>;
-
 pub(crate) fn ask(
     connection: &mut Connection,
     write: impl FnOnce(&mut Batch) -> homeostat_netlink::Result<()>,
     replies: &mut dyn FnMut(homeostat_netlink::Message<'_>),
-) -> Asked {
+) -> homeostat_netlink::Result<()> {
     let mut batch = Batch::new();
     write(&mut batch)?;
     connection.ask(&mut batch, replies)
@@ -153,8 +150,8 @@ fn field_may_take_along(
     field: Field,
 ) -> bool {
     let Some(seen) = moment.table.get(name) else { return false };
-    let is_low = view.desired.links.mtu(name).or(seen.link.mtu) < Some(IPV6_MIN_MTU);
-    let declared = view.desired.links.field(name, field);
+    let is_low = view.desired.mtu(name).or(seen.link.mtu) < Some(IPV6_MIN_MTU);
+    let declared = view.desired.field(name, field);
     let may_cost = match field {
         Field::Up => seen.is_up(),
         Field::Master => seen.is_up() || is_low,
@@ -163,20 +160,19 @@ fn field_may_take_along(
     };
     may_cost
         && match declared {
-            Some(desired) => desired.setting != seen.setting(field),
+            Some(setting) => *setting != seen.setting(field),
             // One that is given up may get its original back.
             None => view.records.contains_key(&Key::LinkField(name, field)),
         }
 }
 
 fn link_may_take_along(moment: &Moment, desired: &DesiredState, name: LinkName) -> bool {
-    let declared = desired.links.link(name);
-    match (moment.table.get(name), declared) {
+    match (moment.table.get(name), desired.link(name)) {
         (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
-        (Some(seen), Some(desired)) => !link_agrees(&desired.link, &seen.link),
+        (Some(seen), Some(link)) => !link_agrees(link, &seen.link),
         // A fresh one may lower the MTU of its bridge.
-        (None, Some(desired)) => {
-            desired.link.master.is_some() && desired.link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
+        (None, Some(link)) => {
+            link.master.is_some() && link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
         }
         (None, None) => false,
     }

@@ -10,13 +10,11 @@ use homeostat_netlink::uapi::{
     IFLA_BOND_DOWNDELAY, IFLA_BOND_MIIMON, IFLA_BOND_MIN_LINKS, IFLA_BOND_MODE, IFLA_BOND_PRIMARY,
     IFLA_BOND_UPDELAY, IFLA_BOND_XMIT_HASH_POLICY,
 };
-use homeostat_netlink::{Attrs, Malformed, MessageWriter};
+use homeostat_netlink::{Attr, Malformed, MessageWriter};
 
+use crate::builder::Impossible;
 use crate::link::kinds::Refs;
-use crate::link::kinds::options::{
-    OptionTable as _, Options, from_table, is_alike, named_values, options,
-};
-use crate::link::model::BadLink;
+use crate::link::kinds::options::{OptionTable as _, Options, is_alike, named_values, options};
 use crate::link::{IfIndex, LinkName};
 
 #[cfg(feature = "document")]
@@ -40,16 +38,16 @@ options! {
 
 impl Options for Bond {
     /// Quirk `bond-delays-in-miimons` (Linux 6.1): delays are kept in multiples of `miimon`, rounded down.
-    fn check(&mut self) -> Result<(), BadLink> {
+    fn check(&mut self) -> Result<(), Impossible> {
         let miimon = self.miimon.filter(|millis| *millis != 0);
         for delay in [&mut self.updelay, &mut self.downdelay].into_iter().flatten() {
-            *delay -= *delay % miimon.ok_or(BadLink::DelayWithoutMiimon)?;
+            *delay -= *delay % miimon.ok_or(Impossible::DelayWithoutMiimon)?;
         }
         if self.lacp_rate.is_some() && self.mode != Some(BondMode::Lacp) {
-            return Err(BadLink::RateWithoutLacp);
+            return Err(Impossible::RateWithoutLacp);
         }
         if self.primary.is_some() && !self.mode.is_some_and(BondMode::has_primary) {
-            return Err(BadLink::NoPrimary);
+            return Err(Impossible::NoPrimary);
         }
         Ok(())
     }
@@ -64,19 +62,12 @@ impl Options for Bond {
         primary.map(|IfIndex(index)| data.attr_u32(IFLA_BOND_PRIMARY, index));
     }
 
-    fn decode(data: Attrs<'_>, refs: &mut Refs) -> Result<Self, Malformed> {
-        let mut bond = Bond::default();
-        for attr in data {
-            let attr = attr?;
-            if attr.kind == IFLA_BOND_PRIMARY {
-                refs.primary = Some(IfIndex(attr.u32()?));
-            }
-            bond.read_attr(&attr)?;
+    fn decode_attr(&mut self, attr: &Attr<'_>, refs: &mut Refs) -> Result<(), Malformed> {
+        if attr.kind == IFLA_BOND_PRIMARY {
+            refs.primary = Some(IfIndex(attr.u32()?));
         }
-        Ok(bond)
+        self.read_attr(attr)
     }
-
-    from_table!(without);
 }
 
 impl Bond {

@@ -11,10 +11,10 @@ use homeostat_netlink::uapi::{
     IFLA_BR_MCAST_SNOOPING, IFLA_BR_PRIORITY, IFLA_BR_STP_STATE, IFLA_BR_VLAN_DEFAULT_PVID,
     IFLA_BR_VLAN_FILTERING, IFLA_BR_VLAN_PROTOCOL,
 };
-use homeostat_netlink::{Attr, Attrs, Malformed, MessageWriter};
+use homeostat_netlink::{Attr, Malformed, MessageWriter};
 
 use crate::link::kinds::Refs;
-use crate::link::kinds::options::{AttrValue, OptionTable as _, Options, from_table, options};
+use crate::link::kinds::options::{AttrValue, OptionTable as _, Options, options};
 use crate::link::kinds::vlan::VlanProtocol;
 use crate::number::serde_as_text;
 
@@ -49,19 +49,12 @@ impl Options for Bridge {
         self.put_attrs(data);
     }
 
-    fn decode(data: Attrs<'_>, _refs: &mut Refs) -> Result<Self, Malformed> {
-        let mut bridge = Bridge::default();
-        for attr in data {
-            let attr = attr?;
-            if attr.kind == IFLA_BR_STP_STATE {
-                bridge.stp = Some(attr.u32()? != 0);
-            }
-            bridge.read_attr(&attr)?;
+    fn decode_attr(&mut self, attr: &Attr<'_>, _refs: &mut Refs) -> Result<(), Malformed> {
+        if attr.kind == IFLA_BR_STP_STATE {
+            self.stp = Some(attr.u32()? != 0);
         }
-        Ok(bridge)
+        self.read_attr(attr)
     }
-
-    from_table!(without);
 }
 
 /// Hundredths of a second, in which a bridge keeps its times.

@@ -10,12 +10,12 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 
+use crate::builder::Impossible;
 use crate::link::IfIndex;
 use crate::link::kinds::Refs;
 #[cfg(feature = "document")]
 use crate::link::kinds::options::TTL;
-use crate::link::kinds::options::{OptionTable as _, Options, from_table, options};
-use crate::link::model::BadLink;
+use crate::link::kinds::options::{OptionTable as _, Options, options};
 #[cfg(feature = "document")]
 use crate::values::TOS;
 
@@ -42,19 +42,19 @@ impl Gre {
 }
 
 impl Options for Gre {
-    fn check(&mut self) -> Result<(), BadLink> {
+    fn check(&mut self) -> Result<(), Impossible> {
         let families = [self.local, self.remote].map(|end| end.map(|end| end.is_ipv6()));
         if let [Some(local), Some(remote)] = families
             && local != remote
         {
-            return Err(BadLink::EndFamilies);
+            return Err(Impossible::EndFamilies);
         }
         if self.is_ipv6() && (self.tos.is_some() || self.pmtudisc.is_some()) {
-            return Err(BadLink::TunnelOverIpv6);
+            return Err(Impossible::TunnelOverIpv6);
         }
         let has_ttl = self.ttl.is_some_and(|ttl| ttl != 0);
         if has_ttl && self.pmtudisc == Some(false) {
-            Err(BadLink::TtlWithoutPmtudisc)
+            Err(Impossible::TtlWithoutPmtudisc)
         } else {
             Ok(())
         }
@@ -100,6 +100,4 @@ impl Options for Gre {
         gre.key = key.filter(|_| flags & GRE_KEY != 0);
         Ok(gre)
     }
-
-    from_table!();
 }

@@ -12,7 +12,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 use homeostat_netns::Netns;
 
-use crate::link::kinds::options::{OptionTable as _, Options, from_table, options};
+use crate::link::kinds::options::{Options, options};
 use crate::link::kinds::{LinkKind, Refs};
 use crate::link::{LinkName, tun_sys};
 
@@ -33,18 +33,12 @@ options! {
 impl Options for Tap {
     /// Netlink takes none of them.
     fn encode(&self, _data: &mut MessageWriter<'_>, _refs: &Refs) {}
-
-    fn decode(data: Attrs<'_>, _refs: &mut Refs) -> Result<Self, Malformed> {
-        Tap::decode_attrs(data)
-    }
-
-    from_table!(without);
 }
 
 /// Both kinds have one name in the kernel.
 pub(crate) fn decode_kind(data: Attrs<'_>) -> Result<LinkKind, Malformed> {
     let kind = data.clone().first(IFLA_TUN_TYPE)?.map(|attr| attr.u8()).transpose()?;
-    let tap = Tap::decode_attrs(data)?;
+    let tap = Tap::decode(data, &mut Refs::default())?;
     let is_tap = kind.is_some_and(|kind| u16::from(kind) == IFF_TAP);
     Ok(if is_tap { LinkKind::Tap(tap) } else { LinkKind::Tun(tap) })
 }
