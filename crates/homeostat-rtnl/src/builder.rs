@@ -74,7 +74,7 @@ impl Builder {
         let impossible = |why| DesiredError::Impossible { key: Key::Route(*key), why };
         let template = self.template(route::normalize(key, route).map_err(impossible)?);
         let DesiredState { v4, v6, .. } = &mut self.desired;
-        match key.dst().addr() {
+        match key.dst.addr() {
             IpAddr::V4(dst) => {
                 v4.push(PackedRoute {
                     may_adopt,

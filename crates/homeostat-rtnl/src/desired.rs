@@ -142,7 +142,7 @@ impl DesiredState {
 
     /// The slot of a declared route.
     pub(crate) fn route_slot(&self, key: &RouteKey, near: Option<Slot>) -> Option<Slot> {
-        match key.dst().addr() {
+        match key.dst.addr() {
             IpAddr::V4(dst) => {
                 let packed = PackedRoute::new(key, dst.to_bits(), 0);
                 find(&self.v4, self.address_count, near, |desired| desired.compare(&packed))
@@ -292,7 +292,7 @@ impl Desired for DesiredState {
             Key::Address(address) => {
                 let is_touched = |template: &RouteTemplate| is_touched_by(&template.route, address);
                 self.routes_like(is_touched, &mut |key| {
-                    let is_alike = |route: &RouteKey| route.is_ipv4() == address.ip().is_ipv4();
+                    let is_alike = |route: &RouteKey| route.is_ipv4() == address.ip.is_ipv4();
                     if matches!(&key, Key::Route(route) if is_alike(route)) {
                         tell(key);
                     }

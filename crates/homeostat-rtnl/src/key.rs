@@ -10,7 +10,7 @@ use crate::link::LinkName;
 use crate::link::model::Field;
 use crate::neighbour::NeighbourKey;
 use crate::nexthop::NexthopId;
-use crate::number::{Metric, Tos};
+use crate::number::{Metric, ParseError, Tos};
 use crate::route::RouteKey;
 use crate::rule::RuleKey;
 
@@ -41,13 +41,6 @@ impl Key {
     }
 }
 
-/// A text that is no key.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is no key such as `address 192.0.2.1/24 dev eth0` or `route 192.0.2.0/24 table 100`"
-)]
-pub struct NotAKey(pub String);
-
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -63,9 +56,9 @@ impl fmt::Display for Key {
 }
 
 impl FromStr for Key {
-    type Err = NotAKey;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotAKey> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         let key = match words.as_slice() {
             ["address", ip, "peer", peer, "dev", link] => peered(ip, peer, link),
@@ -82,7 +75,8 @@ impl FromStr for Key {
                 .map(|(name, field)| Key::LinkField(name, field)),
             _ => None,
         };
-        key.ok_or_else(|| NotAKey(text.to_owned()))
+        let is = "no key such as `address 192.0.2.1/24 dev eth0` or `route 192.0.2.0/24 table 100`";
+        ParseError::unless(key, text, is)
     }
 }
 
@@ -116,14 +110,14 @@ pub(crate) fn fingerprint(key: &Key) -> u64 {
     let mut print = Print(0xcbf2_9ce4_8422_2325);
     match key {
         Key::Address(key) => {
-            print.bytes(&[0, key.prefix_len()]).bytes(key.link().bytes()).ip(key.ip());
-            if let Some(peer) = key.peer() {
+            print.bytes(&[0, key.prefix_len]).bytes(key.link.bytes()).ip(key.ip);
+            if let Some(peer) = key.peer {
                 print.ip(peer);
             }
         }
         Key::Route(key) => {
-            print.bytes(&[1, key.dst().prefix_len(), key.tos().0]).ip(key.dst().addr());
-            print.bytes(&key.table().0.to_le_bytes()).bytes(&key.metric().0.to_le_bytes());
+            print.bytes(&[1, key.dst.prefix_len(), key.tos.0]).ip(key.dst.addr());
+            print.bytes(&key.table.0.to_le_bytes()).bytes(&key.metric.0.to_le_bytes());
         }
         // The others are few.
         key => _ = print.bytes(&[2]).bytes(key.to_string().as_bytes()),

@@ -2,8 +2,6 @@
 //! are written and read. Each kind has its own messages in its module. Sends nothing.
 
 #[cfg(test)]
-mod recorded;
-#[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;

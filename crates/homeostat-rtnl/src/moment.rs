@@ -74,7 +74,7 @@ pub(crate) enum OnLink {
 
 impl OnLink {
     fn neighbour(key: &NeighbourKey) -> Self {
-        match (key.ip().is_ipv4(), key.is_proxy()) {
+        match (key.ip.is_ipv4(), key.is_proxy) {
             (true, false) => OnLink::Ipv4Neighbour,
             (false, false) => OnLink::Ipv6Neighbour,
             (true, true) => OnLink::Ipv4Proxy,
@@ -89,7 +89,7 @@ impl Foreign {
     }
 
     pub(crate) fn note_neighbour(&mut self, key: NeighbourKey, owner: &Owner) {
-        self.note_on(key.link(), OnLink::neighbour(&key), &Key::Neighbour(key), owner);
+        self.note_on(key.link, OnLink::neighbour(&key), &Key::Neighbour(key), owner);
     }
 
     fn note_on(&mut self, link: LinkName, what: OnLink, key: &Key, owner: &Owner) {
@@ -129,9 +129,9 @@ impl Moment {
         &self,
         key: &AddressKey,
     ) -> impl Iterator<Item = &ObservedAddress> + use<'_> {
-        let (key, counts) = (*key, self.is_primary(key) && key.ip().is_ipv4());
+        let (key, counts) = (*key, self.is_primary(key) && key.ip.is_ipv4());
         self.addresses.iter().filter(move |other| {
-            let is_near = (other.key.link(), other.key.net()) == (key.link(), key.net());
+            let is_near = (other.key.link, other.key.net()) == (key.link, key.net());
             counts && other.is_secondary && is_near && other.key != key
         })
     }

@@ -17,21 +17,21 @@ use homeostat_netlink::uapi::{
     NEXTHOP_GRP_TYPE_RES, NHA_BLACKHOLE, NHA_ENCAP, NHA_FDB, NHA_GATEWAY, NHA_GROUP,
     NHA_GROUP_TYPE, NHA_ID, NHA_OIF, RTM_DELNEXTHOP, RTM_GETNEXTHOP, RTM_NEWNEXTHOP, RTNH_F_ONLINK,
 };
-use homeostat_netlink::{Attr, Batch, Error, Malformed, Message, Result};
+use homeostat_netlink::{Attr, Error, Malformed, Message, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::address::AddressKey;
 use crate::address::cascade::Cascade;
 use crate::builder::Impossible;
 use crate::desired::DesiredState;
-use crate::family::Family;
 use crate::key::Key;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::message::{Encoded, Encoder, Put, put_ip, read_ip};
 use crate::moment::Moment;
-use crate::number::{Protocol, Scope, UnknownNumber};
+use crate::net::Family;
+use crate::number::{NO_NUMBER, ParseError, Protocol, Scope};
 use crate::object::Object;
-use crate::observe::{Observation, request_for};
+use crate::observe::Observation;
 use crate::plan::{Has, missing_link};
 use crate::route::Route;
 use crate::route::observe::route_owner;
@@ -48,11 +48,11 @@ impl fmt::Display for NexthopId {
 }
 
 impl FromStr for NexthopId {
-    type Err = UnknownNumber;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownNumber> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let number = text.parse().ok().filter(|number| *number != 0);
-        number.map(NexthopId).ok_or_else(|| UnknownNumber(text.to_owned()))
+        ParseError::unless(number.map(NexthopId), text, NO_NUMBER)
     }
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn is_same_kind(desired: &Nexthop, seen: &Nexthop) -> bool {
 /// Whether a declared address makes a nexthop possible: by the network of its gateway.
 pub(crate) fn rests_on(nexthop: &Nexthop, address: &AddressKey) -> bool {
     let reaches = |gateway| address.net().contains(gateway);
-    nexthop.dev == Some(address.link()) && nexthop.via.is_some_and(reaches)
+    nexthop.dev == Some(address.link) && nexthop.via.is_some_and(reaches)
 }
 
 impl Encoder<'_> {
@@ -334,10 +334,8 @@ impl Observation<'_, '_> {
     /// Dumps nexthops. Returns whether one of them is deleted, for good or for a moment: its routes go
     /// along, wherever they are.
     pub(crate) fn nexthops(&mut self, moment: &mut Moment) -> Result<bool, Error> {
-        let mut request = Batch::new();
-        request_for(&mut request, RTM_GETNEXTHOP, &[0; 8], None)?;
         let links = &moment.links;
-        let found = self.collect(&mut request, |message| decode(message, links))?;
+        let found = self.collect(RTM_GETNEXTHOP, &[0; 8], |message| decode(message, links))?;
         let mut goes = false;
         for SeenNexthop { id, nexthop, protocol } in found {
             let owner = route_owner(protocol, self.source.protocol);

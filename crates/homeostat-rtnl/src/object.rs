@@ -116,9 +116,9 @@ mod model_tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::family::Family;
     use crate::link::LinkName;
     use crate::neighbour::Mac;
+    use crate::net::Family;
     use crate::nexthop::{Member, NexthopId};
     use crate::number::{Scope, Table};
     use crate::rule::RuleAction;
@@ -126,7 +126,7 @@ mod model_tests {
     #[test]
     fn what_is_recorded_of_an_object_reads_back_as_the_same_kind() {
         let member = Member { id: NexthopId(7), weight: 256 };
-        let (link, gateway) = (LinkName::new("va").unwrap(), IpAddr::from([10, 0, 0, 2]));
+        let (link, gateway) = ("va".parse::<LinkName>().unwrap(), IpAddr::from([10, 0, 0, 2]));
         let rule = Rule { suppress_prefixlength: Some(0), ..Rule::table(Table(1000)) };
         for object in [
             Object::Address(Address::default()),
@@ -163,7 +163,7 @@ mod explained_tests {
     fn what_goes_without_saying_is_not_said() {
         let seen = Route { onlink: Some(false), ..Route::via([10, 0, 0, 1].into()) };
         assert_eq!(explained(&Object::Route(seen)), json!({ "via": "10.0.0.1" }));
-        let hole = Route::of_kind(RouteKind::Blackhole);
+        let hole = Route::of_kind(RouteKind::BLACKHOLE);
         assert_eq!(explained(&Object::Route(hole)), json!({ "type": "blackhole" }));
         let proxy = Object::Neighbour(crate::neighbour::Neighbour::proxy());
         assert_eq!(explained(&proxy), json!({}));

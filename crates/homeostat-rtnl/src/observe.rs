@@ -189,7 +189,7 @@ impl Observation<'_, '_> {
         match (keys, self.known_links.take()) {
             (Some(keys), Some(known)) => {
                 let links = keys.iter().filter_map(|key| match key {
-                    Key::Address(key) => Some(key.link()),
+                    Key::Address(key) => Some(key.link),
                     _ => None,
                 });
                 for link in links.collect::<BTreeSet<_>>() {
@@ -215,10 +215,8 @@ impl Observation<'_, '_> {
     }
 
     fn dump_links(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        let mut request = Batch::new();
-        request_for(&mut request, RTM_GETLINK, &[0; 16], None)?;
-        let found =
-            self.collect(&mut request, |message| link::message::decode(message).map(Some))?;
+        let found = self
+            .collect(RTM_GETLINK, &[0; 16], |message| link::message::decode(message).map(Some))?;
         let mut links = Links::default();
         for seen in &found {
             links.insert(seen.name, seen.index);
@@ -230,10 +228,9 @@ impl Observation<'_, '_> {
 
     /// Returns whether one of them may be deleted by the pass, for good or for a moment.
     fn addresses(&mut self, moment: &mut Moment) -> Result<bool, Error> {
-        let mut request = Batch::new();
-        request_for(&mut request, RTM_GETADDR, &[0; 8], None)?;
-        let links = Arc::clone(&moment.links);
-        let found = self.collect(&mut request, |message| address::decode(message, &links))?;
+        let links = &moment.links;
+        let found =
+            self.collect(RTM_GETADDR, &[0; 8], |message| address::decode(message, links))?;
         let mut goes = false;
         for SeenAddress { key, address, protocol, is_secondary } in found {
             let owner = address_owner(protocol, self.source);
@@ -261,11 +258,14 @@ impl Observation<'_, '_> {
     /// Dumps objects that are few, and returns them when the dump is complete: it may be interrupted and restart.
     pub(crate) fn collect<T>(
         &mut self,
-        request: &mut Batch,
+        kind: u16,
+        fixed: &[u8],
         mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
     ) -> Result<Vec<T>, Error> {
+        let mut request = Batch::new();
+        request_for(&mut request, kind, fixed, None)?;
         let (mut found, mut bad) = (Vec::new(), None);
-        let dumped = self.connection.dump(request, &mut |dumped| match dumped {
+        let dumped = self.connection.dump(&mut request, &mut |dumped| match dumped {
             Dumped::Restart => {
                 found.clear();
                 bad = None;

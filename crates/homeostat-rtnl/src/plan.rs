@@ -75,7 +75,7 @@ impl<'a> Planner<'a> {
         });
         let wanted =
             changes.creates().iter().filter_map(|slot| match desired.other_at(*slot)?.key {
-                Key::Address(key) if key.ip().is_ipv6() => Some((key.link(), key.ip())),
+                Key::Address(key) if key.ip.is_ipv6() => Some((key.link, key.ip)),
                 _ => None,
             });
         Planner {
@@ -101,11 +101,9 @@ impl<'a> Planner<'a> {
         }
         let declared = desired.other_at(slot)?;
         match (&declared.key, &declared.object) {
-            (Key::Address(key), _) => {
-                missing_link(&has, key.link()).or_else(|| self.too_small(key))
-            }
+            (Key::Address(key), _) => missing_link(&has, key.link).or_else(|| self.too_small(key)),
             (_, Object::Nexthop(nexthop)) => nexthop::waits_for(nexthop, desired, &has),
-            (Key::Neighbour(key), _) => missing_link(&has, key.link()),
+            (Key::Neighbour(key), _) => missing_link(&has, key.link),
             // The kernel takes any name of a link in a rule, and binds it when such a link is created.
             _ => None,
         }
@@ -113,10 +111,10 @@ impl<'a> Planner<'a> {
 
     /// Quirk `a-low-mtu-takes-ipv6` (Linux 6.18): only the loopback link can have IPv6 addresses with any MTU.
     fn too_small(&self, key: &AddressKey) -> Option<WaitsOn> {
-        let link = key.link();
+        let link = key.link;
         let seen = self.moment.table.get(link).and_then(|seen| seen.link.mtu);
         let mtu = self.desired.mtu(link).or(seen)?;
-        let is_too_small = key.ip().is_ipv6() && mtu < IPV6_MIN_MTU && link.as_str() != "lo";
+        let is_too_small = key.ip.is_ipv6() && mtu < IPV6_MIN_MTU && link.as_str() != "lo";
         is_too_small.then(|| {
             WaitsOn::Condition(format!(
                 "an MTU of {IPV6_MIN_MTU} or more on link {link}, which has {mtu}"
@@ -184,7 +182,7 @@ impl<'a> Planner<'a> {
                 let keeps_mark =
                     adopts.is_some() && self.moment.address_marks == AddressMarks::Fixed;
                 let is_fixed = !is_fixed_alike(desired, before) || keeps_mark;
-                (key.ip().is_ipv4() && is_fixed).then(|| self.cascade(key))
+                (key.ip.is_ipv4() && is_fixed).then(|| self.cascade(key))
             }
             (Some((Key::Nexthop(id), Object::Nexthop(desired))), Object::Nexthop(before)) => {
                 let is_fixed = !nexthop::is_same_kind(desired, before);
@@ -210,7 +208,7 @@ impl<'a> Planner<'a> {
         let mut phase = Phase::delete(&before);
         let cascade = match &key {
             Key::Address(key) => {
-                if self.wanted.contains(&(key.link(), key.ip())) {
+                if self.wanted.contains(&(key.link, key.ip)) {
                     phase = Phase::ClearWay;
                 }
                 Some(self.cascade(key))
@@ -340,7 +338,7 @@ fn missing(
     link.or_else(|| {
         route.gateways().find_map(|via| waits_with(&|address| address.net().contains(via)))
     })
-    .or_else(|| route.src.and_then(|src| waits_with(&|address| address.ip() == src)))
+    .or_else(|| route.src.and_then(|src| waits_with(&|address| address.ip == src)))
     .or_else(|| nexthop::waiting(route.nexthop?, desired, has))
 }
 
@@ -352,9 +350,9 @@ fn waits_with(
     serves: &dyn Fn(&AddressKey) -> bool,
 ) -> Option<WaitsOn> {
     let serving = || template.rests_on.iter().filter(|address| serves(address));
-    let is_served = serving().any(|address| missing_link(has, address.link()).is_none())
+    let is_served = serving().any(|address| missing_link(has, address.link).is_none())
         || moment.addresses.iter().any(|observed| serves(&observed.key));
-    let waits = serving().find_map(|address| missing_link(has, address.link()));
+    let waits = serving().find_map(|address| missing_link(has, address.link));
     waits.filter(|_| !is_served)
 }
 

@@ -16,10 +16,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
-use crate::family::Family;
 use crate::link::LinkName;
-use crate::net::Net;
-use crate::number::{Table, Tos, UnknownNumber, named_number};
+use crate::net::{Family, Net};
+use crate::number::{NO_NUMBER, ParseError, Table, Tos, named_number};
 
 pub(crate) use observe::ObservedRule;
 
@@ -97,11 +96,14 @@ macro_rules! rule_key {
     ($($with:ident $name:ident: $type:ty, $doc:literal;)+) => {
         /// Which rule. One without a priority is wherever the kernel put it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
         pub struct RuleKey {
-            family: Family,
-            priority: Option<u32>,
-            $($name: Option<$type>,)+
-            tos: Tos,
+            pub family: Family,
+            /// The place among the rules; the kernel chooses, if there is none.
+            pub priority: Option<u32>,
+            $(#[doc = concat!("Only packets ", $doc, ", if it says so.")] pub $name: Option<$type>,)+
+            /// The type of service; zero is any.
+            pub tos: Tos,
         }
 
         impl RuleKey {
@@ -117,12 +119,6 @@ macro_rules! rule_key {
                 pub fn $with(mut self, $name: $type) -> Self {
                     self.$name = Some($name);
                     self.plain()
-                }
-
-                #[doc = concat!("Only packets ", $doc, ", if it says so.")]
-                #[must_use]
-                pub fn $name(&self) -> Option<$type> {
-                    self.$name
                 }
             )+
 
@@ -186,24 +182,6 @@ impl RuleKey {
     pub fn with_tos(mut self, tos: Tos) -> Self {
         self.tos = tos;
         self
-    }
-
-    /// The family.
-    #[must_use]
-    pub fn family(&self) -> Family {
-        self.family
-    }
-
-    /// The place, if it is not left to the kernel.
-    #[must_use]
-    pub fn priority(&self) -> Option<u32> {
-        self.priority
-    }
-
-    /// The type of service; zero is any.
-    #[must_use]
-    pub fn tos(&self) -> Tos {
-        self.tos
     }
 
     pub(crate) fn is_ipv4(&self) -> bool {
@@ -295,6 +273,24 @@ pub struct Ports {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IpProtocol(pub u8);
 
+impl Mark {
+    /// `VALUE` or `VALUE/MASK`, each decimal or hexadecimal.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let number = |text: &str| match text.strip_prefix("0x") {
+            _ if text.contains('+') => None,
+            Some(digits) => u32::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        };
+        let (value, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
+        Some(Mark { value: number(value)?, mask: number(mask)? })
+    }
+
+    /// Whether all bits are inside of the mask: otherwise no packet would ever match.
+    pub(crate) fn can_match(&self) -> bool {
+        self.value & !self.mask == 0
+    }
+}
+
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -305,19 +301,10 @@ impl fmt::Display for Mark {
 }
 
 impl FromStr for Mark {
-    type Err = UnknownNumber;
+    type Err = ParseError;
 
-    /// Bits outside of the mask are refused: no packet would ever match.
-    fn from_str(text: &str) -> Result<Self, UnknownNumber> {
-        let number = |text: &str| match text.strip_prefix("0x") {
-            Some(digits) => u32::from_str_radix(digits, 16).ok(),
-            None => text.parse().ok(),
-        };
-        let (bits, counting) = text.split_once('/').unwrap_or((text, "0xffffffff"));
-        let mark = number(bits).zip(number(counting));
-        let mark = mark.map(|(value, mask)| Mark { value, mask });
-        let mark = mark.filter(|mark| mark.value & !mark.mask == 0);
-        mark.ok_or_else(|| UnknownNumber(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        ParseError::unless(Mark::read(text).filter(|mark| mark.can_match()), text, NO_NUMBER)
     }
 }
 
@@ -331,13 +318,13 @@ impl fmt::Display for Ports {
 }
 
 impl FromStr for Ports {
-    type Err = UnknownNumber;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownNumber> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let ports = first.parse().ok().zip(last.parse().ok());
         let ports = ports.map(|(first, last)| Ports { first, last });
-        ports.ok_or_else(|| UnknownNumber(text.to_owned()))
+        ParseError::unless(ports, text, NO_NUMBER)
     }
 }
 

@@ -36,7 +36,7 @@ pub fn show(found: &[ListedObject]) -> Map<String, Value> {
         }
         match (key, object) {
             // The kernel gives them to a loopback link that comes up.
-            (Key::Address(key), _) if key.link().as_str() == "lo" && key.ip().is_loopback() => {}
+            (Key::Address(key), _) if key.link.as_str() == "lo" && key.ip.is_loopback() => {}
             (Key::Address(key), Object::Address(address)) => {
                 shown.address(key, address.label.as_deref());
             }
@@ -94,10 +94,10 @@ impl Shown {
     }
 
     fn address(&mut self, key: &AddressKey, label: Option<&str>) {
-        let link = key.link().to_string();
-        let text = format!("{}/{}", key.ip(), key.prefix_len());
+        let link = key.link.to_string();
+        let text = format!("{}/{}", key.ip, key.prefix_len);
         let label = label.filter(|label| *label != link);
-        let address = match (key.peer(), label) {
+        let address = match (key.peer, label) {
             (None, None) => Value::String(text),
             (peer, label) => Value::Object(plain([
                 ("ip", text.into()),

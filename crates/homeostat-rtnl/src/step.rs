@@ -7,9 +7,9 @@ use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Summary, Taken};
 use crate::address::AddressKey;
 use crate::address::cascade::Cascade;
 use crate::desired::{At, DesiredState};
-use crate::family::Family;
 use crate::key::Key;
 use crate::link::step::LinkStep;
+use crate::net::Family;
 use crate::nexthop;
 use crate::object::{Object, explained};
 
@@ -219,8 +219,8 @@ impl homeostat_core::Step<DesiredState> for Step {
                 template.route.links().for_each(|link| desired.needed_for(link, need));
             }
             Some(At::Other(other)) => match (&other.key, &other.object) {
-                (Key::Address(key), _) => desired.needed_for(key.link(), need),
-                (Key::Neighbour(key), _) => desired.needed_for(key.link(), need),
+                (Key::Address(key), _) => desired.needed_for(key.link, need),
+                (Key::Neighbour(key), _) => desired.needed_for(key.link, need),
                 (_, Object::Nexthop(nexthop)) => nexthop::needs(nexthop, desired, need),
                 _ => {}
             },
@@ -236,12 +236,12 @@ impl homeostat_core::Step<DesiredState> for Step {
         }
         Some(match self.key(desired) {
             Key::Address(key) => {
-                format!("{} addresses of {}", Family::of(key.ip()), key.link())
+                format!("{} addresses of {}", Family::of(key.ip), key.link)
             }
-            Key::Route(key) => format!("routes to {} in table {}", key.dst(), key.table()),
+            Key::Route(key) => format!("routes to {} in table {}", key.dst, key.table),
             Key::Nexthop(_) => "nexthops".to_owned(),
-            Key::Rule(key) => format!("{} rules", key.family()),
-            Key::Neighbour(key) => format!("neighbours on {}", key.link()),
+            Key::Rule(key) => format!("{} rules", key.family),
+            Key::Neighbour(key) => format!("neighbours on {}", key.link),
             Key::Link(_) | Key::LinkField(..) => return None,
         })
     }

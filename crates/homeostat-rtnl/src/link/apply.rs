@@ -290,7 +290,7 @@ impl LinkWriter<'_> {
                 if cycle == Cycle::DownFirst {
                     self.switch(index, false, &kind)?;
                 }
-                self.enslave(index, value.link(), &kind)?;
+                self.enslave(index, value.link_name(), &kind)?;
                 let rises = cycle == Cycle::DownFirst && seen.is_some_and(SeenLink::is_up);
                 return if rises { self.switch(index, true, &kind) } else { Ok(()) };
             }

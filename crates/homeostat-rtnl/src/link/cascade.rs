@@ -163,8 +163,8 @@ pub(crate) fn takes(moment: &Moment, name: LinkName, loss: Loss) -> Vec<Taken> {
 /// What somebody loses on one link.
 pub(crate) fn lost_on(moment: &Moment, link: LinkName, loss: Loss) -> Vec<Taken> {
     let is_lost = |observed: &&ObservedAddress| {
-        observed.key.link() == link
-            && loss.removes_address(observed.key.ip())
+        observed.key.link == link
+            && loss.removes_address(observed.key.ip)
             && matches!(observed.owner, Owner::Foreign(_))
     };
     let addresses = moment.addresses.iter().filter(is_lost);

@@ -109,7 +109,7 @@ impl DesiredState {
             Key::Link(name) => self.link_depth(*name),
             Key::LinkField(name, field) => {
                 let setting = self.field(*name, *field).filter(|_| *field == Field::Master);
-                let master = setting.and_then(Setting::link);
+                let master = setting.and_then(Setting::link_name);
                 1 + self.link_depth(*name).max(master.map_or(0, |master| self.link_depth(master)))
             }
             _ => 0,
@@ -135,7 +135,7 @@ impl DesiredState {
         let made = self.links().filter(|(_, link)| refers(link));
         made.for_each(|(link, _)| tell(Key::Link(link)));
         for (link, field, setting) in self.fields() {
-            if field == Field::Master && setting.link() == Some(name) {
+            if field == Field::Master && setting.link_name() == Some(name) {
                 tell(Key::LinkField(link, field));
             }
         }
@@ -148,9 +148,9 @@ impl DesiredState {
         tell: &mut dyn FnMut(Key),
     ) {
         let others = self.others.iter().filter(|declared| match &declared.key {
-            Key::Address(key) => (links.is_one)(key.link()),
+            Key::Address(key) => (links.is_one)(key.link),
             Key::Nexthop(id) => links.nexthops.contains(id),
-            Key::Neighbour(key) => (links.is_one)(key.link()),
+            Key::Neighbour(key) => (links.is_one)(key.link),
             _ => false,
         });
         others.for_each(|declared| tell(declared.key.clone()));
@@ -176,7 +176,7 @@ impl<'a> LinkSet<'a> {
     /// Whether a route is on one of them: by name, by an address, or by a nexthop.
     fn carry(&self, route: &Route, rests_on: &[AddressKey]) -> bool {
         route.links().any(self.is_one)
-            || rests_on.iter().any(|key| (self.is_one)(key.link()))
+            || rests_on.iter().any(|key| (self.is_one)(key.link))
             || route.nexthop.is_some_and(|id| self.nexthops.contains(&id))
     }
 

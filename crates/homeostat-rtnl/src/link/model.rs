@@ -11,6 +11,7 @@ use crate::builder::Impossible;
 use crate::link::kinds::{LinkKind, NEEDS_PARENT, WITH_PARENT};
 use crate::link::{IfIndex, LinkName, alias};
 use crate::neighbour::Mac;
+use crate::number::ParseError;
 use crate::object::agrees;
 
 /// A link that is made and owned.
@@ -152,11 +153,6 @@ impl Field {
     }
 }
 
-/// A text that is no field.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no field of a link such as `mtu` or `up`")]
-pub struct NotAField(pub String);
-
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
@@ -164,11 +160,11 @@ impl fmt::Display for Field {
 }
 
 impl FromStr for Field {
-    type Err = NotAField;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotAField> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let field = Field::ALL.into_iter().find(|field| field.word() == text);
-        field.ok_or_else(|| NotAField(text.to_owned()))
+        ParseError::unless(field, text, "no field of a link such as `mtu` or `up`")
     }
 }
 
@@ -186,7 +182,7 @@ pub enum Setting {
 
 impl Setting {
     /// The link that a text names, if it names one.
-    pub(crate) fn link(&self) -> Option<LinkName> {
+    pub(crate) fn link_name(&self) -> Option<LinkName> {
         match self {
             Setting::Text(text) => text.parse().ok(),
             _ => None,

@@ -145,10 +145,20 @@ impl LinkPlanner<'_> {
     fn delete(&mut self, name: LinkName, before: &Object) {
         let takes = cascade::takes(self.moment, name, Loss::Gone);
         let touches = cascade::going_with(&self.moment.table, name).into_iter().collect();
-        let (key, before) = (Key::Link(name), Some(before.clone()));
-        let step =
-            LinkStep { key, slot: None, before, act: Act::Delete, adopts: None, takes, touches };
-        self.plan.steps.push(step);
+        self.push(Key::Link(name), Some(before.clone()), Act::Delete, None, takes, touches);
+    }
+
+    fn push(
+        &mut self,
+        key: Key,
+        before: Option<Object>,
+        act: Act,
+        adopts: Option<Owner>,
+        takes: Vec<Taken>,
+        touches: Vec<LinkName>,
+    ) {
+        let slot = self.desired.slot(&key, None);
+        self.plan.steps.push(LinkStep { key, slot, before, act, adopts, takes, touches });
     }
 
     /// What goes along with a change of a link, and the links on which something may have gone.
@@ -219,10 +229,7 @@ impl LinkPlanner<'_> {
                 self.loss(name, &Effects { mtu, joins, ..Effects::default() })
             }
         };
-        let key = Key::Link(name);
-        let (slot, before) = (self.desired.slot(&key, None), before.map(Object::Link));
-        let step = LinkStep { key, slot, before, act, adopts, takes, touches };
-        self.plan.steps.push(step);
+        self.push(Key::Link(name), before.map(Object::Link), act, adopts, takes, touches);
     }
 
     /// Quirk `bonds-want-it-down` (Linux 6.1): a link that is up cannot be put into a bond, and a bond
@@ -254,24 +261,15 @@ impl LinkPlanner<'_> {
         };
         let effects = restore.as_ref().map(|value| self.effects_of(*name, *field, value));
         let (takes, touches) = self.loss(*name, &effects.unwrap_or_default());
-        let (key, before) = (key.clone(), Some(Object::Setting(before.clone())));
-        let act = Act::Release { restore };
-        self.plan.steps.push(LinkStep {
-            key,
-            slot: None,
-            before,
-            act,
-            adopts: None,
-            takes,
-            touches,
-        });
+        let before = Some(Object::Setting(before.clone()));
+        self.push(key.clone(), before, Act::Release { restore }, None, takes, touches);
     }
 
     fn put_fields(&mut self) {
         for ((name, field), before) in std::mem::take(&mut self.fields) {
             let key = Key::LinkField(name, field);
             let Some(setting) = self.desired.field(name, field) else { continue };
-            let master = setting.link().filter(|_| field == Field::Master);
+            let master = setting.link_name().filter(|_| field == Field::Master);
             let mut needed = std::iter::once(name).chain(master);
             let absent = needed.find(|link| !self.plan.will_have(self.moment, *link));
             if let Some(link) = absent {
@@ -287,9 +285,7 @@ impl LinkPlanner<'_> {
             let (takes, touches) = self.loss(name, &effects);
             let before = before.filter(|_| !self.plan.renewed.contains(&name));
             let before = before.map(|setting| Object::Setting(setting.into()));
-            let slot = self.desired.slot(&key, None);
-            let act = Act::Set(cycle);
-            self.plan.steps.push(LinkStep { key, slot, before, act, adopts: None, takes, touches });
+            self.push(key, before, Act::Set(cycle), None, takes, touches);
         }
     }
 
@@ -304,11 +300,11 @@ impl LinkPlanner<'_> {
             (Field::Mtu, Setting::Number(mtu)) => {
                 effects.mtu = Some(*mtu);
                 let master = self.desired.field(name, Field::Master);
-                effects.joins = master.and_then(Setting::link);
+                effects.joins = master.and_then(Setting::link_name);
             }
             (Field::Mac, _) => effects.mac_changes = true,
             (Field::Master, _) => {
-                effects.joins = value.link();
+                effects.joins = value.link_name();
                 let mtu = self.desired.mtu(name).or(seen.and_then(|seen| seen.link.mtu));
                 effects.mtu = mtu.filter(|_| effects.joins.is_some());
             }
@@ -349,7 +345,7 @@ impl LinkPlanner<'_> {
             }
         }
         for (name, field, setting) in self.desired.fields() {
-            let is_master = field == Field::Master && is_lost(setting.link());
+            let is_master = field == Field::Master && is_lost(setting.link_name());
             if renewed.contains(&name) || is_master {
                 let before = self.moment.table.get(name).map(|seen| seen.setting(field));
                 self.fields.entry((name, field)).or_insert(before);

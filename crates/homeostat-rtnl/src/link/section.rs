@@ -10,11 +10,11 @@ use homeostat_document::{
 use serde_json::json;
 
 use crate::address::section::{AddressEntry, DeclaredAddress};
-use crate::family::Family;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::kinds::{LinkKind, WITH_PARENT};
 use crate::link::model::{Link, LinkRef, Settings};
+use crate::net::Family;
 use crate::object::Object;
 use crate::values::MTU;
 
@@ -231,8 +231,8 @@ fn check_addresses(link: &DeclaredLink, checker: &mut Checker) {
     let mut twins = Twins::default();
     for address in link.addresses.iter().flatten() {
         let key = address.key.value;
-        let (ip, len) = (key.ip(), key.prefix_len());
-        let length = ip.is_ipv4().then_some((len, key.peer()));
+        let (ip, len) = (key.ip, key.prefix_len);
+        let length = ip.is_ipv4().then_some((len, key.peer));
         twins.see((ip, length), address.entry.span, checker, || {
             format!("the address {ip}/{len} of `{}`", link.name.value)
         });
@@ -250,7 +250,7 @@ fn check_ipv6(
     checker: &mut Checker,
 ) {
     let mut addresses = link.addresses.iter().flatten();
-    let Some(address) = addresses.find(|one| Family::of(one.key.ip()) == Family::V6) else {
+    let Some(address) = addresses.find(|one| Family::of(one.key.ip) == Family::V6) else {
         return;
     };
     // The loopback link keeps IPv6 with any MTU.

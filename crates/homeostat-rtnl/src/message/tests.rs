@@ -1,5 +1,7 @@
 //! The bytes of requests, against those that `ip` sends.
 
+mod recorded;
+
 use homeostat_netlink::uapi::{
     IFA_ADDRESS, IFA_CACHEINFO, IFA_LOCAL, IFA_PROTO, RT_SCOPE_NOWHERE, RTA_DST, RTA_GATEWAY,
     RTA_OIF, RTA_PRIORITY, RTA_TABLE, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWROUTE,

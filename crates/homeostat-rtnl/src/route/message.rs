@@ -9,10 +9,9 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attr, Attrs, Malformed, Message, MessageWriter, Result};
 
-use crate::family::Family;
 use crate::link::IfIndex;
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, LinkNames, Put, put_ip, read_ip};
-use crate::net::Net;
+use crate::net::{Family, Net};
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Protocol, Scope, Table, Tos};
 use crate::route::{Hop, Route, RouteKey, RouteKind};
@@ -25,7 +24,7 @@ impl Encoder<'_> {
         let indexes = route.hops.iter().map(|hop| hop.dev.map(|dev| self.index(dev)).transpose());
         let indexes: Vec<Option<IfIndex>> = indexes.collect::<std::result::Result<_, _>>()?;
         let flags = onlink_flag(route.onlink);
-        let head = Head { scope: scope.0, kind: route.kind.to_kernel(), flags };
+        let head = Head { scope: scope.0, kind: route.kind.0, flags };
         let mut message = self.batch.message(RTM_NEWROUTE, put.flags() | self.echo.flags());
         route_head(&mut message, key, self.protocol, &head);
         way(&mut message, key, route.via, dev);
@@ -43,10 +42,10 @@ impl Encoder<'_> {
     /// Takes a route away that is still ours and still goes the way it was seen to go. Without
     /// them a metric of 0 would match a route of ours with any other metric.
     pub(crate) fn delete_route(&mut self, key: &RouteKey, before: &Route) -> Encoded {
-        let dev = before.dev.filter(|_| before.kind.leads_on());
+        let dev = before.dev.filter(|_| before.kind.has_nexthop());
         let dev = dev.map(|dev| self.index(dev)).transpose()?;
         // The type of a route through a nexthop object is the object's, which may have changed.
-        let kind = if before.nexthop.is_some() { RTN_UNSPEC } else { before.kind.to_kernel() };
+        let kind = if before.nexthop.is_some() { RTN_UNSPEC } else { before.kind.0 };
         let head = Head { scope: RT_SCOPE_NOWHERE, kind, flags: 0 };
         let mut message = self.batch.message(RTM_DELROUTE, 0);
         route_head(&mut message, key, self.protocol, &head);
@@ -60,7 +59,7 @@ impl Encoder<'_> {
 /// if the route to it is nearer than the one that goes through it.
 fn usual_route_scope(key: &RouteKey, route: &Route) -> Scope {
     let has_way = route.via.is_some() || !route.hops.is_empty() || route.nexthop.is_some();
-    let is_direct = !has_way && route.kind.leads_on();
+    let is_direct = !has_way && route.kind.has_nexthop();
     if key.is_ipv4() && is_direct { Scope::LINK } else { Scope::GLOBAL }
 }
 
@@ -75,11 +74,11 @@ struct Head {
 }
 
 fn route_head(message: &mut MessageWriter<'_>, key: &RouteKey, protocol: Protocol, head: &Head) {
-    let (dst, table) = (key.dst(), key.table().0);
+    let (dst, table) = (key.dst, key.table.0);
     let Head { scope, kind, flags } = *head;
     let short_table = u8::try_from(table).unwrap_or(u8::try_from(RT_TABLE_COMPAT).unwrap_or(0));
     let [f0, f1, f2, f3] = flags.to_ne_bytes();
-    let (family, len, tos) = (Family::of(dst.addr()).to_kernel(), dst.prefix_len(), key.tos().0);
+    let (family, len, tos) = (Family::of(dst.addr()).to_kernel(), dst.prefix_len(), key.tos.0);
     message.fixed(&[family, len, 0, tos, short_table, protocol.0, scope, kind, f0, f1, f2, f3]);
     if dst.prefix_len() != 0 {
         put_ip(message, RTA_DST, dst.addr());
@@ -87,8 +86,8 @@ fn route_head(message: &mut MessageWriter<'_>, key: &RouteKey, protocol: Protoco
     if u32::from(short_table) != table {
         message.attr_u32(RTA_TABLE, table);
     }
-    if key.metric().0 != 0 {
-        message.attr_u32(RTA_PRIORITY, key.metric().0);
+    if key.metric.0 != 0 {
+        message.attr_u32(RTA_PRIORITY, key.metric.0);
     }
 }
 
@@ -164,7 +163,7 @@ pub(crate) fn decode(
         return Ok(None);
     }
     let mut route = Route {
-        kind: RouteKind::from_kernel(kind),
+        kind: RouteKind(kind),
         scope: Some(Scope(scope)),
         onlink: Some(flags & RTNH_F_ONLINK != 0),
         ..Route::default()
@@ -194,7 +193,7 @@ pub(crate) fn decode(
 fn forget_way(route: &mut Route) {
     (route.via, route.dev, route.onlink) = (None, None, None);
     route.hops.clear();
-    route.kind = RouteKind::Unicast;
+    route.kind = RouteKind::UNICAST;
 }
 
 fn route_attr(

@@ -124,7 +124,7 @@ impl Observation<'_, '_> {
 }
 
 fn place(key: &RouteKey) -> Place {
-    (if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table()))
+    (if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table))
 }
 
 /// A table that nobody ever used has no routes.

@@ -8,10 +8,9 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attr, Malformed, Message, MessageWriter, Result};
 
-use crate::family::Family;
 use crate::link::LinkName;
 use crate::message::{Encoder, put_ip, put_link_name, read_ip};
-use crate::net::Net;
+use crate::net::{Family, Net};
 use crate::number::{Protocol, Table, Tos};
 use crate::rule::{IpProtocol, Mark, Ports, Rule, RuleAction, RuleKey};
 
@@ -41,7 +40,7 @@ impl Encoder<'_> {
 
 fn head(message: &mut MessageWriter<'_>, key: &RuleKey, rule: &Rule) {
     let len = |net: Option<Net>| net.map_or(0, |net| net.prefix_len());
-    let (family, dst_len, src_len) = (key.family().to_kernel(), len(key.to()), len(key.from()));
+    let (family, dst_len, src_len) = (key.family.to_kernel(), len(key.to), len(key.from));
     let (action, table) = match rule.action {
         RuleAction::Table(table) => (FR_ACT_TO_TBL, u8::try_from(table.0).unwrap_or(0)),
         RuleAction::L3mdev => (FR_ACT_TO_TBL, 0),
@@ -50,21 +49,20 @@ fn head(message: &mut MessageWriter<'_>, key: &RuleKey, rule: &Rule) {
         RuleAction::Prohibit => (FR_ACT_PROHIBIT, 0),
         RuleAction::Other(number) => (number, 0),
     };
-    message.fixed(&[family, dst_len, src_len, key.tos().0, table, 0, 0, action, 0, 0, 0, 0]);
+    message.fixed(&[family, dst_len, src_len, key.tos.0, table, 0, 0, action, 0, 0, 0, 0]);
 }
 
 fn selector(message: &mut MessageWriter<'_>, key: &RuleKey) {
-    key.priority().map(|priority| message.attr_u32(FRA_PRIORITY, priority));
-    key.from().map(|from| put_ip(message, FRA_SRC, from.addr()));
-    key.to().map(|to| put_ip(message, FRA_DST, to.addr()));
-    key.iif().map(|name| put_link_name(message, FRA_IIFNAME, name));
-    key.oif().map(|name| put_link_name(message, FRA_OIFNAME, name));
-    key.fwmark()
-        .map(|mark| message.attr_u32(FRA_FWMARK, mark.value).attr_u32(FRA_FWMASK, mark.mask));
-    key.ipproto().map(|protocol| message.attr_u8(FRA_IP_PROTO, protocol.0));
+    key.priority.map(|priority| message.attr_u32(FRA_PRIORITY, priority));
+    key.from.map(|from| put_ip(message, FRA_SRC, from.addr()));
+    key.to.map(|to| put_ip(message, FRA_DST, to.addr()));
+    key.iif.map(|name| put_link_name(message, FRA_IIFNAME, name));
+    key.oif.map(|name| put_link_name(message, FRA_OIFNAME, name));
+    key.fwmark.map(|mark| message.attr_u32(FRA_FWMARK, mark.value).attr_u32(FRA_FWMASK, mark.mask));
+    key.ipproto.map(|protocol| message.attr_u8(FRA_IP_PROTO, protocol.0));
     let range = |ports: Ports| [ports.first.to_ne_bytes(), ports.last.to_ne_bytes()];
-    key.sport().map(|ports| message.attr(FRA_SPORT_RANGE, range(ports).as_flattened()));
-    key.dport().map(|ports| message.attr(FRA_DPORT_RANGE, range(ports).as_flattened()));
+    key.sport.map(|ports| message.attr(FRA_SPORT_RANGE, range(ports).as_flattened()));
+    key.dport.map(|ports| message.attr(FRA_DPORT_RANGE, range(ports).as_flattened()));
 }
 
 fn action(message: &mut MessageWriter<'_>, rule: &Rule) {

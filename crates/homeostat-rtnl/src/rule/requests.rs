@@ -84,7 +84,7 @@ fn on<'m>(
 /// Whether a request to delete `going` would fit another rule too.
 fn is_hit(other: &ObservedRule, going: &ObservedRule) -> bool {
     let (one, asked) = (&other.place, &going.place);
-    let place = (one.family(), one.priority()) == (asked.family(), asked.priority());
+    let place = (one.family, one.priority) == (asked.family, asked.priority);
     let protocol = going.protocol.0 == 0 || other.protocol == going.protocol;
     let packets = one.fits(asked);
     place && protocol && packets && other.rule.fits(&going.rule)

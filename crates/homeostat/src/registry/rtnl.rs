@@ -95,7 +95,7 @@ impl Missing {
             Key::Nexthop(_) => self.nexthops.clone(),
             Key::Link(_) | Key::LinkField(..) => self.links.clone(),
             Key::Address(key) => {
-                let link = key.link();
+                let link = key.link;
                 let is_lost = self.without.contains(&link);
                 let lost = || self.home.list_of("addresses", &[Links::NAME, link.as_str()]);
                 is_lost.then(lost).or_else(|| self.links.clone())

@@ -16,7 +16,7 @@ use homeostat_netlink::{Attr, Malformed, MessageWriter};
 use crate::link::kinds::Refs;
 use crate::link::kinds::options::{AttrValue, OptionTable as _, Options, options};
 use crate::link::kinds::vlan::VlanProtocol;
-use crate::number::serde_as_text;
+use crate::number::{ParseError, serde_as_text};
 
 #[cfg(feature = "document")]
 const DEFAULT_VLAN: Number<u16> = Number { what: "a VLAN id, or 0 for none", least: 0, most: 4094 };
@@ -61,11 +61,6 @@ impl Options for Bridge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Centis(pub u32);
 
-/// A text that is no time.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no time such as 15s or 150ms")]
-pub struct NotATime(pub String);
-
 serde_as_text!(Centis);
 
 impl From<Duration> for Centis {
@@ -100,13 +95,13 @@ impl fmt::Display for Centis {
 }
 
 impl FromStr for Centis {
-    type Err = NotATime;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotATime> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let millis = text.strip_suffix("ms").and_then(|number| number.parse().ok());
         let seconds = || text.strip_suffix('s').and_then(|number| number.parse().ok());
         let time = millis.map(Duration::from_millis).or_else(|| seconds().map(Duration::from_secs));
-        time.map(Centis::from).ok_or_else(|| NotATime(text.to_owned()))
+        ParseError::unless(time.map(Centis::from), text, "no time such as 15s or 150ms")
     }
 }
 
