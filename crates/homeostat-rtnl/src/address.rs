@@ -201,7 +201,7 @@ impl Encoder<'_> {
     /// Puts an address there.
     pub(crate) fn put_address(&mut self, key: &AddressKey, address: &Address, put: Put) -> Encoded {
         let index = self.index(key.link)?;
-        let mut message = self.batch.message(RTM_NEWADDR, put.flags() | self.echo.flags());
+        let mut message = self.batch.message(RTM_NEWADDR, put.flags() | self.echo);
         let scope = address.scope.unwrap_or_else(|| usual_scope(key));
         address_head(&mut message, key, scope, index);
         if self.address_marks != AddressMarks::Ledger {
@@ -250,12 +250,6 @@ pub(crate) struct SeenAddress {
     pub(crate) address: Address,
     pub(crate) protocol: Protocol,
     pub(crate) is_secondary: bool,
-}
-
-/// The number of the link that an address is on.
-pub(crate) fn address_index(message: &Message<'_>) -> Result<IfIndex, Malformed> {
-    let ([_, _, _, _, i0, i1, i2, i3], _) = message.split::<8>()?;
-    Ok(IfIndex(u32::from_ne_bytes([*i0, *i1, *i2, *i3])))
 }
 
 /// An address; none, if it is of a family that is not kept here.

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{Failure, Outcome, Outcomes, Owner, Retry, Work};
-use homeostat_netlink::uapi::{RTM_NEWADDR, RTM_NEWROUTE};
+use homeostat_netlink::uapi::{NLM_F_ECHO, RTM_NEWADDR, RTM_NEWROUTE};
 use homeostat_netlink::{Answer, Batch, Connection, Errno, Error, Message, Refusal};
 
 use crate::link::{self, Links};
-use crate::message::{Echo, Encoder, LinkNames};
+use crate::message::{Encoder, LinkNames};
 use crate::moment::{Extent, Moment};
 use crate::object::Object;
 use crate::requests::{Aim, Request, RequestWriter};
@@ -87,10 +87,10 @@ impl Writer {
         }
         let AppliedSince { links, moved, .. } = since;
         let links = links.as_ref().unwrap_or(&work.moment.links);
-        let echo = if work.steps.len() > FEW { Echo::Unwanted } else { Echo::Wanted };
-        let echo_filter = match echo {
-            Echo::Wanted => None,
-            Echo::Unwanted => self.source.own_writes.mute_echoes(open.socket().port()),
+        let (echo, echo_filter) = if work.steps.len() > FEW {
+            (0, self.source.own_writes.mute_echoes(open.socket().port()))
+        } else {
+            (NLM_F_ECHO, None)
         };
         let mut steps = work.iter().peekable();
         while steps.peek().is_some() {

@@ -41,6 +41,7 @@ impl Builder {
     pub fn add(&mut self, key: Key, object: Object) -> Result<&mut Self, DesiredError> {
         let (key, object) = match (key, object) {
             (Key::Route(key), Object::Route(route)) => return self.route(key, route),
+            (Key::Rule(key), object) => (Key::from(key.plain()), object),
             (key, object) => (key, object),
         };
         match object.normalize(&key) {

@@ -34,6 +34,7 @@ use crate::number::Protocol;
 use crate::object::Object;
 use crate::route::message::SeenRoute;
 use crate::route::{self, is_touched_by};
+use crate::rule::RuleKey;
 use crate::shadow::{MarkedRoute, RouteEvent, Shadow};
 use crate::source::Rtnl;
 use crate::subscription::OwnWrites;
@@ -141,10 +142,10 @@ impl DirtyKeys {
                 Ok(true)
             }
             RTM_NEWADDR | RTM_DELADDR => {
-                // The link may have come after the last look.
-                let index = address::address_index(message)?;
                 let Some(seen) = address::decode(message, &self.links)? else { return Ok(true) };
-                Ok(self.address(message, &seen, shadow) && self.links.knows(index))
+                // The link may have been created after the last observation.
+                let knows_link = self.links.index(seen.key.link).is_some();
+                Ok(self.address(message, &seen, shadow) && knows_link)
             }
             RTM_NEWLINK | RTM_DELLINK => self.link(message, shadow),
             RTM_NEWRULE | RTM_DELRULE => {
@@ -163,7 +164,7 @@ impl DirtyKeys {
     /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
     fn rule(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) -> Result<(), Malformed> {
         let Some(seen) = rule::message::decode(message)? else { return Ok(()) };
-        let keys = [seen.key, seen.key.anywhere()].map(Key::from);
+        let keys = [seen.key, RuleKey { priority: None, ..seen.key }].map(Key::from);
         let should_be =
             |desired: &DesiredState| keys.iter().any(|key| desired.slot(key, None).is_some());
         if !self.is_echo(message, RTM_NEWRULE, shadow, should_be) {

@@ -61,8 +61,8 @@ impl FromStr for Key {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         let key = match words.as_slice() {
-            ["address", ip, "peer", peer, "dev", link] => peered(ip, peer, link),
-            ["address", addr, "dev", link] => address(addr, link),
+            ["address", ip, "peer", prefix, "dev", link] => address(Some(ip), prefix, link),
+            ["address", prefix, "dev", link] => address(None, prefix, link),
             ["route", dst, options @ ..] => route(dst, options).map(Key::Route),
             ["nexthop", id] => id.parse().ok().map(Key::Nexthop),
             ["rule", options @ ..] => RuleKey::read(options).map(|key| Key::Rule(Box::new(key))),
@@ -80,15 +80,11 @@ impl FromStr for Key {
     }
 }
 
-fn address(addr: &str, link: &str) -> Option<Key> {
-    let (ip, len) = addr.split_once('/')?;
-    let link = link.parse().ok()?;
-    AddressKey::new(link, ip.parse().ok()?, len.parse().ok()?).map(Key::Address)
-}
-
-fn peered(ip: &str, peer: &str, link: &str) -> Option<Key> {
-    let (peer, len) = peer.split_once('/')?;
-    let key = AddressKey::new(link.parse().ok()?, ip.parse().ok()?, len.parse().ok()?)?;
+/// The prefix is that of the peer, if `ip` is another address.
+fn address(ip: Option<&str>, prefix: &str, link: &str) -> Option<Key> {
+    let (peer, len) = prefix.split_once('/')?;
+    let (ip, link) = (ip.unwrap_or(peer).parse().ok()?, link.parse().ok()?);
+    let key = AddressKey::new(link, ip, len.parse().ok()?)?;
     key.with_peer(peer.parse().ok()?).map(Key::Address)
 }
 

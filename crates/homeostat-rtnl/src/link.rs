@@ -111,11 +111,6 @@ impl Links {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.by_name.clear();
-        self.by_index.clear();
-    }
-
     /// The number of a link, if it is there.
     #[must_use]
     pub fn index(&self, name: LinkName) -> Option<IfIndex> {

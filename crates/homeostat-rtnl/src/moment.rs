@@ -55,8 +55,10 @@ pub(crate) struct ObservedAddress {
 /// a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
-    by_src: BTreeMap<IpAddr, Taken>,
-    nexthops: BTreeMap<NexthopId, Taken>,
+    /// Routes by their source address.
+    pub(crate) by_src: BTreeMap<IpAddr, Taken>,
+    /// Routes by their nexthop object.
+    pub(crate) by_nexthop: BTreeMap<NexthopId, Taken>,
     on_links: BTreeMap<(LinkName, OnLink), Taken>,
 }
 
@@ -105,7 +107,7 @@ impl Foreign {
             self.by_src.entry(src).or_insert_with(taken);
         }
         if let Some(nexthop) = route.nexthop {
-            self.nexthops.entry(nexthop).or_insert_with(taken);
+            self.by_nexthop.entry(nexthop).or_insert_with(taken);
         }
         let what = if key.is_ipv4() { OnLink::Ipv4Route } else { OnLink::Ipv6Route };
         for link in route.links() {
@@ -150,11 +152,6 @@ impl Moment {
         self.addresses.iter().find(|observed| observed.key == *key)
     }
 
-    /// A foreign route that goes with its source address.
-    pub(crate) fn taken_with_source(&self, ip: IpAddr) -> Option<&Taken> {
-        self.foreign.by_src.get(&ip)
-    }
-
     /// Something foreign on a link, of each of these kinds.
     pub(crate) fn taken_on(
         &self,
@@ -162,10 +159,5 @@ impl Moment {
         kinds: &[OnLink],
     ) -> impl Iterator<Item = &Taken> {
         kinds.iter().filter_map(move |kind| self.foreign.on_links.get(&(link, *kind)))
-    }
-
-    /// A foreign route that goes with its nexthop.
-    pub(crate) fn taken_with_nexthop(&self, id: NexthopId) -> Option<&Taken> {
-        self.foreign.nexthops.get(&id)
     }
 }

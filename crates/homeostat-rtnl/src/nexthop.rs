@@ -358,13 +358,13 @@ impl Observation<'_, '_> {
 
 /// What somebody else loses when a nexthop goes: routes, and members of groups.
 pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
-    let mut takes: Vec<Taken> = moment.taken_with_nexthop(id).cloned().into_iter().collect();
+    let mut takes: Vec<Taken> = moment.foreign.by_nexthop.get(&id).cloned().into_iter().collect();
     let is_foreign = |group: &&ObservedNexthop| !matches!(group.owner, Owner::Ours | Owner::Kernel);
     let groups = moment.nexthops.iter().filter(|group| group.members.contains(&id));
     for group in groups.filter(is_foreign) {
         takes.push(Taken { key: Key::Nexthop(group.id).to_string(), owner: group.owner.clone() });
         // A group goes with its last member.
-        let routes = moment.taken_with_nexthop(group.id).filter(|_| group.members.len() == 1);
+        let routes = moment.foreign.by_nexthop.get(&group.id).filter(|_| group.members.len() == 1);
         takes.extend(routes.cloned());
     }
     Cascade { takes, ..Cascade::default() }

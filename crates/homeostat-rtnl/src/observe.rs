@@ -193,7 +193,9 @@ impl Observation<'_, '_> {
                     _ => None,
                 });
                 for link in links.collect::<BTreeSet<_>>() {
-                    moment.table.extend(link::observe::find(self.connection, link));
+                    moment.table.extend(
+                        link::observe::find(self.connection, link).map(|seen| (link, seen)),
+                    );
                 }
                 moment.links = known;
             }
@@ -222,7 +224,7 @@ impl Observation<'_, '_> {
             links.insert(seen.name, seen.index);
         }
         moment.links = Arc::new(links);
-        moment.table.extend(found);
+        moment.table.extend(found.into_iter().map(|seen| (seen.name, seen)));
         Ok(())
     }
 

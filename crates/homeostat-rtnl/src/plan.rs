@@ -112,7 +112,7 @@ impl<'a> Planner<'a> {
     /// Quirk `a-low-mtu-takes-ipv6` (Linux 6.18): only the loopback link can have IPv6 addresses with any MTU.
     fn too_small(&self, key: &AddressKey) -> Option<WaitsOn> {
         let link = key.link;
-        let seen = self.moment.table.get(link).and_then(|seen| seen.link.mtu);
+        let seen = self.moment.table.get(&link).and_then(|seen| seen.link.mtu);
         let mtu = self.desired.mtu(link).or(seen)?;
         let is_too_small = key.ip.is_ipv6() && mtu < IPV6_MIN_MTU && link.as_str() != "lo";
         is_too_small.then(|| {

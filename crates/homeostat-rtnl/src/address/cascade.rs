@@ -32,7 +32,8 @@ impl Cascade {
         desired: &DesiredState,
         moment: &Moment,
     ) -> Self {
-        let mut takes: Vec<Taken> = moment.taken_with_source(key.ip).cloned().into_iter().collect();
+        let mut takes: Vec<Taken> =
+            moment.foreign.by_src.get(&key.ip).cloned().into_iter().collect();
         if key.ip.is_ipv6() {
             return Cascade { takes, ..Cascade::default() };
         }

@@ -127,7 +127,7 @@ fn links(connection: &mut Connection) -> Result<Links> {
     message.finish()?;
     let mut links = Links::default();
     connection.dump(&mut request, &mut |dumped| match dumped {
-        Dumped::Restart => links.clear(),
+        Dumped::Restart => links = Links::default(),
         Dumped::Object(message) => {
             if let Ok((index, name)) = index_and_name(&message) {
                 links.insert(name, index);

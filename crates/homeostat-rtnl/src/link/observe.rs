@@ -19,7 +19,7 @@ use crate::source::Rtnl;
 /// Puts names to numbers and owners to marks, once all links are known.
 pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>) {
     let Moment { links, table, namespaces, .. } = moment;
-    for seen in table.iter_mut() {
+    for seen in table.values_mut() {
         let declared = view.desired.link(seen.name);
         seen.link.master = seen.master.map(|index| links.name(index));
         let parent = declared.and_then(|link| link.parent.as_ref());
@@ -81,7 +81,7 @@ fn is_the_kernels(seen: &SeenLink) -> bool {
 
 /// Reports every link, and the fields that are declared or recorded of those that are there.
 pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, Key, Object>) {
-    for seen in moment.table.iter() {
+    for seen in moment.table.values() {
         let (key, owner) = (Key::Link(seen.name), seen.owner.clone());
         if view.focus.covers(&key) {
             let object = Object::Link(Box::new(seen.link.clone()));
@@ -101,7 +101,7 @@ pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, K
     };
     for (name, field) in fields {
         let key = Key::LinkField(name, field);
-        if let Some(seen) = moment.table.get(name).filter(|_| view.focus.covers(&key)) {
+        if let Some(seen) = moment.table.get(&name).filter(|_| view.focus.covers(&key)) {
             let (setting, incarnation) = (seen.setting(field), seen.link.incarnation);
             let object = Object::Setting(Configured { setting, incarnation });
             see(Seen::Present { key, object, owner: Owner::Nobody });
@@ -149,7 +149,7 @@ fn field_may_take_along(
     name: LinkName,
     field: Field,
 ) -> bool {
-    let Some(seen) = moment.table.get(name) else { return false };
+    let Some(seen) = moment.table.get(&name) else { return false };
     let is_low = view.desired.mtu(name).or(seen.link.mtu) < Some(IPV6_MIN_MTU);
     let declared = view.desired.field(name, field);
     let may_cost = match field {
@@ -167,7 +167,7 @@ fn field_may_take_along(
 }
 
 fn link_may_take_along(moment: &Moment, desired: &DesiredState, name: LinkName) -> bool {
-    match (moment.table.get(name), desired.link(name)) {
+    match (moment.table.get(&name), desired.link(name)) {
         (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
         (Some(seen), Some(link)) => !link_agrees(link, &seen.link),
         // A fresh one may lower the MTU of its bridge.
@@ -238,25 +238,4 @@ fn text(value: Option<String>) -> Setting {
 }
 
 /// All links of one moment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LinkTable {
-    by_name: BTreeMap<LinkName, SeenLink>,
-}
-
-impl LinkTable {
-    pub(crate) fn extend(&mut self, seen: impl IntoIterator<Item = SeenLink>) {
-        self.by_name.extend(seen.into_iter().map(|seen| (seen.name, seen)));
-    }
-
-    pub(crate) fn get(&self, name: LinkName) -> Option<&SeenLink> {
-        self.by_name.get(&name)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &SeenLink> {
-        self.by_name.values()
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut SeenLink> {
-        self.by_name.values_mut()
-    }
-}
+pub(crate) type LinkTable = BTreeMap<LinkName, SeenLink>;

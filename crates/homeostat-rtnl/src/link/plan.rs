@@ -248,7 +248,7 @@ impl LinkPlanner<'_> {
 
     fn wants_it_down(&self, master: LinkName) -> bool {
         let declared = self.desired.link(master).map(|link| &link.kind);
-        let seen = self.moment.table.get(master).map(|seen| &seen.link.kind);
+        let seen = self.moment.table.get(&master).map(|seen| &seen.link.kind);
         let mut kinds = declared.into_iter().chain(seen);
         kinds.any(|kind| matches!(kind, LinkKind::Bond(_) | LinkKind::Vrf(_)))
     }
@@ -277,7 +277,7 @@ impl LinkPlanner<'_> {
                 self.plan.findings.push((key, Finding::Pending { on }));
                 continue;
             }
-            let is_up = self.moment.table.get(name).is_some_and(SeenLink::is_up);
+            let is_up = self.moment.table.get(&name).is_some_and(SeenLink::is_up);
             let must_fall = master.is_some_and(|master| self.wants_it_down(master)) && is_up;
             let cycle = if must_fall { Cycle::DownFirst } else { Cycle::Stay };
             let mut effects = self.effects_of(name, field, setting);
@@ -291,7 +291,7 @@ impl LinkPlanner<'_> {
 
     /// What writing a field does.
     fn effects_of(&self, name: LinkName, field: Field, value: &Setting) -> Effects {
-        let seen = self.moment.table.get(name);
+        let seen = self.moment.table.get(&name);
         let mut effects = Effects::default();
         match (field, value) {
             (Field::Up, Setting::Flag(false)) => {
@@ -338,7 +338,7 @@ impl LinkPlanner<'_> {
         let renewed = &self.plan.renewed;
         let is_lost = |master: Option<LinkName>| master.is_some_and(|name| renewed.contains(&name));
         for (name, _) in self.desired.links().filter(|(_, link)| is_lost(link.master)) {
-            let seen = self.moment.table.get(name).filter(|seen| seen.owner == Owner::Ours);
+            let seen = self.moment.table.get(&name).filter(|seen| seen.owner == Owner::Ours);
             if let Some(seen) = seen.filter(|_| !renewed.contains(&name)) {
                 let before = Box::new(seen.link.clone());
                 self.links.entry(name).or_insert(Need::Change { before, adopts: None });
@@ -347,7 +347,7 @@ impl LinkPlanner<'_> {
         for (name, field, setting) in self.desired.fields() {
             let is_master = field == Field::Master && is_lost(setting.link_name());
             if renewed.contains(&name) || is_master {
-                let before = self.moment.table.get(name).map(|seen| seen.setting(field));
+                let before = self.moment.table.get(&name).map(|seen| seen.setting(field));
                 self.fields.entry((name, field)).or_insert(before);
             }
         }

@@ -13,6 +13,14 @@ use crate::address::{Address, AddressKey, Lifetime};
 use crate::key::Key;
 use crate::route::{Route, RouteKey};
 
+impl<'a> Encoder<'a> {
+    /// Under our usual mark, on a kernel that keeps it, and without echoes.
+    fn plain(batch: &'a mut Batch, links: &'a Links) -> Self {
+        let (protocol, address_marks) = (Protocol::HOMEOSTAT, AddressMarks::Kernel);
+        Encoder { batch, links, protocol, address_marks, echo: 0 }
+    }
+}
+
 /// An attribute's type and bytes.
 type Value = (u16, Vec<u8>);
 

@@ -23,10 +23,9 @@ impl Encoder<'_> {
         let dev = route.dev.map(|dev| self.index(dev)).transpose()?;
         let indexes = route.hops.iter().map(|hop| hop.dev.map(|dev| self.index(dev)).transpose());
         let indexes: Vec<Option<IfIndex>> = indexes.collect::<std::result::Result<_, _>>()?;
+        let mut message = self.batch.message(RTM_NEWROUTE, put.flags() | self.echo);
         let flags = onlink_flag(route.onlink);
-        let head = Head { scope: scope.0, kind: route.kind.0, flags };
-        let mut message = self.batch.message(RTM_NEWROUTE, put.flags() | self.echo.flags());
-        route_head(&mut message, key, self.protocol, &head);
+        route_head(&mut message, key, self.protocol, scope.0, route.kind.0, flags);
         way(&mut message, key, route.via, dev);
         if !route.hops.is_empty() {
             multipath(&mut message, key, route.hops.iter().zip(indexes));
@@ -46,9 +45,8 @@ impl Encoder<'_> {
         let dev = dev.map(|dev| self.index(dev)).transpose()?;
         // The type of a route through a nexthop object is the object's, which may have changed.
         let kind = if before.nexthop.is_some() { RTN_UNSPEC } else { before.kind.0 };
-        let head = Head { scope: RT_SCOPE_NOWHERE, kind, flags: 0 };
         let mut message = self.batch.message(RTM_DELROUTE, 0);
-        route_head(&mut message, key, self.protocol, &head);
+        route_head(&mut message, key, self.protocol, RT_SCOPE_NOWHERE, kind, 0);
         way(&mut message, key, before.via, dev);
         before.nexthop.map(|nexthop| message.attr_u32(RTA_NH_ID, nexthop.0));
         Ok(message.finish())
@@ -67,15 +65,15 @@ fn onlink_flag(onlink: Option<bool>) -> u32 {
     if onlink == Some(true) { RTNH_F_ONLINK } else { 0 }
 }
 
-struct Head {
+fn route_head(
+    message: &mut MessageWriter<'_>,
+    key: &RouteKey,
+    protocol: Protocol,
     scope: u8,
     kind: u8,
     flags: u32,
-}
-
-fn route_head(message: &mut MessageWriter<'_>, key: &RouteKey, protocol: Protocol, head: &Head) {
+) {
     let (dst, table) = (key.dst, key.table.0);
-    let Head { scope, kind, flags } = *head;
     let short_table = u8::try_from(table).unwrap_or(u8::try_from(RT_TABLE_COMPAT).unwrap_or(0));
     let [f0, f1, f2, f3] = flags.to_ne_bytes();
     let (family, len, tos) = (Family::of(dst.addr()).to_kernel(), dst.prefix_len(), key.tos.0);

@@ -84,7 +84,7 @@ impl From<RuleKey> for Key {
 fn stand(seen: &SeenRule, desired: &DesiredState) -> ObservedRule {
     let SeenRule { key: place, rule, protocol } = *seen;
     let is_declared = |key: RuleKey| desired.slot(&key.into(), None).is_some();
-    let anywhere = place.anywhere();
+    let anywhere = RuleKey { priority: None, ..place };
     let key = if !is_declared(place) && is_declared(anywhere) { anywhere } else { place };
     ObservedRule { place, key, rule, protocol, fate: Fate::Foreign }
 }

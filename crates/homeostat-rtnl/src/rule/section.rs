@@ -45,23 +45,17 @@ impl Record for Declared<RuleKey, Rule> {
         let family: Option<Spanned<Family>> =
             fields.optional("family", "Needed only if neither `from` nor `to` tells it");
         let mut key = RuleKey::new(family_of(fields, from, to, family));
-        key = with(key, from.map(|from| from.net), RuleKey::with_from);
-        key = with(key, to.map(|to| to.net), RuleKey::with_to);
-        let iif = fields.optional("iif", "The link that the packets come in by");
-        key = with(key, iif, RuleKey::with_iif);
-        let oif = fields.optional("oif", "The link that the packets are bound to");
-        key = with(key, oif, RuleKey::with_oif);
-        let fwmark = fields.optional("fwmark", "Their firewall mark");
-        key = with(key, fwmark, RuleKey::with_fwmark);
-        let priority =
+        (key.from, key.to) = (from.map(|from| from.net), to.map(|to| to.net));
+        key.iif = fields.optional("iif", "The link that the packets come in by");
+        key.oif = fields.optional("oif", "The link that the packets are bound to");
+        key.fwmark = fields.optional("fwmark", "Their firewall mark");
+        key.priority =
             fields.number("priority", "Place among the rules, the smallest first", PRIORITY);
-        key = with(key, priority, RuleKey::with_priority);
         let table: Option<Table> = fields.optional("table", "The routing table that is asked");
         let kind: Option<RuleType> = fields.optional("type", "What is done; `lookup` if left out");
-        let ipproto = fields.optional("ipproto", "The protocol inside of the packets");
-        key = with(key, ipproto, RuleKey::with_ipproto);
-        key = with(key, fields.optional("sport", "Source ports"), RuleKey::with_sport);
-        key = with(key, fields.optional("dport", "Destination ports"), RuleKey::with_dport);
+        key.ipproto = fields.optional("ipproto", "The protocol inside of the packets");
+        key.sport = fields.optional("sport", "Source ports");
+        key.dport = fields.optional("dport", "Destination ports");
         let l3mdev = fields.flag("l3mdev", "Ask the table of the packet's VRF");
         let suppress_prefixlength = fields.number(
             "suppress-prefixlength",
@@ -77,16 +71,8 @@ impl Record for Declared<RuleKey, Rule> {
             Some(RuleType::Lookup) | None if l3mdev => RuleAction::L3mdev,
             Some(RuleType::Lookup) | None => RuleAction::Table(table.unwrap_or(Table::MAIN)),
         };
-        let key = Spanned::new(key, fields.span());
+        let key = Spanned::new(key.plain(), fields.span());
         Some(Self::new(key, Rule { action, suppress_prefixlength }, adopt, fields.span()))
-    }
-}
-
-/// The key with one selector more, if it is declared.
-fn with<T>(key: RuleKey, value: Option<T>, add: fn(RuleKey, T) -> RuleKey) -> RuleKey {
-    match value {
-        Some(value) => add(key, value),
-        None => key,
     }
 }
 
