@@ -74,33 +74,25 @@ pub(crate) enum OnLink {
     Ipv6Proxy,
 }
 
-impl OnLink {
-    fn neighbour(key: &NeighbourKey) -> Self {
-        match (key.ip.is_ipv4(), key.is_proxy) {
-            (true, false) => OnLink::Ipv4Neighbour,
-            (false, false) => OnLink::Ipv6Neighbour,
-            (true, true) => OnLink::Ipv4Proxy,
-            (false, true) => OnLink::Ipv6Proxy,
-        }
-    }
-}
-
 impl Foreign {
-    pub(crate) fn note_nexthop(&mut self, link: LinkName, id: NexthopId, owner: &Owner) {
-        self.note_on(link, OnLink::Nexthop, &Key::Nexthop(id), owner);
-    }
-
-    pub(crate) fn note_neighbour(&mut self, key: NeighbourKey, owner: &Owner) {
-        self.note_on(key.link, OnLink::neighbour(&key), &Key::Neighbour(key), owner);
-    }
-
-    fn note_on(&mut self, link: LinkName, what: OnLink, key: &Key, owner: &Owner) {
+    /// Notes a nexthop or a neighbour on a link, if it is foreign.
+    pub(crate) fn note_on(&mut self, link: LinkName, key: &Key, owner: &Owner) {
+        let what = match key {
+            Key::Neighbour(key) => match (key.ip.is_ipv4(), key.is_proxy) {
+                (true, false) => OnLink::Ipv4Neighbour,
+                (false, false) => OnLink::Ipv6Neighbour,
+                (true, true) => OnLink::Ipv4Proxy,
+                (false, true) => OnLink::Ipv6Proxy,
+            },
+            _ => OnLink::Nexthop,
+        };
         if matches!(owner, Owner::Foreign(_)) {
             let taken = || Taken { key: key.to_string(), owner: owner.clone() };
             self.on_links.entry((link, what)).or_insert_with(taken);
         }
     }
 
+    /// Notes a foreign route.
     pub(crate) fn note(&mut self, key: &RouteKey, route: &Route, owner: &Owner) {
         let taken = || Taken { key: key.to_string(), owner: owner.clone() };
         if let Some(src) = route.src {

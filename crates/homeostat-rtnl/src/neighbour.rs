@@ -178,8 +178,8 @@ pub(crate) struct SeenNeighbour {
 /// How a neighbour came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nature {
-    /// Somebody said so, for good.
-    Told,
+    /// Somebody configured it, for good.
+    Permanent,
     /// A program learned it and keeps it up to date.
     LearnedElsewhere,
     /// The kernel learned it, or tries to.
@@ -221,7 +221,7 @@ pub(crate) fn decode(
 
 fn nature(state: u16, flags: u8) -> Nature {
     match () {
-        () if flags & NTF_PROXY != 0 || state & NUD_PERMANENT != 0 => Nature::Told,
+        () if flags & NTF_PROXY != 0 || state & NUD_PERMANENT != 0 => Nature::Permanent,
         () if flags & NTF_EXT_LEARNED != 0 => Nature::LearnedElsewhere,
         () if state & NUD_NOARP != 0 => Nature::Derived,
         () => Nature::Learned,
@@ -257,11 +257,13 @@ impl Observation<'_, '_> {
             }
             Nature::LearnedElsewhere => Owner::foreign("a program that learns neighbours"),
             Nature::Derived => Owner::Kernel,
-            Nature::Told if protocol == self.source.protocol => Owner::Ours,
-            Nature::Told => foreign(protocol),
+            Nature::Permanent if protocol == self.source.protocol => Owner::Ours,
+            Nature::Permanent => foreign(protocol),
         };
-        moment.foreign.note_neighbour(key, &owner);
-        self.report(Key::Neighbour(key), Object::Neighbour(neighbour), owner);
+        let link = key.link;
+        let key = Key::Neighbour(key);
+        moment.foreign.note_on(link, &key, &owner);
+        self.report(key, Object::Neighbour(neighbour), owner);
     }
 }
 

@@ -348,7 +348,7 @@ impl Observation<'_, '_> {
             let members = nexthop.group.iter().map(|member| member.id).collect();
             moment.nexthops.push(ObservedNexthop { id, owner: owner.clone(), members });
             if let Some(link) = nexthop.dev {
-                moment.foreign.note_nexthop(link, id, &owner);
+                moment.foreign.note_on(link, &key, &owner);
             }
             self.report(key, Object::Nexthop(nexthop), owner);
         }

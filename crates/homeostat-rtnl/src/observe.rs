@@ -29,7 +29,6 @@ pub struct Reader {
     connection: Option<Connection>,
     /// None, if the reader was opened without hints.
     subscription: Option<Subscription>,
-    shadow: Option<Shadow>,
     /// The bytes that former connections received.
     received: u64,
 }
@@ -38,7 +37,7 @@ impl Reader {
     /// The subscription exists before the first observation, so that no change is missed between the two.
     pub(crate) fn open(source: Rtnl, subscription: Option<Subscription>) -> Result<Self, Failure> {
         let connection = Some(source.connect()?);
-        Ok(Reader { source, connection, subscription, shadow: None, received: 0 })
+        Ok(Reader { source, connection, subscription, received: 0 })
     }
 
     pub(crate) fn look(
@@ -67,8 +66,8 @@ impl Reader {
             self.connection = Some(connection);
         }
         let moment = moment.map_err(|error| failure(&error))?;
-        self.shadow = shadow;
         if let Some(subscription) = &mut self.subscription {
+            subscription.dirty.shadow = shadow;
             subscription.dirty.set_links(&moment.links);
         }
         Ok(moment)
@@ -85,21 +84,21 @@ impl Reader {
     fn catch_up(&mut self, view: &View<'_, Rtnl>) -> Result<(), Failure> {
         let Some(subscription) = &mut self.subscription else { return Ok(()) };
         subscription.set_desired(view.desired)?;
-        subscription.unmute(view.focus, &mut self.shadow).map_err(|error| failure(&error))?;
-        subscription.drain(&mut self.shadow).map_err(|error| failure(&error))
+        subscription.unmute(view.focus).map_err(|error| failure(&error))?;
+        subscription.drain().map_err(|error| failure(&error))
     }
 
     /// A full observation begins a new shadow, a focused one uses that of its desired state. Without a subscription
     /// there is none.
     fn shadow_for(&mut self, view: &View<'_, Rtnl>) -> Option<Shadow> {
-        self.subscription.as_ref()?;
+        // The former one is dropped first: two would take twice the memory.
+        let former = self.subscription.as_mut()?.dirty.shadow.take();
         match view.focus {
             Focus::All => {
-                // The former one is dropped first: two would take twice the memory.
-                self.shadow = None;
+                drop(former);
                 Some(Shadow::new(Arc::clone(view.desired), self.source.protocol))
             }
-            Focus::Keys(_) => self.shadow.take().filter(|shadow| shadow.desired().is(view.desired)),
+            Focus::Keys(_) => former.filter(|shadow| shadow.desired().is(view.desired)),
         }
     }
 }
@@ -115,7 +114,7 @@ impl homeostat_core::Reader<Rtnl> for Reader {
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
         match &mut self.subscription {
-            Some(subscription) => subscription.hint(&mut self.shadow).await,
+            Some(subscription) => subscription.hint().await,
             None => std::future::pending().await,
         }
     }

@@ -259,7 +259,7 @@ impl Mark {
     }
 
     /// Whether all bits are inside of the mask: otherwise no packet would ever match.
-    pub(crate) fn can_match(&self) -> bool {
+    pub(crate) fn can_match(self) -> bool {
         self.value & !self.mask == 0
     }
 }

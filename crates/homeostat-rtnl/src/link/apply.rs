@@ -19,11 +19,6 @@ use crate::object::Object;
 use crate::source::Rtnl;
 use crate::step::Step;
 
-/// Whether steps are about links; the phases of links have no other steps.
-pub(crate) fn is_about(work: &Work<'_, Rtnl>) -> bool {
-    matches!(work.steps.first(), Some(Step::Link(_)))
-}
-
 /// Runs steps of links, reports the outcome of each, and returns the links as they are then.
 pub(crate) fn run(
     work: &Work<'_, Rtnl>,

@@ -42,23 +42,18 @@ pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>)
         seen.owner = owner(seen, source, record);
         // We were stopped before it had its mark, and who knows what else it lacks: no desired state is like
         // it, so that it is made again.
-        if seen.owner == Owner::Ours && !is_marked(seen, source) {
+        if seen.owner == Owner::Ours && seen.mark() != Some(source.owner()) {
             let name = format!("half a {}", seen.link.kind.name());
             seen.link.kind = LinkKind::Other { name };
         }
     }
 }
 
-fn is_marked(seen: &SeenLink, source: &Rtnl) -> bool {
-    let mark = seen.alias.as_deref().and_then(|text| alias::split(text).1);
-    mark == Some(source.owner())
-}
-
 /// Whose a link is. The group alone is ours only between the message that makes the link and the one
 /// that marks it: then an intent is in the ledger.
 fn owner(seen: &SeenLink, source: &Rtnl, record: Option<&Record<Object>>) -> Owner {
     let has_group = seen.group == source.group();
-    match seen.alias.as_deref().and_then(|text| alias::split(text).1) {
+    match seen.mark() {
         Some(owner) if owner == source.owner() => Owner::Ours,
         Some(other) => Owner::Foreign(Cow::Owned(format!("{}{other}", alias::PREFIX))),
         None if is_the_kernels(seen) => Owner::Kernel,
@@ -209,13 +204,18 @@ impl SeenLink {
         self.link.up == Some(true)
     }
 
+    /// The owner whose mark is in the alias.
+    pub(crate) fn mark(&self) -> Option<&str> {
+        self.alias.as_deref().and_then(|text| alias::split(text).1)
+    }
+
     /// The value of a field.
     pub(crate) fn setting(&self, field: Field) -> Setting {
         match field {
             Field::Mtu => Setting::Number(self.link.mtu.unwrap_or_default()),
             Field::Mac => text(self.link.mac.map(|mac| mac.to_string())),
             Field::Master => text(self.link.master.map(|master| master.to_string())),
-            Field::Alias => text(self.alias.as_deref().map(|text| alias::split(text).0.to_owned())),
+            Field::Alias => text(self.link.alias.clone()),
             Field::Up => Setting::Flag(self.is_up()),
         }
     }

@@ -1,7 +1,5 @@
 //! Several links as one.
 
-#[cfg(feature = "document")]
-use homeostat_document::Number;
 use homeostat_netlink::uapi::{
     BOND_MODE_8023AD, BOND_MODE_ACTIVEBACKUP, BOND_MODE_ALB, BOND_MODE_BROADCAST,
     BOND_MODE_ROUNDROBIN, BOND_MODE_TLB, BOND_MODE_XOR, BOND_XMIT_POLICY_ENCAP23,
@@ -17,22 +15,17 @@ use crate::link::kinds::Refs;
 use crate::link::kinds::options::{OptionTable as _, Options, is_alike, named_values, options};
 use crate::link::{IfIndex, LinkName};
 
-#[cfg(feature = "document")]
-const MILLIS: Number<u32> = Number { what: "a number of milliseconds", least: 0, most: u32::MAX };
-#[cfg(feature = "document")]
-const LINKS: Number<u32> = Number { what: "a number of links", least: 0, most: u32::MAX };
-
 options! {
     /// Options of a bond.
     Bond [] {
         mode: BondMode = "mode", "How packets are spread" => IFLA_BOND_MODE;
-        miimon: u32 = "miimon", "Milliseconds between looks at the carrier", MILLIS => IFLA_BOND_MIIMON;
-        updelay: u32 = "updelay", "Milliseconds before a link is used", MILLIS => IFLA_BOND_UPDELAY;
-        downdelay: u32 = "downdelay", "Milliseconds before a link is given up", MILLIS => IFLA_BOND_DOWNDELAY;
+        miimon: u32 = "miimon", "Milliseconds between looks at the carrier", ("a number of milliseconds", 0..=u32::MAX) => IFLA_BOND_MIIMON;
+        updelay: u32 = "updelay", "Milliseconds before a link is used", ("a number of milliseconds", 0..=u32::MAX) => IFLA_BOND_UPDELAY;
+        downdelay: u32 = "downdelay", "Milliseconds before a link is given up", ("a number of milliseconds", 0..=u32::MAX) => IFLA_BOND_DOWNDELAY;
         lacp_rate: LacpRate = "lacp-rate", "How often LACP partners speak" => IFLA_BOND_AD_LACP_RATE;
         xmit_hash_policy: HashPolicy = "xmit-hash-policy", "What the hash looks at" => IFLA_BOND_XMIT_HASH_POLICY;
         primary: LinkName = "primary", "The link that is used while it works";
-        min_links: u32 = "min-links", "Links that must work", LINKS => IFLA_BOND_MIN_LINKS;
+        min_links: u32 = "min-links", "Links that must work", ("a number of links", 0..=u32::MAX) => IFLA_BOND_MIN_LINKS;
     }
 }
 

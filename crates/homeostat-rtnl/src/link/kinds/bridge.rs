@@ -4,8 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-#[cfg(feature = "document")]
-use homeostat_document::Number;
 use homeostat_netlink::uapi::{
     IFLA_BR_AGEING_TIME, IFLA_BR_FORWARD_DELAY, IFLA_BR_HELLO_TIME, IFLA_BR_MAX_AGE,
     IFLA_BR_MCAST_SNOOPING, IFLA_BR_PRIORITY, IFLA_BR_STP_STATE, IFLA_BR_VLAN_DEFAULT_PVID,
@@ -18,20 +16,15 @@ use crate::link::kinds::options::{AttrValue, OptionTable as _, Options, options}
 use crate::link::kinds::vlan::VlanProtocol;
 use crate::number::{ParseError, serde_as_text};
 
-#[cfg(feature = "document")]
-const DEFAULT_VLAN: Number<u16> = Number { what: "a VLAN id, or 0 for none", least: 0, most: 4094 };
-#[cfg(feature = "document")]
-const PRIORITY: Number<u16> = Number { what: "a bridge priority", least: 0, most: u16::MAX };
-
 options! {
     /// Options of a bridge.
     Bridge [] {
         stp: bool = "stp", "Whether the spanning tree is kept";
         vlan_filtering: bool = "vlan-filtering", "Whether VLAN tags are looked at" => IFLA_BR_VLAN_FILTERING;
         vlan_protocol: VlanProtocol = "vlan-protocol", "How tags are written" => IFLA_BR_VLAN_PROTOCOL;
-        vlan_default_pvid: u16 = "vlan-default-pvid", "VLAN of frames without a tag", DEFAULT_VLAN => IFLA_BR_VLAN_DEFAULT_PVID;
+        vlan_default_pvid: u16 = "vlan-default-pvid", "VLAN of frames without a tag", ("a VLAN id, or 0 for none", 0..=4094) => IFLA_BR_VLAN_DEFAULT_PVID;
         mcast_snooping: bool = "mcast-snooping", "Whether groups are learned" => IFLA_BR_MCAST_SNOOPING;
-        priority: u16 = "priority", "Order in the spanning tree", PRIORITY => IFLA_BR_PRIORITY;
+        priority: u16 = "priority", "Order in the spanning tree", ("a bridge priority", 0..=u16::MAX) => IFLA_BR_PRIORITY;
         forward_delay: Centis = "forward-delay", "Time before a port forwards" => IFLA_BR_FORWARD_DELAY;
         hello_time: Centis = "hello-time", "Time between greetings of the spanning tree" => IFLA_BR_HELLO_TIME;
         max_age: Centis = "max-age", "Time after which a silent root is gone" => IFLA_BR_MAX_AGE;

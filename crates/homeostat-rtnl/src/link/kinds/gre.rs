@@ -2,8 +2,6 @@
 
 use std::net::IpAddr;
 
-#[cfg(feature = "document")]
-use homeostat_document::Number;
 use homeostat_netlink::uapi::{
     GRE_KEY, IFLA_GRE_IFLAGS, IFLA_GRE_IKEY, IFLA_GRE_LINK, IFLA_GRE_LOCAL, IFLA_GRE_OFLAGS,
     IFLA_GRE_OKEY, IFLA_GRE_PMTUDISC, IFLA_GRE_REMOTE, IFLA_GRE_TOS, IFLA_GRE_TTL,
@@ -13,23 +11,16 @@ use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 use crate::builder::Impossible;
 use crate::link::IfIndex;
 use crate::link::kinds::Refs;
-#[cfg(feature = "document")]
-use crate::link::kinds::options::TTL;
 use crate::link::kinds::options::{OptionTable as _, Options, options};
-#[cfg(feature = "document")]
-use crate::values::TOS;
-
-#[cfg(feature = "document")]
-const KEY: Number<u32> = Number { what: "a tunnel key", least: 0, most: u32::MAX };
 
 options! {
     /// Options of a GRE tunnel.
     Gre [] {
         local: IpAddr = "local", "This end of the tunnel" => IFLA_GRE_LOCAL;
         remote: IpAddr = "remote", "The other end of the tunnel" => IFLA_GRE_REMOTE;
-        key: u32 = "key", "Tells tunnels with the same ends apart", KEY;
-        ttl: u8 = "ttl", "Hops that packets may take", TTL => IFLA_GRE_TTL;
-        tos: u8 = "tos", "Type of service of packets", TOS => IFLA_GRE_TOS;
+        key: u32 = "key", "Tells tunnels with the same ends apart", ("a tunnel key", 0..=u32::MAX);
+        ttl: u8 = "ttl", "Hops that packets may take", ("a time to live", 0..=u8::MAX) => IFLA_GRE_TTL;
+        tos: u8 = "tos", "Type of service of packets", ("a type of service", 0..=u8::MAX) => IFLA_GRE_TOS;
         pmtudisc: bool = "pmtudisc", "Whether the path's MTU is found out" => IFLA_GRE_PMTUDISC;
     }
 }

@@ -4,17 +4,13 @@
 use std::net::IpAddr;
 
 #[cfg(feature = "document")]
-use homeostat_document::{Fields, Number};
+use homeostat_document::Fields;
 use homeostat_netlink::{Attr, Attrs, Malformed, MessageWriter};
 
 use crate::builder::Impossible;
 use crate::link::LinkName;
 use crate::link::kinds::Refs;
 use crate::message::{put_ip, read_ip};
-
-/// Hops that a packet may take; 0 takes over that of the inner packet.
-#[cfg(feature = "document")]
-pub(crate) const TTL: Number<u8> = Number { what: "a time to live", least: 0, most: u8::MAX };
 
 /// The options of one kind of link. What a kind leaves out follows from its table of options.
 pub(crate) trait Options: OptionTable {
@@ -134,8 +130,8 @@ pub(crate) fn is_alike<T: AttrValue>(desired: Option<&T>, seen: Option<&T>) -> b
 /// `=> ATTRIBUTE` is written and read as that attribute; the kind itself writes and reads the others.
 macro_rules! options {
     ($(#[$doc:meta])* $name:ident
-        [$($must:ident: $fixed:ty = $must_key:literal, $must_text:literal $(, $must_number:ident)? $(as $must_written:ty)? $(=> $must_attr:ident)?;)*]
-        { $($field:ident: $type:ty = $key:literal, $text:literal $(, $number:ident)? $(as $written:ty)? $(=> $attr:ident)?;)* }) => {
+        [$($must:ident: $fixed:ty = $must_key:literal, $must_text:literal $(, $must_number:tt)? $(as $must_written:ty)? $(=> $must_attr:ident)?;)*]
+        { $($field:ident: $type:ty = $key:literal, $text:literal $(, $number:tt)? $(as $written:ty)? $(=> $attr:ident)?;)* }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub struct $name {
@@ -216,8 +212,12 @@ macro_rules! field {
     ($fields:ident, $any:ident, $ranged:ident, $key:literal, $text:literal as $written:ty) => {
         $fields.$any::<$written>($key, $text).map(Into::into)
     };
-    ($fields:ident, $any:ident, $ranged:ident, $key:literal, $text:literal, $number:ident) => {
-        $fields.$ranged($key, $text, $number)
+    ($fields:ident, $any:ident, $ranged:ident, $key:literal, $text:literal, ($what:literal, $range:expr)) => {
+        $fields.$ranged(
+            $key,
+            $text,
+            homeostat_document::Number { what: $what, least: *$range.start(), most: *$range.end() },
+        )
     };
 }
 

@@ -1,23 +1,16 @@
 //! A tagged part of a link, and a routing table of its own. Neither can be changed.
 
-#[cfg(feature = "document")]
-use homeostat_document::Number;
 use homeostat_netlink::uapi::{
     ETH_P_8021AD, ETH_P_8021Q, IFLA_VLAN_ID, IFLA_VLAN_PROTOCOL, IFLA_VRF_TABLE,
 };
 
 use crate::builder::Impossible;
 use crate::link::kinds::options::{Be16, Options, named_values, options};
-#[cfg(feature = "document")]
-use crate::number::Table;
-
-#[cfg(feature = "document")]
-const VLAN_ID: Number<u16> = Number { what: "a VLAN id", least: 1, most: 4094 };
 
 options! {
     /// Options of a VLAN.
     Vlan [
-        id: u16 = "id", "The tag", VLAN_ID => IFLA_VLAN_ID;
+        id: u16 = "id", "The tag", ("a VLAN id", 1..=4094) => IFLA_VLAN_ID;
     ] {
         protocol: VlanProtocol = "protocol", "How tags are written" => IFLA_VLAN_PROTOCOL;
     }
@@ -26,7 +19,7 @@ options! {
 options! {
     /// Options of a VRF.
     Vrf [
-        table: u32 = "table", "Its routing table" as Table => IFLA_VRF_TABLE;
+        table: u32 = "table", "Its routing table" as crate::number::Table => IFLA_VRF_TABLE;
     ] {}
 }
 

@@ -2,8 +2,6 @@
 
 use std::net::IpAddr;
 
-#[cfg(feature = "document")]
-use homeostat_document::Number;
 use homeostat_netlink::uapi::{
     IFLA_VXLAN_AGEING, IFLA_VXLAN_GROUP, IFLA_VXLAN_GROUP6, IFLA_VXLAN_ID, IFLA_VXLAN_LEARNING,
     IFLA_VXLAN_LINK, IFLA_VXLAN_LOCAL, IFLA_VXLAN_LOCAL6, IFLA_VXLAN_PORT, IFLA_VXLAN_PROXY,
@@ -14,31 +12,22 @@ use homeostat_netlink::{Attr, Malformed, MessageWriter};
 use crate::builder::Impossible;
 use crate::link::IfIndex;
 use crate::link::kinds::Refs;
-#[cfg(feature = "document")]
-use crate::link::kinds::options::TTL;
 use crate::link::kinds::options::{OptionTable as _, Options, is_alike, options};
 use crate::message::{put_ip, read_ip};
-#[cfg(feature = "document")]
-use crate::values::{Seconds, TOS};
-
-#[cfg(feature = "document")]
-const VNI: Number<u32> = Number { what: "a VXLAN network id", least: 0, most: 16_777_215 };
-#[cfg(feature = "document")]
-const PORT: Number<u16> = Number { what: "a port", least: 1, most: u16::MAX };
 
 options! {
     /// Options of a VXLAN.
     Vxlan [
-        id: u32 = "id", "The network", VNI => IFLA_VXLAN_ID;
+        id: u32 = "id", "The network", ("a VXLAN network id", 0..=16_777_215) => IFLA_VXLAN_ID;
     ] {
         local: IpAddr = "local", "This end of the tunnel";
         remote: IpAddr = "remote", "The other end of the tunnel";
         group: IpAddr = "group", "The multicast group of all ends";
-        port: u16 = "port", "Destination port", PORT;
-        ttl: u8 = "ttl", "Hops that packets may take", TTL;
-        tos: u8 = "tos", "Type of service of packets", TOS => IFLA_VXLAN_TOS;
+        port: u16 = "port", "Destination port", ("a port", 1..=u16::MAX);
+        ttl: u8 = "ttl", "Hops that packets may take", ("a time to live", 0..=u8::MAX);
+        tos: u8 = "tos", "Type of service of packets", ("a type of service", 0..=u8::MAX) => IFLA_VXLAN_TOS;
         learning: bool = "learning", "Whether ends are learned from packets" => IFLA_VXLAN_LEARNING;
-        ageing: u32 = "ageing", "Time after which a learned end is forgotten" as Seconds => IFLA_VXLAN_AGEING;
+        ageing: u32 = "ageing", "Time after which a learned end is forgotten" as crate::values::Seconds => IFLA_VXLAN_AGEING;
         proxy: bool = "proxy", "Whether ARP is answered for known ends" => IFLA_VXLAN_PROXY;
     }
 }
